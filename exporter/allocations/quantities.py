@@ -1,0 +1,53 @@
+"""Numbers as Kubernetes and the sharing systems write them.
+
+The API server rewrites quantities to their canonical form: a limit written ``"3000"`` comes back
+as ``"3k"`` (apimachinery ``pkg/api/resource/quantity.go``).
+"""
+
+import re
+from fractions import Fraction
+
+MIB = 1 << 20
+GIB = 1 << 30
+
+# Above any card, and any oversubscription of one that makes sense.
+MAX_MEMORY_BYTES = 1 << 42
+MAX_QUANTITY = (1 << 63) - 1
+
+_MAX_DIGITS = 18
+_QUANTITY = re.compile(
+    r"\+?(\d{1,18}(?:\.\d{0,9})?)(?:([numkMGTPE]|[KMGTPE]i)|[eE]([+-]?\d{1,2}))?", re.ASCII
+)
+_SUFFIXES = {"n": Fraction(1, 10**9), "u": Fraction(1, 10**6), "m": Fraction(1, 1000)}
+_SUFFIXES |= {suffix: Fraction(1000**power) for power, suffix in enumerate("kMGTPE", 1)}
+_SUFFIXES |= {f"{suffix}i": Fraction(1024**power) for power, suffix in enumerate("KMGTPE", 1)}
+
+
+def parse_quantity(text: str) -> int | None:
+    """Return a Kubernetes quantity; None unless it is a whole number from 0 to 2^63-1."""
+    match = _QUANTITY.fullmatch(text)
+    if match is None:
+        return None
+    number, suffix, exponent = match.groups()
+    value = Fraction(number) * (_SUFFIXES[suffix] if suffix else 1)
+    if exponent:
+        value *= Fraction(10) ** int(exponent)
+    if value.denominator != 1 or value > MAX_QUANTITY:
+        return None
+    return int(value)
+
+
+def parse_natural(text: str) -> int | None:
+    """Return a number written in decimal digits, spaces around it aside; else None."""
+    digits = text.strip() if len(text) <= 2 * _MAX_DIGITS else ""
+    if not (digits.isascii() and digits.isdigit() and len(digits) <= _MAX_DIGITS):
+        return None
+    return int(digits)
+
+
+def parse_naturals(text: str) -> tuple[int, ...] | None:
+    """Return the numbers of a comma-separated list such as ``"1,0"``; None if one is none."""
+    numbers = tuple(
+        number for part in text.split(",") if (number := parse_natural(part)) is not None
+    )
+    return numbers if len(numbers) == text.count(",") + 1 else None

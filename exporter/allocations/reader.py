@@ -1,0 +1,128 @@
+"""Reads one pod for one scheme: bounded, and noting all that had to be rejected."""
+
+from collections.abc import Iterable, Mapping
+
+from exporter.allocations.devices import card_by_number, cards, common_memory
+from exporter.allocations.quantities import (
+    MAX_MEMORY_BYTES,
+    parse_naturals,
+    parse_quantity,
+)
+from exporter.allocations.scheme import Decoded, IndexBasis, Problem, Reason
+from exporter.model import Allocation, Container, Device, NodeFacts, Pod
+
+MAX_CARDS = 64  # of one container; the largest node has 16
+MAX_ANNOTATION_LENGTH = 64 * 1024  # the API server allows 256 KiB for all annotations of an object
+_MAX_DETAIL_LENGTH = 200
+_WHOLE_CARD = 100
+
+
+def app_containers(pod: Pod) -> tuple[Container, ...]:
+    """Return ``spec.containers``, in order."""
+    return tuple(container for container in pod.containers if container.kind == "app")
+
+
+def lasting_containers(pod: Pod) -> tuple[Container, ...]:
+    """Return the containers that run for the pod's life: apps and sidecars.
+
+    An ordinary init container is left out: the kubelet hands its devices on to the app containers
+    (device manager, "reusable devices"), so counting both would double the pod's allotment.
+    """
+    return tuple(container for container in pod.containers if container.kind in {"app", "sidecar"})
+
+
+class PodReader:
+    """One decoder's view of one pod. Lives for one call; nothing in it raises."""
+
+    def __init__(self, scheme: str, pod: Pod, node: NodeFacts) -> None:
+        self.scheme = scheme
+        self.pod = pod
+        self.node = node
+        self._problems: list[Problem] = []
+
+    def reject(self, reason: Reason, detail: str) -> None:
+        """Note what could not be read."""
+        detail = detail[:_MAX_DETAIL_LENGTH]
+        self._problems.append(Problem(self.pod.uid, self.scheme, reason, detail))
+
+    def decoded(self, allocations: Iterable[Allocation]) -> Decoded:
+        """Return the allocations together with what was rejected on the way."""
+        return Decoded(tuple(allocations), tuple(self._problems))
+
+    def quantity(self, container: Container, resource: str) -> int | None:
+        """Return a container's limit of a resource; None where it asks for none of it."""
+        text = container.limits.get(resource)
+        if text is None:
+            return None
+        value = parse_quantity(text)
+        if value is None:
+            self.reject(Reason.BAD_QUANTITY, f"{container.name}: {resource}={text[:50]}")
+        return value or None
+
+    def annotation(self, key: str) -> str:
+        """Return an annotation of bounded length, "" where there is none."""
+        text = self.pod.annotations.get(key, "")
+        if len(text) > MAX_ANNOTATION_LENGTH:
+            self.reject(Reason.BAD_ANNOTATION, f"{key} has {len(text)} characters")
+            return ""
+        return text
+
+    def numbers(self, key: str) -> tuple[int, ...]:
+        """Return the numbers that an annotation lists, none where it is absent or malformed."""
+        text = self.annotation(key)
+        numbers = parse_naturals(text) if text else ()
+        if numbers is None:
+            self.reject(Reason.BAD_ANNOTATION, f"{key}={text}")
+        return numbers or ()
+
+    def one_of(self, known: Mapping[str, str], value: str) -> str:
+        """Return a policy's name, "" where none is stated or it is not a known one."""
+        if value and value not in known:
+            self.reject(Reason.UNKNOWN_POLICY, value)
+        return known.get(value, "")
+
+    def placement(self, key: str, count: int, basis: IndexBasis) -> tuple[Device | None, ...]:
+        """Return the ``count`` cards that an annotation lists by number, in its order.
+
+        A card is None where the placement is unknown or the node has no such card. A list of
+        another length, or one that names a card twice, is not trusted at all.
+        """
+        numbers = self.numbers(key)
+        if numbers and (len(numbers) != count or len(set(numbers)) != count):
+            self.reject(Reason.PLACEMENT_MISMATCH, f"{key}={numbers} for {count} cards")
+            numbers = ()
+        return tuple(self._card(basis, number) for number in numbers) or (None,) * count
+
+    def _card(self, basis: IndexBasis, number: int) -> Device | None:
+        card = card_by_number(self.node, basis, number)
+        if card is None:
+            self.reject(Reason.UNKNOWN_DEVICE, f"{basis} {number}")
+        return card
+
+    def allows(self, container: Container, count: int) -> bool:
+        """Whether a container may have so many cards; more are not believed."""
+        if False:
+            self.reject(Reason.TOO_MANY_DEVICES, f"{container.name}: {count}")
+        return count <= MAX_CARDS
+
+    def core(self, percent: int | None) -> float | None:
+        """Return a share of one card, from per cent of it."""
+        if percent is None:
+            return None
+        if not 0 < percent <= _WHOLE_CARD:
+            self.reject(Reason.CORE_OUT_OF_RANGE, f"{percent} % of one card")
+            return None
+        return percent / _WHOLE_CARD
+
+    def memory(self, amount: int | None, unit: int) -> int | None:
+        """Return device memory of one card in bytes, from an amount of units."""
+        if amount is None:
+            return None
+        if not 0 < amount * unit <= MAX_MEMORY_BYTES:
+            self.reject(Reason.MEMORY_OUT_OF_RANGE, f"{amount} times {unit} bytes")
+            return None
+        return amount * unit
+
+    def card_memory(self, card: Device | None) -> int | None:
+        """Return all memory of a card in bytes; of an unplaced one if the node's are equal."""
+        return common_memory(cards(self.node)) if card is None else card.memory_bytes

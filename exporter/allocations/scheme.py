@@ -1,0 +1,66 @@
+"""What a sharing system declares of itself, and what decoding a pod gives."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import NamedTuple
+
+from exporter.model import Allocation, NodeFacts, Pod
+
+
+class IndexBasis(StrEnum):
+    """What a scheme's device number means. NVML index, minor and PCI order differ on some nodes."""
+
+    NVML_INDEX = "nvml_index"
+    MINOR = "minor"  # the N of /dev/nvidiaN
+    UUID = "uuid"
+
+
+class Reason(StrEnum):
+    """Why a part of a pod could not be read. A closed list: it becomes a label value."""
+
+    BAD_QUANTITY = "bad_quantity"
+    BAD_ANNOTATION = "bad_annotation"
+    CORE_OUT_OF_RANGE = "core_out_of_range"
+    MEMORY_OUT_OF_RANGE = "memory_out_of_range"
+    TOO_MANY_DEVICES = "too_many_devices"
+    DUPLICATE_DEVICE = "duplicate_device"
+    UNKNOWN_DEVICE = "unknown_device"
+    PLACEMENT_MISMATCH = "placement_mismatch"
+    CONTAINER_MISMATCH = "container_mismatch"
+    UNKNOWN_REPLICAS = "unknown_replicas"
+    UNKNOWN_POLICY = "unknown_policy"
+    DECODER_ERROR = "decoder_error"
+
+
+class Problem(NamedTuple):
+    """One thing that could not be read. ``pod`` is the API uid; ``detail`` is for the log only."""
+
+    pod: str
+    scheme: str
+    reason: Reason
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    """What a pod was allotted, and what of it could not be read."""
+
+    allocations: tuple[Allocation, ...] = ()
+    problems: tuple[Problem, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Scheme:
+    """A sharing system.
+
+    ``name`` is the label value. ``resources`` are the extended resources that it reads; two schemes
+    that name the same one never both account for a pod. ``annotations`` are the keys, or beginnings
+    of keys, that its decoder needs. ``decode`` returns an empty result for a pod of another scheme.
+    """
+
+    name: str
+    resources: tuple[str, ...]
+    annotations: tuple[str, ...]
+    index_basis: IndexBasis
+    decode: Callable[[Pod, NodeFacts], Decoded]

@@ -1,0 +1,87 @@
+"""Tencent Cloud TKE qGPU.
+
+Stands on the documents 457/65734 and 457/90912 (resources, policies, online and offline pods) and
+457/127667 (several cards for one container); the placement's key on elastic-ai's fork of arena
+(``pkg/apis/types/const.go``).
+
+``qgpu-core`` is per cent of one card, ``qgpu-memory`` GiB. 100, 200, ... are whole cards with all
+their memory. More than 100 and no multiple of it is divided evenly over several cards, rounded
+down: 121 and 31 GiB are two cards of 60 and 15 GiB. ``qgpu-core-greedy`` is an offline pod's core,
+on one card.
+
+Unconfirmed: the placement annotation on a live cluster (it may be absent: then the cards are not
+known); whether its numbers are NVML indices (taken here) or minors; that a divided request takes
+the fewest cards which can hold it (documented for two cards, the present maximum).
+"""
+
+from exporter.allocations.quantities import GIB
+from exporter.allocations.reader import PodReader, lasting_containers
+from exporter.allocations.scheme import Decoded, IndexBasis, Scheme
+from exporter.model import Allocation, Container, NodeFacts, Pod
+
+_NAME = "tke-qgpu"
+_CORE = "tke.cloud.tencent.com/qgpu-core"
+_GREEDY_CORE = "tke.cloud.tencent.com/qgpu-core-greedy"
+_MEMORY = "tke.cloud.tencent.com/qgpu-memory"
+_RESOURCES = (_CORE, _GREEDY_CORE, _MEMORY)
+_PLACEMENT = "tke.cloud.tencent.com/qgpu-pgpu-"
+_CLASS = "tke.cloud.tencent.com/app-class"
+_CLASSES = {"online": "online", "offline": "offline"}
+_POLICY = "tke.cloud.tencent.com/qgpu-schedule-policy"  # a node label
+_POLICIES = {"be": "best-effort", "fs": "fixed-share", "bs": "burst-share"}
+_POLICIES |= {name: name for name in tuple(_POLICIES.values())}
+
+
+def decode(pod: Pod, node: NodeFacts) -> Decoded:
+    """Return what each container was allotted on each of its cards."""
+    users = [
+        container
+        for container in lasting_containers(pod)
+        if not container.limits.keys().isdisjoint(_RESOURCES)
+    ]
+    if not users:
+        return Decoded()
+    reader = PodReader(_NAME, pod, node)
+    policy = reader.one_of(_POLICIES, node.labels.get(_POLICY, ""))
+    priority = reader.one_of(_CLASSES, reader.annotation(_CLASS))
+    return reader.decoded(
+        allocation
+        for container in users
+        for allocation in _allot(reader, container, policy, priority)
+    )
+
+
+def _allot(reader: PodReader, container: Container, policy: str, priority: str) -> list[Allocation]:
+    core, memory = reader.quantity(container, _CORE), reader.quantity(container, _MEMORY)
+    greedy = reader.quantity(container, _GREEDY_CORE)
+    if core is None and greedy is None and memory is None:
+        return []
+    count = 1 if core is None else -(-core // 100)
+    if not reader.allows(container, count):
+        return []
+    whole = core is not None and core % 100 == 0
+    share = reader.core(greedy if core is None else core // count)
+    part = reader.memory(None if memory is None else memory // count, GIB)
+    cards = reader.placement(_PLACEMENT + container.name, count, IndexBasis.NVML_INDEX)
+    return [
+        Allocation(
+            pod_uid=reader.pod.uid,
+            container=container.name,
+            device=card.uuid if card else None,
+            core=share,
+            memory_bytes=reader.card_memory(card) if whole else part,
+            scheme=_NAME,
+            policy=policy,
+            priority=priority,
+        )
+        for card in cards
+    ]
+
+
+SCHEME = Scheme(
+    name=_NAME,
+    resources=_RESOURCES,
+    annotations=(_PLACEMENT, _CLASS),
+    index_basis=IndexBasis.NVML_INDEX,
+    decode=decode,
+)

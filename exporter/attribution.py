@@ -1,0 +1,210 @@
+"""The join: a device's window and memory, and the owners of its processes → the device's books.
+
+Pure. Every nanosecond, microjoule and byte of a device ends in exactly one place: a container, a
+group, or a reason why it has no owner.
+
+The driver's per-process figures are averages of samples that each name one process, cut to whole
+percents, so their sum falls short of the device's own busy time. They are used as shares of it
+(facts: dcgm-exporter#107), within a cap: a device that reports itself busy without any process to
+show for it must not make an idle neighbour look busy.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import accumulate
+
+from exporter.model import (
+    QUANTITIES,
+    Allocation,
+    CgroupIdentity,
+    ContainerKey,
+    Device,
+    DeviceMemory,
+    DeviceUsage,
+    Engines,
+    GroupKey,
+    MemoryHeld,
+    Owner,
+    Pod,
+    PodSlot,
+    PodTable,
+    ProcessActivity,
+    Spent,
+    Unattributed,
+    Window,
+)
+
+SCALE_CAP = 4.0
+
+
+def owner_of(identity: CgroupIdentity | Unattributed, table: PodTable) -> Owner:
+    """Whose process this is: by container id, else by pod, else as a group, else a reason.
+
+    The container is "" where its pod is known and its id is not in the pod's status yet.
+    """
+    if isinstance(identity, Unattributed):
+        return identity
+    slots = _slots(identity)
+    for slot in slots:
+        named = table.by_container_id.get(slot.container_id or "")
+        if named:
+            pod = table.pods[named[0]]
+            return ContainerKey(pod.namespace, pod.name, named[1])
+    for slot in slots:
+        uid = table.by_kubelet_uid.get(slot.pod_uid)
+        if uid:
+            pod = table.pods[uid]
+            return ContainerKey(pod.namespace, pod.name, _pending_container(pod))
+    if identity.pod_uid:
+        return GroupKey("pod", f"{identity.pod_uid}/{identity.container_id or ''}")
+    if identity.container_id:
+        return GroupKey(identity.runtime or "container", identity.container_id)
+    return Unattributed.HOST_PROCESS
+
+
+def _slots(identity: CgroupIdentity) -> tuple[PodSlot, ...]:
+    return (PodSlot(identity.pod_uid or "", identity.container_id), *identity.enclosing)
+
+
+def _pending_container(pod: Pod) -> str:
+    """The only container without an id yet, else "": never a guess by order."""
+    waiting = [c.name for c in pod.containers if not c.container_ids]
+    return waiting[0] if len(waiting) == 1 else ""
+
+
+def account(device: Device, window: Window, owners: Mapping[int, Owner]) -> DeviceUsage:
+    """Share out one window of a device among the owners of its processes."""
+    shared = {q: _share(getattr(window.busy, q), q, window, owners) for q in QUANTITIES}
+    core = shared["core"]
+    energy = _share_energy(window, core)
+    everyone = dict.fromkeys(owner for parts in (*shared.values(), energy) for owner in parts or ())
+    shares = {
+        owner: Spent(
+            Engines(
+                **{q: None if (p := shared[q]) is None else p.get(owner, 0) for q in QUANTITIES}
+            ),
+            None if energy is None else energy.get(owner, 0),
+        )
+        for owner in everyone
+    }
+    return DeviceUsage(
+        device=device,
+        observed_ns=window.observed_ns,
+        unobserved_ns=window.unobserved_ns,
+        total=Spent(window.busy, window.energy_uj),
+        shares=shares,
+        idle_energy_uj=None if energy is None else energy.get(Unattributed.IDLE, 0),
+        scale=_scale(window),
+    )
+
+
+def _scale(window: Window) -> float | None:
+    """From the driver's per-process core figures to the device's busy time, within the cap."""
+    named = sum(p.busy.core or 0 for p in window.processes)
+    if not named or window.busy.core is None:
+        return None
+    whole = window.busy.core / named
+    if window.rejected and whole > 1:
+        return None
+    return min(whole, SCALE_CAP)
+
+
+def _share(
+    busy: int | None, quantity: str, window: Window, owners: Mapping[int, Owner]
+) -> dict[Owner, int] | None:
+    """Busy ns of one quantity per owner; what no process explains goes to NO_PID."""
+    if busy is None:
+        return None
+    named = _named(window.processes, quantity, owners)
+    total = sum(named.values())
+    cap = 1.0 if window.rejected else SCALE_CAP
+    explained = min(busy, int(total * cap))
+    shares = apportion(explained, named)
+    if busy > explained:
+        shares[Unattributed.NO_PID] = shares.get(Unattributed.NO_PID, 0) + busy - explained
+    return shares
+
+
+def _named(
+    processes: Sequence[ProcessActivity], quantity: str, owners: Mapping[int, Owner]
+) -> dict[Owner, int]:
+    named: dict[Owner, int] = {}
+    for process in processes:
+        busy = getattr(process.busy, quantity)
+        if busy:
+            owner = owners.get(process.pid, Unattributed.UNKNOWN_CGROUP)
+            named[owner] = named.get(owner, 0) + busy
+    return named
+
+
+def _share_energy(window: Window, core: Mapping[Owner, int] | None) -> dict[Owner, int] | None:
+    """The window's energy per owner: what was not observed, what idling costs, then by core."""
+    if window.energy_uj is None:
+        return None
+    length = window.observed_ns + window.unobserved_ns
+    unobserved = window.energy_uj * window.unobserved_ns // length if length else 0
+    idle = min(window.idle_energy_uj or 0, window.energy_uj - unobserved)
+    active = window.energy_uj - unobserved - idle
+    shares = apportion(active, core or {})
+    if not shares and active:
+        shares = {Unattributed.NO_PID: active}
+    for reason, part in ((Unattributed.UNOBSERVED, unobserved), (Unattributed.IDLE, idle)):
+        if part:
+            shares[reason] = part
+    return shares
+
+
+def apportion(total: int, weights: Mapping[Owner, int]) -> dict[Owner, int]:
+    """Split ``total`` by weight into integers that add up to it exactly; {} without weights."""
+    whole = sum(weights.values())
+    if not whole:
+        return {}
+    bounds = [total * upto // whole for upto in accumulate(weights.values(), initial=0)]
+    return {owner: bounds[i + 1] - bounds[i] for i, owner in enumerate(weights)}
+
+
+def hold(memory: DeviceMemory, owners: Mapping[int, Owner]) -> dict[Owner, MemoryHeld]:
+    """Device memory per owner; what no process explains (driver, reserved) goes to NO_PID.
+
+    An owner one of whose processes the driver does not size is unknown as a whole. The remainder
+    is never below zero: the driver counts memory shared between processes once for the device.
+    """
+    held: dict[Owner, MemoryHeld] = {}
+    for process in memory.processes or ():
+        owner = owners.get(process.pid, Unattributed.UNKNOWN_CGROUP)
+        before = held.get(owner, MemoryHeld(0, 0))
+        known = before.used_bytes is not None and process.used_bytes is not None
+        size = (before.used_bytes or 0) + (process.used_bytes or 0) if known else None
+        held[owner] = MemoryHeld(size, before.processes + 1)
+    rest = memory.used_bytes - sum(h.used_bytes or 0 for h in held.values())
+    if memory.processes is not None and rest > 0:
+        held[Unattributed.NO_PID] = MemoryHeld(rest, 0)
+    return held
+
+
+def place(
+    allocations: Sequence[Allocation], seen_on: Mapping[str, Sequence[str]]
+) -> tuple[Allocation, ...]:
+    """Give the allocations of one pod that name no device the devices their container was seen on.
+
+    ``seen_on``: container name → UUIDs on which its processes were. More devices than allocations
+    stay unplaced: which of them was allotted cannot be told.
+    """
+    free = {
+        container: [uuid for uuid in uuids if not _names(allocations, container, uuid)]
+        for container, uuids in seen_on.items()
+    }
+    for container, uuids in free.items():
+        unplaced = sum(a.container == container and a.device is None for a in allocations)
+        if len(uuids) > unplaced:
+            uuids.clear()
+    return tuple(
+        replace(a, device=free[a.container].pop(0))
+        if a.device is None and free.get(a.container)
+        else a
+        for a in allocations
+    )
+
+
+def _names(allocations: Sequence[Allocation], container: str, uuid: str) -> bool:
+    return any(a.container == container and a.device == uuid for a in allocations)

@@ -1,0 +1,114 @@
+"""Which containers exist: the walked tree, kept current by events and walked as rarely as can be.
+
+A walk costs tens of milliseconds on a full node, so there is at most one a second, and only when
+the watch heard a change or a process asks for a walk younger than itself.
+"""
+
+import logging
+import os
+from collections import Counter
+from collections.abc import Mapping
+
+from exporter.cgroups.hierarchy import Hierarchy, find_hierarchy
+from exporter.cgroups.walk import Walk, walk
+from exporter.cgroups.watch import Watch
+from exporter.model import CgroupIdentity, Clock, Tree
+
+logger = logging.getLogger(__name__)
+
+BETWEEN_WALKS_NS = 10**9
+_NEVER = -(2**63)
+_MOUNT = "mount the node's /sys/fs/cgroup read-only into the pod (hostPath) or set --path.cgroup"
+
+
+class Containers:
+    """The newest walk below ``root``. Not for use by several threads at once."""
+
+    def __init__(self, root: str, clock: Clock) -> None:
+        self._root = root
+        self._clock = clock
+        self._watch = Watch(clock)
+        self._walk = Walk(Tree({}, {}), {}, {})
+        self._started_ns = _NEVER
+        self._tried_ns = _NEVER
+        self._changed = True
+        self._skipped: Counter[str] = Counter()
+        self._walks = 0
+        self._problem = ""
+
+    @property
+    def problem(self) -> str:
+        """What hinders walking and what to do; empty if nothing."""
+        return self._problem
+
+    @property
+    def skipped(self) -> Mapping[str, int]:
+        """What all walks so far could not use, by the reasons of ``Tree.skipped``."""
+        return dict(self._skipped)
+
+    @property
+    def walks(self) -> int:
+        """How often the tree was walked."""
+        return self._walks
+
+    def newest(self) -> Walk:
+        """The newest walk, made anew if a container came or went since."""
+        self._changed = self._watch.changed() or self._changed
+        if self._changed:
+            self._try()
+        return self._walk
+
+    def since(self, moment_ns: int) -> Walk | None:
+        """A walk begun at or after a moment, None while there may be none yet.
+
+        Only such a walk may be asked for a process that was there at that moment: an older one
+        may know its pid from a process that had it before.
+        """
+        if self._started_ns < moment_ns:
+            self._try()
+        return self._walk if self._started_ns >= moment_ns else None
+
+    def container(self, container_id: str | None) -> CgroupIdentity | None:
+        """A container of the newest walk; its id is its own for good."""
+        return self._walk.by_container.get(container_id) if container_id else None
+
+    def close(self) -> None:
+        """Stop watching."""
+        self._watch.close()
+
+    def _try(self) -> None:
+        now = self._clock.monotonic_ns()
+        if now - self._tried_ns < BETWEEN_WALKS_NS:
+            return
+        self._tried_ns = now
+        hierarchy = self._find()
+        if hierarchy is not None:
+            self._do(hierarchy, now)
+
+    def _find(self) -> Hierarchy | None:
+        try:
+            hierarchy = find_hierarchy(self._root)
+        except OSError as error:
+            reason = os.strerror(error.errno or 0)
+            self._report(f"cannot read the cgroup tree {self._root!r} ({reason}): {_MOUNT}")
+            return None
+        if hierarchy is None:
+            self._report(f"no cgroup hierarchy below {self._root!r}: {_MOUNT}")
+        return hierarchy
+
+    def _do(self, hierarchy: Hierarchy, now: int) -> None:
+        self._changed = False  # first: what changes during the walk is heard for the next one
+        for mount in hierarchy.mounts:
+            self._watch.add(mount)
+        self._walk = walk(hierarchy.roots, self._watch.add)
+        self._started_ns = now
+        self._walks += 1
+        tree = self._walk.tree
+        self._skipped.update(tree.skipped)
+        blind = tree.skipped.get("unreadable", 0) and not (tree.pods or tree.containers)
+        self._report(f"cgroups below {hierarchy.roots[0]!r} are unreadable: {_MOUNT}" * bool(blind))
+
+    def _report(self, problem: str) -> None:
+        if problem and problem != self._problem:
+            logger.warning("%s", problem)
+        self._problem = problem

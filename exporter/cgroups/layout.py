@@ -1,0 +1,174 @@
+"""What a cgroup path says of the processes in it. Pure: no files, no errors.
+
+A path is read component by component, from the root down, because every rule is about a directory
+and its parent; ``descend`` is that one step, and a walk of the file system takes the same one.
+
+The shapes come from the kubelet (``pkg/kubelet/cm``: ``kubepods[/qos]/pod<uid>``, or the same as
+nested systemd slices), containerd (``internal/cri/server/helpers.go``, getCgroupsPath), CRI-O
+(``internal/config/cgmgr``), docker, podman and kata.
+"""
+
+import re
+from collections.abc import Iterable
+from dataclasses import replace
+from functools import lru_cache
+from typing import NamedTuple
+
+from exporter.model import CgroupIdentity, PodSlot
+
+HOST = CgroupIdentity()
+
+LONGEST_PATH = 4096  # PATH_MAX: the kernel prints no longer one
+LONGEST_FILE = 64 * 1024  # /proc/PID/cgroup has at most a line for each of some 30 hierarchies
+
+_UID = r"[0-9a-f]{8}(?:[-_][0-9a-f]{4}){3}[-_][0-9a-f]{12}|[0-9a-f]{32}"  # 32: static pod's hash
+_POD = re.compile(rf"(?:(?P<above>.*)-)?pod(?P<uid>{_UID})(?P<unit>\.slice)?", re.DOTALL)
+_CONTAINER = re.compile(r"(?:(?P<prefix>.+)-)?(?P<id>[0-9a-f]{64})(?P<unit>\.scope)?", re.DOTALL)
+
+_RUNTIME_BY_PREFIX = {
+    "cri-containerd": "containerd",
+    "nerdctl": "containerd",
+    "crio": "crio",
+    "docker": "docker",
+    "libpod": "podman",
+    "libpod-payload": "podman",
+}
+_RUNTIME_BY_PARENT = {"k8s.io": "containerd", "docker": "docker"}
+# Below these a bare id is a sandbox's overhead (kata) or a podman pod, never a container.
+_NOT_A_CONTAINERS_PARENT = frozenset({"kata_overhead", "libpod_parent"})
+_QOS = {"": "guaranteed", "burstable": "burstable", "besteffort": "besteffort"}
+
+
+class Place(NamedTuple):
+    """A directory on the way down: its own name and what the path so far says.
+
+    ``is_pod``: the directory is a pod's own, so that its children are the pod's containers.
+    """
+
+    identity: CgroupIdentity
+    name: str
+    is_pod: bool
+
+
+ROOT = Place(HOST, "", is_pod=False)
+
+
+def parse_path(path: str) -> CgroupIdentity:
+    """Identity of the processes in a cgroup, by its path below the root of the hierarchy.
+
+    Accepts what ``/proc/PID/cgroup`` prints: leading ``/..`` of a reader in a cgroup namespace of
+    its own, a trailing `` (deleted)``. Any text is accepted; what says nothing is a host process.
+    """
+    return _parse(path) if len(path) <= LONGEST_PATH else HOST
+
+
+@lru_cache(maxsize=1024)  # the processes of a container share one path
+def _parse(path: str) -> CgroupIdentity:
+    place = ROOT
+    for name in path.strip().removesuffix(" (deleted)").split("/"):
+        if name:
+            place = descend(place, name)
+    return place.identity
+
+
+def cgroup_paths(text: str) -> tuple[str, ...]:
+    """The distinct paths of a ``/proc/PID/cgroup``, in its order; cgroups(7), ``id:names:path``."""
+    if len(text) > LONGEST_FILE:
+        text = text[:LONGEST_FILE].rpartition("\n")[0]
+    # A path may hold colons itself: the leaf that runc makes of "<slice>:cri-containerd:<id>".
+    fields = (line.split(":", 2) for line in text.split("\n"))
+    return tuple(dict.fromkeys(field[2] for field in fields if len(field) == 3))  # noqa: PLR2004 - id, names, path
+
+
+def best_identity(paths: Iterable[str]) -> CgroupIdentity:
+    """What the most telling path says: pod and container, else a container, else a pod.
+
+    The lines of one process may differ: on hybrid nodes the ``0::`` line can name the runtime's
+    own service, and with mixed cgroup drivers some controllers stay at the root.
+    """
+    return max((parse_path(path) for path in paths), key=_telling, default=HOST)
+
+
+def parse_proc_cgroup(text: str) -> CgroupIdentity:
+    """Identity of a process by the content of its ``/proc/PID/cgroup``."""
+    return best_identity(cgroup_paths(text))
+
+
+def _telling(identity: CgroupIdentity) -> int:
+    return 2 * (identity.container_id is not None) + (identity.pod_uid is not None)
+
+
+def descend(place: Place, name: str) -> Place:
+    """One directory further down.
+
+    The deepest pod directory wins: it is a cluster's node inside a container (kind, minikube), and
+    the pods around it are kept as ``enclosing``. The container is the directory directly below the
+    pod's; whatever it makes inside (``/container``, ``/init.scope``, ``/docker/<id>``) is its own.
+    """
+    pod = _pod(place, name)
+    if pod is not None:
+        return pod
+    identity = place.identity
+    if identity.container_id is None and (identity.pod_uid is None or place.is_pod):
+        container = _container(place.name, name)
+        if container is not None:
+            identity = replace(identity, container_id=container[0], runtime=container[1])
+    return Place(identity, name, is_pod=False)
+
+
+def _pod(place: Place, name: str) -> Place | None:
+    """The place of a pod directory, or of a leaf ``<pod slice>:<prefix>:<id>``; None if neither.
+
+    containerd asks for the latter when the kubelet uses the systemd driver; runc without it takes
+    the request for the name of a directory.
+    """
+    slice_, colon, _ = name.partition(":")
+    match = _POD.fullmatch(slice_)
+    if match is None:
+        return None
+    above, uid, unit = match.group("above", "uid", "unit")
+    if unit is None and (above is not None or colon):
+        return None
+    if unit is not None and "kubepods" not in (above or "").split("-"):
+        return None
+    outer = place.identity
+    enclosing = outer.enclosing
+    if outer.pod_uid is not None:
+        enclosing = (PodSlot(outer.pod_uid, outer.container_id), *enclosing)
+    qos = _slice_qos(above) if above else _directory_qos(place.name)
+    container_id, runtime = (_container("", name) if colon else None) or (None, None)
+    identity = CgroupIdentity(uid.replace("_", "-"), container_id, runtime, qos, enclosing)
+    return Place(identity, name, is_pod=not colon)
+
+
+def _slice_qos(above: str) -> str | None:
+    return _QOS.get(above.rpartition("kubepods")[2].removeprefix("-"))
+
+
+def _directory_qos(parent: str) -> str | None:
+    return _QOS.get("" if parent == "kubepods" else parent or "unknown")
+
+
+def _container(parent: str, name: str) -> tuple[str, str | None] | None:
+    """Id and runtime of a container's directory; None for any other.
+
+    Many units carry a container's id without being it: ``crio-conmon-<id>.scope`` is its monitor,
+    ``…<id>-rootfs.mount`` its mount, ``kata_<id>`` the sandbox of all a pod's containers.
+    """
+    slice_, colon, leaf = name.partition(".slice:")
+    match = _CONTAINER.fullmatch(leaf.replace(":", "-") if slice_ and colon else name)
+    if match is None or parent in _NOT_A_CONTAINERS_PARENT:
+        return None
+    prefix, container_id, unit = match.group("prefix", "id", "unit")
+    parts = (prefix or "").split("-")
+    if "conmon" in parts or "kata" in parts:
+        return None
+    # In a slice systemd makes all directories and names their kind: one without is no container
+    # but, for example, CRI-O's sandbox, which keeps a directory crio-<id> of its own.
+    if parent.endswith(".slice") and not (unit or colon):
+        return None
+    if prefix is None:
+        return container_id, _RUNTIME_BY_PARENT.get(parent)
+    if prefix not in _RUNTIME_BY_PREFIX and not unit:
+        return None
+    return container_id, _RUNTIME_BY_PREFIX.get(prefix)

@@ -1,0 +1,118 @@
+"""Reads a process from ``/proc``: proc_pid_stat(5), cgroups(7), pid_namespaces(7).
+
+The root is a parameter: the node's ``/proc`` mounted elsewhere, or a plain directory laid out the
+same way. What a directory lacks or garbles is not known, never guessed.
+"""
+
+import errno
+import os
+from typing import NamedTuple
+
+from exporter.cgroups.layout import LONGEST_FILE, cgroup_paths
+
+_STATE, _FLAGS, _START = 0, 6, 19  # positions after the command's ")", which is field 2
+_PF_EXITING = 0x4  # include/linux/sched.h
+_ATTEMPTS = 3
+_GONE = {errno.ENOENT, errno.ESRCH, errno.ENOTDIR}
+_INITIAL_PID_NAMESPACE = "pid:[4026531836]"  # PROC_PID_INIT_INO of the kernel
+
+
+class Seen(NamedTuple):
+    """A process as ``/proc`` shows it.
+
+    ``start``: field 22, clock ticks since boot; with the pid it names a process for good. None
+    where it could not be read. ``exiting``: a zombie or on the way; its cgroup then reads ``/`` on
+    cgroup v1. ``paths``: of all hierarchies, empty where they could not be read.
+    """
+
+    start: int | None
+    exiting: bool
+    paths: tuple[str, ...]
+
+
+def look_at(proc_root: str, pid: int) -> Seen | None:
+    """The process of this pid, None if there is none. Never raises.
+
+    The start time is read before and after, so that the answer is about one process, even where
+    the pid is taken by another one meanwhile.
+    """
+    seen = None
+    for _ in range(_ATTEMPTS):
+        before = _stat(proc_root, pid)
+        paths = _paths(proc_root, pid)
+        after = _stat(proc_root, pid)
+        if paths is None and after is None:
+            return None
+        start, exiting = after or (None, False)
+        seen = Seen(start, exiting, paths or ())
+        if before == after:
+            break
+    return seen
+
+
+def start_time(proc_root: str, pid: int) -> int | None:
+    """When the process started, in clock ticks since boot; None if that cannot be read."""
+    stat = _stat(proc_root, pid)
+    return stat[0] if stat else None
+
+
+def pid_namespace_depth(proc_root: str) -> int:
+    """How many PID namespaces this process is in, counted from the one ``proc_root`` shows.
+
+    1 is normal. More means that ``proc_root`` is the node's and this process's pid namespace its
+    container's: pids in ``proc_root`` are true, those that system calls take are others. 0: the
+    directory does not tell (``NSpid`` of proc_pid_status(5)).
+    """
+    try:
+        status = _read(f"{proc_root}/self/status")
+    except OSError:
+        return 0
+    for line in status.split(b"\n"):
+        if line.startswith(b"NSpid:"):
+            return len(line.split()) - 1
+    return 0
+
+
+def shows_own_pids(proc_root: str) -> bool:
+    """Whether ``proc_root`` is the live procfs of the PID namespace that this process is in.
+
+    Only then does a pid read there mean the same to pidfd_open(2).
+    """
+    try:
+        return os.readlink(f"{proc_root}/self") == str(os.getpid())  # noqa: PTH115 - a string
+    except OSError:
+        return False
+
+
+def in_initial_pid_namespace(proc_root: str) -> bool:
+    """Whether this process sees all pids of the machine."""
+    try:
+        return os.readlink(f"{proc_root}/self/ns/pid") == _INITIAL_PID_NAMESPACE  # noqa: PTH115 - a string
+    except OSError:
+        return False
+
+
+def _stat(proc_root: str, pid: int) -> tuple[int, bool] | None:
+    try:
+        content = _read(f"{proc_root}/{pid}/stat")
+        # The command may hold anything, ") R 1" included: only the last ")" ends it.
+        fields = content[content.rindex(b")") + 1 :].split()
+        exiting = fields[_STATE] in {b"Z", b"X", b"x"} or bool(int(fields[_FLAGS]) & _PF_EXITING)
+        return int(fields[_START]), exiting
+    except (OSError, ValueError, IndexError):
+        return None
+
+
+def _paths(proc_root: str, pid: int) -> tuple[str, ...] | None:
+    try:
+        return cgroup_paths(os.fsdecode(_read(f"{proc_root}/{pid}/cgroup")))
+    except OSError as error:
+        return None if error.errno in _GONE else ()
+
+
+def _read(path: str) -> bytes:
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    try:
+        return os.read(descriptor, LONGEST_FILE)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,44 @@
+"""The ``ProcessSource`` of a described node: the paths are invented, the parsing is the real one."""
+
+from collections.abc import Callable, Collection, Mapping
+
+from exporter.cgroups.layout import parse_path
+from exporter.cgroups.tree import TreeBuilder
+from exporter.model import CgroupIdentity, SourceStatus, Tree, Unattributed
+
+
+class SimulatedProcesses:
+    """Answers from a mapping of pid → cgroup path as ``/proc/PID/cgroup`` would print it.
+
+    ``paths`` is asked anew each time. It lists the live processes and, as long as a real source
+    would remember them, those that ended; a pid that it lacks has exited.
+    """
+
+    def __init__(self, paths: Callable[[], Mapping[int, str]]) -> None:
+        self._paths = paths
+
+    @property
+    def name(self) -> str:
+        """The label value of ``mgpu_exporter_source_up``."""
+        return "cgroups"
+
+    def resolve(self, pids: Collection[int]) -> Mapping[int, CgroupIdentity | Unattributed]:
+        """Identity of each pid, EXITED for one that is not listed."""
+        paths = self._paths()
+        return {
+            pid: parse_path(paths[pid]) if pid in paths else Unattributed.EXITED for pid in pids
+        }
+
+    def tree(self) -> Tree:
+        """All listed processes by pod and container."""
+        builder = TreeBuilder()
+        for pid, path in self._paths().items():
+            builder.add(parse_path(path), (pid,))
+        return builder.build({})
+
+    def status(self) -> SourceStatus:
+        """Always up."""
+        return SourceStatus(self.name, up=True)
+
+    def close(self) -> None:
+        """Nothing is held."""

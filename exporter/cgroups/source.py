@@ -1,0 +1,39 @@
+"""The seam of this room: what the collector asks about processes."""
+
+from collections.abc import Collection, Mapping
+from typing import Protocol
+
+from exporter.model import CgroupIdentity, SourceStatus, Tree, Unattributed
+
+
+class ProcessSource(Protocol):
+    """Tells which container a process belongs to."""
+
+    @property
+    def name(self) -> str:
+        """The label value of ``mgpu_exporter_source_up``."""
+        ...
+
+    def resolve(self, pids: Collection[int]) -> Mapping[int, CgroupIdentity | Unattributed]:
+        """Identity of each pid, or the reason why there is none (EXITED, UNKNOWN_CGROUP).
+
+        Cheap for pids seen before. A process that ended keeps its identity for a while, because
+        the driver's sample ring still reports it. Never raises.
+        """
+        ...
+
+    def tree(self) -> Tree:
+        """The newest walk of the cgroup file system; walks only if something changed."""
+        ...
+
+    def status(self) -> SourceStatus:
+        """Whether identities can be found; the detail says what is missing (hostPID, mounts)."""
+        ...
+
+    def rejected(self) -> Mapping[str, int]:
+        """Directories and lines that could not be used since the start, by reason."""
+        ...
+
+    def close(self) -> None:
+        """Close the descriptors held."""
+        ...

@@ -1,0 +1,178 @@
+"""One walk of a cgroup hierarchy: which containers exist and which processes are in them.
+
+Stands on kernel documentation ``admin-guide/cgroup-v2.rst`` and ``cgroup-v1/cgroups.rst``. The
+tree changes while it is walked, so every directory may be gone, unreadable or odd: each such costs
+only itself and is counted in ``Tree.skipped``:
+
+``vanished``     removed during the walk (ENOENT, ENODEV)
+``unreadable``   no permission, or any other error
+``threaded``     a threaded cgroup lists no processes (EOPNOTSUPP); its domain root above does
+``foreign_pid``  a process of another PID namespace, which cgroup v2 lists as 0
+``malformed``    a line that is no process id
+``too_large``    a process list cut at ``LARGEST_LIST`` bytes
+``too_deep``, ``too_many``  directories left out because of the walk's limits
+"""
+
+import errno
+import os
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+from exporter.cgroups.layout import ROOT, Place, descend
+from exporter.cgroups.tree import TreeBuilder
+from exporter.model import CgroupIdentity, Tree
+
+MAX_DEPTH = 48
+MAX_DIRECTORIES = 50_000
+LARGEST_LIST = 4 * 1024 * 1024
+_CHUNK = 64 * 1024
+_PID_DIGITS = 10
+_NO_SUBDIRECTORIES = 2  # links of an empty directory: its name and its "."
+
+_REASONS = {
+    errno.ENOENT: "vanished",
+    errno.ENODEV: "vanished",
+    errno.EOPNOTSUPP: "threaded",
+}
+
+
+class Walk(NamedTuple):
+    """A finished walk. The mappings index what ``tree`` holds, with the whole identity."""
+
+    tree: Tree
+    by_pid: Mapping[int, CgroupIdentity]
+    by_container: Mapping[str, CgroupIdentity]
+
+
+class _Directory(NamedTuple):
+    path: str
+    place: Place
+    depth: int
+    links: int
+
+
+def walk(
+    roots: Iterable[str],
+    enter: Callable[[str], None] = lambda _: None,
+    *,
+    max_depth: int = MAX_DEPTH,
+    max_directories: int = MAX_DIRECTORIES,
+) -> Walk:
+    """Walk hierarchies from their roots. Never raises for what it finds there.
+
+    ``enter`` is called with each directory that is not part of a container, before it is listed:
+    a watch set there misses no pod or container that comes later. Symbolic links are not followed.
+    """
+    walker = _Walker(enter, max_depth, max_directories)
+    for root in roots:
+        walker.descend_from(root)
+    return walker.result()
+
+
+class _Walker:
+    def __init__(self, enter: Callable[[str], None], max_depth: int, max_directories: int) -> None:
+        self._enter = enter
+        self._max_depth = max_depth
+        self._left = max_directories
+        self._builder = TreeBuilder()
+        self._by_pid: dict[int, CgroupIdentity] = {}
+        self._by_container: dict[str, CgroupIdentity] = {}
+        self._skipped: Counter[str] = Counter()
+
+    def result(self) -> Walk:
+        tree = self._builder.build(self._skipped)
+        return Walk(tree, self._by_pid, self._by_container)
+
+    def descend_from(self, root: str) -> None:
+        self._enter(root)
+        stack = [_Directory(root, ROOT, 0, self._links(root))]
+        while stack:
+            if self._left <= 0:
+                self._skipped["too_many"] += len(stack)
+                return
+            self._left -= 1
+            # A directory's own list is read before its children's: processes are moved downward
+            # (crun's /container), so one on its way is seen twice rather than missed.
+            directory = stack.pop()
+            self._collect(directory.path, directory.place.identity)
+            if directory.links != _NO_SUBDIRECTORIES:
+                stack.extend(self._children(directory))
+
+    def _links(self, root: str) -> int:
+        try:
+            return os.stat(root).st_nlink  # noqa: PTH116 - same call as the entries' own
+        except OSError as error:
+            self._skip(error)
+            return _NO_SUBDIRECTORIES
+
+    def _collect(self, path: str, identity: CgroupIdentity) -> None:
+        if identity.pod_uid is None and identity.container_id is None:
+            return
+        pids: tuple[int, ...] = ()
+        try:
+            pids = self._processes(path + "/cgroup.procs")
+        except OSError as error:
+            if self._skip(error) == "vanished":
+                return
+        self._builder.add(identity, pids)
+        self._by_pid.update(dict.fromkeys(pids, identity))
+        if identity.container_id is not None:
+            self._by_container[identity.container_id] = identity
+
+    def _processes(self, path: str) -> tuple[int, ...]:
+        lines = self._read(path).split()
+        if any(len(line) > _PID_DIGITS or not line.isdigit() for line in lines):
+            good = [line for line in lines if len(line) <= _PID_DIGITS and line.isdigit()]
+            self._skipped["malformed"] += len(lines) - len(good)
+            lines = good
+        pids = tuple(map(int, lines))
+        foreign = pids.count(0)
+        if foreign:
+            self._skipped["foreign_pid"] += foreign
+            pids = tuple(filter(None, pids))
+        return pids
+
+    def _read(self, path: str) -> bytes:
+        # Non-blocking, for where a plain directory stands in and holds a pipe of that name.
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        try:
+            content = chunk = os.read(descriptor, _CHUNK)
+            while chunk and len(content) < LARGEST_LIST:
+                chunk = os.read(descriptor, _CHUNK)
+                content += chunk
+        finally:
+            os.close(descriptor)
+        if len(content) >= LARGEST_LIST:
+            self._skipped["too_large"] += 1
+            content = content[: content.rfind(b"\n") + 1]
+        return content
+
+    def _children(self, parent: _Directory) -> Iterator[_Directory]:
+        try:
+            with os.scandir(parent.path) as listing:
+                entries = [entry for entry in listing if entry.is_dir(follow_symlinks=False)]
+        except OSError as error:
+            self._skip(error)
+            return
+        if entries and parent.depth >= self._max_depth:
+            self._skipped["too_deep"] += len(entries)
+            return
+        # Listing a directory is the dear part: a cgroup's holds some 70 files. Where the file
+        # system counts subdirectories as links, as cgroup's does, those with none are not listed.
+        counted = parent.links == len(entries) + _NO_SUBDIRECTORIES
+        for entry in entries:
+            place = descend(parent.place, entry.name)
+            if place.identity.container_id is None:
+                self._enter(entry.path)
+            try:
+                links = entry.stat(follow_symlinks=False).st_nlink if counted else 0
+            except OSError as error:
+                self._skip(error)
+                continue
+            yield _Directory(entry.path, place, parent.depth + 1, links)
+
+    def _skip(self, error: OSError) -> str:
+        reason = _REASONS.get(error.errno or 0, "unreadable")
+        self._skipped[reason] += 1
+        return reason

@@ -1,0 +1,10 @@
+"""The cycle: poll the sources, join what they say, enter it in the ledger, publish a Snapshot.
+
+Runs in a thread of its own at a steady cadence. Nothing that a reader does reaches in here: readers
+take the newest Snapshot. Each source is guarded and timed and its state published; one that fails
+costs what it would have said, never the cycle.
+"""
+
+from exporter.collector.cycle import Collector, Pulse, Sources
+
+__all__ = ["Collector", "Pulse", "Sources"]

@@ -1,0 +1,95 @@
+"""What this node's pods were allotted, decoded again only when pods or devices changed."""
+
+import logging
+from collections import Counter
+
+from exporter.allocations.registry import decode
+from exporter.attribution import place
+from exporter.ledger import Allotted, Ledger
+from exporter.model import Allocation, ContainerKey, NodeFacts, Pod, PodTable
+
+logger = logging.getLogger(__name__)
+
+
+class Allotments:
+    """The allocations of all pods, with the placements that were observed.
+
+    A container whose sharing system does not tell its device is placed where its processes were
+    seen; that stays until the pod goes, so that a pause in its work does not displace it.
+    """
+
+    def __init__(self) -> None:
+        self.problems: Counter[str] = Counter()
+        self._version = -1
+        self._node = NodeFacts()
+        self._decoded: dict[str, tuple[Allocation, ...]] = {}
+        self._seen: dict[tuple[str, str], list[str]] = {}  # pod uid, container → device UUIDs
+        self._told: set[tuple[str, str, str]] = set()
+
+    def of(self, table: PodTable, node: NodeFacts, ledger: Ledger) -> list[Allotted]:
+        """Every allocation on this node, under its container's labels."""
+        if table.version != self._version or node != self._node:
+            self._decode(table, node)
+            self._version, self._node = table.version, node
+        self._observe(table, ledger)
+        allotted: list[Allotted] = []
+        for uid, allocations in self._decoded.items():
+            pod = table.pods[uid]
+            seen = {a.container: self._seen.get((uid, a.container), []) for a in allocations}
+            allotted += (
+                Allotted(ContainerKey(pod.namespace, pod.name, a.container), a)
+                for a in place(allocations, seen)
+            )
+        return allotted
+
+    def _decode(self, table: PodTable, node: NodeFacts) -> None:
+        self._decoded = {}
+        for uid, pod in table.pods.items():
+            found = decode(pod, node)
+            if found.allocations:
+                self._decoded[uid] = found.allocations
+            for problem in found.problems:
+                self._tell(pod, problem.scheme, str(problem.reason), problem.detail)
+        self._told = {told for told in self._told if told[0] in table.pods}
+
+    def _tell(self, pod: Pod, scheme: str, reason: str, detail: str) -> None:
+        if (pod.uid, scheme, reason) in self._told:
+            return
+        self._told.add((pod.uid, scheme, reason))
+        self.problems[reason] += 1
+        logger.warning(
+            "pod %s/%s: its %s allotment cannot be read (%s: %s); its limits are not exported",
+            pod.namespace,
+            pod.name,
+            scheme,
+            reason,
+            detail,
+        )
+
+    def _observe(self, table: PodTable, ledger: Ledger) -> None:
+        """Note on which devices the processes of allotted containers are."""
+        waiting = {
+            (table.pods[uid].namespace, table.pods[uid].name, a.container): uid
+            for uid, allocations in self._decoded.items()
+            for a in allocations
+            if a.device is None
+        }
+        for uuid, book in ledger.books.items():
+            for owner in book.held or ():
+                uid = waiting.get(owner) if isinstance(owner, ContainerKey) else None
+                if uid is not None and isinstance(owner, ContainerKey):
+                    seen = self._seen.setdefault((uid, owner.container), [])
+                    if uuid not in seen:
+                        seen.append(uuid)
+        for key in [key for key in self._seen if key[0] not in self._decoded]:
+            del self._seen[key]
+
+
+def pods_by_name(table: PodTable) -> dict[tuple[str, str], Pod]:
+    """Pods by namespace and name; of two with one name, the one that lives."""
+    pods: dict[tuple[str, str], Pod] = {}
+    for pod in table.pods.values():
+        before = pods.get((pod.namespace, pod.name))
+        if before is None or before.deleted or before.terminal:
+            pods[pod.namespace, pod.name] = pod
+    return pods

@@ -1,0 +1,194 @@
+"""The cycle itself."""
+
+import logging
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from exporter.attribution import account, hold, owner_of
+from exporter.cgroups.source import ProcessSource
+from exporter.collector.allotments import Allotments, pods_by_name
+from exporter.collector.guard import Guard
+from exporter.collector.own_rows import Own, own_row
+from exporter.gpus.source import GpuSource, RestartRequiredError
+from exporter.ledger import Allotted, CycleFacts, Ledger, Moment, rows_of
+from exporter.model import (
+    CallCount,
+    CgroupIdentity,
+    Clock,
+    DeviceReading,
+    DeviceState,
+    NodeFacts,
+    Owner,
+    PodTable,
+    Reading,
+    Snapshot,
+    SourceStatus,
+    Unattributed,
+)
+from exporter.pods.source import PodSource
+
+logger = logging.getLogger(__name__)
+
+NodeLabels = Callable[[], tuple[Mapping[str, str], Mapping[str, str]]]
+
+
+def _no_labels() -> tuple[Mapping[str, str], Mapping[str, str]]:
+    return {}, {}
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """Everything that the cycle asks. ``node`` gives the node's labels and allocatable."""
+
+    gpus: tuple[GpuSource, ...]
+    processes: ProcessSource
+    pods: PodSource
+    node: NodeLabels = _no_labels
+
+
+class Pulse(NamedTuple):
+    """The cycle's clock, for the health check. ``done`` counts finished cycles."""
+
+    moved_mono_ns: int
+    done: int
+
+
+class Collector:
+    """Runs the cycle and holds the newest Snapshot."""
+
+    def __init__(self, sources: Sources, ledger: Ledger, interval_ns: int, clock: Clock) -> None:
+        self.snapshot = Snapshot(mono_ns=clock.monotonic_ns(), unix_ns=clock.time_ns())
+        self.fatal: RestartRequiredError | None = None
+        self._sources = sources
+        self._ledger = ledger
+        self._interval_ns = interval_ns
+        self._clock = clock
+        self._allotments = Allotments()
+        self._guards = {s.name: Guard(s.name, clock) for s in self._named_sources()}
+        self._rejected: Counter[str] = Counter()
+        self._before_mono_ns: int | None = None
+        self._pulse = Pulse(clock.monotonic_ns(), 0)
+        self._overruns = 0
+
+    def _named_sources(self) -> tuple[GpuSource | ProcessSource | PodSource, ...]:
+        return (*self._sources.gpus, self._sources.processes, self._sources.pods)
+
+    @property
+    def pulse(self) -> Pulse:
+        """When the cycle's clock last moved."""
+        return self._pulse
+
+    def run(self, stop: threading.Event) -> None:
+        """Cycle at the interval until told to stop, or until only a restart helps."""
+        due = self._clock.monotonic_ns()
+        while not stop.is_set():
+            try:
+                self.cycle()
+            except RestartRequiredError as error:
+                self.fatal = error
+                return
+            except Exception:
+                logger.exception("the cycle failed; the next one starts anew")
+            due += self._interval_ns
+            now = self._clock.monotonic_ns()
+            if now > due:
+                self._overruns += 1
+                due = now
+            stop.wait((due - now) / 1e9)
+
+    def cycle(self) -> Snapshot:
+        """Do one cycle and publish its Snapshot.
+
+        Raises:
+            RestartRequiredError: a source can only be helped by a new process.
+
+        """
+        readings = [self._guards[s.name].read(s) for s in self._sources.gpus]
+        now = Moment(self._clock.monotonic_ns(), self._clock.time_ns())
+        self._pulse = Pulse(now.mono_ns, self._pulse.done)
+        devices = {d.device.uuid: d for reading in readings for d in reading.devices}
+        table = self._guards[self._sources.pods.name].call(self._sources.pods.table, PodTable())
+        self._enter(devices, self._owners(devices.values(), table), now)
+        allotted = self._allot(table, list(devices.values()), now)
+        self._ledger.settle(now)
+        facts = CycleFacts(now, devices, allotted, pods_by_name(table))
+        self.snapshot = self._publish(facts, readings)
+        self._pulse = Pulse(self._clock.monotonic_ns(), self._pulse.done + 1)
+        return self.snapshot
+
+    def _owners(self, devices: Iterable[DeviceReading], table: PodTable) -> dict[int, Owner]:
+        pids = {pid for device in devices for pid in _pids(device)}
+        processes = self._sources.processes
+        nobody: Mapping[int, CgroupIdentity | Unattributed] = {}
+        found = self._guards[processes.name].call(lambda: processes.resolve(pids), nobody)
+        return {pid: owner_of(identity, table) for pid, identity in found.items()}
+
+    def _enter(
+        self, devices: Mapping[str, DeviceReading], owners: Mapping[int, Owner], now: Moment
+    ) -> None:
+        for uuid, reading in devices.items():
+            self._ledger.meet(reading, now)
+            if reading.state is not DeviceState.UP:
+                continue
+            if reading.memory is not None and reading.memory.processes is not None:
+                self._ledger.hold(uuid, hold(reading.memory, owners), now)
+            if reading.window is not None:
+                self._ledger.record(account(reading.device, reading.window, owners), now)
+                self._rejected.update(reading.window.rejected)
+
+    def _allot(
+        self, table: PodTable, devices: Sequence[DeviceReading], now: Moment
+    ) -> list[Allotted]:
+        labels, allocatable = self._sources.node()
+        node = NodeFacts(tuple(d.device for d in devices), labels, allocatable)
+        allotted = self._allotments.of(table, node, self._ledger)
+        elapsed = now.mono_ns - (self._before_mono_ns or now.mono_ns)
+        self._before_mono_ns = now.mono_ns
+        for key, allocation in allotted:
+            self._ledger.allot(key, allocation.device, allocation.core, elapsed, now)
+        return allotted
+
+    def _publish(self, facts: CycleFacts, readings: Sequence[Reading]) -> Snapshot:
+        simulated = any(reading.simulated for reading in readings)
+        own = Own(
+            unix_ns=facts.now.unix_ns,
+            cycles=self._pulse.done + 1,
+            overruns=self._overruns,
+            simulated=simulated,
+            sources=self._statuses(readings),
+            rejected=self._all_rejected(),
+            calls=_calls(readings),
+        )
+        rows = rows_of(self._ledger, facts) | {"exporter": (own_row(own),)}
+        version = self.snapshot.version + 1
+        return Snapshot(version, facts.now.unix_ns, facts.now.mono_ns, simulated, rows)
+
+    def _statuses(self, readings: Sequence[Reading]) -> list[SourceStatus]:
+        others = (self._sources.processes, self._sources.pods)
+        return [r.status for r in readings] + [
+            self._guards[s.name].note(
+                self._guards[s.name].call(s.status, SourceStatus(s.name, up=False))
+            )
+            for s in others
+        ]
+
+    def _all_rejected(self) -> Counter[str]:
+        rejected = self._rejected + self._allotments.problems
+        nothing: Mapping[str, int] = {}
+        for source in (self._sources.processes, self._sources.pods):
+            rejected.update(self._guards[source.name].call(source.rejected, nothing))
+        return rejected
+
+
+def _pids(device: DeviceReading) -> set[int]:
+    pids = {p.pid for p in device.window.processes} if device.window else set()
+    if device.memory is not None:
+        pids.update(p.pid for p in device.memory.processes or ())
+    return pids
+
+
+def _calls(readings: Sequence[Reading]) -> dict[str, CallCount]:
+    return {name: count for reading in readings for name, count in reading.calls.items()}

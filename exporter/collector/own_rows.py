@@ -1,0 +1,42 @@
+"""The exporter's own rows: its sources, its cycle, what it had to reject."""
+
+import platform
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from exporter import __version__
+from exporter.model import CallCount, Row, SourceStatus, Value
+
+
+@dataclass(frozen=True, slots=True)
+class Own:
+    """What the exporter says of itself in one cycle."""
+
+    unix_ns: int
+    cycles: int
+    overruns: int
+    simulated: bool
+    sources: Iterable[SourceStatus]
+    rejected: Mapping[str, int]
+    calls: Mapping[str, CallCount]
+
+
+def own_row(own: Own) -> Row:
+    """The one row of the level ``exporter``."""
+    sources = list(own.sources)
+    values: dict[str, Value] = {
+        "build_info": {(__version__, platform.python_version()): 1},
+        "simulated": int(own.simulated),
+        "source_up": {(s.name,): int(s.up) for s in sources},
+        "source_duration_seconds": {(s.name,): s.duration_ns for s in sources},
+        "source_last_success_timestamp_seconds": {
+            (s.name,): s.last_success_unix_ns for s in sources if s.last_success_unix_ns
+        },
+        "snapshot_timestamp_seconds": own.unix_ns,
+        "rejected_samples_total": {(reason,): count for reason, count in own.rejected.items()},
+        "cycles_total": own.cycles,
+        "cycle_overruns_total": own.overruns,
+        "nvml_calls_total": {(name,): c.calls for name, c in own.calls.items()},
+        "nvml_call_seconds_total": {(name,): c.duration_ns for name, c in own.calls.items()},
+    }
+    return Row((), values)

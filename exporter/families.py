@@ -1,0 +1,276 @@
+"""The metric table: every family that the exporter serves, once. Data, not code.
+
+The exposition, the documentation and the tests are made from it. A family's full name is
+``mgpu_<level>_<name>``. Its labels are those of its level, then its own.
+"""
+
+from dataclasses import dataclass
+
+PREFIX = "mgpu"
+
+LEVELS: dict[str, tuple[str, ...]] = {
+    "device": ("gpu", "uuid"),
+    "container": ("namespace", "pod", "container", "gpu", "uuid"),
+    "pod": ("namespace", "pod"),
+    "namespace": ("namespace", "uuid"),
+    "group": ("kind", "group", "gpu", "uuid"),
+    "exporter": (),
+}
+
+NS = 1_000_000_000  # accounts of time are kept in nanoseconds
+UJ = 1_000_000  # accounts of energy in microjoules
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """One metric family. ``divisor`` leads from the ledger's integers to the base unit."""
+
+    level: str
+    name: str
+    help: str
+    type: str = "gauge"
+    labels: tuple[str, ...] = ()
+    divisor: int = 1
+    stable: bool = False
+
+    @property
+    def full_name(self) -> str:
+        """The name on the page, e.g. ``mgpu_container_core_seconds_total``."""
+        return f"{PREFIX}_{self.level}_{self.name}"
+
+    @property
+    def all_labels(self) -> tuple[str, ...]:
+        """The labels of the level, then the family's own."""
+        return LEVELS[self.level] + self.labels
+
+
+def _counter(
+    level: str, name: str, about: str, labels: tuple[str, ...] = (), divisor: int = 1
+) -> Family:
+    return Family(level, name, about, "counter", labels, divisor)
+
+
+def _moment(level: str, name: str, about: str) -> Family:
+    return Family(level, name, about, divisor=NS)
+
+
+_WINDOW = "averaged over --collection.window"
+_CORE = "core (SM) busy time, from NVML process utilization scaled to the device's busy time"
+_ESTIMATE = "estimated: active energy split by core use"
+
+
+def _usage_gauges(level: str) -> tuple[Family, ...]:
+    """The gauges that a container and a group have alike."""
+    return (
+        Family(level, "core_utilization_ratio", f"Share of the GPU's time in use, {_WINDOW}."),
+        Family(level, "memory_used_bytes", "Device memory held (NVML running processes)."),
+        Family(level, "memory_used_peak_bytes", "Highest device memory seen held."),
+        Family(level, "memory_active_ratio", f"Share of time with memory traffic, {_WINDOW}."),
+        Family(level, "encoder_utilization_ratio", f"Share of the encoder's time, {_WINDOW}."),
+        Family(level, "decoder_utilization_ratio", f"Share of the decoder's time, {_WINDOW}."),
+        Family(level, "processes", "Processes that hold a context on the device."),
+        _moment(level, "last_active_timestamp_seconds", "When it last used the GPU's core."),
+        _moment(level, "observed_since_timestamp_seconds", "Since when it has been accounted."),
+        Family(
+            level,
+            "unmeasured",
+            "1 for each quantity that cannot be measured now, and why; its series are absent.",
+            labels=("quantity", "reason"),
+        ),
+    )
+
+
+def _usage_counters(level: str) -> tuple[Family, ...]:
+    """The accounts that a container and a group have alike."""
+    return (
+        _counter(level, "core_seconds_total", f"GPU-seconds used: {_CORE}.", divisor=NS),
+        _counter(level, "memory_active_seconds_total", "Time with memory traffic.", divisor=NS),
+        _counter(level, "encoder_seconds_total", "Encoder busy time.", divisor=NS),
+        _counter(level, "decoder_seconds_total", "Decoder busy time.", divisor=NS),
+        _counter(level, "energy_joules_total", f"Energy used, {_ESTIMATE}.", divisor=UJ),
+    )
+
+
+_ALLOCATED = _counter(
+    "container",
+    "allocated_core_seconds_total",
+    "Allotted share of the GPU times the time that it was allotted.",
+    divisor=NS,
+)
+
+DEVICE = (
+    Family(
+        "device",
+        "info",
+        "The device: model, place and driver (NVML).",
+        labels=(
+            *("vendor", "model", "pci_bus_id", "parent_uuid", "profile", "sharing"),
+            "driver_version",
+        ),
+    ),
+    Family("device", "up", "1 if the device could be read in the last cycle, else 0."),
+    Family(
+        "device",
+        "unmeasured",
+        "1 for each quantity that cannot be measured now, and why; its series are absent.",
+        labels=("quantity", "reason"),
+    ),
+    Family("device", "utilization_ratio", f"Share of time with work on the core, {_WINDOW}."),
+    Family("device", "memory_total_bytes", "Device memory (nvmlDeviceGetMemoryInfo)."),
+    Family("device", "memory_used_bytes", "Device memory in use (nvmlDeviceGetMemoryInfo)."),
+    Family("device", "memory_reserved_bytes", "Device memory kept by driver and firmware."),
+    Family("device", "memory_active_ratio", f"Share of time with memory traffic, {_WINDOW}."),
+    Family("device", "encoder_utilization_ratio", f"Share of the encoder's time, {_WINDOW}."),
+    Family("device", "decoder_utilization_ratio", f"Share of the decoder's time, {_WINDOW}."),
+    Family("device", "power_watts", "Board power (nvmlDeviceGetPowerUsage)."),
+    Family(
+        "device", "power_limit_watts", "Enforced power limit (nvmlDeviceGetEnforcedPowerLimit)."
+    ),
+    Family(
+        "device",
+        "temperature_celsius",
+        "Temperature (nvmlDeviceGetTemperatureV).",
+        labels=("sensor",),
+    ),
+    Family("device", "clock_hertz", "Clock now (nvmlDeviceGetClockInfo).", labels=("clock",)),
+    Family("device", "allocated_core_ratio", "Sum of the core shares allotted on the device."),
+    Family("device", "allocated_memory_bytes", "Sum of the memory allotted on the device."),
+    Family(
+        "device",
+        "unattributed_memory_bytes",
+        "Device memory that no container or group holds, by reason.",
+        labels=("reason",),
+    ),
+    Family(
+        "device",
+        "normalization_ratio",
+        "Factor from the driver's per-process figures to the device's busy time, last window.",
+    ),
+    _counter("device", "busy_seconds_total", "Time with work on the core (NVML).", divisor=NS),
+    _counter("device", "memory_active_seconds_total", "Time with memory traffic.", divisor=NS),
+    _counter("device", "encoder_seconds_total", "Encoder busy time.", divisor=NS),
+    _counter("device", "decoder_seconds_total", "Decoder busy time.", divisor=NS),
+    _counter(
+        "device",
+        "energy_joules_total",
+        "Energy of the board (nvmlDeviceGetTotalEnergyConsumption).",
+        divisor=UJ,
+    ),
+    _counter(
+        "device",
+        "idle_energy_joules_total",
+        "The part of the board's energy that it would have used idle, estimated.",
+        divisor=UJ,
+    ),
+    *(
+        _counter(
+            "device",
+            f"unattributed_{quantity}_total",
+            f"The part of the device's {what} that no container or group used, by reason.",
+            ("reason",),
+            divisor,
+        )
+        for quantity, what, divisor in (
+            ("core_seconds", "busy time", NS),
+            ("memory_active_seconds", "time with memory traffic", NS),
+            ("encoder_seconds", "encoder time", NS),
+            ("decoder_seconds", "decoder time", NS),
+            ("energy_joules", "energy", UJ),
+        )
+    ),
+    _counter(
+        "device",
+        "unobserved_seconds_total",
+        "Time whose samples the driver had dropped before they were read.",
+        divisor=NS,
+    ),
+)
+
+CONTAINER = (
+    *_usage_gauges("container"),
+    Family("container", "core_limit_ratio", "Share of the GPU's core that was allotted."),
+    Family("container", "memory_limit_bytes", "Device memory that was allotted."),
+    Family("container", "core_limit_utilization_ratio", "Core use against the allotted share."),
+    Family("container", "memory_limit_utilization_ratio", "Memory held against the allotment."),
+    Family("container", "allocated_replicas", "Time-sliced replicas of the device allotted."),
+    Family(
+        "container",
+        "allocation_info",
+        "The sharing system that allotted the device, its policy and the container's priority.",
+        labels=("scheme", "policy", "priority"),
+    ),
+    *_usage_counters("container"),
+    _ALLOCATED,
+)
+
+POD = (
+    Family(
+        "pod",
+        "info",
+        "The pod's identity and owner (API server).",
+        labels=("uid", "qos", "owner_kind", "owner_name"),
+    ),
+    Family("pod", "core_usage_gpus", f"GPUs' worth of core in use, {_WINDOW}."),
+    Family("pod", "core_limit_gpus", "GPUs' worth of core allotted."),
+    Family("pod", "memory_used_bytes", "Device memory held by all its containers."),
+    Family("pod", "memory_limit_bytes", "Device memory allotted to all its containers."),
+    Family("pod", "core_limit_utilization_ratio", "Core use of limited containers against it."),
+    Family("pod", "memory_limit_utilization_ratio", "Memory against allotment, fullest device."),
+    _moment("pod", "last_active_timestamp_seconds", "When it last used a GPU's core."),
+    _counter("pod", "core_seconds_total", f"GPU-seconds used: {_CORE}.", divisor=NS),
+    _counter("pod", "energy_joules_total", f"Energy used, {_ESTIMATE}.", divisor=UJ),
+    _counter("pod", "allocated_core_seconds_total", "Allotted share times time.", divisor=NS),
+)
+
+NAMESPACE = (
+    _counter("namespace", "core_seconds_total", "GPU-seconds used by its pods.", divisor=NS),
+    _counter("namespace", "energy_joules_total", f"Energy used, {_ESTIMATE}.", divisor=UJ),
+)
+
+GROUP = (*_usage_gauges("group"), *_usage_counters("group"))
+
+EXPORTER = (
+    Family("exporter", "build_info", "Version of the exporter.", labels=("version", "python")),
+    Family("exporter", "simulated", "1 if the node is simulated: nothing here is real."),
+    Family(
+        "exporter", "source_up", "1 if the source answered in the last cycle.", labels=("source",)
+    ),
+    Family(
+        "exporter",
+        "source_duration_seconds",
+        "How long the source took in the last cycle.",
+        labels=("source",),
+        divisor=NS,
+    ),
+    Family(
+        "exporter",
+        "source_last_success_timestamp_seconds",
+        "When the source last answered.",
+        labels=("source",),
+        divisor=NS,
+    ),
+    Family(
+        "exporter",
+        "snapshot_timestamp_seconds",
+        "When what is served here was measured.",
+        divisor=NS,
+    ),
+    _counter(
+        "exporter",
+        "rejected_samples_total",
+        "Rows and items from outside that could not be true or read, by reason.",
+        ("reason",),
+    ),
+    _counter("exporter", "cycles_total", "Collection cycles."),
+    _counter("exporter", "cycle_overruns_total", "Cycles that took longer than the interval."),
+    _counter("exporter", "nvml_calls_total", "Calls of the driver library.", ("call",)),
+    _counter(
+        "exporter",
+        "nvml_call_seconds_total",
+        "Time spent in the driver library.",
+        ("call",),
+        divisor=NS,
+    ),
+)
+
+FAMILIES: tuple[Family, ...] = (*DEVICE, *CONTAINER, *POD, *NAMESPACE, *GROUP, *EXPORTER)

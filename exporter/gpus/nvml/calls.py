@@ -1,0 +1,168 @@
+"""The calls of each cycle, made straight through ctypes: one call each, buffers allocated once.
+
+pynvml probes for a size and then fills, which fails when a process starts in between, and spends
+ten times as long on one Python object per row. Struct layouts: nvml.h (64-bit).
+"""
+
+import struct
+from collections.abc import Callable
+from ctypes import POINTER, Structure, byref, c_int, c_uint, c_ulonglong, c_void_p, cast
+from typing import Any
+
+from exporter.gpus.nvml import errors
+from exporter.gpus.nvml.library import CFunction, Library
+from exporter.gpus.nvml.rows import Rows
+from exporter.gpus.window import ProcessSample, Sample
+
+LEGACY = "nvmlDeviceGetProcessUtilization"
+NEWER = "nvmlDeviceGetProcessesUtilizationInfo"
+SAMPLES = "nvmlDeviceGetSamples"
+ENERGY = "nvmlDeviceGetTotalEnergyConsumption"
+
+LEGACY_ROW = struct.Struct("=I4xQ4I")  # pid, µs, sm, memory, encoder, decoder
+NEWER_ROW = struct.Struct("=Q5I12x")  # µs, pid, sm, memory, encoder, decoder; jpeg, ofa
+SAMPLE_ROWS = tuple(  # by nvmlValueType_t: µs and a union of 8 bytes
+    struct.Struct(f"=Q{value}") for value in ("d", "I4x", "Q", "Q", "q", "i4x", "H6x")
+)
+UNSIGNED_INT = 1
+SAMPLING_TYPES = {"core": 1, "memory_active": 2, "encoder": 3, "decoder": 4}
+
+
+ProcessCall = Callable[[int], list[ProcessSample]]
+
+
+class _ProcessesUtilizationInfo(Structure):
+    """``nvmlProcessesUtilizationInfo_v1_t``."""
+
+    _fields_ = (
+        ("version", c_uint),
+        ("count", c_uint),
+        ("newer_than_us", c_ulonglong),
+        ("rows", c_void_p),
+    )
+
+    VERSION = 24 | 1 << 24
+
+
+class DeviceCalls:
+    """The hot calls for one device handle. One thread at a time."""
+
+    def __init__(self, library: Library, handle: Any) -> None:  # noqa: ANN401 - pynvml's pointer
+        self._address = cast(handle, c_void_p)
+        self._library = library
+        self._samples = library.function(
+            SAMPLES,
+            *(c_void_p, c_uint, c_ulonglong, POINTER(c_int), POINTER(c_uint), c_void_p),
+        )
+        self._energy = library.function(ENERGY, c_void_p, POINTER(c_ulonglong))
+        self._sample_rows = Rows(16, 256)
+        self._legacy_rows = Rows(LEGACY_ROW.size)
+        self._newer_rows = Rows(NEWER_ROW.size)
+        self._value_type = c_int(UNSIGNED_INT)
+        self._millijoules = c_ulonglong(0)
+        # Some Blackwell drivers leave the older call without an answer (HAMi-core#218): until one
+        # of the two has told of a process, both are asked.
+        ways = (self._legacy(), self._newer())
+        self._ways = [way for way in ways if way is not None]
+
+    def process_samples(self, newer_than_us: int) -> list[ProcessSample]:
+        """Rows of the processes active since then, in microseconds of the samples' clock.
+
+        Raises:
+            NvmlError: UnmeasurableError where no call of this driver tells (MIG, vGPU guests).
+
+        """
+        failure = errors.error_of(errors.FUNCTION_NOT_FOUND, LEGACY)
+        answered = []
+        for way in self._ways:
+            try:
+                rows = way(newer_than_us)
+            except (errors.DriverGoneError, errors.DeviceLostError):
+                raise
+            except errors.NvmlError as error:
+                failure = error
+                continue
+            answered.append(way)
+            if rows:
+                break
+        if not answered:
+            raise failure
+        self._ways = answered[-1:] if rows else answered
+        return rows
+
+    def samples(self, engine: str, newer_than_us: int) -> list[Sample]:
+        """Samples of the whole device for one engine, oldest first, in percent.
+
+        Raises:
+            NvmlError: UnmeasurableError where the device keeps none.
+
+        """
+        call = self._have(self._samples, SAMPLES)
+        rows = self._sample_rows.read(
+            SAMPLES,
+            lambda rows: call(
+                *(self._address, SAMPLING_TYPES[engine], newer_than_us),
+                *(byref(self._value_type), byref(rows.count), rows.address),
+            ),
+        )
+        kind = self._value_type.value
+        layout = SAMPLE_ROWS[kind if kind in range(len(SAMPLE_ROWS)) else UNSIGNED_INT]
+        return sorted(
+            Sample(timestamp_us, float(value))
+            for timestamp_us, value in layout.iter_unpack(rows)
+            if timestamp_us > newer_than_us and value >= 0  # not so for NaN either
+        )
+
+    def energy_uj(self) -> int:
+        """Microjoules that the board used since the driver was loaded.
+
+        Raises:
+            NvmlError: UnmeasurableError before Volta.
+
+        """
+        code = self._have(self._energy, ENERGY)(self._address, byref(self._millijoules))
+        if code != errors.SUCCESS:
+            raise errors.error_of(code, ENERGY)
+        return self._millijoules.value * 1000
+
+    def _legacy(self) -> ProcessCall | None:
+        call = self._library.function(LEGACY, c_void_p, c_void_p, POINTER(c_uint), c_ulonglong)
+        if call is None:
+            return None
+
+        def ask(newer_than_us: int) -> list[ProcessSample]:
+            rows = self._legacy_rows.read(
+                LEGACY,
+                lambda rows: call(self._address, rows.address, byref(rows.count), newer_than_us),
+            )
+            return list(map(ProcessSample._make, LEGACY_ROW.iter_unpack(rows)))
+
+        return ask
+
+    def _newer(self) -> ProcessCall | None:
+        call = self._library.function(NEWER, c_void_p, c_void_p)
+        if call is None:
+            return None
+        info = _ProcessesUtilizationInfo(version=_ProcessesUtilizationInfo.VERSION)
+
+        def fill(rows: Rows) -> int:
+            info.count, info.rows = rows.capacity, rows.address
+            code = call(self._address, byref(info))
+            rows.count.value = info.count
+            return code
+
+        def ask(newer_than_us: int) -> list[ProcessSample]:
+            info.newer_than_us = newer_than_us
+            rows = self._newer_rows.read(NEWER, fill)
+            return [
+                ProcessSample(pid, timestamp_us, *busy)
+                for timestamp_us, pid, *busy in NEWER_ROW.iter_unpack(rows)
+            ]
+
+        return ask
+
+    @staticmethod
+    def _have(function: CFunction | None, name: str) -> CFunction:
+        if function is None:
+            raise errors.error_of(errors.FUNCTION_NOT_FOUND, name)
+        return function

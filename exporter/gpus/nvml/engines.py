@@ -1,0 +1,83 @@
+"""How busy the engines of one device are: NVML's sample rings and rates, as a SampleReader."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, TypeVar
+
+from exporter.gpus.nvml.calls import DeviceCalls
+from exporter.gpus.nvml.errors import DeviceLostError, DriverGoneError, NvmlError
+from exporter.gpus.nvml.library import Library
+from exporter.gpus.nvml.refusals import PROCESS_SAMPLES, Refusals, rate_of, samples_of
+from exporter.gpus.window import ProcessSample, Sample
+
+T = TypeVar("T")
+
+
+class EngineReader:
+    """The ``SampleReader`` of one device.
+
+    Only the core's failures are raised: a window without its core is none, one without its encoder
+    is still worth having.
+    """
+
+    def __init__(
+        self,
+        library: Library,
+        handle: Any,  # noqa: ANN401 - pynvml's pointer
+        refusals: Refusals,
+    ) -> None:
+        self._library = library
+        self._refusals = refusals
+        self.pids: frozenset[int] = frozenset()
+        self.attach(handle)
+
+    def attach(self, handle: Any) -> None:  # noqa: ANN401 - pynvml's pointer
+        """Ask through another handle from now on."""
+        self._handle = handle
+        self._calls = DeviceCalls(self._library, handle)
+
+    @property
+    def coreless(self) -> bool:
+        """Whether this device has refused to tell of its core in any way."""
+        return samples_of("core") in self._refusals and rate_of("core") in self._refusals
+
+    def busy_samples(self, engine: str, newer_than_us: int) -> Sequence[Sample] | None:
+        """Samples of the whole device, oldest first; None: this device keeps none."""
+        return self._tell(
+            engine, samples_of(engine), partial(self._calls.samples, engine, newer_than_us)
+        )
+
+    def utilization(self, engine: str) -> float | None:
+        """Percent of the newest sample only; None: this device does not tell."""
+        return self._tell(engine, rate_of(engine), partial(self._rate, engine))
+
+    def process_samples(self, newer_than_us: int) -> Sequence[ProcessSample] | None:
+        """Rows of processes active since then; None: this device does not tell."""
+        rows = self._refusals.ask(
+            PROCESS_SAMPLES, partial(self._calls.process_samples, newer_than_us)
+        )
+        self.pids = frozenset(row.pid for row in rows or ())
+        return rows
+
+    def energy_uj(self) -> int | None:
+        """Microjoules since the driver was loaded; None: this board has no such counter."""
+        return self._refusals.ask("energy", self._calls.energy_uj)
+
+    def _rate(self, engine: str) -> float:
+        ask, handle = self._library.ask, self._handle
+        if engine == "encoder":
+            return float(ask("nvmlDeviceGetEncoderUtilization", handle)[0])
+        if engine == "decoder":
+            return float(ask("nvmlDeviceGetDecoderUtilization", handle)[0])
+        rates = ask("nvmlDeviceGetUtilizationRates", handle)
+        return float(rates.gpu if engine == "core" else rates.memory)
+
+    def _tell(self, engine: str, topic: str, call: Callable[[], T]) -> T | None:
+        try:
+            return self._refusals.ask(topic, call)
+        except (DriverGoneError, DeviceLostError):
+            raise
+        except NvmlError:
+            if engine == "core":
+                raise
+            return None

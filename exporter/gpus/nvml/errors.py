@@ -1,0 +1,101 @@
+"""What NVML answers when it does not answer: its return codes as exceptions of our own.
+
+pynvml's ``NVMLError`` cannot be hashed and fails when compared with anything else, so it never
+leaves ``library``. The tree::
+
+    NvmlError               any code; this call failed, nothing else is known
+    ├── DriverGoneError     1, 9, 12: the driver was unloaded or restarted; open it again
+    ├── DeviceLostError     15, 16: this device has fallen off the bus or needs a reset
+    ├── UnmeasurableError   3, 4, 13: this device will not answer this call; do not ask again
+    └── LibraryError        12: no library that can be loaded was found
+
+Only a new process helps after 18, or when 17 or 999 persist at init: that is
+``exporter.gpus.source.RestartRequiredError``. Codes: ``nvmlReturn_t`` in nvml.h.
+"""
+
+SUCCESS = 0
+UNINITIALIZED = 1
+INVALID_ARGUMENT = 2
+NOT_SUPPORTED = 3
+NO_PERMISSION = 4
+NOT_FOUND = 6
+INSUFFICIENT_SIZE = 7
+DRIVER_NOT_LOADED = 9
+LIBRARY_NOT_FOUND = 12
+FUNCTION_NOT_FOUND = 13
+GPU_IS_LOST = 15
+RESET_REQUIRED = 16
+OPERATING_SYSTEM = 17
+VERSION_MISMATCH = 18
+UNKNOWN = 999
+
+REASONS = {
+    NOT_SUPPORTED: "not_supported",
+    NO_PERMISSION: "no_permission",
+    FUNCTION_NOT_FOUND: "driver_too_old",
+}
+
+MEANINGS = REASONS | {
+    UNINITIALIZED: "uninitialized",
+    INVALID_ARGUMENT: "invalid_argument",
+    NOT_FOUND: "not_found",
+    INSUFFICIENT_SIZE: "insufficient_size",
+    DRIVER_NOT_LOADED: "driver_not_loaded",
+    LIBRARY_NOT_FOUND: "library_not_found",
+    GPU_IS_LOST: "gpu_is_lost",
+    RESET_REQUIRED: "reset_required",
+    OPERATING_SYSTEM: "operating_system",
+    VERSION_MISMATCH: "version_mismatch",
+    UNKNOWN: "unknown",
+}
+
+
+class NvmlError(Exception):
+    """An NVML function returned ``code``."""
+
+    def __init__(self, code: int, call: str) -> None:
+        super().__init__(f"{call} answered {MEANINGS.get(code, 'error')} ({code})")
+        self.code = code
+        self.call = call
+
+
+class DriverGoneError(NvmlError):
+    """The driver is not loaded, or another one than we opened: every handle is void."""
+
+
+class DeviceLostError(NvmlError):
+    """This device cannot be used until it is reset or comes back; the others can."""
+
+
+class UnmeasurableError(NvmlError):
+    """This device does not answer this call, now or later. ``reason`` is a label value."""
+
+    @property
+    def reason(self) -> str:
+        """One of not_supported, no_permission, driver_too_old."""
+        return REASONS[self.code]
+
+
+class LibraryError(NvmlError):
+    """No library could be loaded; ``detail`` says where it was looked for."""
+
+    def __init__(self, detail: str) -> None:
+        super().__init__(LIBRARY_NOT_FOUND, "dlopen")
+        self.detail = detail
+
+
+_CLASSES: dict[int, type[NvmlError]] = {
+    UNINITIALIZED: DriverGoneError,
+    DRIVER_NOT_LOADED: DriverGoneError,
+    LIBRARY_NOT_FOUND: DriverGoneError,
+    GPU_IS_LOST: DeviceLostError,
+    RESET_REQUIRED: DeviceLostError,
+    NOT_SUPPORTED: UnmeasurableError,
+    NO_PERMISSION: UnmeasurableError,
+    FUNCTION_NOT_FOUND: UnmeasurableError,
+}
+
+
+def error_of(code: int, call: str) -> NvmlError:
+    """Give the exception for a return code other than success."""
+    return _CLASSES.get(code, NvmlError)(code, call)

@@ -1,0 +1,151 @@
+"""The driver's library: found, loaded and called. The only importer of pynvml.
+
+Stands on ``libnvidia-ml.so.1``, which comes with the driver and never with us, and on pynvml for
+the rare calls. The calls of each cycle go through ``function`` instead, see ``calls``. pynvml keeps
+one library for the whole process and looks it up by soname: loading ours first decides which.
+"""
+
+import ctypes
+import logging
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+import pynvml
+
+from exporter.gpus.nvml import errors
+from exporter.gpus.nvml.tally import CallTally
+from exporter.model import Clock
+
+logger = logging.getLogger(__name__)
+
+SONAME = "libnvidia-ml.so.1"
+ROOTS = (Path("/"), Path("/host"))
+PLACES = (
+    "run/nvidia/driver/usr/lib64",  # the GPU operator's driver container
+    "run/nvidia/driver/usr/lib/x86_64-linux-gnu",
+    "run/nvidia/driver/usr/lib/aarch64-linux-gnu",
+    "home/kubernetes/bin/nvidia/lib64",  # GKE
+    "var/lib/nvidia/lib64",  # Container-Optimized OS
+    "usr/local/nvidia/lib64",
+    "usr/local/glibc/usr/lib",  # Talos
+    "usr/local/lib",
+    "usr/lib/wsl/lib",  # WSL
+    "run/opengl-driver/lib",  # NixOS
+    "usr/lib/x86_64-linux-gnu",  # Debian, Ubuntu
+    "usr/lib/aarch64-linux-gnu",
+    "usr/lib/x86_64-linux-gnu/nvidia/current",
+    "usr/lib/aarch64-linux-gnu/nvidia/current",
+    "usr/lib64",  # Fedora, RHEL, SUSE, Amazon Linux
+    "usr/lib64/nvidia",
+    "usr/lib",  # Arch
+    "usr/lib/nvidia",
+)
+
+
+class CFunction(Protocol):
+    """A C function of the library; the answer is NVML's return code."""
+
+    def __call__(self, *args: object) -> int:
+        """Call it, timed and counted."""
+        ...
+
+
+def candidates(path: str | None, roots: Sequence[Path]) -> Iterator[str]:
+    """Names to load the library by, the best first; a path that was asked for is the only one."""
+    if path:
+        yield path
+        return
+    yield SONAME  # the loader's own search: ld.so.cache, LD_LIBRARY_PATH, the container toolkit
+    for root in roots:
+        for place in PLACES:
+            found = root / place / SONAME
+            if found.exists():
+                yield str(found)
+
+
+def load(path: str | None, roots: Sequence[Path] = ROOTS) -> ctypes.CDLL:
+    """Load the first library that can be loaded.
+
+    Raises:
+        LibraryError: none could be; its detail has the loader's message.
+
+    """
+    complaints = []
+    for name in candidates(path, roots):
+        try:
+            return ctypes.CDLL(name)
+        except OSError as error:
+            complaints.append(str(error))
+    raise errors.LibraryError("; ".join(complaints))
+
+
+class Library:
+    """NVML, initialised. Safe to call from several threads, as NVML itself is (nvml.h)."""
+
+    def __init__(self, cdll: ctypes.CDLL, clock: Clock, tally: CallTally) -> None:
+        self._cdll = cdll
+        self._clock = clock
+        self._tally = tally
+        self.driver_version = ""
+
+    def initialise(self) -> None:
+        """Open the driver. Once, not per cycle: repeated init has hung drivers (go-nvml#152).
+
+        Raises:
+            NvmlError: the driver's answer.
+
+        """
+        self.ask("nvmlInit")
+        if pynvml.nvmlLib._handle != self._cdll._handle:  # noqa: SLF001 - dlopen's, no other name
+            raise errors.LibraryError(f"{self._cdll._name} does not call itself {SONAME}")  # noqa: SLF001
+        self.driver_version = self.ask("nvmlSystemGetDriverVersion")
+        logger.info("driver %s opened through %s", self.driver_version, self._cdll._name)  # noqa: SLF001
+
+    def shutdown(self) -> None:
+        """Close the driver and its device files; all handles become void. Never raises."""
+        try:
+            self.ask("nvmlShutdown")
+        except errors.NvmlError as error:
+            logger.debug("driver closed: %s", error)
+
+    def ask(self, name: str, *args: object) -> Any:  # noqa: ANN401 - pynvml is untyped
+        """Call a pynvml function.
+
+        Raises:
+            NvmlError: or a subclass, by the code that the driver answered.
+
+        """
+        started = self._clock.monotonic_ns()
+        try:
+            call = getattr(pynvml, name, None)
+            if call is None:  # an older pynvml
+                raise errors.error_of(errors.FUNCTION_NOT_FOUND, name)
+            return call(*args)
+        except pynvml.NVMLLibraryMismatchError:  # not an NVMLError: the newest symbol is missing
+            raise errors.error_of(errors.FUNCTION_NOT_FOUND, name) from None
+        except pynvml.NVMLError as error:
+            raise errors.error_of(int(error.value), name) from None
+        finally:
+            self._tally.add(name, self._clock.monotonic_ns() - started)
+
+    def has(self, name: str) -> bool:
+        """Whether this driver's library exports a symbol."""
+        return hasattr(self._cdll, name)
+
+    def function(self, name: str, *argtypes: Any) -> CFunction | None:  # noqa: ANN401 - ctypes types
+        """Give a C function with its argument types set; None where the driver lacks it."""
+        if not self.has(name):
+            return None
+        pointer = self._cdll[name]  # a fresh object: its argtypes are nobody else's
+        pointer.argtypes = argtypes
+        pointer.restype = ctypes.c_int
+        clock, tally = self._clock, self._tally
+
+        def timed(*args: object) -> int:
+            started = clock.monotonic_ns()
+            code: int = pointer(*args)
+            tally.add(name, clock.monotonic_ns() - started)
+            return code
+
+        return timed

@@ -1,0 +1,79 @@
+"""What one device has told that it cannot tell, so that it is not asked again each second."""
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import TypeVar
+
+from exporter.gpus.nvml.errors import UnmeasurableError
+from exporter.model import QUANTITIES
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+PROCESS_SAMPLES = "process_samples"
+OTHERS = ("energy", "memory", "power", "power_limit", "temperature", "clock")
+
+
+def samples_of(engine: str) -> str:
+    """The topic of an engine's sample ring."""
+    return f"{engine}_samples"
+
+
+def rate_of(engine: str) -> str:
+    """The topic of an engine's newest rate."""
+    return f"{engine}_rate"
+
+
+def listing_of(kind: str) -> str:
+    """The topic of a list of processes."""
+    return f"{kind}_processes"
+
+
+class Refusals:
+    """Reasons by topic. A topic is what is asked, whatever the name of the call in this driver."""
+
+    def __init__(self, uuid: str) -> None:
+        self._uuid = uuid
+        self._reasons: dict[str, str] = {}
+        self._logged: set[str] = set()
+
+    def ask(self, topic: str, call: Callable[[], T]) -> T | None:
+        """Make the call, unless the device refused it before; None where it refuses."""
+        if topic in self._reasons:
+            return None
+        try:
+            return call()
+        except UnmeasurableError as error:
+            self.add(topic, error.reason)
+            return None
+
+    def add(self, topic: str, reason: str) -> None:
+        """Remember a refusal; the first one of a topic is logged."""
+        self._reasons[topic] = reason
+        if topic not in self._logged:
+            self._logged.add(topic)
+            logger.info(
+                "device %s does not tell %s (%s); what needs it stays absent",
+                *(self._uuid, topic, reason),
+            )
+
+    def __contains__(self, topic: str) -> bool:
+        return topic in self._reasons
+
+    def forget(self) -> None:
+        """Begin anew: another driver, or MIG switched, may answer what this one refused."""
+        self._reasons.clear()
+
+    def unmeasured(self) -> Mapping[str, str]:
+        """Quantity → reason: of QUANTITIES, and energy, memory, power, temperature, clock."""
+        reasons = {topic: self._reasons[topic] for topic in OTHERS if topic in self._reasons}
+        if listing_of("compute") in self._reasons:
+            reasons.setdefault("memory", self._reasons[listing_of("compute")])
+        for engine in QUANTITIES:
+            reason = self._reasons.get(PROCESS_SAMPLES)
+            if samples_of(engine) in self._reasons:
+                reason = reason or self._reasons.get(rate_of(engine))
+            if reason:
+                reasons[engine] = reason
+        return reasons

@@ -1,0 +1,105 @@
+"""Memory of a device and the processes that hold it, at a cadence of its own.
+
+The process lists lock the whole driver while it walks every client of every tenant.
+"""
+
+import logging
+from dataclasses import dataclass
+
+from exporter.gpus.nvml.backoff import SECOND
+from exporter.gpus.nvml.board import memory_info
+from exporter.gpus.nvml.discovery import Found
+from exporter.gpus.nvml.errors import (
+    NOT_FOUND,
+    DeviceLostError,
+    DriverGoneError,
+    NvmlError,
+    UnmeasurableError,
+)
+from exporter.gpus.nvml.library import Library
+from exporter.gpus.nvml.processes import ProcessLists
+from exporter.gpus.nvml.refusals import Refusals
+from exporter.model import Clock, DeviceMemory
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Cadence:
+    """How often a device is asked for what is dear to answer, in seconds."""
+
+    memory_s: float = 5.0
+    memory_at_most_s: float = 1.0  # no sooner again, though an unknown process was seen
+    sensors_s: float = 5.0
+
+
+class Residents:
+    """Memory of one device. The last answer stands until the next one is due."""
+
+    def __init__(
+        self,
+        library: Library,
+        found: Found,
+        refusals: Refusals,
+        clock: Clock,
+        cadence: Cadence,
+    ) -> None:
+        self._library = library
+        self._refusals = refusals
+        self._clock = clock
+        self._cadence = cadence
+        self._known: frozenset[int] = frozenset()
+        self._memory: DeviceMemory | None = None
+        self.attach(found)
+
+    def attach(self, found: Found) -> None:
+        """Ask through another handle from now on, and at once."""
+        self._uuid, self._handle = found.device.uuid, found.handle
+        self._lists = ProcessLists(self._library, found.handle, self._refusals)
+        self._read_ns: int | None = None
+
+    def read(self, active: frozenset[int]) -> DeviceMemory | None:
+        """Memory now, or a few seconds old; ``active`` are the pids with samples in this cycle.
+
+        Raises:
+            DriverGoneError: the driver is not there.
+            DeviceLostError: the device is not there.
+
+        """
+        if self._due(active):
+            self._read_ns = self._clock.monotonic_ns()
+            self._memory = self._refusals.ask("memory", self._ask)
+            listed = self._memory.processes if self._memory else None
+            # A pid that is active but not listed has ended: it is not worth a second look.
+            self._known = active.union(process.pid for process in listed or ())
+        return self._memory
+
+    def _due(self, active: frozenset[int]) -> bool:
+        if self._read_ns is None:
+            return True
+        waited_s = (self._clock.monotonic_ns() - self._read_ns) / SECOND
+        at_once = waited_s >= self._cadence.memory_at_most_s and not active <= self._known
+        return at_once or waited_s >= self._cadence.memory_s
+
+    def _ask(self) -> DeviceMemory | None:
+        try:
+            self._check_identity()
+            info = memory_info(self._library, self._handle)
+            processes = self._lists.read()
+        except (DriverGoneError, DeviceLostError, UnmeasurableError):
+            raise
+        except NvmlError as error:
+            logger.debug("memory of a device was not read this time: %s", error)
+            return None
+        return DeviceMemory(info.total, info.used, info.reserved, processes)
+
+    def _check_identity(self) -> None:
+        """The handle of a MIG instance may come to mean another one, once this one is gone."""
+        try:
+            uuid = self._library.ask("nvmlDeviceGetUUID", self._handle)
+        except DriverGoneError:
+            raise
+        except NvmlError as error:
+            raise DeviceLostError(error.code, error.call) from error
+        if uuid != self._uuid:
+            raise DeviceLostError(NOT_FOUND, "nvmlDeviceGetUUID")

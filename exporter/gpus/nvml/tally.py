@@ -1,0 +1,25 @@
+"""How often each driver function was called, and for how long: what the exporter itself costs."""
+
+from collections.abc import Mapping
+from threading import Lock
+
+from exporter.model import CallCount
+
+
+class CallTally:
+    """Counts calls by function name. Thread-safe: the devices are read side by side."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._counts: dict[str, CallCount] = {}
+
+    def add(self, name: str, duration_ns: int) -> None:
+        """Count one call that took ``duration_ns``."""
+        with self._lock:
+            calls, total_ns = self._counts.get(name, (0, 0))
+            self._counts[name] = CallCount(calls + 1, total_ns + duration_ns)
+
+    def snapshot(self) -> Mapping[str, CallCount]:
+        """Counts since the start, by function name."""
+        with self._lock:
+            return dict(self._counts)

@@ -1,0 +1,133 @@
+"""The GPUs of a scenario, read as a driver's: the same cursor and meter over a ring in memory."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from exporter.gpus.energy import EnergyMeter
+from exporter.gpus.window import ProcessSample, Sample, WindowCursor
+from exporter.model import (
+    Clock,
+    Device,
+    DeviceMemory,
+    DeviceReading,
+    DeviceState,
+    Reading,
+    SourceStatus,
+    Window,
+)
+from exporter.scenario.node import Node
+
+NAME = "simulated"
+MEMORY_EVERY_NS = 5 * 10**9
+DETAILS = {
+    DeviceState.LOST: "the scenario has taken this device off the bus for a while",
+    DeviceState.STUCK: "the scenario lets calls for this device hang for a while",
+    DeviceState.FAILED: "the scenario lets calls for this device fail for a while",
+}
+
+
+class SimulatedGpus:
+    """Implements ``GpuSource`` over a node in memory. ``clock`` is the node's own."""
+
+    def __init__(self, node: Node, clock: Clock) -> None:
+        self._clock = clock
+        self._node = node
+        self._devices = tuple(_SimulatedDevice(node, device, clock) for device in node.devices())
+        self._released = False
+
+    @property
+    def name(self) -> str:
+        """The label value of ``mgpu_exporter_source_up``."""
+        return NAME
+
+    def read(self) -> Reading:
+        """Every device of the node, in the state that its scenario has it in."""
+        begun_ns = self._clock.monotonic_ns()
+        readings = tuple(device.read(self._released) for device in self._devices)
+        status = SourceStatus(
+            NAME,
+            up=not self._released,
+            detail="released" if self._released else "",
+            duration_ns=self._clock.monotonic_ns() - begun_ns,
+            last_success_unix_ns=None if self._released else self._clock.time_ns(),
+        )
+        return Reading(status, readings, simulated=True)
+
+    def release(self, released: bool) -> None:  # noqa: FBT001 - a state, not an option
+        """Report the devices as released, or read them again."""
+        self._released = released
+
+    def close(self) -> None:
+        """There is nothing to give back."""
+
+
+class _SimulatedDevice:
+    """One device's cursor, meter and last process list."""
+
+    def __init__(self, node: Node, device: Device, clock: Clock) -> None:
+        self._node = node
+        self._device = device
+        self._clock = clock
+        self._cursor = WindowCursor(_RingReader(node, device.index))
+        self._meter = EnergyMeter()
+        self._metered = False
+        self._memory: DeviceMemory | None = None
+        self._memory_at_ns = 0
+        self._known: frozenset[int] = frozenset()
+
+    def read(self, released: bool) -> DeviceReading:  # noqa: FBT001 - a state, not an option
+        state = DeviceState.RELEASED if released else self._node.state(self._device.index)
+        if state is not DeviceState.UP:
+            self._memory = None
+            return DeviceReading(self._device, state, DETAILS.get(state, ""))
+        window = self._cursor.next(self._clock.time_ns() // 1000)
+        return DeviceReading(
+            self._device,
+            window=self._with_energy(window),
+            memory=self._memory_now(window),
+            sensors=self._node.sensors(self._device.index),
+        )
+
+    def _with_energy(self, window: Window | None) -> Window | None:
+        """Cut the energy counter where the samples are cut; energy without a window waits."""
+        if window is None and self._metered:
+            return None
+        used, idle = self._meter.take(
+            self._node.energy_uj(self._device.index),
+            self._clock.monotonic_ns(),
+            window.busy.core if window else None,
+        )
+        self._metered = True
+        return replace(window, energy_uj=used, idle_energy_uj=idle) if window else None
+
+    def _memory_now(self, window: Window | None) -> DeviceMemory:
+        """The process list, at the slow cadence of a driver's, and at once for a new process."""
+        active = frozenset(row.pid for row in window.processes) if window else frozenset()
+        now_ns = self._clock.monotonic_ns()
+        due = now_ns - self._memory_at_ns >= MEMORY_EVERY_NS or not active <= self._known
+        if self._memory is None or due:
+            self._memory = self._node.memory(self._device.index)
+            self._memory_at_ns = now_ns
+            # An active process that is not listed has ended: it is not worth a second look.
+            self._known = active | {process.pid for process in self._memory.processes or ()}
+        return self._memory
+
+
+class _RingReader:
+    """The driver calls for one device."""
+
+    def __init__(self, node: Node, index: int) -> None:
+        self._node = node
+        self._index = index
+
+    def busy_samples(self, engine: str, newer_than_us: int) -> Sequence[Sample]:
+        samples = self._node.busy_samples(self._index, engine, newer_than_us)
+        return [Sample(*sample) for sample in samples]
+
+    def utilization(self, engine: str) -> float | None:
+        samples = self._node.busy_samples(self._index, engine, 0)
+        return samples[-1].percent if samples else None
+
+    def process_samples(self, newer_than_us: int) -> Sequence[ProcessSample]:
+        rows = self._node.process_samples(self._index, newer_than_us)
+        return [ProcessSample(*row) for row in rows]

@@ -1,0 +1,38 @@
+"""The seam of this room: what every GPU source offers to the collector."""
+
+from typing import Protocol
+
+from exporter.model import Reading
+
+
+class GpuSource(Protocol):
+    """One way to read GPUs: a vendor's library, a kernel interface, a simulation."""
+
+    @property
+    def name(self) -> str:
+        """The label value of ``mgpu_exporter_source_up``."""
+        ...
+
+    def read(self) -> Reading:
+        """Read every device, within the source's own deadline, whatever the driver does.
+
+        Never raises for the driver's or a device's failure: the state is in the Reading. A device
+        that hangs is reported stuck and read again when its call has come back.
+
+        Raises:
+            RestartRequiredError: only a new process can help (library and driver disagree).
+
+        """
+        ...
+
+    def release(self, released: bool) -> None:  # noqa: FBT001 - a state, not an option
+        """Let go of the driver (True) so that it can be unloaded, or take it up again (False)."""
+        ...
+
+    def close(self) -> None:
+        """Give everything back. A hung call is left behind, never waited for."""
+        ...
+
+
+class RestartRequiredError(Exception):
+    """Only a restart of the exporter helps; the message says why."""

@@ -1,0 +1,13 @@
+"""Accounts over time: windows in, counters and averages out.
+
+Pure but for its own state: no clock of its own, no I/O; the time is a parameter. All amounts are
+integers. An account never falls; it is kept for a while after its owner has gone, and what it
+counted stays in the accounts of its device and namespace for as long as the exporter runs.
+"""
+
+from exporter.ledger.accounts import Account, Book, Moment
+from exporter.ledger.ledger import Ledger
+from exporter.ledger.rows import rows_of
+from exporter.ledger.view import Allotted, CycleFacts
+
+__all__ = ["Account", "Allotted", "Book", "CycleFacts", "Ledger", "Moment", "rows_of"]

@@ -1,0 +1,146 @@
+"""One account, and the book of one device."""
+
+from collections import deque
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from exporter.model import (
+    QUANTITIES,
+    ContainerKey,
+    Device,
+    DeviceState,
+    Engines,
+    GroupKey,
+    MemoryHeld,
+    Owner,
+    Spent,
+    Unattributed,
+)
+
+ENERGY = "energy"
+
+
+class Moment(NamedTuple):
+    """Now, on both clocks."""
+
+    mono_ns: int
+    unix_ns: int
+
+
+class Account:
+    """What one key has used since the account was opened: integers that only rise.
+
+    ``recent`` holds the last windows in which something was used, for the averages; an idle
+    account costs nothing.
+    """
+
+    __slots__ = (
+        "active_unix_ns",
+        "allocated_core_ns",
+        "held",
+        "live_mono_ns",
+        "peak_bytes",
+        "recent",
+        "since_unix_ns",
+        "totals",
+    )
+
+    def __init__(self, now: Moment) -> None:
+        self.totals: dict[str, int] = dict.fromkeys((*QUANTITIES, ENERGY), 0)
+        self.allocated_core_ns = 0
+        self.recent: deque[tuple[int, Engines]] = deque()
+        self.held: MemoryHeld | None = None
+        self.peak_bytes: int | None = None
+        self.since_unix_ns = now.unix_ns
+        self.active_unix_ns: int | None = None
+        self.live_mono_ns = now.mono_ns
+
+    def add(self, spent: Spent, now: Moment) -> None:
+        """Enter what was used in one window."""
+        busy = spent.busy
+        used = False
+        for quantity in QUANTITIES:
+            amount = getattr(busy, quantity)
+            if amount:
+                self.totals[quantity] += amount
+                used = True
+        self.totals[ENERGY] += spent.energy_uj or 0
+        if used:
+            self.recent.append((now.mono_ns, busy))
+        if busy.core:
+            self.active_unix_ns = now.unix_ns
+
+    def hold(self, held: MemoryHeld | None) -> None:
+        """Set the memory held now."""
+        self.held = held
+        if held is not None and held.used_bytes is not None:
+            self.peak_bytes = max(held.used_bytes, self.peak_bytes or 0)
+
+    def busy_since(self, quantity: str, mono_ns: int) -> int:
+        """Busy ns in the windows that ended after the given moment."""
+        return sum(getattr(busy, quantity) or 0 for at, busy in self.recent if at > mono_ns)
+
+    def forget(self, mono_ns: int) -> None:
+        """Drop the windows that no average needs any more."""
+        while self.recent and self.recent[0][0] <= mono_ns:
+            self.recent.popleft()
+
+
+class Book:
+    """The accounts of one device: the device itself, its owners, and what has no owner."""
+
+    __slots__ = (
+        "blind_cycles",
+        "device",
+        "held",
+        "idle_energy_uj",
+        "measured",
+        "namespaces",
+        "owners",
+        "scale",
+        "state",
+        "unattributed",
+        "unmeasured",
+        "unobserved_ns",
+        "whole",
+        "windows",
+    )
+
+    def __init__(self, device: Device, now: Moment) -> None:
+        self.device = device
+        self.state = DeviceState.UP
+        self.blind_cycles = 0
+        self.measured: set[str] = set()
+        self.unmeasured: Mapping[str, str] = {}
+        self.whole = Account(now)
+        self.unattributed: dict[Unattributed, Account] = {}
+        self.owners: dict[ContainerKey | GroupKey, Account] = {}
+        self.namespaces: dict[str, Account] = {}
+        self.idle_energy_uj = 0
+        self.unobserved_ns = 0
+        self.scale: float | None = None
+        self.windows: deque[tuple[int, int]] = deque()
+        self.held: Mapping[Owner, MemoryHeld] | None = None
+
+    def account(self, key: ContainerKey | GroupKey, now: Moment) -> Account:
+        """The owner's account on this device, opened if new."""
+        found = self.owners.get(key)
+        if found is None:
+            found = self.owners[key] = Account(now)
+        return found
+
+    def ratio(self, account: Account, quantity: str, since_mono_ns: int) -> float | None:
+        """Average over the observed time since then; None if nothing was observed."""
+        observed = sum(ns for at, ns in self.windows if at > since_mono_ns)
+        if not observed or quantity not in self.measured:
+            return None
+        return account.busy_since(quantity, since_mono_ns) / observed
+
+    def forget(self, mono_ns: int) -> None:
+        """Drop the windows that no average needs any more."""
+        while self.windows and self.windows[0][0] <= mono_ns:
+            self.windows.popleft()
+        for account in (self.whole, *self.owners.values()):
+            account.forget(mono_ns)
+        for account in (*self.unattributed.values(), *self.namespaces.values()):
+            account.recent.clear()

@@ -1,0 +1,81 @@
+"""Rows of devices: state, sensors, totals, and what nobody used."""
+
+from collections.abc import Iterable
+
+from exporter.ledger.accounts import ENERGY, Book
+from exporter.ledger.view import COUNTERS, View, known, total, unmeasured
+from exporter.model import Device, DeviceReading, DeviceState, Row, Unattributed, Value
+
+RENAMED = {  # the device's own core time is its busy time
+    "core_utilization_ratio": "utilization_ratio",
+    "core_seconds_total": "busy_seconds_total",
+}
+
+
+def device_rows(view: View) -> Iterable[Row]:
+    """One row a device, also of one that cannot be read: it then says why."""
+    for uuid, book in view.ledger.books.items():
+        up = book.state is DeviceState.UP
+        values: dict[str, Value] = {"info": {_info(book.device): 1}, "up": int(up)}
+        values["unmeasured"] = unmeasured(
+            book.unmeasured, {} if up else {"device": str(book.state)}
+        )
+        reading = view.facts.readings.get(uuid)
+        if up and reading is not None:
+            values |= _sensors(reading)
+        if not view.ledger.withheld(book):
+            values |= _accounts(view, book) | _allotted(view, uuid)
+        yield Row((str(book.device.index), uuid), values)
+
+
+def _info(device: Device) -> tuple[str, ...]:
+    return (
+        device.vendor,
+        device.model,
+        device.pci_bus_id,
+        device.parent_uuid,
+        device.profile,
+        device.sharing,
+        device.driver_version,
+    )
+
+
+def _sensors(reading: DeviceReading) -> dict[str, Value]:
+    sensors, memory = reading.sensors, reading.memory
+    values = known(
+        power_watts=sensors.power_watts,
+        power_limit_watts=sensors.power_limit_watts,
+        memory_total_bytes=memory.total_bytes if memory else reading.device.memory_bytes,
+        memory_used_bytes=memory.used_bytes if memory else None,
+        memory_reserved_bytes=memory.reserved_bytes if memory else None,
+    )
+    values["temperature_celsius"] = {(k,): v for k, v in sensors.temperature_celsius.items()}
+    values["clock_hertz"] = {(k,): v for k, v in sensors.clock_hertz.items()}
+    return values
+
+
+def _accounts(view: View, book: Book) -> dict[str, Value]:
+    own = view.counters(book, book.whole) | view.ratios(book, book.whole)
+    values = {RENAMED.get(name, name): value for name, value in own.items()}
+    for quantity in book.measured:
+        parts = {(str(r),): a.totals[quantity] for r, a in book.unattributed.items()}
+        values[f"unattributed_{COUNTERS[quantity]}"] = {k: v for k, v in parts.items() if v}
+    if ENERGY in book.measured:
+        values["idle_energy_joules_total"] = book.idle_energy_uj
+    if book.measured:
+        values["unobserved_seconds_total"] = book.unobserved_ns
+    values |= known(normalization_ratio=book.scale)
+    values["unattributed_memory_bytes"] = {
+        (str(owner),): held.used_bytes
+        for owner, held in (book.held or {}).items()
+        if isinstance(owner, Unattributed) and held.used_bytes is not None
+    }
+    return values
+
+
+def _allotted(view: View, uuid: str) -> dict[str, Value]:
+    here = [a for _, a in view.facts.allotted if a.device == uuid]
+    return known(
+        allocated_core_ratio=total(a.core for a in here),
+        allocated_memory_bytes=total(a.memory_bytes for a in here),
+    )

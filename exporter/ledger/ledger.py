@@ -1,0 +1,147 @@
+"""The ledger: one book a device, and the accounts of pods across devices."""
+
+from collections.abc import Mapping
+from typing import TypeVar
+
+from exporter.ledger.accounts import Account, Book, Moment
+from exporter.model import (
+    QUANTITIES,
+    ContainerKey,
+    DeviceReading,
+    DeviceState,
+    DeviceUsage,
+    MemoryHeld,
+    Owner,
+    Spent,
+    Unattributed,
+)
+
+K = TypeVar("K")
+
+BLIND_CYCLES = 3  # so many cycles in a row without a reading, and a device's series are withheld
+
+
+class Ledger:
+    """Accounts of devices, containers, pods, namespaces and groups.
+
+    One cycle is: ``meet`` every device that was reported, ``record`` and ``hold`` what was
+    attributed, ``allot`` what is allotted, then ``settle``.
+    """
+
+    def __init__(self, retention_ns: int, window_ns: int) -> None:
+        self.retention_ns = retention_ns
+        self.window_ns = window_ns
+        self.books: dict[str, Book] = {}
+        self.pods: dict[tuple[str, str], Account] = {}
+        self._met: set[str] = set()
+
+    def meet(self, reading: DeviceReading, now: Moment) -> None:
+        """Note a device's state in this cycle."""
+        uuid = reading.device.uuid
+        book = self.books.get(uuid)
+        if book is None:
+            book = self.books[uuid] = Book(reading.device, now)
+        book.device = reading.device
+        book.state = reading.state
+        book.unmeasured = reading.unmeasured
+        book.measured.difference_update(reading.unmeasured)
+        book.blind_cycles = 0 if reading.state is DeviceState.UP else book.blind_cycles + 1
+        self._met.add(uuid)
+
+    def record(self, usage: DeviceUsage, now: Moment) -> None:
+        """Enter one window of a device into its book, its pods and its namespaces."""
+        book = self.books[usage.device.uuid]
+        book.windows.append((now.mono_ns, usage.observed_ns))
+        book.whole.add(usage.total, now)
+        book.idle_energy_uj += usage.idle_energy_uj or 0
+        book.unobserved_ns += usage.unobserved_ns
+        book.scale = usage.scale
+        for quantity in QUANTITIES:
+            if getattr(usage.total.busy, quantity) is not None:
+                book.measured.add(quantity)
+        if usage.total.energy_uj is not None:
+            book.measured.add("energy")
+        for owner, spent in usage.shares.items():
+            self._enter(book, owner, spent, now)
+
+    def _enter(self, book: Book, owner: Owner, spent: Spent, now: Moment) -> None:
+        if isinstance(owner, Unattributed):
+            book.unattributed.setdefault(owner, Account(now)).add(spent, now)
+            return
+        account = book.account(owner, now)
+        account.add(spent, now)
+        if book.held is None:  # without a process list, activity is the only sign of life
+            account.live_mono_ns = now.mono_ns
+        if isinstance(owner, ContainerKey):
+            self._pod(owner, now).add(spent, now)
+            book.namespaces.setdefault(owner.namespace, Account(now)).add(spent, now)
+
+    def _pod(self, key: ContainerKey, now: Moment) -> Account:
+        account = self.pods.get((key.namespace, key.pod))
+        if account is None:
+            account = self.pods[key.namespace, key.pod] = Account(now)
+        return account
+
+    def hold(self, uuid: str, held: Mapping[Owner, MemoryHeld], now: Moment) -> None:
+        """Set who holds memory on a device now; who holds none any more holds 0."""
+        book = self.books[uuid]
+        book.held = held
+        for key in held:
+            if not isinstance(key, Unattributed):
+                book.account(key, now)
+        for key, account in book.owners.items():
+            account.hold(held.get(key, MemoryHeld(0, 0)))
+
+    def allot(
+        self, key: ContainerKey, uuid: str | None, core: float | None, elapsed_ns: int, now: Moment
+    ) -> None:
+        """Keep the account of an allotted container alive and count its allotted time.
+
+        Shown at 0 from the moment the pod is bound, if the device is known.
+        """
+        allotted_ns = int((core or 0.0) * elapsed_ns)
+        pod = self._pod(key, now)
+        pod.allocated_core_ns += allotted_ns
+        pod.live_mono_ns = now.mono_ns
+        book = self.books.get(uuid or "")
+        if book is None:
+            return
+        account = book.account(key, now)
+        account.allocated_core_ns += allotted_ns
+        account.live_mono_ns = now.mono_ns
+        book.namespaces.setdefault(key.namespace, Account(now))
+        if account.held is None and book.held is not None:
+            account.hold(book.held.get(key, MemoryHeld(0, 0)))
+
+    def settle(self, now: Moment) -> None:
+        """End the cycle: count blind devices, keep residents alive, close what is long gone."""
+        for uuid, book in self.books.items():
+            if uuid not in self._met:
+                book.state = DeviceState.FAILED
+                book.blind_cycles += 1
+            for key in book.held or ():
+                if not isinstance(key, Unattributed):
+                    book.owners[key].live_mono_ns = now.mono_ns
+            self._keep_pods(book)
+            _close_gone(book.owners, now.mono_ns - self.retention_ns)
+            book.forget(now.mono_ns - self.window_ns)
+        _close_gone(self.pods, now.mono_ns - self.retention_ns)
+        for account in self.pods.values():
+            account.recent.clear()
+        self._met.clear()
+
+    def _keep_pods(self, book: Book) -> None:
+        for key, account in book.owners.items():
+            if isinstance(key, ContainerKey):
+                pod = self.pods.get((key.namespace, key.pod))
+                if pod is not None:
+                    pod.live_mono_ns = max(pod.live_mono_ns, account.live_mono_ns)
+
+    def withheld(self, book: Book) -> bool:
+        """Whether a device has been unreadable for so long that its series must go."""
+        return book.blind_cycles >= BLIND_CYCLES
+
+
+def _close_gone(accounts: dict[K, Account], oldest_mono_ns: int) -> None:
+    for key in [k for k, account in accounts.items() if account.live_mono_ns < oldest_mono_ns]:
+        del accounts[key]

@@ -1,0 +1,83 @@
+"""Rows of containers and groups on each device."""
+
+from collections.abc import Iterable, Sequence
+
+from exporter.ledger.accounts import Account, Book
+from exporter.ledger.view import View, known, ratio, total, unmeasured
+from exporter.model import Allocation, ContainerKey, GroupKey, Row, Value
+
+
+def container_rows(view: View) -> Iterable[Row]:
+    """One row for each container on each device, and one where the placement is not known."""
+    for uuid, book in view.ledger.books.items():
+        for key, account in book.owners.items():
+            if isinstance(key, ContainerKey):
+                values = _owner(view, book, account)
+                if not view.ledger.withheld(book):
+                    values |= _allotment(view.limits.get((key, uuid), ()), account, values)
+                yield Row((*key, str(book.device.index), uuid), values)
+    for key, uuid in view.limits:
+        if uuid not in view.ledger.books:
+            missing = dict.fromkeys(("core_limit", "memory_limit"), "placement")
+            yield Row((*key, "", ""), {"unmeasured": unmeasured(missing)})
+
+
+def group_rows(view: View) -> Iterable[Row]:
+    """One row for each group on each device."""
+    for uuid, book in view.ledger.books.items():
+        for key, account in book.owners.items():
+            if isinstance(key, GroupKey):
+                yield Row((*key, str(book.device.index), uuid), _owner(view, book, account))
+
+
+def _owner(view: View, book: Book, account: Account) -> dict[str, Value]:
+    """What a container and a group have alike.
+
+    An owner that has gone keeps its counters for a while; one on a device that cannot be read has
+    nothing but the reason.
+    """
+    live = view.live(account)
+    if view.ledger.withheld(book):
+        blind = dict.fromkeys(("core", "memory"), str(book.state))
+        return {"unmeasured": unmeasured(blind)} if live else {}
+    values = view.counters(book, account)
+    if not live:
+        return values
+    if account.held is not None:
+        values |= known(memory_used_bytes=account.held.used_bytes, processes=account.held.processes)
+    values |= view.ratios(book, account)
+    values |= known(
+        memory_used_peak_bytes=account.peak_bytes,
+        last_active_timestamp_seconds=account.active_unix_ns,
+        observed_since_timestamp_seconds=account.since_unix_ns,
+    )
+    unsized = account.held is not None and account.held.used_bytes is None
+    values["unmeasured"] = unmeasured(
+        book.unmeasured, {"memory": "not_supported"} if unsized else {}
+    )
+    return values
+
+
+def _allotment(
+    allotted: Sequence[Allocation], account: Account, values: dict[str, Value]
+) -> dict[str, Value]:
+    if not allotted:
+        spent = account.allocated_core_ns
+        return {"allocated_core_seconds_total": spent} if spent else {}
+    core = total(a.core for a in allotted)
+    memory = total(a.memory_bytes for a in allotted)
+    shown = known(
+        core_limit_ratio=core,
+        memory_limit_bytes=memory,
+        core_limit_utilization_ratio=ratio(_number(values, "core_utilization_ratio"), core),
+        memory_limit_utilization_ratio=ratio(_number(values, "memory_used_bytes"), memory),
+        allocated_replicas=total(a.replicas for a in allotted),
+        allocated_core_seconds_total=None if core is None else account.allocated_core_ns,
+    )
+    shown["allocation_info"] = {(a.scheme, a.policy, a.priority): 1 for a in allotted}
+    return shown
+
+
+def _number(values: dict[str, Value], name: str) -> float | None:
+    value = values.get(name)
+    return value if isinstance(value, int | float) else None

@@ -1,0 +1,103 @@
+"""Rows of pods and namespaces: accounts of their own, gauges summed over devices."""
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from exporter.ledger.accounts import ENERGY, Account, Book
+from exporter.ledger.view import COUNTERS, View, known, ratio, total, whole
+from exporter.model import Allocation, ContainerKey, Row, Value
+
+ACCOUNTS = {COUNTERS[quantity]: quantity for quantity in ("core", ENERGY)}
+
+
+class _Part(NamedTuple):
+    """One container of a pod on one device."""
+
+    book: Book
+    key: ContainerKey
+    account: Account
+
+
+class _Use(NamedTuple):
+    """What one part uses now, and what it may."""
+
+    core: float | None
+    core_limit: float | None
+    memory: float | None
+    memory_limit: float | None
+
+
+def pod_rows(view: View) -> Iterable[Row]:
+    """One row for each pod that has or had something to do with a GPU here."""
+    parts: dict[tuple[str, str], list[_Part]] = {}
+    for book in view.ledger.books.values():
+        for key, account in book.owners.items():
+            if isinstance(key, ContainerKey):
+                parts.setdefault(key[:2], []).append(_Part(book, key, account))
+    limits: dict[tuple[str, str], list[Allocation]] = {}
+    for key, allocation in view.facts.allotted:
+        limits.setdefault(key[:2], []).append(allocation)
+    for name, account in view.ledger.pods.items():
+        yield Row(name, _pod(view, name, account, parts.get(name, []), limits.get(name, [])))
+
+
+def namespace_rows(view: View) -> Iterable[Row]:
+    """One row for each namespace on each device that can be read."""
+    for uuid, book in view.ledger.books.items():
+        if view.ledger.withheld(book):
+            continue
+        for namespace, account in book.namespaces.items():
+            values = {n: account.totals[q] for n, q in ACCOUNTS.items() if q in book.measured}
+            yield Row((namespace, uuid), values)
+
+
+def _pod(
+    view: View,
+    name: tuple[str, str],
+    account: Account,
+    parts: Sequence[_Part],
+    limits: Sequence[Allocation],
+) -> dict[str, Value]:
+    live = view.live(account)
+    alive = [part for part in parts if view.live(part.account)]
+    pod = view.facts.pods.get(name)
+    values: dict[str, Value] = {}
+    if live and pod is not None:
+        values["info"] = {(pod.uid, pod.qos, pod.owner_kind, pod.owner_name): 1}
+    if any(view.ledger.withheld(part.book) for part in alive):
+        return values
+    measured = set[str]().union(*(part.book.measured for part in parts))
+    values |= {n: account.totals[q] for n, q in ACCOUNTS.items() if q in measured}
+    if account.allocated_core_ns or any(a.core is not None for a in limits):
+        values["allocated_core_seconds_total"] = account.allocated_core_ns
+    if live:
+        values |= known(last_active_timestamp_seconds=account.active_unix_ns)
+        values |= _gauges([_use(view, part) for part in alive], limits)
+    return values
+
+
+def _use(view: View, part: _Part) -> _Use:
+    book, key, account = part
+    allotted = view.limits.get((key, book.device.uuid), [])
+    return _Use(
+        core=view.ratio(book, account, "core"),
+        core_limit=total(a.core for a in allotted),
+        memory=account.held.used_bytes if account.held else None,
+        memory_limit=total(a.memory_bytes for a in allotted),
+    )
+
+
+def _gauges(uses: Sequence[_Use], limits: Sequence[Allocation]) -> dict[str, Value]:
+    """Core against the limited containers only; memory against the fullest device."""
+    limited = [use for use in uses if use.core_limit]
+    fullness = [r for use in uses if (r := ratio(use.memory, use.memory_limit)) is not None]
+    return known(
+        core_usage_gpus=whole(use.core for use in uses),
+        core_limit_gpus=total(a.core for a in limits),
+        memory_used_bytes=whole(use.memory for use in uses),
+        memory_limit_bytes=total(a.memory_bytes for a in limits),
+        core_limit_utilization_ratio=ratio(
+            whole(use.core for use in limited), total(use.core_limit for use in limited)
+        ),
+        memory_limit_utilization_ratio=max(fullness, default=None),
+    )

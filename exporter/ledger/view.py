@@ -1,0 +1,107 @@
+"""What the rows are made from: the ledger, the facts of one cycle, and when a value is shown."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from exporter.ledger.accounts import ENERGY, Account, Book, Moment
+from exporter.ledger.ledger import Ledger
+from exporter.model import (
+    QUANTITIES,
+    Allocation,
+    ContainerKey,
+    DeviceReading,
+    Labelled,
+    Pod,
+    Value,
+)
+
+RATIOS = {
+    "core": "core_utilization_ratio",
+    "memory_active": "memory_active_ratio",
+    "encoder": "encoder_utilization_ratio",
+    "decoder": "decoder_utilization_ratio",
+}
+COUNTERS = {
+    "core": "core_seconds_total",
+    "memory_active": "memory_active_seconds_total",
+    "encoder": "encoder_seconds_total",
+    "decoder": "decoder_seconds_total",
+    ENERGY: "energy_joules_total",
+}
+
+
+class Allotted(NamedTuple):
+    """An allocation under the labels of its container."""
+
+    key: ContainerKey
+    allocation: Allocation
+
+
+@dataclass(frozen=True, slots=True)
+class CycleFacts:
+    """What one cycle knows beside the ledger."""
+
+    now: Moment
+    readings: Mapping[str, DeviceReading] = field(default_factory=dict)  # by device UUID
+    allotted: Sequence[Allotted] = ()
+    pods: Mapping[tuple[str, str], Pod] = field(default_factory=dict)  # by namespace, name
+
+
+class View:
+    """The ledger as seen at the end of one cycle."""
+
+    def __init__(self, ledger: Ledger, facts: CycleFacts) -> None:
+        self.ledger = ledger
+        self.facts = facts
+        self.limits: dict[tuple[ContainerKey, str], list[Allocation]] = {}
+        for key, allocation in facts.allotted:
+            self.limits.setdefault((key, allocation.device or ""), []).append(allocation)
+        self._since = facts.now.mono_ns - ledger.window_ns
+
+    def live(self, account: Account) -> bool:
+        """Whether the owner was there in this cycle; else only its counters are shown."""
+        return account.live_mono_ns == self.facts.now.mono_ns
+
+    def ratio(self, book: Book, account: Account, quantity: str) -> float | None:
+        """Average over the stated window."""
+        return book.ratio(account, quantity, self._since)
+
+    def counters(self, book: Book, account: Account) -> dict[str, Value]:
+        """The accounts of what the device measures."""
+        return {COUNTERS[q]: account.totals[q] for q in COUNTERS if q in book.measured}
+
+    def ratios(self, book: Book, account: Account) -> dict[str, Value]:
+        """The averages of what the device measures."""
+        return known(**{RATIOS[q]: self.ratio(book, account, q) for q in QUANTITIES})
+
+
+def known(**values: float | None) -> dict[str, Value]:
+    """Only what is known: None means that the series is absent."""
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def unmeasured(*reasons: Mapping[str, str]) -> Labelled:
+    """Series that say which quantity is not measured, and why."""
+    return {(quantity, reason): 1 for many in reasons for quantity, reason in many.items()}
+
+
+def total(parts: Iterable[float | None]) -> float | None:
+    """The sum of what is known; None if nothing is."""
+    present = [part for part in parts if part is not None]
+    return sum(present) if present else None
+
+
+def whole(parts: Iterable[float | None]) -> float | None:
+    """The sum if every part is known; None if one is not, or there is none."""
+    present: list[float] = []
+    for part in parts:
+        if part is None:
+            return None
+        present.append(part)
+    return sum(present) if present else None
+
+
+def ratio(part: float | None, of: float | None) -> float | None:
+    """A quotient; None where either side is unknown or the divisor is 0."""
+    return part / of if part is not None and of else None

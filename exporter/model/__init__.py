@@ -1,0 +1,73 @@
+"""The frozen values that cross rooms. No I/O, no third party.
+
+Quantities are integers in the smallest unit that a source knows: nanoseconds, microjoules, bytes.
+``None`` means "not known"; it never stands for zero. Ratios are floats from 0 to 1, where 1 is one
+whole GPU. Times called ``*_unix_ns`` are wall-clock nanoseconds since the epoch, those called
+``*_mono_ns`` come from a monotonic clock and only their differences mean something.
+"""
+
+from exporter.model.devices import (
+    QUANTITIES,
+    CallCount,
+    Clock,
+    Device,
+    DeviceMemory,
+    DeviceReading,
+    DeviceState,
+    Engines,
+    ProcessActivity,
+    ProcessMemory,
+    Reading,
+    Sensors,
+    SourceStatus,
+    Window,
+)
+from exporter.model.pods import Allocation, Container, NodeFacts, Pod, PodTable
+from exporter.model.processes import CgroupIdentity, PodSlot, Tree
+from exporter.model.snapshot import Labelled, Number, Row, Snapshot, Value
+from exporter.model.usage import (
+    ContainerKey,
+    DeviceUsage,
+    GroupKey,
+    MemoryHeld,
+    Owner,
+    Spent,
+    Unattributed,
+)
+
+__all__ = [
+    "QUANTITIES",
+    "Allocation",
+    "CallCount",
+    "CgroupIdentity",
+    "Clock",
+    "Container",
+    "ContainerKey",
+    "Device",
+    "DeviceMemory",
+    "DeviceReading",
+    "DeviceState",
+    "DeviceUsage",
+    "Engines",
+    "GroupKey",
+    "Labelled",
+    "MemoryHeld",
+    "NodeFacts",
+    "Number",
+    "Owner",
+    "Pod",
+    "PodSlot",
+    "PodTable",
+    "ProcessActivity",
+    "ProcessMemory",
+    "Reading",
+    "Row",
+    "Sensors",
+    "Snapshot",
+    "SourceStatus",
+    "Spent",
+    "Tree",
+    "Unattributed",
+    "Value",
+    "Window",
+]

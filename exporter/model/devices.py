@@ -1,0 +1,156 @@
+"""What devices and drivers report."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import NamedTuple, Protocol
+
+
+class Clock(Protocol):
+    """What reads the time. The module ``time`` is one; a test's or a scenario's is another."""
+
+    def monotonic_ns(self) -> int:
+        """Nanoseconds that only move forward."""
+        ...
+
+    def time_ns(self) -> int:
+        """Wall-clock nanoseconds since the epoch."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """A physical GPU or a MIG instance. ``index`` is the vendor's own (NVML's enumeration)."""
+
+    uuid: str
+    index: int
+    vendor: str
+    model: str = ""
+    minor: int | None = None
+    pci_bus_id: str = ""
+    parent_uuid: str = ""
+    profile: str = ""
+    sharing: str = ""
+    driver_version: str = ""
+    memory_bytes: int | None = None
+
+
+class DeviceState(StrEnum):
+    """Whether a device could be read in this cycle, and if not, why."""
+
+    UP = "up"
+    LOST = "gpu_lost"
+    STUCK = "driver_stuck"
+    RELEASED = "released"
+    FAILED = "read_failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Engines:
+    """Busy nanoseconds of each engine kind of one device; None where it is not measured."""
+
+    core: int | None = None
+    memory_active: int | None = None
+    encoder: int | None = None
+    decoder: int | None = None
+
+
+QUANTITIES = ("core", "memory_active", "encoder", "decoder")
+
+
+class ProcessActivity(NamedTuple):
+    """What the driver credits one process with in one window, before any scaling."""
+
+    pid: int
+    busy: Engines
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """The time between two sample reads of one device, in the samples' own clock.
+
+    Windows of a device are contiguous: each starts where the one before it ended.
+    ``observed_ns + unobserved_ns == end_unix_ns - start_unix_ns``; the second part fell out of the
+    driver's ring before it was read. ``rejected`` counts rows that cannot be true, by reason.
+    ``energy_uj`` is what the board used in the window, ``idle_energy_uj`` the part it would have
+    used without work; both None where the board has no energy counter.
+    """
+
+    start_unix_ns: int
+    end_unix_ns: int
+    observed_ns: int
+    unobserved_ns: int
+    busy: Engines
+    processes: tuple[ProcessActivity, ...] = ()
+    rejected: Mapping[str, int] = field(default_factory=dict)
+    energy_uj: int | None = None
+    idle_energy_uj: int | None = None
+
+
+class ProcessMemory(NamedTuple):
+    """A process that holds a context on a device. ``used_bytes`` None: the driver does not say."""
+
+    pid: int
+    used_bytes: int | None
+    kinds: frozenset[str]  # of "compute", "graphics", "mps"
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceMemory:
+    """Memory of a device and who holds it, all read at the same moment."""
+
+    total_bytes: int
+    used_bytes: int
+    reserved_bytes: int | None
+    processes: tuple[ProcessMemory, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Sensors:
+    """Board readings of the moment. Each mapping's key is the label value of its family."""
+
+    power_watts: float | None = None
+    power_limit_watts: float | None = None
+    temperature_celsius: Mapping[str, float] = field(default_factory=dict)
+    clock_hertz: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceReading:
+    """One device in one cycle. ``window`` None: the driver has no new samples yet."""
+
+    device: Device
+    state: DeviceState = DeviceState.UP
+    detail: str = ""
+    window: Window | None = None
+    memory: DeviceMemory | None = None
+    sensors: Sensors = field(default_factory=Sensors)
+    unmeasured: Mapping[str, str] = field(default_factory=dict)  # quantity → reason
+
+
+@dataclass(frozen=True, slots=True)
+class SourceStatus:
+    """How a source fares. ``detail`` says what to do when it is not up."""
+
+    name: str
+    up: bool
+    detail: str = ""
+    duration_ns: int = 0
+    last_success_unix_ns: int | None = None
+
+
+class CallCount(NamedTuple):
+    """Calls of one driver function since the start and the time they took."""
+
+    calls: int
+    duration_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """All devices of one source in one cycle."""
+
+    status: SourceStatus
+    devices: tuple[DeviceReading, ...] = ()
+    calls: Mapping[str, CallCount] = field(default_factory=dict)
+    simulated: bool = False

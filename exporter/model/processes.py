@@ -1,0 +1,42 @@
+"""Who a process is: what cgroup paths and ``/proc`` say."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import NamedTuple
+
+
+class PodSlot(NamedTuple):
+    """A pod directory in a cgroup path and the container below it, if any."""
+
+    pod_uid: str
+    container_id: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class CgroupIdentity:
+    """What a cgroup path says of the processes in it.
+
+    ``pod_uid`` is the kubelet's own: for a static pod the 32-hex config hash. ``enclosing`` holds
+    further pod directories of the same path, from the inside out (a kind node inside a pod).
+    A container outside any pod has a ``container_id`` only; a host process has neither.
+    """
+
+    pod_uid: str | None = None
+    container_id: str | None = None
+    runtime: str | None = None
+    qos: str | None = None
+    enclosing: tuple[PodSlot, ...] = ()
+
+
+class Tree(NamedTuple):
+    """One walk of the cgroup file system.
+
+    ``pods``: pod uid → container id → pids; the container id "" holds the pids of the pod's own
+    directory (sandbox, conmon). ``containers``: id of a container outside any pod → pids.
+    ``skipped``: what the walk could not use, by reason (vanished, unreadable, foreign_pid, …).
+    """
+
+    pods: Mapping[str, Mapping[str, tuple[int, ...]]]
+    containers: Mapping[str, tuple[int, ...]]
+    skipped: Mapping[str, int] = MappingProxyType({})

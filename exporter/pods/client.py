@@ -1,0 +1,219 @@
+"""Authenticated GET requests to the API server; stands on the kubernetes package's configuration.
+
+The only importer of that package, at the first connection, because it weighs 20-35 MiB. Its typed
+API is not used: ``CoreV1Api`` and its models would add as much again. What is used is what it does
+best: kubeconfig and in-cluster credentials, TLS, proxies.
+"""
+
+import http
+import json
+import os
+import re
+import socket
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Self, TypeVar
+from urllib.parse import urlencode
+
+from exporter.pods.failure import ApiError
+
+if TYPE_CHECKING:
+    from kubernetes.client import Configuration
+    from urllib3 import BaseHTTPResponse
+
+T = TypeVar("T")
+
+SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+CONNECT_TIMEOUT_S = 5.0
+CHUNK = 64 * 1024
+MAX_ERROR_BODY = 64 * 1024
+
+# A peer that vanished without a word is noticed after 30 + 3 * 10 s, not after the read timeout.
+KEEPALIVE = [
+    (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
+    (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 30),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 10),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3),
+]
+
+
+class Stream:
+    """The body of an answer, as it arrives. A context manager: leaving it frees the connection."""
+
+    def __init__(self, response: "BaseHTTPResponse") -> None:
+        self._response = response
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._response.close()
+
+    def chunks(self) -> Iterator[bytes]:
+        """Bytes as soon as there are some.
+
+        Raises:
+            ApiError: the connection broke, or was silent for longer than its read timeout.
+
+        """
+        while chunk := _attempt("reading", lambda: self._response.read1(CHUNK)):
+            yield chunk
+
+    def read(self, limit: int) -> bytes:
+        """The whole body, or its first ``limit`` bytes; raises as ``chunks`` does."""
+        body = bytearray()
+        for chunk in self.chunks():
+            body += chunk
+            if len(body) >= limit:
+                break
+        return bytes(body[:limit])
+
+
+class Client:
+    """One set of credentials and the connections made with it, used by one thread at a time."""
+
+    def __init__(self, configuration: "Configuration") -> None:
+        from kubernetes.client import rest  # noqa: PLC0415 - see the module's docstring
+
+        configuration.connection_pool_maxsize = 1
+        configuration.socket_options = KEEPALIVE
+        self._configuration = configuration
+        self._pool = rest.RESTClientObject(configuration).pool_manager
+        self._lock = threading.Lock()
+        self._response: BaseHTTPResponse | None = None
+        self._interrupted = False
+
+    def get(self, path: str, query: Mapping[str, str | int], read_timeout_s: float) -> Stream:
+        """Request ``path``; the answer's body is still to be read.
+
+        ``read_timeout_s`` bounds each wait for the next bytes, not the whole answer.
+
+        Raises:
+            ApiError: no answer, or one whose status is not 200.
+
+        """
+        import urllib3  # noqa: PLC0415 - comes with the kubernetes package, as late as it
+
+        url = f"{self._configuration.host}{path}?{urlencode(query)}"
+        response = _attempt(
+            "connecting",
+            lambda: self._pool.request(
+                "GET",
+                url,
+                headers=self._headers(),
+                timeout=urllib3.Timeout(connect=CONNECT_TIMEOUT_S, read=read_timeout_s),
+                preload_content=False,
+                retries=False,
+            ),
+        )
+        with self._lock:
+            self._response = response
+            interrupted = self._interrupted
+        stream = Stream(response)
+        if not interrupted and response.status == http.HTTPStatus.OK:
+            return stream
+        with stream:
+            if interrupted:
+                raise ApiError(None, "interrupted")
+            message = _message(stream.read(MAX_ERROR_BODY))
+        raise ApiError(response.status, message or str(response.reason))
+
+    def interrupt(self) -> None:
+        """End the read that another thread is in, and all later ones. Returns at once."""
+        with self._lock:
+            self._interrupted = True
+            response = self._response
+        if response is not None:
+            with suppress(ValueError, RuntimeError, OSError):  # it has ended by itself
+                response.shutdown()
+
+    def close(self) -> None:
+        """Close the idle connections."""
+        self._pool.clear()
+
+    def _headers(self) -> dict[str, str]:
+        """The library's hook reads a ServiceAccount's token again once a minute."""
+        headers = {"Accept": "application/json", "User-Agent": "mgpu-exporter"}
+        bearer = self._configuration.auth_settings().get("BearerToken")
+        if bearer is not None:
+            # A token file may end in a line break, which a header must not.
+            headers[bearer["key"]] = str(bearer["value"]).strip()
+        return headers
+
+
+def in_cluster(environ: Mapping[str, str], service_account: Path = SERVICE_ACCOUNT) -> bool:
+    """Whether this process runs in a pod that may speak to its API server."""
+    return bool(environ.get("KUBERNETES_SERVICE_HOST")) and (service_account / "token").is_file()
+
+
+def connect_in_cluster(
+    environ: Mapping[str, str] = os.environ, service_account: Path = SERVICE_ACCOUNT
+) -> Client:
+    """Connect as the pod's ServiceAccount. Reads files only; raises ApiError if it cannot."""
+
+    def load(configuration: "Configuration") -> None:
+        from kubernetes.config import incluster_config  # noqa: PLC0415 - see the docstring
+
+        loader = incluster_config.InClusterConfigLoader(  # type: ignore[no-untyped-call]
+            token_filename=str(service_account / "token"),
+            cert_filename=str(service_account / "ca.crt"),
+            environ=environ,
+        )
+        loader.load_and_set(configuration)  # type: ignore[no-untyped-call]
+
+    return _connect(load)
+
+
+def connect_kubeconfig(path: str) -> Client:
+    """Connect as the current context of a kubeconfig, or of several joined by ":", says.
+
+    Reads files only, or runs the file's credential plugin; raises ApiError if it cannot.
+    """
+
+    def load(configuration: "Configuration") -> None:
+        from kubernetes import config  # noqa: PLC0415 - see the module's docstring
+
+        config.load_kube_config(  # type: ignore[no-untyped-call]
+            config_file=path, client_configuration=configuration, persist_config=False
+        )
+
+    return _connect(load)
+
+
+def _connect(load: "Callable[[Configuration], None]") -> Client:
+    def client() -> Client:
+        from kubernetes.client import Configuration  # noqa: PLC0415 - see the module's docstring
+
+        configuration = Configuration()
+        load(configuration)
+        return Client(configuration)
+
+    return _attempt("loading credentials", client)
+
+
+def _attempt(doing: str, action: Callable[[], T]) -> T:
+    """Turn whatever the library raises into an ApiError without its objects' addresses."""
+    try:
+        return action()
+    except Exception as error:  # broken files make the library raise any type
+        cause = error.__cause__ or error
+        text = re.sub(r"<[^>]*>:? ?", "", str(cause)) or type(cause).__name__
+        raise ApiError(None, f"{doing}: {text}") from error
+
+
+def _message(body: bytes) -> str:
+    """The ``message`` of a metav1.Status, or the text itself; one line."""
+    try:
+        text = str(json.loads(body)["message"])
+    except (ValueError, RecursionError, KeyError, TypeError):
+        text = body.decode("utf-8", "replace")
+    return " ".join(text.split())[:500]

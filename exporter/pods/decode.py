@@ -1,0 +1,205 @@
+"""A pod's JSON document → ``model.Pod``. Pure; stands on the core/v1 Pod of the Kubernetes API.
+
+Only what this exporter uses is kept, so that a pod of 13 KB costs about 1 KB. Every list, map and
+text is bounded: what is too many or too long is dropped and counted, never an error of its own.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from exporter.model import Container, NodeFacts, Pod
+
+MAX_CONTAINERS = 512
+MAX_ENTRIES = 1024  # of one map: annotations, labels, limits
+MAX_NAME = 253  # DNS subdomain, the longest name that the API server accepts
+MAX_ANNOTATION = 64 * 1024
+
+CONFIG_MIRROR = "kubernetes.io/config.mirror"
+CONFIG_HASH = "kubernetes.io/config.hash"
+
+CONTAINER_ID = re.compile(r"[a-z][a-z0-9.-]*://([0-9A-Za-z][0-9A-Za-z_.-]{0,127})", re.ASCII)
+
+Json = Mapping[str, object]
+NONE: Json = {}
+
+
+class PodError(ValueError):
+    """The document cannot be kept as a pod; the text says which field is missing or wrong."""
+
+
+class Keep(NamedTuple):
+    """Prefixes of the annotation and label keys to keep; a whole key is a prefix of itself."""
+
+    annotations: tuple[str, ...] = ()
+    labels: tuple[str, ...] = ()
+
+
+KEEP_NOTHING = Keep()
+
+
+class Decoded(NamedTuple):
+    """A pod and how many of its items were dropped, by reason."""
+
+    pod: Pod
+    dropped: Mapping[str, int]
+
+
+def decode_pod(document: object, keep: Keep = KEEP_NOTHING) -> Decoded:
+    """Decode one item of a PodList, or the object of a watch event.
+
+    ``containers`` holds init and sidecar containers in the order of ``spec.initContainers``, then
+    the app containers in the order of ``spec.containers``, then the ephemeral ones: sharing
+    systems number containers by their place in these lists.
+
+    Raises:
+        PodError: it has no usable uid, namespace or name.
+
+    """
+    if not isinstance(document, dict):
+        raise PodError("document is not an object")
+    metadata, spec, status = (_map(document, key) for key in ("metadata", "spec", "status"))
+    dropped: Counter[str] = Counter()
+    annotations = _map(metadata, "annotations")
+    owner_kind, owner_name = _owner(metadata)
+    pod = Pod(
+        uid=_required(metadata, "uid"),
+        namespace=_required(metadata, "namespace"),
+        name=_required(metadata, "name"),
+        node=_text(spec.get("nodeName")),
+        phase=_text(status.get("phase")),
+        qos=_text(status.get("qosClass")),
+        static_hash=_text(annotations.get(CONFIG_MIRROR)) or _text(annotations.get(CONFIG_HASH)),
+        owner_kind=owner_kind,
+        owner_name=owner_name,
+        containers=_containers(spec, status, dropped),
+        annotations=_kept(annotations, keep.annotations, dropped),
+        labels=_kept(_map(metadata, "labels"), keep.labels, dropped),
+    )
+    return Decoded(pod, dropped)
+
+
+def decode_node(document: object) -> NodeFacts:
+    """Labels and allocatable quantities of a core/v1 Node; empty where the document has none."""
+    if not isinstance(document, dict):
+        return NodeFacts()
+    labels = _map(_map(document, "metadata"), "labels")
+    allocatable = _map(_map(document, "status"), "allocatable")
+    return NodeFacts(labels=_texts(labels), allocatable=_texts(allocatable))
+
+
+# --- parts of a pod -------------------------------------------------------------------------------
+
+
+def _owner(metadata: Json) -> tuple[str, str]:
+    """Kind and name of the controller; a Deployment's in place of its ReplicaSet's."""
+    for reference in _maps(metadata, "ownerReferences"):
+        if reference.get("controller") is not True:
+            continue
+        kind, name = _text(reference.get("kind")), _text(reference.get("name"))
+        suffix = "-" + _text(_map(metadata, "labels").get("pod-template-hash"))
+        if kind == "ReplicaSet" and len(suffix) > 1 and name.endswith(suffix):
+            return "Deployment", name.removesuffix(suffix)
+        return kind, name
+    return "", ""
+
+
+def _containers(spec: Json, status: Json, dropped: Counter[str]) -> tuple[Container, ...]:
+    found: dict[str, Container] = {}
+    for kind, container, state in _with_status(spec, status):
+        name = _text(container.get("name"))
+        if not name or name in found:
+            dropped["container_unusable"] += 1
+        elif len(found) >= MAX_CONTAINERS:
+            dropped["container_over_limit"] += 1
+        else:
+            found[name] = Container(
+                name=name,
+                kind=kind,
+                container_ids=_container_ids(state),
+                running=isinstance(_map(state, "state").get("running"), dict),
+                limits=_extended_resources(container),
+            )
+    return tuple(found.values())
+
+
+def _with_status(spec: Json, status: Json) -> Iterator[tuple[str, Json, Json]]:
+    """(kind, container, its status) of the three lists; the status is empty until it is posted."""
+    for spec_key, status_key, listed_kind in (
+        ("initContainers", "initContainerStatuses", "init"),
+        ("containers", "containerStatuses", "app"),
+        ("ephemeralContainers", "ephemeralContainerStatuses", "ephemeral"),
+    ):
+        states = {_text(state.get("name")): state for state in _maps(status, status_key)}
+        for container in _maps(spec, spec_key):
+            # An init container that restarts for ever is a sidecar (KEP-753).
+            sidecar = listed_kind == "init" and container.get("restartPolicy") == "Always"
+            kind = "sidecar" if sidecar else listed_kind
+            yield kind, container, states.get(_text(container.get("name")), NONE)
+
+
+def _container_ids(state: Json) -> tuple[str, ...]:
+    """The current id, then the one before the last restart, without their ``<type>://``."""
+    last = _map(_map(state, "lastState"), "terminated")
+    matches = (CONTAINER_ID.fullmatch(_text(source.get("containerID"))) for source in (state, last))
+    return tuple(dict.fromkeys(match[1] for match in matches if match))
+
+
+def _extended_resources(container: Json) -> Mapping[str, str]:
+    """Limits of extended resources: the keys with a domain. The API server makes requests equal."""
+    resources = _map(container, "resources")
+    merged = {**_map(resources, "requests"), **_map(resources, "limits")}
+    return _texts({key: value for key, value in merged.items() if "/" in key})
+
+
+def _kept(source: Json, prefixes: tuple[str, ...], dropped: Counter[str]) -> Mapping[str, str]:
+    wanted = {key: value for key, value in source.items() if key.startswith(prefixes)}
+    kept = _texts(wanted, MAX_ANNOTATION)
+    if len(kept) < len(wanted):
+        dropped["annotation_unusable"] += len(wanted) - len(kept)
+    return kept
+
+
+# --- shapes that anything may have ----------------------------------------------------------------
+
+
+def _map(parent: Json, key: str) -> Json:
+    value = parent.get(key)
+    return value if isinstance(value, dict) else NONE
+
+
+def _maps(parent: Json, key: str) -> Iterator[Json]:
+    value = parent.get(key)
+    return (
+        (item for item in value if isinstance(item, dict)) if isinstance(value, list) else iter(())
+    )
+
+
+def _text(value: object, limit: int = MAX_NAME) -> str:
+    """The text, or "" where it is none, is too long, or is no Unicode (half a surrogate pair)."""
+    if not isinstance(value, str) or len(value) > limit:
+        return ""
+    if not value.isascii():
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            return ""
+    return value
+
+
+def _texts(source: Json, limit: int = MAX_NAME) -> Mapping[str, str]:
+    """The entries whose key and value are usable texts; quantities may be JSON integers."""
+    texts: dict[str, str] = {}
+    for key, value in source.items():
+        number = isinstance(value, int) and not isinstance(value, bool)
+        text = str(value) if number else _text(value, limit)
+        if _text(key) and (text or value == "") and len(texts) < MAX_ENTRIES:
+            texts[key] = text
+    return texts
+
+
+def _required(metadata: Json, key: str) -> str:
+    if text := _text(metadata.get(key)):
+        return text
+    raise PodError(f"metadata.{key} is missing or unusable")

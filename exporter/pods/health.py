@@ -1,0 +1,79 @@
+"""How a source that runs in a thread of its own fares, for readers and for the log."""
+
+import logging
+import threading
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
+
+from exporter.model import Clock, SourceStatus
+
+logger = logging.getLogger(__name__)
+
+SECOND_NS = 10**9
+MAX_REMEMBERED = 256
+
+
+class Health:
+    """Written by the source's thread, read by any."""
+
+    def __init__(self, name: str, clock: Clock) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._status = SourceStatus(name, up=False, detail="not connected yet")
+        self._heard_mono_ns: int | None = None
+        self._logged: set[str] = set()
+        self._rejected: Counter[str] = Counter()
+
+    def heard(self, duration_ns: int | None = None) -> None:
+        """Note that the list is current at this moment, and what a full list took."""
+        with self._lock:
+            self._heard_mono_ns = self._clock.monotonic_ns()
+            self._status = replace(
+                self._status,
+                duration_ns=self._status.duration_ns if duration_ns is None else duration_ns,
+                last_success_unix_ns=self._clock.time_ns(),
+            )
+
+    def up(self) -> bool:
+        """Note that changes are being heard; True if they were not before."""
+        return self._change(up=True, detail="")
+
+    def down(self, detail: str) -> bool:
+        """Note that changes are not heard; True if ``detail`` is news."""
+        return self._change(up=False, detail=detail)
+
+    def status(self) -> SourceStatus:
+        """The status of now; while it is down, its detail says how old the list is."""
+        with self._lock:
+            status, heard_ns = self._status, self._heard_mono_ns
+        if status.up:
+            return status
+        age = "no pods are known yet"
+        if heard_ns is not None:
+            seconds = (self._clock.monotonic_ns() - heard_ns) // SECOND_NS
+            age = f"the list of pods is {seconds} s old"
+        return replace(status, detail=f"{status.detail}; {age}")
+
+    def reject(self, reason: str, item: str, count: int = 1) -> None:
+        """Count what could not be used; say so once for each item."""
+        with self._lock:
+            self._rejected[reason] += count
+        self.once(logging.WARNING, f"{item} is left out: {reason}")
+
+    def rejected(self) -> Mapping[str, int]:
+        """What could not be used since the start, by reason."""
+        with self._lock:
+            return dict(self._rejected)
+
+    def once(self, level: int, line: str) -> None:
+        """Log a line that was not logged before, as long as there is room to remember it."""
+        if line not in self._logged and len(self._logged) < MAX_REMEMBERED:
+            self._logged.add(line)
+            logger.log(level, "%s", line)
+
+    def _change(self, *, up: bool, detail: str) -> bool:
+        with self._lock:
+            old = self._status
+            self._status = replace(old, up=up, detail=detail)
+        return (old.up, old.detail) != (up, detail)

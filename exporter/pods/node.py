@@ -1,0 +1,45 @@
+"""What the cluster says of this node: its labels and allocatable quantities. Optional."""
+
+import logging
+from http import HTTPStatus
+from urllib.parse import quote
+
+from exporter.model import NodeFacts
+from exporter.pods.client import Client
+from exporter.pods.decode import decode_node
+from exporter.pods.failure import ApiError
+from exporter.pods.health import SECOND_NS, Health
+from exporter.pods.wire import MAX_OBJECT, JsonError, decode
+
+
+class NodeReader:
+    """Reads ``/api/v1/nodes/NAME`` at most every ``period_s`` and keeps the last answer."""
+
+    def __init__(self, name: str, period_s: float, health: Health) -> None:
+        self.facts = NodeFacts()
+        self._name, self._health = name, health
+        self._period_ns = int(period_s * SECOND_NS)
+        self._due_ns: int | None = None
+
+    def read(self, client: Client, now_ns: int, timeout_s: float) -> None:
+        """Ask if it is time to.
+
+        Not being permitted is said once and is no fault: pods are what this connection is for.
+
+        Raises:
+            ApiError: no connection, or credentials that are not accepted.
+
+        """
+        if self._due_ns is not None and now_ns < self._due_ns:
+            return
+        try:
+            with client.get(f"/api/v1/nodes/{quote(self._name, safe='')}", {}, timeout_s) as stream:
+                self.facts = decode_node(decode(stream.read(MAX_OBJECT)))
+        except JsonError as error:
+            self._health.reject("node_unusable", f"node {self._name}: {error}")
+        except ApiError as failure:
+            if failure.status in {None, HTTPStatus.UNAUTHORIZED}:
+                raise
+            level = logging.WARNING if failure.status == HTTPStatus.NOT_FOUND else logging.INFO
+            self._health.once(level, f"labels of node {self._name} are not known: {failure}")
+        self._due_ns = now_ns + self._period_ns

@@ -1,0 +1,32 @@
+"""No names: every container is known by its ids only."""
+
+from collections.abc import Mapping
+
+from exporter.model import PodTable, SourceStatus
+
+
+class NoPods:
+    """Implements ``PodSource`` with an empty table; ``reason`` says why there are no names."""
+
+    name = "pods_none"
+
+    def __init__(self, reason: str = "names of pods are off (--pods.source=none)") -> None:
+        self._reason = reason
+
+    def start(self) -> None:
+        """Nothing to begin."""
+
+    def table(self) -> PodTable:
+        """An empty table."""
+        return PodTable()
+
+    def status(self) -> SourceStatus:
+        """Up, because nothing is expected of it."""
+        return SourceStatus(self.name, up=True, detail=self._reason)
+
+    def rejected(self) -> Mapping[str, int]:
+        """Nothing is read, so nothing is rejected."""
+        return {}
+
+    def close(self) -> None:
+        """Nothing to end."""

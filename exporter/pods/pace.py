@@ -1,0 +1,27 @@
+"""How long the watch of pods waits, and for what."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """Waiting times in seconds, spread at random so that the nodes do not march in step.
+
+    A watch is asked to end after ``watch_s`` to 1.2 * ``watch_s``; ``slack_s`` later its
+    connection is given up as half-open. ``list_s`` bounds each wait for bytes of a list.
+    """
+
+    watch_s: float = 300
+    slack_s: float = 15
+    list_s: float = 30
+    node_s: float = 600
+    backoff_s: float = 0.8
+    backoff_limit_s: float = 60
+
+    def delay(self, failures: int, chance: float) -> float:
+        """How long to wait before the next connection, ``chance`` being from 0 to 1."""
+        longest = min(self.backoff_limit_s, self.backoff_s * float(1 << min(failures, 16)))
+        return longest * (0.5 + chance / 2)
+
+
+DEFAULT_PACE = Pace()

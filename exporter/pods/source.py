@@ -1,0 +1,35 @@
+"""The seam of this room: what every pod source offers to the collector."""
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from exporter.model import PodTable, SourceStatus
+
+
+class PodSource(Protocol):
+    """One way to learn which pods run on this node."""
+
+    @property
+    def name(self) -> str:
+        """The label value of ``mgpu_exporter_source_up``."""
+        ...
+
+    def start(self) -> None:
+        """Begin to listen, in a thread of its own. Returns at once."""
+        ...
+
+    def table(self) -> PodTable:
+        """The newest list; never blocks. The last known one while the source is down."""
+        ...
+
+    def status(self) -> SourceStatus:
+        """Whether the list is kept current; ``last_success`` is when it was last known to be."""
+        ...
+
+    def rejected(self) -> Mapping[str, int]:
+        """Pods and events that could not be used since the start, by reason."""
+        ...
+
+    def close(self) -> None:
+        """Stop listening. Returns within a second."""
+        ...

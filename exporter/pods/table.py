@@ -1,0 +1,85 @@
+"""The pods of this node over time → ``model.PodTable``. Pure: the time is an argument.
+
+A deleted pod stays for a grace period, marked, so that the last samples of its processes keep
+their labels. Each change makes a new table; readers hold the old one as long as they like.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from exporter.model import Pod, PodTable
+
+GRACE_NS = 60 * 10**9
+
+
+def indexed(pods: Mapping[str, Pod], version: int = 0) -> PodTable:
+    """A table of ``pods`` (by API uid) with its indexes. 250 pods take about half a millisecond.
+
+    A uid is never overruled by another pod's static hash: that is an annotation, which anyone who
+    may create a pod can write. Where two pods claim one id, the living one has it.
+    """
+    by_kubelet_uid = {uid: uid for uid in pods}
+    by_container_id: dict[str, tuple[str, str]] = {}
+    for pod in sorted(pods.values(), key=lambda pod: pod.deleted):
+        if pod.static_hash:
+            by_kubelet_uid.setdefault(pod.static_hash, pod.uid)
+        for container in pod.containers:
+            for container_id in container.container_ids:
+                by_container_id.setdefault(container_id, (pod.uid, container.name))
+    return PodTable(version, dict(pods), by_kubelet_uid, by_container_id)
+
+
+class Roster:
+    """Keeps the newest ``table`` and when each deleted pod leaves it. Not thread-safe."""
+
+    def __init__(self, grace_ns: int = GRACE_NS) -> None:
+        self.table = PodTable()
+        self._grace_ns = grace_ns
+        self._leaves_at: dict[str, int] = {}  # uid of a deleted pod → monotonic ns
+
+    def upsert(self, pod: Pod, now_ns: int) -> None:
+        """Add a pod or replace its earlier state.
+
+        A pod of the same name and another uid is its predecessor (a StatefulSet's): names are
+        unique, so it is gone even if its deletion was not heard.
+        """
+        pods = dict(self.table.pods)
+        for other in self.table.pods.values():
+            if other.name == pod.name and other.namespace == pod.namespace and other.uid != pod.uid:
+                self._bury(pods, other, now_ns)
+        self._leaves_at.pop(pod.uid, None)
+        pods[pod.uid] = pod
+        self._publish(pods)
+
+    def delete(self, pod: Pod, now_ns: int) -> None:
+        """Mark a pod as deleted; ``pod`` is its last state."""
+        pods = dict(self.table.pods)
+        self._bury(pods, pod, now_ns)
+        self._publish(pods)
+
+    def relist(self, listed: Iterable[Pod], now_ns: int) -> None:
+        """Take over a complete list; whoever is not in it was deleted meanwhile."""
+        living = {pod.uid: pod for pod in listed}
+        pods = dict(self.table.pods)
+        for uid, pod in self.table.pods.items():
+            if uid not in living:
+                self._bury(pods, pod, now_ns)
+        for uid in living:
+            self._leaves_at.pop(uid, None)
+        self._publish({**pods, **living})
+
+    def expire(self, now_ns: int) -> None:
+        """Drop the deleted pods whose grace period is over."""
+        over = {uid for uid, leaves_at in self._leaves_at.items() if leaves_at <= now_ns}
+        if over:
+            for uid in over:
+                del self._leaves_at[uid]
+            self._publish({uid: pod for uid, pod in self.table.pods.items() if uid not in over})
+
+    def _bury(self, pods: dict[str, Pod], pod: Pod, now_ns: int) -> None:
+        pods[pod.uid] = replace(pod, deleted=True)
+        self._leaves_at.setdefault(pod.uid, now_ns + self._grace_ns)
+
+    def _publish(self, pods: dict[str, Pod]) -> None:
+        if pods != self.table.pods:
+            self.table = indexed(pods, self.table.version + 1)

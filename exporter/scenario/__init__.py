@@ -1,0 +1,6 @@
+"""A described node in memory with a clock and the truth.
+
+Devices, pods, processes and their work over time, from a small YAML file. The simulated sources,
+tests and benchmarks stand on it. It behaves as the driver does (sample ring, one pid a sample,
+truncation) and, unlike the driver, knows the true busy time. It knows nothing of metrics.
+"""

@@ -1,0 +1,156 @@
+"""What a scenario file describes, validated: frozen values without behaviour over time."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import NamedTuple
+
+from exporter.model import DeviceState
+from exporter.scenario.work import Curve, Span, Work
+
+
+class ScenarioError(Exception):
+    """A scenario cannot be used; the message names the file, the key and what is allowed there."""
+
+
+class SampleRule(StrEnum):
+    """Which process a driver's sample names, where several ran in it.
+
+    The driver's header says "the process that was active on the engine when the sample was
+    taken" (open-gpu-kernel-modules, ctrl2080perf.h), which leaves the choice open.
+    """
+
+    END = "end"
+    LONGEST = "longest"
+    RANDOM = "random"
+
+
+class Scheme(StrEnum):
+    """The sharing systems whose marks a scenario's pods can carry."""
+
+    MGPU = "mgpu"
+    QGPU = "qgpu"
+    HAMI = "hami"
+    VOLCANO = "volcano"
+    NVIDIA = "nvidia"
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceSpec:
+    """A GPU. Memory in bytes, power in watts, clock in hertz."""
+
+    index: int
+    uuid: str
+    model: str
+    memory_bytes: int
+    reserved_bytes: int
+    idle_watts: float
+    max_watts: float
+    clock_hertz: int
+    pci_bus_id: str
+    driver_version: str
+    sharing: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessSpec:
+    """A process and its work, the same on each of its devices.
+
+    ``memory`` is bytes over its age. The engine shares say how long the engine is busy for each
+    unit of time that the process has the GPU's cores. ``cgroup`` is set outside pods only.
+    """
+
+    devices: tuple[int, ...]
+    work: Work
+    memory: Curve
+    span: Span
+    memory_active: float = 0.0
+    encoder: float = 0.0
+    decoder: float = 0.0
+    kind: str = "compute"
+    cgroup: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Allotment:
+    """What a container asked for, of each of its devices: percent of the cores, bytes.
+
+    ``placed`` False: the scheduler left no trace of which devices it chose.
+    """
+
+    devices: tuple[int, ...]
+    core_percent: int | None = None
+    memory_bytes: int | None = None
+    placed: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerSpec:
+    """A container of a pod."""
+
+    name: str
+    allotment: Allotment | None = None
+    processes: tuple[ProcessSpec, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PodSpec:
+    """A pod, or with a recurring ``span`` the pods of a job that comes again and again."""
+
+    namespace: str
+    name: str
+    containers: tuple[ContainerSpec, ...]
+    span: Span
+    scheme: Scheme | None = None
+    policy: str = ""
+    app_class: str = ""
+    owner_kind: str = ""
+    owner_name: str = ""
+    qos: str = "Burstable"
+    runtime: str = "containerd"
+    cgroup_driver: str = "systemd"
+    static: bool = False
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """A device that cannot be read for a while."""
+
+    device: int
+    state: DeviceState
+    from_ns: int
+    to_ns: int
+
+
+class Resident(NamedTuple):
+    """A process of the scenario with its place: pod and container are None for a host process."""
+
+    process: ProcessSpec
+    pod: PodSpec | None
+    container: ContainerSpec | None
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """A node and what happens on it. ``status_delay_ns``: start of a container until its id is
+    known to the API server (kubernetes#110988)."""
+
+    node_name: str
+    devices: tuple[DeviceSpec, ...]
+    pods: tuple[PodSpec, ...] = ()
+    processes: tuple[ProcessSpec, ...] = ()
+    faults: tuple[Fault, ...] = ()
+    node_labels: Mapping[str, str] = field(default_factory=dict)
+    sample_rule: SampleRule = SampleRule.END
+    status_delay_ns: int = 0
+    seed: int = 0
+
+    def residents(self) -> Iterator[Resident]:
+        """Every process of the file, in its order: pods first, then the host's."""
+        for pod in self.pods:
+            for container in pod.containers:
+                for process in container.processes:
+                    yield Resident(process, pod, container)
+        for process in self.processes:
+            yield Resident(process, None, None)

@@ -1,0 +1,150 @@
+"""A scenario brought to life by a clock: what the simulated sources read, and the truth."""
+
+from collections.abc import Mapping
+
+from exporter.model import (
+    Clock,
+    Device,
+    DeviceMemory,
+    DeviceState,
+    NodeFacts,
+    PodTable,
+    ProcessMemory,
+    Sensors,
+)
+from exporter.model import QUANTITIES
+from exporter.scenario import identity
+from exporter.scenario.board import Board
+from exporter.scenario.description import DeviceSpec, Scenario
+from exporter.scenario.lifecycle import Lifecycle
+from exporter.scenario.population import Population
+from exporter.scenario.ring import BusySample, ProcessRow, Ring
+from exporter.scenario.schemes import allocatable
+from exporter.scenario.truth import Truth, truth_between
+
+REMEMBERED_NS = 15 * 10**9  # a process that ended is told of so long, for the ring still names it
+
+
+class Node:
+    """A node in memory. Every answer is a function of the scenario, the start and the clock.
+
+    Devices are addressed by their index. Different threads may ask about different devices, and
+    one about pods and processes. Nothing happened before the start, which defaults to now.
+    """
+
+    def __init__(self, scenario: Scenario, clock: Clock, start_unix_ns: int | None = None) -> None:
+        self.scenario = scenario
+        self._clock = clock
+        start = clock.time_ns() if start_unix_ns is None else start_unix_ns
+        self.start_unix_ns = start // 1000 * 1000  # sample times are whole microseconds
+        self._population = Population(scenario)
+        self._lifecycle = Lifecycle(scenario)
+        self._boards = [Board(self._population, device) for device in scenario.devices]
+        self._rings = [self._ring(device) for device in scenario.devices]
+
+    def _ring(self, device: DeviceSpec) -> Ring:
+        key = identity.number(self.scenario.seed, "ring", device.uuid)
+        return Ring(self._population, device.index, key, self.scenario.sample_rule)
+
+    def devices(self) -> tuple[Device, ...]:
+        """The devices, in the order of their index."""
+        return tuple(map(_device, self.scenario.devices))
+
+    def facts(self) -> NodeFacts:
+        """What the node's own API object would say, with the devices."""
+        schemes = frozenset(pod.scheme for pod in self.scenario.pods if pod.scheme)
+        offers = allocatable(schemes, self.scenario.devices)
+        return NodeFacts(self.devices(), self.scenario.node_labels, offers)
+
+    def state(self, device: int) -> DeviceState:
+        """Whether a device can be read now, or what is wrong with it."""
+        now = self._now_ns()
+        for fault in self.scenario.faults:
+            if fault.device == device and fault.from_ns <= now < fault.to_ns:
+                return fault.state
+        return DeviceState.UP
+
+    def busy_samples(self, device: int, engine: str, newer_than_us: int) -> list[BusySample]:
+        """The ring's samples that ended after a time (epoch, µs), oldest first.
+
+        As ``nvmlDeviceGetSamples``; the percentage is rounded.
+        """
+        place = QUANTITIES.index(engine)
+        start_us = self.start_unix_ns // 1000
+        return [
+            BusySample(start_us + sample.end_us, (sample.hundredths(place) + 50) // 100)
+            for sample in self._rings[device].samples(self._now_us(), newer_than_us - start_us)
+        ]
+
+    def process_samples(self, device: int, newer_than_us: int) -> list[ProcessRow]:
+        """A row for each process named in those samples, in whole percent, cut off.
+
+        As ``nvmlDeviceGetProcessUtilization``: an average over all of the samples.
+        """
+        start_us = self.start_unix_ns // 1000
+        rows = self._rings[device].rows(self._now_us(), newer_than_us - start_us)
+        return [row._replace(timestamp_us=start_us + row.timestamp_us) for row in rows]
+
+    def memory(self, device: int) -> DeviceMemory:
+        """Device memory and who holds it now."""
+        spec = self.scenario.devices[device]
+        now = self._now_ns()
+        lives = self._population.lives(now, now + 1, device)
+        processes = tuple(
+            ProcessMemory(
+                life.pid,
+                int(life.resident.process.memory.at(now - life.start_ns)),
+                frozenset({life.resident.process.kind}),
+            )
+            for life in lives
+        )
+        used = sum(process.used_bytes or 0 for process in processes)
+        most = max(spec.memory_bytes - spec.reserved_bytes, 0)
+        return DeviceMemory(spec.memory_bytes, min(used, most), spec.reserved_bytes, processes)
+
+    def energy_uj(self, device: int) -> int:
+        """The board's energy counter, in microjoules that step by whole millijoules."""
+        return self._boards[device].energy_uj(self._now_ns())
+
+    def sensors(self, device: int) -> Sensors:
+        """The board's sensors."""
+        return self._boards[device].sensors(self._now_ns())
+
+    def pod_table(self) -> PodTable:
+        """The pods that the API server has on this node now."""
+        return self._lifecycle.table(self._now_ns())
+
+    def cgroup_paths(self) -> Mapping[int, str]:
+        """Process id → cgroup path, of those that live or ended at most 15 s ago."""
+        now = self._now_ns()
+        lives = self._population.lives(now - REMEMBERED_NS, now + 1)
+        return {life.pid: self._lifecycle.cgroup_path(life) for life in lives}
+
+    def truth(self, start_unix_ns: int, end_unix_ns: int) -> Truth:
+        """The exact use in a range of time, past or to come."""
+        return truth_between(
+            self._population,
+            self.scenario.devices,
+            start_unix_ns - self.start_unix_ns,
+            end_unix_ns - self.start_unix_ns,
+        )
+
+    def _now_ns(self) -> int:
+        return self._clock.time_ns() - self.start_unix_ns
+
+    def _now_us(self) -> int:
+        return self._now_ns() // 1000
+
+
+def _device(spec: DeviceSpec) -> Device:
+    return Device(
+        uuid=spec.uuid,
+        index=spec.index,
+        vendor="nvidia",
+        model=spec.model,
+        minor=spec.index,
+        pci_bus_id=spec.pci_bus_id,
+        sharing=spec.sharing,
+        driver_version=spec.driver_version,
+        memory_bytes=spec.memory_bytes,
+    )

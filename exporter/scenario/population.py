@@ -1,0 +1,144 @@
+"""Who lives when, under which name: pods, containers and processes of a scenario over time.
+
+A recurring pod is a new one each time: a new uid, name, container id and process ids.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from exporter.model import ContainerKey, GroupKey, Owner, Unattributed
+from exporter.scenario import identity
+from exporter.scenario.description import ContainerSpec, PodSpec, ProcessSpec, Resident, Scenario
+
+FIRST_PID = 2001
+PIDS = 4_000_000  # below the kernel's largest pid_max, 2^22
+
+
+class PodName(NamedTuple):
+    """The names of one occurrence of a pod. ``kubelet_uid`` is a static pod's configuration hash,
+    otherwise the uid."""
+
+    uid: str
+    name: str
+    owner_name: str
+    kubelet_uid: str
+
+
+def pod_name(seed: int, pod: PodSpec, number: int) -> PodName:
+    """The names of a pod's n-th occurrence."""
+    marks = (seed, "pod", pod.namespace, pod.name, number)
+    uid = identity.uuid(*marks)
+    if pod.span.every_ns is None:
+        hashed = identity.digest(*marks, "manifest")[:32] if pod.static else uid
+        return PodName(uid, pod.name, pod.owner_name, hashed)
+    job = f"{pod.owner_name or pod.name}-{number}"
+    return PodName(uid, f"{job}-{identity.suffix(*marks)}", job, uid)
+
+
+def container_id(seed: int, pod: PodSpec, container: ContainerSpec, number: int) -> str:
+    """64 hexadecimal digits."""
+    return identity.digest(seed, "container", pod.namespace, pod.name, container.name, number)
+
+
+def pod_key(seed: int, pod: PodSpec) -> int:
+    """What a pod's lengths of life are drawn from."""
+    return identity.number(seed, "span", pod.namespace, pod.name)
+
+
+class Life(NamedTuple):
+    """A process from its start to its end (exclusive), in ns since the scenario's start."""
+
+    pid: int
+    start_ns: int
+    end_ns: int
+    resident: "Inhabitant"
+    pod_number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Inhabitant:
+    """A process of the file, with the keys that its chances are drawn from."""
+
+    order: int
+    key: int
+    pod_key: int
+    resident: Resident
+
+    @property
+    def process(self) -> ProcessSpec:
+        """What it does."""
+        return self.resident.process
+
+
+class Burst(NamedTuple):
+    """A process wants the device from start to end."""
+
+    start_ns: int
+    end_ns: int
+    life: Life
+
+
+class Population:
+    """The processes of a scenario. Stateless: any range of time may be asked for."""
+
+    def __init__(self, scenario: Scenario) -> None:
+        self._seed = scenario.seed
+        self._all = tuple(
+            Inhabitant(
+                order,
+                identity.number(scenario.seed, "process", order),
+                pod_key(scenario.seed, resident.pod) if resident.pod else 0,
+                resident,
+            )
+            for order, resident in enumerate(scenario.residents())
+        )
+        self._on = tuple(
+            tuple(i for i in self._all if device.index in i.process.devices)
+            for device in scenario.devices
+        )
+
+    def lives(self, begin_ns: int, end_ns: int, device: int | None = None) -> Iterator[Life]:
+        """Processes that live at some time in [begin, end), on one device or anywhere."""
+        for inhabitant in self._all if device is None else self._on[device]:
+            yield from self._lives_of(inhabitant, begin_ns, end_ns)
+
+    def bursts(self, device: int, begin_ns: int, end_ns: int) -> list[Burst]:
+        """When processes want a device in [begin, end), in no order."""
+        return [
+            Burst(start, end, life)
+            for life in self.lives(begin_ns, end_ns, device)
+            for start, end in life.resident.process.work.bursts(
+                identity.mix(life.resident.key, life.pid),
+                (life.start_ns, life.end_ns),
+                begin_ns,
+                end_ns,
+            )
+        ]
+
+    def owner(self, life: Life) -> Owner:
+        """Who a process belongs to, as the exporter is to find out."""
+        _, pod, container = life.resident.resident
+        if pod is None or container is None:
+            return Unattributed.HOST_PROCESS
+        name = pod_name(self._seed, pod, life.pod_number).name
+        return ContainerKey(pod.namespace, name, container.name)
+
+    def _lives_of(self, inhabitant: Inhabitant, begin_ns: int, end_ns: int) -> Iterator[Life]:
+        process, pod, _ = inhabitant.resident
+        if pod is None:
+            for number, start, end in process.span.occurrences(inhabitant.key, begin_ns, end_ns):
+                yield Life(self._pid(inhabitant, number), start, end, inhabitant, 0)
+            return
+        for home in pod.span.occurrences(inhabitant.pod_key, begin_ns, end_ns):
+            since = home.start_ns
+            for number, start, end in process.span.occurrences(
+                inhabitant.key, begin_ns - since, min(end_ns, home.end_ns) - since
+            ):
+                pid = self._pid(inhabitant, home.number or number)
+                stop = min(since + end, home.end_ns)
+                yield Life(pid, since + start, stop, inhabitant, home.number)
+
+    def _pid(self, inhabitant: Inhabitant, number: int) -> int:
+        """Unique among all that live within minutes; used again after millions."""
+        return FIRST_PID + (inhabitant.order + len(self._all) * number) % PIDS

@@ -1,0 +1,18 @@
+"""What a person may set: flags > environment > file > default, each setting once.
+
+This room reads its file and the environment and nothing else; it starts nothing.
+"""
+
+from exporter.settings.load import SettingsError, add_arguments, load
+from exporter.settings.table import TABLE, Setting, Settings
+from exporter.settings.values import Address
+
+__all__ = [
+    "TABLE",
+    "Address",
+    "Setting",
+    "Settings",
+    "SettingsError",
+    "add_arguments",
+    "load",
+]

@@ -1,0 +1,192 @@
+"""Every setting once: flag, environment variable and YAML key, kind, default, meaning, why."""
+
+from dataclasses import dataclass, fields
+from typing import Annotated, get_type_hints
+
+from exporter.settings.values import (
+    ADDRESS,
+    PATH,
+    SWITCH,
+    TEXT,
+    URL_PATH,
+    Address,
+    Kind,
+    choice,
+    count,
+    duration,
+    many,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One setting. ``name`` is the flag without dashes and the YAML key; ``default`` its text."""
+
+    name: str
+    kind: Kind[object]
+    default: str
+    about: str
+    why: str = ""
+
+    @property
+    def variable(self) -> str:
+        """The environment variable, e.g. ``MGPU_WEB_LISTEN_ADDRESS``."""
+        return "MGPU_" + self.name.upper().replace(".", "_").replace("-", "_")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """The values in force. Durations are nanoseconds; an optional text that is not set is ""."""
+
+    web_listen_address: Annotated[
+        tuple[Address, ...],
+        Setting("web.listen-address", many(ADDRESS), ":10045", "Addresses to listen on."),
+    ]
+    web_telemetry_path: Annotated[
+        str, Setting("web.telemetry-path", URL_PATH, "/metrics", "Path of the metrics.")
+    ]
+    web_max_requests: Annotated[
+        int,
+        Setting(
+            "web.max-requests",
+            count(1, 10_000),
+            "40",
+            "Requests served at once; more are answered 503.",
+            "Health checks do not count. node_exporter has the same default.",
+        ),
+    ]
+    config_file: Annotated[
+        str,
+        Setting(
+            "config.file",
+            TEXT,
+            "",
+            "YAML file with settings, by the names of the flags; read at the start.",
+            "Flags and environment variables go before it.",
+        ),
+    ]
+    path_cgroup: Annotated[
+        str,
+        Setting(
+            "path.cgroup",
+            PATH,
+            "/sys/fs/cgroup",
+            "Root of the cgroup file system.",
+            "In a container the host's is mounted elsewhere.",
+        ),
+    ]
+    path_procfs: Annotated[
+        str, Setting("path.procfs", PATH, "/proc", "Root of the host's proc file system.")
+    ]
+    path_sysfs: Annotated[
+        str, Setting("path.sysfs", PATH, "/sys", "Root of the host's sys file system.")
+    ]
+    gpus_source: Annotated[
+        tuple[str, ...],
+        Setting(
+            "gpus.source",
+            many(choice("auto", "nvml", "simulated")),
+            "auto",
+            "How GPUs are read; auto takes every real source that is found.",
+            "auto never simulates: a figure that is not measured must be asked for.",
+        ),
+    ]
+    nvml_library: Annotated[
+        str,
+        Setting(
+            "nvml.library",
+            TEXT,
+            "",
+            "Path of libnvidia-ml.so.1; searched where container toolkits put it if not set.",
+        ),
+    ]
+    nvml_released: Annotated[
+        bool,
+        Setting(
+            "nvml.released",
+            SWITCH,
+            "false",
+            "Start with the driver let go of.",
+            "An open driver cannot be unloaded or upgraded. SIGUSR2 lets go of it, or takes it "
+            "up again, while the exporter runs.",
+        ),
+    ]
+    simulate: Annotated[
+        str,
+        Setting(
+            "simulate",
+            TEXT,
+            "",
+            "Simulate a whole node: name of a shipped scenario, or a scenario file.",
+            "Devices, processes and pods are then all simulated, and every page says so.",
+        ),
+    ]
+    pods_source: Annotated[
+        str,
+        Setting(
+            "pods.source",
+            choice("auto", "api", "none"),
+            "auto",
+            "Where pod names come from; auto takes the API server if it can be found.",
+            "Without names, use is accounted to groups by pod uid.",
+        ),
+    ]
+    kubeconfig: Annotated[
+        str, Setting("kubeconfig", TEXT, "", "kubeconfig file; in-cluster if not set.")
+    ]
+    node_name: Annotated[
+        str,
+        Setting(
+            "node.name",
+            TEXT,
+            "",
+            "Name of this node in the cluster; $NODE_NAME, else the host name, if not set.",
+            "Only this node's pods are asked for.",
+        ),
+    ]
+    collection_interval_ns: Annotated[
+        int,
+        Setting(
+            "collection.interval",
+            duration("100ms", "1m"),
+            "1s",
+            "Time from one collection cycle to the next.",
+            "The driver keeps samples for a few seconds only; what falls out is unobserved.",
+        ),
+    ]
+    collection_window_ns: Annotated[
+        int,
+        Setting(
+            "collection.window",
+            duration("1s", "10m"),
+            "15s",
+            "Time that the _ratio and _gpus gauges are averaged over.",
+            "The counters do not depend on it.",
+        ),
+    ]
+    ledger_retention_ns: Annotated[
+        int,
+        Setting(
+            "ledger.retention",
+            duration("0s", "24h"),
+            "5m",
+            "Time that a container's counters are served after it ended.",
+            "Longer than a scrape interval, so that its last seconds are scraped.",
+        ),
+    ]
+    log_level: Annotated[
+        str,
+        Setting("log.level", choice("debug", "info", "warning", "error"), "info", "Least level."),
+    ]
+    log_format: Annotated[
+        str, Setting("log.format", choice("logfmt", "json"), "logfmt", "Form of the log lines.")
+    ]
+
+
+def _table() -> dict[str, Setting]:
+    hints = get_type_hints(Settings, include_extras=True)
+    return {field.name: hints[field.name].__metadata__[0] for field in fields(Settings)}
+
+
+TABLE = _table()
+"""Field name → setting, in the order of the documentation."""

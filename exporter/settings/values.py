@@ -1,0 +1,114 @@
+"""How the text of a setting is read, and the words for what is allowed. Pure."""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Generic, NamedTuple, TypeVar
+
+T_co = TypeVar("T_co", covariant=True)
+
+_LAST_PORT = 65535
+_UNITS = {"ms": 1_000_000, "s": 1_000_000_000, "m": 60_000_000_000, "h": 3_600_000_000_000}
+_DURATION = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)(ms|s|m|h)")
+_URL_PATH = re.compile(r"(/[A-Za-z0-9._~-]+)+")
+
+
+@dataclass(frozen=True, slots=True)
+class Kind(Generic[T_co]):
+    """A kind of value: ``read`` takes its text and raises ValueError if it is not ``allowed``."""
+
+    read: Callable[[str], T_co]
+    allowed: str
+    many: bool = False
+
+
+class Address(NamedTuple):
+    """Where to listen. The host "" means every address of the machine."""
+
+    host: str
+    port: int
+
+
+def _address(text: str) -> Address:
+    host, colon, port = text.rpartition(":")
+    if host.startswith("[") and host.endswith("]"):
+        host = host[1:-1]
+    elif ":" in host:
+        raise ValueError(text)
+    if not colon or not re.fullmatch(r"\d{1,5}", port) or int(port) > _LAST_PORT:
+        raise ValueError(text)
+    return Address(host, int(port))
+
+
+def _duration(text: str) -> int:
+    parts = _DURATION.findall(text)
+    if not parts or "".join(number + unit for number, unit in parts) != text:
+        raise ValueError(text)
+    return sum(round(float(number) * _UNITS[unit]) for number, unit in parts)
+
+
+def duration(low: str, high: str) -> Kind[int]:
+    """Nanoseconds, written as ``500ms``, ``1s``, ``1m30s``."""
+
+    def read(text: str) -> int:
+        return _within(_duration(text), _duration(low), _duration(high))
+
+    return Kind(read, f"a duration from {low} to {high}, such as 500ms, 1s or 1m30s")
+
+
+def count(low: int, high: int) -> Kind[int]:
+    """A whole number."""
+    return Kind(lambda text: _within(int(text), low, high), f"a number from {low} to {high}")
+
+
+def choice(*names: str) -> Kind[str]:
+    """One of these words."""
+
+    def read(text: str) -> str:
+        return names[names.index(text)]
+
+    return Kind(read, f"one of {', '.join(names)}")
+
+
+def many(kind: Kind[T_co]) -> Kind[tuple[T_co, ...]]:
+    """One or more of them, with commas between, each once."""
+
+    def read(text: str) -> tuple[T_co, ...]:
+        return tuple(dict.fromkeys(kind.read(part.strip()) for part in text.split(",")))
+
+    return Kind(read, f"{kind.allowed}; several with commas between", many=True)
+
+
+def _within(number: int, low: int, high: int) -> int:
+    if not low <= number <= high:
+        raise ValueError(number)
+    return number
+
+
+def _switch(text: str) -> bool:
+    return {"true": True, "false": False}[text]
+
+
+def _text(text: str) -> str:
+    if not text.isprintable():
+        raise ValueError(text)
+    return text
+
+
+def _path(text: str) -> str:
+    if not text.startswith("/") or "\0" in text:
+        raise ValueError(text)
+    return text
+
+
+def _url_path(text: str) -> str:
+    if not _URL_PATH.fullmatch(text) or text.startswith("/-/"):
+        raise ValueError(text)
+    return text
+
+
+ADDRESS = Kind(_address, "an address such as :10045, 127.0.0.1:10045 or [::1]:10045")
+SWITCH = Kind(_switch, "true or false")
+TEXT = Kind(_text, "a text without control characters")
+PATH = Kind(_path, "an absolute path")
+URL_PATH = Kind(_url_path, "a path such as /metrics, outside /-/")

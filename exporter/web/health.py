@@ -1,0 +1,50 @@
+"""Whether the exporter is alive and ready. No source decides either."""
+
+from typing import NamedTuple, Protocol
+
+from exporter.collector import Pulse
+from exporter.model import Clock, Snapshot
+
+_SECOND_NS = 1_000_000_000
+_LEAST_PATIENCE_NS = 15 * _SECOND_NS
+_PATIENCE_CYCLES = 10
+
+
+class Health(Protocol):
+    """What this room asks of the collector."""
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """The newest Snapshot; never None."""
+        ...
+
+    @property
+    def pulse(self) -> Pulse:
+        """When the cycle's clock last moved, and how many cycles are done."""
+        ...
+
+
+class Verdict(NamedTuple):
+    """An answer to a probe."""
+
+    good: bool
+    words: str
+
+
+def alive(health: Health, interval_ns: int, clock: Clock) -> Verdict:
+    """Alive means that the cycle's clock moves."""
+    still_ns = clock.monotonic_ns() - health.pulse.moved_mono_ns
+    patience_ns = max(_PATIENCE_CYCLES * interval_ns, _LEAST_PATIENCE_NS)
+    if still_ns <= patience_ns:
+        return Verdict(good=True, words="alive")
+    return Verdict(
+        good=False,
+        words=f"the collection cycle has stood still for {still_ns // _SECOND_NS} s; restart",
+    )
+
+
+def ready(health: Health) -> Verdict:
+    """Ready means that the first cycle is done, whatever failed in it."""
+    if health.pulse.done:
+        return Verdict(good=True, words="ready")
+    return Verdict(good=False, words="the first collection cycle is not done yet")

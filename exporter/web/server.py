@@ -1,0 +1,125 @@
+"""The listening sockets and the server on them."""
+
+import asyncio
+import contextlib
+import logging
+import socket
+from collections.abc import Iterable
+
+from aiohttp import web
+
+from exporter.settings import Address
+from exporter.web.app import Limits
+
+logger = logging.getLogger(__name__)
+
+_BACKLOG = 128
+_GRACE_S = 0.2
+_MAX_LINE = 4096
+_MAX_FIELD = 8190
+_MAX_HEADERS = 64
+
+
+class BindError(Exception):
+    """An address cannot be listened on; the message says which and why."""
+
+
+def listen(addresses: Iterable[Address]) -> list[socket.socket]:
+    """Open a listening socket for each address, and for each that a host name stands for.
+
+    Raises:
+        BindError: one of them cannot be opened; then none is.
+
+    """
+    sockets: list[socket.socket] = []
+    with contextlib.ExitStack() as undo:
+        for address in addresses:
+            try:
+                opened = _everywhere(address.port) if not address.host else _at(address)
+            except OSError as error:
+                raise BindError(
+                    f"cannot listen on {address.host}:{address.port}: {error.strerror or error}; "
+                    "set another --web.listen-address"
+                ) from error
+            for sock in opened:
+                undo.callback(sock.close)
+            sockets += opened
+        undo.pop_all()
+    return sockets
+
+
+def _everywhere(port: int) -> list[socket.socket]:
+    if socket.has_dualstack_ipv6():
+        with contextlib.suppress(OSError):  # IPv6 may be built in and switched off
+            return [
+                socket.create_server(
+                    ("::", port), family=socket.AF_INET6, backlog=_BACKLOG, dualstack_ipv6=True
+                )
+            ]
+    return [socket.create_server(("0.0.0.0", port), backlog=_BACKLOG)]  # noqa: S104 - asked for
+
+
+def _at(address: Address) -> list[socket.socket]:
+    found = socket.getaddrinfo(
+        address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+    )
+    sockets: list[socket.socket] = []
+    try:
+        for family, target in dict.fromkeys((item[0], item[4]) for item in found):
+            sockets.append(socket.create_server(target[:2], family=family, backlog=_BACKLOG))
+    except OSError:
+        for sock in sockets:
+            sock.close()
+        raise
+    return sockets
+
+
+class Server:
+    """Serves an application on open sockets until stopped."""
+
+    def __init__(self, app: web.Application, limits: Limits | None = None) -> None:
+        self._limits = limits or Limits()
+        self._runner = web.AppRunner(
+            app,
+            access_log=None,
+            keepalive_timeout=self._limits.idle_s,
+            lingering_time=0,
+            max_line_size=_MAX_LINE,
+            max_field_size=_MAX_FIELD,
+            max_headers=_MAX_HEADERS,
+            shutdown_timeout=_GRACE_S,
+        )
+        self._servers: list[asyncio.Server] = []
+
+    async def start(self, sockets: Iterable[socket.socket]) -> None:
+        """Begin to accept; the sockets are the server's from now on."""
+        await self._runner.setup()
+        loop = asyncio.get_running_loop()
+        for sock in sockets:
+            self._servers.append(await loop.create_server(self._accept, sock=sock))
+            logger.info("listening on %s", _written(sock))
+
+    async def stop(self) -> None:
+        """Accept no more, give requests a moment, close."""
+        for server in self._servers:
+            server.close()
+        await self._runner.cleanup()
+
+    def _accept(self) -> asyncio.Protocol:
+        server = self._runner.server
+        if server is None or len(server.connections) >= self._limits.connections:
+            return _Refuse()
+        return server()
+
+
+class _Refuse(asyncio.Protocol):
+    """Closes a connection above the bound, before anything is read."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Close it."""
+        transport.close()
+
+
+def _written(sock: socket.socket) -> str:
+    host, port = sock.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"

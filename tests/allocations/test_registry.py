@@ -1,0 +1,106 @@
+from dataclasses import replace
+
+import pytest
+
+from exporter.allocations import registry
+from exporter.allocations.registry import ANNOTATION_PREFIXES, SCHEMES, decode
+from exporter.allocations.scheme import Decoded, IndexBasis, Reason, Scheme
+from exporter.model import NodeFacts, Pod
+from tests.allocations.build import FOUR_CARDS, POD_UID, container, node, pod
+
+GPU = {"nvidia.com/gpu": "1"}
+NODE = node(*FOUR_CARDS)
+
+
+def broken(_pod: Pod, _node: NodeFacts) -> Decoded:
+    msg = "defect " + "x" * 1000
+    raise LookupError(msg)
+
+
+BROKEN = Scheme("broken", ("example.com/gpu",), (), IndexBasis.UUID, broken)
+
+
+@pytest.mark.parametrize(
+    ("annotations", "limits", "scheme"),
+    [
+        ({}, GPU, "nvidia-device-plugin"),
+        ({"hami.io/vgpu-devices-allocated": "GPU-0,NVIDIA,1,1:;"}, GPU, "hami"),
+        ({}, {**GPU, "nvidia.com/gpumem": "100"}, "hami"),
+    ],
+)
+def test_gpu_resource_is_counted_by_one_scheme(
+    annotations: dict[str, str], limits: dict[str, str], scheme: str
+) -> None:
+    decoded = decode(pod(container(limits=limits), annotations=annotations), NODE)
+    assert [a.scheme for a in decoded.allocations] == [scheme]
+
+
+def test_unreadable_hami_pod_is_not_taken_for_whole_cards() -> None:
+    annotations = {"hami.io/vgpu-devices-allocated": "x" * 100_000}
+    decoded = decode(pod(container(limits=GPU), annotations=annotations), NODE)
+    assert decoded.allocations == ()
+    assert [(p.scheme, p.reason) for p in decoded.problems] == [("hami", Reason.BAD_ANNOTATION)]
+
+
+def test_schemes_of_different_resources_add_up() -> None:
+    described = pod(
+        container("a", {"vke.volcengine.com/mgpu-core": "30"}),
+        container("b", {"tke.cloud.tencent.com/qgpu-core": "40"}),
+    )
+    assert [a.core for a in decode(described, NODE).allocations] == [0.3, 0.4]
+
+
+@pytest.mark.parametrize(
+    "ended",
+    [
+        pod(container(limits=GPU), phase="Succeeded"),
+        pod(container(limits=GPU), phase="Failed"),
+        replace(pod(container(limits=GPU)), deleted=True),
+    ],
+    ids=["succeeded", "failed", "deleted"],
+)
+def test_pod_that_has_ended_has_no_allotment(ended: Pod) -> None:
+    assert decode(ended, NODE) == Decoded()
+
+
+def test_pod_that_waits_to_start_has_its_allotment() -> None:
+    assert decode(pod(container(limits=GPU), phase="Pending"), NODE).allocations
+
+
+def test_defect_of_one_decoder_costs_neither_the_cycle_nor_the_other_schemes() -> None:
+    decoded = decode(pod(container(limits=GPU)), NODE, schemes=(BROKEN, *SCHEMES))
+    assert len(decoded.allocations) == 1
+    (problem,) = decoded.problems
+    assert (problem.pod, problem.scheme, problem.reason) == (POD_UID, "broken", "decoder_error")
+    assert "LookupError" in problem.detail
+    assert len(problem.detail) <= 200
+
+
+def test_defect_of_a_decoder_does_not_pass_its_pod_to_the_next() -> None:
+    claims_gpu = replace(BROKEN, resources=("nvidia.com/gpu",))
+    decoded = decode(pod(container(limits=GPU)), NODE, schemes=(claims_gpu, *SCHEMES))
+    assert decoded.allocations == ()
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "vke.volcengine.com/gpu-index-container-train",
+        "vke.volcengine.com/container-multiple-gpu",
+        "vke.volcengine.com/mgpu-compute-policy",
+        "tke.cloud.tencent.com/qgpu-pgpu-a",
+        "tke.cloud.tencent.com/app-class",
+        "hami.io/vgpu-devices-allocated",
+        "4pd.io/vgpu-ids-new",
+    ],
+)
+def test_annotations_that_decoders_read_are_asked_of_the_pods_room(key: str) -> None:
+    assert key.startswith(ANNOTATION_PREFIXES)
+
+
+def test_other_annotations_are_not_kept() -> None:
+    assert not "kubectl.kubernetes.io/last-applied-configuration".startswith(ANNOTATION_PREFIXES)
+
+
+def test_names_of_schemes_are_unique() -> None:
+    assert len({scheme.name for scheme in registry.SCHEMES}) == len(registry.SCHEMES)

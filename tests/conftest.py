@@ -1,0 +1,29 @@
+"""What all tests share: which of them this machine can run."""
+
+import os
+import shutil
+from collections.abc import Iterator
+
+import pytest
+
+OWED = "MGPU_TESTS_OWED"  # set where skipping for want of a program or right is a failure (CI)
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip, with its reason, what this machine cannot run; in CI that is a failure."""
+    missing = list(_missing(item))
+    if not missing:
+        return
+    reason = "needs " + ", ".join(missing)
+    if os.environ.get(OWED):
+        pytest.fail(f"{reason}, which {OWED} says must be here")
+    pytest.skip(reason)
+
+
+def _missing(item: pytest.Item) -> Iterator[str]:
+    if item.get_closest_marker("root") and os.geteuid() != 0:
+        yield "root"
+    for mark in item.iter_markers("program"):
+        for program in mark.args:
+            if shutil.which(program) is None:
+                yield f"the program {program}"

@@ -1,0 +1,352 @@
+/* What a board is and how it fares: names, memory, power, energy, sensors, samples, field values. */
+#include "fake.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+/* --- the system ---------------------------------------------------------------------------------------------------------------- */
+
+__attribute__((visibility("default"))) const char *nvmlErrorString(unsigned code)
+{
+    static const char *const names[] = {
+        "Success", "Uninitialized", "Invalid Argument", "Not Supported", "Insufficient Permissions",
+        "Already Initialized", "Not Found", "Insufficient Size", "Insufficient External Power", "Driver Not Loaded",
+        "Timeout", "Interrupt Request Issue", "NVML Shared Library Not Found", "Function Not Found",
+        "Corrupted infoROM", "GPU is lost", "GPU requires restart", "The operating system has blocked the request",
+        "RM has detected an NVML/RM version mismatch.", "In use by another client", "Insufficient Memory", "No data",
+        "The requested vgpu operation is not available on target device, becasue ECC is enabled",
+        "Insufficient Resources", "Frequency Not Supported", "Argument Version Mismatch", "Deprecated", "Not Ready",
+        "No GPUs found", "Invalid state"};
+    return code < sizeof names / sizeof *names ? names[code] : "Unknown Error";
+}
+
+NVML(nvmlSystemGetDriverVersion)(char *version, unsigned length)
+{
+    CALL()
+    return put_string(version, length, call.scenario->driver);
+}
+
+NVML(nvmlSystemGetNVMLVersion)(char *version, unsigned length)
+{
+    char text[80];
+    CALL()
+    snprintf(text, sizeof text, "%d.%s", call.scenario->cuda / 1000, call.scenario->driver);
+    return put_string(version, length, text);
+}
+
+NVML(nvmlSystemGetCudaDriverVersion)(int *version)
+{
+    CALL()
+    *version = call.scenario->cuda;
+    return NVML_SUCCESS;
+}
+
+NVML(nvmlSystemGetCudaDriverVersion_v2)(int *version)
+{
+    CALL()
+    *version = call.scenario->cuda;
+    return NVML_SUCCESS;
+}
+
+NVML(nvmlDeviceGetCount)(unsigned *count)
+{
+    CALL()
+    *count = call.scenario->gpu_count;
+    return NVML_SUCCESS;
+}
+
+NVML(nvmlDeviceGetCount_v2)(unsigned *count)
+{
+    CALL()
+    *count = call.scenario->gpu_count;
+    return NVML_SUCCESS;
+}
+
+/* --- handles ------------------------------------------------------------------------------------------------------------------- */
+
+static nvmlReturn_t give_handle(const Call *call, unsigned gpu, int instance, nvmlDevice_t *device)
+{
+    if (call->scenario->gpus[gpu].lost) return NVML_ERROR_GPU_IS_LOST;
+    *device = device_handle(gpu, instance);
+    return NVML_SUCCESS;
+}
+
+NVML(nvmlDeviceGetHandleByIndex_v2)(unsigned index, nvmlDevice_t *device)
+{
+    /* A fault may name a GPU here too: its handle is known before it is given. */
+    BEGIN(index < MAX_GPUS ? device_handle(index, WHOLE) : NULL, true)
+    if (index >= call.scenario->gpu_count) return NVML_ERROR_INVALID_ARGUMENT;
+    return give_handle(&call, index, WHOLE, device);
+}
+
+NVML(nvmlDeviceGetHandleByIndex)(unsigned index, nvmlDevice_t *device)
+{
+    return nvmlDeviceGetHandleByIndex_v2(index, device);
+}
+
+NVML(nvmlDeviceGetHandleByUUID)(const char *uuid, nvmlDevice_t *device)
+{
+    CALL()
+    for (unsigned gpu = 0; gpu < call.scenario->gpu_count; gpu++) {
+        const Gpu *candidate = &call.scenario->gpus[gpu];
+        if (!strcmp(candidate->uuid, uuid)) return give_handle(&call, gpu, WHOLE, device);
+        for (int i = 0; candidate->mig && i < MAX_INSTANCES; i++)
+            if (candidate->instances[i].present && !strcmp(candidate->instances[i].uuid, uuid))
+                return give_handle(&call, gpu, i, device);
+    }
+    return NVML_ERROR_NOT_FOUND;
+}
+
+NVML(nvmlDeviceGetHandleByPciBusId_v2)(const char *bus_id, nvmlDevice_t *device)
+{
+    CALL()
+    for (unsigned gpu = 0; gpu < call.scenario->gpu_count; gpu++)
+        if (!strcasecmp(call.scenario->gpus[gpu].pci, bus_id)) return give_handle(&call, gpu, WHOLE, device);
+    return NVML_ERROR_NOT_FOUND;
+}
+
+/* --- identity ------------------------------------------------------------------------------------------------------------------ */
+
+NVML(nvmlDeviceGetName)(nvmlDevice_t device, char *name, unsigned length)
+{
+    char text[96];
+    DEVICE_CALL(device)
+    snprintf(text, sizeof text, call.instance ? "%s MIG %s" : "%s", call.gpu->name,
+             call.instance ? call.instance->profile : "");
+    return put_string(name, length, text);
+}
+
+NVML(nvmlDeviceGetUUID)(nvmlDevice_t device, char *uuid, unsigned length)
+{
+    DEVICE_CALL(device)
+    return put_string(uuid, length, call.instance ? call.instance->uuid : call.gpu->uuid);
+}
+
+NVML(nvmlDeviceGetPciInfo_v3)(nvmlDevice_t device, nvmlPciInfo_t *pci)
+{
+    DEVICE_CALL(device)
+    memset(pci, 0, sizeof *pci);
+    sscanf(call.gpu->pci, "%x:%x:%x", &pci->domain, &pci->bus, &pci->device);
+    snprintf(pci->busIdLegacy, sizeof pci->busIdLegacy, "%04X:%02X:%02X.0", pci->domain & 0xFFFF, pci->bus & 0xFF,
+             pci->device & 0xFF);
+    snprintf(pci->busId, sizeof pci->busId, "%s", call.gpu->pci);
+    pci->pciDeviceId = 0x233010DE;
+    return NVML_SUCCESS;
+}
+
+/* A getter of one or two values; `scope` says whether a MIG device has them. */
+#define GET_ONE(function, type, scope, value)                     \
+    NVML(function)(nvmlDevice_t device, type *result)             \
+    {                                                             \
+        scope(device)                                             \
+        *result = (type)(value);                                  \
+        return NVML_SUCCESS;                                      \
+    }
+#define GET_PAIR(function, type, scope, first, second)                            \
+    NVML(function)(nvmlDevice_t device, type *result, type *other)                \
+    {                                                                             \
+        scope(device)                                                             \
+        *result = (type)(first);                                                  \
+        *other = (type)(second);                                                  \
+        return NVML_SUCCESS;                                                      \
+    }
+#define GET_NOTHING(function)                        \
+    NVML(function)(nvmlDevice_t device)              \
+    {                                                \
+        DEVICE_CALL(device)                          \
+        return NVML_ERROR_NOT_SUPPORTED;             \
+    }
+
+GET_ONE(nvmlDeviceGetIndex, unsigned, DEVICE_CALL, device->instance == WHOLE ? device->gpu : (unsigned)device->instance)
+GET_ONE(nvmlDeviceGetMinorNumber, unsigned, BOARD_CALL, call.gpu->minor)
+GET_ONE(nvmlDeviceGetPersistenceMode, unsigned, DEVICE_CALL, 1)
+GET_ONE(nvmlDeviceGetPerformanceState, unsigned, DEVICE_CALL, 0)
+GET_ONE(nvmlDeviceGetComputeMode, unsigned, DEVICE_CALL, 0)
+GET_ONE(nvmlDeviceGetDisplayActive, unsigned, DEVICE_CALL, 0)
+GET_ONE(nvmlDeviceGetDisplayMode, unsigned, DEVICE_CALL, 0)
+GET_ONE(nvmlDeviceGetArchitecture, unsigned, DEVICE_CALL, 9) /* Hopper */
+GET_ONE(nvmlDeviceGetBrand, unsigned, DEVICE_CALL, 14)       /* NVIDIA */
+GET_PAIR(nvmlDeviceGetCudaComputeCapability, int, DEVICE_CALL, 9, 0)
+GET_PAIR(nvmlDeviceGetEccMode, unsigned, DEVICE_CALL, 1, 1)
+GET_NOTHING(nvmlDeviceGetDriverModel) /* Windows only */
+GET_NOTHING(nvmlDeviceGetDriverModel_v2)
+
+/* --- memory -------------------------------------------------------------------------------------------------------------------- */
+
+unsigned long long memory_used(const Call *call)
+{
+    if (!call->instance && call->gpu->used != NVML_NOT_AVAILABLE) return call->gpu->used;
+    unsigned long long used = 0;
+    for (unsigned i = 0; i < call->gpu->process_count; i++) {
+        const Process *process = &call->gpu->processes[i];
+        bool here = !call->instance || process->instance == (int)(call->instance - call->gpu->instances);
+        if (here && process->memory != NVML_NOT_AVAILABLE && process->start <= call->now && call->now < process->end)
+            used += process->memory;
+    }
+    return used;
+}
+
+static nvmlMemory_v2_t memory_of(const Call *call)
+{
+    nvmlMemory_v2_t memory = {.total = call->instance ? call->instance->memory : call->gpu->memory,
+                              .reserved = call->instance ? 0 : call->gpu->reserved,
+                              .used = memory_used(call)};
+    unsigned long long taken = memory.reserved + memory.used;
+    memory.free = memory.total > taken ? memory.total - taken : 0;
+    return memory;
+}
+
+NVML(nvmlDeviceGetMemoryInfo)(nvmlDevice_t device, nvmlMemory_t *memory)
+{
+    DEVICE_CALL(device)
+    nvmlMemory_v2_t now = memory_of(&call);
+    *memory = (nvmlMemory_t){now.total, now.free, now.used + now.reserved};
+    return NVML_SUCCESS;
+}
+
+NVML(nvmlDeviceGetMemoryInfo_v2)(nvmlDevice_t device, nvmlMemory_v2_t *memory)
+{
+    DEVICE_CALL(device)
+    if (memory->version != NVML_VERSION(nvmlMemory_v2_t, 2)) return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
+    *memory = memory_of(&call);
+    memory->version = NVML_VERSION(nvmlMemory_v2_t, 2);
+    return NVML_SUCCESS;
+}
+
+NVML(nvmlDeviceGetBAR1MemoryInfo)(nvmlDevice_t device, nvmlBAR1Memory_t *memory)
+{
+    DEVICE_CALL(device)
+    *memory = (nvmlBAR1Memory_t){256ull << 20, 255ull << 20, 1ull << 20};
+    return NVML_SUCCESS;
+}
+
+NVML(nvmlDeviceGetConfComputeMemSizeInfo)(nvmlDevice_t device, nvmlConfComputeMemSizeInfo_t *memory)
+{
+    DEVICE_CALL(device)
+    *memory = (nvmlConfComputeMemSizeInfo_t){0, call.gpu->memory / 1024};
+    return NVML_SUCCESS;
+}
+
+/* --- utilisation, power, energy ------------------------------------------------------------------------------------------------ */
+
+static double share_now(Call *call)
+{
+    if (!call->gpu->mig) return last_sample(call).share[CORE] / 10000.0;
+    double share = 0;
+    for (int i = 0; i < MAX_INSTANCES; i++) {
+        if (!call->gpu->instances[i].present) continue;
+        call->unit = &call->gpu->units[1 + i];
+        share += last_sample(call).share[CORE] / 10000.0 * call->gpu->instances[i].slices / 7;
+    }
+    return share;
+}
+
+unsigned power_now_mw(Call *call)
+{
+    return power_of_share(call->gpu, share_now(call));
+}
+
+unsigned long long energy_mj(Call *call)
+{
+    int64_t until = call->now / call->gpu->energy_step * call->gpu->energy_step;
+    int64_t loaded = call->scenario->loaded;
+    if (until < loaded) return 0;
+    double active = board_busy_until(call, until) * (call->gpu->power_mw - call->gpu->idle_mw);
+    return (unsigned long long)((__int128)(until - loaded) * call->gpu->idle_mw / SECOND) +
+           (unsigned long long)(active / SECOND);
+}
+
+NVML(nvmlDeviceGetUtilizationRates)(nvmlDevice_t device, nvmlUtilization_t *utilization)
+{
+    BOARD_CALL(device)
+    if (call.gpu->mig) return NVML_ERROR_NOT_SUPPORTED;
+    Sample sample = last_sample(&call);
+    *utilization = (nvmlUtilization_t){sample.share[CORE] / 100, sample.share[MEMORY] / 100};
+    return NVML_SUCCESS;
+}
+
+static nvmlReturn_t engine_utilization(Call *call, int engine, unsigned *utilization, unsigned *period_us)
+{
+    if (call->gpu->mig) return NVML_ERROR_NOT_SUPPORTED;
+    *utilization = last_sample(call).share[engine] / 100;
+    *period_us = (unsigned)(call->gpu->sample_period / 1000);
+    return NVML_SUCCESS;
+}
+
+NVML(nvmlDeviceGetEncoderUtilization)(nvmlDevice_t device, unsigned *utilization, unsigned *period_us)
+{
+    BOARD_CALL(device)
+    return engine_utilization(&call, ENCODER, utilization, period_us);
+}
+
+NVML(nvmlDeviceGetDecoderUtilization)(nvmlDevice_t device, unsigned *utilization, unsigned *period_us)
+{
+    BOARD_CALL(device)
+    return engine_utilization(&call, DECODER, utilization, period_us);
+}
+
+NVML(nvmlDeviceGetTotalEnergyConsumption)(nvmlDevice_t device, unsigned long long *energy)
+{
+    BOARD_CALL(device)
+    if (!call.gpu->energy) return NVML_ERROR_NOT_SUPPORTED;
+    *energy = energy_mj(&call);
+    return NVML_SUCCESS;
+}
+
+GET_ONE(nvmlDeviceGetPowerUsage, unsigned, BOARD_CALL, power_now_mw(&call))
+GET_ONE(nvmlDeviceGetEnforcedPowerLimit, unsigned, BOARD_CALL, call.gpu->limit_mw)
+GET_ONE(nvmlDeviceGetPowerManagementLimit, unsigned, BOARD_CALL, call.gpu->limit_mw)
+GET_ONE(nvmlDeviceGetPowerManagementDefaultLimit, unsigned, BOARD_CALL, call.gpu->limit_mw)
+GET_ONE(nvmlDeviceGetPowerManagementMode, unsigned, BOARD_CALL, 1)
+GET_PAIR(nvmlDeviceGetPowerManagementLimitConstraints, unsigned, BOARD_CALL, call.gpu->limit_mw / 2, call.gpu->limit_mw)
+
+/* --- sensors ------------------------------------------------------------------------------------------------------------------- */
+
+NVML(nvmlDeviceGetTemperature)(nvmlDevice_t device, unsigned sensor, unsigned *temperature)
+{
+    BOARD_CALL(device)
+    if (sensor != 0) return NVML_ERROR_INVALID_ARGUMENT;
+    *temperature = call.gpu->temperature;
+    return NVML_SUCCESS;
+}
+
+NVML(nvmlDeviceGetTemperatureV)(nvmlDevice_t device, nvmlTemperature_v1_t *temperature)
+{
+    BOARD_CALL(device)
+    if (temperature->version != NVML_VERSION(nvmlTemperature_v1_t, 1)) return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
+    if (temperature->sensorType != 0) return NVML_ERROR_INVALID_ARGUMENT;
+    temperature->temperature = (int)call.gpu->temperature;
+    return NVML_SUCCESS;
+}
+
+static const unsigned clocks_mhz[] = {1755, 1755, 2619, 1545}; /* graphics, SM, memory, video */
+
+NVML(nvmlDeviceGetClockInfo)(nvmlDevice_t device, unsigned type, unsigned *mhz)
+{
+    BOARD_CALL(device)
+    if (type >= 4) return NVML_ERROR_INVALID_ARGUMENT;
+    *mhz = clocks_mhz[type];
+    return NVML_SUCCESS;
+}
+
+NVML(nvmlDeviceGetMaxClockInfo)(nvmlDevice_t device, unsigned type, unsigned *mhz)
+{
+    BOARD_CALL(device)
+    if (type >= 4) return NVML_ERROR_INVALID_ARGUMENT;
+    *mhz = clocks_mhz[type] + 225;
+    return NVML_SUCCESS;
+}
+
+GET_ONE(nvmlDeviceGetFanSpeed, unsigned, BOARD_CALL, 30)
+GET_ONE(nvmlDeviceGetNumFans, unsigned, BOARD_CALL, 1)
+GET_ONE(nvmlDeviceGetCurrentClocksEventReasons, unsigned long long, BOARD_CALL, 0)
+GET_ONE(nvmlDeviceGetCurrentClocksThrottleReasons, unsigned long long, BOARD_CALL, 0)
+
+NVML(nvmlDeviceGetPcieThroughput)(nvmlDevice_t device, unsigned counter_type, unsigned *kib_per_second)
+{
+    BOARD_CALL(device)
+    sleep_for(SECOND / 50); /* the real one watches a byte counter for 20 ms */
+    *kib_per_second = counter_type == 0 ? 2048 : 1024;
+    return NVML_SUCCESS;
+}

@@ -1,0 +1,284 @@
+/* The beginning and end of a call: counting, the current scenario, faults, handles; and init and shutdown. */
+#include "fake.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+
+#define EXPORT __attribute__((visibility("default")))
+
+void sleep_for(int64_t duration)
+{
+    struct timespec rest = {duration / SECOND, duration % SECOND};
+    while (nanosleep(&rest, &rest)) continue;
+}
+
+/* --- counting ---------------------------------------------------------------------------------------------------------------- */
+
+static Counter *counters;
+static pthread_mutex_t counters_lock = PTHREAD_MUTEX_INITIALIZER;
+static unsigned waiting; /* calls in a hang */
+
+static void count(Counter *counter)
+{
+    pthread_mutex_lock(&counters_lock);
+    if (!counter->listed) { /* its first call */
+        counter->listed = true;
+        counter->next = counters;
+        counters = counter;
+    }
+    counter->calls++;
+    pthread_mutex_unlock(&counters_lock);
+}
+
+EXPORT unsigned long long fakenvml_calls(const char *name)
+{
+    unsigned long long calls = 0;
+    pthread_mutex_lock(&counters_lock);
+    for (Counter *counter = counters; counter; counter = counter->next)
+        if (!strcmp(counter->name, name)) calls = counter->calls;
+    pthread_mutex_unlock(&counters_lock);
+    return calls;
+}
+
+EXPORT void fakenvml_reset_calls(void)
+{
+    pthread_mutex_lock(&counters_lock);
+    for (Counter *counter = counters; counter; counter = counter->next) counter->calls = 0;
+    pthread_mutex_unlock(&counters_lock);
+}
+
+EXPORT unsigned fakenvml_waiting(void)
+{
+    return __atomic_load_n(&waiting, __ATOMIC_SEQ_CST);
+}
+
+__attribute__((destructor)) static void write_counts(void)
+{
+    const char *path = getenv("FAKENVML_COUNTS");
+    FILE *file = path ? fopen(path, "w") : NULL;
+    if (!file) return;
+    pthread_mutex_lock(&counters_lock);
+    for (Counter *counter = counters; counter; counter = counter->next)
+        fprintf(file, "%s %llu\n", counter->name, counter->calls);
+    pthread_mutex_unlock(&counters_lock);
+    fclose(file);
+}
+
+/* --- the current scenario ---------------------------------------------------------------------------------------------------- */
+
+static pthread_mutex_t scenario_lock = PTHREAD_MUTEX_INITIALIZER;
+static Scenario *current;
+static char current_path[4096];
+static struct stat current_file;
+
+static bool same_file(const struct stat *a, const struct stat *b)
+{
+    return a->st_ino == b->st_ino && a->st_dev == b->st_dev && a->st_size == b->st_size &&
+           a->st_mtim.tv_sec == b->st_mtim.tv_sec && a->st_mtim.tv_nsec == b->st_mtim.tv_nsec;
+}
+
+/* Reads the file again if it is another one. The lock is held. False: there is no file. */
+static bool refresh(void)
+{
+    const char *path = getenv("FAKENVML_SCENARIO");
+    struct stat file;
+    if (!path || stat(path, &file)) return false;
+    if (current && same_file(&file, &current_file) && !strcmp(path, current_path)) return true;
+    Scenario *fresh = scenario_read(path);
+    if (!fresh) return false;
+    if (current && !current->references) scenario_free(current);
+    current = fresh;
+    current_file = file;
+    snprintf(current_path, sizeof current_path, "%s", path);
+    write_counts();
+    return true;
+}
+
+static bool scenario_exists(void)
+{
+    pthread_mutex_lock(&scenario_lock);
+    bool exists = refresh();
+    pthread_mutex_unlock(&scenario_lock);
+    return exists;
+}
+
+Scenario *scenario_acquire(void)
+{
+    pthread_mutex_lock(&scenario_lock);
+    refresh();
+    Scenario *scenario = current;
+    if (scenario) scenario->references++;
+    pthread_mutex_unlock(&scenario_lock);
+    return scenario;
+}
+
+void scenario_release(Scenario *scenario)
+{
+    pthread_mutex_lock(&scenario_lock);
+    if (!--scenario->references && scenario != current) scenario_free(scenario);
+    pthread_mutex_unlock(&scenario_lock);
+}
+
+/* --- faults ------------------------------------------------------------------------------------------------------------------ */
+
+/* How often each fault was met, by its text: the counters outlive a rewrite of the file. */
+static struct Met {
+    uint64_t key;
+    int64_t times;
+} *met;
+static unsigned met_count;
+static pthread_mutex_t met_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static bool fault_is_due(const Fault *fault)
+{
+    pthread_mutex_lock(&met_lock);
+    unsigned place = 0;
+    while (place < met_count && met[place].key != fault->key) place++;
+    if (place == met_count) {
+        met = realloc(met, ++met_count * sizeof *met);
+        met[place] = (struct Met){fault->key, 0};
+    }
+    int64_t before = met[place].times++;
+    pthread_mutex_unlock(&met_lock);
+    return before >= fault->skip && before - fault->skip < fault->count;
+}
+
+static bool fault_matches(const Fault *fault, const char *function, nvmlDevice_t device)
+{
+    size_t length = strlen(fault->function);
+    bool named = length && fault->function[length - 1] == '*' ? !strncmp(fault->function, function, length - 1)
+                                                               : !strcmp(fault->function, function);
+    return named && (fault->gpu == ANY_GPU || (device && (unsigned)fault->gpu == device->gpu));
+}
+
+static bool fault_still_there(uint64_t key)
+{
+    if (!scenario_exists()) return false; /* its test is over */
+    Scenario *scenario = scenario_acquire();
+    bool there = false;
+    for (unsigned i = 0; i < scenario->fault_count; i++) there |= scenario->faults[i].key == key;
+    scenario_release(scenario);
+    return there;
+}
+
+/* Waits until the line is gone from the file or its time is over. */
+static void hang(uint64_t key, int64_t duration)
+{
+    const int64_t nap = SECOND / 500;
+    __atomic_add_fetch(&waiting, 1, __ATOMIC_SEQ_CST);
+    for (int64_t waited = 0; fault_still_there(key) && (!duration || waited < duration); waited += nap) sleep_for(nap);
+    __atomic_sub_fetch(&waiting, 1, __ATOMIC_SEQ_CST);
+}
+
+static nvmlReturn_t play_faults(Call *call, const char *function, nvmlDevice_t device)
+{
+    bool slept = false;
+    for (unsigned i = 0; i < call->scenario->fault_count; i++) {
+        const Fault *fault = &call->scenario->faults[i];
+        if (!fault_matches(fault, function, device) || !fault_is_due(fault)) continue;
+        if (fault->kind == FAULT_ERROR) return (nvmlReturn_t)fault->code;
+        if (fault->kind == FAULT_DELAY) sleep_for(fault->duration);
+        else hang(fault->key, fault->duration);
+        slept = true;
+    }
+    if (slept) { /* go on with what is true now */
+        scenario_release(call->scenario);
+        call->scenario = scenario_acquire();
+    }
+    return NVML_SUCCESS;
+}
+
+/* --- handles ----------------------------------------------------------------------------------------------------------------- */
+
+static struct nvmlDevice_st handles[MAX_GPUS][1 + MAX_INSTANCES];
+
+nvmlDevice_t device_handle(unsigned gpu, int instance)
+{
+    nvmlDevice_t handle = &handles[gpu][1 + instance];
+    *handle = (struct nvmlDevice_st){gpu, instance};
+    return handle;
+}
+
+static bool is_handle(nvmlDevice_t device)
+{
+    uintptr_t place = (uintptr_t)device - (uintptr_t)handles;
+    return place < sizeof handles && place % sizeof *device == 0;
+}
+
+static nvmlReturn_t resolve(Call *call, nvmlDevice_t device)
+{
+    if (device->gpu >= call->scenario->gpu_count) return NVML_ERROR_INVALID_ARGUMENT;
+    call->gpu = &call->scenario->gpus[device->gpu];
+    call->unit = &call->gpu->units[1 + device->instance];
+    if (call->gpu->lost) return NVML_ERROR_GPU_IS_LOST;
+    if (device->instance == WHOLE) return NVML_SUCCESS;
+    call->instance = &call->gpu->instances[device->instance];
+    return call->gpu->mig && call->instance->present ? NVML_SUCCESS : NVML_ERROR_INVALID_ARGUMENT;
+}
+
+/* --- a call ------------------------------------------------------------------------------------------------------------------ */
+
+static unsigned initialised; /* nvmlInit calls without their nvmlShutdown */
+
+nvmlReturn_t call_enter(Call *call, Counter *counter, nvmlDevice_t device, bool needs_init)
+{
+    count(counter);
+    if (needs_init && !__atomic_load_n(&initialised, __ATOMIC_SEQ_CST)) return NVML_ERROR_UNINITIALIZED;
+    if (device && !is_handle(device)) return NVML_ERROR_INVALID_ARGUMENT;
+    call->scenario = scenario_acquire();
+    if (!call->scenario) return NVML_ERROR_DRIVER_NOT_LOADED;
+    nvmlReturn_t fault = play_faults(call, counter->name, device);
+    call->now = scenario_now(call->scenario);
+    if (fault != NVML_SUCCESS || !device) return fault;
+    return resolve(call, device);
+}
+
+void call_leave(Call *call)
+{
+    if (call->scenario) scenario_release(call->scenario);
+}
+
+nvmlReturn_t put_string(char *target, unsigned length, const char *text)
+{
+    if (!target) return NVML_ERROR_INVALID_ARGUMENT;
+    if (strlen(text) >= length) return NVML_ERROR_INSUFFICIENT_SIZE;
+    strcpy(target, text);
+    return NVML_SUCCESS;
+}
+
+static nvmlReturn_t initialise(void)
+{
+    if (!scenario_exists()) return NVML_ERROR_DRIVER_NOT_LOADED;
+    __atomic_add_fetch(&initialised, 1, __ATOMIC_SEQ_CST);
+    return NVML_SUCCESS;
+}
+
+NVML(nvmlInit)(void)
+{
+    BEGIN(NULL, false)
+    return initialise();
+}
+
+NVML(nvmlInit_v2)(void)
+{
+    BEGIN(NULL, false)
+    return initialise();
+}
+
+NVML(nvmlInitWithFlags)(unsigned flags)
+{
+    BEGIN(NULL, false)
+    (void)flags;
+    return initialise();
+}
+
+NVML(nvmlShutdown)(void)
+{
+    CALL()
+    __atomic_sub_fetch(&initialised, 1, __ATOMIC_SEQ_CST);
+    write_counts();
+    return NVML_SUCCESS;
+}

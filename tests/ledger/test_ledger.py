@@ -1,0 +1,389 @@
+"""The accounts' rules: they never fall, they balance, they go by time, and blindness hides them."""
+
+from collections.abc import Mapping
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from exporter.attribution import account
+from exporter.ledger import Allotted, CycleFacts, Ledger, Moment, rows_of
+from exporter.model import (
+    QUANTITIES,
+    Allocation,
+    ContainerKey,
+    Device,
+    DeviceReading,
+    DeviceState,
+    Engines,
+    GroupKey,
+    MemoryHeld,
+    Owner,
+    Pod,
+    ProcessActivity,
+    Row,
+    Spent,
+    Unattributed,
+    Window,
+)
+
+SECOND = 1_000_000_000
+RETENTION = 300 * SECOND
+GPU = Device("GPU-0", 0, "nvidia", memory_bytes=1000)
+A, B = ContainerKey("n", "a", "c"), ContainerKey("m", "b", "c")
+GROUP = GroupKey("docker", "x")
+
+
+def at(seconds: float) -> Moment:
+    return Moment(int(seconds * SECOND), int((1_700_000_000 + seconds) * SECOND))
+
+
+def window(core: dict[int, int], busy: int | None = None, energy: int | None = None) -> Window:
+    return Window(
+        start_unix_ns=0,
+        end_unix_ns=SECOND,
+        observed_ns=SECOND,
+        unobserved_ns=0,
+        busy=Engines(core=sum(core.values()) if busy is None else busy),
+        processes=tuple(ProcessActivity(pid, Engines(core=ns)) for pid, ns in core.items()),
+        energy_uj=energy,
+    )
+
+
+class Node:
+    """A ledger under one or more devices, one cycle at a time."""
+
+    def __init__(self, devices: tuple[Device, ...] = (GPU,)) -> None:
+        self.ledger = Ledger(RETENTION, 15 * SECOND)
+        self.devices = devices
+        self.owners: dict[int, Owner] = {1: A, 2: B, 3: GROUP, 4: Unattributed.HOST_PROCESS}
+        self.before: Moment | None = None
+
+    def cycle(
+        self,
+        seconds: float,
+        windows: Mapping[str, Window] | None = None,
+        *,
+        states: Mapping[str, DeviceState] | None = None,
+        allotted: tuple[Allotted, ...] = (),
+        held: Mapping[Owner, MemoryHeld] | None = None,
+    ) -> dict[str, dict[tuple[str, ...], Row]]:
+        """Run one cycle and return its rows by level and labels."""
+        now = at(seconds)
+        elapsed = now.mono_ns - (self.before or now).mono_ns
+        self.before = now
+        readings = {}
+        for device in self.devices:
+            state = (states or {}).get(device.uuid, DeviceState.UP)
+            readings[device.uuid] = DeviceReading(device, state)
+            self.ledger.meet(readings[device.uuid], now)
+            if state is not DeviceState.UP:
+                continue
+            if held is not None:
+                self.ledger.hold(device.uuid, held, now)
+            seen = (windows or {}).get(device.uuid)
+            if seen is not None:
+                self.ledger.record(account(device, seen, self.owners), now)
+        for key, allocation in allotted:
+            self.ledger.allot(key, allocation.device, allocation.core, elapsed, now)
+        self.ledger.settle(now)
+        pods = {("n", "a"): Pod("uid-a", "n", "a", owner_kind="Job", owner_name="j")}
+        rows = rows_of(self.ledger, CycleFacts(now, readings, allotted, pods))
+        return {level: {row.labels: row for row in many} for level, many in rows.items()}
+
+
+def allotted(key: ContainerKey, core: float | None = 0.5, device: str | None = "GPU-0") -> Allotted:
+    return Allotted(key, Allocation("u", key.container, device, core, 500, "test"))
+
+
+ROW_A = (*A, "0", "GPU-0")
+
+
+def test_allotted_container_is_shown_at_zero_before_it_uses_anything() -> None:
+    node = Node()
+
+    rows = node.cycle(0, {"GPU-0": window({})}, allotted=(allotted(A),))
+
+    assert rows["container"][ROW_A].values["core_seconds_total"] == 0
+    assert rows["container"][ROW_A].values["core_utilization_ratio"] == 0.0
+    assert rows["pod"]["n", "a"].values["core_seconds_total"] == 0
+    assert rows["namespace"]["n", "GPU-0"].values["core_seconds_total"] == 0
+
+
+def test_nothing_is_claimed_before_the_first_window() -> None:
+    rows = Node().cycle(0, allotted=(allotted(A),))
+
+    assert "core_seconds_total" not in rows["container"][ROW_A].values
+    assert "core_utilization_ratio" not in rows["container"][ROW_A].values
+    assert rows["container"][ROW_A].values["core_limit_ratio"] == 0.5
+
+
+def test_use_is_summed_per_container_pod_namespace_and_device() -> None:
+    node = Node()
+
+    node.cycle(0, {"GPU-0": window({1: 300, 2: 200, 3: 100, 4: 50})})
+    rows = node.cycle(1, {"GPU-0": window({1: 300, 2: 200, 3: 100, 4: 50}, busy=1300)})
+
+    assert rows["container"][ROW_A].values["core_seconds_total"] == 900
+    assert rows["pod"]["m", "b"].values["core_seconds_total"] == 600
+    assert rows["namespace"]["n", "GPU-0"].values["core_seconds_total"] == 900
+    assert rows["group"][(*GROUP, "0", "GPU-0")].values["core_seconds_total"] == 300
+    device = rows["device"]["0", "GPU-0"].values
+    assert device["busy_seconds_total"] == 1950
+    assert device["unattributed_core_seconds_total"] == {("host_process",): 150}
+
+
+def test_ratio_is_an_average_over_the_observed_window() -> None:
+    node = Node()
+
+    for second in range(4):
+        node.cycle(second, {"GPU-0": window({})})
+    rows = node.cycle(4, {"GPU-0": window({1: SECOND})})
+
+    assert rows["container"][ROW_A].values["core_utilization_ratio"] == pytest.approx(1 / 5)
+    assert rows["device"]["0", "GPU-0"].values["utilization_ratio"] == pytest.approx(1 / 5)
+
+
+def test_old_windows_leave_the_average() -> None:
+    node = Node()
+
+    node.cycle(0, {"GPU-0": window({1: SECOND})})
+    for second in range(1, 16):
+        node.cycle(second, {"GPU-0": window({})}, allotted=(allotted(A),))
+    rows = node.cycle(16, {"GPU-0": window({})}, allotted=(allotted(A),))
+
+    assert rows["container"][ROW_A].values["core_utilization_ratio"] == 0.0
+
+
+def test_gauges_go_at_once_and_counters_stay_for_the_retention() -> None:
+    node = Node()
+    node.cycle(0, {"GPU-0": window({1: 300})}, held={A: MemoryHeld(10, 1)})
+
+    gone = node.cycle(1, {"GPU-0": window({})}, held={})
+    kept = node.cycle(299, {"GPU-0": window({})}, held={})
+    closed = node.cycle(301, {"GPU-0": window({})}, held={})
+
+    assert set(gone["container"][ROW_A].values) == {"core_seconds_total"}
+    assert kept["container"][ROW_A].values["core_seconds_total"] == 300
+    assert ROW_A not in closed["container"]
+    assert ("n", "a") not in closed["pod"]
+    assert closed["namespace"]["n", "GPU-0"].values["core_seconds_total"] == 300
+
+
+def test_successor_under_the_same_name_goes_on_with_the_account() -> None:
+    node = Node()
+    node.cycle(0, {"GPU-0": window({1: 300})}, held={A: MemoryHeld(10, 1)})
+    node.cycle(1, {"GPU-0": window({})}, held={})
+    node.owners[7] = A
+
+    rows = node.cycle(100, {"GPU-0": window({7: 50})}, held={A: MemoryHeld(5, 1)})
+
+    assert rows["container"][ROW_A].values["core_seconds_total"] == 350
+
+
+def test_peak_memory_outlives_the_moment() -> None:
+    node = Node()
+    node.cycle(0, held={A: MemoryHeld(700, 1)})
+
+    values = node.cycle(1, held={A: MemoryHeld(100, 1)})["container"][ROW_A].values
+
+    assert values["memory_used_bytes"] == 100
+    assert values["memory_used_peak_bytes"] == 700
+
+
+def test_memory_that_the_driver_does_not_tell_is_absent_with_its_reason() -> None:
+    values = Node().cycle(0, held={A: MemoryHeld(None, 2)})["container"][ROW_A].values
+
+    assert "memory_used_bytes" not in values
+    assert values["processes"] == 2
+    assert values["unmeasured"] == {("memory", "not_supported"): 1}
+
+
+def test_device_blind_for_three_cycles_withholds_counters_and_comes_back_with_them() -> None:
+    node = Node()
+    grant = (allotted(A),)
+    node.cycle(0, {"GPU-0": window({1: 300})}, allotted=grant)
+    lost = {"GPU-0": DeviceState.LOST}
+
+    second = [node.cycle(s, states=lost, allotted=grant) for s in (1, 2)][-1]
+    third = node.cycle(3, states=lost, allotted=grant)
+    back = node.cycle(4, {"GPU-0": window({1: 5})}, allotted=grant)
+
+    assert second["container"][ROW_A].values["core_seconds_total"] == 300
+    assert third["container"][ROW_A].values == {
+        "unmeasured": {("core", "gpu_lost"): 1, ("memory", "gpu_lost"): 1}
+    }
+    assert "core_seconds_total" not in third["pod"]["n", "a"].values
+    assert third["namespace"] == {}
+    assert third["device"]["0", "GPU-0"].values["up"] == 0
+    assert third["device"]["0", "GPU-0"].values["unmeasured"] == {("device", "gpu_lost"): 1}
+    assert "busy_seconds_total" not in third["device"]["0", "GPU-0"].values
+    assert back["container"][ROW_A].values["core_seconds_total"] == 305
+
+
+def test_device_that_is_not_reported_any_more_is_blind_too() -> None:
+    node = Node()
+    node.cycle(0, {"GPU-0": window({1: 300})})
+    node.devices = ()
+
+    rows = [node.cycle(second) for second in (1, 2, 3)][-1]
+
+    assert rows["device"]["0", "GPU-0"].values["up"] == 0
+    assert "busy_seconds_total" not in rows["device"]["0", "GPU-0"].values
+
+
+def test_blind_device_withholds_only_its_own_containers() -> None:
+    other = Device("GPU-1", 1, "nvidia")
+    node = Node((GPU, other))
+    grants = (allotted(A), allotted(B, device="GPU-1"))
+    both = {"GPU-0": window({1: 10}), "GPU-1": window({2: 20})}
+    node.cycle(0, both, allotted=grants)
+
+    stuck = {"GPU-0": DeviceState.STUCK}
+    rows = [node.cycle(s, both, states=stuck, allotted=grants) for s in (1, 2, 3)][-1]
+
+    assert "core_seconds_total" not in rows["pod"]["n", "a"].values
+    assert rows["pod"]["m", "b"].values["core_seconds_total"] == 80
+
+
+def test_pod_ratios_are_of_limited_containers_and_of_the_fullest_device() -> None:
+    side = ContainerKey("n", "a", "side")
+    other = Device("GPU-1", 1, "nvidia")
+    node = Node((GPU, other))
+    node.owners[8] = side
+    seen = {"GPU-0": window({1: SECOND // 4}), "GPU-1": window({8: SECOND // 2})}
+    held: dict[Owner, MemoryHeld] = {A: MemoryHeld(100, 1), side: MemoryHeld(400, 1)}
+    grants = (allotted(A), Allotted(side, Allocation("u", "side", "GPU-1", None, 500, "test")))
+
+    node.cycle(0, seen, allotted=grants, held=held)
+    values = node.cycle(1, seen, allotted=grants, held=held)["pod"]["n", "a"].values
+
+    assert values["core_usage_gpus"] == pytest.approx(0.75)
+    assert values["core_limit_gpus"] == 0.5
+    assert values["core_limit_utilization_ratio"] == pytest.approx(0.5)
+    assert values["memory_limit_utilization_ratio"] == pytest.approx(400 / 500)
+    assert values["memory_limit_bytes"] == 1000
+
+
+def test_unknown_placement_keeps_the_pods_limit_and_says_so() -> None:
+    rows = Node().cycle(0, allotted=(allotted(A, device=None),))
+
+    assert rows["pod"]["n", "a"].values["core_limit_gpus"] == 0.5
+    assert rows["container"][(*A, "", "")].values == {
+        "unmeasured": {("core_limit", "placement"): 1, ("memory_limit", "placement"): 1}
+    }
+
+
+def test_allotted_time_is_share_times_time() -> None:
+    node = Node()
+    node.cycle(0, allotted=(allotted(A),))
+
+    values = node.cycle(10, allotted=(allotted(A),))["container"][ROW_A].values
+
+    assert values["allocated_core_seconds_total"] == 5 * SECOND
+
+
+OWNER_OF_PID: dict[int, Owner] = {
+    1: A,
+    2: B,
+    3: GROUP,
+    4: ContainerKey("n", "a", "side"),
+    5: Unattributed.EXITED,
+}
+steps = st.lists(
+    st.tuples(
+        st.floats(0.1, 400),
+        st.dictionaries(
+            st.sampled_from([0, 1]),
+            st.dictionaries(st.integers(1, 6), st.integers(0, SECOND), max_size=4),
+        ),
+        st.dictionaries(st.sampled_from([0, 1]), st.sampled_from(list(DeviceState))),
+        st.integers(0, 2 * SECOND),
+        st.booleans(),
+    ),
+    max_size=25,
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(steps)
+def test_accounts_never_fall_and_books_balance_over_any_history(
+    history: list[tuple[float, dict[int, dict[int, int]], dict[int, DeviceState], int, bool]],
+) -> None:
+    gpus = (GPU, Device("GPU-1", 1, "nvidia"))
+    node = Node(gpus)
+    node.owners = dict(OWNER_OF_PID)
+    clock = 0.0
+    shown: dict[tuple[str, tuple[str, ...], str], tuple[float, float]] = {}
+    for wait, use, states, busy, grant in history:
+        clock += wait
+        before = {uuid: _sums(node, uuid) for uuid in node.ledger.books}
+        rows = node.cycle(
+            clock,
+            {gpus[i].uuid: window(core, busy, energy=busy) for i, core in use.items()},
+            states={gpus[i].uuid: state for i, state in states.items()},
+            allotted=(allotted(A),) if grant else (),
+        )
+        for uuid, sums in before.items():
+            _check_balance(sums, _sums(node, uuid))
+        _check_counters(rows, shown, clock)
+
+
+def _sums(node: Node, uuid: str) -> dict[str, int]:
+    """What the device used in all, less what its owners and reasons are charged with."""
+    book = node.ledger.books[uuid]
+    parts = [*book.owners.values(), *book.unattributed.values()]
+    return {
+        q: book.whole.totals[q] - sum(p.totals[q] for p in parts) for q in (*QUANTITIES, "energy")
+    }
+
+
+def _check_balance(before: dict[str, int], after: dict[str, int]) -> None:
+    """Only an account that was closed may open a gap; then it is what that account held."""
+    for quantity, gap in after.items():
+        assert gap >= before[quantity] >= 0
+
+
+def _check_counters(
+    rows: dict[str, dict[tuple[str, ...], Row]],
+    shown: dict[tuple[str, tuple[str, ...], str], tuple[float, float]],
+    clock: float,
+) -> None:
+    for level, many in rows.items():
+        for labels, row in many.items():
+            for name, value in row.values.items():
+                if not name.endswith("_total") or not isinstance(value, int | float):
+                    continue
+                last, when = shown.get((level, labels, name), (0, clock))
+                closed = level in {"container", "pod", "group"} and clock - when > 300
+                assert closed or value >= last, (level, labels, name)
+                shown[level, labels, name] = (value, clock)
+
+
+@given(
+    st.lists(st.dictionaries(st.integers(1, 6), st.integers(0, SECOND), max_size=5), max_size=10)
+)
+def test_every_window_balances_to_the_nanosecond(uses: list[dict[int, int]]) -> None:
+    node = Node()
+    node.owners = dict(OWNER_OF_PID)
+
+    for second, core in enumerate(uses):
+        node.cycle(second, {"GPU-0": window(core, busy=sum(core.values()) // 2, energy=1000)})
+
+    if uses:
+        assert set(_sums(node, "GPU-0").values()) == {0}
+        book = node.ledger.books["GPU-0"]
+        named = [a for k, a in book.owners.items() if isinstance(k, ContainerKey)]
+        for quantity in ("core", "energy"):
+            containers = sum(a.totals[quantity] for a in named)
+            assert containers == sum(a.totals[quantity] for a in node.ledger.pods.values())
+            assert containers == sum(a.totals[quantity] for a in book.namespaces.values())
+
+
+def test_a_share_of_nothing_opens_no_average() -> None:
+    node = Node()
+    node.cycle(0)
+    book = node.ledger.books["GPU-0"]
+    book.whole.add(Spent(Engines(core=0)), at(1))
+
+    assert not book.whole.recent

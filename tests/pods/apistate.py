@@ -1,0 +1,60 @@
+"""What the test API server knows, remembers and was told to do wrong."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from tests.pods.documents import Document
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a client asked for. ``query`` holds the first value of each parameter."""
+
+    path: str
+    query: Mapping[str, str]
+    authorization: str
+
+    @property
+    def kind(self) -> str:
+        """One of list, watch, node."""
+        if not self.path.endswith("/pods"):
+            return "node"
+        return "watch" if self.query.get("watch") == "true" else "list"
+
+
+class Entry(NamedTuple):
+    """One line of the watch history, valid for the node it names or, if "", for every watch."""
+
+    version: int
+    node: str
+    line: bytes
+
+
+@dataclass
+class Fault:
+    """An error to answer the next ``times`` requests of ``kind`` with."""
+
+    kind: str
+    status: int
+    message: str
+    times: int
+
+
+@dataclass
+class State:
+    """All that handlers and the test share; guarded by the server's condition."""
+
+    version: int = 100
+    compacted: int = 0
+    pods: dict[str, Document] = field(default_factory=dict)  # by namespace/name
+    nodes: dict[str, Document] = field(default_factory=dict)
+    history: list[Entry] = field(default_factory=list)
+    requests: list[Request] = field(default_factory=list)
+    faults: list[Fault] = field(default_factory=list)
+    held: set[str] = field(default_factory=set)
+    tokens: frozenset[str] | None = None
+    epoch: int = 0  # watches that began in an earlier one end
+    mute: bool = False
+    running: bool = False
+    watching: int = 0

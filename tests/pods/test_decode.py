@@ -1,0 +1,256 @@
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from exporter.pods.decode import (
+    MAX_ANNOTATION,
+    MAX_CONTAINERS,
+    Keep,
+    PodError,
+    decode_node,
+    decode_pod,
+)
+from tests.pods.documents import Document, container_id, node_document, pod_document
+
+CORE = "vke.volcengine.com/mgpu-core"
+
+
+def test_the_fields_that_name_a_pod_are_kept() -> None:
+    pod, dropped = decode_pod(pod_document("train", namespace="ml", uid="u-1", phase="Pending"))
+    assert (pod.uid, pod.namespace, pod.name, pod.node) == ("u-1", "ml", "train", "node-1")
+    assert (pod.phase, pod.qos, pod.deleted) == ("Pending", "Burstable", False)
+    assert not dropped
+
+
+def test_container_ids_lose_their_runtime_and_the_id_before_the_restart_comes_second() -> None:
+    document = pod_document("p", containers={"main": container_id("new")})
+    document["status"]["containerStatuses"][0]["lastState"] = {
+        "terminated": {"containerID": f"cri-o://{container_id('old')}"}
+    }
+    (container,) = decode_pod(document).pod.containers
+    assert container.container_ids == (container_id("new"), container_id("old"))
+    assert container.running
+
+
+def test_a_crash_looping_container_has_its_id_once_and_does_not_run() -> None:
+    document = pod_document("p", containers={"main": container_id("a")})
+    status = document["status"]["containerStatuses"][0]
+    status["state"] = {"waiting": {"reason": "CrashLoopBackOff"}}
+    status["lastState"] = {"terminated": {"containerID": status["containerID"]}}
+    (container,) = decode_pod(document).pod.containers
+    assert container.container_ids == (container_id("a"),)
+    assert not container.running
+
+
+def test_a_container_without_status_has_no_ids() -> None:
+    document = pod_document("p", containers={"main": None})
+    del document["status"]["containerStatuses"]
+    (container,) = decode_pod(document).pod.containers
+    assert (container.container_ids, container.running) == ((), False)
+
+
+def test_all_kinds_of_containers_are_joined_with_their_own_status_list() -> None:
+    document = pod_document("p", containers={"main": container_id("main")})
+    document["spec"]["initContainers"] = [
+        {"name": "setup"},
+        {"name": "proxy", "restartPolicy": "Always"},
+    ]
+    document["spec"]["ephemeralContainers"] = [{"name": "debugger"}]
+    for key, names in (
+        ("initContainerStatuses", ["proxy", "setup"]),
+        ("ephemeralContainerStatuses", ["debugger"]),
+    ):
+        document["status"][key] = [
+            {"name": name, "containerID": f"docker://{container_id(name)}"} for name in names
+        ]
+    containers = decode_pod(document).pod.containers
+    assert [(each.name, each.kind) for each in containers] == [
+        ("setup", "init"),
+        ("proxy", "sidecar"),
+        ("main", "app"),
+        ("debugger", "ephemeral"),
+    ]
+    assert all(each.container_ids == (container_id(each.name),) for each in containers)
+
+
+@pytest.mark.parametrize(
+    ("resources", "expected"),
+    [
+        ({"limits": {"cpu": "1", "memory": "1Gi", CORE: "30"}}, {CORE: "30"}),
+        ({"requests": {CORE: "30", "hugepages-2Mi": "4Mi"}}, {CORE: "30"}),
+        ({"limits": {CORE: "40"}, "requests": {CORE: "30", "a/b": "1"}}, {CORE: "40", "a/b": "1"}),
+        ({"limits": {CORE: 30}}, {CORE: "30"}),
+        ({"limits": {CORE: True, "a/b": None, "c/d": [1]}}, {}),
+        ({"limits": ["x"], "requests": 7}, {}),
+        (None, {}),
+    ],
+)
+def test_limits_are_the_extended_resources(resources: Any, expected: dict[str, str]) -> None:
+    document = pod_document("p")
+    document["spec"]["containers"][0]["resources"] = resources
+    assert decode_pod(document).pod.containers[0].limits == expected
+
+
+@pytest.mark.parametrize(
+    ("annotations", "expected"),
+    [
+        (
+            {"kubernetes.io/config.hash": "a" * 32, "kubernetes.io/config.mirror": "b" * 32},
+            "b" * 32,
+        ),
+        ({"kubernetes.io/config.hash": "a" * 32}, "a" * 32),
+        ({}, ""),
+    ],
+)
+def test_a_static_pod_has_the_hash_of_its_manifest(
+    annotations: dict[str, str], expected: str
+) -> None:
+    assert decode_pod(pod_document("p", annotations=annotations)).pod.static_hash == expected
+
+
+@pytest.mark.parametrize(
+    ("references", "labels", "expected"),
+    [
+        (
+            [{"kind": "ReplicaSet", "name": "web-7d4b9", "controller": True}],
+            {"pod-template-hash": "7d4b9"},
+            ("Deployment", "web"),
+        ),
+        (
+            [{"kind": "ReplicaSet", "name": "web-7d4b9", "controller": True}],
+            {},
+            ("ReplicaSet", "web-7d4b9"),
+        ),
+        (
+            [{"kind": "ReplicaSet", "name": "mine", "controller": True}],
+            {"pod-template-hash": "7d4b9"},
+            ("ReplicaSet", "mine"),
+        ),
+        (
+            [
+                {"kind": "Other", "name": "not-in-charge"},
+                {"kind": "StatefulSet", "name": "db", "controller": True},
+            ],
+            {"pod-template-hash": "db"},
+            ("StatefulSet", "db"),
+        ),
+        ([], {}, ("", "")),
+    ],
+)
+def test_the_owner_is_the_controller_and_a_deployment_for_its_replica_set(
+    references: list[Document], labels: dict[str, str], expected: tuple[str, str]
+) -> None:
+    document = pod_document("p", labels=labels)
+    document["metadata"]["ownerReferences"] = references
+    pod = decode_pod(document).pod
+    assert (pod.owner_kind, pod.owner_name) == expected
+
+
+def test_only_annotations_and_labels_of_the_given_prefixes_are_kept() -> None:
+    document = pod_document(
+        "p",
+        annotations={"hami.io/vgpu": "x", "hami.io.evil": "y", "other/hami.io/": "z"},
+        labels={"app": "a", "runai-gpu-group/g": "g", "tier": "t"},
+    )
+    pod = decode_pod(document, Keep(("hami.io/",), ("app", "runai-gpu-group"))).pod
+    assert pod.annotations == {"hami.io/vgpu": "x"}
+    assert pod.labels == {"app": "a", "runai-gpu-group/g": "g"}
+    assert decode_pod(document).pod.annotations == decode_pod(document).pod.labels == {}
+
+
+@pytest.mark.parametrize("value", ["x" * (MAX_ANNOTATION + 1), "\ud800", 7.5, None, ["a"]])
+def test_an_unusable_annotation_is_dropped_and_counted(value: Any) -> None:
+    document = pod_document("p", annotations={"a/long": value, "a/good": "", "b/long": value})
+    pod, dropped = decode_pod(document, Keep(("a/",)))
+    assert pod.annotations == {"a/good": ""}
+    assert dropped == {"annotation_unusable": 1}
+
+
+def test_containers_beyond_the_limit_and_without_a_name_of_their_own_are_dropped_and_counted() -> (
+    None
+):
+    document = pod_document("p", containers={f"c{n}": None for n in range(MAX_CONTAINERS + 3)})
+    document["spec"]["containers"][:0] = [{"name": "c0"}, {"name": ""}, {}, "text", None]
+    pod, dropped = decode_pod(document)
+    assert len(pod.containers) == MAX_CONTAINERS
+    assert dropped == {"container_over_limit": 3, "container_unusable": 3}
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("uid", None),
+        ("name", ""),
+        ("namespace", 7),
+        ("name", "n" * 254),
+        ("name", "\ud800"),
+    ],
+)
+def test_a_pod_that_cannot_be_named_is_refused(field: str, value: Any) -> None:
+    document = pod_document("p")
+    document["metadata"][field] = value
+    with pytest.raises(PodError, match=rf"metadata\.{field} is missing or unusable"):
+        decode_pod(document)
+
+
+def test_a_node_gives_its_labels_and_allocatable_quantities() -> None:
+    facts = decode_node(node_document("n", {"gpu": "yes"}, {"nvidia.com/gpu": "8"}))
+    assert (facts.labels, facts.allocatable) == ({"gpu": "yes"}, {"nvidia.com/gpu": "8"})
+    assert decode_node(["no node"]).labels == {}
+
+
+# --- anything at all ---
+
+KEYS = st.sampled_from(
+    "metadata spec status uid name namespace annotations labels limits containers initContainers "
+    "containerStatuses initContainerStatuses lastState containerID terminated ownerReferences "
+    "controller kind resources a/b".split()
+)
+SCALARS = (
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text()
+    | st.sampled_from(["containerd://abc", "ReplicaSet", "Always", "\ud800", "://", "x://"])
+)
+ANYTHING = st.recursive(
+    SCALARS,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(KEYS, inner, max_size=6),
+    max_leaves=40,
+)
+LIKE_A_POD = st.fixed_dictionaries(
+    {
+        "metadata": st.fixed_dictionaries(
+            {"uid": st.just("u"), "name": st.just("n"), "namespace": st.just("d")},
+            optional={"annotations": ANYTHING, "labels": ANYTHING, "ownerReferences": ANYTHING},
+        ),
+        "spec": st.fixed_dictionaries(
+            {}, optional={"containers": ANYTHING, "initContainers": ANYTHING}
+        )
+        | ANYTHING,
+        "status": ANYTHING,
+    }
+)
+
+
+@given(ANYTHING | LIKE_A_POD)
+def test_any_json_is_a_pod_or_the_one_documented_error(document: object) -> None:
+    try:
+        pod, _ = decode_pod(document, Keep(("",), ("",)))
+    except PodError:
+        return
+    texts = [pod.uid, pod.name, *pod.annotations.values(), *pod.labels.values()]
+    texts += [text for each in pod.containers for text in (each.name, *each.limits.values())]
+    assert all(text.encode() is not None for text in texts)
+
+
+@given(LIKE_A_POD)
+def test_ids_come_from_the_input_only(document: Document) -> None:
+    text = json.dumps(document)
+    for container in decode_pod(document).pod.containers:
+        for id_ in container.container_ids:
+            assert f"://{id_}" in text

@@ -1,0 +1,146 @@
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from exporter.model import Container, Pod
+from exporter.pods.table import GRACE_NS, Roster, indexed
+
+
+def pod(uid: str, name: str = "", *ids: str, static: str = "", deleted: bool = False) -> Pod:
+    return Pod(
+        uid=uid,
+        namespace="default",
+        name=name or uid,
+        static_hash=static,
+        deleted=deleted,
+        containers=(Container("main", container_ids=ids),),
+    )
+
+
+def test_a_pod_is_found_by_uid_static_hash_and_each_container_id() -> None:
+    table = indexed({"u": pod("u", "etcd", "new", "old", static="hash")})
+    assert table.by_kubelet_uid == {"u": "u", "hash": "u"}
+    assert table.by_container_id == {"new": ("u", "main"), "old": ("u", "main")}
+
+
+def test_a_static_hash_never_takes_another_pods_uid() -> None:
+    table = indexed({"thief": pod("thief", static="victim"), "victim": pod("victim")})
+    assert table.by_kubelet_uid["victim"] == "victim"
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_the_living_pod_has_an_id_that_a_deleted_one_also_claims(order: int) -> None:
+    pods = [pod("a", "", "id", static="h", deleted=True), pod("b", "", "id", static="h")][::order]
+    table = indexed({each.uid: each for each in pods})
+    assert table.by_kubelet_uid["h"] == "b"
+    assert table.by_container_id["id"] == ("b", "main")
+
+
+def test_a_change_raises_the_version_and_leaves_older_tables_as_they_were() -> None:
+    roster = Roster()
+    roster.upsert(pod("a"), 0)
+    before = roster.table
+    roster.upsert(pod("a", "a", "id"), 0)
+    assert roster.table.version == before.version + 1
+    assert before.by_container_id == {}
+
+
+def test_an_update_that_changes_nothing_of_interest_keeps_the_table() -> None:
+    roster = Roster()
+    roster.upsert(pod("a"), 0)
+    before = roster.table
+    roster.upsert(pod("a"), 5)
+    roster.relist([pod("a")], 9)
+    assert roster.table is before
+
+
+def test_a_deleted_pod_stays_marked_with_its_last_state_until_its_grace_is_over() -> None:
+    roster = Roster()
+    roster.upsert(pod("a"), 0)
+    roster.delete(pod("a", "a", "last"), 100)
+    roster.expire(100 + GRACE_NS - 1)
+    assert roster.table.pods == {"a": pod("a", "a", "last", deleted=True)}
+    assert roster.table.by_container_id == {"last": ("a", "main")}
+    roster.expire(100 + GRACE_NS)
+    assert not roster.table.pods
+    assert not roster.table.by_container_id
+    assert not roster.table.by_kubelet_uid
+
+
+def test_hearing_of_a_deletion_twice_does_not_prolong_the_grace() -> None:
+    roster = Roster()
+    roster.upsert(pod("a"), 0)
+    roster.delete(pod("a"), 0)
+    roster.relist([], 50)
+    roster.expire(GRACE_NS)
+    assert not roster.table.pods
+
+
+def test_a_relist_marks_the_pods_it_does_not_hold_as_deleted() -> None:
+    roster = Roster()
+    roster.relist([pod("a"), pod("b")], 0)
+    roster.relist([pod("b"), pod("c")], 10)
+    assert {uid: each.deleted for uid, each in roster.table.pods.items()} == {
+        "a": True,
+        "b": False,
+        "c": False,
+    }
+
+
+def test_a_pod_that_a_stale_list_had_left_out_lives_again() -> None:
+    roster = Roster()
+    roster.relist([pod("a")], 0)
+    roster.relist([], 1)
+    roster.relist([pod("a")], 2)
+    roster.expire(GRACE_NS * 2)
+    assert roster.table.pods == {"a": pod("a")}
+
+
+def test_a_successor_of_the_same_name_is_another_pod_and_ends_its_predecessor() -> None:
+    roster = Roster()
+    roster.upsert(pod("first", "db-0", "id-1"), 0)
+    roster.upsert(pod("second", "db-0", "id-2"), 10)
+    assert roster.table.pods["first"] == pod("first", "db-0", "id-1", deleted=True)
+    assert roster.table.by_container_id == {"id-1": ("first", "main"), "id-2": ("second", "main")}
+
+
+def test_the_same_name_in_another_namespace_is_no_successor() -> None:
+    roster = Roster()
+    roster.upsert(pod("first", "db-0"), 0)
+    roster.upsert(replace(pod("second", "db-0"), namespace="other"), 0)
+    assert not any(each.deleted for each in roster.table.pods.values())
+
+
+UIDS = st.sampled_from("abcd")
+STEPS = st.lists(
+    st.tuples(st.sampled_from(["upsert", "delete"]), UIDS, st.integers(0, 3))
+    | st.tuples(st.just("relist"), st.sets(UIDS), st.integers(0, 3)),
+    max_size=30,
+)
+
+
+@given(STEPS)
+def test_after_any_history_the_indexes_agree_with_the_pods_and_the_dead_leave(
+    steps: list[tuple[str, str | set[str], int]],
+) -> None:
+    roster, now_ns, living = Roster(), 0, set[str]()
+    for action, what, n in steps:
+        now_ns += n * GRACE_NS // 3
+        roster.expire(now_ns)
+        if action == "relist":
+            roster.relist([pod(uid) for uid in what], now_ns)
+            living = set(what)
+        elif action == "upsert":
+            roster.upsert(pod(str(what), "", f"{what}{n}"), now_ns)
+            living.add(str(what))
+        else:
+            roster.delete(pod(str(what)), now_ns)
+            living.discard(str(what))
+        table = roster.table
+        assert {uid for uid, each in table.pods.items() if not each.deleted} == living
+        assert set(table.by_kubelet_uid.values()) <= set(table.pods)
+        assert {uid for uid, _ in table.by_container_id.values()} <= set(table.pods)
+    roster.expire(now_ns + GRACE_NS)
+    assert set(roster.table.pods) == living

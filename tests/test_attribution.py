@@ -1,0 +1,276 @@
+"""The join: whose process it is, and that every unit of a device ends in exactly one place."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from exporter.attribution import SCALE_CAP, account, apportion, hold, owner_of, place
+from exporter.model import (
+    QUANTITIES,
+    Allocation,
+    CgroupIdentity,
+    Container,
+    ContainerKey,
+    Device,
+    DeviceMemory,
+    DeviceUsage,
+    Engines,
+    GroupKey,
+    MemoryHeld,
+    Owner,
+    Pod,
+    PodSlot,
+    PodTable,
+    ProcessActivity,
+    ProcessMemory,
+    Unattributed,
+    Window,
+)
+
+CID = "a" * 64
+OTHER = "b" * 64
+POD = Pod(
+    uid="api-uid",
+    namespace="ml",
+    name="train-0",
+    static_hash="c" * 32,
+    containers=(
+        Container("main", container_ids=(CID,)),
+        Container("logs", container_ids=()),
+    ),
+)
+TABLE = PodTable(
+    pods={"api-uid": POD},
+    by_kubelet_uid={"api-uid": "api-uid", "c" * 32: "api-uid"},
+    by_container_id={CID: ("api-uid", "main")},
+)
+DEVICE = Device("GPU-0", 0, "nvidia")
+MAIN = ContainerKey("ml", "train-0", "main")
+LOGS = ContainerKey("ml", "train-0", "logs")
+
+
+@pytest.mark.parametrize(
+    ("identity", "expected"),
+    [
+        (CgroupIdentity("api-uid", CID), MAIN),
+        (CgroupIdentity(None, CID, "containerd"), MAIN),
+        (CgroupIdentity("c" * 32, CID), MAIN),
+        (CgroupIdentity("api-uid", OTHER), LOGS),
+        (CgroupIdentity("c" * 32, None), LOGS),
+        (CgroupIdentity("inner", OTHER, enclosing=(PodSlot("api-uid", CID),)), MAIN),
+        (CgroupIdentity("inner", OTHER, enclosing=(PodSlot("api-uid", OTHER),)), LOGS),
+        (CgroupIdentity("unknown", OTHER), GroupKey("pod", f"unknown/{OTHER}")),
+        (CgroupIdentity("unknown", None), GroupKey("pod", "unknown/")),
+        (CgroupIdentity(None, OTHER, "docker"), GroupKey("docker", OTHER)),
+        (CgroupIdentity(None, OTHER), GroupKey("container", OTHER)),
+        (CgroupIdentity(), Unattributed.HOST_PROCESS),
+        (Unattributed.EXITED, Unattributed.EXITED),
+    ],
+)
+def test_owner_is_found_by_container_then_pod_then_group(
+    identity: CgroupIdentity | Unattributed, expected: Owner
+) -> None:
+    assert owner_of(identity, TABLE) == expected
+
+
+def test_container_stays_unnamed_when_several_of_its_pod_have_no_id_yet() -> None:
+    pod = Pod("u", "ml", "p", containers=(Container("a"), Container("b")))
+    table = PodTable(pods={"u": pod}, by_kubelet_uid={"u": "u"})
+
+    assert owner_of(CgroupIdentity("u", CID), table) == ContainerKey("ml", "p", "")
+
+
+def window(
+    core: int | None, rows: dict[int, int], *, rejected: int = 0, energy: int | None = None
+) -> Window:
+    return Window(
+        start_unix_ns=0,
+        end_unix_ns=1_000,
+        observed_ns=1_000,
+        unobserved_ns=0,
+        busy=Engines(core=core),
+        processes=tuple(ProcessActivity(pid, Engines(core=ns)) for pid, ns in rows.items()),
+        rejected={"pid": rejected} if rejected else {},
+        energy_uj=energy,
+    )
+
+
+def core_of(usage: DeviceUsage) -> dict[Owner, int | None]:
+    return {owner: spent.busy.core for owner, spent in usage.shares.items()}
+
+
+A, B = ContainerKey("n", "a", "c"), ContainerKey("n", "b", "c")
+OWNERS: dict[int, Owner] = {1: A, 2: B, 3: A, 4: Unattributed.HOST_PROCESS}
+
+
+@pytest.mark.parametrize(
+    ("busy", "rows", "rejected", "expected"),
+    [
+        (900, {1: 300, 2: 300}, 0, {A: 450, B: 450}),
+        (600, {1: 200, 3: 100, 2: 300}, 0, {A: 300, B: 300}),
+        (500, {1: 600, 2: 400}, 0, {A: 300, B: 200}),
+        (1000, {1: 10}, 0, {A: int(10 * SCALE_CAP), Unattributed.NO_PID: 1000 - 40}),
+        (1000, {}, 0, {Unattributed.NO_PID: 1000}),
+        (0, {}, 0, {}),
+        (900, {1: 300, 4: 300}, 0, {A: 450, Unattributed.HOST_PROCESS: 450}),
+        (900, {1: 300, 9: 300}, 0, {A: 450, Unattributed.UNKNOWN_CGROUP: 450}),
+        (900, {1: 300}, 1, {A: 300, Unattributed.NO_PID: 600}),
+    ],
+)
+def test_device_time_is_shared_in_proportion_within_the_cap(
+    busy: int, rows: dict[int, int], rejected: int, expected: dict[Owner, int]
+) -> None:
+    usage = account(DEVICE, window(busy, rows, rejected=rejected), OWNERS)
+
+    assert core_of(usage) == expected
+
+
+def test_what_a_device_does_not_measure_is_unknown_for_everyone() -> None:
+    usage = account(DEVICE, window(None, {1: 300}), OWNERS)
+
+    assert usage.total.busy.core is None
+    assert usage.shares == {}
+
+
+def test_energy_is_idle_part_apart_and_active_part_by_core() -> None:
+    seen = Window(
+        0,
+        2_000,
+        1_000,
+        1_000,
+        Engines(core=1_000),
+        (
+            ProcessActivity(1, Engines(core=750)),
+            ProcessActivity(2, Engines(core=250)),
+        ),
+        energy_uj=1_000,
+        idle_energy_uj=100,
+    )
+
+    usage = account(DEVICE, seen, OWNERS)
+
+    assert {owner: spent.energy_uj for owner, spent in usage.shares.items()} == {
+        A: 300,
+        B: 100,
+        Unattributed.UNOBSERVED: 500,
+        Unattributed.IDLE: 100,
+    }
+    assert usage.idle_energy_uj == 100
+
+
+def test_energy_of_a_window_without_a_named_process_is_unattributed() -> None:
+    usage = account(DEVICE, window(0, {}, energy=70), OWNERS)
+
+    assert {o: s.energy_uj for o, s in usage.shares.items()} == {Unattributed.NO_PID: 70}
+
+
+pids = st.integers(1, 6)
+rows = st.dictionaries(pids, st.integers(0, 10**9), max_size=6)
+amounts = st.one_of(st.none(), st.integers(0, 10**9))
+owners = st.dictionaries(
+    pids, st.sampled_from([A, B, GroupKey("docker", "x"), *Unattributed]), max_size=6
+)
+
+
+@st.composite
+def windows(draw: st.DrawFn) -> Window:
+    busy = Engines(*(draw(amounts) for _ in QUANTITIES))
+    energy = draw(st.one_of(st.none(), st.integers(0, 10**12)))
+    per_pid = {pid: Engines(*(draw(amounts) for _ in QUANTITIES)) for pid in draw(rows)}
+    return Window(
+        start_unix_ns=0,
+        end_unix_ns=1,
+        observed_ns=draw(st.integers(0, 10**9)),
+        unobserved_ns=draw(st.integers(0, 10**9)),
+        busy=busy,
+        processes=tuple(ProcessActivity(pid, e) for pid, e in per_pid.items()),
+        rejected=draw(st.sampled_from([{}, {"pid": 1}])),
+        energy_uj=energy,
+        idle_energy_uj=draw(st.one_of(st.none(), st.integers(0, 10**12))),
+    )
+
+
+@given(windows(), owners)
+def test_shares_add_up_to_the_device_for_every_quantity(
+    seen: Window, known: dict[int, Owner]
+) -> None:
+    usage = account(DEVICE, seen, known)
+
+    for quantity in QUANTITIES:
+        whole = getattr(seen.busy, quantity)
+        parts = [getattr(spent.busy, quantity) for spent in usage.shares.values()]
+        if whole is None:
+            assert all(part is None for part in parts)
+        else:
+            assert sum(parts) == whole
+            assert all(part >= 0 for part in parts)
+    if seen.energy_uj is not None:
+        energies = [spent.energy_uj or 0 for spent in usage.shares.values()]
+        assert sum(energies) == seen.energy_uj
+        assert all(part >= 0 for part in energies)
+
+
+@given(
+    st.integers(0, 10**15),
+    st.dictionaries(st.sampled_from([A, B, *Unattributed]), st.integers(0, 10**15)),
+)
+def test_apportioned_parts_add_up_and_follow_their_weights(
+    total: int, weights: dict[Owner, int]
+) -> None:
+    parts = apportion(total, weights)
+
+    whole = sum(weights.values())
+    assert sum(parts.values()) == (total if whole else 0)
+    assert all(
+        abs(part - total * weights[o] / whole) <= 1 + total * 1e-9 for o, part in parts.items()
+    )
+
+
+def test_memory_goes_to_its_holders_and_the_rest_has_no_pid() -> None:
+    compute = frozenset({"compute"})
+    memory = DeviceMemory(
+        100,
+        80,
+        None,
+        (
+            ProcessMemory(1, 30, compute),
+            ProcessMemory(3, 5, compute),
+            ProcessMemory(2, None, compute),
+            ProcessMemory(4, 10, compute),
+        ),
+    )
+
+    assert hold(memory, OWNERS) == {
+        A: MemoryHeld(35, 2),
+        B: MemoryHeld(None, 1),
+        Unattributed.HOST_PROCESS: MemoryHeld(10, 1),
+        Unattributed.NO_PID: MemoryHeld(35, 0),
+    }
+
+
+def test_memory_is_not_shared_out_where_processes_are_not_listed() -> None:
+    assert hold(DeviceMemory(100, 80, None, None), OWNERS) == {}
+
+
+def allocation(container: str, device: str | None) -> Allocation:
+    return Allocation("u", container, device, 0.5, None, "test")
+
+
+@pytest.mark.parametrize(
+    ("declared", "seen", "expected"),
+    [
+        ([None], ["x"], ["x"]),
+        ([None, None], ["x"], ["x", None]),
+        ([None, None], ["x", "y"], ["x", "y"]),
+        ([None], ["x", "y"], [None]),
+        (["x", None], ["x", "y"], ["x", "y"]),
+        (["x"], ["y"], ["x"]),
+        ([None], [], [None]),
+    ],
+)
+def test_unplaced_allocations_take_the_devices_that_were_seen_unless_ambiguous(
+    declared: list[str | None], seen: list[str], expected: list[str | None]
+) -> None:
+    placed = place([allocation("c", device) for device in declared], {"c": seen})
+
+    assert [a.device for a in placed] == expected
