@@ -1,0 +1,62 @@
+# make run     set up what is missing and serve this node (or a simulated one where there is no GPU)
+# make test    set up what is missing and run the tests
+# make check   what a change must pass: lint, types, layers, generated docs, tests
+# make golden  refresh the golden exposition files after a wanted change
+# make e2e     the long end-to-end run: five minutes under a real Prometheus
+# make docs    write the generated pages of docs/
+
+PYTHON ?= python3
+ARGS ?=
+PYTEST_ARGS ?=
+VENV := .venv
+BIN := $(VENV)/bin
+
+.PHONY: run test check lint docs golden e2e clean
+
+run: $(VENV)/.run
+	@if [ -e /proc/driver/nvidia/version ] || [ -e /dev/dxg ] || [ -n "$$MGPU_NVML_LIBRARY" ]; then \
+	  exec $(BIN)/mgpu-exporter serve $(ARGS); \
+	else \
+	  echo "make run: no NVIDIA driver on this machine, so a simulated node is served (--simulate demo)"; \
+	  exec $(BIN)/mgpu-exporter serve --simulate demo $(ARGS); \
+	fi
+
+test: $(VENV)/.dev
+	$(BIN)/pytest $(PYTEST_ARGS)
+
+check: lint test
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python docs/generate.py --check
+
+docs: $(VENV)/.dev
+	$(BIN)/python docs/generate.py
+
+golden: $(VENV)/.dev
+	$(BIN)/pytest tests/test_golden.py --refresh-golden
+
+e2e: $(VENV)/.dev
+	$(BIN)/pytest tests/e2e --long $(PYTEST_ARGS)
+
+clean:
+	rm -rf $(VENV) tests/fakenvml/build .mypy_cache .ruff_cache .pytest_cache .hypothesis
+
+# uv is only a tool of the set-up; it is installed into the virtual environment and stays in it.
+$(BIN)/uv:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "mgpu-exporter needs Python 3.11 or newer; name one with make PYTHON=python3.12"; exit 1; }
+	@$(PYTHON) -m venv $(VENV) || \
+	  { echo "this Python cannot make virtual environments; on Debian: apt install python3-venv"; exit 1; }
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check "uv>=0.9"
+
+$(VENV)/.run: pyproject.toml uv.lock | $(BIN)/uv
+	$(BIN)/uv sync --quiet --locked --no-dev --inexact
+	@touch $@
+
+$(VENV)/.dev: pyproject.toml uv.lock | $(BIN)/uv
+	$(BIN)/uv sync --quiet --locked --inexact
+	@touch $@ $(VENV)/.run

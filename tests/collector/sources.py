@@ -1,0 +1,114 @@
+"""Sources whose answers a test sets: the seams of the collector, in memory."""
+
+from collections.abc import Collection, Mapping
+
+from exporter.model import (
+    CgroupIdentity,
+    DeviceReading,
+    PodTable,
+    Reading,
+    SourceStatus,
+    Tree,
+    Unattributed,
+)
+
+
+class ManualClock:
+    """A clock that stands still until it is moved."""
+
+    def __init__(self) -> None:
+        self.now_ns = 1_000_000_000
+
+    def monotonic_ns(self) -> int:
+        """Nanoseconds since a start of its own."""
+        return self.now_ns
+
+    def time_ns(self) -> int:
+        """The same moment as wall-clock time."""
+        return 1_700_000_000_000_000_000 + self.now_ns
+
+    def move(self, seconds: float) -> None:
+        """Let time pass."""
+        self.now_ns += int(seconds * 1e9)
+
+
+class SetGpus:
+    """A GPU source that answers what it is told, or raises."""
+
+    name = "set"
+
+    def __init__(self) -> None:
+        self.devices: tuple[DeviceReading, ...] = ()
+        self.error: Exception | None = None
+        self.up = True
+
+    def read(self) -> Reading:
+        """The devices that were set."""
+        if self.error is not None:
+            raise self.error
+        return Reading(SourceStatus(self.name, self.up, "" if self.up else "away"), self.devices)
+
+    def release(self, released: bool) -> None:  # noqa: FBT001 - the Protocol's signature
+        """Nothing is held."""
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+class SetProcesses:
+    """A process source over a mapping."""
+
+    name = "cgroups"
+
+    def __init__(self) -> None:
+        self.identities: dict[int, CgroupIdentity] = {}
+        self.error: Exception | None = None
+
+    def resolve(self, pids: Collection[int]) -> Mapping[int, CgroupIdentity | Unattributed]:
+        """What was set; anything else has exited."""
+        if self.error is not None:
+            raise self.error
+        return {pid: self.identities.get(pid, Unattributed.EXITED) for pid in pids}
+
+    def tree(self) -> Tree:
+        """An empty walk."""
+        return Tree({}, {})
+
+    def status(self) -> SourceStatus:
+        """Always up."""
+        return SourceStatus(self.name, up=True)
+
+    def rejected(self) -> Mapping[str, int]:
+        """One directory vanished."""
+        return {"vanished": 1}
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+class SetPods:
+    """A pod source over a table."""
+
+    name = "pods"
+
+    def __init__(self) -> None:
+        self.current = PodTable()
+        self.up = True
+
+    def start(self) -> None:
+        """Nothing to listen to."""
+
+    def table(self) -> PodTable:
+        """What was set."""
+        return self.current
+
+    def status(self) -> SourceStatus:
+        """Up or not, as set."""
+        return SourceStatus(self.name, self.up, "" if self.up else "connection refused")
+
+    def rejected(self) -> Mapping[str, int]:
+        """Nothing."""
+        return {}
+
+    def close(self) -> None:
+        """Nothing is held."""

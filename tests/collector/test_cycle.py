@@ -1,0 +1,232 @@
+"""The cycle: what the sources say ends in the Snapshot, and a failing source costs only itself."""
+
+import logging
+import threading
+
+import pytest
+
+from exporter.collector import Collector, Sources
+from exporter.families import FAMILIES
+from exporter.gpus.source import RestartRequiredError
+from exporter.ledger import Ledger
+from exporter.model import (
+    CgroupIdentity,
+    Container,
+    Device,
+    DeviceMemory,
+    DeviceReading,
+    Engines,
+    Pod,
+    PodTable,
+    ProcessActivity,
+    ProcessMemory,
+    Row,
+    Snapshot,
+    Window,
+)
+from tests.collector.sources import ManualClock, SetGpus, SetPods, SetProcesses
+
+SECOND = 1_000_000_000
+CID = "a" * 64
+DEVICE = Device("GPU-0", 0, "nvidia", memory_bytes=80 * 2**30)
+POD = Pod(
+    "uid-1",
+    "ml",
+    "train",
+    phase="Running",
+    containers=(
+        Container(
+            "main",
+            container_ids=(CID,),
+            running=True,
+            limits={
+                "vke.volcengine.com/mgpu-core": "50",
+                "vke.volcengine.com/mgpu-memory": "1024",
+            },
+        ),
+    ),
+)
+PLACED = {"vke.volcengine.com/gpu-index-container-main": "0"}
+
+
+class Bench:
+    """A collector over sources that the test sets."""
+
+    def __init__(self) -> None:
+        self.clock = ManualClock()
+        self.gpus = SetGpus()
+        self.processes = SetProcesses()
+        self.pods = SetPods()
+        self.ledger = Ledger(300 * SECOND, 15 * SECOND)
+        sources = Sources((self.gpus,), self.processes, self.pods)
+        self.collector = Collector(sources, self.ledger, SECOND, self.clock)
+
+    def use(self, pid: int, core_ns: int, memory: int = 100) -> None:
+        """Let one process use the device in the next cycles."""
+        window = Window(
+            0, SECOND, SECOND, 0, Engines(core=core_ns), (ProcessActivity(pid, Engines(core_ns)),)
+        )
+        holders = (ProcessMemory(pid, memory, frozenset({"compute"})),)
+        reading = DeviceReading(
+            DEVICE, window=window, memory=DeviceMemory(1000, memory, None, holders)
+        )
+        self.gpus.devices = (reading,)
+
+    def name_pod(self, pod: Pod = POD) -> None:
+        """Let the pod source know the pod."""
+        self.pods.current = PodTable(
+            self.pods.current.version + 1,
+            {pod.uid: pod},
+            {pod.uid: pod.uid},
+            {cid: (pod.uid, c.name) for c in pod.containers for cid in c.container_ids},
+        )
+
+    def cycle(self) -> Snapshot:
+        """One second later, one cycle."""
+        self.clock.move(1)
+        return self.collector.cycle()
+
+
+def row(snapshot: Snapshot, level: str, *labels: str) -> Row:
+    return next(r for r in snapshot.rows[level] if r.labels == labels)
+
+
+@pytest.fixture
+def bench() -> Bench:
+    made = Bench()
+    made.processes.identities[7] = CgroupIdentity("uid-1", CID, "containerd")
+    made.use(7, SECOND // 2)
+    return made
+
+
+def test_a_process_is_counted_under_its_container(bench: Bench) -> None:
+    bench.name_pod()
+
+    snapshot = bench.cycle()
+
+    values = row(snapshot, "container", "ml", "train", "main", "0", "GPU-0").values
+    assert values["core_seconds_total"] == SECOND // 2
+    assert values["memory_used_bytes"] == 100
+
+
+def test_an_unnamed_pod_is_a_group_until_its_name_is_known(bench: Bench) -> None:
+    before = bench.cycle()
+    bench.name_pod()
+    after = bench.cycle()
+
+    group = ("pod", f"uid-1/{CID}", "0", "GPU-0")
+    assert row(before, "group", *group).values["core_seconds_total"] == SECOND // 2
+    assert before.rows["container"] == ()
+    container = row(after, "container", "ml", "train", "main", "0", "GPU-0").values
+    assert container["core_seconds_total"] == SECOND // 2
+    assert row(after, "group", *group).values["core_seconds_total"] == SECOND // 2
+
+
+def test_use_stands_against_the_allotment(bench: Bench) -> None:
+    bench.name_pod(
+        Pod(POD.uid, POD.namespace, POD.name, annotations=PLACED, containers=POD.containers)
+    )
+
+    values = row(bench.cycle(), "container", "ml", "train", "main", "0", "GPU-0").values
+
+    assert values["core_limit_ratio"] == 0.5
+    assert values["core_limit_utilization_ratio"] == pytest.approx(1.0)
+    assert values["memory_limit_bytes"] == 1024 * 2**20
+
+
+def test_an_unplaced_container_is_limited_where_its_process_is_seen(bench: Bench) -> None:
+    bench.name_pod()
+
+    first, second = bench.cycle(), bench.cycle()
+    bench.gpus.devices = (DeviceReading(DEVICE, memory=DeviceMemory(1000, 0, None, ())),)
+    third = bench.cycle()
+
+    assert row(first, "pod", "ml", "train").values["core_limit_gpus"] == 0.5
+    for snapshot in (second, third):
+        values = row(snapshot, "container", "ml", "train", "main", "0", "GPU-0").values
+        assert values["core_limit_ratio"] == 0.5
+
+
+def test_a_failing_gpu_source_is_down_and_the_cycle_goes_on(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    bench.gpus.error = OSError("boom")
+
+    with caplog.at_level(logging.WARNING):
+        snapshot = bench.cycle()
+
+    own = row(snapshot, "exporter").values
+    assert own["source_up"] == {("set",): 0, ("cgroups",): 1, ("pods",): 1}
+    assert "boom" in caplog.text
+
+
+def test_a_source_that_stays_down_is_told_once(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    bench.pods.up = False
+
+    with caplog.at_level(logging.INFO):
+        bench.cycle()
+        bench.cycle()
+        bench.pods.up = True
+        bench.cycle()
+
+    assert caplog.text.count("source pods is down: connection refused") == 1
+    assert caplog.text.count("source pods is up again") == 1
+
+
+def test_a_failing_process_source_leaves_use_unattributed_not_lost(bench: Bench) -> None:
+    bench.processes.error = OSError("no /proc")
+
+    device = row(bench.cycle(), "device", "0", "GPU-0").values
+
+    assert device["busy_seconds_total"] == SECOND // 2
+    assert device["unattributed_core_seconds_total"] == {("unknown_cgroup",): SECOND // 2}
+
+
+def test_what_only_a_restart_mends_ends_the_run(bench: Bench) -> None:
+    bench.gpus.error = RestartRequiredError("library and driver disagree")
+
+    bench.collector.run(threading.Event())
+
+    assert str(bench.collector.fatal) == "library and driver disagree"
+
+
+def test_rejected_items_of_every_source_are_counted(bench: Bench) -> None:
+    bad = Window(0, SECOND, SECOND, 0, Engines(core=0), rejected={"percentage": 3})
+    bench.gpus.devices = (DeviceReading(DEVICE, window=bad),)
+    wrong = Container("main", limits={"vke.volcengine.com/mgpu-core": "lots"})
+    bench.name_pod(Pod("uid-1", "ml", "train", containers=(wrong,)))
+
+    bench.cycle()
+    rejected = row(bench.cycle(), "exporter").values["rejected_samples_total"]
+
+    assert rejected == {("percentage",): 6, ("vanished",): 1, ("bad_quantity",): 1}
+
+
+def test_snapshots_are_numbered_and_the_pulse_moves(bench: Bench) -> None:
+    first, second = bench.cycle(), bench.cycle()
+
+    assert (first.version, second.version) == (1, 2)
+    assert bench.collector.pulse.done == 2
+    assert bench.collector.pulse.moved_mono_ns == bench.clock.monotonic_ns()
+    assert bench.collector.snapshot is second
+
+
+def test_every_value_that_is_published_has_its_family_and_its_labels(bench: Bench) -> None:
+    bench.name_pod(
+        Pod(POD.uid, POD.namespace, POD.name, annotations=PLACED, containers=POD.containers)
+    )
+    bench.processes.identities[8] = CgroupIdentity(None, "b" * 64, "docker")
+
+    snapshot = bench.cycle()
+
+    table = {(family.level, family.name): family for family in FAMILIES}
+    for level, rows in snapshot.rows.items():
+        for published in rows:
+            for name, value in published.values.items():
+                family = table[level, name]
+                if isinstance(value, int | float):
+                    assert not family.labels
+                else:
+                    assert all(len(key) == len(family.labels) for key in value)
