@@ -101,7 +101,7 @@ class PodReader:
 
     def allows(self, container: Container, count: int) -> bool:
         """Whether a container may have so many cards; more are not believed."""
-        if False:
+        if count > MAX_CARDS:
             self.reject(Reason.TOO_MANY_DEVICES, f"{container.name}: {count}")
         return count <= MAX_CARDS
 

@@ -70,7 +70,7 @@ class Allocation:
 
     ``device`` is a UUID, None while the placement is unknown. ``core`` is a share of one GPU
     (0-1), ``memory_bytes`` device memory; None means that no limit was promised. ``replicas``
-    counts time-sliced replicas of the device.
+    counts the time-sliced replicas of the device that were granted to it.
     """
 
     pod_uid: str

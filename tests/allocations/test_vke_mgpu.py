@@ -59,6 +59,32 @@ def test_share_over_several_cards_is_divided_rounding_down() -> None:
 
 
 @pytest.mark.parametrize(
+    ("count", "limits", "shares"),
+    [
+        ("2", {CORE: "200"}, [(1.0, CARD_MEMORY)] * 2),
+        ("4", {CORE: "200", MEMORY: "8192"}, [(0.5, 2 * GIB)] * 4),
+    ],
+)
+def test_multiple_of_100_is_whole_cards_only_if_each_has_100(
+    count: str, limits: dict[str, str], shares: list[tuple[float, int]]
+) -> None:
+    decoded = decode(pod(container(limits=limits), annotations={COUNTS: count}), node(*FOUR_CARDS))
+    assert [(a.core, a.memory_bytes) for a in decoded.allocations] == shares
+
+
+@pytest.mark.parametrize(
+    ("core", "memory", "expected"),
+    [("400", "8k", 2000 * MIB), ("30", "8k", None), ("0", "0", None), ("x", "8k", None)],
+)
+def test_memory_of_a_card_can_come_from_the_nodes_totals(
+    core: str, memory: str, expected: int | None
+) -> None:
+    facts = node(allocatable={CORE: core, MEMORY: memory})
+    decoded = decode(pod(container(limits={CORE: "100"})), facts)
+    assert [a.memory_bytes for a in decoded.allocations] == [expected]
+
+
+@pytest.mark.parametrize(
     ("annotation", "label", "policy"),
     [
         ("native-burst-share", "fixed-share", "native-burst-share"),
