@@ -15,7 +15,7 @@ void sleep_for(int64_t duration)
     while (nanosleep(&rest, &rest)) continue;
 }
 
-/* --- counting ---------------------------------------------------------------------------------------------------------------- */
+/* --- counting --- */
 
 static Counter *counters;
 static pthread_mutex_t counters_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -67,7 +67,7 @@ __attribute__((destructor)) static void write_counts(void)
     fclose(file);
 }
 
-/* --- the current scenario ---------------------------------------------------------------------------------------------------- */
+/* --- the current scenario --- */
 
 static pthread_mutex_t scenario_lock = PTHREAD_MUTEX_INITIALIZER;
 static Scenario *current;
@@ -122,7 +122,7 @@ void scenario_release(Scenario *scenario)
     pthread_mutex_unlock(&scenario_lock);
 }
 
-/* --- faults ------------------------------------------------------------------------------------------------------------------ */
+/* --- faults --- */
 
 /* How often each fault was met, by its text: the counters outlive a rewrite of the file. */
 static struct Met {
@@ -191,15 +191,20 @@ static nvmlReturn_t play_faults(Call *call, const char *function, nvmlDevice_t d
     return NVML_SUCCESS;
 }
 
-/* --- handles ----------------------------------------------------------------------------------------------------------------- */
+/* --- handles --- */
 
 static struct nvmlDevice_st handles[MAX_GPUS][1 + MAX_INSTANCES];
 
+__attribute__((constructor)) static void number_handles(void)
+{
+    for (unsigned gpu = 0; gpu < MAX_GPUS; gpu++)
+        for (int instance = WHOLE; instance < MAX_INSTANCES; instance++)
+            handles[gpu][1 + instance] = (struct nvmlDevice_st){gpu, instance};
+}
+
 nvmlDevice_t device_handle(unsigned gpu, int instance)
 {
-    nvmlDevice_t handle = &handles[gpu][1 + instance];
-    *handle = (struct nvmlDevice_st){gpu, instance};
-    return handle;
+    return &handles[gpu][1 + instance];
 }
 
 static bool is_handle(nvmlDevice_t device)
@@ -219,7 +224,7 @@ static nvmlReturn_t resolve(Call *call, nvmlDevice_t device)
     return call->gpu->mig && call->instance->present ? NVML_SUCCESS : NVML_ERROR_INVALID_ARGUMENT;
 }
 
-/* --- a call ------------------------------------------------------------------------------------------------------------------ */
+/* --- a call --- */
 
 static unsigned initialised; /* nvmlInit calls without their nvmlShutdown */
 

@@ -20,7 +20,7 @@ enum { FAULT_ERROR, FAULT_DELAY, FAULT_HANG };
 #define WHOLE (-1) /* instance number of the GPU itself */
 #define ANY_GPU (-1)
 
-/* --- scenario.c ------------------------------------------------------------------------------------------------------------ */
+/* --- scenario.c --- */
 
 typedef struct {
     unsigned pid, kind;
@@ -118,7 +118,7 @@ void scenario_free(Scenario *scenario);
 int64_t scenario_now(const Scenario *scenario);
 uint64_t mix(uint64_t value);
 
-/* --- call.c ----------------------------------------------------------------------------------------------------------------- */
+/* --- call.c --- */
 
 struct nvmlDevice_st {
     unsigned gpu;
@@ -154,8 +154,7 @@ nvmlReturn_t put_string(char *target, unsigned length, const char *text);
 
 /* Begins every function: counts it, plays its faults, resolves its device. `device` NULL: the function has none. */
 #define BEGIN(device, needs_init)                                                              \
-    static Counter counter;                                                                    \
-    counter.name = __func__;                                                                   \
+    static Counter counter = {.name = __func__};                                               \
     __attribute__((cleanup(call_leave))) Call call = {0};                                      \
     {                                                                                          \
         nvmlReturn_t entered = call_enter(&call, &counter, device, needs_init);                \
@@ -171,7 +170,30 @@ nvmlReturn_t put_string(char *target, unsigned length, const char *text);
     DEVICE_CALL(device)                                                                        \
     if (call.instance) return NVML_ERROR_NOT_SUPPORTED;
 
-/* --- ring.c ----------------------------------------------------------------------------------------------------------------- */
+/* A getter of one or two values; `scope` says whether a MIG device has them. */
+#define GET_ONE(function, type, scope, value)                     \
+    NVML(function)(nvmlDevice_t device, type *result)             \
+    {                                                             \
+        scope(device)                                             \
+        *result = (type)(value);                                  \
+        return NVML_SUCCESS;                                      \
+    }
+#define GET_PAIR(function, type, scope, first, second)                            \
+    NVML(function)(nvmlDevice_t device, type *result, type *other)                \
+    {                                                                             \
+        scope(device)                                                             \
+        *result = (type)(first);                                                  \
+        *other = (type)(second);                                                  \
+        return NVML_SUCCESS;                                                      \
+    }
+#define GET_NOTHING(function)                        \
+    NVML(function)(nvmlDevice_t device)              \
+    {                                                \
+        DEVICE_CALL(device)                          \
+        return NVML_ERROR_NOT_SUPPORTED;             \
+    }
+
+/* --- ring.c --- */
 
 /* Samples of a unit newer than a time stamp, oldest first, with the unit's lock held until ring_close. */
 typedef struct {
@@ -194,7 +216,7 @@ Sample sample_compute(const Gpu *gpu, const Unit *unit, int64_t number);
 double board_busy_until(Call *call, int64_t until);
 unsigned power_of_share(const Gpu *gpu, double share);
 
-/* --- board.c ---------------------------------------------------------------------------------------------------------------- */
+/* --- board.c --- */
 
 unsigned long long memory_used(const Call *call);
 unsigned power_now_mw(Call *call);

@@ -63,7 +63,7 @@ NVML(nvmlDeviceGetFieldValues)(nvmlDevice_t device, int count, nvmlFieldValue_t 
     return NVML_SUCCESS;
 }
 
-/* --- ECC ----------------------------------------------------------------------------------------------------------------------- */
+/* --- ECC --- */
 
 static unsigned long long ecc_errors(Call *call, unsigned error_type)
 {
@@ -89,7 +89,7 @@ NVML(nvmlDeviceGetMemoryErrorCounter)(nvmlDevice_t device, unsigned error_type, 
     return NVML_SUCCESS;
 }
 
-/* --- samples ------------------------------------------------------------------------------------------------------------------- */
+/* --- samples --- */
 
 enum { POWER_SAMPLES, CORE_SAMPLES, DECODER_SAMPLES = 4, PROCESSOR_CLOCK_SAMPLES, MEMORY_CLOCK_SAMPLES, SAMPLE_TYPES };
 

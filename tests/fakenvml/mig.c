@@ -74,7 +74,7 @@ NVML(nvmlDeviceGetAttributes_v2)(nvmlDevice_t device, nvmlDeviceAttributes_t *at
     return NVML_SUCCESS;
 }
 
-/* --- GPM ----------------------------------------------------------------------------------------------------------------------- */
+/* --- GPM --- */
 
 /* A sample remembers where and when it was taken; what lies between two is computed when it is asked for. */
 struct nvmlGpmSample_st {

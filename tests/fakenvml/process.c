@@ -5,7 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* --- process lists ------------------------------------------------------------------------------------------------------------- */
+/* --- process lists --- */
 
 enum { ALL_KINDS = 3 };
 
@@ -78,7 +78,7 @@ NVML(nvmlDeviceGetRunningProcessDetailList)(nvmlDevice_t device, nvmlProcessDeta
     return list_processes(&call, list->mode, &list->numProcArrayEntries, list->procArray, sizeof *list->procArray);
 }
 
-/* --- process utilisation ------------------------------------------------------------------------------------------------------- */
+/* --- process utilisation --- */
 
 /* Before the division by the number of samples the utilisations are sums of 1/100 %. */
 typedef struct {
@@ -185,7 +185,7 @@ NVML(nvmlDeviceGetProcessesUtilizationInfo)(nvmlDevice_t device, nvmlProcessesUt
     return result;
 }
 
-/* --- accounting ---------------------------------------------------------------------------------------------------------------- */
+/* --- accounting --- */
 
 static int accounting_set[MAX_GPUS]; /* by nvmlDeviceSetAccountingMode: 1 on, -1 off, 0 as the scenario says */
 

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* --- a sweep over the edges of a time span ------------------------------------------------------------------------------------ */
+/* --- a sweep over the edges of a time span --- */
 
 typedef struct {
     int64_t time;
@@ -131,7 +131,7 @@ void engines_busy(const Unit *unit, int64_t from, int64_t to, double busy[ENGINE
     }
 }
 
-/* --- whom a sample is credited to --------------------------------------------------------------------------------------------- */
+/* --- whom a sample is credited to --- */
 
 /* The process on the engine at the sample's end: the time slice's number decides among those that share it. */
 static unsigned credit_end(const Sweep *sweep, int engine, uint64_t draw)
@@ -187,7 +187,7 @@ Sample sample_compute(const Gpu *gpu, const Unit *unit, int64_t number)
     return sample;
 }
 
-/* --- the ring ------------------------------------------------------------------------------------------------------------------ */
+/* --- the ring --- */
 
 /* Rounded down, for a number of samples below zero too. */
 static int64_t floor_divide(int64_t dividend, int64_t divisor)
@@ -240,7 +240,7 @@ Sample last_sample(Call *call)
     return sample;
 }
 
-/* --- the integral since the driver was loaded ---------------------------------------------------------------------------------- */
+/* --- the integral since the driver was loaded --- */
 
 static double unit_busy_until(Unit *unit, int64_t loaded, int64_t until)
 {

@@ -38,7 +38,7 @@ static uint64_t hash_text(uint64_t seed, const char *text)
     return seed;
 }
 
-/* --- values ------------------------------------------------------------------------------------------------------------------ */
+/* --- values --- */
 
 static const char *text_of(Line *line, const char *name, const char *otherwise)
 {
@@ -113,7 +113,7 @@ static int instance_of(Line *line)
 #define APPEND(array, count) \
     ((array) = realloc((array), ((count) + 1) * sizeof *(array)), &(array)[(count)++])
 
-/* --- records ----------------------------------------------------------------------------------------------------------------- */
+/* --- records --- */
 
 static void read_driver(Line *line, Scenario *scenario)
 {
@@ -266,7 +266,7 @@ static void read_record(Line *line, Scenario *scenario)
         if (!line->taken[i]) wrong(line, "unknown key", line->names[i]);
 }
 
-/* --- the file ---------------------------------------------------------------------------------------------------------------- */
+/* --- the file --- */
 
 /* Cuts one `key=value` or `key="value"` off; NULL at the end of the line. */
 static char *cut_pair(char *text, Line *line)
