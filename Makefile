@@ -43,7 +43,7 @@ e2e: $(VENV)/.dev
 	$(BIN)/pytest tests/e2e --long $(PYTEST_ARGS)
 
 clean:
-	rm -rf $(VENV) tests/fakenvml/build .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) tests/fakenvml/.build .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 # uv is only a tool of the set-up; it is installed into the virtual environment and stays in it.
 $(BIN)/uv:

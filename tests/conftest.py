@@ -27,3 +27,9 @@ def _missing(item: pytest.Item) -> Iterator[str]:
         for program in mark.args:
             if shutil.which(program) is None:
                 yield f"the program {program}"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """The suite's own options."""
+    parser.addoption("--refresh-golden", action="store_true", help="write the golden files anew")
+    parser.addoption("--long", action="store_true", help="also run what takes minutes")

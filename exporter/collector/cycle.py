@@ -153,18 +153,19 @@ class Collector:
 
     def _publish(self, facts: CycleFacts, readings: Sequence[Reading]) -> Snapshot:
         simulated = any(reading.simulated for reading in readings)
+        sources = tuple(self._statuses(readings))
         own = Own(
             unix_ns=facts.now.unix_ns,
             cycles=self._pulse.done + 1,
             overruns=self._overruns,
             simulated=simulated,
-            sources=self._statuses(readings),
+            sources=sources,
             rejected=self._all_rejected(),
             calls=_calls(readings),
         )
         rows = rows_of(self._ledger, facts) | {"exporter": (own_row(own),)}
         version = self.snapshot.version + 1
-        return Snapshot(version, facts.now.unix_ns, facts.now.mono_ns, simulated, rows)
+        return Snapshot(version, facts.now.unix_ns, facts.now.mono_ns, simulated, rows, sources)
 
     def _statuses(self, readings: Sequence[Reading]) -> list[SourceStatus]:
         others = (self._sources.processes, self._sources.pods)

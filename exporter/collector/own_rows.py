@@ -1,7 +1,7 @@
 """The exporter's own rows: its sources, its cycle, what it had to reject."""
 
 import platform
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from exporter import __version__
@@ -16,14 +16,14 @@ class Own:
     cycles: int
     overruns: int
     simulated: bool
-    sources: Iterable[SourceStatus]
+    sources: Sequence[SourceStatus]
     rejected: Mapping[str, int]
     calls: Mapping[str, CallCount]
 
 
 def own_row(own: Own) -> Row:
     """The one row of the level ``exporter``."""
-    sources = list(own.sources)
+    sources = own.sources
     values: dict[str, Value] = {
         "build_info": {(__version__, platform.python_version()): 1},
         "simulated": int(own.simulated),

@@ -4,18 +4,22 @@ Stands on a counter that only rises (NVML: ``nvmlDeviceGetTotalEnergyConsumption
 driver was loaded) and on the device's busy time.
 """
 
+IDLE_NS = 5_000_000_000  # boards move their counter about ten times a second; shorter is noise
+
 
 class EnergyMeter:
     """Energy used between two readings of one device, and the idle part of it.
 
-    The idle power is the lowest average seen in a window in which the device did nothing. Until
-    there was one, the idle part is unknown (None), not zero.
+    The idle power is the lowest average seen over some seconds on end in which the device did
+    nothing. Until there was such a time, the idle part is unknown (None), not zero.
     """
 
     def __init__(self) -> None:
         self._counter_uj: int | None = None
         self._read_mono_ns = 0
-        self._idle_watts: float | None = None  # microjoules per microsecond
+        self._idle_uj = 0
+        self._idle_ns = 0
+        self._idle_watts: float | None = None
 
     def take(
         self, counter_uj: int | None, mono_ns: int, busy_ns: int | None
@@ -28,11 +32,21 @@ class EnergyMeter:
         before, self._counter_uj = self._counter_uj, counter_uj
         elapsed_ns, self._read_mono_ns = mono_ns - self._read_mono_ns, mono_ns
         if before is None or counter_uj is None or counter_uj < before or elapsed_ns <= 0:
+            self._idle_uj = self._idle_ns = 0
             return None, None
         used = counter_uj - before
-        if busy_ns == 0:
-            watts = used * 1000 / elapsed_ns
-            self._idle_watts = min(watts, self._idle_watts or watts)
+        self._learn(used, elapsed_ns, idle=busy_ns == 0)
         if self._idle_watts is None:
             return used, None
         return used, min(used, int(self._idle_watts * elapsed_ns / 1000))
+
+    def _learn(self, used_uj: int, elapsed_ns: int, *, idle: bool) -> None:
+        if not idle:
+            self._idle_uj = self._idle_ns = 0
+            return
+        self._idle_uj += used_uj
+        self._idle_ns += elapsed_ns
+        if self._idle_ns >= IDLE_NS:
+            watts = self._idle_uj * 1000 / self._idle_ns
+            self._idle_watts = watts if self._idle_watts is None else min(self._idle_watts, watts)
+            self._idle_uj = self._idle_ns = 0

@@ -4,15 +4,12 @@ A call into a driver cannot be interrupted. What can be done is to make it in a 
 to wait for no longer than a deadline, and to go on without that one device.
 """
 
-import logging
 from collections.abc import Callable, Iterable, Mapping
 from queue import SimpleQueue
 from threading import Condition, Thread
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from exporter.model import Clock
-
-logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -24,7 +21,7 @@ class Stuck(NamedTuple):
 
 
 class _Worker:
-    """One thread and at most one job. All state but the inbox is guarded by the pool's condition."""
+    """One thread and at most one job. Its state is guarded by the pool's condition."""
 
     def __init__(self, name: str, changed: Condition) -> None:
         self._changed = changed
@@ -104,7 +101,7 @@ class DeviceWorkers:
         return True
 
     @staticmethod
-    def _take(worker: _Worker) -> Any:
+    def _take(worker: _Worker) -> Any:  # noqa: ANN401 - what its job was typed to give
         if worker.results:
             return worker.results.pop()
         return Stuck(worker.started_mono_ns)

@@ -20,7 +20,8 @@ FIRST_PERIOD_US = 166_667  # until the ring has told its own: 1/6 s on the GPUs 
 DARK_PERIODS = 12  # without a sample for so long, an idle driver has stopped sampling
 RING_US = 10_000_000  # what a ring holds at least, where its samples cannot be seen
 NO_PID = frozenset({0, 0xFFFFFFFF})
-FUTURE_US = 60_000_000  # a timestamp further ahead than this is garbage
+FUTURE_US = 5_000_000  # a timestamp further ahead than this is garbage
+OTHER_CLOCK_US = 3_600_000_000  # so far from the epoch's time, samples count from elsewhere (boot)
 
 
 class Sample(NamedTuple):
@@ -63,16 +64,19 @@ class WindowCursor:
     def __init__(self, reader: SampleReader) -> None:
         self._reader = reader
         self._end_us: int | None = None
+        self._anchored = False  # whether a sample has shown which clock the ring counts in
         self._period_us: float = FIRST_PERIOD_US
         self._offset_us = 0
 
     def next(self, now_unix_us: int) -> Window | None:
         """The window since the last call, or None while the driver has nothing newer."""
-        if self._end_us is None:
-            self._begin(now_unix_us)
-            return None
         start = self._end_us
         now = now_unix_us + self._offset_us
+        if start is None or start > now + FUTURE_US:  # the first time, or the clock was set back
+            self._begin(now_unix_us)
+            return None
+        if not self._anchored and self._anchor(now_unix_us):
+            return None
         samples, rows = self._read_together(start)
         samples = [s for s in samples or () if start < s.timestamp_us <= now + FUTURE_US]
         if samples:
@@ -84,20 +88,28 @@ class WindowCursor:
                 return None
             rows = self._reader.process_samples(start)
             longest_us = RING_US
-        self._end_us = samples[-1].timestamp_us
+        end = samples[-1].timestamp_us
         observed_ns, core_ns = self._covered(start, samples, longest_us)
-        return self._window(start, observed_ns, core_ns, rows or ())
+        window = self._window(start, end, observed_ns, core_ns, rows or ())
+        self._end_us = end
+        return window
 
     def _begin(self, now_unix_us: int) -> None:
         """Set the cursor to the newest sample; what came before us is not ours to count."""
+        if not self._anchor(now_unix_us):
+            self._end_us = now_unix_us
+
+    def _anchor(self, now_unix_us: int) -> bool:
+        """Take the ring's newest sample as the present; False while the ring is empty."""
         samples = self._reader.busy_samples("core", 0)
         if not samples:
-            self._end_us = now_unix_us
-            return
+            return False
         self._learn_period(samples)
         self._end_us = samples[-1].timestamp_us
-        if abs(self._end_us - now_unix_us) > FUTURE_US:
-            self._offset_us = self._end_us - now_unix_us  # not epoch time: counts from elsewhere
+        self._anchored = True
+        ahead = self._end_us - now_unix_us
+        self._offset_us = ahead if abs(ahead) > OTHER_CLOCK_US else 0
+        return True
 
     def _read_together(
         self, start: int
@@ -123,9 +135,8 @@ class WindowCursor:
         return [] if percent is None else [Sample(now, percent)]
 
     def _window(
-        self, start: int, observed_ns: int, core_ns: int, rows: Sequence[ProcessSample]
+        self, start: int, end: int, observed_ns: int, core_ns: int, rows: Sequence[ProcessSample]
     ) -> Window:
-        end = self._end_us or start
         others = {e: self._busy(e, start, end, observed_ns) for e in QUANTITIES if e != "core"}
         busy = Engines(core=core_ns, **others)
         kept, rejected = sift(rows, start, end + FUTURE_US)
@@ -162,7 +173,7 @@ class WindowCursor:
     def _learn_period(self, samples: Sequence[Sample]) -> None:
         gaps = [b.timestamp_us - a.timestamp_us for a, b in pairwise(samples)]
         if len(gaps) >= 3:  # noqa: PLR2004 - fewer say too little
-            self._period_us = median(gaps)
+            self._period_us = max(1, median(gaps))
 
 
 def sift(

@@ -4,7 +4,9 @@ from collections.abc import Iterable, Sequence
 
 from exporter.ledger.accounts import Account, Book
 from exporter.ledger.view import View, known, ratio, total, unmeasured
-from exporter.model import Allocation, ContainerKey, GroupKey, Row, Value
+from exporter.model import QUANTITIES, Allocation, ContainerKey, GroupKey, Row, Value
+
+OWNED = frozenset({*QUANTITIES, "energy", "memory"})  # what an owner has a share of
 
 
 def container_rows(view: View) -> Iterable[Row]:
@@ -52,9 +54,8 @@ def _owner(view: View, book: Book, account: Account) -> dict[str, Value]:
         observed_since_timestamp_seconds=account.since_unix_ns,
     )
     unsized = account.held is not None and account.held.used_bytes is None
-    values["unmeasured"] = unmeasured(
-        book.unmeasured, {"memory": "not_supported"} if unsized else {}
-    )
+    of_device = {q: r for q, r in book.unmeasured.items() if q in OWNED}
+    values["unmeasured"] = unmeasured(of_device, {"memory": "not_supported"} if unsized else {})
     return values
 
 

@@ -7,13 +7,12 @@ the energy of any range of time is known exactly.
 from exporter.model import Sensors
 from exporter.scenario.description import DeviceSpec
 from exporter.scenario.population import Population
+from exporter.scenario.ring import DEPTH, PER_SECOND, Ring
 from exporter.scenario.sharing import busy_ns
 
-SECOND_NS = 10**9
-STEP_NS = 4 * SECOND_NS
-STEPS_KEPT = 256
-COUNTER_NS = SECOND_NS // 10  # the energy counter moves about ten times a second (ml.energy)
-WARMTH_NS = 12 * SECOND_NS
+STEP_NS = 10**9
+STEPS_KEPT = 1024
+COUNTER_NS = 10**8  # the energy counter moves about ten times a second (ml.energy)
 ROOM_CELSIUS = 32.0
 RISE_CELSIUS = 45.0
 MEMORY_WARMER_CELSIUS = 8.0
@@ -21,11 +20,11 @@ IDLE_CLOCK_HERTZ = 210_000_000
 MEMORY_CLOCK_HERTZ = 1_593_000_000
 
 
-class Board:
-    """One device's sensors. Times are nanoseconds since the scenario's start.
+class EnergyCounter:
+    """One device's energy since the scenario's start, at times in nanoseconds since then.
 
-    The busy time since the start is carried on in steps, of which a bounded number is kept; a
-    question before those costs the whole way from the start, and has the same answer.
+    The busy time is carried on in steps, of which a bounded number is kept. A question from
+    before those costs the whole way from the start, and has the same answer.
     """
 
     def __init__(self, population: Population, device: DeviceSpec) -> None:
@@ -33,39 +32,12 @@ class Board:
         self._device = device
         self._steps: dict[int, int] = {0: 0}
 
-    def energy_uj(self, now_ns: int) -> int:
-        """Microjoules since the start, in whole millijoules, a tenth of a second apart."""
+    def read_uj(self, now_ns: int) -> int:
+        """Microjoules, in whole millijoules and tenths of a second."""
         at = max(now_ns, 0) // COUNTER_NS * COUNTER_NS
-        idle, active = energy_uj(self._device, at, self._busy_until(at))
-        return (idle + active) // 1000 * 1000
-
-    def sensors(self, now_ns: int) -> Sensors:
-        """Power over the last second, temperature over the last twelve, clocks of the moment."""
-        device = self._device
-        busy = self._busy_ratio(now_ns, SECOND_NS)
-        warmth = RISE_CELSIUS * self._busy_ratio(now_ns, WARMTH_NS)
-        return Sensors(
-            power_watts=round(device.idle_watts + (device.max_watts - device.idle_watts) * busy, 3),
-            power_limit_watts=device.max_watts,
-            temperature_celsius={
-                "gpu": float(round(ROOM_CELSIUS + warmth)),
-                "memory": float(round(ROOM_CELSIUS + MEMORY_WARMER_CELSIUS + warmth)),
-            },
-            clock_hertz={
-                "sm": device.clock_hertz if busy else min(IDLE_CLOCK_HERTZ, device.clock_hertz),
-                "memory": MEMORY_CLOCK_HERTZ,
-            },
-        )
-
-    def _busy_ratio(self, now_ns: int, length_ns: int) -> float:
-        begin = max(now_ns - length_ns, 0)
-        if now_ns <= begin:
-            return 0.0
-        return (self._busy_until(now_ns) - self._busy_until(begin)) / (now_ns - begin)
-
-    def _busy_until(self, ns: int) -> int:
-        step = max(ns, 0) // STEP_NS
-        return self._steps_until(step) + self._busy(step * STEP_NS, ns)
+        step = at // STEP_NS
+        busy = self._steps_until(step) + self._busy(step * STEP_NS, at)
+        return sum(energy_uj(self._device, at, busy)) // 1000 * 1000
 
     def _steps_until(self, step: int) -> int:
         """Busy ns of all steps before one."""
@@ -76,7 +48,7 @@ class Board:
         for number in range(known, step):
             busy += self._busy(number * STEP_NS, (number + 1) * STEP_NS)
             self._steps[number + 1] = busy
-            while len(self._steps) > STEPS_KEPT:
+            if len(self._steps) > STEPS_KEPT:
                 del self._steps[min(self._steps)]
         return busy
 
@@ -89,3 +61,21 @@ def energy_uj(device: DeviceSpec, length_ns: int, busy: int) -> tuple[int, int]:
     idle = round(device.idle_watts * 1000) * length_ns // 10**6
     active = round((device.max_watts - device.idle_watts) * 1000) * busy // 10**6
     return idle, active
+
+
+def sensors(device: DeviceSpec, ring: Ring, now_us: int) -> Sensors:
+    """Power over the last second, temperature over the whole ring, clocks of the moment."""
+    busy = ring.busy_ratio(now_us, PER_SECOND)
+    warmth = RISE_CELSIUS * ring.busy_ratio(now_us, DEPTH)
+    return Sensors(
+        power_watts=round(device.idle_watts + (device.max_watts - device.idle_watts) * busy, 3),
+        power_limit_watts=device.max_watts,
+        temperature_celsius={
+            "gpu": float(round(ROOM_CELSIUS + warmth)),
+            "memory": float(round(ROOM_CELSIUS + MEMORY_WARMER_CELSIUS + warmth)),
+        },
+        clock_hertz={
+            "sm": device.clock_hertz if busy else min(IDLE_CLOCK_HERTZ, device.clock_hertz),
+            "memory": MEMORY_CLOCK_HERTZ,
+        },
+    )

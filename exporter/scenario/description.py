@@ -31,7 +31,6 @@ class Scheme(StrEnum):
     MGPU = "mgpu"
     QGPU = "qgpu"
     HAMI = "hami"
-    VOLCANO = "volcano"
     NVIDIA = "nvidia"
 
 
@@ -133,8 +132,11 @@ class Resident(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """A node and what happens on it. ``status_delay_ns``: start of a container until its id is
-    known to the API server (kubernetes#110988)."""
+    """A node and what happens on it.
+
+    ``status_delay_ns`` lies between a container's start and the API server's knowing its id
+    (kubernetes#110988).
+    """
 
     node_name: str
     devices: tuple[DeviceSpec, ...]

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from exporter.model import (
+    QUANTITIES,
     Clock,
     Device,
     DeviceMemory,
@@ -12,9 +13,8 @@ from exporter.model import (
     ProcessMemory,
     Sensors,
 )
-from exporter.model import QUANTITIES
 from exporter.scenario import identity
-from exporter.scenario.board import Board
+from exporter.scenario.board import EnergyCounter, sensors
 from exporter.scenario.description import DeviceSpec, Scenario
 from exporter.scenario.lifecycle import Lifecycle
 from exporter.scenario.population import Population
@@ -39,7 +39,7 @@ class Node:
         self.start_unix_ns = start // 1000 * 1000  # sample times are whole microseconds
         self._population = Population(scenario)
         self._lifecycle = Lifecycle(scenario)
-        self._boards = [Board(self._population, device) for device in scenario.devices]
+        self._energy = [EnergyCounter(self._population, device) for device in scenario.devices]
         self._rings = [self._ring(device) for device in scenario.devices]
 
     def _ring(self, device: DeviceSpec) -> Ring:
@@ -104,11 +104,11 @@ class Node:
 
     def energy_uj(self, device: int) -> int:
         """The board's energy counter, in microjoules that step by whole millijoules."""
-        return self._boards[device].energy_uj(self._now_ns())
+        return self._energy[device].read_uj(self._now_ns())
 
     def sensors(self, device: int) -> Sensors:
         """The board's sensors."""
-        return self._boards[device].sensors(self._now_ns())
+        return sensors(self.scenario.devices[device], self._rings[device], self._now_us())
 
     def pod_table(self) -> PodTable:
         """The pods that the API server has on this node now."""

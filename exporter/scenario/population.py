@@ -3,6 +3,7 @@
 A recurring pod is a new one each time: a new uid, name, container id and process ids.
 """
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -13,11 +14,14 @@ from exporter.scenario.description import ContainerSpec, PodSpec, ProcessSpec, R
 
 FIRST_PID = 2001
 PIDS = 4_000_000  # below the kernel's largest pid_max, 2^22
+DOCKER_SCOPE = re.compile(r"/docker-([0-9a-f]{64})\.scope$")
 
 
 class PodName(NamedTuple):
-    """The names of one occurrence of a pod. ``kubelet_uid`` is a static pod's configuration hash,
-    otherwise the uid."""
+    """The names of one occurrence of a pod.
+
+    ``kubelet_uid`` is a static pod's configuration hash, otherwise the uid.
+    """
 
     uid: str
     name: str
@@ -56,7 +60,7 @@ class Life(NamedTuple):
     pod_number: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Inhabitant:
     """A process of the file, with the keys that its chances are drawn from."""
 
@@ -69,6 +73,10 @@ class Inhabitant:
     def process(self) -> ProcessSpec:
         """What it does."""
         return self.resident.process
+
+    def ratio(self, engine: str) -> float:
+        """How long it keeps an engine busy for each unit of core time."""
+        return float(getattr(self.process, engine))
 
 
 class Burst(NamedTuple):
@@ -120,7 +128,8 @@ class Population:
         """Who a process belongs to, as the exporter is to find out."""
         _, pod, container = life.resident.resident
         if pod is None or container is None:
-            return Unattributed.HOST_PROCESS
+            docker = DOCKER_SCOPE.search(life.resident.process.cgroup)
+            return GroupKey("docker", docker[1]) if docker else Unattributed.HOST_PROCESS
         name = pod_name(self._seed, pod, life.pod_number).name
         return ContainerKey(pod.namespace, name, container.name)
 

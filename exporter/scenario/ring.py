@@ -91,6 +91,11 @@ class Ring:
             for pid, total in sums.items()
         ]
 
+    def busy_ratio(self, now_us: int, samples: int) -> float:
+        """How busy the device was over the newest samples."""
+        newest = self.samples(now_us, self._end_us(self._ended_by(now_us) - samples))
+        return sum(s.busy_ns[CORE] for s in newest) / sum(s.length_us * 1000 for s in newest)
+
     def _ended_by(self, us: int) -> int:
         """Number of the newest sample that had ended by a time; those before the start are idle."""
         return (PER_SECOND * (us - self._first_us + 1) - 1) // SECOND_US
@@ -152,5 +157,5 @@ def _weighted(spent: Mapping[Life, int], engine: str) -> dict[Life, int]:
     """Busy ns of one engine, by process; processes that do not use it are left out."""
     if engine == "core":
         return dict(spent)
-    ratios = {life: getattr(life.resident.process, engine) for life in spent}
-    return {life: int(spent[life] * ratio) for life, ratio in ratios.items() if ratio}
+    shares = {life: int(ns * life.resident.ratio(engine)) for life, ns in spent.items()}
+    return {life: ns for life, ns in shares.items() if ns}

@@ -26,12 +26,7 @@ def limits(pod: PodSpec, container: ContainerSpec) -> dict[str, str]:
         case Scheme.QGPU:
             return _qgpu_limits(allotment, offline=pod.app_class == "offline")
         case Scheme.HAMI:
-            return _per_device(
-                allotment, "nvidia.com/gpu", "nvidia.com/gpumem", "nvidia.com/gpucores"
-            )
-        case Scheme.VOLCANO:
-            names = ("volcano.sh/vgpu-number", "volcano.sh/vgpu-memory", "volcano.sh/vgpu-cores")
-            return _per_device(allotment, *names)
+            return _hami_limits(allotment)
         case _:
             return {"nvidia.com/gpu": str(len(allotment.devices))}
 
@@ -50,13 +45,6 @@ def annotations(pod: PodSpec, devices: tuple[DeviceSpec, ...], node: str) -> dic
                 "hami.io/bind-phase": "success",
                 "hami.io/vgpu-devices-allocated": "".join(f"{s};" for s in segments),
             }
-        case Scheme.VOLCANO:
-            asking = [container for container in pod.containers if container.allotment]
-            return {
-                "volcano.sh/vgpu-node": node,
-                "volcano.sh/bind-phase": "success",
-                "volcano.sh/vgpu-ids-new": ";".join(_segment(c, devices) for c in asking),
-            }
         case _:
             return {}
 
@@ -68,7 +56,6 @@ def allocatable(schemes: frozenset[Scheme], devices: tuple[DeviceSpec, ...]) -> 
         Scheme.MGPU: {f"{VKE}/mgpu-core": WHOLE * count, f"{VKE}/mgpu-memory": memory // MIB},
         Scheme.QGPU: {f"{TKE}/qgpu-core": WHOLE * count, f"{TKE}/qgpu-memory": memory // GIB},
         Scheme.HAMI: {"nvidia.com/gpu": count},
-        Scheme.VOLCANO: {"volcano.sh/vgpu-number": count},
         Scheme.NVIDIA: {"nvidia.com/gpu": count},
     }
     return {key: str(n) for scheme in sorted(schemes) for key, n in offers[scheme].items()}
@@ -128,12 +115,13 @@ def _qgpu_annotations(pod: PodSpec) -> dict[str, str]:
     return found
 
 
-def _per_device(allotment: Allotment, count: str, memory: str, cores: str) -> dict[str, str]:
-    found = {count: str(len(allotment.devices))}
+def _hami_limits(allotment: Allotment) -> dict[str, str]:
+    """Memory (MiB) and cores of each of the devices asked for."""
+    found = {"nvidia.com/gpu": str(len(allotment.devices))}
     if allotment.memory_bytes:
-        found[memory] = str(allotment.memory_bytes // MIB)
+        found["nvidia.com/gpumem"] = str(allotment.memory_bytes // MIB)
     if allotment.core_percent:
-        found[cores] = str(allotment.core_percent)
+        found["nvidia.com/gpucores"] = str(allotment.core_percent)
     return found
 
 

@@ -8,6 +8,7 @@ from typing import Generic, TypeVar
 from exporter.scenario.work import Curve
 
 T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
 
 DURATION_FORM = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
 SIZE_FORM = re.compile(r"(\d+(?:\.\d+)?)([KMGT]iB)")
@@ -21,10 +22,10 @@ LONGEST_TEXT = 253
 
 
 @dataclass(frozen=True, slots=True)
-class Kind(Generic[T]):
+class Kind(Generic[T_co]):
     """How a value is read, raising ValueError if it is none of the kind, and its description."""
 
-    read: Callable[[object], T]
+    read: Callable[[object], T_co]
     allowed: str
 
 

@@ -6,6 +6,7 @@ and a running number, so that any moment can be asked for, in any order, without
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import NamedTuple
 
 from exporter.scenario.identity import mix
@@ -33,7 +34,7 @@ class Curve:
             ns %= self.repeat_ns
         if ns <= points[0][0]:
             return points[0][1]
-        for (left, low), (right, high) in zip(points, points[1:], strict=False):
+        for (left, low), (right, high) in pairwise(points):
             if ns < right:
                 return low + (high - low) * (ns - left) / (right - left)
         return points[-1][1]
@@ -97,18 +98,23 @@ class Work:
     def bursts(
         self, key: int, life: tuple[int, int], begin_ns: int, end_ns: int
     ) -> Iterator[tuple[int, int]]:
-        """Busy intervals of a life (start, end) inside [begin, end), in order, not overlapping."""
+        """Busy intervals of a life (start, end) inside [begin, end), in order and apart."""
         start, end = life
         begin, stop = max(start, begin_ns), min(end, end_ns)
         period = self.period_ns
         phase = mix(key) % period if self.phase_ns is None else self.phase_ns
         origin = start - phase
+        left = right = begin
         for cycle in range((begin - origin) // period, (stop - 1 - origin) // period + 1):
             at = origin + cycle * period
             offset, length = self._burst(key, cycle, at - start)
-            left, right = max(at + offset, begin), min(at + offset + length, stop)
-            if left < right:
-                yield left, right
+            if at + offset > right:
+                if left < right:
+                    yield left, right
+                left = max(at + offset, begin)
+            right = min(at + offset + length, stop)
+        if left < right:
+            yield left, right
 
     def _burst(self, key: int, cycle: int, age_ns: int) -> tuple[int, int]:
         """Offset in the period and length of one burst."""

@@ -109,6 +109,7 @@ def _from_flags(flags: Mapping[str, list[str]], problems: list[str]) -> dict[str
     for name, texts in flags.items():
         if len(texts) > 1 and not _BY_NAME[name].kind.many:
             problems.append(f"--{name}: given {len(texts)} times; give it once")
+            continue
         given[name] = _Given(",".join(texts), f"--{name}")
     return given
 
@@ -157,7 +158,7 @@ def _entries(path: str) -> Iterator[tuple[str, str | None, int]]:
     if len(raw) > _MAX_FILE_BYTES:
         raise ValueError(f"larger than {_MAX_FILE_BYTES} bytes")
     root = yaml.compose(raw.decode(), Loader=yaml.SafeLoader)
-    if root is not None:
+    if root is not None and root.tag != _NULL:
         yield from _flat("", root)
 
 

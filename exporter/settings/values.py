@@ -9,7 +9,7 @@ T_co = TypeVar("T_co", covariant=True)
 
 _LAST_PORT = 65535
 _UNITS = {"ms": 1_000_000, "s": 1_000_000_000, "m": 60_000_000_000, "h": 3_600_000_000_000}
-_DURATION = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)(ms|s|m|h)")
+_DURATION = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)(ms|s|m|h)")
 _URL_PATH = re.compile(r"(/[A-Za-z0-9._~-]+)+")
 
 
@@ -35,7 +35,7 @@ def _address(text: str) -> Address:
         host = host[1:-1]
     elif ":" in host:
         raise ValueError(text)
-    if not colon or not re.fullmatch(r"\d{1,5}", port) or int(port) > _LAST_PORT:
+    if not colon or not re.fullmatch(r"[0-9]{1,5}", port) or int(port) > _LAST_PORT:
         raise ValueError(text)
     return Address(host, int(port))
 
@@ -58,7 +58,13 @@ def duration(low: str, high: str) -> Kind[int]:
 
 def count(low: int, high: int) -> Kind[int]:
     """A whole number."""
-    return Kind(lambda text: _within(int(text), low, high), f"a number from {low} to {high}")
+
+    def read(text: str) -> int:
+        if not re.fullmatch(r"[0-9]{1,9}", text):
+            raise ValueError(text)
+        return _within(int(text), low, high)
+
+    return Kind(read, f"a number from {low} to {high}")
 
 
 def choice(*names: str) -> Kind[str]:

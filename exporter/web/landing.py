@@ -15,8 +15,8 @@ body { font: 1rem/1.5 system-ui, sans-serif; margin: 0 auto; max-width: 46rem; p
 h1 { font-size: 1.4rem; margin-bottom: 0; }
 table { border-collapse: collapse; width: 100%; }
 th, td { border-bottom: 1px solid color-mix(in srgb, currentColor 25%, transparent);
-  overflow-wrap: anywhere; padding: .3rem .6rem .3rem 0; text-align: left; vertical-align: top; }
-td:first-child { min-width: 6rem; }
+  padding: .3rem .6rem .3rem 0; text-align: left; vertical-align: top; }
+td:last-child { overflow-wrap: anywhere; }
 .banner { border: 2px solid; font-weight: bold; padding: .5rem; text-align: center; }
 a:focus-visible { outline: 2px solid; }
 """

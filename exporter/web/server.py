@@ -7,6 +7,7 @@ import socket
 from collections.abc import Iterable
 
 from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
 
 from exporter.settings import Address
 from exporter.web.app import Limits
@@ -18,6 +19,18 @@ _GRACE_S = 0.2
 _MAX_LINE = 4096
 _MAX_FIELD = 8190
 _MAX_HEADERS = 64
+
+
+class _NotOurs(logging.Filter):
+    """Drops what is no request: aiohttp logs a traceback for each, and anyone can send it."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        error = record.exc_info[1] if record.exc_info else None
+        return not isinstance(error, HttpProcessingError)
+
+
+_http_logger = logging.getLogger(f"{__name__}.http")
+_http_logger.addFilter(_NotOurs())
 
 
 class BindError(Exception):
@@ -82,6 +95,7 @@ class Server:
         self._runner = web.AppRunner(
             app,
             access_log=None,
+            logger=_http_logger,
             keepalive_timeout=self._limits.idle_s,
             lingering_time=0,
             max_line_size=_MAX_LINE,

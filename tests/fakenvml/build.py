@@ -4,14 +4,14 @@ import fcntl
 import hashlib
 import re
 import shutil
-import subprocess  # noqa: TID251 - a test tool that starts the compiler
+import subprocess
 import tempfile
 from collections.abc import Collection
 from importlib.util import find_spec
 from pathlib import Path
 
 HERE = Path(__file__).parent
-CACHE = HERE / "build"
+CACHE = HERE / ".build"
 SONAME = "libnvidia-ml.so.1"
 COMPILER = ("cc", "-std=gnu11", "-O2", "-g", "-fPIC", "-shared", "-pthread", "-fvisibility=hidden")
 WARNINGS = ("-Wall", "-Wextra", "-Werror")

@@ -3,7 +3,7 @@
 import json
 import os
 import random
-import subprocess  # noqa: TID251 - the programs that a user would run
+import subprocess
 import sys
 from collections.abc import Iterator
 from itertools import pairwise

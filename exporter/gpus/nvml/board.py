@@ -77,7 +77,9 @@ class Board:
             "gpu": self._try("temperature", self._temperature),
             "memory": self._try("memory_temperature", self._memory_temperature),
         }
-        clocks = {name: self._try("clock", partial(self._clock, kind)) for name, kind in CLOCKS.items()}
+        clocks = {
+            name: self._try("clock", partial(self._clock, kind)) for name, kind in CLOCKS.items()
+        }
         return Sensors(
             power_watts=None if power is None else power / 1000,
             power_limit_watts=None if limit is None else limit / 1000,

@@ -73,7 +73,8 @@ class DeviceCalls:
 
         """
         failure = errors.error_of(errors.FUNCTION_NOT_FOUND, LEGACY)
-        answered = []
+        answered: list[ProcessCall] = []
+        rows: list[ProcessSample] = []
         for way in self._ways:
             try:
                 rows = way(newer_than_us)

@@ -16,7 +16,8 @@ from exporter.gpus.nvml.engines import EngineReader
 from exporter.gpus.nvml.errors import DeviceLostError, DriverGoneError, NvmlError
 from exporter.gpus.nvml.library import Library
 from exporter.gpus.nvml.refusals import Refusals
-from exporter.gpus.nvml.residents import Cadence, Residents
+from exporter.gpus.nvml.residents import Residents
+from exporter.gpus.nvml.timing import Timing
 from exporter.gpus.window import WindowCursor
 from exporter.model import (
     QUANTITIES,
@@ -38,25 +39,27 @@ UNDER_MIG: Mapping[str, str] = dict.fromkeys(QUANTITIES, MIG)
 class NvmlDevice:
     """Reads one device. ``read`` runs in one thread at a time, and ``attach`` never beside it."""
 
-    def __init__(self, library: Library, found: Found, clock: Clock, cadence: Cadence) -> None:
+    def __init__(self, library: Library, found: Found, clock: Clock, timing: Timing) -> None:
         self.device = found.device
         self._library = library
         self._clock = clock
-        self._cadence = cadence
+        self._timing = timing
         self._refusals = Refusals(found.device.uuid)
         self._engines = EngineReader(library, found.handle, self._refusals)
-        self._residents = Residents(library, found, self._refusals, clock, cadence)
+        self._residents = Residents(library, found, self._refusals, clock, timing)
         self._cursor = WindowCursor(self._engines)
         self._meter = EnergyMeter()
-        self._board_end_ns: int | None = None
+        self._end_ns: int | None = None
         self._lost = ""
         self._retry = Backoff(clock)
         self.attach(found)
 
     def attach(self, found: Found) -> None:
         """Take up another handle: the driver was opened anew, MIG switched, or the device back."""
+        if self._blind:
+            # The old cursor stands where the windows of energy began: it would give them out again.
+            self._cursor = WindowCursor(self._engines)
         self.device = found.device
-        self._handle = found.handle
         self._refusals.forget()
         self._engines.attach(found.handle)
         self._residents.attach(found)
@@ -131,35 +134,43 @@ class NvmlDevice:
     def _window(self) -> Window | None:
         if self._instance:
             return None
-        if self._parted or self._engines.coreless:
-            window = self._window_of_energy()
-        else:
-            window = self._cursor.next(self._clock.time_ns() // 1000)
-        return window and self._with_energy(window)
-
-    def _window_of_energy(self) -> Window | None:
-        """Where nothing else can be measured, the window carries the board's energy alone."""
-        start, now = self._board_end_ns, self._clock.time_ns()
-        self._board_end_ns = now
-        if start is None or now <= start:
+        now_ns = self._clock.time_ns()
+        window = None if self._parted else self._cursor.next(now_ns // 1000)
+        if self._blind:
+            window = self._window_of_energy(now_ns)
+        if self._end_ns is None:
+            self._end_ns = now_ns
+            self._energy(None)  # where the first window's energy is counted from
+        if window is None:
             return None
-        return Window(start, now, observed_ns=now - start, unobserved_ns=0, busy=Engines())
+        self._end_ns = window.end_unix_ns
+        used_uj, idle_uj = self._energy(window.busy.core)
+        return replace(window, energy_uj=used_uj, idle_energy_uj=idle_uj)
 
-    def _with_energy(self, window: Window) -> Window:
-        """Take the energy once a window, so that the energies of all windows add up."""
+    @property
+    def _blind(self) -> bool:
+        return self._parted or self._engines.coreless
+
+    def _window_of_energy(self, now_ns: int) -> Window | None:
+        """Where no engine can be measured, the window carries the board's energy alone."""
+        start = self._end_ns
+        if start is None or now_ns <= start:
+            return None
+        return Window(start, now_ns, observed_ns=now_ns - start, unobserved_ns=0, busy=Engines())
+
+    def _energy(self, core_ns: int | None) -> tuple[int | None, int | None]:
+        """Microjoules since the last window and their idle part; asked once a window."""
         try:
             counter_uj = self._engines.energy_uj()
         except (DriverGoneError, DeviceLostError):
             raise
         except NvmlError:
-            return window  # the next window's energy holds this one's too
-        mono_ns = self._clock.monotonic_ns()
-        used_uj, idle_uj = self._meter.take(counter_uj, mono_ns, window.busy.core)
-        return replace(window, energy_uj=used_uj, idle_energy_uj=idle_uj)
+            return None, None  # the next window's energy holds this one's too
+        return self._meter.take(counter_uj, self._clock.monotonic_ns(), core_ns)
 
     def _read_sensors(self) -> Sensors:
         now = self._clock.monotonic_ns()
-        every_ns = int(self._cadence.sensors_s * SECOND)
+        every_ns = int(self._timing.sensors_every_s * SECOND)
         due = self._sensors_ns is None or now - self._sensors_ns >= every_ns
         if due and not self._instance:
             self._sensors_ns = now

@@ -1,16 +1,13 @@
 """Which devices there are: boards and MIG instances, with what does not change about them."""
 
-import logging
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from exporter.gpus.nvml.board import memory_info
 from exporter.gpus.nvml.errors import DriverGoneError, NvmlError
 from exporter.gpus.nvml.library import Library
 from exporter.model import Device
-
-logger = logging.getLogger(__name__)
 
 MIG = "mig"
 GIB = 1 << 30
@@ -26,10 +23,10 @@ class Found(NamedTuple):
 
 
 class Discovery(NamedTuple):
-    """All devices, in NVML's order, and the indices of boards that did not answer."""
+    """All devices, in NVML's order, and the boards that did not answer: index → why."""
 
     found: tuple[Found, ...]
-    unreadable: frozenset[int]
+    unreadable: Mapping[int, str]
 
 
 def discover(library: Library) -> Discovery:
@@ -40,16 +37,15 @@ def discover(library: Library) -> Discovery:
 
     """
     found: list[Found] = []
-    unreadable = set()
+    unreadable = {}
     for index in range(min(library.ask("nvmlDeviceGetCount"), MOST_DEVICES)):
         try:
             found += _board(library, index)
         except DriverGoneError:
             raise
         except NvmlError as error:
-            unreadable.add(index)
-            logger.debug("GPU %d is left out of this enumeration: %s", index, error)
-    return Discovery(tuple(found), frozenset(unreadable))
+            unreadable[index] = str(error)
+    return Discovery(tuple(found), unreadable)
 
 
 def _board(library: Library, index: int) -> list[Found]:
@@ -106,7 +102,7 @@ def profile_of(attributes: Any, board_memory_bytes: int | None) -> str:  # noqa:
     slices, memory = attributes.gpuInstanceSliceCount, attributes.memorySizeMB * MIB
     if board_memory_bytes:
         eighths = math.ceil(8 * memory / board_memory_bytes)
-        gigabytes = round(eighths * math.ceil(board_memory_bytes / GIB) / 8)
+        gigabytes = (eighths * math.ceil(board_memory_bytes / GIB) + 4) // 8
     else:
         gigabytes = math.ceil(memory / GIB)
     part = attributes.computeInstanceSliceCount

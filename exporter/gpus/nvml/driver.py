@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from exporter.gpus.nvml import errors
 from exporter.gpus.nvml.discovery import Discovery, discover
-from exporter.gpus.nvml.library import ROOTS, Library, load
+from exporter.gpus.nvml.library import Library, load
 from exporter.gpus.nvml.tally import CallTally
 from exporter.gpus.source import RestartRequiredError
 from exporter.model import Clock
@@ -46,6 +46,11 @@ class Driver:
         library = self._opened()
         return Look(library, self._session, discover(library))
 
+    def reopen(self) -> Look:
+        """Close the driver and look again; no call may be under way."""
+        self.shut()
+        return self.look()
+
     def shut(self) -> None:
         """Close the driver and its device files. All handles become void."""
         self.is_open = False
@@ -72,8 +77,8 @@ class Driver:
     def _give_up_where_hopeless(self, error: errors.NvmlError) -> None:
         if error.code == errors.VERSION_MISMATCH:
             raise RestartRequiredError(
-                "the NVIDIA driver was upgraded under us: the kernel module and the library in this "
-                "process are of different versions; a restart loads the library that belongs to it"
+                "the NVIDIA driver was upgraded under us: the kernel module and the library in "
+                "this process are of different versions; a restart loads the one that fits"
             ) from error
         blocked = error.code in {errors.OPERATING_SYSTEM, errors.UNKNOWN}
         self._blocked = self._blocked + 1 if blocked else 0

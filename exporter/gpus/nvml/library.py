@@ -98,6 +98,7 @@ class Library:
         """
         self.ask("nvmlInit")
         if pynvml.nvmlLib._handle != self._cdll._handle:  # noqa: SLF001 - dlopen's, no other name
+            self.shutdown()
             raise errors.LibraryError(f"{self._cdll._name} does not call itself {SONAME}")  # noqa: SLF001
         self.driver_version = self.ask("nvmlSystemGetDriverVersion")
         logger.info("driver %s opened through %s", self.driver_version, self._cdll._name)  # noqa: SLF001

@@ -8,10 +8,10 @@ import struct
 from collections.abc import Iterable
 from ctypes import POINTER, byref, c_uint, c_void_p, cast
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from exporter.gpus.nvml import errors
-from exporter.gpus.nvml.library import Library
+from exporter.gpus.nvml.library import CFunction, Library
 from exporter.gpus.nvml.refusals import Refusals, listing_of
 from exporter.gpus.nvml.rows import Rows
 from exporter.gpus.window import NO_PID
@@ -34,9 +34,30 @@ def row_of(library: Library, suffix: str) -> struct.Struct:
     if not suffix:
         return V1_ROW
     confidential = library.has("nvmlDeviceGetConfComputeMemSizeInfo")
-    if suffix == "_v3" and confidential and not library.has("nvmlDeviceGetRunningProcessDetailList"):
+    detailed = library.has("nvmlDeviceGetRunningProcessDetailList")
+    if suffix == "_v3" and confidential and not detailed:
         return R535_ROW
     return V2_ROW
+
+
+class ListCall(NamedTuple):
+    """One function that lists processes, what its rows look like, and their buffer."""
+
+    name: str
+    function: CFunction
+    layout: struct.Struct
+    rows: Rows
+
+
+def newest(library: Library, kind: str) -> ListCall | None:
+    """Give the newest generation of a list that this driver has."""
+    for suffix in ("_v3", "_v2", ""):
+        name = f"nvmlDeviceGet{LISTS[kind]}RunningProcesses{suffix}"
+        function = library.function(name, c_void_p, POINTER(c_uint), c_void_p)
+        if function is not None:
+            layout = row_of(library, suffix)
+            return ListCall(name, function, layout, Rows(layout.size, 1024))
+    return None
 
 
 class ProcessLists:
@@ -48,10 +69,9 @@ class ProcessLists:
         handle: Any,  # noqa: ANN401 - pynvml's pointer
         refusals: Refusals,
     ) -> None:
-        self._library = library
         self._address = cast(handle, c_void_p)
         self._refusals = refusals
-        self._rows: dict[int, Rows] = {}
+        self._calls = {kind: newest(library, kind) for kind in LISTS}
 
     def read(self) -> tuple[ProcessMemory, ...] | None:
         """Every process once, with the kinds it is listed under; None: the device does not tell.
@@ -67,16 +87,12 @@ class ProcessLists:
         return None if listing_of("compute") in self._refusals else united(listed)
 
     def _list(self, kind: str) -> list[tuple[int, int]]:
-        for suffix in ("_v3", "_v2", ""):
-            name = f"nvmlDeviceGet{LISTS[kind]}RunningProcesses{suffix}"
-            call = self._library.function(name, c_void_p, POINTER(c_uint), c_void_p)
-            if call is None:
-                continue
-            layout = row_of(self._library, suffix)
-            rows = self._rows.setdefault(layout.size, Rows(layout.size, 1024))
-            filled = rows.read(name, lambda r: call(self._address, byref(r.count), r.address))
-            return list(layout.iter_unpack(filled))
-        raise errors.error_of(errors.FUNCTION_NOT_FOUND, f"nvmlDeviceGet{LISTS[kind]}RunningProcesses")
+        newest_call = self._calls[kind]
+        if newest_call is None:
+            raise errors.error_of(errors.FUNCTION_NOT_FOUND, LISTS[kind])
+        name, call, layout, rows = newest_call
+        filled = rows.read(name, lambda r: call(self._address, byref(r.count), r.address))
+        return list(layout.iter_unpack(filled))
 
 
 def united(listed: Iterable[tuple[str, int, int]]) -> tuple[ProcessMemory, ...]:

@@ -4,7 +4,6 @@ The process lists lock the whole driver while it walks every client of every ten
 """
 
 import logging
-from dataclasses import dataclass
 
 from exporter.gpus.nvml.backoff import SECOND
 from exporter.gpus.nvml.board import memory_info
@@ -19,18 +18,10 @@ from exporter.gpus.nvml.errors import (
 from exporter.gpus.nvml.library import Library
 from exporter.gpus.nvml.processes import ProcessLists
 from exporter.gpus.nvml.refusals import Refusals
+from exporter.gpus.nvml.timing import Timing
 from exporter.model import Clock, DeviceMemory
 
 logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Cadence:
-    """How often a device is asked for what is dear to answer, in seconds."""
-
-    memory_s: float = 5.0
-    memory_at_most_s: float = 1.0  # no sooner again, though an unknown process was seen
-    sensors_s: float = 5.0
 
 
 class Residents:
@@ -42,12 +33,12 @@ class Residents:
         found: Found,
         refusals: Refusals,
         clock: Clock,
-        cadence: Cadence,
+        timing: Timing,
     ) -> None:
         self._library = library
         self._refusals = refusals
         self._clock = clock
-        self._cadence = cadence
+        self._timing = timing
         self._known: frozenset[int] = frozenset()
         self._memory: DeviceMemory | None = None
         self.attach(found)
@@ -78,8 +69,8 @@ class Residents:
         if self._read_ns is None:
             return True
         waited_s = (self._clock.monotonic_ns() - self._read_ns) / SECOND
-        at_once = waited_s >= self._cadence.memory_at_most_s and not active <= self._known
-        return at_once or waited_s >= self._cadence.memory_s
+        at_once = waited_s >= self._timing.memory_at_most_every_s and not active <= self._known
+        return at_once or waited_s >= self._timing.memory_every_s
 
     def _ask(self) -> DeviceMemory | None:
         try:

@@ -1,4 +1,4 @@
-"""Arrays of C structs that the driver fills, allocated once and decoded without a Python object each.
+"""Arrays of C structs that the driver fills: allocated once, decoded all at once.
 
 Field-by-field access through ctypes costs ten times what ``struct.iter_unpack`` does.
 """

@@ -1,11 +1,177 @@
-"""The NVML source: opens the driver, finds the devices, reads them side by side under a deadline."""
+"""The NVML source: opens the driver and reads its devices side by side, under a deadline."""
 
 import logging
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from threading import Lock
-from time import monotonic  # noqa: ICN003
 
+from exporter.gpus.nvml import errors
 from exporter.gpus.nvml.backoff import SECOND, Backoff
-from exporter.gpus.nvml.device import NvmlDevice
+from exporter.gpus.nvml.driver import Driver, Look
+from exporter.gpus.nvml.fleet import Fleet
+from exporter.gpus.nvml.library import ROOTS
+from exporter.gpus.nvml.timing import Timing
+from exporter.gpus.pool import DeviceWorkers, Stuck
+from exporter.gpus.source import RestartRequiredError
+from exporter.model import Clock, DeviceReading, DeviceState, Reading, SourceStatus
+
+logger = logging.getLogger(__name__)
+
+DRIVER = "driver"
+RELEASED = "released on request, so that the driver can be unloaded"
+
+
+class NvmlSource:
+    """NVIDIA GPUs, as a ``GpuSource``.
+
+    The driver is opened, enumerated and closed in a worker of its own, and each device is read in
+    its own: a hung call costs the device it was for. Devices once seen are remembered, so that
+    what is lost, stuck or released can be named.
+    """
+
+    name = "nvml"
+
+    def __init__(
+        self,
+        library_path: str | None = None,
+        *,
+        roots: Sequence[Path] = ROOTS,
+        clock: Clock = time,
+        timing: Timing | None = None,
+    ) -> None:
+        self._clock = clock
+        self._timing = timing or Timing()
+        self._driver = Driver(library_path, roots, clock)
+        self._workers = DeviceWorkers(clock, self.name)
+        self._fleet = Fleet(self._workers, clock, self._timing)
+        self._lock = Lock()
+        self._retry = Backoff(clock)
+        self._attached = False  # the devices' handles are those of the driver as it is open now
+        self._released = False
+        self._look_at_ns = 0
+        self._troubled = 0
+        self._detail = ""
+        self._last_success: int | None = None
+
+    def read(self) -> Reading:
+        """Read every device within the deadline; see ``GpuSource.read``."""
+        with self._lock:
+            began_ns = self._clock.monotonic_ns()
+            if self._released:
+                self._let_go()
+                devices = self._fleet.all(DeviceState.RELEASED, RELEASED)
+            else:
+                devices = self._cycle(began_ns)
+            status = self._status(devices, self._clock.monotonic_ns() - began_ns)
+            return Reading(status, devices, self._driver.tally.snapshot())
+
+    def release(self, released: bool) -> None:  # noqa: FBT001 - a state, not an option
+        """Close the driver (True), as soon as no call is under way; or open it again (False)."""
+        with self._lock:
+            self._released = released
+            self._retry.reset()
+            if released:
+                self._let_go()
+
+    def close(self) -> None:
+        """Close the driver, unless a call hangs in it, and end the workers."""
+        self.release(True)
+        self._workers.close()
+
+    def _cycle(self, began_ns: int) -> tuple[DeviceReading, ...]:
+        jobs = self._fleet.jobs() if self._attached else {}
+        if self._look_due():
+            reopen = self._driver.is_open and not self._attached
+            jobs[DRIVER] = self._driver.reopen if reopen else self._driver.look
+        results = self._workers.run(jobs, self._timing.deadline_s)
+        if DRIVER in results:
+            attached_before = self._attached
+            self._heed(results[DRIVER])
+            if self._attached and not attached_before:
+                spent_s = (self._clock.monotonic_ns() - began_ns) / SECOND
+                left_s = max(self._timing.deadline_s - spent_s, 0.0)
+                results = self._workers.run(self._fleet.jobs(), left_s)
+        return self._readings(results)
+
+    def _look_due(self) -> bool:
+        if self._attached:
+            return self._clock.monotonic_ns() >= self._look_at_ns
+        return self._retry.due and not self._fleet.busy
+
+    def _look_in(self, seconds: float) -> None:
+        self._look_at_ns = self._clock.monotonic_ns() + int(seconds * SECOND)
+
+    def _heed(self, result: object) -> None:
+        """Draw the consequences of a look at the driver."""
+        if isinstance(result, RestartRequiredError):
+            raise result
+        if isinstance(result, Look):
+            self._fleet.adopt(result)
+            self._attached, self._detail = True, ""
+            self._retry.reset()
+            self._look_in(self._timing.look_every_s)
+        elif isinstance(result, Stuck):
+            waited_s = (self._clock.monotonic_ns() - result.since_mono_ns) / SECOND
+            self._detail = f"the driver has not answered for {waited_s:.1f} s"
+        elif isinstance(result, errors.DriverGoneError) or not self._driver.is_open:
+            self._lose_driver(result)
+        else:  # listing failed, reading may go on
+            self._detail = explain(result)
+            self._look_in(self._timing.look_again_s)
+
+    def _lose_driver(self, reason: object) -> None:
+        detail = explain(reason)
+        if detail != self._detail:
+            logger.warning("no NVIDIA driver: %s; looking for it again and again", detail)
+        self._attached, self._detail = False, detail
+        self._retry.failed()
+
+    def _readings(self, results: Mapping[str, object]) -> tuple[DeviceReading, ...]:
+        if self._attached:
+            try:
+                devices = self._fleet.readings(results)
+            except errors.DriverGoneError as error:
+                self._lose_driver(error)
+            else:
+                if self._fleet.troubled > self._troubled:
+                    self._look_in(self._timing.look_again_s)
+                self._troubled = self._fleet.troubled
+                return devices
+        return self._fleet.all(DeviceState.FAILED, self._detail)
+
+    def _let_go(self) -> None:
+        """Close the driver unless a call is under way: then the next read tries again."""
+        self._attached = False
+        for _ in range(2):  # the first may bring the late result of a look
+            if not self._driver.is_open or self._fleet.busy:
+                return
+            self._workers.run({DRIVER: self._driver.shut}, self._timing.deadline_s)
+
+    def _status(self, devices: Sequence[DeviceReading], duration_ns: int) -> SourceStatus:
+        hung = bool(devices) and all(d.state is DeviceState.STUCK for d in devices)
+        detail = self._detail
+        if self._released:
+            detail = RELEASED
+        elif hung:
+            detail = "no device answers: the driver hangs; see the kernel log for NVRM and Xid"
+        elif self._attached and not devices:
+            detail = detail or "the driver reports no device"
+        up = self._attached and not hung
+        if up:
+            self._last_success = self._clock.time_ns()
+        return SourceStatus(self.name, up, detail, duration_ns, self._last_success)
+
+
+def explain(reason: object) -> str:
+    """Say in plain words why there is no driver, and what to do about it."""
+    if isinstance(reason, errors.LibraryError):
+        return (
+            f"no NVIDIA management library: {reason.detail}; on a node with NVIDIA GPUs mount the "
+            "driver's libraries into this container or name the file with --nvml.library"
+        )
+    if isinstance(reason, errors.NvmlError) and reason.code == errors.DRIVER_NOT_LOADED:
+        return "the NVIDIA kernel driver is not loaded; it is taken up as soon as it is"
+    if isinstance(reason, errors.NvmlError):
+        return str(reason)
+    return repr(reason)

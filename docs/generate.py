@@ -1,0 +1,175 @@
+"""Writes docs/metrics.md and docs/configuration.md from the tables in the code.
+
+``python docs/generate.py`` writes them; with ``--check`` it fails where they differ from the code.
+"""
+
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from exporter.families import FAMILIES, LEVELS, Family
+from exporter.settings import TABLE
+
+FOLDER = Path(__file__).parent
+
+UNITS = {
+    "_seconds": "seconds",
+    "_bytes": "bytes",
+    "_joules": "joules",
+    "_ratio": "ratio",
+    "_watts": "watts",
+    "_celsius": "degrees Celsius",
+    "_hertz": "hertz",
+    "_gpus": "GPUs",
+}
+
+LEVEL_WORDS = {
+    "device": "Devices: a physical GPU, or a MIG instance.",
+    "container": "Containers of named pods, per device.",
+    "pod": "Pods, over all their containers and devices.",
+    "namespace": "Namespaces, per device. They live as long as the exporter, so that jobs shorter "
+    "than a scrape interval are not lost.",
+    "group": "Groups: cgroups that are not a named pod's container, such as a pod whose name is "
+    "not known yet, or a container outside Kubernetes.",
+    "exporter": "The exporter itself. The client library's `process_*` and `python_info` stand "
+    "beside them.",
+}
+
+METRICS_PREFACE = """\
+# Metrics
+
+Written by `docs/generate.py` from `exporter/families.py`. Do not edit.
+
+What you can rely on:
+
+1. **Counters are right at any scrape interval.** They are integrated from every sample that the
+   driver keeps, not from one look at each scrape. `rate()` over any range is the average of that
+   range.
+2. **The books balance.** For every device and quantity: device = containers + groups +
+   `unattributed`. Nothing is counted on two pods, and nothing vanishes.
+3. **Unknown is not zero.** What cannot be measured is absent, counters too, and the `unmeasured`
+   series says why. A rate of 0 means measured and idle.
+4. **One vocabulary for every sharing system.** Use, allotment and their ratio have the same names,
+   whoever shared the GPU.
+
+Units are base units; a ratio of 1 is the whole. `gpu` is the device's index, `uuid` its UUID. There
+is no node, host or instance label: Prometheus adds those of the target. Take counters for sums over
+time, and gauges for what is now; `_ratio` and `_gpus` gauges are averages over
+`--collection.window`. Values are as old as the last collection cycle
+(`mgpu_exporter_snapshot_timestamp_seconds`), at most 10 s: older ones are not served.
+
+```promql
+# GPUs' worth of core in use, by pod
+sum by (namespace, pod) (rate(mgpu_container_core_seconds_total[5m]))
+
+# Use against allotment, for containers that have one
+rate(mgpu_container_core_seconds_total[5m])
+  / rate(mgpu_container_allocated_core_seconds_total[5m])
+
+# GPU-hours of the last day, by namespace: short jobs included
+sum by (namespace) (increase(mgpu_namespace_core_seconds_total[1d])) / 3600
+
+# Containers that hold more than nine tenths of their memory
+mgpu_container_memory_limit_utilization_ratio > 0.9
+
+# Power by namespace, in watts
+sum by (namespace) (rate(mgpu_namespace_energy_joules_total[5m]))
+
+# Busy time of a device that nobody we can name used, by reason
+sum by (uuid, reason) (rate(mgpu_device_unattributed_core_seconds_total[5m]))
+```
+"""
+
+CONFIGURATION_PREFACE = """\
+# Configuration
+
+Written by `docs/generate.py` from `exporter/settings/table.py`. Do not edit.
+
+Each setting can be given as a flag, as an environment variable, and by the flag's name in the YAML
+file of `--config.file`. Flags go before environment variables, these before the file. A value that
+is not allowed, and a key that is not known, end the start with exit status 2 and a line that says
+where it stands and what is allowed.
+
+```yaml
+collection.interval: 500ms
+web:                          # the same as web.max-requests: 20
+  max-requests: 20
+gpus.source: [nvml]
+```
+
+Durations are written as `500ms`, `1s`, `1m30s`. A list is given by repeating the flag, with commas,
+or as a YAML list.
+
+| signal | effect |
+|---|---|
+| `SIGTERM`, `SIGINT` | ends within a second, even if a driver call hangs |
+| `SIGUSR2` | lets go of the GPU driver so that it can be unloaded; again: takes it up |
+"""
+
+
+def metrics() -> str:
+    """The text of metrics.md."""
+    return METRICS_PREFACE + "".join(_level(level) for level in LEVELS)
+
+
+def _level(level: str) -> str:
+    families = [family for family in FAMILIES if family.level == level]
+    labels = ", ".join(f"`{name}`" for name in LEVELS[level]) or "none"
+    head = f"\n## `mgpu_{level}_`\n\n{LEVEL_WORDS[level]}\n\nLabels of all: {labels}.\n\n"
+    table = _table(("metric", "type", "unit", "further labels", "meaning"), map(_family, families))
+    return head + table
+
+
+def _family(family: Family) -> tuple[str, ...]:
+    own = ", ".join(f"`{name}`" for name in family.labels)
+    return (f"`{family.full_name}`", family.type, _unit(family), own, family.help)
+
+
+def _unit(family: Family) -> str:
+    name = family.name.removesuffix("_total")
+    if name.endswith("_timestamp_seconds"):
+        return "Unix time, seconds"
+    return next((word for suffix, word in UNITS.items() if name.endswith(suffix)), "")
+
+
+def configuration() -> str:
+    """The text of configuration.md."""
+    rows = (
+        (
+            f"`--{setting.name}`",
+            f"`{setting.variable}`",
+            f"`{setting.default}`" if setting.default else "",
+            f"{setting.about} {setting.why}".strip(),
+            setting.kind.allowed,
+        )
+        for setting in TABLE.values()
+    )
+    heads = ("flag", "variable", "default", "meaning", "allowed")
+    return f"{CONFIGURATION_PREFACE}\n{_table(heads, rows)}"
+
+
+def _table(heads: Sequence[str], rows: Iterator[tuple[str, ...]]) -> str:
+    lines = [heads, ["---"] * len(heads), *rows]
+    return "".join(f"| {' | '.join(map(_cell, cells))} |\n" for cells in lines)
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", r"\|")
+
+
+def main(arguments: Sequence[str], folder: Path = FOLDER) -> int:
+    """Write the files, or with ``--check`` compare them; 1 if one differs."""
+    drifted = []
+    for name, text in (("metrics.md", metrics()), ("configuration.md", configuration())):
+        path = folder / name
+        if "--check" not in arguments:
+            path.write_text(text, encoding="utf-8")
+        elif not path.exists() or path.read_text(encoding="utf-8") != text:
+            drifted.append(name)
+    if drifted:
+        print(f"{', '.join(drifted)}: not as in the code; run python docs/generate.py")
+    return 1 if drifted else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,119 @@
+"""All NVIDIA devices of this node: those that are there, and those that were and may come back."""
+
+import logging
+from collections.abc import Callable, Mapping
+
+from exporter.gpus.nvml.backoff import SECOND
+from exporter.gpus.nvml.device import NvmlDevice
+from exporter.gpus.nvml.driver import Look
+from exporter.gpus.nvml.errors import DriverGoneError
+from exporter.gpus.nvml.timing import Timing
+from exporter.gpus.pool import DeviceWorkers, Stuck
+from exporter.model import Clock, DeviceReading, DeviceState
+
+logger = logging.getLogger(__name__)
+
+
+class Fleet:
+    """The devices by UUID, in NVML's order."""
+
+    def __init__(self, workers: DeviceWorkers, clock: Clock, timing: Timing) -> None:
+        self._workers = workers
+        self._clock = clock
+        self._timing = timing
+        self._devices: dict[str, NvmlDevice] = {}
+        self._states: dict[str, DeviceState] = {}
+        self._unreadable: Mapping[int, str] = {}
+        self._session = 0
+
+    @property
+    def busy(self) -> bool:
+        """Whether a call for one of the devices is under way."""
+        return self._workers.busy(self._devices)
+
+    def jobs(self) -> dict[str, Callable[[], object]]:
+        """What the workers are to run in one cycle."""
+        return {uuid: device.read for uuid, device in self._devices.items()}
+
+    def adopt(self, look: Look) -> None:
+        """Take over what a look found: new devices, new handles, and what is no longer there."""
+        anew = look.session != self._session
+        self._session = look.session
+        if anew:
+            self._workers.forget(self._devices)  # with late results that speak of void handles
+        if look.discovery.unreadable.keys() - self._unreadable.keys():
+            logger.warning("GPUs that cannot be opened: %s", dict(look.discovery.unreadable))
+        self._unreadable = look.discovery.unreadable
+        before, self._devices = self._devices, {}
+        for found in look.discovery.found:
+            uuid = found.device.uuid
+            device = before.pop(uuid, None)
+            if device is None:
+                device = NvmlDevice(look.library, found, self._clock, self._timing)
+            elif (anew or device.device != found.device) and not self._workers.busy([uuid]):
+                device.attach(found)
+            self._devices[uuid] = device
+        for device in before.values():
+            self._miss(device)
+
+    def readings(self, results: Mapping[str, object]) -> tuple[DeviceReading, ...]:
+        """What the workers brought back. A device found in this very cycle is read in the next.
+
+        Raises:
+            DriverGoneError: one of the devices says so.
+
+        """
+        readings = tuple(
+            self._reading(device, results[uuid])
+            for uuid, device in self._devices.items()
+            if uuid in results
+        )
+        self._log_changes(readings)
+        return readings
+
+    def all(self, state: DeviceState, detail: str) -> tuple[DeviceReading, ...]:
+        """Every device in the same state, none of them read."""
+        return tuple(DeviceReading(d.device, state, detail) for d in self._devices.values())
+
+    @property
+    def troubled(self) -> int:
+        """How many devices could not be read the last time."""
+        return sum(self._states.get(uuid) is not DeviceState.UP for uuid in self._devices)
+
+    def _miss(self, device: NvmlDevice) -> None:
+        """Keep a device whose board did not answer; forget one that is not there any more."""
+        uuid, index = device.device.uuid, device.device.index
+        if index in self._unreadable:
+            self._devices[uuid] = device
+            if not self._workers.busy([uuid]):
+                device.lose(self._unreadable[index])
+        else:
+            self._workers.forget([uuid])
+            self._states.pop(uuid, None)
+            logger.info("device %s is no longer there", uuid)
+
+    def _reading(self, device: NvmlDevice, result: object) -> DeviceReading:
+        if isinstance(result, DeviceReading):
+            return result
+        if isinstance(result, DriverGoneError):
+            raise result
+        if isinstance(result, Stuck):
+            waited_s = (self._clock.monotonic_ns() - result.since_mono_ns) / SECOND
+            detail = f"a driver call has not come back for {waited_s:.1f} s"
+            return DeviceReading(device.device, DeviceState.STUCK, detail)
+        return DeviceReading(device.device, DeviceState.FAILED, repr(result))
+
+    def _log_changes(self, readings: tuple[DeviceReading, ...]) -> None:
+        for reading in readings:
+            uuid, state = reading.device.uuid, reading.state
+            before = self._states.get(uuid, DeviceState.UP)
+            self._states[uuid] = state
+            if state is before:
+                continue
+            if state is DeviceState.UP:
+                logger.info("device %s is read again (it was %s)", uuid, before)
+            else:
+                logger.warning(
+                    "device %s is not read (%s): %s; its series are withheld until it is",
+                    *(uuid, state, reading.detail),
+                )

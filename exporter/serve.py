@@ -1,0 +1,117 @@
+"""The agent: the collector in a thread of its own, the web server in the main one, signals."""
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import socket
+import threading
+import time
+from collections.abc import Callable, Sequence
+
+from exporter import __version__
+from exporter.collector import Sources
+from exporter.scenario.description import ScenarioError
+from exporter.settings import Settings
+from exporter.web import BindError, Pages, Server, listen, make_app
+from exporter.wiring import make_collector, open_sources
+
+logger = logging.getLogger(__name__)
+
+_END_WITHIN_S = 0.9
+_CYCLE_MAY_TAKE_S = 0.2
+
+
+def serve(settings: Settings, open_sources: Callable[[Settings], Sources] = open_sources) -> int:
+    """Serve until SIGTERM or SIGINT; SIGUSR2 lets go of the GPUs or takes them up again.
+
+    Returns the exit status: 0 after a signal, 1 if it could not start or only a restart helps.
+    """
+    try:
+        sources = open_sources(settings)
+        sockets = listen(settings.web_listen_address)
+    except (BindError, ScenarioError) as error:
+        logger.error("%s", error)  # noqa: TRY400 - the message says it all
+        return 1
+    logger.info("mgpu-exporter %s", __version__)
+    if settings.simulate:
+        logger.warning("SIMULATED NODE (%s): nothing here is measured", settings.simulate)
+    return asyncio.run(_Agent(settings, sources).run(sockets))
+
+
+class _Agent:
+    def __init__(self, settings: Settings, sources: Sources) -> None:
+        self._settings = settings
+        self._sources = sources
+        self._collector = make_collector(settings, sources)
+        self._stop = threading.Event()
+        self._released = settings.nvml_released
+        self._status = 0
+
+    async def run(self, sockets: Sequence[socket.socket]) -> int:
+        loop = asyncio.get_running_loop()
+        ended = asyncio.Event()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, ended.set)
+        loop.add_signal_handler(signal.SIGUSR2, self._toggle_release)
+        if self._released:
+            self._release()
+        self._sources.pods.start()
+        cycle = threading.Thread(
+            target=self._collect, args=(loop, ended), name="collector", daemon=True
+        )
+        cycle.start()
+        pages = Pages(lambda: self._collector.snapshot, time)
+        server = Server(make_app(pages, self._collector, self._settings, time))
+        await server.start(sockets)
+        await ended.wait()
+        self._end_by_force_in(_END_WITHIN_S)
+        logger.info("ending")
+        self._stop.set()
+        await server.stop()
+        cycle.join(_CYCLE_MAY_TAKE_S)
+        self._close()
+        return self._status
+
+    def _collect(self, loop: asyncio.AbstractEventLoop, ended: asyncio.Event) -> None:
+        """Run the cycle. If it ends by itself, only a new process can help."""
+        try:
+            self._collector.run(self._stop)
+        except Exception:
+            logger.exception("the collector failed; restarting is the cure")
+            self._status = 1
+        if self._collector.fatal is not None:
+            logger.error("%s", self._collector.fatal)
+            self._status = 1
+        with contextlib.suppress(RuntimeError):  # the loop is closed: the end is near anyway
+            loop.call_soon_threadsafe(ended.set)
+
+    def _toggle_release(self) -> None:
+        self._released = not self._released
+        self._release()
+
+    def _release(self) -> None:
+        """Tell the GPU sources, in a thread because a driver's call may hang."""
+        words = "let go of" if self._released else "taken up again"
+        logger.info("the GPU driver is %s (SIGUSR2 changes it)", words)
+        threading.Thread(target=self._release_all, name="release", daemon=True).start()
+
+    def _release_all(self) -> None:
+        for source in self._sources.gpus:
+            source.release(self._released)
+
+    def _close(self) -> None:
+        """Close every source, whatever becomes of the others."""
+        gpus, processes, pods = self._sources.gpus, self._sources.processes, self._sources.pods
+        for close in (*(gpu.close for gpu in gpus), processes.close, pods.close):
+            try:
+                close()
+            except Exception:
+                logger.exception("a source could not be closed")
+
+    def _end_by_force_in(self, seconds: float) -> None:
+        """End even if a driver's call hangs: Python would wait for its thread at the end."""
+        timer = threading.Timer(seconds, lambda: os._exit(self._status))
+        timer.daemon = True
+        timer.start()

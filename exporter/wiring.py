@@ -1,0 +1,75 @@
+"""Which classes stand behind the settings. Opens nothing that may hang or fail without a GPU."""
+
+import time
+from collections.abc import Mapping
+
+from exporter.allocations.registry import ANNOTATION_PREFIXES
+from exporter.cgroups.processes import CgroupProcesses
+from exporter.cgroups.simulated import SimulatedProcesses
+from exporter.collector import Collector, Sources
+from exporter.gpus.nvml.source import NvmlSource
+from exporter.gpus.simulated import SimulatedGpus
+from exporter.gpus.source import GpuSource
+from exporter.ledger import Ledger
+from exporter.model import Clock
+from exporter.pods.api import ApiPods
+from exporter.pods.choice import node_name, open_pod_source
+from exporter.pods.decode import Keep
+from exporter.pods.simulated import SimulatedPods
+from exporter.scenario.load import load as load_scenario
+from exporter.scenario.node import Node
+from exporter.settings import Settings
+
+
+def open_sources(settings: Settings, clock: Clock = time) -> Sources:
+    """Make the sources that the settings name; none is started.
+
+    Raises:
+        ScenarioError: the scenario of ``--simulate`` cannot be used.
+
+    """
+    return _simulated(settings, clock) if settings.simulate else _real(settings)
+
+
+def make_collector(settings: Settings, sources: Sources, clock: Clock = time) -> Collector:
+    """Make the collector over these sources, with empty accounts."""
+    ledger = Ledger(settings.ledger_retention_ns, settings.collection_window_ns)
+    return Collector(sources, ledger, settings.collection_interval_ns, clock)
+
+
+def _simulated(settings: Settings, clock: Clock) -> Sources:
+    node = Node(load_scenario(settings.simulate), clock)
+    facts = node.facts()
+    return Sources(
+        gpus=(SimulatedGpus(node, clock),),
+        processes=SimulatedProcesses(node.cgroup_paths),
+        pods=SimulatedPods(node.pod_table, clock=clock),
+        node=lambda: (facts.labels, facts.allocatable),
+    )
+
+
+def _real(settings: Settings) -> Sources:
+    pods = open_pod_source(
+        settings.pods_source,
+        node_name(settings.node_name),
+        kubeconfig=settings.kubeconfig or None,
+        keep=Keep(annotations=ANNOTATION_PREFIXES),
+    )
+
+    def node() -> tuple[Mapping[str, str], Mapping[str, str]]:
+        if not isinstance(pods, ApiPods):
+            return {}, {}
+        facts = pods.node()
+        return facts.labels, facts.allocatable
+
+    return Sources(
+        gpus=_real_gpus(settings),
+        processes=CgroupProcesses(settings.path_cgroup, settings.path_procfs),
+        pods=pods,
+        node=node,
+    )
+
+
+def _real_gpus(settings: Settings) -> tuple[GpuSource, ...]:
+    """``auto`` is every real source there is: today NVML, which looks again for a driver."""
+    return (NvmlSource(settings.nvml_library or None),)

@@ -1,0 +1,87 @@
+"""A process with one NvmlSource in it, driven over its standard streams; see ``node``.
+
+pynvml keeps one library for the whole process, so each test has a process of its own. The clock is
+what the last message said it is; a call that hangs does so in real time.
+"""
+
+import copyreg
+import logging
+import pickle
+import sys
+from types import MappingProxyType
+from typing import Any
+
+from exporter.gpus.nvml.source import NvmlSource
+
+
+class SetClock:
+    """Shows the time it was set to."""
+
+    def __init__(self) -> None:
+        self.now_ns = 0
+
+    def monotonic_ns(self) -> int:
+        """The same as the wall clock, which no test steps."""
+        return self.now_ns
+
+    def time_ns(self) -> int:
+        """Nanoseconds since the epoch."""
+        return self.now_ns
+
+
+class Agent:
+    """What the test may ask for."""
+
+    def __init__(self, **settings: Any) -> None:
+        self.clock = SetClock()
+        self.log: list[str] = []
+        self.source = NvmlSource(clock=self.clock, **settings)
+        handler = logging.Handler()
+        handler.emit = lambda record: self.log.append(record.getMessage())  # type: ignore[method-assign]
+        logging.getLogger("exporter").addHandler(handler)
+        logging.getLogger("exporter").setLevel(logging.INFO)
+
+    def read(self) -> Any:
+        """One cycle."""
+        return self.source.read()
+
+    def release(self, released: bool) -> None:  # noqa: FBT001 - the source's own signature
+        """Let go of the driver, or take it up."""
+        self.source.release(released)
+
+    def close(self) -> None:
+        """The end."""
+        self.source.close()
+
+    def settle(self) -> None:
+        """Wait until every call has come back."""
+        workers = self.source._workers
+        with workers._changed:
+            workers._changed.wait_for(lambda: not any(w.running for w in workers._workers.values()))
+
+    def logged(self) -> list[str]:
+        """Messages so far."""
+        return self.log
+
+
+def main() -> None:
+    """Answer one message after the other, until there are no more."""
+    copyreg.pickle(MappingProxyType, lambda mapping: (MappingProxyType, (dict(mapping),)))
+    requests, answers = sys.stdin.buffer, sys.stdout.buffer
+    agent = Agent(**pickle.load(requests))  # noqa: S301 - from the test that started us
+    while True:
+        try:
+            now_ns, name, arguments = pickle.load(requests)  # noqa: S301 - likewise
+        except EOFError:
+            return
+        agent.clock.now_ns = now_ns
+        try:
+            answer = getattr(agent, name)(*arguments)
+        except Exception as error:  # noqa: BLE001 - the test's to judge
+            answer = error
+        pickle.dump(answer, answers)
+        answers.flush()
+
+
+if __name__ == "__main__":
+    main()

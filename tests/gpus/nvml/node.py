@@ -1,0 +1,108 @@
+"""A node with the stand-in library, and an NvmlSource that reads it in a process of its own."""
+
+import dataclasses
+import os
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, cast
+
+from exporter.gpus.nvml.timing import Timing
+from exporter.model import DeviceReading, Reading
+from tests.fakenvml.build import library
+from tests.fakenvml.scenario import Fault, Scenario
+
+START = 1_700_000_000  # unix seconds at which every test begins
+SECOND = 10**9
+PATIENT = Timing(deadline_s=60)  # for tests in which nothing hangs
+HASTY = Timing(deadline_s=0.5)
+
+
+class Node:
+    """The scenario, the time, and the source. ``write`` makes changes of the scenario true."""
+
+    def __init__(self, folder: Path) -> None:
+        self.scenario = Scenario(now=START, loaded=START - 1000)
+        self.file = folder / "scenario.txt"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def now(self) -> float:
+        """Unix seconds."""
+        return cast("float", self.scenario.now)
+
+    def start(self, timing: Timing = PATIENT, path: Path | None = None, **settings: Any) -> None:
+        """Start the source, on the plain library unless told otherwise."""
+        self.write()
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tests.gpus.nvml.agent"],
+            env=os.environ | {"FAKENVML_SCENARIO": str(self.file)},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
+        settings = {"library_path": str(path or library())} | settings
+        self._send({"timing": timing} | settings)
+
+    def write(self) -> None:
+        """Let the library see the scenario as it is now."""
+        self.scenario.write(self.file)
+
+    def fail(self, *faults: Fault) -> None:
+        """Let these faults be the only ones."""
+        self.scenario.faults = list(faults)
+        self.write()
+
+    def change_gpu(self, index: int, **changes: Any) -> None:
+        """Change fields of one GPU."""
+        gpus = self.scenario.gpus
+        gpus[index] = dataclasses.replace(gpus[index], **changes)
+        self.write()
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass, for the library and for the source."""
+        self.scenario.now = self.now + seconds
+        self.write()
+
+    def read(self, *, after: float = 0) -> Reading:
+        """One cycle, after some seconds."""
+        if after:
+            self.advance(after)
+        return cast("Reading", self.ask("read"))
+
+    def device(self, uuid: str, *, after: float = 0) -> DeviceReading:
+        """One device in one cycle."""
+        return by_uuid(self.read(after=after))[uuid]
+
+    def ask(self, name: str, *arguments: object) -> Any:
+        """Call a method of the agent; what it raises is raised here."""
+        self._send((round(self.now * SECOND), name, arguments))
+        assert self._process is not None
+        assert self._process.stdout is not None
+        answer = pickle.load(self._process.stdout)  # noqa: S301 - from our own child
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def stop(self) -> None:
+        """End the process; a hung call must not keep it."""
+        if self._process is not None:
+            self._process.stdin.close()  # type: ignore[union-attr]
+            self._process.wait(timeout=30)
+            self._process.stdout.close()  # type: ignore[union-attr]
+
+    def _send(self, message: object) -> None:
+        assert self._process is not None
+        assert self._process.stdin is not None
+        pickle.dump(message, self._process.stdin)
+        self._process.stdin.flush()
+
+
+def by_uuid(reading: Reading) -> dict[str, DeviceReading]:
+    """The devices of a reading."""
+    return {device.device.uuid: device for device in reading.devices}
+
+
+def calls(reading: Reading, name: str) -> int:
+    """How often a driver function was called so far."""
+    return reading.calls[name].calls if name in reading.calls else 0

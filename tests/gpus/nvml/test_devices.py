@@ -1,0 +1,242 @@
+"""Devices that fail, hang, come and go: each costs only itself."""
+
+import pytest
+
+from exporter.model import DeviceState
+from tests.fakenvml.scenario import Fault, Gpu, Instance, Process, Work
+from tests.gpus.nvml.node import HASTY, START, Node, by_uuid, calls
+
+GIB = 1 << 30
+
+
+@pytest.fixture
+def two(node: Node) -> Node:
+    """Two GPUs, each with a process that is always busy."""
+    node.scenario.gpus = [Gpu(0), Gpu(1)]
+    node.scenario.works = [Work(gpu=gpu, pid=100 + gpu, start=START - 60) for gpu in (0, 1)]
+    return node
+
+
+@pytest.fixture
+def parted(node: Node) -> Node:
+    """One GPU without MIG and one with two instances."""
+    node.scenario.gpus = [Gpu(0), Gpu(1, mig=True)]
+    node.scenario.instances = [
+        Instance(1, 0, slices=1, memory=10 * GIB),
+        Instance(1, 1, slices=3, memory=40 * GIB),
+    ]
+    node.scenario.processes = [Process(gpu=1, pid=201, memory=GIB, instance=1)]
+    node.scenario.works = [Work(gpu=1, pid=201, start=START - 60, instance=1)]
+    return node
+
+
+def states(node: Node, *, after: float = 0) -> dict[str, DeviceState]:
+    return {uuid: device.state for uuid, device in by_uuid(node.read(after=after)).items()}
+
+
+def test_lost_device_is_named_and_the_others_go_on(two: Node) -> None:
+    two.start()
+    two.read()
+    two.change_gpu(1, lost=True)
+    devices = by_uuid(two.read(after=1))
+    assert devices["GPU-1"].state is DeviceState.LOST
+    assert devices["GPU-1"].device.model == "NVIDIA H100 80GB HBM3"
+    assert "gpu_is_lost" in devices["GPU-1"].detail
+    assert devices["GPU-0"].state is DeviceState.UP
+    assert devices["GPU-0"].window
+
+
+def test_lost_device_comes_back_and_its_windows_go_on(two: Node) -> None:
+    two.start()
+    two.read()
+    before = two.device("GPU-1", after=1).window
+    two.change_gpu(1, lost=True)
+    two.read(after=1)
+    two.change_gpu(1, lost=False)
+    reading = two.device("GPU-1", after=2)
+    assert reading.state is DeviceState.UP
+    assert before
+    assert reading.window
+    assert reading.window.start_unix_ns == before.end_unix_ns
+
+
+def test_lost_device_is_looked_for_less_and_less_often(two: Node) -> None:
+    two.start()
+    two.read()
+    two.change_gpu(1, lost=True)
+    lookups = [calls(two.read(after=1), "nvmlDeviceGetHandleByUUID") for _ in range(20)]
+    assert 3 <= lookups[-1] <= 5  # after 1, 2, 4 and 8 seconds
+    assert states(two)["GPU-1"] is DeviceState.LOST
+
+
+def test_device_that_was_back_is_looked_for_at_once_again(two: Node) -> None:
+    two.start()
+    for _ in range(3):
+        two.change_gpu(1, lost=False)
+        assert states(two, after=1)["GPU-1"] is DeviceState.UP
+        two.change_gpu(1, lost=True)
+        assert states(two, after=1)["GPU-1"] is DeviceState.LOST
+
+
+def test_device_that_is_lost_from_the_start_is_found_later(two: Node) -> None:
+    two.change_gpu(1, lost=True)
+    two.start()
+    assert states(two) == {"GPU-0": DeviceState.UP}
+    assert any("gpu_is_lost" in line for line in two.ask("logged"))
+    two.change_gpu(1, lost=False)
+    two.read(after=31)
+    assert states(two, after=1) == {"GPU-0": DeviceState.UP, "GPU-1": DeviceState.UP}
+
+
+def test_device_lost_while_the_driver_is_restarted_is_still_named(two: Node) -> None:
+    two.start()
+    two.read()
+    two.fail(Fault("error", "nvmlDevice*", code=1))
+    two.read(after=1)
+    two.fail()
+    two.change_gpu(1, lost=True)
+    assert states(two, after=1) == {"GPU-0": DeviceState.UP, "GPU-1": DeviceState.LOST}
+    two.change_gpu(1, lost=False)
+    assert states(two, after=1)["GPU-1"] is DeviceState.UP
+
+
+def test_failing_call_costs_a_cycle_and_no_time(two: Node) -> None:
+    two.start()
+    two.read()
+    before = two.device("GPU-0", after=1).window
+    two.fail(Fault("error", "nvmlDeviceGetSamples", gpu=0, code=999))
+    failed = two.device("GPU-0", after=1)
+    assert failed.state is DeviceState.FAILED
+    assert "(999)" in failed.detail
+    two.fail()
+    after = two.device("GPU-0", after=1).window
+    assert before
+    assert after
+    assert after.start_unix_ns == before.end_unix_ns
+    assert after.unobserved_ns == 0
+
+
+def test_hung_device_is_stuck_and_the_others_go_on(two: Node) -> None:
+    two.start(HASTY)
+    two.read()
+    two.fail(Fault("hang", "nvmlDeviceGetProcessUtilization", gpu=1))
+    assert states(two, after=1) == {"GPU-0": DeviceState.UP, "GPU-1": DeviceState.STUCK}
+    reading = two.read(after=1)
+    assert by_uuid(reading)["GPU-0"].window
+    assert by_uuid(reading)["GPU-1"].state is DeviceState.STUCK
+    assert by_uuid(reading)["GPU-1"].detail == "a driver call has not come back for 1.0 s"
+    assert reading.status.up
+
+
+def test_hung_device_gets_no_second_call_and_comes_back_by_itself(two: Node) -> None:
+    two.start(HASTY)
+    two.read()
+    before = two.device("GPU-1", after=1).window
+    two.fail(Fault("hang", "nvmlDeviceGetProcessUtilization", gpu=1))
+    rows = [calls(two.read(after=1), "nvmlDeviceGetProcessUtilization") for _ in range(3)]
+    assert rows[2] - rows[0] == 2  # the other device's; a hung call is counted when it is back
+    two.fail()
+    two.ask("settle")
+    late = two.device("GPU-1", after=1)
+    after = two.device("GPU-1", after=1)
+    assert late.state is after.state is DeviceState.UP
+    assert before
+    assert late.window
+    assert after.window
+    assert late.window.start_unix_ns == before.end_unix_ns
+    assert after.window.start_unix_ns == late.window.end_unix_ns
+    assert after.window.unobserved_ns == 0
+
+
+def test_driver_that_hangs_in_every_device_is_down(two: Node) -> None:
+    two.start(HASTY)
+    two.read()
+    two.fail(Fault("hang", "nvmlDevice*"))
+    reading = two.read(after=1)
+    assert not reading.status.up
+    assert "hangs" in reading.status.detail
+    assert {d.state for d in reading.devices} == {DeviceState.STUCK}
+
+
+def test_hanging_enumeration_does_not_stop_the_devices(two: Node) -> None:
+    two.start(HASTY)
+    two.read()
+    two.fail(Fault("hang", "nvmlDeviceGetCount*"))
+    reading = two.read(after=31)
+    assert {d.state for d in reading.devices} == {DeviceState.UP}
+    assert reading.status.up
+    assert "not answered" in reading.status.detail
+    two.fail()
+    two.ask("settle")
+    assert two.read(after=1).status.detail == ""
+
+
+def test_device_that_vanishes_is_forgotten(two: Node) -> None:
+    two.start()
+    two.read()
+    two.scenario.gpus, two.scenario.works = two.scenario.gpus[:1], two.scenario.works[:1]
+    assert set(states(two, after=31)) == {"GPU-0"}
+
+
+def test_mig_instances_are_devices(parted: Node) -> None:
+    parted.start()
+    devices = by_uuid(parted.read())
+    assert list(devices) == ["GPU-0", "GPU-1", "MIG-1-0", "MIG-1-1"]
+    instance = devices["MIG-1-1"].device
+    assert (instance.parent_uuid, instance.index, instance.profile) == ("GPU-1", 1, "3g.40gb")
+    assert instance.memory_bytes == 40 * GIB
+    memory = devices["MIG-1-1"].memory
+    assert memory
+    assert [process.pid for process in memory.processes or ()] == [201]
+    assert devices["MIG-1-0"].memory
+    assert devices["MIG-1-0"].memory.processes == ()
+
+
+def test_mig_leaves_the_engines_unmeasured_and_the_energy_to_the_board(parted: Node) -> None:
+    parted.start()
+    parted.read()
+    devices = by_uuid(parted.read(after=1))
+    board, instance = devices["GPU-1"], devices["MIG-1-1"]
+    assert board.device.sharing == "mig"
+    assert board.window
+    assert board.window.energy_uj
+    assert board.window.busy.core is None
+    assert board.memory is None
+    assert board.sensors.power_watts
+    assert board.unmeasured["core"] == instance.unmeasured["core"] == "mig"
+    assert instance.window is None
+    assert instance.unmeasured["energy"] == "mig"
+    assert devices["GPU-0"].unmeasured == {}
+
+
+def test_mig_switched_on_and_off_again(parted: Node) -> None:
+    instances = parted.scenario.instances
+    parted.scenario.instances = []
+    parted.change_gpu(1, mig=False)
+    parted.start()
+    parted.read()
+    assert parted.device("GPU-1", after=1).unmeasured == {}
+    parted.scenario.instances = instances
+    parted.change_gpu(1, mig=True)
+    parted.read(after=31)
+    assert set(states(parted, after=1)) == {"GPU-0", "GPU-1", "MIG-1-0", "MIG-1-1"}
+    parted.scenario.instances = []
+    parted.change_gpu(1, mig=False)
+    parted.read(after=31)
+    reading = parted.device("GPU-1", after=1)
+    assert reading.unmeasured == {}
+    assert reading.window is None  # begun anew: the time so far was given out with the energy
+    window = parted.device("GPU-1", after=1).window
+    assert window
+    assert window.busy.core is not None
+    assert window.unobserved_ns == 0
+    assert set(states(parted)) == {"GPU-0", "GPU-1"}
+
+
+def test_reused_handle_of_an_instance_is_not_taken_for_the_old_one(parted: Node) -> None:
+    parted.start()
+    parted.read()
+    parted.scenario.instances[1] = Instance(1, 1, uuid="MIG-new", slices=3, memory=40 * GIB)
+    assert states(parted, after=5)["MIG-1-1"] is DeviceState.LOST
+    parted.read(after=6)
+    assert set(states(parted, after=1)) == {"GPU-0", "GPU-1", "MIG-1-0", "MIG-new"}

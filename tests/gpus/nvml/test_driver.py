@@ -1,0 +1,209 @@
+"""The driver as a whole: absent, restarted, upgraded, hanging, released."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from exporter.gpus.nvml.library import PLACES, SONAME, candidates
+from exporter.gpus.source import RestartRequiredError
+from exporter.model import DeviceState
+from tests.fakenvml.build import library
+from tests.fakenvml.scenario import Fault, Gpu, Work
+from tests.gpus.nvml.node import HASTY, START, Node, by_uuid, calls
+
+INIT = "nvmlInitWithFlags"
+
+
+@pytest.fixture
+def one(node: Node) -> Node:
+    """One GPU with one process that is always busy."""
+    node.scenario.gpus = [Gpu(0)]
+    node.scenario.works = [Work(gpu=0, pid=101, start=START - 60)]
+    return node
+
+
+def test_no_library_says_what_to_do_and_is_taken_up_when_it_appears(
+    one: Node, tmp_path: Path
+) -> None:
+    path = tmp_path / SONAME
+    one.start(path=path)
+    reading = one.read()
+    assert not reading.status.up
+    assert str(path) in reading.status.detail
+    assert "--nvml.library" in reading.status.detail
+    shutil.copy(library(), path)
+    reading = one.read(after=1)
+    assert reading.status.up
+    assert reading.status.detail == ""
+    assert [device.device.uuid for device in reading.devices] == ["GPU-0"]
+
+
+def test_library_is_found_where_a_driver_container_puts_it(one: Node, tmp_path: Path) -> None:
+    place = tmp_path / PLACES[0]
+    place.mkdir(parents=True)
+    shutil.copy(library(), place / SONAME)
+    one.start(library_path=None, roots=(tmp_path,))
+    assert one.read().status.up
+
+
+def test_library_is_looked_for_in_order(tmp_path: Path) -> None:
+    for place in (PLACES[3], PLACES[0]):
+        (tmp_path / place).mkdir(parents=True)
+        (tmp_path / place / SONAME).touch()
+    assert list(candidates(None, [tmp_path])) == [
+        SONAME,
+        str(tmp_path / PLACES[0] / SONAME),
+        str(tmp_path / PLACES[3] / SONAME),
+    ]
+    assert list(candidates("/given", [tmp_path])) == ["/given"]
+
+
+def test_broken_library_is_no_reason_to_stop(one: Node, tmp_path: Path) -> None:
+    path = tmp_path / SONAME
+    path.write_text("not a library")
+    one.start(path=path)
+    reading = one.read()
+    assert not reading.status.up
+    assert "file too short" in reading.status.detail or "invalid ELF" in reading.status.detail
+
+
+def test_driver_that_is_not_loaded_yet(one: Node) -> None:
+    one.fail(Fault("error", INIT, code=9))
+    one.start()
+    reading = one.read()
+    assert not reading.status.up
+    assert "not loaded" in reading.status.detail
+    assert reading.devices == ()
+    one.fail()
+    assert one.read(after=1).status.up
+
+
+def test_absent_driver_is_looked_for_less_and_less_often(one: Node) -> None:
+    one.fail(Fault("error", INIT, code=9))
+    one.start()
+    tries = [calls(one.read(after=1), "nvmlInit") for _ in range(180)]
+    assert tries[6] == 3  # at once, after 1 and after 2 more seconds
+    assert 8 <= tries[-1] <= 9  # 4, 8, 16, 32, then once a minute
+
+
+@pytest.mark.parametrize("code", [1, 9, 12])
+def test_restarted_driver_is_opened_anew_and_windows_go_on(one: Node, code: int) -> None:
+    one.start()
+    one.read()
+    before = one.device("GPU-0", after=1).window
+    one.fail(Fault("error", "nvmlDevice*", code=code))
+    reading = one.read(after=1)
+    assert not reading.status.up
+    assert reading.devices[0].state is DeviceState.FAILED
+    one.fail()
+    one.scenario.loaded = one.now
+    reading = one.read(after=1)
+    assert reading.status.up
+    assert calls(reading, "nvmlInit") == 2
+    assert calls(reading, "nvmlShutdown") == 1
+    after = reading.devices[0].window
+    assert before
+    assert after
+    assert after.start_unix_ns == before.end_unix_ns
+
+
+def test_library_of_another_version_needs_a_restart(one: Node) -> None:
+    one.fail(Fault("error", INIT, code=18))
+    one.start()
+    with pytest.raises(RestartRequiredError, match="upgraded"):
+        one.read()
+
+
+@pytest.mark.parametrize("code", [17, 999])
+def test_blocked_init_needs_a_restart_only_when_it_persists(one: Node, code: int) -> None:
+    one.fail(Fault("error", INIT, code=code))
+    one.start()
+    assert not one.read().status.up
+    assert not one.read(after=1).status.up
+    with pytest.raises(RestartRequiredError, match="device files"):
+        one.read(after=2)
+
+
+def test_blocked_init_that_passes_needs_none(one: Node) -> None:
+    one.fail(Fault("error", INIT, code=999, count=2))
+    one.start()
+    one.read()
+    one.read(after=1)
+    assert one.read(after=2).status.up
+
+
+def test_hanging_init_is_waited_for_no_longer_than_the_deadline(one: Node) -> None:
+    one.fail(Fault("hang", INIT))
+    one.start(HASTY)
+    assert not one.read().status.up
+    reading = one.read(after=3)
+    assert reading.status.detail == "the driver has not answered for 3.0 s"
+    one.fail()
+    one.ask("settle")
+    reading = one.read(after=1)
+    assert reading.status.up
+    assert calls(reading, "nvmlInit") == 1
+
+
+def test_release_closes_the_driver_and_taking_it_up_goes_on(one: Node) -> None:
+    one.start()
+    one.read()
+    before = one.device("GPU-0", after=1).window
+    one.ask("release", True)
+    reading = one.read(after=1)
+    assert not reading.status.up
+    assert "released" in reading.status.detail
+    assert by_uuid(reading)["GPU-0"].state is DeviceState.RELEASED
+    assert calls(reading, "nvmlShutdown") == 1
+    quiet = one.read(after=60)
+    assert quiet.calls == reading.calls
+    one.ask("release", False)
+    after = one.device("GPU-0", after=1)
+    assert after.state is DeviceState.UP
+    assert before
+    assert after.window
+    assert after.window.start_unix_ns == before.end_unix_ns
+    assert after.window.unobserved_ns > 45_000_000_000
+
+
+def test_release_waits_for_a_hung_device(one: Node) -> None:
+    one.start(HASTY)
+    one.read()
+    one.fail(Fault("hang", "nvmlDeviceGetProcessUtilization"))
+    one.read(after=1)
+    one.ask("release", True)
+    reading = one.read(after=1)
+    assert by_uuid(reading)["GPU-0"].state is DeviceState.RELEASED
+    assert calls(reading, "nvmlShutdown") == 0
+    one.fail()
+    one.ask("settle")
+    assert calls(one.read(after=1), "nvmlShutdown") == 1
+
+
+def test_release_while_the_driver_is_being_opened(one: Node) -> None:
+    one.fail(Fault("hang", INIT))
+    one.start(HASTY)
+    one.read()
+    one.ask("release", True)
+    one.fail()
+    one.ask("settle")
+    reading = one.read(after=1)
+    assert calls(reading, "nvmlShutdown") == 1
+    one.ask("release", False)
+    assert one.read(after=1).status.up
+
+
+def test_close_does_not_wait_for_a_hung_device(one: Node) -> None:
+    one.start(HASTY)
+    one.read()
+    one.fail(Fault("hang", "nvmlDeviceGetProcessUtilization"))
+    one.read(after=1)
+    one.ask("close")
+
+
+def test_node_without_devices(node: Node) -> None:
+    node.start()
+    reading = node.read()
+    assert reading.status.up
+    assert reading.status.detail == "the driver reports no device"

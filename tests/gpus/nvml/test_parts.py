@@ -1,0 +1,170 @@
+"""The parts that need no driver: buffers, errors, names."""
+
+import struct
+from dataclasses import dataclass
+from types import SimpleNamespace
+
+import pytest
+
+from exporter.gpus.nvml import errors
+from exporter.gpus.nvml.backoff import Backoff
+from exporter.gpus.nvml.discovery import profile_of
+from exporter.gpus.nvml.processes import NOT_AVAILABLE, united
+from exporter.gpus.nvml.rows import MOST_ROWS, Rows
+from exporter.gpus.nvml.tally import CallTally
+from exporter.model import CallCount, ProcessMemory
+
+ROW = struct.Struct("=I")
+
+
+def driver(rows: Rows, values: list[int], claimed: int | None = None) -> int:
+    """Write as a driver does: the number needed when there is no room, rows when there is."""
+    needed = len(values) if claimed is None else claimed
+    room = rows.count.value
+    rows.count.value = needed
+    if needed > room and claimed is None:
+        return errors.INSUFFICIENT_SIZE
+    view = memoryview(rows._bytes)
+    for number, value in enumerate(values):
+        ROW.pack_into(view, number * ROW.size, value)
+    return errors.SUCCESS
+
+
+def decoded(rows: Rows, values: list[int], claimed: int | None = None) -> list[int]:
+    read = rows.read("call", lambda r: driver(r, values, claimed))
+    return [value for (value,) in ROW.iter_unpack(read)]
+
+
+def test_rows_grow_to_what_the_driver_asks_for() -> None:
+    rows = Rows(ROW.size, capacity=2)
+    assert decoded(rows, [1, 2, 3, 4, 5, 6, 7]) == [1, 2, 3, 4, 5, 6, 7]
+    assert rows.capacity == 7
+
+
+def test_rows_that_the_driver_counts_but_does_not_write_are_not_those_of_before() -> None:
+    rows = Rows(ROW.size, capacity=8)
+    assert decoded(rows, [1, 2, 3]) == [1, 2, 3]
+    assert decoded(rows, [9], claimed=3) == [9, 0, 0]
+
+
+def test_rows_are_no_more_than_there_is_room_for() -> None:
+    assert decoded(Rows(ROW.size, capacity=2), [1, 2], claimed=100) == [1, 2]
+
+
+def test_rows_do_not_grow_for_ever() -> None:
+    rows = Rows(ROW.size, capacity=2)
+
+    def never_enough(rows: Rows) -> int:
+        rows.count.value = 2**32 - 1
+        return errors.INSUFFICIENT_SIZE
+
+    with pytest.raises(errors.NvmlError, match="insufficient_size"):
+        rows.read("call", never_enough)
+    assert rows.capacity == MOST_ROWS
+
+
+def test_nothing_found_is_no_rows() -> None:
+    rows = Rows(ROW.size, capacity=2)
+    assert bytes(rows.read("call", lambda _: errors.NOT_FOUND)) == b""
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [
+        (1, errors.DriverGoneError),
+        (9, errors.DriverGoneError),
+        (12, errors.DriverGoneError),
+        (15, errors.DeviceLostError),
+        (16, errors.DeviceLostError),
+        (3, errors.UnmeasurableError),
+        (4, errors.UnmeasurableError),
+        (13, errors.UnmeasurableError),
+        (2, errors.NvmlError),
+        (999, errors.NvmlError),
+        (12345, errors.NvmlError),
+    ],
+)
+def test_codes_become_errors_that_can_be_told_apart(
+    code: int, kind: type[errors.NvmlError]
+) -> None:
+    error = errors.error_of(code, "nvmlCall")
+    assert type(error) is kind
+    assert (error.code, error.call) == (code, "nvmlCall")
+    assert f"({code})" in str(error)
+    assert hash(error)
+
+
+@pytest.mark.parametrize(
+    ("slices", "part", "memory_mib", "board_mib", "name"),
+    [
+        (1, 1, 4864, 40536, "1g.5gb"),  # A100-40GB
+        (3, 3, 20096, 40536, "3g.20gb"),
+        (7, 7, 40448, 40536, "7g.40gb"),
+        (1, 1, 9984, 81559, "1g.10gb"),  # H100-80GB
+        (2, 1, 19968, 81559, "1c.2g.20gb"),
+        (1, 1, 16384, 143771, "1g.18gb"),  # H200
+        (1, 1, 9984, None, "1g.10gb"),
+    ],
+)
+def test_profiles_are_named_as_nvidia_names_them(
+    slices: int, part: int, memory_mib: int, board_mib: int | None, name: str
+) -> None:
+    attributes = SimpleNamespace(
+        gpuInstanceSliceCount=slices, computeInstanceSliceCount=part, memorySizeMB=memory_mib
+    )
+    assert profile_of(attributes, board_mib and board_mib << 20) == name
+
+
+def test_process_is_united_from_its_lists() -> None:
+    assert united(
+        [
+            ("compute", 7, NOT_AVAILABLE),
+            ("graphics", 7, 5),
+            ("mps", 7, 3),
+            ("compute", 8, NOT_AVAILABLE),
+            ("compute", 0, 1),
+            ("compute", 0xFFFFFFFF, 1),
+        ]
+    ) == (
+        ProcessMemory(7, 5, frozenset({"compute", "graphics", "mps"})),
+        ProcessMemory(8, None, frozenset({"compute"})),
+    )
+
+
+@dataclass
+class SetClock:
+    """Shows the seconds it was set to."""
+
+    seconds: float = 0
+
+    def monotonic_ns(self) -> int:
+        """Nanoseconds."""
+        return int(self.seconds * 1e9)
+
+    def time_ns(self) -> int:
+        """Nanoseconds."""
+        return self.monotonic_ns()
+
+
+def test_backoff_doubles_up_to_its_limit_and_can_be_reset() -> None:
+    clock = SetClock()
+    retry = Backoff(clock, first_s=1, most_s=4)
+    due = [retry.due]
+    for wait in (1, 2, 4, 4):
+        retry.failed()
+        clock.seconds += wait - 0.5
+        due.append(retry.due)
+        clock.seconds += 0.5
+        due.append(retry.due)
+    retry.failed()
+    retry.reset()
+    assert due == [True, *(False, True) * 4]
+    assert retry.due
+
+
+def test_tally_sums_calls_and_time() -> None:
+    tally = CallTally()
+    tally.add("a", 5)
+    tally.add("a", 6)
+    tally.add("b", 1)
+    assert tally.snapshot() == {"a": CallCount(2, 11), "b": CallCount(1, 1)}

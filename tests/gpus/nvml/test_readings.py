@@ -1,0 +1,227 @@
+"""What a healthy device is read as."""
+
+from itertools import pairwise
+
+import pytest
+
+from exporter.gpus.nvml.timing import Timing
+from exporter.model import DeviceState, ProcessMemory
+from tests.fakenvml.scenario import Fault, Gpu, Process, Work, core_seconds, energy_joules
+from tests.gpus.nvml.node import START, Node, calls
+
+GIB = 1 << 30
+LEGACY = "nvmlDeviceGetProcessUtilization"
+NEWER = "nvmlDeviceGetProcessesUtilizationInfo"
+
+
+@pytest.fixture
+def busy(node: Node) -> Node:
+    """Two GPUs; on the first, two processes take turns."""
+    node.scenario.gpus = [Gpu(0), Gpu(1)]
+    node.scenario.processes = [
+        Process(gpu=0, pid=101, memory=2 * GIB),
+        Process(gpu=0, pid=102, memory=3 * GIB),
+    ]
+    node.scenario.works = [
+        Work(gpu=0, pid=101, start=START - 60, period=1, duty=0.5, memory=0.2),
+        Work(gpu=0, pid=102, start=START - 60, period=1, duty=0.25, phase=0.5, encoder=0.5),
+    ]
+    return node
+
+
+def test_static_facts_of_a_board(busy: Node) -> None:
+    busy.start()
+    board = busy.device("GPU-1").device
+    assert (board.index, board.minor, board.vendor) == (1, 1, "nvidia")
+    assert board.model == "NVIDIA H100 80GB HBM3"
+    assert board.pci_bus_id == "00000000:02:00.0"
+    assert board.driver_version == "580.65.06"
+    assert board.memory_bytes == 80 * GIB
+
+
+def test_windows_add_up_to_the_true_busy_time(busy: Node) -> None:
+    busy.start()
+    busy.read()
+    windows = [busy.device("GPU-0", after=1).window for _ in range(30)]
+    assert all(windows)
+    total = sum(w.busy.core or 0 for w in windows if w)
+    assert total / 1e9 == pytest.approx(core_seconds(busy.scenario, 0, START, busy.now), rel=0.05)
+    assert all(a and b and a.end_unix_ns == b.start_unix_ns for a, b in pairwise(windows))
+
+
+def test_each_process_has_its_engines(busy: Node) -> None:
+    busy.start()
+    busy.read()
+    window = busy.device("GPU-0", after=5).window
+    assert window
+    activity = {process.pid: process.busy for process in window.processes}
+    assert set(activity) == {101, 102}
+    assert activity[101].memory_active
+    assert activity[101].encoder == 0
+    assert activity[102].encoder
+
+
+def test_idle_device_has_a_window_without_processes(busy: Node) -> None:
+    busy.start()
+    busy.read()
+    reading = busy.device("GPU-1", after=1)
+    assert reading.state is DeviceState.UP
+    assert reading.window
+    assert reading.window.busy.core == 0
+    assert reading.window.processes == ()
+    assert reading.unmeasured == {}
+
+
+def test_energy_of_the_windows_adds_up_to_the_counter(busy: Node) -> None:
+    busy.start()
+    busy.read()
+    windows = [busy.device("GPU-0", after=1).window for _ in range(10)]
+    used = sum(w.energy_uj or 0 for w in windows if w) / 1e6
+    assert used == pytest.approx(energy_joules(busy.scenario, 0, START, busy.now), rel=0.02)
+
+
+def test_energy_goes_on_after_the_counter_was_set_back(busy: Node) -> None:
+    busy.start()
+    busy.read()
+    assert busy.device("GPU-0", after=1).window.energy_uj  # type: ignore[union-attr]
+    busy.scenario.loaded = busy.now
+    window = busy.device("GPU-0", after=1).window
+    assert window
+    assert window.energy_uj is None
+    window = busy.device("GPU-0", after=1).window
+    assert window
+    assert window.energy_uj
+    assert window.energy_uj > 0
+
+
+def test_garbage_rows_are_counted_and_dropped(busy: Node) -> None:
+    busy.change_gpu(0, garbage=4)
+    busy.start()
+    busy.read()
+    window = busy.device("GPU-0", after=1).window
+    assert window
+    assert {process.pid for process in window.processes} == {101, 102}
+    assert window.rejected == {"pid": 2, "percentage": 1, "timestamp": 1}
+
+
+def test_memory_and_who_holds_it(busy: Node) -> None:
+    busy.start()
+    memory = busy.device("GPU-0").memory
+    assert memory
+    assert (memory.total_bytes, memory.used_bytes) == (80 * GIB, 5 * GIB)
+    assert memory.reserved_bytes == GIB // 2
+    assert memory.processes == (
+        ProcessMemory(101, 2 * GIB, frozenset({"compute"})),
+        ProcessMemory(102, 3 * GIB, frozenset({"compute"})),
+    )
+
+
+def test_process_in_two_lists_is_one_process(busy: Node) -> None:
+    busy.scenario.processes = [
+        Process(gpu=0, pid=101, memory=2 * GIB),
+        Process(gpu=0, pid=101, memory=2 * GIB, kind="graphics"),
+    ]
+    busy.start()
+    memory = busy.device("GPU-0").memory
+    assert memory
+    assert memory.processes == (ProcessMemory(101, 2 * GIB, frozenset({"compute", "graphics"})),)
+
+
+def test_memory_that_the_driver_does_not_tell_is_unknown(busy: Node) -> None:
+    busy.scenario.processes = [Process(gpu=0, pid=101, memory=None)]
+    busy.start()
+    memory = busy.device("GPU-0").memory
+    assert memory
+    assert memory.processes == (ProcessMemory(101, None, frozenset({"compute"})),)
+
+
+def test_mps_clients_make_the_device_shared_by_mps(busy: Node) -> None:
+    busy.scenario.processes.append(Process(gpu=0, pid=103, memory=GIB, kind="mps"))
+    busy.start()
+    assert busy.device("GPU-0").device.sharing == "mps"
+    assert busy.device("GPU-1").device.sharing == ""
+
+
+def test_sensors(busy: Node) -> None:
+    busy.start()
+    sensors = busy.device("GPU-1").sensors
+    assert (sensors.power_watts, sensors.power_limit_watts) == (70.0, 400.0)
+    assert sensors.temperature_celsius == {"gpu": 50.0, "memory": 60.0}
+    assert set(sensors.clock_hertz) == {"sm", "memory"}
+    assert sensors.clock_hertz["sm"] > 1_000_000_000
+
+
+def test_dear_questions_are_asked_seldom(busy: Node) -> None:
+    busy.start(Timing(deadline_s=60, memory_every_s=5, sensors_every_s=3))
+    lists, power = "nvmlDeviceGetComputeRunningProcesses_v3", "nvmlDeviceGetPowerUsage"
+    first = busy.read()
+    assert (calls(first, lists), calls(first, power)) == (2, 2)
+    for _ in range(3):
+        busy.read(after=1)
+    later = busy.read(after=1)
+    assert (calls(later, lists), calls(later, power)) == (2, 4)
+    assert later.devices[0].memory == first.devices[0].memory
+    assert calls(busy.read(after=1), lists) == 4
+
+
+def test_process_list_is_read_at_once_for_an_unknown_pid_but_not_each_cycle(node: Node) -> None:
+    node.scenario.gpus = [Gpu(0)]
+    node.scenario.works = [Work(gpu=0, pid=1, start=START - 60, end=START + 2)]
+    node.start(Timing(deadline_s=60, memory_every_s=60))
+    lists = "nvmlDeviceGetComputeRunningProcesses_v3"
+    node.read()
+    assert calls(node.read(after=0.5), lists) == 1  # unknown, but too soon
+    assert calls(node.read(after=0.5), lists) == 2  # pid 1 is active and was not looked up
+    assert calls(node.read(after=1), lists) == 2  # it is not listed: it has ended
+    node.scenario.works.append(Work(gpu=0, pid=2, start=node.now))
+    assert calls(node.read(after=1), lists) == 3
+
+
+def test_buffer_that_is_too_small_grows(node: Node) -> None:
+    node.scenario.gpus = [Gpu(0)]
+    node.scenario.processes = [Process(gpu=0, pid=1000 + n, memory=1 << 20) for n in range(1500)]
+    node.start()
+    memory = node.device("GPU-0").memory
+    assert memory
+    assert memory.processes
+    assert len(memory.processes) == 1500
+
+
+def test_insufficient_size_is_asked_again(busy: Node) -> None:
+    busy.start()
+    busy.read()
+    busy.fail(Fault("error", LEGACY, gpu=0, code=7, count=2))
+    window = busy.device("GPU-0", after=1).window
+    assert window
+    assert {process.pid for process in window.processes} == {101, 102}
+
+
+def test_insufficient_size_for_ever_fails_the_device_and_is_not_asked_for_ever(busy: Node) -> None:
+    busy.start()
+    busy.read()
+    busy.fail(Fault("error", "nvmlDeviceGetSamples", gpu=0, code=7))
+    reading = busy.device("GPU-0", after=1)
+    assert reading.state is DeviceState.FAILED
+    assert "insufficient_size" in reading.detail
+
+
+@pytest.mark.parametrize("code", [3, 999])
+def test_newer_call_stands_in_for_the_older_and_is_remembered(busy: Node, code: int) -> None:
+    busy.scenario.gpus = [Gpu(0)]
+    busy.fail(Fault("error", LEGACY, code=code))
+    busy.start()
+    busy.read()
+    window = busy.device("GPU-0", after=1).window
+    assert window
+    assert {process.pid for process in window.processes} == {101, 102}
+    before = busy.read(after=1)
+    after = busy.read(after=1)
+    assert calls(after, NEWER) > calls(before, NEWER)
+    assert calls(after, LEGACY) == calls(before, LEGACY)
+
+
+def test_older_call_is_kept_once_it_has_told_of_a_process(busy: Node) -> None:
+    busy.scenario.gpus = [Gpu(0)]
+    busy.start()
+    busy.read()
+    assert calls(busy.read(after=1), NEWER) == 0

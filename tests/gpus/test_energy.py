@@ -1,0 +1,81 @@
+"""Energy out of a counter: every joule once, and an idle part that is known or unknown."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from exporter.gpus.energy import EnergyMeter
+
+SECOND = 10**9
+JOULE = 10**6
+
+
+def test_first_reading_and_missing_counter_tell_nothing() -> None:
+    meter = EnergyMeter()
+    assert meter.take(5 * JOULE, SECOND, 0) == (None, None)
+    assert meter.take(None, 2 * SECOND, 0) == (None, None)
+    assert meter.take(9 * JOULE, 3 * SECOND, 0) == (None, None)
+
+
+def idle(meter: EnergyMeter, counter: int, mono: int, watts: int, seconds: int) -> tuple[int, int]:
+    """Let a device idle, read once a second; the counter and the time afterwards."""
+    for _ in range(seconds):
+        counter, mono = counter + watts * JOULE, mono + SECOND
+        meter.take(counter, mono, 0)
+    return counter, mono
+
+
+def test_idle_part_is_unknown_until_the_device_was_idle_for_some_seconds() -> None:
+    meter = EnergyMeter()
+    meter.take(0, 0, None)
+    assert meter.take(300 * JOULE, SECOND, SECOND) == (300 * JOULE, None)
+    counter, mono = idle(meter, 300 * JOULE, SECOND, 70, 4)
+    assert meter.take(counter + 300 * JOULE, mono + SECOND, SECOND) == (300 * JOULE, None)
+    counter, mono = idle(meter, counter + 300 * JOULE, mono + SECOND, 70, 5)
+    assert meter.take(counter + 300 * JOULE, mono + SECOND, SECOND) == (300 * JOULE, 70 * JOULE)
+
+
+def test_lowest_idle_power_counts() -> None:
+    meter = EnergyMeter()
+    meter.take(0, 0, None)
+    counter, mono = idle(meter, 0, 0, 90, 5)
+    counter, mono = idle(meter, counter, mono, 70, 5)
+    counter, mono = idle(meter, counter, mono, 80, 5)
+    assert meter.take(counter + 80 * JOULE, mono + SECOND, 0) == (80 * JOULE, 70 * JOULE)
+
+
+def test_a_board_that_idles_at_nothing_is_known_to() -> None:
+    meter = EnergyMeter()
+    meter.take(0, 0, None)
+    counter, mono = idle(meter, 0, 0, 0, 5)
+    assert meter.take(counter + 9 * JOULE, mono + SECOND, SECOND) == (9 * JOULE, 0)
+
+
+@pytest.mark.parametrize(("counter", "mono"), [(99 * JOULE, 2 * SECOND), (200 * JOULE, SECOND)])
+def test_counter_that_fell_or_time_that_stood_still_tells_nothing(counter: int, mono: int) -> None:
+    meter = EnergyMeter()
+    meter.take(100 * JOULE, SECOND, SECOND)
+    assert meter.take(counter, mono, SECOND) == (None, None)
+    assert meter.take(counter + 7 * JOULE, mono + SECOND, SECOND) == (7 * JOULE, None)
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.integers(0, 1000 * JOULE),
+            st.integers(1, 60 * SECOND),
+            st.one_of(st.none(), st.just(0), st.integers(0, SECOND)),
+        )
+    )
+)
+def test_parts_add_up_to_the_counter(steps: list[tuple[int, int, int | None]]) -> None:
+    meter = EnergyMeter()
+    meter.take(0, 0, None)
+    counter = mono = total = 0
+    for used, elapsed, busy in steps:
+        counter, mono = counter + used, mono + elapsed
+        taken, idle = meter.take(counter, mono, busy)
+        assert taken == used
+        assert idle is None or 0 <= idle <= used
+        total += taken
+    assert total == counter

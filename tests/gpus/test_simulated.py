@@ -1,0 +1,176 @@
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from exporter.gpus.simulated import SimulatedGpus
+from exporter.gpus.source import GpuSource
+from exporter.model import DeviceReading, DeviceState, Window
+from exporter.scenario.load import load
+from exporter.scenario.node import Node
+from tests.scenario.clock import ManualClock
+from tests.scenario.nodes import node, pod, process
+
+
+def _gpus(**scenario: Any) -> tuple[SimulatedGpus, Node, ManualClock]:
+    clock = ManualClock()
+    asked = node(clock, **scenario)
+    return SimulatedGpus(asked, clock), asked, clock
+
+
+def _one(gpus: SimulatedGpus) -> DeviceReading:
+    return gpus.read().devices[0]
+
+
+def test_it_is_a_gpu_source_and_says_that_it_is_simulated() -> None:
+    gpus, asked, _ = _gpus(devices=2)
+    source: GpuSource = gpus
+    reading = source.read()
+    assert reading.simulated
+    assert reading.status.up
+    assert reading.status.name == source.name == "simulated"
+    assert tuple(d.device for d in reading.devices) == asked.devices()
+
+
+def _demo(seconds: int, step: float) -> Iterator[tuple[Node, list[DeviceReading]]]:
+    clock = ManualClock()
+    asked = Node(load("demo"), clock)
+    gpus = SimulatedGpus(asked, clock)
+    for _ in range(int(seconds / step)):
+        yield asked, list(gpus.read().devices)
+        clock.move(step)
+
+
+@pytest.mark.parametrize("step", [1, 2.7])
+def test_windows_are_contiguous_and_add_up_to_the_truth_of_each_device(step: float) -> None:
+    windows: dict[str, list[Window]] = {}
+    asked = None
+    for asked, readings in _demo(300, step):  # noqa: B007 - the node is needed after the loop
+        for reading in readings:
+            if reading.window:
+                windows.setdefault(reading.device.uuid, []).append(reading.window)
+    assert asked
+    for uuid, seen in windows.items():
+        for before, after in pairwise(seen):
+            assert before.end_unix_ns == after.start_unix_ns
+        assert not any(window.unobserved_ns for window in seen)
+        busy = sum(window.busy.core or 0 for window in seen)
+        truth = asked.truth(seen[0].start_unix_ns, seen[-1].end_unix_ns).device_core_ns[uuid]
+        assert busy == pytest.approx(truth, rel=0.01)
+
+
+def test_processes_fall_short_of_their_device_and_never_exceed_it_by_more_than_rounding() -> None:
+    busy = processes = 0
+    for _, readings in _demo(120, 1):
+        for reading in readings:
+            if reading.window:
+                busy += reading.window.busy.core or 0
+                processes += sum(row.busy.core or 0 for row in reading.window.processes)
+    assert 0.4 * busy < processes < busy
+
+
+def test_a_pause_longer_than_the_ring_is_unobserved() -> None:
+    gpus, _, clock = _gpus(processes=[process()])
+    gpus.read()
+    clock.move(60)
+    window = _one(gpus).window
+    assert window
+    assert window.end_unix_ns - window.start_unix_ns == pytest.approx(60e9, rel=0.01)
+    assert window.observed_ns == pytest.approx(12e9, rel=0.02)
+    assert window.busy.core == window.observed_ns
+
+
+@pytest.mark.parametrize("step", [1, 0.05])
+def test_energy_of_the_windows_adds_up_to_the_counter(step: float) -> None:
+    gpus, asked, clock = _gpus(processes=[process(duty=0.4, jitter=0.5, start="10s")])
+    first = last = asked.energy_uj(0)
+    used = idle = 0
+    for _ in range(int(30 / step)):
+        window = _one(gpus).window
+        if window:
+            used += window.energy_uj or 0
+            idle += window.idle_energy_uj or 0
+            last = asked.energy_uj(0)
+        clock.move(step)
+    assert used == last - first
+    if step == 1:  # more often than the counter moves, its lowest rate says nothing
+        learnt = 30 - 6  # the first seconds go into learning what an idle A10 draws here: 20 W
+        assert idle == pytest.approx(learnt * 20e6, rel=0.05)
+
+
+def test_the_process_list_is_read_every_five_seconds() -> None:
+    growing = process(memory=[["0s", 0], ["100s", 100]])
+    gpus, _, clock = _gpus(processes=[growing])
+    used = []
+    for _ in range(11):
+        memory = _one(gpus).memory
+        assert memory
+        used.append(memory.used_bytes)
+        clock.move(1)
+    assert used == [0, 0, 0, 0, 0, 5, 5, 5, 5, 5, 10]
+
+
+def test_a_new_process_is_listed_at_once() -> None:
+    gpus, _, clock = _gpus(pods=[pod("p", process(start="2s", memory="1GiB"))])
+    listed: list[int] = []
+    for _ in range(5):
+        reading = _one(gpus)
+        assert reading.memory
+        assert reading.window or not listed
+        active = {row.pid for row in reading.window.processes} if reading.window else set()
+        pids = {p.pid for p in reading.memory.processes or ()}
+        assert active <= pids
+        listed.append(len(pids))
+        clock.move(1)
+    assert listed == [0, 0, 0, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("fault", "state"),
+    [
+        ("lost", DeviceState.LOST),
+        ("stuck", DeviceState.STUCK),
+        ("failing", DeviceState.FAILED),
+    ],
+)
+def test_a_fault_costs_its_device_and_no_other(fault: str, state: DeviceState) -> None:
+    faults = [{"device": 0, "state": fault, "from": "2s", "to": "4s"}]
+    gpus, _, clock = _gpus(devices=2, faults=faults, processes=[process(device=[0, 1])])
+    states = []
+    for _ in range(6):
+        broken, whole = gpus.read().devices
+        states.append(broken.state)
+        assert whole.state is DeviceState.UP
+        assert (broken.memory is None) == (broken.state is not DeviceState.UP)
+        assert bool(broken.detail) == (broken.state is not DeviceState.UP)
+        clock.move(1)
+    assert states == [DeviceState.UP] * 2 + [state] * 2 + [DeviceState.UP] * 2
+
+
+def test_after_a_fault_the_window_goes_on_where_the_last_one_ended() -> None:
+    faults = [{"device": 0, "state": "lost", "from": "2s", "to": "4s"}]
+    gpus, _, clock = _gpus(faults=faults, processes=[process()])
+    windows = []
+    for _ in range(6):
+        window = _one(gpus).window
+        if window:
+            windows.append(window)
+        clock.move(1)
+    assert [w.start_unix_ns for w in windows[1:]] == [w.end_unix_ns for w in windows[:-1]]
+    assert sum(w.busy.core or 0 for w in windows) == pytest.approx(5e9, rel=0.04)
+
+
+def test_a_released_source_reads_nothing_until_it_is_taken_up_again() -> None:
+    gpus, _, clock = _gpus(processes=[process()])
+    gpus.read()
+    gpus.release(True)
+    clock.move(1)
+    released = gpus.read()
+    assert not released.status.up
+    assert released.devices[0].state is DeviceState.RELEASED
+    assert released.devices[0].window is None
+    gpus.release(False)
+    clock.move(1)
+    assert _one(gpus).window
+    gpus.close()

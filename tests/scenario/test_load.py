@@ -1,0 +1,126 @@
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from exporter.scenario.description import SampleRule, ScenarioError, Scheme
+from exporter.scenario.load import describe, load, shipped
+from tests.scenario.nodes import A10, pod, process
+
+SECOND = 10**9
+
+
+def test_a_file_is_read_by_its_path(tmp_path: Path) -> None:
+    file = tmp_path / "node.yaml"
+    file.write_text("devices: [{model: NVIDIA T4, memory: 16GiB}]\nsample_rule: longest\n")
+    scenario = load(str(file))
+    assert scenario.devices[0].memory_bytes == 16 << 30
+    assert scenario.sample_rule is SampleRule.LONGEST
+
+
+@pytest.mark.parametrize("name", ["single", "demo"])
+def test_a_shipped_scenario_is_read_by_its_name(name: str) -> None:
+    assert name in shipped()
+    assert load(name).pods
+
+
+@pytest.mark.parametrize(
+    ("written", "ns"),
+    [("250ms", SECOND // 4), ("1.5s", 3 * SECOND // 2), ("2m", 120 * SECOND), (3, 3 * SECOND)],
+)
+def test_times_have_units_or_are_seconds(written: object, ns: int) -> None:
+    data = {"devices": [A10], "processes": [process(start=written)]}
+    assert describe(data, "f").processes[0].span.start_ns == ns
+
+
+def test_a_duty_may_be_points_over_time() -> None:
+    rising = process(duty=[["0s", 0], ["10s", 1]], repeat="20s")
+    duty = describe({"devices": [A10], "processes": [rising]}, "f").processes[0].work.duty
+    assert [duty.at(s * SECOND) for s in (0, 5, 10, 15, 25)] == [0, 0.5, 1, 1, 0.5]
+
+
+def test_two_readings_of_a_file_are_equal() -> None:
+    assert load("demo") == load("demo")
+
+
+def test_an_allotment_is_read_with_its_scheme() -> None:
+    container = {"name": "c", "devices": [1, 0], "core": 40, "memory": "4GiB", "placed": False}
+    mgpu = {"name": "p", "namespace": "n", "scheme": "mgpu", "containers": [container]}
+    read = describe({"devices": [A10, A10], "pods": [mgpu]}, "f").pods[0]
+    assert read.scheme is Scheme.MGPU
+    allotment = read.containers[0].allotment
+    assert allotment is not None
+    assert allotment.devices == (1, 0)
+    assert (allotment.core_percent, allotment.memory_bytes) == (40, 4 << 30)
+    assert not allotment.placed
+
+
+def _with(**keys: Any) -> dict[str, Any]:
+    return {"devices": [A10], **keys}
+
+
+BAD: list[tuple[object, str, str]] = [
+    ([], "f", "a mapping of keys"),
+    ({}, "f.devices", "at least one device"),
+    ({"devices": [A10], "pod": []}, "no such key 'pod'", "pods"),
+    ({"devices": [{"model": "A10"}]}, "f.devices[0].memory: missing", "16GiB"),
+    ({"devices": [{**A10, "memory": "24GB"}]}, "f.devices[0].memory: '24GB'", "16GiB"),
+    ({"devices": [{**A10, "max_power": 1}]}, "f.devices[0].max_power", "no less than idle_power"),
+    ({"devices": [{**A10, "uuid": "u"}] * 2}, "f.devices", "same uuid"),
+    (_with(sample_rule="first"), "f.sample_rule: 'first'", "end, longest, random"),
+    (_with(seed=-1), "f.seed: -1", "a whole number from 0"),
+    (_with(node={"name": "Bad Name"}), "f.node.name", "a-z"),
+    (_with(pods="none"), "f.pods: 'none'", "a list"),
+    (_with(pods=[pod(), pod()]), "f.pods", "same name"),
+    (_with(pods=[{"name": "p", "namespace": "n"}]), "f.pods[0].containers", "at least one"),
+    (_with(pods=[pod(scheme="magic")]), "f.pods[0].scheme", "mgpu, qgpu, hami, nvidia"),
+    (_with(pods=[pod(static="yes")]), "f.pods[0].static", "true or false"),
+    (_with(pods=[pod(every="1s")]), "f.pods[0].every", "'for'"),
+    (_with(pods=[pod(**{"for": "0s", "every": "1s"})]), "f.pods[0].for", "above zero"),
+    (
+        _with(pods=[pod("p", process(every=2, **{"for": 1}), every=9, **{"for": 5})]),
+        "f.pods[0].containers[0].processes[0].every",
+        "not for both",
+    ),
+    (
+        _with(pods=[{**pod(), "containers": [{"name": "c", "devices": [0]}]}]),
+        "f.pods[0].scheme",
+        "a container has devices",
+    ),
+    (_with(processes=[process(duty=1.5)]), "f.processes[0].duty: 1.5", "from 0 to 1"),
+    (_with(processes=[process(duty=[[9, 0], [1, 1]])]), "f.processes[0].duty", "times rising"),
+    (_with(processes=[process(device=1)]), "f.processes[0].device: 1", "from 0 to 0"),
+    (_with(processes=[process(period="1us")]), "f.processes[0].period", "1h"),
+    (_with(processes=[process(period="0s")]), "f.processes[0].period", "1ms or more"),
+    (_with(processes=[process(label="x")]), "f.processes[0]: no such key 'label'", "duty"),
+    (_with(faults=[{"device": 0, "state": "broken", "from": 1}]), "f.faults[0].state", "stuck"),
+]
+
+
+@pytest.mark.parametrize(("data", "place", "allowed"), BAD)
+def test_a_bad_file_is_refused_with_place_and_what_is_allowed(
+    data: object, place: str, allowed: str
+) -> None:
+    with pytest.raises(ScenarioError) as refusal:
+        describe(data, "f")
+    assert place in str(refusal.value)
+    assert allowed in str(refusal.value)
+
+
+def test_a_name_that_is_neither_shipped_nor_a_file_is_told_the_choice() -> None:
+    with pytest.raises(ScenarioError, match="give a file or one of demo, single"):
+        load("no-such-scenario")
+
+
+def test_a_file_that_is_not_yaml_is_refused_by_name(tmp_path: Path) -> None:
+    file = tmp_path / "broken.yaml"
+    file.write_text("devices: [")
+    with pytest.raises(ScenarioError, match=r"broken\.yaml: not YAML"):
+        load(str(file))
+
+
+def test_a_huge_file_is_not_read(tmp_path: Path) -> None:
+    file = tmp_path / "huge.yaml"
+    file.write_text("#" * (1 << 20) + "#")
+    with pytest.raises(ScenarioError, match="longer than"):
+        load(str(file))

@@ -1,0 +1,97 @@
+"""The shipped scenarios hold what they are shipped for."""
+
+import pytest
+
+from exporter.allocations.registry import decode
+from exporter.cgroups.layout import parse_path
+from exporter.model import ContainerKey, GroupKey, Pod, Unattributed
+from exporter.scenario.load import load, shipped
+from exporter.scenario.node import Node
+from tests.scenario.clock import SECOND, START, ManualClock
+
+
+def _node(name: str, seconds: float = 0) -> tuple[Node, ManualClock]:
+    clock = ManualClock()
+    node = Node(load(name), clock)
+    clock.move(seconds)
+    return node, clock
+
+
+def _pods(node: Node) -> dict[str, Pod]:
+    return {pod.name: pod for pod in node.pod_table().pods.values()}
+
+
+@pytest.mark.parametrize("name", shipped())
+def test_the_decoders_read_every_pod_without_a_problem(name: str) -> None:
+    node, clock = _node(name)
+    for _ in range(60):
+        for pod in node.pod_table().pods.values():
+            decoded = decode(pod, node.facts())
+            assert not decoded.problems
+            asks = {c.name for c in pod.containers if c.limits and not pod.terminal}
+            assert {a.container for a in decoded.allocations} == asks
+        clock.move(1)
+
+
+@pytest.mark.parametrize("name", shipped())
+def test_every_process_of_a_pod_is_found_by_its_cgroup(name: str) -> None:
+    node, _ = _node(name, 66)
+    table = node.pod_table()
+    for path in node.cgroup_paths().values():
+        identity = parse_path(path)
+        if identity.pod_uid:
+            assert identity.pod_uid in table.by_kubelet_uid
+            assert table.by_container_id[identity.container_id or ""]
+
+
+def test_the_demo_shows_every_kind_of_owner_and_scheme() -> None:
+    node, _ = _node("demo", 60)
+    truth = node.truth(START, START + 90 * SECOND)
+    owners = {owner for owner, _ in truth.core_ns}
+    assert Unattributed.HOST_PROCESS in owners
+    assert any(isinstance(owner, GroupKey) for owner in owners)
+    assert len({o for o in owners if isinstance(o, ContainerKey)}) > 12
+    assert {a.scheme for pod in _pods(node).values() for a in decode(pod, node.facts()).allocations}
+    assert all(truth.device_core_ns.values())
+
+
+def test_the_demo_has_a_pod_over_its_share_and_one_idle() -> None:
+    node, _ = _node("demo", 60)
+    uuid = node.devices()[0].uuid
+    truth = node.truth(START, START + 60 * SECOND).core_ns
+    rerank = ContainerKey("inference", "rerank-58d4f8f7c4-9vkmt", "server")
+    assert truth[rerank, uuid] > 2 * 0.10 * 60 * SECOND
+    idle = ContainerKey("research", "notebook-alice-0", "jupyter")
+    assert (idle, uuid) not in truth
+    (allocation,) = decode(_pods(node)["notebook-alice-0"], node.facts()).allocations
+    assert allocation.core == 0.2
+
+
+def test_the_demo_has_an_offline_pod_that_is_paused_and_runs_later() -> None:
+    node, _ = _node("demo", 60)
+    (allocation,) = decode(_pods(node)["batch-scoring-5f6c7b8d9-2xk8p"], node.facts()).allocations
+    assert (allocation.priority, allocation.device) == ("offline", None)
+    key = (
+        ContainerKey("research", "batch-scoring-5f6c7b8d9-2xk8p", "score"),
+        node.devices()[1].uuid,
+    )
+    assert key not in node.truth(START, START + 180 * SECOND).core_ns
+    assert key in node.truth(START + 180 * SECOND, START + 200 * SECOND).core_ns
+
+
+def test_the_demo_s_jobs_come_and_go() -> None:
+    node, clock = _node("demo")
+    seen: set[str] = set()
+    for _ in range(120):
+        seen |= {pod.uid for pod in node.pod_table().pods.values() if pod.namespace == "batch"}
+        clock.move(1)
+    assert len(seen) > 40
+    assert sum(pod.namespace == "batch" for pod in _pods(node).values()) < 20
+
+
+def test_the_single_scenario_is_exact() -> None:
+    node, _ = _node("single", 2)
+    assert [device.uuid[4:5] for device in node.devices()] == ["1", "2"]
+    truth = node.truth(START, START + 2 * SECOND)
+    assert truth.device_core_ns[node.devices()[1].uuid] == 2 * SECOND
+    assert truth.namespace_core_ns["research", node.devices()[1].uuid] == 2 * SECOND

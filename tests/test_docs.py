@@ -1,0 +1,72 @@
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from exporter.families import FAMILIES
+from exporter.settings import TABLE
+
+DOCS = Path(__file__).parent.parent / "docs"
+COMMAND = [sys.executable, str(DOCS / "generate.py")]
+
+
+def test_the_documents_are_as_the_code() -> None:
+    done = subprocess.run([*COMMAND, "--check"], capture_output=True, text=True, check=False)
+
+    assert (done.stdout + done.stderr, done.returncode) == ("", 0)
+
+
+def test_a_document_that_drifted_is_named(tmp_path: Path) -> None:
+    for name in ("generate.py", "metrics.md", "configuration.md"):
+        shutil.copy(DOCS / name, tmp_path)
+    with (tmp_path / "metrics.md").open("a") as file:
+        file.write("more\n")
+    command = [sys.executable, str(tmp_path / "generate.py")]
+
+    check = subprocess.run([*command, "--check"], capture_output=True, text=True, check=False)
+    subprocess.run(command, check=True)
+    again = subprocess.run([*command, "--check"], capture_output=True, text=True, check=False)
+
+    assert check.returncode == 1
+    assert check.stdout.startswith("metrics.md: not as in the code")
+    assert again.returncode == 0
+    assert (tmp_path / "metrics.md").read_text() == (DOCS / "metrics.md").read_text()
+
+
+def test_every_family_and_every_setting_is_described() -> None:
+    metrics = (DOCS / "metrics.md").read_text()
+    configuration = (DOCS / "configuration.md").read_text()
+
+    assert all(f"| `{family.full_name}` |" in metrics for family in FAMILIES)
+    assert all(f"| `--{setting.name}` |" in configuration for setting in TABLE.values())
+
+
+def queries() -> list[str]:
+    [block] = re.findall(r"```promql\n(.*?)```", (DOCS / "metrics.md").read_text(), re.DOTALL)
+    return [query.strip() for query in block.split("\n\n")]
+
+
+def test_the_examples_name_families_that_exist() -> None:
+    names = set(re.findall(r"mgpu_\w+", " ".join(queries())))
+
+    assert names <= {family.full_name for family in FAMILIES}
+
+
+@pytest.mark.program("promtool")
+def test_the_examples_are_valid_promql(tmp_path: Path) -> None:
+    rules = "".join(
+        f"  - record: example:number_{number}\n    expr: |\n"
+        + "".join(f"      {line}\n" for line in query.splitlines())
+        for number, query in enumerate(queries())
+    )
+    file = tmp_path / "rules.yaml"
+    file.write_text(f"groups:\n- name: examples\n  rules:\n{rules}")
+
+    done = subprocess.run(
+        ["promtool", "check", "rules", str(file)], capture_output=True, text=True, check=False
+    )
+
+    assert done.returncode == 0, done.stdout + done.stderr

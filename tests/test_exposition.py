@@ -1,0 +1,236 @@
+import math
+import subprocess
+from collections.abc import Iterable, Mapping
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from prometheus_client import Metric
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as read_openmetrics
+from prometheus_client.parser import text_string_to_metric_families as read_text
+
+from exporter.exposition import Format, Renderer
+from exporter.families import FAMILIES, Family
+from exporter.model import Number, Row, Snapshot, Value
+from tests.snapshots import row_of, with_every_family
+
+WORDS = ("ml", "train", "main", "0", "GPU-1")
+LABELS = 'namespace="ml",pod="train",container="main",gpu="0",uuid="GPU-1"'
+
+
+def page(snapshot: Snapshot, form: Format = Format.TEXT) -> str:
+    return Renderer().render(snapshot, form).decode()
+
+
+def lines(**values: Value) -> list[str]:
+    text = page(Snapshot(rows=row_of("container", *WORDS, **values)))
+    return [line for line in text.splitlines() if not line.startswith("#")]
+
+
+@pytest.mark.parametrize(
+    ("name", "number", "written"),
+    [
+        ("memory_used_bytes", 85_899_345_920, "85899345920"),
+        ("memory_used_bytes", 2**60 + 1, "1152921504606846977"),
+        ("core_seconds_total", 1_500_000_000, "1.5"),
+        ("core_seconds_total", 0, "0.0"),
+        ("energy_joules_total", 1, "1e-06"),
+        ("core_utilization_ratio", 0.1, "0.1"),
+        ("core_utilization_ratio", 1e22, "1e+22"),
+        ("core_utilization_ratio", math.inf, "+Inf"),
+        ("core_utilization_ratio", -math.inf, "-Inf"),
+        ("core_utilization_ratio", math.nan, "NaN"),
+        ("core_utilization_ratio", True, "1.0"),
+    ],
+)
+def test_a_number_is_written_in_its_base_unit(name: str, number: Number, written: str) -> None:
+    assert lines(**{name: number}) == [f"mgpu_container_{name}{{{LABELS}}} {written}"]
+
+
+@pytest.mark.parametrize(
+    ("form", "family"),
+    [
+        (Format.TEXT, "mgpu_container_core_seconds_total"),
+        (Format.OPENMETRICS, "mgpu_container_core_seconds"),
+    ],
+)
+def test_openmetrics_names_a_counters_family_without_total(form: Format, family: str) -> None:
+    snapshot = Snapshot(rows=row_of("container", *WORDS, core_seconds_total=10**9))
+
+    about = "GPU-seconds used: core (SM) busy time, from NVML process utilization scaled to the"
+    assert page(snapshot, form) == (
+        f"# HELP {family} {about} device's busy time.\n"
+        f"# TYPE {family} counter\n"
+        f"mgpu_container_core_seconds_total{{{LABELS}}} 1.0\n"
+    )
+
+
+def test_own_labels_follow_those_of_the_level() -> None:
+    assert lines(unmeasured={("encoder", "mig"): 1}) == [
+        f'mgpu_container_unmeasured{{{LABELS},quantity="encoder",reason="mig"}} 1'
+    ]
+
+
+def test_a_level_without_labels_has_no_braces() -> None:
+    values: dict[str, Value] = {"cycles_total": 3, "source_up": {("nvml",): 0}}
+    text = page(Snapshot(rows=row_of("exporter", **values)))
+
+    assert "\nmgpu_exporter_cycles_total 3\n" in text
+    assert '\nmgpu_exporter_source_up{source="nvml"} 0\n' in text
+
+
+def test_a_family_without_samples_is_left_out() -> None:
+    text = page(Snapshot(rows=row_of("container", *WORDS, processes=1, unmeasured={})))
+
+    assert [line.split()[2] for line in text.splitlines() if line.startswith("# TYPE")] == [
+        "mgpu_container_processes"
+    ]
+
+
+def test_a_family_is_left_out_of_the_page_of_other_levels() -> None:
+    assert Renderer().render(with_every_family(), Format.TEXT, ()) == b""
+
+
+def test_order_is_the_tables_then_the_labels() -> None:
+    rows = {"pod": tuple(Row((n, "p"), {"core_seconds_total": 1}) for n in ("b", "a"))}
+    text = page(Snapshot(rows={**with_every_family().rows, **rows}))
+
+    names = [line.split()[2] for line in text.splitlines() if line.startswith("# TYPE")]
+    assert text.index('mgpu_pod_core_seconds_total{namespace="a"') < text.index(
+        'mgpu_pod_core_seconds_total{namespace="b"'
+    )
+    in_rows = [f.full_name for f in FAMILIES if f.level != "pod" or f.name == "core_seconds_total"]
+    assert names == in_rows
+
+
+def test_the_order_of_rows_does_not_matter() -> None:
+    rows = [Row((n, "p"), {"core_seconds_total": 1}) for n in "abc"]
+
+    assert page(Snapshot(rows={"pod": tuple(rows)})) == page(
+        Snapshot(rows={"pod": tuple(reversed(rows))})
+    )
+
+
+@pytest.mark.parametrize(
+    ("value", "written"),
+    [
+        ('say "x"', r"say \"x\""),
+        ("back\\slash", r"back\\slash"),
+        ("two\nlines", r"two\nlines"),
+        ("Grüße 🙂", "Grüße 🙂"),
+        ("\udc80", r"\\udc80"),
+        ("", ""),
+    ],
+)
+def test_label_text_is_escaped(value: str, written: str) -> None:
+    text = page(Snapshot(rows=row_of("pod", value, "p", core_seconds_total=1)))
+
+    assert f'{{namespace="{written}",pod="p"}}' in text
+
+
+def test_half_surrogates_of_two_rows_stay_apart() -> None:
+    rows = {"pod": tuple(Row((n, "p"), {"core_seconds_total": 1}) for n in ("\udc80", "\udc81"))}
+    samples = [line for line in page(Snapshot(rows=rows)).splitlines() if line[0] != "#"]
+
+    assert len(set(samples)) == 2
+
+
+@pytest.mark.parametrize(
+    ("form", "help_line"),
+    [
+        (Format.TEXT, r'# HELP mgpu_pod_x a "b" \\ c\nd'),
+        (Format.OPENMETRICS, r"# HELP mgpu_pod_x a \"b\" \\ c\nd"),
+    ],
+)
+def test_help_is_escaped_as_the_format_asks(form: Format, help_line: str) -> None:
+    renderer = Renderer([Family("pod", "x", 'a "b" \\ c\nd')])
+
+    text = renderer.render(Snapshot(rows=row_of("pod", "n", "p", x=1)), form).decode()
+
+    assert text.splitlines()[0] == help_line
+
+
+def test_label_texts_of_rows_that_went_are_not_kept() -> None:
+    renderer = Renderer()
+    for number in range(100):
+        snapshot = Snapshot(rows=row_of("pod", "n", str(number), info={("1", "2", "3", "4"): 1}))
+        renderer.render(snapshot, Format.TEXT)
+
+    assert len(renderer._kept) == 2
+
+
+TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
+AMOUNTS = st.integers(0, 2**70)
+NUMBERS = st.floats() | st.integers(-(2**70), 2**70)
+ROWS = st.dictionaries(
+    st.tuples(*[TEXTS] * 5),
+    st.fixed_dictionaries(
+        {},
+        optional={
+            "core_seconds_total": AMOUNTS,
+            "energy_joules_total": AMOUNTS,
+            "core_utilization_ratio": NUMBERS,
+            "memory_used_bytes": NUMBERS,
+            "last_active_timestamp_seconds": st.integers(0, 2**62),
+            "unmeasured": st.dictionaries(st.tuples(TEXTS, TEXTS), NUMBERS, max_size=3),
+        },
+    ),
+    max_size=5,
+)
+Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
+
+
+def expected(rows: dict[tuple[str, ...], dict[str, Value]]) -> Samples:
+    families = {family.name: family for family in FAMILIES if family.level == "container"}
+    samples: Samples = {}
+    for labels, values in rows.items():
+        for name, value in values.items():
+            family = families[name]
+            for own, number in value.items() if isinstance(value, Mapping) else [((), value)]:
+                pairs = zip(family.all_labels, (*labels, *own), strict=True)
+                samples[family.full_name, frozenset(pairs)] = float(number / family.divisor)
+    return samples
+
+
+def read(text: str, form: Format) -> Iterable[Metric]:
+    if form is Format.TEXT:
+        return list(read_text(text))
+    return list(read_openmetrics(f"{text}# EOF\n"))  # type: ignore[no-untyped-call]
+
+
+def parsed(metrics: Iterable[Metric]) -> Samples:
+    samples = [sample for metric in metrics for sample in metric.samples]
+    found = {(s.name, frozenset(s.labels.items())): s.value for s in samples}
+    assert len(found) == len(samples)
+    return found
+
+
+@pytest.mark.parametrize("form", Format)
+@given(rows=ROWS)
+def test_the_clients_parser_reads_back_what_was_meant(
+    form: Format, rows: dict[tuple[str, ...], dict[str, Value]]
+) -> None:
+    container = tuple(Row(labels, values) for labels, values in rows.items())
+
+    text = page(Snapshot(rows={"container": container}), form)
+
+    assert parsed(read(text, form)) == pytest.approx(expected(rows), rel=0, abs=0, nan_ok=True)
+
+
+def test_every_family_is_valid_openmetrics() -> None:
+    metrics = read(page(with_every_family(), Format.OPENMETRICS), Format.OPENMETRICS)
+
+    assert {sample.name for metric in metrics for sample in metric.samples} == {
+        family.full_name for family in FAMILIES
+    }
+
+
+@pytest.mark.program("promtool")
+def test_promtool_finds_nothing_to_say() -> None:
+    text = page(with_every_family())
+
+    done = subprocess.run(
+        ["promtool", "check", "metrics"], input=text, capture_output=True, text=True, check=False
+    )
+
+    assert (done.stdout + done.stderr, done.returncode) == ("", 0)

@@ -1,0 +1,66 @@
+import re
+
+import pytest
+
+from exporter.families import FAMILIES, LEVELS, PREFIX, Family
+
+EVERY = pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.full_name)
+UNITS = ("seconds", "bytes", "joules", "ratio", "watts", "celsius", "hertz", "gpus")
+WITHOUT_UNIT = re.compile(
+    r".*_(info|up|unmeasured|processes|simulated|replicas|mismatch|successful)"
+    r"|.*_(cycles|cycle_overruns|calls|samples|errors|series)_total"
+)
+TARGET_LABELS = {"node", "host", "hostname", "instance", "job", "cluster", "zone", "env"}
+UNBOUNDED_LABELS = {"pid", "process", "command", "timestamp"}
+
+
+def test_names_are_unique_with_and_without_total() -> None:
+    names = [family.full_name.removesuffix("_total") for family in FAMILIES]
+
+    assert len(names) == len(set(names))
+
+
+@EVERY
+def test_the_name_is_of_its_level_and_in_snake_case(family: Family) -> None:
+    assert re.fullmatch(rf"{PREFIX}_{family.level}(_[a-z][a-z0-9]*)+", family.full_name)
+    assert family.level in LEVELS
+
+
+@EVERY
+def test_total_is_the_mark_of_counters(family: Family) -> None:
+    assert family.type in {"counter", "gauge"}
+    assert family.name.endswith("_total") == (family.type == "counter")
+
+
+@EVERY
+def test_the_unit_is_a_base_unit(family: Family) -> None:
+    name = family.full_name
+    unit = name.removesuffix("_total").rpartition("_")[2]
+
+    assert unit in UNITS or WITHOUT_UNIT.fullmatch(name) or family.name.startswith("rejected_")
+
+
+@EVERY
+def test_no_label_is_the_targets_or_unbounded(family: Family) -> None:
+    assert not set(family.all_labels) & (TARGET_LABELS | UNBOUNDED_LABELS)
+    assert len(family.all_labels) == len(set(family.all_labels))
+    assert all(re.fullmatch(r"[a-z][a-z0-9_]*", label) for label in family.all_labels)
+
+
+@EVERY
+def test_help_is_a_sentence(family: Family) -> None:
+    assert re.fullmatch(r"[A-Z1].{8,}\.", family.help)
+
+
+@EVERY
+def test_integers_of_the_ledger_are_divided_where_the_unit_is_seconds_or_joules(
+    family: Family,
+) -> None:
+    name = family.name.removesuffix("_total")
+
+    if name.endswith("_seconds"):
+        assert family.divisor == 10**9
+    elif name.endswith("_joules"):
+        assert family.divisor == 10**6
+    else:
+        assert family.divisor == 1

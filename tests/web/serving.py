@@ -1,0 +1,120 @@
+"""A real server on a real socket, in a thread, over a collector that stands still."""
+
+import asyncio
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field, replace
+from http.client import HTTPConnection, HTTPResponse
+
+from exporter.collector import Pulse
+from exporter.exposition import Renderer
+from exporter.model import Snapshot
+from exporter.settings import Address, Settings, load
+from exporter.web import Limits, Pages, Server, listen, make_app
+
+SECOND = 10**9
+PATIENCE_S = 20
+
+
+@dataclass
+class FakeClock:
+    """A clock that stands until it is set."""
+
+    now_ns: int = 100 * SECOND
+
+    def monotonic_ns(self) -> int:
+        """The time set."""
+        return self.now_ns
+
+    def time_ns(self) -> int:
+        """The time set."""
+        return self.now_ns
+
+
+@dataclass
+class FakeCollector:
+    """What a collector shows to readers."""
+
+    snapshot: Snapshot = field(default_factory=lambda: Snapshot(version=1, mono_ns=100 * SECOND))
+    pulse: Pulse = field(default_factory=lambda: Pulse(100 * SECOND, 1))
+
+
+@dataclass
+class Answer:
+    """A response, read to its end."""
+
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+
+@dataclass
+class Site:
+    """A running server and the means to change what it serves."""
+
+    port: int
+    collector: FakeCollector
+    clock: FakeClock
+    pages: Pages
+
+    def connect(self) -> HTTPConnection:
+        """A client that keeps its connection; close it."""
+        return HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE_S)
+
+    def raw(self) -> socket.socket:
+        """A connection to send anything on."""
+        return socket.create_connection(("127.0.0.1", self.port), timeout=PATIENCE_S)
+
+    def ask(self, path: str, method: str = "GET", **headers: str) -> Answer:
+        """One request on a connection of its own; ``Accept_Encoding`` stands for the header."""
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        with closing(self.connect()) as connection:
+            connection.request(method, path, headers=named)
+            return answer(connection.getresponse())
+
+
+def answer(response: HTTPResponse) -> Answer:
+    return Answer(response.status, dict(response.getheaders()), response.read())
+
+
+def settings(**changes: object) -> Settings:
+    return replace(load({}, {}), **changes)  # type: ignore[arg-type]
+
+
+@contextmanager
+def serving(
+    snapshot: Snapshot | None = None,
+    *,
+    limits: Limits | None = None,
+    renderer: Renderer | None = None,
+    **changes: object,
+) -> Iterator[Site]:
+    """Serve; the snapshot, if given, is stamped as fresh."""
+    collector, clock = FakeCollector(), FakeClock()
+    if snapshot is not None:
+        collector.snapshot = replace(snapshot, mono_ns=clock.now_ns)
+    pages = Pages(lambda: collector.snapshot, clock, renderer)
+    app = make_app(pages, collector, settings(**changes), clock, limits)
+    [sock] = listen([Address("127.0.0.1", 0)])
+    port = sock.getsockname()[1]
+    started, ended = threading.Event(), asyncio.Event()
+
+    async def run() -> None:
+        server = Server(app, limits)
+        await server.start([sock])
+        loops.append(asyncio.get_running_loop())
+        started.set()
+        await ended.wait()
+        await server.stop()
+
+    loops: list[asyncio.AbstractEventLoop] = []
+    thread = threading.Thread(target=asyncio.run, args=(run(),))
+    thread.start()
+    try:
+        assert started.wait(PATIENCE_S)
+        yield Site(port, collector, clock, pages)
+    finally:
+        loops[0].call_soon_threadsafe(ended.set)
+        thread.join()

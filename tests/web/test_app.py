@@ -1,0 +1,251 @@
+import gzip
+import socket
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing
+
+import pytest
+
+from exporter.collector import Pulse
+from exporter.exposition import Format, Renderer
+from exporter.model import Snapshot, SourceStatus
+from exporter.web import Limits
+from tests.snapshots import with_every_family
+from tests.web.serving import SECOND, Answer, Site, answer, serving
+from tests.web.test_pages import CountingRenderer
+
+OPENMETRICS = "application/openmetrics-text; version=1.0.0"
+
+
+def until(status: int, site: Site) -> Answer:
+    """Ask until requests sent elsewhere fill the bound, or until they have left it."""
+    while (asked := site.ask("/")).status != status:
+        pass
+    return asked
+
+
+class HugeRenderer(Renderer):
+    """Renders more than all the buffers between two sockets hold."""
+
+    def render(self, *_: object) -> bytes:
+        """16 MB of comments."""
+        return b"#" * (1 << 24)
+
+
+def test_metrics_are_served_in_the_format_asked_for() -> None:
+    with serving(with_every_family()) as site:
+        text = site.ask("/metrics")
+        openmetrics = site.ask("/metrics", Accept="application/openmetrics-text;version=1.0.0")
+
+    assert text.status == 200
+    assert text.headers["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8"
+    assert b"# TYPE mgpu_pod_core_seconds_total counter\n" in text.body
+    assert openmetrics.headers["Content-Type"].startswith(OPENMETRICS)
+    assert openmetrics.body.endswith(b"# EOF\n")
+
+
+def test_gzip_is_sent_where_it_is_accepted() -> None:
+    with serving(with_every_family()) as site:
+        plain = site.ask("/metrics", Accept_Encoding="gzip;q=0")
+        zipped = site.ask("/metrics", Accept_Encoding="gzip")
+
+    assert "Content-Encoding" not in plain.headers
+    assert zipped.headers["Content-Encoding"] == "gzip"
+    assert zipped.headers["Vary"] == "Accept, Accept-Encoding"
+    assert gzip.decompress(zipped.body) == plain.body
+
+
+def test_the_path_of_the_metrics_is_a_setting() -> None:
+    with serving(web_telemetry_path="/gpu/metrics") as site:
+        assert site.ask("/gpu/metrics").status == 200
+        assert site.ask("/metrics").status == 404
+        assert b'href="/gpu/metrics"' in site.ask("/").body
+
+
+@pytest.mark.parametrize("path", ["/", "/metrics", "/-/healthy", "/-/ready"])
+def test_head_is_get_without_the_body(path: str) -> None:
+    with serving(with_every_family()) as site:
+        get, head = site.ask(path), site.ask(path, "HEAD")
+
+    assert (head.status, head.body) == (200, b"")
+    assert head.headers["Content-Type"] == get.headers["Content-Type"]
+    assert head.headers["Content-Length"] == str(len(get.body))
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "OPTIONS", "TRACE"])
+@pytest.mark.parametrize("path", ["/", "/metrics", "/-/healthy"])
+def test_there_is_nothing_but_reading(method: str, path: str) -> None:
+    with serving() as site:
+        refused = site.ask(path, method)
+
+    assert refused.status == 405
+    assert refused.headers["Allow"] == "GET,HEAD"
+
+
+@pytest.mark.parametrize("path", ["/", "/metrics", "/-/healthy", "/none", "/../etc/passwd"])
+def test_every_answer_has_the_security_headers(path: str) -> None:
+    with serving() as site:
+        headers = site.ask(path).headers
+
+    assert headers["X-Content-Type-Options"] == "nosniff"
+    assert headers["X-Frame-Options"] == "DENY"
+    assert headers["Content-Security-Policy"].startswith("default-src 'none'")
+    assert headers["Referrer-Policy"] == "no-referrer"
+    assert headers["Cache-Control"] == "no-store"
+    assert headers["Server"] == "mgpu-exporter"
+
+
+def test_the_landing_page_shows_the_newest_snapshot() -> None:
+    hostile = SourceStatus("<b>", up=False, detail="no driver")
+    with serving(Snapshot(version=1, simulated=True, sources=(hostile,))) as site:
+        page = site.ask("/")
+
+    assert page.headers["Content-Type"] == "text/html; charset=utf-8"
+    assert b"SIMULATED NODE" in page.body
+    assert b"<td>&lt;b&gt;</td><td>down</td><td>no driver</td>" in page.body
+
+
+def test_a_dead_cycle_is_unhealthy_and_its_values_are_not_served() -> None:
+    with serving(with_every_family()) as site:
+        fresh = site.ask("/metrics").body
+        healthy = site.ask("/-/healthy").status
+        site.clock.now_ns += 16 * SECOND
+        stale = site.ask("/metrics").body
+        unhealthy = site.ask("/-/healthy")
+
+    assert (b"mgpu_device_up" in fresh, healthy) == (True, 200)
+    assert (b"mgpu_device_up" in stale, unhealthy.status) == (False, 503)
+    assert b"mgpu_exporter_snapshot_timestamp_seconds" in stale
+    assert b"stood still for 16 s" in unhealthy.body
+
+
+def test_not_ready_before_the_first_cycle() -> None:
+    with serving() as site:
+        site.collector.pulse = Pulse(100 * SECOND, 0)
+        before = site.ask("/-/ready").status
+        site.collector.pulse = Pulse(100 * SECOND, 1)
+        after = site.ask("/-/ready").status
+
+    assert (before, after) == (503, 200)
+
+
+def test_a_hundred_scrapers_cost_one_render() -> None:
+    renderer = CountingRenderer()
+    renderer.gate.clear()
+    with (
+        serving(with_every_family(), renderer=renderer, web_max_requests=100) as site,
+        ExitStack() as stack,
+    ):
+        connections = [stack.enter_context(closing(site.connect())) for _ in range(100)]
+        for connection in connections:
+            connection.request("GET", "/metrics")
+        until(503, site)
+        renderer.gate.set()
+        answers = [answer(connection.getresponse()) for connection in connections]
+
+    assert {(a.status, a.body) for a in answers} == {(200, answers[0].body)}
+    assert renderer.count == 1
+
+
+def test_more_requests_than_allowed_are_refused_and_probes_are_not() -> None:
+    renderer = CountingRenderer()
+    renderer.gate.clear()
+    with serving(with_every_family(), renderer=renderer, web_max_requests=2) as site:
+        with ThreadPoolExecutor(2) as pool:
+            waiting = [pool.submit(site.ask, "/metrics") for _ in range(2)]
+            refused = until(503, site)
+            probe = site.ask("/-/healthy")
+            renderer.gate.set()
+        accepted = site.ask("/metrics")
+
+    assert b"--web.max-requests" in refused.body
+    assert refused.headers["Retry-After"] == "1"
+    assert probe.status == 200
+    assert [w.result().status for w in waiting] == [200, 200]
+    assert accepted.status == 200
+
+
+def test_what_is_made_already_does_not_wait_for_a_render() -> None:
+    renderer = CountingRenderer()
+    with serving(with_every_family(), renderer=renderer) as site:
+        site.ask("/metrics")
+        renderer.gate.clear()
+        with ThreadPoolExecutor(1) as pool:
+            waiting = pool.submit(
+                site.ask, "/metrics", Accept="application/openmetrics-text;version=1.0.0"
+            )
+            served = site.ask("/metrics")
+            renderer.gate.set()
+
+    assert (served.status, waiting.result().status) == (200, 200)
+    assert site.pages.made(Format.OPENMETRICS, zipped=False)
+
+
+@pytest.mark.parametrize(
+    "sent", [b"", b"GET /metrics HTTP/1.1\r\nHost: a\r\n", b"GET / HTTP/1.1\r\nHost: a\r\n\r\nG"]
+)
+def test_a_request_that_does_not_arrive_is_not_waited_for(sent: bytes) -> None:
+    with serving(limits=Limits(idle_s=0.2)) as site, site.raw() as client:
+        client.sendall(sent)
+        while client.recv(65536):
+            pass
+
+
+def test_a_client_that_does_not_read_is_cut_off() -> None:
+    limits = Limits(write_s=2)
+    with (
+        serving(renderer=HugeRenderer(), limits=limits, web_max_requests=1) as site,
+        socket.socket() as slow,
+    ):
+        slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        slow.connect(("127.0.0.1", site.port))
+        slow.sendall(b"GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n")
+        assert slow.recv(12) == b"HTTP/1.1 200"
+        assert site.ask("/").status == 503
+        until(200, site)
+
+
+def test_connections_above_the_bound_are_closed() -> None:
+    with serving(limits=Limits(connections=1)) as site, closing(site.connect()) as first:
+        first.request("GET", "/-/ready")
+        before = answer(first.getresponse()).status
+        with site.raw() as second:
+            refused = second.recv(1)
+        first.request("GET", "/-/ready")
+        after = answer(first.getresponse()).status
+
+    assert (before, refused, after) == (200, b"", 200)
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n",
+        b"GET /" + b"a" * 5_000 + b" HTTP/1.1\r\nHost: a\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: a\r\nA: " + b"a" * 10_000 + b"\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: a\r\n" + b"A: a\r\n" * 100 + b"\r\n",
+        b"GET / HTTP/1.1\r\nHost: a\r\nContent-Length: -1\r\n\r\n",
+    ],
+)
+def test_what_is_no_request_is_refused_without_noise(
+    sent: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    with serving() as site:
+        with site.raw() as client:
+            client.sendall(sent)
+            assert client.recv(12).endswith(b" 400")
+        assert site.ask("/").status == 200
+
+    assert [record for record in caplog.records if record.levelname == "ERROR"] == []
+
+
+def test_clients_that_leave_make_room(caplog: pytest.LogCaptureFixture) -> None:
+    renderer = CountingRenderer()
+    renderer.gate.clear()
+    with serving(with_every_family(), renderer=renderer, web_max_requests=1) as site:
+        with site.raw() as client:
+            client.sendall(b"GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n")
+            until(503, site)
+        renderer.gate.set()
+        until(200, site)
+
+    assert [record for record in caplog.records if record.levelname == "ERROR"] == []

@@ -1,0 +1,113 @@
+import gzip
+import threading
+from collections.abc import Collection
+
+import pytest
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as read_openmetrics
+from prometheus_client.parser import text_string_to_metric_families as read_text
+
+from exporter.exposition import Format, Renderer
+from exporter.families import LEVELS
+from exporter.model import Snapshot
+from exporter.web import Pages
+from tests.snapshots import with_every_family
+from tests.web.serving import SECOND, FakeClock, FakeCollector
+
+
+class CountingRenderer(Renderer):
+    """Counts renders; waits in each for a gate."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.count = 0
+        self.gate = threading.Event()
+        self.gate.set()
+
+    def render(
+        self, snapshot: Snapshot, form: Format, levels: Collection[str] = tuple(LEVELS)
+    ) -> bytes:
+        """Count and wait."""
+        self.count += 1
+        assert self.gate.wait(20)
+        return super().render(snapshot, form, levels)
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock(0)
+
+
+@pytest.fixture
+def collector() -> FakeCollector:
+    return FakeCollector(with_every_family())
+
+
+@pytest.fixture
+def renderer() -> CountingRenderer:
+    return CountingRenderer()
+
+
+@pytest.fixture
+def pages(collector: FakeCollector, clock: FakeClock, renderer: CountingRenderer) -> Pages:
+    return Pages(lambda: collector.snapshot, clock, renderer)
+
+
+def test_a_page_is_rendered_once_for_a_snapshot_and_format(
+    pages: Pages, renderer: CountingRenderer
+) -> None:
+    for form in Format:
+        assert pages.made(form, zipped=False) is None
+        page = pages.page(form, zipped=False)
+        assert pages.page(form, zipped=False) is page
+        assert pages.made(form, zipped=False) is page
+
+    assert renderer.count == 2
+
+
+def test_the_zipped_page_is_the_same_page(pages: Pages, renderer: CountingRenderer) -> None:
+    zipped = pages.page(Format.TEXT, zipped=True)
+
+    assert gzip.decompress(zipped) == pages.page(Format.TEXT, zipped=False)
+    assert pages.page(Format.TEXT, zipped=True) is zipped
+    assert renderer.count == 1
+
+
+def test_a_new_snapshot_makes_a_new_page(
+    pages: Pages, collector: FakeCollector, renderer: CountingRenderer
+) -> None:
+    pages.page(Format.TEXT, zipped=False)
+    collector.snapshot = Snapshot(version=2)
+
+    assert pages.made(Format.TEXT, zipped=False) is None
+    assert b"mgpu_device" not in pages.page(Format.TEXT, zipped=False)
+    assert renderer.count == 2
+
+
+@pytest.mark.parametrize(
+    ("age_ns", "measured"), [(0, True), (10 * SECOND, True), (10 * SECOND + 1, False)]
+)
+def test_an_old_snapshot_serves_only_what_the_exporter_says_of_itself(
+    pages: Pages,
+    clock: FakeClock,
+    age_ns: int,
+    measured: bool,  # noqa: FBT001 - a table
+) -> None:
+    pages.page(Format.TEXT, zipped=False)
+    clock.now_ns = age_ns
+    names = [m.name for m in read_text(pages.page(Format.TEXT, zipped=False).decode())]
+
+    others = {name for name in names if not name.startswith(("mgpu_exporter_", "process_"))}
+    assert (others != {"python_info"}) is measured
+    assert "mgpu_exporter_cycles" in names
+
+
+@pytest.mark.parametrize("form", Format)
+def test_process_metrics_complete_a_valid_page(pages: Pages, form: Format) -> None:
+    text = pages.page(form, zipped=False).decode()
+    if form is Format.TEXT:
+        names = {metric.name for metric in read_text(text)}
+    else:
+        found = read_openmetrics(text)  # type: ignore[no-untyped-call]
+        names = {metric.name for metric in found}
+
+    assert names >= {"process_resident_memory_bytes", "python_info", "mgpu_container_core_seconds"}
