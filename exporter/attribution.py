@@ -93,9 +93,15 @@ def account(device: Device, window: Window, owners: Mapping[int, Owner]) -> Devi
         unobserved_ns=window.unobserved_ns,
         total=Spent(window.busy, window.energy_uj),
         shares=shares,
-        idle_energy_uj=None if energy is None else energy.get(Unattributed.IDLE, 0),
+        idle_energy_uj=_idle(window, energy),
         scale=_scale(window),
     )
+
+
+def _idle(window: Window, energy: Mapping[Owner, int] | None) -> int | None:
+    if energy is None or window.idle_energy_uj is None:
+        return None
+    return energy.get(Unattributed.IDLE, 0)
 
 
 def _scale(window: Window) -> float | None:

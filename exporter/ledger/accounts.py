@@ -18,6 +18,7 @@ from exporter.model import (
 )
 
 ENERGY = "energy"
+IDLE_ENERGY = "idle_energy"
 
 
 class Moment(NamedTuple):

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from exporter.ledger.accounts import ENERGY, Book
+from exporter.ledger.accounts import ENERGY, IDLE_ENERGY, Book
 from exporter.ledger.view import COUNTERS, View, known, total, unmeasured
 from exporter.model import Device, DeviceReading, DeviceState, Row, Unattributed, Value
 
@@ -18,7 +18,9 @@ def device_rows(view: View) -> Iterable[Row]:
         up = book.state is DeviceState.UP
         values: dict[str, Value] = {"info": {_info(book.device): 1}, "up": int(up)}
         values["unmeasured"] = unmeasured(
-            book.unmeasured, {} if up else {"device": str(book.state)}
+            book.unmeasured,
+            {} if up else {"device": str(book.state)},
+            {IDLE_ENERGY: "never_idle"} if _never_idle(book) else {},
         )
         reading = view.facts.readings.get(uuid)
         if up and reading is not None:
@@ -26,6 +28,11 @@ def device_rows(view: View) -> Iterable[Row]:
         if not view.ledger.withheld(book):
             values |= _accounts(view, book) | _allotted(view, uuid)
         yield Row((str(book.device.index), uuid), values)
+
+
+def _never_idle(book: Book) -> bool:
+    """Whether the board's idle power is still unknown: all its energy then counts as active."""
+    return ENERGY in book.measured and IDLE_ENERGY not in book.measured
 
 
 def _info(device: Device) -> tuple[str, ...]:
@@ -57,10 +64,10 @@ def _sensors(reading: DeviceReading) -> dict[str, Value]:
 def _accounts(view: View, book: Book) -> dict[str, Value]:
     own = view.counters(book, book.whole) | view.ratios(book, book.whole)
     values = {RENAMED.get(name, name): value for name, value in own.items()}
-    for quantity in book.measured:
+    for quantity in book.measured & COUNTERS.keys():
         parts = {(str(r),): a.totals[quantity] for r, a in book.unattributed.items()}
         values[f"unattributed_{COUNTERS[quantity]}"] = {k: v for k, v in parts.items() if v}
-    if ENERGY in book.measured:
+    if IDLE_ENERGY in book.measured:
         values["idle_energy_joules_total"] = book.idle_energy_uj
     if book.measured:
         values["unobserved_seconds_total"] = book.unobserved_ns

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import TypeVar
 
-from exporter.ledger.accounts import Account, Book, Moment
+from exporter.ledger.accounts import ENERGY, IDLE_ENERGY, Account, Book, Moment
 from exporter.model import (
     QUANTITIES,
     ContainerKey,
@@ -60,7 +60,9 @@ class Ledger:
             if getattr(usage.total.busy, quantity) is not None:
                 book.measured.add(quantity)
         if usage.total.energy_uj is not None:
-            book.measured.add("energy")
+            book.measured.add(ENERGY)
+        if usage.idle_energy_uj is not None:
+            book.measured.add(IDLE_ENERGY)
         for owner, spent in usage.shares.items():
             self._enter(book, owner, spent, now)
 
