@@ -38,7 +38,8 @@ def make_collector(settings: Settings, sources: Sources, clock: Clock = time) ->
 
 
 def _simulated(settings: Settings, clock: Clock) -> Sources:
-    node = Node(load_scenario(settings.simulate), clock)
+    start_unix_ns = settings.simulate_start * 10**9 or None
+    node = Node(load_scenario(settings.simulate), clock, start_unix_ns)
     facts = node.facts()
     return Sources(
         gpus=(SimulatedGpus(node, clock),),

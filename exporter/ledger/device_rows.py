@@ -4,8 +4,14 @@ from collections.abc import Iterable
 
 from exporter.ledger.accounts import ENERGY, IDLE_ENERGY, Book
 from exporter.ledger.view import COUNTERS, View, known, total, unmeasured
-from exporter.model import Device, DeviceReading, DeviceState, Row, Unattributed, Value
+from exporter.model import Device, DeviceReading, DeviceState, Number, Row, Unattributed, Value
 
+BUSY_REASONS = (
+    Unattributed.HOST_PROCESS,
+    Unattributed.UNKNOWN_CGROUP,
+    Unattributed.EXITED,
+    Unattributed.NO_PID,
+)
 RENAMED = {  # the device's own core time is its busy time
     "core_utilization_ratio": "utilization_ratio",
     "core_seconds_total": "busy_seconds_total",
@@ -65,8 +71,7 @@ def _accounts(view: View, book: Book) -> dict[str, Value]:
     own = view.counters(book, book.whole) | view.ratios(book, book.whole)
     values = {RENAMED.get(name, name): value for name, value in own.items()}
     for quantity in book.measured & COUNTERS.keys():
-        parts = {(str(r),): a.totals[quantity] for r, a in book.unattributed.items()}
-        values[f"unattributed_{COUNTERS[quantity]}"] = {k: v for k, v in parts.items() if v}
+        values[f"unattributed_{COUNTERS[quantity]}"] = _unattributed(book, quantity)
     if IDLE_ENERGY in book.measured:
         values["idle_energy_joules_total"] = book.idle_energy_uj
     if book.measured:
@@ -78,6 +83,13 @@ def _accounts(view: View, book: Book) -> dict[str, Value]:
         if isinstance(owner, Unattributed) and held.used_bytes is not None
     }
     return values
+
+
+def _unattributed(book: Book, quantity: str) -> dict[tuple[str, ...], Number]:
+    """Each reason that can apply, from 0 on: a series that begins at its first use loses it."""
+    reasons = tuple(Unattributed) if quantity == ENERGY else BUSY_REASONS
+    accounts = ((reason, book.unattributed.get(reason)) for reason in reasons)
+    return {(str(r),): account.totals[quantity] if account else 0 for r, account in accounts}
 
 
 def _allotted(view: View, uuid: str) -> dict[str, Value]:

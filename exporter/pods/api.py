@@ -91,7 +91,11 @@ class ApiPods:
         return self._health.rejected()
 
     def close(self) -> None:
-        """End the thread, and the read that it is in."""
+        """End the thread, and the read that it is in.
+
+        A request that the server has not begun to answer is left behind: its thread is a daemon
+        and ends with the request's timeout.
+        """
         self._stop.set()
         if (client := self._client) is not None:
             client.interrupt()

@@ -145,8 +145,9 @@ class Client:
         headers = {"Accept": "application/json", "User-Agent": "mgpu-exporter"}
         bearer = self._configuration.auth_settings().get("BearerToken")
         if bearer is not None:
-            # A token file may end in a line break, which a header must not.
-            headers[bearer["key"]] = str(bearer["value"]).strip()
+            # A token file may end in a line break. http.client would refuse a header with one,
+            # with the token in the message.
+            headers[bearer["key"]] = " ".join(str(bearer["value"]).split())
         return headers
 
 

@@ -99,7 +99,7 @@ def _owner(metadata: Json) -> tuple[str, str]:
             continue
         kind, name = _text(reference.get("kind")), _text(reference.get("name"))
         suffix = "-" + _text(_map(metadata, "labels").get("pod-template-hash"))
-        if kind == "ReplicaSet" and len(suffix) > 1 and name.endswith(suffix):
+        if kind == "ReplicaSet" and name.endswith(suffix):
             return "Deployment", name.removesuffix(suffix)
         return kind, name
     return "", ""

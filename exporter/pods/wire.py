@@ -10,7 +10,8 @@ from collections.abc import Iterable, Iterator
 MAX_OBJECT = 4 * 1024 * 1024  # a pod is at most 1.5 MiB, the limit of an etcd request
 
 _DECODER = json.JSONDecoder()
-_SPACE = " \t\r\n"
+_SPACE = frozenset(" \t\r\n")
+_AFTER_VALUE = _SPACE | frozenset(",:]}")
 
 
 class JsonError(ValueError):
@@ -128,14 +129,14 @@ class _Text:
         while True:
             try:
                 value, end = _DECODER.raw_decode(self._text, self._at)
-            except (ValueError, RecursionError) as error:
-                if len(self._text) - self._at > self._limit or not self._grow():
-                    raise JsonError(f"not JSON: {error}") from error
-                continue
-            # A number at the very end may go on in the next chunk.
-            if end < len(self._text) or not self._grow():
+            except (ValueError, RecursionError):
+                value, end = None, len(self._text)
+            # Without what ends it, a number may go on in the next chunk: 1, 1.5, 1.5e3.
+            if self._text[end : end + 1] in _AFTER_VALUE:
                 self._at = end
                 return value
+            if len(self._text) - self._at > self._limit or not self._grow():
+                raise JsonError("not JSON, cut off, or too large")
 
     def _next(self) -> str:
         """The next character that is not a space; "" at the end."""

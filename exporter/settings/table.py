@@ -121,6 +121,16 @@ class Settings:
             "Devices, processes and pods are then all simulated, and every page says so.",
         ),
     ]
+    simulate_start: Annotated[
+        int,
+        Setting(
+            "simulate.start",
+            count(0, 9_999_999_999),
+            "0",
+            "Unix time in seconds at which the scenario begins; 0 is the start of the exporter.",
+            "Two exporters with the same scenario and start simulate the same node.",
+        ),
+    ]
     pods_source: Annotated[
         str,
         Setting(

@@ -9,7 +9,7 @@ T_co = TypeVar("T_co", covariant=True)
 
 _LAST_PORT = 65535
 _UNITS = {"ms": 1_000_000, "s": 1_000_000_000, "m": 60_000_000_000, "h": 3_600_000_000_000}
-_DURATION = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)(ms|s|m|h)")
+_DURATION = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,9})?)(ms|s|m|h)")
 _URL_PATH = re.compile(r"(/[A-Za-z0-9._~-]+)+")
 
 
@@ -60,7 +60,7 @@ def count(low: int, high: int) -> Kind[int]:
     """A whole number."""
 
     def read(text: str) -> int:
-        if not re.fullmatch(r"[0-9]{1,9}", text):
+        if not re.fullmatch(r"[0-9]{1,12}", text):
             raise ValueError(text)
         return _within(int(text), low, high)
 

@@ -118,6 +118,8 @@ class Handler(BaseHTTPRequestHandler):
     def _list(self, query: Mapping[str, str]) -> bytes:
         state = self.server.state
         with self.server.changed:
+            if state.list_body is not None:
+                return state.list_body
             items = [
                 pod
                 for pod in state.pods.values()
@@ -128,13 +130,16 @@ class Handler(BaseHTTPRequestHandler):
             return json.dumps(document).encode()
 
     def _watch(self, query: Mapping[str, str]) -> None:
-        self.send_response(200)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Transfer-Encoding", "chunked")
-        self.end_headers()
+        # Begun before the client hears of it, so that it misses nothing once it has.
+        with self.server.changed:
+            lines = self._lines(query, self._start_of(query), self.server.state.epoch)
         self._count(+1)
         try:
-            for line in self._lines(query):
+            self.send_response(200)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Transfer-Encoding", "chunked")
+            self.end_headers()
+            for line in lines:
                 self.wfile.write(b"%x\r\n%s\n\r\n" % (len(line) + 1, line))
             self.wfile.write(b"0\r\n\r\n")
         except OSError:
@@ -142,17 +147,16 @@ class Handler(BaseHTTPRequestHandler):
         finally:
             self._count(-1)
 
-    def _lines(self, query: Mapping[str, str]) -> Iterator[bytes]:
-        """The events after the position, as they come, until the watch's time is over."""
+    def _start_of(self, query: Mapping[str, str]) -> int:
+        """With the condition held: where in the history the watch's position is."""
+        history, position = self.server.state.history, int(query["resourceVersion"])
+        later = (at for at, entry in enumerate(history) if entry.version > position)
+        return next(later, len(history))
+
+    def _lines(self, query: Mapping[str, str], at: int, epoch: int) -> Iterator[bytes]:
+        """The events of the history from ``at``, as they come, until the watch's time is over."""
         changed, state = self.server.changed, self.server.state
-        position = int(query["resourceVersion"])
         ends = time.monotonic() + float(query.get("timeoutSeconds", "3600"))
-        with changed:
-            epoch = state.epoch
-            at = next(
-                (n for n, entry in enumerate(state.history) if entry.version > position),
-                len(state.history),
-            )
         while True:
             with changed:
                 changed.wait_for(

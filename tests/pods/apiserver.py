@@ -149,6 +149,11 @@ class ApiServer:
         with self.changed:
             self.state.faults.append(Fault(kind, status, message or f"status {status}", times))
 
+    def answer_lists_with(self, body: bytes | None) -> None:
+        """Answer lists with status 200 and these bytes; None: with the pods again."""
+        with self.changed:
+            self.state.list_body = body
+
     def hold(self, kind: str) -> None:
         """Let requests of ``kind`` wait without an answer until ``release``."""
         with self.changed:

@@ -53,6 +53,7 @@ class State:
     requests: list[Request] = field(default_factory=list)
     faults: list[Fault] = field(default_factory=list)
     held: set[str] = field(default_factory=set)
+    list_body: bytes | None = None
     tokens: frozenset[str] | None = None
     epoch: int = 0  # watches that began in an earlier one end
     mute: bool = False

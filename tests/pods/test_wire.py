@@ -54,6 +54,13 @@ def test_items_are_given_before_the_list_has_arrived_whole() -> None:
     assert next(parts) == ("items", {"a": 1})
 
 
+@pytest.mark.parametrize("number", ["0", "0.5", "-1", "1e3", "1.5E-3", "12345678901234567890"])
+def test_a_number_cut_anywhere_is_read_whole(number: str) -> None:
+    text = f'{{"items":[{number},{number}],"a":{number}}}'.encode()
+    value = json.loads(number)
+    assert list(list_parts(cut(text, [1]))) == [("items", value), ("items", value), ("a", value)]
+
+
 @pytest.mark.parametrize(
     "text",
     [

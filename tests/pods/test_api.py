@@ -1,0 +1,221 @@
+"""ApiPods against a real HTTP server: what it asks for, and what it learns."""
+
+import logging
+import threading
+from pathlib import Path
+
+import pytest
+
+from exporter.model import NodeFacts
+from exporter.pods.decode import Keep
+from exporter.pods.pace import Pace
+from exporter.pods.table import GRACE_NS
+from tests.pods.apiserver import ApiServer
+from tests.pods.documents import container_id, node_document, pod_document
+from tests.pods.watching import ManualClock, Watching, connector
+
+
+def test_it_lists_this_nodes_pods_from_the_servers_memory_and_watches_from_there(
+    server: ApiServer, tmp_path: Path
+) -> None:
+    server.add_pod(pod_document("mine"))
+    server.add_pod(pod_document("elsewhere", node="node-2"))
+    with Watching(connector(server, tmp_path)) as pods:
+        pods.wait_until_up()
+        assert pods.names() == {"mine"}
+        assert pods.source.status().detail == ""
+    (listed,) = server.requests("list")
+    assert listed.query == {"fieldSelector": "spec.nodeName=node-1", "resourceVersion": "0"}
+    (watched,) = server.requests("watch")
+    assert watched.query["fieldSelector"] == "spec.nodeName=node-1"
+    assert watched.query["resourceVersion"] == "102"
+    assert watched.query["allowWatchBookmarks"] == "true"
+    assert 60 <= int(watched.query["timeoutSeconds"]) <= 72
+
+
+def test_added_modified_and_deleted_pods_are_followed(server: ApiServer, tmp_path: Path) -> None:
+    with Watching(connector(server, tmp_path)) as pods:
+        pods.wait_until_up()
+        server.add_pod(pod_document("a", uid="u", containers={"main": None}))
+        pods.wait_for_names("a")
+        server.modify_pod(pod_document("a", uid="u", containers={"main": container_id("x")}))
+        pods.wait_for(lambda: container_id("x") in pods.table.by_container_id, "container id")
+        server.delete_pod("a")
+        pods.wait_for_names()
+        assert pods.table.by_container_id == {container_id("x"): ("u", "main")}
+        assert len(server.requests("list")) == 1
+
+
+def test_a_deleted_pod_leaves_after_its_grace_without_any_further_event(
+    server: ApiServer, tmp_path: Path
+) -> None:
+    clock = ManualClock()
+    server.add_pod(pod_document("a"))
+    with Watching(connector(server, tmp_path), clock=clock) as pods:
+        pods.wait_until_up()
+        server.delete_pod("a")
+        pods.wait_for_names()
+        assert pods.names(deleted=True) == {"a"}
+        clock.now_ns += GRACE_NS
+        assert not pods.table.pods
+
+
+def test_kept_annotations_reach_the_table(server: ApiServer, tmp_path: Path) -> None:
+    server.add_pod(pod_document("a", uid="u", annotations={"x/a": "1", "y/a": "2"}))
+    with Watching(connector(server, tmp_path), keep=Keep(("x/",))) as pods:
+        pods.wait_for_names("a")
+        assert pods.table.pods["u"].annotations == {"x/a": "1"}
+
+
+def test_a_watch_that_ended_in_order_goes_on_from_the_last_bookmark_without_a_list(
+    server: ApiServer, tmp_path: Path
+) -> None:
+    server.add_pod(pod_document("a"))
+    with Watching(connector(server, tmp_path)) as pods:
+        server.wait_for_watches(1)
+        version = server.bookmark()
+        server.end_watches()
+        server.wait_for_requests("watch", 2)
+        pods.wait_until_up()
+    assert server.requests("watch")[1].query["resourceVersion"] == str(version)
+    assert len(server.requests("list")) == 1
+
+
+def test_what_happened_between_two_watches_is_not_lost(server: ApiServer, tmp_path: Path) -> None:
+    with Watching(connector(server, tmp_path)) as pods:
+        server.wait_for_watches(1)
+        server.hold("watch")
+        server.end_watches()
+        server.wait_for_requests("watch", 2)
+        server.add_pod(pod_document("late"))
+        server.release()
+        pods.wait_for_names("late")
+    assert len(server.requests("list")) == 1
+
+
+def test_a_position_too_old_brings_a_new_list_and_the_deletions_in_between(
+    server: ApiServer, tmp_path: Path
+) -> None:
+    server.add_pod(pod_document("stays"))
+    server.add_pod(pod_document("goes"))
+    with Watching(connector(server, tmp_path)) as pods:
+        server.wait_for_watches(1)
+        server.hold("watch")
+        server.end_watches()
+        server.wait_for_requests("watch", 2)
+        server.delete_pod("goes")
+        server.add_pod(pod_document("comes"))
+        server.expire(quietly=True)
+        server.release()
+        pods.wait_for_names("stays", "comes")
+        assert pods.names(deleted=True) == {"goes"}
+
+
+def test_an_open_watch_whose_position_grew_too_old_lists_again_and_was_never_down(
+    server: ApiServer, tmp_path: Path
+) -> None:
+    with Watching(connector(server, tmp_path)) as pods:
+        pods.wait_until_up()
+        server.wait_for_watches(1)
+        server.expire()
+        server.wait_for_requests("watch", 2)
+        assert len(server.requests("list")) == 2
+        assert pods.source.status().up
+
+
+def test_the_status_says_when_the_list_was_last_known_to_be_current(
+    server: ApiServer, tmp_path: Path
+) -> None:
+    clock = ManualClock()
+    with Watching(connector(server, tmp_path), clock=clock) as pods:
+        pods.wait_until_up()
+        first = clock.now_ns
+        assert pods.source.status().last_success_unix_ns == first
+        clock.now_ns += 7
+        server.bookmark()
+        pods.wait_for(lambda: pods.source.status().last_success_unix_ns == first + 7)
+
+
+def test_an_empty_list_suggests_that_the_node_name_is_wrong(
+    server: ApiServer, tmp_path: Path
+) -> None:
+    server.add_pod(pod_document("a"))
+    with Watching(connector(server, tmp_path), node="typo") as pods:
+        pods.wait_until_up()
+        assert "no pods on node 'typo'" in pods.source.status().detail
+
+
+# --- the node ---
+
+
+def test_the_nodes_labels_and_allocatable_are_learnt_once(
+    server: ApiServer, tmp_path: Path
+) -> None:
+    server.set_node(node_document("node-1", {"gpu": "a"}, {"nvidia.com/gpu": "8"}))
+    with Watching(connector(server, tmp_path)) as pods:
+        pods.wait_until_up()
+        assert pods.source.node() == NodeFacts(
+            labels={"gpu": "a"}, allocatable={"nvidia.com/gpu": "8"}
+        )
+        server.wait_for_watches(1)
+        server.end_watches()
+        server.wait_for_requests("watch", 2)
+    assert len(server.requests("node")) == 1
+
+
+def test_the_node_is_read_again_when_its_period_is_over(server: ApiServer, tmp_path: Path) -> None:
+    server.set_node(node_document("node-1", {"gpu": "a"}, {}))
+    clock = ManualClock()
+    with Watching(connector(server, tmp_path), clock=clock, pace=Pace(backoff_s=0.01)) as pods:
+        server.wait_for_watches(1)
+        server.set_node(node_document("node-1", {"gpu": "b"}, {}))
+        clock.now_ns += 600 * 10**9
+        server.end_watches()
+        server.wait_for_requests("watch", 2)
+        assert pods.source.node().labels == {"gpu": "b"}
+
+
+def test_not_being_allowed_to_read_the_node_is_said_once_and_costs_nothing(
+    server: ApiServer, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    server.fail("node", 403, "nodes is forbidden", times=100)
+    server.add_pod(pod_document("a"))
+    clock = ManualClock()
+    with Watching(connector(server, tmp_path), clock=clock) as pods:
+        server.wait_for_watches(1)
+        clock.now_ns += 600 * 10**9
+        server.end_watches()
+        server.wait_for_requests("watch", 2)
+        pods.wait_for_names("a")
+        assert pods.source.status().up
+        assert pods.source.node() == NodeFacts()
+    assert [record.levelname for record in caplog.records if "nodes is forb" in record.message] == [
+        "INFO"
+    ]
+
+
+# --- the end ---
+
+
+def test_close_does_not_wait_for_a_server_that_does_not_answer(
+    server: ApiServer, tmp_path: Path
+) -> None:
+    server.hold("list")
+    with Watching(connector(server, tmp_path), pace=Pace(list_s=60)) as pods:
+        server.wait_for_requests("list", 1)
+        closer = threading.Thread(target=pods.source.close)
+        closer.start()
+        closer.join(20)
+        assert not closer.is_alive()
+
+
+def test_close_interrupts_a_read_that_waits_for_events(server: ApiServer, tmp_path: Path) -> None:
+    with Watching(connector(server, tmp_path)) as pods:
+        pods.wait_until_up()
+        pods.source.close()
+        assert "pods_api" not in {thread.name for thread in threading.enumerate()}
+
+
+def test_a_source_that_was_never_started_can_be_closed(server: ApiServer, tmp_path: Path) -> None:
+    Watching(connector(server, tmp_path)).source.close()

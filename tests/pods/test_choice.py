@@ -1,0 +1,119 @@
+from pathlib import Path
+
+import pytest
+
+from exporter.model import Pod, PodTable
+from exporter.pods.api import ApiPods
+from exporter.pods.choice import node_name, open_pod_source
+from exporter.pods.none import NoPods
+from exporter.pods.simulated import SimulatedPods
+from exporter.pods.source import PodSource
+from tests.pods.apiserver import ApiServer, write_kubeconfig
+from tests.pods.documents import pod_document
+from tests.pods.watching import ManualClock
+
+POD_ENVIRONMENT = {"KUBERNETES_SERVICE_HOST": "192.0.2.1", "KUBERNETES_SERVICE_PORT": "443"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "kubeconfig", "environ", "token", "expected"),
+    [
+        ("none", "given", POD_ENVIRONMENT, "t", NoPods),
+        ("auto", None, {}, None, NoPods),
+        ("auto", None, {}, "t", NoPods),
+        ("auto", None, POD_ENVIRONMENT, None, NoPods),
+        ("auto", None, POD_ENVIRONMENT, "t", ApiPods),
+        ("auto", "given", {}, None, ApiPods),
+        ("auto", None, {"KUBECONFIG": "/some/where"}, None, ApiPods),
+        ("api", None, {}, None, ApiPods),
+    ],
+)
+def test_the_source_follows_from_the_setting_and_what_is_found(
+    tmp_path: Path,
+    kind: str,
+    kubeconfig: str | None,
+    environ: dict[str, str],
+    token: str | None,
+    expected: type,
+) -> None:
+    if token:
+        (tmp_path / "token").write_text(token)
+    source = open_pod_source(
+        kind,
+        "node-1",
+        kubeconfig=kubeconfig,
+        environ={"HOME": str(tmp_path), **environ},
+        service_account=tmp_path,
+    )
+    assert type(source) is expected
+
+
+def test_auto_finds_the_kubeconfig_of_the_home_directory(tmp_path: Path) -> None:
+    (tmp_path / ".kube").mkdir()
+    (tmp_path / ".kube" / "config").write_text("")
+    source = open_pod_source(
+        "auto", "node-1", environ={"HOME": str(tmp_path)}, service_account=tmp_path
+    )
+    assert isinstance(source, ApiPods)
+
+
+def test_auto_without_a_cluster_says_so_in_a_sentence(tmp_path: Path) -> None:
+    source = open_pod_source("auto", "n", environ={"HOME": str(tmp_path)}, service_account=tmp_path)
+    status = source.status()
+    assert status.up
+    assert "neither in a cluster, nor is there a kubeconfig" in status.detail
+
+
+def test_a_given_kubeconfig_comes_before_the_cluster_around(
+    server: ApiServer, tmp_path: Path
+) -> None:
+    (tmp_path / "token").write_text("t")
+    server.add_pod(pod_document("a"))
+    path = write_kubeconfig(tmp_path / "config", server.url)
+    source = open_pod_source(
+        "auto",
+        "node-1",
+        kubeconfig=str(path),
+        environ=POD_ENVIRONMENT,
+        service_account=tmp_path,
+    )
+    source.start()
+    server.wait_for_watches(1)
+    source.close()
+    assert [pod.name for pod in source.table().pods.values()] == ["a"]
+
+
+def test_an_unknown_kind_is_refused_with_the_known_ones() -> None:
+    with pytest.raises(ValueError, match="auto, api, none"):
+        open_pod_source("kublet", "n")
+
+
+def test_the_node_name_is_the_given_one_then_the_environments_then_the_hosts() -> None:
+    assert node_name("given", {"NODE_NAME": "env"}) == "given"
+    assert node_name(None, {"NODE_NAME": "env"}) == "env"
+    host = node_name("", {})
+    assert host
+    assert host == host.lower()
+
+
+def test_no_pods_is_up_empty_and_says_that_names_are_off() -> None:
+    source: PodSource = NoPods()
+    source.start()
+    assert source.table() == PodTable()
+    assert source.status().up
+    assert "names of pods are off" in source.status().detail
+    assert source.rejected() == {}
+    source.close()
+
+
+def test_simulated_pods_are_those_that_the_callable_gives_at_the_moment() -> None:
+    tables = iter([PodTable(1), PodTable(2, {"u": Pod("u", "ns", "p")})])
+    clock = ManualClock()
+    source: PodSource = SimulatedPods(lambda: next(tables), clock=clock)
+    source.start()
+    assert source.table().version == 1
+    assert source.table().pods["u"].name == "p"
+    assert source.status().up
+    assert source.status().last_success_unix_ns == clock.now_ns
+    assert source.rejected() == {}
+    source.close()

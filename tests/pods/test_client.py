@@ -1,0 +1,200 @@
+"""Credentials: a ServiceAccount's over TLS, a kubeconfig's, and what goes wrong with them."""
+
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from exporter.pods.client import (
+    Client,
+    connect_in_cluster,
+    connect_kubeconfig,
+    in_cluster,
+)
+from exporter.pods.failure import ApiError, explanation
+from tests.pods.apiserver import ApiServer, write_kubeconfig
+from tests.pods.authority import make_certificate
+from tests.pods.documents import pod_document
+from tests.pods.watching import Watching
+
+needs_openssl = pytest.mark.program("openssl")
+
+
+@pytest.fixture
+def secure(tmp_path: Path) -> Iterator[ApiServer]:
+    certificate, key = make_certificate(tmp_path, "server")
+    with ApiServer(certificate=certificate, key=key) as running:
+        yield running
+
+
+@pytest.fixture
+def service_account(tmp_path: Path) -> Path:
+    """A directory such as the kubelet mounts into a pod, for the server ``secure``."""
+    folder = tmp_path / "serviceaccount"
+    folder.mkdir()
+    (folder / "token").write_text("first")
+    (folder / "ca.crt").write_bytes((tmp_path / "server.crt").read_bytes())
+    return folder
+
+
+def in_pod(server: ApiServer, service_account: Path) -> Callable[[], Client]:
+    environ = {"KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": str(server.port)}
+    assert in_cluster(environ, service_account)
+    return lambda: connect_in_cluster(environ, service_account)
+
+
+@needs_openssl
+def test_a_pod_uses_its_service_accounts_token_over_tls(
+    secure: ApiServer, service_account: Path
+) -> None:
+    secure.require_tokens("first")
+    secure.add_pod(pod_document("a"))
+    with Watching(in_pod(secure, service_account)) as pods:
+        pods.wait_until_up()
+        pods.wait_for_names("a")
+    assert secure.requests("watch")[0].authorization.lower() == "bearer first"
+
+
+@needs_openssl
+def test_a_token_that_was_rotated_on_disk_is_taken_up(
+    secure: ApiServer, service_account: Path
+) -> None:
+    secure.require_tokens("first")
+    with Watching(in_pod(secure, service_account)) as pods:
+        pods.wait_until_up()
+        (service_account / "token").write_text("second\n")
+        secure.require_tokens("second")
+        secure.add_pod(pod_document("a"))
+        secure.drop_connections()
+        secure.wait_for_watches(1)
+        pods.wait_until_up()
+        pods.wait_for_names("a")
+    assert secure.requests("watch")[-1].authorization.lower() == "bearer second"
+
+
+@needs_openssl
+def test_a_token_file_that_vanishes_is_a_reason_and_its_return_the_cure(
+    secure: ApiServer, service_account: Path
+) -> None:
+    secure.require_tokens("first")
+    token = service_account / "token"
+    with Watching(in_pod(secure, service_account)) as pods:
+        pods.wait_until_up()
+        token.rename(token.with_suffix(".away"))
+        secure.drop_connections()
+        pods.wait_until_down("token file does not exist")
+        token.with_suffix(".away").rename(token)
+        pods.wait_until_up()
+
+
+@needs_openssl
+def test_a_server_that_the_authority_does_not_know_is_refused_until_the_authority_is_right(
+    secure: ApiServer, service_account: Path, tmp_path: Path
+) -> None:
+    right = (service_account / "ca.crt").read_bytes()
+    wrong, _ = make_certificate(tmp_path, "stranger")
+    (service_account / "ca.crt").write_bytes(wrong.read_bytes())
+    with Watching(in_pod(secure, service_account)) as pods:
+        pods.wait_until_down("certificate verify failed")
+        assert not secure.requests("list")
+        (service_account / "ca.crt").write_bytes(right)
+        pods.wait_until_up()
+
+
+@needs_openssl
+def test_close_interrupts_a_read_over_tls(secure: ApiServer, service_account: Path) -> None:
+    with Watching(in_pod(secure, service_account)) as pods:
+        pods.wait_until_up()
+        pods.source.close()
+        assert "pods_api" not in {thread.name for thread in threading.enumerate()}
+
+
+@pytest.mark.parametrize(
+    ("environ", "token", "expected"),
+    [
+        ({"KUBERNETES_SERVICE_HOST": "10.0.0.1"}, True, True),
+        ({"KUBERNETES_SERVICE_HOST": "10.0.0.1"}, False, False),
+        ({"KUBERNETES_SERVICE_HOST": ""}, True, False),
+        ({}, True, False),
+    ],
+)
+def test_in_a_cluster_is_where_both_the_servers_address_and_a_token_are(
+    tmp_path: Path, environ: dict[str, str], *, token: bool, expected: bool
+) -> None:
+    if token:
+        (tmp_path / "token").write_text("t")
+    assert in_cluster(environ, tmp_path) == expected
+
+
+def test_a_kubeconfigs_token_is_sent(server: ApiServer, tmp_path: Path) -> None:
+    path = write_kubeconfig(tmp_path / "config", server.url, token="abc")  # noqa: S106 - a test's
+    with connect_kubeconfig(str(path)).get("/api/v1/pods", {}, 5) as stream:
+        assert b"PodList" in stream.read(10_000)
+    assert server.requests("list")[0].authorization == "Bearer abc"
+
+
+def test_a_token_of_several_lines_is_refused_by_the_server_and_never_shown(
+    server: ApiServer, tmp_path: Path
+) -> None:
+    server.require_tokens("good")
+    token = tmp_path / "token"
+    token.write_text("secret\nstory\n")
+    path = write_kubeconfig(tmp_path / "config", server.url, token_file=token)
+    with pytest.raises(ApiError) as caught:
+        connect_kubeconfig(str(path)).get("/api/v1/pods", {}, 5)
+    assert caught.value.status == 401
+    assert "secret" not in str(caught.value)
+
+
+def test_an_answer_is_read_up_to_the_limit(server: ApiServer, tmp_path: Path) -> None:
+    server.answer_lists_with(b"x" * 1_000_000)
+    path = write_kubeconfig(tmp_path / "config", server.url)
+    with connect_kubeconfig(str(path)).get("/api/v1/pods", {}, 5) as stream:
+        assert stream.read(100) == b"x" * 100
+
+
+def test_a_refusal_carries_status_and_message_in_one_bounded_line(
+    server: ApiServer, tmp_path: Path
+) -> None:
+    server.fail("list", 418, "several\nlines " * 1000)
+    path = write_kubeconfig(tmp_path / "config", server.url)
+    with pytest.raises(ApiError) as caught:
+        connect_kubeconfig(str(path)).get("/api/v1/pods", {}, 5)
+    assert caught.value.status == 418
+    assert str(caught.value).startswith("several lines several lines")
+    assert len(str(caught.value)) <= 500
+
+
+def test_an_interrupted_client_gives_no_further_answers(server: ApiServer, tmp_path: Path) -> None:
+    client = connect_kubeconfig(str(write_kubeconfig(tmp_path / "config", server.url)))
+    client.interrupt()
+    with pytest.raises(ApiError, match="interrupted"):
+        client.get("/api/v1/pods", {}, 5)
+
+
+@pytest.mark.parametrize(
+    ("status", "message", "expected"),
+    [
+        (None, "refused", "no connection to the API server (refused)"),
+        (401, "no", "does not accept the credentials"),
+        (403, 'User "system:serviceaccount:a:b" cannot', "give ServiceAccount a/b a ClusterRole"),
+        (403, 'User "jane" cannot', "give this user a ClusterRole"),
+        (500, "oops", "the API server answers 500 (oops)"),
+    ],
+)
+def test_a_failure_is_explained_with_what_to_do(
+    status: int | None, message: str, expected: str
+) -> None:
+    assert expected in explanation(ApiError(status, message))
+
+
+def test_the_kubernetes_package_is_not_imported_before_the_first_connection() -> None:
+    program = (
+        "import sys; from exporter.pods.choice import open_pod_source as o; "
+        "o('auto', 'n', environ={}); o('api', 'n', kubeconfig='x'); "
+        "sys.exit('kubernetes' in sys.modules or 'urllib3' in sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)
