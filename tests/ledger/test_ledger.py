@@ -1,6 +1,7 @@
 """The accounts' rules: they never fall, they balance, they go by time, and blindness hides them."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -130,7 +131,12 @@ def test_use_is_summed_per_container_pod_namespace_and_device() -> None:
     assert rows["group"][(*GROUP, "0", "GPU-0")].values["core_seconds_total"] == 300
     device = rows["device"]["0", "GPU-0"].values
     assert device["busy_seconds_total"] == 1950
-    assert device["unattributed_core_seconds_total"] == {("host_process",): 150}
+    assert device["unattributed_core_seconds_total"] == {
+        ("host_process",): 150,
+        ("unknown_cgroup",): 0,
+        ("exited",): 0,
+        ("no_pid",): 0,
+    }
 
 
 def test_ratio_is_an_average_over_the_observed_window() -> None:
@@ -387,3 +393,16 @@ def test_a_share_of_nothing_opens_no_average() -> None:
     book.whole.add(Spent(Engines(core=0)), at(1))
 
     assert not book.whole.recent
+
+
+def test_idle_energy_is_unknown_until_the_board_was_seen_idle() -> None:
+    node = Node()
+
+    first = node.cycle(0, {"GPU-0": window({1: 10}, energy=70)})["device"]["0", "GPU-0"].values
+    known = replace(window({}, energy=70), idle_energy_uj=60)
+    second = node.cycle(1, {"GPU-0": known})["device"]["0", "GPU-0"].values
+
+    assert "idle_energy_joules_total" not in first
+    assert first["unmeasured"] == {("idle_energy", "never_idle"): 1}
+    assert second["idle_energy_joules_total"] == 60
+    assert second["unmeasured"] == {}
