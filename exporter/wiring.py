@@ -63,9 +63,10 @@ def _real(settings: Settings) -> Sources:
         facts = pods.node()
         return facts.labels, facts.allocatable
 
+    cgroup_root = settings.path_cgroup or f"{settings.path_sysfs}/fs/cgroup"
     return Sources(
         gpus=_real_gpus(settings),
-        processes=CgroupProcesses(settings.path_cgroup, settings.path_procfs),
+        processes=CgroupProcesses(cgroup_root, settings.path_procfs),
         pods=pods,
         node=node,
     )

@@ -37,7 +37,7 @@ def test_defaults_are_those_of_the_design() -> None:
     assert settings.collection_interval_ns == 10**9
     assert settings.collection_window_ns == 15 * 10**9
     assert settings.ledger_retention_ns == 300 * 10**9
-    assert (settings.path_cgroup, settings.path_procfs) == ("/sys/fs/cgroup", "/proc")
+    assert (settings.path_cgroup, settings.path_procfs) == ("", "/proc")
     assert settings.nvml_released is False
     assert settings.simulate == ""
 

@@ -5,6 +5,7 @@ from typing import Annotated, get_type_hints
 
 from exporter.settings.values import (
     ADDRESS,
+    OPTIONAL_PATH,
     PATH,
     SWITCH,
     TEXT,
@@ -69,9 +70,9 @@ class Settings:
         str,
         Setting(
             "path.cgroup",
-            PATH,
-            "/sys/fs/cgroup",
-            "Root of the cgroup file system.",
+            OPTIONAL_PATH,
+            "",
+            "Root of the cgroup file system; fs/cgroup below --path.sysfs if not set.",
             "In a container the host's is mounted elsewhere.",
         ),
     ]
