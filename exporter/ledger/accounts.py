@@ -19,6 +19,7 @@ from exporter.model import (
 
 ENERGY = "energy"
 IDLE_ENERGY = "idle_energy"
+OWNED = frozenset({*QUANTITIES, ENERGY, "memory"})  # what an owner has a part of
 
 
 class Moment(NamedTuple):
@@ -129,6 +130,28 @@ class Book:
         if found is None:
             found = self.owners[key] = Account(now)
         return found
+
+    def measure(self, busy: Engines) -> None:
+        """Note which engines the device measured in its newest window."""
+        for quantity in QUANTITIES:
+            if getattr(busy, quantity) is None:
+                self.measured.discard(quantity)
+            else:
+                self.measured.add(quantity)
+
+    @property
+    def unshared(self) -> Mapping[str, str]:
+        """What cannot be told of the device's owners, and why, though the device may have it.
+
+        Energy goes by core: without it, nobody's part is known.
+        """
+        reasons = {q: r for q, r in self.unmeasured.items() if q in OWNED}
+        return {ENERGY: reasons["core"], **reasons} if "core" in reasons else reasons
+
+    @property
+    def shared(self) -> set[str]:
+        """What is known of each owner of the device."""
+        return self.measured - self.unshared.keys()
 
     def ratio(self, account: Account, quantity: str, since_mono_ns: int) -> float | None:
         """Average over the observed time since then; None if nothing was observed."""

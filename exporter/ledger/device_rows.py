@@ -24,7 +24,7 @@ def device_rows(view: View) -> Iterable[Row]:
         up = book.state is DeviceState.UP
         values: dict[str, Value] = {"info": {_info(book.device): 1}, "up": int(up)}
         values["unmeasured"] = unmeasured(
-            book.unmeasured,
+            {q: r for q, r in book.unmeasured.items() if q not in book.measured},
             {} if up else {"device": str(book.state)},
             {IDLE_ENERGY: "never_idle"} if _never_idle(book) else {},
         )
@@ -68,7 +68,7 @@ def _sensors(reading: DeviceReading) -> dict[str, Value]:
 
 
 def _accounts(view: View, book: Book) -> dict[str, Value]:
-    own = view.counters(book, book.whole) | view.ratios(book, book.whole)
+    own = view.use(book, book.whole, book.measured)
     values = {RENAMED.get(name, name): value for name, value in own.items()}
     for quantity in book.measured & COUNTERS.keys():
         values[f"unattributed_{COUNTERS[quantity]}"] = _unattributed(book, quantity)

@@ -5,7 +5,6 @@ from typing import TypeVar
 
 from exporter.ledger.accounts import ENERGY, IDLE_ENERGY, Account, Book, Moment
 from exporter.model import (
-    QUANTITIES,
     ContainerKey,
     DeviceReading,
     DeviceState,
@@ -44,7 +43,7 @@ class Ledger:
         book.device = reading.device
         book.state = reading.state
         book.unmeasured = reading.unmeasured
-        book.measured.difference_update(reading.unmeasured)
+        book.measured.difference_update({ENERGY, IDLE_ENERGY} & reading.unmeasured.keys())
         book.blind_cycles = 0 if reading.state is DeviceState.UP else book.blind_cycles + 1
         self._met.add(uuid)
 
@@ -56,9 +55,7 @@ class Ledger:
         book.idle_energy_uj += usage.idle_energy_uj or 0
         book.unobserved_ns += usage.unobserved_ns
         book.scale = usage.scale
-        for quantity in QUANTITIES:
-            if getattr(usage.total.busy, quantity) is not None:
-                book.measured.add(quantity)
+        book.measure(usage.total.busy)
         if usage.total.energy_uj is not None:
             book.measured.add(ENERGY)
         if usage.idle_energy_uj is not None:

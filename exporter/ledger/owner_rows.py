@@ -3,10 +3,8 @@
 from collections.abc import Iterable, Sequence
 
 from exporter.ledger.accounts import Account, Book
-from exporter.ledger.view import View, known, ratio, total, unmeasured
-from exporter.model import QUANTITIES, Allocation, ContainerKey, GroupKey, Row, Value
-
-OWNED = frozenset({*QUANTITIES, "energy", "memory"})  # what an owner has a share of
+from exporter.ledger.view import View, counters, known, ratio, total, unmeasured
+from exporter.model import Allocation, ContainerKey, GroupKey, Row, Value
 
 
 def container_rows(view: View) -> Iterable[Row]:
@@ -42,20 +40,18 @@ def _owner(view: View, book: Book, account: Account) -> dict[str, Value]:
     if view.ledger.withheld(book):
         blind = dict.fromkeys(("core", "memory"), str(book.state))
         return {"unmeasured": unmeasured(blind)} if live else {}
-    values = view.counters(book, account)
     if not live:
-        return values
+        return counters(account, book.shared)
+    values = view.use(book, account, book.shared)
     if account.held is not None:
         values |= known(memory_used_bytes=account.held.used_bytes, processes=account.held.processes)
-    values |= view.ratios(book, account)
     values |= known(
         memory_used_peak_bytes=account.peak_bytes,
         last_active_timestamp_seconds=account.active_unix_ns,
         observed_since_timestamp_seconds=account.since_unix_ns,
     )
     unsized = account.held is not None and account.held.used_bytes is None
-    of_device = {q: r for q, r in book.unmeasured.items() if q in OWNED}
-    values["unmeasured"] = unmeasured(of_device, {"memory": "not_supported"} if unsized else {})
+    values["unmeasured"] = unmeasured(book.unshared, {"memory": "not_supported"} if unsized else {})
     return values
 
 

@@ -4,10 +4,10 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from exporter.ledger.accounts import ENERGY, Account, Book
-from exporter.ledger.view import COUNTERS, View, known, ratio, total, whole
+from exporter.ledger.view import View, counters, known, ratio, total, whole
 from exporter.model import Allocation, ContainerKey, Row, Value
 
-ACCOUNTS = {COUNTERS[quantity]: quantity for quantity in ("core", ENERGY)}
+ACCOUNTED = frozenset({"core", ENERGY})
 
 
 class _Part(NamedTuple):
@@ -47,8 +47,7 @@ def namespace_rows(view: View) -> Iterable[Row]:
         if view.ledger.withheld(book):
             continue
         for namespace, account in book.namespaces.items():
-            values = {n: account.totals[q] for n, q in ACCOUNTS.items() if q in book.measured}
-            yield Row((namespace, uuid), values)
+            yield Row((namespace, uuid), counters(account, book.shared & ACCOUNTED))
 
 
 def _pod(
@@ -66,8 +65,9 @@ def _pod(
         values["info"] = {(pod.uid, pod.qos, pod.owner_kind, pod.owner_name): 1}
     if any(view.ledger.withheld(part.book) for part in alive):
         return values
-    measured = set[str]().union(*(part.book.measured for part in parts))
-    values |= {n: account.totals[q] for n, q in ACCOUNTS.items() if q in measured}
+    books = [part.book for part in alive or parts]
+    shared = ACCOUNTED.intersection(*(book.shared for book in books)) if books else frozenset()
+    values |= counters(account, shared)
     if account.allocated_core_ns or any(a.core is not None for a in limits):
         values["allocated_core_seconds_total"] = account.allocated_core_ns
     if live:
@@ -80,7 +80,7 @@ def _use(view: View, part: _Part) -> _Use:
     book, key, account = part
     allotted = view.limits.get((key, book.device.uuid), [])
     return _Use(
-        core=view.ratio(book, account, "core"),
+        core=view.ratio(book, account, "core") if "core" in book.shared else None,
         core_limit=total(a.core for a in allotted),
         memory=account.held.used_bytes if account.held else None,
         memory_limit=total(a.memory_bytes for a in allotted),

@@ -1,6 +1,6 @@
 """What the rows are made from: the ledger, the facts of one cycle, and when a value is shown."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -67,13 +67,15 @@ class View:
         """Average over the stated window."""
         return book.ratio(account, quantity, self._since)
 
-    def counters(self, book: Book, account: Account) -> dict[str, Value]:
-        """The accounts of what the device measures."""
-        return {COUNTERS[q]: account.totals[q] for q in COUNTERS if q in book.measured}
+    def use(self, book: Book, account: Account, of: Collection[str]) -> dict[str, Value]:
+        """The accounts and averages of these quantities."""
+        ratios = {RATIOS[q]: self.ratio(book, account, q) for q in QUANTITIES if q in of}
+        return counters(account, of) | known(**ratios)
 
-    def ratios(self, book: Book, account: Account) -> dict[str, Value]:
-        """The averages of what the device measures."""
-        return known(**{RATIOS[q]: self.ratio(book, account, q) for q in QUANTITIES})
+
+def counters(account: Account, of: Collection[str]) -> dict[str, Value]:
+    """The accounts of these quantities."""
+    return {name: account.totals[quantity] for quantity, name in COUNTERS.items() if quantity in of}
 
 
 def known(**values: float | None) -> dict[str, Value]:

@@ -66,6 +66,7 @@ class Node:
         windows: Mapping[str, Window] | None = None,
         *,
         states: Mapping[str, DeviceState] | None = None,
+        unmeasured: Mapping[str, str] | None = None,
         allotted: tuple[Allotted, ...] = (),
         held: Mapping[Owner, MemoryHeld] | None = None,
     ) -> dict[str, dict[tuple[str, ...], Row]]:
@@ -76,7 +77,7 @@ class Node:
         readings = {}
         for device in self.devices:
             state = (states or {}).get(device.uuid, DeviceState.UP)
-            readings[device.uuid] = DeviceReading(device, state)
+            readings[device.uuid] = DeviceReading(device, state, unmeasured=unmeasured or {})
             self.ledger.meet(readings[device.uuid], now)
             if state is not DeviceState.UP:
                 continue
@@ -406,3 +407,39 @@ def test_idle_energy_is_unknown_until_the_board_was_seen_idle() -> None:
     assert first["unmeasured"] == {("idle_energy", "never_idle"): 1}
     assert second["idle_energy_joules_total"] == 60
     assert second["unmeasured"] == {}
+
+
+def test_what_the_driver_tells_of_the_device_only_is_unknown_for_its_owners() -> None:
+    node = Node()
+    grant = (allotted(A),)
+
+    rows = [
+        node.cycle(
+            second,
+            {"GPU-0": window({}, busy=SECOND, energy=70)},
+            unmeasured={"core": "not_supported", "power": "no_permission"},
+            allotted=grant,
+        )
+        for second in (0, 1)
+    ][-1]
+
+    container = rows["container"][ROW_A].values
+    assert not {n for n in container if "core_seconds" in n and "allocated" not in n}
+    assert "energy_joules_total" not in container
+    assert "core_utilization_ratio" not in container
+    assert container["unmeasured"] == {("core", "not_supported"): 1, ("energy", "not_supported"): 1}
+    assert "core_seconds_total" not in rows["pod"]["n", "a"].values
+    assert "core_usage_gpus" not in rows["pod"]["n", "a"].values
+    assert rows["namespace"]["n", "GPU-0"].values == {}
+    device = rows["device"]["0", "GPU-0"].values
+    assert device["busy_seconds_total"] == 2 * SECOND
+    assert device["unmeasured"] == {("power", "no_permission"): 1, ("idle_energy", "never_idle"): 1}
+
+
+def test_a_quantity_that_is_no_longer_measured_is_absent_not_flat() -> None:
+    node = Node()
+    node.cycle(0, {"GPU-0": window({1: 10})})
+
+    values = node.cycle(1, {"GPU-0": Window(0, 1, SECOND, 0, Engines())})["device"]["0", "GPU-0"]
+
+    assert "busy_seconds_total" not in values.values
