@@ -72,6 +72,19 @@ class Containers:
         """A container of the newest walk; its id is its own for good."""
         return self._walk.by_container.get(container_id) if container_id else None
 
+    def hides_processes(self, *, nested: bool) -> bool:
+        """Whether the newest walk saw no process but those of our own container.
+
+        All others are then in a PID namespace that is not ours: cgroup v2 lists such as 0, cgroup
+        v1 leaves them out, which proves it only to a process ``nested`` in such a namespace.
+        """
+        own = self._walk.by_pid.get(os.getpid())
+        if any(identity != own for identity in self._walk.by_pid.values()):
+            return False
+        if self._walk.tree.skipped.get("foreign_pid"):
+            return True
+        return nested and any(identity != own for identity in self._walk.by_container.values())
+
     def close(self) -> None:
         """Stop watching."""
         self._watch.close()

@@ -84,12 +84,16 @@ def shows_own_pids(proc_root: str) -> bool:
         return False
 
 
-def in_initial_pid_namespace(proc_root: str) -> bool:
-    """Whether this process sees all pids of the machine."""
+def in_nested_pid_namespace(proc_root: str) -> bool:
+    """Whether this process is in another PID namespace than the machine's first one.
+
+    False where that cannot be told.
+    """
     try:
-        return os.readlink(f"{proc_root}/self/ns/pid") == _INITIAL_PID_NAMESPACE  # noqa: PTH115 - a string
+        link = os.readlink(f"{proc_root}/self/ns/pid")  # noqa: PTH115 - a string
     except OSError:
         return False
+    return link != _INITIAL_PID_NAMESPACE
 
 
 def _stat(proc_root: str, pid: int) -> tuple[int, bool] | None:

@@ -5,7 +5,6 @@ dictionary lookup; it is read anew now and then because a process can be moved b
 kept for a while after its end because the driver's sample ring still reports the dead.
 """
 
-import os
 import threading
 import time
 from collections import Counter
@@ -17,13 +16,12 @@ from exporter.cgroups.layout import best_identity
 from exporter.cgroups.lifetimes import Hold, Lifetimes
 from exporter.cgroups.proc import (
     Seen,
-    in_initial_pid_namespace,
+    in_nested_pid_namespace,
     look_at,
     pid_namespace_depth,
     shows_own_pids,
     start_time,
 )
-from exporter.cgroups.walk import Walk
 from exporter.model import CgroupIdentity, Clock, SourceStatus, Tree, Unattributed
 
 SECOND_NS = 10**9
@@ -66,7 +64,7 @@ class CgroupProcesses:
         self._lock = threading.Lock()
         self._containers = Containers(cgroup_root, clock)
         self._lifetimes = Lifetimes(enabled=shows_own_pids(proc_root))
-        self._sees_all_pids = in_initial_pid_namespace(proc_root)
+        self._is_nested = in_nested_pid_namespace(proc_root)
         self._namespace_depth = pid_namespace_depth(proc_root)
         self._known: dict[int, _Known] = {}
         self._ended: dict[int, _Known] = {}
@@ -79,9 +77,8 @@ class CgroupProcesses:
         """The label value of ``mgpu_exporter_source_up``."""
         return "cgroups"
 
-    @property
     def rejected(self) -> Mapping[str, int]:
-        """What could not be used since the start, by reason: ``Tree.skipped`` and ``cache_full``."""
+        """What could not be used since the start, by reason: of ``Tree.skipped``, or cache_full."""
         with self._lock:
             return self._rejected + Counter(self._containers.skipped)
 
@@ -116,12 +113,12 @@ class CgroupProcesses:
     def status(self) -> SourceStatus:
         """Whether identities can be found, and what to do if not."""
         with self._lock:
-            hidden = self._hides_processes(self._containers.newest())
+            self._containers.newest()
             detail = self._containers.problem
-            up = not (detail or hidden)
+            up = not (detail or self._is_blind())
             # With the node's own /proc mounted, identities are found without hostPID; the pids in
             # the tree, and the news of a process's end, are not.
-            if not detail and (hidden or self._namespace_depth > 1):
+            if not detail and (not up or self._namespace_depth > 1):
                 detail = _NO_HOST_PID
             if up:
                 self._success_unix_ns = self._clock.time_ns()
@@ -147,7 +144,7 @@ class CgroupProcesses:
             seen = Seen(None, exiting=False, paths=())  # alive, but hidden from us (hidepid)
         if seen is None:
             self._note_end(pid, known, now)
-            return known.answer if pid in self._known else self._gone()
+            return known.answer if pid in self._known else Unattributed.EXITED
         is_same = seen.start == known.start
         if is_same and known.ended_ns is None:
             return self._judge(pid, known, seen, now)
@@ -158,13 +155,13 @@ class CgroupProcesses:
         return self._meet(pid, now)
 
     def _meet(self, pid: int, now: int) -> CgroupIdentity | Unattributed:
-        if not 0 < pid <= _LARGEST_PID:
+        if not 0 < pid <= _LARGEST_PID or self._is_blind():
             return Unattributed.UNKNOWN_CGROUP
         # Held before it is read: a pidfd taken afterwards might be of the pid's next process.
         hold = self._lifetimes.hold(pid)
         seen = None if hold is Hold.GONE else look_at(self._proc_root, pid)
         if seen is None and (hold is not Hold.HELD or self._lifetimes.hold(pid) is not Hold.HELD):
-            return self._gone()
+            return Unattributed.EXITED
         while len(self._known) >= self._most:
             self._forget(next(iter(self._known)))
             self._rejected["cache_full"] += 1
@@ -229,27 +226,11 @@ class CgroupProcesses:
         self._ended.pop(pid, None)
         self._lifetimes.release(pid)
 
-    def _gone(self) -> Unattributed:
-        walk = self._containers.since(0)
-        if walk is not None and self._hides_processes(walk):
-            return Unattributed.UNKNOWN_CGROUP
-        return Unattributed.EXITED
-
-    def _hides_processes(self, walk: Walk) -> bool:
-        """Whether all processes but those of our own container are in a PID namespace not ours.
-
-        cgroup v2 lists such as 0, cgroup v1 leaves them out. With the node's ``/proc`` mounted
-        they are found all the same.
-        """
-        if self._namespace_depth > 1:
+    def _is_blind(self) -> bool:
+        """Whether a pid of the node may mean another process, or none, to us."""
+        if self._namespace_depth > 1 or self._containers.since(0) is None:
             return False
-        own = walk.by_pid.get(os.getpid())
-        if any(identity != own for identity in walk.by_pid.values()):
-            return False
-        if walk.tree.skipped.get("foreign_pid"):
-            return True
-        others = any(identity != own for identity in walk.by_container.values())
-        return others and not self._sees_all_pids
+        return self._containers.hides_processes(nested=self._is_nested)
 
 
 def _patience(pid: int, known: _Known, now: int) -> int:

@@ -1,4 +1,4 @@
-"""The ``ProcessSource`` of a described node: the paths are invented, the parsing is the real one."""
+"""The ``ProcessSource`` of a described node: invented paths through the real parser."""
 
 from collections.abc import Callable, Collection, Mapping
 
@@ -39,6 +39,10 @@ class SimulatedProcesses:
     def status(self) -> SourceStatus:
         """Always up."""
         return SourceStatus(self.name, up=True)
+
+    def rejected(self) -> Mapping[str, int]:
+        """Nothing: what is described is readable."""
+        return {}
 
     def close(self) -> None:
         """Nothing is held."""

@@ -1,0 +1,91 @@
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+
+import pytest
+
+from exporter.cgroups.lifetimes import Hold, Lifetimes
+
+
+@pytest.fixture
+def lifetimes() -> Iterator[Lifetimes]:
+    made = Lifetimes()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def sleeper() -> Iterator[subprocess.Popen[bytes]]:
+    with subprocess.Popen(["sleep", "infinity"]) as process:
+        yield process
+        process.kill()
+
+
+def become_zombie(pid: int) -> None:
+    os.kill(pid, signal.SIGKILL)
+    os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+
+
+def test_a_living_process_has_not_ended(
+    lifetimes: Lifetimes, sleeper: subprocess.Popen[bytes]
+) -> None:
+    assert lifetimes.hold(sleeper.pid) is Hold.HELD
+    assert lifetimes.ended() == []
+
+
+def test_the_end_of_a_process_is_told_once_and_before_it_is_reaped(
+    lifetimes: Lifetimes, sleeper: subprocess.Popen[bytes]
+) -> None:
+    lifetimes.hold(sleeper.pid)
+    become_zombie(sleeper.pid)
+    assert lifetimes.ended() == [sleeper.pid]
+    assert lifetimes.ended() == []
+
+
+def test_a_process_held_twice_ends_once(
+    lifetimes: Lifetimes, sleeper: subprocess.Popen[bytes]
+) -> None:
+    lifetimes.hold(sleeper.pid)
+    lifetimes.hold(sleeper.pid)
+    become_zombie(sleeper.pid)
+    assert lifetimes.ended() == [sleeper.pid]
+
+
+def test_a_released_process_is_not_told_of(
+    lifetimes: Lifetimes, sleeper: subprocess.Popen[bytes]
+) -> None:
+    lifetimes.hold(sleeper.pid)
+    lifetimes.release(sleeper.pid)
+    become_zombie(sleeper.pid)
+    assert lifetimes.ended() == []
+
+
+def test_a_pid_without_process_is_gone(lifetimes: Lifetimes) -> None:
+    with subprocess.Popen(["true"]) as process:
+        process.wait()
+    assert lifetimes.hold(process.pid) is Hold.GONE
+
+
+def test_all_ends_at_once_are_told(lifetimes: Lifetimes) -> None:
+    sleepers = [subprocess.Popen(["sleep", "infinity"]) for _ in range(30)]
+    for process in sleepers:
+        lifetimes.hold(process.pid)
+        process.kill()
+        process.wait()
+    assert sorted(lifetimes.ended()) == sorted(process.pid for process in sleepers)
+
+
+def test_nothing_is_held_where_pids_are_not_the_kernels_own() -> None:
+    lifetimes = Lifetimes(enabled=False)
+    assert lifetimes.hold(os.getpid()) is Hold.IMPOSSIBLE
+    assert lifetimes.ended() == []
+    lifetimes.close()
+
+
+def test_closing_gives_all_descriptors_back(sleeper: subprocess.Popen[bytes]) -> None:
+    before = len(os.listdir("/proc/self/fd"))  # noqa: PTH208 - counted, not used
+    lifetimes = Lifetimes()
+    lifetimes.hold(sleeper.pid)
+    lifetimes.close()
+    assert len(os.listdir("/proc/self/fd")) == before  # noqa: PTH208 - counted, not used

@@ -1,0 +1,138 @@
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from exporter.cgroups.proc import (
+    Seen,
+    in_nested_pid_namespace,
+    look_at,
+    pid_namespace_depth,
+    shows_own_pids,
+    start_time,
+)
+from tests.cgroups.fakeproc import PF_EXITING, FakeProc
+from tests.cgroups.names import container_path, new_container_id, new_uid
+from tests.cgroups.real import real_cgroups
+
+
+@pytest.fixture
+def proc(tmp_path: Path) -> FakeProc:
+    return FakeProc(tmp_path / "proc")
+
+
+def test_a_process_is_seen_with_its_start_and_its_cgroups(proc: FakeProc) -> None:
+    proc.put(7, "/a", "/b", start=4711)
+    assert look_at(str(proc.root), 7) == Seen(4711, exiting=False, paths=("/a", "/b"))
+
+
+@pytest.mark.parametrize("command", [") R 1 1 1", "a b", "((", ")))", "\n", "x) Z 0 (y"])
+def test_a_command_may_hold_anything(proc: FakeProc, command: str) -> None:
+    proc.put(7, "/a", start=4711, command=command)
+    assert look_at(str(proc.root), 7) == Seen(4711, exiting=False, paths=("/a",))
+
+
+@pytest.mark.parametrize(("state", "flags"), [("Z", 0), ("X", 0), ("R", PF_EXITING)])
+def test_a_process_on_its_way_out_is_told(proc: FakeProc, state: str, flags: int) -> None:
+    proc.put(7, "/", state=state, flags=flags)
+    seen = look_at(str(proc.root), 7)
+    assert seen is not None
+    assert seen.exiting
+
+
+def test_a_pid_without_process_is_none(proc: FakeProc) -> None:
+    assert look_at(str(proc.root), 7) is None
+    assert start_time(str(proc.root), 7) is None
+
+
+def test_a_process_whose_cgroups_cannot_be_read_is_seen_without(proc: FakeProc) -> None:
+    proc.put(7, "/a")
+    (proc.root / "7" / "cgroup").unlink()
+    (proc.root / "7" / "cgroup").mkdir()  # EISDIR
+    assert look_at(str(proc.root), 7) == Seen(1000, exiting=False, paths=())
+
+
+def test_a_copy_of_the_cgroup_files_alone_is_enough(proc: FakeProc) -> None:
+    proc.put_text(7, "0::/a\n")
+    assert look_at(str(proc.root), 7) == Seen(None, exiting=False, paths=("/a",))
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=50)
+@given(content=st.binary(max_size=200))
+def test_garbled_files_are_not_known_and_never_an_error(proc: FakeProc, content: bytes) -> None:
+    directory = proc.root / "7"
+    directory.mkdir(exist_ok=True)
+    (directory / "stat").write_bytes(content)
+    (directory / "cgroup").write_bytes(content)
+    (proc.root / "self").unlink(missing_ok=True)
+    (proc.root / "self").symlink_to("7")
+    (directory / "status").write_bytes(content)
+    seen = look_at(str(proc.root), 7)
+    assert seen is not None
+    assert seen.start is None or content.count(b" ") > 18
+    assert pid_namespace_depth(str(proc.root)) >= 0
+
+
+@pytest.mark.parametrize(
+    ("status", "depth"),
+    [
+        ("Name:\tx\nNSpid:\t4711\nNSpgid:\t1\n", 1),
+        ("Name:\tx\nNSpid:\t4711\t7\nNSpgid:\t1\n", 2),
+        ("Name:\tNSpid: 1 2 3\n", 0),
+        ("", 0),
+    ],
+)
+def test_the_depth_of_pid_namespaces_is_read_from_own_status(
+    proc: FakeProc, status: str, depth: int
+) -> None:
+    proc.put_self("4711", status)
+    assert pid_namespace_depth(str(proc.root)) == depth
+
+
+def test_a_directory_without_own_status_does_not_tell(proc: FakeProc) -> None:
+    root = str(proc.root)
+    assert pid_namespace_depth(root) == 0
+    assert not shows_own_pids(root)
+    assert not in_nested_pid_namespace(root)
+
+
+def test_only_the_live_procfs_of_own_pids_shows_own_pids(proc: FakeProc) -> None:
+    proc.put_self(str(os.getpid() + 1))
+    assert not shows_own_pids(str(proc.root))
+    assert shows_own_pids("/proc")
+
+
+@pytest.mark.parametrize(("inode", "is_nested"), [(4026531836, 0), (4026532700, 1)])
+def test_the_machines_first_pid_namespace_is_told_from_others(
+    proc: FakeProc, inode: int, is_nested: int
+) -> None:
+    proc.put_self("7", pid_namespace=f"pid:[{inode}]")
+    assert in_nested_pid_namespace(str(proc.root)) is bool(is_nested)
+
+
+def test_this_process_sees_itself() -> None:
+    seen = look_at("/proc", os.getpid())
+    assert seen is not None
+    assert seen.start == start_time("/proc", os.getpid())
+    assert not seen.exiting
+    assert seen.paths
+    assert pid_namespace_depth("/proc") == 1
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("version", ["v1", "v2"])
+def test_a_real_process_is_seen_in_its_cgroup_and_as_a_zombie(version: str) -> None:
+    container = container_path("systemd", new_uid(), new_container_id())
+    with real_cgroups(version) as cgroups:
+        pid = cgroups.spawn(container)
+        alive = look_at("/proc", pid)
+        cgroups.leave_zombie(pid)
+        dead = look_at("/proc", pid)
+        cgroups.reap(pid)
+        assert alive is not None
+        assert any(path.endswith(container) for path in alive.paths)
+        assert dead is not None
+        assert (dead.start, dead.exiting) == (alive.start, True)
+        assert look_at("/proc", pid) is None

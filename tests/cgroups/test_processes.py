@@ -1,0 +1,480 @@
+"""``CgroupProcesses`` on plain directories: every case, with the time in the test's hands."""
+
+import itertools
+import logging
+import os
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from exporter.cgroups.processes import CgroupProcesses
+from exporter.cgroups.source import ProcessSource
+from exporter.model import CgroupIdentity, Unattributed
+from tests.cgroups.clock import ManualClock
+from tests.cgroups.fakeproc import PF_EXITING, FakeProc
+from tests.cgroups.names import container_path, new_container_id, new_uid, pod_path
+
+UID, OTHER_UID = new_uid(), new_uid()
+ID, OTHER_ID = new_container_id(), new_container_id()
+CONTAINER = "/" + container_path("systemd", UID, ID)
+OTHER_CONTAINER = "/" + container_path("systemd", OTHER_UID, OTHER_ID)
+IDENTITY = CgroupIdentity(UID, ID, "containerd", "burstable")
+OTHER_IDENTITY = CgroupIdentity(OTHER_UID, OTHER_ID, "containerd", "burstable")
+HOST = CgroupIdentity()
+SERVICE = "/system.slice/sshd.service"
+
+
+@dataclass
+class Node:
+    """A node made of files."""
+
+    cgroups: Path
+    proc: FakeProc
+    clock: ManualClock
+    processes: CgroupProcesses
+
+    def list_in_cgroup(self, path: str, *pids: int) -> None:
+        """Make a cgroup that lists these processes."""
+        directory = self.cgroups / path.lstrip("/")
+        directory.mkdir(parents=True, exist_ok=True)
+        (directory / "cgroup.procs").write_text("".join(f"{pid}\n" for pid in pids))
+
+    def resolve(self, pid: int) -> CgroupIdentity | Unattributed:
+        """The answer for one pid."""
+        return self.processes.resolve([pid])[pid]
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Iterator[Node]:
+    cgroups = tmp_path / "cgroup"
+    cgroups.mkdir()
+    (cgroups / "cgroup.controllers").touch()
+    proc, clock = FakeProc(tmp_path / "proc"), ManualClock()
+    processes = CgroupProcesses(str(cgroups), str(proc.root), clock)
+    yield Node(cgroups, proc, clock, processes)
+    processes.close()
+
+
+def test_it_is_a_process_source(node: Node) -> None:
+    source: ProcessSource = node.processes
+    assert source.name == "cgroups"
+
+
+def test_a_containers_process_has_its_pod_and_container(node: Node) -> None:
+    node.proc.put(7, CONTAINER)
+    assert node.resolve(7) == IDENTITY
+
+
+def test_all_pids_asked_for_are_answered(node: Node) -> None:
+    node.proc.put(7, CONTAINER)
+    node.proc.put(8, SERVICE)
+    answers = node.processes.resolve([7, 8, 9])
+    assert answers == {7: IDENTITY, 8: HOST, 9: Unattributed.EXITED}
+
+
+def test_a_host_process_has_neither_and_is_not_unknown(node: Node) -> None:
+    node.proc.put(7, SERVICE)
+    assert node.resolve(7) == HOST
+
+
+@pytest.mark.parametrize("pid", [0, -1, 2**22 + 1, 2**32 - 1, 2**70])
+def test_a_number_that_is_no_pid_is_unknown(node: Node, pid: int) -> None:
+    assert node.resolve(pid) is Unattributed.UNKNOWN_CGROUP
+
+
+def test_a_process_that_was_never_seen_has_exited(node: Node) -> None:
+    assert node.resolve(7) is Unattributed.EXITED
+
+
+def test_a_known_process_that_ended_is_remembered_for_15_seconds(node: Node) -> None:
+    node.proc.put(7, CONTAINER)
+    node.resolve(7)
+    node.proc.remove(7)
+    assert node.resolve(7) == IDENTITY
+    node.clock.advance(14.9)
+    assert node.resolve(7) == IDENTITY
+    node.clock.advance(0.1)
+    assert node.resolve(7) is Unattributed.EXITED
+
+
+def test_a_new_process_under_the_same_pid_has_its_own_identity(node: Node) -> None:
+    node.proc.put(7, CONTAINER, start=1000)
+    node.resolve(7)
+    node.proc.put(7, OTHER_CONTAINER, start=1001)
+    assert node.resolve(7) == OTHER_IDENTITY
+
+
+def test_a_new_process_under_a_remembered_pid_has_its_own_identity(node: Node) -> None:
+    node.proc.put(7, CONTAINER, start=1000)
+    node.resolve(7)
+    node.proc.remove(7)
+    node.resolve(7)
+    node.clock.advance(2)
+    node.proc.put(7, OTHER_CONTAINER, start=1001)
+    assert node.resolve(7) == OTHER_IDENTITY
+    node.clock.advance(20)
+    assert node.resolve(7) == OTHER_IDENTITY
+
+
+@pytest.mark.parametrize(("state", "flags"), [("Z", 0), ("D", PF_EXITING)])
+def test_a_known_process_keeps_its_identity_while_it_exits(
+    node: Node, state: str, flags: int
+) -> None:
+    node.proc.put(7, CONTAINER)
+    node.resolve(7)
+    node.proc.put(7, "/", state=state, flags=flags)  # what cgroup v1 then prints
+    for _ in range(5):
+        node.clock.advance(31)
+        assert node.resolve(7) == IDENTITY
+
+
+def test_a_process_first_seen_while_it_exits_is_looked_up_in_the_tree(node: Node) -> None:
+    node.list_in_cgroup(CONTAINER, 7)  # a dead leader whose threads live on is listed
+    node.proc.put(7, "/", state="Z")
+    node.proc.put(8, "/", state="Z")
+    assert node.resolve(7) == IDENTITY
+    assert node.resolve(8) is Unattributed.EXITED
+
+
+def test_a_container_is_read_again_after_half_a_minute_at_the_latest(node: Node) -> None:
+    node.proc.put(7, CONTAINER)
+    node.resolve(7)
+    node.proc.put(7, OTHER_CONTAINER)
+    node.clock.advance(1)
+    assert node.resolve(7) == IDENTITY
+    node.clock.advance(29)
+    assert node.resolve(7) == OTHER_IDENTITY
+
+
+def test_the_second_readings_of_many_processes_are_spread(node: Node) -> None:
+    pids = range(1, 17)
+    for pid in pids:
+        node.proc.put(pid, CONTAINER)
+    node.processes.resolve(pids)
+    for pid in pids:
+        node.proc.put(pid, OTHER_CONTAINER)
+    moved = []
+    for _ in range(30):
+        node.clock.advance(1)
+        moved.append(list(node.processes.resolve(pids).values()).count(OTHER_IDENTITY))
+    steps = [later - earlier for earlier, later in itertools.pairwise(moved)]
+    assert moved[-1] == len(pids)
+    assert max(steps) <= 2
+
+
+def test_a_young_process_outside_containers_is_read_again_each_time(node: Node) -> None:
+    node.proc.put(7, SERVICE)
+    assert node.resolve(7) == HOST
+    node.proc.put(7, CONTAINER)  # the runtime has moved the entrypoint into its cgroup
+    assert node.resolve(7) == IDENTITY
+
+
+def test_a_host_process_of_some_age_is_read_again_at_leisure(node: Node) -> None:
+    node.proc.put(7, SERVICE)
+    node.resolve(7)
+    node.clock.advance(40)
+    node.resolve(7)
+    node.proc.put(7, CONTAINER)
+    assert node.resolve(7) == HOST
+    node.clock.advance(30)
+    assert node.resolve(7) == IDENTITY
+
+
+# --- where /proc does not tell --------------------------------------------------------------------
+
+
+def hide_cgroup(node: Node, pid: int) -> None:
+    (node.proc.root / str(pid) / "cgroup").unlink()
+    (node.proc.root / str(pid) / "cgroup").mkdir()  # EISDIR
+
+
+def test_a_process_whose_file_cannot_be_read_is_found_in_the_tree(node: Node) -> None:
+    node.list_in_cgroup(CONTAINER, 7)
+    node.proc.put(7, SERVICE)
+    hide_cgroup(node, 7)
+    assert node.resolve(7) == IDENTITY
+
+
+@pytest.mark.parametrize("text", ["", "nonsense", "1:2", "\x00\x00", "\n\n"])
+def test_a_process_whose_file_cannot_be_parsed_is_found_in_the_tree(node: Node, text: str) -> None:
+    node.list_in_cgroup(CONTAINER, 7)
+    node.proc.put(7, SERVICE)
+    node.proc.put_text(7, text)
+    assert node.resolve(7) == IDENTITY
+
+
+@pytest.mark.parametrize("path", ["/", "/..", "/../.."])
+def test_a_process_in_no_cgroup_that_we_can_name_is_found_in_the_tree(
+    node: Node, path: str
+) -> None:
+    node.list_in_cgroup(CONTAINER, 7)
+    node.proc.put(7, path)
+    node.proc.put(8, path)
+    assert node.resolve(7) == IDENTITY
+    assert node.resolve(8) == HOST
+
+
+def test_a_sibling_container_seen_from_a_cgroup_namespace_gets_its_pod_from_the_tree(
+    node: Node,
+) -> None:
+    node.list_in_cgroup(CONTAINER)  # by the container's id: the tree need not list the process
+    node.proc.put(7, f"/../cri-containerd-{ID}.scope")
+    assert node.resolve(7) == IDENTITY
+
+
+def test_a_sibling_container_that_the_tree_lacks_is_a_container_at_least(node: Node) -> None:
+    node.proc.put(7, f"/../cri-containerd-{ID}.scope")
+    assert node.resolve(7) == CgroupIdentity(None, ID, "containerd")
+
+
+def test_a_process_that_nothing_tells_of_is_unknown(node: Node) -> None:
+    node.list_in_cgroup(CONTAINER, 1)
+    node.proc.put(7, SERVICE)
+    hide_cgroup(node, 7)
+    assert node.resolve(7) is Unattributed.UNKNOWN_CGROUP
+
+
+def test_an_unknown_process_that_ended_has_exited(node: Node) -> None:
+    node.proc.put(7, SERVICE)
+    hide_cgroup(node, 7)
+    node.resolve(7)
+    node.proc.remove(7)
+    assert node.resolve(7) is Unattributed.EXITED
+
+
+def test_an_unknown_process_costs_one_walk_in_ten_seconds(node: Node) -> None:
+    for pid in range(1, 50):
+        node.proc.put(pid, SERVICE)
+        hide_cgroup(node, pid)
+    for _ in range(30):
+        node.processes.resolve(range(1, 50))
+        node.clock.advance(1)
+    assert node.processes.walks <= 4
+
+
+def test_an_unknown_process_is_found_once_the_tree_lists_it(node: Node) -> None:
+    node.list_in_cgroup(CONTAINER)
+    node.proc.put(7, SERVICE)
+    hide_cgroup(node, 7)
+    node.resolve(7)
+    node.list_in_cgroup(CONTAINER, 7)
+    node.clock.advance(11)
+    assert node.resolve(7) == IDENTITY
+
+
+def test_a_pid_in_a_walk_older_than_its_process_is_not_believed(node: Node) -> None:
+    node.list_in_cgroup(CONTAINER, 7)
+    node.processes.tree()
+    node.list_in_cgroup(CONTAINER)  # that process ended; another has its pid now
+    node.proc.put(7, SERVICE)
+    hide_cgroup(node, 7)
+    node.clock.advance(0.5)
+    assert node.resolve(7) is Unattributed.UNKNOWN_CGROUP
+    node.clock.advance(0.6)
+    assert node.resolve(7) is Unattributed.UNKNOWN_CGROUP
+
+
+def test_unknown_processes_cause_no_more_than_one_walk_a_second(node: Node) -> None:
+    for step in range(40):
+        node.proc.put(step + 1, SERVICE)
+        hide_cgroup(node, step + 1)
+        node.resolve(step + 1)
+        node.clock.advance(0.1)
+    assert node.processes.walks <= 4
+
+
+# --- the tree -------------------------------------------------------------------------------------
+
+
+def test_the_tree_lists_pods_containers_and_processes(node: Node) -> None:
+    node.list_in_cgroup(CONTAINER, 7)
+    assert node.processes.tree().pods == {UID: {ID: (7,)}}
+
+
+def test_the_tree_is_not_walked_again_while_nothing_changes(node: Node) -> None:
+    node.list_in_cgroup(CONTAINER, 7)
+    for _ in range(100):
+        node.processes.tree()
+        node.processes.status()
+        node.clock.advance(1)
+    assert node.processes.walks == 1
+
+
+def test_a_new_container_is_in_the_next_tree(node: Node) -> None:
+    node.list_in_cgroup(CONTAINER, 7)
+    node.processes.tree()
+    node.list_in_cgroup(OTHER_CONTAINER, 8)
+    node.clock.advance(1)
+    assert set(node.processes.tree().pods) == {UID, OTHER_UID}
+
+
+def test_a_removed_container_is_not_in_the_next_tree(node: Node) -> None:
+    node.list_in_cgroup(CONTAINER, 7)
+    node.processes.tree()
+    shutil.rmtree(node.cgroups / CONTAINER.lstrip("/"))
+    node.clock.advance(1)
+    assert ID not in node.processes.tree().pods.get(UID, {})
+
+
+def test_changes_cause_no_more_than_one_walk_a_second(node: Node) -> None:
+    for step in range(40):
+        node.list_in_cgroup(f"/docker/{step:064x}", 1)
+        node.processes.tree()
+        node.clock.advance(0.1)
+    assert node.processes.walks <= 4
+    node.clock.advance(1)
+    assert len(node.processes.tree().containers) == 40
+
+
+def test_a_hierarchy_that_appears_later_is_found(node: Node, tmp_path: Path) -> None:
+    root = tmp_path / "later"
+    processes = CgroupProcesses(str(root), str(node.proc.root), node.clock)
+    assert not processes.tree().pods
+    (root / CONTAINER.lstrip("/")).mkdir(parents=True)
+    (root / CONTAINER.lstrip("/") / "cgroup.procs").write_text("7\n")
+    node.clock.advance(1)
+    assert processes.tree().pods == {UID: {ID: (7,)}}
+    processes.close()
+
+
+def test_pods_that_appear_in_another_controller_are_found(tmp_path: Path) -> None:
+    clock = ManualClock()
+    for controller in ("pids", "memory"):
+        (tmp_path / controller).mkdir()
+    processes = CgroupProcesses(str(tmp_path), str(tmp_path), clock)
+    assert not processes.tree().pods
+    (tmp_path / "memory" / CONTAINER.lstrip("/")).mkdir(parents=True)
+    (tmp_path / "memory" / CONTAINER.lstrip("/") / "cgroup.procs").write_text("7\n")
+    clock.advance(1)
+    assert processes.tree().pods == {UID: {ID: (7,)}}
+    processes.close()
+
+
+# --- bounds and counts ----------------------------------------------------------------------------
+
+
+def test_the_memory_of_processes_is_bounded(tmp_path: Path) -> None:
+    proc, clock = FakeProc(tmp_path / "proc"), ManualClock()
+    processes = CgroupProcesses(str(tmp_path), str(proc.root), clock, most_processes=10)
+    for pid in range(1, 26):
+        proc.put(pid, CONTAINER)
+    assert set(processes.resolve(range(1, 26)).values()) == {IDENTITY}
+    for pid in range(1, 26):
+        proc.remove(pid)
+    kept = list(processes.resolve(range(1, 26)).values())
+    assert kept.count(IDENTITY) == 10
+    assert processes.rejected()["cache_full"] == 15
+    processes.close()
+
+
+def test_what_walks_could_not_use_is_counted(node: Node) -> None:
+    node.list_in_cgroup(CONTAINER, 0, 7)
+    node.processes.tree()
+    assert node.processes.rejected()["foreign_pid"] == 1
+
+
+# --- status ---------------------------------------------------------------------------------------
+
+
+def test_a_sound_node_is_up_and_says_since_when(node: Node) -> None:
+    node.list_in_cgroup(CONTAINER, 7)
+    status = node.processes.status()
+    assert (status.up, status.detail) == (True, "")
+    assert status.last_success_unix_ns == node.clock.now_ns
+
+
+def test_a_missing_root_is_down_and_names_the_cure_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    clock = ManualClock()
+    processes = CgroupProcesses(str(tmp_path / "missing"), str(tmp_path), clock)
+    with caplog.at_level(logging.WARNING):
+        for _ in range(5):
+            processes.status()
+            clock.advance(2)
+    status = processes.status()
+    assert not status.up
+    assert "--path.cgroup" in status.detail
+    assert "hostPath" in status.detail
+    assert status.last_success_unix_ns is None
+    assert len(caplog.records) == 1
+    processes.close()
+
+
+def test_a_root_without_cgroups_is_down(tmp_path: Path) -> None:
+    processes = CgroupProcesses(str(tmp_path), str(tmp_path), ManualClock())
+    status = processes.status()
+    assert not status.up
+    assert "no cgroup hierarchy" in status.detail
+    processes.close()
+
+
+def test_a_missing_root_does_not_hinder_reading_proc(tmp_path: Path) -> None:
+    proc = FakeProc(tmp_path / "proc")
+    proc.put(7, CONTAINER)
+    processes = CgroupProcesses(str(tmp_path / "missing"), str(proc.root), ManualClock())
+    assert processes.resolve([7]) == {7: IDENTITY}
+    processes.close()
+
+
+def test_containers_that_list_only_zeros_mean_that_hostpid_is_missing(node: Node) -> None:
+    node.list_in_cgroup(CONTAINER, 0, 0)
+    status = node.processes.status()
+    assert not status.up
+    assert "hostPID: true" in status.detail
+
+
+def test_own_container_among_zeros_does_not_hide_that_hostpid_is_missing(node: Node) -> None:
+    node.list_in_cgroup(CONTAINER, os.getpid())
+    node.list_in_cgroup(OTHER_CONTAINER, 0)
+    assert not node.processes.status().up
+
+
+def test_some_zeros_among_processes_that_we_see_are_no_problem(node: Node) -> None:
+    node.list_in_cgroup(CONTAINER, 7)
+    node.list_in_cgroup(OTHER_CONTAINER, 0)
+    assert node.processes.status().up
+
+
+def test_without_hostpid_no_pid_of_the_node_is_looked_up_among_ours(node: Node) -> None:
+    node.list_in_cgroup(CONTAINER, 0)
+    node.proc.put(7, OTHER_CONTAINER)  # another process than the one the driver means
+    answers = node.processes.resolve([7, 8])
+    assert answers == {7: Unattributed.UNKNOWN_CGROUP, 8: Unattributed.UNKNOWN_CGROUP}
+
+
+def test_containers_that_list_nothing_in_a_nested_pid_namespace_mean_the_same(
+    tmp_path: Path,
+) -> None:
+    proc = FakeProc(tmp_path / "proc")
+    proc.put_self("7", "NSpid:\t7\n", "pid:[4026532700]")
+    root = tmp_path / "cgroup"
+    for path in (CONTAINER, OTHER_CONTAINER):
+        (root / path.lstrip("/")).mkdir(parents=True)
+        (root / path.lstrip("/") / "cgroup.procs").touch()
+    processes = CgroupProcesses(str(root), str(proc.root), ManualClock())
+    assert "hostPID: true" in processes.status().detail
+    assert not processes.status().up
+    processes.close()
+
+
+def test_with_the_nodes_proc_mounted_identities_are_found_without_hostpid(tmp_path: Path) -> None:
+    proc = FakeProc(tmp_path / "proc")
+    proc.put_self("4711", "NSpid:\t4711\t7\n", "pid:[4026532700]")
+    proc.put(7, OTHER_CONTAINER)
+    root = tmp_path / "cgroup"
+    (root / CONTAINER.lstrip("/")).mkdir(parents=True)
+    (root / CONTAINER.lstrip("/") / "cgroup.procs").write_text("0\n")
+    processes = CgroupProcesses(str(root), str(proc.root), ManualClock())
+    status = processes.status()
+    assert (status.up, "hostPID: true" in status.detail) == (True, True)
+    assert processes.resolve([7]) == {7: OTHER_IDENTITY}
+    processes.close()
+
+
+def test_a_pods_own_process_is_the_pods(node: Node) -> None:
+    node.proc.put(7, f"/{pod_path('systemd', UID)}/crio-conmon-{ID}.scope")
+    assert node.resolve(7) == CgroupIdentity(UID, None, None, "burstable")

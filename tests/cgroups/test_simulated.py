@@ -1,0 +1,44 @@
+from exporter.cgroups.simulated import SimulatedProcesses
+from exporter.cgroups.source import ProcessSource
+from exporter.model import CgroupIdentity, Unattributed
+from tests.cgroups.names import container_path, new_container_id, new_uid, pod_path
+
+UID, ID, OTHER_ID = new_uid(), new_container_id(), new_container_id()
+PATHS = {
+    1: "/system.slice/sshd.service",
+    10: "/" + container_path("systemd", UID, ID),
+    11: "/" + container_path("systemd", UID, ID),
+    12: f"/../../{pod_path('systemd', UID)}",
+    13: f"/docker/{OTHER_ID}",
+}
+
+
+def test_paths_are_read_by_the_real_parser() -> None:
+    source: ProcessSource = SimulatedProcesses(lambda: PATHS)
+    assert source.resolve([1, 10, 99]) == {
+        1: CgroupIdentity(),
+        10: CgroupIdentity(UID, ID, "containerd", "burstable"),
+        99: Unattributed.EXITED,
+    }
+
+
+def test_the_tree_is_that_of_a_walk() -> None:
+    tree = SimulatedProcesses(lambda: PATHS).tree()
+    assert tree.pods == {UID: {ID: (10, 11), "": (12,)}}
+    assert tree.containers == {OTHER_ID: (13,)}
+
+
+def test_each_question_is_answered_from_the_paths_of_the_moment() -> None:
+    paths = dict(PATHS)
+    source = SimulatedProcesses(lambda: paths)
+    del paths[10]
+    assert source.resolve([10])[10] is Unattributed.EXITED
+    assert source.tree().pods[UID][ID] == (11,)
+
+
+def test_it_is_always_up() -> None:
+    source = SimulatedProcesses(dict)
+    assert source.status().up
+    assert source.name == "cgroups"
+    assert not source.rejected()
+    source.close()

@@ -1,0 +1,347 @@
+import contextlib
+import os
+import threading
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+
+import pytest
+from pyfakefs.fake_filesystem import FakeFilesystem
+from pyfakefs.helpers import set_uid
+
+from exporter.cgroups.walk import LARGEST_LIST, walk
+from exporter.model import PodSlot
+from tests.cgroups.names import container_path, new_container_id, new_uid, pod_path
+from tests.cgroups.real import RealCgroups, real_cgroups
+
+UID, OTHER_UID = new_uid(), new_uid()
+ID, OTHER_ID = new_container_id(), new_container_id()
+DRIVERS = ["systemd", "cgroupfs"]
+
+
+def put(root: Path, path: str, *lines: int | str) -> Path:
+    """Make a cgroup in a plain directory, with the lines of its process list."""
+    directory = root / path
+    directory.mkdir(parents=True, exist_ok=True)
+    (directory / "cgroup.procs").write_text("".join(f"{line}\n" for line in lines))
+    return directory
+
+
+@pytest.mark.parametrize("driver", DRIVERS)
+def test_each_container_of_each_pod_has_its_processes(tmp_path: Path, driver: str) -> None:
+    put(tmp_path, container_path(driver, UID, ID), 10, 11)
+    put(tmp_path, container_path(driver, UID, OTHER_ID), 12)
+    put(tmp_path, container_path(driver, OTHER_UID, ID[::-1], "guaranteed"), 13)
+    put(tmp_path, pod_path(driver, UID))
+    tree = walk([str(tmp_path)]).tree
+    assert tree.pods[UID] == {ID: (10, 11), OTHER_ID: (12,)}
+    assert tree.pods[OTHER_UID] == {ID[::-1]: (13,)}
+
+
+def test_trees_of_both_drivers_side_by_side_are_one(tmp_path: Path) -> None:
+    put(tmp_path, container_path("systemd", UID, ID), 10)
+    put(tmp_path, container_path("cgroupfs", UID, OTHER_ID), 11)
+    assert walk([str(tmp_path)]).tree.pods == {UID: {ID: (10,), OTHER_ID: (11,)}}
+
+
+def test_processes_of_deeper_cgroups_are_their_containers(tmp_path: Path) -> None:
+    container = container_path("systemd", UID, ID, runtime="crio")
+    put(tmp_path, container)
+    put(tmp_path, f"{container}/container", 10)
+    put(tmp_path, f"{container}/system.slice/cron.service", 11)
+    put(tmp_path, f"{container}/docker/{OTHER_ID}", 12)
+    tree = walk([str(tmp_path)]).tree
+    assert sorted(tree.pods[UID][ID]) == [10, 11, 12]
+    assert not tree.containers
+
+
+def test_processes_of_sandbox_and_monitor_are_the_pods_own(tmp_path: Path) -> None:
+    put(tmp_path, pod_path("systemd", UID), 9)
+    put(tmp_path, f"{pod_path('systemd', UID)}/crio-{OTHER_ID}", 10)
+    put(tmp_path, f"{pod_path('systemd', UID)}/crio-conmon-{ID}.scope", 11)
+    put(tmp_path, container_path("systemd", UID, ID, runtime="crio"), 12)
+    pods = walk([str(tmp_path)]).tree.pods
+    assert sorted(pods[UID][""]) == [9, 10, 11]
+    assert pods[UID][ID] == (12,)
+
+
+def test_a_container_outside_any_pod_stands_by_itself(tmp_path: Path) -> None:
+    put(tmp_path, f"system.slice/docker-{ID}.scope", 10)
+    tree = walk([str(tmp_path)]).tree
+    assert tree.containers == {ID: (10,)}
+    assert not tree.pods
+
+
+def test_a_pod_in_a_pod_is_the_inner_ones_and_names_the_outer(tmp_path: Path) -> None:
+    outer = container_path("cgroupfs", UID, ID)
+    put(tmp_path, outer, 9)
+    put(tmp_path, f"{outer}/kubelet/{container_path('cgroupfs', OTHER_UID, OTHER_ID)}", 10)
+    walked = walk([str(tmp_path)])
+    assert walked.tree.pods == {UID: {ID: (9,)}, OTHER_UID: {OTHER_ID: (10,)}}
+    assert walked.by_pid[10].enclosing == (PodSlot(UID, ID),)
+
+
+def test_containers_and_pods_without_processes_exist(tmp_path: Path) -> None:
+    put(tmp_path, container_path("systemd", UID, ID))
+    put(tmp_path, pod_path("systemd", OTHER_UID))
+    assert walk([str(tmp_path)]).tree.pods == {UID: {ID: ()}, OTHER_UID: {}}
+
+
+def test_host_processes_leave_no_trace(tmp_path: Path) -> None:
+    put(tmp_path, "user.slice/session-3.scope", 10)
+    walked = walk([str(tmp_path)])
+    assert not walked.by_pid
+    assert not walked.tree.pods
+    assert not walked.tree.skipped
+
+
+def test_several_roots_make_one_tree(tmp_path: Path) -> None:
+    put(tmp_path, f"a/{container_path('systemd', UID, ID)}", 10)
+    put(tmp_path, f"b/{container_path('systemd', UID, OTHER_ID)}", 11)
+    pods = walk([f"{tmp_path}/a", f"{tmp_path}/b"]).tree.pods
+    assert pods == {UID: {ID: (10,), OTHER_ID: (11,)}}
+
+
+def test_the_identity_of_a_process_and_of_a_container_is_indexed(tmp_path: Path) -> None:
+    put(tmp_path, container_path("systemd", UID, ID), 10)
+    walked = walk([str(tmp_path)])
+    assert walked.by_pid[10] is walked.by_container[ID]
+    assert (walked.by_pid[10].pod_uid, walked.by_pid[10].qos) == (UID, "burstable")
+
+
+# --- each failure costs only itself and is counted ------------------------------------------------
+
+
+@pytest.fixture
+def with_sound_neighbour(tmp_path: Path) -> Iterator[Path]:
+    """A tree whose second container must be found whatever becomes of the first."""
+    put(tmp_path, pod_path("cgroupfs", OTHER_UID))
+    put(tmp_path, container_path("cgroupfs", OTHER_UID, OTHER_ID), 99)
+    yield tmp_path
+    assert walk([str(tmp_path)]).tree.pods[OTHER_UID] == {OTHER_ID: (99,)}
+
+
+def test_a_container_that_vanished_is_left_out(with_sound_neighbour: Path) -> None:
+    put(with_sound_neighbour, pod_path("cgroupfs", UID))
+    (with_sound_neighbour / container_path("cgroupfs", UID, ID)).mkdir()  # and no list in it
+    tree = walk([str(with_sound_neighbour)]).tree
+    assert tree.pods[UID] == {}
+    assert tree.skipped == {"vanished": 1}
+
+
+def test_a_container_that_cannot_be_read_exists_all_the_same(with_sound_neighbour: Path) -> None:
+    container = with_sound_neighbour / container_path("cgroupfs", UID, ID)
+    (container / "cgroup.procs").mkdir(parents=True)  # reading gives EISDIR
+    tree = walk([str(with_sound_neighbour)]).tree
+    assert tree.pods[UID] == {ID: ()}
+    assert tree.skipped["unreadable"] == 1
+
+
+def test_a_pipe_in_the_place_of_a_list_does_not_block(with_sound_neighbour: Path) -> None:
+    container = with_sound_neighbour / container_path("cgroupfs", UID, ID)
+    container.mkdir(parents=True)
+    os.mkfifo(container / "cgroup.procs")
+    assert walk([str(with_sound_neighbour)]).tree.pods[UID] == {ID: ()}
+
+
+def test_processes_of_a_foreign_pid_namespace_are_counted(with_sound_neighbour: Path) -> None:
+    put(with_sound_neighbour, container_path("cgroupfs", UID, ID), 0, 0, 10)
+    tree = walk([str(with_sound_neighbour)]).tree
+    assert tree.pods[UID] == {ID: (10,)}
+    assert tree.skipped["foreign_pid"] == 2
+
+
+@pytest.mark.parametrize("line", ["-1", "x", "1.5", "9" * 5000, "\N{SUPERSCRIPT TWO}", "0x10"])
+def test_a_line_that_is_no_pid_is_counted(with_sound_neighbour: Path, line: str) -> None:
+    put(with_sound_neighbour, container_path("cgroupfs", UID, ID), 10, line, 11)
+    tree = walk([str(with_sound_neighbour)]).tree
+    assert tree.pods[UID] == {ID: (10, 11)}
+    assert tree.skipped["malformed"] == 1
+
+
+def test_a_list_without_end_is_cut(with_sound_neighbour: Path) -> None:
+    container = put(with_sound_neighbour, container_path("cgroupfs", UID, ID))
+    (container / "cgroup.procs").write_bytes(b"123456\n" * (LARGEST_LIST // 7 + 100))
+    tree = walk([str(with_sound_neighbour)]).tree
+    assert tree.pods[UID] == {ID: (123456,)}
+    assert tree.skipped["too_large"] == 1
+
+
+def test_directories_deeper_than_the_limit_are_counted(tmp_path: Path) -> None:
+    container = container_path("cgroupfs", UID, ID)
+    put(tmp_path, container, 10)
+    put(tmp_path, f"{container}/a", 11)
+    put(tmp_path, f"{container}/a/b", 12)
+    tree = walk([str(tmp_path)], max_depth=5).tree
+    assert tree.pods[UID] == {ID: (10, 11)}
+    assert tree.skipped["too_deep"] == 1
+
+
+def test_directories_beyond_the_limit_are_counted(tmp_path: Path) -> None:
+    for number in range(20):
+        put(tmp_path, f"docker/{new_container_id()}", number + 1)
+    tree = walk([str(tmp_path)], max_directories=12).tree
+    assert len(tree.containers) == 10
+    assert tree.skipped["too_many"] == 10
+
+
+def test_links_are_not_followed(tmp_path: Path) -> None:
+    real = put(tmp_path / "elsewhere", "x", 10).parent
+    put(real, container_path("cgroupfs", UID, ID), 10)
+    (tmp_path / "root" / "user.slice").mkdir(parents=True)
+    (tmp_path / "root" / "kubepods").symlink_to(real / "kubepods")
+    assert not walk([str(tmp_path / "root")]).tree.pods
+
+
+def test_names_that_are_not_text_are_walked_through(tmp_path: Path) -> None:
+    odd = os.fsencode(tmp_path) + b"/\xff\xfe"
+    os.mkdir(odd)  # noqa: PTH102 - bytes
+    put(Path(os.fsdecode(odd)), container_path("cgroupfs", UID, ID), 10)
+    assert walk([str(tmp_path)]).tree.pods == {UID: {ID: (10,)}}
+
+
+def test_a_root_that_is_missing_is_an_empty_tree(tmp_path: Path) -> None:
+    tree = walk([str(tmp_path / "missing")]).tree
+    assert not tree.pods
+    assert tree.skipped == {"vanished": 1}
+
+
+def test_a_list_without_permission_costs_only_itself(fs: FakeFilesystem) -> None:
+    open_, closed = container_path("cgroupfs", UID, ID), container_path("cgroupfs", UID, OTHER_ID)
+    fs.create_file(f"/cg/{pod_path('cgroupfs', UID)}/cgroup.procs")
+    fs.create_file(f"/cg/{open_}/cgroup.procs", contents="10\n")
+    fs.create_file(f"/cg/{closed}/cgroup.procs", contents="11\n", st_mode=0o100600)
+    set_uid(1000)
+    tree = walk(["/cg"]).tree
+    assert tree.pods == {UID: {ID: (10,), OTHER_ID: ()}}
+    assert tree.skipped == {"unreadable": 1}
+
+
+def test_what_may_get_a_pod_or_a_container_is_entered_and_no_more(tmp_path: Path) -> None:
+    put(tmp_path, f"{container_path('cgroupfs', UID, ID)}/inside", 10)
+    put(tmp_path, "system.slice/cron.service", 11)
+    entered: list[str] = []
+    walk([str(tmp_path)], entered.append)
+    pod = pod_path("cgroupfs", UID).split("/")
+    above = ["", *("/" + "/".join(pod[:depth]) for depth in range(1, len(pod) + 1))]
+    services = ["/system.slice", "/system.slice/cron.service"]
+    assert sorted(entered) == sorted(f"{tmp_path}{path}" for path in above + services)
+
+
+def test_a_directory_is_entered_before_it_is_listed(tmp_path: Path) -> None:
+    put(tmp_path, pod_path("cgroupfs", UID))
+
+    def add_a_container(path: str) -> None:
+        if path.endswith(UID):
+            put(Path(path), ID, 10)
+
+    assert walk([str(tmp_path)], add_a_container).tree.pods == {UID: {ID: (10,)}}
+
+
+# --- real cgroups ---------------------------------------------------------------------------------
+
+
+@pytest.fixture(params=["v1", "v2"])
+def cgroups(request: pytest.FixtureRequest) -> Iterator[RealCgroups]:
+    with real_cgroups(request.param) as made:
+        yield made
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("driver", DRIVERS)
+def test_real_processes_are_found_in_their_containers(cgroups: RealCgroups, driver: str) -> None:
+    container = container_path(driver, UID, ID)
+    pids = {cgroups.spawn(container), cgroups.spawn(f"{container}/deeper")}
+    monitor = cgroups.spawn(pod_path(driver, UID))
+    tree = walk([str(cgroups.root)]).tree
+    assert set(tree.pods[UID][ID]) == pids
+    assert tree.pods[UID][""] == (monitor,)
+    assert not tree.skipped
+
+
+@pytest.mark.root
+def test_a_real_process_that_moved_is_found_in_its_new_container(cgroups: RealCgroups) -> None:
+    pid = cgroups.spawn(container_path("systemd", UID, ID))
+    cgroups.move(pid, container_path("systemd", UID, OTHER_ID))
+    assert walk([str(cgroups.root)]).tree.pods[UID] == {ID: (), OTHER_ID: (pid,)}
+
+
+@pytest.mark.root
+def test_a_real_process_that_ended_is_no_longer_found(cgroups: RealCgroups) -> None:
+    pid = cgroups.spawn(container_path("systemd", UID, ID))
+    cgroups.end(pid)
+    assert walk([str(cgroups.root)]).tree.pods[UID] == {ID: ()}
+
+
+@pytest.mark.root
+def test_a_real_threaded_cgroup_is_skipped_and_its_processes_are_not() -> None:
+    with real_cgroups("v2") as cgroups:
+        container = container_path("systemd", UID, ID)
+        pid = cgroups.spawn(container)
+        (cgroups.make(f"{container}/threads") / "cgroup.type").write_text("threaded")
+        tree = walk([str(cgroups.root)]).tree
+        assert tree.pods[UID] == {ID: (pid,)}
+        assert tree.skipped == {"threaded": 1}
+
+
+@contextlib.contextmanager
+def as_nobody() -> Iterator[None]:
+    os.seteuid(65534)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+
+
+@pytest.mark.root
+def test_a_real_directory_without_permission_costs_only_itself(cgroups: RealCgroups) -> None:
+    pid = cgroups.spawn(container_path("cgroupfs", UID, ID))
+    cgroups.make(container_path("cgroupfs", OTHER_UID, OTHER_ID))
+    (cgroups.root / pod_path("cgroupfs", OTHER_UID)).chmod(0o700)
+    with as_nobody():
+        tree = walk([str(cgroups.root)]).tree
+    assert tree.pods[UID] == {ID: (pid,)}
+    assert ID not in tree.pods.get(OTHER_UID, {})
+    assert set(tree.skipped) == {"unreadable"}
+
+
+@pytest.mark.root
+def test_a_real_tree_removed_under_the_walker_costs_only_itself(cgroups: RealCgroups) -> None:
+    stays = cgroups.spawn(container_path("cgroupfs", OTHER_UID, OTHER_ID))
+    going = [pod_path("systemd", new_uid()) for _ in range(40)]
+    for path in going:
+        cgroups.make(f"{path}/cri-containerd-{ID}.scope")
+    left = iter(going)
+
+    def remove_one(path: str) -> None:
+        if "pod" in path:
+            cgroups.remove(next(left, "no more of them"))
+
+    tree = walk([str(cgroups.root)], remove_one).tree
+    assert tree.pods[OTHER_UID] == {OTHER_ID: (stays,)}
+    assert tree.skipped["vanished"] > 0
+    assert set(tree.skipped) == {"vanished"}
+
+
+@pytest.mark.root
+def test_real_containers_that_come_and_go_all_the_time_do_not_disturb(
+    cgroups: RealCgroups,
+) -> None:
+    stays = cgroups.spawn(container_path("cgroupfs", OTHER_UID, OTHER_ID))
+    stop = threading.Event()
+
+    def churn() -> None:
+        for number in count():
+            path = container_path("cgroupfs", OTHER_UID, f"{number:064x}")
+            cgroups.make(path)
+            cgroups.remove(path)
+            if stop.is_set():
+                return
+
+    thread = threading.Thread(target=churn)
+    thread.start()
+    trees = [walk([str(cgroups.root)]).tree for _ in range(100)]
+    stop.set()
+    thread.join()
+    assert all(tree.pods[OTHER_UID][OTHER_ID] == (stays,) for tree in trees)
+    assert all(set(tree.skipped) <= {"vanished"} for tree in trees)
