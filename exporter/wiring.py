@@ -8,6 +8,7 @@ from exporter.cgroups.processes import CgroupProcesses
 from exporter.cgroups.simulated import SimulatedProcesses
 from exporter.collector import Collector, Sources
 from exporter.gpus.nvml.source import NvmlSource
+from exporter.gpus.nvml.timing import Timing
 from exporter.gpus.simulated import SimulatedGpus
 from exporter.gpus.source import GpuSource
 from exporter.ledger import Ledger
@@ -19,6 +20,9 @@ from exporter.pods.simulated import SimulatedPods
 from exporter.scenario.load import load as load_scenario
 from exporter.scenario.node import Node
 from exporter.settings import Settings
+
+DEADLINE_OF_INTERVAL = 0.8
+LONGEST_S = 5.0
 
 
 def open_sources(settings: Settings, clock: Clock = time) -> Sources:
@@ -74,4 +78,6 @@ def _real(settings: Settings) -> Sources:
 
 def _real_gpus(settings: Settings) -> tuple[GpuSource, ...]:
     """``auto`` is every real source there is: today NVML, which looks again for a driver."""
-    return (NvmlSource(settings.nvml_library or None),)
+    # A cycle waits for the driver no longer than most of its interval, however it hangs.
+    deadline_s = min(DEADLINE_OF_INTERVAL * settings.collection_interval_ns / 1e9, LONGEST_S)
+    return (NvmlSource(settings.nvml_library or None, timing=Timing(deadline_s=deadline_s)),)
