@@ -36,18 +36,16 @@ def look_at(proc_root: str, pid: int) -> Seen | None:
     The start time is read before and after, so that the answer is about one process, even where
     the pid is taken by another one meanwhile.
     """
-    seen = None
     for _ in range(_ATTEMPTS):
         before = _stat(proc_root, pid)
         paths = _paths(proc_root, pid)
         after = _stat(proc_root, pid)
         if paths is None and after is None:
             return None
-        start, exiting = after or (None, False)
-        seen = Seen(start, exiting, paths or ())
         if before == after:
-            break
-    return seen
+            start, exiting = after or (None, False)
+            return Seen(start, exiting, paths or ())
+    return Seen(None, exiting=False, paths=())  # never the same twice: nothing is known
 
 
 def start_time(proc_root: str, pid: int) -> int | None:

@@ -28,7 +28,7 @@ SECOND_NS = 10**9
 KEPT_AFTER_END_NS = 15 * SECOND_NS  # the driver's ring holds a dead process's samples this long
 READ_AGAIN_NS = 30 * SECOND_NS
 YOUNG_NS = 30 * SECOND_NS  # so long an entrypoint may still be moved into its container's cgroup
-UNKNOWN_FOR_NS = 10 * SECOND_NS
+ASKED_FOR_NS = 10 * SECOND_NS  # so long one walk serves for the processes that /proc hides
 MOST_PROCESSES = 8192
 _LARGEST_PID = 2**22  # PID_MAX_LIMIT of the kernel
 _NO_HOST_PID = "hostPID is not set: set hostPID: true in the pod spec"
@@ -194,7 +194,7 @@ class CgroupProcesses:
         names_a_cgroup = any(path.strip("/.") for path in seen.paths)
         if names_a_cgroup and not is_container and not seen.exiting:
             return identity, True
-        walk = self._containers.since(max(known.met_ns, now - UNKNOWN_FOR_NS))
+        walk = self._containers.since(max(known.met_ns, now - ASKED_FOR_NS))
         found = walk.by_pid.get(pid) if walk is not None else None
         found = found or self._containers.container(identity.container_id)
         if found is not None:
@@ -217,7 +217,6 @@ class CgroupProcesses:
         if known.start is None or not isinstance(known.answer, CgroupIdentity):
             self._forget(pid)  # nothing worth keeping, or no way to tell the pid's next process
             return
-        self._lifetimes.release(pid)
         known.held, known.ended_ns, known.fresh_until_ns = False, now, 0
         self._ended[pid] = known
 
@@ -235,8 +234,6 @@ class CgroupProcesses:
 
 def _patience(pid: int, known: _Known, now: int) -> int:
     """How long a settled answer is not looked into; spread over the processes by their pid."""
-    if known.answer is Unattributed.UNKNOWN_CGROUP:
-        return UNKNOWN_FOR_NS
     is_container = isinstance(known.answer, CgroupIdentity) and known.answer.container_id
     if not is_container and now - known.met_ns < YOUNG_NS:
         return 0

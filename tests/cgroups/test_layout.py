@@ -89,6 +89,7 @@ def test_a_name_that_only_resembles_a_pod_is_none(name: str) -> None:
         f"crio-{ID}.mount",
         f"kata_{ID}",
         f"kata-{ID}.scope",
+        f"overlay-{ID}",
         ID[:-1],
         ID + "0",
         ID.upper(),

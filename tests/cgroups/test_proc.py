@@ -1,4 +1,6 @@
+import itertools
 import os
+import threading
 from pathlib import Path
 
 import pytest
@@ -57,6 +59,35 @@ def test_a_process_whose_cgroups_cannot_be_read_is_seen_without(proc: FakeProc) 
 def test_a_copy_of_the_cgroup_files_alone_is_enough(proc: FakeProc) -> None:
     proc.put_text(7, "0::/a\n")
     assert look_at(str(proc.root), 7) == Seen(None, exiting=False, paths=("/a",))
+
+
+def test_a_process_without_a_cgroup_file_is_seen_all_the_same(proc: FakeProc) -> None:
+    proc.put(7, "/a")
+    (proc.root / "7" / "cgroup").unlink()
+    assert look_at(str(proc.root), 7) == Seen(1000, exiting=False, paths=())
+
+
+def test_what_is_seen_is_never_of_two_processes(proc: FakeProc) -> None:
+    seen = set()
+    stop = threading.Event()
+
+    def take_turns() -> None:
+        for number in itertools.count(1000):
+            proc.put(number, f"/{number}", start=number)
+            (proc.root / "next").symlink_to(str(number))
+            (proc.root / "next").replace(proc.root / "7")  # pid 7 is another process from now on
+            if stop.is_set():
+                return
+
+    thread = threading.Thread(target=take_turns)
+    thread.start()
+    for _ in range(2000):
+        seen.add(look_at(str(proc.root), 7))
+    stop.set()
+    thread.join()
+    some = [process for process in seen if process is not None and process.start is not None]
+    assert some
+    assert all(process.paths == (f"/{process.start}",) for process in some)
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=50)

@@ -139,6 +139,14 @@ def test_a_process_first_seen_while_it_exits_is_looked_up_in_the_tree(node: Node
     assert node.resolve(8) is Unattributed.EXITED
 
 
+def test_the_unified_line_of_an_exiting_process_is_no_answer_on_hybrid_nodes(node: Node) -> None:
+    node.list_in_cgroup(CONTAINER, 7)
+    for pid in (7, 8):
+        node.proc.put(pid, "/", "/reserved.slice/containerd.service", state="Z")
+    assert node.resolve(7) == IDENTITY
+    assert node.resolve(8) is Unattributed.EXITED
+
+
 def test_a_container_is_read_again_after_half_a_minute_at_the_latest(node: Node) -> None:
     node.proc.put(7, CONTAINER)
     node.resolve(7)
@@ -230,6 +238,18 @@ def test_a_sibling_container_that_the_tree_lacks_is_a_container_at_least(node: N
     assert node.resolve(7) == CgroupIdentity(None, ID, "containerd")
 
 
+def test_a_sibling_container_too_young_for_the_newest_walk_gets_its_pod_from_the_next(
+    node: Node,
+) -> None:
+    node.processes.tree()
+    node.clock.advance(0.5)
+    node.list_in_cgroup(CONTAINER)
+    node.proc.put(7, f"/../cri-containerd-{ID}.scope")
+    assert node.resolve(7) == CgroupIdentity(None, ID, "containerd")
+    node.clock.advance(0.5)
+    assert node.resolve(7) == IDENTITY
+
+
 def test_a_process_that_nothing_tells_of_is_unknown(node: Node) -> None:
     node.list_in_cgroup(CONTAINER, 1)
     node.proc.put(7, SERVICE)
@@ -275,6 +295,18 @@ def test_a_pid_in_a_walk_older_than_its_process_is_not_believed(node: Node) -> N
     assert node.resolve(7) is Unattributed.UNKNOWN_CGROUP
     node.clock.advance(0.6)
     assert node.resolve(7) is Unattributed.UNKNOWN_CGROUP
+
+
+def test_a_process_too_young_for_the_newest_walk_is_found_by_the_next(node: Node) -> None:
+    node.list_in_cgroup(CONTAINER)
+    node.processes.tree()
+    node.clock.advance(0.5)
+    node.list_in_cgroup(CONTAINER, 7)
+    node.proc.put(7, SERVICE)
+    hide_cgroup(node, 7)
+    assert node.resolve(7) is Unattributed.UNKNOWN_CGROUP
+    node.clock.advance(0.5)
+    assert node.resolve(7) == IDENTITY
 
 
 def test_unknown_processes_cause_no_more_than_one_walk_a_second(node: Node) -> None:
