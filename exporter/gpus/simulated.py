@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from exporter.gpus.energy import EnergyMeter
-from exporter.gpus.window import ProcessSample, Sample, WindowCursor
+from exporter.gpus.samples import ProcessSample, Sample
+from exporter.gpus.window import WindowCursor
 from exporter.model import (
     Clock,
     Device,
@@ -80,7 +81,9 @@ class _SimulatedDevice:
         if state is not DeviceState.UP:
             self._memory = None
             return DeviceReading(self._device, state, DETAILS.get(state, ""))
-        window = self._cursor.next(self._clock.time_ns() // 1000)
+        window = self._cursor.next(
+            self._clock.time_ns() // 1000, self._clock.monotonic_ns() // 1000
+        )
         return DeviceReading(
             self._device,
             window=self._with_energy(window),

@@ -3,59 +3,25 @@
 A driver keeps the last seconds as a ring of samples and answers "what is newer than T?", per
 device and per process. Read with the cursor kept here, the answers become windows that follow one
 another without gap or overlap, so that busy time can be summed. Stands on nothing but a reader of
-one device; NVML and the simulated node are such readers. Ring semantics: NVML's
-``nvmlDeviceGetSamples`` and ``nvmlDeviceGetProcessUtilization``.
+one device; NVML and the simulated node are such readers.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import deque
+from collections.abc import Sequence
 from itertools import pairwise
 from statistics import median
-from typing import NamedTuple, Protocol
 
+from exporter.gpus.samples import FUTURE_US, ProcessSample, Sample, SampleReader, credible, sift
 from exporter.model import QUANTITIES, Engines, ProcessActivity, Window
 
 REREADS = 3  # how often the rows are read again because a sample arrived meanwhile
 LONGEST_SAMPLE = 1.5  # a gap longer than this many periods holds samples that nobody saw
 FIRST_PERIOD_US = 166_667  # until the ring has told its own: 1/6 s on the GPUs seen so far
+GAPS = 9  # so many of the newest gaps between samples tell the period
 DARK_PERIODS = 12  # without a sample for so long, an idle driver has stopped sampling
 RING_US = 10_000_000  # what a ring holds at least, where its samples cannot be seen
-NO_PID = frozenset({0, 0xFFFFFFFF})
-FUTURE_US = 5_000_000  # a timestamp further ahead than this is garbage
-OTHER_CLOCK_US = 3_600_000_000  # so far from the epoch's time, samples count from elsewhere (boot)
-
-
-class Sample(NamedTuple):
-    """How busy one engine of a device was during one sample, in percent."""
-
-    timestamp_us: int
-    percent: float
-
-
-class ProcessSample(NamedTuple):
-    """One process's average over the samples asked for, in integer percent per engine."""
-
-    pid: int
-    timestamp_us: int
-    core: int
-    memory_active: int
-    encoder: int
-    decoder: int
-
-
-class SampleReader(Protocol):
-    """The driver calls for one device."""
-
-    def busy_samples(self, engine: str, newer_than_us: int) -> Sequence[Sample] | None:
-        """Samples of the whole device, oldest first; None: this device keeps none."""
-        ...
-
-    def utilization(self, engine: str) -> float | None:
-        """Percent of the newest sample only; None: this device does not tell."""
-        ...
-
-    def process_samples(self, newer_than_us: int) -> Sequence[ProcessSample] | None:
-        """Rows of processes active since then; None: this device does not tell."""
-        ...
+STEP_US = 1_000_000  # the wall clock moved by this much against the monotonic one: it was set
+STEP_WAIT_US = 5_000_000  # so long the ring may take to follow
 
 
 class WindowCursor:
@@ -63,64 +29,91 @@ class WindowCursor:
 
     def __init__(self, reader: SampleReader) -> None:
         self._reader = reader
-        self._end_us: int | None = None
-        self._anchored = False  # whether a sample has shown which clock the ring counts in
+        self._end_us: int | None = None  # of the last window, in the ring's clock
+        self._ended_mono_us = 0  # when that window was made
+        self._ahead_us = 0  # the ring's clock against the monotonic one
+        self._anchored = False  # whether a sample has shown the ring's clock
         self._period_us: float = FIRST_PERIOD_US
-        self._offset_us = 0
+        self._gaps: deque[int] = deque(maxlen=GAPS)
+        self._wall_us: int | None = None  # the wall clock against the monotonic one
+        self._step_us = 0  # the wall clock was set by so much, and the ring may follow
+        self._step_until_us = 0
 
-    def next(self, now_unix_us: int) -> Window | None:
+    def next(self, unix_us: int, mono_us: int) -> Window | None:
         """The window since the last call, or None while the driver has nothing newer."""
-        start = self._end_us
-        now = now_unix_us + self._offset_us
-        if start is None or start > now + FUTURE_US:  # the first time, or the clock was set back
-            self._begin(now_unix_us)
+        self._note_step(unix_us - mono_us, mono_us)
+        if self._end_us is None:
+            self._begin(unix_us, mono_us)
             return None
-        if not self._anchored and self._anchor(now_unix_us):
-            return None
-        samples, rows = self._read_together(start)
-        samples = [s for s in samples or () if start < s.timestamp_us <= now + FUTURE_US]
+        start = self._end_us if self._anchored else self._anchor(self._end_us, mono_us)
+        latest = mono_us + self._ahead_us + FUTURE_US
+        samples, rows = self._read_together(start, latest)
         if samples:
-            self._learn_period(samples)
-            longest_us = self._period_us * LONGEST_SAMPLE
-        else:
-            samples = self._stand_in(start, now)
-            if not samples:
-                return None
-            rows = self._reader.process_samples(start)
-            longest_us = RING_US
-        end = samples[-1].timestamp_us
-        observed_ns, core_ns = self._covered(start, samples, longest_us)
-        window = self._window(start, end, observed_ns, core_ns, rows or ())
-        self._end_us = end
-        return window
+            self._learn_period(start, samples)
+            return self._window(start, samples, rows, self._period_us * LONGEST_SAMPLE, mono_us)
+        if self._step_us and (jump := self._follow_step(mono_us)):
+            return jump
+        stand_in = self._stand_in(start, mono_us + self._ahead_us)
+        if not stand_in:
+            return None
+        return self._window(start, stand_in, self._reader.process_samples(start), RING_US, mono_us)
 
-    def _begin(self, now_unix_us: int) -> None:
+    def _note_step(self, wall_us: int, mono_us: int) -> None:
+        before, self._wall_us = self._wall_us, wall_us
+        if before is not None and abs(wall_us - before) > STEP_US:
+            self._step_us += wall_us - before
+            self._step_until_us = mono_us + STEP_WAIT_US
+        elif mono_us > self._step_until_us:
+            self._step_us = 0
+
+    def _begin(self, unix_us: int, mono_us: int) -> None:
         """Set the cursor to the newest sample; what came before us is not ours to count."""
-        if not self._anchor(now_unix_us):
-            self._end_us = now_unix_us
+        samples = self._reader.busy_samples("core", 0)
+        self._anchored = bool(samples)
+        if samples:
+            self._learn_period(None, samples)
+        self._move(samples[-1].timestamp_us if samples else unix_us, mono_us)
 
-    def _anchor(self, now_unix_us: int) -> bool:
-        """Take the ring's newest sample as the present; False while the ring is empty."""
+    def _anchor(self, end_us: int, mono_us: int) -> int:
+        """The ring was empty until now: what it holds is new, whatever clock it counts in."""
         samples = self._reader.busy_samples("core", 0)
         if not samples:
-            return False
-        self._learn_period(samples)
-        self._end_us = samples[-1].timestamp_us
+            return end_us
         self._anchored = True
-        ahead = self._end_us - now_unix_us
-        self._offset_us = ahead if abs(ahead) > OTHER_CLOCK_US else 0
-        return True
+        self._ahead_us = samples[-1].timestamp_us - mono_us
+        return samples[-1].timestamp_us - (mono_us - self._ended_mono_us)
+
+    def _move(self, end_us: int, mono_us: int) -> None:
+        self._end_us, self._ended_mono_us = end_us, mono_us
+        self._ahead_us = end_us - mono_us
+
+    def _follow_step(self, mono_us: int) -> Window | None:
+        """The clock was set, and the ring's with it: go on from its newest sample.
+
+        What was in the ring until then cannot be told from what came after: it is unobserved.
+        """
+        now = mono_us + self._ahead_us + self._step_us
+        elapsed = mono_us - self._ended_mono_us
+        samples = self._reader.busy_samples("core", 0) or ()
+        follow = [s for s in samples if abs(s.timestamp_us - now) <= elapsed + STEP_US]
+        if not follow:
+            return None
+        self._step_us = 0
+        end = follow[-1].timestamp_us
+        self._move(end, mono_us)
+        return self._cut(end - elapsed, end, 0, 0, ())
 
     def _read_together(
-        self, start: int
-    ) -> tuple[Sequence[Sample] | None, Sequence[ProcessSample] | None]:
+        self, start: int, latest: int
+    ) -> tuple[list[Sample], Sequence[ProcessSample] | None]:
         """Device samples and process rows of the same window: read again if a sample arrived."""
-        samples = self._reader.busy_samples("core", start)
+        samples = credible(self._reader.busy_samples("core", start) or (), start, latest)
         rows: Sequence[ProcessSample] | None = ()
         for _ in range(REREADS if samples else 0):
             rows = self._reader.process_samples(start)
-            before, samples = samples, self._reader.busy_samples("core", start)
-            if not samples or not before or samples[-1] == before[-1]:
+            before = samples
+            samples = credible(self._reader.busy_samples("core", start) or (), start, latest)
+            if not samples or samples[-1] == before[-1]:
                 break
         return samples, rows
 
@@ -132,9 +125,29 @@ class WindowCursor:
         if now - start < DARK_PERIODS * self._period_us:
             return []
         percent = self._reader.utilization("core")
-        return [] if percent is None else [Sample(now, percent)]
+        return [] if percent is None else [Sample(now, min(max(percent, 0.0), 100.0))]
 
     def _window(
+        self,
+        start: int,
+        samples: Sequence[Sample],
+        rows: Sequence[ProcessSample] | None,
+        longest_us: float,
+        mono_us: int,
+    ) -> Window:
+        end = samples[-1].timestamp_us
+        observed = busy = 0
+        before = start
+        for sample in samples:  # each speaks for the time since the one before it, not for more
+            covered_ns = int(min(sample.timestamp_us - before, longest_us) * 1000)
+            observed += covered_ns
+            busy += int(covered_ns * sample.percent / 100)
+            before = sample.timestamp_us
+        window = self._cut(start, end, observed, busy, rows or ())
+        self._move(end, mono_us)
+        return window
+
+    def _cut(
         self, start: int, end: int, observed_ns: int, core_ns: int, rows: Sequence[ProcessSample]
     ) -> Window:
         others = {e: self._busy(e, start, end, observed_ns) for e in QUANTITIES if e != "core"}
@@ -150,59 +163,20 @@ class WindowCursor:
             rejected=rejected,
         )
 
-    @staticmethod
-    def _covered(start: int, samples: Sequence[Sample], longest_us: float) -> tuple[int, int]:
-        """Observed and busy ns: a sample speaks for the time since the one before it, not more."""
-        observed = busy = 0
-        before = start
-        for sample in samples:
-            covered_ns = int(min(sample.timestamp_us - before, longest_us) * 1000)
-            observed += covered_ns
-            busy += int(covered_ns * min(max(sample.percent, 0.0), 100.0) / 100)
-            before = sample.timestamp_us
-        return observed, busy
-
     def _busy(self, engine: str, start: int, end: int, observed_ns: int) -> int | None:
-        samples = self._reader.busy_samples(engine, start)
-        inside = [s.percent for s in samples or () if start < s.timestamp_us <= end]
-        percent = sum(inside) / len(inside) if inside else self._reader.utilization(engine)
-        if percent is None:
-            return None
-        return int(observed_ns * min(max(percent, 0.0), 100.0) / 100)
+        samples = credible(self._reader.busy_samples(engine, start) or (), start, end)
+        if samples:
+            percent: float | None = sum(s.percent for s in samples) / len(samples)
+        else:
+            percent = self._reader.utilization(engine)
+        return None if percent is None else int(observed_ns * min(max(percent, 0.0), 100.0) / 100)
 
-    def _learn_period(self, samples: Sequence[Sample]) -> None:
-        gaps = [b.timestamp_us - a.timestamp_us for a, b in pairwise(samples)]
-        if len(gaps) >= 3:  # noqa: PLR2004 - fewer say too little
-            self._period_us = max(1, median(gaps))
-
-
-def sift(
-    rows: Iterable[ProcessSample], start_us: int, latest_us: int
-) -> tuple[list[ProcessSample], Mapping[str, int]]:
-    """Keep the newest row of each pid; count the rows that cannot be true, by reason.
-
-    Uninitialised rows have been seen in the wild: percentages far over 100, pids that are not on
-    the device, timestamps older than asked for (nvtop#110); pid 4294967295 is the driver's "none".
-    """
-    kept: dict[int, ProcessSample] = {}
-    rejected: dict[str, int] = {}
-    for row in rows:
-        reason = _implausible(row, start_us, latest_us)
-        if reason:
-            rejected[reason] = rejected.get(reason, 0) + 1
-        elif row.pid not in kept or kept[row.pid].timestamp_us < row.timestamp_us:
-            kept[row.pid] = row
-    return list(kept.values()), rejected
-
-
-def _implausible(row: ProcessSample, start_us: int, latest_us: int) -> str:
-    if row.pid in NO_PID:
-        return "pid"
-    if max(row[2:]) > 100:  # noqa: PLR2004 - percent
-        return "percentage"
-    if not start_us < row.timestamp_us <= latest_us:
-        return "timestamp"
-    return ""
+    def _learn_period(self, start: int | None, samples: Sequence[Sample]) -> None:
+        """The median of the newest gaps; a device may take one sample a second, one a window."""
+        stamps = [*([] if start is None else [start]), *(s.timestamp_us for s in samples)]
+        self._gaps.extend(max(b - a, 1) for a, b in pairwise(stamps))
+        if len(self._gaps) >= 3:  # noqa: PLR2004 - fewer say too little
+            self._period_us = median(self._gaps)
 
 
 def _activity(row: ProcessSample, busy: Engines, observed_ns: int) -> ProcessActivity:

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.gpus.window import RING_US, ProcessSample, Sample, WindowCursor, sift
+from exporter.gpus.samples import ProcessSample, Sample, sift
+from exporter.gpus.window import RING_US, WindowCursor
 from exporter.model import Window
 
 NOW = 1_700_000_000_000_000  # microseconds since the epoch
@@ -66,12 +67,12 @@ def begun(ring: Ring) -> tuple[WindowCursor, int]:
     """A cursor that stands at the newest of a few samples, and the time of that one."""
     now = ring.run([0] * 8)
     cursor = WindowCursor(ring)
-    assert cursor.next(now) is None
+    assert cursor.next(now, now) is None
     return cursor, now
 
 
 def taken(cursor: WindowCursor, now: int) -> Window:
-    window = cursor.next(now)
+    window = cursor.next(now, now)
     assert window is not None
     return window
 
@@ -80,8 +81,8 @@ def test_what_was_before_us_is_not_counted() -> None:
     ring = Ring()
     ring.run([100] * 20)
     cursor = WindowCursor(ring)
-    assert cursor.next(NOW + 20 * PERIOD) is None
-    assert cursor.next(NOW + 20 * PERIOD) is None
+    assert cursor.next(NOW + 20 * PERIOD, NOW + 20 * PERIOD) is None
+    assert cursor.next(NOW + 20 * PERIOD, NOW + 20 * PERIOD) is None
 
 
 def test_window_ends_at_the_newest_sample_and_counts_each_sample_for_its_period() -> None:
@@ -98,7 +99,7 @@ def test_window_ends_at_the_newest_sample_and_counts_each_sample_for_its_period(
 def test_no_new_sample_gives_no_window_and_loses_nothing() -> None:
     ring = Ring()
     cursor, start = begun(ring)
-    assert cursor.next(start + PERIOD) is None
+    assert cursor.next(start + PERIOD, start + PERIOD) is None
     end = ring.run([100])
     assert taken(cursor, end).start_unix_ns == start * 1000
 
@@ -129,6 +130,27 @@ def test_rows_are_read_again_when_a_sample_arrives_meanwhile() -> None:
     assert window.end_unix_ns == (end + PERIOD) * 1000
 
 
+def test_a_call_that_hung_for_longer_than_the_future_may_be_ahead_brings_one_whole_window() -> None:
+    ring = Ring()
+    cursor, start = begun(ring)
+    end = ring.run([100] * 60)  # ten seconds, all after the moment when the call was made
+    ring.rows = [row(7, end, core=100)]
+    window = taken(cursor, start + PERIOD)
+    assert window.end_unix_ns == end * 1000
+    assert [p.busy.core for p in window.processes] == [window.busy.core]
+    assert window.rejected == {}
+
+
+def test_a_sample_of_the_far_future_is_left_out() -> None:
+    ring = Ring()
+    cursor, _ = begun(ring)
+    end = ring.run([100] * 5)
+    core = ring.samples["core"]
+    assert core is not None
+    core.append(Sample(end + 60 * SECOND, 100))
+    assert taken(cursor, end).end_unix_ns == end * 1000
+
+
 def test_what_fell_out_of_the_ring_is_unobserved() -> None:
     ring = Ring(depth=72)
     cursor, start = begun(ring)
@@ -155,7 +177,7 @@ def test_gap_between_samples_is_unobserved_not_busy() -> None:
 def test_driver_that_stopped_sampling_an_idle_device_is_idle_not_blind() -> None:
     ring = Ring(rates={"core": 0.0})
     cursor, start = begun(ring)
-    assert cursor.next(start + SECOND) is None
+    assert cursor.next(start + SECOND, start + SECOND) is None
     window = taken(cursor, start + 4 * SECOND)
     assert (window.busy.core, window.unobserved_ns) == (0, 0)
     assert window.end_unix_ns == (start + 4 * SECOND) * 1000
@@ -164,7 +186,7 @@ def test_driver_that_stopped_sampling_an_idle_device_is_idle_not_blind() -> None
 def test_device_that_tells_nothing_has_no_windows() -> None:
     ring = Ring(rows=None)
     cursor = WindowCursor(ring)
-    assert [cursor.next(NOW + n * SECOND) for n in range(5)] == [None] * 5
+    assert [cursor.next(NOW + n * SECOND, NOW + n * SECOND) for n in range(5)] == [None] * 5
 
 
 def test_stand_in_speaks_for_no_more_than_a_ring() -> None:
@@ -180,7 +202,7 @@ def test_samples_that_count_from_boot_are_understood() -> None:
     booted = 3_600 * SECOND
     ring.run([0] * 8, start=booted)
     cursor = WindowCursor(ring)
-    cursor.next(NOW)
+    cursor.next(NOW, NOW)
     ring.run([100] * 6)
     window = taken(cursor, NOW + SECOND)
     assert window.busy.core == 6 * PERIOD * 1000
@@ -270,7 +292,7 @@ def test_windows_are_contiguous_and_complete_whatever_the_driver_says(
             newest += gap
             core.append(Sample(newest, percent))
         ring.rows = rows
-        if window := cursor.next(now):
+        if window := cursor.next(now, now):
             windows.append(window)
     for window in windows:
         length = window.end_unix_ns - window.start_unix_ns

@@ -12,7 +12,7 @@ from typing import Any
 from exporter.gpus.nvml import errors
 from exporter.gpus.nvml.library import CFunction, Library
 from exporter.gpus.nvml.rows import Rows
-from exporter.gpus.window import ProcessSample, Sample
+from exporter.gpus.samples import ProcessSample, Sample
 
 LEGACY = "nvmlDeviceGetProcessUtilization"
 NEWER = "nvmlDeviceGetProcessesUtilizationInfo"

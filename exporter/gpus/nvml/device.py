@@ -135,7 +135,8 @@ class NvmlDevice:
         if self._instance:
             return None
         now_ns = self._clock.time_ns()
-        window = None if self._parted else self._cursor.next(now_ns // 1000)
+        mono_us = self._clock.monotonic_ns() // 1000
+        window = None if self._parted else self._cursor.next(now_ns // 1000, mono_us)
         if self._blind:
             window = self._window_of_energy(now_ns)
         if self._end_ns is None:

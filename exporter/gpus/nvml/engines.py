@@ -8,7 +8,7 @@ from exporter.gpus.nvml.calls import DeviceCalls
 from exporter.gpus.nvml.errors import DeviceLostError, DriverGoneError, NvmlError
 from exporter.gpus.nvml.library import Library
 from exporter.gpus.nvml.refusals import PROCESS_SAMPLES, Refusals, rate_of, samples_of
-from exporter.gpus.window import ProcessSample, Sample
+from exporter.gpus.samples import ProcessSample, Sample
 
 T = TypeVar("T")
 

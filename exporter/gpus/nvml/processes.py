@@ -14,7 +14,7 @@ from exporter.gpus.nvml import errors
 from exporter.gpus.nvml.library import CFunction, Library
 from exporter.gpus.nvml.refusals import Refusals, listing_of
 from exporter.gpus.nvml.rows import Rows
-from exporter.gpus.window import NO_PID
+from exporter.gpus.samples import NO_PID
 from exporter.model import ProcessMemory
 
 LISTS = {"compute": "Compute", "graphics": "Graphics", "mps": "MPSCompute"}

@@ -1,0 +1,89 @@
+"""What a driver's ring holds, and which of it cannot be true.
+
+Ring semantics: NVML's ``nvmlDeviceGetSamples`` and ``nvmlDeviceGetProcessUtilization``. The clock
+of the timestamps is the driver's own: epoch time on the GPUs seen, time since boot on others.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+NO_PID = frozenset({0, 0xFFFFFFFF})
+FUTURE_US = 5_000_000  # a timestamp further ahead than this is garbage, or the clock was set
+WHOLE = 100  # percent
+
+
+class Sample(NamedTuple):
+    """How busy one engine of a device was during one sample, in percent."""
+
+    timestamp_us: int
+    percent: float
+
+
+class ProcessSample(NamedTuple):
+    """One process's average over the samples asked for, in integer percent per engine."""
+
+    pid: int
+    timestamp_us: int
+    core: int
+    memory_active: int
+    encoder: int
+    decoder: int
+
+
+class SampleReader(Protocol):
+    """The driver calls for one device."""
+
+    def busy_samples(self, engine: str, newer_than_us: int) -> Sequence[Sample] | None:
+        """Samples of the whole device, oldest first; None: this device keeps none."""
+        ...
+
+    def utilization(self, engine: str) -> float | None:
+        """Percent of the newest sample only; None: this device does not tell."""
+        ...
+
+    def process_samples(self, newer_than_us: int) -> Sequence[ProcessSample] | None:
+        """Rows of processes active since then; None: this device does not tell."""
+        ...
+
+
+def credible(samples: Iterable[Sample], start_us: int, latest_us: int) -> list[Sample]:
+    """Keep the samples after ``start_us``, of those given oldest first, that can be true.
+
+    ``latest_us`` is from before the driver was asked. After a call that hung, the samples lead past
+    it without a gap. A percentage that is none is the driver's blank value.
+    """
+    kept = []
+    for sample in samples:
+        if start_us < sample.timestamp_us <= latest_us and 0 <= sample.percent <= WHOLE:
+            kept.append(sample)
+            latest_us = max(latest_us, sample.timestamp_us + FUTURE_US)
+    return kept
+
+
+def sift(
+    rows: Iterable[ProcessSample], start_us: int, latest_us: int
+) -> tuple[list[ProcessSample], Mapping[str, int]]:
+    """Keep the newest row of each pid; count the rows that cannot be true, by reason.
+
+    Uninitialised rows have been seen in the wild: percentages far over 100, pids that are not on
+    the device, timestamps older than asked for (nvtop#110); pid 4294967295 is the driver's "none".
+    """
+    kept: dict[int, ProcessSample] = {}
+    rejected: dict[str, int] = {}
+    for row in rows:
+        reason = _implausible(row, start_us, latest_us)
+        if reason:
+            rejected[reason] = rejected.get(reason, 0) + 1
+        elif row.pid not in kept or kept[row.pid].timestamp_us < row.timestamp_us:
+            kept[row.pid] = row
+    return list(kept.values()), rejected
+
+
+def _implausible(row: ProcessSample, start_us: int, latest_us: int) -> str:
+    if row.pid in NO_PID:
+        return "pid"
+    if max(row[2:]) > WHOLE:
+        return "percentage"
+    if not start_us < row.timestamp_us <= latest_us:
+        return "timestamp"
+    return ""
