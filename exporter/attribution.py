@@ -12,6 +12,7 @@ show for it must not make an idle neighbour look busy.
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import accumulate
+from typing import NamedTuple
 
 from exporter.model import (
     QUANTITIES,
@@ -38,23 +39,13 @@ SCALE_CAP = 4.0
 
 
 def owner_of(identity: CgroupIdentity | Unattributed, table: PodTable) -> Owner:
-    """Whose process this is: by container id, else by pod, else as a group, else a reason.
-
-    The container is "" where its pod is known and its id is not in the pod's status yet.
-    """
+    """Whose process this is: a known pod's container, else a group, else a reason."""
     if isinstance(identity, Unattributed):
         return identity
-    slots = _slots(identity)
-    for slot in slots:
-        named = table.by_container_id.get(slot.container_id or "")
-        if named:
-            pod = table.pods[named[0]]
-            return ContainerKey(pod.namespace, pod.name, named[1])
-    for slot in slots:
-        uid = table.by_kubelet_uid.get(slot.pod_uid)
-        if uid:
-            pod = table.pods[uid]
-            return ContainerKey(pod.namespace, pod.name, _pending_container(pod))
+    member = member_of(identity, table)
+    if member is not None:
+        pod = table.pods[member.pod_uid]
+        return ContainerKey(pod.namespace, pod.name, member.container)
     if identity.pod_uid:
         return GroupKey("pod", f"{identity.pod_uid}/{identity.container_id or ''}")
     if identity.container_id:
@@ -62,8 +53,28 @@ def owner_of(identity: CgroupIdentity | Unattributed, table: PodTable) -> Owner:
     return Unattributed.HOST_PROCESS
 
 
-def _slots(identity: CgroupIdentity) -> tuple[PodSlot, ...]:
-    return (PodSlot(identity.pod_uid or "", identity.container_id), *identity.enclosing)
+class Member(NamedTuple):
+    """A container of a pod in the table, by the pod's API uid; "" while only the pod is known."""
+
+    pod_uid: str
+    container: str
+
+
+def member_of(identity: CgroupIdentity, table: PodTable) -> Member | None:
+    """The container of a known pod that a process is in; None if no pod here is known.
+
+    The outermost known pod of the path has it: what lies within is a nested kubelet's, or was made
+    by a tenant who may make cgroups of any name.
+    """
+    inside_out = (PodSlot(identity.pod_uid or "", identity.container_id), *identity.enclosing)
+    for slot in reversed(inside_out):
+        named = table.by_container_id.get(slot.container_id or "")
+        if named:
+            return Member(*named)
+        uid = table.by_kubelet_uid.get(slot.pod_uid)
+        if uid:
+            return Member(uid, _pending_container(table.pods[uid]))
+    return None
 
 
 def _pending_container(pod: Pod) -> str:

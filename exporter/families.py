@@ -31,7 +31,6 @@ class Family:
     type: str = "gauge"
     labels: tuple[str, ...] = ()
     divisor: int = 1
-    stable: bool = False
 
     @property
     def full_name(self) -> str:

@@ -39,10 +39,11 @@ POD = Pod(
         Container("logs", container_ids=()),
     ),
 )
+VICTIM = "e" * 64
 TABLE = PodTable(
-    pods={"api-uid": POD},
-    by_kubelet_uid={"api-uid": "api-uid", "c" * 32: "api-uid"},
-    by_container_id={CID: ("api-uid", "main")},
+    pods={"api-uid": POD, "victim": Pod("victim", "other", "victim")},
+    by_kubelet_uid={"api-uid": "api-uid", "c" * 32: "api-uid", "victim": "victim"},
+    by_container_id={CID: ("api-uid", "main"), VICTIM: ("victim", "main")},
 )
 DEVICE = Device("GPU-0", 0, "nvidia")
 MAIN = ContainerKey("ml", "train-0", "main")
@@ -58,6 +59,8 @@ LOGS = ContainerKey("ml", "train-0", "logs")
         (CgroupIdentity("api-uid", OTHER), LOGS),
         (CgroupIdentity("c" * 32, None), LOGS),
         (CgroupIdentity("inner", OTHER, enclosing=(PodSlot("api-uid", CID),)), MAIN),
+        (CgroupIdentity("victim", VICTIM, enclosing=(PodSlot("api-uid", CID),)), MAIN),
+        (CgroupIdentity("victim", VICTIM), ContainerKey("other", "victim", "main")),
         (CgroupIdentity("inner", OTHER, enclosing=(PodSlot("api-uid", OTHER),)), LOGS),
         (CgroupIdentity("unknown", OTHER), GroupKey("pod", f"unknown/{OTHER}")),
         (CgroupIdentity("unknown", None), GroupKey("pod", "unknown/")),

@@ -2,10 +2,11 @@
 
 import logging
 from collections import Counter
+from collections.abc import Mapping, Sequence
 
 from exporter.allocations.registry import decode
-from exporter.attribution import place
-from exporter.ledger import Allotted, Ledger
+from exporter.attribution import Member, place
+from exporter.ledger import Allotted
 from exporter.model import Allocation, ContainerKey, NodeFacts, Pod, PodTable
 
 logger = logging.getLogger(__name__)
@@ -23,22 +24,27 @@ class Allotments:
         self._version = -1
         self._node = NodeFacts()
         self._decoded: dict[str, tuple[Allocation, ...]] = {}
-        self._seen: dict[tuple[str, str], list[str]] = {}  # pod uid, container → device UUIDs
+        self._seen: dict[Member, list[str]] = {}  # device UUIDs
         self._told: set[tuple[str, str, str]] = set()
 
-    def of(self, table: PodTable, node: NodeFacts, ledger: Ledger) -> list[Allotted]:
-        """Every allocation on this node, under its container's labels."""
+    def of(
+        self, table: PodTable, node: NodeFacts, seen: Mapping[Member, Sequence[str]]
+    ) -> list[Allotted]:
+        """Every allocation on this node, under its container's labels.
+
+        ``seen``: the devices on which a container has a process now, by UUID.
+        """
         if table.version != self._version or node != self._node:
             self._decode(table, node)
             self._version, self._node = table.version, node
-        self._observe(table, ledger)
+        self._observe(seen)
         allotted: list[Allotted] = []
         for uid, allocations in self._decoded.items():
             pod = table.pods[uid]
-            seen = {a.container: self._seen.get((uid, a.container), []) for a in allocations}
+            on = {a.container: self._seen.get(Member(uid, a.container), []) for a in allocations}
             allotted += (
                 Allotted(ContainerKey(pod.namespace, pod.name, a.container), a)
-                for a in place(allocations, seen)
+                for a in place(allocations, on)
             )
         return allotted
 
@@ -66,23 +72,14 @@ class Allotments:
             detail,
         )
 
-    def _observe(self, table: PodTable, ledger: Ledger) -> None:
-        """Note on which devices the processes of allotted containers are."""
-        waiting = {
-            (table.pods[uid].namespace, table.pods[uid].name, a.container): uid
-            for uid, allocations in self._decoded.items()
-            for a in allocations
-            if a.device is None
-        }
-        for uuid, book in ledger.books.items():
-            for owner in book.held or ():
-                uid = waiting.get(owner) if isinstance(owner, ContainerKey) else None
-                if uid is not None and isinstance(owner, ContainerKey):
-                    seen = self._seen.setdefault((uid, owner.container), [])
-                    if uuid not in seen:
-                        seen.append(uuid)
-        for key in [key for key in self._seen if key[0] not in self._decoded]:
-            del self._seen[key]
+    def _observe(self, seen: Mapping[Member, Sequence[str]]) -> None:
+        """Remember where the containers were seen whose device is not told."""
+        for uid, allocations in self._decoded.items():
+            for member in {Member(uid, a.container) for a in allocations if a.device is None}:
+                known = self._seen.setdefault(member, [])
+                known += (uuid for uuid in seen.get(member, ()) if uuid not in known)
+        for member in [m for m in self._seen if m.pod_uid not in self._decoded]:
+            del self._seen[member]
 
 
 def pods_by_name(table: PodTable) -> dict[tuple[str, str], Pod]:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from exporter.attribution import account, hold, owner_of
+from exporter.attribution import Member, account, hold, member_of, owner_of
 from exporter.cgroups.source import ProcessSource
 from exporter.collector.allotments import Allotments, pods_by_name
 from exporter.collector.guard import Guard
@@ -69,6 +69,8 @@ class Collector:
         self._allotments = Allotments()
         self._guards = {s.name: Guard(s.name, clock) for s in self._named_sources()}
         self._rejected: Counter[str] = Counter()
+        self._rejected_by: dict[str, Mapping[str, int]] = {}
+        self._table = PodTable()
         self._before_mono_ns: int | None = None
         self._pulse = Pulse(clock.monotonic_ns(), 0)
         self._overruns = 0
@@ -110,21 +112,26 @@ class Collector:
         now = Moment(self._clock.monotonic_ns(), self._clock.time_ns())
         self._pulse = Pulse(now.mono_ns, self._pulse.done)
         devices = {d.device.uuid: d for reading in readings for d in reading.devices}
-        table = self._guards[self._sources.pods.name].call(self._sources.pods.table, PodTable())
-        self._enter(devices, self._owners(devices.values(), table), now)
-        allotted = self._allot(table, list(devices.values()), now)
+        pods = self._sources.pods
+        table = self._table = self._guards[pods.name].call("table", pods.table, self._table)
+        identities = self._identities(devices.values())
+        owners = {pid: owner_of(identity, table) for pid, identity in identities.items()}
+        self._enter(devices, owners, now)
+        seen = _seen_on(devices.values(), identities, table)
+        allotted = self._allot(table, list(devices.values()), seen, now)
         self._ledger.settle(now)
         facts = CycleFacts(now, devices, allotted, pods_by_name(table))
         self.snapshot = self._publish(facts, readings)
         self._pulse = Pulse(self._clock.monotonic_ns(), self._pulse.done + 1)
         return self.snapshot
 
-    def _owners(self, devices: Iterable[DeviceReading], table: PodTable) -> dict[int, Owner]:
+    def _identities(
+        self, devices: Iterable[DeviceReading]
+    ) -> Mapping[int, CgroupIdentity | Unattributed]:
         pids = {pid for device in devices for pid in _pids(device)}
         processes = self._sources.processes
         nobody: Mapping[int, CgroupIdentity | Unattributed] = {}
-        found = self._guards[processes.name].call(lambda: processes.resolve(pids), nobody)
-        return {pid: owner_of(identity, table) for pid, identity in found.items()}
+        return self._guards[processes.name].call("resolve", lambda: processes.resolve(pids), nobody)
 
     def _enter(
         self, devices: Mapping[str, DeviceReading], owners: Mapping[int, Owner], now: Moment
@@ -140,11 +147,15 @@ class Collector:
                 self._rejected.update(reading.window.rejected)
 
     def _allot(
-        self, table: PodTable, devices: Sequence[DeviceReading], now: Moment
+        self,
+        table: PodTable,
+        devices: Sequence[DeviceReading],
+        seen: Mapping[Member, Sequence[str]],
+        now: Moment,
     ) -> list[Allotted]:
         labels, allocatable = self._sources.node()
         node = NodeFacts(tuple(d.device for d in devices), labels, allocatable)
-        allotted = self._allotments.of(table, node, self._ledger)
+        allotted = self._allotments.of(table, node, seen)
         elapsed = now.mono_ns - (self._before_mono_ns or now.mono_ns)
         self._before_mono_ns = now.mono_ns
         for key, allocation in allotted:
@@ -168,20 +179,38 @@ class Collector:
         return Snapshot(version, facts.now.unix_ns, facts.now.mono_ns, simulated, rows, sources)
 
     def _statuses(self, readings: Sequence[Reading]) -> list[SourceStatus]:
-        others = (self._sources.processes, self._sources.pods)
-        return [r.status for r in readings] + [
-            self._guards[s.name].note(
-                self._guards[s.name].call(s.status, SourceStatus(s.name, up=False))
-            )
-            for s in others
-        ]
+        statuses = [reading.status for reading in readings]
+        for source in (self._sources.processes, self._sources.pods):
+            guard = self._guards[source.name]
+            away = SourceStatus(source.name, up=False)
+            statuses.append(guard.note(guard.call("status", source.status, away)))
+        return statuses
 
     def _all_rejected(self) -> Counter[str]:
+        """Counts of all sources; one that fails now keeps its last ones."""
         rejected = self._rejected + self._allotments.problems
-        nothing: Mapping[str, int] = {}
         for source in (self._sources.processes, self._sources.pods):
-            rejected.update(self._guards[source.name].call(source.rejected, nothing))
+            before = self._rejected_by.get(source.name, {})
+            counts = self._guards[source.name].call("rejected", source.rejected, before)
+            self._rejected_by[source.name] = counts
+            rejected.update(counts)
         return rejected
+
+
+def _seen_on(
+    devices: Iterable[DeviceReading],
+    identities: Mapping[int, CgroupIdentity | Unattributed],
+    table: PodTable,
+) -> dict[Member, list[str]]:
+    """The devices on which each container of a pod has a process now."""
+    seen: dict[Member, list[str]] = {}
+    for device in devices:
+        for pid in _pids(device):
+            identity = identities.get(pid)
+            member = member_of(identity, table) if isinstance(identity, CgroupIdentity) else None
+            if member is not None and device.device.uuid not in seen.setdefault(member, []):
+                seen[member].append(device.device.uuid)
+    return seen
 
 
 def _pids(device: DeviceReading) -> set[int]:

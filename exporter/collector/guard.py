@@ -1,6 +1,7 @@
 """Calls to sources that may fail: timed, caught, told once."""
 
 import logging
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from typing import TypeVar
@@ -12,6 +13,8 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
+_SECONDS = re.compile(r"[0-9.]+ s\b")
+
 
 class Guard:
     """Keeps one source's failures from the cycle, and remembers when it last succeeded."""
@@ -19,43 +22,64 @@ class Guard:
     def __init__(self, name: str, clock: Clock) -> None:
         self.name = name
         self._clock = clock
+        self._is_new = True
         self._last_success_unix_ns: int | None = None
+        self._failures: dict[str, str] = {}  # what the last call of each kind raised
         self._said = ""
 
     def read(self, source: GpuSource) -> Reading:
         """Read a GPU source; a defect in it is a source that is down."""
         started = self._clock.monotonic_ns()
+        away = Reading(SourceStatus(self.name, up=False))
+        reading = self.call("read", source.read, away)
+        return replace(reading, status=self.note(reading.status, started))
+
+    def call(self, kind: str, ask: Callable[[], T], otherwise: T) -> T:
+        """What ``ask`` returns; if it fails, ``otherwise``, and the source is down.
+
+        A failure that goes on is logged once for each kind of call.
+
+        Raises:
+            RestartRequiredError: the source cannot be helped by asking again.
+
+        """
         try:
-            reading = source.read()
+            answer = ask()
         except RestartRequiredError:
             raise
         except Exception as error:
-            logger.exception("source %s failed; it is read again next cycle", self.name)
-            reading = Reading(SourceStatus(self.name, up=False, detail=repr(error)[:200]))
-        return replace(reading, status=self.note(reading.status, started))
-
-    def call(self, ask: Callable[[], T], otherwise: T) -> T:
-        """What ``ask`` returns; if it fails, ``otherwise``."""
-        try:
-            return ask()
-        except Exception:
-            logger.exception("source %s failed; it is asked again next cycle", self.name)
+            failure = repr(error)[:200]
+            if failure != self._failures.get(kind):
+                logger.exception("source %s failed; it is asked again each cycle", self.name)
+            self._failures[kind] = failure
             return otherwise
+        self._failures.pop(kind, None)
+        return answer
 
     def note(self, status: SourceStatus, started_mono_ns: int | None = None) -> SourceStatus:
-        """Complete a status with time and last success; log each change of it once."""
+        """Complete a status with time and last success; log each change of it once.
+
+        A detail in which only a time changes ("for 3 s") is no news.
+        """
+        if self._failures:
+            status = replace(status, up=False, detail="; ".join(self._failures.values()))
         if status.up:
             self._last_success_unix_ns = self._clock.time_ns()
-        said = "" if status.up else status.detail or "no answer"
-        if said != self._said:
-            if said:
-                logger.warning("source %s is down: %s", self.name, said)
-            else:
-                logger.info("source %s is up again", self.name)
-            self._said = said
+        self._tell("" if status.up else status.detail or "no answer")
         took = 0 if started_mono_ns is None else self._clock.monotonic_ns() - started_mono_ns
         return replace(
             status,
             duration_ns=status.duration_ns or took,
             last_success_unix_ns=status.last_success_unix_ns or self._last_success_unix_ns,
         )
+
+    def _tell(self, detail: str) -> None:
+        said = _SECONDS.sub("", detail)
+        is_new, self._is_new = self._is_new, False
+        if said == self._said or is_new:  # not up in the very first cycle is no news yet
+            return
+        if detail:
+            logger.warning("source %s is down: %s", self.name, detail)
+        else:
+            logger.info("source %s is up again", self.name)
+        self._said = said

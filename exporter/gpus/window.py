@@ -18,6 +18,7 @@ REREADS = 3  # how often the rows are read again because a sample arrived meanwh
 LONGEST_SAMPLE = 1.5  # a gap longer than this many periods holds samples that nobody saw
 FIRST_PERIOD_US = 166_667  # until the ring has told its own: 1/6 s on the GPUs seen so far
 GAPS = 9  # so many of the newest gaps between samples tell the period
+DRIFT_US = 100_000  # the ring's clock may gain so much on the monotonic one in one window
 DARK_PERIODS = 12  # without a sample for so long, an idle driver has stopped sampling
 RING_US = 10_000_000  # what a ring holds at least, where its samples cannot be seen
 STEP_US = 1_000_000  # the wall clock moved by this much against the monotonic one: it was set
@@ -144,7 +145,9 @@ class WindowCursor:
             busy += int(covered_ns * sample.percent / 100)
             before = sample.timestamp_us
         window = self._cut(start, end, observed, busy, rows or ())
-        self._move(end, mono_us)
+        # A driver that hung answers with samples from long after the moment when it was asked.
+        ahead = min(end - mono_us, self._ahead_us + DRIFT_US)
+        self._end_us, self._ended_mono_us, self._ahead_us = end, end - ahead, ahead
         return window
 
     def _cut(

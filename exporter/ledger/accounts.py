@@ -17,6 +17,7 @@ from exporter.model import (
     Unattributed,
 )
 
+BLIND_CYCLES = 3  # a single failed reading says nothing yet
 ENERGY = "energy"
 IDLE_ENERGY = "idle_energy"
 OWNED = frozenset({*QUANTITIES, ENERGY, "memory"})  # what an owner has a part of
@@ -97,11 +98,13 @@ class Book:
         "held",
         "idle_energy_uj",
         "measured",
+        "met_mono_ns",
         "namespaces",
         "owners",
         "scale",
         "state",
         "unattributed",
+        "unlisted_cycles",
         "unmeasured",
         "unobserved_ns",
         "whole",
@@ -112,6 +115,8 @@ class Book:
         self.device = device
         self.state = DeviceState.UP
         self.blind_cycles = 0
+        self.unlisted_cycles = 0
+        self.met_mono_ns = now.mono_ns
         self.measured: set[str] = set()
         self.unmeasured: Mapping[str, str] = {}
         self.whole = Account(now)
@@ -130,6 +135,28 @@ class Book:
         if found is None:
             found = self.owners[key] = Account(now)
         return found
+
+    def renew(self, now: Moment, *, residents: bool) -> None:
+        """Keep those alive who hold memory; on a device long unreadable, nobody is known to."""
+        for key in self.held or () if residents else ():
+            if not isinstance(key, Unattributed) and key in self.owners:
+                self.owners[key].live_mono_ns = now.mono_ns
+
+    @property
+    def unlisted(self) -> bool:
+        """Whether the driver has not listed the processes for some cycles."""
+        return self.unlisted_cycles >= BLIND_CYCLES
+
+    @property
+    def blind(self) -> bool:
+        """Whether the device could not be read for some cycles: its series are withheld."""
+        return self.blind_cycles >= BLIND_CYCLES
+
+    def unlist(self) -> None:
+        """The driver has not listed the processes for some time: who holds what is not known."""
+        self.held = None
+        for account in self.owners.values():
+            account.hold(None)
 
     def measure(self, busy: Engines) -> None:
         """Note which engines the device measured in its newest window."""

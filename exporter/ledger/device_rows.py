@@ -31,7 +31,7 @@ def device_rows(view: View) -> Iterable[Row]:
         reading = view.facts.readings.get(uuid)
         if up and reading is not None:
             values |= _sensors(reading)
-        if not view.ledger.withheld(book):
+        if not book.blind:
             values |= _accounts(view, book) | _allotted(view, uuid)
         yield Row((str(book.device.index), uuid), values)
 

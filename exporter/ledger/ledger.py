@@ -17,8 +17,6 @@ from exporter.model import (
 
 K = TypeVar("K")
 
-BLIND_CYCLES = 3  # so many cycles in a row without a reading, and a device's series are withheld
-
 
 class Ledger:
     """Accounts of devices, containers, pods, namespaces and groups.
@@ -32,7 +30,6 @@ class Ledger:
         self.window_ns = window_ns
         self.books: dict[str, Book] = {}
         self.pods: dict[tuple[str, str], Account] = {}
-        self._met: set[str] = set()
 
     def meet(self, reading: DeviceReading, now: Moment) -> None:
         """Note a device's state in this cycle."""
@@ -44,8 +41,15 @@ class Ledger:
         book.state = reading.state
         book.unmeasured = reading.unmeasured
         book.measured.difference_update({ENERGY, IDLE_ENERGY} & reading.unmeasured.keys())
-        book.blind_cycles = 0 if reading.state is DeviceState.UP else book.blind_cycles + 1
-        self._met.add(uuid)
+        book.met_mono_ns = now.mono_ns
+        if reading.state is not DeviceState.UP:
+            book.blind_cycles += 1
+            return
+        book.blind_cycles = 0
+        listed = reading.memory is not None and reading.memory.processes is not None
+        book.unlisted_cycles = 0 if listed else book.unlisted_cycles + 1
+        if book.unlisted:
+            book.unlist()
 
     def record(self, usage: DeviceUsage, now: Moment) -> None:
         """Enter one window of a device into its book, its pods and its namespaces."""
@@ -96,38 +100,39 @@ class Ledger:
     ) -> None:
         """Keep the account of an allotted container alive and count its allotted time.
 
-        Shown at 0 from the moment the pod is bound, if the device is known.
+        Shown at 0 from the moment the pod is bound, if the device is known; else its pod is, and
+        its namespace on every device. An allotment to no container in particular is the pod's.
         """
         allotted_ns = int((core or 0.0) * elapsed_ns)
         pod = self._pod(key, now)
         pod.allocated_core_ns += allotted_ns
         pod.live_mono_ns = now.mono_ns
         book = self.books.get(uuid or "")
-        if book is None:
+        for candidate in self.books.values() if book is None else (book,):
+            candidate.namespaces.setdefault(key.namespace, Account(now))
+        if book is None or not key.container:
             return
         account = book.account(key, now)
         account.allocated_core_ns += allotted_ns
         account.live_mono_ns = now.mono_ns
-        book.namespaces.setdefault(key.namespace, Account(now))
         if account.held is None and book.held is not None:
             account.hold(book.held.get(key, MemoryHeld(0, 0)))
 
     def settle(self, now: Moment) -> None:
         """End the cycle: count blind devices, keep residents alive, close what is long gone."""
-        for uuid, book in self.books.items():
-            if uuid not in self._met:
+        oldest = now.mono_ns - self.retention_ns
+        self.books = {uuid: b for uuid, b in self.books.items() if b.met_mono_ns >= oldest}
+        for book in self.books.values():
+            if book.met_mono_ns != now.mono_ns:
                 book.state = DeviceState.FAILED
                 book.blind_cycles += 1
-            for key in book.held or ():
-                if not isinstance(key, Unattributed):
-                    book.owners[key].live_mono_ns = now.mono_ns
+            book.renew(now, residents=not book.blind)
             self._keep_pods(book)
-            _close_gone(book.owners, now.mono_ns - self.retention_ns)
+            _close_gone(book.owners, oldest)
             book.forget(now.mono_ns - self.window_ns)
-        _close_gone(self.pods, now.mono_ns - self.retention_ns)
+        _close_gone(self.pods, oldest)
         for account in self.pods.values():
             account.recent.clear()
-        self._met.clear()
 
     def _keep_pods(self, book: Book) -> None:
         for key, account in book.owners.items():
@@ -135,10 +140,6 @@ class Ledger:
                 pod = self.pods.get((key.namespace, key.pod))
                 if pod is not None:
                     pod.live_mono_ns = max(pod.live_mono_ns, account.live_mono_ns)
-
-    def withheld(self, book: Book) -> bool:
-        """Whether a device has been unreadable for so long that its series must go."""
-        return book.blind_cycles >= BLIND_CYCLES
 
 
 def _close_gone(accounts: dict[K, Account], oldest_mono_ns: int) -> None:

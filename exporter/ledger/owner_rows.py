@@ -12,12 +12,12 @@ def container_rows(view: View) -> Iterable[Row]:
     for uuid, book in view.ledger.books.items():
         for key, account in book.owners.items():
             if isinstance(key, ContainerKey):
-                values = _owner(view, book, account)
-                if not view.ledger.withheld(book):
+                values = _owner(view, book, key)
+                if not book.blind:
                     values |= _allotment(view.limits.get((key, uuid), ()), account, values)
                 yield Row((*key, str(book.device.index), uuid), values)
     for key, uuid in view.limits:
-        if uuid not in view.ledger.books:
+        if key.container and uuid not in view.ledger.books:
             missing = dict.fromkeys(("core_limit", "memory_limit"), "placement")
             yield Row((*key, "", ""), {"unmeasured": unmeasured(missing)})
 
@@ -25,23 +25,25 @@ def container_rows(view: View) -> Iterable[Row]:
 def group_rows(view: View) -> Iterable[Row]:
     """One row for each group on each device."""
     for uuid, book in view.ledger.books.items():
-        for key, account in book.owners.items():
+        for key in book.owners:
             if isinstance(key, GroupKey):
-                yield Row((*key, str(book.device.index), uuid), _owner(view, book, account))
+                yield Row((*key, str(book.device.index), uuid), _owner(view, book, key))
 
 
-def _owner(view: View, book: Book, account: Account) -> dict[str, Value]:
+def _owner(view: View, book: Book, key: ContainerKey | GroupKey) -> dict[str, Value]:
     """What a container and a group have alike.
 
-    An owner that has gone keeps its counters for a while; one on a device that cannot be read has
-    nothing but the reason.
+    An owner that has gone keeps its counters for a while; one whose use cannot be told apart, or
+    on a device that cannot be read, has nothing but the reason.
     """
+    account = book.owners[key]
     live = view.live(account)
-    if view.ledger.withheld(book):
-        blind = dict.fromkeys(("core", "memory"), str(book.state))
-        return {"unmeasured": unmeasured(blind)} if live else {}
+    if book.blind:
+        return _reason(str(book.state)) if live or key in (book.held or ()) else {}
     if not live:
         return counters(account, book.shared)
+    if isinstance(key, ContainerKey) and view.pending(book, key):
+        return _reason("container_pending")
     values = view.use(book, account, book.shared)
     if account.held is not None:
         values |= known(memory_used_bytes=account.held.used_bytes, processes=account.held.processes)
@@ -50,9 +52,21 @@ def _owner(view: View, book: Book, account: Account) -> dict[str, Value]:
         last_active_timestamp_seconds=account.active_unix_ns,
         observed_since_timestamp_seconds=account.since_unix_ns,
     )
-    unsized = account.held is not None and account.held.used_bytes is None
-    values["unmeasured"] = unmeasured(book.unshared, {"memory": "not_supported"} if unsized else {})
+    values["unmeasured"] = unmeasured(_memory_reason(book, account), book.unshared)
     return values
+
+
+def _reason(reason: str) -> dict[str, Value]:
+    return {"unmeasured": unmeasured(dict.fromkeys(("core", "memory"), reason))}
+
+
+def _memory_reason(book: Book, account: Account) -> dict[str, str]:
+    """Why the memory held is not told, where the device itself gives no reason."""
+    if "memory" in book.unshared:
+        return {}
+    if account.held is not None:
+        return {"memory": "not_supported"} if account.held.used_bytes is None else {}
+    return {"memory": "read_failed"} if book.unlisted else {}
 
 
 def _allotment(

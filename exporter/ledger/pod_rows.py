@@ -1,6 +1,6 @@
 """Rows of pods and namespaces: accounts of their own, gauges summed over devices."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
 from exporter.ledger.accounts import ENERGY, Account, Book
@@ -44,7 +44,7 @@ def pod_rows(view: View) -> Iterable[Row]:
 def namespace_rows(view: View) -> Iterable[Row]:
     """One row for each namespace on each device that can be read."""
     for uuid, book in view.ledger.books.items():
-        if view.ledger.withheld(book):
+        if book.blind:
             continue
         for namespace, account in book.namespaces.items():
             yield Row((namespace, uuid), counters(account, book.shared & ACCOUNTED))
@@ -63,17 +63,24 @@ def _pod(
     values: dict[str, Value] = {}
     if live and pod is not None:
         values["info"] = {(pod.uid, pod.qos, pod.owner_kind, pod.owner_name): 1}
-    if any(view.ledger.withheld(part.book) for part in alive):
+    if any(part.book.blind for part in alive):
         return values
-    books = [part.book for part in alive or parts]
-    shared = ACCOUNTED.intersection(*(book.shared for book in books)) if books else frozenset()
-    values |= counters(account, shared)
+    values |= counters(account, _accounted(view, alive or parts))
     if account.allocated_core_ns or any(a.core is not None for a in limits):
         values["allocated_core_seconds_total"] = account.allocated_core_ns
     if live:
         values |= known(last_active_timestamp_seconds=account.active_unix_ns)
-        values |= _gauges([_use(view, part) for part in alive], limits)
+        uses = [_use(view, part) for part in alive if not view.pending(part.book, part.key)]
+        values |= _gauges(uses, limits, whole_pod=any(not part.key.container for part in alive))
     return values
+
+
+def _accounted(view: View, parts: Sequence[_Part]) -> Collection[str]:
+    """What is known of a pod: on all its devices, or on any before its placement is known."""
+    if parts:
+        return ACCOUNTED.intersection(*(part.book.shared for part in parts))
+    books = view.ledger.books.values()
+    return ACCOUNTED & set[str]().union(*(book.shared for book in books if not book.blind))
 
 
 def _use(view: View, part: _Part) -> _Use:
@@ -87,17 +94,26 @@ def _use(view: View, part: _Part) -> _Use:
     )
 
 
-def _gauges(uses: Sequence[_Use], limits: Sequence[Allocation]) -> dict[str, Value]:
-    """Core against the limited containers only; memory against the fullest device."""
-    limited = [use for use in uses if use.core_limit]
-    fullness = [r for use in uses if (r := ratio(use.memory, use.memory_limit)) is not None]
+def _gauges(
+    uses: Sequence[_Use], limits: Sequence[Allocation], *, whole_pod: bool
+) -> dict[str, Value]:
+    """Core against the limited containers only; memory against the fullest device.
+
+    Where use or limits are the pod's as a whole, all of its use stands against all of its limits.
+    """
+    core_limit, memory_limit = total(a.core for a in limits), total(a.memory_bytes for a in limits)
+    if whole_pod or any(not a.container for a in limits):
+        limited, core_of = uses, core_limit
+        fullness = [ratio(whole(use.memory for use in uses), memory_limit)]
+    else:
+        limited = [use for use in uses if use.core_limit]
+        core_of = total(use.core_limit for use in limited)
+        fullness = [ratio(use.memory, use.memory_limit) for use in uses]
     return known(
         core_usage_gpus=whole(use.core for use in uses),
-        core_limit_gpus=total(a.core for a in limits),
+        core_limit_gpus=core_limit,
         memory_used_bytes=whole(use.memory for use in uses),
-        memory_limit_bytes=total(a.memory_bytes for a in limits),
-        core_limit_utilization_ratio=ratio(
-            whole(use.core for use in limited), total(use.core_limit for use in limited)
-        ),
-        memory_limit_utilization_ratio=max(fullness, default=None),
+        memory_limit_bytes=memory_limit,
+        core_limit_utilization_ratio=ratio(whole(use.core for use in limited), core_of),
+        memory_limit_utilization_ratio=max((r for r in fullness if r is not None), default=None),
     )

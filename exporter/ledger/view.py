@@ -63,6 +63,14 @@ class View:
         """Whether the owner was there in this cycle; else only its counters are shown."""
         return account.live_mono_ns == self.facts.now.mono_ns
 
+    def pending(self, book: Book, key: ContainerKey) -> bool:
+        """Whether a container's use stands under "" for now: the pod's status lacks its id."""
+        whole_pod = book.owners.get(key._replace(container=""))
+        pod = self.facts.pods.get(key[:2])
+        if not key.container or whole_pod is None or pod is None or not self.live(whole_pod):
+            return False
+        return any(c.name == key.container and not c.container_ids for c in pod.containers)
+
     def ratio(self, book: Book, account: Account, quantity: str) -> float | None:
         """Average over the stated window."""
         return book.ratio(account, quantity, self._since)

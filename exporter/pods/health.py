@@ -47,8 +47,8 @@ class Health:
         """The status of now; while it is down, its detail says how old the list is."""
         with self._lock:
             status, heard_ns = self._status, self._heard_mono_ns
-        if status.up:
-            return status
+        if status.up:  # no news is good news while the watch is open
+            return replace(status, last_success_unix_ns=self._clock.time_ns())
         age = "no pods are known yet"
         if heard_ns is not None:
             seconds = (self._clock.monotonic_ns() - heard_ns) // SECOND_NS

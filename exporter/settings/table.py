@@ -159,7 +159,7 @@ class Settings:
         int,
         Setting(
             "collection.interval",
-            duration("100ms", "1m"),
+            duration("100ms", "5s"),
             "1s",
             "Time from one collection cycle to the next.",
             "The driver keeps samples for a few seconds only; what falls out is unobserved.",

@@ -94,12 +94,15 @@ class SetPods:
     def __init__(self) -> None:
         self.current = PodTable()
         self.up = True
+        self.error: Exception | None = None
 
     def start(self) -> None:
         """Nothing to listen to."""
 
     def table(self) -> PodTable:
         """What was set."""
+        if self.error is not None:
+            raise self.error
         return self.current
 
     def status(self) -> SourceStatus:

@@ -3,6 +3,7 @@
 import logging
 import threading
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 
@@ -167,13 +168,57 @@ def test_a_source_that_stays_down_is_told_once(
     bench.pods.up = False
 
     with caplog.at_level(logging.INFO):
-        bench.cycle()
-        bench.cycle()
+        for _ in range(3):
+            bench.cycle()
         bench.pods.up = True
         bench.cycle()
 
     assert caplog.text.count("source pods is down: connection refused") == 1
     assert caplog.text.count("source pods is up again") == 1
+
+
+def test_a_pod_source_that_fails_keeps_the_pods_it_told_of(bench: Bench) -> None:
+    bench.name_pod()
+    bench.cycle()
+    bench.pods.error = OSError("gone")
+
+    snapshot = bench.cycle()
+
+    labels = ("ml", "train", "main", "0", "GPU-0")
+    assert row(snapshot, "container", *labels).values["core_seconds_total"] == SECOND
+    assert snapshot.rows["group"] == ()
+    assert row(snapshot, "exporter").values["source_up"] == {
+        ("set",): 1,
+        ("cgroups",): 1,
+        ("pods",): 0,
+    }
+
+
+def test_a_successor_of_the_same_name_is_placed_where_it_is_itself_seen(bench: Bench) -> None:
+    other = Device("GPU-1", 1, "nvidia", memory_bytes=80 * 2**30)
+    bench.name_pod()
+    bench.cycle()
+    old = bench.gpus.devices[0]
+    successor = replace(
+        POD, uid="uid-2", containers=(replace(POD.containers[0], container_ids=("d" * 64,)),)
+    )
+    bench.name_pod(successor)
+    bench.processes.identities[9] = CgroupIdentity("uid-2", "d" * 64)
+    bench.gpus.devices = (old, DeviceReading(other, memory=DeviceMemory(1000, 0, None, ())))
+    still_listed = bench.cycle()
+    holders = (ProcessMemory(9, 100, frozenset({"compute"})),)
+    idle = DeviceReading(DEVICE, memory=DeviceMemory(1000, 0, None, ()))
+    busy = DeviceReading(other, memory=DeviceMemory(1000, 100, None, holders))
+    bench.gpus.devices = (idle, busy)
+    for _ in range(2):
+        moved = bench.cycle()
+
+    assert (
+        "core_limit_ratio"
+        not in row(still_listed, "container", "ml", "train", "main", "0", "GPU-0").values
+    )
+    on_new = row(moved, "container", "ml", "train", "main", "1", "GPU-1").values
+    assert on_new["core_limit_ratio"] == 0.5
 
 
 def test_a_failing_process_source_leaves_use_unattributed_not_lost(bench: Bench) -> None:

@@ -48,6 +48,10 @@ class Page:
         assert len(found) <= 1, (name, labels, found)
         return found[0][1] if found else None
 
+    def names(self, **labels: str) -> set[str]:
+        """The names of the samples that carry these labels."""
+        return {name for name in self._samples if self.all(name, **labels)}
+
     def counters(self) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
         """Every counter sample on the page."""
         return {

@@ -174,3 +174,21 @@ def test_a_blank_value_is_no_busy_time(blank: float) -> None:
     watched.watch(10)
 
     assert watched.core + watched.unobserved / 2 == pytest.approx(10, abs=0.3)
+
+
+def test_after_a_call_that_hung_the_next_cycle_makes_nothing_up() -> None:
+    driver = Driver()
+    watched = Watched(driver)
+    watched.watch(10)
+    asked_at = driver.mono
+    driver.pass_time(8 * SECOND)  # while the call hangs
+    window = watched.cursor.next(asked_at + EPOCH, asked_at)
+    assert window is not None
+    watched.windows.append(window)
+
+    again = watched.cursor.next(driver.mono + EPOCH, driver.mono)
+    watched.watch(10)
+
+    assert again is None
+    assert watched.length == pytest.approx(27, abs=0.4)
+    assert watched.core == pytest.approx(13.5, abs=0.3)

@@ -12,8 +12,10 @@ from exporter.ledger import Allotted, CycleFacts, Ledger, Moment, rows_of
 from exporter.model import (
     QUANTITIES,
     Allocation,
+    Container,
     ContainerKey,
     Device,
+    DeviceMemory,
     DeviceReading,
     DeviceState,
     Engines,
@@ -33,6 +35,7 @@ RETENTION = 300 * SECOND
 GPU = Device("GPU-0", 0, "nvidia", memory_bytes=1000)
 A, B = ContainerKey("n", "a", "c"), ContainerKey("m", "b", "c")
 GROUP = GroupKey("docker", "x")
+LISTED = DeviceMemory(1000, 0, None, ())
 
 
 def at(seconds: float) -> Moment:
@@ -59,6 +62,7 @@ class Node:
         self.devices = devices
         self.owners: dict[int, Owner] = {1: A, 2: B, 3: GROUP, 4: Unattributed.HOST_PROCESS}
         self.before: Moment | None = None
+        self.pod = Pod("uid-a", "n", "a", owner_kind="Job", owner_name="j")
 
     def cycle(
         self,
@@ -69,6 +73,7 @@ class Node:
         unmeasured: Mapping[str, str] | None = None,
         allotted: tuple[Allotted, ...] = (),
         held: Mapping[Owner, MemoryHeld] | None = None,
+        listed: bool = True,
     ) -> dict[str, dict[tuple[str, ...], Row]]:
         """Run one cycle and return its rows by level and labels."""
         now = at(seconds)
@@ -77,7 +82,9 @@ class Node:
         readings = {}
         for device in self.devices:
             state = (states or {}).get(device.uuid, DeviceState.UP)
-            readings[device.uuid] = DeviceReading(device, state, unmeasured=unmeasured or {})
+            readings[device.uuid] = DeviceReading(
+                device, state, memory=LISTED if listed else None, unmeasured=unmeasured or {}
+            )
             self.ledger.meet(readings[device.uuid], now)
             if state is not DeviceState.UP:
                 continue
@@ -89,7 +96,7 @@ class Node:
         for key, allocation in allotted:
             self.ledger.allot(key, allocation.device, allocation.core, elapsed, now)
         self.ledger.settle(now)
-        pods = {("n", "a"): Pod("uid-a", "n", "a", owner_kind="Job", owner_name="j")}
+        pods = {("n", "a"): self.pod}
         rows = rows_of(self.ledger, CycleFacts(now, readings, allotted, pods))
         return {level: {row.labels: row for row in many} for level, many in rows.items()}
 
@@ -443,3 +450,96 @@ def test_a_quantity_that_is_no_longer_measured_is_absent_not_flat() -> None:
     values = node.cycle(1, {"GPU-0": Window(0, 1, SECOND, 0, Engines())})["device"]["0", "GPU-0"]
 
     assert "busy_seconds_total" not in values.values
+
+
+def test_memory_of_a_list_that_the_driver_does_not_renew_is_unknown() -> None:
+    node = Node()
+    grant = (allotted(A),)
+    node.cycle(0, {"GPU-0": window({1: 10})}, allotted=grant, held={A: MemoryHeld(10, 1)})
+
+    rows = [
+        node.cycle(second, {"GPU-0": window({1: 10})}, allotted=grant, listed=False)
+        for second in (1, 2, 3)
+    ]
+
+    assert rows[1]["container"][ROW_A].values["memory_used_bytes"] == 10
+    values = rows[2]["container"][ROW_A].values
+    assert "memory_used_bytes" not in values
+    assert "processes" not in values
+    assert values["unmeasured"] == {("memory", "read_failed"): 1}
+    assert "memory_used_bytes" not in rows[2]["pod"]["n", "a"].values
+    assert values["core_seconds_total"] == 40
+
+
+def test_a_pod_that_went_on_elsewhere_is_not_withheld_for_a_lost_device() -> None:
+    node = Node((GPU, Device("GPU-1", 1, "nvidia")))
+    node.cycle(0, {"GPU-0": window({1: 10})}, held={A: MemoryHeld(10, 1)})
+    lost = {"GPU-0": DeviceState.LOST}
+    there = (allotted(A, device="GPU-1"),)
+
+    early = [node.cycle(s, states=lost, allotted=there) for s in (1, 2, 3)][-1]
+    for second in (4, 5):
+        rows = node.cycle(second, {"GPU-1": window({1: 7})}, states=lost, allotted=there)
+    late = node.cycle(400, {"GPU-1": window({})}, states=lost, allotted=there)
+
+    assert early["container"][ROW_A].values["unmeasured"]
+    assert rows["pod"]["n", "a"].values["core_seconds_total"] == 24
+    assert ROW_A not in late["container"]
+
+
+def test_a_device_that_is_gone_for_good_leaves_the_page() -> None:
+    node = Node()
+    node.cycle(0, {"GPU-0": window({1: 10})})
+    node.devices = ()
+
+    kept, gone = node.cycle(299), node.cycle(301)
+
+    assert ("0", "GPU-0") in kept["device"]
+    assert gone["device"] == {}
+    assert node.ledger.books == {}
+
+
+def test_a_pod_whose_placement_is_unknown_counts_from_zero() -> None:
+    node = Node()
+    grant = (allotted(A, device=None),)
+
+    node.cycle(0, {"GPU-0": window({})}, allotted=grant)
+    rows = node.cycle(1, {"GPU-0": window({})}, allotted=grant)
+
+    assert rows["pod"]["n", "a"].values["core_seconds_total"] == 0
+    assert rows["namespace"]["n", "GPU-0"].values["core_seconds_total"] == 0
+
+
+def test_containers_that_cannot_be_told_apart_yet_are_pending_and_their_pod_is_not() -> None:
+    node = Node()
+    node.pod = replace(node.pod, containers=(Container("c"), Container("side")))
+    node.owners[9] = ContainerKey("n", "a", "")
+    grant = (allotted(A),)
+    held: dict[Owner, MemoryHeld] = {ContainerKey("n", "a", ""): MemoryHeld(100, 1)}
+
+    for second in (0, 1):
+        rows = node.cycle(second, {"GPU-0": window({9: SECOND // 4})}, allotted=grant, held=held)
+
+    values = rows["container"][ROW_A].values
+    assert values["unmeasured"] == {
+        ("core", "container_pending"): 1,
+        ("memory", "container_pending"): 1,
+    }
+    assert "core_seconds_total" not in values
+    assert "core_limit_utilization_ratio" not in values
+    pod = rows["pod"]["n", "a"].values
+    assert pod["core_limit_utilization_ratio"] == pytest.approx(0.5)
+    assert pod["memory_limit_utilization_ratio"] == pytest.approx(0.2)
+
+
+def test_an_allotment_to_no_container_in_particular_is_the_pods() -> None:
+    node = Node()
+    grant = (allotted(ContainerKey("n", "a", "")),)
+
+    for second in (0, 1):
+        rows = node.cycle(second, {"GPU-0": window({1: SECOND // 4})}, allotted=grant)
+
+    assert (*A[:2], "", "0", "GPU-0") not in rows["container"]
+    assert "core_limit_ratio" not in rows["container"][ROW_A].values
+    pod = rows["pod"]["n", "a"].values
+    assert pod["core_limit_utilization_ratio"] == pytest.approx(0.5)

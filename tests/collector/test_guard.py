@@ -1,0 +1,70 @@
+import logging
+
+import pytest
+
+from exporter.collector.guard import Guard
+from exporter.model import SourceStatus
+from tests.collector.sources import ManualClock
+
+
+def test_a_detail_of_which_only_the_numbers_change_is_told_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    guard = Guard("pods", ManualClock())
+
+    with caplog.at_level(logging.INFO):
+        for seconds in (1, 2, 13):
+            status = SourceStatus("pods", up=False, detail=f"refused; the list is {seconds} s old")
+            assert guard.note(status).detail == status.detail
+
+    assert [record.getMessage() for record in caplog.records] == [
+        "source pods is down: refused; the list is 2 s old"
+    ]
+
+
+def test_a_source_that_comes_up_in_the_second_cycle_is_no_news(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    guard = Guard("pods", ManualClock())
+
+    with caplog.at_level(logging.INFO):
+        guard.note(SourceStatus("pods", up=False, detail="not connected yet"))
+        guard.note(SourceStatus("pods", up=True))
+
+    assert caplog.records == []
+
+
+def test_a_failure_that_goes_on_is_told_once_and_the_source_is_down_meanwhile(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    guard = Guard("pods", ManualClock())
+    up = SourceStatus("pods", up=True)
+    guard.note(up)
+
+    def fail() -> int:
+        raise OSError("boom")
+
+    with caplog.at_level(logging.ERROR):
+        answers = [guard.call("table", fail, 7) for _ in range(3)]
+        guard.call("status", lambda: 1, 0)
+        down = guard.note(up)
+        guard.call("table", lambda: 1, 0)
+
+    assert answers == [7, 7, 7]
+    assert len(caplog.records) == 1
+    assert not down.up
+    assert "boom" in down.detail
+    assert guard.note(up).up
+
+
+def test_another_cause_is_told_again(caplog: pytest.LogCaptureFixture) -> None:
+    guard = Guard("pods", ManualClock())
+
+    with caplog.at_level(logging.INFO):
+        for cause in ("refused", "refused", "forbidden"):
+            guard.note(SourceStatus("pods", up=False, detail=cause))
+
+    assert [record.args for record in caplog.records] == [
+        ("pods", "refused"),
+        ("pods", "forbidden"),
+    ]
