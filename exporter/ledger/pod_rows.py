@@ -60,10 +60,11 @@ def _pod(
     live = view.live(account)
     alive = [part for part in parts if view.live(part.account)]
     pod = view.facts.pods.get(name)
+    blind = any(_is_blind(view, part, limits) for part in parts)
     values: dict[str, Value] = {}
-    if live and pod is not None:
+    if (live or blind) and pod is not None:
         values["info"] = {(pod.uid, pod.qos, pod.owner_kind, pod.owner_name): 1}
-    if any(part.book.blind for part in alive):
+    if blind:
         return values
     values |= counters(account, _accounted(view, alive or parts))
     if account.allocated_core_ns or any(a.core is not None for a in limits):
@@ -73,6 +74,18 @@ def _pod(
         uses = [_use(view, part) for part in alive if not view.pending(part.book, part.key)]
         values |= _gauges(uses, limits, whole_pod=any(not part.key.container for part in alive))
     return values
+
+
+def _is_blind(view: View, part: _Part, limits: Sequence[Allocation]) -> bool:
+    """Whether the pod is, as far as is known, on a device that cannot be read.
+
+    One that is allotted other devices now, and not this one, has left it: a StatefulSet's pod that
+    was made anew keeps its name.
+    """
+    book = part.book
+    if not book.blind or not (view.live(part.account) or part.key in (book.held or ())):
+        return False
+    return not limits or any(a.device in {None, book.device.uuid} for a in limits)
 
 
 def _accounted(view: View, parts: Sequence[_Part]) -> Collection[str]:

@@ -543,3 +543,14 @@ def test_an_allotment_to_no_container_in_particular_is_the_pods() -> None:
     assert "core_limit_ratio" not in rows["container"][ROW_A].values
     pod = rows["pod"]["n", "a"].values
     assert pod["core_limit_utilization_ratio"] == pytest.approx(0.5)
+
+
+def test_a_pod_without_allotment_is_withheld_where_it_was_last_seen() -> None:
+    node = Node()
+    node.cycle(0, {"GPU-0": window({1: 10})}, held={A: MemoryHeld(10, 1)})
+
+    lost = {"GPU-0": DeviceState.LOST}
+    rows = [node.cycle(second, states=lost) for second in range(1, 60)][-1]
+
+    assert set(rows["pod"]["n", "a"].values) == {"info"}
+    assert set(rows["container"][ROW_A].values) == {"unmeasured"}
