@@ -22,7 +22,6 @@ class Guard:
     def __init__(self, name: str, clock: Clock) -> None:
         self.name = name
         self._clock = clock
-        self._is_new = True
         self._last_success_unix_ns: int | None = None
         self._failures: dict[str, str] = {}  # what the last call of each kind raised
         self._said = ""
@@ -75,8 +74,7 @@ class Guard:
 
     def _tell(self, detail: str) -> None:
         said = _SECONDS.sub("", detail)
-        is_new, self._is_new = self._is_new, False
-        if said == self._said or is_new:  # not up in the very first cycle is no news yet
+        if said == self._said:
             return
         if detail:
             logger.warning("source %s is down: %s", self.name, detail)

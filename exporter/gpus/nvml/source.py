@@ -1,6 +1,5 @@
 """The NVML source: opens the driver and reads its devices side by side, under a deadline."""
 
-import logging
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -15,8 +14,6 @@ from exporter.gpus.nvml.timing import Timing
 from exporter.gpus.pool import DeviceWorkers, Stuck
 from exporter.gpus.source import RestartRequiredError
 from exporter.model import Clock, DeviceReading, DeviceState, Reading, SourceStatus
-
-logger = logging.getLogger(__name__)
 
 DRIVER = "driver"
 RELEASED = "released on request, so that the driver can be unloaded"
@@ -121,10 +118,7 @@ class NvmlSource:
             self._look_in(self._timing.look_again_s)
 
     def _lose_driver(self, reason: object) -> None:
-        detail = explain(reason)
-        if detail != self._detail:
-            logger.warning("no NVIDIA driver: %s; looking for it again and again", detail)
-        self._attached, self._detail = False, detail
+        self._attached, self._detail = False, explain(reason)
         self._retry.failed()
 
     def _readings(self, results: Mapping[str, object]) -> tuple[DeviceReading, ...]:
