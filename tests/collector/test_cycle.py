@@ -253,6 +253,27 @@ def test_rejected_items_of_every_source_are_counted(bench: Bench) -> None:
     assert rejected == {("percentage",): 6, ("vanished",): 1, ("bad_quantity",): 1}
 
 
+def test_an_unknown_node_is_said_once_and_counted_for_each_pod(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    asks = Container("main", limits={"nvidia.com/gpu": "1"})
+    pods = {uid: Pod(uid, "ml", uid, containers=(asks,)) for uid in ("a", "b", "c")}
+    bench.pods.current = PodTable(1, pods)
+
+    with caplog.at_level(logging.WARNING):
+        bench.cycle()
+        bench.pods.current = PodTable(2, pods)
+        rejected = row(bench.cycle(), "exporter").values["rejected_samples_total"]
+
+    assert isinstance(rejected, Mapping)
+    assert rejected["node_unknown",] == 3
+    assert [r.getMessage() for r in caplog.records if "nodes" in r.getMessage()] == [
+        "limits of nvidia-device-plugin's allotments are not exported: nothing is known of the "
+        "node, whose devices may be shared; let the exporter 'get' its own 'nodes' object"
+    ]
+    assert len(caplog.records) == 1
+
+
 def test_snapshots_are_numbered_and_the_pulse_moves(bench: Bench) -> None:
     first, second = bench.cycle(), bench.cycle()
 
