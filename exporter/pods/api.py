@@ -135,9 +135,12 @@ class ApiPods:
         client = self._client
         if self._stop.is_set():
             return
+        # First the node: what a pod was allotted cannot be read without its labels.
+        self._node_reader.read(client, self._clock.monotonic_ns(), self._pace.node_wait_s)
+        if self._stop.is_set():
+            return
         if self._position is None or self._missed:
             self._list(client)
-        self._node_reader.read(client, self._clock.monotonic_ns(), self._pace.list_s)
         self._watch(client)
 
     def _fail(self, failure: ApiError) -> None:
