@@ -58,7 +58,7 @@ class ApiPods:
         self._roster = Roster()
         self._client: Client | None = None
         self._position: str | None = None  # resourceVersion to watch from; None: list first
-        self._missed = False  # an event was lost, so list again before the next watch
+        self._missed = False  # an event was lost: the watch ends, and a list comes next
         self._failures = 0
         self._node_reader = NodeReader(node, pace.node_s, self._health)
 
@@ -202,6 +202,8 @@ class ApiPods:
                     return
                 self._event(line)
                 self._changed()
+                if self._missed:
+                    return
         self._health.heard()  # the server ended it as asked
 
     def _event(self, line: bytes | None) -> None:
