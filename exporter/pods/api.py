@@ -30,8 +30,9 @@ CLOSE_TIMEOUT_S = 0.9
 
 
 class ApiPods:
-    """Implements ``PodSource``. The table is written by its own thread only.
+    """Implements ``PodSource``. Its own thread listens and enters what it hears.
 
+    Pods whose grace period is over are taken out in the reader's thread; a lock guards the table.
     ``connect`` makes a client from credentials read anew; it is called again after each failure.
     ``changed`` is called, in that thread, after each step that may have changed table or status.
     """
@@ -77,7 +78,9 @@ class ApiPods:
     def status(self) -> SourceStatus:
         """Up while a watch is open. An empty list is most often a wrong node name."""
         status = self._health.status()
-        if status.up and not self._roster.table.pods:
+        with self._lock:
+            pods = self._roster.table.pods
+        if status.up and not pods:
             detail = f"no pods on node {self._node!r}; is this the name that the cluster gives it?"
             return replace(status, detail=detail)
         return status
