@@ -53,7 +53,7 @@ class ApiPods:
         self._connect, self._node, self._keep = connect, node, keep
         self._clock, self._pace, self._chance, self._changed = clock, pace, chance, changed
         self._health = Health(self.name, clock)
-        self._stop = threading.Event()
+        self._stop, self._listed = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._run, name=self.name, daemon=True)
         self._lock = threading.Lock()  # guards the roster
         self._roster = Roster()
@@ -68,6 +68,10 @@ class ApiPods:
     def start(self) -> None:
         """Begin to list and watch."""
         self._thread.start()
+
+    def wait(self, timeout_s: float) -> bool:
+        """Wait for the first list, or the close; whether it came."""
+        return self._listed.wait(timeout_s)
 
     def table(self) -> PodTable:
         """The newest table; deleted pods leave it after their grace period."""
@@ -100,6 +104,7 @@ class ApiPods:
         and ends with the request's timeout.
         """
         self._stop.set()
+        self._listed.set()
         if (client := self._client) is not None:
             client.interrupt()
         if self._thread.is_alive():
@@ -183,6 +188,7 @@ class ApiPods:
         now_ns = self._clock.monotonic_ns()
         with self._lock:
             self._roster.relist(pods, now_ns)
+        self._listed.set()
         self._position, self._missed = position, False
         self._health.heard(now_ns - started_ns)
         self._changed()

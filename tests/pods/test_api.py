@@ -238,6 +238,30 @@ def test_not_being_allowed_to_read_the_node_is_said_once_and_costs_nothing(
     ]
 
 
+# --- the first list ---
+
+
+def test_the_first_list_can_be_waited_for(server: ApiServer, tmp_path: Path) -> None:
+    server.add_pod(pod_document("a"))
+    server.hold("list")
+    with Watching(connector(server, tmp_path)) as pods:
+        server.wait_for_requests("list", 1)
+        assert not pods.source.wait(0)
+        server.release()
+        assert pods.source.wait(PATIENCE_S)
+        assert pods.names() == {"a"}
+
+
+def test_closing_ends_the_wait_for_the_first_list(server: ApiServer, tmp_path: Path) -> None:
+    server.hold("list")
+    with Watching(connector(server, tmp_path)) as pods:
+        waiter = threading.Thread(target=pods.source.wait, args=(3600,), daemon=True)
+        waiter.start()
+        pods.source.close()
+        waiter.join(PATIENCE_S)
+        assert not waiter.is_alive()
+
+
 # --- the end ---
 
 
