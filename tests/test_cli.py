@@ -19,6 +19,14 @@ ANYWHERE = ["--web.listen-address=127.0.0.1:0"]
 PATIENCE_S = 30
 
 
+@pytest.fixture(autouse=True)
+def unignored() -> Iterator[None]:
+    """What is ignored here would be ignored in every process that is started."""
+    before = signal.getsignal(signal.SIGUSR2)
+    yield
+    signal.signal(signal.SIGUSR2, before)
+
+
 class Agent:
     """A started process and what it said."""
 
