@@ -167,7 +167,7 @@ def _share_energy(window: Window, core: Mapping[Owner, int] | None) -> dict[Owne
         shares = {Unattributed.NO_PID: active}
     for reason, part in ((Unattributed.UNOBSERVED, unobserved), (Unattributed.IDLE, idle)):
         if part:
-            shares[reason] = part
+            shares[reason] = shares.get(reason, 0) + part
     return shares
 
 

@@ -1,5 +1,6 @@
 """The command ``mgpu-exporter``."""
 
+import signal
 import sys
 from argparse import ArgumentParser
 from collections.abc import Callable, Sequence
@@ -15,6 +16,7 @@ _USAGE_ERROR = 2
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a sub-command and return the exit status; 2 means that the settings cannot be used."""
+    signal.signal(signal.SIGUSR2, signal.SIG_IGN)  # until it is served, it would end the process
     flags = vars(_parser().parse_args(argv))
     command = flags.pop("command")
     try:

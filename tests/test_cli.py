@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.client import HTTPConnection
+from pathlib import Path
 
 import pytest
 
@@ -16,6 +17,14 @@ from exporter.settings import TABLE
 LISTENING = re.compile(r"listening on http://127\.0\.0\.1:(\d+)")
 ANYWHERE = ["--web.listen-address=127.0.0.1:0"]
 PATIENCE_S = 30
+
+
+@pytest.fixture(autouse=True)
+def unignored() -> Iterator[None]:
+    """What is ignored here would be ignored in every process that is started."""
+    before = signal.getsignal(signal.SIGUSR2)
+    yield
+    signal.signal(signal.SIGUSR2, before)
 
 
 class Agent:
@@ -160,6 +169,17 @@ def test_sigusr2_lets_go_of_the_gpus_and_takes_them_up_again() -> None:
         agent.process.send_signal(signal.SIGUSR2)
         agent.hear("the GPU driver is taken up again")
         agent.hear("source simulated is up again")
+        assert agent.end(signal.SIGTERM) == 0
+
+
+def test_sigusr2_during_the_start_does_not_end_it(tmp_path: Path) -> None:
+    settings = tmp_path / "settings"
+    os.mkfifo(settings)
+    with started("-m", "exporter", f"--config.file={settings}", *ANYWHERE) as agent:
+        with settings.open("w") as file:  # opens once the agent reads, before it serves
+            agent.process.send_signal(signal.SIGUSR2)
+            file.write("simulate: demo\n")
+        agent.hear("listening on")
         assert agent.end(signal.SIGTERM) == 0
 
 

@@ -10,6 +10,8 @@ the kubelet's PodResources does. Until that is read, ``device`` is None.
 * Time-slicing promises neither core nor memory, and two replicas may be the same card: one
   allocation that counts the replicas granted.
 * MPS gives each replica an equal part of the card's threads and memory.
+* Before anything is known of the node, or without permission to read it, a device may be any of
+  these: its core and memory are None.
 
 Unconfirmed: nothing in the names; without feature discovery's labels, sharing is recognised only by
 more allocatable devices than the node has.
@@ -52,6 +54,9 @@ def _allot(reader: PodReader, container: Container, resource: str) -> list[Alloc
         return [_allocation(reader, container, None, None, sharing, count)]
     if not reader.allows(container, count):
         return []
+    if not (reader.node.labels or reader.node.allocatable):
+        reader.reject(Reason.NODE_UNKNOWN, f"{container.name}: {resource} may be shared")
+        return count * [_allocation(reader, container, None, None, "", None)]
     core, memory = _whole(reader, resource)
     replicas = None
     if sharing == _MPS:

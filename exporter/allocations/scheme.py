@@ -30,6 +30,7 @@ class Reason(StrEnum):
     CONTAINER_MISMATCH = "container_mismatch"
     UNKNOWN_REPLICAS = "unknown_replicas"
     UNKNOWN_POLICY = "unknown_policy"
+    NODE_UNKNOWN = "node_unknown"  # one cause for all pods: nothing was heard of the node
     DECODER_ERROR = "decoder_error"
 
 

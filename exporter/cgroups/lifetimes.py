@@ -20,17 +20,20 @@ class Hold(Enum):
 
     HELD = auto()
     GONE = auto()
-    IMPOSSIBLE = auto()  # no pidfds in this kernel or sandbox, no descriptor left
+    IMPOSSIBLE = auto()  # no pidfds in this kernel or sandbox, no descriptor or watch left
 
 
 class Lifetimes:
-    """The processes held. ``enabled`` False holds none, for pids that are not the kernel's own."""
+    """The processes held. ``enabled`` False holds none, for pids that are not the kernel's own.
 
-    def __init__(self, *, enabled: bool = True) -> None:
+    ``epoll`` is closed with it.
+    """
+
+    def __init__(self, *, enabled: bool = True, epoll: select.epoll | None = None) -> None:
         self._enabled = enabled and hasattr(os, "pidfd_open")
         limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
         self._most = sys.maxsize if limit < 0 else limit // _SHARE_OF_DESCRIPTORS
-        self._epoll = select.epoll()
+        self._epoll = epoll or select.epoll()
         self._pid_of: dict[int, int] = {}
         self._pidfd_of: dict[int, int] = {}
 
@@ -43,7 +46,11 @@ class Lifetimes:
             pidfd = os.pidfd_open(pid)
         except OSError as error:
             return Hold.GONE if error.errno in _GONE else Hold.IMPOSSIBLE
-        self._epoll.register(pidfd, select.EPOLLIN)
+        try:
+            self._epoll.register(pidfd, select.EPOLLIN)
+        except OSError:  # ENOSPC: fs.epoll.max_user_watches is reached
+            os.close(pidfd)
+            return Hold.IMPOSSIBLE
         self._pid_of[pidfd], self._pidfd_of[pid] = pid, pidfd
         return Hold.HELD
 

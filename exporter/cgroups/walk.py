@@ -11,11 +11,14 @@ only itself and is counted in ``Tree.skipped``:
 ``malformed``    a line that is no process id
 ``too_large``    a process list cut at ``LARGEST_LIST`` bytes
 ``too_deep``, ``too_many``  directories left out because of the walk's limits
+
+A container whose cgroup is delegated to it makes as many directories as it likes. What lies inside
+of containers is walked last and counted for each, so that it hides no other pod or container.
 """
 
 import errno
 import os
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
@@ -23,8 +26,6 @@ from exporter.cgroups.layout import ROOT, Place, descend
 from exporter.cgroups.tree import TreeBuilder
 from exporter.model import CgroupIdentity, Tree
 
-MAX_DEPTH = 48
-MAX_DIRECTORIES = 50_000
 LARGEST_LIST = 4 * 1024 * 1024
 _CHUNK = 64 * 1024
 _PID_DIGITS = 10
@@ -45,36 +46,54 @@ class Walk(NamedTuple):
     by_container: Mapping[str, CgroupIdentity]
 
 
+class Limits(NamedTuple):
+    """How much is walked: of a hierarchy down to its containers, and of what lies inside of one.
+
+    A node of 110 pods that is itself a container has some 700 directories, 15 deep in the worst
+    nesting known.
+    """
+
+    depth: int = 48
+    directories: int = 50_000
+    depth_inside: int = 24
+    directories_inside: int = 2_000
+
+
 class _Directory(NamedTuple):
+    """``container``: the outermost container's directory, from which ``depth`` counts; or ""."""
+
     path: str
     place: Place
     depth: int
     links: int
+    container: str = ""
+
+
+DEFAULT_LIMITS = Limits()
 
 
 def walk(
     roots: Iterable[str],
     enter: Callable[[str], None] = lambda _: None,
-    *,
-    max_depth: int = MAX_DEPTH,
-    max_directories: int = MAX_DIRECTORIES,
+    limits: Limits = DEFAULT_LIMITS,
 ) -> Walk:
     """Walk hierarchies from their roots. Never raises for what it finds there.
 
     ``enter`` is called with each directory that is not part of a container, before it is listed:
     a watch set there misses no pod or container that comes later. Symbolic links are not followed.
     """
-    walker = _Walker(enter, max_depth, max_directories)
+    walker = _Walker(enter, limits)
     for root in roots:
         walker.descend_from(root)
     return walker.result()
 
 
 class _Walker:
-    def __init__(self, enter: Callable[[str], None], max_depth: int, max_directories: int) -> None:
+    def __init__(self, enter: Callable[[str], None], limits: Limits) -> None:
         self._enter = enter
-        self._max_depth = max_depth
-        self._left = max_directories
+        self._limits = limits
+        self._left = limits.directories
+        self._inside: Counter[str] = Counter()  # directories by the container that they are in
         self._builder = TreeBuilder()
         self._by_pid: dict[int, CgroupIdentity] = {}
         self._by_container: dict[str, CgroupIdentity] = {}
@@ -86,18 +105,20 @@ class _Walker:
 
     def descend_from(self, root: str) -> None:
         self._enter(root)
-        stack = [_Directory(root, ROOT, 0, self._links(root))]
-        while stack:
+        waiting = deque([_Directory(root, ROOT, 0, self._links(root))])
+        while waiting:
             if self._left <= 0:
-                self._skipped["too_many"] += len(stack)
+                self._skipped["too_many"] += len(waiting)
                 return
             self._left -= 1
             # A directory's own list is read before its children's: processes are moved downward
             # (crun's /container), so one on its way is seen twice rather than missed.
-            directory = stack.pop()
+            directory = waiting.pop()
             self._collect(directory.path, directory.place.identity)
             if directory.links != _NO_SUBDIRECTORIES:
-                stack.extend(self._children(directory))
+                put = waiting.appendleft if directory.container else waiting.append
+                for child in self._children(directory):
+                    put(child)
 
     def _links(self, root: str) -> int:
         try:
@@ -155,13 +176,17 @@ class _Walker:
         except OSError as error:
             self._skip(error)
             return
-        if entries and parent.depth >= self._max_depth:
+        inside = parent.container
+        deepest = self._limits.depth_inside if inside else self._limits.depth
+        if entries and parent.depth >= deepest:
             self._skipped["too_deep"] += len(entries)
             return
         # Listing a directory is the dear part: a cgroup's holds some 70 files. Where the file
         # system counts subdirectories as links, as cgroup's does, those with none are not listed.
         counted = parent.links == len(entries) + _NO_SUBDIRECTORIES
         for entry in entries:
+            if inside and not self._has_room(inside):
+                continue
             place = descend(parent.place, entry.name)
             if place.identity.container_id is None:
                 self._enter(entry.path)
@@ -170,7 +195,18 @@ class _Walker:
             except OSError as error:
                 self._skip(error)
                 continue
-            yield _Directory(entry.path, place, parent.depth + 1, links)
+            if inside or place.identity.container_id is None:
+                yield _Directory(entry.path, place, parent.depth + 1, links, inside)
+            else:
+                yield _Directory(entry.path, place, 0, links, entry.path)
+
+    def _has_room(self, container: str) -> bool:
+        """Count one more directory inside of a container; whether it is to be walked."""
+        self._inside[container] += 1
+        if self._inside[container] <= self._limits.directories_inside:
+            return True
+        self._skipped["too_many"] += 1
+        return False
 
     def _skip(self, error: OSError) -> str:
         reason = _REASONS.get(error.errno or 0, "unreadable")

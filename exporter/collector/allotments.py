@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from exporter.allocations.registry import decode
+from exporter.allocations.scheme import Problem, Reason
 from exporter.attribution import Member, place
 from exporter.ledger import Allotted
 from exporter.model import Allocation, ContainerKey, NodeFacts, Pod, PodTable
@@ -26,6 +27,7 @@ class Allotments:
         self._decoded: dict[str, tuple[Allocation, ...]] = {}
         self._seen: dict[Member, list[str]] = {}  # device UUIDs
         self._told: set[tuple[str, str, str]] = set()
+        self._said_node_unknown = False
 
     def of(
         self, table: PodTable, node: NodeFacts, seen: Mapping[Member, Sequence[str]]
@@ -55,14 +57,18 @@ class Allotments:
             if found.allocations:
                 self._decoded[uid] = found.allocations
             for problem in found.problems:
-                self._tell(pod, problem.scheme, str(problem.reason), problem.detail)
+                self._tell(pod, problem)
         self._told = {told for told in self._told if told[0] in table.pods}
 
-    def _tell(self, pod: Pod, scheme: str, reason: str, detail: str) -> None:
+    def _tell(self, pod: Pod, problem: Problem) -> None:
+        _, scheme, reason, detail = problem
         if (pod.uid, scheme, reason) in self._told:
             return
         self._told.add((pod.uid, scheme, reason))
         self.problems[reason] += 1
+        if reason is Reason.NODE_UNKNOWN:
+            self._say_node_unknown(scheme)
+            return
         logger.warning(
             "pod %s/%s: its %s allotment cannot be read (%s: %s); its limits are not exported",
             pod.namespace,
@@ -71,6 +77,15 @@ class Allotments:
             reason,
             detail,
         )
+
+    def _say_node_unknown(self, scheme: str) -> None:
+        if not self._said_node_unknown:
+            self._said_node_unknown = True
+            logger.warning(
+                "limits of %s's allotments are not exported: nothing is known of the node, whose "
+                "devices may be shared; let the exporter 'get' its own 'nodes' object",
+                scheme,
+            )
 
     def _observe(self, seen: Mapping[Member, Sequence[str]]) -> None:
         """Remember where the containers were seen whose device is not told."""

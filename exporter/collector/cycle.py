@@ -32,6 +32,8 @@ from exporter.pods.source import PodSource
 
 logger = logging.getLogger(__name__)
 
+FIRST_LIST_S = 2.0
+
 NodeLabels = Callable[[], tuple[Mapping[str, str], Mapping[str, str]]]
 
 
@@ -84,7 +86,12 @@ class Collector:
         return self._pulse
 
     def run(self, stop: threading.Event) -> None:
-        """Cycle at the interval until told to stop, or until only a restart helps."""
+        """Cycle at the interval until told to stop, or until only a restart helps.
+
+        The first cycle waits a moment for the first list of pods: use that is entered before
+        would stand under the pods' ids instead of their names.
+        """
+        self._sources.pods.wait(FIRST_LIST_S)
         due = self._clock.monotonic_ns()
         while not stop.is_set():
             try:

@@ -4,14 +4,19 @@ Stands on a counter that only rises (NVML: ``nvmlDeviceGetTotalEnergyConsumption
 driver was loaded) and on the device's busy time.
 """
 
+from collections import deque
+from statistics import median
+
 IDLE_NS = 5_000_000_000  # boards move their counter about ten times a second; shorter is noise
+IDLE_SPELLS = 9
 
 
 class EnergyMeter:
     """Energy used between two readings of one device, and the idle part of it.
 
-    The idle power is the lowest average seen over some seconds on end in which the device did
-    nothing. Until there was such a time, the idle part is unknown (None), not zero.
+    The idle power is the median of the last spells, of some seconds on end each, in which the
+    device did nothing: neither a spell with a counter that stood still nor one after hot work sets
+    it. Until there was such a spell, the idle part is unknown (None), not zero.
     """
 
     def __init__(self) -> None:
@@ -19,7 +24,7 @@ class EnergyMeter:
         self._read_mono_ns = 0
         self._idle_uj = 0
         self._idle_ns = 0
-        self._idle_watts: float | None = None
+        self._idle_watts: deque[float] = deque(maxlen=IDLE_SPELLS)
 
     def take(
         self, counter_uj: int | None, mono_ns: int, busy_ns: int | None
@@ -36,9 +41,9 @@ class EnergyMeter:
             return None, None
         used = counter_uj - before
         self._learn(used, elapsed_ns, idle=busy_ns == 0)
-        if self._idle_watts is None:
+        if not self._idle_watts:
             return used, None
-        return used, min(used, int(self._idle_watts * elapsed_ns / 1000))
+        return used, min(used, int(median(self._idle_watts) * elapsed_ns / 1000))
 
     def _learn(self, used_uj: int, elapsed_ns: int, *, idle: bool) -> None:
         if not idle:
@@ -47,6 +52,5 @@ class EnergyMeter:
         self._idle_uj += used_uj
         self._idle_ns += elapsed_ns
         if self._idle_ns >= IDLE_NS:
-            watts = self._idle_uj * 1000 / self._idle_ns
-            self._idle_watts = watts if self._idle_watts is None else min(self._idle_watts, watts)
+            self._idle_watts.append(self._idle_uj * 1000 / self._idle_ns)
             self._idle_uj = self._idle_ns = 0

@@ -23,7 +23,10 @@ class Container:
 
 @dataclass(frozen=True, slots=True)
 class Pod:
-    """What is kept of a pod. ``uid`` is the API's, ``static_hash`` the kubelet's own for it."""
+    """What is kept of a pod. ``uid`` is the API's, ``static_hash`` the kubelet's own for it.
+
+    ``mirror``: it is marked as what the kubelet shows of the static pod with that hash.
+    """
 
     uid: str
     namespace: str
@@ -38,6 +41,7 @@ class Pod:
     containers: tuple[Container, ...] = ()
     annotations: Mapping[str, str] = field(default_factory=dict)
     labels: Mapping[str, str] = field(default_factory=dict)
+    mirror: bool = False
 
     @property
     def terminal(self) -> bool:

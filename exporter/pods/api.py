@@ -30,8 +30,9 @@ CLOSE_TIMEOUT_S = 0.9
 
 
 class ApiPods:
-    """Implements ``PodSource``. The table is written by its own thread only.
+    """Implements ``PodSource``. Its own thread listens and enters what it hears.
 
+    Pods whose grace period is over are taken out in the reader's thread; a lock guards the table.
     ``connect`` makes a client from credentials read anew; it is called again after each failure.
     ``changed`` is called, in that thread, after each step that may have changed table or status.
     """
@@ -52,13 +53,13 @@ class ApiPods:
         self._connect, self._node, self._keep = connect, node, keep
         self._clock, self._pace, self._chance, self._changed = clock, pace, chance, changed
         self._health = Health(self.name, clock)
-        self._stop = threading.Event()
+        self._stop, self._listed = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._run, name=self.name, daemon=True)
         self._lock = threading.Lock()  # guards the roster
         self._roster = Roster()
         self._client: Client | None = None
         self._position: str | None = None  # resourceVersion to watch from; None: list first
-        self._missed = False  # an event was lost, so list again before the next watch
+        self._missed = False  # an event was lost: the watch ends, and a list comes next
         self._failures = 0
         self._node_reader = NodeReader(node, pace.node_s, self._health)
 
@@ -67,6 +68,10 @@ class ApiPods:
     def start(self) -> None:
         """Begin to list and watch."""
         self._thread.start()
+
+    def wait(self, timeout_s: float) -> bool:
+        """Wait for the first list, or the close; whether it came."""
+        return self._listed.wait(timeout_s)
 
     def table(self) -> PodTable:
         """The newest table; deleted pods leave it after their grace period."""
@@ -77,7 +82,9 @@ class ApiPods:
     def status(self) -> SourceStatus:
         """Up while a watch is open. An empty list is most often a wrong node name."""
         status = self._health.status()
-        if status.up and not self._roster.table.pods:
+        with self._lock:
+            pods = self._roster.table.pods
+        if status.up and not pods:
             detail = f"no pods on node {self._node!r}; is this the name that the cluster gives it?"
             return replace(status, detail=detail)
         return status
@@ -97,6 +104,7 @@ class ApiPods:
         and ends with the request's timeout.
         """
         self._stop.set()
+        self._listed.set()
         if (client := self._client) is not None:
             client.interrupt()
         if self._thread.is_alive():
@@ -135,9 +143,12 @@ class ApiPods:
         client = self._client
         if self._stop.is_set():
             return
+        # First the node: what a pod was allotted cannot be read without its labels.
+        self._node_reader.read(client, self._clock.monotonic_ns(), self._pace.node_wait_s)
+        if self._stop.is_set():
+            return
         if self._position is None or self._missed:
             self._list(client)
-        self._node_reader.read(client, self._clock.monotonic_ns(), self._pace.list_s)
         self._watch(client)
 
     def _fail(self, failure: ApiError) -> None:
@@ -177,6 +188,7 @@ class ApiPods:
         now_ns = self._clock.monotonic_ns()
         with self._lock:
             self._roster.relist(pods, now_ns)
+        self._listed.set()
         self._position, self._missed = position, False
         self._health.heard(now_ns - started_ns)
         self._changed()
@@ -199,6 +211,8 @@ class ApiPods:
                     return
                 self._event(line)
                 self._changed()
+                if self._missed:
+                    return
         self._health.heard()  # the server ended it as asked
 
     def _event(self, line: bytes | None) -> None:

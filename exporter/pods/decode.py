@@ -63,6 +63,7 @@ def decode_pod(document: object, keep: Keep = KEEP_NOTHING) -> Decoded:
     dropped: Counter[str] = Counter()
     annotations = _map(metadata, "annotations")
     owner_kind, owner_name = _owner(metadata)
+    mirror, config_hash = (_text(annotations.get(key)) for key in (CONFIG_MIRROR, CONFIG_HASH))
     pod = Pod(
         uid=_required(metadata, "uid"),
         namespace=_required(metadata, "namespace"),
@@ -70,12 +71,13 @@ def decode_pod(document: object, keep: Keep = KEEP_NOTHING) -> Decoded:
         node=_text(spec.get("nodeName")),
         phase=_text(status.get("phase")),
         qos=_text(status.get("qosClass")),
-        static_hash=_text(annotations.get(CONFIG_MIRROR)) or _text(annotations.get(CONFIG_HASH)),
+        static_hash=mirror or config_hash,
         owner_kind=owner_kind,
         owner_name=owner_name,
         containers=_containers(spec, status, dropped),
         annotations=_kept(annotations, keep.annotations, dropped),
         labels=_kept(_map(metadata, "labels"), keep.labels, dropped),
+        mirror=bool(mirror) and mirror == (config_hash or mirror),  # the kubelet writes both alike
     )
     return Decoded(pod, dropped)
 

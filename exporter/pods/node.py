@@ -22,24 +22,22 @@ class NodeReader:
         self._due_ns: int | None = None
 
     def read(self, client: Client, now_ns: int, timeout_s: float) -> None:
-        """Ask if it is time to.
+        """Ask if it is time to. Never raises an ApiError.
 
-        Not being permitted is said once and is no fault: pods are what this connection is for.
-
-        Raises:
-            ApiError: no connection, or credentials that are not accepted.
-
+        Not being answered is no fault: pods are what this connection is for. Who may not, or has
+        no such node, asks again after the period; whatever else failed is tried with the next
+        connection.
         """
         if self._due_ns is not None and now_ns < self._due_ns:
             return
+        self._due_ns = now_ns + self._period_ns
         try:
             with client.get(f"/api/v1/nodes/{quote(self._name, safe='')}", {}, timeout_s) as stream:
                 self.facts = decode_node(decode(stream.read(MAX_OBJECT)))
         except JsonError as error:
             self._health.reject("node_unusable", f"node {self._name}: {error}")
         except ApiError as failure:
-            if failure.status in {None, HTTPStatus.UNAUTHORIZED}:
-                raise
+            if failure.status not in {HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND}:
+                self._due_ns = None
             level = logging.WARNING if failure.status == HTTPStatus.NOT_FOUND else logging.INFO
             self._health.once(level, f"labels of node {self._name} are not known: {failure}")
-        self._due_ns = now_ns + self._period_ns

@@ -16,6 +16,10 @@ class NoPods:
     def start(self) -> None:
         """Nothing to begin."""
 
+    def wait(self, timeout_s: float) -> bool:  # noqa: ARG002 - the protocol's
+        """Nothing to wait for."""
+        return True
+
     def table(self) -> PodTable:
         """An empty table."""
         return PodTable()

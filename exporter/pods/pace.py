@@ -8,13 +8,15 @@ class Pace:
     """Waiting times in seconds, spread at random so that the nodes do not march in step.
 
     A watch is asked to end after ``watch_s`` to 1.2 * ``watch_s``; ``slack_s`` later its
-    connection is given up as half-open. ``list_s`` bounds each wait for bytes of a list.
+    connection is given up as half-open. ``list_s`` bounds each wait for bytes of a list,
+    ``node_wait_s`` that for bytes of the node, which is asked for before the pods.
     """
 
     watch_s: float = 300
     slack_s: float = 15
     list_s: float = 30
     node_s: float = 600
+    node_wait_s: float = 5
     backoff_s: float = 0.8
     backoff_limit_s: float = 60
 

@@ -22,6 +22,10 @@ class SimulatedPods:
     def start(self) -> None:
         """Nothing to begin."""
 
+    def wait(self, timeout_s: float) -> bool:  # noqa: ARG002 - the protocol's
+        """Nothing to wait for."""
+        return True
+
     def table(self) -> PodTable:
         """What the callable gives now."""
         return self._table()

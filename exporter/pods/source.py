@@ -18,6 +18,10 @@ class PodSource(Protocol):
         """Begin to listen, in a thread of its own. Returns at once."""
         ...
 
+    def wait(self, timeout_s: float) -> bool:
+        """Wait for the first list, or the close; whether it came. True at once where none will."""
+        ...
+
     def table(self) -> PodTable:
         """The newest list; never blocks. The last known one while the source is down."""
         ...

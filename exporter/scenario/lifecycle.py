@@ -119,6 +119,7 @@ class Lifecycle:
             ),
             annotations=marks,
             labels=spec.labels,
+            mirror=spec.static,
         )
 
 

@@ -9,28 +9,22 @@ from aiohttp.typedefs import Handler, Middleware
 
 from exporter.model import Clock
 from exporter.settings import Settings
+from exporter.web.connection import HEADERS, at_work
 from exporter.web.health import Health, Verdict, alive, ready
-from exporter.web.landing import CONTENT_SECURITY_POLICY, landing
+from exporter.web.landing import landing
 from exporter.web.negotiation import accepts_gzip, choose_format
 from exporter.web.pages import Pages
-
-_HEADERS = {
-    "Cache-Control": "no-store",
-    "Content-Security-Policy": CONTENT_SECURITY_POLICY,
-    "Referrer-Policy": "no-referrer",
-    "Server": "mgpu-exporter",
-    "X-Content-Type-Options": "nosniff",
-    "X-Frame-Options": "DENY",
-}
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Bounds for clients. ``idle_s`` also ends a connection whose request does not arrive whole.
+    """Bounds for clients.
 
-    Prometheus opens a new connection where a scrape interval is longer than ``idle_s``.
+    ``request_s`` is for a request to arrive whole, ``idle_s`` for the time between two on one
+    connection: Prometheus opens a new one where its scrape interval is longer.
     """
 
+    request_s: float = 5.0
     idle_s: float = 30.0
     write_s: float = 30.0
     connections: int = 256
@@ -41,7 +35,8 @@ def make_app(
 ) -> web.Application:
     """Make the application. It serves what ``pages`` and ``health`` have and starts nothing."""
     limits = limits or Limits()
-    app = web.Application(middlewares=[_bounded(settings.web_max_requests, limits.write_s)])
+    bounded = _bounded(settings.web_max_requests, limits.write_s)
+    app = web.Application(middlewares=[at_work, bounded])
     app.on_response_prepare.append(_add_headers)
 
     async def home(_: web.Request) -> web.Response:
@@ -119,7 +114,7 @@ async def _send(request: web.Request, response: web.StreamResponse, write_s: flo
 
 
 async def _add_headers(_: web.Request, response: web.StreamResponse) -> None:
-    response.headers.update(_HEADERS)
+    response.headers.update(HEADERS)
 
 
 def _header(request: web.Request, name: str) -> str:

@@ -11,6 +11,7 @@ from aiohttp.http_exceptions import HttpProcessingError
 
 from exporter.settings import Address
 from exporter.web.app import Limits
+from exporter.web.connection import Connection
 
 logger = logging.getLogger(__name__)
 
@@ -92,18 +93,9 @@ class Server:
 
     def __init__(self, app: web.Application, limits: Limits | None = None) -> None:
         self._limits = limits or Limits()
-        self._runner = web.AppRunner(
-            app,
-            access_log=None,
-            logger=_http_logger,
-            keepalive_timeout=self._limits.idle_s,
-            lingering_time=0,
-            max_line_size=_MAX_LINE,
-            max_field_size=_MAX_FIELD,
-            max_headers=_MAX_HEADERS,
-            shutdown_timeout=_GRACE_S,
-        )
+        self._runner = web.AppRunner(app, shutdown_timeout=_GRACE_S)
         self._servers: list[asyncio.Server] = []
+        self._open: dict[Connection, None] = {}  # the oldest first
 
     async def start(self, sockets: Iterable[socket.socket]) -> None:
         """Begin to accept; the sockets are the server's from now on."""
@@ -121,13 +113,40 @@ class Server:
 
     def _accept(self) -> asyncio.Protocol:
         server = self._runner.server
-        if server is None or len(server.connections) >= self._limits.connections:
+        if server is None or not self._has_room():
             return _Refuse()
-        return server()
+        connection = Connection(
+            server,
+            self._limits.request_s,
+            lambda connection: self._open.pop(connection, None),
+            access_log=None,
+            logger=_http_logger,
+            keepalive_timeout=self._limits.idle_s,
+            lingering_time=0,
+            max_line_size=_MAX_LINE,
+            max_field_size=_MAX_FIELD,
+            max_headers=_MAX_HEADERS,
+        )
+        self._open[connection] = None
+        return connection
+
+    def _has_room(self) -> bool:
+        """Whether one more connection may come; at the bound the oldest idle one goes for it.
+
+        Those who connect and say nothing must not keep a probe out.
+        """
+        if len(self._open) < self._limits.connections:
+            return True
+        idle = next((each for each in self._open if not each.at_work), None)
+        if idle is None:
+            return False
+        del self._open[idle]
+        idle.abort()
+        return True
 
 
 class _Refuse(asyncio.Protocol):
-    """Closes a connection above the bound, before anything is read."""
+    """Closes a connection where all others are at work, before anything is read."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Close it."""

@@ -125,6 +125,7 @@ def test_ten_megabyte_annotations_are_refused_unread(scheme: Scheme) -> None:
         containers=(Container("a", limits=dict.fromkeys(scheme.resources, "1")),),
         annotations=dict.fromkeys(keys, huge),
     )
-    decoded = scheme.decode(described, node(Device("GPU-0", 0, "nvidia")))
+    facts = node(Device("GPU-0", 0, "nvidia"), labels={"kubernetes.io/os": "linux"})
+    decoded = scheme.decode(described, facts)
     assert {a.device for a in decoded.allocations} <= {None}
     assert all(problem.reason is Reason.BAD_ANNOTATION for problem in decoded.problems)

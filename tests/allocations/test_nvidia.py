@@ -22,15 +22,23 @@ SLICED = {STRATEGY: "time-slicing", REPLICAS: "4"}
 Share = tuple[float | None, int | None, int | None]
 
 MIG_NODE = node(card(0), instance(0, 0), instance(0, 1), card(1), labels={STRATEGY: "none"})
-MIG_SINGLE = node(card(0), instance(0, 0), instance(0, 1))
+MIG_SINGLE = node(card(0), instance(0, 0), instance(0, 1), allocatable={GPU: "2"})
+PLAIN = {"kubernetes.io/os": "linux"}
+KNOWN = node(*FOUR_CARDS, labels=PLAIN)
 
 
 @pytest.mark.parametrize(
     ("resource", "count", "facts", "shares"),
     [
-        pytest.param(GPU, 2, node(*FOUR_CARDS), [(1.0, CARD_MEMORY, None)] * 2, id="whole"),
-        pytest.param(GPU, 1, node(), [(1.0, None, None)], id="no devices known"),
-        pytest.param(GPU, 1, node(card(0), card(1, GIB)), [(1.0, None, None)], id="unequal cards"),
+        pytest.param(GPU, 2, KNOWN, [(1.0, CARD_MEMORY, None)] * 2, id="whole"),
+        pytest.param(GPU, 1, node(labels=PLAIN), [(1.0, None, None)], id="no devices known"),
+        pytest.param(
+            GPU,
+            1,
+            node(card(0), card(1, GIB), labels=PLAIN),
+            [(1.0, None, None)],
+            id="unequal cards",
+        ),
         pytest.param(
             GPU, 1, node(labels={"nvidia.com/gpu.memory": "1024"}), [(1.0, GIB, None)], id="label"
         ),
@@ -72,7 +80,7 @@ MIG_SINGLE = node(card(0), instance(0, 0), instance(0, 1))
         pytest.param(
             "nvidia.com/mig-1g.5gb.me",
             1,
-            node(card(0), instance(0, 0, "1g.5gb+me", 4 * GIB), instance(0, 1)),
+            node(card(0), instance(0, 0, "1g.5gb+me", 4 * GIB), instance(0, 1), labels=PLAIN),
             [(None, 4 * GIB, None)],
             id="mig profile with a plus",
         ),
@@ -104,7 +112,7 @@ def test_request_means_what_the_node_hands_out(
 
 @pytest.mark.parametrize(
     ("labels", "policy"),
-    [({}, ""), (SLICED, "time-slicing"), (MPS, "mps"), ({REPLICAS: "2"}, "shared")],
+    [(PLAIN, ""), (SLICED, "time-slicing"), (MPS, "mps"), ({REPLICAS: "2"}, "shared")],
 )
 def test_policy_tells_how_the_device_is_shared(labels: dict[str, str], policy: str) -> None:
     decoded = decode(pod(container(limits={GPU: "1"})), node(*FOUR_CARDS, labels=labels))
@@ -115,6 +123,7 @@ def test_policy_tells_how_the_device_is_shared(labels: dict[str, str], policy: s
     ("count", "labels", "reason", "shares"),
     [
         ("1", {STRATEGY: "mps"}, Reason.UNKNOWN_REPLICAS, [(None, None)]),
+        ("2", {}, Reason.NODE_UNKNOWN, [(None, None)] * 2),
         ("1k", {}, Reason.TOO_MANY_DEVICES, []),
         ("-1", {}, Reason.BAD_QUANTITY, []),
     ],
@@ -136,5 +145,5 @@ def test_absurd_memory_label_is_no_limit() -> None:
 
 def test_init_container_hands_its_devices_on() -> None:
     described = pod(container("i", {GPU: "1"}, kind="init"), container("a", {GPU: "1"}))
-    decoded = decode(described, node(*FOUR_CARDS))
+    decoded = decode(described, KNOWN)
     assert [a.container for a in decoded.allocations] == ["a"]

@@ -9,7 +9,7 @@ from exporter.model import NodeFacts, Pod
 from tests.allocations.build import FOUR_CARDS, POD_UID, container, node, pod
 
 GPU = {"nvidia.com/gpu": "1"}
-NODE = node(*FOUR_CARDS)
+NODE = node(*FOUR_CARDS, labels={"kubernetes.io/os": "linux"})
 
 
 def broken(_pod: Pod, _node: NodeFacts) -> Decoded:

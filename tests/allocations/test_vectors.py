@@ -44,7 +44,7 @@ def node_of(case: dict[str, Any]) -> NodeFacts:
     devices += [Device(uuid, 4 + n, "nvidia") for n, uuid in enumerate(sorted(named))]
     return NodeFacts(
         devices=tuple(devices),
-        labels=context.get("node_labels", {}),
+        labels={"kubernetes.io/os": "linux", **context.get("node_labels", {})},
         allocatable=context.get("node_allocatable", {}),
     )
 

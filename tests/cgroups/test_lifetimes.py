@@ -1,7 +1,10 @@
+import errno
 import os
+import select
 import signal
 import subprocess
 from collections.abc import Iterator
+from typing import cast
 
 import pytest
 
@@ -79,6 +82,28 @@ def test_all_ends_at_once_are_told(lifetimes: Lifetimes) -> None:
 def test_nothing_is_held_where_pids_are_not_the_kernels_own() -> None:
     lifetimes = Lifetimes(enabled=False)
     assert lifetimes.hold(os.getpid()) is Hold.IMPOSSIBLE
+    assert lifetimes.ended() == []
+    lifetimes.close()
+
+
+class FullEpoll:
+    """The answer of a kernel whose fs.epoll.max_user_watches is reached."""
+
+    def register(self, *_: int) -> None:
+        """No space."""
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+def test_a_process_that_the_kernel_does_not_watch_is_not_held_and_costs_no_descriptor(
+    sleeper: subprocess.Popen[bytes],
+) -> None:
+    before = len(os.listdir("/proc/self/fd"))  # noqa: PTH208 - counted, not used
+    lifetimes = Lifetimes(epoll=cast("select.epoll", FullEpoll()))
+    assert lifetimes.hold(sleeper.pid) is Hold.IMPOSSIBLE
+    assert len(os.listdir("/proc/self/fd")) == before  # noqa: PTH208 - counted, not used
     assert lifetimes.ended() == []
     lifetimes.close()
 

@@ -93,11 +93,17 @@ class SetPods:
 
     def __init__(self) -> None:
         self.current = PodTable()
+        self.arriving: PodTable | None = None
         self.up = True
         self.error: Exception | None = None
 
     def start(self) -> None:
         """Nothing to listen to."""
+
+    def wait(self, timeout_s: float) -> bool:  # noqa: ARG002 - the protocol's
+        """Take what arrives meanwhile."""
+        self.current, self.arriving = self.arriving or self.current, None
+        return True
 
     def table(self) -> PodTable:
         """What was set."""

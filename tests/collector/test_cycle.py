@@ -89,6 +89,22 @@ class Bench:
         return self.collector.cycle()
 
 
+class After(threading.Event):
+    """Set once so many cycles are done; nobody waits for it."""
+
+    def __init__(self, collector: Collector, cycles: int) -> None:
+        super().__init__()
+        self._collector, self._cycles = collector, cycles
+
+    def is_set(self) -> bool:
+        """Whether enough cycles are done."""
+        return self._collector.pulse.done >= self._cycles
+
+    def wait(self, timeout: float | None = None) -> bool:  # noqa: ARG002 - the standard library's
+        """At once."""
+        return self.is_set()
+
+
 def row(snapshot: Snapshot, level: str, *labels: str) -> Row:
     return next(r for r in snapshot.rows[level] if r.labels == labels)
 
@@ -122,6 +138,19 @@ def test_an_unnamed_pod_is_a_group_until_its_name_is_known(bench: Bench) -> None
     container = row(after, "container", "ml", "train", "main", "0", "GPU-0").values
     assert container["core_seconds_total"] == SECOND // 2
     assert row(after, "group", *group).values["core_seconds_total"] == SECOND // 2
+
+
+def test_the_first_cycle_waits_for_the_first_list_so_that_no_named_pod_is_a_group(
+    bench: Bench,
+) -> None:
+    bench.name_pod()
+    bench.pods.current, bench.pods.arriving = PodTable(), bench.pods.current
+
+    bench.collector.run(After(bench.collector, 1))
+
+    snapshot = bench.collector.snapshot
+    assert snapshot.rows["group"] == ()
+    assert [r.labels for r in snapshot.rows["container"]] == [("ml", "train", "main", "0", "GPU-0")]
 
 
 def test_use_stands_against_the_allotment(bench: Bench) -> None:
@@ -251,6 +280,24 @@ def test_rejected_items_of_every_source_are_counted(bench: Bench) -> None:
     rejected = row(bench.cycle(), "exporter").values["rejected_samples_total"]
 
     assert rejected == {("percentage",): 6, ("vanished",): 1, ("bad_quantity",): 1}
+
+
+def test_an_unknown_node_is_said_once_and_counted_for_each_pod(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    asks = Container("main", limits={"nvidia.com/gpu": "1"})
+    pods = {uid: Pod(uid, "ml", uid, containers=(asks,)) for uid in ("a", "b", "c")}
+    bench.pods.current = PodTable(1, pods)
+
+    with caplog.at_level(logging.WARNING):
+        bench.cycle()
+        bench.pods.current = PodTable(2, pods)
+        rejected = row(bench.cycle(), "exporter").values["rejected_samples_total"]
+
+    assert isinstance(rejected, Mapping)
+    assert rejected["node_unknown",] == 3
+    (said,) = caplog.records
+    assert "nvidia-device-plugin's allotments are not exported" in said.getMessage()
 
 
 def test_snapshots_are_numbered_and_the_pulse_moves(bench: Bench) -> None:

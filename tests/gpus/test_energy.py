@@ -35,13 +35,22 @@ def test_idle_part_is_unknown_until_the_device_was_idle_for_some_seconds() -> No
     assert meter.take(counter + 300 * JOULE, mono + SECOND, SECOND) == (300 * JOULE, 70 * JOULE)
 
 
-def test_lowest_idle_power_counts() -> None:
+@pytest.mark.parametrize(
+    ("spells", "watts"),
+    [
+        ([90, 70, 80], 80),
+        ([70, 70, 0, 70], 70),  # the counter stood still for a while
+        ([70, 70, 200, 70], 70),  # warm from work
+        ([60, 60, 60, 60, 60, 90, 90, 90, 90, 90], 90),  # another power state, for good
+    ],
+)
+def test_idle_power_is_the_median_of_the_last_spells(spells: list[int], watts: int) -> None:
     meter = EnergyMeter()
-    meter.take(0, 0, None)
-    counter, mono = idle(meter, 0, 0, 90, 5)
-    counter, mono = idle(meter, counter, mono, 70, 5)
-    counter, mono = idle(meter, counter, mono, 80, 5)
-    assert meter.take(counter + 80 * JOULE, mono + SECOND, 0) == (80 * JOULE, 70 * JOULE)
+    counter = mono = 0
+    meter.take(counter, mono, None)
+    for spell in spells:
+        counter, mono = idle(meter, counter, mono, spell, 5)
+    assert meter.take(counter + 300 * JOULE, mono + SECOND, SECOND) == (300 * JOULE, watts * JOULE)
 
 
 def test_a_board_that_idles_at_nothing_is_known_to() -> None:

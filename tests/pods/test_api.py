@@ -2,6 +2,7 @@
 
 import logging
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from exporter.pods.pace import Pace
 from exporter.pods.table import GRACE_NS
 from tests.pods.apiserver import ApiServer
 from tests.pods.documents import container_id, node_document, pod_document
-from tests.pods.watching import ManualClock, Watching, connector
+from tests.pods.watching import PATIENCE_S, QUICK, ManualClock, Watching, connector
 
 
 def test_it_lists_this_nodes_pods_from_the_servers_memory_and_watches_from_there(
@@ -163,6 +164,48 @@ def test_the_nodes_labels_and_allocatable_are_learnt_once(
     assert len(server.requests("node")) == 1
 
 
+def test_no_pod_is_told_of_before_the_node_was_asked_for(server: ApiServer, tmp_path: Path) -> None:
+    server.set_node(node_document("node-1", {"gpu": "a"}, {}))
+    server.add_pod(pod_document("a"))
+    server.hold("node")
+    with Watching(connector(server, tmp_path), pace=replace(QUICK, node_wait_s=PATIENCE_S)) as pods:
+        server.wait_for_requests("node", 1)
+        assert not pods.table.pods
+        assert server.requests("list") == []
+        server.release()
+        pods.wait_for_names("a")
+        assert pods.source.node().labels == {"gpu": "a"}
+
+
+@pytest.mark.parametrize("status", [403, 404, 500, 503])
+def test_a_node_that_is_refused_does_not_keep_the_pods_away(
+    server: ApiServer, tmp_path: Path, status: int
+) -> None:
+    server.fail("node", status, times=100)
+    server.add_pod(pod_document("a"))
+    with Watching(connector(server, tmp_path)) as pods:
+        pods.wait_until_up()
+        pods.wait_for_names("a")
+    assert len(server.requests("list")) == 1
+    assert len(server.requests("node")) == 1
+
+
+def test_a_node_that_is_not_answered_delays_the_pods_once_and_is_asked_for_again(
+    server: ApiServer, tmp_path: Path
+) -> None:
+    server.set_node(node_document("node-1", {"gpu": "a"}, {}))
+    server.add_pod(pod_document("a"))
+    server.hold("node")
+    with Watching(connector(server, tmp_path), pace=replace(QUICK, node_wait_s=0.05)) as pods:
+        pods.wait_for_names("a")
+        pods.wait_until_up()
+        assert len(server.requests("node")) == 1
+        server.release()
+        server.wait_for_watches(1)
+        server.end_watches()
+        pods.wait_for(lambda: pods.source.node().labels == {"gpu": "a"}, "labels")
+
+
 def test_the_node_is_read_again_when_its_period_is_over(server: ApiServer, tmp_path: Path) -> None:
     server.set_node(node_document("node-1", {"gpu": "a"}, {}))
     clock = ManualClock()
@@ -193,6 +236,30 @@ def test_not_being_allowed_to_read_the_node_is_said_once_and_costs_nothing(
     assert [record.levelname for record in caplog.records if "nodes is forb" in record.message] == [
         "INFO"
     ]
+
+
+# --- the first list ---
+
+
+def test_the_first_list_can_be_waited_for(server: ApiServer, tmp_path: Path) -> None:
+    server.add_pod(pod_document("a"))
+    server.hold("list")
+    with Watching(connector(server, tmp_path)) as pods:
+        server.wait_for_requests("list", 1)
+        assert not pods.source.wait(0)
+        server.release()
+        assert pods.source.wait(PATIENCE_S)
+        assert pods.names() == {"a"}
+
+
+def test_closing_ends_the_wait_for_the_first_list(server: ApiServer, tmp_path: Path) -> None:
+    server.hold("list")
+    with Watching(connector(server, tmp_path)) as pods:
+        waiter = threading.Thread(target=pods.source.wait, args=(3600,), daemon=True)
+        waiter.start()
+        pods.source.close()
+        waiter.join(PATIENCE_S)
+        assert not waiter.is_alive()
 
 
 # --- the end ---

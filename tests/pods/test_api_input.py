@@ -24,18 +24,19 @@ from tests.pods.watching import Watching, connector
     ],
     ids=["garbage", "empty", "bytes", "no-object", "deep", "oversized"],
 )
-def test_an_unreadable_line_costs_itself_and_the_next_connection_lists(
+def test_an_unreadable_line_ends_its_watch_and_what_it_said_is_in_the_list_that_follows(
     server: ApiServer, tmp_path: Path, line: bytes
 ) -> None:
     with Watching(connector(server, tmp_path)) as pods:
         server.wait_for_watches(1)
         server.line(line)
+        server.wait_for_requests("list", 2)
+        server.wait_for_requests("watch", 2)
         server.add_pod(pod_document("after"))
         pods.wait_for_names("after")
         assert pods.source.rejected() == {"event_unreadable": 1}
         assert pods.source.status().up
-        server.end_watches()
-        server.wait_for_requests("list", 2)
+    assert len(server.requests("list")) == 2
 
 
 def test_an_unusable_pod_costs_itself_is_counted_each_time_and_logged_once(

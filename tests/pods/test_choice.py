@@ -99,6 +99,7 @@ def test_the_node_name_is_the_given_one_then_the_environments_then_the_hosts() -
 def test_no_pods_is_up_empty_and_says_that_names_are_off() -> None:
     source: PodSource = NoPods()
     source.start()
+    assert source.wait(3600)
     assert source.table() == PodTable()
     assert source.status().up
     assert "names of pods are off" in source.status().detail
@@ -111,6 +112,7 @@ def test_simulated_pods_are_those_that_the_callable_gives_at_the_moment() -> Non
     clock = ManualClock()
     source: PodSource = SimulatedPods(lambda: next(tables), clock=clock)
     source.start()
+    assert source.wait(3600)
     assert source.table().version == 1
     assert source.table().pods["u"].name == "p"
     assert source.status().up

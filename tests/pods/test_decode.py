@@ -3,6 +3,8 @@ from typing import Any
 import pytest
 
 from exporter.pods.decode import (
+    CONFIG_HASH,
+    CONFIG_MIRROR,
     MAX_ANNOTATION,
     MAX_CONTAINERS,
     Keep,
@@ -94,18 +96,18 @@ def test_limits_are_the_extended_resources(resources: Any, expected: dict[str, s
 @pytest.mark.parametrize(
     ("annotations", "expected"),
     [
-        (
-            {"kubernetes.io/config.hash": "a" * 32, "kubernetes.io/config.mirror": "b" * 32},
-            "b" * 32,
-        ),
-        ({"kubernetes.io/config.hash": "a" * 32}, "a" * 32),
-        ({}, ""),
+        ({CONFIG_HASH: "a" * 32, CONFIG_MIRROR: "a" * 32}, ("a" * 32, True)),
+        ({CONFIG_MIRROR: "a" * 32}, ("a" * 32, True)),
+        ({CONFIG_HASH: "a" * 32, CONFIG_MIRROR: "b" * 32}, ("b" * 32, False)),
+        ({CONFIG_HASH: "a" * 32}, ("a" * 32, False)),
+        ({}, ("", False)),
     ],
 )
-def test_a_static_pod_has_the_hash_of_its_manifest(
-    annotations: dict[str, str], expected: str
+def test_a_static_pod_has_the_hash_of_its_manifest_and_a_mirror_pod_is_marked(
+    annotations: dict[str, str], expected: tuple[str, bool]
 ) -> None:
-    assert decode_pod(pod_document("p", annotations=annotations)).pod.static_hash == expected
+    pod = decode_pod(pod_document("p", annotations=annotations)).pod
+    assert (pod.static_hash, pod.mirror) == expected
 
 
 @pytest.mark.parametrize(

@@ -8,13 +8,21 @@ from exporter.model import Container, Pod
 from exporter.pods.table import GRACE_NS, Roster, indexed
 
 
-def pod(uid: str, name: str = "", *ids: str, static: str = "", deleted: bool = False) -> Pod:
+def pod(
+    uid: str,
+    name: str = "",
+    *ids: str,
+    static: str = "",
+    deleted: bool = False,
+    mirror: bool = False,
+) -> Pod:
     return Pod(
         uid=uid,
         namespace="default",
         name=name or uid,
         static_hash=static,
         deleted=deleted,
+        mirror=mirror,
         containers=(Container("main", container_ids=ids),),
     )
 
@@ -28,6 +36,21 @@ def test_a_pod_is_found_by_uid_static_hash_and_each_container_id() -> None:
 def test_a_static_hash_never_takes_another_pods_uid() -> None:
     table = indexed({"thief": pod("thief", static="victim"), "victim": pod("victim")})
     assert table.by_kubelet_uid["victim"] == "victim"
+
+
+@pytest.mark.parametrize("order", [1, -1])
+@pytest.mark.parametrize("deleted", [False, True])
+def test_a_mirror_pod_has_its_hash_though_others_claim_it(order: int, *, deleted: bool) -> None:
+    pods = [pod("a", static="h"), pod("b", static="h", mirror=True, deleted=deleted)][::order]
+    assert indexed({each.uid: each for each in pods}).by_kubelet_uid["h"] == "b"
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_who_has_an_id_does_not_depend_on_the_order_in_which_pods_were_heard_of(order: int) -> None:
+    pods = [pod("a", "", "id", static="h"), pod("b", "", "id", static="h")][::order]
+    table = indexed({each.uid: each for each in pods})
+    assert table.by_kubelet_uid["h"] == "a"
+    assert table.by_container_id["id"] == ("a", "main")
 
 
 @pytest.mark.parametrize("order", [1, -1])

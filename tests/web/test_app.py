@@ -13,6 +13,7 @@ from tests.snapshots import with_every_family
 from tests.web.serving import SECOND, Answer, Site, answer, serving
 from tests.web.test_pages import CountingRenderer
 
+REQUEST = b"HEAD /-/ready HTTP/1.1\r\nHost: a\r\n\r\n"
 OPENMETRICS = "application/openmetrics-text; version=1.0.0"
 
 
@@ -184,10 +185,24 @@ def test_what_is_made_already_does_not_wait_for_a_render() -> None:
     "sent", [b"", b"GET /metrics HTTP/1.1\r\nHost: a\r\n", b"GET / HTTP/1.1\r\nHost: a\r\n\r\nG"]
 )
 def test_a_request_that_does_not_arrive_is_not_waited_for(sent: bytes) -> None:
-    with serving(limits=Limits(idle_s=0.2)) as site, site.raw() as client:
+    limits = Limits(request_s=0.2, idle_s=0.2)
+    with serving(limits=limits) as site, site.raw() as client:
         client.sendall(sent)
         while client.recv(65536):
             pass
+
+
+def test_a_next_request_that_does_not_become_whole_ends_its_connection_before_an_idle_one() -> None:
+    with serving(limits=Limits(request_s=0.2, idle_s=3600)) as site, site.raw() as idle:
+        idle.sendall(REQUEST)
+        assert idle.recv(65536).startswith(b"HTTP/1.1 200")
+        with site.raw() as slow:
+            slow.sendall(REQUEST)
+            assert slow.recv(65536).startswith(b"HTTP/1.1 200")
+            slow.sendall(REQUEST[:-2])
+            assert slow.recv(65536) == b""
+        idle.sendall(REQUEST)
+        assert idle.recv(65536).startswith(b"HTTP/1.1 200")
 
 
 def test_a_client_that_does_not_read_is_cut_off() -> None:
@@ -204,16 +219,36 @@ def test_a_client_that_does_not_read_is_cut_off() -> None:
         until(200, site)
 
 
-def test_connections_above_the_bound_are_closed() -> None:
-    with serving(limits=Limits(connections=1)) as site, closing(site.connect()) as first:
-        first.request("GET", "/-/ready")
-        before = answer(first.getresponse()).status
+def test_those_who_say_nothing_do_not_keep_a_probe_out() -> None:
+    with serving(limits=Limits(connections=8, request_s=3600)) as site, ExitStack() as stack:
+        silent = [stack.enter_context(site.raw()) for _ in range(8)]
+        answered = [site.ask("/-/healthy").status for _ in range(3)]
+        oldest = silent[0].recv(1)
+        newest = silent[-1]
+        newest.sendall(REQUEST)
+        kept = newest.recv(12)
+
+    assert (answered, oldest, kept) == ([200] * 3, b"", b"HTTP/1.1 200")
+
+
+def test_a_request_at_work_is_not_cut_off_for_a_new_connection() -> None:
+    renderer = CountingRenderer()
+    renderer.gate.clear()
+    with (
+        serving(with_every_family(), renderer=renderer, limits=Limits(connections=1)) as site,
+        closing(site.connect()) as first,
+    ):
+        first.request("GET", "/metrics")
+        assert renderer.entered.wait(20)
         with site.raw() as second:
             refused = second.recv(1)
-        first.request("GET", "/-/ready")
-        after = answer(first.getresponse()).status
+        renderer.gate.set()
+        at_work = answer(first.getresponse()).status
+        with site.raw() as third:
+            third.sendall(REQUEST)
+            accepted = third.recv(12)
 
-    assert (before, refused, after) == (200, b"", 200)
+    assert (refused, at_work, accepted) == (b"", 200, b"HTTP/1.1 200")
 
 
 @pytest.mark.parametrize(
@@ -232,7 +267,10 @@ def test_what_is_no_request_is_refused_without_noise(
     with serving() as site:
         with site.raw() as client:
             client.sendall(sent)
-            assert client.recv(12).endswith(b" 400")
+            refusal = client.recv(65536)
+            assert refusal.startswith((b"HTTP/1.0 400", b"HTTP/1.1 400"))
+            assert b"\r\nX-Content-Type-Options: nosniff\r\n" in refusal
+            assert b"\r\nServer: mgpu-exporter\r\n" in refusal
         assert site.ask("/").status == 200
 
     assert [record for record in caplog.records if record.levelname == "ERROR"] == []

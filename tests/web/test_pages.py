@@ -20,7 +20,7 @@ class CountingRenderer(Renderer):
     def __init__(self) -> None:
         super().__init__()
         self.count = 0
-        self.gate = threading.Event()
+        self.gate, self.entered = threading.Event(), threading.Event()
         self.gate.set()
 
     def render(
@@ -28,6 +28,7 @@ class CountingRenderer(Renderer):
     ) -> bytes:
         """Count and wait."""
         self.count += 1
+        self.entered.set()
         assert self.gate.wait(20)
         return super().render(snapshot, form, levels)
 
