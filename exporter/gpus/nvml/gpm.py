@@ -11,7 +11,7 @@ from exporter.gpus.nvml import errors
 from exporter.gpus.nvml.library import Library
 from exporter.gpus.nvml.refusals import Refusals
 
-GPM = "gpm"  # the topic of a refusal
+GPM = "profiling"  # the topic of a refusal
 SUPPORT = "nvmlGpmQueryDeviceSupport"
 ALLOC = "nvmlGpmSampleAlloc"
 FREE = "nvmlGpmSampleFree"

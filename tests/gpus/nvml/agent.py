@@ -71,6 +71,24 @@ class Agent:
         self.gpms[uuid].close()
         return self.source._driver.tally.snapshot()
 
+    def xids(self, uuid: str, xid: int, events: int = 0) -> Any:
+        """Wait until so many events of a number were counted, and give the XIDs of the device."""
+        watch = self.source._xids
+        assert watch
+        with watch._changed:
+            assert watch._changed.wait_for(
+                lambda: str(xid) in watch.of(uuid) and watch.of(uuid)[str(xid)].events >= events, 30
+            )
+            return watch.of(uuid)
+
+    def xid_refusal(self, uuid: str) -> Any:
+        """Wait until a device has refused to tell of its XIDs, and give the reason."""
+        watch = self.source._xids
+        assert watch
+        with watch._changed:
+            assert watch._changed.wait_for(lambda: watch.refusal(uuid), 30)
+            return watch.refusal(uuid)
+
     def settle(self) -> None:
         """Wait until every call has come back."""
         workers = self.source._workers
