@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from exporter.families import FAMILIES, LEVELS, Family
+from exporter.families import CORE, FAMILIES, LEVELS, Family
 from exporter.settings import TABLE
 
 FOLDER = Path(__file__).parent
@@ -24,7 +24,8 @@ UNITS = {
 }
 
 LEVEL_WORDS = {
-    "device": "Devices: a physical GPU, or a MIG instance.",
+    "device": "Devices: a physical GPU, or a MIG instance. Families of a group can be left out, "
+    "with the driver calls that they take: `--collector.disable=<group>`.",
     "container": "Containers of named pods, per device.",
     "pod": "Pods, over all their containers and devices.",
     "namespace": "Namespaces, per device. They live as long as the exporter, so that jobs shorter "
@@ -116,13 +117,15 @@ def _level(level: str) -> str:
     families = [family for family in FAMILIES if family.level == level]
     labels = ", ".join(f"`{name}`" for name in LEVELS[level]) or "none"
     head = f"\n## `mgpu_{level}_`\n\n{LEVEL_WORDS[level]}\n\nLabels of all: {labels}.\n\n"
-    table = _table(("metric", "type", "unit", "further labels", "meaning"), map(_family, families))
+    heads = ("metric", "type", "unit", "further labels", "meaning")
+    table = _table(heads, (_family(family) for family in families))
     return head + table
 
 
 def _family(family: Family) -> tuple[str, ...]:
     own = ", ".join(f"`{name}`" for name in family.labels)
-    return (f"`{family.full_name}`", family.type, _unit(family), own, family.help)
+    about = family.help if family.group == CORE else f"{family.help} Group `{family.group}`."
+    return (f"`{family.full_name}`", family.type, _unit(family), own, about)
 
 
 def _unit(family: Family) -> str:

@@ -4,6 +4,7 @@ The exposition, the documentation and the tests are made from it. A family's ful
 ``mgpu_<level>_<name>``. Its labels are those of its level, then its own.
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 PREFIX = "mgpu"
@@ -17,13 +18,18 @@ LEVELS: dict[str, tuple[str, ...]] = {
     "exporter": (),
 }
 
+CORE = "core"  # the group that is always served
+
 NS = 1_000_000_000  # accounts of time are kept in nanoseconds
 UJ = 1_000_000  # accounts of energy in microjoules
 
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """One metric family. ``divisor`` leads from the ledger's integers to the base unit."""
+    """One metric family. ``divisor`` leads from the ledger's integers to the base unit.
+
+    ``group`` is what can be switched off together, with the calls that it takes.
+    """
 
     level: str
     name: str
@@ -31,6 +37,7 @@ class Family:
     type: str = "gauge"
     labels: tuple[str, ...] = ()
     divisor: int = 1
+    group: str = CORE
 
     @property
     def full_name(self) -> str:
@@ -51,6 +58,14 @@ def _counter(
 
 def _moment(level: str, name: str, about: str) -> Family:
     return Family(level, name, about, divisor=NS)
+
+
+def _optional(
+    group: str, name: str, about: str, labels: tuple[str, ...] = (), divisor: int = 1
+) -> Family:
+    """A family of devices that can be switched off."""
+    kind = "counter" if name.endswith("_total") else "gauge"
+    return Family("device", name, about, kind, labels, divisor, group=group)
 
 
 _WINDOW = "averaged over --collection.window"
@@ -121,17 +136,6 @@ DEVICE = (
     Family("device", "memory_active_ratio", f"Share of time with memory traffic, {_WINDOW}."),
     Family("device", "encoder_utilization_ratio", f"Share of the encoder's time, {_WINDOW}."),
     Family("device", "decoder_utilization_ratio", f"Share of the decoder's time, {_WINDOW}."),
-    Family("device", "power_watts", "Board power (nvmlDeviceGetPowerUsage)."),
-    Family(
-        "device", "power_limit_watts", "Enforced power limit (nvmlDeviceGetEnforcedPowerLimit)."
-    ),
-    Family(
-        "device",
-        "temperature_celsius",
-        "Temperature (nvmlDeviceGetTemperatureV).",
-        labels=("sensor",),
-    ),
-    Family("device", "clock_hertz", "Clock now (nvmlDeviceGetClockInfo).", labels=("clock",)),
     Family("device", "allocated_core_ratio", "Sum of the core shares allotted on the device."),
     Family("device", "allocated_memory_bytes", "Sum of the memory allotted on the device."),
     Family(
@@ -182,6 +186,85 @@ DEVICE = (
         "unobserved_seconds_total",
         "Time whose samples the driver had dropped before they were read.",
         divisor=NS,
+    ),
+)
+
+_SINCE = "since the driver was loaded or the board reset"
+
+BOARD = (
+    _optional("power", "power_watts", "Board power (nvmlDeviceGetPowerUsage)."),
+    _optional(
+        "power", "power_limit_watts", "Enforced power limit (nvmlDeviceGetEnforcedPowerLimit)."
+    ),
+    _optional(
+        "temperature",
+        "temperature_celsius",
+        "Temperature (nvmlDeviceGetTemperatureV; of the memory: NVML field 82).",
+        ("sensor",),
+    ),
+    _optional("clocks", "clock_hertz", "Clock now (nvmlDeviceGetClockInfo).", ("clock",)),
+    _optional(
+        "throttle",
+        "throttle_seconds_total",
+        f"Time that clocks were held down {_SINCE} (NVML fields 74, 76, 269-271).",
+        ("reason",),
+        NS,
+    ),
+    _optional(
+        "ecc", "ecc_errors_total", f"Memory errors {_SINCE} (NVML fields 3 and 4).", ("kind",)
+    ),
+    _optional(
+        "ecc",
+        "remapped_rows",
+        "Rows of the memory that were replaced, by the kind of error (NVML fields 142 and 143).",
+        ("kind",),
+    ),
+    _optional(
+        "ecc",
+        "row_remapping",
+        "1 if a remapping waits for a reset, or has failed (NVML fields 144 and 145).",
+        ("state",),
+    ),
+    _optional(
+        "pcie",
+        "pcie_bytes_total",
+        "PCIe traffic as the device sees it, with the protocol's own (GPM; before Hopper NVML "
+        "fields 197 and 198, which miss what goes beyond 4 GiB in a collection interval).",
+        ("direction",),
+    ),
+    _optional(
+        "nvlink",
+        "nvlink_bytes_total",
+        f"NVLink payload over all links {_SINCE} (NVML fields 138 and 139).",
+        ("direction",),
+    ),
+    _optional(
+        "profiling",
+        "sm_active_ratio",
+        "Share of the SMs that were busy, averaged over 5 s (NVML GPM, Hopper and newer).",
+    ),
+    _optional(
+        "profiling",
+        "sm_occupancy_ratio",
+        "Share of the warps that fit on the SMs, averaged over 5 s (NVML GPM).",
+    ),
+    _optional(
+        "profiling",
+        "tensor_active_ratio",
+        "Share of time that tensor cores were in use, averaged over 5 s (NVML GPM).",
+    ),
+    _optional(
+        "xid",
+        "xid_errors_total",
+        "XIDs that the driver reported since the exporter's start (NVML events).",
+        ("xid",),
+    ),
+    _optional(
+        "xid",
+        "xid_last_timestamp_seconds",
+        "When an XID was last reported since the exporter's start.",
+        ("xid",),
+        NS,
     ),
 )
 
@@ -266,10 +349,26 @@ EXPORTER = (
     _counter(
         "exporter",
         "nvml_call_seconds_total",
-        "Time spent in the driver library.",
+        "Time spent in the driver library; in nvmlEventSetWait_v2 it is spent waiting for events.",
         ("call",),
         divisor=NS,
     ),
 )
 
-FAMILIES: tuple[Family, ...] = (*DEVICE, *CONTAINER, *POD, *NAMESPACE, *GROUP, *EXPORTER)
+FAMILIES: tuple[Family, ...] = (
+    *DEVICE,
+    *BOARD,
+    *CONTAINER,
+    *POD,
+    *NAMESPACE,
+    *GROUP,
+    *EXPORTER,
+)
+
+OPTIONAL_GROUPS = tuple(dict.fromkeys(f.group for f in FAMILIES if f.group != CORE))
+"""What ``--collector.disable`` can switch off."""
+
+
+def families_without(disabled: Collection[str]) -> tuple[Family, ...]:
+    """The table without the families of some groups."""
+    return tuple(family for family in FAMILIES if family.group not in disabled)

@@ -12,6 +12,8 @@ from collections.abc import Callable, Sequence
 
 from exporter import __version__
 from exporter.collector import Sources
+from exporter.exposition import Renderer
+from exporter.families import families_without
 from exporter.scenario.description import ScenarioError
 from exporter.settings import Settings
 from exporter.web import BindError, Pages, Server, listen, make_app
@@ -62,7 +64,8 @@ class _Agent:
             target=self._collect, args=(loop, ended), name="collector", daemon=True
         )
         cycle.start()
-        pages = Pages(lambda: self._collector.snapshot, time)
+        renderer = Renderer(families_without(self._settings.collector_disable))
+        pages = Pages(lambda: self._collector.snapshot, time, renderer)
         server = Server(make_app(pages, self._collector, self._settings, time))
         await server.start(sockets)
         await ended.wait()

@@ -80,4 +80,10 @@ def _real_gpus(settings: Settings) -> tuple[GpuSource, ...]:
     """``auto`` is every real source there is: today NVML, which looks again for a driver."""
     # A cycle waits for the driver no longer than most of its interval, however it hangs.
     deadline_s = min(DEADLINE_OF_INTERVAL * settings.collection_interval_ns / 1e9, LONGEST_S)
-    return (NvmlSource(settings.nvml_library or None, timing=Timing(deadline_s=deadline_s)),)
+    return (
+        NvmlSource(
+            settings.nvml_library or None,
+            timing=Timing(deadline_s=deadline_s),
+            disabled=settings.collector_disable,
+        ),
+    )

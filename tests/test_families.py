@@ -2,12 +2,20 @@ import re
 
 import pytest
 
-from exporter.families import FAMILIES, LEVELS, PREFIX, Family
+from exporter.families import (
+    CORE,
+    FAMILIES,
+    LEVELS,
+    OPTIONAL_GROUPS,
+    PREFIX,
+    Family,
+    families_without,
+)
 
 EVERY = pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.full_name)
 UNITS = ("seconds", "bytes", "joules", "ratio", "watts", "celsius", "hertz", "gpus")
 WITHOUT_UNIT = re.compile(
-    r".*_(info|up|unmeasured|processes|simulated|replicas|mismatch|successful)"
+    r".*_(info|up|unmeasured|processes|simulated|replicas|mismatch|successful|rows|remapping)"
     r"|.*_(cycles|cycle_overruns|calls|samples|errors|series)_total"
 )
 TARGET_LABELS = {"node", "host", "hostname", "instance", "job", "cluster", "zone", "env"}
@@ -64,3 +72,19 @@ def test_integers_of_the_ledger_are_divided_where_the_unit_is_seconds_or_joules(
         assert family.divisor == 10**6
     else:
         assert family.divisor == 1
+
+
+def test_only_what_devices_tell_of_themselves_can_be_left_out() -> None:
+    left_out = set(FAMILIES) - set(families_without(OPTIONAL_GROUPS))
+
+    assert {family.level for family in left_out} == {"device"}
+    assert not any(re.search("core|busy|energy|memory_(used|active)", f.name) for f in left_out)
+    assert CORE not in OPTIONAL_GROUPS
+
+
+@pytest.mark.parametrize("group", OPTIONAL_GROUPS)
+def test_a_group_is_left_out_alone(group: str) -> None:
+    left_out = set(FAMILIES) - set(families_without([group]))
+
+    assert left_out == {family for family in FAMILIES if family.group == group}
+    assert left_out

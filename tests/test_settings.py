@@ -1,6 +1,6 @@
 from argparse import ArgumentParser
 from contextlib import suppress
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
@@ -40,6 +40,7 @@ def test_defaults_are_those_of_the_design() -> None:
     assert (settings.path_cgroup, settings.path_procfs) == ("", "/proc")
     assert settings.nvml_released is False
     assert settings.simulate == ""
+    assert settings.collector_disable == ()
 
 
 def test_flag_goes_before_environment_before_file_before_default(file: Path) -> None:
@@ -158,6 +159,20 @@ def test_a_list_can_be_repeated_joined_or_a_yaml_list(file: Path) -> None:
     assert parse(*flags).web_listen_address == both
     assert parse(MGPU_WEB_LISTEN_ADDRESS="127.0.0.1:1, [::1]:2").web_listen_address == both
     assert parse(f"--config.file={file}").web_listen_address == both
+
+
+def test_groups_of_device_metrics_can_be_left_out() -> None:
+    assert parse("--collector.disable=xid,ecc", "--collector.disable=profiling") == replace(
+        parse(), collector_disable=("xid", "ecc", "profiling")
+    )
+
+
+@pytest.mark.parametrize("group", ["core", "energy", "memory", "gpu", ""])
+def test_what_is_no_group_or_cannot_be_left_out_is_refused(group: str) -> None:
+    [problem] = problems(f"--collector.disable=xid,{group}")
+
+    assert problem.startswith("--collector.disable")
+    assert "profiling" in problem
 
 
 def test_a_single_value_given_twice_is_refused() -> None:

@@ -1,11 +1,12 @@
 """The GPUs of a scenario, read as a driver's: the same cursor and meter over a ring in memory."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from exporter.gpus.energy import EnergyMeter
 from exporter.gpus.samples import ProcessSample, Sample
 from exporter.gpus.window import WindowCursor
+from exporter.gpus.xids import ACTED_ON, FALLEN_OFF
 from exporter.model import (
     Clock,
     Device,
@@ -15,6 +16,7 @@ from exporter.model import (
     Reading,
     SourceStatus,
     Window,
+    XidCount,
 )
 from exporter.scenario.node import Node
 
@@ -80,7 +82,12 @@ class _SimulatedDevice:
         state = DeviceState.RELEASED if released else self._node.state(self._device.index)
         if state is not DeviceState.UP:
             self._memory = None
-            return DeviceReading(self._device, state, DETAILS.get(state, ""))
+            return DeviceReading(
+                self._device,
+                state,
+                DETAILS.get(state, ""),
+                xids={} if released else self._xids(),
+            )
         window = self._cursor.next(
             self._clock.time_ns() // 1000, self._clock.monotonic_ns() // 1000
         )
@@ -89,7 +96,14 @@ class _SimulatedDevice:
             window=self._with_energy(window),
             memory=self._memory_now(window),
             sensors=self._node.sensors(self._device.index),
+            xids=self._xids(),
         )
+
+    def _xids(self) -> Mapping[str, XidCount]:
+        """The driver's word for a device that has fallen off the bus."""
+        when = self._node.fallen_off_unix_ns(self._device.index)
+        counts = {str(xid): XidCount() for xid in ACTED_ON}
+        return counts | ({str(FALLEN_OFF): XidCount(len(when), max(when))} if when else {})
 
     def _with_energy(self, window: Window | None) -> Window | None:
         """Cut the energy counter where the samples are cut; energy without a window waits."""

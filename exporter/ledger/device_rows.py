@@ -29,8 +29,8 @@ def device_rows(view: View) -> Iterable[Row]:
             {IDLE_ENERGY: "never_idle"} if _never_idle(book) else {},
         )
         reading = view.facts.readings.get(uuid)
-        if up and reading is not None:
-            values |= _sensors(reading)
+        if reading is not None:
+            values |= _xids(reading) | (_sensors(reading) if up else {})
         if not book.blind:
             values |= _accounts(view, book) | _allotted(view, uuid)
         yield Row((str(book.device.index), uuid), values)
@@ -58,13 +58,35 @@ def _sensors(reading: DeviceReading) -> dict[str, Value]:
     values = known(
         power_watts=sensors.power_watts,
         power_limit_watts=sensors.power_limit_watts,
+        sm_active_ratio=sensors.sm_active_ratio,
+        sm_occupancy_ratio=sensors.sm_occupancy_ratio,
+        tensor_active_ratio=sensors.tensor_active_ratio,
         memory_total_bytes=memory.total_bytes if memory else reading.device.memory_bytes,
         memory_used_bytes=memory.used_bytes if memory else None,
         memory_reserved_bytes=memory.reserved_bytes if memory else None,
     )
-    values["temperature_celsius"] = {(k,): v for k, v in sensors.temperature_celsius.items()}
-    values["clock_hertz"] = {(k,): v for k, v in sensors.clock_hertz.items()}
+    for name, labelled in (
+        ("temperature_celsius", sensors.temperature_celsius),
+        ("clock_hertz", sensors.clock_hertz),
+        ("throttle_seconds_total", sensors.throttle_ns),
+        ("ecc_errors_total", sensors.ecc_errors),
+        ("remapped_rows", sensors.remapped_rows),
+        ("row_remapping", sensors.row_remapping),
+        ("pcie_bytes_total", sensors.pcie_bytes),
+        ("nvlink_bytes_total", sensors.nvlink_bytes),
+    ):
+        values[name] = {(label,): value for label, value in labelled.items()}
     return values
+
+
+def _xids(reading: DeviceReading) -> dict[str, Value]:
+    """XIDs matter most when the device cannot be read any more."""
+    return {
+        "xid_errors_total": {(xid,): x.events for xid, x in reading.xids.items()},
+        "xid_last_timestamp_seconds": {
+            (xid,): x.last_unix_ns for xid, x in reading.xids.items() if x.last_unix_ns is not None
+        },
+    }
 
 
 def _accounts(view: View, book: Book) -> dict[str, Value]:

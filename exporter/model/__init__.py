@@ -21,6 +21,7 @@ from exporter.model.devices import (
     Sensors,
     SourceStatus,
     Window,
+    XidCount,
 )
 from exporter.model.pods import Allocation, Container, NodeFacts, Pod, PodTable
 from exporter.model.processes import CgroupIdentity, PodSlot, Tree
@@ -70,4 +71,5 @@ __all__ = [
     "Unattributed",
     "Value",
     "Window",
+    "XidCount",
 ]

@@ -107,12 +107,33 @@ class DeviceMemory:
 
 @dataclass(frozen=True, slots=True)
 class Sensors:
-    """Board readings of the moment. Each mapping's key is the label value of its family."""
+    """What a board tells of itself. Each mapping's key is the label value of its family.
+
+    ``throttle_ns``, ``ecc_errors`` and the bytes are counters, the rest is of the moment; the
+    ``_ratio`` values are averages over some seconds. Bytes are told in both directions, as seen
+    from the device.
+    """
 
     power_watts: float | None = None
     power_limit_watts: float | None = None
     temperature_celsius: Mapping[str, float] = field(default_factory=dict)
     clock_hertz: Mapping[str, int] = field(default_factory=dict)
+    sm_active_ratio: float | None = None
+    sm_occupancy_ratio: float | None = None
+    tensor_active_ratio: float | None = None
+    throttle_ns: Mapping[str, float] = field(default_factory=dict)
+    ecc_errors: Mapping[str, float] = field(default_factory=dict)
+    remapped_rows: Mapping[str, float] = field(default_factory=dict)
+    row_remapping: Mapping[str, float] = field(default_factory=dict)
+    pcie_bytes: Mapping[str, float] = field(default_factory=dict)
+    nvlink_bytes: Mapping[str, float] = field(default_factory=dict)
+
+
+class XidCount(NamedTuple):
+    """How often the driver reported an XID for a device, and when last (None: not yet)."""
+
+    events: int = 0
+    last_unix_ns: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +147,7 @@ class DeviceReading:
     memory: DeviceMemory | None = None
     sensors: Sensors = field(default_factory=Sensors)
     unmeasured: Mapping[str, str] = field(default_factory=dict)  # quantity → reason
+    xids: Mapping[str, XidCount] = field(default_factory=dict)  # of a device that is lost, too
 
 
 @dataclass(frozen=True, slots=True)

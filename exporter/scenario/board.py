@@ -1,8 +1,11 @@
-"""A board's power, energy, temperature and clocks, from how busy it is.
+"""A board's power, energy, temperature, clocks and counters, from how busy it is.
 
 Power is the idle power, and the way from there to the highest in proportion to the busy time. So
-the energy of any range of time is known exactly.
+the energy of any range of time is known exactly. A board that is busy for the whole of a second
+draws its limit, and the driver holds its clocks down for a part of that second.
 """
+
+from typing import NamedTuple
 
 from exporter.model import Sensors
 from exporter.scenario.description import DeviceSpec
@@ -18,10 +21,24 @@ RISE_CELSIUS = 45.0
 MEMORY_WARMER_CELSIUS = 8.0
 IDLE_CLOCK_HERTZ = 210_000_000
 MEMORY_CLOCK_HERTZ = 1_593_000_000
+CAPPED_SHARE = 0.2
+SENT_PER_BUSY_NS, RECEIVED_PER_BUSY_NS = 0.4, 1.5  # bytes over PCIe
+NVLINK_PER_BUSY_NS = 12.0  # bytes in each direction
+LINKED = "SXM"  # the form of boards with NVLink to all others
+PROFILED = ("H100", "H200", "B100", "B200", "B300")  # Hopper and newer
+PROFILE = 5 * PER_SECOND  # samples that a figure of GPM is an average of
+SM_SHARE, WARP_SHARE, TENSOR_SHARE = 0.85, 0.4, 0.3  # of the busy time
 
 
-class EnergyCounter:
-    """One device's energy since the scenario's start, at times in nanoseconds since then.
+class Counts(NamedTuple):
+    """What a board has counted since the scenario's start."""
+
+    busy_ns: int = 0
+    capped_ns: int = 0
+
+
+class BoardMeter:
+    """One device's energy and counters, at times in nanoseconds since the scenario's start.
 
     The busy time is carried on in steps, of which a bounded number is kept. A question from
     before those costs the whole way from the start, and has the same answer.
@@ -30,27 +47,33 @@ class EnergyCounter:
     def __init__(self, population: Population, device: DeviceSpec) -> None:
         self._population = population
         self._device = device
-        self._steps: dict[int, int] = {0: 0}
+        self._steps: dict[int, Counts] = {0: Counts()}
 
     def read_uj(self, now_ns: int) -> int:
         """Microjoules, in whole millijoules and tenths of a second."""
         at = max(now_ns, 0) // COUNTER_NS * COUNTER_NS
         step = at // STEP_NS
-        busy = self._steps_until(step) + self._busy(step * STEP_NS, at)
+        busy = self._until(step).busy_ns + self._busy(step * STEP_NS, at)
         return sum(energy_uj(self._device, at, busy)) // 1000 * 1000
 
-    def _steps_until(self, step: int) -> int:
-        """Busy ns of all steps before one."""
+    def counts(self, now_ns: int) -> Counts:
+        """What was counted in the whole seconds so far."""
+        return self._until(max(now_ns, 0) // STEP_NS)
+
+    def _until(self, step: int) -> Counts:
+        """What was counted in all steps before one."""
         if step in self._steps:
             return self._steps[step]
         known = max((kept for kept in self._steps if kept < step), default=0)
-        busy = self._steps.get(known, 0)
+        busy, capped = self._steps.get(known, Counts())
         for number in range(known, step):
-            busy += self._busy(number * STEP_NS, (number + 1) * STEP_NS)
-            self._steps[number + 1] = busy
+            more = self._busy(number * STEP_NS, (number + 1) * STEP_NS)
+            busy += more
+            capped += int(CAPPED_SHARE * STEP_NS) if more >= STEP_NS else 0
+            self._steps[number + 1] = Counts(busy, capped)
             if len(self._steps) > STEPS_KEPT:
                 del self._steps[min(self._steps)]
-        return busy
+        return Counts(busy, capped)
 
     def _busy(self, begin_ns: int, end_ns: int) -> int:
         return busy_ns(self._population.bursts(self._device.index, begin_ns, end_ns))
@@ -63,7 +86,7 @@ def energy_uj(device: DeviceSpec, length_ns: int, busy: int) -> tuple[int, int]:
     return idle, active
 
 
-def sensors(device: DeviceSpec, ring: Ring, now_us: int) -> Sensors:
+def sensors(device: DeviceSpec, ring: Ring, now_us: int, counts: Counts) -> Sensors:
     """Power over the last second, temperature over the whole ring, clocks of the moment."""
     busy = ring.busy_ratio(now_us, PER_SECOND)
     warmth = RISE_CELSIUS * ring.busy_ratio(now_us, DEPTH)
@@ -78,4 +101,32 @@ def sensors(device: DeviceSpec, ring: Ring, now_us: int) -> Sensors:
             "sm": device.clock_hertz if busy else min(IDLE_CLOCK_HERTZ, device.clock_hertz),
             "memory": MEMORY_CLOCK_HERTZ,
         },
+        throttle_ns={
+            "sw_power_cap": counts.capped_ns,
+            **dict.fromkeys(("sync_boost", "sw_thermal", "hw_thermal", "hw_power_brake"), 0),
+        },
+        ecc_errors={"corrected": 0, "uncorrected": 0},
+        remapped_rows={"corrected": 0, "uncorrected": 0},
+        row_remapping={"pending": 0, "failed": 0},
+        pcie_bytes={
+            "transmit": int(SENT_PER_BUSY_NS * counts.busy_ns),
+            "receive": int(RECEIVED_PER_BUSY_NS * counts.busy_ns),
+        },
+        nvlink_bytes=dict.fromkeys(
+            ("transmit", "receive") if LINKED in device.model else (),
+            int(NVLINK_PER_BUSY_NS * counts.busy_ns),
+        ),
+        **_profile(device, ring, now_us),
     )
+
+
+def _profile(device: DeviceSpec, ring: Ring, now_us: int) -> dict[str, float]:
+    """GPM's figures, of the boards that have it."""
+    if not any(name in device.model for name in PROFILED):
+        return {}
+    busy = ring.busy_ratio(now_us, PROFILE)
+    return {
+        "sm_active_ratio": round(SM_SHARE * busy, 4),
+        "sm_occupancy_ratio": round(WARP_SHARE * busy, 4),
+        "tensor_active_ratio": round(TENSOR_SHARE * busy, 4),
+    }

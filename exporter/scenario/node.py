@@ -14,7 +14,7 @@ from exporter.model import (
     Sensors,
 )
 from exporter.scenario import identity
-from exporter.scenario.board import EnergyCounter, sensors
+from exporter.scenario.board import BoardMeter, sensors
 from exporter.scenario.description import DeviceSpec, Scenario
 from exporter.scenario.lifecycle import Lifecycle
 from exporter.scenario.population import Population
@@ -39,7 +39,7 @@ class Node:
         self.start_unix_ns = start // 1000 * 1000  # sample times are whole microseconds
         self._population = Population(scenario)
         self._lifecycle = Lifecycle(scenario)
-        self._energy = [EnergyCounter(self._population, device) for device in scenario.devices]
+        self._meters = [BoardMeter(self._population, device) for device in scenario.devices]
         self._rings = [self._ring(device) for device in scenario.devices]
 
     def _ring(self, device: DeviceSpec) -> Ring:
@@ -104,11 +104,25 @@ class Node:
 
     def energy_uj(self, device: int) -> int:
         """The board's energy counter, in microjoules that step by whole millijoules."""
-        return self._energy[device].read_uj(self._now_ns())
+        return self._meters[device].read_uj(self._now_ns())
 
     def sensors(self, device: int) -> Sensors:
-        """The board's sensors."""
-        return sensors(self.scenario.devices[device], self._rings[device], self._now_us())
+        """What the board tells of itself."""
+        return sensors(
+            self.scenario.devices[device],
+            self._rings[device],
+            self._now_us(),
+            self._meters[device].counts(self._now_ns()),
+        )
+
+    def fallen_off_unix_ns(self, device: int) -> list[int]:
+        """When the device fell off the bus, as far as it has."""
+        now = self._now_ns()
+        return [
+            self.start_unix_ns + fault.from_ns
+            for fault in self.scenario.faults
+            if (fault.device, fault.state) == (device, DeviceState.LOST) and fault.from_ns <= now
+        ]
 
     def pod_table(self) -> PodTable:
         """The pods that the API server has on this node now."""

@@ -82,7 +82,8 @@ def load(flags: Mapping[str, list[str]], environ: Mapping[str, str] | None = Non
 
 def _value(setting: Setting, given: _Given | None, problems: list[str]) -> Any:  # noqa: ANN401 - of the setting's kind
     if given is None or given.text == setting.default:
-        return setting.kind.read(setting.default) if setting.default else ""
+        unset: object = () if setting.kind.many else ""
+        return setting.kind.read(setting.default) if setting.default else unset
     try:
         return setting.kind.read(given.text)
     except (ValueError, KeyError):

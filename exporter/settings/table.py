@@ -3,6 +3,7 @@
 from dataclasses import dataclass, fields
 from typing import Annotated, get_type_hints
 
+from exporter.families import OPTIONAL_GROUPS
 from exporter.settings.values import (
     ADDRESS,
     OPTIONAL_PATH,
@@ -37,7 +38,7 @@ class Setting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """The values in force. Durations are nanoseconds; an optional text that is not set is ""."""
+    """The values in force. Durations are nanoseconds; what is not set is "", or () of several."""
 
     web_listen_address: Annotated[
         tuple[Address, ...],
@@ -173,6 +174,17 @@ class Settings:
             "15s",
             "Time that the _ratio and _gpus gauges are averaged over.",
             "The counters do not depend on it.",
+        ),
+    ]
+    collector_disable: Annotated[
+        tuple[str, ...],
+        Setting(
+            "collector.disable",
+            many(choice(*OPTIONAL_GROUPS)),
+            "",
+            "Groups of device metrics to leave out, with the driver calls that they take.",
+            "For a driver or a board that answers one of them slowly. What the accounts need "
+            "cannot be left out.",
         ),
     ]
     ledger_retention_ns: Annotated[

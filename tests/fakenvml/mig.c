@@ -85,7 +85,7 @@ struct nvmlGpmSample_st {
 
 NVML(nvmlGpmQueryDeviceSupport)(nvmlDevice_t device, nvmlGpmSupport_t *support)
 {
-    BOARD_CALL(device)
+    DEVICE_CALL(device)
     if (support->version != 1) return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
     support->isSupportedDevice = call.gpu->gpm;
     return NVML_SUCCESS;
@@ -125,10 +125,18 @@ NVML(nvmlGpmMigSampleGet)(nvmlDevice_t device, unsigned gi, nvmlGpmSample_t samp
     return NVML_ERROR_NOT_FOUND;
 }
 
-enum { GPM_GRAPHICS = 1, GPM_SM = 2, GPM_OCCUPANCY = 3, GPM_TENSOR = 5, GPM_DRAM = 10 };
+enum { GPM_GRAPHICS = 1, GPM_SM = 2, GPM_OCCUPANCY = 3, GPM_TENSOR = 5, GPM_DRAM = 10, GPM_PCIE_TX = 20, GPM_PCIE_RX = 21 };
+enum { PCIE_TX_BYTES = 197, PCIE_RX_BYTES = 198 }; /* the fields whose rate these metrics show */
+
+static double field_rate(const Gpu *gpu, unsigned id)
+{
+    for (unsigned i = 0; i < gpu->field_count; i++)
+        if (gpu->fields[i].id == id) return gpu->fields[i].rate;
+    return 0;
+}
 
 /* Occupancy and tensor activity have no line of their own: half and a quarter of the core's. */
-static void answer_metric(nvmlGpmMetric_t *metric, const double share[ENGINES])
+static void answer_metric(nvmlGpmMetric_t *metric, const Gpu *gpu, int instance, const double share[ENGINES])
 {
     metric->nvmlReturn = NVML_SUCCESS;
     metric->shortName = metric->longName = "";
@@ -137,6 +145,8 @@ static void answer_metric(nvmlGpmMetric_t *metric, const double share[ENGINES])
     else if (metric->metricId == GPM_OCCUPANCY) metric->value = 50 * share[CORE];
     else if (metric->metricId == GPM_TENSOR) metric->value = 25 * share[CORE];
     else if (metric->metricId == GPM_DRAM) metric->value = 100 * share[MEMORY];
+    else if (metric->metricId == GPM_PCIE_TX && instance == WHOLE) metric->value = field_rate(gpu, PCIE_TX_BYTES) / (1 << 20);
+    else if (metric->metricId == GPM_PCIE_RX && instance == WHOLE) metric->value = field_rate(gpu, PCIE_RX_BYTES) / (1 << 20);
     else metric->nvmlReturn = NVML_ERROR_NOT_SUPPORTED;
 }
 
@@ -149,9 +159,10 @@ NVML(nvmlGpmMetricsGet)(nvmlGpmMetricsGet_t *get)
         return NVML_ERROR_INVALID_ARGUMENT;
     /* The header asks for more than 100 ms between the two. */
     if (first->gpu >= call.scenario->gpu_count || second->time - first->time < SECOND / 10) return NVML_ERROR_INVALID_ARGUMENT;
+    const Gpu *gpu = &call.scenario->gpus[first->gpu];
     double share[ENGINES];
-    engines_busy(&call.scenario->gpus[first->gpu].units[1 + first->instance], first->time, second->time, share);
+    engines_busy(&gpu->units[1 + first->instance], first->time, second->time, share);
     for (int engine = 0; engine < ENGINES; engine++) share[engine] /= (double)(second->time - first->time);
-    for (unsigned i = 0; i < get->numMetrics; i++) answer_metric(&get->metrics[i], share);
+    for (unsigned i = 0; i < get->numMetrics; i++) answer_metric(&get->metrics[i], gpu, first->instance, share);
     return NVML_SUCCESS;
 }

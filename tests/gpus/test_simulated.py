@@ -6,7 +6,7 @@ import pytest
 
 from exporter.gpus.simulated import SimulatedGpus
 from exporter.gpus.source import GpuSource
-from exporter.model import DeviceReading, DeviceState, Window
+from exporter.model import DeviceReading, DeviceState, Window, XidCount
 from exporter.scenario.load import load
 from exporter.scenario.node import Node
 from tests.scenario.clock import ManualClock
@@ -159,6 +159,17 @@ def test_after_a_fault_the_window_goes_on_where_the_last_one_ended() -> None:
         clock.move(1)
     assert [w.start_unix_ns for w in windows[1:]] == [w.end_unix_ns for w in windows[:-1]]
     assert sum(w.busy.core or 0 for w in windows) == pytest.approx(5e9, rel=0.04)
+
+
+def test_a_device_that_falls_off_the_bus_is_reported_by_its_xid() -> None:
+    faults = [{"device": 0, "state": "lost", "from": "2s", "to": "4s"}]
+    gpus, asked, clock = _gpus(faults=faults)
+    seen = []
+    for _ in range(5):
+        seen.append(_one(gpus).xids["79"])
+        clock.move(1)
+    fallen = XidCount(1, asked.start_unix_ns + 2 * 10**9)
+    assert seen == [XidCount()] * 2 + [fallen] * 3
 
 
 def test_a_released_source_reads_nothing_until_it_is_taken_up_again() -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -25,9 +26,11 @@ from exporter.model import (
     Pod,
     ProcessActivity,
     Row,
+    Sensors,
     Spent,
     Unattributed,
     Window,
+    XidCount,
 )
 
 SECOND = 1_000_000_000
@@ -70,12 +73,12 @@ class Node:
         windows: Mapping[str, Window] | None = None,
         *,
         states: Mapping[str, DeviceState] | None = None,
-        unmeasured: Mapping[str, str] | None = None,
         allotted: tuple[Allotted, ...] = (),
         held: Mapping[Owner, MemoryHeld] | None = None,
         listed: bool = True,
+        **told: Any,
     ) -> dict[str, dict[tuple[str, ...], Row]]:
-        """Run one cycle and return its rows by level and labels."""
+        """Run one cycle and return its rows by level and labels; ``told`` is of DeviceReading."""
         now = at(seconds)
         elapsed = now.mono_ns - (self.before or now).mono_ns
         self.before = now
@@ -83,7 +86,7 @@ class Node:
         for device in self.devices:
             state = (states or {}).get(device.uuid, DeviceState.UP)
             readings[device.uuid] = DeviceReading(
-                device, state, memory=LISTED if listed else None, unmeasured=unmeasured or {}
+                device, state, memory=LISTED if listed else None, **told
             )
             self.ledger.meet(readings[device.uuid], now)
             if state is not DeviceState.UP:
@@ -554,3 +557,44 @@ def test_a_pod_without_allotment_is_withheld_where_it_was_last_seen() -> None:
 
     assert set(rows["pod"]["n", "a"].values) == {"info"}
     assert set(rows["container"][ROW_A].values) == {"unmeasured"}
+
+
+SENSORS = Sensors(
+    power_watts=70.0,
+    temperature_celsius={"gpu": 50.0},
+    sm_active_ratio=0.5,
+    throttle_ns={"sw_power_cap": 5 * SECOND},
+    ecc_errors={"corrected": 2},
+    remapped_rows={"uncorrected": 1},
+    row_remapping={"pending": 1},
+    pcie_bytes={"receive": 7},
+    nvlink_bytes={"transmit": 8},
+)
+
+
+def test_what_the_board_tells_stands_beside_its_accounts() -> None:
+    values = Node().cycle(0, sensors=SENSORS)["device"]["0", "GPU-0"].values
+
+    assert values["power_watts"] == 70.0
+    assert values["sm_active_ratio"] == 0.5
+    assert "tensor_active_ratio" not in values
+    assert values["temperature_celsius"] == {("gpu",): 50.0}
+    assert values["throttle_seconds_total"] == {("sw_power_cap",): 5 * SECOND}
+    assert values["ecc_errors_total"] == {("corrected",): 2}
+    assert values["remapped_rows"] == {("uncorrected",): 1}
+    assert values["row_remapping"] == {("pending",): 1}
+    assert values["pcie_bytes_total"] == {("receive",): 7}
+    assert values["nvlink_bytes_total"] == {("transmit",): 8}
+
+
+def test_a_device_that_cannot_be_read_shows_its_xids_and_nothing_else_of_the_board() -> None:
+    node = Node()
+    xids = {"79": XidCount(1, 5 * SECOND), "31": XidCount()}
+    lost = {"GPU-0": DeviceState.LOST}
+    rows = [node.cycle(at, states=lost, sensors=SENSORS, xids=xids) for at in range(9)][-1]
+    values = rows["device"]["0", "GPU-0"].values
+
+    assert values["xid_errors_total"] == {("79",): 1, ("31",): 0}
+    assert values["xid_last_timestamp_seconds"] == {("79",): 5 * SECOND}
+    assert "power_watts" not in values
+    assert "throttle_seconds_total" not in values

@@ -11,9 +11,14 @@ from tests.scenario.clock import START, ManualClock
 A10 = {"model": "NVIDIA A10", "memory": "24GiB", "idle_power": 20, "max_power": 150}
 
 
-def node(clock: ManualClock | None = None, devices: int = 1, **scenario: Any) -> Node:
-    """A node of A10s with these keys in its file, started at START."""
-    data = {"devices": [dict(A10) for _ in range(devices)], **scenario}
+def node(
+    clock: ManualClock | None = None,
+    devices: int = 1,
+    model: str = "NVIDIA A10",
+    **scenario: Any,
+) -> Node:
+    """A node of boards like A10s with these keys in its file, started at START."""
+    data = {"devices": [{**A10, "model": model} for _ in range(devices)], **scenario}
     return Node(describe(data, "test"), clock or ManualClock(), START)
 
 

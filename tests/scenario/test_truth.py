@@ -112,6 +112,43 @@ def test_sensors_show_how_busy_the_device_is(duty: int, watts: float, hertz: int
     assert sensors.temperature_celsius["gpu"] == (77 if duty else 32)
 
 
+@pytest.mark.parametrize(
+    ("duty", "capped", "active"), [(1, 2_000_000_000, 0.85), (0.5, 0, 0.425), (0, 0, 0)]
+)
+def test_a_board_that_is_always_busy_is_held_to_its_power_limit(
+    duty: float, capped: int, active: float
+) -> None:
+    clock = ManualClock()
+    busy = [process(duty=duty, period="100ms")]
+    asked = node(clock, model="NVIDIA H100 80GB HBM3", processes=busy)
+    clock.move(10)
+    sensors = asked.sensors(0)
+    assert sensors.throttle_ns["sw_power_cap"] == capped
+    assert sensors.sm_active_ratio == pytest.approx(active, abs=0.02)
+
+
+def test_traffic_grows_with_the_work_and_never_falls() -> None:
+    clock = ManualClock()
+    model = "NVIDIA A100-SXM4-80GB"
+    asked = node(clock, devices=2, model=model, processes=[process(duty=0.5, jitter=1)])
+    before = asked.sensors(0)
+    for _ in range(20):
+        clock.move(1)
+        now = asked.sensors(0)
+        for sensor in ("pcie_bytes", "nvlink_bytes"):
+            assert all(getattr(now, sensor)[k] >= v for k, v in getattr(before, sensor).items())
+        before = now
+    assert before.pcie_bytes["receive"] > before.pcie_bytes["transmit"] > 0
+    assert before.nvlink_bytes["receive"] > 0
+    assert asked.sensors(1).pcie_bytes == {"transmit": 0, "receive": 0}
+
+
+def test_a_board_tells_only_of_what_its_kind_has() -> None:
+    sensors = node(model="NVIDIA A10").sensors(0)
+    assert sensors.sm_active_ratio is None
+    assert sensors.nvlink_bytes == {}
+
+
 def test_memory_is_what_its_processes_hold() -> None:
     clock = ManualClock()
     growing = process(memory=[["0s", "1GiB"], ["10s", "3GiB"]])

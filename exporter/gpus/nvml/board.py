@@ -1,17 +1,21 @@
-"""Memory and sensors of a device: NVML's plain queries, through pynvml, at a slow cadence."""
+"""Memory and sensors of a device: NVML's plain queries, field values and GPM, at slow cadences."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
+from exporter.gpus.nvml.counters import PCIE, BoardCounters
 from exporter.gpus.nvml.errors import (
     DeviceLostError,
     DriverGoneError,
     NvmlError,
     UnmeasurableError,
 )
+from exporter.gpus.nvml.gpm import GPM, Gpm, GpmReading
 from exporter.gpus.nvml.library import Library
 from exporter.gpus.nvml.refusals import Refusals
+from exporter.gpus.nvml.timing import Cadence, Timing
 from exporter.model import Sensors
 
 T = TypeVar("T")
@@ -20,7 +24,7 @@ ARGUMENT_VERSION_MISMATCH = 25
 MEMORY_V2 = 40 | 2 << 24  # nvmlMemory_v2: size of the struct and its version
 CLOCKS = {"sm": 1, "memory": 2}  # nvmlClockType_t
 GPU_SENSOR = 0  # nvmlTemperatureSensors_t
-MEMORY_TEMPERATURE = 82  # NVML_FI_DEV_MEMORY_TEMP
+PROFILING = "profiling"  # the group of families that GPM is for
 
 
 class MemoryInfo(NamedTuple):
@@ -49,41 +53,114 @@ def memory_info(library: Library, handle: Any) -> MemoryInfo:  # noqa: ANN401 - 
 
 
 class Board:
-    """The sensors of one device."""
+    """What one board tells of itself; each value stands until its next turn.
+
+    ``disabled`` are groups of metric families: what only they need is not asked for.
+    """
 
     def __init__(
         self,
         library: Library,
         handle: Any,  # noqa: ANN401 - pynvml's pointer
         refusals: Refusals,
+        timing: Timing,
+        disabled: Collection[str] = (),
     ) -> None:
+        self._library = library
         self._ask = library.ask
-        self._handle = handle
         self._refusals = refusals
+        self._disabled = disabled
+        self._counters = BoardCounters(library, refusals, timing, disabled)
+        self._gpm: Gpm | None = None
+        self._sensing = Cadence(library.clock, timing.sensors_every_s)
+        self._profiling = Cadence(library.clock, timing.profiling_every_s)
+        self.attach(handle)
+
+    def attach(self, handle: Any) -> None:  # noqa: ANN401 - pynvml's pointer
+        """Ask through another handle from now on, and for everything at once."""
+        self.close()
+        self._handle = handle
+        self._counters.attach(handle)
+        if PROFILING not in self._disabled:
+            self._gpm = Gpm(self._library, handle, self._refusals)
+        self._profile: GpmReading | None = None
+        self._moved: Mapping[str, float] = {}
+        self._sensors = Sensors()
+        self._sensing.restart()
+        self._profiling.restart()
+
+    def close(self) -> None:
+        """Give back what the driver's library holds for us."""
+        if self._gpm is not None:
+            self._gpm.close()
 
     def read(self) -> Sensors:
-        """What the board tells; a sensor that fails is left out.
+        """What the board tells; what fails is left out.
 
         Raises:
             DriverGoneError: the driver is not there.
             DeviceLostError: the device is not there.
 
         """
-        power = self._try("power", partial(self._ask, "nvmlDeviceGetPowerUsage", self._handle))
-        limit = self._try(
-            "power_limit", partial(self._ask, "nvmlDeviceGetEnforcedPowerLimit", self._handle)
+        if self._sensing.take():
+            self._sensors = self._read_sensors()
+        if self._gpm is not None and self._profiling.take():
+            self._profile = self._gpm.read()
+            self._moved = self._count_traffic(self._profile)
+        counted = self._counters.read(pcie=self._gpm_lacks_pcie)
+        profile = self._profile or GpmReading()
+        return replace(
+            self._sensors,
+            temperature_celsius={
+                **self._sensors.temperature_celsius,
+                **counted["temperature_celsius"],
+            },
+            sm_active_ratio=profile.sm_active_ratio,
+            sm_occupancy_ratio=profile.sm_occupancy_ratio,
+            tensor_active_ratio=profile.tensor_active_ratio,
+            throttle_ns=counted["throttle_ns"],
+            ecc_errors=counted["ecc_errors"],
+            remapped_rows=counted["remapped_rows"],
+            row_remapping=counted["row_remapping"],
+            pcie_bytes=self._moved or counted["pcie_bytes"],
+            nvlink_bytes=counted["nvlink_bytes"],
         )
-        temperatures = {
-            "gpu": self._try("temperature", self._temperature),
-            "memory": self._try("memory_temperature", self._memory_temperature),
+
+    @property
+    def _gpm_lacks_pcie(self) -> bool:
+        """Whether traffic must be had from the counters that wrap."""
+        if self._gpm is None or GPM in self._refusals:
+            return True
+        return self._profile is not None and self._profile.pcie_tx_bytes is None
+
+    def _count_traffic(self, profile: GpmReading | None) -> Mapping[str, float]:
+        """GPM's figures do not wrap, so they are the better ones."""
+        if PCIE in self._disabled or profile is None:
+            return {}
+        sent, received = profile.pcie_tx_bytes, profile.pcie_rx_bytes
+        if sent is None or received is None:
+            return {}
+        traffic = self._counters.traffic
+        return {
+            "transmit": traffic.add("transmit", sent),
+            "receive": traffic.add("receive", received),
         }
+
+    def _read_sensors(self) -> Sensors:
+        ask, handle = self._ask, self._handle
+        power = self._try("power", "power", partial(ask, "nvmlDeviceGetPowerUsage", handle))
+        limit = self._try(
+            "power", "power_limit", partial(ask, "nvmlDeviceGetEnforcedPowerLimit", handle)
+        )
+        warmth = self._try("temperature", "temperature", self._temperature)
         clocks = {
-            name: self._try("clock", partial(self._clock, kind)) for name, kind in CLOCKS.items()
+            name: self._try("clocks", "clock", partial(ask, "nvmlDeviceGetClockInfo", handle, kind))
+            for name, kind in CLOCKS.items()
         }
         return Sensors(
             power_watts=None if power is None else power / 1000,
             power_limit_watts=None if limit is None else limit / 1000,
-            temperature_celsius={k: float(v) for k, v in temperatures.items() if v is not None},
+            temperature_celsius={} if warmth is None else {"gpu": float(warmth)},
             clock_hertz={name: mhz * 1_000_000 for name, mhz in clocks.items() if mhz is not None},
         )
 
@@ -96,14 +173,9 @@ class Board:
             return int(newer)
         return int(self._ask("nvmlDeviceGetTemperature", self._handle, GPU_SENSOR))
 
-    def _memory_temperature(self) -> int | None:
-        (field,) = self._ask("nvmlDeviceGetFieldValues", self._handle, [MEMORY_TEMPERATURE])
-        return int(field.value.uiVal) if field.nvmlReturn == 0 else None
-
-    def _clock(self, kind: int) -> int:
-        return int(self._ask("nvmlDeviceGetClockInfo", self._handle, kind))
-
-    def _try(self, topic: str, call: Callable[[], T]) -> T | None:
+    def _try(self, group: str, topic: str, call: Callable[[], T]) -> T | None:
+        if group in self._disabled:
+            return None
         try:
             return self._refusals.ask(topic, call)
         except (DriverGoneError, DeviceLostError):

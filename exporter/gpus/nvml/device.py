@@ -5,11 +5,11 @@ outlive a lost handle and a restarted driver: what was missed meanwhile is unobs
 """
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from exporter.gpus.energy import EnergyMeter
-from exporter.gpus.nvml.backoff import SECOND, Backoff
+from exporter.gpus.nvml.backoff import Backoff
 from exporter.gpus.nvml.board import Board
 from exporter.gpus.nvml.discovery import MIG, Found
 from exporter.gpus.nvml.engines import EngineReader
@@ -39,14 +39,21 @@ UNDER_MIG: Mapping[str, str] = dict.fromkeys(QUANTITIES, MIG)
 class NvmlDevice:
     """Reads one device. ``read`` runs in one thread at a time, and ``attach`` never beside it."""
 
-    def __init__(self, library: Library, found: Found, clock: Clock, timing: Timing) -> None:
+    def __init__(
+        self,
+        library: Library,
+        found: Found,
+        clock: Clock,
+        timing: Timing,
+        disabled: Collection[str] = (),
+    ) -> None:
         self.device = found.device
         self._library = library
         self._clock = clock
-        self._timing = timing
         self._refusals = Refusals(found.device.uuid)
         self._engines = EngineReader(library, found.handle, self._refusals)
         self._residents = Residents(library, found, self._refusals, clock, timing)
+        self._board = Board(library, found.handle, self._refusals, timing, disabled)
         self._cursor = WindowCursor(self._engines)
         self._meter = EnergyMeter()
         self._end_ns: int | None = None
@@ -63,9 +70,7 @@ class NvmlDevice:
         self._refusals.forget()
         self._engines.attach(found.handle)
         self._residents.attach(found)
-        self._board = Board(self._library, found.handle, self._refusals)
-        self._sensors = Sensors()
-        self._sensors_ns: int | None = None
+        self._board.attach(found.handle)
         self._lost = ""
 
     def lose(self, detail: str) -> None:
@@ -74,6 +79,10 @@ class NvmlDevice:
             logger.warning("device %s is lost: %s; looking for it again", self.device.uuid, detail)
         self._lost = detail
         self._retry.failed()
+
+    def close(self) -> None:
+        """Give back what the driver's library holds for this device."""
+        self._board.close()
 
     def read(self) -> DeviceReading:
         """Read everything that is due.
@@ -118,7 +127,7 @@ class NvmlDevice:
             device=self._as_shared(memory),
             window=window,
             memory=memory,
-            sensors=self._read_sensors(),
+            sensors=Sensors() if self._instance else self._board.read(),
             unmeasured=self._unmeasured(),
         )
 
@@ -168,15 +177,6 @@ class NvmlDevice:
         except NvmlError:
             return None, None  # the next window's energy holds this one's too
         return self._meter.take(counter_uj, self._clock.monotonic_ns(), core_ns)
-
-    def _read_sensors(self) -> Sensors:
-        now = self._clock.monotonic_ns()
-        every_ns = int(self._timing.sensors_every_s * SECOND)
-        due = self._sensors_ns is None or now - self._sensors_ns >= every_ns
-        if due and not self._instance:
-            self._sensors_ns = now
-            self._sensors = self._board.read()
-        return self._sensors
 
     def _as_shared(self, memory: DeviceMemory | None) -> Device:
         processes = memory.processes if memory else None

@@ -46,13 +46,8 @@ class Driver:
         library = self._opened()
         return Look(library, self._session, discover(library))
 
-    def reopen(self) -> Look:
-        """Close the driver and look again; no call may be under way."""
-        self.shut()
-        return self.look()
-
     def shut(self) -> None:
-        """Close the driver and its device files. All handles become void."""
+        """Close the driver and its device files; no call may be under way. Handles become void."""
         self.is_open = False
         if self._library:
             self._library.shutdown()

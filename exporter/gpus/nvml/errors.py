@@ -21,6 +21,7 @@ NO_PERMISSION = 4
 NOT_FOUND = 6
 INSUFFICIENT_SIZE = 7
 DRIVER_NOT_LOADED = 9
+TIMEOUT = 10
 LIBRARY_NOT_FOUND = 12
 FUNCTION_NOT_FOUND = 13
 GPU_IS_LOST = 15
@@ -41,6 +42,7 @@ MEANINGS = REASONS | {
     NOT_FOUND: "not_found",
     INSUFFICIENT_SIZE: "insufficient_size",
     DRIVER_NOT_LOADED: "driver_not_loaded",
+    TIMEOUT: "timeout",
     LIBRARY_NOT_FOUND: "library_not_found",
     GPU_IS_LOST: "gpu_is_lost",
     RESET_REQUIRED: "reset_required",

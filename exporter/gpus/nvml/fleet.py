@@ -1,12 +1,14 @@
 """All NVIDIA devices of this node: those that are there, and those that were and may come back."""
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 from exporter.gpus.nvml.backoff import SECOND
 from exporter.gpus.nvml.device import NvmlDevice
+from exporter.gpus.nvml.discovery import Found
 from exporter.gpus.nvml.driver import Look
 from exporter.gpus.nvml.errors import DriverGoneError
+from exporter.gpus.nvml.library import Library
 from exporter.gpus.nvml.timing import Timing
 from exporter.gpus.pool import DeviceWorkers, Stuck
 from exporter.model import Clock, DeviceReading, DeviceState
@@ -17,7 +19,14 @@ logger = logging.getLogger(__name__)
 class Fleet:
     """The devices by UUID, in NVML's order."""
 
-    def __init__(self, workers: DeviceWorkers, clock: Clock, timing: Timing) -> None:
+    def __init__(
+        self,
+        workers: DeviceWorkers,
+        clock: Clock,
+        timing: Timing,
+        disabled: Collection[str] = (),
+    ) -> None:
+        self._disabled = disabled
         self._workers = workers
         self._clock = clock
         self._timing = timing
@@ -49,7 +58,7 @@ class Fleet:
             uuid = found.device.uuid
             device = before.pop(uuid, None)
             if device is None:
-                device = NvmlDevice(look.library, found, self._clock, self._timing)
+                device = self._new(look.library, found)
             elif (anew or device.device != found.device) and not self._workers.busy([uuid]):
                 device.attach(found)
             self._devices[uuid] = device
@@ -80,6 +89,14 @@ class Fleet:
         """How many devices could not be read the last time."""
         return sum(self._states.get(uuid) is not DeviceState.UP for uuid in self._devices)
 
+    def close(self) -> None:
+        """Give back what the driver's library holds for the devices; no call is under way."""
+        for device in self._devices.values():
+            device.close()
+
+    def _new(self, library: Library, found: Found) -> NvmlDevice:
+        return NvmlDevice(library, found, self._clock, self._timing, self._disabled)
+
     def _miss(self, device: NvmlDevice) -> None:
         """Keep a device whose board did not answer; forget one that is not there any more."""
         uuid, index = device.device.uuid, device.device.index
@@ -88,6 +105,8 @@ class Fleet:
             if not self._workers.busy([uuid]):
                 device.lose(self._unreadable[index])
         else:
+            if not self._workers.busy([uuid]):
+                device.close()
             self._workers.forget([uuid])
             self._states.pop(uuid, None)
             logger.info("device %s is no longer there", uuid)

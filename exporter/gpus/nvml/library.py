@@ -85,7 +85,7 @@ class Library:
 
     def __init__(self, cdll: ctypes.CDLL, clock: Clock, tally: CallTally) -> None:
         self._cdll = cdll
-        self._clock = clock
+        self.clock = clock
         self._tally = tally
         self.driver_version = ""
 
@@ -117,7 +117,7 @@ class Library:
             NvmlError: or a subclass, by the code that the driver answered.
 
         """
-        started = self._clock.monotonic_ns()
+        started = self.clock.monotonic_ns()
         try:
             call = getattr(pynvml, name, None)
             if call is None:  # an older pynvml
@@ -128,7 +128,7 @@ class Library:
         except pynvml.NVMLError as error:
             raise errors.error_of(int(error.value), name) from None
         finally:
-            self._tally.add(name, self._clock.monotonic_ns() - started)
+            self._tally.add(name, self.clock.monotonic_ns() - started)
 
     def has(self, name: str) -> bool:
         """Whether this driver's library exports a symbol."""
@@ -141,7 +141,7 @@ class Library:
         pointer = self._cdll[name]  # a fresh object: its argtypes are nobody else's
         pointer.argtypes = argtypes
         pointer.restype = ctypes.c_int
-        clock, tally = self._clock, self._tally
+        clock, tally = self.clock, self._tally
 
         def timed(*args: object) -> int:
             started = clock.monotonic_ns()

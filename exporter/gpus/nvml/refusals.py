@@ -12,7 +12,10 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 PROCESS_SAMPLES = "process_samples"
-OTHERS = ("energy", "memory", "power", "power_limit", "temperature", "clock")
+OTHERS = (
+    *("energy", "memory", "power", "power_limit", "temperature", "clock"),
+    *("throttle", "ecc_errors", "remapped_rows", "pcie", "nvlink", "profiling"),
+)
 
 
 def samples_of(engine: str) -> str:
@@ -66,7 +69,7 @@ class Refusals:
         self._reasons.clear()
 
     def unmeasured(self) -> Mapping[str, str]:
-        """Quantity → reason: of QUANTITIES, and energy, memory, power, temperature, clock."""
+        """Quantity → reason: of QUANTITIES and OTHERS."""
         reasons = {topic: self._reasons[topic] for topic in OTHERS if topic in self._reasons}
         if listing_of("compute") in self._reasons:
             reasons.setdefault("memory", self._reasons[listing_of("compute")])

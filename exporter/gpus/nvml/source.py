@@ -1,13 +1,15 @@
 """The NVML source: opens the driver and reads its devices side by side, under a deadline."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from threading import Lock
 
 from exporter.gpus.nvml import errors
 from exporter.gpus.nvml.backoff import SECOND, Backoff
 from exporter.gpus.nvml.driver import Driver, Look
+from exporter.gpus.nvml.events import XidWatch
 from exporter.gpus.nvml.fleet import Fleet
 from exporter.gpus.nvml.library import ROOTS
 from exporter.gpus.nvml.timing import Timing
@@ -16,6 +18,7 @@ from exporter.gpus.source import RestartRequiredError
 from exporter.model import Clock, DeviceReading, DeviceState, Reading, SourceStatus
 
 DRIVER = "driver"
+XID = "xid"  # the group of metric families, and the quantity
 RELEASED = "released on request, so that the driver can be unloaded"
 
 
@@ -36,12 +39,14 @@ class NvmlSource:
         roots: Sequence[Path] = ROOTS,
         clock: Clock = time,
         timing: Timing | None = None,
+        disabled: Collection[str] = (),
     ) -> None:
         self._clock = clock
         self._timing = timing or Timing()
         self._driver = Driver(library_path, roots, clock)
         self._workers = DeviceWorkers(clock, self.name)
-        self._fleet = Fleet(self._workers, clock, self._timing)
+        self._fleet = Fleet(self._workers, clock, self._timing, disabled)
+        self._xids = None if XID in disabled else XidWatch(clock)
         self._lock = Lock()
         self._retry = Backoff(clock)
         self._attached = False  # the devices' handles are those of the driver as it is open now
@@ -61,7 +66,8 @@ class NvmlSource:
             else:
                 devices = self._cycle(began_ns)
             status = self._status(devices, self._clock.monotonic_ns() - began_ns)
-            return Reading(status, devices, self._driver.tally.snapshot())
+            told = tuple(map(self._with_xids, devices))
+            return Reading(status, told, self._driver.tally.snapshot())
 
     def release(self, released: bool) -> None:  # noqa: FBT001 - a state, not an option
         """Close the driver (True), as soon as no call is under way; or open it again (False)."""
@@ -80,7 +86,7 @@ class NvmlSource:
         jobs = self._fleet.jobs() if self._attached else {}
         if self._look_due():
             reopen = self._driver.is_open and not self._attached
-            jobs[DRIVER] = self._driver.reopen if reopen else self._driver.look
+            jobs[DRIVER] = self._reopen if reopen else self._driver.look
         results = self._workers.run(jobs, self._timing.deadline_s)
         if DRIVER in results:
             attached_before = self._attached
@@ -105,6 +111,7 @@ class NvmlSource:
             raise result
         if isinstance(result, Look):
             self._fleet.adopt(result)
+            self._watch(result)
             self._attached, self._detail = True, ""
             self._retry.reset()
             self._look_in(self._timing.look_every_s)
@@ -134,13 +141,37 @@ class NvmlSource:
                 return devices
         return self._fleet.all(DeviceState.FAILED, self._detail)
 
+    def _watch(self, look: Look) -> None:
+        if self._xids is not None:
+            boards = (f for f in look.discovery.found if not f.device.parent_uuid)
+            self._xids.watch(look.library, {f.device.uuid: f.handle for f in boards})
+
+    def _with_xids(self, reading: DeviceReading) -> DeviceReading:
+        if self._xids is None or reading.device.parent_uuid:
+            return reading
+        uuid = reading.device.uuid
+        refusal = self._xids.refusal(uuid)
+        unmeasured = {**reading.unmeasured, XID: refusal} if refusal else reading.unmeasured
+        return replace(reading, xids=self._xids.of(uuid), unmeasured=unmeasured)
+
+    def _shut(self) -> None:
+        """Close the driver once nobody waits in it for events."""
+        if self._xids is not None:
+            self._xids.stop()
+        self._driver.shut()
+
+    def _reopen(self) -> Look:
+        self._shut()
+        return self._driver.look()
+
     def _let_go(self) -> None:
         """Close the driver unless a call is under way: then the next read tries again."""
         self._attached = False
         for _ in range(2):  # the first may bring the late result of a look
             if not self._driver.is_open or self._fleet.busy:
                 return
-            self._workers.run({DRIVER: self._driver.shut}, self._timing.deadline_s)
+            self._fleet.close()
+            self._workers.run({DRIVER: self._shut}, self._timing.deadline_s)
 
     def _status(self, devices: Sequence[DeviceReading], duration_ns: int) -> SourceStatus:
         hung = bool(devices) and all(d.state is DeviceState.STUCK for d in devices)

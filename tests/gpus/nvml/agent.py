@@ -11,6 +11,9 @@ import sys
 from types import MappingProxyType
 from typing import Any
 
+from exporter.gpus.nvml.errors import DeviceLostError
+from exporter.gpus.nvml.gpm import Gpm
+from exporter.gpus.nvml.refusals import Refusals
 from exporter.gpus.nvml.source import NvmlSource
 
 
@@ -36,6 +39,7 @@ class Agent:
         self.clock = SetClock()
         self.log: list[str] = []
         self.source = NvmlSource(clock=self.clock, **settings)
+        self.gpms: dict[str, Gpm] = {}
         handler = logging.Handler()
         handler.emit = lambda record: self.log.append(record.getMessage())  # type: ignore[method-assign]
         logging.getLogger("exporter").addHandler(handler)
@@ -53,6 +57,38 @@ class Agent:
         """The end."""
         self.source.close()
 
+    def gpm(self, uuid: str) -> Any:
+        """Read the GPM of a device or MIG instance; the driver must be open."""
+        library = self.source._driver._library
+        assert library
+        if uuid not in self.gpms:
+            handle = library.ask("nvmlDeviceGetHandleByUUID", uuid)
+            self.gpms[uuid] = Gpm(library, handle, Refusals(uuid))
+        return self.gpms[uuid].read()
+
+    def close_gpm(self, uuid: str) -> Any:
+        """Close it, and tell how often the driver's functions have been called."""
+        self.gpms[uuid].close()
+        return self.source._driver.tally.snapshot()
+
+    def xids(self, uuid: str, xid: int, events: int = 0) -> Any:
+        """Wait until so many events of a number were counted, and give the XIDs of the device."""
+        watch = self.source._xids
+        assert watch
+        with watch._changed:
+            assert watch._changed.wait_for(
+                lambda: str(xid) in watch.of(uuid) and watch.of(uuid)[str(xid)].events >= events, 30
+            )
+            return watch.of(uuid)
+
+    def xid_refusal(self, uuid: str) -> Any:
+        """Wait until a device has refused to tell of its XIDs, and give the reason."""
+        watch = self.source._xids
+        assert watch
+        with watch._changed:
+            assert watch._changed.wait_for(lambda: watch.refusal(uuid), 30)
+            return watch.refusal(uuid)
+
     def settle(self) -> None:
         """Wait until every call has come back."""
         workers = self.source._workers
@@ -67,6 +103,7 @@ class Agent:
 def main() -> None:
     """Answer one message after the other, until there are no more."""
     copyreg.pickle(MappingProxyType, lambda mapping: (MappingProxyType, (dict(mapping),)))
+    copyreg.pickle(DeviceLostError, lambda error: (DeviceLostError, (error.code, error.call)))
     requests, answers = sys.stdin.buffer, sys.stdout.buffer
     agent = Agent(**pickle.load(requests))  # noqa: S301 - from the test that started us
     while True:

@@ -1,0 +1,62 @@
+"""What NVML tells by number: any list of field values in one call.
+
+Stands on ``nvmlDeviceGetFieldValues``, which asks the driver once for all fields that come from the
+same place. Each value has its own return code.
+"""
+
+import struct
+from collections.abc import Mapping, Sequence
+from ctypes import c_char, c_int, c_void_p, cast
+from math import isfinite
+from typing import Any, NamedTuple
+
+from exporter.gpus.nvml import errors
+from exporter.gpus.nvml.library import Library
+
+FIELD_VALUES = "nvmlDeviceGetFieldValues"
+ROW = struct.Struct("=IIqqIi8s")  # nvmlFieldValue_t: id, scope, µs, latency, type, code, value
+VALUES = tuple(  # by nvmlValueType_t
+    struct.Struct(f"={value}") for value in ("d", "I4x", "Q", "Q", "q", "i4x", "H6x")
+)
+
+
+class Field(NamedTuple):
+    """A field's number (``NVML_FI_*``) and its scope, which is a link's number for NVLink."""
+
+    number: int
+    scope: int = 0
+
+
+class FieldValues:
+    """The field values of one device. One thread at a time."""
+
+    def __init__(self, library: Library, handle: Any) -> None:  # noqa: ANN401 - pynvml's pointer
+        self._address = cast(handle, c_void_p)
+        self._call = library.function(FIELD_VALUES, c_void_p, c_int, c_void_p)
+
+    def read(self, fields: Sequence[Field]) -> Mapping[Field, float | errors.NvmlError]:
+        """Ask for all of them at once; each has its value or its own failure.
+
+        Raises:
+            NvmlError: the call as a whole failed.
+
+        """
+        if self._call is None:
+            raise errors.error_of(errors.FUNCTION_NOT_FOUND, FIELD_VALUES)
+        rows = bytearray().join(ROW.pack(*field, 0, 0, 0, 0, b"") for field in fields)
+        code = self._call(self._address, len(fields), (c_char * len(rows)).from_buffer(rows))
+        if code != errors.SUCCESS:
+            raise errors.error_of(code, FIELD_VALUES)
+        return dict(zip(fields, map(_value, ROW.iter_unpack(rows)), strict=True))
+
+
+def _value(row: tuple[Any, ...]) -> float | errors.NvmlError:
+    number, *_, kind, code, raw = row
+    if code == errors.INVALID_ARGUMENT:  # a number that this driver does not know yet
+        code = errors.FUNCTION_NOT_FOUND
+    if code != errors.SUCCESS:
+        return errors.error_of(code, f"{FIELD_VALUES}({number})")
+    if kind not in range(len(VALUES)):
+        return errors.error_of(errors.UNKNOWN, f"{FIELD_VALUES}({number})")
+    value: float = VALUES[kind].unpack(raw)[0]
+    return value if isfinite(value) else errors.error_of(errors.UNKNOWN, FIELD_VALUES)

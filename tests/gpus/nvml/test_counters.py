@@ -1,0 +1,303 @@
+"""What a board counts by itself, and which of it is asked for when."""
+
+from collections.abc import Mapping
+
+import pytest
+
+from exporter.families import OPTIONAL_GROUPS
+from exporter.gpus.nvml import errors
+from exporter.gpus.nvml.counters import TABLE, Traffic, numbered
+from exporter.gpus.nvml.fields import Field as FieldId
+from exporter.model import Sensors
+from tests.fakenvml.build import library
+from tests.fakenvml.scenario import Fault, Field, Gpu, Instance
+from tests.gpus.nvml.node import START, Node, calls
+
+FIELDS = "nvmlDeviceGetFieldValues"
+ALL_LINKS = 0xFFFFFFFF
+TX, RX = 197, 198
+MIB, GIB = 1 << 20, 1 << 30
+
+
+@pytest.fixture
+def one(node: Node) -> Node:
+    """A board without GPM, as before Hopper."""
+    node.scenario.gpus = [Gpu(0, gpm=False)]
+    return node
+
+
+def sensors(node: Node, *, after: float = 0) -> Sensors:
+    return node.device("GPU-0", after=after).sensors
+
+
+def unmeasured(node: Node, *, after: float = 0) -> Mapping[str, str]:
+    return node.device("GPU-0", after=after).unmeasured
+
+
+def test_throttling_is_told_by_reason_in_nanoseconds(one: Node) -> None:
+    one.scenario.driver = "580.95.05"
+    one.scenario.fields = [
+        Field(0, number, value=1000 * number) for number in (74, 76, 269, 270, 271)
+    ]
+    one.start()
+    assert sensors(one).throttle_ns == {
+        "sw_power_cap": 74_000,
+        "sync_boost": 76_000,
+        "sw_thermal": 269_000,
+        "hw_thermal": 270_000,
+        "hw_power_brake": 271_000,
+    }
+
+
+@pytest.mark.parametrize(
+    ("driver", "number"),
+    [
+        ("570.86.15", 269),
+        ("575.51.03", 251),
+        ("580.65.06", 251),
+        ("580.82.07", 269),
+        ("590.48.01", 269),
+        ("", 269),
+    ],
+)
+def test_thermal_throttling_is_asked_for_by_the_drivers_own_number(
+    driver: str, number: int
+) -> None:
+    assert numbered(FieldId(269), driver) == FieldId(number)
+    assert numbered(FieldId(74), driver) == FieldId(74)
+
+
+def test_power_smoothing_is_not_taken_for_throttling(one: Node) -> None:
+    one.scenario.driver = "580.65.06"
+    one.scenario.fields = [Field(0, 269, value=5, type="uint"), Field(0, 251, value=8_000_000)]
+    one.start()
+    assert sensors(one).throttle_ns["sw_thermal"] == 8_000_000
+
+
+def test_memory_errors_and_remapped_rows(one: Node) -> None:
+    one.scenario.fields = [
+        Field(0, 3, value=12),
+        Field(0, 4, value=1),
+        Field(0, 142, value=3, type="uint"),
+        Field(0, 143, value=2, type="uint"),
+        Field(0, 144, value=1, type="uint"),
+    ]
+    one.start()
+    told = sensors(one)
+    assert told.ecc_errors == {"corrected": 12, "uncorrected": 1}
+    assert told.remapped_rows == {"corrected": 3, "uncorrected": 2}
+    assert told.row_remapping == {"pending": 1, "failed": 0}
+
+
+def test_nvlink_traffic_is_the_sum_over_the_links_in_bytes(one: Node) -> None:
+    one.scenario.fields = [
+        Field(0, 138, value=500, scope=0),
+        Field(0, 138, value=9000, scope=ALL_LINKS),
+        Field(0, 139, value=7000, scope=ALL_LINKS),
+    ]
+    one.start()
+    assert sensors(one).nvlink_bytes == {"transmit": 9000 * 1024, "receive": 7000 * 1024}
+
+
+def test_pcie_traffic_goes_on_over_the_wrap(one: Node) -> None:
+    one.scenario.loaded = START
+    one.scenario.fields = [
+        Field(0, TX, value=2**32 - 500 * MIB, rate=100 * MIB, type="uint"),
+        Field(0, RX, value=7, rate=3 * GIB, type="uint"),
+    ]
+    one.start()
+    told = [sensors(one).pcie_bytes] + [sensors(one, after=1).pcie_bytes for _ in range(10)]
+    assert [each["transmit"] for each in told] == [100 * MIB * second for second in range(11)]
+    assert [each["receive"] for each in told] == [3 * GIB * second for second in range(11)]
+
+
+def test_pcie_traffic_never_takes_the_slow_call(one: Node) -> None:
+    one.start()
+    reading = one.read()
+    assert not any("PcieThroughput" in name for name in reading.calls)
+
+
+def test_pcie_traffic_that_is_not_told_for_a_while_is_absent_and_does_not_fall(one: Node) -> None:
+    one.scenario.fields = [Field(0, TX, rate=MIB, type="uint")]
+    one.start()
+    one.read()
+    before = sensors(one, after=5).pcie_bytes["transmit"]
+    one.fail(Fault("error", FIELDS, code=errors.UNKNOWN))
+    assert sensors(one, after=1).pcie_bytes == {}
+    one.fail()
+    assert sensors(one, after=1).pcie_bytes["transmit"] == before + 2 * MIB
+
+
+def test_pcie_traffic_of_a_restarted_driver_is_added_to_what_was(one: Node) -> None:
+    one.scenario.fields = [Field(0, TX, rate=MIB, type="uint")]
+    one.start()
+    one.read()
+    before = sensors(one, after=5).pcie_bytes["transmit"]
+    one.fail(Fault("error", "nvmlDevice*", code=errors.UNINITIALIZED))
+    one.read(after=1)
+    one.fail()
+    one.scenario.loaded = one.now
+    one.read(after=1)
+    assert sensors(one, after=3).pcie_bytes["transmit"] == before + 3 * MIB
+
+
+@pytest.mark.parametrize(
+    ("values", "total"),
+    [
+        ([5, 7, 7, 10], 5),
+        ([2**32 - 1, 4], 5),
+        ([2**40, 2**40 + 3], 3),
+        ([2**40, 9], 0),  # more than 32 bits do not wrap: it was reset
+        ([2**40, 9, 10], 1),
+    ],
+)
+def test_traffic_is_summed_up(values: list[int], total: int) -> None:
+    traffic = Traffic()
+    assert [traffic.count("receive", value) for value in values][-1] == total
+
+
+def test_gpm_tells_of_traffic_that_the_counters_cannot(one: Node) -> None:
+    one.change_gpu(0, gpm=True)
+    one.scenario.fields = [
+        Field(0, TX, rate=GIB, type="uint"),
+        Field(0, RX, rate=50 * GIB, type="uint"),
+    ]
+    one.start()
+    assert sensors(one).pcie_bytes == {}
+    for seconds in range(1, 16):
+        told = sensors(one, after=1).pcie_bytes
+        if seconds >= 5:
+            whole = seconds // 5 * 5
+            assert told == {"transmit": whole * GIB, "receive": 50 * whole * GIB}
+
+
+def test_activity_of_the_sms_is_an_average_of_five_seconds(one: Node) -> None:
+    one.change_gpu(0, gpm=True)
+    one.start()
+    assert sensors(one).sm_active_ratio is None
+    told = sensors(one, after=5)
+    assert (told.sm_active_ratio, told.sm_occupancy_ratio, told.tensor_active_ratio) == (0, 0, 0)
+    reading = one.read(after=3)
+    assert calls(reading, "nvmlGpmSampleGet") == 2
+    assert reading.devices[0].sensors.sm_active_ratio == 0
+
+
+def test_all_that_is_due_is_one_call(one: Node) -> None:
+    one.start()
+    assert calls(one.read(), FIELDS) == 1
+    assert calls(one.read(after=10), FIELDS) == 2
+
+
+def test_dear_values_have_their_own_cadence(one: Node) -> None:
+    one.scenario.loaded = START
+    one.scenario.fields = [Field(0, number, rate=1) for number in (3, 74)]
+    one.start()
+    one.read()
+    told = [sensors(one, after=1) for _ in range(10)]
+    assert [each.ecc_errors["corrected"] for each in told] == [0] * 9 + [10]
+    assert [each.throttle_ns["sw_power_cap"] for each in told] == [0] * 4 + [5] * 5 + [10]
+
+
+def test_a_field_that_fails_costs_only_itself_until_its_next_turn(one: Node) -> None:
+    one.scenario.fields = [Field(0, 3, value=12, error=errors.UNKNOWN), Field(0, 4, value=1)]
+    one.start()
+    assert sensors(one).ecc_errors == {"uncorrected": 1}
+    one.scenario.fields = [Field(0, 3, value=12), Field(0, 4, value=1)]
+    assert sensors(one, after=10).ecc_errors == {"corrected": 12, "uncorrected": 1}
+
+
+def test_a_quantity_is_unmeasured_when_all_its_fields_are_refused(one: Node) -> None:
+    one.scenario.fields = [
+        Field(0, 3, error=errors.NOT_SUPPORTED),
+        Field(0, 4, error=errors.NOT_SUPPORTED),
+        Field(0, 76, error=errors.NOT_SUPPORTED),
+        Field(0, 138, error=errors.INVALID_ARGUMENT, scope=ALL_LINKS),
+        Field(0, 139, error=errors.INVALID_ARGUMENT, scope=ALL_LINKS),
+    ]
+    one.start()
+    told = one.device("GPU-0")
+    assert "sync_boost" not in told.sensors.throttle_ns
+    assert "sw_power_cap" in told.sensors.throttle_ns
+    assert told.unmeasured == {
+        "ecc_errors": "not_supported",
+        "nvlink": "driver_too_old",
+        "profiling": "not_supported",
+    }
+
+
+def test_a_refused_field_is_asked_again_of_another_driver(one: Node) -> None:
+    one.scenario.fields = [Field(0, 3, value=12, error=errors.NOT_SUPPORTED)]
+    one.start()
+    assert "corrected" not in sensors(one).ecc_errors
+    one.scenario.fields = [Field(0, 3, value=12)]
+    assert "corrected" not in sensors(one, after=10).ecc_errors
+    one.fail(Fault("error", "nvmlDevice*", code=errors.UNINITIALIZED))
+    one.read(after=1)
+    one.fail()
+    one.read(after=1)
+    assert sensors(one, after=1).ecc_errors["corrected"] == 12
+
+
+def test_a_driver_without_field_values(one: Node) -> None:
+    one.start(path=library(omit={FIELDS}))
+    told = one.device("GPU-0")
+    assert told.sensors.temperature_celsius == {"gpu": 50.0}
+    assert {q for q, reason in told.unmeasured.items() if reason == "driver_too_old"} == {
+        *("throttle", "ecc_errors", "remapped_rows", "pcie", "nvlink"),
+    }
+
+
+def test_a_device_whose_fields_say_that_it_is_lost_is_lost(one: Node) -> None:
+    one.scenario.fields = [Field(0, 3, error=errors.GPU_IS_LOST)]
+    one.start()
+    assert one.device("GPU-0").state == "gpu_lost"
+
+
+def test_a_mig_instance_has_no_sensors_of_its_own(one: Node) -> None:
+    one.change_gpu(0, mig=True)
+    one.scenario.instances = [Instance(0, 0)]
+    one.start()
+    one.read()
+    assert one.device("MIG-0-0", after=10).sensors == Sensors()
+
+
+CALLS = {
+    "power": ("nvmlDeviceGetPowerUsage", "nvmlDeviceGetEnforcedPowerLimit"),
+    "temperature": ("nvmlDeviceGetTemperatureV",),
+    "clocks": ("nvmlDeviceGetClockInfo",),
+    "profiling": ("nvmlGpmSampleGet", "nvmlGpmSampleAlloc", "nvmlGpmQueryDeviceSupport"),
+    "xid": ("nvmlEventSetCreate", "nvmlDeviceRegisterEvents"),
+}
+
+
+@pytest.mark.parametrize("group", CALLS)
+def test_a_group_that_is_switched_off_makes_no_calls(one: Node, group: str) -> None:
+    one.change_gpu(0, gpm=True)
+    one.start(disabled={group})
+    reading = one.read()
+    reading = one.read(after=10)
+    assert not set(CALLS[group]) & set(reading.calls)
+    assert group not in reading.devices[0].unmeasured
+
+
+@pytest.mark.parametrize("group", sorted({counted.group for counted in TABLE}))
+def test_a_group_that_is_switched_off_has_no_values(one: Node, group: str) -> None:
+    one.start(disabled={group})
+    told = sensors(one)
+    mine = {counted.sensor for counted in TABLE if counted.group == group}
+    others = {counted.sensor for counted in TABLE} - mine
+    assert not any(getattr(told, name) for name in mine)
+    assert all(getattr(told, name) for name in others)
+
+
+def test_nothing_is_asked_by_number_when_all_of_it_is_switched_off(one: Node) -> None:
+    one.start(disabled=set(OPTIONAL_GROUPS))
+    one.read()
+    reading = one.read(after=10)
+    assert FIELDS not in reading.calls
+    assert reading.devices[0].sensors == Sensors()
+    assert reading.devices[0].window
+
+
+def test_every_group_that_can_be_switched_off_is_asked_for_by_number_or_by_name() -> None:
+    assert set(OPTIONAL_GROUPS) == set(CALLS) | {counted.group for counted in TABLE}

@@ -1,0 +1,197 @@
+"""XIDs that the driver reports, counted by a thread that waits for them."""
+
+import pytest
+
+from exporter.gpus.nvml import errors
+from exporter.gpus.xids import ACTED_ON, MOST_OTHERS, OTHER, XidCounts
+from exporter.model import DeviceState, XidCount
+from tests.fakenvml.build import library
+from tests.fakenvml.scenario import Fault, Gpu, Instance, Xid
+from tests.gpus.nvml.node import HASTY, START, Node, by_uuid, calls
+from tests.scenario.clock import ManualClock
+
+REGISTER = "nvmlDeviceRegisterEvents"
+WAIT = "nvmlEventSetWait_v2"
+
+
+@pytest.fixture
+def two(node: Node) -> Node:
+    """Two GPUs."""
+    node.scenario.gpus = [Gpu(0), Gpu(1)]
+    return node
+
+
+def watched(node: Node, uuid: str = "GPU-0") -> dict[str, XidCount]:
+    """The XIDs of a device, once it is watched."""
+    answer: dict[str, XidCount] = node.ask("xids", uuid, 79)
+    return answer
+
+
+def report(node: Node, *xids: Xid) -> None:
+    """Let these happen now. An event set that is made anew would be told of older ones again."""
+    node.scenario.xids = list(xids)
+    node.write()
+
+
+def test_what_an_operator_acts_on_is_shown_from_zero(two: Node) -> None:
+    two.start()
+    two.read()
+    assert watched(two) == {str(xid): XidCount(0, None) for xid in ACTED_ON}
+    assert len(ACTED_ON) <= 12
+    assert two.device("GPU-0").xids == watched(two)
+
+
+def test_an_event_is_counted_with_its_time_for_its_device(two: Node) -> None:
+    two.start()
+    two.read()
+    watched(two, "GPU-1")
+    two.read(after=5)
+    report(two, Xid(1, 48))
+    two.ask("xids", "GPU-1", 48, 1)
+    devices = by_uuid(two.read())
+    assert devices["GPU-1"].xids["48"] == XidCount(1, (START + 5) * 10**9)
+    assert devices["GPU-0"].xids["48"] == XidCount(0, None)
+    assert any("GPU-1 reports XID 48" in line for line in two.ask("logged"))
+
+
+def test_each_report_counts_and_the_first_is_logged(two: Node) -> None:
+    two.start()
+    two.read()
+    watched(two)
+    report(two, Xid(0, 31), Xid(0, 13))
+    two.ask("xids", "GPU-0", 13, 1)
+    two.advance(1)
+    report(two, Xid(0, 31, at=two.now))
+    assert two.ask("xids", "GPU-0", 31, 2)["31"].events == 2
+    assert sum("reports XID 31" in line for line in two.ask("logged")) == 1
+
+
+def test_a_lost_device_shows_its_xids_and_the_others_are_still_watched(two: Node) -> None:
+    two.start()
+    two.read()
+    watched(two)
+    two.scenario.xids = [Xid(0, 79)]
+    two.change_gpu(0, lost=True)
+    two.ask("xids", "GPU-0", 79, 1)
+    report(two, Xid(1, 43))
+    two.ask("xids", "GPU-1", 43, 1)
+    reading = by_uuid(two.read(after=1))["GPU-0"]
+    assert reading.state is DeviceState.LOST
+    assert reading.xids["79"].events == 1
+
+
+def test_a_device_that_is_back_is_watched_again(two: Node) -> None:
+    two.start()
+    two.read()
+    watched(two)
+    two.change_gpu(0, lost=True)
+    report(two, Xid(1, 43))
+    two.ask("xids", "GPU-1", 43, 1)
+    two.read(after=1)
+    two.change_gpu(0, lost=False)
+    two.read(after=60)
+    report(two, Xid(0, 31))
+    assert two.ask("xids", "GPU-0", 31, 1)["31"].events == 1
+
+
+def test_counts_go_on_after_the_driver_was_restarted(two: Node) -> None:
+    two.start()
+    two.read()
+    watched(two)
+    report(two, Xid(0, 31))
+    two.ask("xids", "GPU-0", 31, 1)
+    report(two)
+    two.fail(Fault("error", "nvmlDevice*", code=errors.UNINITIALIZED))
+    two.read(after=1)
+    two.fail()
+    assert two.read(after=1).status.up
+    report(two, Xid(0, 43))
+    after = two.ask("xids", "GPU-0", 43, 1)
+    assert (after["31"].events, after["43"].events) == (1, 1)
+
+
+def test_a_released_driver_is_closed_and_its_xids_are_unknown(two: Node) -> None:
+    two.start()
+    two.read()
+    watched(two)
+    two.ask("release", True)
+    reading = two.read()
+    assert calls(reading, "nvmlShutdown") == 1
+    assert calls(reading, "nvmlEventSetFree") == calls(reading, "nvmlEventSetCreate") == 1
+    assert [device.xids for device in reading.devices] == [{}, {}]
+    two.ask("release", False)
+    two.read(after=1)
+    assert watched(two)["79"] == XidCount(0, None)
+
+
+def test_a_driver_in_which_the_watch_hangs_is_closed_when_it_comes_back(two: Node) -> None:
+    two.fail(Fault("hang", WAIT))
+    two.start(HASTY)
+    two.read()
+    watched(two)
+    two.ask("release", True)
+    assert calls(two.read(), "nvmlShutdown") == 0
+    two.fail()
+    two.ask("settle")
+    two.read(after=1)
+    two.ask("settle")
+    assert calls(two.read(after=1), "nvmlShutdown") == 1
+
+
+@pytest.mark.parametrize(
+    ("code", "reason"),
+    [(errors.NOT_SUPPORTED, "not_supported"), (errors.NO_PERMISSION, "no_permission")],
+)
+def test_a_board_that_refuses_costs_only_itself(two: Node, code: int, reason: str) -> None:
+    two.fail(Fault("error", REGISTER, gpu=0, code=code))
+    two.start()
+    two.read()
+    assert two.ask("xid_refusal", "GPU-0") == reason
+    watched(two, "GPU-1")
+    devices = by_uuid(two.read())
+    assert devices["GPU-0"].xids == {}
+    assert devices["GPU-0"].unmeasured == {"xid": reason}
+    assert devices["GPU-1"].xids
+
+
+def test_a_board_that_spoils_the_event_set_costs_only_itself(two: Node) -> None:
+    two.fail(Fault("error", REGISTER, gpu=0, code=errors.UNKNOWN))
+    two.start()
+    two.read()
+    watched(two, "GPU-1")
+    two.fail()
+    two.read(after=30)
+    watched(two, "GPU-0")
+
+
+def test_a_wait_that_fails_is_begun_anew(two: Node) -> None:
+    two.fail(Fault("error", WAIT, code=errors.UNKNOWN, count=3))
+    two.start()
+    two.read()
+    watched(two)
+    report(two, Xid(0, 31))
+    assert two.ask("xids", "GPU-0", 31, 1)
+
+
+def test_a_driver_without_events(two: Node) -> None:
+    two.start(path=library(omit={WAIT}))
+    two.read()
+    assert two.ask("xid_refusal", "GPU-1") == "driver_too_old"
+
+
+def test_instances_have_no_xids_of_their_own(two: Node) -> None:
+    two.change_gpu(1, mig=True)
+    two.scenario.instances = [Instance(1, 0)]
+    two.start()
+    two.read()
+    watched(two, "GPU-1")
+    assert by_uuid(two.read())["MIG-1-0"].xids == {}
+
+
+def test_numbers_that_nobody_expects_are_bounded() -> None:
+    counts = XidCounts(ManualClock())
+    first = [counts.add(xid) for xid in range(1000, 1100)]
+    told = counts.snapshot()
+    assert len(told) == len(ACTED_ON) + MOST_OTHERS + 1
+    assert told[OTHER].events == 100 - MOST_OTHERS
+    assert sum(first) == MOST_OTHERS + 1
