@@ -27,6 +27,7 @@ from exporter.model import (
     Row,
     Spent,
     Unattributed,
+    Unmeasured,
     Window,
 )
 
@@ -70,7 +71,7 @@ class Node:
         windows: Mapping[str, Window] | None = None,
         *,
         states: Mapping[str, DeviceState] | None = None,
-        unmeasured: Mapping[str, str] | None = None,
+        unmeasured: Mapping[str, Unmeasured] | None = None,
         allotted: tuple[Allotted, ...] = (),
         held: Mapping[Owner, MemoryHeld] | None = None,
         listed: bool = True,
@@ -424,8 +425,9 @@ def test_what_the_driver_tells_of_the_device_only_is_unknown_for_its_owners() ->
         node.cycle(
             second,
             {"GPU-0": window({}, busy=SECOND, energy=70)},
-            unmeasured={"core": "not_supported", "power": "no_permission"},
+            unmeasured={"core": Unmeasured.NOT_SUPPORTED, "power": Unmeasured.NO_PERMISSION},
             allotted=grant,
+            held={},
         )
         for second in (0, 1)
     ][-1]
