@@ -83,11 +83,19 @@ def _pending_container(pod: Pod) -> str:
     return waiting[0] if len(waiting) == 1 else ""
 
 
-def account(device: Device, window: Window, owners: Mapping[int, Owner]) -> DeviceUsage:
-    """Share out one window of a device among the owners of its processes."""
+def account(
+    device: Device,
+    window: Window,
+    owners: Mapping[int, Owner],
+    idle_weights: Mapping[Owner, int] | None = None,
+) -> DeviceUsage:
+    """Share out one window of a device among the owners of its processes.
+
+    What the board would have used idle goes by ``idle_weights``; without any it is unattributed.
+    """
     shared = {q: _share(getattr(window.busy, q), q, window, owners) for q in QUANTITIES}
     core = shared["core"]
-    energy = _share_energy(window, core)
+    energy = _share_energy(window, core, idle_weights)
     everyone = dict.fromkeys(owner for parts in (*shared.values(), energy) for owner in parts or ())
     shares = {
         owner: Spent(
@@ -104,15 +112,10 @@ def account(device: Device, window: Window, owners: Mapping[int, Owner]) -> Devi
         unobserved_ns=window.unobserved_ns,
         total=Spent(window.busy, window.energy_uj),
         shares=shares,
-        idle_energy_uj=_idle(window, energy),
+        idle_energy_uj=_idle(window),
         scale=_scale(window),
+        rejected=sum(window.rejected.values()),
     )
-
-
-def _idle(window: Window, energy: Mapping[Owner, int] | None) -> int | None:
-    if energy is None or window.idle_energy_uj is None:
-        return None
-    return energy.get(Unattributed.IDLE, 0)
 
 
 def _scale(window: Window) -> float | None:
@@ -154,21 +157,35 @@ def _named(
     return named
 
 
-def _share_energy(window: Window, core: Mapping[Owner, int] | None) -> dict[Owner, int] | None:
+def _share_energy(
+    window: Window, core: Mapping[Owner, int] | None, idle_weights: Mapping[Owner, int] | None
+) -> dict[Owner, int] | None:
     """The window's energy per owner: what was not observed, what idling costs, then by core."""
     if window.energy_uj is None:
         return None
-    length = window.observed_ns + window.unobserved_ns
-    unobserved = window.energy_uj * window.unobserved_ns // length if length else 0
-    idle = min(window.idle_energy_uj or 0, window.energy_uj - unobserved)
-    active = window.energy_uj - unobserved - idle
+    unobserved, idle, active = _energy_parts(window)
     shares = apportion(active, core or {})
     if not shares and active:
         shares = {Unattributed.NO_PID: active}
-    for reason, part in ((Unattributed.UNOBSERVED, unobserved), (Unattributed.IDLE, idle)):
+    idle_shares = apportion(idle, idle_weights or {}) or {Unattributed.IDLE: idle}
+    for owner, part in ((Unattributed.UNOBSERVED, unobserved), *idle_shares.items()):
         if part:
-            shares[reason] = shares.get(reason, 0) + part
+            shares[owner] = shares.get(owner, 0) + part
     return shares
+
+
+def _idle(window: Window) -> int | None:
+    unknown = window.energy_uj is None or window.idle_energy_uj is None
+    return None if unknown else _energy_parts(window)[1]
+
+
+def _energy_parts(window: Window) -> tuple[int, int, int]:
+    """The window's energy: unobserved, idle and active part."""
+    whole = window.energy_uj or 0
+    length = window.observed_ns + window.unobserved_ns
+    unobserved = whole * window.unobserved_ns // length if length else 0
+    idle = min(window.idle_energy_uj or 0, whole - unobserved)
+    return unobserved, idle, whole - unobserved - idle
 
 
 def apportion(total: int, weights: Mapping[Owner, int]) -> dict[Owner, int]:
@@ -183,8 +200,11 @@ def apportion(total: int, weights: Mapping[Owner, int]) -> dict[Owner, int]:
 def hold(memory: DeviceMemory, owners: Mapping[int, Owner]) -> dict[Owner, MemoryHeld]:
     """Device memory per owner; what no process explains (driver, reserved) goes to NO_PID.
 
-    An owner one of whose processes the driver does not size is unknown as a whole. The remainder
-    is never below zero: the driver counts memory shared between processes once for the device.
+    An owner one of whose processes the driver does not size is unknown as a whole, and counts
+    nothing here. Processes may hold more together than the device has in use: the driver counts
+    memory that they share with each, and reads device and processes at different moments. What is
+    too much then is OVERLAP, below zero; each holder keeps what the driver says of it, because
+    that is what its limit is held against. So the parts always add up to the device's.
     """
     held: dict[Owner, MemoryHeld] = {}
     for process in memory.processes or ():
@@ -194,8 +214,8 @@ def hold(memory: DeviceMemory, owners: Mapping[int, Owner]) -> dict[Owner, Memor
         size = (before.used_bytes or 0) + (process.used_bytes or 0) if known else None
         held[owner] = MemoryHeld(size, before.processes + 1)
     rest = memory.used_bytes - sum(h.used_bytes or 0 for h in held.values())
-    if memory.processes is not None and rest > 0:
-        held[Unattributed.NO_PID] = MemoryHeld(rest, 0)
+    if memory.processes is not None and rest:
+        held[Unattributed.NO_PID if rest > 0 else Unattributed.OVERLAP] = MemoryHeld(rest, 0)
     return held
 
 

@@ -70,7 +70,7 @@ def _optional(
 
 _WINDOW = "averaged over --collection.window"
 _CORE = "core (SM) busy time, from NVML process utilization scaled to the device's busy time"
-_ESTIMATE = "estimated: active energy split by core use"
+_ESTIMATE = "estimated: active energy split by core use, idle energy by --energy.idle"
 
 
 def _usage_gauges(level: str) -> tuple[Family, ...]:
@@ -141,7 +141,7 @@ DEVICE = (
     Family(
         "device",
         "unattributed_memory_bytes",
-        "Device memory that no container or group holds, by reason.",
+        "Device memory that no container or group holds, by reason; overlap is below 0.",
         labels=("reason",),
     ),
     Family(
@@ -162,7 +162,8 @@ DEVICE = (
     _counter(
         "device",
         "idle_energy_joules_total",
-        "The part of the board's energy that it would have used idle, estimated.",
+        "The part of the board's energy that it would have used idle, estimated; for whom it is "
+        "charged to see --energy.idle.",
         divisor=UJ,
     ),
     *(
@@ -313,6 +314,12 @@ GROUP = (*_usage_gauges("group"), *_usage_counters("group"))
 
 EXPORTER = (
     Family("exporter", "build_info", "Version of the exporter.", labels=("version", "python")),
+    Family(
+        "exporter",
+        "config_info",
+        "Settings that decide what the figures mean: whom idle energy is charged to.",
+        labels=("energy_idle",),
+    ),
     Family("exporter", "simulated", "1 if the node is simulated: nothing here is real."),
     Family(
         "exporter", "source_up", "1 if the source answered in the last cycle.", labels=("source",)

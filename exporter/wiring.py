@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from exporter.allocations.registry import ANNOTATION_PREFIXES
 from exporter.cgroups.processes import CgroupProcesses
 from exporter.cgroups.simulated import SimulatedProcesses
-from exporter.collector import Collector, Sources
+from exporter.collector import Collector, IdlePolicy, Sources
 from exporter.gpus.nvml.source import NvmlSource
 from exporter.gpus.nvml.timing import Timing
 from exporter.gpus.simulated import SimulatedGpus
@@ -38,7 +38,8 @@ def open_sources(settings: Settings, clock: Clock = time) -> Sources:
 def make_collector(settings: Settings, sources: Sources, clock: Clock = time) -> Collector:
     """Make the collector over these sources, with empty accounts."""
     ledger = Ledger(settings.ledger_retention_ns, settings.collection_window_ns)
-    return Collector(sources, ledger, settings.collection_interval_ns, clock)
+    idle = IdlePolicy(settings.energy_idle)
+    return Collector(sources, ledger, settings.collection_interval_ns, clock, idle)
 
 
 def _simulated(settings: Settings, clock: Clock) -> Sources:

@@ -161,6 +161,38 @@ def test_energy_is_idle_part_apart_and_active_part_by_core() -> None:
     assert usage.idle_energy_uj == 100
 
 
+def idling(idle: int) -> Window:
+    """A window of 1000 µJ in which one process was at work."""
+    return Window(
+        0,
+        1_000,
+        1_000,
+        0,
+        Engines(core=500),
+        (ProcessActivity(1, Engines(core=500)),),
+        energy_uj=1_000,
+        idle_energy_uj=idle,
+    )
+
+
+@pytest.mark.parametrize(
+    ("weights", "expected"),
+    [
+        ({}, {A: 600, Unattributed.IDLE: 400}),
+        ({A: 1, B: 1}, {A: 800, B: 200}),
+        ({B: 500, Unattributed.IDLE: 500}, {A: 600, B: 200, Unattributed.IDLE: 200}),
+        ({A: 0}, {A: 600, Unattributed.IDLE: 400}),
+    ],
+)
+def test_idle_energy_goes_by_the_weights_given_and_else_to_nobody(
+    weights: dict[Owner, int], expected: dict[Owner, int]
+) -> None:
+    usage = account(DEVICE, idling(400), OWNERS, weights)
+
+    assert {owner: spent.energy_uj for owner, spent in usage.shares.items()} == expected
+    assert usage.idle_energy_uj == 400
+
+
 def test_energy_of_a_window_without_a_named_process_is_unattributed() -> None:
     usage = account(DEVICE, window(0, {}, energy=70), OWNERS)
 
@@ -193,11 +225,16 @@ def windows(draw: st.DrawFn) -> Window:
     )
 
 
-@given(windows(), owners)
+idle_weights = st.dictionaries(
+    st.sampled_from([A, B, GroupKey("docker", "x"), Unattributed.IDLE]), st.integers(0, 10**6)
+)
+
+
+@given(windows(), owners, idle_weights)
 def test_shares_add_up_to_the_device_for_every_quantity(
-    seen: Window, known: dict[int, Owner]
+    seen: Window, known: dict[int, Owner], weights: dict[Owner, int]
 ) -> None:
-    usage = account(DEVICE, seen, known)
+    usage = account(DEVICE, seen, known, weights)
 
     for quantity in QUANTITIES:
         whole = getattr(seen.busy, quantity)
@@ -249,6 +286,41 @@ def test_memory_goes_to_its_holders_and_the_rest_has_no_pid() -> None:
         Unattributed.HOST_PROCESS: MemoryHeld(10, 1),
         Unattributed.NO_PID: MemoryHeld(35, 0),
     }
+
+
+def test_memory_that_is_counted_twice_is_overlap_and_no_holder_loses_any() -> None:
+    compute = frozenset({"compute"})
+    twice = (ProcessMemory(1, 60, compute), ProcessMemory(2, 60, compute))
+
+    assert hold(DeviceMemory(100, 80, None, twice), OWNERS) == {
+        A: MemoryHeld(60, 1),
+        B: MemoryHeld(60, 1),
+        Unattributed.OVERLAP: MemoryHeld(-40, 0),
+    }
+
+
+@given(
+    st.integers(0, 10**12),
+    st.lists(
+        st.builds(
+            ProcessMemory,
+            st.integers(1, 6),
+            st.one_of(st.none(), st.integers(0, 10**12)),
+            st.just(frozenset({"compute"})),
+        )
+    ),
+)
+def test_memory_adds_up_to_what_the_device_has_in_use(
+    used: int, processes: list[ProcessMemory]
+) -> None:
+    held = hold(DeviceMemory(10**12, used, None, tuple(processes)), OWNERS)
+
+    unsized = {
+        OWNERS.get(p.pid, Unattributed.UNKNOWN_CGROUP) for p in processes if p.used_bytes is None
+    }
+    assert sum(part.used_bytes or 0 for part in held.values()) == used
+    assert {owner for owner, part in held.items() if part.used_bytes is None} == unsized
+    assert sum(part.processes for part in held.values()) == len(processes)
 
 
 def test_memory_is_not_shared_out_where_processes_are_not_listed() -> None:

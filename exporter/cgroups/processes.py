@@ -22,7 +22,7 @@ from exporter.cgroups.proc import (
     shows_own_pids,
     start_time,
 )
-from exporter.model import CgroupIdentity, Clock, SourceStatus, Tree, Unattributed
+from exporter.model import CgroupIdentity, Clock, SourceStatus, Tree, Unattributed, Unmeasured
 
 SECOND_NS = 10**9
 KEPT_AFTER_END_NS = 15 * SECOND_NS  # the driver's ring holds a dead process's samples this long
@@ -114,15 +114,15 @@ class CgroupProcesses:
         """Whether identities can be found, and what to do if not."""
         with self._lock:
             self._containers.newest()
-            detail = self._containers.problem
-            up = not (detail or self._is_blind())
+            detail, reason = self._containers.problem, self._blindness()
             # With the node's own /proc mounted, identities are found without hostPID; the pids in
             # the tree, and the news of a process's end, are not.
-            if not detail and (not up or self._namespace_depth > 1):
+            if not detail and (reason or self._namespace_depth > 1):
                 detail = _NO_HOST_PID
-            if up:
+            if reason is None:
                 self._success_unix_ns = self._clock.time_ns()
-            return SourceStatus(self.name, up, detail, self._duration_ns, self._success_unix_ns)
+            took, success = self._duration_ns, self._success_unix_ns
+            return SourceStatus(self.name, reason is None, detail, took, success, reason)
 
     def close(self) -> None:
         """Close the descriptors held."""
@@ -224,6 +224,11 @@ class CgroupProcesses:
         del self._known[pid]
         self._ended.pop(pid, None)
         self._lifetimes.release(pid)
+
+    def _blindness(self) -> Unmeasured | None:
+        if self._containers.problem:
+            return Unmeasured.NO_CGROUPS
+        return Unmeasured.NO_HOSTPID if self._is_blind() else None
 
     def _is_blind(self) -> bool:
         """Whether a pid of the node may mean another process, or none, to us."""

@@ -6,5 +6,6 @@ costs what it would have said, never the cycle.
 """
 
 from exporter.collector.cycle import Collector, Pulse, Sources
+from exporter.collector.idle import IdlePolicy
 
-__all__ = ["Collector", "Pulse", "Sources"]
+__all__ = ["Collector", "IdlePolicy", "Pulse", "Sources"]

@@ -11,6 +11,7 @@ from exporter.attribution import Member, account, hold, member_of, owner_of
 from exporter.cgroups.source import ProcessSource
 from exporter.collector.allotments import Allotments, pods_by_name
 from exporter.collector.guard import Guard
+from exporter.collector.idle import IdlePolicy, idle_weights
 from exporter.collector.own_rows import Own, own_row
 from exporter.gpus.source import GpuSource, RestartRequiredError
 from exporter.ledger import Allotted, CycleFacts, Ledger, Moment, rows_of
@@ -20,6 +21,7 @@ from exporter.model import (
     Clock,
     DeviceReading,
     DeviceState,
+    MemoryHeld,
     NodeFacts,
     Owner,
     PodTable,
@@ -27,6 +29,7 @@ from exporter.model import (
     Snapshot,
     SourceStatus,
     Unattributed,
+    Unmeasured,
 )
 from exporter.pods.source import PodSource
 
@@ -61,14 +64,23 @@ class Pulse(NamedTuple):
 class Collector:
     """Runs the cycle and holds the newest Snapshot."""
 
-    def __init__(self, sources: Sources, ledger: Ledger, interval_ns: int, clock: Clock) -> None:
+    def __init__(
+        self,
+        sources: Sources,
+        ledger: Ledger,
+        interval_ns: int,
+        clock: Clock,
+        idle: IdlePolicy = IdlePolicy.UNATTRIBUTED,
+    ) -> None:
         self.snapshot = Snapshot(mono_ns=clock.monotonic_ns(), unix_ns=clock.time_ns())
         self.fatal: RestartRequiredError | None = None
         self._sources = sources
         self._ledger = ledger
         self._interval_ns = interval_ns
         self._clock = clock
+        self._idle = idle
         self._allotments = Allotments()
+        self._allotted: list[Allotted] = []
         self._guards = {s.name: Guard(s.name, clock) for s in self._named_sources()}
         self._rejected: Counter[str] = Counter()
         self._rejected_by: dict[str, Mapping[str, int]] = {}
@@ -121,24 +133,32 @@ class Collector:
         devices = {d.device.uuid: d for reading in readings for d in reading.devices}
         pods = self._sources.pods
         table = self._table = self._guards[pods.name].call("table", pods.table, self._table)
-        identities = self._identities(devices.values())
+        identities, processes = self._identities(devices.values())
+        self._ledger.nameless = None if processes.up else processes.reason or Unmeasured.READ_FAILED
         owners = {pid: owner_of(identity, table) for pid, identity in identities.items()}
         self._enter(devices, owners, now)
         seen = _seen_on(devices.values(), identities, table)
-        allotted = self._allot(table, list(devices.values()), seen, now)
+        self._allotted = self._allot(table, list(devices.values()), seen, now)
         self._ledger.settle(now)
-        facts = CycleFacts(now, devices, allotted, pods_by_name(table))
-        self.snapshot = self._publish(facts, readings)
+        facts = CycleFacts(now, devices, self._allotted, pods_by_name(table))
+        self.snapshot = self._publish(facts, readings, processes)
         self._pulse = Pulse(self._clock.monotonic_ns(), self._pulse.done + 1)
         return self.snapshot
 
     def _identities(
         self, devices: Iterable[DeviceReading]
-    ) -> Mapping[int, CgroupIdentity | Unattributed]:
+    ) -> tuple[Mapping[int, CgroupIdentity | Unattributed], SourceStatus]:
+        """What the processes are, nothing where the source of them says that it is not up."""
         pids = {pid for device in devices for pid in _pids(device)}
-        processes = self._sources.processes
+        source = self._sources.processes
         nobody: Mapping[int, CgroupIdentity | Unattributed] = {}
-        return self._guards[processes.name].call("resolve", lambda: processes.resolve(pids), nobody)
+        found = self._guards[source.name].call("resolve", lambda: source.resolve(pids), nobody)
+        status = self._status(source)
+        return found if status.up else nobody, status
+
+    def _status(self, source: ProcessSource | PodSource) -> SourceStatus:
+        guard = self._guards[source.name]
+        return guard.note(guard.call("status", source.status, SourceStatus(source.name, up=False)))
 
     def _enter(
         self, devices: Mapping[str, DeviceReading], owners: Mapping[int, Owner], now: Moment
@@ -147,10 +167,15 @@ class Collector:
             self._ledger.meet(reading, now)
             if reading.state is not DeviceState.UP:
                 continue
+            held: Mapping[Owner, MemoryHeld] = {}
             if reading.memory is not None and reading.memory.processes is not None:
-                self._ledger.hold(uuid, hold(reading.memory, owners), now)
+                held = hold(reading.memory, owners)
+                self._ledger.hold(uuid, held, now)
             if reading.window is not None:
-                self._ledger.record(account(reading.device, reading.window, owners), now)
+                here = [a for a in self._allotted if a.allocation.device == uuid]
+                weights = idle_weights(self._idle, held, here)
+                usage = account(reading.device, reading.window, owners, weights)
+                self._ledger.record(usage, now)
                 self._rejected.update(reading.window.rejected)
 
     def _allot(
@@ -169,14 +194,18 @@ class Collector:
             self._ledger.allot(key, allocation.device, allocation.core, elapsed, now)
         return allotted
 
-    def _publish(self, facts: CycleFacts, readings: Sequence[Reading]) -> Snapshot:
+    def _publish(
+        self, facts: CycleFacts, readings: Sequence[Reading], processes: SourceStatus
+    ) -> Snapshot:
         simulated = any(reading.simulated for reading in readings)
-        sources = tuple(self._statuses(readings))
+        pods = self._status(self._sources.pods)
+        sources = (*(reading.status for reading in readings), processes, pods)
         own = Own(
             unix_ns=facts.now.unix_ns,
             cycles=self._pulse.done + 1,
             overruns=self._overruns,
             simulated=simulated,
+            idle=self._idle,
             sources=sources,
             rejected=self._all_rejected(),
             calls=_calls(readings),
@@ -184,14 +213,6 @@ class Collector:
         rows = rows_of(self._ledger, facts) | {"exporter": (own_row(own),)}
         version = self.snapshot.version + 1
         return Snapshot(version, facts.now.unix_ns, facts.now.mono_ns, simulated, rows, sources)
-
-    def _statuses(self, readings: Sequence[Reading]) -> list[SourceStatus]:
-        statuses = [reading.status for reading in readings]
-        for source in (self._sources.processes, self._sources.pods):
-            guard = self._guards[source.name]
-            away = SourceStatus(source.name, up=False)
-            statuses.append(guard.note(guard.call("status", source.status, away)))
-        return statuses
 
     def _all_rejected(self) -> Counter[str]:
         """Counts of all sources; one that fails now keeps its last ones."""

@@ -16,6 +16,7 @@ class Own:
     cycles: int
     overruns: int
     simulated: bool
+    idle: str
     sources: Sequence[SourceStatus]
     rejected: Mapping[str, int]
     calls: Mapping[str, CallCount]
@@ -27,6 +28,7 @@ def own_row(own: Own) -> Row:
     values: dict[str, Value] = {
         "build_info": {(__version__, platform.python_version()): 1},
         "simulated": int(own.simulated),
+        "config_info": {(own.idle,): 1},
         "source_up": {(s.name,): int(s.up) for s in sources},
         "source_duration_seconds": {(s.name,): s.duration_ns for s in sources},
         "source_last_success_timestamp_seconds": {

@@ -15,12 +15,14 @@ from exporter.model import (
     Owner,
     Spent,
     Unattributed,
+    Unmeasured,
 )
 
 BLIND_CYCLES = 3  # a single failed reading says nothing yet
 ENERGY = "energy"
 IDLE_ENERGY = "idle_energy"
-OWNED = frozenset({*QUANTITIES, ENERGY, "memory"})  # what an owner has a part of
+OWNED = (*QUANTITIES, ENERGY, "memory")  # what an owner has a part of
+REJECTED_WINDOWS = 10  # so many in a row with rows that cannot be true, and the others are doubted
 
 
 class Moment(NamedTuple):
@@ -101,12 +103,14 @@ class Book:
         "met_mono_ns",
         "namespaces",
         "owners",
+        "rejected_windows",
         "scale",
         "state",
         "unattributed",
         "unlisted_cycles",
         "unmeasured",
         "unobserved_ns",
+        "was_read",
         "whole",
         "windows",
     )
@@ -114,11 +118,12 @@ class Book:
     def __init__(self, device: Device, now: Moment) -> None:
         self.device = device
         self.state = DeviceState.UP
+        self.was_read = False
         self.blind_cycles = 0
         self.unlisted_cycles = 0
         self.met_mono_ns = now.mono_ns
         self.measured: set[str] = set()
-        self.unmeasured: Mapping[str, str] = {}
+        self.unmeasured: Mapping[str, Unmeasured] = {}
         self.whole = Account(now)
         self.unattributed: dict[Unattributed, Account] = {}
         self.owners: dict[ContainerKey | GroupKey, Account] = {}
@@ -126,6 +131,7 @@ class Book:
         self.idle_energy_uj = 0
         self.unobserved_ns = 0
         self.scale: float | None = None
+        self.rejected_windows = 0
         self.windows: deque[tuple[int, int]] = deque()
         self.held: Mapping[Owner, MemoryHeld] | None = None
 
@@ -148,9 +154,10 @@ class Book:
         return self.unlisted_cycles >= BLIND_CYCLES
 
     @property
-    def blind(self) -> bool:
-        """Whether the device could not be read for some cycles: its series are withheld."""
-        return self.blind_cycles >= BLIND_CYCLES
+    def blind(self) -> Unmeasured | None:
+        """Why its series are withheld: the device could not be read for some cycles, or ever."""
+        patience = BLIND_CYCLES if self.was_read else 1
+        return Unmeasured(self.state) if self.blind_cycles >= patience else None
 
     def unlist(self) -> None:
         """The driver has not listed the processes for some time: who holds what is not known."""
@@ -167,12 +174,15 @@ class Book:
                 self.measured.add(quantity)
 
     @property
-    def unshared(self) -> Mapping[str, str]:
+    def unshared(self) -> Mapping[str, Unmeasured]:
         """What cannot be told of the device's owners, and why, though the device may have it.
 
         Energy goes by core: without it, nobody's part is known.
         """
-        reasons = {q: r for q, r in self.unmeasured.items() if q in OWNED}
+        reasons: dict[str, Unmeasured] = {}
+        if self.rejected_windows >= REJECTED_WINDOWS:
+            reasons = {q: Unmeasured.REJECTED_SAMPLES for q in QUANTITIES if q in self.measured}
+        reasons |= {q: r for q, r in self.unmeasured.items() if q in OWNED}
         return {ENERGY: reasons["core"], **reasons} if "core" in reasons else reasons
 
     @property

@@ -4,7 +4,16 @@ from collections.abc import Iterable
 
 from exporter.ledger.accounts import ENERGY, IDLE_ENERGY, Book
 from exporter.ledger.view import COUNTERS, View, known, total, unmeasured
-from exporter.model import Device, DeviceReading, DeviceState, Number, Row, Unattributed, Value
+from exporter.model import (
+    Device,
+    DeviceReading,
+    DeviceState,
+    Number,
+    Row,
+    Unattributed,
+    Unmeasured,
+    Value,
+)
 
 BUSY_REASONS = (
     Unattributed.HOST_PROCESS,
@@ -12,6 +21,7 @@ BUSY_REASONS = (
     Unattributed.EXITED,
     Unattributed.NO_PID,
 )
+ENERGY_REASONS = (*BUSY_REASONS, Unattributed.IDLE, Unattributed.UNOBSERVED)
 RENAMED = {  # the device's own core time is its busy time
     "core_utilization_ratio": "utilization_ratio",
     "core_seconds_total": "busy_seconds_total",
@@ -25,12 +35,14 @@ def device_rows(view: View) -> Iterable[Row]:
         values: dict[str, Value] = {"info": {_info(book.device): 1}, "up": int(up)}
         values["unmeasured"] = unmeasured(
             {q: r for q, r in book.unmeasured.items() if q not in book.measured},
-            {} if up else {"device": str(book.state)},
-            {IDLE_ENERGY: "never_idle"} if _never_idle(book) else {},
+            {} if up else {"device": Unmeasured(book.state)},
+            {IDLE_ENERGY: Unmeasured.NEVER_IDLE} if _never_idle(book) else {},
         )
         reading = view.facts.readings.get(uuid)
         if reading is not None:
             values |= _xids(reading) | (_sensors(reading) if up else {})
+        if reading is not None and up:
+            values["unattributed_memory_bytes"] = _unattributed_memory(book, reading)
         if not book.blind:
             values |= _accounts(view, book) | _allotted(view, uuid)
         yield Row((str(book.device.index), uuid), values)
@@ -98,20 +110,27 @@ def _accounts(view: View, book: Book) -> dict[str, Value]:
         values["idle_energy_joules_total"] = book.idle_energy_uj
     if book.measured:
         values["unobserved_seconds_total"] = book.unobserved_ns
-    values |= known(normalization_ratio=book.scale)
-    values["unattributed_memory_bytes"] = {
-        (str(owner),): held.used_bytes
-        for owner, held in (book.held or {}).items()
-        if isinstance(owner, Unattributed) and held.used_bytes is not None
-    }
-    return values
+    return values | known(normalization_ratio=book.scale)
 
 
 def _unattributed(book: Book, quantity: str) -> dict[tuple[str, ...], Number]:
     """Each reason that can apply, from 0 on: a series that begins at its first use loses it."""
-    reasons = tuple(Unattributed) if quantity == ENERGY else BUSY_REASONS
+    reasons = ENERGY_REASONS if quantity == ENERGY else BUSY_REASONS
     accounts = ((reason, book.unattributed.get(reason)) for reason in reasons)
     return {(str(r),): account.totals[quantity] if account else 0 for r, account in accounts}
+
+
+def _unattributed_memory(book: Book, reading: DeviceReading) -> dict[tuple[str, ...], Number]:
+    """By reason; the device's memory as a whole where its processes are not listed."""
+    if reading.memory is None:
+        return {}
+    if book.held is None:
+        return {(str(Unattributed.NO_PID),): reading.memory.used_bytes}
+    return {
+        (str(owner),): held.used_bytes
+        for owner, held in book.held.items()
+        if isinstance(owner, Unattributed) and held.used_bytes is not None
+    }
 
 
 def _allotted(view: View, uuid: str) -> dict[str, Value]:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import TypeVar
 
-from exporter.ledger.accounts import ENERGY, IDLE_ENERGY, Account, Book, Moment
+from exporter.ledger.accounts import BLIND_CYCLES, ENERGY, IDLE_ENERGY, Account, Book, Moment
 from exporter.model import (
     ContainerKey,
     DeviceReading,
@@ -13,6 +13,7 @@ from exporter.model import (
     Owner,
     Spent,
     Unattributed,
+    Unmeasured,
 )
 
 K = TypeVar("K")
@@ -22,7 +23,8 @@ class Ledger:
     """Accounts of devices, containers, pods, namespaces and groups.
 
     One cycle is: ``meet`` every device that was reported, ``record`` and ``hold`` what was
-    attributed, ``allot`` what is allotted, then ``settle``.
+    attributed, ``allot`` what is allotted, then ``settle``. ``nameless`` says why no process can
+    be given to its container in this cycle, None if it can.
     """
 
     def __init__(self, retention_ns: int, window_ns: int) -> None:
@@ -30,6 +32,7 @@ class Ledger:
         self.window_ns = window_ns
         self.books: dict[str, Book] = {}
         self.pods: dict[tuple[str, str], Account] = {}
+        self.nameless: Unmeasured | None = None
 
     def meet(self, reading: DeviceReading, now: Moment) -> None:
         """Note a device's state in this cycle."""
@@ -45,9 +48,11 @@ class Ledger:
         if reading.state is not DeviceState.UP:
             book.blind_cycles += 1
             return
-        book.blind_cycles = 0
-        listed = reading.memory is not None and reading.memory.processes is not None
-        book.unlisted_cycles = 0 if listed else book.unlisted_cycles + 1
+        book.was_read, book.blind_cycles = True, 0
+        memory = reading.memory
+        book.unlisted_cycles += 1
+        if memory is not None:  # a list that is refused will not come in the next cycle
+            book.unlisted_cycles = BLIND_CYCLES if memory.processes is None else 0
         if book.unlisted:
             book.unlist()
 
@@ -59,6 +64,7 @@ class Ledger:
         book.idle_energy_uj += usage.idle_energy_uj or 0
         book.unobserved_ns += usage.unobserved_ns
         book.scale = usage.scale
+        book.rejected_windows = book.rejected_windows + 1 if usage.rejected else 0
         book.measure(usage.total.busy)
         if usage.total.energy_uj is not None:
             book.measured.add(ENERGY)
@@ -126,13 +132,17 @@ class Ledger:
             if book.met_mono_ns != now.mono_ns:
                 book.state = DeviceState.FAILED
                 book.blind_cycles += 1
-            book.renew(now, residents=not book.blind)
+            book.renew(now, residents=book.blind is None)
             self._keep_pods(book)
             _close_gone(book.owners, oldest)
             book.forget(now.mono_ns - self.window_ns)
         _close_gone(self.pods, oldest)
         for account in self.pods.values():
             account.recent.clear()
+
+    def hidden(self, book: Book) -> Unmeasured | None:
+        """Why the series of a device's owners must go: nothing of them is measured."""
+        return book.blind or self.nameless
 
     def _keep_pods(self, book: Book) -> None:
         for key, account in book.owners.items():

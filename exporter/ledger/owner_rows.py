@@ -2,9 +2,12 @@
 
 from collections.abc import Iterable, Sequence
 
-from exporter.ledger.accounts import Account, Book
+from exporter.ledger.accounts import OWNED, Account, Book
 from exporter.ledger.view import View, counters, known, ratio, total, unmeasured
-from exporter.model import Allocation, ContainerKey, GroupKey, Row, Value
+from exporter.model import Allocation, ContainerKey, GroupKey, Row, Unmeasured, Value
+
+LIMITS = ("core_limit", "memory_limit")
+UNNAMED = dict.fromkeys(LIMITS, Unmeasured.POD_UNKNOWN)
 
 
 def container_rows(view: View) -> Iterable[Row]:
@@ -13,13 +16,15 @@ def container_rows(view: View) -> Iterable[Row]:
         for key, account in book.owners.items():
             if isinstance(key, ContainerKey):
                 values = _owner(view, book, key)
-                if not book.blind:
+                if not view.ledger.hidden(book):
                     values |= _allotment(view.limits.get((key, uuid), ()), account, values)
                 yield Row((*key, str(book.device.index), uuid), values)
     for key, uuid in view.limits:
         if key.container and uuid not in view.ledger.books:
-            missing = dict.fromkeys(("core_limit", "memory_limit"), "placement")
-            yield Row((*key, "", ""), {"unmeasured": unmeasured(missing)})
+            missing = dict.fromkeys(LIMITS, Unmeasured.PLACEMENT)
+            nameless = view.ledger.nameless
+            blind = dict.fromkeys(("core", "memory"), nameless) if nameless else {}
+            yield Row((*key, "", ""), {"unmeasured": unmeasured(missing, blind)})
 
 
 def group_rows(view: View) -> Iterable[Row]:
@@ -33,17 +38,18 @@ def group_rows(view: View) -> Iterable[Row]:
 def _owner(view: View, book: Book, key: ContainerKey | GroupKey) -> dict[str, Value]:
     """What a container and a group have alike.
 
-    An owner that has gone keeps its counters for a while; one whose use cannot be told apart, or
-    on a device that cannot be read, has nothing but the reason.
+    An owner that has gone keeps its counters for a while; one of whom nothing is measured, or
+    whose use cannot be told apart, has nothing but the reason.
     """
     account = book.owners[key]
     live = view.live(account)
-    if book.blind:
-        return _reason(str(book.state)) if live or key in (book.held or ()) else {}
+    hidden = view.ledger.hidden(book)
+    if hidden:
+        return _reason(book, hidden) if live or key in (book.held or ()) else {}
     if not live:
         return counters(account, book.shared)
     if isinstance(key, ContainerKey) and view.pending(book, key):
-        return _reason("container_pending")
+        return _reason(book, Unmeasured.CONTAINER_PENDING)
     values = view.use(book, account, book.shared)
     if account.held is not None:
         values |= known(memory_used_bytes=account.held.used_bytes, processes=account.held.processes)
@@ -52,21 +58,25 @@ def _owner(view: View, book: Book, key: ContainerKey | GroupKey) -> dict[str, Va
         last_active_timestamp_seconds=account.active_unix_ns,
         observed_since_timestamp_seconds=account.since_unix_ns,
     )
-    values["unmeasured"] = unmeasured(_memory_reason(book, account), book.unshared)
+    unnamed = UNNAMED if isinstance(key, GroupKey) and key.kind == "pod" else {}
+    values["unmeasured"] = unmeasured(_memory_reason(book, account), book.unshared, unnamed)
     return values
 
 
-def _reason(reason: str) -> dict[str, Value]:
-    return {"unmeasured": unmeasured(dict.fromkeys(("core", "memory"), reason))}
+def _reason(book: Book, reason: Unmeasured) -> dict[str, Value]:
+    """Why nothing is known of an owner, for each quantity that its device has."""
+    lacking = [q for q in OWNED if q in {"core", "memory", *book.measured}]
+    return {"unmeasured": unmeasured(dict.fromkeys(lacking, reason))}
 
 
-def _memory_reason(book: Book, account: Account) -> dict[str, str]:
+def _memory_reason(book: Book, account: Account) -> dict[str, Unmeasured]:
     """Why the memory held is not told, where the device itself gives no reason."""
     if "memory" in book.unshared:
         return {}
     if account.held is not None:
-        return {"memory": "not_supported"} if account.held.used_bytes is None else {}
-    return {"memory": "read_failed"} if book.unlisted else {}
+        unsized = account.held.used_bytes is None
+        return {"memory": Unmeasured.NOT_SUPPORTED} if unsized else {}
+    return {"memory": Unmeasured.READ_FAILED} if book.unlisted else {}
 
 
 def _allotment(

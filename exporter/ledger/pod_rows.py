@@ -42,9 +42,9 @@ def pod_rows(view: View) -> Iterable[Row]:
 
 
 def namespace_rows(view: View) -> Iterable[Row]:
-    """One row for each namespace on each device that can be read."""
+    """One row for each namespace on each device of which owners can be told."""
     for uuid, book in view.ledger.books.items():
-        if book.blind:
+        if view.ledger.hidden(book):
             continue
         for namespace, account in book.namespaces.items():
             yield Row((namespace, uuid), counters(account, book.shared & ACCOUNTED))
@@ -64,7 +64,7 @@ def _pod(
     values: dict[str, Value] = {}
     if (live or blind) and pod is not None:
         values["info"] = {(pod.uid, pod.qos, pod.owner_kind, pod.owner_name): 1}
-    if blind:
+    if blind or view.ledger.nameless:
         return values
     values |= counters(account, _accounted(view, alive or parts))
     if account.allocated_core_ns or any(a.core is not None for a in limits):

@@ -13,6 +13,7 @@ from exporter.model import (
     DeviceReading,
     Labelled,
     Pod,
+    Unmeasured,
     Value,
 )
 
@@ -64,12 +65,17 @@ class View:
         return account.live_mono_ns == self.facts.now.mono_ns
 
     def pending(self, book: Book, key: ContainerKey) -> bool:
-        """Whether a container's use stands under "" for now: the pod's status lacks its id."""
+        """Whether a container's use may stand under "" for now: the pod's status lacks its id.
+
+        Where all have their ids, one that was restarted has a new one: any without a process.
+        """
         whole_pod = book.owners.get(key._replace(container=""))
         pod = self.facts.pods.get(key[:2])
         if not key.container or whole_pod is None or pod is None or not self.live(whole_pod):
             return False
-        return any(c.name == key.container and not c.container_ids for c in pod.containers)
+        waiting = {c.name for c in pod.containers if not c.container_ids}
+        held = book.owners[key].held
+        return key.container in waiting if waiting else not (held and held.processes)
 
     def ratio(self, book: Book, account: Account, quantity: str) -> float | None:
         """Average over the stated window."""
@@ -91,9 +97,13 @@ def known(**values: float | None) -> dict[str, Value]:
     return {name: value for name, value in values.items() if value is not None}
 
 
-def unmeasured(*reasons: Mapping[str, str]) -> Labelled:
-    """Series that say which quantity is not measured, and why."""
-    return {(quantity, reason): 1 for many in reasons for quantity, reason in many.items()}
+def unmeasured(*reasons: Mapping[str, Unmeasured]) -> Labelled:
+    """Series that say which quantity is not measured, and why: nothing but the closed list."""
+    return {
+        (quantity, str(Unmeasured(reason))): 1
+        for many in reasons
+        for quantity, reason in many.items()
+    }
 
 
 def total(parts: Iterable[float | None]) -> float | None:

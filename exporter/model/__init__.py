@@ -26,6 +26,7 @@ from exporter.model.devices import (
 from exporter.model.pods import Allocation, Container, NodeFacts, Pod, PodTable
 from exporter.model.processes import CgroupIdentity, PodSlot, Tree
 from exporter.model.snapshot import Labelled, Number, Row, Snapshot, Value
+from exporter.model.unmeasured import Unmeasured
 from exporter.model.usage import (
     ContainerKey,
     DeviceUsage,
@@ -69,6 +70,7 @@ __all__ = [
     "Spent",
     "Tree",
     "Unattributed",
+    "Unmeasured",
     "Value",
     "Window",
     "XidCount",

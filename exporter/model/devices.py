@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple, Protocol
 
+from exporter.model.unmeasured import Unmeasured
+
 
 class Clock(Protocol):
     """What reads the time. The module ``time`` is one; a test's or a scenario's is another."""
@@ -36,7 +38,7 @@ class Device:
 
 
 class DeviceState(StrEnum):
-    """Whether a device could be read in this cycle, and if not, why."""
+    """Whether a device could be read in this cycle, and if not, why: a value of Unmeasured."""
 
     UP = "up"
     LOST = "gpu_lost"
@@ -146,19 +148,23 @@ class DeviceReading:
     window: Window | None = None
     memory: DeviceMemory | None = None
     sensors: Sensors = field(default_factory=Sensors)
-    unmeasured: Mapping[str, str] = field(default_factory=dict)  # quantity → reason
+    unmeasured: Mapping[str, Unmeasured] = field(default_factory=dict)  # by quantity
     xids: Mapping[str, XidCount] = field(default_factory=dict)  # of a device that is lost, too
 
 
 @dataclass(frozen=True, slots=True)
 class SourceStatus:
-    """How a source fares. ``detail`` says what to do when it is not up."""
+    """How a source fares. ``detail`` says what to do when it is not up.
+
+    ``reason`` is why nothing that it would have told is known; None: it failed to be read.
+    """
 
     name: str
     up: bool
     detail: str = ""
     duration_ns: int = 0
     last_success_unix_ns: int | None = None
+    reason: Unmeasured | None = None
 
 
 class CallCount(NamedTuple):

@@ -24,7 +24,10 @@ class GroupKey(NamedTuple):
 
 
 class Unattributed(StrEnum):
-    """Why a part of a device was used by nobody whom we can name. A closed list."""
+    """Why a part of a device was used by nobody whom we can name. A closed list.
+
+    ``docs/troubleshooting.md`` says of each what it means and what to do.
+    """
 
     HOST_PROCESS = "host_process"
     UNKNOWN_CGROUP = "unknown_cgroup"
@@ -32,6 +35,7 @@ class Unattributed(StrEnum):
     NO_PID = "no_pid"
     IDLE = "idle"
     UNOBSERVED = "unobserved"
+    OVERLAP = "overlap"
 
 
 Owner = ContainerKey | GroupKey | Unattributed
@@ -58,7 +62,8 @@ class DeviceUsage:
     """One device's books for one window: for each quantity the shares add up to ``total``.
 
     ``scale`` is the factor that was applied to the driver's per-process core figures, None where
-    nothing was scaled (no process named, or rows rejected).
+    nothing was scaled (no process named, or rows rejected). ``idle_energy_uj`` is what the board
+    would have used idle, whoever it is charged to. ``rejected`` counts the rows left out.
     """
 
     device: Device
@@ -68,3 +73,4 @@ class DeviceUsage:
     shares: Mapping[Owner, Spent]
     idle_energy_uj: int | None = None
     scale: float | None = None
+    rejected: int = 0

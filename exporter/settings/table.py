@@ -187,6 +187,18 @@ class Settings:
             "cannot be left out.",
         ),
     ]
+    energy_idle: Annotated[
+        str,
+        Setting(
+            "energy.idle",
+            choice("unattributed", "equal", "allotment"),
+            "unattributed",
+            "Whom the energy is charged to that a board uses without work: nobody; those who hold "
+            "memory on it, in equal parts; or those who were allotted its core, by their share.",
+            "What nobody was allotted stays unattributed. The parts always add up to the board's "
+            "counter.",
+        ),
+    ]
     ledger_retention_ns: Annotated[
         int,
         Setting(

@@ -63,6 +63,7 @@ class SetProcesses:
     def __init__(self) -> None:
         self.identities: dict[int, CgroupIdentity] = {}
         self.error: Exception | None = None
+        self.now = SourceStatus(self.name, up=True)
 
     def resolve(self, pids: Collection[int]) -> Mapping[int, CgroupIdentity | Unattributed]:
         """What was set; anything else has exited."""
@@ -75,8 +76,8 @@ class SetProcesses:
         return Tree({}, {})
 
     def status(self) -> SourceStatus:
-        """Always up."""
-        return SourceStatus(self.name, up=True)
+        """Up, unless something else was set."""
+        return self.now
 
     def rejected(self) -> Mapping[str, int]:
         """One directory vanished."""

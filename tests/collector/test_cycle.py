@@ -7,10 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from exporter.collector import Collector, Sources
+from exporter.collector import Collector
 from exporter.families import FAMILIES
 from exporter.gpus.source import RestartRequiredError
-from exporter.ledger import Ledger
 from exporter.model import (
     CgroupIdentity,
     Container,
@@ -20,73 +19,10 @@ from exporter.model import (
     Engines,
     Pod,
     PodTable,
-    ProcessActivity,
     ProcessMemory,
-    Row,
-    Snapshot,
     Window,
 )
-from tests.collector.sources import ManualClock, SetGpus, SetPods, SetProcesses
-
-SECOND = 1_000_000_000
-CID = "a" * 64
-DEVICE = Device("GPU-0", 0, "nvidia", memory_bytes=80 * 2**30)
-POD = Pod(
-    "uid-1",
-    "ml",
-    "train",
-    phase="Running",
-    containers=(
-        Container(
-            "main",
-            container_ids=(CID,),
-            running=True,
-            limits={
-                "vke.volcengine.com/mgpu-core": "50",
-                "vke.volcengine.com/mgpu-memory": "1024",
-            },
-        ),
-    ),
-)
-PLACED = {"vke.volcengine.com/gpu-index-container-main": "0"}
-
-
-class Bench:
-    """A collector over sources that the test sets."""
-
-    def __init__(self) -> None:
-        self.clock = ManualClock()
-        self.gpus = SetGpus()
-        self.processes = SetProcesses()
-        self.pods = SetPods()
-        self.ledger = Ledger(300 * SECOND, 15 * SECOND)
-        sources = Sources((self.gpus,), self.processes, self.pods)
-        self.collector = Collector(sources, self.ledger, SECOND, self.clock)
-
-    def use(self, pid: int, core_ns: int, memory: int = 100) -> None:
-        """Let one process use the device in the next cycles."""
-        window = Window(
-            0, SECOND, SECOND, 0, Engines(core=core_ns), (ProcessActivity(pid, Engines(core_ns)),)
-        )
-        holders = (ProcessMemory(pid, memory, frozenset({"compute"})),)
-        reading = DeviceReading(
-            DEVICE, window=window, memory=DeviceMemory(1000, memory, None, holders)
-        )
-        self.gpus.devices = (reading,)
-
-    def name_pod(self, pod: Pod = POD) -> None:
-        """Let the pod source know the pod."""
-        self.pods.current = PodTable(
-            self.pods.current.version + 1,
-            {pod.uid: pod},
-            {pod.uid: pod.uid},
-            {cid: (pod.uid, c.name) for c in pod.containers for cid in c.container_ids},
-        )
-
-    def cycle(self) -> Snapshot:
-        """One second later, one cycle."""
-        self.clock.move(1)
-        return self.collector.cycle()
+from tests.collector.bench import CID, DEVICE, PLACED, POD, SECOND, Bench, row
 
 
 class After(threading.Event):
@@ -103,10 +39,6 @@ class After(threading.Event):
     def wait(self, timeout: float | None = None) -> bool:  # noqa: ARG002 - the standard library's
         """At once."""
         return self.is_set()
-
-
-def row(snapshot: Snapshot, level: str, *labels: str) -> Row:
-    return next(r for r in snapshot.rows[level] if r.labels == labels)
 
 
 @pytest.fixture

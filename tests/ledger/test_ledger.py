@@ -29,6 +29,7 @@ from exporter.model import (
     Sensors,
     Spent,
     Unattributed,
+    Unmeasured,
     Window,
     XidCount,
 )
@@ -427,8 +428,9 @@ def test_what_the_driver_tells_of_the_device_only_is_unknown_for_its_owners() ->
         node.cycle(
             second,
             {"GPU-0": window({}, busy=SECOND, energy=70)},
-            unmeasured={"core": "not_supported", "power": "no_permission"},
+            unmeasured={"core": Unmeasured.NOT_SUPPORTED, "power": Unmeasured.NO_PERMISSION},
             allotted=grant,
+            held={},
         )
         for second in (0, 1)
     ][-1]

@@ -13,6 +13,7 @@ from exporter.gpus.nvml.fields import Field, FieldValues
 from exporter.gpus.nvml.library import Library
 from exporter.gpus.nvml.refusals import Refusals
 from exporter.gpus.nvml.timing import Cadence, Timing
+from exporter.model import Unmeasured
 
 KIB = 1 << 10
 WRAPS_AT = 1 << 32
@@ -152,7 +153,7 @@ class BoardCounters:
         else:
             shown[counted.label] = answer * counted.scale
 
-    def _drop(self, field: Field, reason: str) -> None:
+    def _drop(self, field: Field, reason: Unmeasured) -> None:
         """Do not ask for this field again; say so if it was the last of its quantity."""
         topic = self._wanted.pop(field).topic
         if all(counted.topic != topic for counted in self._wanted.values()):

@@ -28,12 +28,13 @@ from exporter.model import (
     DeviceState,
     Engines,
     Sensors,
+    Unmeasured,
     Window,
 )
 
 logger = logging.getLogger(__name__)
 
-UNDER_MIG: Mapping[str, str] = dict.fromkeys(QUANTITIES, MIG)
+UNDER_MIG = dict.fromkeys(QUANTITIES, Unmeasured.MIG)
 
 
 class NvmlDevice:
@@ -183,9 +184,9 @@ class NvmlDevice:
         mps = any("mps" in process.kinds for process in processes or ())
         return replace(self.device, sharing="mps") if mps else self.device
 
-    def _unmeasured(self) -> Mapping[str, str]:
+    def _unmeasured(self) -> Mapping[str, Unmeasured]:
         if self._parted:
-            return {**self._refusals.unmeasured(), **UNDER_MIG, "memory": MIG}
+            return {**self._refusals.unmeasured(), **UNDER_MIG, "memory": Unmeasured.MIG}
         if self._instance:
-            return {**self._refusals.unmeasured(), **UNDER_MIG, "energy": MIG}
+            return {**self._refusals.unmeasured(), **UNDER_MIG, "energy": Unmeasured.MIG}
         return self._refusals.unmeasured()

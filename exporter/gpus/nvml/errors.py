@@ -13,6 +13,8 @@ Only a new process helps after 18, or when 17 or 999 persist at init: that is
 ``exporter.gpus.source.RestartRequiredError``. Codes: ``nvmlReturn_t`` in nvml.h.
 """
 
+from exporter.model import Unmeasured
+
 SUCCESS = 0
 UNINITIALIZED = 1
 INVALID_ARGUMENT = 2
@@ -31,12 +33,13 @@ VERSION_MISMATCH = 18
 UNKNOWN = 999
 
 REASONS = {
-    NOT_SUPPORTED: "not_supported",
-    NO_PERMISSION: "no_permission",
-    FUNCTION_NOT_FOUND: "driver_too_old",
+    NOT_SUPPORTED: Unmeasured.NOT_SUPPORTED,
+    NO_PERMISSION: Unmeasured.NO_PERMISSION,
+    FUNCTION_NOT_FOUND: Unmeasured.DRIVER_TOO_OLD,
 }
 
-MEANINGS = REASONS | {
+MEANINGS: dict[int, str] = {
+    **REASONS,
     UNINITIALIZED: "uninitialized",
     INVALID_ARGUMENT: "invalid_argument",
     NOT_FOUND: "not_found",
@@ -70,11 +73,11 @@ class DeviceLostError(NvmlError):
 
 
 class UnmeasurableError(NvmlError):
-    """This device does not answer this call, now or later. ``reason`` is a label value."""
+    """This device does not answer this call, now or later."""
 
     @property
-    def reason(self) -> str:
-        """One of not_supported, no_permission, driver_too_old."""
+    def reason(self) -> Unmeasured:
+        """What the refusal means."""
         return REASONS[self.code]
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from exporter.gpus.nvml import errors
 from exporter.gpus.nvml.library import CFunction, Library
 from exporter.gpus.xids import ACTED_ON, XidCounts
-from exporter.model import Clock, XidCount
+from exporter.model import Clock, Unmeasured, XidCount
 
 logger = logging.getLogger(__name__)
 
@@ -93,7 +93,7 @@ class XidWatch:
         self._clock = clock
         self._changed = Condition()
         self._counts: dict[str, XidCounts] = {}
-        self._refused: dict[str, str] = {}
+        self._refused: dict[str, Unmeasured] = {}
         self._failing: set[str] = set()
         self._boards: dict[str, int] = {}
         self._anew = False
@@ -106,7 +106,7 @@ class XidWatch:
             counts = self._counts.get(uuid)
             return counts.snapshot() if counts and self._running else {}
 
-    def refusal(self, uuid: str) -> str | None:
+    def refusal(self, uuid: str) -> Unmeasured | None:
         """Why a board does not tell of its XIDs; None: it does, or may."""
         with self._changed:
             return self._refused.get(uuid)

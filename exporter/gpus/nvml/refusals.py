@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 from exporter.gpus.nvml.errors import UnmeasurableError
-from exporter.model import QUANTITIES
+from exporter.model import QUANTITIES, Unmeasured
 
 logger = logging.getLogger(__name__)
 
@@ -38,7 +38,7 @@ class Refusals:
 
     def __init__(self, uuid: str) -> None:
         self._uuid = uuid
-        self._reasons: dict[str, str] = {}
+        self._reasons: dict[str, Unmeasured] = {}
         self._logged: set[str] = set()
 
     def ask(self, topic: str, call: Callable[[], T]) -> T | None:
@@ -51,7 +51,7 @@ class Refusals:
             self.add(topic, error.reason)
             return None
 
-    def add(self, topic: str, reason: str) -> None:
+    def add(self, topic: str, reason: Unmeasured) -> None:
         """Remember a refusal; the first one of a topic is logged."""
         self._reasons[topic] = reason
         if topic not in self._logged:
@@ -68,7 +68,7 @@ class Refusals:
         """Begin anew: another driver, or MIG switched, may answer what this one refused."""
         self._reasons.clear()
 
-    def unmeasured(self) -> Mapping[str, str]:
+    def unmeasured(self) -> Mapping[str, Unmeasured]:
         """Quantity → reason: of QUANTITIES and OTHERS."""
         reasons = {topic: self._reasons[topic] for topic in OTHERS if topic in self._reasons}
         if listing_of("compute") in self._reasons:

@@ -1,0 +1,278 @@
+"""Each reason of the closed lists, produced by what it stands for and seen in a Snapshot.
+
+A reason that nothing here produces fails: it would be a word without a meaning.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from exporter.cgroups.processes import CgroupProcesses
+from exporter.cgroups.source import ProcessSource
+from exporter.collector import Collector, Sources
+from exporter.ledger import Ledger
+from exporter.model import (
+    CgroupIdentity,
+    Container,
+    DeviceMemory,
+    DeviceReading,
+    DeviceState,
+    Engines,
+    PodTable,
+    ProcessMemory,
+    Snapshot,
+    Unattributed,
+    Unmeasured,
+    Window,
+)
+from tests.cgroups.fakeproc import FakeProc
+from tests.cgroups.names import container_path
+from tests.collector.bench import CID, DEVICE, PLACED, POD, SECOND, Bench
+from tests.fakenvml.build import library
+from tests.fakenvml.scenario import GIB, Fault, Gpu, Instance, Process, Work
+from tests.gpus.nvml.node import HASTY, PATIENT, START, Node
+
+ROWS = ("nvmlDeviceGetProcessUtilization", "nvmlDeviceGetProcessesUtilizationInfo")
+PLACED_POD = replace(POD, annotations=PLACED)
+
+
+class Scene:
+    """A node to do things to, and the Snapshot of it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.bench = Bench()
+        self.bench.processes.identities[7] = CgroupIdentity("uid-1", CID, "containerd")
+        self.bench.use(7, SECOND // 2)
+        self.driver = Node(folder)
+        self.driver.scenario.gpus = [Gpu(0)]
+        self.driver.scenario.processes = [Process(gpu=0, pid=7, memory=GIB)]
+        self.driver.scenario.works = [Work(gpu=0, pid=7, start=START - 60)]
+
+    def watch(self, seconds: int = 5) -> Snapshot:
+        """The last Snapshot of some cycles with the driver's readings, a second apart."""
+        for _ in range(seconds):
+            self.bench.gpus.devices = self.driver.read(after=1).devices
+            self.bench.cycle()
+        return self.bench.collector.snapshot
+
+    def break_driver(self, *faults: Fault, hasty: bool = False) -> Snapshot:
+        """Let the driver fail after it was read once; its container's pod is known by name."""
+        self.bench.name_pod(PLACED_POD)
+        self.driver.start(HASTY if hasty else PATIENT)
+        self.watch(2)
+        self.driver.fail(*faults)
+        return self.watch()
+
+    def with_processes(self, processes: ProcessSource) -> Snapshot:
+        """One cycle over another source of processes; the container's pod is known by name."""
+        bench = self.bench
+        bench.name_pod(PLACED_POD)
+        sources = Sources((bench.gpus,), processes, bench.pods)
+        ledger = Ledger(300 * SECOND, 15 * SECOND)
+        snapshot = Collector(sources, ledger, SECOND, bench.clock).cycle()
+        processes.close()
+        return snapshot
+
+    def with_window(self, window: Window) -> Snapshot:
+        """One cycle with this window of the device."""
+        self.bench.gpus.devices = (DeviceReading(DEVICE, window=window),)
+        return self.bench.cycle()
+
+
+def refused(scene: Scene, code: int) -> Snapshot:
+    scene.driver.scenario.faults = [Fault("error", name, code=code) for name in ROWS]
+    return scene.break_driver(*scene.driver.scenario.faults)
+
+
+def driver_too_old(scene: Scene) -> Snapshot:
+    scene.driver.start(path=library(omit=set(ROWS)))
+    return scene.watch()
+
+
+def gpu_lost(scene: Scene) -> Snapshot:
+    scene.break_driver()
+    scene.driver.change_gpu(0, lost=True)
+    return scene.watch()
+
+
+def released(scene: Scene) -> Snapshot:
+    scene.break_driver()
+    scene.driver.ask("release", True)
+    return scene.watch()
+
+
+def mig(scene: Scene) -> Snapshot:
+    scene.driver.scenario.gpus = [Gpu(0, mig=True)]
+    scene.driver.scenario.instances = [Instance(0, 0)]
+    scene.driver.start()
+    return scene.watch()
+
+
+def never_idle(scene: Scene) -> Snapshot:
+    scene.driver.start()
+    return scene.watch()
+
+
+def rejected_samples(scene: Scene) -> Snapshot:
+    scene.bench.name_pod(PLACED_POD)
+    scene.driver.change_gpu(0, garbage=4)
+    scene.driver.start()
+    return scene.watch(12)
+
+
+def no_hostpid(scene: Scene) -> Snapshot:
+    cgroup = scene.folder / "cgroup" / container_path("systemd", "uid-1", CID)
+    cgroup.mkdir(parents=True)
+    (scene.folder / "cgroup" / "cgroup.controllers").touch()
+    (cgroup / "cgroup.procs").write_text("0\n")  # so cgroup v2 shows a pid of another namespace
+    proc = FakeProc(scene.folder / "proc")
+    return scene.with_processes(CgroupProcesses(str(scene.folder / "cgroup"), str(proc.root)))
+
+
+def no_cgroups(scene: Scene) -> Snapshot:
+    proc = FakeProc(scene.folder / "proc")
+    return scene.with_processes(CgroupProcesses(str(scene.folder / "missing"), str(proc.root)))
+
+
+def container_pending(scene: Scene) -> Snapshot:
+    waiting = Container("side", limits=POD.containers[0].limits)
+    scene.bench.processes.identities[7] = CgroupIdentity("uid-1", "b" * 64, "containerd")
+    main = replace(POD.containers[0], container_ids=())
+    scene.bench.name_pod(replace(PLACED_POD, containers=(main, waiting)))
+    return scene.bench.cycle()
+
+
+def pod_unknown(scene: Scene) -> Snapshot:
+    scene.bench.pods.current = PodTable()
+    return scene.bench.cycle()
+
+
+def placement(scene: Scene) -> Snapshot:
+    scene.bench.processes.identities.clear()
+    scene.bench.name_pod()
+    return scene.bench.cycle()
+
+
+UNMEASURED: Mapping[Unmeasured, Callable[[Scene], Snapshot]] = {
+    Unmeasured.NOT_SUPPORTED: lambda scene: refused(scene, 3),
+    Unmeasured.NO_PERMISSION: lambda scene: refused(scene, 4),
+    Unmeasured.DRIVER_TOO_OLD: driver_too_old,
+    Unmeasured.GPU_LOST: gpu_lost,
+    Unmeasured.DRIVER_STUCK: lambda scene: scene.break_driver(
+        Fault("hang", "nvmlDeviceGetSamples"), hasty=True
+    ),
+    Unmeasured.RELEASED: released,
+    Unmeasured.READ_FAILED: lambda scene: scene.break_driver(
+        Fault("error", "nvmlDeviceGetSamples", code=999)
+    ),
+    Unmeasured.MIG: mig,
+    Unmeasured.NEVER_IDLE: never_idle,
+    Unmeasured.REJECTED_SAMPLES: rejected_samples,
+    Unmeasured.NO_HOSTPID: no_hostpid,
+    Unmeasured.NO_CGROUPS: no_cgroups,
+    Unmeasured.CONTAINER_PENDING: container_pending,
+    Unmeasured.POD_UNKNOWN: pod_unknown,
+    Unmeasured.PLACEMENT: placement,
+}
+OF_THE_DRIVER = tuple(UNMEASURED)[:10]
+
+
+def host_process(scene: Scene) -> Snapshot:
+    scene.bench.processes.identities[7] = CgroupIdentity()
+    return scene.bench.cycle()
+
+
+def unknown_cgroup(scene: Scene) -> Snapshot:
+    scene.bench.processes.error = OSError("no /proc")
+    return scene.bench.cycle()
+
+
+def exited(scene: Scene) -> Snapshot:
+    scene.bench.processes.identities.clear()
+    return scene.bench.cycle()
+
+
+def overlap(scene: Scene) -> Snapshot:
+    holders = tuple(ProcessMemory(pid, 60, frozenset({"compute"})) for pid in (7, 8))
+    memory = DeviceMemory(1000, 100, None, holders)
+    scene.bench.gpus.devices = (DeviceReading(DEVICE, memory=memory),)
+    return scene.bench.cycle()
+
+
+BUSY = Window(0, 2 * SECOND, SECOND, SECOND, Engines(core=SECOND // 2), energy_uj=100)
+UNATTRIBUTED: Mapping[Unattributed, Callable[[Scene], Snapshot]] = {
+    Unattributed.HOST_PROCESS: host_process,
+    Unattributed.UNKNOWN_CGROUP: unknown_cgroup,
+    Unattributed.EXITED: exited,
+    Unattributed.NO_PID: lambda scene: scene.with_window(BUSY),
+    Unattributed.IDLE: lambda scene: scene.with_window(replace(BUSY, idle_energy_uj=40)),
+    Unattributed.UNOBSERVED: lambda scene: scene.with_window(BUSY),
+    Unattributed.OVERLAP: overlap,
+}
+
+
+@pytest.fixture
+def scene(tmp_path: Path) -> Iterator[Scene]:
+    scene = Scene(tmp_path)
+    yield scene
+    scene.driver.stop()
+
+
+def told(snapshot: Snapshot) -> set[str]:
+    """The reasons of everything that is not measured."""
+    found: set[str] = set()
+    for rows in snapshot.rows.values():
+        for row in rows:
+            values = row.values.get("unmeasured", {})
+            assert isinstance(values, Mapping)
+            found.update(reason for _, reason in values)
+    return found
+
+
+def charged(snapshot: Snapshot) -> set[str]:
+    """The reasons under which something of a device is unattributed."""
+    found: set[str] = set()
+    for row in snapshot.rows["device"]:
+        for name, values in row.values.items():
+            if name.startswith("unattributed_"):
+                assert isinstance(values, Mapping)
+                found.update(reason for (reason,), amount in values.items() if amount)
+    return found
+
+
+@pytest.mark.parametrize(
+    "reason",
+    [
+        pytest.param(reason, marks=[pytest.mark.program("cc")] * (reason in OF_THE_DRIVER))
+        for reason in Unmeasured
+    ],
+)
+def test_each_reason_why_something_is_unmeasured_can_be_produced(
+    reason: Unmeasured, scene: Scene
+) -> None:
+    snapshot = UNMEASURED[reason](scene)
+
+    assert str(reason) in told(snapshot)
+    assert told(snapshot) <= set(Unmeasured)
+
+
+@pytest.mark.parametrize("reason", Unattributed)
+def test_each_reason_why_use_is_unattributed_can_be_produced(
+    reason: Unattributed, scene: Scene
+) -> None:
+    assert str(reason) in charged(UNATTRIBUTED[reason](scene))
+
+
+def test_every_state_in_which_a_device_cannot_be_read_is_a_reason() -> None:
+    assert {str(state) for state in DeviceState} - {"up"} <= set(Unmeasured)
+
+
+def test_only_the_reasons_of_the_list_can_be_published(scene: Scene) -> None:
+    odd = {"core": "because"}
+    scene.bench.gpus.devices = (DeviceReading(DEVICE, unmeasured=odd),)  # type: ignore[arg-type] # the point
+
+    with pytest.raises(ValueError, match="because"):
+        scene.bench.cycle()
