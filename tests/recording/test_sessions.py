@@ -335,6 +335,22 @@ def test_the_settings_that_shape_the_result_go_with_it(path: Path) -> None:
     assert recording.replayed() == recording.pages
 
 
+def test_the_version_on_the_page_is_the_one_that_recorded(path: Path) -> None:
+    told = Told(path)
+    file = io.BytesIO()
+    tape = TapeWriter(file, 1 << 20, replace(told.session.head, version="0.0.7", python="3.99"))
+    told.cycle()
+    tape.write(told.cycles[0])
+    tape.end()
+    path.write_bytes(file.getvalue())
+
+    with TapeReader(str(path)) as reader:
+        [snapshot] = Replay(reader).snapshots()
+
+    build = snapshot.rows["exporter"][0].values["build_info"]
+    assert build == {("0.0.7", "3.99"): 1}
+
+
 def test_a_page_that_differs_from_the_recorded_one_is_noticed(path: Path) -> None:
     told = Told(path)
     file = io.BytesIO()
