@@ -37,7 +37,7 @@ docs: $(VENV)/.dev
 	$(BIN)/python docs/generate.py
 
 golden: $(VENV)/.dev
-	$(BIN)/pytest tests/test_golden.py --refresh-golden
+	$(BIN)/pytest tests/test_golden.py tests/test_replay.py --refresh-golden
 
 e2e: $(VENV)/.dev
 	$(BIN)/pytest tests/e2e --long $(PYTEST_ARGS)

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from exporter.families import CORE, FAMILIES, LEVELS, Family
+from exporter.families import CORE, FAMILIES, LEVELS, PREFIX, Family
 from exporter.settings import TABLE
 
 FOLDER = Path(__file__).parent
@@ -81,6 +81,24 @@ sum by (uuid, reason) (rate(mgpu_device_unattributed_core_seconds_total[5m]))
 ```
 """
 
+BOOKS_PREFACE = """
+## The books in PromQL
+
+Each of these gives a series for a device whose parts differ from the whole by more than a
+twentieth: none does, so each is ready to be an alert's expression (with `for: 15m`). The parts of
+the counters are namespaces rather than containers, because a container's first scrape may come
+after its first use, which `rate()` then does not see; a namespace's series began before that.
+
+"""
+
+BOOKS = {  # what is used → a device's counter of it, and the name of that of its parts
+    "core": ("busy_seconds_total", "core_seconds_total"),
+    "memory traffic": ("memory_active_seconds_total", "memory_active_seconds_total"),
+    "encoder": ("encoder_seconds_total", "encoder_seconds_total"),
+    "decoder": ("decoder_seconds_total", "decoder_seconds_total"),
+    "energy": ("energy_joules_total", "energy_joules_total"),
+}
+
 CONFIGURATION_PREFACE = """\
 # Configuration
 
@@ -110,7 +128,27 @@ or as a YAML list.
 
 def metrics() -> str:
     """The text of metrics.md."""
-    return METRICS_PREFACE + "".join(_level(level) for level in LEVELS)
+    return METRICS_PREFACE + _books() + "".join(_level(level) for level in LEVELS)
+
+
+def _books() -> str:
+    expressions = "\n\n".join(f"# {what}\n{expression}" for what, expression in books().items())
+    return f"{BOOKS_PREFACE}```promql\n{expressions}\n```\n"
+
+
+def books() -> dict[str, str]:
+    """An expression for each quantity: the devices whose parts do not add up to the whole."""
+    found = {}
+    for what, (whole, part) in BOOKS.items():
+        parts = f'{{__name__=~"{PREFIX}_(namespace|group|device_unattributed)_{part}"}}'
+        found[what] = _unbalanced(f"rate({PREFIX}_device_{whole}[5m])", f"rate({parts}[5m])")
+    parts = f"{PREFIX}_((container|group)_memory_used|device_unattributed_memory)_bytes"
+    found["memory"] = _unbalanced(f"{PREFIX}_device_memory_used_bytes", f'{{__name__=~"{parts}"}}')
+    return found
+
+
+def _unbalanced(whole: str, parts: str) -> str:
+    return f"abs(1 -\n  sum by (uuid) ({parts})\n  / sum by (uuid) ({whole})\n) > 0.05"
 
 
 def _level(level: str) -> str:

@@ -2,31 +2,54 @@
 
 import signal
 import sys
-from argparse import ArgumentParser
+from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from exporter import __doc__ as about
-from exporter import __version__, logs
+from exporter import __version__, logs, record, replay
 from exporter.serve import serve
-from exporter.settings import Settings, SettingsError, add_arguments, load
+from exporter.settings import TABLE, Settings, SettingsError, add_arguments, load
 
-_COMMANDS: dict[str, Callable[[Settings], int]] = {"serve": serve}
 _USAGE_ERROR = 2
+
+
+class _Command(NamedTuple):
+    """A sub-command. ``settings``: whether it takes the flags of the settings."""
+
+    about: str
+    run: Callable[[Settings, Namespace], int]
+    add_arguments: Callable[[ArgumentParser], None] = lambda _: None
+    settings: bool = True
+
+
+_COMMANDS = {
+    "serve": _Command("serve the metrics (the default)", lambda settings, _: serve(settings)),
+    "record": _Command(
+        "write down what the sources say, cycle by cycle", record.record, record.add_arguments
+    ),
+    "replay": _Command(
+        "print the page that a recording comes to",
+        replay.replay,
+        replay.add_arguments,
+        settings=False,
+    ),
+}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a sub-command and return the exit status; 2 means that the settings cannot be used."""
     signal.signal(signal.SIGUSR2, signal.SIG_IGN)  # until it is served, it would end the process
-    flags = vars(_parser().parse_args(argv))
-    command = flags.pop("command")
+    arguments = _parser().parse_args(argv)
+    given = vars(arguments)
     try:
-        settings = load(flags)
+        settings = load({s.name: given[s.name] for s in TABLE.values() if s.name in given})
     except SettingsError as error:
         for problem in error.problems:
             print(f"mgpu-exporter: {problem}", file=sys.stderr)
         return _USAGE_ERROR
     logs.configure(settings.log_level, settings.log_format)
-    return _COMMANDS[command](settings)
+    return _COMMANDS[arguments.command or "serve"].run(settings, arguments)
 
 
 def _parser() -> ArgumentParser:
@@ -36,11 +59,16 @@ def _parser() -> ArgumentParser:
         epilog="Flags go before environment variables, these before the settings file.",
         allow_abbrev=False,
     )
-    parser.add_argument(
-        "command", nargs="?", choices=_COMMANDS, default="serve", help="what to do (default serve)"
-    )
     parser.add_argument("--version", action="version", version=f"mgpu-exporter {__version__}")
     add_arguments(parser)
+    commands = parser.add_subparsers(dest="command", title="commands", metavar="COMMAND")
+    for name, command in _COMMANDS.items():
+        own = commands.add_parser(
+            name, help=command.about, description=command.about, allow_abbrev=False
+        )
+        command.add_arguments(own)
+        if command.settings:
+            add_arguments(own)
     return parser
 
 

@@ -307,6 +307,9 @@ POD = (
 
 NAMESPACE = (
     _counter("namespace", "core_seconds_total", "GPU-seconds used by its pods.", divisor=NS),
+    _counter("namespace", "memory_active_seconds_total", "Time with memory traffic.", divisor=NS),
+    _counter("namespace", "encoder_seconds_total", "Encoder busy time.", divisor=NS),
+    _counter("namespace", "decoder_seconds_total", "Decoder busy time.", divisor=NS),
     _counter("namespace", "energy_joules_total", f"Energy used, {_ESTIMATE}.", divisor=UJ),
 )
 

@@ -48,6 +48,7 @@ class Account:
         "recent",
         "since_unix_ns",
         "totals",
+        "used_mono_ns",
     )
 
     def __init__(self, now: Moment) -> None:
@@ -59,6 +60,7 @@ class Account:
         self.since_unix_ns = now.unix_ns
         self.active_unix_ns: int | None = None
         self.live_mono_ns = now.mono_ns
+        self.used_mono_ns = now.mono_ns
 
     def add(self, spent: Spent, now: Moment) -> None:
         """Enter what was used in one window."""
@@ -70,6 +72,7 @@ class Account:
                 self.totals[quantity] += amount
                 used = True
         self.totals[ENERGY] += spent.energy_uj or 0
+        self.used_mono_ns = now.mono_ns
         if used:
             self.recent.append((now.mono_ns, busy))
         if busy.core:
@@ -84,6 +87,13 @@ class Account:
     def busy_since(self, quantity: str, mono_ns: int) -> int:
         """Busy ns in the windows that ended after the given moment."""
         return sum(getattr(busy, quantity) or 0 for at, busy in self.recent if at > mono_ns)
+
+    def gone_since(self, mono_ns: int) -> bool:
+        """Whether its owner has neither been there nor used anything since the given moment.
+
+        Processes that come and go between two process lists are never there, and use all the same.
+        """
+        return self.live_mono_ns < mono_ns and self.used_mono_ns < mono_ns
 
     def forget(self, mono_ns: int) -> None:
         """Drop the windows that no average needs any more."""

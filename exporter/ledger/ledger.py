@@ -153,5 +153,5 @@ class Ledger:
 
 
 def _close_gone(accounts: dict[K, Account], oldest_mono_ns: int) -> None:
-    for key in [k for k, account in accounts.items() if account.live_mono_ns < oldest_mono_ns]:
+    for key in [k for k, account in accounts.items() if account.gone_since(oldest_mono_ns)]:
         del accounts[key]

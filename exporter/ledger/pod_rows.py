@@ -47,7 +47,7 @@ def namespace_rows(view: View) -> Iterable[Row]:
         if view.ledger.hidden(book):
             continue
         for namespace, account in book.namespaces.items():
-            yield Row((namespace, uuid), counters(account, book.shared & ACCOUNTED))
+            yield Row((namespace, uuid), counters(account, book.shared))
 
 
 def _pod(

@@ -3,9 +3,9 @@
 This room reads its file and the environment and nothing else; it starts nothing.
 """
 
-from exporter.settings.load import SettingsError, add_arguments, load
+from exporter.settings.load import SettingsError, add_arguments, argument, load
 from exporter.settings.table import TABLE, Setting, Settings
-from exporter.settings.values import Address
+from exporter.settings.values import Address, count, duration
 
 __all__ = [
     "TABLE",
@@ -14,5 +14,8 @@ __all__ = [
     "Settings",
     "SettingsError",
     "add_arguments",
+    "argument",
+    "count",
+    "duration",
     "load",
 ]

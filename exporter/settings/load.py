@@ -4,14 +4,17 @@ All errors are gathered, each with its place, so that one start shows them all.
 """
 
 import os
-from argparse import SUPPRESS, ArgumentParser
-from collections.abc import Iterator, Mapping
+from argparse import SUPPRESS, ArgumentParser, ArgumentTypeError
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import yaml
 
 from exporter.settings.table import TABLE, Setting, Settings
+from exporter.settings.values import Kind
+
+T = TypeVar("T")
 
 _BY_NAME = {setting.name: setting for setting in TABLE.values()}
 _MAX_FILE_BYTES = 1 << 20
@@ -48,6 +51,18 @@ def add_arguments(parser: ArgumentParser) -> None:
             help=_help(setting),
             **({"nargs": "?", "const": "true"} if switch else {}),
         )
+
+
+def argument(kind: Kind[T]) -> Callable[[str], T]:
+    """Make what reads a sub-command's own argument of this kind, for argparse."""
+
+    def read(text: str) -> T:
+        try:
+            return kind.read(text)
+        except (ValueError, KeyError):
+            raise ArgumentTypeError(f"{text!r} is not {kind.allowed}") from None
+
+    return read
 
 
 def _help(setting: Setting) -> str:

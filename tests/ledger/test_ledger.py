@@ -188,6 +188,17 @@ def test_gauges_go_at_once_and_counters_stay_for_the_retention() -> None:
     assert closed["namespace"]["n", "GPU-0"].values["core_seconds_total"] == 300
 
 
+def test_processes_too_short_for_any_process_list_keep_their_account() -> None:
+    node = Node()
+    for second in range(0, 1000, 10):  # at work in each window, gone whenever they are listed
+        rows = node.cycle(second, {"GPU-0": window({1: SECOND, 3: SECOND})}, held={})
+
+    total = 100 * SECOND
+    assert rows["container"][ROW_A].values["core_seconds_total"] == total
+    assert rows["group"][*GROUP, "0", "GPU-0"].values["core_seconds_total"] == total
+    assert rows["pod"]["n", "a"].values["core_seconds_total"] == total
+
+
 def test_successor_under_the_same_name_goes_on_with_the_account() -> None:
     node = Node()
     node.cycle(0, {"GPU-0": window({1: 300})}, held={A: MemoryHeld(10, 1)})

@@ -1,0 +1,148 @@
+"""The command ``record``: run the cycle without serving it, and write down what it was told."""
+
+import logging
+import os
+import platform
+import secrets
+import signal
+import sys
+import threading
+import time
+from argparse import ArgumentParser, Namespace
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import BinaryIO
+
+from exporter import __version__
+from exporter.collector import Collector, Sources
+from exporter.exposition import Format, Renderer
+from exporter.gpus.source import RestartRequiredError
+from exporter.model import Clock
+from exporter.recording.cycle import FORMAT, Cycle, Head
+from exporter.recording.names import Pseudonyms
+from exporter.recording.recorder import Recorder
+from exporter.recording.settings import kept
+from exporter.recording.tape import TapeError, TapeWriter, digest
+from exporter.scenario.description import ScenarioError
+from exporter.settings import Settings, argument, count, duration
+from exporter.wiring import make_collector, open_sources
+
+logger = logging.getLogger(__name__)
+
+STDOUT = "-"
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Add the command's own flags."""
+    group = parser.add_argument_group("recording")
+    group.add_argument(
+        "--output", metavar="FILE", required=True, help=f"where to; {STDOUT} is standard output"
+    )
+    group.add_argument(
+        "--duration",
+        metavar="TIME",
+        type=argument(duration("1s", "24h")),
+        default="60s",
+        help="how long; a signal ends it earlier [default 60s]",
+    )
+    group.add_argument(
+        "--max-bytes",
+        metavar="N",
+        type=argument(count(4096, 999_999_999_999)),
+        default="16000000",
+        help="size of the file at which it ends [default 16000000]",
+    )
+    group.add_argument(
+        "--anonymise",
+        action="store_true",
+        help="replace names and ids by pseudonyms, and leave out what is said in words",
+    )
+
+
+def record(settings: Settings, arguments: Namespace) -> int:
+    """Record until the time is over, the file is full or a signal comes; the exit status."""
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    try:
+        with ExitStack() as stack:
+            sources = open_sources(settings)
+            file = stack.enter_context(_opened(arguments.output))
+            closing = [source.close for source in sources.gpus]
+            for close in (*closing, sources.processes.close, sources.pods.close):
+                stack.callback(close)
+            session = Session(settings, sources, time, anonymise=arguments.anonymise)
+            sources.pods.start()
+            tape = TapeWriter(file, arguments.max_bytes, session.head)
+            session.run(tape, arguments.duration, stop)
+    except (OSError, ScenarioError, TapeError) as error:
+        logger.error("%s", error)  # noqa: TRY400 - the message says it all
+        return 1
+    logger.info("recorded %d cycles in %d bytes", tape.cycles, tape.bytes)
+    return 0 if tape.cycles else 1
+
+
+@contextmanager
+def _opened(path: str) -> Iterator[BinaryIO]:
+    """The file, for nobody else to read: it names the node's pods."""
+    if path == STDOUT:
+        yield sys.stdout.buffer
+        return
+    with open(path, "wb", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
+        yield file
+
+
+class Session:
+    """A collector over recorded sources. ``cycle`` does one cycle and gives what was said in it."""
+
+    def __init__(
+        self, settings: Settings, sources: Sources, clock: Clock, *, anonymise: bool = False
+    ) -> None:
+        names = Pseudonyms(secrets.token_bytes(32)) if anonymise else None
+        self._recorder = Recorder(sources, clock, names)
+        self._interval_ns = settings.collection_interval_ns
+        self._clock = clock
+        self._renderer = Renderer()
+        self.collector: Collector = make_collector(
+            settings, self._recorder.sources, self._recorder.clock
+        )
+        self.head = Head(
+            mgpu_recording=FORMAT,
+            version=__version__,
+            python=platform.python_version(),
+            gpus=tuple(source.name for source in sources.gpus),
+            processes=sources.processes.name,
+            pods=sources.pods.name,
+            settings=kept(settings),
+            disguised=anonymise,
+        )
+
+    def cycle(self) -> Cycle:
+        """Do one cycle, whatever fails in it."""
+        page = ""
+        self._recorder.begin()
+        try:
+            page = digest(self._renderer.render(self.collector.cycle(), Format.TEXT))
+        except RestartRequiredError:
+            raise
+        except Exception:
+            logger.exception("the cycle failed; the next one starts anew")
+        return self._recorder.taken(page)
+
+    def run(self, tape: TapeWriter, length_ns: int, stop: threading.Event) -> None:
+        """Cycle at the interval for some time, until told to stop or only a restart helps."""
+        begun_ns = due_ns = self._clock.monotonic_ns()
+        while not stop.is_set() and due_ns - begun_ns < length_ns:
+            try:
+                cycle = self.cycle()
+            except RestartRequiredError as error:
+                logger.error("%s", error)  # noqa: TRY400 - the message says it all
+                tape.write(self._recorder.taken())
+                break
+            if not tape.write(cycle):
+                logger.warning("the file is full after %d cycles; see --max-bytes", tape.cycles)
+                break
+            now_ns = self._clock.monotonic_ns()
+            due_ns = max(due_ns + self._interval_ns, now_ns)
+            stop.wait((due_ns - now_ns) / 1e9)
+        tape.end()

@@ -1,0 +1,258 @@
+"""The frozen values of ``exporter.model`` as JSON and back, driven by their declared types. Pure.
+
+A dataclass is an object without the fields that have their default, a named tuple a list. So a
+field that a later version adds with a default does not make an older recording unreadable. What
+comes back has the declared types or is refused; nothing is ever called but these constructors.
+"""
+
+import types
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, Field, fields, is_dataclass
+from enum import StrEnum
+from functools import cache
+from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
+
+T = TypeVar("T")
+
+Json = bool | int | float | str | list["Json"] | dict[str, "Json"] | None
+Reader = Callable[[Any], Any]
+
+LARGEST = 1 << 63  # of an integer; the accounts stay below it for centuries
+
+_SHAPES: dict[type, str] = {
+    bool: "boolean",
+    int: "number",
+    float: "number",
+    str: "text",
+    list: "list",
+    dict: "object",
+    types.NoneType: "null",
+}
+
+
+class CodecError(ValueError):
+    """A value is not of its declared type; the text says where and what was expected."""
+
+
+def to_json(value: object) -> Json:
+    """A value of the model as what the module ``json`` writes.
+
+    Raises:
+        TypeError: no value of the model has this type.
+
+    """
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, Mapping):
+        return _mapping_to_json(value)
+    if isinstance(value, tuple | frozenset):
+        return [to_json(one) for one in (value if isinstance(value, tuple) else sorted(value))]
+    if is_dataclass(value) and not isinstance(value, type):
+        return {
+            field.name: to_json(own)
+            for field in fields(value)
+            if (own := getattr(value, field.name)) != _default(field)
+        }
+    raise TypeError(f"{type(value).__name__} has no form in a recording")
+
+
+def _mapping_to_json(mapping: Mapping[Any, object]) -> Json:
+    """An object, or where keys are tuples a list of pairs."""
+    if any(isinstance(key, tuple) for key in mapping):
+        return [[to_json(key), to_json(own)] for key, own in mapping.items()]
+    return {str(key): to_json(own) for key, own in mapping.items()}
+
+
+def from_json(kind: type[T], data: Json) -> T:
+    """The value of this type that ``to_json`` made the data from.
+
+    Raises:
+        CodecError: the data is of another type.
+
+    """
+    value: T = _reader(kind)(data)  # type: ignore[arg-type] # types are hashable
+    return value
+
+
+def _default(field: Field[Any]) -> object:
+    if field.default_factory is not MISSING:
+        return field.default_factory()
+    return field.default
+
+
+@cache
+def _reader(kind: Any) -> Reader:  # noqa: ANN401 - any type form
+    if get_origin(kind) is not None:
+        return _generic(get_origin(kind), get_args(kind))
+    if kind in _SHAPES:
+        return _plain(kind)
+    if is_dataclass(kind):
+        return _dataclass(kind)
+    if issubclass(kind, StrEnum):
+        return _enum(kind)
+    if hasattr(kind, "_fields"):
+        return _named_tuple(kind)
+    raise TypeError(f"{kind} has no form in a recording")
+
+
+def _generic(origin: Any, arguments: tuple[Any, ...]) -> Reader:  # noqa: ANN401 - any type form
+    if origin in {Union, types.UnionType}:
+        return _union(arguments)
+    if origin is tuple:
+        return _tuple(arguments)
+    if origin is frozenset:
+        return _frozenset(arguments[0])
+    if issubclass(origin, Mapping):
+        return _mapping(*arguments)
+    raise TypeError(f"{origin} has no form in a recording")
+
+
+def _shape(kind: Any) -> str:  # noqa: ANN401 - any type form
+    """The JSON shape of a type's values."""
+    origin = get_origin(kind) or kind
+    if origin in _SHAPES:
+        return _SHAPES[origin]
+    if issubclass(origin, str):
+        return "text"
+    return "list" if issubclass(origin, tuple | frozenset) else "object"
+
+
+def _union(kinds: tuple[Any, ...]) -> Reader:
+    """Tell the members of a union apart by their JSON shape."""
+    readers: dict[str, Reader] = {}
+    for kind in kinds:
+        shape = _shape(kind)
+        if shape in readers and shape != "number":
+            raise TypeError(f"two of {kinds} are a JSON {shape}")
+        readers[shape] = _plain(float) if shape in readers else _reader(kind)
+    wanted = " or ".join(readers)
+
+    def read(data: Json) -> object:
+        reader = readers.get(_SHAPES[type(data)])
+        if reader is None:
+            raise CodecError(f"{wanted} expected")
+        return reader(data)
+
+    return read
+
+
+def _plain(kind: type) -> Reader:
+    allowed = {float, int} if kind is float else {kind}
+    wanted = f"{_SHAPES[kind]} expected" if kind is not int else "whole number expected"
+
+    def read(data: Json) -> object:
+        if type(data) not in allowed:
+            raise CodecError(wanted)
+        if type(data) is int and not -LARGEST <= data < LARGEST:
+            raise CodecError("number of 64 bits expected")
+        return data
+
+    return read
+
+
+def _enum(kind: type[StrEnum]) -> Reader:
+    members = {str(member): member for member in kind}
+
+    def read(data: Json) -> object:
+        if not isinstance(data, str) or data not in members:
+            raise CodecError(f"one of {', '.join(members)} expected")
+        return members[data]
+
+    return read
+
+
+def _tuple(kinds: tuple[Any, ...]) -> Reader:
+    if kinds[1:] == (...,):
+        one = _reader(kinds[0])
+        return lambda data: tuple(_each(one, _list(data)))
+    readers = tuple(map(_reader, kinds))
+
+    def read(data: Json) -> object:
+        items = _list(data)
+        if len(items) != len(readers):
+            raise CodecError(f"list of {len(readers)} expected")
+        return tuple(_at(i, readers[i], item) for i, item in enumerate(items))
+
+    return read
+
+
+def _frozenset(kind: Any) -> Reader:  # noqa: ANN401 - any type form
+    one = _reader(kind)
+    return lambda data: frozenset(_each(one, _list(data)))
+
+
+def _mapping(key_kind: Any, kind: Any) -> Reader:  # noqa: ANN401 - any type form
+    one = _reader(kind)
+    if _shape(key_kind) == "list":
+        pair = _reader(tuple[key_kind, kind])
+        return lambda data: dict(_each(pair, _list(data))) if data != {} else {}
+    key = _whole_key if key_kind is int else _reader(key_kind)
+
+    def read(data: Json) -> object:
+        return {_at(name, key, name): _at(name, one, own) for name, own in _object(data).items()}
+
+    return read
+
+
+def _whole_key(text: str) -> int:
+    digits = text.removeprefix("-")
+    if not (digits.isascii() and digits.isdecimal() and len(digits) <= len(str(LARGEST))):
+        raise CodecError("whole number expected")
+    return int(text)
+
+
+def _dataclass(kind: Any) -> Reader:  # noqa: ANN401 - a dataclass
+    hints = get_type_hints(kind)
+    readers = {field.name: _reader(hints[field.name]) for field in fields(kind)}
+    needed = {field.name for field in fields(kind) if _default(field) is MISSING}
+
+    def read(data: Json) -> object:
+        given = _object(data)
+        if unknown := given.keys() - readers.keys():
+            raise CodecError(f"{min(unknown)[:50]!r} is unknown; made by a newer version?")
+        if missing := needed - given.keys():
+            raise CodecError(f"{min(missing)} is missing")
+        return kind(**{name: _at(name, readers[name], own) for name, own in given.items()})
+
+    return read
+
+
+def _named_tuple(kind: Any) -> Reader:  # noqa: ANN401 - a NamedTuple
+    hints = get_type_hints(kind)
+    names = kind._fields
+    readers = [_reader(hints[name]) for name in names]
+    least = len(names) - len(kind._field_defaults)
+
+    def read(data: Json) -> object:
+        items = _list(data)
+        if not least <= len(items) <= len(names):
+            raise CodecError(f"list of {', '.join(names)} expected")
+        return kind(*(_at(names[i], readers[i], item) for i, item in enumerate(items)))
+
+    return read
+
+
+def _each(reader: Reader, items: list[Json]) -> list[Any]:
+    return [_at(i, reader, item) for i, item in enumerate(items)]
+
+
+def _at(place: str | int, reader: Reader, data: Json) -> Any:  # noqa: ANN401 - of the reader's type
+    """Read a part; an error names the way to it."""
+    try:
+        return reader(data)
+    except CodecError as error:
+        way, _, wanted = str(error).rpartition(": ")
+        path = f"{str(place)[:50]}.{way}" if way else str(place)[:50]
+        raise CodecError(f"{path}: {wanted}") from None
+
+
+def _list(data: Json) -> list[Json]:
+    if not isinstance(data, list):
+        raise CodecError("list expected")
+    return data
+
+
+def _object(data: Json) -> dict[str, Json]:
+    if not isinstance(data, dict):
+        raise CodecError("object expected")
+    return data

@@ -1,0 +1,72 @@
+"""What a recording holds: the head, and for each cycle what every source said."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from exporter.ledger import Moment
+from exporter.model import (
+    CgroupIdentity,
+    NodeFacts,
+    PodTable,
+    Reading,
+    SourceStatus,
+    Unattributed,
+)
+
+FORMAT = 1
+
+
+class Failure(NamedTuple):
+    """A source raised this. ``restart``: it said that only a new process can help."""
+
+    message: str
+    restart: bool = False
+
+
+Identities = Mapping[int, CgroupIdentity | Unattributed | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """The first line. ``gpus``, ``processes`` and ``pods`` are the sources' names.
+
+    ``settings`` holds, by their names, the values that shape the result; none that names anything.
+    """
+
+    mgpu_recording: int
+    version: str
+    python: str
+    gpus: tuple[str, ...]
+    processes: str
+    pods: str
+    settings: Mapping[str, bool | int | str] = field(default_factory=dict)
+    disguised: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What processes and pods say of themselves at the end of a cycle; None: not asked."""
+
+    status: SourceStatus | Failure | None = None
+    rejected: Mapping[str, int] | Failure | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Cycle:
+    """One further line.
+
+    ``moments`` has the time at the cycle's beginning and after each GPU source was read.
+    ``identities`` has the pids whose answer is another than when they were last asked for (None:
+    no answer). ``pod_table`` and ``node`` None: as before. ``page`` is the digest of the page
+    that was made of it, "" if none was.
+    """
+
+    moments: tuple[Moment, ...]
+    gpus: tuple[Reading | Failure, ...] = ()
+    identities: Identities | Failure = field(default_factory=dict)
+    pod_table: PodTable | Failure | None = None
+    node: NodeFacts | Failure | None = None
+    processes: Said = field(default_factory=Said)
+    pods: Said = field(default_factory=Said)
+    page: str = ""

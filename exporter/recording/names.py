@@ -1,0 +1,205 @@
+"""Names as they are, and pseudonyms in their place.
+
+What a recording may give away - namespaces, pods, containers, owners, nodes, labels, ids - is
+replaced on its way to the cycle, the same name by the same pseudonym wherever it stands, so that
+processes still find their pods and allotments still decode. What is not known to be harmless is
+replaced or left out.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from hashlib import blake2b
+
+from exporter.allocations.registry import ANNOTATION_PREFIXES, SCHEMES
+from exporter.model import (
+    CgroupIdentity,
+    Container,
+    Device,
+    DeviceReading,
+    NodeFacts,
+    Pod,
+    PodSlot,
+    PodTable,
+    Reading,
+    SourceStatus,
+    Unattributed,
+)
+
+RESOURCE_PREFIXES = tuple(sorted({name for scheme in SCHEMES for name in scheme.resources}))
+NODE_LABEL_PREFIXES = (  # how the node's cards are shared, and of which model they are
+    "nvidia.com/gpu.",
+    "nvidia.com/mig-",
+    "vke.volcengine.com/mgpu-compute-policy",
+    "tke.cloud.tencent.com/qgpu-schedule-policy",
+)
+WORDS = frozenset(  # of annotations: what sharing systems say in words
+    {
+        *("fixed-share", "guaranteed-burst-share", "native-burst-share"),
+        *("online", "offline", "true", "false", "null"),
+    }
+)
+
+# The ids of pods, containers and devices: 32 hexadecimal digits, as a UUID or plain, or 64.
+ID = re.compile(
+    r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9a-f]{32}(?:[0-9a-f]{32})?", re.IGNORECASE
+)
+WITH_ID = re.compile(rf"(GPU-|MIG-|MIG-GPU-)?(?:{ID.pattern})(/[0-9]+)*", re.IGNORECASE)
+DIGIT = re.compile(r"[0-9a-f]", re.IGNORECASE)
+TOKEN = re.compile(r"[^\s,;:=/{}\[\]()\"']+")
+AMOUNT = re.compile(r"[-+]?[0-9.]+[A-Za-z]{0,2}", re.ASCII)
+PUBLIC_LABEL = re.compile(r"[^/]+|([a-z0-9-]+\.)*(kubernetes|k8s)\.io/.*")
+
+
+class Names:
+    """Lets every name pass."""
+
+    def reading(self, reading: Reading) -> Reading:
+        """What a GPU source said."""
+        return reading
+
+    def identity(self, identity: CgroupIdentity | Unattributed) -> CgroupIdentity | Unattributed:
+        """Who a process is."""
+        return identity
+
+    def table(self, table: PodTable) -> PodTable:
+        """The node's pods."""
+        return table
+
+    def node(self, facts: NodeFacts) -> NodeFacts:
+        """What the cluster says of the node."""
+        return facts
+
+    def status(self, status: SourceStatus) -> SourceStatus:
+        """How a source fares."""
+        return status
+
+
+class Pseudonyms(Names):
+    """Replaces every name by one that only who has the key could find again, by trying."""
+
+    def __init__(self, key: bytes) -> None:
+        self._key = key
+        self._given, self._made = PodTable(version=-1), PodTable(version=-1)
+
+    def name(self, text: str) -> str:
+        """The pseudonym of a name: an id stays an id of the same form, all else is a word."""
+        if not text:
+            return text
+        if WITH_ID.fullmatch(text):
+            return ID.sub(lambda found: self._id(found[0]), text)
+        return f"x{self._digest(text)[:10]}"
+
+    def _id(self, text: str) -> str:
+        digits = iter(self._digest(text.lower().replace("-", "")))
+        return DIGIT.sub(lambda _: next(digits), text)
+
+    def _digest(self, text: str) -> str:
+        content = text.encode(errors="surrogatepass")
+        return blake2b(content, key=self._key, digest_size=32).hexdigest()
+
+    def reading(self, reading: Reading) -> Reading:
+        """See ``Names``."""
+        return replace(
+            reading,
+            status=self.status(reading.status),
+            devices=tuple(map(self._device_reading, reading.devices)),
+        )
+
+    def _device_reading(self, reading: DeviceReading) -> DeviceReading:
+        return replace(reading, device=self._device(reading.device), detail="")
+
+    def _device(self, device: Device) -> Device:
+        uuid, parent = self.name(device.uuid), self.name(device.parent_uuid)
+        return replace(device, uuid=uuid, parent_uuid=parent)
+
+    def identity(self, identity: CgroupIdentity | Unattributed) -> CgroupIdentity | Unattributed:
+        """See ``Names``."""
+        if isinstance(identity, Unattributed):
+            return identity
+        return replace(
+            identity,
+            pod_uid=self._maybe(identity.pod_uid),
+            container_id=self._maybe(identity.container_id),
+            enclosing=tuple(
+                PodSlot(self.name(slot.pod_uid), self._maybe(slot.container_id))
+                for slot in identity.enclosing
+            ),
+        )
+
+    def _maybe(self, text: str | None) -> str | None:
+        return None if text is None else self.name(text)
+
+    def table(self, table: PodTable) -> PodTable:
+        """See ``Names``. The same table has the same answer."""
+        if table is not self._given:
+            self._given, self._made = table, self._table(table)
+        return self._made
+
+    def _table(self, table: PodTable) -> PodTable:
+        name = self.name
+        by_id = table.by_container_id.items()
+        return PodTable(
+            version=table.version,
+            pods={name(uid): self.pod(pod) for uid, pod in table.pods.items()},
+            by_kubelet_uid={name(a): name(b) for a, b in table.by_kubelet_uid.items()},
+            by_container_id={name(cid): (name(uid), name(own)) for cid, (uid, own) in by_id},
+        )
+
+    def pod(self, pod: Pod) -> Pod:
+        """A pod under its pseudonyms; it has the allotments of the real one."""
+        name = self.name
+        return replace(
+            pod,
+            uid=name(pod.uid),
+            namespace=name(pod.namespace),
+            name=name(pod.name),
+            node=name(pod.node),
+            static_hash=name(pod.static_hash),
+            owner_name=name(pod.owner_name),
+            containers=tuple(map(self._container, pod.containers)),
+            annotations=dict(self._annotations(pod)),
+            labels={k: name(v) for k, v in pod.labels.items() if PUBLIC_LABEL.fullmatch(k)},
+        )
+
+    def _container(self, container: Container) -> Container:
+        return replace(
+            container,
+            name=self.name(container.name),
+            container_ids=tuple(map(self.name, container.container_ids)),
+            limits=_known(container.limits, RESOURCE_PREFIXES),
+        )
+
+    def _annotations(self, pod: Pod) -> Mapping[str, str]:
+        """Those that a sharing system reads. Some keys end in a container's name."""
+        containers = {container.name for container in pod.containers}
+        made = {}
+        for key, value in pod.annotations.items():
+            prefix = max((p for p in ANNOTATION_PREFIXES if key.startswith(p)), key=len, default="")
+            if not prefix:
+                continue
+            rest = key.removeprefix(prefix)
+            if rest in containers or not AMOUNT.fullmatch(rest):
+                rest = self.name(rest)
+            made[prefix + rest] = TOKEN.sub(lambda found: self._token(found[0]), value)
+        return made
+
+    def _token(self, text: str) -> str:
+        return text if text in WORDS or AMOUNT.fullmatch(text) else self.name(text)
+
+    def node(self, facts: NodeFacts) -> NodeFacts:
+        """See ``Names``."""
+        labels = _known(facts.labels, NODE_LABEL_PREFIXES)
+        allocatable = _known(facts.allocatable, RESOURCE_PREFIXES)
+        if (facts.labels or facts.allocatable) and not (labels or allocatable):
+            labels = {"kubernetes.io/os": "linux"}  # to decoders a known node must stay known
+        devices = tuple(map(self._device, facts.devices))
+        return replace(facts, devices=devices, labels=labels, allocatable=allocatable)
+
+    def status(self, status: SourceStatus) -> SourceStatus:
+        """See ``Names``. What it says in words may name anything."""
+        return replace(status, detail="")
+
+
+def _known(texts: Mapping[str, str], prefixes: tuple[str, ...]) -> dict[str, str]:
+    return {key: text for key, text in texts.items() if key.startswith(prefixes)}

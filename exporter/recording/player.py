@@ -1,0 +1,167 @@
+"""The sources of a recording: each says again what it said in the cycle that is being played."""
+
+from collections.abc import Collection, Mapping
+from typing import TypeVar
+
+from exporter.collector import Sources
+from exporter.gpus.source import RestartRequiredError
+from exporter.ledger import Moment
+from exporter.model import (
+    CgroupIdentity,
+    NodeFacts,
+    PodTable,
+    Reading,
+    SourceStatus,
+    Tree,
+    Unattributed,
+)
+from exporter.recording.cycle import Cycle, Failure, Head, Said
+
+T = TypeVar("T")
+
+
+class RecordedError(Exception):
+    """What a source raised when it was recorded, or that it was not asked then."""
+
+
+class Player:
+    """Gives the recorded answers, with ``sources`` and ``clock`` of the recording.
+
+    ``turn_to`` each cycle in its order: some of what a cycle knew was said in an earlier one.
+    """
+
+    def __init__(self, head: Head) -> None:
+        self.clock = PlayedClock()
+        self.cycle = Cycle(())
+        self.identities: dict[int, CgroupIdentity | Unattributed | None] = {}
+        self.pod_table: PodTable | Failure | None = None
+        self._node: NodeFacts | Failure | None = None
+        self.sources = Sources(
+            gpus=tuple(_Gpus(name, n, self) for n, name in enumerate(head.gpus)),
+            processes=_Processes(head.processes, self),
+            pods=_Pods(head.pods, self),
+            node=self._ask_node,
+        )
+
+    def turn_to(self, cycle: Cycle) -> None:
+        """Let the sources answer as in this cycle."""
+        self.cycle = cycle
+        self.clock.now = cycle.moments[0]
+        if not isinstance(cycle.identities, Failure):
+            self.identities.update(cycle.identities)
+        self.pod_table = self.pod_table if cycle.pod_table is None else cycle.pod_table
+        self._node = self._node if cycle.node is None else cycle.node
+
+    def _ask_node(self) -> tuple[Mapping[str, str], Mapping[str, str]]:
+        facts = said(self._node)
+        return facts.labels, facts.allocatable
+
+
+def said(answer: T | Failure | None) -> T:
+    """Answer as it was recorded.
+
+    Raises:
+        RestartRequiredError: the source raised that.
+        RecordedError: the source raised something else, or there is no answer.
+
+    """
+    if answer is None:
+        raise RecordedError("this source was not asked when the cycle was recorded")
+    if not isinstance(answer, Failure):
+        return answer
+    if answer.restart:
+        raise RestartRequiredError(answer.message)
+    raise RecordedError(answer.message)
+
+
+class PlayedClock:
+    """A ``Clock`` that shows a moment of the recording."""
+
+    def __init__(self) -> None:
+        self.now = Moment(0, 0)
+
+    def monotonic_ns(self) -> int:
+        """See ``Clock``."""
+        return self.now.mono_ns
+
+    def time_ns(self) -> int:
+        """See ``Clock``."""
+        return self.now.unix_ns
+
+
+class _Gpus:
+    """A ``GpuSource``; reading it takes the time that it took."""
+
+    def __init__(self, name: str, position: int, player: Player) -> None:
+        self.name = name
+        self._position = position
+        self._player = player
+
+    def read(self) -> Reading:
+        cycle, position = self._player.cycle, self._position
+        if position >= len(cycle.gpus):
+            return said(None)
+        self._player.clock.now = cycle.moments[position + 1]
+        return said(cycle.gpus[position])
+
+    def release(self, released: bool) -> None:  # noqa: FBT001 - the protocol's
+        """There is no driver to let go of."""
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+class _Processes:
+    """A ``ProcessSource``. A process that was not asked for has exited; the tree is empty."""
+
+    def __init__(self, name: str, player: Player) -> None:
+        self.name = name
+        self._player = player
+
+    def resolve(self, pids: Collection[int]) -> Mapping[int, CgroupIdentity | Unattributed]:
+        said(self._player.cycle.identities)
+        known = self._player.identities
+        found = {pid: known.get(pid, Unattributed.EXITED) for pid in pids}
+        return {pid: one for pid, one in found.items() if one is not None}
+
+    def tree(self) -> Tree:
+        return Tree({}, {})
+
+    def status(self) -> SourceStatus:
+        return said(self._player.cycle.processes.status)
+
+    def rejected(self) -> Mapping[str, int]:
+        return said(self._player.cycle.processes.rejected)
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+class _Pods:
+    """A ``PodSource``."""
+
+    def __init__(self, name: str, player: Player) -> None:
+        self.name = name
+        self._player = player
+
+    def start(self) -> None:
+        """Nothing to begin."""
+
+    def wait(self, timeout_s: float) -> bool:  # noqa: ARG002 - nothing is waited for
+        return True
+
+    def table(self) -> PodTable:
+        return said(self._player.pod_table)
+
+    def status(self) -> SourceStatus:
+        return said(self._said.status)
+
+    def rejected(self) -> Mapping[str, int]:
+        return said(self._said.rejected)
+
+    @property
+    def _said(self) -> Said:
+        return self._player.cycle.pods
+
+    def close(self) -> None:
+        """Nothing is held."""

@@ -1,0 +1,152 @@
+"""The commands, as processes."""
+
+import os
+import re
+import signal
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from exporter.cli import main
+from exporter.exposition import Format, Renderer
+from exporter.recording.tape import TapeReader
+from exporter.replay import Replay
+
+SINGLE = Path(__file__).parent.parent / "replay" / "single.rec.gz"
+RECORD = [sys.executable, "-m", "exporter", "record", "--simulate=demo", "--duration=2s"]
+REPLAY = [sys.executable, "-m", "exporter", "replay"]
+HASTE = "--collection.interval=200ms"
+
+
+def run(*command: str) -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run(command, capture_output=True, check=False, timeout=60)
+
+
+def pages(form: Format) -> list[bytes]:
+    with TapeReader(str(SINGLE)) as tape:
+        return [Renderer().render(snapshot, form) for snapshot in Replay(tape).snapshots()]
+
+
+def test_what_was_recorded_is_replayed_to_the_same_pages(tmp_path: Path) -> None:
+    file = tmp_path / "node.rec.gz"
+
+    recorded = run(*RECORD, HASTE, f"--output={file}")
+    replayed = run(*REPLAY, str(file))
+
+    said = re.search(rb"recorded (\d+) cycles in (\d+) bytes", recorded.stderr)
+    assert recorded.returncode == 0
+    assert said, recorded.stderr
+    assert int(said[2]) == file.stat().st_size
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert b"%b cycles replayed; every page is as it was recorded" % said[1] in replayed.stderr
+    assert b"\nmgpu_exporter_cycles_total %b\n" % said[1] in replayed.stdout
+    assert b"process_" not in replayed.stdout
+
+
+def test_a_recording_can_go_to_standard_output(tmp_path: Path) -> None:
+    recorded = run(*RECORD, HASTE, "--output=-", "--anonymise")
+    file = tmp_path / "node.rec.gz"
+    file.write_bytes(recorded.stdout)
+
+    replayed = run(*REPLAY, str(file))
+
+    assert b"every page is as it was recorded" in replayed.stderr
+    assert b'mgpu_container_core_seconds_total{namespace="x' in replayed.stdout
+    assert b"chat-7b" not in replayed.stdout
+
+
+def test_a_signal_ends_the_recording_with_a_whole_file(tmp_path: Path) -> None:
+    file = tmp_path / "node.rec.gz"
+    command = [*RECORD, HASTE, "--duration=1h", f"--output={file}"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE) as process:
+        while process.poll() is None and (not file.exists() or file.stat().st_size < 5000):
+            os.sched_yield()
+        process.send_signal(signal.SIGINT)
+        assert process.wait(10) == 0
+
+    assert b"every page is as it was recorded" in run(*REPLAY, str(file)).stderr
+
+
+def test_a_full_file_ends_the_recording(tmp_path: Path) -> None:
+    file = tmp_path / "node.rec.gz"
+
+    done = run(*RECORD, HASTE, "--max-bytes=6000", f"--output={file}")
+
+    assert done.returncode == 0
+    assert b"the file is full" in done.stderr
+    assert 3000 < file.stat().st_size <= 6000
+
+
+@pytest.mark.parametrize("form", Format)
+def test_the_page_after_the_last_cycle_is_printed(form: Format) -> None:
+    done = run(*REPLAY, str(SINGLE), f"--format={form.value}")
+
+    end = b"# EOF\n" if form is Format.OPENMETRICS else b""
+    assert done.stdout == pages(form)[-1] + end
+    assert done.returncode == 0
+
+
+def test_the_page_after_any_cycle_is_printed() -> None:
+    assert run(*REPLAY, str(SINGLE), "--cycle=7").stdout == pages(Format.TEXT)[6]
+
+
+def test_every_page_is_printed_under_its_number() -> None:
+    done = run(*REPLAY, str(SINGLE), "--cycle=each")
+
+    numbered = enumerate(pages(Format.TEXT), 1)
+    assert done.stdout == b"".join(b"# cycle %d\n" % n + page for n, page in numbered)
+
+
+@pytest.mark.parametrize(
+    ("command", "complaint"),
+    [
+        ([*REPLAY, "/nonexistent.rec.gz"], "/nonexistent.rec.gz: No such file or directory"),
+        ([*REPLAY, __file__], "test_commands.py, line 1: not gzip, or damaged"),
+        ([*REPLAY, str(SINGLE), "--cycle=21"], "there are 20 cycles in the recording"),
+        ([*RECORD, "--output=/nonexistent/file"], "No such file or directory"),
+        ([*RECORD, "--output=-", "--simulate=/nonexistent.yaml"], "given 2 times"),
+    ],
+)
+def test_what_cannot_be_done_is_one_line(command: list[str], complaint: str) -> None:
+    done = run(*command)
+
+    assert done.returncode in {1, 2}
+    assert complaint in done.stderr.decode()
+    assert "Traceback" not in done.stderr.decode()
+    assert done.stdout == b""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["record"], "the following arguments are required: --output"),
+        (["record", "--output=-", "--duration=1d"], "'1d' is not a duration from 1s to 24h"),
+        (["record", "--output=-", "--max-bytes=-1"], "'-1' is not a number from 4096"),
+        (["replay"], "the following arguments are required: FILE"),
+        (["replay", "f", "--cycle=0"], "'0' is not a number from 1, last or each"),
+        (["replay", "f", "--format=json"], "invalid choice: 'json'"),
+        (["replay", "f", "--output=x"], "unrecognized arguments: --output=x"),
+    ],
+)
+def test_arguments_that_are_not_allowed_are_refused(
+    arguments: list[str], complaint: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+
+    assert ended.value.code == 2
+    assert complaint in capsys.readouterr().err
+
+
+def test_a_recording_that_is_cut_off_says_so(tmp_path: Path) -> None:
+    file = tmp_path / "node.rec.gz"
+    file.write_bytes(SINGLE.read_bytes()[:-100])
+
+    done = run(*REPLAY, str(file))
+
+    assert done.returncode == 0
+    assert b"is cut off; all before that was replayed" in done.stderr
+    assert b"\nmgpu_exporter_cycles_total " in done.stdout

@@ -1,0 +1,228 @@
+"""Pseudonyms: nothing of the real names is left, and the same is still the same."""
+
+import json
+import re
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from exporter.allocations.registry import SCHEMES, decode
+from exporter.attribution import owner_of
+from exporter.model import (
+    CgroupIdentity,
+    Container,
+    ContainerKey,
+    Device,
+    DeviceReading,
+    DeviceState,
+    GroupKey,
+    NodeFacts,
+    Pod,
+    PodSlot,
+    PodTable,
+    Reading,
+    SourceStatus,
+    Unattributed,
+)
+from exporter.pods.table import indexed
+from exporter.recording.codec import to_json
+from exporter.recording.names import Names, Pseudonyms
+from tests.allocations.test_vectors import CASES, case_id, node_of, pod_of
+
+KEY = b"k" * 32
+GPU = "GPU-3f2b1c4d-0000-4000-8000-00000000abcd"
+MIG = "MIG-3f2b1c4d-0000-4000-8000-00000000abcd"
+UID = "11111111-2222-4333-8444-555555555555"
+CID = "ab" * 32
+POD = Pod(
+    uid=UID,
+    namespace="secret-ns",
+    name="secret-pod",
+    node="secret-node",
+    phase="Running",
+    qos="Burstable",
+    owner_kind="Deployment",
+    owner_name="secret-owner",
+    static_hash="cd" * 16,
+    containers=(
+        Container(
+            "secret-c",
+            container_ids=(CID,),
+            limits={
+                "vke.volcengine.com/mgpu-core": "40",
+                "vke.volcengine.com/mgpu-memory": "1024",
+                "secret.example/thing": "1",
+            },
+        ),
+    ),
+    annotations={
+        "vke.volcengine.com/gpu-index-container-secret-c": "0",
+        "vke.volcengine.com/mgpu-compute-policy": "fixed-share",
+        "secret.example/key": "secret-value",
+        "hami.io/vgpu-devices-allocated": f"{GPU},secret-type,1024,30:;",
+    },
+    labels={"app": "secret-app", "secret.example/team": "secret", "app.kubernetes.io/name": "s"},
+)
+
+
+@pytest.fixture
+def names() -> Pseudonyms:
+    return Pseudonyms(KEY)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["chat", "kube-system", "a" * 253, "日本", "job\udcff", "GPU-0", "0", "0x", UID + "x", "x/y"],
+)
+def test_a_name_becomes_a_word(names: Pseudonyms, text: str) -> None:
+    assert re.fullmatch(r"x[0-9a-f]{10}", names.name(text))
+
+
+@pytest.mark.parametrize(
+    "text", [UID, GPU.upper(), CID, "cd" * 16, GPU, MIG, f"MIG-{GPU}/7/0", f"MIG-{GPU}"]
+)
+def test_an_id_becomes_another_id_of_the_same_form(names: Pseudonyms, text: str) -> None:
+    made = names.name(text)
+
+    assert made != text
+    assert re.sub("[0-9a-f]", "0", made[-32:]) == re.sub("[0-9a-f]", "0", text[-32:].lower())
+    assert made[:4] == text[:4] or "-" not in text[:4]
+
+
+def test_an_id_is_the_same_wherever_it_stands(names: Pseudonyms) -> None:
+    bare = names.name(UID)
+
+    assert names.name(f"GPU-{UID}") == f"GPU-{bare}"
+    assert names.name(UID.replace("-", "")) == bare.replace("-", "")
+
+
+def test_what_is_empty_stays_empty(names: Pseudonyms) -> None:
+    assert names.name("") == ""
+
+
+@given(st.lists(st.text(min_size=1), unique=True, min_size=2))
+def test_names_have_pseudonyms_of_their_own_under_each_key(texts: list[str]) -> None:
+    ours, theirs = Pseudonyms(KEY), Pseudonyms(b"other")
+
+    assert len({ours.name(text) for text in texts}) == len(texts)
+    assert [ours.name(text) for text in texts] != [theirs.name(text) for text in texts]
+    assert [ours.name(text) for text in texts] == [Pseudonyms(KEY).name(text) for text in texts]
+
+
+def said(value: object) -> str:
+    return json.dumps(to_json(value)).lower()
+
+
+def test_nothing_of_a_pods_names_is_left(names: Pseudonyms) -> None:
+    made = names.table(indexed({UID: POD}, 3))
+
+    text = said(made)
+    assert not [word for word in ("secret", UID, CID, "cd" * 16, GPU.lower()) if word in text]
+    assert made.version == 3
+    [pod] = made.pods.values()
+    assert (pod.phase, pod.qos, pod.owner_kind) == ("Running", "Burstable", "Deployment")
+    assert set(pod.labels) == {"app", "app.kubernetes.io/name"}
+
+
+def test_a_process_still_finds_its_container(names: Pseudonyms) -> None:
+    table = names.table(indexed({UID: POD}))
+    [pod] = table.pods.values()
+    mine = ContainerKey(pod.namespace, pod.name, pod.containers[0].name)
+
+    for identity in (
+        CgroupIdentity(UID, CID, "containerd"),
+        CgroupIdentity("ef" * 16, None, enclosing=(PodSlot(UID, CID),)),
+        CgroupIdentity("cd" * 16, "0" * 64),
+    ):
+        owner = owner_of(names.identity(identity), table)
+        assert owner in {mine, mine._replace(container="")}
+
+
+def test_a_group_keeps_its_kind(names: Pseudonyms) -> None:
+    docker = owner_of(names.identity(CgroupIdentity(None, CID, "docker")), PodTable())
+
+    assert docker == GroupKey("docker", names.name(CID))
+    assert names.identity(Unattributed.EXITED) is Unattributed.EXITED
+    assert names.identity(CgroupIdentity()) == CgroupIdentity()
+
+
+def test_a_reading_keeps_its_figures_and_loses_its_words(names: Pseudonyms) -> None:
+    device = Device(GPU, 3, "nvidia", "NVIDIA H100", parent_uuid="GPU-7", memory_bytes=5)
+    lost = DeviceReading(device, DeviceState.LOST, detail="secret detail")
+    reading = Reading(SourceStatus("nvml", up=False, detail="/secret/path"), (lost,))
+
+    made = names.reading(reading)
+
+    assert "secret" not in said(made)
+    [read] = made.devices
+    assert read.state is DeviceState.LOST
+    assert read.device == replace(device, uuid=names.name(GPU), parent_uuid=names.name("GPU-7"))
+
+
+def test_the_same_table_is_not_disguised_twice(names: Pseudonyms) -> None:
+    table = indexed({UID: POD})
+
+    assert names.table(table) is names.table(table)
+
+
+def test_a_node_keeps_only_what_tells_how_its_cards_are_shared(names: Pseudonyms) -> None:
+    labels = {"nvidia.com/gpu.product": "NVIDIA-A100", "kubernetes.io/hostname": "secret"}
+    facts = NodeFacts(labels=labels, allocatable={"nvidia.com/gpu": "4", "secret.example/x": "1"})
+
+    made = names.node(facts)
+
+    assert made.labels == {"nvidia.com/gpu.product": "NVIDIA-A100"}
+    assert made.allocatable == {"nvidia.com/gpu": "4"}
+
+
+@pytest.mark.parametrize("case", CASES, ids=case_id)
+def test_every_published_example_has_the_same_allotment(
+    names: Pseudonyms, case: dict[str, Any]
+) -> None:
+    pod, node = pod_of(case), node_of(case)
+    real = decode(pod, node)
+
+    made = decode(names.pod(pod), names.node(node))
+
+    assert made.allocations == tuple(
+        replace(
+            one,
+            pod_uid=names.name(one.pod_uid),
+            container=names.name(one.container),
+            device=names.name(one.device) if one.device else None,
+        )
+        for one in real.allocations
+    )
+    assert len(made.problems) == len(real.problems)
+
+
+def test_every_resource_of_a_scheme_is_kept(names: Pseudonyms) -> None:
+    limits = dict.fromkeys((name for scheme in SCHEMES for name in scheme.resources), "1")
+
+    pod = names.pod(Pod("u", "n", "p", containers=(Container("c", limits=limits),)))
+
+    assert pod.containers[0].limits == limits
+
+
+@given(st.text())
+def test_no_annotation_is_too_strange(value: str) -> None:
+    annotations = {f"tke.cloud.tencent.com/qgpu-pgpu-{value}": value}
+
+    made = Pseudonyms(KEY).pod(Pod("u", "n", "p", annotations=annotations))
+
+    assert len(made.annotations) == 1
+
+
+def test_by_default_every_name_passes() -> None:
+    table, status = indexed({UID: POD}), SourceStatus("nvml", up=True, detail="words")
+    reading, facts = Reading(status), NodeFacts(labels={"a": "b"})
+    plain = Names()
+
+    assert plain.table(table) is table
+    assert plain.reading(reading) is reading
+    assert plain.status(status) is status
+    assert plain.node(facts) is facts
+    assert plain.identity(CgroupIdentity(UID)) == CgroupIdentity(UID)
