@@ -47,8 +47,10 @@ class Agent:
         """Send a signal and return the exit status."""
         if number is not None:
             self.process.send_signal(number)
-        self.said += self.process.communicate(timeout=PATIENCE_S)[1]
-        return self.process.returncode
+        assert self.process.stderr is not None
+        # Not communicate(), which passes by the lines that hear() has read ahead.
+        self.said += self.process.stderr.read()
+        return self.process.wait(PATIENCE_S)
 
 
 @contextmanager
