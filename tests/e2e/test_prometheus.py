@@ -124,11 +124,14 @@ def test_namespace_time_misses_nothing_of_jobs_shorter_than_the_scrape_interval(
 
 
 def test_the_books_balance_in_promql(watched: Watched) -> None:
-    names = ("mgpu_namespace_", "mgpu_group_", "mgpu_device_unattributed_")
-    parts: Counter[str] = Counter()
-    for name in names:
-        for (uuid,), busy in watched.increase(f"{name}core_seconds_total", "uuid").items():
-            parts[uuid] += busy  # type: ignore[assignment] # a Counter adds floats as well
-    whole = watched.increase("mgpu_device_busy_seconds_total", "uuid")
+    busy = "sum by (uuid) (mgpu_device_busy_seconds_total)"
+    parts = " + ".join(
+        f"(sum by (uuid) ({name}_core_seconds_total) or 0 * {busy})"
+        for name in ("mgpu_namespace", "mgpu_group", "mgpu_device_unattributed")
+    )
 
-    assert {(uuid,): busy for uuid, busy in parts.items()} == pytest.approx(whole, rel=0.02)
+    whole = watched.prometheus.values(busy, ("uuid",), watched.end)
+    shared = watched.prometheus.values(parts, ("uuid",), watched.end)
+
+    assert len(whole) == 4
+    assert shared == pytest.approx(whole, rel=1e-6)
