@@ -115,6 +115,7 @@ def account(
         idle_energy_uj=_idle(window),
         scale=_scale(window),
         rejected=sum(window.rejected.values()),
+        methods=window.methods,
     )
 
 

@@ -149,6 +149,13 @@ DEVICE = (
         "normalization_ratio",
         "Factor from the driver's per-process figures to the device's busy time, last window.",
     ),
+    Family(
+        "device",
+        "method_info",
+        "How it is measured now: busy time by samples, rates or gpm; shares by process_utilization,"
+        " accounting or sole_owner; energy by counter or power; none where it is not.",
+        labels=("busy", "shares", "energy"),
+    ),
     _counter("device", "busy_seconds_total", "Time with work on the core (NVML).", divisor=NS),
     _counter("device", "memory_active_seconds_total", "Time with memory traffic.", divisor=NS),
     _counter("device", "encoder_seconds_total", "Encoder busy time.", divisor=NS),
@@ -156,7 +163,8 @@ DEVICE = (
     _counter(
         "device",
         "energy_joules_total",
-        "Energy of the board (nvmlDeviceGetTotalEnergyConsumption).",
+        "Energy of the board (nvmlDeviceGetTotalEnergyConsumption); estimated from power readings"
+        " where device_method_info says so.",
         divisor=UJ,
     ),
     _counter(

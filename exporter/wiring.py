@@ -7,6 +7,7 @@ from exporter.allocations.registry import ANNOTATION_PREFIXES
 from exporter.cgroups.processes import CgroupProcesses
 from exporter.cgroups.simulated import SimulatedProcesses
 from exporter.collector import Collector, IdlePolicy, Sources
+from exporter.gpus.nvml.accounting import choice_of
 from exporter.gpus.nvml.source import NvmlSource
 from exporter.gpus.nvml.timing import Timing
 from exporter.gpus.simulated import SimulatedGpus
@@ -81,10 +82,12 @@ def _real_gpus(settings: Settings) -> tuple[GpuSource, ...]:
     """``auto`` is every real source there is: today NVML, which looks again for a driver."""
     # A cycle waits for the driver no longer than most of its interval, however it hangs.
     deadline_s = min(DEADLINE_OF_INTERVAL * settings.collection_interval_ns / 1e9, LONGEST_S)
+    accounting = choice_of(settings.nvml_shares, enable=settings.nvml_enable_accounting)
     return (
         NvmlSource(
             settings.nvml_library or None,
             timing=Timing(deadline_s=deadline_s),
             disabled=settings.collector_disable,
+            accounting=accounting,
         ),
     )

@@ -3,6 +3,7 @@
 import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from exporter.allocations.registry import decode
 from exporter.allocations.scheme import Problem, Reason
@@ -24,6 +25,7 @@ class Allotments:
         self.problems: Counter[str] = Counter()
         self._version = -1
         self._node = NodeFacts()
+        self._instances: dict[str, float] = {}  # shares of a GPU, by UUID
         self._decoded: dict[str, tuple[Allocation, ...]] = {}
         self._seen: dict[Member, list[str]] = {}  # device UUIDs
         self._told: set[tuple[str, str, str]] = set()
@@ -39,13 +41,17 @@ class Allotments:
         if table.version != self._version or node != self._node:
             self._decode(table, node)
             self._version, self._node = table.version, node
+            self._instances = {d.uuid: d.core_share for d in node.devices if d.parent_uuid}
         self._observe(seen)
         allotted: list[Allotted] = []
         for uid, allocations in self._decoded.items():
             pod = table.pods[uid]
             on = {a.container: self._seen.get(Member(uid, a.container), []) for a in allocations}
             allotted += (
-                Allotted(ContainerKey(pod.namespace, pod.name, a.container), a)
+                Allotted(
+                    ContainerKey(pod.namespace, pod.name, a.container),
+                    limited(a, self._instances),
+                )
                 for a in place(allocations, on)
             )
         return allotted
@@ -95,6 +101,17 @@ class Allotments:
                 known += (uuid for uuid in seen.get(member, ()) if uuid not in known)
         for member in [m for m in self._seen if m.pod_uid not in self._decoded]:
             del self._seen[member]
+
+
+def limited(allocation: Allocation, instances: Mapping[str, float]) -> Allocation:
+    """A whole MIG instance promises its share of the GPU, if nothing else says; a replica does not.
+
+    ``instances``: the shares by UUID.
+    """
+    share = instances.get(allocation.device or "")
+    if share is None or allocation.core is not None or allocation.replicas is not None:
+        return allocation
+    return replace(allocation, core=share)
 
 
 def pods_by_name(table: PodTable) -> dict[tuple[str, str], Pod]:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from exporter.attribution import Member, account, hold, member_of, owner_of
+from exporter.attribution import Member, hold, member_of, owner_of
 from exporter.cgroups.source import ProcessSource
 from exporter.collector.allotments import Allotments, pods_by_name
 from exporter.collector.guard import Guard
@@ -32,6 +32,7 @@ from exporter.model import (
     Unmeasured,
 )
 from exporter.pods.source import PodSource
+from exporter.tenancy import account_for
 
 logger = logging.getLogger(__name__)
 
@@ -167,14 +168,15 @@ class Collector:
             self._ledger.meet(reading, now)
             if reading.state is not DeviceState.UP:
                 continue
+            residents = reading.memory.processes if reading.memory else None
             held: Mapping[Owner, MemoryHeld] = {}
-            if reading.memory is not None and reading.memory.processes is not None:
+            if reading.memory is not None and residents is not None:
                 held = hold(reading.memory, owners)
                 self._ledger.hold(uuid, held, now)
             if reading.window is not None:
                 here = [a for a in self._allotted if a.allocation.device == uuid]
                 weights = idle_weights(self._idle, held, here)
-                usage = account(reading.device, reading.window, owners, weights)
+                usage = account_for(reading.device, reading.window, owners, residents, weights)
                 self._ledger.record(usage, now)
                 self._rejected.update(reading.window.rejected)
 

@@ -115,7 +115,10 @@ class _SimulatedDevice:
             window.busy.core if window else None,
         )
         self._metered = True
-        return replace(window, energy_uj=used, idle_energy_uj=idle) if window else None
+        if window is None:
+            return None
+        methods = replace(window.methods, energy="counter")
+        return replace(window, energy_uj=used, idle_energy_uj=idle, methods=methods)
 
     def _memory_now(self, window: Window | None) -> DeviceMemory:
         """The process list, at the slow cadence of a driver's, and at once for a new process."""

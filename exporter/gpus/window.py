@@ -8,11 +8,12 @@ one device; NVML and the simulated node are such readers.
 
 from collections import deque
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 from statistics import median
 
 from exporter.gpus.samples import FUTURE_US, ProcessSample, Sample, SampleReader, credible, sift
-from exporter.model import QUANTITIES, Engines, ProcessActivity, Window
+from exporter.model import QUANTITIES, Engines, Methods, ProcessActivity, Window
 
 REREADS = 3  # how often the rows are read again because a sample arrived meanwhile
 LONGEST_SAMPLE = 1.5  # a gap longer than this many periods holds samples that nobody saw
@@ -57,7 +58,9 @@ class WindowCursor:
         stand_in = self._stand_in(start, mono_us + self._ahead_us)
         if not stand_in:
             return None
-        return self._window(start, stand_in, self._reader.process_samples(start), RING_US, mono_us)
+        rows = self._reader.process_samples(start)
+        window = self._window(start, stand_in, rows, RING_US, mono_us)
+        return replace(window, methods=replace(window.methods, busy="rates"))
 
     def _note_step(self, wall_us: int, mono_us: int) -> None:
         before, self._wall_us = self._wall_us, wall_us
@@ -144,7 +147,8 @@ class WindowCursor:
             observed += covered_ns
             busy += int(covered_ns * sample.percent / 100)
             before = sample.timestamp_us
-        window = self._cut(start, end, observed, busy, rows or ())
+        methods = Methods("samples", "none" if rows is None else "process_utilization")
+        window = replace(self._cut(start, end, observed, busy, rows or ()), methods=methods)
         # A driver that hung answers with samples from long after the moment when it was asked.
         ahead = min(end - mono_us, self._ahead_us + DRIFT_US)
         self._end_us, self._ended_mono_us, self._ahead_us = end, end - ahead, ahead

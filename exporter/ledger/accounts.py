@@ -4,6 +4,7 @@ from collections import deque
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from exporter.ledger.doubts import Doubts
 from exporter.model import (
     QUANTITIES,
     ContainerKey,
@@ -12,6 +13,7 @@ from exporter.model import (
     Engines,
     GroupKey,
     MemoryHeld,
+    Methods,
     Owner,
     Spent,
     Unattributed,
@@ -22,6 +24,7 @@ BLIND_CYCLES = 3  # a single failed reading says nothing yet
 ENERGY = "energy"
 IDLE_ENERGY = "idle_energy"
 OWNED = (*QUANTITIES, ENERGY, "memory")  # what an owner has a part of
+BY_CORE = ("core", "memory_active", ENERGY)  # known together: by the same samples, or by core
 REJECTED_WINDOWS = 10  # so many in a row with rows that cannot be true, and the others are doubted
 
 
@@ -107,10 +110,12 @@ class Book:
     __slots__ = (
         "blind_cycles",
         "device",
+        "doubts",
         "held",
         "idle_energy_uj",
         "measured",
         "met_mono_ns",
+        "methods",
         "namespaces",
         "owners",
         "rejected_windows",
@@ -134,6 +139,8 @@ class Book:
         self.met_mono_ns = now.mono_ns
         self.measured: set[str] = set()
         self.unmeasured: Mapping[str, Unmeasured] = {}
+        self.doubts = Doubts()
+        self.methods = Methods()
         self.whole = Account(now)
         self.unattributed: dict[Unattributed, Account] = {}
         self.owners: dict[ContainerKey | GroupKey, Account] = {}
@@ -194,6 +201,15 @@ class Book:
             reasons = {q: Unmeasured.REJECTED_SAMPLES for q in QUANTITIES if q in self.measured}
         reasons |= {q: r for q, r in self.unmeasured.items() if q in OWNED}
         return {ENERGY: reasons["core"], **reasons} if "core" in reasons else reasons
+
+    def unshared_with(
+        self, owner: ContainerKey | GroupKey, since_mono_ns: int
+    ) -> Mapping[str, Unmeasured]:
+        """What cannot be told of one owner on average since then, and why."""
+        reason = self.doubts.reason(owner, since_mono_ns)
+        if reason is None:
+            return self.unshared
+        return {**dict.fromkeys(BY_CORE, reason), **self.unshared}
 
     @property
     def shared(self) -> set[str]:

@@ -22,6 +22,7 @@ BUSY_REASONS = (
     Unattributed.NO_PID,
 )
 ENERGY_REASONS = (*BUSY_REASONS, Unattributed.IDLE, Unattributed.UNOBSERVED)
+SHARING_REASONS = (Unattributed.MIG, Unattributed.MPS)
 RENAMED = {  # the device's own core time is its busy time
     "core_utilization_ratio": "utilization_ratio",
     "core_seconds_total": "busy_seconds_total",
@@ -110,14 +111,22 @@ def _accounts(view: View, book: Book) -> dict[str, Value]:
         values["idle_energy_joules_total"] = book.idle_energy_uj
     if book.measured:
         values["unobserved_seconds_total"] = book.unobserved_ns
+        methods = book.methods
+        values["method_info"] = {(methods.busy, methods.shares, methods.energy): 1}
     return values | known(normalization_ratio=book.scale)
 
 
 def _unattributed(book: Book, quantity: str) -> dict[tuple[str, ...], Number]:
     """Each reason that can apply, from 0 on: a series that begins at its first use loses it."""
-    reasons = ENERGY_REASONS if quantity == ENERGY else BUSY_REASONS
+    sharing = (reason for reason in SHARING_REASONS if _can_apply(reason, book))
+    reasons = (*(ENERGY_REASONS if quantity == ENERGY else BUSY_REASONS), *sharing)
     accounts = ((reason, book.unattributed.get(reason)) for reason in reasons)
     return {(str(r),): account.totals[quantity] if account else 0 for r, account in accounts}
+
+
+def _can_apply(reason: Unattributed, book: Book) -> bool:
+    sharing = "mig" if book.device.parent_uuid else book.device.sharing
+    return sharing == reason or reason in book.unattributed
 
 
 def _unattributed_memory(book: Book, reading: DeviceReading) -> dict[tuple[str, ...], Number]:

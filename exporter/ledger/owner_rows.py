@@ -47,10 +47,10 @@ def _owner(view: View, book: Book, key: ContainerKey | GroupKey) -> dict[str, Va
     if hidden:
         return _reason(book, hidden) if live or key in (book.held or ()) else {}
     if not live:
-        return counters(account, book.shared)
+        return counters(account, view.shared(book, key))
     if isinstance(key, ContainerKey) and view.pending(book, key):
         return _reason(book, Unmeasured.CONTAINER_PENDING)
-    values = view.use(book, account, book.shared)
+    values = view.use(book, account, view.shared(book, key))
     if account.held is not None:
         values |= known(memory_used_bytes=account.held.used_bytes, processes=account.held.processes)
     values |= known(
@@ -59,7 +59,8 @@ def _owner(view: View, book: Book, key: ContainerKey | GroupKey) -> dict[str, Va
         observed_since_timestamp_seconds=account.since_unix_ns,
     )
     unnamed = UNNAMED if isinstance(key, GroupKey) and key.kind == "pod" else {}
-    values["unmeasured"] = unmeasured(_memory_reason(book, account), book.unshared, unnamed)
+    unshared = view.unshared(book, key)
+    values["unmeasured"] = unmeasured(_memory_reason(book, account), unshared, unnamed)
     return values
 
 

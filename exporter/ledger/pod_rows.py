@@ -47,7 +47,16 @@ def namespace_rows(view: View) -> Iterable[Row]:
         if view.ledger.hidden(book):
             continue
         for namespace, account in book.namespaces.items():
-            yield Row((namespace, uuid), counters(account, book.shared))
+            yield Row((namespace, uuid), counters(account, _shared_in(view, book, namespace)))
+
+
+def _shared_in(view: View, book: Book, namespace: str) -> set[str]:
+    """What is known of all owners of a namespace on the device."""
+    shared = book.shared
+    for owner in book.doubts:
+        if isinstance(owner, ContainerKey) and owner.namespace == namespace:
+            shared -= view.unshared(book, owner).keys()
+    return shared
 
 
 def _pod(
@@ -91,7 +100,7 @@ def _is_blind(view: View, part: _Part, limits: Sequence[Allocation]) -> bool:
 def _accounted(view: View, parts: Sequence[_Part]) -> Collection[str]:
     """What is known of a pod: on all its devices, or on any before its placement is known."""
     if parts:
-        return ACCOUNTED.intersection(*(part.book.shared for part in parts))
+        return ACCOUNTED.intersection(*(view.shared(part.book, part.key) for part in parts))
     books = view.ledger.books.values()
     return ACCOUNTED & set[str]().union(*(book.shared for book in books if not book.blind))
 
@@ -100,7 +109,7 @@ def _use(view: View, part: _Part) -> _Use:
     book, key, account = part
     allotted = view.limits.get((key, book.device.uuid), [])
     return _Use(
-        core=view.ratio(book, account, "core") if "core" in book.shared else None,
+        core=view.ratio(book, account, "core") if "core" in view.shared(book, key) else None,
         core_limit=total(a.core for a in allotted),
         memory=account.held.used_bytes if account.held else None,
         memory_limit=total(a.memory_bytes for a in allotted),

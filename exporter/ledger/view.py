@@ -11,6 +11,7 @@ from exporter.model import (
     Allocation,
     ContainerKey,
     DeviceReading,
+    GroupKey,
     Labelled,
     Pod,
     Unmeasured,
@@ -76,6 +77,14 @@ class View:
         waiting = {c.name for c in pod.containers if not c.container_ids}
         held = book.owners[key].held
         return key.container in waiting if waiting else not (held and held.processes)
+
+    def unshared(self, book: Book, owner: ContainerKey | GroupKey) -> Mapping[str, Unmeasured]:
+        """What cannot be told of an owner of the device, and why."""
+        return book.unshared_with(owner, self._since)
+
+    def shared(self, book: Book, owner: ContainerKey | GroupKey) -> set[str]:
+        """What is known of an owner of the device."""
+        return book.measured - self.unshared(book, owner).keys()
 
     def ratio(self, book: Book, account: Account, quantity: str) -> float | None:
         """Average over the stated window."""

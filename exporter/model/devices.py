@@ -22,7 +22,11 @@ class Clock(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """A physical GPU or a MIG instance. ``index`` is the vendor's own (NVML's enumeration)."""
+    """A physical GPU or a MIG instance. ``index`` is the vendor's own (NVML's enumeration).
+
+    ``core_share`` is what the device is of a whole GPU's core: an instance's share of the compute
+    slices, 1 for a GPU.
+    """
 
     uuid: str
     index: int
@@ -35,6 +39,7 @@ class Device:
     sharing: str = ""
     driver_version: str = ""
     memory_bytes: int | None = None
+    core_share: float = 1.0
 
 
 class DeviceState(StrEnum):
@@ -68,6 +73,20 @@ class ProcessActivity(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
+class Methods:
+    """How a window was measured. The values are label values.
+
+    ``busy``: samples (the driver's ring), rates (its newest sample only), gpm (hardware counters).
+    ``shares``: process_utilization, accounting (the driver's sums per process), sole_owner (all of
+    it is its only owner's). ``energy``: counter, power (integrated). Each may be none.
+    """
+
+    busy: str = "none"
+    shares: str = "none"
+    energy: str = "none"
+
+
+@dataclass(frozen=True, slots=True)
 class Window:
     """The time between two sample reads of one device, in the samples' own clock.
 
@@ -75,7 +94,8 @@ class Window:
     ``observed_ns + unobserved_ns == end_unix_ns - start_unix_ns``; the second part fell out of the
     driver's ring before it was read. ``rejected`` counts rows that cannot be true, by reason.
     ``energy_uj`` is what the board used in the window, ``idle_energy_uj`` the part it would have
-    used without work; both None where the board has no energy counter.
+    used without work; both None where the board tells neither energy nor power. Busy time is that
+    of a whole GPU: a MIG instance that is always busy is so for its share of the window.
     """
 
     start_unix_ns: int
@@ -87,6 +107,7 @@ class Window:
     rejected: Mapping[str, int] = field(default_factory=dict)
     energy_uj: int | None = None
     idle_energy_uj: int | None = None
+    methods: Methods = Methods()
 
 
 class ProcessMemory(NamedTuple):
@@ -94,7 +115,7 @@ class ProcessMemory(NamedTuple):
 
     pid: int
     used_bytes: int | None
-    kinds: frozenset[str]  # of "compute", "graphics", "mps"
+    kinds: frozenset[str]  # of "compute", "graphics", "mps" (a client), "mps_server"
 
 
 @dataclass(frozen=True, slots=True)

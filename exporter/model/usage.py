@@ -1,11 +1,12 @@
 """Who used what: the values between attribution and ledger."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
-from exporter.model.devices import Device, Engines
+from exporter.model.devices import Device, Engines, Methods
+from exporter.model.unmeasured import Unmeasured
 
 
 class ContainerKey(NamedTuple):
@@ -36,6 +37,8 @@ class Unattributed(StrEnum):
     IDLE = "idle"
     UNOBSERVED = "unobserved"
     OVERLAP = "overlap"
+    MIG = "mig"
+    MPS = "mps"
 
 
 Owner = ContainerKey | GroupKey | Unattributed
@@ -64,6 +67,7 @@ class DeviceUsage:
     ``scale`` is the factor that was applied to the driver's per-process core figures, None where
     nothing was scaled (no process named, or rows rejected). ``idle_energy_uj`` is what the board
     would have used idle, whoever it is charged to. ``rejected`` counts the rows left out.
+    ``unmeasured`` names the owners whose part of the core cannot be told from the others', and why.
     """
 
     device: Device
@@ -74,3 +78,5 @@ class DeviceUsage:
     idle_energy_uj: int | None = None
     scale: float | None = None
     rejected: int = 0
+    methods: Methods = field(default_factory=Methods)
+    unmeasured: Mapping[Owner, Unmeasured] = field(default_factory=dict)

@@ -102,6 +102,27 @@ class Settings:
             "Path of libnvidia-ml.so.1; searched where container toolkits put it if not set.",
         ),
     ]
+    nvml_shares: Annotated[
+        str,
+        Setting(
+            "nvml.shares",
+            choice("auto", "samples", "accounting"),
+            "auto",
+            "What tells each process's share of a device; auto takes samples.",
+            "accounting needs driver 610, accounting mode, and processes that began after it was "
+            "switched on; a window that it cannot tell of is shared by samples.",
+        ),
+    ]
+    nvml_enable_accounting: Annotated[
+        bool,
+        Setting(
+            "nvml.enable-accounting",
+            SWITCH,
+            "false",
+            "Switch the driver's accounting mode on, on every device. Needs root.",
+            "It changes the driver for everybody, until it is unloaded; so it is asked for.",
+        ),
+    ]
     nvml_released: Annotated[
         bool,
         Setting(

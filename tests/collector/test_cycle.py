@@ -8,15 +8,18 @@ from dataclasses import replace
 import pytest
 
 from exporter.collector import Collector
+from exporter.collector.allotments import limited
 from exporter.families import FAMILIES
 from exporter.gpus.source import RestartRequiredError
 from exporter.model import (
+    Allocation,
     CgroupIdentity,
     Container,
     Device,
     DeviceMemory,
     DeviceReading,
     Engines,
+    Methods,
     Pod,
     PodTable,
     ProcessMemory,
@@ -230,6 +233,82 @@ def test_an_unknown_node_is_said_once_and_counted_for_each_pod(
     assert rejected["node_unknown",] == 3
     (said,) = caplog.records
     assert "nvidia-device-plugin's allotments are not exported" in said.getMessage()
+
+
+INSTANCE = Device(
+    "MIG-0", 0, "nvidia", parent_uuid="GPU-0", profile="3g.40gb", memory_bytes=1000, core_share=0.5
+)
+MIG_POD = Pod(
+    "uid-1",
+    "ml",
+    "train",
+    phase="Running",
+    containers=(Container("main", container_ids=(CID,), limits={"nvidia.com/mig-3g.40gb": "1"}),),
+)
+
+
+def instance(core_ns: int, *pids: int) -> DeviceReading:
+    """A second of a MIG instance on which these processes hold memory."""
+    window = Window(
+        *(0, SECOND, SECOND, 0),
+        Engines(core=core_ns),
+        methods=Methods(busy="gpm", shares="sole_owner"),
+    )
+    holders = tuple(ProcessMemory(pid, 10, frozenset({"compute"})) for pid in pids)
+    return DeviceReading(INSTANCE, window=window, memory=DeviceMemory(1000, 10, None, holders))
+
+
+def test_mig_instance_stands_against_its_share_of_the_gpu(bench: Bench) -> None:
+    bench.name_pod(MIG_POD)
+    bench.gpus.devices = (instance(SECOND // 4, 7),)
+
+    bench.cycle()
+    snapshot = bench.cycle()
+
+    values = row(snapshot, "container", "ml", "train", "main", "0", "MIG-0").values
+    assert values["core_seconds_total"] == SECOND // 2
+    assert values["core_limit_ratio"] == 0.5
+    assert values["core_limit_utilization_ratio"] == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize(
+    ("device", "core", "replicas", "limit"),
+    [
+        ("MIG-0", None, None, 0.5),
+        ("MIG-0", None, 2, None),
+        ("MIG-0", 0.25, None, 0.25),
+        ("GPU-0", None, None, None),
+        (None, None, None, None),
+    ],
+)
+def test_only_a_whole_instance_promises_its_share(
+    device: str | None, core: float | None, replicas: int | None, limit: float | None
+) -> None:
+    allocation = Allocation("u", "main", device, core, None, "test", replicas=replicas)
+
+    assert limited(allocation, {"MIG-0": 0.5}).core == limit
+
+
+def test_shared_mig_instance_measures_the_device_and_not_its_containers(bench: Bench) -> None:
+    bench.name_pod(MIG_POD)
+    bench.processes.identities[8] = CgroupIdentity(None, "b" * 64, "docker")
+    bench.gpus.devices = (instance(SECOND // 4, 7, 8),)
+
+    snapshot = bench.cycle()
+
+    values = row(snapshot, "container", "ml", "train", "main", "0", "MIG-0").values
+    device = row(snapshot, "device", "0", "MIG-0").values
+    assert "core_seconds_total" not in values
+    assert values["unmeasured"] == {
+        ("core", "mig"): 1,
+        ("memory_active", "mig"): 1,
+        ("energy", "mig"): 1,
+    }
+    assert values["memory_used_bytes"] == 10
+    assert device["busy_seconds_total"] == SECOND // 4
+    unattributed = device["unattributed_core_seconds_total"]
+    assert isinstance(unattributed, Mapping)
+    assert unattributed["mig",] == SECOND // 4
 
 
 def test_snapshots_are_numbered_and_the_pulse_moves(bench: Bench) -> None:

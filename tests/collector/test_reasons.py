@@ -21,6 +21,7 @@ from exporter.model import (
     DeviceState,
     Engines,
     PodTable,
+    ProcessActivity,
     ProcessMemory,
     Snapshot,
     Unattributed,
@@ -156,6 +157,20 @@ def placement(scene: Scene) -> Snapshot:
     return scene.bench.cycle()
 
 
+def mps(scene: Scene) -> Snapshot:
+    """The driver credits the server with all that its client does."""
+    scene.bench.name_pod(PLACED_POD)
+    server, client = frozenset({"compute", "mps_server"}), frozenset({"mps"})
+    holders = (ProcessMemory(9, 10, server), ProcessMemory(7, 10, client))
+    busy = Engines(core=SECOND // 2)
+    window = Window(0, SECOND, SECOND, 0, busy, (ProcessActivity(9, busy),))
+    memory = DeviceMemory(1000, 20, None, holders)
+    scene.bench.gpus.devices = (
+        DeviceReading(replace(DEVICE, sharing="mps"), window=window, memory=memory),
+    )
+    return [scene.bench.cycle() for _ in range(20)][-1]
+
+
 UNMEASURED: Mapping[Unmeasured, Callable[[Scene], Snapshot]] = {
     Unmeasured.NOT_SUPPORTED: lambda scene: refused(scene, 3),
     Unmeasured.NO_PERMISSION: lambda scene: refused(scene, 4),
@@ -176,6 +191,7 @@ UNMEASURED: Mapping[Unmeasured, Callable[[Scene], Snapshot]] = {
     Unmeasured.CONTAINER_PENDING: container_pending,
     Unmeasured.POD_UNKNOWN: pod_unknown,
     Unmeasured.PLACEMENT: placement,
+    Unmeasured.MPS: mps,
 }
 OF_THE_DRIVER = tuple(UNMEASURED)[:10]
 
@@ -211,6 +227,8 @@ UNATTRIBUTED: Mapping[Unattributed, Callable[[Scene], Snapshot]] = {
     Unattributed.IDLE: lambda scene: scene.with_window(replace(BUSY, idle_energy_uj=40)),
     Unattributed.UNOBSERVED: lambda scene: scene.with_window(BUSY),
     Unattributed.OVERLAP: overlap,
+    Unattributed.MIG: mig,
+    Unattributed.MPS: mps,
 }
 
 

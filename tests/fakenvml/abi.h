@@ -134,6 +134,12 @@ typedef struct {
 } nvmlDeviceAttributes_t; /* 40 */
 
 typedef struct {
+    unsigned id, isP2pSupported, sliceCount, instanceCount, multiprocessorCount, copyEngineCount;
+    unsigned decoderCount, encoderCount, jpegCount, ofaCount;
+    unsigned long long memorySizeMB;
+} nvmlGpuInstanceProfileInfo_t; /* 48 */
+
+typedef struct {
     unsigned gpuUtilization, memoryUtilization;
     unsigned long long maxMemoryUsage, time /* ms, 0 while alive */, startTime /* microseconds */;
     unsigned isRunning, reserved[5];

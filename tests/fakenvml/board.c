@@ -66,7 +66,7 @@ static double share_now(Call *call)
     for (int i = 0; i < MAX_INSTANCES; i++) {
         if (!call->gpu->instances[i].present) continue;
         call->unit = &call->gpu->units[1 + i];
-        share += last_sample(call).share[CORE] / 10000.0 * call->gpu->instances[i].slices / 7;
+        share += last_sample(call).share[CORE] / 10000.0 * call->gpu->instances[i].slices / call->gpu->slices;
     }
     return share;
 }

@@ -24,6 +24,7 @@ enum { FAULT_ERROR, FAULT_DELAY, FAULT_HANG };
 
 typedef struct {
     unsigned pid, kind;
+    const char *name;
     int instance;
     int64_t start, end;
     unsigned long long memory; /* NVML_NOT_AVAILABLE: the driver does not say */
@@ -60,7 +61,7 @@ typedef struct {
 typedef struct {
     bool present;
     const char *uuid, *profile;
-    unsigned gi, ci, slices, sms;
+    unsigned gi, ci, slices, compute, sms;
     unsigned long long memory;
 } Instance;
 
@@ -79,7 +80,7 @@ typedef struct {
 typedef struct {
     bool present, lost, energy, mig_capable, mig, accounting, gpm;
     const char *uuid, *name, *pci;
-    unsigned minor, power_mw, idle_mw, limit_mw, temperature, memory_temperature, ring, probe, rule, garbage;
+    unsigned minor, power_mw, idle_mw, limit_mw, temperature, memory_temperature, ring, probe, rule, garbage, slices;
     unsigned long long memory, reserved, used;
     int64_t sample_period, sample_offset, slice, energy_step;
     Process *processes;

@@ -69,8 +69,20 @@ NVML(nvmlDeviceGetAttributes_v2)(nvmlDevice_t device, nvmlDeviceAttributes_t *at
     *attributes = (nvmlDeviceAttributes_t){.multiprocessorCount = call.instance->sms,
                                            .sharedCopyEngineCount = call.instance->slices,
                                            .gpuInstanceSliceCount = call.instance->slices,
-                                           .computeInstanceSliceCount = call.instance->slices,
+                                           .computeInstanceSliceCount = call.instance->compute,
                                            .memorySizeMB = call.instance->memory >> 20};
+    return NVML_SUCCESS;
+}
+
+NVML(nvmlDeviceGetGpuInstanceProfileInfo)(nvmlDevice_t device, unsigned profile, nvmlGpuInstanceProfileInfo_t *info)
+{
+    static const unsigned slices[] = {1, 2, 3, 4, 7, 8, 6}; /* by NVML_GPU_INSTANCE_PROFILE_<n>_SLICE */
+    BOARD_CALL(device)
+    if (profile >= sizeof slices / sizeof *slices) return NVML_ERROR_INVALID_ARGUMENT;
+    if (!call.gpu->mig_capable || slices[profile] > call.gpu->slices) return NVML_ERROR_NOT_SUPPORTED;
+    *info = (nvmlGpuInstanceProfileInfo_t){.id = profile,
+                                           .sliceCount = slices[profile],
+                                           .instanceCount = call.gpu->slices / slices[profile]};
     return NVML_SUCCESS;
 }
 

@@ -78,6 +78,16 @@ NVML(nvmlDeviceGetRunningProcessDetailList)(nvmlDevice_t device, nvmlProcessDeta
     return list_processes(&call, list->mode, &list->numProcArrayEntries, list->procArray, sizeof *list->procArray);
 }
 
+NVML(nvmlSystemGetProcessName)(unsigned pid, char *name, unsigned length)
+{
+    CALL()
+    for (unsigned gpu = 0; gpu < call.scenario->gpu_count; gpu++)
+        for (unsigned i = 0; i < call.scenario->gpus[gpu].process_count; i++)
+            if (call.scenario->gpus[gpu].processes[i].pid == pid)
+                return put_string(name, length, call.scenario->gpus[gpu].processes[i].name);
+    return NVML_ERROR_NOT_FOUND;
+}
+
 /* --- process utilisation --- */
 
 /* Before the division by the number of samples the utilisations are sums of 1/100 %. */

@@ -268,7 +268,7 @@ double board_busy_until(Call *call, int64_t until)
     double busy = 0;
     for (int i = 0; i < MAX_INSTANCES; i++)
         if (call->gpu->instances[i].present)
-            busy += unit_busy_until(&call->gpu->units[1 + i], loaded, until) * call->gpu->instances[i].slices / 7;
+            busy += unit_busy_until(&call->gpu->units[1 + i], loaded, until) * call->gpu->instances[i].slices / call->gpu->slices;
     return busy;
 }
 

@@ -156,6 +156,7 @@ static void read_gpu(Line *line, Scenario *scenario)
     gpu->mig = number_of(line, "mig", 2) == 1;
     gpu->mig_capable = number_of(line, "mig", 2) < 2;
     gpu->accounting = number_of(line, "accounting", 0) != 0;
+    gpu->slices = (unsigned)number_of(line, "slices", 7);
     gpu->gpm = number_of(line, "gpm", 1) != 0;
     if (!gpu->ring || gpu->ring > MAX_RING || gpu->sample_period <= 0 || gpu->slice <= 0 || gpu->energy_step <= 0)
         wrong(line, "must be above 0", "ring, sample_period, slice or energy_step");
@@ -173,6 +174,7 @@ static void read_instance(Line *line, Scenario *scenario)
     instance->gi = (unsigned)number_of(line, "gi", index + 1);
     instance->ci = (unsigned)number_of(line, "ci", 0);
     instance->slices = (unsigned)number_of(line, "slices", 1);
+    instance->compute = (unsigned)number_of(line, "compute", instance->slices);
     instance->sms = (unsigned)number_of(line, "sms", 14);
     instance->memory = number_of(line, "memory", 10ull << 30);
 }
@@ -184,6 +186,7 @@ static void read_process(Line *line, Scenario *scenario)
     bool unknown = !strcmp(text_of(line, "memory", "0"), "na");
     Process process = {.pid = (unsigned)number_of(line, "pid", 0),
                        .kind = choice_of(line, "kind", kinds, 3),
+                       .name = text_of(line, "name", "python3"),
                        .instance = instance_of(line),
                        .start = billionths_of(line, "start", 0),
                        .end = billionths_of(line, "end", FOR_EVER),

@@ -15,7 +15,6 @@ from typing import Literal
 
 GIB = 1 << 30
 SECOND = 10**9
-MIG_SLICES = 7
 
 Engine = Literal["core", "memory", "encoder", "decoder"]
 
@@ -48,6 +47,7 @@ class Gpu:
     mig: bool | None = None
     accounting: bool = False
     gpm: bool = True
+    slices: int = 7
     garbage: int = 0
     lost: bool = False
 
@@ -58,7 +58,7 @@ class Gpu:
 
 @dataclass(frozen=True, slots=True)
 class Instance:
-    """A MIG device of a board with ``mig=True``."""
+    """A MIG device of a board with ``mig=True``. ``compute`` None: all its slices."""
 
     gpu: int
     index: int
@@ -66,6 +66,7 @@ class Instance:
     gi: int | None = None
     ci: int = 0
     slices: int = 1
+    compute: int | None = None
     memory: int = 10 * GIB
     profile: str = "1g.10gb"
     sms: int = 14
@@ -86,6 +87,7 @@ class Process:
     instance: int | None = None
     start: float = 0.0
     end: float | None = None
+    name: str = "python3"
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,7 +215,7 @@ def core_seconds(scenario: Scenario, gpu: int, start: float, end: float) -> floa
     whole = sum(truth(scenario, gpu, start, end).values())
     return whole + sum(
         sum(truth(scenario, gpu, start, end, instance=part.index).values())
-        * (part.slices / MIG_SLICES)
+        * (part.slices / scenario.gpus[gpu].slices)
         for part in scenario.instances
         if part.gpu == gpu
     )

@@ -131,6 +131,7 @@ STRUCTURES = {
     "nvmlTemperature_v1_t": "c_nvmlTemperature_v1_t",
     "nvmlConfComputeMemSizeInfo_t": "c_nvmlConfComputeMemSizeInfo_t",
     "nvmlDeviceAttributes_t": "c_nvmlDeviceAttributes",
+    "nvmlGpuInstanceProfileInfo_t": "c_nvmlGpuInstanceProfileInfo_t",
     "nvmlAccountingStats_t": "c_nvmlAccountingStats_t",
     "nvmlAccountingStats_v2_t": "c_nvmlAccountingStats_v2_t",
     "nvmlEventData_t": "c_nvmlEventData_t",
@@ -667,6 +668,32 @@ answer.append([(p.pid, p.gpuInstanceId) for p in n.nvmlDeviceGetComputeRunningPr
         ["MIG-0-2", 5, 2 * GIB, 1, 1, [[8, 5]]],
         [[7, 2], [8, 5]],
     ]
+
+
+def test_instances_are_parts_of_a_board_of_so_many_slices(ask: Asker) -> None:
+    scenario = mig_board()
+    scenario.gpus = [Gpu(0, mig=True, slices=4)]
+    scenario.instances = [Instance(0, 0, slices=2, compute=1)]
+    scenario.processes = []
+    scenario.works = [Work(0, 7, NOW - 60, instance=0)]
+    question = """
+info = n.nvmlDeviceGetGpuInstanceProfileInfo
+attributes = n.nvmlDeviceGetAttributes(n.nvmlDeviceGetMigDeviceHandleByIndex(gpu, 0))
+answer = [info(gpu, 3, 1).sliceCount, info(gpu, 1, 1).instanceCount, code(info, gpu, 4, 1),
+          code(info, gpu, 99, 1), attributes.gpuInstanceSliceCount,
+          attributes.computeInstanceSliceCount]
+"""
+    assert ask(scenario, question) == [4, 2, 3, 2, 2, 1]
+    assert core_seconds(scenario, 0, NOW - 10, NOW) == pytest.approx(5)
+
+
+def test_a_process_has_the_name_of_its_program(ask: Asker) -> None:
+    scenario = Scenario(gpus=[Gpu(0)], processes=[Process(0, 7, name="a b"), Process(0, 8)])
+    question = """
+name = n.nvmlSystemGetProcessName
+answer = [name(7), name(8), code(name, 9)]
+"""
+    assert ask(scenario, question) == ["a b", "python3", pynvml.NVML_ERROR_NOT_FOUND]
 
 
 def test_a_board_with_mig_tells_no_utilisation_but_its_energy(ask: Asker) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from exporter.gpus.simulated import SimulatedGpus
 from exporter.gpus.source import GpuSource
-from exporter.model import DeviceReading, DeviceState, Window, XidCount
+from exporter.model import DeviceReading, DeviceState, Methods, Window, XidCount
 from exporter.scenario.load import load
 from exporter.scenario.node import Node
 from tests.scenario.clock import ManualClock
@@ -31,6 +31,15 @@ def test_it_is_a_gpu_source_and_says_that_it_is_simulated() -> None:
     assert reading.status.up
     assert reading.status.name == source.name == "simulated"
     assert tuple(d.device for d in reading.devices) == asked.devices()
+
+
+def test_it_is_measured_as_a_driver_is() -> None:
+    gpus, _, clock = _gpus()
+    gpus.read()
+    clock.move(1)
+    window = _one(gpus).window
+    assert window
+    assert window.methods == Methods("samples", "process_utilization", "counter")
 
 
 def _demo(seconds: int, step: float) -> Iterator[tuple[Node, list[DeviceReading]]]:

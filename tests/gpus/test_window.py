@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from exporter.gpus.samples import ProcessSample, Sample, sift
 from exporter.gpus.window import RING_US, WindowCursor
-from exporter.model import Window
+from exporter.model import Methods, Window
 
 NOW = 1_700_000_000_000_000  # microseconds since the epoch
 PERIOD = 166_667
@@ -195,6 +195,27 @@ def test_stand_in_speaks_for_no_more_than_a_ring() -> None:
     window = taken(cursor, start + 60 * SECOND)
     assert window.observed_ns == window.busy.core == RING_US * 1000
     assert window.unobserved_ns == 60 * SECOND * 1000 - window.observed_ns
+
+
+@pytest.mark.parametrize(
+    ("sampled", "rows", "methods"),
+    [
+        (True, [], Methods("samples", "process_utilization")),
+        (True, None, Methods("samples", "none")),
+        (False, [], Methods("rates", "process_utilization")),
+        (False, None, Methods("rates", "none")),
+    ],
+)
+def test_window_says_how_it_was_measured(
+    sampled: bool,  # noqa: FBT001 - a table's column
+    rows: list[ProcessSample] | None,
+    methods: Methods,
+) -> None:
+    ring = Ring(rates={"core": 0.0}, rows=rows)
+    cursor, start = begun(ring)
+    if sampled:
+        ring.run([0] * 24)
+    assert taken(cursor, start + 4 * SECOND).methods == methods
 
 
 def test_samples_that_count_from_boot_are_understood() -> None:

@@ -22,6 +22,7 @@ from exporter.model import (
     Engines,
     GroupKey,
     MemoryHeld,
+    Methods,
     Owner,
     Pod,
     ProcessActivity,
@@ -30,6 +31,7 @@ from exporter.model import (
     Spent,
     Unattributed,
     Unmeasured,
+    Value,
     Window,
     XidCount,
 )
@@ -67,6 +69,7 @@ class Node:
         self.owners: dict[int, Owner] = {1: A, 2: B, 3: GROUP, 4: Unattributed.HOST_PROCESS}
         self.before: Moment | None = None
         self.pod = Pod("uid-a", "n", "a", owner_kind="Job", owner_name="j")
+        self.untold: dict[Owner, Unmeasured] = {}
 
     def cycle(
         self,
@@ -96,7 +99,8 @@ class Node:
                 self.ledger.hold(device.uuid, held, now)
             seen = (windows or {}).get(device.uuid)
             if seen is not None:
-                self.ledger.record(account(device, seen, self.owners), now)
+                usage = account(device, seen, self.owners)
+                self.ledger.record(replace(usage, unmeasured=self.untold), now)
         for key, allocation in allotted:
             self.ledger.allot(key, allocation.device, allocation.core, elapsed, now)
         self.ledger.settle(now)
@@ -611,3 +615,142 @@ def test_a_device_that_cannot_be_read_shows_its_xids_and_nothing_else_of_the_boa
     assert values["xid_last_timestamp_seconds"] == {("79",): 5 * SECOND}
     assert "power_watts" not in values
     assert "throttle_seconds_total" not in values
+
+
+BOTH: dict[Owner, MemoryHeld] = {A: MemoryHeld(10, 1), B: MemoryHeld(10, 1)}
+
+
+def test_owner_who_cannot_be_told_from_others_is_withheld_and_says_why() -> None:
+    node = Node()
+    grants = (allotted(A), allotted(B))
+    node.cycle(0, {"GPU-0": window({1: 300, 2: 200}, energy=70)}, allotted=grants, held=BOTH)
+    node.untold = {A: Unmeasured.MIG}
+
+    rows = node.cycle(1, {"GPU-0": window({2: 200}, energy=70)}, allotted=grants, held=BOTH)
+
+    withheld = rows["container"][ROW_A].values
+    assert withheld["unmeasured"] == {
+        ("core", "mig"): 1,
+        ("memory_active", "mig"): 1,
+        ("energy", "mig"): 1,
+    }
+    assert not {"core_seconds_total", "energy_joules_total"} & withheld.keys()
+    assert "core_utilization_ratio" not in withheld
+    assert "core_limit_utilization_ratio" not in withheld
+    assert withheld["memory_used_bytes"] == 10
+    assert withheld["core_limit_ratio"] == 0.5
+    assert rows["container"][*B, "0", "GPU-0"].values["core_seconds_total"] == 400
+    assert rows["device"]["0", "GPU-0"].values["busy_seconds_total"] == 700
+
+
+def test_pod_and_namespace_of_an_owner_who_cannot_be_told_are_withheld_too() -> None:
+    node = Node()
+    node.cycle(0, {"GPU-0": window({1: 300, 2: 200}, energy=70)}, held=BOTH)
+    node.untold = {A: Unmeasured.MIG}
+
+    rows = node.cycle(1, {"GPU-0": window({2: 200}, energy=70)}, held=BOTH)
+
+    pod = rows["pod"]["n", "a"].values
+    assert not {"core_seconds_total", "energy_joules_total", "core_usage_gpus"} & pod.keys()
+    assert pod["memory_used_bytes"] == 10
+    assert rows["pod"]["m", "b"].values["core_seconds_total"] == 400
+    assert rows["namespace"]["n", "GPU-0"].values == {}
+    assert rows["namespace"]["m", "GPU-0"].values["core_seconds_total"] == 400
+
+
+def test_owner_who_can_be_told_again_goes_on_with_the_account() -> None:
+    node = Node()
+    node.cycle(0, {"GPU-0": window({1: 300})}, held=BOTH)
+    node.untold = {A: Unmeasured.MIG}
+    node.cycle(1, {"GPU-0": window({})}, held=BOTH)
+    node.untold = {}
+
+    values = node.cycle(2, {"GPU-0": window({1: 5})}, held=BOTH)["container"][ROW_A].values
+
+    assert values["core_seconds_total"] == 305
+    assert values["unmeasured"] == {}
+
+
+class Mps(Node):
+    """A device under MPS with the clients 1 and 2; the second is busy and named all the time."""
+
+    def second(self, at: float, *, named: bool = False, idle: bool = False) -> dict[str, Value]:
+        """One window; gives the container's values of the first client."""
+        core = {} if idle else {1: 5, 2: 9} if named else {2: 9}
+        self.untold = {} if idle or named else {A: Unmeasured.MPS}
+        rows = self.cycle(at, {"GPU-0": window(core)}, held=BOTH)
+        values = rows["container"][ROW_A].values
+        if ("n", "GPU-0") in rows["namespace"]:  # goes with its only container
+            namespace = rows["namespace"]["n", "GPU-0"].values
+            assert ("core_seconds_total" in namespace) is ("core_seconds_total" in values)
+        return dict(values)
+
+
+def test_mps_client_is_measured_until_it_was_unnamed_for_as_long_as_averages_go() -> None:
+    node = Mps()
+    node.second(0, named=True)
+
+    values = [node.second(at) for at in range(1, 18)]
+
+    assert [v.get("core_seconds_total") for v in values[:15]] == [5] * 15
+    assert all("core_seconds_total" not in v for v in values[15:])
+    assert ("core", "mps") in values[15]["unmeasured"]  # type: ignore[operator]
+
+
+def test_mps_client_that_is_named_now_and_then_stays_measured() -> None:
+    node = Mps()
+
+    values = [node.second(at, named=at % 10 == 5) for at in range(60)]
+
+    assert all("core_seconds_total" in v for v in values)
+
+
+def test_idle_moments_of_a_device_do_not_settle_who_was_busy_in_the_others() -> None:
+    node = Mps()
+
+    values = [node.second(at, idle=at % 2 == 1) for at in range(40)]
+
+    assert all("core_seconds_total" not in v for v in values[16:])
+
+
+def test_device_that_stays_idle_settles_that_its_clients_are() -> None:
+    node = Mps()
+    for at in range(20):
+        node.second(at)
+
+    values = [node.second(at, idle=True) for at in range(20, 40)]
+
+    assert "core_seconds_total" not in values[0]
+    assert values[-1]["core_seconds_total"] == 0
+    assert values[-1]["unmeasured"] == {}
+
+
+@pytest.mark.parametrize(
+    ("device", "quantity", "reason"),
+    [
+        (replace(GPU, sharing="mps"), "unattributed_core_seconds_total", "mps"),
+        (replace(GPU, sharing="mig"), "unattributed_energy_joules_total", "mig"),
+        (replace(GPU, parent_uuid="GPU-9"), "unattributed_core_seconds_total", "mig"),
+    ],
+)
+def test_reasons_of_sharing_stand_at_zero_where_they_can_apply(
+    device: Device, quantity: str, reason: str
+) -> None:
+    shared = Node((device,)).cycle(0, {"GPU-0": window({}, energy=7)})["device"]["0", "GPU-0"]
+    plain = Node().cycle(0, {"GPU-0": window({}, energy=7)})["device"]["0", "GPU-0"]
+
+    assert shared.values[quantity][reason,] == 0  # type: ignore[index]
+    assert (reason,) not in plain.values[quantity]  # type: ignore[operator]
+
+
+def test_methods_are_those_of_the_newest_window() -> None:
+    node = Node()
+    first = node.cycle(0)["device"]["0", "GPU-0"].values
+    seen = replace(window({}), methods=Methods("samples", "accounting", "counter"))
+
+    second = node.cycle(1, {"GPU-0": seen})["device"]["0", "GPU-0"].values
+    third = node.cycle(2)["device"]["0", "GPU-0"].values
+
+    assert "method_info" not in first
+    assert second["method_info"] == {("samples", "accounting", "counter"): 1}
+    assert third["method_info"] == second["method_info"]

@@ -2,18 +2,21 @@
 
 Windows and energy are cut by ``exporter.gpus.window`` and ``exporter.gpus.energy``, whose cursors
 outlive a lost handle and a restarted driver: what was missed meanwhile is unobserved, not zero.
+Those of a MIG instance come from ``instance``.
 """
 
 import logging
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 
-from exporter.gpus.energy import EnergyMeter
+from exporter.gpus.nvml.accounting import NO_ACCOUNTING, Accounting, AccountingChoice
 from exporter.gpus.nvml.backoff import Backoff
 from exporter.gpus.nvml.board import Board
 from exporter.gpus.nvml.discovery import MIG, Found
+from exporter.gpus.nvml.energy import BoardEnergy
 from exporter.gpus.nvml.engines import EngineReader
 from exporter.gpus.nvml.errors import DeviceLostError, DriverGoneError, NvmlError
+from exporter.gpus.nvml.instance import InstanceActivity
 from exporter.gpus.nvml.library import Library
 from exporter.gpus.nvml.refusals import Refusals
 from exporter.gpus.nvml.residents import Residents
@@ -27,7 +30,6 @@ from exporter.model import (
     DeviceReading,
     DeviceState,
     Engines,
-    Sensors,
     Unmeasured,
     Window,
 )
@@ -47,6 +49,7 @@ class NvmlDevice:
         clock: Clock,
         timing: Timing,
         disabled: Collection[str] = (),
+        accounting: AccountingChoice = NO_ACCOUNTING,
     ) -> None:
         self.device = found.device
         self._library = library
@@ -56,7 +59,9 @@ class NvmlDevice:
         self._residents = Residents(library, found, self._refusals, clock, timing)
         self._board = Board(library, found.handle, self._refusals, timing, disabled)
         self._cursor = WindowCursor(self._engines)
-        self._meter = EnergyMeter()
+        self._accounting = Accounting(library, accounting, clock)
+        self._activity = InstanceActivity(library, self._refusals, clock, disabled)
+        self._energy = BoardEnergy(self._engines, self._refusals, clock)
         self._end_ns: int | None = None
         self._lost = ""
         self._retry = Backoff(clock)
@@ -70,6 +75,8 @@ class NvmlDevice:
         self.device = found.device
         self._refusals.forget()
         self._engines.attach(found.handle)
+        self._accounting.attach(found.handle, found.device.uuid)
+        self._activity.attach(found)
         self._residents.attach(found)
         self._board.attach(found.handle)
         self._lost = ""
@@ -84,6 +91,7 @@ class NvmlDevice:
     def close(self) -> None:
         """Give back what the driver's library holds for this device."""
         self._board.close()
+        self._activity.close()
 
     def read(self) -> DeviceReading:
         """Read everything that is due.
@@ -122,13 +130,29 @@ class NvmlDevice:
         return True
 
     def _read(self) -> DeviceReading:
+        if self._instance:
+            return self._read_instance()
         window = self._window()
         memory = None if self._parted else self._residents.read(self._engines.pids)
         return DeviceReading(
             device=self._as_shared(memory),
             window=window,
             memory=memory,
-            sensors=Sensors() if self._instance else self._board.read(),
+            sensors=self._board.read(),
+            unmeasured=self._unmeasured(),
+        )
+
+    def _read_instance(self) -> DeviceReading:
+        woken = self._activity.read()
+        memory = self._residents.read(frozenset(), at_once=woken)
+        listed = memory is not None and memory.processes is not None
+        # Without its processes nobody can be given the window: it goes on into the next cycle.
+        window = self._activity.take() if listed or "memory" in self._unmeasured() else None
+        return DeviceReading(
+            device=self._as_shared(memory),
+            window=window,
+            memory=memory,
+            sensors=self._activity.sensors,
             unmeasured=self._unmeasured(),
         )
 
@@ -142,8 +166,6 @@ class NvmlDevice:
         return bool(self.device.parent_uuid)
 
     def _window(self) -> Window | None:
-        if self._instance:
-            return None
         now_ns = self._clock.time_ns()
         mono_us = self._clock.monotonic_ns() // 1000
         window = None if self._parted else self._cursor.next(now_ns // 1000, mono_us)
@@ -151,12 +173,18 @@ class NvmlDevice:
             window = self._window_of_energy(now_ns)
         if self._end_ns is None:
             self._end_ns = now_ns
-            self._energy(None)  # where the first window's energy is counted from
+            self._energy.take(None)  # where the first window's energy is counted from
         if window is None:
             return None
         self._end_ns = window.end_unix_ns
-        used_uj, idle_uj = self._energy(window.busy.core)
-        return replace(window, energy_uj=used_uj, idle_energy_uj=idle_uj)
+        used_uj, idle_uj = self._energy.take(window.busy.core)
+        methods = replace(window.methods, energy=self._energy.method)
+        window = replace(window, energy_uj=used_uj, idle_energy_uj=idle_uj, methods=methods)
+        summed = None if self._blind else self._accounting.processes(window)
+        if summed is None:
+            return window
+        methods = replace(window.methods, shares="accounting")
+        return replace(window, processes=summed, methods=methods)
 
     @property
     def _blind(self) -> bool:
@@ -169,24 +197,23 @@ class NvmlDevice:
             return None
         return Window(start, now_ns, observed_ns=now_ns - start, unobserved_ns=0, busy=Engines())
 
-    def _energy(self, core_ns: int | None) -> tuple[int | None, int | None]:
-        """Microjoules since the last window and their idle part; asked once a window."""
-        try:
-            counter_uj = self._engines.energy_uj()
-        except (DriverGoneError, DeviceLostError):
-            raise
-        except NvmlError:
-            return None, None  # the next window's energy holds this one's too
-        return self._meter.take(counter_uj, self._clock.monotonic_ns(), core_ns)
-
     def _as_shared(self, memory: DeviceMemory | None) -> Device:
         processes = memory.processes if memory else None
         mps = any("mps" in process.kinds for process in processes or ())
         return replace(self.device, sharing="mps") if mps else self.device
 
     def _unmeasured(self) -> Mapping[str, Unmeasured]:
+        reasons = dict(self._refusals.unmeasured())
+        if self._parted or self._instance:
+            reasons |= UNDER_MIG
         if self._parted:
-            return {**self._refusals.unmeasured(), **UNDER_MIG, "memory": Unmeasured.MIG}
+            reasons["memory"] = Unmeasured.MIG
         if self._instance:
-            return {**self._refusals.unmeasured(), **UNDER_MIG, "energy": Unmeasured.MIG}
-        return self._refusals.unmeasured()
+            reasons["energy"] = Unmeasured.MIG
+            if self._activity.measured:
+                del reasons["core"]
+            if "memory" in reasons:  # then nobody knows whose the instance is
+                reasons["core"] = reasons["memory"]
+        elif self._energy.method == "power":
+            reasons.pop("energy", None)
+        return reasons

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 from exporter.gpus.nvml.board import memory_info
@@ -12,6 +13,8 @@ from exporter.model import Device
 MIG = "mig"
 GIB = 1 << 30
 MIB = 1 << 20
+WHOLE_GPU_PROFILES = (5, 4, 6, 3, 2, 1, 0)  # NVML_GPU_INSTANCE_PROFILE_*, of 8, 7, 6, 4 … slices
+USUAL_SLICES = 7  # of A100 and all data centre boards since but A30, which has 4
 MOST_DEVICES = 1024  # NVML knows up to 64 boards of up to 8 instances; more is garbage
 
 
@@ -69,6 +72,7 @@ def _board(library: Library, index: int) -> list[Found]:
 
 
 def _instances(library: Library, board: Device, parent: Any) -> Iterator[Found]:  # noqa: ANN401 - pynvml's pointer
+    slices = _slices(library, parent)
     for index in range(min(library.ask("nvmlDeviceGetMaxMigDeviceCount", parent), MOST_DEVICES)):
         try:
             handle = library.ask("nvmlDeviceGetMigDeviceHandleByIndex", parent, index)
@@ -90,8 +94,24 @@ def _instances(library: Library, board: Device, parent: Any) -> Iterator[Found]:
             profile=profile_of(attributes, board.memory_bytes),
             driver_version=board.driver_version,
             memory_bytes=memory.total,
+            core_share=min(attributes.computeInstanceSliceCount / slices, 1.0),
         )
         yield Found(instance, handle)
+
+
+def _slices(library: Library, parent: Any) -> int:  # noqa: ANN401 - pynvml's pointer
+    """How many compute slices a board has: those of the largest instance that it can be given."""
+    ask = library.ask
+    for profile in WHOLE_GPU_PROFILES:
+        found = _optional(partial(ask, "nvmlDeviceGetGpuInstanceProfileInfo", parent, profile, 1))
+        if found is not None and found.sliceCount:
+            return int(found.sliceCount)
+    return USUAL_SLICES
+
+
+def is_part(profile: str) -> bool:
+    """Whether a device is one of several compute instances in its GPU instance (``1c.2g.20gb``)."""
+    return "c." in profile
 
 
 def profile_of(attributes: Any, board_memory_bytes: int | None) -> str:  # noqa: ANN401 - c_nvmlDeviceAttributes

@@ -63,6 +63,12 @@ class EngineReader:
         """Microjoules since the driver was loaded; None: this board has no such counter."""
         return self._refusals.ask("energy", self._calls.energy_uj)
 
+    def power_mw(self) -> int | None:
+        """Milliwatts now; None: this board does not tell."""
+        return self._refusals.ask(
+            "power", partial(self._library.ask, "nvmlDeviceGetPowerUsage", self._handle)
+        )
+
     def _rate(self, engine: str) -> float:
         ask, handle = self._library.ask, self._handle
         if engine == "encoder":

@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Callable, Collection, Mapping
 
+from exporter.gpus.nvml.accounting import NO_ACCOUNTING, AccountingChoice
 from exporter.gpus.nvml.backoff import SECOND
 from exporter.gpus.nvml.device import NvmlDevice
 from exporter.gpus.nvml.discovery import Found
@@ -25,11 +26,13 @@ class Fleet:
         clock: Clock,
         timing: Timing,
         disabled: Collection[str] = (),
+        accounting: AccountingChoice = NO_ACCOUNTING,
     ) -> None:
         self._disabled = disabled
         self._workers = workers
         self._clock = clock
         self._timing = timing
+        self._accounting = accounting
         self._devices: dict[str, NvmlDevice] = {}
         self._states: dict[str, DeviceState] = {}
         self._unreadable: Mapping[int, str] = {}
@@ -95,7 +98,9 @@ class Fleet:
             device.close()
 
     def _new(self, library: Library, found: Found) -> NvmlDevice:
-        return NvmlDevice(library, found, self._clock, self._timing, self._disabled)
+        return NvmlDevice(
+            *(library, found, self._clock, self._timing), self._disabled, self._accounting
+        )
 
     def _miss(self, device: NvmlDevice) -> None:
         """Keep a device whose board did not answer; forget one that is not there any more."""

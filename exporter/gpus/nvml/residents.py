@@ -16,6 +16,7 @@ from exporter.gpus.nvml.errors import (
     UnmeasurableError,
 )
 from exporter.gpus.nvml.library import Library
+from exporter.gpus.nvml.mps import MpsServers
 from exporter.gpus.nvml.processes import ProcessLists
 from exporter.gpus.nvml.refusals import Refusals
 from exporter.gpus.nvml.timing import Timing
@@ -41,42 +42,49 @@ class Residents:
         self._timing = timing
         self._known: frozenset[int] = frozenset()
         self._memory: DeviceMemory | None = None
+        self._hurried = False  # asked for at once, and too soon after the last time
         self.attach(found)
 
     def attach(self, found: Found) -> None:
         """Ask through another handle from now on, and at once."""
         self._uuid, self._handle = found.device.uuid, found.handle
+        self._servers = MpsServers(self._library)
         self._lists = ProcessLists(self._library, found.handle, self._refusals)
         self._read_ns: int | None = None
 
-    def read(self, active: frozenset[int]) -> DeviceMemory | None:
+    def read(self, active: frozenset[int], *, at_once: bool = False) -> DeviceMemory | None:
         """Memory now, or a few seconds old; ``active`` are the pids with samples in this cycle.
+
+        Where activity has no pid, ``at_once`` says that somebody else may be active.
 
         Raises:
             DriverGoneError: the driver is not there.
             DeviceLostError: the device is not there.
 
         """
-        if self._due(active):
-            self._read_ns = self._clock.monotonic_ns()
+        self._hurried = self._hurried or at_once
+        if self._due(at_once=self._hurried or not active <= self._known):
+            self._read_ns, self._hurried = self._clock.monotonic_ns(), False
             self._memory = self._refusals.ask("memory", self._ask)
             listed = self._memory.processes if self._memory else None
             # A pid that is active but not listed has ended: it is not worth a second look.
             self._known = active.union(process.pid for process in listed or ())
         return self._memory
 
-    def _due(self, active: frozenset[int]) -> bool:
+    def _due(self, *, at_once: bool) -> bool:
         if self._read_ns is None:
             return True
         waited_s = (self._clock.monotonic_ns() - self._read_ns) / SECOND
-        at_once = waited_s >= self._timing.memory_at_most_every_s and not active <= self._known
-        return at_once or waited_s >= self._timing.memory_every_s
+        every_s = self._timing.memory_at_most_every_s if at_once else self._timing.memory_every_s
+        return waited_s >= every_s
 
     def _ask(self) -> DeviceMemory | None:
         try:
             self._check_identity()
             info = memory_info(self._library, self._handle)
             processes = self._lists.read()
+            if processes is not None:
+                processes = self._servers.marked(processes)
         except (DriverGoneError, DeviceLostError, UnmeasurableError):
             raise
         except NvmlError as error:

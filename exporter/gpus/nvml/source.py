@@ -7,6 +7,7 @@ from pathlib import Path
 from threading import Lock
 
 from exporter.gpus.nvml import errors
+from exporter.gpus.nvml.accounting import NO_ACCOUNTING, AccountingChoice
 from exporter.gpus.nvml.backoff import SECOND, Backoff
 from exporter.gpus.nvml.driver import Driver, Look
 from exporter.gpus.nvml.events import XidWatch
@@ -40,12 +41,13 @@ class NvmlSource:
         clock: Clock = time,
         timing: Timing | None = None,
         disabled: Collection[str] = (),
+        accounting: AccountingChoice = NO_ACCOUNTING,
     ) -> None:
         self._clock = clock
         self._timing = timing or Timing()
         self._driver = Driver(library_path, roots, clock)
         self._workers = DeviceWorkers(clock, self.name)
-        self._fleet = Fleet(self._workers, clock, self._timing, disabled)
+        self._fleet = Fleet(self._workers, clock, self._timing, disabled, accounting)
         self._xids = None if XID in disabled else XidWatch(clock)
         self._lock = Lock()
         self._retry = Backoff(clock)

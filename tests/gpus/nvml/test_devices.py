@@ -2,7 +2,7 @@
 
 import pytest
 
-from exporter.model import DeviceState
+from exporter.model import DeviceState, Methods
 from tests.fakenvml.scenario import Fault, Gpu, Instance, Process, Work
 from tests.gpus.nvml.node import HASTY, START, Node, by_uuid, calls
 
@@ -203,9 +203,11 @@ def test_mig_leaves_the_engines_unmeasured_and_the_energy_to_the_board(parted: N
     assert board.window.busy.core is None
     assert board.memory is None
     assert board.sensors.power_watts
-    assert board.unmeasured["core"] == instance.unmeasured["core"] == "mig"
-    assert instance.window is None
-    assert instance.unmeasured["energy"] == "mig"
+    assert board.window.methods == Methods(energy="counter")
+    assert board.unmeasured["core"] == board.unmeasured["memory"] == "mig"
+    assert instance.unmeasured == dict.fromkeys(
+        ("memory_active", "encoder", "decoder", "energy"), "mig"
+    )
     assert devices["GPU-0"].unmeasured == {}
 
 

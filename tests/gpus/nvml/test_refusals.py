@@ -51,16 +51,6 @@ def test_refusal_is_logged_once_and_not_asked_again(one: Node) -> None:
     assert sum("process_samples" in line for line in one.ask("logged")) == 1
 
 
-def test_board_without_energy_counter(one: Node) -> None:
-    one.change_gpu(0, energy=False)
-    one.start()
-    one.read()
-    reading = one.device("GPU-0", after=1)
-    assert reading.window
-    assert reading.window.energy_uj is None
-    assert reading.unmeasured == {"energy": "not_supported"}
-
-
 def test_device_without_sample_rings_is_measured_by_its_rates(one: Node) -> None:
     one.fail(Fault("error", "nvmlDeviceGetSamples", code=3))
     one.start()
@@ -170,7 +160,8 @@ def test_driver_that_lacks_functions(one: Node) -> None:
     assert reading.window
     assert reading.window.busy.core
     assert set(reading.unmeasured.values()) == {"driver_too_old"}
-    assert set(reading.unmeasured) >= {"core", "memory", "energy"}
+    assert set(reading.unmeasured) >= {"core", "memory"}
+    assert reading.window.methods.energy == "power"
 
 
 def test_newer_call_where_the_older_is_missing(one: Node) -> None:

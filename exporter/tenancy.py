@@ -1,0 +1,94 @@
+"""Devices on which the driver cannot tell one tenant from another: MIG and MPS.
+
+Pure. Stands around ``attribution``, which shares a window out by figures for each process:
+
+* A MIG instance has one figure for all its processes. It is its only owner's; where several hold
+  memory on it, it is nobody's, and unmeasured for each of them.
+* The energy of a board with MIG is that of all its instances together, and nobody's.
+* MPS clients run at once in one context, so that a sample names one of them, or their server. What
+  the server is credited with is nobody's; a client that is not named may have worked all the same.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from exporter.attribution import account
+from exporter.model import (
+    Device,
+    DeviceUsage,
+    Owner,
+    ProcessActivity,
+    ProcessMemory,
+    Spent,
+    Unattributed,
+    Unmeasured,
+    Window,
+)
+
+SOLE_OWNER = "sole_owner"
+MIG, MPS, MPS_SERVER = "mig", "mps", "mps_server"
+
+_EVERYONE = 0  # no process has this id
+
+
+def account_for(
+    device: Device,
+    window: Window,
+    owners: Mapping[int, Owner],
+    residents: Sequence[ProcessMemory] | None,
+    idle_weights: Mapping[Owner, int] | None = None,
+) -> DeviceUsage:
+    """Share out one window of a device; ``residents`` hold memory there, None if that is unknown.
+
+    ``idle_weights`` and the rest are as with ``attribution.account``: the shares add up.
+    """
+    servers = (p.pid for p in residents or () if MPS_SERVER in p.kinds)
+    owners = {**owners, **dict.fromkeys(servers, Unattributed.MPS)}
+    if window.methods.shares == SOLE_OWNER:
+        return _account_instance(device, window, owners, residents)
+    usage = account(device, window, owners, idle_weights)
+    if device.sharing == MIG:
+        return replace(usage, shares=_of_all_instances(usage.shares))
+    return replace(usage, unmeasured=_unnamed_clients(window, owners, residents or ()))
+
+
+def _account_instance(
+    device: Device,
+    window: Window,
+    owners: Mapping[int, Owner],
+    residents: Sequence[ProcessMemory] | None,
+) -> DeviceUsage:
+    """Give all of an instance's activity to its only owner, or else to nobody."""
+    found = {_owner(owners, process) for process in residents or ()}
+    tenants = found - {Unattributed.EXITED, Unattributed.MPS}  # neither keeps the instance busy
+    if len(tenants) == 1:
+        (whose,) = tenants
+    else:
+        whose = Unattributed.MIG if tenants or residents is None else Unattributed.NO_PID
+    whole = replace(window, processes=(ProcessActivity(_EVERYONE, window.busy),))
+    usage = account(device, whole, {_EVERYONE: whose})
+    shared = tenants if len(tenants) > 1 else ()
+    return replace(usage, scale=None, unmeasured=dict.fromkeys(shared, Unmeasured.MIG))
+
+
+def _of_all_instances(shares: Mapping[Owner, Spent]) -> dict[Owner, Spent]:
+    """What no process explains is no riddle under MIG: it is the instances' together."""
+    return {
+        Unattributed.MIG if owner is Unattributed.NO_PID else owner: spent
+        for owner, spent in shares.items()
+    }
+
+
+def _unnamed_clients(
+    window: Window, owners: Mapping[int, Owner], residents: Sequence[ProcessMemory]
+) -> dict[Owner, Unmeasured]:
+    """MPS clients without a row while the device was busy. On an idle device they are idle."""
+    if not window.busy.core:
+        return {}
+    clients = {_owner(owners, process) for process in residents if MPS in process.kinds}
+    named = {_owner(owners, process) for process in window.processes}
+    return dict.fromkeys(clients - named, Unmeasured.MPS)
+
+
+def _owner(owners: Mapping[int, Owner], process: ProcessMemory | ProcessActivity) -> Owner:
+    return owners.get(process.pid, Unattributed.UNKNOWN_CGROUP)

@@ -1,0 +1,193 @@
+"""MIG instances are measured by hardware counters, as parts of a GPU; or they say why not."""
+
+from itertools import pairwise
+
+import pytest
+
+from exporter.gpus.nvml.timing import Timing
+from exporter.model import DeviceReading, DeviceState, Methods
+from tests.fakenvml.scenario import Fault, Gpu, Instance, Process, Work, truth
+from tests.gpus.nvml.node import START, Node, by_uuid, calls
+
+GIB = 1 << 30
+SECOND = 10**9
+LISTS = "nvmlDeviceGetComputeRunningProcesses_v3"
+
+
+@pytest.fixture
+def parted(node: Node) -> Node:
+    """A board with an instance of three slices at work and one of a single slice at rest."""
+    node.scenario.gpus = [Gpu(0, mig=True)]
+    node.scenario.instances = [
+        Instance(0, 0, slices=3, memory=40 * GIB),
+        Instance(0, 1, slices=1, memory=10 * GIB),
+    ]
+    node.scenario.processes = [Process(gpu=0, pid=201, memory=GIB, instance=0)]
+    node.scenario.works = [
+        Work(gpu=0, pid=201, start=START - 60, period=0.4, duty=0.5, instance=0),
+    ]
+    return node
+
+
+def read(node: Node, uuid: str, times: int) -> list[DeviceReading]:
+    return [node.device(uuid, after=1) for _ in range(times)]
+
+
+def test_an_instance_is_its_share_of_the_compute_slices(parted: Node) -> None:
+    parted.start()
+    devices = by_uuid(parted.read())
+    assert devices["GPU-0"].device.core_share == 1.0
+    assert devices["MIG-0-0"].device.core_share == pytest.approx(3 / 7)
+    assert devices["MIG-0-1"].device.core_share == pytest.approx(1 / 7)
+
+
+def test_boards_of_four_slices_are_divided_by_four(parted: Node) -> None:
+    parted.scenario.instances = [Instance(0, 0, slices=2, memory=12 * GIB)]
+    parted.change_gpu(0, slices=4)
+    parted.start()
+    assert by_uuid(parted.read())["MIG-0-0"].device.core_share == 0.5
+
+
+def test_boards_that_do_not_tell_their_slices_have_seven(parted: Node) -> None:
+    parted.fail(Fault("error", "nvmlDeviceGetGpuInstanceProfileInfo", code=4))
+    parted.start()
+    assert by_uuid(parted.read())["MIG-0-0"].device.core_share == pytest.approx(3 / 7)
+
+
+def test_busy_time_of_an_instance_is_its_activity_times_its_share(parted: Node) -> None:
+    parted.start()
+    parted.read()
+    windows = [reading.window for reading in read(parted, "MIG-0-0", 10)]
+    assert all(windows)
+    busy = sum(w.busy.core or 0 for w in windows if w) / SECOND
+    active = sum(truth(parted.scenario, 0, START, parted.now, instance=0).values())
+    assert busy == pytest.approx(active * 3 / 7, rel=0.001)
+    assert all(a and b and a.end_unix_ns == b.start_unix_ns for a, b in pairwise(windows))
+    assert all(w.observed_ns == SECOND and w.unobserved_ns == 0 for w in windows if w)
+    assert windows[0]
+    assert windows[0].methods == Methods(busy="gpm", shares="sole_owner")
+
+
+def test_instance_tells_what_its_sms_did(parted: Node) -> None:
+    parted.start()
+    parted.read()
+    sensors = parted.device("MIG-0-0", after=2).sensors
+    assert sensors.sm_active_ratio == pytest.approx(0.5)
+    assert sensors.sm_occupancy_ratio == pytest.approx(0.25)
+    assert sensors.tensor_active_ratio == pytest.approx(0.125)
+    parted.fail(Fault("error", "nvmlGpmMetricsGet", code=999))
+    assert parted.device("MIG-0-0", after=1).sensors.sm_active_ratio is None
+
+
+def test_instance_is_measured_though_profiling_is_not_shown(parted: Node) -> None:
+    parted.start(disabled=("profiling",))
+    parted.read()
+    reading = parted.device("MIG-0-0", after=2)
+    assert reading.sensors.sm_active_ratio is None
+    assert reading.window
+    assert reading.window.busy.core
+
+
+def test_idle_instance_is_measured_as_idle(parted: Node) -> None:
+    parted.start()
+    parted.read()
+    reading = parted.device("MIG-0-1", after=1)
+    assert reading.window
+    assert reading.window.busy.core == 0
+    assert "core" not in reading.unmeasured
+
+
+def test_instance_of_a_board_without_gpm_is_unmeasured(parted: Node) -> None:
+    parted.change_gpu(0, gpm=False)
+    parted.start()
+    parted.read()
+    reading = parted.device("MIG-0-0", after=1)
+    assert reading.state is DeviceState.UP
+    assert reading.window is None
+    assert reading.memory
+    assert reading.unmeasured["core"] == "mig"
+
+
+def test_part_of_an_instance_is_unmeasured(parted: Node) -> None:
+    parted.scenario.instances = [Instance(0, 0, slices=2, compute=1, memory=20 * GIB)]
+    parted.start()
+    parted.read()
+    reading = parted.device("MIG-0-0", after=1)
+    assert reading.device.profile == "1c.2g.20gb"
+    assert reading.window is None
+    assert reading.unmeasured["core"] == "mig"
+
+
+def test_window_waits_until_the_processes_are_known(parted: Node) -> None:
+    parted.start(Timing(deadline_s=60, memory_every_s=0.5))
+    parted.read()
+    parted.fail(Fault("error", "nvmlDeviceGetMemoryInfo*", code=999))
+    without = parted.device("MIG-0-0", after=1)
+    parted.fail()
+    after = parted.device("MIG-0-0", after=1)
+    assert without.memory is None
+    assert without.window is None
+    assert after.memory
+    assert after.window
+    assert after.window.observed_ns == 2 * SECOND
+    assert after.window.busy.core == pytest.approx(3 / 7 * SECOND, rel=0.001)
+
+
+def test_who_shares_an_instance_is_unmeasured_where_its_processes_are_not_told(
+    parted: Node,
+) -> None:
+    parted.fail(Fault("error", "nvmlDeviceGetComputeRunningProcesses*", code=4))
+    parted.start()
+    parted.read()
+    reading = parted.device("MIG-0-0", after=1)
+    assert reading.window
+    assert reading.window.busy.core
+    assert reading.unmeasured["core"] == "no_permission"
+
+
+def test_processes_are_read_at_once_when_an_instance_begins_to_work(parted: Node) -> None:
+    parted.scenario.works.append(Work(gpu=0, pid=202, start=START + 2.5, instance=1))
+    parted.scenario.processes.append(Process(gpu=0, pid=202, start=START + 2.5, instance=1))
+    parted.start(Timing(deadline_s=60, memory_every_s=60))
+    parted.read()
+    resting = parted.read(after=2)
+    assert calls(parted.read(after=1), LISTS) == calls(resting, LISTS) + 1
+    assert by_uuid(parted.read())["MIG-0-1"].memory.processes[0].pid == 202  # type: ignore[union-attr,index]
+    assert calls(parted.read(after=1), LISTS) == calls(resting, LISTS) + 1
+
+
+def test_processes_are_not_forgotten_where_it_is_too_soon_to_read_them(parted: Node) -> None:
+    parted.scenario.works = [Work(gpu=0, pid=202, start=START + 2.5, instance=1)]
+    parted.start(Timing(deadline_s=60, memory_every_s=60, memory_at_most_every_s=4))
+    parted.read()
+    resting = parted.read(after=2)
+    assert calls(parted.read(after=1), LISTS) == calls(resting, LISTS)
+    assert calls(parted.read(after=1), LISTS) == calls(resting, LISTS) + 1
+
+
+def test_time_in_which_an_instance_was_lost_is_unobserved(parted: Node) -> None:
+    parted.start()
+    parted.read()
+    before = parted.device("MIG-0-0", after=1)
+    parted.change_gpu(0, lost=True)
+    assert parted.device("MIG-0-0", after=1).state is DeviceState.LOST
+    parted.change_gpu(0, lost=False)
+    parted.read(after=3)  # the first sample since
+    after = parted.device("MIG-0-0", after=1)
+    assert before.window
+    assert after.window
+    assert after.window.start_unix_ns == before.window.end_unix_ns
+    assert (after.window.observed_ns, after.window.unobserved_ns) == (SECOND, 4 * SECOND)
+
+
+def test_sample_that_fails_once_costs_no_more_than_its_time(parted: Node) -> None:
+    parted.start()
+    parted.read()
+    parted.read(after=1)
+    parted.fail(Fault("error", "nvmlGpmSampleGet", code=999))
+    assert parted.device("MIG-0-0", after=1).window is None
+    parted.fail()
+    parted.read(after=1)
+    window = parted.device("MIG-0-0", after=1).window
+    assert window
+    assert (window.observed_ns, window.unobserved_ns) == (SECOND, 2 * SECOND)

@@ -1,0 +1,180 @@
+"""Where the driver cannot tell tenants apart nothing is invented, and the books balance still."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from exporter.model import (
+    ContainerKey,
+    Device,
+    DeviceUsage,
+    Engines,
+    Methods,
+    Owner,
+    ProcessActivity,
+    ProcessMemory,
+    Unattributed,
+    Window,
+)
+from exporter.tenancy import account_for
+
+CARD = Device("GPU-0", 0, "nvidia")
+BOARD = Device("GPU-0", 0, "nvidia", sharing="mig")
+INSTANCE = Device("MIG-0", 0, "nvidia", parent_uuid="GPU-0", core_share=3 / 7)
+A, B = ContainerKey("n", "a", "c"), ContainerKey("n", "b", "c")
+OWNERS: dict[int, Owner] = {
+    1: A,
+    2: B,
+    3: A,
+    4: Unattributed.HOST_PROCESS,
+    5: Unattributed.EXITED,
+    6: A,
+}
+
+
+def holder(pid: int, *kinds: str) -> ProcessMemory:
+    return ProcessMemory(pid, 10, frozenset(kinds or ("compute",)))
+
+
+def activity(core: int) -> Window:
+    return Window(
+        *(0, 1000, 1000, 0),
+        Engines(core=core),
+        methods=Methods("gpm", "sole_owner"),
+    )
+
+
+def sampled(core: int, rows: dict[int, int]) -> Window:
+    processes = tuple(ProcessActivity(pid, Engines(core=ns)) for pid, ns in rows.items())
+    return Window(0, 1000, 1000, 0, Engines(core=core), processes)
+
+
+def core_of(usage: DeviceUsage) -> dict[Owner, int | None]:
+    return {owner: spent.busy.core for owner, spent in usage.shares.items()}
+
+
+@pytest.mark.parametrize(
+    ("residents", "owner"),
+    [
+        ([holder(1)], A),
+        ([holder(1), holder(3)], A),
+        ([holder(1), holder(5)], A),
+        ([holder(4)], Unattributed.HOST_PROCESS),
+        ([], Unattributed.NO_PID),
+        ([holder(5)], Unattributed.NO_PID),
+        (None, Unattributed.MIG),
+        ([holder(9)], Unattributed.UNKNOWN_CGROUP),
+        ([holder(1, "mps"), holder(4, "compute", "mps_server")], A),
+    ],
+)
+def test_all_of_an_instance_is_its_only_owners(
+    residents: list[ProcessMemory] | None, owner: Owner
+) -> None:
+    usage = account_for(INSTANCE, activity(300), OWNERS, residents)
+
+    assert core_of(usage) == {owner: 300}
+    assert usage.unmeasured == {}
+    assert usage.scale is None
+
+
+def test_an_instance_of_several_owners_is_nobodys_and_unmeasured_for_each() -> None:
+    usage = account_for(INSTANCE, activity(300), OWNERS, [holder(1), holder(2)])
+
+    assert core_of(usage) == {Unattributed.MIG: 300}
+    assert usage.unmeasured == {A: "mig", B: "mig"}
+
+
+def test_owners_of_a_shared_instance_are_unmeasured_while_it_idles_too() -> None:
+    usage = account_for(INSTANCE, activity(0), OWNERS, [holder(1), holder(2)])
+
+    assert usage.shares == {}
+    assert usage.unmeasured == {A: "mig", B: "mig"}
+
+
+def test_energy_of_a_board_is_that_of_its_instances_together() -> None:
+    window = Window(
+        *(0, 1000, 500, 500), Engines(), energy_uj=100, idle_energy_uj=30, methods=Methods()
+    )
+
+    usage = account_for(BOARD, window, {}, None)
+
+    assert {owner: spent.energy_uj for owner, spent in usage.shares.items()} == {
+        Unattributed.MIG: 20,
+        Unattributed.IDLE: 30,
+        Unattributed.UNOBSERVED: 50,
+    }
+
+
+def test_what_the_mps_server_is_credited_with_is_nobodys() -> None:
+    residents = [holder(1, "mps"), holder(4, "compute", "mps_server")]
+
+    usage = account_for(CARD, sampled(800, {1: 200, 4: 600}), OWNERS, residents)
+
+    assert core_of(usage) == {A: 200, Unattributed.MPS: 600}
+
+
+@pytest.mark.parametrize(
+    ("busy", "rows", "unmeasured"),
+    [
+        (800, {1: 800}, {B: "mps"}),
+        (800, {3: 800}, {B: "mps"}),  # another process of the same container is named
+        (800, {4: 800}, {A: "mps", B: "mps"}),
+        (800, {}, {A: "mps", B: "mps"}),
+        (800, {1: 400, 2: 400}, {}),
+        (0, {}, {}),
+    ],
+)
+def test_mps_client_without_a_row_is_unmeasured_unless_the_device_is_idle(
+    busy: int, rows: dict[int, int], unmeasured: dict[Owner, str]
+) -> None:
+    residents = [holder(1, "mps"), holder(2, "mps"), holder(4, "compute", "mps_server")]
+
+    assert account_for(CARD, sampled(busy, rows), OWNERS, residents).unmeasured == unmeasured
+
+
+def test_process_beside_mps_that_has_no_row_is_idle() -> None:
+    residents = [holder(1, "mps"), holder(2)]
+
+    assert account_for(CARD, sampled(800, {1: 800}), OWNERS, residents).unmeasured == {}
+
+
+def test_card_without_mps_or_mig_is_shared_by_its_rows() -> None:
+    usage = account_for(CARD, sampled(900, {1: 300, 2: 300}), OWNERS, [holder(1), holder(2)])
+
+    assert core_of(usage) == {A: 450, B: 450}
+    assert usage.unmeasured == {}
+
+
+@given(
+    st.sampled_from([CARD, BOARD, INSTANCE]),
+    st.booleans(),
+    st.integers(0, 10**9),
+    st.dictionaries(st.integers(1, 7), st.integers(0, 10**9)),
+    st.one_of(
+        st.none(),
+        st.lists(
+            st.builds(
+                holder,
+                st.integers(1, 7),
+                st.sampled_from(["compute", "mps", "mps_server"]),
+            )
+        ),
+    ),
+    st.integers(0, 10**9),
+)
+def test_shares_add_up_whoever_shares_the_device(
+    device: Device,
+    whole: bool,  # noqa: FBT001 - drawn
+    busy: int,
+    rows: dict[int, int],
+    residents: list[ProcessMemory] | None,
+    energy: int,
+) -> None:
+    processes = tuple(ProcessActivity(pid, Engines(core=ns)) for pid, ns in rows.items())
+    methods = Methods("gpm", "sole_owner") if whole else Methods()
+    window = Window(*(0, 1, 1, 0), Engines(core=busy), processes, energy_uj=energy, methods=methods)
+
+    usage = account_for(device, window, OWNERS, residents)
+
+    assert sum(spent.busy.core or 0 for spent in usage.shares.values()) == busy
+    assert sum(spent.energy_uj or 0 for spent in usage.shares.values()) == energy
