@@ -14,8 +14,9 @@ from contextlib import ExitStack, contextmanager
 from typing import BinaryIO
 
 from exporter import __version__
-from exporter.collector import Collector, Sources
+from exporter.collector import FIRST_LIST_S, Collector, Sources
 from exporter.exposition import Format, Renderer
+from exporter.families import families_without
 from exporter.gpus.source import RestartRequiredError
 from exporter.model import Clock
 from exporter.recording.cycle import FORMAT, Cycle, Head
@@ -102,7 +103,7 @@ class Session:
         self._recorder = Recorder(sources, clock, names)
         self._interval_ns = settings.collection_interval_ns
         self._clock = clock
-        self._renderer = Renderer()
+        self._renderer = Renderer(families_without(settings.collector_disable))
         self.collector: Collector = make_collector(
             settings, self._recorder.sources, self._recorder.clock
         )
@@ -131,6 +132,7 @@ class Session:
 
     def run(self, tape: TapeWriter, length_ns: int, stop: threading.Event) -> None:
         """Cycle at the interval for some time, until told to stop or only a restart helps."""
+        self._recorder.sources.pods.wait(FIRST_LIST_S)
         begun_ns = due_ns = self._clock.monotonic_ns()
         while not stop.is_set() and due_ns - begun_ns < length_ns:
             try:

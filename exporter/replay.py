@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from exporter.collector import Collector
 from exporter.exposition import Format, Renderer
+from exporter.families import families_without
 from exporter.gpus.source import RestartRequiredError
 from exporter.model import Row, Snapshot, Value
 from exporter.recording.cycle import Cycle, Head
@@ -63,7 +64,7 @@ def replay(_: Settings, arguments: Namespace) -> int:
 def _print(run: "Replay", form: Format, which: str) -> int:
     write = sys.stdout.buffer.write
     end = b"# EOF\n" if form is Format.OPENMETRICS else b""
-    renderer = Renderer()
+    renderer = run.renderer()
     newest: Snapshot | None = None
     for newest in run.snapshots():
         if which == EACH:
@@ -88,9 +89,14 @@ class Replay:
         self._tape = tape
         self._head = tape.head
         self._player = Player(tape.head)
+        self._settings = restored(tape.head.settings)
         self._collector: Collector | None = None
-        self._renderer = Renderer()
+        self._renderer = self.renderer()
         self._differing: list[int] = []
+
+    def renderer(self) -> Renderer:
+        """Make what writes the pages that the recorded exporter served."""
+        return Renderer(families_without(self._settings.collector_disable))
 
     def snapshots(self) -> Iterator[Snapshot]:
         """The Snapshot after each cycle. A cycle that failed leaves the one before it."""
@@ -115,8 +121,8 @@ class Replay:
     def _cycle(self, cycle: Cycle) -> Snapshot:
         self._player.turn_to(cycle)
         if self._collector is None:
-            settings = restored(self._head.settings)
-            self._collector = make_collector(settings, self._player.sources, self._player.clock)
+            sources, clock = self._player.sources, self._player.clock
+            self._collector = make_collector(self._settings, sources, clock)
         try:
             self._collector.cycle()
         except RestartRequiredError as error:

@@ -5,7 +5,7 @@ take the newest Snapshot. Each source is guarded and timed and its state publish
 costs what it would have said, never the cycle.
 """
 
-from exporter.collector.cycle import Collector, Pulse, Sources
+from exporter.collector.cycle import FIRST_LIST_S, Collector, Pulse, Sources
 from exporter.collector.idle import IdlePolicy
 
-__all__ = ["Collector", "IdlePolicy", "Pulse", "Sources"]
+__all__ = ["FIRST_LIST_S", "Collector", "IdlePolicy", "Pulse", "Sources"]

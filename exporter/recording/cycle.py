@@ -40,7 +40,7 @@ class Head:
     gpus: tuple[str, ...]
     processes: str
     pods: str
-    settings: Mapping[str, bool | int | str] = field(default_factory=dict)
+    settings: Mapping[str, bool | int | str | tuple[str, ...]] = field(default_factory=dict)
     disguised: bool = False
 
 

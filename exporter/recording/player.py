@@ -147,7 +147,8 @@ class _Pods:
     def start(self) -> None:
         """Nothing to begin."""
 
-    def wait(self, timeout_s: float) -> bool:  # noqa: ARG002 - nothing is waited for
+    def wait(self, timeout_s: float) -> bool:  # noqa: ARG002 - the protocol's
+        """Nothing to wait for: what was known then is known."""
         return True
 
     def table(self) -> PodTable:

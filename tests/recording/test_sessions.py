@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from exporter.cgroups.simulated import SimulatedProcesses
 from exporter.collector import Sources
 from exporter.exposition import Format, Renderer
+from exporter.families import families_without
 from exporter.gpus.simulated import SimulatedGpus
 from exporter.gpus.source import RestartRequiredError
 from exporter.model import (
@@ -59,7 +60,7 @@ class Recording:
         self._path = path
         self._clock = clock
         self.session = Session(settings, sources, clock, **more)
-        self._renderer = Renderer()
+        self._renderer = Renderer(families_without(settings.collector_disable))
         self._file = io.BytesIO()
         self._tape = TapeWriter(self._file, 1 << 24, self.session.head)
 
@@ -77,9 +78,9 @@ class Recording:
         """The pages that the file comes to."""
         self._tape.end()
         self._path.write_bytes(self._file.getvalue())
-        renderer = Renderer()
         with TapeReader(str(self._path)) as tape:
             run = Replay(tape)
+            renderer = run.renderer()
             pages = [renderer.render(s, form) for s in run.snapshots() for form in FORMS]
         assert "every page is as it was recorded" in run.verdict
         return pages
@@ -327,7 +328,8 @@ def test_a_recording_has_a_cycle_for_each_interval_of_its_length(path: Path) -> 
 
 def test_the_settings_that_shape_the_result_go_with_it(path: Path) -> None:
     flags = {"collection.window": ["40s"], "ledger.retention": ["7s"], "node.name": ["secret"]}
-    settings = load(flags | {"simulate": ["single"]}, {})
+    groups = {"collector.disable": ["power,clocks"]}
+    settings = load(flags | groups | {"simulate": ["single"]}, {})
     clock = ManualClock()
     recording = Recording(path, settings, open_sources(settings, clock), clock)
     for _ in range(50):
@@ -335,6 +337,7 @@ def test_the_settings_that_shape_the_result_go_with_it(path: Path) -> None:
 
     assert recording.session.head.settings["collection_window_ns"] == 40 * SECOND
     assert "secret" not in repr(recording.session.head)
+    assert not [page for page in recording.pages if b"power_watts" in page]
     assert recording.replayed() == recording.pages
 
 
