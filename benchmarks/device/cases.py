@@ -1,0 +1,37 @@
+"""Who shares the GPU in each case."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Tenant:
+    """One pod with one process. ``lives_s`` None: as long as the case."""
+
+    name: str
+    duty: float
+    period_s: float = 0.23
+    memory_mib: int = 256
+    lives_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """Tenants side by side for some time; ``mps`` asks for the MPS daemon."""
+
+    name: str
+    tenants: tuple[Tenant, ...]
+    mps: bool = False
+
+
+CASES = (
+    Case("alone, half busy", (Tenant("half", 0.5),)),
+    Case("a pair, both full", (Tenant("full-a", 1.0), Tenant("full-b", 1.0))),
+    Case("a pair, short bursts", (Tenant("short-a", 0.2, 0.031), Tenant("short-b", 0.2, 0.043))),
+    Case("three, 60/30/10", (Tenant("60", 0.6), Tenant("30", 0.3, 0.19), Tenant("10", 0.1, 0.27))),
+    Case(
+        "memory holders",
+        (Tenant("2-gib", 0.0, memory_mib=2048), Tenant("4-gib", 0.1, memory_mib=4096)),
+    ),
+    Case("a short job beside", (Tenant("steady", 0.4), Tenant("job", 0.9, lives_s=3.0))),
+    Case("MPS, 50/25", (Tenant("mps-50", 0.5), Tenant("mps-25", 0.25, 0.17)), mps=True),
+)

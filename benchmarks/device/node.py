@@ -1,0 +1,143 @@
+"""The node under test: cgroups laid out as kubepods, tenants in them, the exporter beside them."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol, Self
+
+from benchmarks.device.cases import Case, Tenant
+from tests.cgroups.real import RealCgroups, mounted
+from tests.e2e.programs import Exporter, Page
+
+SETTLE_S = 2.5  # two cycles: what the driver sampled last has been counted
+
+
+class Gpus(Protocol):
+    """Where the GPU is: a real one, or the stand-in for NVML."""
+
+    flags: tuple[str, ...]
+    environment: dict[str, str]
+    pretend: bool
+
+    def began(self, tenant: Tenant, pid: int, begin: float) -> None:
+        """A tenant works from now on."""
+        ...
+
+    def ended(self, pid: int) -> None:
+        """It has ended."""
+        ...
+
+    def busy_s(self, pid: int, begin: float, end: float, reported: float) -> float:
+        """GPU-seconds that it really used."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """One tenant: what it did, and what the exporter says it did."""
+
+    tenant: Tenant
+    pid: int
+    true_s: float
+    measured_s: float | None
+    memory_bytes: float | None
+    bursts: tuple[tuple[float, float], ...]
+
+
+class Running:
+    """A tenant's process in its own container cgroup."""
+
+    def __init__(self, tenant: Tenant, cgroups: RealCgroups, *, pretend: bool) -> None:
+        self.tenant = tenant
+        self.group = f"{uuid.uuid4()}/{uuid.uuid4().hex}{uuid.uuid4().hex}"
+        pod, container = self.group.split("/")
+        command = [sys.executable, "-m", "benchmarks.device.tenant", f"--duty={tenant.duty}"]
+        command += [f"--period={tenant.period_s}", f"--memory-mib={tenant.memory_mib}"]
+        self.process = subprocess.Popen(
+            [*command, *(["--pretend"] if pretend else [])],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        directory = cgroups.make(f"kubepods/burstable/pod{pod}/{container}")
+        (directory / "cgroup.procs").write_text(str(self.process.pid))
+        assert self.process.stdout is not None
+        if self.process.stdout.readline().strip() != "ready":
+            raise RuntimeError(f"tenant {tenant.name} did not get its GPU; see its error above")
+
+    def begin(self, at: float) -> None:
+        """Let it work from a time on."""
+        assert self.process.stdin is not None
+        self.process.stdin.write(f"{at}\n")
+        self.process.stdin.flush()
+
+    def end(self) -> dict[str, Any]:
+        """Let it end; what it did."""
+        told, _ = self.process.communicate()
+        return dict(json.loads(told))
+
+
+class Bench:
+    """Runs cases one after another on one GPU."""
+
+    def __init__(self, gpus: Gpus, index: int, seconds: float) -> None:
+        self._gpus, self._index, self._seconds = gpus, index, seconds
+        root = next((m for m in (mounted("v1"), mounted("v2")) if m), None)
+        if root is None or os.geteuid() != 0:
+            raise SystemExit("needs root and a mounted cgroup file system")
+        self._root: Path = root / f"mgpu-bench-{os.getpid()}"
+        self._root.mkdir()
+        self._cgroups = RealCgroups(self._root)
+        flags = ("--pods.source=none", "--ledger.retention=1h", *gpus.flags)
+        self.exporter = Exporter(*flags, environment=gpus.environment).ready()
+
+    def run(self, case: Case) -> list[Result]:
+        """Run one case; a result for each of its tenants."""
+        running = [Running(t, self._cgroups, pretend=self._gpus.pretend) for t in case.tenants]
+        begin = time.time() + 0.5
+        for one in running:
+            one.begin(begin)
+            self._gpus.began(one.tenant, one.process.pid, begin)
+        ends: dict[str, dict[str, Any]] = {}
+        held: dict[str, float | None] = {}
+        for one in sorted(running, key=self._lives):
+            time.sleep(max(begin + self._lives(one) - time.time() - SETTLE_S, 0.0))
+            held[one.group] = self._value(self.exporter.scrape(), "memory_used_bytes", one)
+            time.sleep(max(begin + self._lives(one) - time.time(), 0.0))
+            ends[one.group] = one.end()
+            self._gpus.ended(one.process.pid)
+        time.sleep(SETTLE_S)
+        page = self.exporter.scrape()
+        return [self._result(one, ends[one.group], begin, held[one.group], page) for one in running]
+
+    def close(self) -> None:
+        """Leave the machine as it was."""
+        self.exporter.stop()
+        self._cgroups.clear()
+
+    def _lives(self, one: Running) -> float:
+        return one.tenant.lives_s or self._seconds
+
+    def _value(self, page: Page, name: str, one: Running) -> float | None:
+        return page.value(f"mgpu_group_{name}", kind="pod", group=one.group, gpu=str(self._index))
+
+    def _result(
+        self, one: Running, did: dict[str, Any], begin: float, held: float | None, page: Page
+    ) -> Result:
+        pid = one.process.pid
+        true_s = self._gpus.busy_s(pid, begin, float(did["end"]), float(did["busy_s"]))
+        bursts: Sequence[Sequence[float]] = did["bursts"]
+        measured = self._value(page, "core_seconds_total", one)
+        return Result(one.tenant, pid, true_s, measured, held, tuple((a, b) for a, b in bursts))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
