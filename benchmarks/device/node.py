@@ -21,9 +21,20 @@ SETTLE_S = 2.5  # two cycles: what the driver sampled last has been counted
 class Gpus(Protocol):
     """Where the GPU is: a real one, or the stand-in for NVML."""
 
-    flags: tuple[str, ...]
-    environment: dict[str, str]
-    pretend: bool
+    @property
+    def flags(self) -> tuple[str, ...]:
+        """What the exporter is started with."""
+        ...
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Its environment, beside this process's own."""
+        ...
+
+    @property
+    def pretend(self) -> bool:
+        """Whether tenants are to work without a GPU."""
+        ...
 
     def began(self, tenant: Tenant, pid: int, begin: float) -> None:
         """A tenant works from now on."""
