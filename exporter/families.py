@@ -54,7 +54,7 @@ def _moment(level: str, name: str, about: str) -> Family:
 
 
 _WINDOW = "averaged over --collection.window"
-_CORE = "core (SM) busy time, from NVML process utilization scaled to the device's busy time"
+_CORE = "core (SM) busy time, from NVML process utilization as parts of the device's busy time"
 _ESTIMATE = "estimated: active energy split by core use"
 
 
@@ -143,7 +143,7 @@ DEVICE = (
     Family(
         "device",
         "normalization_ratio",
-        "Factor from the driver's per-process figures to the device's busy time, last window.",
+        f"Core time given to processes against what the driver credits them with, {_WINDOW}.",
     ),
     _counter("device", "busy_seconds_total", "Time with work on the core (NVML).", divisor=NS),
     _counter("device", "memory_active_seconds_total", "Time with memory traffic.", divisor=NS),
@@ -176,6 +176,13 @@ DEVICE = (
             ("decoder_seconds", "decoder time", NS),
             ("energy_joules", "energy", UJ),
         )
+    ),
+    _counter(
+        "device",
+        "unexplained_core_seconds_total",
+        "Why core time counts as unattributed with the reason no_pid: the parts of it.",
+        ("reason",),
+        NS,
     ),
     _counter(
         "device",

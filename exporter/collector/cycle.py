@@ -150,7 +150,8 @@ class Collector:
             if reading.memory is not None and reading.memory.processes is not None:
                 self._ledger.hold(uuid, hold(reading.memory, owners), now)
             if reading.window is not None:
-                self._ledger.record(account(reading.device, reading.window, owners), now)
+                credit = self._ledger.books[uuid].credit
+                self._ledger.record(account(reading.device, reading.window, owners, credit), now)
                 self._rejected.update(reading.window.rejected)
 
     def _allot(

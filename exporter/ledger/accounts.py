@@ -7,14 +7,17 @@ from typing import NamedTuple
 from exporter.model import (
     QUANTITIES,
     ContainerKey,
+    Credit,
     Device,
     DeviceState,
+    DeviceUsage,
     Engines,
     GroupKey,
     MemoryHeld,
     Owner,
     Spent,
     Unattributed,
+    Unexplained,
 )
 
 BLIND_CYCLES = 3  # a single failed reading says nothing yet
@@ -94,6 +97,8 @@ class Book:
 
     __slots__ = (
         "blind_cycles",
+        "credit",
+        "credited",
         "device",
         "held",
         "idle_energy_uj",
@@ -101,9 +106,9 @@ class Book:
         "met_mono_ns",
         "namespaces",
         "owners",
-        "scale",
         "state",
         "unattributed",
+        "unexplained",
         "unlisted_cycles",
         "unmeasured",
         "unobserved_ns",
@@ -125,7 +130,9 @@ class Book:
         self.namespaces: dict[str, Account] = {}
         self.idle_energy_uj = 0
         self.unobserved_ns = 0
-        self.scale: float | None = None
+        self.credit: Mapping[Owner, Credit] = {}
+        self.credited: deque[tuple[int, int, int]] = deque()
+        self.unexplained: dict[Unexplained, int] = dict.fromkeys(Unexplained, 0)
         self.windows: deque[tuple[int, int]] = deque()
         self.held: Mapping[Owner, MemoryHeld] | None = None
 
@@ -166,6 +173,15 @@ class Book:
             else:
                 self.measured.add(quantity)
 
+    def explain(self, usage: DeviceUsage, now: Moment) -> None:
+        """Note how the core time of the newest window was shared out."""
+        nobody = usage.shares.get(Unattributed.NO_PID)
+        given_ns = (usage.total.busy.core or 0) - ((nobody.busy.core or 0) if nobody else 0)
+        self.credited.append((now.mono_ns, given_ns, usage.named_core_ns))
+        self.credit = usage.credit
+        for reason, core_ns in usage.unexplained.items():
+            self.unexplained[reason] += core_ns
+
     @property
     def unshared(self) -> Mapping[str, str]:
         """What cannot be told of the device's owners, and why, though the device may have it.
@@ -187,10 +203,18 @@ class Book:
             return None
         return account.busy_since(quantity, since_mono_ns) / observed
 
+    def normalization(self, since_mono_ns: int) -> float | None:
+        """Core time given to processes against what the driver credits them with, since then."""
+        recent = [c for c in self.credited if c[0] > since_mono_ns]
+        named = sum(by_driver for _, _, by_driver in recent)
+        return sum(given for _, given, _ in recent) / named if named else None
+
     def forget(self, mono_ns: int) -> None:
         """Drop the windows that no average needs any more."""
         while self.windows and self.windows[0][0] <= mono_ns:
             self.windows.popleft()
+        while self.credited and self.credited[0][0] <= mono_ns:
+            self.credited.popleft()
         for account in (self.whole, *self.owners.values()):
             account.forget(mono_ns)
         for account in (*self.unattributed.values(), *self.namespaces.values()):

@@ -76,7 +76,11 @@ def _accounts(view: View, book: Book) -> dict[str, Value]:
         values["idle_energy_joules_total"] = book.idle_energy_uj
     if book.measured:
         values["unobserved_seconds_total"] = book.unobserved_ns
-    values |= known(normalization_ratio=book.scale)
+    if "core" in book.measured:
+        values |= known(normalization_ratio=view.normalization(book))
+        values["unexplained_core_seconds_total"] = {
+            (str(reason),): ns for reason, ns in book.unexplained.items()
+        }
     values["unattributed_memory_bytes"] = {
         (str(owner),): held.used_bytes
         for owner, held in (book.held or {}).items()

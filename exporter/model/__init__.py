@@ -19,6 +19,7 @@ from exporter.model.devices import (
     ProcessMemory,
     Reading,
     Sensors,
+    ShareMethod,
     SourceStatus,
     Window,
 )
@@ -27,12 +28,14 @@ from exporter.model.processes import CgroupIdentity, PodSlot, Tree
 from exporter.model.snapshot import Labelled, Number, Row, Snapshot, Value
 from exporter.model.usage import (
     ContainerKey,
+    Credit,
     DeviceUsage,
     GroupKey,
     MemoryHeld,
     Owner,
     Spent,
     Unattributed,
+    Unexplained,
 )
 
 __all__ = [
@@ -43,6 +46,7 @@ __all__ = [
     "Clock",
     "Container",
     "ContainerKey",
+    "Credit",
     "Device",
     "DeviceMemory",
     "DeviceReading",
@@ -63,11 +67,13 @@ __all__ = [
     "Reading",
     "Row",
     "Sensors",
+    "ShareMethod",
     "Snapshot",
     "SourceStatus",
     "Spent",
     "Tree",
     "Unattributed",
+    "Unexplained",
     "Value",
     "Window",
 ]

@@ -58,11 +58,23 @@ class Engines:
 QUANTITIES = ("core", "memory_active", "encoder", "decoder")
 
 
+class ShareMethod(StrEnum):
+    """Where the processes' parts of a device's core time come from."""
+
+    SAMPLES = "samples"  # the samples that name each process, told apart
+    ROWS = "rows"  # the driver's averages, in whole percents
+
+
 class ProcessActivity(NamedTuple):
-    """What the driver credits one process with in one window, before any scaling."""
+    """What the driver credits one process with in one window, before anything is added.
+
+    ``spare_ns`` is the device's idle time within the samples that name the process: what more it
+    may have used than they say. Known by the method SAMPLES only.
+    """
 
     pid: int
     busy: Engines
+    spare_ns: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +85,9 @@ class Window:
     ``observed_ns + unobserved_ns == end_unix_ns - start_unix_ns``; the second part fell out of the
     driver's ring before it was read. ``rejected`` counts rows that cannot be true, by reason.
     ``energy_uj`` is what the board used in the window, ``idle_energy_uj`` the part it would have
-    used without work; both None where the board has no energy counter.
+    used without work; both None where the board has no energy counter. ``unclaimed_ns`` is the
+    core's busy time in samples that name nobody and in which the device paused: the turn of some
+    process ended there. Known by the method SAMPLES only.
     """
 
     start_unix_ns: int
@@ -85,6 +99,8 @@ class Window:
     rejected: Mapping[str, int] = field(default_factory=dict)
     energy_uj: int | None = None
     idle_energy_uj: int | None = None
+    unclaimed_ns: int = 0
+    method: ShareMethod = ShareMethod.ROWS
 
 
 class ProcessMemory(NamedTuple):

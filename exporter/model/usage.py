@@ -1,11 +1,11 @@
 """Who used what: the values between attribution and ledger."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
-from exporter.model.devices import Device, Engines
+from exporter.model.devices import Device, Engines, ShareMethod
 
 
 class ContainerKey(NamedTuple):
@@ -53,12 +53,31 @@ class MemoryHeld:
     processes: int
 
 
+class Unexplained(StrEnum):
+    """Why core time was given to no process (``NO_PID``). A closed list."""
+
+    NO_PROCESS = "no_process"  # the device was busy and the driver names nobody
+    REJECTED_ROWS = "rejected_rows"  # some rows cannot be true: nothing is added to the others
+    CAP = "cap"  # more than the processes that were named can have used
+
+
+class Credit(NamedTuple):
+    """Core time that an owner may have used beyond what its samples say.
+
+    ``silent_ns`` is the time since the last window in which a sample named it.
+    """
+
+    spare_ns: int
+    silent_ns: int = 0
+
+
 @dataclass(frozen=True, slots=True)
 class DeviceUsage:
     """One device's books for one window: for each quantity the shares add up to ``total``.
 
-    ``scale`` is the factor that was applied to the driver's per-process core figures, None where
-    nothing was scaled (no process named, or rows rejected).
+    ``named_core_ns`` is what the driver credits processes with, before anything was scaled or
+    added. ``unexplained`` parts the core time of ``Unattributed.NO_PID``. ``credit`` is to be given
+    back with the device's next window.
     """
 
     device: Device
@@ -67,4 +86,7 @@ class DeviceUsage:
     total: Spent
     shares: Mapping[Owner, Spent]
     idle_energy_uj: int | None = None
-    scale: float | None = None
+    named_core_ns: int = 0
+    unexplained: Mapping[Unexplained, int] = field(default_factory=dict)
+    credit: Mapping[Owner, Credit] = field(default_factory=dict)
+    method: ShareMethod = ShareMethod.ROWS

@@ -108,13 +108,13 @@ def test_rows_are_asked_for_the_same_window() -> None:
     ring = Ring()
     cursor, start = begun(ring)
     end = ring.run([100] * 6)
-    ring.rows = [row(7, end, core=60, memory=20), row(8, end - PERIOD, core=40)]
+    ring.rows = [row(7, end, core=66, memory=20), row(8, end - PERIOD, core=33)]
     ring.samples["memory_active"] = [Sample(end, 30)]
     window = taken(cursor, end)
     assert set(ring.asked) == {start}
     assert [(p.pid, p.busy.core) for p in window.processes] == [
-        (7, window.observed_ns * 60 // 100),
-        (8, window.observed_ns * 40 // 100),
+        (7, 4 * PERIOD * 1000),
+        (8, 2 * PERIOD * 1000),
     ]
     assert window.busy.memory_active == int(window.observed_ns * 30 / 100)
     assert window.processes[0].busy.memory_active == window.observed_ns * 20 // 100

@@ -25,6 +25,7 @@ from exporter.model import (
     Pod,
     ProcessActivity,
     Row,
+    ShareMethod,
     Spent,
     Unattributed,
     Window,
@@ -92,7 +93,8 @@ class Node:
                 self.ledger.hold(device.uuid, held, now)
             seen = (windows or {}).get(device.uuid)
             if seen is not None:
-                self.ledger.record(account(device, seen, self.owners), now)
+                credit = self.ledger.books[device.uuid].credit
+                self.ledger.record(account(device, seen, self.owners, credit), now)
         for key, allocation in allotted:
             self.ledger.allot(key, allocation.device, allocation.core, elapsed, now)
         self.ledger.settle(now)
@@ -554,3 +556,44 @@ def test_a_pod_without_allotment_is_withheld_where_it_was_last_seen() -> None:
 
     assert set(rows["pod"]["n", "a"].values) == {"info"}
     assert set(rows["container"][ROW_A].values) == {"unmeasured"}
+
+
+def sampled(core: int, busy: int, *, spare: int = 0, unclaimed: int = 0) -> Window:
+    """A window of a second in which samples name the process 1 for ``core`` ns."""
+    processes = (ProcessActivity(1, Engines(core=core), spare),) if core else ()
+    return replace(
+        window({}, busy),
+        processes=processes,
+        unclaimed_ns=unclaimed,
+        method=ShareMethod.SAMPLES,
+    )
+
+
+def test_normalization_is_an_average_over_the_window_of_the_gauges() -> None:
+    node = Node()
+    node.cycle(1, {"GPU-0": sampled(100, 100, spare=900)})
+    rows = node.cycle(2, {"GPU-0": sampled(100, 200, spare=500, unclaimed=100)})
+    assert rows["device"]["0", "GPU-0"].values["normalization_ratio"] == 300 / 200
+
+    rows = node.cycle(16.5, {"GPU-0": sampled(0, 0)})
+    assert rows["device"]["0", "GPU-0"].values["normalization_ratio"] == 2
+
+    rows = node.cycle(40, {"GPU-0": sampled(0, 0)})
+    assert "normalization_ratio" not in rows["device"]["0", "GPU-0"].values
+
+
+def test_the_reasons_for_giving_no_process_core_time_add_up_to_it() -> None:
+    node = Node()
+    node.cycle(1, {"GPU-0": window({1: 100}, busy=1000)})
+    node.cycle(2, {"GPU-0": replace(window({1: 100}, busy=150), rejected={"pid": 1})})
+    rows = node.cycle(3, {"GPU-0": sampled(100, 700, spare=50, unclaimed=400)})
+
+    device = rows["device"]["0", "GPU-0"].values
+    assert device["unexplained_core_seconds_total"] == {
+        ("no_process",): 200,
+        ("rejected_rows",): 50,
+        ("cap",): 600 + 350,
+    }
+    unattributed = device["unattributed_core_seconds_total"]
+    assert isinstance(unattributed, Mapping)
+    assert unattributed["no_pid",] == 200 + 50 + 600 + 350
