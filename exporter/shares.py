@@ -52,9 +52,12 @@ def share_core(
     missing = busy - sum(shares.values())
     unclaimed = min(window.unclaimed_ns, missing) if sampled and not window.rejected else 0
     length_ns = window.end_unix_ns - window.start_unix_ns
-    parts, credit = grant(unclaimed, carry(credit, _spare(window, owners), length_ns))
-    capped = unclaimed - sum(parts.values()) if sampled else missing if shares else 0
-    missing -= sum(parts.values())
+    credit = carry(credit, _spare(window, owners), length_ns)
+    anyone = bool(shares or credit)
+    parts, credit = grant(unclaimed, credit)
+    given = sum(parts.values())
+    missing -= given
+    capped = (unclaimed - given if sampled else missing) if anyone else 0
     unexplained = {Unexplained.CAP: capped, Unexplained.NO_PROCESS: missing - capped}
     if window.rejected:
         unexplained = {Unexplained.REJECTED_ROWS: missing}

@@ -172,6 +172,11 @@ def sampled(
             {Unexplained.REJECTED_ROWS: 300},
         ),
         (sampled(0, {}, 0), {}, {}),
+        (
+            sampled(500, {}, 300),
+            {Unattributed.NO_PID: 500},
+            {Unexplained.NO_PROCESS: 500},
+        ),
         (window(1000, {1: 10}), {A: 40, Unattributed.NO_PID: 960}, {Unexplained.CAP: 960}),
         (window(1000, {}), {Unattributed.NO_PID: 1000}, {Unexplained.NO_PROCESS: 1000}),
     ],

@@ -53,7 +53,7 @@ class WindowCursor:
         if samples:
             self._learn_period(start, samples)
             parts = stretches(start, samples, self._period_us * LONGEST_SAMPLE)
-            return self._window(start, parts, rows, mono_us, sampled=True)
+            return self._window(start, parts, rows, mono_us, sampled=rows is not None)
         if self._step_us and (jump := self._follow_step(mono_us)):
             return jump
         stand_in = self._stand_in(start, mono_us + self._ahead_us)

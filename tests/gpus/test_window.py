@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from exporter.gpus.samples import ProcessSample, Sample, sift
 from exporter.gpus.window import RING_US, WindowCursor
-from exporter.model import Window
+from exporter.model import ShareMethod, Window
 
 NOW = 1_700_000_000_000_000  # microseconds since the epoch
 PERIOD = 166_667
@@ -118,6 +118,33 @@ def test_rows_are_asked_for_the_same_window() -> None:
     ]
     assert window.busy.memory_active == int(window.observed_ns * 30 / 100)
     assert window.processes[0].busy.memory_active == window.observed_ns * 20 // 100
+
+
+def test_samples_are_told_apart_where_the_device_keeps_them_and_names_processes() -> None:
+    ring = Ring(rates={"core": 30.0})
+    cursor, _ = begun(ring)
+    end = ring.run([100, 40, 0])
+    ring.rows = [row(7, end - 2 * PERIOD, core=33)]
+    window = taken(cursor, end)
+    assert window.method is ShareMethod.SAMPLES
+    assert [(p.busy.core, p.spare_ns) for p in window.processes] == [(PERIOD * 1000, 0)]
+    assert window.unclaimed_ns == PERIOD * 400
+
+    ring.rows = None
+    assert taken(cursor, ring.run([40])).method is ShareMethod.ROWS
+    ring.rows = []
+    stand_in = taken(cursor, end + 10 * SECOND)
+    assert (stand_in.method, stand_in.unclaimed_ns) == (ShareMethod.ROWS, 0)
+
+
+def test_averages_stand_where_rows_are_not_of_the_devices_samples() -> None:
+    ring = Ring()
+    cursor, _ = begun(ring)
+    end = ring.run([100] * 4)
+    ring.rows = [row(7, end - PERIOD // 2, core=50)]
+    window = taken(cursor, end)
+    assert window.method is ShareMethod.ROWS
+    assert window.processes[0].busy.core == window.observed_ns * 50 // 100
 
 
 def test_rows_are_read_again_when_a_sample_arrives_meanwhile() -> None:
