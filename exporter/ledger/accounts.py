@@ -203,11 +203,11 @@ class Book:
             return None
         return account.busy_since(quantity, since_mono_ns) / observed
 
-    def normalization(self, since_mono_ns: int) -> float | None:
-        """Core time given to processes against what the driver credits them with, since then."""
-        recent = [c for c in self.credited if c[0] > since_mono_ns]
-        named = sum(by_driver for _, _, by_driver in recent)
-        return sum(given for _, given, _ in recent) / named if named else None
+    @property
+    def normalization(self) -> float | None:
+        """Core time given to processes against what the driver credits them with, lately."""
+        named = sum(by_driver for _, _, by_driver in self.credited)
+        return sum(given for _, given, _ in self.credited) / named if named else None
 
     def forget(self, mono_ns: int) -> None:
         """Drop the windows that no average needs any more."""

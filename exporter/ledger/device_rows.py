@@ -77,7 +77,7 @@ def _accounts(view: View, book: Book) -> dict[str, Value]:
     if book.measured:
         values["unobserved_seconds_total"] = book.unobserved_ns
     if "core" in book.measured:
-        values |= known(normalization_ratio=view.normalization(book))
+        values |= known(normalization_ratio=book.normalization)
         values["unexplained_core_seconds_total"] = {
             (str(reason),): ns for reason, ns in book.unexplained.items()
         }

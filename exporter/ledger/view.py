@@ -75,10 +75,6 @@ class View:
         """Average over the stated window."""
         return book.ratio(account, quantity, self._since)
 
-    def normalization(self, book: Book) -> float | None:
-        """Average over the stated window."""
-        return book.normalization(self._since)
-
     def use(self, book: Book, account: Account, of: Collection[str]) -> dict[str, Value]:
         """The accounts and averages of these quantities."""
         ratios = {RATIOS[q]: self.ratio(book, account, q) for q in QUANTITIES if q in of}
