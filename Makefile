@@ -3,6 +3,7 @@
 # make check   what a change must pass: lint, types, layers, generated docs, tests
 # make golden  refresh the golden exposition files after a wanted change
 # make e2e     the long end-to-end run: five minutes under a real Prometheus
+# make accuracy  hold this exporter and others against the truth of simulated nodes (minutes)
 # make docs    write the generated pages of docs/
 
 PYTHON ?= python3
@@ -11,7 +12,7 @@ PYTEST_ARGS ?=
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: run test check lint docs golden e2e clean
+.PHONY: run test check lint docs golden e2e accuracy clean
 
 run: $(VENV)/.run
 	@if [ -e /proc/driver/nvidia/version ] || [ -e /dev/dxg ] || [ -n "$$MGPU_NVML_LIBRARY" ]; then \
@@ -41,6 +42,9 @@ golden: $(VENV)/.dev
 
 e2e: $(VENV)/.dev
 	$(BIN)/pytest tests/e2e --long $(PYTEST_ARGS)
+
+accuracy: $(VENV)/.dev
+	$(BIN)/python -m benchmarks.accuracy $(ARGS)
 
 clean:
 	rm -rf $(VENV) tests/fakenvml/.build .mypy_cache .ruff_cache .pytest_cache .hypothesis

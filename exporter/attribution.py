@@ -3,22 +3,21 @@
 Pure. Every nanosecond, microjoule and byte of a device ends in exactly one place: a container, a
 group, or a reason why it has no owner.
 
-The driver's per-process figures are averages of samples that each name one process, cut to whole
-percents, so their sum falls short of the device's own busy time. They are used as shares of it
-(facts: dcgm-exporter#107), within a cap: a device that reports itself busy without any process to
-show for it must not make an idle neighbour look busy.
+How busy time is shared out is told in ``exporter.shares``; docs/accuracy.md measures it.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from itertools import accumulate
+from types import MappingProxyType
 from typing import NamedTuple
 
+from exporter.credit import apportion
 from exporter.model import (
     QUANTITIES,
     Allocation,
     CgroupIdentity,
     ContainerKey,
+    Credit,
     Device,
     DeviceMemory,
     DeviceUsage,
@@ -29,13 +28,13 @@ from exporter.model import (
     Pod,
     PodSlot,
     PodTable,
-    ProcessActivity,
     Spent,
     Unattributed,
     Window,
 )
+from exporter.shares import share, share_core
 
-SCALE_CAP = 4.0
+NO_CREDIT: Mapping[Owner, Credit] = MappingProxyType({})
 
 
 def owner_of(identity: CgroupIdentity | Unattributed, table: PodTable) -> Owner:
@@ -88,14 +87,19 @@ def account(
     window: Window,
     owners: Mapping[int, Owner],
     idle_weights: Mapping[Owner, int] | None = None,
+    credit: Mapping[Owner, Credit] = NO_CREDIT,
 ) -> DeviceUsage:
     """Share out one window of a device among the owners of its processes.
 
     What the board would have used idle goes by ``idle_weights``; without any it is unattributed.
+    ``credit`` is what the device's window before has left.
     """
-    shared = {q: _share(getattr(window.busy, q), q, window, owners) for q in QUANTITIES}
-    core = shared["core"]
-    energy = _share_energy(window, core, idle_weights)
+    core = share_core(window, owners, credit)
+    shared: dict[str, Mapping[Owner, int] | None] = {
+        q: share(q, window, owners) for q in QUANTITIES
+    }
+    shared["core"] = core.shares if core else None
+    energy = _share_energy(window, shared["core"], idle_weights)
     everyone = dict.fromkeys(owner for parts in (*shared.values(), energy) for owner in parts or ())
     shares = {
         owner: Spent(
@@ -113,49 +117,12 @@ def account(
         total=Spent(window.busy, window.energy_uj),
         shares=shares,
         idle_energy_uj=_idle(window),
-        scale=_scale(window),
         rejected=sum(window.rejected.values()),
+        named_core_ns=sum(p.busy.core or 0 for p in window.processes),
+        unexplained=core.unexplained if core else {},
+        credit=core.credit if core else credit,
         methods=window.methods,
     )
-
-
-def _scale(window: Window) -> float | None:
-    """From the driver's per-process core figures to the device's busy time, within the cap."""
-    named = sum(p.busy.core or 0 for p in window.processes)
-    if not named or window.busy.core is None:
-        return None
-    whole = window.busy.core / named
-    if window.rejected and whole > 1:
-        return None
-    return min(whole, SCALE_CAP)
-
-
-def _share(
-    busy: int | None, quantity: str, window: Window, owners: Mapping[int, Owner]
-) -> dict[Owner, int] | None:
-    """Busy ns of one quantity per owner; what no process explains goes to NO_PID."""
-    if busy is None:
-        return None
-    named = _named(window.processes, quantity, owners)
-    total = sum(named.values())
-    cap = 1.0 if window.rejected else SCALE_CAP
-    explained = min(busy, int(total * cap))
-    shares = apportion(explained, named)
-    if busy > explained:
-        shares[Unattributed.NO_PID] = shares.get(Unattributed.NO_PID, 0) + busy - explained
-    return shares
-
-
-def _named(
-    processes: Sequence[ProcessActivity], quantity: str, owners: Mapping[int, Owner]
-) -> dict[Owner, int]:
-    named: dict[Owner, int] = {}
-    for process in processes:
-        busy = getattr(process.busy, quantity)
-        if busy:
-            owner = owners.get(process.pid, Unattributed.UNKNOWN_CGROUP)
-            named[owner] = named.get(owner, 0) + busy
-    return named
 
 
 def _share_energy(
@@ -187,15 +154,6 @@ def _energy_parts(window: Window) -> tuple[int, int, int]:
     unobserved = whole * window.unobserved_ns // length if length else 0
     idle = min(window.idle_energy_uj or 0, whole - unobserved)
     return unobserved, idle, whole - unobserved - idle
-
-
-def apportion(total: int, weights: Mapping[Owner, int]) -> dict[Owner, int]:
-    """Split ``total`` by weight into integers that add up to it exactly; {} without weights."""
-    whole = sum(weights.values())
-    if not whole:
-        return {}
-    bounds = [total * upto // whole for upto in accumulate(weights.values(), initial=0)]
-    return {owner: bounds[i + 1] - bounds[i] for i, owner in enumerate(weights)}
 
 
 def hold(memory: DeviceMemory, owners: Mapping[int, Owner]) -> dict[Owner, MemoryHeld]:

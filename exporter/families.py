@@ -69,7 +69,7 @@ def _optional(
 
 
 _WINDOW = "averaged over --collection.window"
-_CORE = "core (SM) busy time, from NVML process utilization scaled to the device's busy time"
+_CORE = "core (SM) busy time, from NVML process utilization as parts of the device's busy time"
 _ESTIMATE = "estimated: active energy split by core use, idle energy by --energy.idle"
 
 
@@ -147,7 +147,7 @@ DEVICE = (
     Family(
         "device",
         "normalization_ratio",
-        "Factor from the driver's per-process figures to the device's busy time, last window.",
+        f"Core time given to processes against what the driver credits them with, {_WINDOW}.",
     ),
     Family(
         "device",
@@ -189,6 +189,13 @@ DEVICE = (
             ("decoder_seconds", "decoder time", NS),
             ("energy_joules", "energy", UJ),
         )
+    ),
+    _counter(
+        "device",
+        "unexplained_core_seconds_total",
+        "Why core time counts as unattributed with the reason no_pid: the parts of it.",
+        ("reason",),
+        NS,
     ),
     _counter(
         "device",

@@ -12,8 +12,9 @@ Pure. Stands around ``attribution``, which shares a window out by figures for ea
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from exporter.attribution import account
+from exporter.attribution import NO_CREDIT, account
 from exporter.model import (
+    Credit,
     Device,
     DeviceUsage,
     Owner,
@@ -37,16 +38,17 @@ def account_for(
     owners: Mapping[int, Owner],
     residents: Sequence[ProcessMemory] | None,
     idle_weights: Mapping[Owner, int] | None = None,
+    credit: Mapping[Owner, Credit] = NO_CREDIT,
 ) -> DeviceUsage:
     """Share out one window of a device; ``residents`` hold memory there, None if that is unknown.
 
-    ``idle_weights`` and the rest are as with ``attribution.account``: the shares add up.
+    The rest is as with ``attribution.account``: the shares add up.
     """
     servers = (p.pid for p in residents or () if MPS_SERVER in p.kinds)
     owners = {**owners, **dict.fromkeys(servers, Unattributed.MPS)}
     if window.methods.shares == SOLE_OWNER:
         return _account_instance(device, window, owners, residents)
-    usage = account(device, window, owners, idle_weights)
+    usage = account(device, window, owners, idle_weights, credit)
     if device.sharing == MIG:
         return replace(usage, shares=_of_all_instances(usage.shares))
     return replace(usage, unmeasured=_unnamed_clients(window, owners, residents or ()))
@@ -68,7 +70,7 @@ def _account_instance(
     whole = replace(window, processes=(ProcessActivity(_EVERYONE, window.busy),))
     usage = account(device, whole, {_EVERYONE: whose})
     shared = tenants if len(tenants) > 1 else ()
-    return replace(usage, scale=None, unmeasured=dict.fromkeys(shared, Unmeasured.MIG))
+    return replace(usage, named_core_ns=0, unmeasured=dict.fromkeys(shared, Unmeasured.MIG))
 
 
 def _of_all_instances(shares: Mapping[Owner, Spent]) -> dict[Owner, Spent]:

@@ -4,13 +4,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.attribution import SCALE_CAP, account, apportion, hold, owner_of, place
+from exporter.attribution import account, hold, owner_of, place
 from exporter.model import (
     QUANTITIES,
     Allocation,
     CgroupIdentity,
     Container,
     ContainerKey,
+    Credit,
     Device,
     DeviceMemory,
     DeviceUsage,
@@ -24,8 +25,10 @@ from exporter.model import (
     ProcessActivity,
     ProcessMemory,
     Unattributed,
+    Unexplained,
     Window,
 )
+from exporter.shares import SCALE_CAP
 
 CID = "a" * 64
 OTHER = "b" * 64
@@ -112,7 +115,7 @@ OWNERS: dict[int, Owner] = {1: A, 2: B, 3: A, 4: Unattributed.HOST_PROCESS}
         (900, {1: 300, 2: 300}, 0, {A: 450, B: 450}),
         (600, {1: 200, 3: 100, 2: 300}, 0, {A: 300, B: 300}),
         (500, {1: 600, 2: 400}, 0, {A: 300, B: 200}),
-        (1000, {1: 10}, 0, {A: int(10 * SCALE_CAP), Unattributed.NO_PID: 1000 - 40}),
+        (1000, {1: 10}, 0, {A: 10 * SCALE_CAP, Unattributed.NO_PID: 1000 - 40}),
         (1000, {}, 0, {Unattributed.NO_PID: 1000}),
         (0, {}, 0, {}),
         (900, {1: 300, 4: 300}, 0, {A: 450, Unattributed.HOST_PROCESS: 450}),
@@ -120,12 +123,86 @@ OWNERS: dict[int, Owner] = {1: A, 2: B, 3: A, 4: Unattributed.HOST_PROCESS}
         (900, {1: 300}, 1, {A: 300, Unattributed.NO_PID: 600}),
     ],
 )
-def test_device_time_is_shared_in_proportion_within_the_cap(
+def test_averages_are_scaled_in_proportion_within_the_cap(
     busy: int, rows: dict[int, int], rejected: int, expected: dict[Owner, int]
 ) -> None:
     usage = account(DEVICE, window(busy, rows, rejected=rejected), OWNERS)
 
     assert core_of(usage) == expected
+
+
+def sampled(
+    core: int, rows: dict[int, tuple[int, int]], unclaimed: int, *, rejected: int = 0
+) -> Window:
+    """A window whose samples were told apart; ``rows``: pid → busy and spare ns."""
+    return Window(
+        start_unix_ns=0,
+        end_unix_ns=1_000,
+        observed_ns=1_000,
+        unobserved_ns=0,
+        busy=Engines(core=core),
+        processes=tuple(
+            ProcessActivity(pid, Engines(core=ns), spare) for pid, (ns, spare) in rows.items()
+        ),
+        rejected={"pid": rejected} if rejected else {},
+        unclaimed_ns=unclaimed,
+        told_apart=True,
+    )
+
+
+@pytest.mark.parametrize(
+    ("seen", "expected", "why"),
+    [
+        (sampled(900, {1: (600, 0), 2: (300, 0)}, 0), {A: 600, B: 300}, {}),
+        (sampled(500, {1: (300, 50), 2: (100, 150)}, 100), {A: 325, B: 175}, {}),
+        (
+            sampled(500, {1: (200, 60)}, 300),
+            {A: 260, Unattributed.NO_PID: 240},
+            {Unexplained.CAP: 240},
+        ),
+        (
+            sampled(500, {1: (200, 600)}, 50),
+            {A: 250, Unattributed.NO_PID: 250},
+            {Unexplained.NO_PROCESS: 250},
+        ),
+        (
+            sampled(500, {1: (200, 600)}, 300, rejected=1),
+            {A: 200, Unattributed.NO_PID: 300},
+            {Unexplained.REJECTED_ROWS: 300},
+        ),
+        (sampled(0, {}, 0), {}, {}),
+        (
+            sampled(500, {}, 300),
+            {Unattributed.NO_PID: 500},
+            {Unexplained.NO_PROCESS: 500},
+        ),
+        (window(1000, {1: 10}), {A: 40, Unattributed.NO_PID: 960}, {Unexplained.CAP: 960}),
+        (window(1000, {}), {Unattributed.NO_PID: 1000}, {Unexplained.NO_PROCESS: 1000}),
+    ],
+)
+def test_time_that_no_sample_claims_is_given_within_the_credit_and_the_rest_has_a_reason(
+    seen: Window, expected: dict[Owner, int], why: dict[Unexplained, int]
+) -> None:
+    usage = account(DEVICE, seen, OWNERS)
+
+    assert core_of(usage) == expected
+    assert {reason: ns for reason, ns in usage.unexplained.items() if ns} == why
+
+
+def test_credit_of_earlier_windows_is_carried_on() -> None:
+    usage = account(DEVICE, sampled(700, {1: (100, 600)}, 0), OWNERS)
+    later = account(DEVICE, sampled(200, {}, 200), OWNERS, credit=usage.credit)
+
+    assert core_of(later) == {A: 200}
+    assert later.credit[A].spare_ns == 600 - 200 - 1  # and one has faded
+
+
+def test_a_card_latched_at_full_does_not_make_its_idle_neighbour_busy() -> None:
+    usage = account(DEVICE, sampled(900, {1: (20, 800)}, 30), OWNERS)
+    for _ in range(3):
+        usage = account(DEVICE, sampled(1000, {}, 0), OWNERS, credit=usage.credit)
+
+        assert core_of(usage) == {Unattributed.NO_PID: 1000}
 
 
 def test_what_a_device_does_not_measure_is_unknown_for_everyone() -> None:
@@ -218,23 +295,33 @@ def windows(draw: st.DrawFn) -> Window:
         observed_ns=draw(st.integers(0, 10**9)),
         unobserved_ns=draw(st.integers(0, 10**9)),
         busy=busy,
-        processes=tuple(ProcessActivity(pid, e) for pid, e in per_pid.items()),
+        processes=tuple(
+            ProcessActivity(pid, e, draw(st.integers(0, 10**9))) for pid, e in per_pid.items()
+        ),
         rejected=draw(st.sampled_from([{}, {"pid": 1}])),
         energy_uj=energy,
         idle_energy_uj=draw(st.one_of(st.none(), st.integers(0, 10**12))),
+        unclaimed_ns=draw(st.integers(0, 10**9)),
+        told_apart=draw(st.booleans()),
     )
 
 
 idle_weights = st.dictionaries(
     st.sampled_from([A, B, GroupKey("docker", "x"), Unattributed.IDLE]), st.integers(0, 10**6)
 )
+credit_of_owners = st.dictionaries(
+    st.sampled_from([A, B, *Unattributed]), st.builds(Credit, st.integers(0, 10**9))
+)
 
 
-@given(windows(), owners, idle_weights)
+@given(windows(), owners, idle_weights, credit_of_owners)
 def test_shares_add_up_to_the_device_for_every_quantity(
-    seen: Window, known: dict[int, Owner], weights: dict[Owner, int]
+    seen: Window,
+    known: dict[int, Owner],
+    weights: dict[Owner, int],
+    credit: dict[Owner, Credit],
 ) -> None:
-    usage = account(DEVICE, seen, known, weights)
+    usage = account(DEVICE, seen, known, weights, credit)
 
     for quantity in QUANTITIES:
         whole = getattr(seen.busy, quantity)
@@ -244,26 +331,11 @@ def test_shares_add_up_to_the_device_for_every_quantity(
         else:
             assert sum(parts) == whole
             assert all(part >= 0 for part in parts)
+    assert all(ns >= 0 for ns in usage.unexplained.values())
     if seen.energy_uj is not None:
         energies = [spent.energy_uj or 0 for spent in usage.shares.values()]
         assert sum(energies) == seen.energy_uj
         assert all(part >= 0 for part in energies)
-
-
-@given(
-    st.integers(0, 10**15),
-    st.dictionaries(st.sampled_from([A, B, *Unattributed]), st.integers(0, 10**15)),
-)
-def test_apportioned_parts_add_up_and_follow_their_weights(
-    total: int, weights: dict[Owner, int]
-) -> None:
-    parts = apportion(total, weights)
-
-    whole = sum(weights.values())
-    assert sum(parts.values()) == (total if whole else 0)
-    assert all(
-        abs(part - total * weights[o] / whole) <= 1 + total * 1e-9 for o, part in parts.items()
-    )
 
 
 def test_memory_goes_to_its_holders_and_the_rest_has_no_pid() -> None:

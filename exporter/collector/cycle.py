@@ -176,7 +176,10 @@ class Collector:
             if reading.window is not None:
                 here = [a for a in self._allotted if a.allocation.device == uuid]
                 weights = idle_weights(self._idle, held, here)
-                usage = account_for(reading.device, reading.window, owners, residents, weights)
+                credit = self._ledger.books[uuid].credit
+                usage = account_for(
+                    *(reading.device, reading.window, owners, residents), weights, credit
+                )
                 self._ledger.record(usage, now)
                 self._rejected.update(reading.window.rejected)
 

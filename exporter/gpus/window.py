@@ -12,6 +12,7 @@ from dataclasses import replace
 from itertools import pairwise
 from statistics import median
 
+from exporter.gpus.naming import Named, Naming, Stretch, stretches, tell_apart
 from exporter.gpus.samples import FUTURE_US, ProcessSample, Sample, SampleReader, credible, sift
 from exporter.model import QUANTITIES, Engines, Methods, ProcessActivity, Window
 
@@ -52,14 +53,15 @@ class WindowCursor:
         samples, rows = self._read_together(start, latest)
         if samples:
             self._learn_period(start, samples)
-            return self._window(start, samples, rows, self._period_us * LONGEST_SAMPLE, mono_us)
+            parts = stretches(start, samples, self._period_us * LONGEST_SAMPLE)
+            return self._window(start, parts, rows, mono_us, sampled=rows is not None)
         if self._step_us and (jump := self._follow_step(mono_us)):
             return jump
         stand_in = self._stand_in(start, mono_us + self._ahead_us)
         if not stand_in:
             return None
-        rows = self._reader.process_samples(start)
-        window = self._window(start, stand_in, rows, RING_US, mono_us)
+        parts, rows = stretches(start, stand_in, RING_US), self._reader.process_samples(start)
+        window = self._window(start, parts, rows, mono_us, sampled=False)
         return replace(window, methods=replace(window.methods, busy="rates"))
 
     def _note_step(self, wall_us: int, mono_us: int) -> None:
@@ -105,7 +107,7 @@ class WindowCursor:
         self._step_us = 0
         end = follow[-1].timestamp_us
         self._move(end, mono_us)
-        return self._cut(end - elapsed, end, 0, 0, ())
+        return self._cut(end - elapsed, [Stretch(end, 0.0, 0, 0)], (), sampled=False)
 
     def _read_together(
         self, start: int, latest: int
@@ -134,40 +136,44 @@ class WindowCursor:
     def _window(
         self,
         start: int,
-        samples: Sequence[Sample],
+        parts: Sequence[Stretch],
         rows: Sequence[ProcessSample] | None,
-        longest_us: float,
         mono_us: int,
+        *,
+        sampled: bool,
     ) -> Window:
-        end = samples[-1].timestamp_us
-        observed = busy = 0
-        before = start
-        for sample in samples:  # each speaks for the time since the one before it, not for more
-            covered_ns = int(min(sample.timestamp_us - before, longest_us) * 1000)
-            observed += covered_ns
-            busy += int(covered_ns * sample.percent / 100)
-            before = sample.timestamp_us
-        methods = Methods("samples", "none" if rows is None else "process_utilization")
-        window = replace(self._cut(start, end, observed, busy, rows or ()), methods=methods)
+        window = self._cut(start, parts, rows, sampled=sampled)
+        end = parts[-1].timestamp_us
         # A driver that hung answers with samples from long after the moment when it was asked.
         ahead = min(end - mono_us, self._ahead_us + DRIFT_US)
         self._end_us, self._ended_mono_us, self._ahead_us = end, end - ahead, ahead
         return window
 
     def _cut(
-        self, start: int, end: int, observed_ns: int, core_ns: int, rows: Sequence[ProcessSample]
+        self,
+        start: int,
+        parts: Sequence[Stretch],
+        rows: Sequence[ProcessSample] | None,
+        *,
+        sampled: bool,
     ) -> Window:
+        end = parts[-1].timestamp_us
+        observed_ns = sum(part.covered_ns for part in parts)
         others = {e: self._busy(e, start, end, observed_ns) for e in QUANTITIES if e != "core"}
-        busy = Engines(core=core_ns, **others)
-        kept, rejected = sift(rows, start, end + FUTURE_US)
+        busy = Engines(core=sum(part.busy_ns for part in parts), **others)
+        kept, rejected = sift(rows or (), start, end + FUTURE_US)
+        naming = tell_apart(parts, kept) if sampled else None
         return Window(
             start_unix_ns=start * 1000,
             end_unix_ns=end * 1000,
             observed_ns=observed_ns,
             unobserved_ns=(end - start) * 1000 - observed_ns,
             busy=busy,
-            processes=tuple(_activity(row, busy, observed_ns) for row in kept),
+            processes=tuple(_activity(row, busy, observed_ns, naming) for row in kept),
             rejected=rejected,
+            unclaimed_ns=naming.unclaimed_ns if naming else 0,
+            methods=Methods("samples", "none" if rows is None else "process_utilization"),
+            told_apart=naming is not None,
         )
 
     def _busy(self, engine: str, start: int, end: int, observed_ns: int) -> int | None:
@@ -186,16 +192,24 @@ class WindowCursor:
             self._period_us = median(self._gaps)
 
 
-def _activity(row: ProcessSample, busy: Engines, observed_ns: int) -> ProcessActivity:
-    """A row's share of the window; an engine that the device does not measure stays unknown."""
+def _activity(
+    row: ProcessSample, busy: Engines, observed_ns: int, naming: Naming | None
+) -> ProcessActivity:
+    """A row's share of the window; an engine that the device does not measure stays unknown.
+
+    Its core time is that of the samples that name it, where these could be told apart.
+    """
+    average = Named(row.core * observed_ns // 100, 0)
+    core = naming.by_pid[row.pid] if naming else average
     return ProcessActivity(
         row.pid,
         Engines(
-            core=row.core * observed_ns // 100,
+            core=core.busy_ns,
             memory_active=_known(busy.memory_active, row.memory_active, observed_ns),
             encoder=_known(busy.encoder, row.encoder, observed_ns),
             decoder=_known(busy.decoder, row.decoder, observed_ns),
         ),
+        core.spare_ns,
     )
 
 

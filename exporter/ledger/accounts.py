@@ -8,8 +8,10 @@ from exporter.ledger.doubts import Doubts
 from exporter.model import (
     QUANTITIES,
     ContainerKey,
+    Credit,
     Device,
     DeviceState,
+    DeviceUsage,
     Engines,
     GroupKey,
     MemoryHeld,
@@ -17,6 +19,7 @@ from exporter.model import (
     Owner,
     Spent,
     Unattributed,
+    Unexplained,
     Unmeasured,
 )
 
@@ -109,6 +112,8 @@ class Book:
 
     __slots__ = (
         "blind_cycles",
+        "credit",
+        "credited",
         "device",
         "doubts",
         "held",
@@ -119,9 +124,9 @@ class Book:
         "namespaces",
         "owners",
         "rejected_windows",
-        "scale",
         "state",
         "unattributed",
+        "unexplained",
         "unlisted_cycles",
         "unmeasured",
         "unobserved_ns",
@@ -147,8 +152,10 @@ class Book:
         self.namespaces: dict[str, Account] = {}
         self.idle_energy_uj = 0
         self.unobserved_ns = 0
-        self.scale: float | None = None
         self.rejected_windows = 0
+        self.credit: Mapping[Owner, Credit] = {}
+        self.credited: deque[tuple[int, int, int]] = deque()
+        self.unexplained: dict[Unexplained, int] = dict.fromkeys(Unexplained, 0)
         self.windows: deque[tuple[int, int]] = deque()
         self.held: Mapping[Owner, MemoryHeld] | None = None
 
@@ -190,6 +197,15 @@ class Book:
             else:
                 self.measured.add(quantity)
 
+    def explain(self, usage: DeviceUsage, now: Moment) -> None:
+        """Note how the core time of the newest window was shared out."""
+        nobody = usage.shares.get(Unattributed.NO_PID)
+        given_ns = (usage.total.busy.core or 0) - ((nobody.busy.core or 0) if nobody else 0)
+        self.credited.append((now.mono_ns, given_ns, usage.named_core_ns))
+        self.credit = usage.credit
+        for reason, core_ns in usage.unexplained.items():
+            self.unexplained[reason] += core_ns
+
     @property
     def unshared(self) -> Mapping[str, Unmeasured]:
         """What cannot be told of the device's owners, and why, though the device may have it.
@@ -223,10 +239,18 @@ class Book:
             return None
         return account.busy_since(quantity, since_mono_ns) / observed
 
+    @property
+    def normalization(self) -> float | None:
+        """Core time given to processes against what the driver credits them with, lately."""
+        named = sum(by_driver for _, _, by_driver in self.credited)
+        return sum(given for _, given, _ in self.credited) / named if named else None
+
     def forget(self, mono_ns: int) -> None:
         """Drop the windows that no average needs any more."""
         while self.windows and self.windows[0][0] <= mono_ns:
             self.windows.popleft()
+        while self.credited and self.credited[0][0] <= mono_ns:
+            self.credited.popleft()
         for account in (self.whole, *self.owners.values()):
             account.forget(mono_ns)
         for account in (*self.unattributed.values(), *self.namespaces.values()):

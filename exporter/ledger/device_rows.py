@@ -113,7 +113,12 @@ def _accounts(view: View, book: Book) -> dict[str, Value]:
         values["unobserved_seconds_total"] = book.unobserved_ns
         methods = book.methods
         values["method_info"] = {(methods.busy, methods.shares, methods.energy): 1}
-    return values | known(normalization_ratio=book.scale)
+    if "core" in book.measured:
+        values |= known(normalization_ratio=book.normalization)
+        values["unexplained_core_seconds_total"] = {
+            (str(reason),): ns for reason, ns in book.unexplained.items()
+        }
+    return values
 
 
 def _unattributed(book: Book, quantity: str) -> dict[tuple[str, ...], Number]:

@@ -63,10 +63,10 @@ class Ledger:
         book.whole.add(usage.total, now)
         book.idle_energy_uj += usage.idle_energy_uj or 0
         book.unobserved_ns += usage.unobserved_ns
-        book.scale = usage.scale
         book.rejected_windows = book.rejected_windows + 1 if usage.rejected else 0
         book.methods = usage.methods
         book.doubts.enter(usage, now.mono_ns)
+        book.explain(usage, now)
         book.measure(usage.total.busy)
         if usage.total.energy_uj is not None:
             book.measured.add(ENERGY)

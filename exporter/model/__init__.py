@@ -30,12 +30,14 @@ from exporter.model.snapshot import Labelled, Number, Row, Snapshot, Value
 from exporter.model.unmeasured import Unmeasured
 from exporter.model.usage import (
     ContainerKey,
+    Credit,
     DeviceUsage,
     GroupKey,
     MemoryHeld,
     Owner,
     Spent,
     Unattributed,
+    Unexplained,
 )
 
 __all__ = [
@@ -46,6 +48,7 @@ __all__ = [
     "Clock",
     "Container",
     "ContainerKey",
+    "Credit",
     "Device",
     "DeviceMemory",
     "DeviceReading",
@@ -72,6 +75,7 @@ __all__ = [
     "Spent",
     "Tree",
     "Unattributed",
+    "Unexplained",
     "Unmeasured",
     "Value",
     "Window",

@@ -66,10 +66,15 @@ QUANTITIES = ("core", "memory_active", "encoder", "decoder")
 
 
 class ProcessActivity(NamedTuple):
-    """What the driver credits one process with in one window, before any scaling."""
+    """What the driver credits one process with in one window, before anything is added.
+
+    ``spare_ns`` is the device's idle time within the samples that name the process: what more it
+    may have used than they say. Known where samples could be told apart.
+    """
 
     pid: int
     busy: Engines
+    spare_ns: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +101,9 @@ class Window:
     ``energy_uj`` is what the board used in the window, ``idle_energy_uj`` the part it would have
     used without work; both None where the board tells neither energy nor power. Busy time is that
     of a whole GPU: a MIG instance that is always busy is so for its share of the window.
+    ``told_apart``: the core time of processes is that of the samples that name them, not the
+    driver's averages; then ``unclaimed_ns`` is the core's busy time in samples that name nobody
+    and in which the device paused: the turn of some process ended there.
     """
 
     start_unix_ns: int
@@ -108,6 +116,8 @@ class Window:
     energy_uj: int | None = None
     idle_energy_uj: int | None = None
     methods: Methods = Methods()
+    told_apart: bool = False
+    unclaimed_ns: int = 0
 
 
 class ProcessMemory(NamedTuple):

@@ -60,13 +60,32 @@ class MemoryHeld:
     processes: int
 
 
+class Unexplained(StrEnum):
+    """Why core time was given to no process (``NO_PID``). A closed list."""
+
+    NO_PROCESS = "no_process"  # the device was busy and the driver names nobody
+    REJECTED_ROWS = "rejected_rows"  # some rows cannot be true: nothing is added to the others
+    CAP = "cap"  # more than the processes that were named can have used
+
+
+class Credit(NamedTuple):
+    """Core time that an owner may have used beyond what its samples say.
+
+    ``silent_ns`` is the time since the last window in which a sample named it.
+    """
+
+    spare_ns: int
+    silent_ns: int = 0
+
+
 @dataclass(frozen=True, slots=True)
 class DeviceUsage:
     """One device's books for one window: for each quantity the shares add up to ``total``.
 
-    ``scale`` is the factor that was applied to the driver's per-process core figures, None where
-    nothing was scaled (no process named, or rows rejected). ``idle_energy_uj`` is what the board
-    would have used idle, whoever it is charged to. ``rejected`` counts the rows left out.
+    ``idle_energy_uj`` is what the board would have used idle, whoever it is charged to.
+    ``rejected`` counts the rows left out. ``named_core_ns`` is what the driver credits processes
+    with, before anything was scaled or added. ``unexplained`` parts the core time of
+    ``Unattributed.NO_PID``. ``credit`` is to be given back with the device's next window.
     ``unmeasured`` names the owners whose part of the core cannot be told from the others', and why.
     """
 
@@ -76,7 +95,9 @@ class DeviceUsage:
     total: Spent
     shares: Mapping[Owner, Spent]
     idle_energy_uj: int | None = None
-    scale: float | None = None
     rejected: int = 0
+    named_core_ns: int = 0
+    unexplained: Mapping[Unexplained, int] = field(default_factory=dict)
+    credit: Mapping[Owner, Credit] = field(default_factory=dict)
     methods: Methods = field(default_factory=Methods)
     unmeasured: Mapping[Owner, Unmeasured] = field(default_factory=dict)

@@ -9,6 +9,7 @@ from bisect import insort
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
+from exporter.scenario.identity import mix
 from exporter.scenario.population import Burst, Life
 
 SLICE_NS = 2_000_000
@@ -73,6 +74,9 @@ def busy_ns(bursts: Iterable[Burst]) -> int:
 
 
 def running(segment: Segment) -> Life:
-    """Whose turn it is at the end of a segment."""
+    """Whose turn it is at the end of a segment.
+
+    Drawn for each slice: slices of exactly equal length would beat against the samples.
+    """
     turn = (segment.end_ns - 1) // SLICE_NS
-    return segment.lives[turn % len(segment.lives)]
+    return segment.lives[mix(turn) % len(segment.lives)]

@@ -108,16 +108,43 @@ def test_rows_are_asked_for_the_same_window() -> None:
     ring = Ring()
     cursor, start = begun(ring)
     end = ring.run([100] * 6)
-    ring.rows = [row(7, end, core=60, memory=20), row(8, end - PERIOD, core=40)]
+    ring.rows = [row(7, end, core=66, memory=20), row(8, end - PERIOD, core=33)]
     ring.samples["memory_active"] = [Sample(end, 30)]
     window = taken(cursor, end)
     assert set(ring.asked) == {start}
     assert [(p.pid, p.busy.core) for p in window.processes] == [
-        (7, window.observed_ns * 60 // 100),
-        (8, window.observed_ns * 40 // 100),
+        (7, 4 * PERIOD * 1000),
+        (8, 2 * PERIOD * 1000),
     ]
     assert window.busy.memory_active == int(window.observed_ns * 30 / 100)
     assert window.processes[0].busy.memory_active == window.observed_ns * 20 // 100
+
+
+def test_samples_are_told_apart_where_the_device_keeps_them_and_names_processes() -> None:
+    ring = Ring(rates={"core": 30.0})
+    cursor, _ = begun(ring)
+    end = ring.run([100, 40, 0])
+    ring.rows = [row(7, end - 2 * PERIOD, core=33)]
+    window = taken(cursor, end)
+    assert window.told_apart
+    assert [(p.busy.core, p.spare_ns) for p in window.processes] == [(PERIOD * 1000, 0)]
+    assert window.unclaimed_ns == PERIOD * 400
+
+    ring.rows = None
+    assert not taken(cursor, ring.run([40])).told_apart
+    ring.rows = []
+    stand_in = taken(cursor, end + 10 * SECOND)
+    assert (stand_in.told_apart, stand_in.unclaimed_ns) == (False, 0)
+
+
+def test_averages_stand_where_rows_are_not_of_the_devices_samples() -> None:
+    ring = Ring()
+    cursor, _ = begun(ring)
+    end = ring.run([100] * 4)
+    ring.rows = [row(7, end - PERIOD // 2, core=50)]
+    window = taken(cursor, end)
+    assert not window.told_apart
+    assert window.processes[0].busy.core == window.observed_ns * 50 // 100
 
 
 def test_rows_are_read_again_when_a_sample_arrives_meanwhile() -> None:

@@ -99,7 +99,8 @@ class Node:
                 self.ledger.hold(device.uuid, held, now)
             seen = (windows or {}).get(device.uuid)
             if seen is not None:
-                usage = account(device, seen, self.owners)
+                credit = self.ledger.books[device.uuid].credit
+                usage = account(device, seen, self.owners, credit=credit)
                 self.ledger.record(replace(usage, unmeasured=self.untold), now)
         for key, allocation in allotted:
             self.ledger.allot(key, allocation.device, allocation.core, elapsed, now)
@@ -754,3 +755,44 @@ def test_methods_are_those_of_the_newest_window() -> None:
     assert "method_info" not in first
     assert second["method_info"] == {("samples", "accounting", "counter"): 1}
     assert third["method_info"] == second["method_info"]
+
+
+def sampled(core: int, busy: int, *, spare: int = 0, unclaimed: int = 0) -> Window:
+    """A window of a second in which samples name the process 1 for ``core`` ns."""
+    processes = (ProcessActivity(1, Engines(core=core), spare),) if core else ()
+    return replace(
+        window({}, busy),
+        processes=processes,
+        unclaimed_ns=unclaimed,
+        told_apart=True,
+    )
+
+
+def test_normalization_is_an_average_over_the_window_of_the_gauges() -> None:
+    node = Node()
+    node.cycle(1, {"GPU-0": sampled(100, 100, spare=900)})
+    rows = node.cycle(2, {"GPU-0": sampled(100, 200, spare=500, unclaimed=100)})
+    assert rows["device"]["0", "GPU-0"].values["normalization_ratio"] == 300 / 200
+
+    rows = node.cycle(16.5, {"GPU-0": sampled(0, 0)})
+    assert rows["device"]["0", "GPU-0"].values["normalization_ratio"] == 2
+
+    rows = node.cycle(40, {"GPU-0": sampled(0, 0)})
+    assert "normalization_ratio" not in rows["device"]["0", "GPU-0"].values
+
+
+def test_the_reasons_for_giving_no_process_core_time_add_up_to_it() -> None:
+    node = Node()
+    node.cycle(1, {"GPU-0": window({1: 100}, busy=1000)})
+    node.cycle(2, {"GPU-0": replace(window({1: 100}, busy=150), rejected={"pid": 1})})
+    rows = node.cycle(3, {"GPU-0": sampled(100, 700, spare=50, unclaimed=400)})
+
+    device = rows["device"]["0", "GPU-0"].values
+    assert device["unexplained_core_seconds_total"] == {
+        ("no_process",): 200,
+        ("rejected_rows",): 50,
+        ("cap",): 600 + 350,
+    }
+    unattributed = device["unattributed_core_seconds_total"]
+    assert isinstance(unattributed, Mapping)
+    assert unattributed["no_pid",] == 200 + 50 + 600 + 350

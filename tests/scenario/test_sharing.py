@@ -1,3 +1,4 @@
+from collections import Counter
 from typing import Any
 
 from hypothesis import given, settings
@@ -49,9 +50,18 @@ def test_cutting_changes_no_length() -> None:
     assert all(not any(s.start_ns < b < s.end_ns for b in bounds) for s in pieces)
 
 
-def test_processes_take_turns_slice_by_slice() -> None:
+def test_processes_that_share_are_seen_alike_at_the_ends_of_samples() -> None:
+    population = _population(processes=[process(), process(), process()])
+    seen = Counter(
+        running(next(segments(population.bursts(0, 0, SECOND * number // 6)))).pid
+        for number in range(1, 1201)
+    )
+    assert all(abs(count - 400) < 60 for count in seen.values())
+
+
+def test_within_one_slice_one_process_runs() -> None:
     population = _population(processes=[process(), process()])
-    at_ends = [
-        running(next(segments(population.bursts(0, 0, turn * SLICE_NS)))).pid for turn in (1, 2, 3)
-    ]
-    assert at_ends[0] == at_ends[2] != at_ends[1]
+    for turn in range(20):
+        inside = range(turn * SLICE_NS + 1, (turn + 1) * SLICE_NS + 1, SLICE_NS // 4)
+        seen = {running(next(segments(population.bursts(0, 0, at)))).pid for at in inside}
+        assert len(seen) == 1

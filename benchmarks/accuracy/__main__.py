@@ -1,0 +1,77 @@
+"""``python -m benchmarks.accuracy [--quick] [--write]``: run all scenarios, print the tables."""
+
+import argparse
+import os
+import sys
+import time
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+
+from benchmarks.accuracy.report import Found, missed, scrapes, table
+from benchmarks.accuracy.run import Error, run
+from benchmarks.accuracy.scenarios import CASES, Case
+from exporter.scenario.description import SampleRule
+
+PAGE = Path(__file__).parents[2] / "docs" / "accuracy.md"
+BEGIN, END = "<!-- tables: made by python -m benchmarks.accuracy --write -->\n", "<!-- end -->\n"
+FULL = (1, 5, 20)
+QUICK = (5,)
+SEEDS = 3
+
+Job = tuple[Case, str, int, tuple[int, ...]]
+
+
+def jobs(minutes: tuple[int, ...], seeds: int) -> list[Job]:
+    """Every scenario under every rule of which process a sample names."""
+    return [
+        (c, str(r), s, minutes) for c in CASES.values() for r in SampleRule for s in range(seeds)
+    ]
+
+
+def measure(todo: Sequence[Job], workers: int) -> Found:
+    """Run the jobs, side by side."""
+    found: dict[tuple[str, str], list[Error]] = {}
+    with ProcessPoolExecutor(workers) as pool:
+        for (case, rule, *_), errors in zip(
+            todo, pool.map(run, *zip(*todo, strict=True)), strict=True
+        ):
+            found.setdefault((case.name, rule), []).extend(errors)
+    return found
+
+
+def tables(found: Found, minutes: tuple[int, ...]) -> str:
+    """All tables, mean and 95th percentile of the relative error."""
+    parts = []
+    for quantity, words in (("core", "Busy seconds"), ("energy", "Energy above idle")):
+        parts += [
+            f"### {words} over {length} min\n\n{table(found, quantity, length)}\n"
+            for length in reversed(minutes)
+        ]
+    parts.append(f"### By scrape interval\n\n{scrapes(found, minutes[-1])}\n")
+    return "".join(parts)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Print the tables; 1 if the goal is missed where it is within reach."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.accuracy", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="one seed, five minutes")
+    parser.add_argument("--write", action="store_true", help="write the tables to docs/accuracy.md")
+    options = parser.parse_args(arguments)
+    begun = time.monotonic()
+    minutes, seeds = (QUICK, 1) if options.quick else (FULL, SEEDS)
+    found = measure(jobs(minutes, seeds), os.cpu_count() or 1)
+    text = tables(found, minutes)
+    print(text)
+    print(f"{seeds} seed(s), {time.monotonic() - begun:.0f} s")
+    if options.write:
+        page = PAGE.read_text(encoding="utf-8")
+        head, rest = page.split(BEGIN)
+        PAGE.write_text(f"{head}{BEGIN}\n{text}{END}{rest.split(END)[1]}", encoding="utf-8")
+    failures = missed(found, minutes[-1])
+    print("\n".join(f"goal missed: {failure}" for failure in failures))
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

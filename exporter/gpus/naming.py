@@ -1,0 +1,98 @@
+"""Which samples of a window name which process.
+
+A driver's sample says how busy the device was and names one process. Asked for a window it tells
+the first sample by sample, but of the second only an average for each process, in whole percents,
+and the time of the last sample that names it. Put together they tell the samples apart: those of
+a process end with its last one and add up to its average.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from operator import attrgetter
+from typing import NamedTuple
+
+from exporter.gpus.samples import ProcessSample, Sample
+
+FULL_PERCENT = 99  # above it the device was busy to the sample's end: rounding hides no pause
+MOST_SUMS = 64  # of samples, that are looked at: enough for all of a second's
+SAME_US = 1000  # a row's time and its sample's are of the same clock, rounded alike or nearly so
+
+
+class Stretch(NamedTuple):
+    """One sample of a device and the time that it speaks for."""
+
+    timestamp_us: int
+    percent: float
+    covered_ns: int
+    busy_ns: int
+
+
+class Named(NamedTuple):
+    """The samples that name one process: their busy time, and the idle time within them."""
+
+    busy_ns: int
+    spare_ns: int
+
+
+class Naming(NamedTuple):
+    """What the samples say, by the process that they name.
+
+    ``unclaimed_ns`` is the busy time of samples that name nobody and in which the device paused:
+    somebody's turn ended there, before the driver looked whose it was.
+    """
+
+    by_pid: Mapping[int, Named]
+    unclaimed_ns: int
+
+
+def stretches(start_us: int, samples: Sequence[Sample], longest_us: float) -> list[Stretch]:
+    """What each sample speaks for: the time since the one before it, but not more than one may."""
+    parts = []
+    before = start_us
+    for timestamp_us, percent in samples:
+        covered_ns = int(min(timestamp_us - before, longest_us) * 1000)
+        parts.append(Stretch(timestamp_us, percent, covered_ns, int(covered_ns * percent / 100)))
+        before = timestamp_us
+    return parts
+
+
+def tell_apart(stretches: Sequence[Stretch], rows: Iterable[ProcessSample]) -> Naming | None:
+    """The samples that name each process; None where rows and samples do not fit together.
+
+    Of several answers that fit, one is taken: they differ in which of two samples, about equally
+    busy, is whose. A process that was named last long ago has the fewest to choose from and
+    chooses first.
+    """
+    free = [s for s in stretches if s.percent > 0]
+    ordered = sorted(rows, key=attrgetter("timestamp_us"))
+    lasts = [_at(row.timestamp_us, stretches) for row in ordered]
+    slack = len(stretches) / 2
+    by_pid: dict[int, Named] = {}
+    for row, last in zip(ordered, lasts, strict=True):
+        average = len(stretches) * (row.core + 0.5)  # cut to whole percents: this is the middle
+        if last is None:
+            return None
+        mine = [last] if last in free and last.percent <= average + slack else []
+        left = average - sum(s.percent for s in mine)
+        earlier = [s for s in free if s.timestamp_us < row.timestamp_us and s not in lasts]
+        mine += _adding_up(left, left + slack, earlier)
+        if average - sum(s.percent for s in mine) > 100 + slack:
+            return None
+        free = [s for s in free if s not in mine]
+        by_pid[row.pid] = Named(
+            sum(s.busy_ns for s in mine), sum(s.covered_ns - s.busy_ns for s in mine)
+        )
+    return Naming(by_pid, sum(s.busy_ns for s in free if s.percent <= FULL_PERCENT))
+
+
+def _at(timestamp_us: int, stretches: Sequence[Stretch]) -> Stretch | None:
+    return next((s for s in stretches if abs(s.timestamp_us - timestamp_us) <= SAME_US), None)
+
+
+def _adding_up(wanted: float, most: float, samples: Sequence[Stretch]) -> tuple[Stretch, ...]:
+    """The samples whose percents together come nearest to some number, and not above another."""
+    sums: dict[float, tuple[Stretch, ...]] = {0.0: ()}
+    for sample in sorted(samples, key=attrgetter("percent"), reverse=True):
+        for before, chosen in sorted(sums.items(), reverse=True)[:MOST_SUMS]:
+            if before + sample.percent <= most:
+                sums.setdefault(before + sample.percent, (*chosen, sample))
+    return sums[min(sums, key=lambda total: abs(total - wanted))]

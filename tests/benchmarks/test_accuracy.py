@@ -1,0 +1,82 @@
+"""The accuracy bench at its quickest: what docs/accuracy.md claims stays true."""
+
+import pytest
+
+from benchmarks.accuracy.readers import SECOND, BenchNode, Ours, SetClock
+from benchmarks.accuracy.report import Found, missed, of, quality, table, within_reach
+from benchmarks.accuracy.run import Error, run
+from benchmarks.accuracy.scenarios import CASES, JOBS, Case
+from exporter.model import ContainerKey
+from exporter.scenario.description import SampleRule
+from exporter.scenario.load import describe
+
+MINUTES = 5
+TRIED = ("light bursts", "mixed bursts", "contended", "between scrapes", "paused", "nameless")
+
+
+@pytest.fixture(scope="module")
+def found() -> Found:
+    return {
+        (name, rule): run(CASES[name], rule, 0, (MINUTES,))
+        for name in TRIED
+        for rule in ("end", "random")
+    }
+
+
+def test_the_goal_is_met_wherever_the_driver_tells_enough(found: Found) -> None:
+    assert missed(found, MINUTES) == []
+
+
+def test_every_other_reader_is_far_off_in_some_scenario(found: Found) -> None:
+    worst: dict[str, float] = {}
+    for (name, rule), errors in found.items():
+        for reader in {e.reader for e in errors} if within_reach(name, rule) else ():
+            cell = of(errors, reader, "core", MINUTES)
+            worst[reader] = max(worst.get(reader, 0), cell.mean if cell else 0)
+    ours = worst.pop(Ours.name)
+    assert min(worst.values()) > 2 * ours
+
+
+def test_the_counters_are_as_right_at_any_scrape_interval(found: Found) -> None:
+    cells = {
+        quality(e for e in found["light bursts", "end"] if (e.scrape_s, e.quantity) == key)
+        for key in ((1, "core"), (15, "core"), (60, "core"))
+    }
+    assert len(cells) == 1
+
+
+def test_the_table_has_a_row_for_each_scenario_and_rule(found: Found) -> None:
+    lines = table(found, "core", MINUTES).splitlines()
+
+    assert len(lines) == 2 + len(found) + 1
+    assert "met" in lines[2]
+
+
+def test_a_mean_over_the_goal_is_a_miss() -> None:
+    far = [Error(Ours.name, "core", 20, 1, 0.05, 0.01)] * 20
+    near = [Error(Ours.name, "core", 20, 1, 0.02, 0.01)] * 20
+    noisy = [Error(Ours.name, "core", 20, 1, 0.05, 0.05)] * 20
+
+    assert [cell.met for e in (far, near, noisy) if (cell := quality(e))] == [False, True, True]
+
+
+def test_one_error_in_twenty_may_lie_beyond_the_tail() -> None:
+    near, far = (Error(Ours.name, "core", 20, 1, error, 0.01) for error in (0.01, 0.2))
+
+    assert quality([near] * 19 + [far]).met  # type: ignore[union-attr]
+    assert not quality([near] * 18 + [far] * 2).met  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("rule", list(SampleRule))
+def test_the_namespace_has_nearly_all_of_what_short_jobs_used(rule: str) -> None:
+    jobs = tuple(pod for pod in CASES["short jobs"].pods if pod["namespace"] == JOBS)
+    clock = SetClock()
+    node = BenchNode(describe(Case("jobs", "", jobs).file(rule, 1), "jobs"), clock)
+    ours = Ours(node, clock)
+    for second in range(300):
+        clock.now_ns += SECOND
+        ours.look(second)
+    truth = node.truth(node.start_unix_ns, clock.now_ns).core_ns
+    used = sum(ns for (owner, _), ns in truth.items() if isinstance(owner, ContainerKey))
+
+    assert 0.95 <= ours.busy()[JOBS] / used <= 1.001

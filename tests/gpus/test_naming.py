@@ -1,0 +1,141 @@
+"""Samples are told apart by what the driver says of devices and of processes."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from exporter.gpus.naming import Named, Naming, Stretch, tell_apart
+from exporter.gpus.samples import ProcessSample
+from tests.scenario.clock import ManualClock
+from tests.scenario.nodes import SCENARIOS, node
+
+SAMPLE_NS = 1_000  # so that a percent is ten
+NOBODY = 0
+Sampled = Sequence[tuple[int, int]]  # percent, pid
+
+
+def row(pid: int, timestamp_us: int, core: int) -> ProcessSample:
+    return ProcessSample(pid, timestamp_us, core, 0, 0, 0)
+
+
+def stretches(samples: Sampled) -> list[Stretch]:
+    return [
+        Stretch(n * SAMPLE_NS * 10, float(percent), SAMPLE_NS, percent * 10)
+        for n, (percent, _) in enumerate(samples)
+    ]
+
+
+def rows(samples: Sampled) -> list[ProcessSample]:
+    """One row a process, as the driver makes them."""
+    found = []
+    for pid in {pid for _, pid in samples} - {NOBODY}:
+        own = [(n, percent) for n, (percent, named) in enumerate(samples) if named == pid]
+        average = sum(percent for _, percent in own) // len(samples)
+        found.append(row(pid, own[-1][0] * SAMPLE_NS * 10, average))
+    return found
+
+
+def told(samples: Sampled) -> Naming | None:
+    return tell_apart(stretches(samples), rows(samples))
+
+
+def busy(*percents: int) -> Named:
+    return Named(sum(percents) * 10, sum(100 - percent for percent in percents) * 10)
+
+
+@pytest.mark.parametrize(
+    ("samples", "expected"),
+    [
+        ([(100, 1), (100, 1), (40, 1), (0, 0), (0, 0), (70, 2)], {1: (100, 100, 40), 2: (70,)}),
+        ([(84, 2), (100, 2), (87, 2), (22, 1), (100, 1), (100, 1)], {2: (84, 100, 87)}),
+        ([(100, 1), (100, 2), (100, 3), (100, 1), (100, 2), (100, 3)], {2: (100, 100)}),
+        ([(5, 1), (0, 0), (0, 0), (0, 0), (0, 0), (0, 0)], {1: (5,)}),
+        ([(30, 1), (100, 2), (20, 0), (30, 1), (100, 2), (100, 2)], {1: (30, 30)}),
+        ([(100, 1)], {1: (100,)}),
+    ],
+)
+def test_a_process_has_the_samples_that_name_it(
+    samples: Sampled, expected: dict[int, tuple[int, ...]]
+) -> None:
+    naming = told(samples)
+
+    assert naming
+    for pid, percents in expected.items():
+        assert naming.by_pid[pid] == busy(*percents)
+
+
+def test_time_without_a_name_is_unclaimed_where_the_device_paused() -> None:
+    naming = told([(60, 0), (100, 1), (30, 0), (0, 0)])
+
+    assert naming
+    assert naming.unclaimed_ns == 900
+
+
+@pytest.mark.parametrize("full", [100, 99.5])
+def test_time_without_a_name_is_nobodys_where_the_device_never_paused(full: float) -> None:
+    naming = tell_apart([Stretch(0, full, SAMPLE_NS, round(full * 10))], [])
+
+    assert naming == Naming({}, 0)
+
+
+def test_a_process_that_a_sample_names_for_another_engine_has_nothing_of_it() -> None:
+    samples = stretches([(100, 1), (100, 1)])
+
+    naming = tell_apart(samples, [row(1, 10_000, 100), row(2, 10_000, 0)])
+
+    assert naming
+    assert naming.by_pid == {1: busy(100, 100), 2: busy()}
+
+
+def test_rows_of_other_samples_than_the_devices_are_not_told_apart() -> None:
+    samples = stretches([(50, 1), (50, 1)])
+
+    assert tell_apart(samples, [row(1, 12_000, 50)]) is None
+
+
+def test_a_row_that_the_samples_cannot_hold_is_not_told_apart() -> None:
+    samples = stretches([(10, 1), (10, 0), (10, 0), (10, 0)])
+
+    assert tell_apart(samples, [row(1, 0, 60)]) is None
+
+
+@given(st.lists(st.tuples(st.integers(0, 100), st.integers(0, 4)), min_size=1, max_size=72))
+def test_no_sample_is_counted_twice(samples: Sampled) -> None:
+    active = [(percent, pid if percent else NOBODY) for percent, pid in samples]
+    naming = told(active)
+
+    if naming is None:
+        return
+    whole = sum(percent for percent, _ in active) * 10
+    assert all(n.busy_ns >= 0 and n.spare_ns >= 0 for n in naming.by_pid.values())
+    assert sum(n.busy_ns for n in naming.by_pid.values()) + naming.unclaimed_ns <= whole
+
+
+@settings(max_examples=20, deadline=None)
+@given(SCENARIOS)
+def test_a_drivers_samples_are_told_apart_second_by_second(scenario: dict[str, Any]) -> None:
+    clock = ManualClock()
+    asked = node(clock, devices=2, **scenario)
+    ring = asked._rings[0]
+    wrong = whole = since = 0
+    for _ in range(12):
+        clock.move(1)
+        now = (clock.now_ns - asked.start_unix_ns) // 1000
+        samples = ring.samples(now, since)
+        parts = [
+            Stretch(s.end_us, (s.hundredths(0) + 50) // 100, 1000, s.hundredths(0) // 10)
+            for s in samples
+        ]
+        naming = tell_apart(
+            parts, [row(r.pid, r.timestamp_us, r.core) for r in ring.rows(now, since)]
+        )
+        assert naming
+        for pid, named in naming.by_pid.items():
+            true = sum(s.hundredths(0) // 10 for s in samples if s.pids[0] == pid)
+            wrong += abs(named.busy_ns - true)
+            whole += true
+        since = samples[-1].end_us
+    assert wrong <= 0.1 * whole + 200
