@@ -140,11 +140,14 @@ NVML(nvmlGpmMigSampleGet)(nvmlDevice_t device, unsigned gi, nvmlGpmSample_t samp
 enum { GPM_GRAPHICS = 1, GPM_SM = 2, GPM_OCCUPANCY = 3, GPM_TENSOR = 5, GPM_DRAM = 10, GPM_PCIE_TX = 20, GPM_PCIE_RX = 21 };
 enum { PCIE_TX_BYTES = 197, PCIE_RX_BYTES = 198 }; /* the fields whose rate these metrics show */
 
-static double field_rate(const Gpu *gpu, unsigned id)
+static void answer_traffic(nvmlGpmMetric_t *metric, const Gpu *gpu, unsigned field)
 {
+    metric->nvmlReturn = NVML_ERROR_NOT_SUPPORTED;
     for (unsigned i = 0; i < gpu->field_count; i++)
-        if (gpu->fields[i].id == id) return gpu->fields[i].rate;
-    return 0;
+        if (gpu->fields[i].id == field) {
+            metric->nvmlReturn = NVML_SUCCESS;
+            metric->value = gpu->fields[i].rate / (1 << 20);
+        }
 }
 
 /* Occupancy and tensor activity have no line of their own: half and a quarter of the core's. */
@@ -157,8 +160,8 @@ static void answer_metric(nvmlGpmMetric_t *metric, const Gpu *gpu, int instance,
     else if (metric->metricId == GPM_OCCUPANCY) metric->value = 50 * share[CORE];
     else if (metric->metricId == GPM_TENSOR) metric->value = 25 * share[CORE];
     else if (metric->metricId == GPM_DRAM) metric->value = 100 * share[MEMORY];
-    else if (metric->metricId == GPM_PCIE_TX && instance == WHOLE) metric->value = field_rate(gpu, PCIE_TX_BYTES) / (1 << 20);
-    else if (metric->metricId == GPM_PCIE_RX && instance == WHOLE) metric->value = field_rate(gpu, PCIE_RX_BYTES) / (1 << 20);
+    else if (metric->metricId == GPM_PCIE_TX && instance == WHOLE) answer_traffic(metric, gpu, PCIE_TX_BYTES);
+    else if (metric->metricId == GPM_PCIE_RX && instance == WHOLE) answer_traffic(metric, gpu, PCIE_RX_BYTES);
     else metric->nvmlReturn = NVML_ERROR_NOT_SUPPORTED;
 }
 

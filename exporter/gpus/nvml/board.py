@@ -85,6 +85,7 @@ class Board:
             self._gpm = Gpm(self._library, handle, self._refusals)
         self._profile: GpmReading | None = None
         self._moved: Mapping[str, float] = {}
+        self._gpm_lacks_pcie = False
         self._sensors = Sensors()
         self._sensing.restart()
         self._profiling.restart()
@@ -107,7 +108,8 @@ class Board:
         if self._gpm is not None and self._profiling.take():
             self._profile = self._gpm.read()
             self._moved = self._count_traffic(self._profile)
-        counted = self._counters.read(pcie=self._gpm_lacks_pcie)
+        wrapping = self._gpm_lacks_pcie or self._gpm is None or GPM in self._refusals
+        counted = self._counters.read(pcie=wrapping)
         profile = self._profile or GpmReading()
         return replace(
             self._sensors,
@@ -126,19 +128,13 @@ class Board:
             nvlink_bytes=counted["nvlink_bytes"],
         )
 
-    @property
-    def _gpm_lacks_pcie(self) -> bool:
-        """Whether traffic must be had from the counters that wrap."""
-        if self._gpm is None or GPM in self._refusals:
-            return True
-        return self._profile is not None and self._profile.pcie_tx_bytes is None
-
     def _count_traffic(self, profile: GpmReading | None) -> Mapping[str, float]:
-        """GPM's figures do not wrap, so they are the better ones."""
+        """Take in GPM's figures, which do not wrap; without them the counters are read."""
         if PCIE in self._disabled or profile is None:
             return {}
         sent, received = profile.pcie_tx_bytes, profile.pcie_rx_bytes
         if sent is None or received is None:
+            self._gpm_lacks_pcie = True
             return {}
         traffic = self._counters.traffic
         return {

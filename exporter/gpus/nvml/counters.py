@@ -118,9 +118,6 @@ class BoardCounters:
             DeviceLostError: the device is not there.
 
         """
-        if not pcie:
-            self._shown["pcie_bytes"].clear()
-            self.traffic.restart()
         due = {name for name, cadence in self._cadences.items() if cadence.take()}
         fields = [
             field

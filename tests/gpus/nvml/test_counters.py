@@ -171,6 +171,17 @@ def test_gpm_tells_of_traffic_that_the_counters_cannot(one: Node) -> None:
             assert told == {"transmit": whole * GIB, "receive": 50 * whole * GIB}
 
 
+def test_traffic_that_gpm_does_not_tell_is_had_from_the_counters_from_then_on(one: Node) -> None:
+    one.change_gpu(0, gpm=True)
+    one.scenario.fields = [Field(0, RX, rate=MIB, type="uint")]  # but no line for what it sends
+    one.start()
+    told = [sensors(one).pcie_bytes, *(sensors(one, after=1).pcie_bytes for _ in range(7))]
+    assert told[:5] == [{}] * 5
+    assert [each["receive"] for each in told[5:]] == [0, MIB, 2 * MIB]
+    one.fail(Fault("error", "nvmlGpmSampleGet", code=errors.UNKNOWN))
+    assert sensors(one, after=3).pcie_bytes["receive"] == 5 * MIB
+
+
 def test_activity_of_the_sms_is_an_average_of_five_seconds(one: Node) -> None:
     one.change_gpu(0, gpm=True)
     one.start()

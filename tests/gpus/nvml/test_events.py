@@ -118,6 +118,7 @@ def test_a_released_driver_is_closed_and_its_xids_are_unknown(two: Node) -> None
     reading = two.read()
     assert calls(reading, "nvmlShutdown") == 1
     assert calls(reading, "nvmlEventSetFree") == calls(reading, "nvmlEventSetCreate") == 1
+    assert calls(reading, "nvmlGpmSampleFree") == calls(reading, "nvmlGpmSampleAlloc") == 4
     assert [device.xids for device in reading.devices] == [{}, {}]
     two.ask("release", False)
     two.read(after=1)
