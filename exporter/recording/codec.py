@@ -75,9 +75,7 @@ def from_json(kind: type[T], data: Json) -> T:
 
 
 def _default(field: Field[Any]) -> object:
-    if field.default_factory is not MISSING:
-        return field.default_factory()
-    return field.default
+    return field.default if field.default_factory is MISSING else field.default_factory()
 
 
 @cache
@@ -101,7 +99,8 @@ def _generic(origin: Any, arguments: tuple[Any, ...]) -> Reader:  # noqa: ANN401
     if origin is tuple:
         return _tuple(arguments)
     if origin is frozenset:
-        return _frozenset(arguments[0])
+        one = _reader(arguments[0])
+        return lambda data: frozenset(_each(one, _list(data)))
     if issubclass(origin, Mapping):
         return _mapping(*arguments)
     raise TypeError(f"{origin} has no form in a recording")
@@ -176,11 +175,6 @@ def _tuple(kinds: tuple[Any, ...]) -> Reader:
     return read
 
 
-def _frozenset(kind: Any) -> Reader:  # noqa: ANN401 - any type form
-    one = _reader(kind)
-    return lambda data: frozenset(_each(one, _list(data)))
-
-
 def _mapping(key_kind: Any, kind: Any) -> Reader:  # noqa: ANN401 - any type form
     one = _reader(kind)
     if _shape(key_kind) == "list":
@@ -218,8 +212,7 @@ def _dataclass(kind: Any) -> Reader:  # noqa: ANN401 - a dataclass
 
 
 def _named_tuple(kind: Any) -> Reader:  # noqa: ANN401 - a NamedTuple
-    hints = get_type_hints(kind)
-    names = kind._fields
+    names, hints = kind._fields, get_type_hints(kind)
     readers = [_reader(hints[name]) for name in names]
     least = len(names) - len(kind._field_defaults)
 
@@ -242,17 +235,16 @@ def _at(place: str | int, reader: Reader, data: Json) -> Any:  # noqa: ANN401 - 
         return reader(data)
     except CodecError as error:
         way, _, wanted = str(error).rpartition(": ")
-        path = f"{str(place)[:50]}.{way}" if way else str(place)[:50]
-        raise CodecError(f"{path}: {wanted}") from None
+        raise CodecError(f"{str(place)[:50]}{way and '.'}{way}: {wanted}") from None
 
 
 def _list(data: Json) -> list[Json]:
-    if not isinstance(data, list):
-        raise CodecError("list expected")
-    return data
+    if isinstance(data, list):
+        return data
+    raise CodecError("list expected")
 
 
 def _object(data: Json) -> dict[str, Json]:
-    if not isinstance(data, dict):
-        raise CodecError("object expected")
-    return data
+    if isinstance(data, dict):
+        return data
+    raise CodecError("object expected")

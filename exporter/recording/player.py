@@ -5,7 +5,6 @@ from typing import TypeVar
 
 from exporter.collector import Sources
 from exporter.gpus.source import RestartRequiredError
-from exporter.ledger import Moment
 from exporter.model import (
     CgroupIdentity,
     NodeFacts,
@@ -15,6 +14,7 @@ from exporter.model import (
     Tree,
     Unattributed,
 )
+from exporter.recording.clocks import PlayedClock
 from exporter.recording.cycle import Cycle, Failure, Head, Said
 
 T = TypeVar("T")
@@ -72,21 +72,6 @@ def said(answer: T | Failure | None) -> T:
     if answer.restart:
         raise RestartRequiredError(answer.message)
     raise RecordedError(answer.message)
-
-
-class PlayedClock:
-    """A ``Clock`` that shows a moment of the recording."""
-
-    def __init__(self) -> None:
-        self.now = Moment(0, 0)
-
-    def monotonic_ns(self) -> int:
-        """See ``Clock``."""
-        return self.now.mono_ns
-
-    def time_ns(self) -> int:
-        """See ``Clock``."""
-        return self.now.unix_ns
 
 
 class _Gpus:

@@ -22,6 +22,7 @@ from exporter.model import (
     Unattributed,
 )
 from exporter.pods.source import PodSource
+from exporter.recording.clocks import StandingClock
 from exporter.recording.cycle import Cycle, Failure, Identities, Said
 from exporter.recording.names import Names
 
@@ -80,27 +81,6 @@ class Recorder:
 
         facts = _noted(ask, lambda answer: setattr(self.draft, "node", answer))
         return facts.labels, facts.allocatable
-
-
-class StandingClock:
-    """A ``Clock`` that shows when it was last moved to the present of another one."""
-
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._now = self.move()
-
-    def move(self) -> Moment:
-        """Go to the present."""
-        self._now = Moment(self._clock.monotonic_ns(), self._clock.time_ns())
-        return self._now
-
-    def monotonic_ns(self) -> int:
-        """See ``Clock``."""
-        return self._now.mono_ns
-
-    def time_ns(self) -> int:
-        """See ``Clock``."""
-        return self._now.unix_ns
 
 
 class Draft:
