@@ -2,14 +2,23 @@
 
 import logging
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from exporter.allocations.registry import decode
 from exporter.allocations.scheme import Problem, Reason
-from exporter.attribution import Member, place
+from exporter.attribution import Member, member_of, place
 from exporter.ledger import Allotted
-from exporter.model import Allocation, ContainerKey, NodeFacts, Pod, PodTable
+from exporter.model import (
+    Allocation,
+    CgroupIdentity,
+    ContainerKey,
+    DeviceReading,
+    NodeFacts,
+    Pod,
+    PodTable,
+    Unattributed,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -122,3 +131,27 @@ def pods_by_name(table: PodTable) -> dict[tuple[str, str], Pod]:
         if before is None or before.deleted or before.terminal:
             pods[pod.namespace, pod.name] = pod
     return pods
+
+
+def seen_on(
+    devices: Iterable[DeviceReading],
+    identities: Mapping[int, CgroupIdentity | Unattributed],
+    table: PodTable,
+) -> dict[Member, list[str]]:
+    """The devices on which each container of a pod has a process now."""
+    seen: dict[Member, list[str]] = {}
+    for device in devices:
+        for pid in pids_of(device):
+            identity = identities.get(pid)
+            member = member_of(identity, table) if isinstance(identity, CgroupIdentity) else None
+            if member is not None and device.device.uuid not in seen.setdefault(member, []):
+                seen[member].append(device.device.uuid)
+    return seen
+
+
+def pids_of(device: DeviceReading) -> set[int]:
+    """All processes that a reading is about."""
+    pids = {p.pid for p in device.window.processes} if device.window else set()
+    if device.memory is not None:
+        pids.update(p.pid for p in device.memory.processes or ())
+    return pids

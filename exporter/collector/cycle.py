@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from exporter.attribution import Member, hold, member_of, owner_of
+from exporter.attribution import Member, hold, owner_of
 from exporter.cgroups.source import ProcessSource
-from exporter.collector.allotments import Allotments, pods_by_name
+from exporter.collector.allotments import Allotments, pids_of, pods_by_name, seen_on
 from exporter.collector.guard import Guard
 from exporter.collector.idle import IdlePolicy, idle_weights
 from exporter.collector.own_rows import Own, own_row
@@ -138,7 +138,7 @@ class Collector:
         self._ledger.nameless = None if processes.up else processes.reason or Unmeasured.READ_FAILED
         owners = {pid: owner_of(identity, table) for pid, identity in identities.items()}
         self._enter(devices, owners, now)
-        seen = _seen_on(devices.values(), identities, table)
+        seen = seen_on(devices.values(), identities, table)
         self._allotted = self._allot(table, list(devices.values()), seen, now)
         self._ledger.settle(now)
         facts = CycleFacts(now, devices, self._allotted, pods_by_name(table))
@@ -150,7 +150,7 @@ class Collector:
         self, devices: Iterable[DeviceReading]
     ) -> tuple[Mapping[int, CgroupIdentity | Unattributed], SourceStatus]:
         """What the processes are, nothing where the source of them says that it is not up."""
-        pids = {pid for device in devices for pid in _pids(device)}
+        pids = {pid for device in devices for pid in pids_of(device)}
         source = self._sources.processes
         nobody: Mapping[int, CgroupIdentity | Unattributed] = {}
         found = self._guards[source.name].call("resolve", lambda: source.resolve(pids), nobody)
@@ -228,29 +228,6 @@ class Collector:
             self._rejected_by[source.name] = counts
             rejected.update(counts)
         return rejected
-
-
-def _seen_on(
-    devices: Iterable[DeviceReading],
-    identities: Mapping[int, CgroupIdentity | Unattributed],
-    table: PodTable,
-) -> dict[Member, list[str]]:
-    """The devices on which each container of a pod has a process now."""
-    seen: dict[Member, list[str]] = {}
-    for device in devices:
-        for pid in _pids(device):
-            identity = identities.get(pid)
-            member = member_of(identity, table) if isinstance(identity, CgroupIdentity) else None
-            if member is not None and device.device.uuid not in seen.setdefault(member, []):
-                seen[member].append(device.device.uuid)
-    return seen
-
-
-def _pids(device: DeviceReading) -> set[int]:
-    pids = {p.pid for p in device.window.processes} if device.window else set()
-    if device.memory is not None:
-        pids.update(p.pid for p in device.memory.processes or ())
-    return pids
 
 
 def _calls(readings: Sequence[Reading]) -> dict[str, CallCount]:

@@ -5,7 +5,8 @@ integers. An account never falls; it is kept for a while after its owner has gon
 counted stays in the accounts of its device and namespace for as long as the exporter runs.
 """
 
-from exporter.ledger.accounts import Account, Book, Moment
+from exporter.ledger.accounts import Account, Moment
+from exporter.ledger.book import Book
 from exporter.ledger.ledger import Ledger
 from exporter.ledger.rows import rows_of
 from exporter.ledger.view import Allotted, CycleFacts

@@ -2,7 +2,8 @@
 
 from collections.abc import Iterable
 
-from exporter.ledger.accounts import ENERGY, IDLE_ENERGY, Book
+from exporter.ledger.accounts import ENERGY
+from exporter.ledger.book import IDLE_ENERGY, Book
 from exporter.ledger.view import COUNTERS, View, known, total, unmeasured
 from exporter.model import (
     Device,

@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 from typing import TypeVar
 
-from exporter.ledger.accounts import BLIND_CYCLES, ENERGY, IDLE_ENERGY, Account, Book, Moment
+from exporter.ledger.accounts import ENERGY, Account, Moment
+from exporter.ledger.book import BLIND_CYCLES, IDLE_ENERGY, Book
 from exporter.model import (
     ContainerKey,
     DeviceReading,

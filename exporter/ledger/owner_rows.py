@@ -2,7 +2,8 @@
 
 from collections.abc import Iterable, Sequence
 
-from exporter.ledger.accounts import OWNED, Account, Book
+from exporter.ledger.accounts import Account
+from exporter.ledger.book import OWNED, Book
 from exporter.ledger.view import View, counters, known, ratio, total, unmeasured
 from exporter.model import Allocation, ContainerKey, GroupKey, Row, Unmeasured, Value
 

@@ -3,7 +3,8 @@
 from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
-from exporter.ledger.accounts import ENERGY, Account, Book
+from exporter.ledger.accounts import ENERGY, Account
+from exporter.ledger.book import Book
 from exporter.ledger.view import View, counters, known, ratio, total, whole
 from exporter.model import Allocation, ContainerKey, Row, Value
 

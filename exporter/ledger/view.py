@@ -4,7 +4,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from exporter.ledger.accounts import ENERGY, Account, Book, Moment
+from exporter.ledger.accounts import ENERGY, Account, Moment
+from exporter.ledger.book import Book
 from exporter.ledger.ledger import Ledger
 from exporter.model import (
     QUANTITIES,
