@@ -57,7 +57,7 @@ def test_a_number_is_written_in_its_base_unit(name: str, number: Number, written
 def test_openmetrics_names_a_counters_family_without_total(form: Format, family: str) -> None:
     snapshot = Snapshot(rows=row_of("container", *WORDS, core_seconds_total=10**9))
 
-    about = "GPU-seconds used: core (SM) busy time, from NVML process utilization scaled to the"
+    about = "GPU-seconds used: core (SM) busy time, from NVML process utilization as parts of the"
     assert page(snapshot, form) == (
         f"# HELP {family} {about} device's busy time.\n"
         f"# TYPE {family} counter\n"
