@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from exporter.model import Credit, Owner
 
-FADING_NS = 120 * 10**9  # in which a credit fades to about a third
+FADING_NS = 300 * 10**9  # in which a credit fades to about a third
 SILENCE_NS = 15 * 10**9  # who was not named for so long, which no ring lasts, has no credit left
 
 
