@@ -134,7 +134,8 @@ def _share_energy(
     unobserved, idle, active = _energy_parts(window)
     shares = apportion(active, core or {})
     if not shares and active:
-        shares = {Unattributed.NO_PID: active}
+        nobody = Unattributed.IDLE if window.busy.core == 0 else Unattributed.NO_PID
+        shares = {nobody: active}
     idle_shares = apportion(idle, idle_weights or {}) or {Unattributed.IDLE: idle}
     for owner, part in ((Unattributed.UNOBSERVED, unobserved), *idle_shares.items()):
         if part:

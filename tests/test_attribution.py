@@ -270,10 +270,16 @@ def test_idle_energy_goes_by_the_weights_given_and_else_to_nobody(
     assert usage.idle_energy_uj == 400
 
 
-def test_energy_of_a_window_without_a_named_process_is_unattributed() -> None:
-    usage = account(DEVICE, window(0, {}, energy=70), OWNERS)
+@pytest.mark.parametrize(
+    ("core", "reason"),
+    [(0, Unattributed.IDLE), (9, Unattributed.NO_PID), (None, Unattributed.NO_PID)],
+)
+def test_energy_of_a_window_without_a_named_process_is_unattributed(
+    core: int | None, reason: Unattributed
+) -> None:
+    usage = account(DEVICE, window(core, {}, energy=70), OWNERS)
 
-    assert {o: s.energy_uj for o, s in usage.shares.items()} == {Unattributed.NO_PID: 70}
+    assert {o: s.energy_uj for o, s in usage.shares.items() if s.energy_uj} == {reason: 70}
 
 
 pids = st.integers(1, 6)
