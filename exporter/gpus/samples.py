@@ -50,7 +50,7 @@ def credible(samples: Iterable[Sample], start_us: int, latest_us: int) -> list[S
     """Keep the samples after ``start_us``, of those given oldest first, that can be true.
 
     ``latest_us`` is from before the driver was asked. After a call that hung, the samples lead past
-    it without a gap. A percentage that is none is the driver's blank value.
+    it without a gap. A percentage that is none, NaN too, is the driver's blank value.
     """
     kept = []
     for sample in samples:

@@ -1,6 +1,6 @@
 """Sources whose answers a test sets: the seams of the collector, in memory."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 from exporter.model import (
     CgroupIdentity,
@@ -41,9 +41,11 @@ class SetGpus:
         self.devices: tuple[DeviceReading, ...] = ()
         self.error: Exception | None = None
         self.up = True
+        self.took: Callable[[], None] = lambda: None
 
     def read(self) -> Reading:
-        """The devices that were set."""
+        """The devices that were set, after the time that it takes."""
+        self.took()
         if self.error is not None:
             raise self.error
         return Reading(SourceStatus(self.name, self.up, "" if self.up else "away"), self.devices)

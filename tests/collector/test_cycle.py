@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import pytest
 
-from exporter.collector import Collector
 from exporter.collector.allotments import limited
 from exporter.families import FAMILIES
 from exporter.gpus.source import RestartRequiredError
@@ -29,18 +28,21 @@ from tests.collector.bench import CID, DEVICE, PLACED, POD, SECOND, Bench, row
 
 
 class After(threading.Event):
-    """Set once so many cycles are done; nobody waits for it."""
+    """Set once so many cycles are done; the wait for it passes at once."""
 
-    def __init__(self, collector: Collector, cycles: int) -> None:
+    def __init__(self, bench: Bench, cycles: int) -> None:
         super().__init__()
-        self._collector, self._cycles = collector, cycles
+        self._collector, self._clock, self._cycles = bench.collector, bench.clock, cycles
+        self.waits: list[float | None] = []
 
     def is_set(self) -> bool:
         """Whether enough cycles are done."""
         return self._collector.pulse.done >= self._cycles
 
-    def wait(self, timeout: float | None = None) -> bool:  # noqa: ARG002 - the standard library's
-        """At once."""
+    def wait(self, timeout: float | None = None) -> bool:
+        """Note the time and let it pass."""
+        self.waits.append(timeout)
+        self._clock.move(timeout or 0)
         return self.is_set()
 
 
@@ -81,7 +83,7 @@ def test_the_first_cycle_waits_for_the_first_list_so_that_no_named_pod_is_a_grou
     bench.name_pod()
     bench.pods.current, bench.pods.arriving = PodTable(), bench.pods.current
 
-    bench.collector.run(After(bench.collector, 1))
+    bench.collector.run(After(bench, 1))
 
     snapshot = bench.collector.snapshot
     assert snapshot.rows["group"] == ()
@@ -183,6 +185,56 @@ def test_a_successor_of_the_same_name_is_placed_where_it_is_itself_seen(bench: B
     )
     on_new = row(moved, "container", "ml", "train", "main", "1", "GPU-1").values
     assert on_new["core_limit_ratio"] == 0.5
+
+
+def test_a_pod_that_is_gone_leaves_no_trace_of_where_it_was_seen_or_what_was_told_of_it(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    wrong = Container("side", limits={"nvidia.com/gpu": "lots"})
+    pod = replace(POD, containers=(*POD.containers, wrong))
+    bench.name_pod(pod)
+    bench.cycle()
+    bench.pods.current = PodTable(bench.pods.current.version + 1)
+    bench.cycle()
+    bench.gpus.devices = (DeviceReading(DEVICE, memory=DeviceMemory(1000, 0, None, ())),)
+    bench.name_pod(pod)
+
+    snapshot = bench.cycle()
+
+    assert caplog.text.count("bad_quantity") == 2
+    unplaced = row(snapshot, "container", "ml", "train", "main", "", "").values
+    assert unplaced["unmeasured"] == {
+        ("core_limit", "placement"): 1,
+        ("memory_limit", "placement"): 1,
+    }
+
+
+def test_what_is_wrong_with_a_pod_is_told_once(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    wrong = Pod(
+        "uid-1", "ml", "train", containers=(Container("a", limits={"nvidia.com/gpu": "x"}),)
+    )
+
+    with caplog.at_level(logging.WARNING):
+        for phase in ("Pending", "Running"):
+            bench.name_pod(replace(wrong, phase=phase))
+            bench.cycle()
+
+    assert caplog.text.count("bad_quantity") == 1
+
+
+def test_a_cycle_that_takes_longer_than_the_interval_is_counted_and_the_next_is_not_hurried(
+    bench: Bench,
+) -> None:
+    bench.gpus.took = lambda: bench.clock.move(next(times))
+    times = iter((0.2, 3.0, 0.2, 0.2, 0.2))
+    stop = After(bench, 5)
+
+    bench.collector.run(stop)
+
+    assert row(bench.collector.snapshot, "exporter").values["cycle_overruns_total"] == 1
+    assert stop.waits == pytest.approx([0.8, 0.0, 0.8, 0.8, 0.8])
 
 
 def test_a_failing_process_source_leaves_use_unattributed_not_lost(bench: Bench) -> None:

@@ -163,7 +163,7 @@ def test_no_time_is_lost_when_a_ring_that_was_empty_fills(clock: int) -> None:
     assert watched.core == pytest.approx(15, abs=0.4)
 
 
-@pytest.mark.parametrize("blank", [0xFFFFFFFF, 2_147_483_632.0, 101.0, -1.0])
+@pytest.mark.parametrize("blank", [0xFFFFFFFF, 2_147_483_632.0, 101.0, -(2.0**31), float("nan")])
 def test_a_blank_value_is_no_busy_time(blank: float) -> None:
     driver = Driver()
     watched = Watched(driver)

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from exporter.attribution import account
 from exporter.ledger import Allotted, CycleFacts, Ledger, Moment, rows_of
+from exporter.ledger.book import Book
 from exporter.model import (
     QUANTITIES,
     Allocation,
@@ -202,6 +203,56 @@ def test_processes_too_short_for_any_process_list_keep_their_account() -> None:
     assert rows["container"][ROW_A].values["core_seconds_total"] == total
     assert rows["group"][*GROUP, "0", "GPU-0"].values["core_seconds_total"] == total
     assert rows["pod"]["n", "a"].values["core_seconds_total"] == total
+
+
+def test_late_samples_of_a_process_that_has_ended_are_no_sign_of_life() -> None:
+    node = Node()
+    node.cycle(0, {"GPU-0": window({1: 300})}, held={A: MemoryHeld(10, 1)})
+
+    rows = node.cycle(1, {"GPU-0": window({1: 200})}, held={})
+
+    assert rows["container"][ROW_A].values == {"core_seconds_total": 500}
+
+
+def test_without_a_process_list_activity_is_the_sign_of_life() -> None:
+    rows = Node().cycle(0, {"GPU-0": window({1: 300})})
+
+    assert "core_utilization_ratio" in rows["container"][ROW_A].values
+
+
+def test_a_pod_lives_as_long_as_one_of_its_containers_does() -> None:
+    node = Node()
+    for second in range(0, 1000, 100):
+        windows = {} if second else {"GPU-0": window({1: 300})}
+        rows = node.cycle(second, windows, held={A: MemoryHeld(10, 1)})
+
+    assert rows["pod"]["n", "a"].values["core_seconds_total"] == 300
+    assert rows["pod"]["n", "a"].values["memory_used_bytes"] == 10
+
+
+def test_what_is_remembered_is_bounded_by_the_window_of_the_averages() -> None:
+    node = Node()
+    for second in range(100):
+        node.cycle(second, {"GPU-0": window({1: 300, 3: 100, 4: 50, 9: 10}, busy=1000)})
+
+    book = node.ledger.books["GPU-0"]
+    averaged = [book.whole, *book.owners.values()]
+    summed = [*book.unattributed.values(), *book.namespaces.values(), *node.ledger.pods.values()]
+    assert len(book.windows) == 15
+    assert {len(account.recent) for account in averaged} == {15}
+    assert {len(account.recent) for account in summed} == {0}
+
+
+def test_a_window_that_ended_when_the_average_begins_is_not_in_it() -> None:
+    book = Book(GPU, at(0))
+    book.measure(Engines(core=0))
+    for second in (1, 2):
+        book.windows.append((at(second).mono_ns, SECOND))
+        book.whole.add(Spent(Engines(core=second * SECOND // 2)), at(second))
+
+    averages = [book.ratio(book.whole, "core", at(second).mono_ns) for second in (0, 1, 2)]
+
+    assert averages == [0.75, 1.0, None]
 
 
 def test_successor_under_the_same_name_goes_on_with_the_account() -> None:

@@ -92,7 +92,7 @@ class DeviceCalls:
         return rows
 
     def samples(self, engine: str, newer_than_us: int) -> list[Sample]:
-        """Samples of the whole device for one engine, oldest first, in percent.
+        """Samples of the whole device for one engine, oldest first, in percent, blank ones too.
 
         Raises:
             NvmlError: UnmeasurableError where the device keeps none.
@@ -111,7 +111,7 @@ class DeviceCalls:
         return sorted(
             Sample(timestamp_us, float(value))
             for timestamp_us, value in layout.iter_unpack(rows)
-            if timestamp_us > newer_than_us and value >= 0  # not so for NaN either
+            if timestamp_us > newer_than_us
         )
 
     def energy_uj(self) -> int:
