@@ -29,6 +29,7 @@ class Containers:
         self._clock = clock
         self._watch = Watch(clock)
         self._walk = Walk(Tree({}, {}), {}, {})
+        self._hierarchy: Hierarchy | None = None
         self._started_ns = _NEVER
         self._tried_ns = _NEVER
         self._changed = True
@@ -110,6 +111,10 @@ class Containers:
         return hierarchy
 
     def _do(self, hierarchy: Hierarchy, now: int) -> None:
+        if hierarchy != self._hierarchy:
+            self._hierarchy = hierarchy
+            where = ", ".join(hierarchy.roots)
+            logger.info("cgroup %s: containers are looked for in %s", hierarchy.version, where)
         self._changed = False  # first: what changes during the walk is heard for the next one
         for mount in hierarchy.mounts:
             self._watch.add(mount)

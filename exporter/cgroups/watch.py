@@ -43,15 +43,10 @@ class Watch:
         self._interval_ns = interval_ns
         self._reported_ns = clock.monotonic_ns()
         self._libc = ctypes.CDLL(None, use_errno=True)
-        self._complete = True
+        self._complete = True  # events alone suffice: the kernel has refused none
         self._descriptor: int = self._libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
         if self._descriptor < 0:
             self._give_up(ctypes.get_errno())
-
-    @property
-    def complete(self) -> bool:
-        """Whether events alone suffice; False once the kernel refused a watch."""
-        return self._complete
 
     def add(self, path: str) -> None:
         """Watch a directory; again is free. One that is gone or unreadable is left out."""

@@ -17,7 +17,6 @@ class Container:
     name: str
     kind: str = "app"
     container_ids: tuple[str, ...] = ()
-    running: bool = False
     limits: Mapping[str, str] = field(default_factory=dict)  # extended resources only
 
 
@@ -31,7 +30,6 @@ class Pod:
     uid: str
     namespace: str
     name: str
-    node: str = ""
     phase: str = ""
     qos: str = ""
     static_hash: str = ""

@@ -68,7 +68,6 @@ def decode_pod(document: object, keep: Keep = KEEP_NOTHING) -> Decoded:
         uid=_required(metadata, "uid"),
         namespace=_required(metadata, "namespace"),
         name=_required(metadata, "name"),
-        node=_text(spec.get("nodeName")),
         phase=_text(status.get("phase")),
         qos=_text(status.get("qosClass")),
         static_hash=mirror or config_hash,
@@ -120,7 +119,6 @@ def _containers(spec: Json, status: Json, dropped: Counter[str]) -> tuple[Contai
                 name=name,
                 kind=kind,
                 container_ids=_container_ids(state),
-                running=isinstance(_map(state, "state").get("running"), dict),
                 limits=_extended_resources(container),
             )
     return tuple(found.values())

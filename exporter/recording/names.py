@@ -154,7 +154,6 @@ class Pseudonyms(Names):
             uid=name(pod.uid),
             namespace=name(pod.namespace),
             name=name(pod.name),
-            node=name(pod.node),
             static_hash=name(pod.static_hash),
             owner_name=name(pod.owner_name),
             containers=tuple(map(self._container, pod.containers)),

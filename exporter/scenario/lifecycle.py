@@ -94,13 +94,11 @@ class Lifecycle:
         marks = annotations(spec, scenario.devices, scenario.node_name)
         if spec.static:
             marks |= _static_marks(names)
-        running = moments.known <= now_ns < moments.ended
         known = now_ns >= min(moments.known, moments.ended)
         return Pod(
             uid=names.uid,
             namespace=spec.namespace,
             name=names.name,
-            node=scenario.node_name,
             phase=_phase(moments, now_ns),
             qos=spec.qos,
             static_hash=names.kubelet_uid if spec.static else "",
@@ -112,7 +110,6 @@ class Lifecycle:
                     container_ids=(
                         (container_id(scenario.seed, spec, container, number),) if known else ()
                     ),
-                    running=running,
                     limits=limits(spec, container),
                 )
                 for container in spec.containers

@@ -436,6 +436,19 @@ def test_a_missing_root_is_down_and_names_the_cure_once(
     processes.close()
 
 
+def test_where_containers_are_looked_for_is_said_once(
+    node: Node, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.INFO):
+        for number in range(3):
+            (node.cgroups / f"{number}.slice").mkdir()
+            node.clock.advance(20)
+            node.processes.status()
+    (said,) = [record.getMessage() for record in caplog.records]
+    assert said.startswith("cgroup v2: containers are looked for in /")
+    assert node.processes.walks > 1
+
+
 def test_a_root_without_cgroups_is_down(tmp_path: Path) -> None:
     processes = CgroupProcesses(str(tmp_path), str(tmp_path), ManualClock())
     status = processes.status()

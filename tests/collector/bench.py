@@ -30,7 +30,6 @@ POD = Pod(
         Container(
             "main",
             container_ids=(CID,),
-            running=True,
             limits={
                 "vke.volcengine.com/mgpu-core": "50",
                 "vke.volcengine.com/mgpu-memory": "1024",

@@ -41,7 +41,6 @@ POD = Pod(
     uid=UID,
     namespace="secret-ns",
     name="secret-pod",
-    node="secret-node",
     phase="Running",
     qos="Burstable",
     owner_kind="Deployment",
