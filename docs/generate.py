@@ -67,7 +67,7 @@ sum by (namespace, pod) (rate(mgpu_container_core_seconds_total[5m]))
 
 # Use against allotment, for containers that have one
 rate(mgpu_container_core_seconds_total[5m])
-  / rate(mgpu_container_allocated_core_seconds_total[5m])
+  / (rate(mgpu_container_allocated_core_seconds_total[5m]) > 0)
 
 # GPU-hours of the last day, by namespace: short jobs included
 sum by (namespace) (increase(mgpu_namespace_core_seconds_total[1d])) / 3600

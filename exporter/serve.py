@@ -60,6 +60,9 @@ class _Agent:
         if self._released:
             self._release()
         self._sources.pods.start()
+        status = self._sources.pods.status()
+        if status.up and status.detail:  # "names of pods are off", and why
+            logger.info("source %s: %s", status.name, status.detail)
         cycle = threading.Thread(
             target=self._collect, args=(loop, ended), name="collector", daemon=True
         )

@@ -51,6 +51,8 @@ def account_for(
     usage = account(device, window, owners, idle_weights, credit)
     if device.sharing == MIG:
         return replace(usage, shares=_of_all_instances(usage.shares))
+    if residents is None and device.sharing == MPS:
+        return replace(usage, unmeasured=None)
     return replace(usage, unmeasured=_unnamed_clients(window, owners, residents or ()))
 
 

@@ -18,12 +18,14 @@ from exporter.pods.api import ApiPods
 from exporter.pods.choice import node_name, open_pod_source
 from exporter.pods.decode import Keep
 from exporter.pods.simulated import SimulatedPods
+from exporter.scenario.description import ScenarioError
 from exporter.scenario.load import load as load_scenario
 from exporter.scenario.node import Node
 from exporter.settings import Settings
 
 DEADLINE_OF_INTERVAL = 0.8
 LONGEST_S = 5.0
+OLDEST_SCENARIO_NS = 3600 * 10**9  # its energy counter is computed from its beginning on
 
 
 def open_sources(settings: Settings, clock: Clock = time) -> Sources:
@@ -45,6 +47,8 @@ def make_collector(settings: Settings, sources: Sources, clock: Clock = time) ->
 
 def _simulated(settings: Settings, clock: Clock) -> Sources:
     start_unix_ns = settings.simulate_start * 10**9 or None
+    if start_unix_ns is not None and clock.time_ns() - start_unix_ns > OLDEST_SCENARIO_NS:
+        raise ScenarioError("--simulate.start lies more than an hour back; give a later time")
     node = Node(load_scenario(settings.simulate), clock, start_unix_ns)
     facts = node.facts()
     return Sources(

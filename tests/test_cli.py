@@ -12,7 +12,9 @@ import pytest
 
 from exporter import __version__
 from exporter.cli import main
-from exporter.settings import TABLE
+from exporter.scenario.description import ScenarioError
+from exporter.settings import TABLE, load
+from exporter.wiring import open_sources
 
 LISTENING = re.compile(r"listening on http://127\.0\.0\.1:(\d+)")
 ANYWHERE = ["--web.listen-address=127.0.0.1:0"]
@@ -225,3 +227,10 @@ def test_where_only_a_restart_helps_it_ends_with_that_message() -> None:
         assert agent.end() == 1
 
     assert "driver and library differ; restart" in agent.said
+
+
+def test_a_scenario_that_began_long_ago_is_refused_not_computed() -> None:
+    settings = load({"simulate": ["single"], "simulate.start": ["1700000000"]}, {})
+
+    with pytest.raises(ScenarioError, match="more than an hour back"):
+        open_sources(settings)

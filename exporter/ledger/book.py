@@ -154,12 +154,9 @@ class Book:
         """What is known of each owner of the device."""
         return self.measured - self.unshared.keys()
 
-    def ratio(self, account: Account, quantity: str, since_mono_ns: int) -> float | None:
-        """Average over the observed time since then; None if nothing was observed."""
-        observed = sum(ns for at, ns in self.windows if at > since_mono_ns)
-        if not observed or quantity not in self.measured:
-            return None
-        return account.busy_since(quantity, since_mono_ns) / observed
+    def observed_since(self, mono_ns: int) -> int:
+        """Observed ns in the windows that ended after the given moment."""
+        return sum(ns for at, ns in self.windows if at > mono_ns)
 
     @property
     def normalization(self) -> float | None:

@@ -33,6 +33,9 @@ class Doubts:
     def enter(self, usage: DeviceUsage, mono_ns: int) -> None:
         """Note who could not be told in one window."""
         before, busy = self._doubts, usage.total.busy.core
+        if usage.unmeasured is None:
+            self._doubts = {o: d._replace(last_mono_ns=mono_ns) for o, d in before.items()}
+            return
         self._doubts = {
             owner: _Doubt(
                 reason, before[owner].began_mono_ns if owner in before else mono_ns, mono_ns

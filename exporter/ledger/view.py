@@ -61,6 +61,8 @@ class View:
         for key, allocation in facts.allotted:
             self.limits.setdefault((key, allocation.device or ""), []).append(allocation)
         self._since = facts.now.mono_ns - ledger.window_ns
+        books = ledger.books.values()  # asked for each owner, and the same for all of them
+        self._observed = {b.device.uuid: b.observed_since(self._since) for b in books}
 
     def live(self, account: Account) -> bool:
         """Whether the owner was there in this cycle; else only its counters are shown."""
@@ -89,7 +91,10 @@ class View:
 
     def ratio(self, book: Book, account: Account, quantity: str) -> float | None:
         """Average over the stated window."""
-        return book.ratio(account, quantity, self._since)
+        observed = self._observed[book.device.uuid]
+        if not observed or quantity not in book.measured:
+            return None
+        return account.busy_since(quantity, self._since) / observed
 
     def use(self, book: Book, account: Account, of: Collection[str]) -> dict[str, Value]:
         """The accounts and averages of these quantities."""

@@ -86,7 +86,8 @@ class DeviceUsage:
     ``rejected`` counts the rows left out. ``named_core_ns`` is what the driver credits processes
     with, before anything was scaled or added. ``unexplained`` parts the core time of
     ``Unattributed.NO_PID``. ``credit`` is to be given back with the device's next window.
-    ``unmeasured`` names the owners whose part of the core cannot be told from the others', and why.
+    ``unmeasured`` names the owners whose part of the core cannot be told from the others', and why;
+    None where it could not be found out who they are this time.
     """
 
     device: Device
@@ -100,4 +101,4 @@ class DeviceUsage:
     unexplained: Mapping[Unexplained, int] = field(default_factory=dict)
     credit: Mapping[Owner, Credit] = field(default_factory=dict)
     methods: Methods = field(default_factory=Methods)
-    unmeasured: Mapping[Owner, Unmeasured] = field(default_factory=dict)
+    unmeasured: Mapping[Owner, Unmeasured] | None = field(default_factory=dict)

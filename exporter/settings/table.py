@@ -150,7 +150,7 @@ class Settings:
             "simulate.start",
             count(0, 9_999_999_999),
             "0",
-            "Unix time in seconds at which the scenario begins; 0 is the start of the exporter.",
+            "Unix time in seconds at which the scenario begins, at most an hour back; 0 is now.",
             "Two exporters with the same scenario and start simulate the same node.",
         ),
     ]

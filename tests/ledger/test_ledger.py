@@ -70,7 +70,7 @@ class Node:
         self.owners: dict[int, Owner] = {1: A, 2: B, 3: GROUP, 4: Unattributed.HOST_PROCESS}
         self.before: Moment | None = None
         self.pod = Pod("uid-a", "n", "a", owner_kind="Job", owner_name="j")
-        self.untold: dict[Owner, Unmeasured] = {}
+        self.untold: Mapping[Owner, Unmeasured] | None = {}
 
     def cycle(
         self,
@@ -250,9 +250,12 @@ def test_a_window_that_ended_when_the_average_begins_is_not_in_it() -> None:
         book.windows.append((at(second).mono_ns, SECOND))
         book.whole.add(Spent(Engines(core=second * SECOND // 2)), at(second))
 
-    averages = [book.ratio(book.whole, "core", at(second).mono_ns) for second in (0, 1, 2)]
+    since = [at(second).mono_ns for second in (0, 1, 2)]
+    busy = [book.whole.busy_since("core", moment) for moment in since]
+    observed = [book.observed_since(moment) for moment in since]
 
-    assert averages == [0.75, 1.0, None]
+    assert busy == [1.5 * SECOND, SECOND, 0]
+    assert observed == [2 * SECOND, SECOND, 0]
 
 
 def test_successor_under_the_same_name_goes_on_with_the_account() -> None:
@@ -755,6 +758,18 @@ def test_mps_client_that_is_named_now_and_then_stays_measured() -> None:
     values = [node.second(at, named=at % 10 == 5) for at in range(60)]
 
     assert all("core_seconds_total" in v for v in values)
+
+
+def test_a_failed_look_at_who_is_there_settles_no_doubt() -> None:
+    node = Mps()
+    for second in range(20):
+        node.second(second)
+    node.untold = None
+    unknown = node.cycle(20, {"GPU-0": window({2: 9})}, held=BOTH)["container"][ROW_A].values
+
+    after = [node.second(second) for second in range(21, 25)]
+
+    assert all("core_seconds_total" not in values for values in (unknown, *after))
 
 
 def test_idle_moments_of_a_device_do_not_settle_who_was_busy_in_the_others() -> None:

@@ -64,6 +64,7 @@ class NvmlDevice:
         self._energy = BoardEnergy(self._engines, self._refusals, clock)
         self._end_ns: int | None = None
         self._lost = ""
+        self._mps = False
         self._retry = Backoff(clock)
         self.attach(found)
 
@@ -198,9 +199,9 @@ class NvmlDevice:
         return Window(start, now_ns, observed_ns=now_ns - start, unobserved_ns=0, busy=Engines())
 
     def _as_shared(self, memory: DeviceMemory | None) -> Device:
-        processes = memory.processes if memory else None
-        mps = any("mps" in process.kinds for process in processes or ())
-        return replace(self.device, sharing="mps") if mps else self.device
+        if memory is not None:  # after a read that failed, it is shared as it was
+            self._mps = any("mps" in process.kinds for process in memory.processes or ())
+        return replace(self.device, sharing="mps") if self._mps else self.device
 
     def _unmeasured(self) -> Mapping[str, Unmeasured]:
         reasons = dict(self._refusals.unmeasured())
