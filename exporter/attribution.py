@@ -95,10 +95,8 @@ def account(
     ``credit`` is what the device's window before has left.
     """
     core = share_core(window, owners, credit)
-    shared: dict[str, Mapping[Owner, int] | None] = {
-        q: share(q, window, owners) for q in QUANTITIES
-    }
-    shared["core"] = core.shares if core else None
+    shared: dict[str, Mapping[Owner, int] | None] = {"core": core.shares if core else None}
+    shared |= {q: share(q, window, owners) for q in QUANTITIES if q not in shared}
     energy = _share_energy(window, shared["core"], idle_weights)
     everyone = dict.fromkeys(owner for parts in (*shared.values(), energy) for owner in parts or ())
     shares = {

@@ -129,8 +129,11 @@ class Board:
         )
 
     def _count_traffic(self, profile: GpmReading | None) -> Mapping[str, float]:
-        """Take in GPM's figures, which do not wrap; without them the counters are read."""
-        if PCIE in self._disabled or profile is None:
+        """Take in GPM's figures, which do not wrap; without them the counters are read.
+
+        Once the counters are read they are kept to: both would count the same bytes.
+        """
+        if PCIE in self._disabled or profile is None or self._gpm_lacks_pcie:
             return {}
         sent, received = profile.pcie_tx_bytes, profile.pcie_rx_bytes
         if sent is None or received is None:

@@ -182,6 +182,20 @@ def test_traffic_that_gpm_does_not_tell_is_had_from_the_counters_from_then_on(on
     assert sensors(one, after=3).pcie_bytes["receive"] == 5 * MIB
 
 
+def test_traffic_is_not_counted_twice_when_gpm_tells_of_it_after_all(one: Node) -> None:
+    one.change_gpu(0, gpm=True)
+    one.scenario.fields = [Field(0, RX, rate=MIB, type="uint")]
+    one.start()
+    for _ in range(8):
+        before = sensors(one, after=1).pcie_bytes
+    one.scenario.fields = [Field(0, code, rate=MIB, type="uint") for code in (TX, RX)]
+    one.change_gpu(0, gpm=True)
+
+    told = [sensors(one, after=1).pcie_bytes["receive"] - before["receive"] for _ in range(12)]
+
+    assert told == [MIB * second for second in range(1, 13)]
+
+
 def test_activity_of_the_sms_is_an_average_of_five_seconds(one: Node) -> None:
     one.change_gpu(0, gpm=True)
     one.start()
