@@ -69,7 +69,8 @@ def _account_instance(
         (whose,) = tenants
     else:
         whose = Unattributed.MIG if tenants or residents is None else Unattributed.NO_PID
-    whole = replace(window, processes=(ProcessActivity(_EVERYONE, window.busy),))
+    all_of_it = ProcessActivity(_EVERYONE, window.busy)
+    whole = replace(window, processes=() if whose is Unattributed.NO_PID else (all_of_it,))
     usage = account(device, whole, {_EVERYONE: whose})
     shared = tenants if len(tenants) > 1 else ()
     return replace(usage, named_core_ns=0, unmeasured=dict.fromkeys(shared, Unmeasured.MIG))

@@ -14,6 +14,7 @@ from exporter.model import (
     ProcessActivity,
     ProcessMemory,
     Unattributed,
+    Unexplained,
     Window,
 )
 from exporter.tenancy import account_for
@@ -178,3 +179,10 @@ def test_shares_add_up_whoever_shares_the_device(
 
     assert sum(spent.busy.core or 0 for spent in usage.shares.values()) == busy
     assert sum(spent.energy_uj or 0 for spent in usage.shares.values()) == energy
+
+
+def test_activity_of_an_instance_without_a_tenant_has_no_process_to_explain_it() -> None:
+    usage = account_for(INSTANCE, activity(300), OWNERS, [])
+
+    assert core_of(usage) == {Unattributed.NO_PID: 300}
+    assert usage.unexplained[Unexplained.NO_PROCESS] == 300
