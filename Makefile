@@ -58,9 +58,9 @@ $(BIN)/uv:
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check "uv>=0.9"
 
 $(VENV)/.run: pyproject.toml uv.lock | $(BIN)/uv
-	$(BIN)/uv sync --quiet --locked --no-dev --inexact
+	$(BIN)/uv sync --quiet --locked --no-dev --all-extras --inexact
 	@touch $@
 
 $(VENV)/.dev: pyproject.toml uv.lock | $(BIN)/uv
-	$(BIN)/uv sync --quiet --locked --inexact
+	$(BIN)/uv sync --quiet --locked --all-extras --inexact
 	@touch $@ $(VENV)/.run

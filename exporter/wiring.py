@@ -1,7 +1,6 @@
 """Which classes stand behind the settings. Opens nothing that may hang or fail without a GPU."""
 
 import time
-from collections.abc import Mapping
 
 from exporter.allocations.registry import ANNOTATION_PREFIXES
 from exporter.cgroups.processes import CgroupProcesses
@@ -13,7 +12,7 @@ from exporter.gpus.nvml.timing import Timing
 from exporter.gpus.simulated import SimulatedGpus
 from exporter.gpus.source import GpuSource
 from exporter.ledger import Ledger
-from exporter.model import Clock
+from exporter.model import Clock, NodeFacts
 from exporter.pods.api import ApiPods
 from exporter.pods.choice import node_name, open_pod_source
 from exporter.pods.decode import Keep
@@ -55,7 +54,7 @@ def _simulated(settings: Settings, clock: Clock) -> Sources:
         gpus=(SimulatedGpus(node, clock),),
         processes=SimulatedProcesses(node.cgroup_paths),
         pods=SimulatedPods(node.pod_table, clock=clock),
-        node=lambda: (facts.labels, facts.allocatable),
+        node=lambda: facts,
     )
 
 
@@ -67,18 +66,12 @@ def _real(settings: Settings) -> Sources:
         keep=Keep(annotations=ANNOTATION_PREFIXES),
     )
 
-    def node() -> tuple[Mapping[str, str], Mapping[str, str]]:
-        if not isinstance(pods, ApiPods):
-            return {}, {}
-        facts = pods.node()
-        return facts.labels, facts.allocatable
-
     cgroup_root = settings.path_cgroup or f"{settings.path_sysfs}/fs/cgroup"
     return Sources(
         gpus=_real_gpus(settings),
         processes=CgroupProcesses(cgroup_root, settings.path_procfs),
         pods=pods,
-        node=node,
+        node=pods.node if isinstance(pods, ApiPods) else NodeFacts,
     )
 
 

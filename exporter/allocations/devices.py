@@ -21,13 +21,18 @@ def instances(node: NodeFacts) -> tuple[Device, ...]:
 
 
 def card_by_number(node: NodeFacts, basis: IndexBasis, number: int) -> Device | None:
-    """Return the card of this NVML index or minor number; None unless there is exactly one."""
-    found = [
-        card
-        for card in cards(node)
-        if (card.minor if basis is IndexBasis.MINOR else card.index) == number
-    ]
+    """Return the card of this number; None unless there is exactly one."""
+    found = [card for card, own in numbered_cards(node, basis) if own == number]
     return found[0] if len(found) == 1 else None
+
+
+def numbered_cards(node: NodeFacts, basis: IndexBasis) -> list[tuple[Device, int | None]]:
+    """Return the node's cards with the number that each has on this basis."""
+    found = cards(node)
+    if basis is IndexBasis.PCI:
+        ordered = sorted(found, key=lambda card: card.pci_bus_id.lower())
+        return [(card, place) for place, card in enumerate(ordered)]
+    return [(card, card.minor if basis is IndexBasis.MINOR else card.index) for card in found]
 
 
 def device_by_uuid(node: NodeFacts, uuid: str) -> Device | None:

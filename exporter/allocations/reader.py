@@ -81,12 +81,18 @@ class PodReader:
             self.reject(Reason.UNKNOWN_POLICY, value)
         return known.get(value, "")
 
+    def basis(self, declared: IndexBasis) -> IndexBasis:
+        """Return what the scheme's device numbers mean: as the user says, else as declared."""
+        stated = self.node.index_bases.get(self.scheme, declared)
+        return IndexBasis(stated) if stated in set(IndexBasis) else declared
+
     def placement(self, key: str, count: int, basis: IndexBasis) -> tuple[Device | None, ...]:
         """Return the ``count`` cards that an annotation lists by number, in its order.
 
         A card is None where the placement is unknown or the node has no such card. A list of
         another length, or one that names a card twice, is not trusted at all.
         """
+        basis = self.basis(basis)
         numbers = self.numbers(key)
         if numbers and (len(numbers) != count or len(set(numbers)) != count):
             self.reject(Reason.PLACEMENT_MISMATCH, f"{key}={numbers} for {count} cards")

@@ -13,6 +13,7 @@ class IndexBasis(StrEnum):
 
     NVML_INDEX = "nvml_index"
     MINOR = "minor"  # the N of /dev/nvidiaN
+    PCI = "pci"  # the place in the order of PCI addresses
     UUID = "uuid"
 
 

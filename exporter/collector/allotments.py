@@ -67,6 +67,7 @@ class Allotments:
 
     def _decode(self, table: PodTable, node: NodeFacts) -> None:
         self._decoded = {}
+        node = replace(node, pods=table.pods)
         for uid, pod in table.pods.items():
             found = decode(pod, node)
             if found.allocations:

@@ -4,7 +4,7 @@ import logging
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from exporter.attribution import Member, hold, owner_of
@@ -38,21 +38,15 @@ logger = logging.getLogger(__name__)
 
 FIRST_LIST_S = 2.0
 
-NodeLabels = Callable[[], tuple[Mapping[str, str], Mapping[str, str]]]
-
-
-def _no_labels() -> tuple[Mapping[str, str], Mapping[str, str]]:
-    return {}, {}
-
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """Everything that the cycle asks. ``node`` gives the node's labels and allocatable."""
+    """Everything that the cycle asks. ``node`` gives what is known of it but devices and pods."""
 
     gpus: tuple[GpuSource, ...]
     processes: ProcessSource
     pods: PodSource
-    node: NodeLabels = _no_labels
+    node: Callable[[], NodeFacts] = NodeFacts
 
 
 class Pulse(NamedTuple):
@@ -190,8 +184,7 @@ class Collector:
         seen: Mapping[Member, Sequence[str]],
         now: Moment,
     ) -> list[Allotted]:
-        labels, allocatable = self._sources.node()
-        node = NodeFacts(tuple(d.device for d in devices), labels, allocatable)
+        node = replace(self._sources.node(), devices=tuple(d.device for d in devices))
         allotted = self._allotments.of(table, node, seen)
         elapsed = now.mono_ns - (self._before_mono_ns or now.mono_ns)
         self._before_mono_ns = now.mono_ns

@@ -24,7 +24,17 @@ from exporter.model.devices import (
     Window,
     XidCount,
 )
-from exporter.model.pods import Allocation, Container, NodeFacts, Pod, PodTable
+from exporter.model.pods import (
+    Allocation,
+    ClaimedDevice,
+    ClaimRef,
+    Container,
+    Grant,
+    NodeFacts,
+    OfferedDevice,
+    Pod,
+    PodTable,
+)
 from exporter.model.processes import CgroupIdentity, PodSlot, Tree
 from exporter.model.snapshot import Labelled, Number, Row, Snapshot, Value
 from exporter.model.unmeasured import Unmeasured
@@ -45,6 +55,8 @@ __all__ = [
     "Allocation",
     "CallCount",
     "CgroupIdentity",
+    "ClaimRef",
+    "ClaimedDevice",
     "Clock",
     "Container",
     "ContainerKey",
@@ -55,12 +67,14 @@ __all__ = [
     "DeviceState",
     "DeviceUsage",
     "Engines",
+    "Grant",
     "GroupKey",
     "Labelled",
     "MemoryHeld",
     "Methods",
     "NodeFacts",
     "Number",
+    "OfferedDevice",
     "Owner",
     "Pod",
     "PodSlot",

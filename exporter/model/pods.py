@@ -2,8 +2,21 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from exporter.model.devices import Device
+
+
+class ClaimRef(NamedTuple):
+    """What a container takes of a ResourceClaim of its pod's namespace.
+
+    ``request`` "" is all of the claim. ``resource``: the extended resource that the claim stands
+    for (``status.extendedResourceClaimStatus``), "" where the pod names the claim itself.
+    """
+
+    claim: str
+    request: str = ""
+    resource: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +31,7 @@ class Container:
     kind: str = "app"
     container_ids: tuple[str, ...] = ()
     limits: Mapping[str, str] = field(default_factory=dict)  # extended resources only
+    claims: tuple[ClaimRef, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,13 +71,58 @@ class PodTable:
     by_container_id: Mapping[str, tuple[str, str]] = field(default_factory=dict)  # → uid, container
 
 
+class Grant(NamedTuple):
+    """Device ids that the kubelet says a container holds (PodResources)."""
+
+    container: str
+    resource: str
+    device_ids: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimedDevice:
+    """One device of an allocated ResourceClaim (``status.allocation.devices.results``).
+
+    ``consumed`` is the part of its capacity that this claim has, in Kubernetes quantities.
+    """
+
+    request: str
+    driver: str
+    pool: str
+    device: str
+    share_id: str = ""
+    admin_access: bool = False
+    consumed: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class OfferedDevice:
+    """A device of a ResourceSlice: attributes as texts, capacity as Kubernetes quantities."""
+
+    attributes: Mapping[str, str] = field(default_factory=dict)
+    capacity: Mapping[str, str] = field(default_factory=dict)
+
+
 @dataclass(frozen=True, slots=True)
 class NodeFacts:
-    """What an allocation decoder may know of the node: its devices and its labels."""
+    """What an allocation decoder may know of the node besides the pod that it reads.
+
+    ``grants`` are by the API uid of the pod that holds them, ``claims`` by namespace and name,
+    ``offered`` by driver, pool and device. ``card_policies`` are what the node itself says of each
+    card, by the number that the sharing system gives it. ``pods`` are the node's other pods.
+    ``index_bases`` overrides, by scheme, what its device numbers mean.
+    """
 
     devices: tuple[Device, ...] = ()
     labels: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)
     allocatable: Mapping[str, str] = field(default_factory=dict)
+    grants: Mapping[str, tuple[Grant, ...]] = field(default_factory=dict)
+    claims: Mapping[tuple[str, str], tuple[ClaimedDevice, ...]] = field(default_factory=dict)
+    offered: Mapping[tuple[str, str, str], OfferedDevice] = field(default_factory=dict)
+    card_policies: Mapping[int, str] = field(default_factory=dict)
+    pods: Mapping[str, Pod] = field(default_factory=dict)
+    index_bases: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

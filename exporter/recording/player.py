@@ -52,9 +52,8 @@ class Player:
         self.pod_table = self.pod_table if cycle.pod_table is None else cycle.pod_table
         self._node = self._node if cycle.node is None else cycle.node
 
-    def _ask_node(self) -> tuple[Mapping[str, str], Mapping[str, str]]:
-        facts = said(self._node)
-        return facts.labels, facts.allocatable
+    def _ask_node(self) -> NodeFacts:
+        return said(self._node)
 
 
 def said(answer: T | Failure | None) -> T:

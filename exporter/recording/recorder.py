@@ -5,6 +5,7 @@ with the moments kept here, shows the same time at every look at the clock.
 """
 
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
 from typing import TypeVar
 
 from exporter.cgroups.source import ProcessSource
@@ -74,13 +75,12 @@ class Recorder:
             page=page,
         )
 
-    def _node(self, sources: Sources) -> tuple[Mapping[str, str], Mapping[str, str]]:
+    def _node(self, sources: Sources) -> NodeFacts:
         def ask() -> NodeFacts:
-            labels, allocatable = sources.node()
-            return self.names.node(NodeFacts(labels=labels, allocatable=allocatable))
+            # the devices are in the readings, the pods in the table
+            return self.names.node(replace(sources.node(), devices=(), pods={}))
 
-        facts = _noted(ask, lambda answer: setattr(self.draft, "node", answer))
-        return facts.labels, facts.allocatable
+        return _noted(ask, lambda answer: setattr(self.draft, "node", answer))
 
 
 class Draft:

@@ -54,7 +54,7 @@ class Node:
         """What the node's own API object would say, with the devices."""
         schemes = frozenset(pod.scheme for pod in self.scenario.pods if pod.scheme)
         offers = allocatable(schemes, self.scenario.devices)
-        return NodeFacts(self.devices(), self.scenario.node_labels, offers)
+        return NodeFacts(self.devices(), self.scenario.node_labels, allocatable=offers)
 
     def state(self, device: int) -> DeviceState:
         """Whether a device can be read now, or what is wrong with it."""

@@ -25,6 +25,7 @@ from exporter.model import (
     DeviceReading,
     DeviceState,
     Engines,
+    NodeFacts,
     ProcessActivity,
     ProcessMemory,
     Reading,
@@ -170,10 +171,10 @@ class Told(Recording):
         bench.use(7, SECOND // 2)
         super().__init__(path, load({}, {}), sources, bench.clock)
 
-    def _node(self) -> tuple[dict[str, str], dict[str, str]]:
+    def _node(self) -> NodeFacts:
         if self.node_error is not None:
             raise self.node_error
-        return {}, {}
+        return NodeFacts()
 
 
 def test_what_sources_raise_is_raised_again(path: Path, caplog: pytest.LogCaptureFixture) -> None:
