@@ -183,23 +183,46 @@ def place(
     """Give the allocations of one pod that name no device the devices their container was seen on.
 
     ``seen_on``: container name → UUIDs on which its processes were. More devices than allocations
-    stay unplaced: which of them was allotted cannot be told.
+    stay unplaced: which of them was allotted cannot be told. An allocation to no container in
+    particular goes where containers without any of their own were seen. One that only counts
+    replicas of cards which nobody named may be several cards: one replica for each card seen, and
+    the others stay unplaced.
     """
-    free = {
-        container: [uuid for uuid in uuids if not _names(allocations, container, uuid)]
-        for container, uuids in seen_on.items()
-    }
-    for container, uuids in free.items():
-        unplaced = sum(a.container == container and a.device is None for a in allocations)
-        if len(uuids) > unplaced:
-            uuids.clear()
+    waiting = {a.container for a in allocations if a.device is None}
+    free = {container: _free(allocations, container, seen_on) for container in waiting}
     return tuple(
-        replace(a, device=free[a.container].pop(0))
-        if a.device is None and free.get(a.container)
-        else a
+        placed
         for a in allocations
+        for placed in (_on(a, free[a.container]) if a.device is None else (a,))
     )
 
 
-def _names(allocations: Sequence[Allocation], container: str, uuid: str) -> bool:
-    return any(a.container == container and a.device == uuid for a in allocations)
+def _free(
+    allocations: Sequence[Allocation], container: str, seen_on: Mapping[str, Sequence[str]]
+) -> list[str]:
+    """Devices on which an unplaced allotment may be; none where there are too many of them."""
+    seen = list(seen_on.get(container, ()))
+    if not container:
+        named = {a.container for a in allocations}
+        others = (uuids for name, uuids in seen_on.items() if name not in named)
+        seen = list(dict.fromkeys([*seen, *(uuid for uuids in others for uuid in uuids)]))
+    own = [a for a in allocations if a.container == container]
+    free = [uuid for uuid in seen if all(a.device != uuid for a in own)]
+    return free if len(free) <= sum(_units(a) for a in own if a.device is None) else []
+
+
+def _units(allocation: Allocation) -> int:
+    """How many devices it may be of: replicas without a share may be of several."""
+    shares = allocation.core is not None or allocation.memory_bytes is not None
+    return 1 if shares else allocation.replicas or 1
+
+
+def _on(allocation: Allocation, free: list[str]) -> list[Allocation]:
+    """The allocation on the next free devices, which are taken from the list."""
+    units = _units(allocation)
+    devices, free[:] = free[:units], free[units:]
+    if units == 1:
+        return [replace(allocation, device=uuid) for uuid in devices] or [allocation]
+    placed = [replace(allocation, device=uuid, replicas=1) for uuid in devices]
+    rest = units - len(placed)
+    return [*placed, replace(allocation, replicas=rest)] if rest else placed

@@ -136,8 +136,22 @@ DEVICE = (
     Family("device", "memory_active_ratio", f"Share of time with memory traffic, {_WINDOW}."),
     Family("device", "encoder_utilization_ratio", f"Share of the encoder's time, {_WINDOW}."),
     Family("device", "decoder_utilization_ratio", f"Share of the decoder's time, {_WINDOW}."),
-    Family("device", "allocated_core_ratio", "Sum of the core shares allotted on the device."),
-    Family("device", "allocated_memory_bytes", "Sum of the memory allotted on the device."),
+    Family(
+        "device",
+        "sharing_replicas",
+        "Replicas that the device is divided into, none of which is promised a part of it (node "
+        "labels of GPU feature discovery and GKE, else what the node offers).",
+    ),
+    Family(
+        "device",
+        "allocated_core_ratio",
+        "Sum of the core shares that are known to be allotted on the device.",
+    ),
+    Family(
+        "device",
+        "allocated_memory_bytes",
+        "Sum of the memory that is known to be allotted on the device.",
+    ),
     Family(
         "device",
         "unattributed_memory_bytes",
@@ -294,8 +308,15 @@ CONTAINER = (
     Family(
         "container",
         "allocation_info",
-        "The sharing system that allotted the device, its policy and the container's priority.",
+        "The sharing system that allotted the device, its policy and the container's priority; "
+        "without a device where that is not known, without a container where the pod has it.",
         labels=("scheme", "policy", "priority"),
+    ),
+    Family(
+        "container",
+        "placement_mismatch",
+        "1 on a device where a process of the container was seen and which its allotment leaves "
+        "out, 0 where the two agree: use stands where it was seen, limits as allotted.",
     ),
     *_usage_counters("container"),
     _ALLOCATED,
@@ -312,12 +333,25 @@ POD = (
     Family("pod", "core_limit_gpus", "GPUs' worth of core allotted."),
     Family("pod", "memory_used_bytes", "Device memory held by all its containers."),
     Family("pod", "memory_limit_bytes", "Device memory allotted to all its containers."),
-    Family("pod", "core_limit_utilization_ratio", "Core use of limited containers against it."),
-    Family("pod", "memory_limit_utilization_ratio", "Memory against allotment, fullest device."),
+    Family(
+        "pod",
+        "core_limit_utilization_ratio",
+        "Core use of the containers that have a share against it.",
+    ),
+    Family(
+        "pod",
+        "memory_limit_utilization_ratio",
+        "Memory held against the allotment, on the device where that is most.",
+    ),
     _moment("pod", "last_active_timestamp_seconds", "When it last used a GPU's core."),
     _counter("pod", "core_seconds_total", f"GPU-seconds used: {_CORE}.", divisor=NS),
     _counter("pod", "energy_joules_total", f"Energy used, {_ESTIMATE}.", divisor=UJ),
-    _counter("pod", "allocated_core_seconds_total", "Allotted share times time.", divisor=NS),
+    _counter(
+        "pod",
+        "allocated_core_seconds_total",
+        "Allotted shares of all its containers times the time that they were allotted.",
+        divisor=NS,
+    ),
 )
 
 NAMESPACE = (

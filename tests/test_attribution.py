@@ -405,8 +405,15 @@ def test_memory_is_not_shared_out_where_processes_are_not_listed() -> None:
     assert hold(DeviceMemory(100, 80, None, None), OWNERS) == {}
 
 
-def allocation(container: str, device: str | None) -> Allocation:
-    return Allocation("u", container, device, 0.5, None, "test")
+def allocation(
+    container: str,
+    device: str | None,
+    *,
+    core: float | None = 0.5,
+    memory: int | None = None,
+    replicas: int | None = None,
+) -> Allocation:
+    return Allocation("u", container, device, core, memory, "test", replicas=replicas)
 
 
 @pytest.mark.parametrize(
@@ -427,3 +434,84 @@ def test_unplaced_allocations_take_the_devices_that_were_seen_unless_ambiguous(
     placed = place([allocation("c", device) for device in declared], {"c": seen})
 
     assert [a.device for a in placed] == expected
+
+
+@pytest.mark.parametrize(
+    ("replicas", "seen", "expected"),
+    [
+        (2, ["x"], [("x", 1), (None, 1)]),
+        (2, ["x", "y"], [("x", 1), ("y", 1)]),
+        (3, ["x", "y"], [("x", 1), ("y", 1), (None, 1)]),
+        (1, ["x", "y"], [(None, 1)]),
+        (10**18, ["x"], [("x", 1), (None, 10**18 - 1)]),
+        (2, [], [(None, 2)]),
+    ],
+)
+def test_replicas_that_may_be_of_several_cards_are_placed_one_for_each_card_seen(
+    replicas: int, seen: list[str], expected: list[tuple[str | None, int]]
+) -> None:
+    placed = place([allocation("c", None, core=None, replicas=replicas)], {"c": seen})
+
+    assert [(a.device, a.replicas) for a in placed] == expected
+
+
+def test_replicas_with_a_share_are_of_one_card() -> None:
+    (placed,) = place([allocation("c", None, memory=9, replicas=2)], {"c": ["x"]})
+
+    assert (placed.device, placed.replicas) == ("x", 2)
+
+
+@pytest.mark.parametrize(
+    ("seen", "expected"),
+    [
+        ({"a": ["x"]}, "x"),
+        ({"": ["x"]}, "x"),
+        ({"a": ["x"], "b": ["x"]}, "x"),
+        ({"a": ["x"], "b": ["y"]}, None),
+        ({"own": ["x"]}, None),
+        ({"own": ["x"], "a": ["y"]}, "y"),
+    ],
+)
+def test_an_allocation_to_the_pod_goes_where_containers_without_their_own_were_seen(
+    seen: dict[str, list[str]], expected: str | None
+) -> None:
+    own, of_pod = place([allocation("own", "z"), allocation("", None)], seen)
+
+    assert own.device == "z"
+    assert of_pod.device == expected
+
+
+ALLOCATIONS = st.lists(
+    st.builds(
+        allocation,
+        st.sampled_from(["", "a", "b"]),
+        st.sampled_from([None, None, "x", "y"]),
+        core=st.sampled_from([None, 0.5]),
+        replicas=st.sampled_from([None, 1, 3]),
+    ),
+    max_size=5,
+)
+SEEN = st.dictionaries(
+    st.sampled_from(["", "a", "b", "c"]), st.lists(st.sampled_from("xyz"), unique=True)
+)
+
+
+@given(ALLOCATIONS, SEEN)
+def test_placing_changes_nothing_but_what_was_unplaced_and_loses_nothing(
+    allocations: list[Allocation], seen: dict[str, list[str]]
+) -> None:
+    placed = place(allocations, seen)
+
+    for container in ("", "a", "b"):
+        before = [a for a in allocations if a.container == container]
+        after = [a for a in placed if a.container == container]
+        named = [a.device for a in before if a.device]
+        assert sum(a.core or 0 for a in after) == sum(a.core or 0 for a in before)
+        assert sum(a.replicas or 0 for a in after) == sum(a.replicas or 0 for a in before)
+        added = [a.device for a in after if a.device]
+        for device in named:
+            added.remove(device)
+        assert len(set(added)) == len(added)
+        assert not set(added) & set(named)
+        if container:
+            assert set(added) <= set(seen.get(container, ()))

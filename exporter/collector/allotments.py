@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from exporter.allocations.registry import decode
+from exporter.allocations.replicas import sharing_replicas
 from exporter.allocations.scheme import Problem, Reason
 from exporter.attribution import Member, member_of, place
 from exporter.ledger import Allotted
@@ -13,6 +14,7 @@ from exporter.model import (
     Allocation,
     CgroupIdentity,
     ContainerKey,
+    Device,
     DeviceReading,
     NodeFacts,
     Pod,
@@ -32,11 +34,12 @@ class Allotments:
 
     def __init__(self) -> None:
         self.problems: Counter[str] = Counter()
+        self.replicas: Mapping[str, int] = {}  # of each device that is divided into some, by UUID
         self._version = -1
         self._node = NodeFacts()
-        self._instances: dict[str, float] = {}  # shares of a GPU, by UUID
+        self._devices: dict[str, Device] = {}  # by UUID
         self._decoded: dict[str, tuple[Allocation, ...]] = {}
-        self._seen: dict[Member, list[str]] = {}  # device UUIDs
+        self._seen: dict[str, dict[str, list[str]]] = {}  # pod uid → container → device UUIDs
         self._told: set[tuple[str, str, str]] = set()
         self._said_node_unknown = False
 
@@ -50,20 +53,21 @@ class Allotments:
         if table.version != self._version or node != self._node:
             self._decode(table, node)
             self._version, self._node = table.version, node
-            self._instances = {d.uuid: d.core_share for d in node.devices if d.parent_uuid}
+            self._devices = {d.uuid: d for d in node.devices}
+            self.replicas = sharing_replicas(node)
         self._observe(seen)
-        allotted: list[Allotted] = []
+        placed: list[Allotted] = []
         for uid, allocations in self._decoded.items():
-            pod = table.pods[uid]
-            on = {a.container: self._seen.get(Member(uid, a.container), []) for a in allocations}
-            allotted += (
-                Allotted(
-                    ContainerKey(pod.namespace, pod.name, a.container),
-                    limited(a, self._instances),
-                )
+            pod, on = table.pods[uid], self._seen.get(uid, {})
+            placed += (
+                Allotted(ContainerKey(pod.namespace, pod.name, a.container), a)
                 for a in place(allocations, on)
             )
-        return allotted
+        shared = Counter(allocation.device for _, allocation in placed)
+        return [
+            Allotted(key, limited(a, self._devices.get(a.device or ""), shared[a.device]))
+            for key, a in placed
+        ]
 
     def _decode(self, table: PodTable, node: NodeFacts) -> None:
         self._decoded = {}
@@ -105,23 +109,32 @@ class Allotments:
 
     def _observe(self, seen: Mapping[Member, Sequence[str]]) -> None:
         """Remember where the containers were seen whose device is not told."""
-        for uid, allocations in self._decoded.items():
-            for member in {Member(uid, a.container) for a in allocations if a.device is None}:
-                known = self._seen.setdefault(member, [])
-                known += (uuid for uuid in seen.get(member, ()) if uuid not in known)
-        for member in [m for m in self._seen if m.pod_uid not in self._decoded]:
-            del self._seen[member]
+        for (uid, container), uuids in seen.items():
+            if any(
+                a.device is None and a.container in {container, ""}
+                for a in self._decoded.get(uid, ())
+            ):
+                known = self._seen.setdefault(uid, {}).setdefault(container, [])
+                known += (uuid for uuid in uuids if uuid not in known)
+        for uid in [uid for uid in self._seen if uid not in self._decoded]:
+            del self._seen[uid]
 
 
-def limited(allocation: Allocation, instances: Mapping[str, float]) -> Allocation:
-    """A whole MIG instance promises its share of the GPU, if nothing else says; a replica does not.
+def limited(allocation: Allocation, device: Device | None, sharers: int) -> Allocation:
+    """What a whole device promises by itself, once it is known; replicas promise nothing.
 
-    ``instances``: the shares by UUID.
+    A whole card is all its memory; a MIG instance its memory and its share of the GPU, if it is
+    one container's alone. ``sharers``: how many allocations are of this device.
     """
-    share = instances.get(allocation.device or "")
-    if share is None or allocation.core is not None or allocation.replicas is not None:
+    if device is None or allocation.replicas is not None:
         return allocation
-    return replace(allocation, core=share)
+    core, memory = allocation.core, allocation.memory_bytes
+    if device.parent_uuid and core is None and sharers == 1:
+        core = device.core_share
+        memory = device.memory_bytes if memory is None else memory
+    elif core == 1 and memory is None:
+        memory = device.memory_bytes
+    return replace(allocation, core=core, memory_bytes=memory)
 
 
 def pods_by_name(table: PodTable) -> dict[tuple[str, str], Pod]:

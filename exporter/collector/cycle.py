@@ -135,7 +135,9 @@ class Collector:
         seen = seen_on(devices.values(), identities, table)
         self._allotted = self._allot(table, list(devices.values()), seen, now)
         self._ledger.settle(now)
-        facts = CycleFacts(now, devices, self._allotted, pods_by_name(table))
+        facts = CycleFacts(
+            now, devices, self._allotted, pods_by_name(table), self._allotments.replicas
+        )
         self.snapshot = self._publish(facts, readings, processes)
         self._pulse = Pulse(self._clock.monotonic_ns(), self._pulse.done + 1)
         return self.snapshot
@@ -189,7 +191,7 @@ class Collector:
         elapsed = now.mono_ns - (self._before_mono_ns or now.mono_ns)
         self._before_mono_ns = now.mono_ns
         for key, allocation in allotted:
-            self._ledger.allot(key, allocation.device, allocation.core, elapsed, now)
+            self._ledger.allot(key, allocation, elapsed, now)
         return allotted
 
     def _publish(

@@ -25,7 +25,6 @@ from exporter.model import (
 BLIND_CYCLES = 3  # a single failed reading says nothing yet
 IDLE_ENERGY = "idle_energy"
 OWNED = (*QUANTITIES, ENERGY, "memory")  # what an owner has a part of
-BY_CORE = ("core", "memory_active", ENERGY)  # known together: by the same samples, or by core
 REJECTED_WINDOWS = 10  # so many in a row with rows that cannot be true, and the others are doubted
 
 
@@ -45,6 +44,7 @@ class Book:
         "methods",
         "namespaces",
         "owners",
+        "read_mono_ns",
         "rejected_windows",
         "state",
         "unattributed",
@@ -61,6 +61,7 @@ class Book:
         self.device = device
         self.state = DeviceState.UP
         self.was_read = False
+        self.read_mono_ns = now.mono_ns
         self.blind_cycles = 0
         self.unlisted_cycles = 0
         self.met_mono_ns = now.mono_ns
@@ -139,15 +140,6 @@ class Book:
             reasons = {q: Unmeasured.REJECTED_SAMPLES for q in QUANTITIES if q in self.measured}
         reasons |= {q: r for q, r in self.unmeasured.items() if q in OWNED}
         return {ENERGY: reasons["core"], **reasons} if "core" in reasons else reasons
-
-    def unshared_with(
-        self, owner: ContainerKey | GroupKey, since_mono_ns: int
-    ) -> Mapping[str, Unmeasured]:
-        """What cannot be told of one owner on average since then, and why."""
-        reason = self.doubts.reason(owner, since_mono_ns)
-        if reason is None:
-            return self.unshared
-        return {**dict.fromkeys(BY_CORE, reason), **self.unshared}
 
     @property
     def shared(self) -> set[str]:

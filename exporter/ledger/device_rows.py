@@ -9,7 +9,9 @@ from exporter.model import (
     Device,
     DeviceReading,
     DeviceState,
+    MemoryHeld,
     Number,
+    Owner,
     Row,
     Unattributed,
     Unmeasured,
@@ -22,6 +24,7 @@ BUSY_REASONS = (
     Unattributed.EXITED,
     Unattributed.NO_PID,
 )
+MEMORY_REASONS = (*BUSY_REASONS, Unattributed.OVERLAP)
 ENERGY_REASONS = (*BUSY_REASONS, Unattributed.IDLE, Unattributed.UNOBSERVED)
 SHARING_REASONS = (Unattributed.MIG, Unattributed.MPS)
 RENAMED = {  # the device's own core time is its busy time
@@ -46,7 +49,7 @@ def device_rows(view: View) -> Iterable[Row]:
         if reading is not None and up:
             values["unattributed_memory_bytes"] = _unattributed_memory(book, reading)
         if not book.blind:
-            values |= _accounts(view, book) | _allotted(view, uuid)
+            values |= _accounts(view, book) | _allotted(view, book)
         yield Row((str(book.device.index), uuid), values)
 
 
@@ -136,21 +139,27 @@ def _can_apply(reason: Unattributed, book: Book) -> bool:
 
 
 def _unattributed_memory(book: Book, reading: DeviceReading) -> dict[tuple[str, ...], Number]:
-    """By reason; the device's memory as a whole where its processes are not listed."""
+    """By reason, from 0 on; all of it where the device's processes are not listed."""
     if reading.memory is None:
         return {}
     if book.held is None:
         return {(str(Unattributed.NO_PID),): reading.memory.used_bytes}
-    return {
-        (str(owner),): held.used_bytes
-        for owner, held in book.held.items()
-        if isinstance(owner, Unattributed) and held.used_bytes is not None
-    }
+    nobody = MemoryHeld(0, 0)
+    held: dict[Owner, MemoryHeld] = dict.fromkeys(MEMORY_REASONS, nobody)
+    held |= {o: h for o, h in book.held.items() if isinstance(o, Unattributed)}
+    return {(str(r),): h.used_bytes for r, h in held.items() if h.used_bytes is not None}
 
 
-def _allotted(view: View, uuid: str) -> dict[str, Value]:
+def _allotted(view: View, book: Book) -> dict[str, Value]:
+    """Sums over the allotments that name the device; 0 where it is known that none can be of it."""
+    uuid = book.device.uuid
     here = [a for _, a in view.facts.allotted if a.device == uuid]
+    unplaced = any(not device for _, device in view.limits)
+    parted = book.device.sharing == "mig"  # its instances are allotted
+    none = 0 if view.facts.pods and not (here or unplaced or parted) else None
+    core, memory = total(a.core for a in here), total(a.memory_bytes for a in here)
     return known(
-        allocated_core_ratio=total(a.core for a in here),
-        allocated_memory_bytes=total(a.memory_bytes for a in here),
+        allocated_core_ratio=none if core is None else core,
+        allocated_memory_bytes=none if memory is None else memory,
+        sharing_replicas=view.facts.replicas.get(uuid),
     )

@@ -1,11 +1,12 @@
 """The ledger: one book a device, and the accounts of pods across devices."""
 
 from collections.abc import Mapping
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from exporter.ledger.accounts import ENERGY, Account, Moment
 from exporter.ledger.book import BLIND_CYCLES, IDLE_ENERGY, Book
 from exporter.model import (
+    Allocation,
     ContainerKey,
     DeviceReading,
     DeviceState,
@@ -20,12 +21,23 @@ from exporter.model import (
 K = TypeVar("K")
 
 
+class Tenure(NamedTuple):
+    """Since when a pod has had its allotments, and when it was last known to."""
+
+    pod_uid: str
+    since_mono_ns: int
+    last_mono_ns: int
+
+
 class Ledger:
     """Accounts of devices, containers, pods, namespaces and groups.
 
     One cycle is: ``meet`` every device that was reported, ``record`` and ``hold`` what was
     attributed, ``allot`` what is allotted, then ``settle``. ``nameless`` says why no process can
     be given to its container in this cycle, None if it can.
+
+    ``loose`` are allotments that are not one container's on a known device, by container ("": the
+    pod as a whole) and device ("": unknown). Nobody's use stands in their accounts.
     """
 
     def __init__(self, retention_ns: int, window_ns: int) -> None:
@@ -33,6 +45,8 @@ class Ledger:
         self.window_ns = window_ns
         self.books: dict[str, Book] = {}
         self.pods: dict[tuple[str, str], Account] = {}
+        self.loose: dict[tuple[ContainerKey, str], Account] = {}
+        self.tenures: dict[tuple[str, str], Tenure] = {}  # by namespace and pod
         self.nameless: Unmeasured | None = None
 
     def meet(self, reading: DeviceReading, now: Moment) -> None:
@@ -49,7 +63,7 @@ class Ledger:
         if reading.state is not DeviceState.UP:
             book.blind_cycles += 1
             return
-        book.was_read, book.blind_cycles = True, 0
+        book.was_read, book.blind_cycles, book.read_mono_ns = True, 0, now.mono_ns
         memory = reading.memory
         book.unlisted_cycles += 1
         if memory is not None:  # a list that is refused will not come in the next cycle
@@ -105,27 +119,36 @@ class Ledger:
             account.hold(held.get(key, MemoryHeld(0, 0)))
 
     def allot(
-        self, key: ContainerKey, uuid: str | None, core: float | None, elapsed_ns: int, now: Moment
+        self, key: ContainerKey, allocation: Allocation, elapsed_ns: int, now: Moment
     ) -> None:
-        """Keep the account of an allotted container alive and count its allotted time.
+        """Keep the accounts of an allotment alive and count its allotted time.
 
         Shown at 0 from the moment the pod is bound, if the device is known; else its pod is, and
         its namespace on every device. An allotment to no container in particular is the pod's.
         """
-        allotted_ns = int((core or 0.0) * elapsed_ns)
-        pod = self._pod(key, now)
-        pod.allocated_core_ns += allotted_ns
-        pod.live_mono_ns = now.mono_ns
-        book = self.books.get(uuid or "")
+        allotted_ns = int((allocation.core or 0.0) * elapsed_ns)
+        book = self.books.get(allocation.device or "")
         for candidate in self.books.values() if book is None else (book,):
             candidate.namespaces.setdefault(key.namespace, Account(now))
+        for account in (self._pod(key, now), self._allotted(key, book, now)):
+            account.allocated_core_ns += allotted_ns
+            account.live_mono_ns = now.mono_ns
+        self._tenure(key, allocation.pod_uid, now)
+
+    def _allotted(self, key: ContainerKey, book: Book | None, now: Moment) -> Account:
         if book is None or not key.container:
-            return
+            place = key, book.device.uuid if book else ""
+            return self.loose.setdefault(place, Account(now))
         account = book.account(key, now)
-        account.allocated_core_ns += allotted_ns
-        account.live_mono_ns = now.mono_ns
         if account.held is None and book.held is not None:
             account.hold(book.held.get(key, MemoryHeld(0, 0)))
+        return account
+
+    def _tenure(self, key: ContainerKey, pod_uid: str, now: Moment) -> None:
+        before = self.tenures.get(key[:2])
+        same = before is not None and before.pod_uid == pod_uid
+        since = before.since_mono_ns if before and same else now.mono_ns
+        self.tenures[key[:2]] = Tenure(pod_uid, since, now.mono_ns)
 
     def settle(self, now: Moment) -> None:
         """End the cycle: count blind devices, keep residents alive, close what is long gone."""
@@ -140,6 +163,8 @@ class Ledger:
             _close_gone(book.owners, oldest)
             book.forget(now.mono_ns - self.window_ns)
         _close_gone(self.pods, oldest)
+        _close_gone(self.loose, oldest)
+        self.tenures = {k: t for k, t in self.tenures.items() if t.last_mono_ns == now.mono_ns}
         for account in self.pods.values():
             account.recent.clear()
 

@@ -1,31 +1,26 @@
 """Rows of containers and groups on each device."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from exporter.ledger.accounts import Account
+from exporter.ledger.allotment_rows import UNKNOWN_LIMITS, allotment, loose_rows
 from exporter.ledger.book import OWNED, Book
-from exporter.ledger.view import View, counters, known, ratio, total, unmeasured
-from exporter.model import Allocation, ContainerKey, GroupKey, Row, Unmeasured, Value
+from exporter.ledger.view import View, counters, known, unmeasured
+from exporter.model import ContainerKey, GroupKey, Row, Unmeasured, Value
 
-LIMITS = ("core_limit", "memory_limit")
-UNNAMED = dict.fromkeys(LIMITS, Unmeasured.POD_UNKNOWN)
+UNNAMED = dict.fromkeys(UNKNOWN_LIMITS, Unmeasured.POD_UNKNOWN)
 
 
 def container_rows(view: View) -> Iterable[Row]:
-    """One row for each container on each device, and one where the placement is not known."""
+    """One row for each container on each device, and for what is allotted and has no such row."""
     for uuid, book in view.ledger.books.items():
         for key, account in book.owners.items():
             if isinstance(key, ContainerKey):
                 values = _owner(view, book, key)
                 if not view.ledger.hidden(book):
-                    values |= _allotment(view.limits.get((key, uuid), ()), account, values)
+                    values |= allotment(view, book, key, account, values)
                 yield Row((*key, str(book.device.index), uuid), values)
-    for key, uuid in view.limits:
-        if key.container and uuid not in view.ledger.books:
-            missing = dict.fromkeys(LIMITS, Unmeasured.PLACEMENT)
-            nameless = view.ledger.nameless
-            blind = dict.fromkeys(("core", "memory"), nameless) if nameless else {}
-            yield Row((*key, "", ""), {"unmeasured": unmeasured(missing, blind)})
+    yield from loose_rows(view)
 
 
 def group_rows(view: View) -> Iterable[Row]:
@@ -79,28 +74,3 @@ def _memory_reason(book: Book, account: Account) -> dict[str, Unmeasured]:
         unsized = account.held.used_bytes is None
         return {"memory": Unmeasured.NOT_SUPPORTED} if unsized else {}
     return {"memory": Unmeasured.READ_FAILED} if book.unlisted else {}
-
-
-def _allotment(
-    allotted: Sequence[Allocation], account: Account, values: dict[str, Value]
-) -> dict[str, Value]:
-    if not allotted:
-        spent = account.allocated_core_ns
-        return {"allocated_core_seconds_total": spent} if spent else {}
-    core = total(a.core for a in allotted)
-    memory = total(a.memory_bytes for a in allotted)
-    shown = known(
-        core_limit_ratio=core,
-        memory_limit_bytes=memory,
-        core_limit_utilization_ratio=ratio(_number(values, "core_utilization_ratio"), core),
-        memory_limit_utilization_ratio=ratio(_number(values, "memory_used_bytes"), memory),
-        allocated_replicas=total(a.replicas for a in allotted),
-        allocated_core_seconds_total=None if core is None else account.allocated_core_ns,
-    )
-    shown["allocation_info"] = {(a.scheme, a.policy, a.priority): 1 for a in allotted}
-    return shown
-
-
-def _number(values: dict[str, Value], name: str) -> float | None:
-    value = values.get(name)
-    return value if isinstance(value, int | float) else None

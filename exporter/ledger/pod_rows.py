@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 from exporter.ledger.accounts import ENERGY, Account
 from exporter.ledger.book import Book
-from exporter.ledger.view import View, counters, known, ratio, total, whole
-from exporter.model import Allocation, ContainerKey, Row, Value
+from exporter.ledger.view import Allotted, View, counters, known, ratio, total, whole
+from exporter.model import ContainerKey, Row, Value
 
 ACCOUNTED = frozenset({"core", ENERGY})
 
@@ -20,12 +20,12 @@ class _Part(NamedTuple):
 
 
 class _Use(NamedTuple):
-    """What one part uses now, and what it may."""
+    """What one part uses now."""
 
+    key: ContainerKey
+    device: str
     core: float | None
-    core_limit: float | None
     memory: float | None
-    memory_limit: float | None
 
 
 def pod_rows(view: View) -> Iterable[Row]:
@@ -35,11 +35,8 @@ def pod_rows(view: View) -> Iterable[Row]:
         for key, account in book.owners.items():
             if isinstance(key, ContainerKey):
                 parts.setdefault(key[:2], []).append(_Part(book, key, account))
-    limits: dict[tuple[str, str], list[Allocation]] = {}
-    for key, allocation in view.facts.allotted:
-        limits.setdefault(key[:2], []).append(allocation)
     for name, account in view.ledger.pods.items():
-        yield Row(name, _pod(view, name, account, parts.get(name, []), limits.get(name, [])))
+        yield Row(name, _pod(view, name, account, parts.get(name, [])))
 
 
 def namespace_rows(view: View) -> Iterable[Row]:
@@ -61,41 +58,47 @@ def _shared_in(view: View, book: Book, namespace: str) -> set[str]:
 
 
 def _pod(
-    view: View,
-    name: tuple[str, str],
-    account: Account,
-    parts: Sequence[_Part],
-    limits: Sequence[Allocation],
+    view: View, name: tuple[str, str], account: Account, parts: Sequence[_Part]
 ) -> dict[str, Value]:
     live = view.live(account)
     alive = [part for part in parts if view.live(part.account)]
     pod = view.facts.pods.get(name)
-    blind = any(_is_blind(view, part, limits) for part in parts)
+    limits = view.of_pods.get(name, [])
+    blind = any(_is_blind(view, part) for part in parts) or _is_allotted_blind(view, limits)
     values: dict[str, Value] = {}
     if (live or blind) and pod is not None:
         values["info"] = {(pod.uid, pod.qos, pod.owner_kind, pod.owner_name): 1}
     if blind or view.ledger.nameless:
         return values
     values |= counters(account, _accounted(view, alive or parts))
-    if account.allocated_core_ns or any(a.core is not None for a in limits):
+    if account.allocated_core_ns or any(a.core is not None for _, a in limits):
         values["allocated_core_seconds_total"] = account.allocated_core_ns
     if live:
         values |= known(last_active_timestamp_seconds=account.active_unix_ns)
         uses = [_use(view, part) for part in alive if not view.pending(part.book, part.key)]
-        values |= _gauges(uses, limits, whole_pod=any(not part.key.container for part in alive))
+        values |= _gauges(uses, limits)
     return values
 
 
-def _is_blind(view: View, part: _Part, limits: Sequence[Allocation]) -> bool:
+def _is_blind(view: View, part: _Part) -> bool:
     """Whether the pod is, as far as is known, on a device that cannot be read.
 
     One that is allotted other devices now, and not this one, has left it: a StatefulSet's pod that
-    was made anew keeps its name.
+    was made anew keeps its name. But not one that had its allotment while it was still seen here.
     """
-    book = part.book
-    if not book.blind or not (view.live(part.account) or part.key in (book.held or ())):
+    book, key, account = part
+    if not book.blind or not (view.live(account) or key in (book.held or ())):
         return False
-    return not limits or any(a.device in {None, book.device.uuid} for a in limits)
+    limits = view.of_pods.get(key[:2], ())
+    if not limits or any(a.device in {None, book.device.uuid} for _, a in limits):
+        return True
+    tenure = view.ledger.tenures.get(key[:2])
+    return tenure is not None and tenure.since_mono_ns <= book.read_mono_ns
+
+
+def _is_allotted_blind(view: View, limits: Sequence[Allotted]) -> bool:
+    books = (view.ledger.books.get(a.device or "") for _, a in limits)
+    return any(book is not None and book.blind for book in books)
 
 
 def _accounted(view: View, parts: Sequence[_Part]) -> Collection[str]:
@@ -108,35 +111,38 @@ def _accounted(view: View, parts: Sequence[_Part]) -> Collection[str]:
 
 def _use(view: View, part: _Part) -> _Use:
     book, key, account = part
-    allotted = view.limits.get((key, book.device.uuid), [])
-    return _Use(
-        core=view.ratio(book, account, "core") if "core" in view.shared(book, key) else None,
-        core_limit=total(a.core for a in allotted),
-        memory=account.held.used_bytes if account.held else None,
-        memory_limit=total(a.memory_bytes for a in allotted),
-    )
+    core = view.ratio(book, account, "core") if "core" in view.shared(book, key) else None
+    return _Use(key, book.device.uuid, core, account.held.used_bytes if account.held else None)
 
 
-def _gauges(
-    uses: Sequence[_Use], limits: Sequence[Allocation], *, whole_pod: bool
-) -> dict[str, Value]:
-    """Core against the limited containers only; memory against the fullest device.
-
-    Where use or limits are the pod's as a whole, all of its use stands against all of its limits.
-    """
-    core_limit, memory_limit = total(a.core for a in limits), total(a.memory_bytes for a in limits)
-    if whole_pod or any(not a.container for a in limits):
-        limited, core_of = uses, core_limit
-        fullness = [ratio(whole(use.memory for use in uses), memory_limit)]
-    else:
-        limited = [use for use in uses if use.core_limit]
-        core_of = total(use.core_limit for use in limited)
-        fullness = [ratio(use.memory, use.memory_limit) for use in uses]
+def _gauges(uses: Sequence[_Use], limits: Sequence[Allotted]) -> dict[str, Value]:
+    """Core against the limited containers only; memory against the fullest device."""
+    core_limit = total(a.core for _, a in limits)
+    limited = _held_against(uses, [key for key, a in limits if a.core is not None])
     return known(
         core_usage_gpus=whole(use.core for use in uses),
         core_limit_gpus=core_limit,
         memory_used_bytes=whole(use.memory for use in uses),
-        memory_limit_bytes=memory_limit,
-        core_limit_utilization_ratio=ratio(whole(use.core for use in limited), core_of),
-        memory_limit_utilization_ratio=max((r for r in fullness if r is not None), default=None),
+        memory_limit_bytes=total(a.memory_bytes for _, a in limits),
+        core_limit_utilization_ratio=ratio(whole(use.core for use in limited), core_limit),
+        memory_limit_utilization_ratio=max(_fullness(uses, limits), default=None),
     )
+
+
+def _fullness(uses: Sequence[_Use], limits: Sequence[Allotted]) -> Iterable[float]:
+    """Memory held against what is allotted, for each device that is named."""
+    for device in {a.device for _, a in limits if a.device}:
+        here = [(key, a) for key, a in limits if a.device == device and a.memory_bytes is not None]
+        there = [use for use in uses if use.device == device]
+        limited = _held_against(there, [key for key, _ in here])
+        full = ratio(whole(u.memory for u in limited), total(a.memory_bytes for _, a in here))
+        if full is not None:
+            yield full
+
+
+def _held_against(uses: Sequence[_Use], limited: Sequence[ContainerKey]) -> Sequence[_Use]:
+    """The use of containers with a limit; all of it where it or a limit is the pod's as a whole."""
+    keys = set(limited)
+    if all(key.container for key in (*keys, *(use.key for use in uses))):
+        return [use for use in uses if use.key in keys]
+    return uses

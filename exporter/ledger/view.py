@@ -49,20 +49,34 @@ class CycleFacts:
     readings: Mapping[str, DeviceReading] = field(default_factory=dict)  # by device UUID
     allotted: Sequence[Allotted] = ()
     pods: Mapping[tuple[str, str], Pod] = field(default_factory=dict)  # by namespace, name
+    replicas: Mapping[str, int] = field(default_factory=dict)  # of divided devices, by UUID
+
+
+BY_CORE = ("core", "memory_active", ENERGY)  # known together: by the same samples, or by core
 
 
 class View:
-    """The ledger as seen at the end of one cycle."""
+    """The ledger as seen at the end of one cycle.
+
+    ``limits`` are the allotments by container and device; the device is "" where it is not known,
+    or is none of those here.
+    """
 
     def __init__(self, ledger: Ledger, facts: CycleFacts) -> None:
         self.ledger = ledger
         self.facts = facts
+        books = ledger.books
         self.limits: dict[tuple[ContainerKey, str], list[Allocation]] = {}
-        for key, allocation in facts.allotted:
-            self.limits.setdefault((key, allocation.device or ""), []).append(allocation)
+        self.of_pods: dict[tuple[str, str], list[Allotted]] = {}
+        for allotted in facts.allotted:
+            key, allocation = allotted
+            uuid = allocation.device if allocation.device in books else None
+            self.limits.setdefault((key, uuid or ""), []).append(allocation)
+            self.of_pods.setdefault(key[:2], []).append(allotted)
         self._since = facts.now.mono_ns - ledger.window_ns
-        books = ledger.books.values()  # asked for each owner, and the same for all of them
-        self._observed = {b.device.uuid: b.observed_since(self._since) for b in books}
+        # Asked for each owner, and the same for all of them.
+        self._observed = {uuid: b.observed_since(self._since) for uuid, b in books.items()}
+        self._unshared = {uuid: b.unshared for uuid, b in books.items()}
 
     def live(self, account: Account) -> bool:
         """Whether the owner was there in this cycle; else only its counters are shown."""
@@ -83,7 +97,9 @@ class View:
 
     def unshared(self, book: Book, owner: ContainerKey | GroupKey) -> Mapping[str, Unmeasured]:
         """What cannot be told of an owner of the device, and why."""
-        return book.unshared_with(owner, self._since)
+        unshared = self._unshared[book.device.uuid]
+        doubt = book.doubts.reason(owner, self._since)
+        return unshared if doubt is None else {**dict.fromkeys(BY_CORE, doubt), **unshared}
 
     def shared(self, book: Book, owner: ContainerKey | GroupKey) -> set[str]:
         """What is known of an owner of the device."""

@@ -77,7 +77,13 @@ def test_the_device_goes_on_where_no_process_can_be_named(bench: Bench) -> None:
     assert device["busy_seconds_total"] == SECOND
     assert device["utilization_ratio"] == pytest.approx(0.5)
     assert device["memory_used_bytes"] == 100
-    assert device["unattributed_memory_bytes"] == {("unknown_cgroup",): 100}
+    assert device["unattributed_memory_bytes"] == {
+        ("host_process",): 0,
+        ("unknown_cgroup",): 100,
+        ("exited",): 0,
+        ("no_pid",): 0,
+        ("overlap",): 0,
+    }
     assert device["unattributed_core_seconds_total"] == {
         ("host_process",): 0,
         ("unknown_cgroup",): SECOND // 2,

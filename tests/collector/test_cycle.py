@@ -324,21 +324,33 @@ def test_mig_instance_stands_against_its_share_of_the_gpu(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize(
-    ("device", "core", "replicas", "limit"),
+    ("device", "sharers", "core", "memory", "replicas", "limits"),
     [
-        ("MIG-0", None, None, 0.5),
-        ("MIG-0", None, 2, None),
-        ("MIG-0", 0.25, None, 0.25),
-        ("GPU-0", None, None, None),
-        (None, None, None, None),
+        pytest.param(INSTANCE, 1, None, None, None, (0.5, 1000), id="whole instance"),
+        pytest.param(INSTANCE, 1, None, 900, None, (0.5, 900), id="memory as allotted"),
+        pytest.param(INSTANCE, 2, None, None, None, (None, None), id="claimed by two"),
+        pytest.param(INSTANCE, 1, None, None, 2, (None, None), id="replicas of an instance"),
+        pytest.param(INSTANCE, 1, 0.25, None, None, (0.25, None), id="part of an instance"),
+        pytest.param(DEVICE, 1, 1.0, None, None, (1.0, 80 * 2**30), id="whole card"),
+        pytest.param(DEVICE, 1, 0.5, None, None, (0.5, None), id="half a card"),
+        pytest.param(DEVICE, 1, None, None, None, (None, None), id="claimed card"),
+        pytest.param(None, 1, 1.0, None, None, (1.0, None), id="unplaced"),
     ],
 )
-def test_only_a_whole_instance_promises_its_share(
-    device: str | None, core: float | None, replicas: int | None, limit: float | None
+def test_a_whole_device_promises_all_that_it_is(
+    device: Device | None,
+    sharers: int,
+    core: float | None,
+    memory: int | None,
+    replicas: int | None,
+    limits: tuple[float | None, int | None],
 ) -> None:
-    allocation = Allocation("u", "main", device, core, None, "test", replicas=replicas)
+    uuid = device.uuid if device else None
+    allocation = Allocation("u", "main", uuid, core, memory, "test", replicas=replicas)
 
-    assert limited(allocation, {"MIG-0": 0.5}).core == limit
+    placed = limited(allocation, device, sharers)
+
+    assert (placed.core, placed.memory_bytes) == limits
 
 
 def test_shared_mig_instance_measures_the_device_and_not_its_containers(bench: Bench) -> None:

@@ -1,0 +1,106 @@
+"""A ledger under devices that a test sets, one cycle at a time."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from exporter.attribution import account
+from exporter.ledger import Allotted, CycleFacts, Ledger, Moment, rows_of
+from exporter.model import (
+    Allocation,
+    ContainerKey,
+    Device,
+    DeviceMemory,
+    DeviceReading,
+    DeviceState,
+    Engines,
+    GroupKey,
+    MemoryHeld,
+    Owner,
+    Pod,
+    ProcessActivity,
+    Row,
+    Unattributed,
+    Unmeasured,
+    Window,
+)
+
+SECOND = 1_000_000_000
+RETENTION = 300 * SECOND
+GPU = Device("GPU-0", 0, "nvidia", memory_bytes=1000)
+A, B = ContainerKey("n", "a", "c"), ContainerKey("m", "b", "c")
+GROUP = GroupKey("docker", "x")
+LISTED = DeviceMemory(1000, 0, None, ())
+
+
+def at(seconds: float) -> Moment:
+    return Moment(int(seconds * SECOND), int((1_700_000_000 + seconds) * SECOND))
+
+
+def window(core: dict[int, int], busy: int | None = None, energy: int | None = None) -> Window:
+    return Window(
+        start_unix_ns=0,
+        end_unix_ns=SECOND,
+        observed_ns=SECOND,
+        unobserved_ns=0,
+        busy=Engines(core=sum(core.values()) if busy is None else busy),
+        processes=tuple(ProcessActivity(pid, Engines(core=ns)) for pid, ns in core.items()),
+        energy_uj=energy,
+    )
+
+
+class Node:
+    """A ledger under one or more devices, one cycle at a time."""
+
+    def __init__(self, devices: tuple[Device, ...] = (GPU,)) -> None:
+        self.ledger = Ledger(RETENTION, 15 * SECOND)
+        self.devices = devices
+        self.owners: dict[int, Owner] = {1: A, 2: B, 3: GROUP, 4: Unattributed.HOST_PROCESS}
+        self.before: Moment | None = None
+        self.pod = Pod("uid-a", "n", "a", owner_kind="Job", owner_name="j")
+        self.untold: Mapping[Owner, Unmeasured] | None = {}
+
+    def cycle(
+        self,
+        seconds: float,
+        windows: Mapping[str, Window] | None = None,
+        *,
+        states: Mapping[str, DeviceState] | None = None,
+        allotted: tuple[Allotted, ...] = (),
+        held: Mapping[Owner, MemoryHeld] | None = None,
+        listed: bool = True,
+        **told: Any,
+    ) -> dict[str, dict[tuple[str, ...], Row]]:
+        """Run one cycle and return its rows by level and labels; ``told`` is of DeviceReading."""
+        now = at(seconds)
+        elapsed = now.mono_ns - (self.before or now).mono_ns
+        self.before = now
+        readings = {}
+        for device in self.devices:
+            state = (states or {}).get(device.uuid, DeviceState.UP)
+            readings[device.uuid] = DeviceReading(
+                device, state, memory=LISTED if listed else None, **told
+            )
+            self.ledger.meet(readings[device.uuid], now)
+            if state is not DeviceState.UP:
+                continue
+            if held is not None:
+                self.ledger.hold(device.uuid, held, now)
+            seen = (windows or {}).get(device.uuid)
+            if seen is not None:
+                credit = self.ledger.books[device.uuid].credit
+                usage = account(device, seen, self.owners, credit=credit)
+                self.ledger.record(replace(usage, unmeasured=self.untold), now)
+        for key, allocation in allotted:
+            self.ledger.allot(key, allocation, elapsed, now)
+        self.ledger.settle(now)
+        pods = {("n", "a"): self.pod}
+        rows = rows_of(self.ledger, CycleFacts(now, readings, allotted, pods))
+        return {level: {row.labels: row for row in many} for level, many in rows.items()}
+
+
+def allotted(key: ContainerKey, core: float | None = 0.5, device: str | None = "GPU-0") -> Allotted:
+    return Allotted(key, Allocation("u", key.container, device, core, 500, "test"))
+
+
+ROW_A = (*A, "0", "GPU-0")

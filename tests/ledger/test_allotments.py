@@ -1,0 +1,456 @@
+"""Limits, shares and placements: what is promised, to whom, where, and use against it."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from exporter.ledger import Allotted, CycleFacts, Ledger, Moment, rows_of
+from exporter.model import (
+    Allocation,
+    ContainerKey,
+    Device,
+    DeviceState,
+    Labelled,
+    MemoryHeld,
+    Owner,
+    Pod,
+    Row,
+    Value,
+)
+from tests.ledger.node import GPU, ROW_A, SECOND, A, Node, at, window
+
+OTHER = Device("GPU-1", 1, "nvidia", memory_bytes=1000)
+SIDE = ContainerKey("n", "a", "side")
+WHOLE_POD = ContainerKey("n", "a", "")
+ON_OTHER = (*A, "1", "GPU-1")
+
+Rows = Mapping[str, Mapping[tuple[str, ...], Row]]
+
+
+def grant(
+    key: ContainerKey = A,
+    device: str | None = "GPU-0",
+    core: float | None = 0.5,
+    memory: int | None = 500,
+    *,
+    uid: str = "uid-a",
+    replicas: int | None = None,
+) -> Allotted:
+    allocation = Allocation(
+        uid, key.container, device, core, memory, "s", "fixed", "offline", replicas
+    )
+    return Allotted(key, allocation)
+
+
+def busy(node: Node, seconds: float, *grants: Allotted, on: str = "GPU-0", **told: Any) -> Rows:
+    """A cycle in which process 1, of container A, uses a quarter of a device's second."""
+    windows = {uuid: window({1: SECOND // 4} if uuid == on else {}) for uuid in ("GPU-0", "GPU-1")}
+    return node.cycle(seconds, windows, allotted=grants, **told)
+
+
+def container(rows: Rows, *labels: str) -> Mapping[str, Value]:
+    return rows["container"][labels].values
+
+
+def pod(rows: Rows) -> Mapping[str, Value]:
+    return rows["pod"]["n", "a"].values
+
+
+def unmeasured(values: Mapping[str, Value]) -> set[tuple[str, ...]]:
+    found = values["unmeasured"]
+    assert isinstance(found, Mapping)
+    return set(found)
+
+
+def test_scheme_policy_and_priority_stand_with_the_allotment() -> None:
+    values = container(busy(Node(), 0, grant()), *ROW_A)
+
+    assert values["allocation_info"] == {("s", "fixed", "offline"): 1}
+
+
+def test_replicas_on_one_card_are_summed_and_are_no_limit() -> None:
+    grants = [grant(core=None, memory=None, replicas=n) for n in (1, 2)]
+
+    rows = busy(Node(), 0, *grants)
+
+    assert container(rows, *ROW_A)["allocated_replicas"] == 3
+    assert not {"core_limit_ratio", "memory_limit_bytes"} & container(rows, *ROW_A).keys()
+    assert not {"core_limit_gpus", "memory_limit_bytes"} & pod(rows).keys()
+
+
+def test_parts_of_several_cards_are_limits_of_each_and_of_the_pod_together() -> None:
+    node = Node((GPU, OTHER))
+
+    rows = busy(node, 0, grant(core=0.6), grant(device="GPU-1", core=0.6))
+
+    assert container(rows, *ROW_A)["core_limit_ratio"] == 0.6
+    assert container(rows, *ON_OTHER)["core_limit_ratio"] == 0.6
+    assert pod(rows)["core_limit_gpus"] == pytest.approx(1.2)
+
+
+def test_a_claim_without_shares_names_its_containers_and_limits_none() -> None:
+    claim = [grant(key, core=None, memory=None) for key in (A, SIDE)]
+    node = Node()
+    node.owners[8] = SIDE
+
+    rows = node.cycle(0, {"GPU-0": window({1: SECOND // 4, 8: SECOND // 4})}, allotted=tuple(claim))
+
+    for labels in (ROW_A, (*SIDE, "0", "GPU-0")):
+        values = container(rows, *labels)
+        assert values["core_seconds_total"] == SECOND // 4
+        assert "allocation_info" in values
+        assert not {"core_limit_ratio", "allocated_core_seconds_total"} & values.keys()
+    assert "allocated_core_ratio" not in rows["device"]["0", "GPU-0"].values
+
+
+# --- placement ------------------------------------------------------------------------------------
+
+
+def test_use_on_another_device_than_the_allotted_one_is_a_mismatch_and_moves_nothing() -> None:
+    node = Node((GPU, OTHER))
+    busy(node, 0, grant())
+
+    rows = busy(node, 1, grant(), on="GPU-1")
+
+    declared, observed = container(rows, *ROW_A), container(rows, *ON_OTHER)
+    assert (declared["placement_mismatch"], observed["placement_mismatch"]) == (0, 1)
+    assert declared["core_limit_ratio"] == 0.5
+    assert declared["core_seconds_total"] == SECOND // 4
+    assert observed["core_seconds_total"] == SECOND // 4
+    assert "core_limit_ratio" not in observed
+    assert pod(rows)["core_limit_utilization_ratio"] == pytest.approx((0.125 + 0.125) / 0.5)
+
+
+def test_a_mismatch_is_over_when_the_process_has_gone() -> None:
+    node = Node((GPU, OTHER))
+    busy(node, 0, grant(), on="GPU-1", held={A: MemoryHeld(10, 1)})
+
+    rows = node.cycle(1, allotted=(grant(),), held={})
+
+    assert container(rows, *ROW_A)["placement_mismatch"] == 0
+    assert "placement_mismatch" not in container(rows, *ON_OTHER)
+
+
+def test_more_devices_in_use_than_allotted_are_a_mismatch_on_those_that_none_names() -> None:
+    node = Node((GPU, OTHER))
+    node.owners[5] = A
+    windows = {"GPU-0": window({1: 9}), "GPU-1": window({5: 9})}
+
+    rows = node.cycle(0, windows, allotted=(grant(device=None),))
+
+    assert container(rows, *ROW_A)["placement_mismatch"] == 1
+    assert container(rows, *ON_OTHER)["placement_mismatch"] == 1
+    assert pod(rows)["core_limit_gpus"] == 0.5
+
+
+def test_use_without_any_allotment_is_no_mismatch() -> None:
+    values = container(busy(Node(), 0), *ROW_A)
+
+    assert not {"placement_mismatch", "allocation_info"} & values.keys()
+
+
+def test_a_container_beside_one_that_is_allotted_is_no_mismatch() -> None:
+    node = Node((GPU, OTHER))
+
+    rows = busy(node, 0, grant(SIDE), on="GPU-1")
+
+    assert "placement_mismatch" not in container(rows, *ON_OTHER)
+
+
+def test_the_instances_of_an_allotted_card_are_within_its_allotment() -> None:
+    node = Node((GPU, replace(OTHER, parent_uuid="GPU-0")))
+
+    assert container(busy(node, 0, grant(), on="GPU-1"), *ON_OTHER)["placement_mismatch"] == 0
+
+
+def test_a_mismatch_is_found_for_an_allotment_of_the_pod_as_a_whole() -> None:
+    node = Node((GPU, OTHER))
+
+    rows = busy(node, 0, grant(WHOLE_POD), on="GPU-1")
+
+    assert container(rows, *ON_OTHER)["placement_mismatch"] == 1
+    assert container(busy(node, 1, grant(WHOLE_POD)), *ROW_A)["placement_mismatch"] == 0
+
+
+def test_use_that_no_container_is_named_for_is_held_against_the_whole_pods_devices() -> None:
+    node = Node((GPU, OTHER))
+    node.owners[1] = WHOLE_POD
+
+    assert container(busy(node, 0, grant()), *WHOLE_POD, "0", "GPU-0")["placement_mismatch"] == 0
+    rows = busy(node, 1, grant(), on="GPU-1")
+    assert container(rows, *WHOLE_POD, "1", "GPU-1")["placement_mismatch"] == 1
+
+
+@pytest.mark.parametrize(
+    ("allotted", "parent", "quantities"),
+    [
+        (grant(device=None), "", {"core_limit", "memory_limit"}),
+        (grant(device=None, memory=None), "", {"core_limit"}),
+        (grant(device=None, core=1.0, memory=None), "", {"core_limit", "memory_limit"}),
+        (grant(device=None, core=None), "", {"memory_limit"}),
+        (grant(device=None, core=None), "GPU-0", {"core_limit", "memory_limit"}),
+        (grant(device=None, core=None, memory=None, replicas=1), "GPU-0", {"allocated_replicas"}),
+        (grant(device="GPU-far"), "", {"core_limit", "memory_limit"}),
+    ],
+)
+def test_before_the_placement_is_known_what_was_promised_is_unmeasured_and_nothing_else(
+    allotted: Allotted, parent: str, quantities: set[str]
+) -> None:
+    node = Node((GPU, replace(OTHER, parent_uuid=parent)))
+
+    rows = node.cycle(0, {"GPU-0": window({})}, allotted=(allotted,))
+
+    values = container(rows, *A, "", "")
+    assert unmeasured(values) == {(quantity, "placement") for quantity in quantities}
+    assert "allocation_info" in values
+    assert pod(rows).get("core_limit_gpus") == allotted.allocation.core
+    assert pod(rows).get("memory_limit_bytes") == allotted.allocation.memory_bytes
+
+
+def test_allotted_time_is_counted_before_the_placement_is_known_and_after() -> None:
+    node = Node()
+    for second in (0, 10):
+        rows = node.cycle(second, {"GPU-0": window({})}, allotted=(grant(device=None),))
+    assert container(rows, *A, "", "")["allocated_core_seconds_total"] == 5 * SECOND
+
+    rows = node.cycle(20, {"GPU-0": window({})}, allotted=(grant(),))
+
+    assert container(rows, *A, "", "") == {"allocated_core_seconds_total": 5 * SECOND}
+    assert container(rows, *ROW_A)["allocated_core_seconds_total"] == 5 * SECOND
+    assert pod(rows)["allocated_core_seconds_total"] == 10 * SECOND
+    late = node.cycle(400, {"GPU-0": window({})}, allotted=(grant(),))
+    assert (*A, "", "") not in late["container"]
+
+
+def test_an_allotment_that_loses_its_share_keeps_the_time_that_it_had() -> None:
+    node = Node()
+    for second in (0, 10):
+        node.cycle(second, allotted=(grant(),))
+
+    rows = node.cycle(20, allotted=(grant(core=None),))
+
+    assert container(rows, *ROW_A)["allocated_core_seconds_total"] == 5 * SECOND
+    assert pod(rows)["allocated_core_seconds_total"] == 5 * SECOND
+
+
+# --- pods -----------------------------------------------------------------------------------------
+
+
+def test_a_pods_memory_ratio_is_that_of_its_fullest_device_over_its_containers_there() -> None:
+    node = Node((GPU, OTHER))
+    node.owners[8] = SIDE
+    held: dict[Owner, MemoryHeld] = {A: MemoryHeld(300, 1), SIDE: MemoryHeld(60, 1)}
+    grants = (grant(), grant(SIDE, memory=100), grant(SIDE, device="GPU-1", memory=120))
+
+    rows = node.cycle(0, allotted=grants, held=held)
+
+    assert pod(rows)["memory_limit_utilization_ratio"] == pytest.approx(360 / 600)
+
+
+def test_a_pods_core_ratio_leaves_out_containers_without_a_share() -> None:
+    node = Node()
+    node.owners[8] = SIDE
+    both = {"GPU-0": window({1: SECOND // 4, 8: SECOND // 2})}
+
+    rows = node.cycle(0, both, allotted=(grant(), grant(SIDE, core=None)))
+
+    assert pod(rows)["core_usage_gpus"] == pytest.approx(0.75)
+    assert pod(rows)["core_limit_utilization_ratio"] == pytest.approx(0.25 / 0.5)
+
+
+def test_memory_of_the_pod_as_a_whole_is_held_against_each_of_its_devices() -> None:
+    node = Node((GPU, OTHER))
+    grants = (grant(WHOLE_POD), grant(WHOLE_POD, device="GPU-1", memory=200))
+
+    rows = busy(node, 0, *grants, held={A: MemoryHeld(100, 1)})
+
+    assert pod(rows)["memory_limit_utilization_ratio"] == pytest.approx(100 / 200)
+    assert pod(rows)["core_limit_gpus"] == 1.0
+
+
+def test_a_pod_as_a_whole_is_withheld_with_its_device() -> None:
+    node = Node((GPU, OTHER))
+    lost = {"GPU-0": DeviceState.LOST}
+
+    rows = [
+        node.cycle(s, {"GPU-1": window({})}, states=lost, allotted=(grant(WHOLE_POD),))
+        for s in range(4)
+    ][-1]
+
+    assert set(pod(rows)) == {"info"}
+
+
+def test_a_pod_at_work_on_a_wrong_device_is_withheld_with_that_device() -> None:
+    node = Node((GPU, OTHER))
+    busy(node, 0, grant(), on="GPU-1", held={A: MemoryHeld(10, 1)})
+    lost = {"GPU-1": DeviceState.LOST}
+
+    rows = [busy(node, s, grant(), states=lost) for s in (1, 2, 3)][-1]
+    anew = busy(node, 4, grant(uid="uid-b"), states=lost)
+
+    assert set(pod(rows)) == {"info"}
+    assert "core_seconds_total" in pod(anew)  # the one made anew under the name is not there
+
+
+# --- devices --------------------------------------------------------------------------------------
+
+
+def allocated(rows: Rows, index: str = "0") -> tuple[Value | None, Value | None]:
+    values = rows["device"][index, f"GPU-{index}"].values
+    return values.get("allocated_core_ratio"), values.get("allocated_memory_bytes")
+
+
+@pytest.mark.parametrize(
+    ("grants", "expected"),
+    [
+        ((grant(), grant(SIDE, core=0.7, memory=300)), (1.2, 800)),
+        ((grant(WHOLE_POD),), (0.5, 500)),
+        ((grant(core=None),), (None, 500)),
+        ((grant(core=None, memory=None, replicas=2),), (None, None)),
+        ((grant(), grant(SIDE, device=None)), (0.5, 500)),
+        ((grant(device=None),), (None, None)),
+        ((grant(device="GPU-1"),), (0, 0)),
+        ((), (0, 0)),
+    ],
+)
+def test_what_is_allotted_on_a_device_is_the_sum_of_what_is_known_to_be(
+    grants: tuple[Allotted, ...], expected: tuple[float | None, int | None]
+) -> None:
+    assert allocated(Node((GPU, OTHER)).cycle(0, allotted=grants)) == expected
+
+
+def test_nothing_is_said_of_allotments_before_any_pod_was_heard_of() -> None:
+    ledger = Ledger(300 * SECOND, 15 * SECOND)
+    node = Node()
+    node.ledger = ledger
+    node.cycle(0)
+
+    rows = rows_of(ledger, CycleFacts(at(0)))
+
+    assert not {"allocated_core_ratio", "allocated_memory_bytes"} & rows["device"][0].values.keys()
+
+
+def test_a_board_that_is_divided_into_instances_is_not_allotted_itself() -> None:
+    rows = Node((replace(GPU, sharing="mig"),)).cycle(0)
+
+    assert allocated(rows) == (None, None)
+
+
+def test_replicas_of_a_device_stand_with_it() -> None:
+    node = Node((GPU, OTHER))
+    node.cycle(0)
+
+    rows = rows_of(node.ledger, CycleFacts(at(0), replicas={"GPU-1": 4}))["device"]
+
+    assert [row.values.get("sharing_replicas") for row in rows] == [None, 4]
+
+
+def test_memory_of_nobody_stands_at_zero_before_there_is_any() -> None:
+    node = Node()
+
+    def of(rows: Rows) -> Labelled:
+        found = rows["device"]["0", "GPU-0"].values["unattributed_memory_bytes"]
+        assert isinstance(found, Mapping)
+        return found
+
+    first = of(node.cycle(0, held={A: MemoryHeld(10, 1)}))
+
+    assert set(first) == {
+        (reason,) for reason in ("host_process", "unknown_cgroup", "exited", "no_pid", "overlap")
+    }
+    assert set(first.values()) == {0}
+
+
+# --- over time ------------------------------------------------------------------------------------
+
+CORES = st.sampled_from([None, 0.25, 1.0])
+KEYS = st.sampled_from([A, SIDE, WHOLE_POD, ContainerKey("m", "b", "c")])
+DEVICES = st.sampled_from([None, "GPU-0", "GPU-1", "GPU-far"])
+grants = st.builds(grant, KEYS, DEVICES, CORES, st.sampled_from([None, 0, 400]))
+histories = st.lists(
+    st.tuples(
+        st.floats(0.1, 200),
+        st.dictionaries(st.integers(1, 4), st.integers(0, SECOND), max_size=4),
+        st.sampled_from([{}, {"GPU-0": DeviceState.LOST}]),
+        st.lists(grants, max_size=4),
+    ),
+    max_size=25,
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(histories)
+def test_allotments_that_come_change_and_disagree_let_no_counter_fall(
+    history: list[tuple[float, dict[int, int], dict[str, DeviceState], list[Allotted]]],
+) -> None:
+    node = Node((GPU, OTHER))
+    node.owners = {1: A, 2: SIDE, 3: WHOLE_POD, 4: ContainerKey("m", "b", "c")}
+    clock, shown = 0.0, dict[tuple[str, tuple[str, ...], str], float]()
+    for wait, use, states, allotted in history:
+        clock += wait
+        on = {"GPU-0": window(use), "GPU-1": window(use)}
+        rows = node.cycle(clock, on, states=states, allotted=tuple(allotted))
+        shown = _risen(rows, {key: n for key, n in shown.items() if _is_open(node, *key)})
+        _agrees(rows, allotted, at(clock), node)
+
+
+def _is_open(node: Node, level: str, labels: tuple[str, ...], name: str) -> bool:
+    """Whether the account of a series is still kept: one that was closed may start anew."""
+    ledger = node.ledger
+    if level == "pod":
+        return labels in ledger.pods
+    if level != "container":
+        return True
+    key, uuid = ContainerKey(*labels[:3]), labels[4]
+    if "allocated" in name and not (key.container and uuid):
+        return (key, uuid) in ledger.loose
+    return uuid in ledger.books and key in ledger.books[uuid].owners
+
+
+def _risen(
+    rows: Rows, before: Mapping[tuple[str, tuple[str, ...], str], float]
+) -> dict[tuple[str, tuple[str, ...], str], float]:
+    """The counters on the page and those that are withheld; none has fallen."""
+    kept = dict(before)
+    for level in ("container", "pod", "namespace", "device"):
+        for labels, row in rows[level].items():
+            for name, value in row.values.items():
+                if name.endswith("_total") and isinstance(value, int | float):
+                    assert value >= kept.get((level, labels, name), 0), (level, labels, name)
+                    kept[level, labels, name] = value
+    return kept
+
+
+def _agrees(rows: Rows, allotted: list[Allotted], now: Moment, node: Node) -> None:
+    """The rules that hold on every page."""
+    accounts = [a for b in node.ledger.books.values() for a in b.owners.values()]
+    spent = sum(a.allocated_core_ns for a in (*accounts, *node.ledger.loose.values()))
+    pods = sum(account.allocated_core_ns for account in node.ledger.pods.values())
+    assert spent <= pods  # what has left the containers' accounts is still in their pod's
+    limited = {(k, a.device) for k, a in allotted if k.container and a.core is not None}
+    for labels, row in rows["container"].items():
+        key, uuid = ContainerKey(*labels[:3]), labels[4]
+        if "core_limit_ratio" in row.values:
+            assert (key, uuid) in limited
+        if row.values.get("placement_mismatch") == 1:
+            assert all(a.device != uuid for k, a in allotted if k == key)
+    assert all(t.last_mono_ns == now.mono_ns for t in node.ledger.tenures.values())
+
+
+def test_a_pod_made_anew_elsewhere_goes_on_with_its_account_and_leaves_the_old_device() -> None:
+    node = Node((GPU, OTHER))
+    busy(node, 0, grant(), held={A: MemoryHeld(10, 1)})
+    node.cycle(1, {"GPU-0": window({})}, held={})
+    node.pod = Pod("uid-b", "n", "a")
+    there = grant(device="GPU-1", uid="uid-b")
+
+    rows = busy(node, 11, there, on="GPU-1")
+
+    assert pod(rows)["core_seconds_total"] == SECOND // 2
+    assert pod(rows)["allocated_core_seconds_total"] == 5 * SECOND
+    assert container(rows, *ON_OTHER)["placement_mismatch"] == 0
+    assert "core_limit_ratio" not in container(rows, *ROW_A)
