@@ -96,6 +96,7 @@ class Node:
         self.ledger.settle(now)
         pods = {("n", "a"): self.pod}
         rows = rows_of(self.ledger, CycleFacts(now, readings, allotted, pods))
+        assert all(len({row.labels for row in many}) == len(many) for many in rows.values())
         return {level: {row.labels: row for row in many} for level, many in rows.items()}
 
 

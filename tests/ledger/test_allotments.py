@@ -272,6 +272,13 @@ def test_memory_of_the_pod_as_a_whole_is_held_against_each_of_its_devices() -> N
     assert pod(rows)["core_limit_gpus"] == 1.0
 
 
+def test_a_container_with_its_own_share_beside_the_pods_has_its_limits() -> None:
+    values = container(busy(Node(), 0, grant(), grant(WHOLE_POD)), *ROW_A)
+
+    assert unmeasured(values) == set()
+    assert values["core_limit_ratio"] == 0.5
+
+
 def test_a_pod_as_a_whole_is_withheld_with_its_device() -> None:
     node = Node((GPU, OTHER))
     lost = {"GPU-0": DeviceState.LOST}

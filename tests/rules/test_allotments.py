@@ -40,8 +40,7 @@ def _found(series: Series, folder: Path) -> Found:
         (MEMORY, {18: "leaking", 23: "leaking", 27: "leaking", 29: "leaking", 32: "leaking"}),
         (
             CORE,
-            dict.fromkeys(MINUTES, "bursting")
-            | dict.fromkeys((9, 12, 14, 18), "bursting greedy"),
+            dict.fromkeys(MINUTES, "bursting") | dict.fromkeys((9, 12, 14, 18), "bursting greedy"),
         ),
         (IDLE, {32: "idle"}),
         (UNASKED, {12: "unasked", 14: "unasked"}),
