@@ -160,23 +160,32 @@ PROGRAM_WORDS = {
 
 def compatibility() -> str:
     """The text of compatibility.md."""
-    heads = ("name", "type", "meaning", "a series for each", "made of", "labels")
+    heads = ("name", "type", "meaning", "a series for each", "made of")
     return COMPATIBILITY_PREFACE + "".join(
         f"\n## `--compat={program}`: {PROGRAM_WORDS[program]}\n\n"
         + _table(heads, map(_alias, aliases))
+        + _alias_labels(aliases)
         for program, aliases in PROGRAMS.items()
     )
 
 
+def _alias_labels(aliases: Sequence[Alias]) -> str:
+    """Name each set of labels once."""
+    sets = dict.fromkeys((alias.subject, tuple(alias.labels)) for alias in aliases)
+    return "".join(
+        f"\nLabels of a {subject}: {', '.join(f'`{label}`' for label in labels)}.\n"
+        for subject, labels in sets
+    )
+
+
 def _alias(alias: Alias) -> tuple[str, ...]:
-    labels = ", ".join(f"`{label}`" for label in alias.labels)
-    return (f"`{alias.name}`", alias.type, alias.help, alias.subject, _source(alias), labels)
+    return (f"`{alias.name}`", alias.type, alias.help, alias.subject, _source(alias))
 
 
 def _source(alias: Alias) -> str:
     match alias.figure:
         case of(name, key, times, per):
-            factor = f" times {times:g}" if times != 1 else f" / {per:,g}" if per != 1 else ""
+            factor = f" times {times:g}" if times != 1 else f" / {per:,.0f}" if per != 1 else ""
             return f"`{name}`" + (f" of `{key}`" if key else "") + factor
         case quotient(part, whole, times):
             return f"`{part}` / `{whole}` times {times:g}"
