@@ -34,7 +34,9 @@ class Renderer:
 
     def __init__(self, families: Sequence[Family] = FAMILIES) -> None:
         self._families = families
-        self._heads = {form: [_head(family, form) for family in families] for form in Format}
+        self._heads = {
+            form: [head(f.full_name, f.type, f.help, form) for f in families] for form in Format
+        }
         self._kept: dict[_Labels, str] = {}
 
     def render(
@@ -80,7 +82,7 @@ class Renderer:
         text = self._kept.get(key)
         if text is None:
             pairs = zip(names, values, strict=True)
-            text = ",".join(f'{name}="{_escaped(value)}"' for name, value in pairs)
+            text = ",".join(f'{name}="{escaped(value)}"' for name, value in pairs)
         used[key] = text
         return text
 
@@ -112,16 +114,16 @@ def _number(number: Number, divisor: int) -> str:
     return "NaN" if isnan(real) else "+Inf" if real > 0 else "-Inf"
 
 
-def _escaped(value: str) -> str:
+def escaped(value: str) -> str:
     """Escape as both formats ask. Half surrogates (from paths) stay apart and become ASCII."""
     return value.encode(errors="backslashreplace").decode().translate(_ESCAPES)
 
 
-def _head(family: Family, form: Format) -> str:
-    name = family.full_name
-    about = family.help.translate(_ESCAPES)
-    if form is Format.OPENMETRICS and family.type == "counter":
+def head(name: str, kind: str, about: str, form: Format) -> str:
+    """Write a family's HELP and TYPE."""
+    about = about.translate(_ESCAPES)
+    if form is Format.OPENMETRICS and kind == "counter":
         name = name.removesuffix("_total")
     if form is Format.TEXT:  # in this format a quotation mark in HELP stands for itself
         about = about.replace(r"\"", '"')
-    return f"# HELP {name} {about}\n# TYPE {name} {family.type}\n"
+    return f"# HELP {name} {about}\n# TYPE {name} {kind}\n"

@@ -1,0 +1,279 @@
+import subprocess
+from dataclasses import replace
+
+import pytest
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as read_openmetrics
+
+from exporter.compat.page import PROGRAMS, CompatPage
+from exporter.exposition import Format
+from exporter.model import Row, Snapshot, Value
+
+GIB = 1 << 30
+SECOND = 10**9
+NOW = 1_700_000_000 * SECOND
+
+INFO = ("nvidia", "A100", "0000:17:00.0", "", "", "", "550.54")
+
+
+def device(gpu: str, **values: Value) -> Row:
+    known: dict[str, Value] = {
+        "info": {INFO: 1},
+        "utilization_ratio": 0.75,
+        "memory_total_bytes": 40 * GIB,
+        "memory_used_bytes": 10 * GIB,
+        "memory_reserved_bytes": 1 * GIB,
+        "memory_active_ratio": 0.25,
+        "encoder_utilization_ratio": 0.125,
+        "decoder_utilization_ratio": 0.5,
+        "power_watts": 250.5,
+        "energy_joules_total": 1_500_000,  # µJ
+        "clock_hertz": {("sm",): 1_410_000_000, ("memory",): 1_215_000_000},
+        "temperature_celsius": {("gpu",): 51.0, ("memory",): 62.0},
+        "remapped_rows": {("uncorrectable",): 2, ("correctable",): 3},
+        "row_remapping": {("failed",): 1, ("pending",): 0},
+        "xid_last_timestamp_seconds": {("31",): NOW - SECOND, ("79",): NOW},
+        "sm_active_ratio": 0.5,
+        "sm_occupancy_ratio": 0.25,
+        "tensor_active_ratio": 0.125,
+    }
+    return Row((gpu, f"GPU-{gpu}"), {**known, **values})
+
+
+def container(pod: str, gpu: str, core: float, memory: int) -> Row:
+    values: dict[str, Value] = {
+        "processes": 1,
+        "core_utilization_ratio": core,
+        "memory_used_bytes": memory,
+        "core_limit_ratio": 0.5,
+        "memory_limit_bytes": 8 * GIB,
+        "last_active_timestamp_seconds": NOW - 3 * SECOND,
+    }
+    return Row(("ml", pod, "main", gpu, f"GPU-{gpu}"), values)
+
+
+POD = Row(
+    ("ml", "a"),
+    {
+        "core_usage_gpus": 0.5,
+        "core_limit_gpus": 1.0,
+        "core_limit_utilization_ratio": 0.5,
+        "memory_used_bytes": 8 * GIB,
+        "memory_limit_bytes": 16 * GIB,
+    },
+)
+NODE = Snapshot(
+    version=1,
+    unix_ns=NOW,
+    rows={
+        "device": (device("0"), device("1")),
+        "container": (
+            container("a", "0", 0.25, 4 * GIB),
+            container("b", "0", 0.375, 2 * GIB),
+            container("a", "1", 0.25, 4 * GIB),
+        ),
+        "pod": (POD,),
+    },
+)
+
+
+def page(snapshot: Snapshot = NODE, *programs: str, form: Format = Format.OPENMETRICS) -> str:
+    return CompatPage(programs or tuple(PROGRAMS), "node-1").render(snapshot, form).decode()
+
+
+def samples(text: str) -> dict[str, list[tuple[dict[str, str], float]]]:
+    found: dict[str, list[tuple[dict[str, str], float]]] = {}
+    for family in read_openmetrics(text + "# EOF\n"):  # type: ignore[no-untyped-call] # its own
+        for sample in family.samples:
+            found.setdefault(sample.name, []).append((sample.labels, sample.value))
+    return found
+
+
+def one(name: str, **labels: str) -> float:
+    found = [value for own, value in samples(page())[name] if labels.items() <= own.items()]
+    assert len(found) == 1, found
+    return found[0]
+
+
+A0 = {"namespace": "ml", "pod": "a", "container": "main", "gpu": "0"}
+HAMI = {"namespace": "ml", "pod": "a", "container": "main", "vdevice_index": "1"}
+HAMI |= {"device_uuid": "GPU-1", "zone": "vGPU"}
+OLD = {"podnamespace": "ml", "podname": "a", "ctrname": "main", "vdeviceid": "1"}
+OLD |= {"deviceuuid": "GPU-1", "zone": "vGPU"}
+HOST = {"device_index": "0", "device_uuid": "GPU-0", "device_type": "NVIDIA-A100", "zone": "vGPU"}
+OLD_HOST = {"deviceidx": "0", "deviceuuid": "GPU-0", "zone": "vGPU"}
+CARD = {"node": "node-1", "card": "0"}
+POD_LABELS = {"node": "node-1", "namespace": "ml", "pod": "a"}
+TASK = {**POD_LABELS, "container": "main"}
+MANAGED = {"pod_name": "a", "namespace": "ml", "node": "node-1", "container_name": "main"}
+
+UNITS = [
+    ("DCGM_FI_DEV_SM_CLOCK", {"gpu": "0", "UUID": "GPU-0", "modelName": "A100"}, 1410),
+    ("DCGM_FI_DEV_MEM_CLOCK", {"gpu": "0", "pci_bus_id": "0000:17:00.0"}, 1215),
+    ("DCGM_FI_DEV_GPU_TEMP", {"gpu": "0", "device": "nvidia0"}, 51),
+    ("DCGM_FI_DEV_MEMORY_TEMP", {"gpu": "0", "Hostname": "node-1"}, 62),
+    ("DCGM_FI_DEV_POWER_USAGE", {"gpu": "0", "DCGM_FI_DRIVER_VERSION": "550.54"}, 250.5),
+    ("DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", {"gpu": "0"}, 1500),
+    ("DCGM_FI_DEV_GPU_UTIL", A0, 25),
+    ("DCGM_FI_DEV_MEM_COPY_UTIL", {"gpu": "0"}, 25),
+    ("DCGM_FI_DEV_ENC_UTIL", {"gpu": "0"}, 12.5),
+    ("DCGM_FI_DEV_DEC_UTIL", {"gpu": "0"}, 50),
+    ("DCGM_FI_DEV_XID_ERRORS", {"gpu": "0"}, 79),
+    ("DCGM_FI_DEV_FB_FREE", {"gpu": "0"}, 29 * 1024),
+    ("DCGM_FI_DEV_FB_USED", A0, 4096),
+    ("DCGM_FI_DEV_FB_RESERVED", {"gpu": "0"}, 1024),
+    ("DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS", {"gpu": "0"}, 2),
+    ("DCGM_FI_DEV_CORRECTABLE_REMAPPED_ROWS", {"gpu": "0"}, 3),
+    ("DCGM_FI_DEV_ROW_REMAP_FAILURE", {"gpu": "0"}, 1),
+    ("DCGM_FI_PROF_GR_ENGINE_ACTIVE", {"gpu": "0"}, 0.75),
+    ("DCGM_FI_PROF_SM_ACTIVE", {"gpu": "0"}, 0.5),
+    ("DCGM_FI_PROF_SM_OCCUPANCY", {"gpu": "0"}, 0.25),
+    ("DCGM_FI_PROF_PIPE_TENSOR_ACTIVE", {"gpu": "0"}, 0.125),
+    ("hami_host_gpu_memory_used_bytes", HOST, 10 * GIB),
+    ("hami_host_gpu_utilization_ratio", HOST, 75),
+    ("hami_host_gpu_memory_controller_utilization_ratio", HOST, 25),
+    ("hami_vgpu_memory_used_bytes", HAMI, 4 * GIB),
+    ("hami_vgpu_memory_limit_bytes", HAMI, 8 * GIB),
+    ("hami_container_device_memory_bytes", HAMI, 4 * GIB),
+    ("hami_container_device_utilization_ratio", HAMI, 25),
+    ("hami_container_last_kernel_elapsed_seconds", HAMI, 3),
+    ("HostGPUMemoryUsage", OLD_HOST, 10 * GIB),
+    ("HostCoreUtilization", OLD_HOST, 75),
+    ("vGPU_device_memory_usage_in_bytes", OLD, 4 * GIB),
+    ("vGPU_device_memory_limit_in_bytes", OLD, 8 * GIB),
+    ("Device_memory_desc_of_container", OLD, 4 * GIB),
+    ("Device_utilization_desc_of_container", OLD, 25),
+    ("Device_last_kernel_of_container", OLD, 3),
+    ("gpu_core_usage", CARD, 75),
+    ("gpu_core_utilization", CARD, 75),
+    ("gpu_core_utilization_percentage", CARD, 75),
+    ("gpu_mem_usage", CARD, 10 * 1024),
+    ("gpu_mem_utilization", CARD, 25),
+    ("gpu_mem_utilization_percentage", CARD, 25),
+    ("pod_core_usage", POD_LABELS, 50),
+    ("pod_core_utilization", POD_LABELS, 50),
+    ("pod_core_utilization_percentage", POD_LABELS, 50),
+    ("pod_core_occupy_node", POD_LABELS, 25),
+    ("pod_core_occupy_node_percentage", POD_LABELS, 25),
+    ("pod_mem_usage", POD_LABELS, 8 * 1024),
+    ("pod_mem_utilization", POD_LABELS, 50),
+    ("pod_mem_utilization_percentage", POD_LABELS, 50),
+    ("pod_mem_occupy_node", POD_LABELS, 10),
+    ("pod_mem_occupy_node_percentage", POD_LABELS, 10),
+    ("pod_core_request", POD_LABELS, 100),
+    ("pod_mem_request", POD_LABELS, 16 * 1024),
+    ("container_core_usage", TASK, 50),
+    ("container_core_utilization", TASK, 50),
+    ("container_core_utilization_percentage", TASK, 50),
+    ("container_mem_usage", TASK, 8 * 1024),
+    ("container_mem_utilization", TASK, 50),
+    ("container_mem_utilization_percentage", TASK, 50),
+    ("container_gpu_utilization", {**MANAGED, "gpu": "gpu1"}, 25),
+    ("container_gpu_utilization", {**MANAGED, "gpu": "total"}, 50),
+    ("container_request_gpu_utilization", {**MANAGED, "req_of_gpu": "total"}, 1.0),
+    ("container_gpu_memory_total", {**MANAGED, "gpu_memory": "gpu1"}, 4 * 1024),
+    ("container_gpu_memory_total", {**MANAGED, "gpu_memory": "total"}, 8 * 1024),
+    ("container_request_gpu_memory", {**MANAGED, "req_of_gpu_memory": "total"}, 16 * 1024),
+]
+
+
+@pytest.mark.parametrize(("name", "labels", "value"), UNITS)
+def test_a_figure_has_the_other_exporters_unit_and_labels(
+    name: str, labels: dict[str, str], value: float
+) -> None:
+    assert one(name, **labels) == pytest.approx(value)
+
+
+def test_every_row_of_every_table_is_held_to_its_unit() -> None:
+    rows = {alias.name for aliases in PROGRAMS.values() for alias in aliases}
+    assert {name for name, _, _ in UNITS} == rows == samples(page()).keys()
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_only_the_programs_asked_for_are_served(program: str) -> None:
+    assert samples(page(NODE, program)).keys() == {alias.name for alias in PROGRAMS[program]}
+
+
+def test_nothing_is_served_unasked() -> None:
+    assert CompatPage((), "node-1").render(NODE, Format.TEXT) == b""
+
+
+@pytest.mark.parametrize(("name", "whole"), [("GPU_UTIL", 75), ("FB_USED", 10 * 1024)])
+def test_the_parts_of_a_shared_device_add_up_to_it(name: str, whole: float) -> None:
+    parts = [(own, v) for own, v in samples(page())[f"DCGM_FI_DEV_{name}"] if own["gpu"] == "0"]
+    assert sum(value for _, value in parts) == pytest.approx(whole)
+    assert sorted(own.get("pod", "") for own, _ in parts) == ["", "a", "b"]
+
+
+def test_a_device_with_one_container_is_all_that_containers() -> None:
+    found = [(own, v) for own, v in samples(page())["DCGM_FI_DEV_GPU_UTIL"] if own["gpu"] == "1"]
+    assert [(own["pod"], value) for own, value in found] == [("a", 75)]
+    assert one("DCGM_FI_DEV_POWER_USAGE", gpu="1", pod="a", container="main") == 250.5
+
+
+def test_a_shared_devices_own_figures_stand_once_and_without_a_pod() -> None:
+    found = [own for own, _ in samples(page())["DCGM_FI_DEV_POWER_USAGE"] if own["gpu"] == "0"]
+    assert len(found) == 1
+    assert "pod" not in found[0]
+
+
+def without(snapshot: Snapshot, level: str, *names: str) -> Snapshot:
+    rows = tuple(
+        replace(row, values={k: v for k, v in row.values.items() if k not in names})
+        for row in snapshot.rows[level]
+    )
+    return replace(snapshot, rows={**snapshot.rows, level: rows})
+
+
+def test_what_is_not_known_of_a_container_is_absent_and_so_is_the_rest_of_its_device() -> None:
+    blind = without(NODE, "container", "core_utilization_ratio")
+    found = samples(page(blind))
+    on_shared = [own for own, _ in found["DCGM_FI_DEV_GPU_UTIL"] if own["gpu"] == "0"]
+    assert on_shared == []
+    assert "hami_container_device_utilization_ratio" not in found
+    assert "container_core_usage" not in found
+
+
+def test_a_container_without_a_limit_has_no_request_and_no_share_of_it() -> None:
+    found = samples(page(without(NODE, "container", "core_limit_ratio", "memory_limit_bytes")))
+    absent = ("container_request_gpu_utilization", "container_mem_utilization")
+    assert not {*absent, "hami_vgpu_memory_limit_bytes"} & found.keys()
+    assert "container_core_usage" in found
+
+
+def test_a_container_that_has_gone_has_no_series() -> None:
+    counters = Row(("ml", "old", "main", "0", "GPU-0"), {"core_seconds_total": 1})
+    rows = {**NODE.rows, "container": (*NODE.rows["container"], counters)}
+    assert page(replace(NODE, rows=rows)) == page()
+
+
+def test_a_device_that_had_no_xid_says_0() -> None:
+    rows = {"device": (device("0", xid_last_timestamp_seconds={}),)}
+    assert 'DCGM_FI_DEV_XID_ERRORS{gpu="0"' in page(Snapshot(rows=rows))
+    assert samples(page(Snapshot(rows=rows)))["DCGM_FI_DEV_XID_ERRORS"][0][1] == 0
+
+
+def test_names_from_the_cluster_are_escaped() -> None:
+    hostile = 'a"b\\c\nd'
+    row = replace(NODE.rows["container"][0], labels=("ml", hostile, "main", "0", "GPU-0"))
+    found = samples(page(replace(NODE, rows={**NODE.rows, "container": (row,)})))
+    assert found["hami_vgpu_memory_used_bytes"][0][0]["pod"] == hostile
+
+
+def test_both_formats_have_the_same_samples_under_the_same_names() -> None:
+    written = [
+        [line for line in page(form=form).splitlines() if not line.startswith("#")]
+        for form in Format
+    ]
+    assert written[0] == written[1] != []
+
+
+@pytest.mark.program("promtool")
+def test_promtool_reads_the_page() -> None:
+    done = subprocess.run(  # noqa: PLW1510 - it ends with 3 because of what it dislikes
+        ["promtool", "check", "metrics"],
+        input=page(form=Format.TEXT),
+        text=True,
+        capture_output=True,
+    )
+    # it also dislikes the names and units of others, which is their business
+    assert "error while linting" not in done.stderr, done.stderr
