@@ -2,7 +2,7 @@
 
 import time
 
-from exporter.allocations.registry import ANNOTATION_PREFIXES
+from exporter.allocations.registry import ANNOTATION_PREFIXES, LABEL_PREFIXES
 from exporter.cgroups.processes import CgroupProcesses
 from exporter.cgroups.simulated import SimulatedProcesses
 from exporter.collector import Collector, IdlePolicy, Sources
@@ -63,7 +63,7 @@ def _real(settings: Settings) -> Sources:
         settings.pods_source,
         node_name(settings.node_name),
         kubeconfig=settings.kubeconfig or None,
-        keep=Keep(annotations=ANNOTATION_PREFIXES),
+        keep=Keep(annotations=ANNOTATION_PREFIXES, labels=LABEL_PREFIXES),
     )
 
     cgroup_root = settings.path_cgroup or f"{settings.path_sysfs}/fs/cgroup"

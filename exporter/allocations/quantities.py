@@ -51,3 +51,12 @@ def parse_naturals(text: str) -> tuple[int, ...] | None:
         number for part in text.split(",") if (number := parse_natural(part)) is not None
     )
     return numbers if len(numbers) == text.count(",") + 1 else None
+
+
+def natural_of(value: object) -> int | None:
+    """Return a whole number from 0 to 2^63-1 out of a JSON document, also where it is a text."""
+    if isinstance(value, str):
+        return parse_quantity(value)
+    if isinstance(value, bool) or not isinstance(value, int):
+        return None
+    return value if 0 <= value <= MAX_QUANTITY else None

@@ -1,6 +1,8 @@
 """Reads one pod for one scheme: bounded, and noting all that had to be rejected."""
 
-from collections.abc import Iterable, Mapping
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 from exporter.allocations.devices import card_by_number, cards, common_memory
 from exporter.allocations.quantities import (
@@ -15,6 +17,16 @@ MAX_CARDS = 64  # of one container; the largest node has 16
 MAX_ANNOTATION_LENGTH = 64 * 1024  # the API server allows 256 KiB for all annotations of an object
 _MAX_DETAIL_LENGTH = 200
 _WHOLE_CARD = 100
+_POD = Container(name="")
+
+
+class Share(NamedTuple):
+    """What an owner has of each of its devices: a part of its core, bytes, and on which terms."""
+
+    core: float | None
+    memory_bytes: int | None
+    policy: str = ""
+    priority: str = ""
 
 
 def app_containers(pod: Pod) -> tuple[Container, ...]:
@@ -38,16 +50,16 @@ class PodReader:
         self.scheme = scheme
         self.pod = pod
         self.node = node
-        self._problems: list[Problem] = []
+        self._problems: dict[Reason, Problem] = {}
 
     def reject(self, reason: Reason, detail: str) -> None:
-        """Note what could not be read."""
-        detail = detail[:_MAX_DETAIL_LENGTH]
-        self._problems.append(Problem(self.pod.uid, self.scheme, reason, detail))
+        """Note what could not be read; of one reason the first, however many there are."""
+        detail = detail[:_MAX_DETAIL_LENGTH].encode(errors="replace").decode()
+        self._problems.setdefault(reason, Problem(self.pod.uid, self.scheme, reason, detail))
 
     def decoded(self, allocations: Iterable[Allocation]) -> Decoded:
         """Return the allocations together with what was rejected on the way."""
-        return Decoded(tuple(allocations), tuple(self._problems))
+        return Decoded(tuple(allocations), tuple(self._problems.values()))
 
     def quantity(self, container: Container, resource: str) -> int | None:
         """Return a container's limit of a resource; None where it asks for none of it."""
@@ -75,6 +87,18 @@ class PodReader:
             self.reject(Reason.BAD_ANNOTATION, f"{key}={text}")
         return numbers or ()
 
+    def document(self, key: str) -> object:
+        """Return the JSON document that an annotation holds, None where it is absent or none."""
+        text = self.annotation(key)
+        if not text:
+            return None
+        try:
+            document: object = json.loads(text)
+        except (ValueError, RecursionError) as error:  # no JSON, or an endless number, or too deep
+            self.reject(Reason.BAD_ANNOTATION, f"{key}: {error}")
+            return None
+        return document
+
     def one_of(self, known: Mapping[str, str], value: str) -> str:
         """Return a policy's name, "" where none is stated or it is not a known one."""
         if value and value not in known:
@@ -97,13 +121,42 @@ class PodReader:
         if numbers and (len(numbers) != count or len(set(numbers)) != count):
             self.reject(Reason.PLACEMENT_MISMATCH, f"{key}={numbers} for {count} cards")
             numbers = ()
-        return tuple(self._card(basis, number) for number in numbers) or (None,) * count
+        return tuple(self.card(basis, number) for number in numbers) or (None,) * count
 
-    def _card(self, basis: IndexBasis, number: int) -> Device | None:
+    def card(self, basis: IndexBasis, number: int) -> Device | None:
+        """Return the card of this number on a basis that ``basis`` gave; None if there is none."""
         card = card_by_number(self.node, basis, number)
         if card is None:
             self.reject(Reason.UNKNOWN_DEVICE, f"{basis} {number}")
         return card
+
+    def owner(self, users: Sequence[Container]) -> Container:
+        """Return who has what only the pod is told to have: its only user, else itself, as ""."""
+        users = users or lasting_containers(self.pod)
+        return users[0] if len(users) == 1 else _POD
+
+    def allot(
+        self,
+        owner: Container,
+        cards: Iterable[Device | None],
+        share: Share,
+        *,
+        whole: bool = False,
+    ) -> list[Allocation]:
+        """Return the same share of each card for their owner; of a whole one all of its memory."""
+        return [
+            Allocation(
+                pod_uid=self.pod.uid,
+                container=owner.name,
+                device=card.uuid if card else None,
+                core=share.core,
+                memory_bytes=self.card_memory(card) if whole else share.memory_bytes,
+                scheme=self.scheme,
+                policy=share.policy,
+                priority=share.priority,
+            )
+            for card in cards
+        ]
 
     def allows(self, container: Container, count: int) -> bool:
         """Whether a container may have so many cards; more are not believed."""
@@ -132,3 +185,8 @@ class PodReader:
     def card_memory(self, card: Device | None) -> int | None:
         """Return all memory of a card in bytes; of an unplaced one if the node's are equal."""
         return common_memory(cards(self.node)) if card is None else card.memory_bytes
+
+    def part_of_memory(self, card: Device | None, percent: int | None) -> int | None:
+        """Return so many per cent of a card's memory in bytes, rounded down."""
+        part, memory = self.core(percent), self.card_memory(card)
+        return None if part is None or memory is None else int(memory * part)

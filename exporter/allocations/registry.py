@@ -1,18 +1,43 @@
 """All sharing systems in the order in which they are tried. A new one is a module and a line here.
 
-HAMi stands before NVIDIA's device plugin: both hand out ``nvidia.com/gpu``, and a pod with HAMi's
-annotation or resources is HAMi's.
+HAMi stands before NVIDIA's and AMD's device plugins: they hand out the same resources, and a pod
+with HAMi's annotation or resources is HAMi's. Koordinator stands before both, for it serves
+``nvidia.com/gpu`` too and its annotation says so. ACK's sharing stands before version 1, which has
+the same resource and knows nothing of what ACK adds.
 """
 
 from collections.abc import Sequence
 
-from exporter.allocations import hami, nvidia, tke_qgpu, vke_mgpu
+from exporter.allocations import (
+    aliyun_cgpu,
+    aliyun_gpushare,
+    baidu_cce,
+    elastic_gpu,
+    gpu_manager,
+    hami,
+    huawei_cce,
+    koordinator,
+    nvidia,
+    tke_qgpu,
+    vke_mgpu,
+    volcano_gpushare,
+    volcano_vgpu,
+)
 from exporter.allocations.scheme import Decoded, Problem, Reason, Scheme
 from exporter.model import Allocation, NodeFacts, Pod
 
 SCHEMES: tuple[Scheme, ...] = (
     vke_mgpu.SCHEME,
     tke_qgpu.SCHEME,
+    volcano_vgpu.SCHEME,
+    volcano_gpushare.SCHEME,
+    aliyun_cgpu.SCHEME,
+    aliyun_gpushare.SCHEME,
+    gpu_manager.SCHEME,
+    elastic_gpu.SCHEME,
+    huawei_cce.SCHEME,
+    baidu_cce.SCHEME,
+    koordinator.SCHEME,
     hami.SCHEME,
     nvidia.SCHEME,
 )
@@ -20,6 +45,9 @@ SCHEMES: tuple[Scheme, ...] = (
 # Keys, or beginnings of keys, of all pod annotations that a decoder may read.
 ANNOTATION_PREFIXES: tuple[str, ...] = tuple(
     sorted({prefix for scheme in SCHEMES for prefix in scheme.annotations})
+)
+LABEL_PREFIXES: tuple[str, ...] = tuple(  # the same of pod labels
+    sorted({prefix for scheme in SCHEMES for prefix in scheme.labels})
 )
 
 

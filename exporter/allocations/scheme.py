@@ -58,7 +58,8 @@ class Scheme:
 
     ``name`` is the label value. ``resources`` are the extended resources that it reads; two schemes
     that name the same one never both account for a pod. ``annotations`` are the keys, or beginnings
-    of keys, that its decoder needs. ``decode`` returns an empty result for a pod of another scheme.
+    of keys, that its decoder needs, ``labels`` those of pod labels. ``decode`` returns an empty
+    result for a pod of another scheme.
     """
 
     name: str
@@ -66,3 +67,4 @@ class Scheme:
     annotations: tuple[str, ...]
     index_basis: IndexBasis
     decode: Callable[[Pod, NodeFacts], Decoded]
+    labels: tuple[str, ...] = ()

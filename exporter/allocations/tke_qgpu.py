@@ -9,15 +9,20 @@ their memory. More than 100 and no multiple of it is divided evenly over several
 down: 121 and 31 GiB are two cards of 60 and 15 GiB. ``qgpu-core-greedy`` is an offline pod's core,
 on one card.
 
+The policy of a card is what the node says of it in ``/proc/qgpu``, else the node's label; a node on
+which online and offline pods share cards (``mixed-qgpu-enable``) is mixed.
+
 Unconfirmed: the placement annotation on a live cluster (it may be absent: then the cards are not
-known); whether its numbers are NVML indices (taken here) or minors; that a divided request takes
-the fewest cards which can hold it (documented for two cards, the present maximum).
+known); whether its numbers, and those of ``/proc/qgpu``, are NVML indices (taken here) or minors;
+how a policy is written there (as in the label is taken); that a divided request takes the fewest
+cards which can hold it (documented for two cards, the present maximum).
 """
 
+from exporter.allocations.devices import numbered_cards
 from exporter.allocations.quantities import GIB
-from exporter.allocations.reader import PodReader, lasting_containers
+from exporter.allocations.reader import PodReader, Share, lasting_containers
 from exporter.allocations.scheme import Decoded, IndexBasis, Scheme
-from exporter.model import Allocation, Container, NodeFacts, Pod
+from exporter.model import Allocation, Container, Device, NodeFacts, Pod
 
 _NAME = "tke-qgpu"
 _CORE = "tke.cloud.tencent.com/qgpu-core"
@@ -30,6 +35,7 @@ _CLASSES = {"online": "online", "offline": "offline"}
 _POLICY = "tke.cloud.tencent.com/qgpu-schedule-policy"  # a node label
 _POLICIES = {"be": "best-effort", "fs": "fixed-share", "bs": "burst-share"}
 _POLICIES |= {name: name for name in tuple(_POLICIES.values())}
+_MIXED = "mixed-qgpu-enable"  # a node label
 
 
 def decode(pod: Pod, node: NodeFacts) -> Decoded:
@@ -42,16 +48,13 @@ def decode(pod: Pod, node: NodeFacts) -> Decoded:
     if not users:
         return Decoded()
     reader = PodReader(_NAME, pod, node)
-    policy = reader.one_of(_POLICIES, node.labels.get(_POLICY, ""))
     priority = reader.one_of(_CLASSES, reader.annotation(_CLASS))
     return reader.decoded(
-        allocation
-        for container in users
-        for allocation in _allot(reader, container, policy, priority)
+        allocation for container in users for allocation in _allot(reader, container, priority)
     )
 
 
-def _allot(reader: PodReader, container: Container, policy: str, priority: str) -> list[Allocation]:
+def _allot(reader: PodReader, container: Container, priority: str) -> list[Allocation]:
     core, memory = reader.quantity(container, _CORE), reader.quantity(container, _MEMORY)
     greedy = reader.quantity(container, _GREEDY_CORE)
     if core is None and greedy is None and memory is None:
@@ -60,22 +63,28 @@ def _allot(reader: PodReader, container: Container, policy: str, priority: str) 
     if not reader.allows(container, count):
         return []
     whole = core is not None and core % 100 == 0
-    share = reader.core(greedy if core is None else core // count)
-    part = reader.memory(None if memory is None else memory // count, GIB)
-    cards = reader.placement(_PLACEMENT + container.name, count, IndexBasis.NVML_INDEX)
+    share = Share(
+        reader.core(greedy if core is None else core // count),
+        reader.memory(None if memory is None else memory // count, GIB),
+        priority=priority,
+    )
     return [
-        Allocation(
-            pod_uid=reader.pod.uid,
-            container=container.name,
-            device=card.uuid if card else None,
-            core=share,
-            memory_bytes=reader.card_memory(card) if whole else part,
-            scheme=_NAME,
-            policy=policy,
-            priority=priority,
+        allocation
+        for card in reader.placement(_PLACEMENT + container.name, count, IndexBasis.NVML_INDEX)
+        for allocation in reader.allot(
+            container, (card,), share._replace(policy=_policy(reader, card)), whole=whole
         )
-        for card in cards
     ]
+
+
+def _policy(reader: PodReader, card: Device | None) -> str:
+    node = reader.node
+    if node.labels.get(_MIXED) == "enable":
+        return "mixed"
+    numbered = numbered_cards(node, reader.basis(IndexBasis.NVML_INDEX))
+    number = next((number for known, number in numbered if known == card), None)
+    own = "" if number is None else node.card_policies.get(number, "").strip()
+    return reader.one_of(_POLICIES, own or node.labels.get(_POLICY, ""))
 
 
 SCHEME = Scheme(

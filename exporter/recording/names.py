@@ -7,11 +7,11 @@ replaced or left out.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from hashlib import blake2b
 
-from exporter.allocations.registry import ANNOTATION_PREFIXES, SCHEMES
+from exporter.allocations.registry import ANNOTATION_PREFIXES, LABEL_PREFIXES, SCHEMES
 from exporter.model import (
     CgroupIdentity,
     Container,
@@ -32,11 +32,18 @@ NODE_LABEL_PREFIXES = (  # how the node's cards are shared, and of which model t
     "nvidia.com/mig-",
     "vke.volcengine.com/mgpu-compute-policy",
     "tke.cloud.tencent.com/qgpu-schedule-policy",
+    "mixed-qgpu-enable",
+    "ack.node.gpu.schedule",
+    "cgpu",
+    "gpushare",
 )
 WORDS = frozenset(  # of annotations: what sharing systems say in words
     {
         *("fixed-share", "guaranteed-burst-share", "native-burst-share"),
         *("online", "offline", "true", "false", "null"),
+        *("hami-core", "mig", "mps", "containerIndex", "deviceIndex", "gpuUUID", "migUUID"),
+        *("gpu", "minor", "resources", "koordinator.sh"),
+        *("gpu-core", "gpu-memory", "gpu-memory-ratio"),
     }
 )
 
@@ -158,7 +165,7 @@ class Pseudonyms(Names):
             owner_name=name(pod.owner_name),
             containers=tuple(map(self._container, pod.containers)),
             annotations=dict(self._annotations(pod)),
-            labels={k: name(v) for k, v in pod.labels.items() if PUBLIC_LABEL.fullmatch(k)},
+            labels=dict(self._labels(pod)),
         )
 
     def _container(self, container: Container) -> Container:
@@ -182,6 +189,14 @@ class Pseudonyms(Names):
                 rest = self.name(rest)
             made[prefix + rest] = TOKEN.sub(lambda found: self._token(found[0]), value)
         return made
+
+    def _labels(self, pod: Pod) -> Iterator[tuple[str, str]]:
+        """Those that a sharing system reads, and those that are the same in every cluster."""
+        for key, value in pod.labels.items():
+            if key.startswith(LABEL_PREFIXES):
+                yield key, TOKEN.sub(lambda found: self._token(found[0]), value)
+            elif PUBLIC_LABEL.fullmatch(key):
+                yield key, self.name(value)
 
     def _token(self, text: str) -> str:
         return text if text in WORDS or AMOUNT.fullmatch(text) else self.name(text)

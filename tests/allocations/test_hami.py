@@ -60,7 +60,7 @@ def test_segments_that_fit_no_rule_are_counted() -> None:
     ("entry", "reason", "shares"),
     [
         ("GPU-9,NVIDIA,1000,10:", Reason.UNKNOWN_DEVICE, [(None, 0.1, 1000 * MIB)]),
-        ("GPU-0[7-9],NVIDIA,1000,10:", Reason.UNKNOWN_DEVICE, [(None, 0.1, 1000 * MIB)]),
+        ("GPU-9[7-9],NVIDIA,1000,10:", Reason.UNKNOWN_DEVICE, [(None, None, 1000 * MIB)]),
         ("GPU-0,NVIDIA,1000,101:", Reason.CORE_OUT_OF_RANGE, [("GPU-0", None, 1000 * MIB)]),
         ("GPU-0,NVIDIA,9999999,10:", Reason.MEMORY_OUT_OF_RANGE, [("GPU-0", 0.1, None)]),
         ("GPU-0,NVIDIA,-1,10:", Reason.BAD_QUANTITY, [("GPU-0", 0.1, None)]),

@@ -1,0 +1,205 @@
+"""vGPU requests, and the device lists that HAMi writes for them; Volcano took both over.
+
+Stands on HAMi's ``docs/develop/protocol.md``, ``pkg/device/devices.go`` (EncodeContainerDevices)
+and ``pkg/device/nvidia/mig_allocations.go``. An annotation holds one segment per container, split
+by ``;``, of devices ``UUID,type,MiB,cores`` closed by ``:``. Memory and cores are per vGPU; 0 cores
+are no limit. Older dynamic MIG adds template and slot to the UUID (``GPU-...[7-9]``), which name no
+instance; since v2.10 a second annotation, in JSON, names it by segment and place in it. A MIG
+instance's core is what it has of its GPU, so none is stated here.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import NamedTuple
+
+from exporter.allocations.devices import device_by_uuid, instances
+from exporter.allocations.quantities import MIB, natural_of, parse_natural
+from exporter.allocations.reader import PodReader, Share
+from exporter.allocations.scheme import Reason
+from exporter.model import Allocation, Container, Device
+
+_MIG = "mig"
+_MODES = {name: name for name in ("hami-core", _MIG, "mps")}
+_PRIORITIES = {"0": "high", "1": "low"}
+_DEVICE_FIELDS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """Resources of vGPUs. ``memory_factor``: how many MiB one unit of ``memory`` is."""
+
+    count: str
+    memory: str
+    memory_percentage: str
+    core: str
+    priority: str = ""
+    memory_factor: int = 1
+
+    @property
+    def shares(self) -> frozenset[str]:
+        """Those that ask for a part of a device."""
+        return frozenset({self.memory, self.memory_percentage, self.core})
+
+    @property
+    def all(self) -> tuple[str, ...]:
+        """Every resource, the one that counts devices first."""
+        return (self.count, *filter(None, (*sorted(self.shares), self.priority)))
+
+
+class Instance(NamedTuple):
+    """A MIG instance that is made for a pod: its GPU's UUID and its own, "" until it is there."""
+
+    gpu: str
+    uuid: str
+
+
+Instances = Mapping[tuple[int, int], Instance]  # by segment, and place in it
+_NO_INSTANCES: Instances = MappingProxyType({})
+
+
+class Terms(NamedTuple):
+    """What holds for all vGPUs of a pod. ``percent``: whether cores are per cent of a GPU."""
+
+    names: Names
+    policy: str = ""
+    percent: bool = True
+    instances: Instances = _NO_INSTANCES
+
+
+class _Entry(NamedTuple):
+    uuid: str
+    memory: str
+    core: str
+    instance: Instance | None
+
+
+def read_mode(reader: PodReader, key: str) -> str:
+    """Return the mode that a pod asks for by this annotation, "" where it leaves a choice."""
+    words = {word for part in reader.annotation(key).split(",") if (word := part.strip())}
+    return reader.one_of(_MODES, words.pop()) if len(words) == 1 else ""
+
+
+def read_instances(reader: PodReader, key: str) -> Instances:
+    """Return the MIG instances that an annotation names; none of them where one is malformed."""
+    document = reader.document(key)
+    if document is None:
+        return {}
+    found: dict[tuple[int, int], Instance] = {}
+    for record in document if isinstance(document, list) else [document]:
+        fields = record if isinstance(record, dict) else {}
+        segment, place = (natural_of(fields.get(k)) for k in ("containerIndex", "deviceIndex"))
+        gpu, uuid = fields.get("gpuUUID"), fields.get("migUUID", "")
+        known = isinstance(gpu, str) and isinstance(uuid, str)
+        if segment is None or place is None or not known or (segment, place) in found:
+            reader.reject(Reason.BAD_ANNOTATION, f"{key}={reader.annotation(key)}")
+            return {}
+        found[segment, place] = Instance(str(gpu), str(uuid))
+    return found
+
+
+def by_lists(
+    reader: PodReader, owners: Sequence[Container], segments: Sequence[str], terms: Terms
+) -> list[Allocation]:
+    """Return what the segments say of their owners; of one they say nothing of, its limits do."""
+    lists: dict[str, list[tuple[int, list[str]]]] = {}
+    for index, (owner, segment) in enumerate(zip(owners, segments, strict=True)):
+        entries = [entry for entry in segment.split(":") if entry]
+        lists.setdefault(owner.name, []).append((index, entries))
+    allocations: list[Allocation] = []
+    for owner in {owner.name: owner for owner in owners if owner.kind != "init"}.values():
+        own = lists[owner.name]
+        found: list[Allocation] = []
+        if reader.allows(owner, sum(len(entries) for _, entries in own)):
+            for index, entries in own:
+                found += _by_list(reader, owner, index, entries, terms)
+        allocations += found or by_limits(reader, owner, terms)
+    return allocations
+
+
+def _by_list(
+    reader: PodReader, owner: Container, segment: int, entries: Sequence[str], terms: Terms
+) -> list[Allocation]:
+    seen: set[str] = set()
+    allocations: list[Allocation] = []
+    for place, text in enumerate(entries):
+        uuid, *fields = text.split(",", _DEVICE_FIELDS)
+        if len(fields) < _DEVICE_FIELDS - 1:
+            reader.reject(Reason.BAD_ANNOTATION, text)
+            continue
+        entry = _Entry(uuid, fields[1], fields[2], terms.instances.get((segment, place)))
+        name = entry.instance.uuid if entry.instance else uuid
+        if name in seen:
+            reader.reject(Reason.DUPLICATE_DEVICE, text)
+            continue
+        seen |= {name} - {""}
+        allocations += _by_entry(reader, owner, entry, terms)
+    return allocations
+
+
+def _by_entry(reader: PodReader, owner: Container, entry: _Entry, terms: Terms) -> list[Allocation]:
+    mig = _is_mig(reader, entry)
+    device = _device(reader, entry, mig=mig)
+    memory, core = parse_natural(entry.memory), parse_natural(entry.core)
+    if memory is None or core is None:
+        reader.reject(Reason.BAD_QUANTITY, ",".join(text[:50] for text in entry[:3]))
+    share = Share(
+        reader.core(core or None) if terms.percent and not mig else None,
+        reader.memory(memory or None, MIB),
+        _MIG if mig else terms.policy,
+        _priority(reader, owner, terms),
+    )
+    return reader.allot(owner, (device,), share, whole=mig and device is not None)
+
+
+def _is_mig(reader: PodReader, entry: _Entry) -> bool:
+    """Whether a vGPU is a MIG instance: it is told to be, or its GPU is divided into them."""
+    parts = instances(reader.node)
+    divided = any(entry.uuid in {part.uuid, part.parent_uuid} for part in parts)
+    return entry.instance is not None or "[" in entry.uuid or divided
+
+
+def _device(reader: PodReader, entry: _Entry, *, mig: bool) -> Device | None:
+    """Return the GPU or MIG instance of an entry; None where it is not told or not there."""
+    gpu, _, _ = entry.uuid.partition("[")
+    if entry.instance is not None:
+        return _instance(reader, gpu, entry.instance)
+    device = device_by_uuid(reader.node, gpu)
+    if device is None:
+        reader.reject(Reason.UNKNOWN_DEVICE, gpu)
+        return None
+    return device if bool(device.parent_uuid) == mig else None
+
+
+def _instance(reader: PodReader, gpu: str, told: Instance) -> Device | None:
+    device = device_by_uuid(reader.node, told.uuid)
+    if told.uuid and device is None:
+        reader.reject(Reason.UNKNOWN_DEVICE, told.uuid)
+    if told.gpu == gpu and (device is None or device.parent_uuid == gpu):
+        return device
+    reader.reject(Reason.PLACEMENT_MISMATCH, f"{told.uuid} of {told.gpu} on {gpu}")
+    return None
+
+
+def by_limits(reader: PodReader, owner: Container, terms: Terms) -> list[Allocation]:
+    """Return the allotment of a container whose devices are not known: only how many."""
+    names = terms.names
+    shares = not names.shares.isdisjoint(owner.limits)  # without a count they mean one vGPU
+    count = reader.quantity(owner, names.count) or int(shares)
+    if not count or not reader.allows(owner, count):
+        return []
+    memory = reader.quantity(owner, names.memory)
+    share = Share(
+        reader.core(reader.quantity(owner, names.core)),
+        reader.part_of_memory(None, reader.quantity(owner, names.memory_percentage))
+        if memory is None
+        else reader.memory(memory, names.memory_factor * MIB),
+        terms.policy,
+        _priority(reader, owner, terms),
+    )
+    stated = not owner.limits.keys().isdisjoint((names.memory, names.memory_percentage))
+    return reader.allot(owner, (None,) * count, share, whole=share.core == 1 and not stated)
+
+
+def _priority(reader: PodReader, owner: Container, terms: Terms) -> str:
+    return reader.one_of(_PRIORITIES, owner.limits.get(terms.names.priority, ""))

@@ -1,0 +1,56 @@
+"""Volcano's vGPU.
+
+Stands on ``pkg/scheduler/api/devices/nvidia/vgpu`` (``type.go``, ``utils.go``) and
+``pkg/scheduler/api/devices/util.go`` of volcano-sh/volcano; its lists of devices are HAMi's and
+read by ``vgpu``. Unlike HAMi's, the segments of ``volcano.sh/vgpu-ids-new`` stand for those of
+``spec.containers`` that ask for ``vgpu-number`` or ``vgpu-memory``, and none is closed by ``;``.
+``vgpu-memory`` is MiB for each vGPU; without ``vgpu-number`` it means one. ``volcano.sh/vgpu-mode``
+is the policy: hami-core or mig.
+
+Unconfirmed: the memory factor that the scheduler can be given (1 is taken where only the limits are
+known; segments have MiB).
+"""
+
+from exporter.allocations.reader import PodReader, app_containers
+from exporter.allocations.scheme import Decoded, IndexBasis, Reason, Scheme
+from exporter.allocations.vgpu import Names, Terms, by_limits, by_lists, read_mode
+from exporter.model import NodeFacts, Pod
+
+_NAME = "volcano-vgpu"
+_NAMES = Names(
+    count="volcano.sh/vgpu-number",
+    memory="volcano.sh/vgpu-memory",
+    memory_percentage="volcano.sh/vgpu-memory-percentage",
+    core="volcano.sh/vgpu-cores",
+)
+_ALLOCATED = "volcano.sh/vgpu-ids-new"
+_MODE = "volcano.sh/vgpu-mode"
+
+
+def decode(pod: Pod, node: NodeFacts) -> Decoded:
+    """Return what each container was allotted on each of its devices."""
+    reader = PodReader(_NAME, pod, node)
+    asking = {_NAMES.count, _NAMES.memory}
+    users = [app for app in app_containers(pod) if not asking.isdisjoint(app.limits)]
+    encoded = reader.annotation(_ALLOCATED)
+    if not (users or encoded):
+        return reader.decoded(())
+    terms = Terms(_NAMES, read_mode(reader, _MODE))
+    if not encoded:
+        return reader.decoded(found for user in users for found in by_limits(reader, user, terms))
+    segments = encoded.split(";")
+    if len(segments) == len(users) + 1 and not segments[-1]:
+        del segments[-1]
+    if len(segments) != len(users):
+        reader.reject(Reason.CONTAINER_MISMATCH, f"{len(segments)} segments: {encoded}")
+        users = [reader.owner(users)] * len(segments)
+    return reader.decoded(by_lists(reader, users, segments, terms))
+
+
+SCHEME = Scheme(
+    name=_NAME,
+    resources=_NAMES.all,
+    annotations=(_ALLOCATED, _MODE),
+    index_basis=IndexBasis.UUID,
+    decode=decode,
+)
