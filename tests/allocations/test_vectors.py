@@ -10,12 +10,20 @@ from typing import Any
 
 import pytest
 
-from exporter.allocations.registry import decode
+from exporter.allocations.registry import SCHEMES, decode
+from exporter.allocations.scheme import IndexBasis
 from exporter.model import Container, Device, NodeFacts, Pod
-from tests.allocations.build import card
 
 CASES = json.loads(Path(__file__).with_name("vectors.json").read_text(encoding="utf-8"))
 SCHEME_NAMES = {"hami-4pd": "hami"}
+BASES = {scheme.name: scheme.index_basis for scheme in SCHEMES}
+# No two bases agree on any of them. Their memory is not known.
+CARDS = tuple(
+    Device(f"GPU-{index}", index, "nvidia", minor=(index + 1) % 4, pci_bus_id=f"0000:{pci}0:00.0")
+    for index, pci in enumerate((2, 3, 0, 1))
+)
+BY_MINOR = {str(card.minor): card.uuid for card in CARDS}
+BY_PCI = {str(n): c.uuid for n, c in enumerate(sorted(CARDS, key=lambda c: c.pci_bus_id))}
 
 
 def pod_of(case: dict[str, Any]) -> Pod:
@@ -37,20 +45,23 @@ def pod_of(case: dict[str, Any]) -> Pod:
 
 
 def node_of(case: dict[str, Any]) -> NodeFacts:
-    """Return four cards of unknown memory, among them those that the case names by UUID."""
+    """Return the four cards, and those that the case names by UUID."""
     context = case.get("context", {})
     named = {gpu for e in case["expected"] for gpu in e["gpu_indices_or_uuids"] if "GPU" in gpu}
-    devices = [card(index, memory=None) for index in range(4)]
-    devices += [Device(uuid, 4 + n, "nvidia") for n, uuid in enumerate(sorted(named))]
+    others = [Device(uuid, 4 + n, "nvidia", pci_bus_id="f") for n, uuid in enumerate(sorted(named))]
     return NodeFacts(
-        devices=tuple(devices),
+        devices=(*CARDS, *others),
         labels={"kubernetes.io/os": "linux", **context.get("node_labels", {})},
         allocatable=context.get("node_allocatable", {}),
     )
 
 
-def device_of(gpu: str | None) -> str | None:
-    return f"GPU-{gpu}" if gpu and gpu.isdigit() else gpu
+def device_of(gpu: str | None, basis: IndexBasis) -> str | None:
+    if gpu is None or not gpu.isdigit():
+        return gpu
+    return {IndexBasis.MINOR: BY_MINOR, IndexBasis.PCI: BY_PCI}.get(basis, {}).get(
+        gpu, f"GPU-{gpu}"
+    )
 
 
 def case_id(case: dict[str, Any]) -> str:
@@ -60,10 +71,12 @@ def case_id(case: dict[str, Any]) -> str:
 @pytest.mark.parametrize("case", CASES, ids=case_id)
 def test_published_example_decodes_to_its_allotment(case: dict[str, Any]) -> None:
     placed = case["scheme"] != "nvidia-device-plugin"
+    scheme = SCHEME_NAMES.get(case["scheme"], case["scheme"])
+    basis = BASES.get(scheme, IndexBasis.UUID)
     expected = [
         (
             entry["container"],
-            device_of(share["gpu"]) if placed else None,
+            device_of(share["gpu"], basis) if placed else None,
             None if share["core_percent"] is None else share["core_percent"] / 100,
             share["memory_bytes"],
         )
