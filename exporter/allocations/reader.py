@@ -188,5 +188,10 @@ class PodReader:
 
     def part_of_memory(self, card: Device | None, percent: int | None) -> int | None:
         """Return so many per cent of a card's memory in bytes, rounded down."""
-        part, memory = self.core(percent), self.card_memory(card)
-        return None if part is None or memory is None else int(memory * part)
+        if percent is None:
+            return None
+        if not 0 < percent <= _WHOLE_CARD:
+            self.reject(Reason.MEMORY_OUT_OF_RANGE, f"{percent} % of one card")
+            return None
+        memory = self.card_memory(card)
+        return None if memory is None else memory * percent // _WHOLE_CARD

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from exporter.allocations.scheme import Decoded, Reason
 from exporter.model import Container, Device, NodeFacts, Pod
 
 GIB = 1 << 30
@@ -11,7 +12,10 @@ CARD_MEMORY = 32 * GIB
 
 
 def pod(
-    *containers: Container, annotations: Mapping[str, str] | None = None, phase: str = "Running"
+    *containers: Container,
+    annotations: Mapping[str, str] | None = None,
+    phase: str = "Running",
+    labels: Mapping[str, str] | None = None,
 ) -> Pod:
     return Pod(
         uid=POD_UID,
@@ -20,6 +24,7 @@ def pod(
         phase=phase,
         containers=containers,
         annotations=annotations or {},
+        labels=labels or {},
     )
 
 
@@ -50,8 +55,27 @@ def node(
     *devices: Device,
     labels: Mapping[str, str] | None = None,
     allocatable: Mapping[str, str] | None = None,
+    index_bases: Mapping[str, str] | None = None,
+    card_policies: Mapping[int, str] | None = None,
 ) -> NodeFacts:
-    return NodeFacts(devices=devices, labels=labels or {}, allocatable=allocatable or {})
+    return NodeFacts(
+        devices=devices,
+        labels=labels or {},
+        allocatable=allocatable or {},
+        index_bases=index_bases or {},
+        card_policies=card_policies or {},
+    )
 
 
 FOUR_CARDS = tuple(card(index) for index in range(4))
+
+# (container, device, core, memory in bytes) of each allocation
+Told = list[tuple[str, str | None, float | None, int | None]]
+
+
+def told(decoded: Decoded) -> Told:
+    return [(a.container, a.device, a.core, a.memory_bytes) for a in decoded.allocations]
+
+
+def reasons(decoded: Decoded) -> list[Reason]:
+    return [problem.reason for problem in decoded.problems]
