@@ -22,6 +22,7 @@ from functools import partial
 from exporter.allocations.reader import PodReader, app_containers, lasting_containers
 from exporter.allocations.scheme import Decoded, IndexBasis, Reason, Scheme
 from exporter.allocations.vgpu import (
+    MAX_SEGMENTS,
     Names,
     Terms,
     by_limits,
@@ -78,7 +79,7 @@ def _of_nvidia(reader: PodReader, names: Names) -> list[Allocation]:
 
 
 def _by_annotation(reader: PodReader, encoded: str, terms: Terms) -> list[Allocation]:
-    segments = encoded.removesuffix(";").split(";")
+    segments = encoded.removesuffix(";").split(";", MAX_SEGMENTS)
     apps = app_containers(reader.pod)
     requesting = tuple(app for app in apps if not app.limits.keys().isdisjoint(terms.names.all))
     owners = _owners(reader.pod, requesting, len(segments))

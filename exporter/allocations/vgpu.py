@@ -23,6 +23,7 @@ _MIG = "mig"
 _MODES = {name: name for name in ("hami-core", _MIG, "mps")}
 _PRIORITIES = {"0": "high", "1": "low"}
 _DEVICE_FIELDS = 4
+MAX_SEGMENTS = 512  # more containers of a pod are not kept; what follows is no segment's any more
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,29 +111,35 @@ def by_lists(
     for owner in {owner.name: owner for owner in owners if owner.kind != "init"}.values():
         own = lists[owner.name]
         found: list[Allocation] = []
+        seen: set[str] = set()
         if reader.allows(owner, sum(len(entries) for _, entries in own)):
             for index, entries in own:
-                found += _by_list(reader, owner, index, entries, terms)
+                if not owner.name:  # the pod's: each segment may be another container's
+                    seen.clear()
+                found += _by_list(reader, owner, (index, entries), terms, seen)
         allocations += found or by_limits(reader, owner, terms)
     return allocations
 
 
 def _by_list(
-    reader: PodReader, owner: Container, segment: int, entries: Sequence[str], terms: Terms
+    reader: PodReader,
+    owner: Container,
+    segment: tuple[int, Sequence[str]],
+    terms: Terms,
+    seen: set[str],
 ) -> list[Allocation]:
-    seen: set[str] = set()
     allocations: list[Allocation] = []
-    for place, text in enumerate(entries):
+    for place, text in enumerate(segment[1]):
         uuid, *fields = text.split(",", _DEVICE_FIELDS)
         if len(fields) < _DEVICE_FIELDS - 1:
             reader.reject(Reason.BAD_ANNOTATION, text)
             continue
-        entry = _Entry(uuid, fields[1], fields[2], terms.instances.get((segment, place)))
+        entry = _Entry(uuid, fields[1], fields[2], terms.instances.get((segment[0], place)))
         name = entry.instance.uuid if entry.instance else uuid
         if name in seen:
             reader.reject(Reason.DUPLICATE_DEVICE, text)
             continue
-        seen |= {name} - {""}
+        seen.update({name} - {""})
         allocations += _by_entry(reader, owner, entry, terms)
     return allocations
 

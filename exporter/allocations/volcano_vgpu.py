@@ -13,7 +13,7 @@ known; segments have MiB).
 
 from exporter.allocations.reader import PodReader, app_containers
 from exporter.allocations.scheme import Decoded, IndexBasis, Reason, Scheme
-from exporter.allocations.vgpu import Names, Terms, by_limits, by_lists, read_mode
+from exporter.allocations.vgpu import MAX_SEGMENTS, Names, Terms, by_limits, by_lists, read_mode
 from exporter.model import NodeFacts, Pod
 
 _NAME = "volcano-vgpu"
@@ -38,7 +38,7 @@ def decode(pod: Pod, node: NodeFacts) -> Decoded:
     terms = Terms(_NAMES, read_mode(reader, _MODE))
     if not encoded:
         return reader.decoded(found for user in users for found in by_limits(reader, user, terms))
-    segments = encoded.split(";")
+    segments = encoded.split(";", MAX_SEGMENTS)
     if len(segments) == len(users) + 1 and not segments[-1]:
         del segments[-1]
     if len(segments) != len(users):

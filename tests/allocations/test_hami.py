@@ -1,9 +1,26 @@
+import json
+
 import pytest
 
+from exporter.allocations import hami
 from exporter.allocations.hami import decode
 from exporter.allocations.scheme import Reason
-from exporter.model import Container
-from tests.allocations.build import CARD_MEMORY, FOUR_CARDS, MIB, card, container, node, pod
+from exporter.allocations.vgpu import Names
+from exporter.model import Container, Pod
+from tests.allocations.build import (
+    CARD_MEMORY,
+    FOUR_CARDS,
+    GIB,
+    MIB,
+    Told,
+    card,
+    container,
+    instance,
+    node,
+    pod,
+    reasons,
+    told,
+)
 
 ALLOCATED = "hami.io/vgpu-devices-allocated"
 GPU = {"nvidia.com/gpu": "1"}
@@ -124,4 +141,214 @@ def test_the_permanent_record_wins_over_the_older_keys() -> None:
 
 def test_plain_gpu_request_is_not_ours() -> None:
     decoded = decode(pod(FIRST), node(*FOUR_CARDS))
+    assert (decoded.allocations, decoded.problems) == ((), ())
+
+
+@pytest.mark.parametrize(
+    ("limits", "memory"),
+    [
+        ({"nvidia.com/gpu": "1", "nvidia.com/gpucores": "100"}, CARD_MEMORY),
+        (
+            {"nvidia.com/gpu": "1", "nvidia.com/gpucores": "100", "nvidia.com/gpumem": "x"},
+            None,
+        ),
+        ({"nvidia.com/gpu": "1", "nvidia.com/gpucores": "99"}, None),
+    ],
+)
+def test_all_cores_of_a_card_have_its_memory_unless_some_is_stated(
+    limits: dict[str, str], memory: int | None
+) -> None:
+    decoded = decode(pod(container(limits=limits)), node(*FOUR_CARDS))
+    assert [a.memory_bytes for a in decoded.allocations] == [memory]
+
+
+def test_segments_that_fit_no_rule_are_the_only_users() -> None:
+    described = pod(PLAIN, FIRST, annotations={ALLOCATED: f"{ZERO};;;;"})
+    assert told(decode(described, node(*FOUR_CARDS))) == [("first", "GPU-0", 0.1, 1000 * MIB)]
+
+
+def test_gpu_of_two_of_a_pods_containers_counts_for_both() -> None:
+    described = pod(FIRST, SECOND, annotations={ALLOCATED: f"{ZERO};{ZERO};;;"})
+    assert told(decode(described, node(*FOUR_CARDS))) == [("", "GPU-0", 0.1, 1000 * MIB)] * 2
+
+
+# --- MIG ------------------------------------------------------------------------------------------
+
+INSTANCES = "hami.io/vgpu-mig-allocations"
+DIVIDED = node(card(0), card(1), instance(0, 0), instance(0, 1, "2g.10gb", 10 * GIB))
+PARENT = "GPU-0,NVIDIA,4000,10:"
+
+
+def record(segment: object, place: object, **more: object) -> dict[str, object]:
+    return {"containerIndex": segment, "deviceIndex": place, "gpuUUID": "GPU-0", **more}
+
+
+def mig_pod(encoded: str, *records: object, containers: tuple[Container, ...] = (FIRST,)) -> Pod:
+    annotations = {ALLOCATED: encoded, INSTANCES: json.dumps(records)}
+    return pod(*containers, annotations=annotations)
+
+
+@pytest.mark.parametrize(
+    ("described", "expected"),
+    [
+        pytest.param(
+            mig_pod(PARENT + ";", record(0, 0, migUUID="MIG-0-0")),
+            [("first", "MIG-0-0", None, 5 * GIB)],
+            id="made",
+        ),
+        pytest.param(
+            mig_pod(PARENT + ";", record(0, 0)),
+            [("first", None, None, 4000 * MIB)],
+            id="not made yet",
+        ),
+        pytest.param(
+            mig_pod(
+                PARENT * 2 + ";", record(0, 1, migUUID="MIG-0-0"), record(0, 0, migUUID="MIG-0-1")
+            ),
+            [("first", "MIG-0-1", None, 10 * GIB), ("first", "MIG-0-0", None, 5 * GIB)],
+            id="two of one GPU",
+        ),
+        pytest.param(
+            mig_pod(
+                f";{PARENT};",
+                record(1, 0, migUUID="MIG-0-1"),
+                containers=(INIT, FIRST),
+            ),
+            [("first", "MIG-0-1", None, 10 * GIB)],
+            id="segments begin with init containers",
+        ),
+        pytest.param(
+            pod(FIRST, annotations={ALLOCATED: "GPU-0[7-9],NVIDIA,4000,10:;"}),
+            [("first", None, None, 4000 * MIB)],
+            id="template and slot name no instance",
+        ),
+        pytest.param(
+            pod(FIRST, annotations={ALLOCATED: PARENT + ";"}),
+            [("first", None, None, 4000 * MIB)],
+            id="a divided GPU is none of its instances",
+        ),
+        pytest.param(
+            pod(FIRST, annotations={ALLOCATED: "MIG-0-0,NVIDIA,4000,10:;"}),
+            [("first", "MIG-0-0", None, 5 * GIB)],
+            id="an instance by its own name",
+        ),
+    ],
+)
+def test_mig_instance_has_its_own_memory_and_states_no_core(described: Pod, expected: Told) -> None:
+    decoded = decode(described, DIVIDED)
+    assert told(decoded) == expected
+    assert {a.policy for a in decoded.allocations} == {"mig"}
+    assert decoded.problems == ()
+
+
+@pytest.mark.parametrize(
+    ("records", "reason"),
+    [
+        ([record(0, 0, migUUID="MIG-9")], Reason.UNKNOWN_DEVICE),
+        ([record(0, 0, migUUID="GPU-1")], Reason.PLACEMENT_MISMATCH),
+        ([record(0, 0, migUUID="MIG-0-0", gpuUUID="GPU-1")], Reason.PLACEMENT_MISMATCH),
+        ([record(0, 0), record(0, 0)], Reason.BAD_ANNOTATION),
+        ([record(-1, 0)], Reason.BAD_ANNOTATION),
+        ([record(2**80, 0)], Reason.BAD_ANNOTATION),
+        ([record(0, None)], Reason.BAD_ANNOTATION),
+        ([record(0, 0, gpuUUID=7)], Reason.BAD_ANNOTATION),
+        ([record(0, 0, migUUID=["MIG-0-0"])], Reason.BAD_ANNOTATION),
+        (["MIG-0-0"], Reason.BAD_ANNOTATION),
+    ],
+)
+def test_bad_record_of_an_instance_places_nothing(records: list[object], reason: Reason) -> None:
+    decoded = decode(mig_pod(PARENT + ";", *records), DIVIDED)
+    assert told(decoded) == [("first", None, None, 4000 * MIB)]
+    assert reasons(decoded) == [reason]
+
+
+def test_instance_that_is_told_twice_is_given_once() -> None:
+    records = [record(0, place, migUUID="MIG-0-0") for place in range(2)]
+    decoded = decode(mig_pod(PARENT * 2 + ";", *records), DIVIDED)
+    assert told(decoded) == [("first", "MIG-0-0", None, 5 * GIB)]
+    assert reasons(decoded) == [Reason.DUPLICATE_DEVICE]
+
+
+@pytest.mark.parametrize(
+    ("mode", "policy"),
+    [
+        ("hami-core", "hami-core"),
+        ("mps", "mps"),
+        (" mig ", "mig"),
+        ("hami-core,mps", ""),
+        ("", ""),
+    ],
+)
+def test_mode_is_the_policy_unless_it_leaves_a_choice(mode: str, policy: str) -> None:
+    described = pod(FIRST, annotations={ALLOCATED: ZERO + ";", "nvidia.com/vgpu-mode": mode})
+    decoded = decode(described, node(*FOUR_CARDS))
+    assert ([a.policy for a in decoded.allocations], decoded.problems) == ([policy], ())
+
+
+def test_unknown_mode_is_counted() -> None:
+    described = pod(FIRST, annotations={ALLOCATED: ZERO + ";", "nvidia.com/vgpu-mode": "turbo"})
+    assert reasons(decode(described, node(*FOUR_CARDS))) == [Reason.UNKNOWN_POLICY]
+
+
+# --- other vendors, other names -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("vendor", "core"), [("amd", None), ("dcu", 0.25), ("mthreads-vgpu", None), ("xpu", None)]
+)
+def test_other_vendors_devices_are_found_by_their_uuid(vendor: str, core: float | None) -> None:
+    """AMD's cores are compute units: 76 of 304 are no 76 per cent."""
+    key = f"hami.io/{vendor}-devices-allocated"
+    described = pod(PLAIN, FIRST, annotations={key: ";amd-1,ANY,1000,25:;"})
+    decoded = decode(described, node(card(0), card(1, vendor="amd")))
+    assert told(decoded) == [("first", "amd-1", core, 1000 * MIB)]
+    assert decoded.problems == ()
+
+
+def test_pod_can_have_devices_of_two_vendors() -> None:
+    annotations = {ALLOCATED: f"{ZERO};;", "hami.io/dcu-devices-allocated": ";amd-1,DCU,1000,25:;"}
+    described = pod(FIRST, SECOND, annotations=annotations)
+    decoded = decode(described, node(card(0), card(1, vendor="amd")))
+    assert told(decoded) == [
+        ("first", "GPU-0", 0.1, 1000 * MIB),
+        ("second", None, None, None),
+        ("second", "amd-1", 0.25, 1000 * MIB),
+    ]
+
+
+def test_device_in_two_vendors_lists_is_given_once() -> None:
+    annotations = {ALLOCATED: ZERO + ";", "hami.io/dcu-devices-allocated": ZERO + ";"}
+    decoded = decode(pod(FIRST, annotations=annotations), node(*FOUR_CARDS))
+    assert told(decoded) == [("first", "GPU-0", 0.1, 1000 * MIB)]
+    assert reasons(decoded) == [Reason.DUPLICATE_DEVICE]
+
+
+OTHER_NAMES = Names(
+    count="example.com/vgpu",
+    memory="example.com/mem",
+    memory_percentage="example.com/mem-percent",
+    core="example.com/cores",
+    memory_factor=256,
+)
+
+
+def test_pod_under_other_resource_names_is_known_by_its_annotation() -> None:
+    owner = container("a", {"example.com/vgpu": "1", "example.com/mem": "4"})
+    decoded = decode(pod(owner, annotations={ALLOCATED: ZERO + ";"}), node(*FOUR_CARDS))
+    assert told(decoded) == [("a", "GPU-0", 0.1, 1000 * MIB)]
+    assert decoded.problems == ()
+
+
+def test_other_resource_names_can_be_stated() -> None:
+    scheme = hami.scheme(OTHER_NAMES)
+    owner = container("a", {"example.com/vgpu": "2", "example.com/mem": "4"})
+    decoded = scheme.decode(pod(PLAIN, owner), node(*FOUR_CARDS))
+    assert told(decoded) == [("a", None, None, 1024 * MIB)] * 2
+    assert scheme.name == "hami"
+    assert {"example.com/vgpu", "example.com/mem"} < set(scheme.resources)
+    assert "nvidia.com/gpu" not in scheme.resources
+
+
+def test_names_that_are_not_stated_ask_for_nothing() -> None:
+    decoded = hami.scheme(OTHER_NAMES).decode(pod(container(limits=GPU)), node(*FOUR_CARDS))
     assert (decoded.allocations, decoded.problems) == ((), ())

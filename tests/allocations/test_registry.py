@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 
 from exporter.allocations import registry
-from exporter.allocations.registry import ANNOTATION_PREFIXES, SCHEMES, decode
+from exporter.allocations.registry import ANNOTATION_PREFIXES, LABEL_PREFIXES, SCHEMES, decode
 from exporter.allocations.scheme import Decoded, IndexBasis, Reason, Scheme
 from exporter.model import NodeFacts, Pod
 from tests.allocations.build import FOUR_CARDS, POD_UID, container, node, pod
@@ -26,6 +26,16 @@ BROKEN = Scheme("broken", ("example.com/gpu",), (), IndexBasis.UUID, broken)
         ({}, GPU, "nvidia-device-plugin"),
         ({"hami.io/vgpu-devices-allocated": "GPU-0,NVIDIA,1,1:;"}, GPU, "hami"),
         ({}, {**GPU, "nvidia.com/gpumem": "100"}, "hami"),
+        ({"hami.io/amd-devices-allocated": "x-0,A,1,1:;"}, {"amd.com/gpu": "1"}, "hami"),
+        ({}, {"volcano.sh/vgpu-memory": "1"}, "volcano-vgpu"),
+        ({}, {"volcano.sh/gpu-memory": "1"}, "volcano-gpushare"),
+        ({}, {"volcano.sh/gpu-mem.128Mi": "1"}, "huawei-cce"),
+        ({}, {"aliyun.com/gpu-mem": "1"}, "aliyun-gpushare-v1"),
+        ({}, {"aliyun.com/gpu-mem": "1", "aliyun.com/gpu-core.percentage": "1"}, "aliyun-ack"),
+        ({}, {"koordinator.sh/gpu-core": "1"}, "koordinator"),
+        ({}, {"tencent.com/vcuda-core": "1"}, "tkestack-gpu-manager"),
+        ({}, {"elasticgpu.com/gpu-core": "1"}, "elastic-gpu"),
+        ({}, {"baidu.com/t4_16g_cgpu": "1"}, "baidu-cce"),
     ],
 )
 def test_gpu_resource_is_counted_by_one_scheme(
@@ -92,10 +102,35 @@ def test_defect_of_a_decoder_does_not_pass_its_pod_to_the_next() -> None:
         "tke.cloud.tencent.com/app-class",
         "hami.io/vgpu-devices-allocated",
         "4pd.io/vgpu-ids-new",
+        "hami.io/vgpu-mig-allocations",
+        "hami.io/amd-devices-allocated",
+        "nvidia.com/vgpu-mode",
+        "volcano.sh/vgpu-ids-new",
+        "volcano.sh/gpu-index",
+        "ALIYUN_COM_GPU_MEM_IDX",
+        "ALIYUN_COM_GPU_MEM_DEV",
+        "scheduler.framework.gpushare.allocation",
+        "gpushare.alibabacloud.com/core-percentage",
+        "scheduling.koordinator.sh/device-allocated",
+        "tencent.com/predicate-gpu-idx-0",
+        "elasticgpu.io/container-train",
     ],
 )
 def test_annotations_that_decoders_read_are_asked_of_the_pods_room(key: str) -> None:
     assert key.startswith(ANNOTATION_PREFIXES)
+
+
+@pytest.mark.parametrize("key", ["aliyun.com/gpu-count", "volcano.sh/gpu-num"])
+def test_labels_that_decoders_read_are_asked_of_the_pods_room(key: str) -> None:
+    assert key.startswith(LABEL_PREFIXES)
+
+
+@pytest.mark.parametrize(
+    "key",
+    ["hami.io/vgpu-devices-to-allocate", "hami.io/bind-time", "volcano.sh/vgpu-time"],
+)
+def test_annotations_of_the_same_systems_that_no_decoder_reads_are_not_kept(key: str) -> None:
+    assert not key.startswith(ANNOTATION_PREFIXES)
 
 
 def test_other_annotations_are_not_kept() -> None:

@@ -77,3 +77,41 @@ def test_bad_part_is_counted(
     decoded = decode(pod(container(limits=limits), annotations=annotations), node(*FOUR_CARDS))
     assert [problem.reason for problem in decoded.problems] == [reason]
     assert all(a.device is None and a.priority == "" for a in decoded.allocations)
+
+
+@pytest.mark.parametrize(
+    ("labels", "card_policies", "policies"),
+    [
+        ({POLICY: "fs"}, {0: "best-effort\n", 1: "bs"}, ["burst-share", "best-effort"]),
+        ({POLICY: "fs"}, {0: "be"}, ["fixed-share", "best-effort"]),
+        ({POLICY: "fs", "mixed-qgpu-enable": "enable"}, {0: "be"}, ["mixed", "mixed"]),
+        ({"mixed-qgpu-enable": "disable"}, {}, ["", ""]),
+    ],
+)
+def test_policy_is_the_cards_own_or_else_the_nodes(
+    labels: dict[str, str], card_policies: dict[int, str], policies: list[str]
+) -> None:
+    described = pod(container(limits={CORE: "200"}), annotations={PLACEMENT + "a": "1,0"})
+    facts = node(*FOUR_CARDS, labels=labels, card_policies=card_policies)
+    decoded = decode(described, facts)
+    assert [a.policy for a in decoded.allocations] == policies
+    assert decoded.problems == ()
+
+
+def test_policy_of_an_unplaced_card_is_the_nodes() -> None:
+    facts = node(*FOUR_CARDS, labels={POLICY: "fs"}, card_policies={0: "be"})
+    decoded = decode(pod(container(limits={CORE: "20"})), facts)
+    assert [a.policy for a in decoded.allocations] == ["fixed-share"]
+
+
+def test_policies_are_by_the_number_that_the_placement_means() -> None:
+    facts = node(*FOUR_CARDS, index_bases={"tke-qgpu": "minor"}, card_policies={7: "bs", 0: "be"})
+    described = pod(container(limits={CORE: "20"}), annotations={PLACEMENT + "a": "7"})
+    decoded = decode(described, facts)
+    assert [(a.device, a.policy) for a in decoded.allocations] == [("GPU-0", "burst-share")]
+
+
+def test_unreadable_policy_of_a_card_is_counted() -> None:
+    described = pod(container(limits={CORE: "20"}), annotations={PLACEMENT + "a": "0"})
+    decoded = decode(described, node(*FOUR_CARDS, card_policies={0: "?"}))
+    assert [problem.reason for problem in decoded.problems] == [Reason.UNKNOWN_POLICY]
