@@ -198,6 +198,26 @@ def test_every_published_example_has_the_same_allotment(
     assert len(made.problems) == len(real.problems)
 
 
+def test_mig_instances_and_numbers_of_cards_stay_what_they_are(names: Pseudonyms) -> None:
+    instance = Device(f"MIG-{UID}", 0, "nvidia", parent_uuid=GPU, memory_bytes=5)
+    record = f'[{{"containerIndex":0,"deviceIndex":0,"gpuUUID":"{GPU}","migUUID":"MIG-{UID}"}}]'
+    annotations = {
+        "hami.io/vgpu-devices-allocated": f"{GPU},NVIDIA,4000,0:;",
+        "hami.io/vgpu-mig-allocations": record,
+    }
+    pod = replace(
+        POD,
+        containers=(Container("c", limits={"aliyun.com/gpu-mem": "8"}),),
+        annotations=annotations,
+        labels={"aliyun.com/gpu-count": "2"},
+    )
+    made = decode(names.pod(pod), names.node(NodeFacts(devices=(instance,))))
+
+    shares = [(a.scheme, a.device, a.memory_bytes) for a in made.allocations]
+    half = ("aliyun-ack", None, 4 << 30)
+    assert shares == [half, half, ("hami", names.name(f"MIG-{UID}"), 5)]
+
+
 def test_every_resource_of_a_scheme_is_kept(names: Pseudonyms) -> None:
     limits = dict.fromkeys((name for scheme in SCHEMES for name in scheme.resources), "1")
 
