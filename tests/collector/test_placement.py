@@ -171,9 +171,11 @@ def test_an_allotment_of_the_pod_is_placed_where_any_of_its_containers_is_seen(
 ) -> None:
     """More segments than containers: whose each is cannot be told (HAMi)."""
     segments = "GPU-gone,NVIDIA,1024,50:;;;;"
-    main = Container("main", container_ids=(CID,), limits={"nvidia.com/gpu": "1"})
+    limits = {"nvidia.com/gpu": "1"}
+    main = Container("main", container_ids=(CID,), limits=limits)
+    other = Container("other", container_ids=("c" * 64,), limits=limits)
     told = {"hami.io/vgpu-devices-allocated": segments}
-    cards.know(replace(POD, containers=(main,), annotations=told))
+    cards.know(replace(POD, containers=(main, other), annotations=told))
 
     before, rows = cards.see(), cards.see(second=(7,))
 
