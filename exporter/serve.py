@@ -16,7 +16,15 @@ from exporter.exposition import Renderer
 from exporter.families import families_without
 from exporter.scenario.description import ScenarioError
 from exporter.settings import Settings
-from exporter.web import BindError, Pages, Server, listen, make_app
+from exporter.web import (
+    BindError,
+    Pages,
+    Server,
+    WebConfig,
+    WebFileError,
+    listen,
+    make_app,
+)
 from exporter.wiring import make_collector, open_sources
 
 logger = logging.getLogger(__name__)
@@ -28,8 +36,15 @@ _CYCLE_MAY_TAKE_S = 0.2
 def serve(settings: Settings, open_sources: Callable[[Settings], Sources] = open_sources) -> int:
     """Serve until SIGTERM or SIGINT; SIGUSR2 lets go of the GPUs or takes them up again.
 
-    Returns the exit status: 0 after a signal, 1 if it could not start or only a restart helps.
+    Returns the exit status: 0 after a signal, 1 if it could not start or only a restart helps, 2 if
+    the web configuration cannot be used.
     """
+    try:
+        config = WebConfig(settings.web_config_file)
+    except WebFileError as error:
+        for problem in error.problems:
+            logger.error("%s", problem)  # noqa: TRY400 - the message says it all
+        return 2
     try:
         sources = open_sources(settings)
         sockets = listen(settings.web_listen_address)
@@ -39,12 +54,13 @@ def serve(settings: Settings, open_sources: Callable[[Settings], Sources] = open
     logger.info("mgpu-exporter %s", __version__)
     if settings.simulate:
         logger.warning("SIMULATED NODE (%s): nothing here is measured", settings.simulate)
-    return asyncio.run(_Agent(settings, sources).run(sockets))
+    return asyncio.run(_Agent(settings, sources, config).run(sockets))
 
 
 class _Agent:
-    def __init__(self, settings: Settings, sources: Sources) -> None:
+    def __init__(self, settings: Settings, sources: Sources, config: WebConfig) -> None:
         self._settings = settings
+        self._config = config
         self._sources = sources
         self._collector = make_collector(settings, sources)
         self._stop = threading.Event()
@@ -69,7 +85,8 @@ class _Agent:
         cycle.start()
         renderer = Renderer(families_without(self._settings.collector_disable))
         pages = Pages(lambda: self._collector.snapshot, time, renderer)
-        server = Server(make_app(pages, self._collector, self._settings, time))
+        app = make_app(pages, self._collector, self._settings, time, config=self._config)
+        server = Server(app, config=self._config)
         await server.start(sockets)
         await ended.wait()
         self._end_by_force_in(_END_WITHIN_S)

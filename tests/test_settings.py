@@ -79,6 +79,8 @@ def test_every_setting_has_its_variable_and_key(name: str, file: Path) -> None:
         ("127.0.0.1:80", Address("127.0.0.1", 80)),
         ("node.example:0", Address("node.example", 0)),
         ("[::1]:9000", Address("::1", 9000)),
+        ("unix:/run/mgpu.sock", Address("", 0, "/run/mgpu.sock")),
+        ("unix:///run/mgpu.sock", Address("", 0, "/run/mgpu.sock")),
     ],
 )
 def test_an_address_is_read_as_exporter_toolkit_does(text: str, address: Address) -> None:
@@ -103,6 +105,8 @@ def test_a_duration_is_read_as_nanoseconds(text: str, nanoseconds: int) -> None:
         "--web.listen-address=:65536",
         "--web.listen-address=:\u0661",
         "--web.listen-address=",
+        "--web.listen-address=unix:mgpu.sock",
+        "--web.listen-address=vsock://:10045",
         "--web.telemetry-path=metrics",
         "--web.telemetry-path=/",
         "--web.telemetry-path=/-/ready",

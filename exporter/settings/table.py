@@ -57,6 +57,38 @@ class Settings:
             "Health checks do not count. node_exporter has the same default.",
         ),
     ]
+    web_config_file: Annotated[
+        str,
+        Setting(
+            "web.config.file",
+            TEXT,
+            "",
+            "File with TLS, client certificates, users, headers and a rate limit, in "
+            "exporter-toolkit's form (docs/security.md).",
+            "Read again when it or a certificate that it names has changed.",
+        ),
+    ]
+    web_open_page: Annotated[
+        bool,
+        Setting(
+            "web.open-page",
+            SWITCH,
+            "false",
+            "Serve the live page and its JSON to everybody.",
+            "They name every pod on the node and its processes. Without this they are served to "
+            "users of --web.config.file, and on loopback addresses and Unix sockets.",
+        ),
+    ]
+    web_enable_lifecycle: Annotated[
+        bool,
+        Setting(
+            "web.enable-lifecycle",
+            SWITCH,
+            "false",
+            "Read the settings file again on POST /-/reload.",
+            "Off as in Prometheus: whoever reaches the listener could ask for it.",
+        ),
+    ]
     config_file: Annotated[
         str,
         Setting(

@@ -23,13 +23,16 @@ class Kind(Generic[T_co]):
 
 
 class Address(NamedTuple):
-    """Where to listen. The host "" means every address of the machine."""
+    """Where to listen: the host "" is every address of the machine; or a Unix socket's ``path``."""
 
     host: str
     port: int
+    path: str = ""
 
 
 def _address(text: str) -> Address:
+    if text.startswith("unix:"):
+        return Address("", 0, _path(text.removeprefix("unix://").removeprefix("unix:")))
     host, colon, port = text.rpartition(":")
     if host.startswith("[") and host.endswith("]"):
         host = host[1:-1]
@@ -113,7 +116,9 @@ def _url_path(text: str) -> str:
     return text
 
 
-ADDRESS = Kind(_address, "an address such as :10045, 127.0.0.1:10045 or [::1]:10045")
+ADDRESS = Kind(
+    _address, "an address such as :10045, 127.0.0.1:10045, [::1]:10045 or unix:/run/mgpu.sock"
+)
 SWITCH = Kind(_switch, "true or false")
 TEXT = Kind(_text, "a text without control characters")
 PATH = Kind(_path, "an absolute path")

@@ -4,9 +4,29 @@ This room only serves what the newest Snapshot holds. It never collects, never w
 and is the only one that speaks HTTP to the outside.
 """
 
-from exporter.web.app import Limits, make_app
+from exporter.web.access import Access, Gate, Route
+from exporter.web.app import make_app
+from exporter.web.connection import Limits
 from exporter.web.health import Health
+from exporter.web.lifecycle import Reload
+from exporter.web.listening import BindError, listen
 from exporter.web.pages import Pages
-from exporter.web.server import BindError, Server, listen
+from exporter.web.server import Server
+from exporter.web.webconfig import WebConfig
+from exporter.web.webfile import WebFileError
 
-__all__ = ["BindError", "Health", "Limits", "Pages", "Server", "listen", "make_app"]
+__all__ = [
+    "Access",
+    "BindError",
+    "Gate",
+    "Health",
+    "Limits",
+    "Pages",
+    "Reload",
+    "Route",
+    "Server",
+    "WebConfig",
+    "WebFileError",
+    "listen",
+    "make_app",
+]

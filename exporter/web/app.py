@@ -1,48 +1,54 @@
 """The aiohttp application: routes, bounds and headers."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
 from exporter.model import Clock
 from exporter.settings import Settings
-from exporter.web.connection import HEADERS, at_work
+from exporter.web.access import Access, Gate, Route
+from exporter.web.connection import HEADERS, Connection, Limits, at_work
 from exporter.web.health import Health, Verdict, alive, ready
 from exporter.web.landing import landing
+from exporter.web.lifecycle import Reload, reload_handler
 from exporter.web.negotiation import accepts_gzip, choose_format
 from exporter.web.pages import Pages
+from exporter.web.selection import SelectionError, select
+from exporter.web.webconfig import WebConfig
+
+_PIECE = 1 << 16
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """Bounds for clients.
-
-    ``request_s`` is for a request to arrive whole, ``idle_s`` for the time between two on one
-    connection: Prometheus opens a new one where its scrape interval is longer.
-    """
-
-    request_s: float = 5.0
-    idle_s: float = 30.0
-    write_s: float = 30.0
-    connections: int = 256
-
-
-def make_app(
-    pages: Pages, health: Health, settings: Settings, clock: Clock, limits: Limits | None = None
+def make_app(  # noqa: PLR0913 - what it serves, and for whom
+    pages: Pages,
+    health: Health,
+    settings: Settings,
+    clock: Clock,
+    limits: Limits | None = None,
+    *,
+    config: WebConfig | None = None,
+    reload: Reload | None = None,
+    routes: Callable[[Gate], Sequence[Route]] = lambda _: (),
 ) -> web.Application:
-    """Make the application. It serves what ``pages`` and ``health`` have and starts nothing."""
-    limits = limits or Limits()
-    bounded = _bounded(settings.web_max_requests, limits.write_s)
-    app = web.Application(middlewares=[at_work, bounded])
-    app.on_response_prepare.append(_add_headers)
+    """Make the application. It serves what ``pages`` and ``health`` have and starts nothing.
 
-    async def home(_: web.Request) -> web.Response:
+    ``reload`` is what ``POST /-/reload`` calls, in a thread. ``routes`` are more to serve; what the
+    gate tells them is whom they may show what is private.
+    """
+    limits = limits or Limits()
+    config = config or WebConfig()
+    gate = Gate(config, clock, open_page=settings.web_open_page)
+    bounded = _bounded(settings.web_max_requests, limits.write_s)
+    app = web.Application(middlewares=[at_work, gate.check, bounded])
+    app.on_response_prepare.append(_add_headers(config))
+
+    async def home(request: web.Request) -> web.Response:
         snapshot = health.snapshot
         age_ns = clock.monotonic_ns() - snapshot.mono_ns
-        text = landing(snapshot, age_ns, settings.web_telemetry_path)
+        path = settings.web_telemetry_path
+        text = landing(snapshot, age_ns, path, private=gate.trusts(request))
         return web.Response(text=text, content_type="text/html")
 
     async def healthy(_: web.Request) -> web.Response:
@@ -51,26 +57,46 @@ def make_app(
     async def is_ready(_: web.Request) -> web.Response:
         return _answer(ready(health))
 
-    app.router.add_get("/", home)
-    app.router.add_get("/-/healthy", healthy)
-    app.router.add_get("/-/ready", is_ready)
-    app.router.add_get(settings.web_telemetry_path, _metrics(pages))
+    reload = reload if settings.web_enable_lifecycle else None
+    for route in (
+        Route("/", home, Access.OPEN),
+        Route("/-/healthy", healthy, Access.HEALTH),
+        Route("/-/ready", is_ready, Access.HEALTH),
+        Route("/-/reload", reload_handler(reload), Access.OPEN, "POST"),
+        Route(settings.web_telemetry_path, _metrics(pages), Access.OPEN),
+        *routes(gate),
+    ):
+        gate.add(app, route)
     return app
 
 
-def _metrics(pages: Pages) -> Callable[[web.Request], Awaitable[web.Response]]:
+def _metrics(pages: Pages) -> Handler:
     async def metrics(request: web.Request) -> web.Response:
+        try:
+            families = select(request.query)
+        except SelectionError as error:
+            raise web.HTTPBadRequest(text=f"{error}\n") from None
         form, content_type = choose_format(_header(request, "Accept"))
         zipped = accepts_gzip(_header(request, "Accept-Encoding"))
-        body = pages.made(form, zipped=zipped)
+        body = pages.made(form, families, zipped=zipped)
         if body is None:  # made in a thread, so that the probes are answered meanwhile
-            body = await asyncio.to_thread(pages.page, form, zipped=zipped)
-        headers = {"Content-Type": content_type, "Vary": "Accept, Accept-Encoding"}
+            body = await asyncio.to_thread(pages.page, form, families, zipped=zipped)
+        headers = {
+            "Content-Type": content_type,
+            "Content-Length": str(len(body)),
+            "Vary": "Accept, Accept-Encoding",
+        }
         if zipped:
             headers["Content-Encoding"] = "gzip"
-        return web.Response(body=body, headers=headers)
+        return web.Response(body=_in_pieces(body), headers=headers)
 
     return metrics
+
+
+async def _in_pieces(page: bytes) -> AsyncIterator[bytes]:
+    """Hand a page on as its reader takes it: what waits for a slow one is a piece, not a page."""
+    for start in range(0, len(page), _PIECE):
+        yield page[start : start + _PIECE]
 
 
 def _bounded(most: int, write_s: float) -> Middleware:
@@ -104,6 +130,8 @@ def _bounded(most: int, write_s: float) -> Middleware:
 async def _send(request: web.Request, response: web.StreamResponse, write_s: float) -> None:
     """Write the response here and not in aiohttp, which waits for a slow reader for ever."""
     transport = request.transport
+    if isinstance(request.protocol, Connection):
+        request.protocol.renew(response)
     try:
         async with asyncio.timeout(write_s):
             await response.prepare(request)
@@ -113,8 +141,15 @@ async def _send(request: web.Request, response: web.StreamResponse, write_s: flo
             transport.abort()
 
 
-async def _add_headers(_: web.Request, response: web.StreamResponse) -> None:
-    response.headers.update(HEADERS)
+def _add_headers(config: WebConfig) -> Callable[[web.Request, web.StreamResponse], Awaitable[None]]:
+    async def add_headers(_: web.Request, response: web.StreamResponse) -> None:
+        """Add ours where the handler has none, and the configured ones in any case."""
+        for name, value in HEADERS.items():
+            response.headers.setdefault(name, value)
+        response.headers["Server"] = HEADERS["Server"]  # aiohttp has named itself already
+        response.headers.update(config.in_force.file.headers)
+
+    return add_headers
 
 
 def _header(request: web.Request, name: str) -> str:

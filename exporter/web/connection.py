@@ -5,13 +5,17 @@ takes one whose request never becomes whole for such an idle one.
 """
 
 import asyncio
+import socket
+import ssl
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
 from exporter.web.landing import CONTENT_SECURITY_POLICY
+from exporter.web.tls import has_allowed_name
 
 HEADERS = {
     "Cache-Control": "no-store",
@@ -23,44 +27,109 @@ HEADERS = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Bounds for clients.
+
+    ``request_s`` is for a request to arrive whole, TLS handshake included; ``idle_s`` for the time
+    between two on one connection: Prometheus opens a new one where its scrape interval is longer.
+    ``write_s`` is for a client to take an answer; after ``refresh_s`` the web configuration's
+    files are looked at again.
+    """
+
+    request_s: float = 5.0
+    idle_s: float = 30.0
+    write_s: float = 30.0
+    connections: int = 256
+    refresh_s: float = 2.0
+
+
 class Connection(web.RequestHandler):
     """Cut off if a request, the first one above all, does not arrive whole within ``request_s``.
 
-    ``lost`` is called once it is closed. ``options`` are aiohttp's.
+    ``local`` says that only this machine reaches its listener; ``lost`` is called once it is
+    closed, and ``outdated`` asked whether new connections have another TLS by now. ``options``
+    are aiohttp's.
     """
 
-    __slots__ = ("_aborted", "_arrival", "_lost", "_request_s", "at_work")
+    __slots__ = (
+        *("_aborted", "_allowed_sans", "_arrival", "_limits", "_lost", "_opening", "_outdated"),
+        *("at_work", "certified", "local"),
+    )
 
     def __init__(
         self,
         server: web.Server,
-        request_s: float,
+        limits: Limits,
         lost: Callable[["Connection"], None],
+        outdated: Callable[[], bool],
+        *,
+        local: bool,
+        allowed_sans: tuple[str, ...] = (),
         **options: Any,  # noqa: ANN401 - handed on
     ) -> None:
         super().__init__(server, loop=asyncio.get_running_loop(), **options)
         self.at_work = False
-        self._request_s = request_s
+        self.local = local
+        self.certified = False
+        self._allowed_sans = allowed_sans
+        self._limits = limits
         self._lost = lost
+        self._outdated = outdated
+        self._opening: asyncio.Task[None] | None = None  # of the socket, with its handshake
         self._arrival: asyncio.TimerHandle | None = None  # ends the wait for a request
         self._aborted = False
+
+    def open(self, client: socket.socket, tls: ssl.SSLContext | None) -> None:
+        """Connect this with an accepted socket, after the handshake where there is TLS."""
+        self._await_request()
+        self._opening = asyncio.create_task(self._connect(client, tls))
+        self._opening.add_done_callback(lambda opening: self._opened(opening, client))
+
+    async def _connect(self, client: socket.socket, tls: ssl.SSLContext | None) -> None:
+        limit_s = self._limits.request_s if tls else None
+        await asyncio.get_running_loop().connect_accepted_socket(
+            lambda: self,
+            client,
+            ssl=tls,
+            ssl_handshake_timeout=limit_s,
+            ssl_shutdown_timeout=limit_s,
+        )
+
+    def _opened(self, opening: asyncio.Task[None], client: socket.socket) -> None:
+        self._opening = None
+        if opening.cancelled() or opening.exception() is not None:
+            client.close()
+            self._gone()
+
+    def give_up_opening(self) -> None:
+        """Close it if its handshake is not done."""
+        if self._opening is not None:
+            self._opening.cancel()
 
     def abort(self) -> None:
         """Close it at once, whatever is still to be sent."""
         self._aborted = True
+        self.give_up_opening()
         if self.transport is not None:
             self.transport.abort()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Begin to wait for the first request."""
+        """Let in who is known, or need not be; the first request is waited for already."""
         super().connection_made(transport)
-        self._await_request()
+        peer = transport.get_extra_info("peercert")
+        self.certified = bool(peer)
+        if self._allowed_sans and not has_allowed_name(peer or {}, self._allowed_sans):
+            self._aborted = True
         if self._aborted:
             self.abort()
 
     def connection_lost(self, exc: BaseException | None) -> None:
         """Tell of the end."""
         super().connection_lost(exc)
+        self._gone()
+
+    def _gone(self) -> None:
         self._arrived()
         self._lost(self)
 
@@ -75,12 +144,25 @@ class Connection(web.RequestHandler):
         self._arrived()
         self.at_work = True
 
+    def renew(self, response: web.StreamResponse) -> None:
+        """Where TLS has changed, let the client come again on a new connection."""
+        if not response.prepared and self._outdated():
+            response.force_close()
+
     async def finish_response(
         self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
     ) -> tuple[web.StreamResponse, bool]:
-        """Write what is left of the response; then no request is at work."""
+        """Write what is left of the response; then no request is at work.
+
+        aiohttp would wait for a slow reader for ever.
+        """
+        self.renew(resp)
         try:
-            return await super().finish_response(request, resp, start_time)
+            async with asyncio.timeout(self._limits.write_s):
+                return await super().finish_response(request, resp, start_time)
+        except TimeoutError:
+            self.abort()
+            return resp, True
         finally:
             self.at_work = False
 
@@ -98,7 +180,7 @@ class Connection(web.RequestHandler):
 
     def _await_request(self) -> None:
         loop = asyncio.get_running_loop()
-        self._arrival = loop.call_later(self._request_s, self.abort)
+        self._arrival = loop.call_later(self._limits.request_s, self.abort)
 
     def _arrived(self) -> None:
         if self._arrival is not None:

@@ -28,8 +28,11 @@ CONTENT_SECURITY_POLICY = (
 )
 
 
-def landing(snapshot: Snapshot, age_ns: int, metrics_path: str) -> str:
-    """The page as HTML: what this is, where the metrics are, how the sources fare."""
+def landing(snapshot: Snapshot, age_ns: int, metrics_path: str, *, private: bool = False) -> str:
+    """The page as HTML: what this is, where the metrics are, how the sources fare.
+
+    Why one of them fails may name servers and paths; that is said where it is ``private``.
+    """
     banner = (
         '<p class="banner">SIMULATED NODE: nothing here is measured</p>'
         if snapshot.simulated
@@ -54,7 +57,7 @@ def landing(snapshot: Snapshot, age_ns: int, metrics_path: str) -> str:
 <li><a href="/-/ready">Readiness</a></li>
 </ul>
 <h2>Sources</h2>
-{_table(snapshot.sources)}
+{_table(snapshot.sources, private=private)}
 </body>
 </html>
 """
@@ -69,10 +72,10 @@ def _freshness(snapshot: Snapshot, age_ns: int) -> str:
     return f"Measured {seconds:.1f} s ago."
 
 
-def _table(sources: Iterable[SourceStatus]) -> str:
+def _table(sources: Iterable[SourceStatus], *, private: bool) -> str:
     rows = "\n".join(
         f"<tr><td>{escape(source.name)}</td><td>{'up' if source.up else 'down'}</td>"
-        f"<td>{escape(source.detail)}</td></tr>"
+        f"<td>{escape(source.detail) if private else ''}</td></tr>"
         for source in sources
     )
     if not rows:

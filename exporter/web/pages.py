@@ -15,8 +15,10 @@ from prometheus_client.openmetrics.exposition import generate_latest as write_op
 from exporter.exposition import Format, Renderer
 from exporter.families import LEVELS
 from exporter.model import Clock, Snapshot
+from exporter.web.selection import Selection, selected
 
 STALE_NS = 10_000_000_000
+_SELECTIONS = 8  # kept of one snapshot; there are as many as a client likes to ask for
 _GZIP_LEVEL = 1  # a third of level 6's time for a tenth more bytes
 
 _WRITERS: dict[Format, Callable[[CollectorRegistry], bytes]] = {
@@ -30,6 +32,12 @@ class _Stamp(NamedTuple):
 
     version: int
     stale_s: int
+
+
+class _Key(NamedTuple):
+    form: Format
+    selection: Selection | None
+    zipped: bool
 
 
 class Pages:
@@ -48,14 +56,17 @@ class Pages:
         ProcessCollector(registry=self._process)
         PlatformCollector(registry=self._process)
         self._making = threading.Lock()
-        self._made: tuple[_Stamp, dict[tuple[Format, bool], bytes]] = (_Stamp(-1, 0), {})
+        self._made: tuple[_Stamp, dict[_Key, bytes]] = (_Stamp(-1, 0), {})
 
-    def made(self, form: Format, *, zipped: bool) -> bytes | None:
+    def made(
+        self, form: Format, selection: Selection | None = None, *, zipped: bool
+    ) -> bytes | None:
         """The page if it is there already; never blocks."""
         stamp, pages = self._made
-        return pages.get((form, zipped)) if stamp == self._stamp(self._newest()) else None
+        key = _Key(form, selection, zipped)
+        return pages.get(key) if stamp == self._stamp(self._newest()) else None
 
-    def page(self, form: Format, *, zipped: bool) -> bytes:
+    def page(self, form: Format, selection: Selection | None = None, *, zipped: bool) -> bytes:
         """The page; makes it if need be, or waits for whoever makes it."""
         with self._making:
             snapshot = self._newest()
@@ -63,11 +74,17 @@ class Pages:
             if self._made[0] != stamp:
                 self._made = (stamp, {})
             pages = self._made[1]
-            if (form, False) not in pages:
-                pages[form, False] = self._render(snapshot, form, stale=stamp.stale_s > 0)
-            if (form, zipped) not in pages:
-                pages[form, True] = gzip.compress(pages[form, False], _GZIP_LEVEL, mtime=0)
-            return pages[form, zipped]
+            whole = _Key(form, None, zipped=False)
+            if whole not in pages:
+                pages[whole] = self._render(snapshot, form, stale=stamp.stale_s > 0)
+            key = _Key(form, selection, zipped)
+            plain = key._replace(zipped=False)
+            if plain not in pages and selection is not None:
+                _make_room(pages)
+                pages[plain] = selected(pages[whole], selection)
+            if key not in pages:
+                pages[key] = gzip.compress(pages[plain], _GZIP_LEVEL, mtime=0)
+            return pages[key]
 
     def _stamp(self, snapshot: Snapshot) -> _Stamp:
         age_ns = self._clock.monotonic_ns() - snapshot.mono_ns
@@ -76,3 +93,12 @@ class Pages:
     def _render(self, snapshot: Snapshot, form: Format, *, stale: bool) -> bytes:
         levels = ("exporter",) if stale else tuple(LEVELS)
         return self._renderer.render(snapshot, form, levels) + _WRITERS[form](self._process)
+
+
+def _make_room(pages: dict[_Key, bytes]) -> None:
+    """Forget the oldest selection once there are as many as are kept."""
+    kept = dict.fromkeys(key.selection for key in pages if key.selection is not None)
+    if len(kept) >= _SELECTIONS:
+        oldest = next(iter(kept))
+        for key in [key for key in pages if key.selection == oldest]:
+            del pages[key]

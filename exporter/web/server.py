@@ -1,7 +1,6 @@
-"""The listening sockets and the server on them."""
+"""The server on its listening sockets: accepts, bounds and closes connections."""
 
 import asyncio
-import contextlib
 import logging
 import socket
 from collections.abc import Iterable
@@ -9,14 +8,14 @@ from collections.abc import Iterable
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
-from exporter.settings import Address
-from exporter.web.app import Limits
-from exporter.web.connection import Connection
+from exporter.web.connection import Connection, Limits
+from exporter.web.listening import close, is_local, written
+from exporter.web.webconfig import WebConfig
 
 logger = logging.getLogger(__name__)
 
-_BACKLOG = 128
 _GRACE_S = 0.2
+_NO_ROOM_S = 1.0
 _MAX_LINE = 4096
 _MAX_FIELD = 8190
 _MAX_HEADERS = 64
@@ -34,91 +33,75 @@ _http_logger = logging.getLogger(f"{__name__}.http")
 _http_logger.addFilter(_NotOurs())
 
 
-class BindError(Exception):
-    """An address cannot be listened on; the message says which and why."""
-
-
-def listen(addresses: Iterable[Address]) -> list[socket.socket]:
-    """Open a listening socket for each address, and for each that a host name stands for.
-
-    Raises:
-        BindError: one of them cannot be opened; then none is.
-
-    """
-    sockets: list[socket.socket] = []
-    with contextlib.ExitStack() as undo:
-        for address in addresses:
-            try:
-                opened = _everywhere(address.port) if not address.host else _at(address)
-            except OSError as error:
-                raise BindError(
-                    f"cannot listen on {address.host}:{address.port}: {error.strerror or error}; "
-                    "set another --web.listen-address"
-                ) from error
-            for sock in opened:
-                undo.callback(sock.close)
-            sockets += opened
-        undo.pop_all()
-    return sockets
-
-
-def _everywhere(port: int) -> list[socket.socket]:
-    if socket.has_dualstack_ipv6():
-        with contextlib.suppress(OSError):  # IPv6 may be built in and switched off
-            return [
-                socket.create_server(
-                    ("::", port), family=socket.AF_INET6, backlog=_BACKLOG, dualstack_ipv6=True
-                )
-            ]
-    return [socket.create_server(("0.0.0.0", port), backlog=_BACKLOG)]  # noqa: S104 - asked for
-
-
-def _at(address: Address) -> list[socket.socket]:
-    found = socket.getaddrinfo(
-        address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-    )
-    sockets: list[socket.socket] = []
-    try:
-        for family, target in dict.fromkeys((item[0], item[4]) for item in found):
-            sockets.append(socket.create_server(target[:2], family=family, backlog=_BACKLOG))
-    except OSError:
-        for sock in sockets:
-            sock.close()
-        raise
-    return sockets
-
-
 class Server:
-    """Serves an application on open sockets until stopped."""
+    """Serves an application on open sockets until stopped.
 
-    def __init__(self, app: web.Application, limits: Limits | None = None) -> None:
+    ``config`` is looked at for changes each ``limits.refresh_s``.
+    """
+
+    def __init__(
+        self, app: web.Application, limits: Limits | None = None, config: WebConfig | None = None
+    ) -> None:
         self._limits = limits or Limits()
+        self._config = config or WebConfig()
         self._runner = web.AppRunner(app, shutdown_timeout=_GRACE_S)
-        self._servers: list[asyncio.Server] = []
+        self._tasks: list[asyncio.Task[None]] = []
+        self._sockets: list[socket.socket] = []
         self._open: dict[Connection, None] = {}  # the oldest first
 
     async def start(self, sockets: Iterable[socket.socket]) -> None:
         """Begin to accept; the sockets are the server's from now on."""
         await self._runner.setup()
-        loop = asyncio.get_running_loop()
+        tls = self._config.in_force.tls is not None
         for sock in sockets:
-            self._servers.append(await loop.create_server(self._accept, sock=sock))
-            logger.info("listening on %s", _written(sock))
+            sock.setblocking(False)
+            self._sockets.append(sock)
+            self._tasks.append(asyncio.create_task(self._accept_on(sock)))
+            logger.info("listening on %s", written(sock, tls=tls))
+        self._tasks.append(asyncio.create_task(self._refresh()))
 
     async def stop(self) -> None:
         """Accept no more, give requests a moment, close."""
-        for server in self._servers:
-            server.close()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.wait(self._tasks)
+        for sock in self._sockets:
+            close(sock)
+        for connection in list(self._open):
+            connection.give_up_opening()
         await self._runner.cleanup()
 
-    def _accept(self) -> asyncio.Protocol:
+    async def _accept_on(self, sock: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        local = is_local(sock)
+        while True:
+            try:
+                client, _ = await loop.sock_accept(sock)
+            except OSError as error:
+                logger.warning("cannot accept connections now: %s; is there a limit?", error)
+                await asyncio.sleep(_NO_ROOM_S)
+                continue
+            self._welcome(client, local=local)
+            await asyncio.sleep(0)  # a crowd at the door does not keep out those inside
+
+    async def _refresh(self) -> None:
+        while True:
+            await asyncio.sleep(self._limits.refresh_s)
+            await asyncio.to_thread(self._config.refresh)
+
+    def _welcome(self, client: socket.socket, *, local: bool) -> None:
         server = self._runner.server
         if server is None or not self._has_room():
-            return _Refuse()
+            client.close()
+            return
+        in_force = self._config.in_force
         connection = Connection(
             server,
-            self._limits.request_s,
+            self._limits,
             lambda connection: self._open.pop(connection, None),
+            lambda: self._config.in_force.tls is not in_force.tls,
+            local=local,
+            allowed_sans=in_force.file.tls.client_allowed_sans if in_force.file.tls else (),
             access_log=None,
             logger=_http_logger,
             keepalive_timeout=self._limits.idle_s,
@@ -128,7 +111,7 @@ class Server:
             max_headers=_MAX_HEADERS,
         )
         self._open[connection] = None
-        return connection
+        connection.open(client, in_force.tls)
 
     def _has_room(self) -> bool:
         """Whether one more connection may come; at the bound the oldest idle one goes for it.
@@ -143,16 +126,3 @@ class Server:
         del self._open[idle]
         idle.abort()
         return True
-
-
-class _Refuse(asyncio.Protocol):
-    """Closes a connection where all others are at work, before anything is read."""
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Close it."""
-        transport.close()
-
-
-def _written(sock: socket.socket) -> str:
-    host, port = sock.getsockname()[:2]
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"

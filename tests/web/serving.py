@@ -2,17 +2,29 @@
 
 import asyncio
 import socket
+import ssl
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
-from http.client import HTTPConnection, HTTPResponse
+from http.client import HTTPConnection, HTTPResponse, HTTPSConnection
+from pathlib import Path
 
 from exporter.collector import Pulse
 from exporter.exposition import Renderer
 from exporter.model import Snapshot
 from exporter.settings import Address, Settings, load
-from exporter.web import Limits, Pages, Server, listen, make_app
+from exporter.web import (
+    Gate,
+    Limits,
+    Pages,
+    Reload,
+    Route,
+    Server,
+    WebConfig,
+    listen,
+    make_app,
+)
 
 SECOND = 10**9
 PATIENCE_S = 20
@@ -58,19 +70,25 @@ class Site:
     collector: FakeCollector
     clock: FakeClock
     pages: Pages
+    config: WebConfig
+    host: str = "127.0.0.1"
 
-    def connect(self) -> HTTPConnection:
+    def connect(self, tls: ssl.SSLContext | None = None) -> HTTPConnection:
         """A client that keeps its connection; close it."""
-        return HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE_S)
+        if tls is not None:
+            return HTTPSConnection(self.host, self.port, timeout=PATIENCE_S, context=tls)
+        return HTTPConnection(self.host, self.port, timeout=PATIENCE_S)
 
     def raw(self) -> socket.socket:
         """A connection to send anything on."""
         return socket.create_connection(("127.0.0.1", self.port), timeout=PATIENCE_S)
 
-    def ask(self, path: str, method: str = "GET", **headers: str) -> Answer:
+    def ask(
+        self, path: str, method: str = "GET", tls: ssl.SSLContext | None = None, **headers: str
+    ) -> Answer:
         """One request on a connection of its own; ``Accept_Encoding`` stands for the header."""
         named = {name.replace("_", "-"): value for name, value in headers.items()}
-        with closing(self.connect()) as connection:
+        with closing(self.connect(tls)) as connection:
             connection.request(method, path, headers=named)
             return answer(connection.getresponse())
 
@@ -84,25 +102,35 @@ def settings(**changes: object) -> Settings:
 
 
 @contextmanager
-def serving(
+def serving(  # noqa: PLR0913 - each of them is what some test is about
     snapshot: Snapshot | None = None,
     *,
     limits: Limits | None = None,
     renderer: Renderer | None = None,
+    config: Path | None = None,
+    address: Address = Address("127.0.0.1", 0),
+    reload: Reload | None = None,
+    routes: Callable[[Gate], Sequence[Route]] = lambda _: (),
     **changes: object,
 ) -> Iterator[Site]:
-    """Serve; the snapshot, if given, is stamped as fresh."""
+    """Serve; the snapshot, if given, is stamped as fresh. ``config`` is a web configuration."""
     collector, clock = FakeCollector(), FakeClock()
     if snapshot is not None:
         collector.snapshot = replace(snapshot, mono_ns=clock.now_ns)
     pages = Pages(lambda: collector.snapshot, clock, renderer)
-    app = make_app(pages, collector, settings(**changes), clock, limits)
-    [sock] = listen([Address("127.0.0.1", 0)])
-    port = sock.getsockname()[1]
+    web_config = WebConfig(str(config or ""))
+    app = make_app(
+        *(pages, collector, settings(**changes), clock, limits),
+        config=web_config,
+        reload=reload,
+        routes=routes,
+    )
+    [sock] = listen([address])
+    host, port = ("", 0) if address.path else sock.getsockname()[:2]
     started, ended = threading.Event(), asyncio.Event()
 
     async def run() -> None:
-        server = Server(app, limits)
+        server = Server(app, limits, web_config)
         await server.start([sock])
         loops.append(asyncio.get_running_loop())
         started.set()
@@ -114,7 +142,8 @@ def serving(
     thread.start()
     try:
         assert started.wait(PATIENCE_S)
-        yield Site(port, collector, clock, pages)
+        local = "127.0.0.1" if host in {"::", "0.0.0.0"} else host  # noqa: S104 - compared
+        yield Site(port, collector, clock, pages, web_config, local)
     finally:
         loops[0].call_soon_threadsafe(ended.set)
         thread.join()

@@ -29,9 +29,11 @@ def test_a_simulated_node_is_called_one(simulated: bool) -> None:  # noqa: FBT00
 def test_sources_stand_with_their_state_and_detail() -> None:
     sources = (SourceStatus("nvml", up=False, detail="no driver"), SourceStatus("cgroups", up=True))
 
-    page = landing(Snapshot(sources=sources), 0, "/metrics")
+    page = landing(Snapshot(sources=sources), 0, "/metrics", private=True)
+    public = landing(Snapshot(sources=sources), 0, "/metrics")
 
     assert "<td>nvml</td><td>down</td><td>no driver</td>" in page
+    assert "<td>nvml</td><td>down</td><td></td>" in public
     assert "<td>cgroups</td><td>up</td><td></td>" in page
 
 
@@ -48,7 +50,8 @@ def test_it_says_when_nothing_is_measured(snapshot: Snapshot, age_ns: int, words
 
 def test_hostile_text_is_escaped() -> None:
     hostile = "<script>alert('x')</script>\"&"
-    page = landing(Snapshot(sources=(SourceStatus(hostile, up=False, detail=hostile),)), 0, "/m")
+    sources = (SourceStatus(hostile, up=False, detail=hostile),)
+    page = landing(Snapshot(sources=sources), 0, "/m", private=True)
 
     assert "<script" not in page
     assert page.count("&lt;script&gt;alert(&#x27;x&#x27;)&lt;/script&gt;&quot;&amp;") == 2

@@ -1,0 +1,118 @@
+"""Who may ask for what: the one place where a request is let in or turned away.
+
+A handler declares its ``Access`` where it is routed. One that declares none is PRIVATE.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+
+from aiohttp import web
+from aiohttp.typedefs import Handler
+
+from exporter.model import Clock
+from exporter.web.connection import Connection
+from exporter.web.passwords import Busy, Passwords, credentials
+from exporter.web.ratelimit import TokenBucket
+from exporter.web.webconfig import WebConfig
+from exporter.web.webfile import WebFile
+
+_NO_CREDENTIALS = (
+    "This needs authentication, and none is set up here: see basic_auth_users and client_auth_type "
+    "in --web.config.file. --web.open-page serves it to everybody.\n"
+)
+
+
+class Access(Enum):
+    """What a handler serves: to whom."""
+
+    HEALTH = "probes, which have no credentials and no rate"
+    OPEN = "whoever reaches the listener; with credentials, once there are users"
+    PRIVATE = "who is authenticated, or on this machine; everybody with --web.open-page"
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """A path, and who may have it, by whichever method. ``method``: GET (and HEAD) or POST."""
+
+    path: str
+    handler: Handler
+    access: Access = Access.PRIVATE
+    method: str = "GET"
+
+
+@dataclass
+class Gate:
+    """Lets requests in. Its ``check`` is the application's middleware."""
+
+    config: WebConfig
+    clock: Clock
+    open_page: bool = False
+    passwords: Passwords = field(default_factory=Passwords)
+    _accesses: dict[str, Access] = field(default_factory=dict)
+    _bucket: TokenBucket | None = None
+
+    def add(self, app: web.Application, route: Route) -> None:
+        """Route a handler, with its access."""
+        add = app.router.add_post if route.method == "POST" else app.router.add_get
+        resource = add(route.path, route.handler).resource
+        if resource is not None:
+            self._accesses[resource.canonical] = route.access
+
+    def access(self, request: web.Request) -> Access:
+        """What a request asks for; what is not there is OPEN."""
+        resource = request.match_info.route.resource
+        if resource is None:
+            return Access.OPEN
+        return self._accesses.get(resource.canonical, Access.PRIVATE)
+
+    def trusts(self, request: web.Request) -> bool:
+        """Whether a request that was let in may have what is PRIVATE."""
+        return self.open_page or bool(self.config.in_force.file.users) or _is_known(request)
+
+    @web.middleware
+    async def check(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Turn away what may not come in; the rate is held first, as in exporter-toolkit."""
+        access = self.access(request)
+        if access is not Access.HEALTH:
+            file = self.config.in_force.file
+            self._hold_rate(file)
+            if file.users:
+                await self._authenticate(request, file.users)
+            if access is Access.PRIVATE and not self.trusts(request):
+                raise web.HTTPForbidden(text=_NO_CREDENTIALS)
+        return await handler(request)
+
+    def _hold_rate(self, file: WebFile) -> None:
+        if file.rate is None:
+            self._bucket = None
+            return
+        if self._bucket is None or self._bucket.rate != file.rate:
+            self._bucket = TokenBucket(file.rate, self.clock)
+        if not self._bucket.take():
+            wait_s = -(-file.rate.interval_ns // 1_000_000_000)
+            raise web.HTTPTooManyRequests(
+                text="more requests than rate_limit in --web.config.file lets through\n",
+                headers={"Retry-After": str(wait_s)},
+            )
+
+    async def _authenticate(self, request: web.Request, users: Mapping[str, bytes]) -> None:
+        given = credentials(request.headers.get("Authorization", ""))
+        try:
+            if given is not None and await self.passwords.right(given, users):
+                return
+        except Busy:
+            raise web.HTTPServiceUnavailable(
+                text="too many passwords wait to be checked\n", headers={"Retry-After": "1"}
+            ) from None
+        raise web.HTTPUnauthorized(
+            text="a user and a password are needed\n", headers={"WWW-Authenticate": "Basic"}
+        )
+
+
+def _is_known(request: web.Request) -> bool:
+    """Whether it comes from this machine's own listener, or with a certificate that is trusted."""
+    connection = request.protocol
+    if not isinstance(connection, Connection):
+        return False
+    return connection.local or connection.certified

@@ -1,0 +1,99 @@
+"""``collect[]`` and ``exclude[]``: which families a scrape wants. Pure.
+
+As node_exporter has it for its collectors; here a name is a level (``container``), a group that
+``--collector.disable`` knows (``pcie``), or a family (``mgpu_pod_core_usage_gpus``).
+"""
+
+from types import MappingProxyType
+from typing import NamedTuple, Protocol
+
+from exporter.families import FAMILIES, LEVELS, OPTIONAL_GROUPS
+
+_HELP = b"\n# HELP "
+_EOF = b"# EOF\n"
+_OWN = "exporter"  # the level that the client library's process_* belong to
+
+
+class SelectionError(ValueError):
+    """Not to be selected; the message names what can be."""
+
+
+class Query(Protocol):
+    """The parameters of a request."""
+
+    def getall(self, key: str, default: list[str], /) -> list[str]:
+        """Every value of one parameter."""
+        ...
+
+
+class Selection(NamedTuple):
+    """Some families by their full names, or with ``excluded`` all but these."""
+
+    names: frozenset[str]
+    excluded: bool
+
+    def takes(self, name: str) -> bool:
+        """Whether it takes a family, by its name in either format."""
+        known = name in self.names or f"{name}_total" in self.names
+        own = CLIENT in self.names and name.startswith(("process_", "python_"))
+        return (known or own) is not self.excluded
+
+
+CLIENT = "process_*"  # stands for what prometheus_client says of the process
+
+
+def _choices() -> dict[str, frozenset[str]]:
+    named = {family.full_name: frozenset({family.full_name}) for family in FAMILIES}
+    levels = {
+        level: frozenset(f.full_name for f in FAMILIES if f.level == level) for level in LEVELS
+    }
+    groups = {
+        group: frozenset(f.full_name for f in FAMILIES if f.group == group)
+        for group in OPTIONAL_GROUPS
+    }
+    return levels | {_OWN: levels[_OWN] | {CLIENT}} | groups | named
+
+
+CHOICES = MappingProxyType(_choices())
+_FAMILIES = ", ".join(family.full_name for family in FAMILIES)
+
+
+def select(query: Query) -> Selection | None:
+    """Tell the families that a request asks for; None stands for all.
+
+    Raises:
+        SelectionError: a name is not known, or both parameters are given.
+
+    """
+    collect, exclude = query.getall("collect[]", []), query.getall("exclude[]", [])
+    if collect and exclude:
+        raise SelectionError("collect[] and exclude[] cannot be combined; give one of them")
+    if not collect and not exclude:
+        return None
+    names = frozenset[str]().union(*map(_choice, collect or exclude))
+    return Selection(names, excluded=bool(exclude))
+
+
+def _choice(name: str) -> frozenset[str]:
+    try:
+        return CHOICES[name]
+    except KeyError:
+        raise SelectionError(
+            f"no such level, group or family: {name[:64]!r}\n"
+            f"levels: {', '.join(LEVELS)}\ngroups: {', '.join(OPTIONAL_GROUPS)}\n"
+            f"families: {_FAMILIES}"
+        ) from None
+
+
+def selected(page: bytes, selection: Selection) -> bytes:
+    """Take the selected families of a page in either format.
+
+    A family begins with its HELP line; nothing else does, for labels hold no bare line break.
+    """
+    body, end = (page[: -len(_EOF)], _EOF) if page.endswith(_EOF) else (page, b"")
+    blocks = (b"\n" + body).split(_HELP)[1:]
+    taken = [_HELP + b for b in blocks if selection.takes(b.partition(b" ")[0].decode())]
+    lines = b"".join(taken).removeprefix(b"\n")
+    if taken and not lines.endswith(b"\n"):
+        lines += b"\n"
+    return lines + end

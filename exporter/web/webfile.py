@@ -1,0 +1,177 @@
+"""The file of ``--web.config.file``: exporter-toolkit's web configuration, as values. Pure.
+
+Keys and their meaning are those of exporter-toolkit's docs/web-configuration.md. What this server
+cannot honour is refused with its name, and no message repeats a value: any may be a secret.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import yaml
+
+from exporter.web import webkeys as keys
+from exporter.web.ciphers import CIPHERS, CURVES, TLS_VERSIONS
+
+REQUIRE = "RequireAndVerifyClientCert"
+IF_GIVEN = "VerifyClientCertIfGiven"
+
+_CLIENT_AUTH = ("NoClientCert", IF_GIVEN, REQUIRE)
+_UNVERIFIED = "Python's ssl asks for no certificate that it does not verify; take"
+_OLD = "TLS before 1.2 is not served"
+_QUOTED = re.compile(r"""(['"]).*\1""", re.DOTALL)
+
+
+class WebFileError(Exception):
+    """A web configuration that cannot be used; ``problems`` has a line for each."""
+
+    def __init__(self, problems: list[str]) -> None:
+        super().__init__("\n".join(problems))
+        self.problems = problems
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TlsKeys:
+    """The section tls_server_config, key by key; "" and () are what is not given."""
+
+    cert: str = field(default="", repr=False)
+    key: str = field(default="", repr=False)
+    client_ca: str = field(default="", repr=False)
+    cert_file: str = ""
+    key_file: str = ""
+    client_ca_file: str = ""
+    client_auth_type: str = "NoClientCert"
+    client_allowed_sans: tuple[str, ...] = ()
+    min_version: str = "TLS12"
+    max_version: str = "TLS13"
+    cipher_suites: tuple[str, ...] = ()
+    prefer_server_cipher_suites: bool = True
+    curve_preferences: tuple[str, ...] = ()
+
+
+class Rate(NamedTuple):
+    """A token bucket: a token each ``interval_ns``, at most ``burst`` of them."""
+
+    interval_ns: int
+    burst: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WebFile:
+    """What the file says. Without a file: no TLS, no users, no rate limit, no headers of its own.
+
+    ``users`` are names and bcrypt hashes.
+    """
+
+    tls: TlsKeys | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+    users: Mapping[str, bytes] = field(default_factory=dict, repr=False)
+    rate: Rate | None = None
+
+
+_TLS: keys.Section = {
+    "cert": keys.text,
+    "key": keys.text,
+    "client_ca": keys.text,
+    "cert_file": keys.text,
+    "key_file": keys.text,
+    "client_ca_file": keys.text,
+    "client_auth_type": keys.choice(
+        _CLIENT_AUTH,
+        RequestClientCert=f"{_UNVERIFIED} {IF_GIVEN}",
+        RequireAnyClientCert=f"{_UNVERIFIED} {REQUIRE}",
+        RequireClientCert=f"{_UNVERIFIED} {REQUIRE}",
+    ),
+    "client_allowed_sans": keys.listed(keys.text),
+    "min_version": keys.choice(TLS_VERSIONS, TLS10=_OLD, TLS11=_OLD),
+    "max_version": keys.choice(TLS_VERSIONS, TLS10=_OLD, TLS11=_OLD),
+    "cipher_suites": keys.listed(keys.choice(CIPHERS)),
+    "prefer_server_cipher_suites": keys.switch,
+    "curve_preferences": keys.listed(keys.choice(CURVES)),
+}
+
+_HEADERS: keys.Section = {
+    "Content-Security-Policy": keys.header,
+    "X-Frame-Options": keys.choice(("deny", "sameorigin")),
+    "X-Content-Type-Options": keys.choice(("nosniff",)),
+    "X-XSS-Protection": keys.header,
+    "Strict-Transport-Security": keys.header,
+}
+
+_FILE: keys.Section = {
+    "tls_server_config": _TLS,
+    "http_server_config": {"http2": keys.no_http2, "headers": _HEADERS},
+    "basic_auth_users": keys.users,
+    "rate_limit": {"interval": keys.duration, "burst": keys.count},
+}
+
+
+def parse(text: str, path: str) -> WebFile:
+    """Read the file's text; ``path`` is for the messages.
+
+    Raises:
+        WebFileError: it has a key that is not known or cannot be honoured, or a wrong value.
+
+    """
+    problems: list[str] = []
+    try:
+        root = yaml.compose(text, Loader=yaml.SafeLoader)
+        given = keys.read(root, _FILE, path, problems) if root is not None else {}
+    except (yaml.YAMLError, RecursionError) as error:
+        raise WebFileError([f"{path}: not YAML: {_without_text(error)}"]) from None
+    tls = _tls(given.get("tls_server_config"), path, problems)
+    rate = _rate(given.get("rate_limit"), path, problems)
+    if problems:
+        raise WebFileError(problems)
+    headers = given.get("http_server_config", {}).get("headers", {})
+    return WebFile(
+        tls=tls,
+        headers={name: value for name, value in headers.items() if value},
+        users=given.get("basic_auth_users", {}),
+        rate=rate,
+    )
+
+
+def _without_text(error: Exception) -> str:
+    """What is wrong and where, without PyYAML's excerpts of the file."""
+    mark = getattr(error, "problem_mark", None)
+    place = f"line {mark.line + 1}: " if mark else ""
+    problem = getattr(error, "problem", None) or type(error).__name__
+    return place + _QUOTED.sub("...", problem)
+
+
+def _tls(given: dict[str, Any] | None, path: str, problems: list[str]) -> TlsKeys | None:
+    if not given or problems:
+        return None
+    tls = TlsKeys(**given)
+    problems += [f"{path}, tls_server_config: {problem}" for problem in _contradictions(tls)]
+    return tls
+
+
+def _contradictions(tls: TlsKeys) -> list[str]:
+    """Exporter-toolkit's own checks, and that no key is without effect."""
+    authorities = tls.client_ca_file or tls.client_ca
+    asks = tls.client_auth_type != "NoClientCert"
+    checks = {
+        "give one of cert_file and cert": bool(tls.cert_file) == bool(tls.cert),
+        "give one of key_file and key": bool(tls.key_file) == bool(tls.key),
+        "give client_ca_file or client_ca, not both": bool(tls.client_ca_file and tls.client_ca),
+        f"client_auth_type: {tls.client_auth_type} needs client_ca_file": asks and not authorities,
+        f"client_ca_file: needs client_auth_type: {REQUIRE}": bool(authorities) and not asks,
+        f"client_allowed_sans: needs client_auth_type: {REQUIRE}": bool(tls.client_allowed_sans)
+        and tls.client_auth_type != REQUIRE,
+        "min_version: above max_version": tls.min_version > tls.max_version,
+        "curve_preferences: Python's ssl takes one curve; give one": len(tls.curve_preferences) > 1,
+    }
+    return [problem for problem, wrong in checks.items() if wrong]
+
+
+def _rate(given: dict[str, Any] | None, path: str, problems: list[str]) -> Rate | None:
+    given = given or {}
+    rate = Rate(given.get("interval", 0), given.get("burst", 0))
+    if not rate.interval_ns:  # exporter-toolkit: 0 switches it off
+        return None
+    if not rate.burst:
+        problems.append(f"{path}, rate_limit.burst: 0 lets no request through; give 1 or more")
+    return rate
