@@ -41,7 +41,7 @@ def server_context(tls: TlsKeys, material: Material) -> ssl.SSLContext:
     for curve in tls.curve_preferences:
         context.set_ecdh_curve(CURVES[curve])
     context.verify_mode = _VERIFY.get(tls.client_auth_type, ssl.CERT_NONE)
-    if material.client_ca:
+    if tls.client_ca_file or tls.client_ca:
         # As in Go, any certificate of client_ca_file is trusted, an intermediate one as well.
         context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
         try:

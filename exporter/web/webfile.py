@@ -170,7 +170,7 @@ def _contradictions(tls: TlsKeys) -> list[str]:
 def _rate(given: dict[str, Any] | None, path: str, problems: list[str]) -> Rate | None:
     given = given or {}
     rate = Rate(given.get("interval", 0), given.get("burst", 0))
-    if not rate.interval_ns:  # exporter-toolkit: 0 switches it off
+    if problems or not rate.interval_ns:  # exporter-toolkit: 0 switches it off
         return None
     if not rate.burst:
         problems.append(f"{path}, rate_limit.burst: 0 lets no request through; give 1 or more")

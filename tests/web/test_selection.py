@@ -1,0 +1,165 @@
+import pytest
+from multidict import MultiDict
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as read_openmetrics
+from prometheus_client.parser import text_string_to_metric_families as read_text
+
+from exporter.exposition import Format
+from exporter.families import FAMILIES, LEVELS, OPTIONAL_GROUPS
+from exporter.model import Snapshot
+from exporter.web import Pages
+from exporter.web.selection import Selection, SelectionError, select, selected
+from tests.snapshots import row_of, with_every_family
+from tests.web.serving import FakeClock, serving
+from tests.web.test_pages import CountingRenderer
+
+
+def page(form: Format = Format.TEXT, renderer: CountingRenderer | None = None) -> Pages:
+    snapshot = with_every_family()
+    return Pages(lambda: snapshot, FakeClock(0), renderer)
+
+
+def selection(**query: list[str]) -> Selection | None:
+    return select(MultiDict((f"{key}[]", name) for key, names in query.items() for name in names))
+
+
+def names(body: bytes, form: Format = Format.TEXT) -> set[str]:
+    """The names of the families on a page, by prometheus_client's own parsers."""
+    if form is Format.OPENMETRICS:
+        return {m.name for m in read_openmetrics(body.decode())}  # type: ignore[no-untyped-call]
+    return {m.name for m in read_text(body.decode())}
+
+
+def of_table(**attributes: str) -> set[str]:
+    """The families of the table with these attributes, as the parsers name them."""
+    return {
+        family.full_name.removesuffix("_total")
+        for family in FAMILIES
+        if all(getattr(family, key) == value for key, value in attributes.items())
+    }
+
+
+@pytest.mark.parametrize("form", Format)
+@pytest.mark.parametrize("level", [level for level in LEVELS if level != "exporter"])
+def test_a_level_can_be_collected(form: Format, level: str) -> None:
+    body = page().page(form, selection(collect=[level]), zipped=False)
+
+    assert names(body, form) == of_table(level=level)
+
+
+@pytest.mark.parametrize("form", Format)
+@pytest.mark.parametrize("group", OPTIONAL_GROUPS)
+def test_a_group_can_be_collected(form: Format, group: str) -> None:
+    body = page().page(form, selection(collect=[group]), zipped=False)
+
+    assert names(body, form) == of_table(group=group)
+
+
+@pytest.mark.parametrize("form", Format)
+@pytest.mark.parametrize("name", ["mgpu_pod_core_seconds_total", "mgpu_device_up"])
+def test_a_family_can_be_collected(form: Format, name: str) -> None:
+    body = page().page(form, selection(collect=[name]), zipped=False)
+
+    assert names(body, form) == {name.removesuffix("_total")}
+
+
+@pytest.mark.parametrize("form", Format)
+def test_what_is_excluded_is_all_that_is_missing(form: Format) -> None:
+    pages = page()
+    whole = pages.page(form, zipped=False)
+    body = pages.page(form, selection(exclude=["device", "mgpu_pod_info"]), zipped=False)
+
+    gone = of_table(level="device") | {"mgpu_pod_info"}
+    assert names(body, form) == names(whole, form) - gone
+
+
+def test_several_are_added_up() -> None:
+    body = page().page(Format.TEXT, selection(collect=["pod", "pcie"]), zipped=False)
+
+    assert names(body) == of_table(level="pod") | of_table(group="pcie")
+
+
+def test_the_clients_own_families_go_with_the_exporters() -> None:
+    pages = page()
+    with_own = names(pages.page(Format.TEXT, selection(collect=["exporter"]), zipped=False))
+    without = names(pages.page(Format.TEXT, selection(exclude=["exporter"]), zipped=False))
+
+    assert {"process_resident_memory_bytes", "python_info"} <= with_own
+    assert not {n for n in without if n.startswith(("process_", "python_", "mgpu_exporter_"))}
+
+
+def test_a_hostile_label_is_no_family() -> None:
+    hostile = "x\n# HELP mgpu_device_up \n# EOF\n"
+    rows = row_of("container", hostile, "p", "c", "0", "u", processes=1)
+    snapshot = Snapshot(version=1, rows=rows)
+    pages = Pages(lambda: snapshot, FakeClock(0))
+
+    body = pages.page(Format.OPENMETRICS, selection(collect=["device"]), zipped=False)
+
+    assert body == b"# EOF\n"
+
+
+@pytest.mark.parametrize("form", Format)
+def test_selecting_everything_changes_nothing(form: Format) -> None:
+    whole = page().page(form, zipped=False)
+
+    assert selected(whole, Selection(frozenset(), excluded=True)) == whole
+    nothing = selected(whole, Selection(frozenset(), excluded=False))
+    assert nothing == (b"# EOF\n" if form is Format.OPENMETRICS else b"")
+
+
+def test_selections_of_one_snapshot_cost_one_render() -> None:
+    renderer = CountingRenderer()
+    pages = page(renderer=renderer)
+    for level in LEVELS:
+        for zipped in (True, False):
+            pages.page(Format.TEXT, selection(collect=[level]), zipped=zipped)
+    pages.page(Format.TEXT, zipped=True)
+
+    assert renderer.count == 1
+
+
+def test_a_selection_is_kept_whatever_its_order() -> None:
+    pages = page()
+    first = pages.page(Format.TEXT, selection(collect=["pod", "device", "pod"]), zipped=True)
+
+    assert pages.made(Format.TEXT, selection(collect=["device", "pod"]), zipped=True) is first
+
+
+def test_few_selections_are_kept_however_many_are_asked_for() -> None:
+    pages = page()
+    asked = [selection(collect=[family.full_name]) for family in FAMILIES]
+    for one in asked:
+        pages.page(Format.TEXT, one, zipped=True)
+    kept = [one for one in asked if pages.made(Format.TEXT, one, zipped=True)]
+
+    assert kept == asked[-8:]
+    assert pages.made(Format.TEXT, zipped=False)
+
+
+@pytest.mark.parametrize("query", [{"collect": ["nodes"]}, {"exclude": ["", "pod"]}])
+def test_an_unknown_name_is_refused_with_the_valid_ones(query: dict[str, list[str]]) -> None:
+    with pytest.raises(SelectionError) as caught:
+        selection(**query)
+
+    message = str(caught.value)
+    assert "levels: device, container, pod, namespace, group, exporter" in message
+    assert "groups: power, temperature" in message
+    assert "mgpu_container_core_seconds_total" in message
+
+
+def test_both_at_once_are_refused() -> None:
+    with pytest.raises(SelectionError, match="cannot be combined"):
+        selection(collect=["pod"], exclude=["device"])
+
+
+def test_a_scraper_asks_in_its_parameters() -> None:
+    with serving(with_every_family()) as site:
+        some = site.ask("/metrics?collect[]=pod&collect%5B%5D=mgpu_device_up")
+        unknown = site.ask("/metrics?collect[]=<b>" + "x" * 500)
+        both = site.ask("/metrics?collect[]=pod&exclude[]=pod")
+        other = site.ask("/metrics?name[]=pod")
+
+    assert names(some.body) == of_table(level="pod") | {"mgpu_device_up"}
+    assert (unknown.status, both.status, other.status) == (400, 400, 200)
+    assert unknown.headers["Content-Type"].startswith("text/plain")
+    assert b"x" * 100 not in unknown.body

@@ -1,0 +1,454 @@
+"""TLS with real clients over real sockets."""
+
+import gzip
+import os
+import socket
+import ssl
+import subprocess
+import threading
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from exporter.settings import Address
+from exporter.web import Limits, WebConfig, WebFileError
+from tests.snapshots import with_every_family
+from tests.web.certificates import Pair
+from tests.web.conftest import Pki
+from tests.web.serving import PATIENCE_S, Site, serving
+
+CLOSED = (ssl.SSLError, ConnectionError)
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "web.yml"
+
+
+def write(file: Path, pair: Pair, **keys: str) -> Path:
+    """A web configuration with TLS; ``keys`` go into tls_server_config."""
+    lines = {"cert_file": pair.certificate, "key_file": pair.key, **keys}
+    file.write_text("tls_server_config:\n" + "".join(f"  {k}: {v}\n" for k, v in lines.items()))
+    return file
+
+
+def answers(site: Site, tls: ssl.SSLContext) -> bool:
+    """Whether a client is served; TLS 1.3's client learns of a refusal when it reads."""
+    try:
+        return site.ask("/metrics", tls=tls).status == 200
+    except CLOSED:
+        return False
+
+
+def certificate_of(site: Site) -> bytes | None:
+    """The certificate that a new connection is shown."""
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    with site.raw() as raw, context.wrap_socket(raw) as client:
+        return client.getpeercert(binary_form=True)
+
+
+def der(pair: Pair) -> bytes:
+    return ssl.PEM_cert_to_DER_cert(pair.certificate.read_text())
+
+
+def test_a_client_that_trusts_the_authority_is_served(file: Path, pki: Pki) -> None:
+    with serving(with_every_family(), config=write(file, pki.server)) as site:
+        page = site.ask("/metrics", tls=pki.authority.client(), Accept_Encoding="gzip")
+
+    assert b"mgpu_device_up" in gzip.decompress(page.body)
+
+
+def test_who_does_not_speak_tls_is_not_served(file: Path, pki: Pki) -> None:
+    with (
+        serving(config=write(file, pki.server)) as site,
+        site.raw() as plain,
+    ):
+        plain.sendall(b"GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n")
+        received = b""
+        try:
+            while data := plain.recv(65536):
+                received += data
+        except ConnectionError:
+            pass
+
+    assert b"HTTP" not in received
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "client", "served"),
+    [
+        ("TLS12", "TLS13", ssl.TLSVersion.TLSv1_2, True),
+        ("TLS12", "TLS13", ssl.TLSVersion.TLSv1_3, True),
+        ("TLS13", "TLS13", ssl.TLSVersion.TLSv1_2, False),
+        ("TLS13", "TLS13", ssl.TLSVersion.TLSv1_3, True),
+        ("TLS12", "TLS12", ssl.TLSVersion.TLSv1_3, False),
+        ("TLS12", "TLS12", ssl.TLSVersion.TLSv1_2, True),
+    ],
+)
+def test_versions_are_those_between_the_bounds(  # noqa: PLR0913 - a table
+    file: Path,
+    pki: Pki,
+    low: str,
+    high: str,
+    client: ssl.TLSVersion,
+    served: bool,  # noqa: FBT001 - a table
+) -> None:
+    context = pki.authority.client()
+    context.minimum_version = context.maximum_version = client
+    with serving(config=write(file, pki.server, min_version=low, max_version=high)) as site:
+        assert answers(site, context) is served
+
+
+def test_tls_1_1_is_not_served(file: Path, pki: Pki) -> None:
+    hello = bytes.fromhex(  # a ClientHello of TLS 1.1 with one suite
+        "16030100330100002f0302" + "00" * 32 + "000002c0090100" + "0004" + "000b0000"
+    )
+    with serving(config=write(file, pki.server)) as site, site.raw() as old:
+        old.sendall(hello)
+        try:
+            alert = old.recv(65536)
+        except ConnectionError:
+            alert = b""
+
+    assert not alert.startswith(b"\x16")  # no handshake, at most an alert
+
+
+@pytest.mark.parametrize(
+    ("suites", "client", "served"),
+    [
+        ("[TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256]", "ECDHE-ECDSA-AES128-GCM-SHA256", True),
+        ("[TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256]", "ECDHE-ECDSA-AES256-GCM-SHA384", False),
+        ("[TLS_AES_128_GCM_SHA256]", "ECDHE-ECDSA-AES256-GCM-SHA384", False),
+        ("[]", "ECDHE-ECDSA-AES256-GCM-SHA384", True),
+    ],
+)
+def test_suites_of_tls_1_2_are_those_listed(
+    file: Path,
+    pki: Pki,
+    suites: str,
+    client: str,
+    served: bool,  # noqa: FBT001 - a table
+) -> None:
+    context = pki.authority.client()
+    context.maximum_version = ssl.TLSVersion.TLSv1_2
+    context.set_ciphers(client)
+    with serving(config=write(file, pki.server, cipher_suites=suites)) as site:
+        assert answers(site, context) is served
+
+
+@pytest.mark.parametrize(("prefer", "chosen"), [("true", "AES256"), ("false", "AES128")])
+def test_the_order_of_suites_is_the_servers_or_the_clients(
+    file: Path, pki: Pki, prefer: str, chosen: str
+) -> None:
+    write(
+        file,
+        pki.server,
+        cipher_suites="[TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384, "
+        "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256]",
+        prefer_server_cipher_suites=prefer,
+    )
+    context = pki.authority.client()
+    context.maximum_version = ssl.TLSVersion.TLSv1_2
+    context.set_ciphers("ECDHE-ECDSA-AES128-GCM-SHA256:ECDHE-ECDSA-AES256-GCM-SHA384")
+    with (
+        serving(config=file) as site,
+        site.raw() as raw,
+        context.wrap_socket(raw, server_hostname="127.0.0.1") as client,
+    ):
+        cipher = client.cipher()
+
+    assert cipher is not None
+    assert chosen in cipher[0]
+
+
+@pytest.mark.parametrize(
+    ("curve", "client", "served"),
+    [("CurveP384", "secp384r1", True), ("CurveP384", "prime256v1", False)],
+)
+def test_the_curve_is_the_one_given(
+    file: Path,
+    pki: Pki,
+    curve: str,
+    client: str,
+    served: bool,  # noqa: FBT001 - a table
+) -> None:
+    context = pki.authority.client()
+    context.set_ecdh_curve(client)
+    with serving(config=write(file, pki.server, curve_preferences=f"[{curve}]")) as site:
+        assert answers(site, context) is served
+
+
+def test_an_inline_certificate_is_served(file: Path, pki: Pki) -> None:
+    def block(path: Path) -> str:
+        return "|\n" + "".join(f"    {line}\n" for line in path.read_text().splitlines())
+
+    file.write_text(
+        f"tls_server_config:\n  cert: {block(pki.server.certificate)}  key: {block(pki.server.key)}"
+    )
+    with serving(config=file) as site:
+        assert certificate_of(site) == der(pki.server)
+
+
+# Client certificates
+
+
+@pytest.mark.parametrize(
+    ("kind", "who", "served"),
+    [
+        ("RequireAndVerifyClientCert", "client", True),
+        ("RequireAndVerifyClientCert", "nobody", False),
+        ("RequireAndVerifyClientCert", "stranger", False),
+        ("VerifyClientCertIfGiven", "client", True),
+        ("VerifyClientCertIfGiven", "nobody", True),
+        ("VerifyClientCertIfGiven", "stranger", False),
+    ],
+)
+def test_client_certificates_are_verified(
+    file: Path,
+    pki: Pki,
+    kind: str,
+    who: str,
+    served: bool,  # noqa: FBT001 - a table
+) -> None:
+    shown = {"client": pki.client, "stranger": pki.stranger, "nobody": None}[who]
+    ca = str(pki.authority.certificate)
+    with serving(config=write(file, pki.server, client_auth_type=kind, client_ca_file=ca)) as site:
+        assert answers(site, pki.authority.client(shown)) is served
+
+
+@pytest.mark.parametrize(
+    ("allowed", "served"),
+    [
+        ("prometheus.example", True),
+        ("192.0.2.7", True),
+        ("'2001:db8::7'", True),
+        ("spiffe://a/b", True),
+        ("a@b.example", True),
+        ("other.example, prometheus.example", True),
+        ("other.example", False),
+        ("client", False),  # the common name is no alternative name
+    ],
+)
+def test_only_allowed_names_of_client_certificates_are_served(
+    file: Path,
+    pki: Pki,
+    allowed: str,
+    served: bool,  # noqa: FBT001 - a table
+) -> None:
+    write(
+        file,
+        pki.server,
+        client_auth_type="RequireAndVerifyClientCert",
+        client_ca_file=str(pki.authority.certificate),
+        client_allowed_sans=f"[{allowed}]",
+    )
+    with serving(config=file) as site:
+        assert answers(site, pki.authority.client(pki.client)) is served
+
+
+# Clients that do not come to the point
+
+
+def test_a_handshake_that_does_not_end_is_not_waited_for(file: Path, pki: Pki) -> None:
+    limits = Limits(request_s=0.2)
+    with serving(config=write(file, pki.server), limits=limits) as site, site.raw() as client:
+        client.sendall(b"\x16\x03\x01")
+        try:
+            assert client.recv(65536) == b""
+        except ConnectionError:
+            pass
+
+
+def test_handshakes_that_wait_do_not_keep_a_client_out(file: Path, pki: Pki) -> None:
+    limits = Limits(connections=4, request_s=3600)
+    with serving(config=write(file, pki.server), limits=limits) as site:
+        waiting = [site.raw() for _ in range(8)]
+        assert answers(site, pki.authority.client())
+        for client in waiting:
+            client.close()
+
+
+def test_what_is_no_handshake_leaves_nothing_behind(
+    file: Path, pki: Pki, caplog: pytest.LogCaptureFixture
+) -> None:
+    limits = Limits(connections=2, request_s=3600)
+    with serving(config=write(file, pki.server), limits=limits) as site:
+        for _ in range(20):
+            with site.raw() as client:
+                client.sendall(os.urandom(600))
+        assert answers(site, pki.authority.client())
+
+    assert [record for record in caplog.records if record.levelname == "ERROR"] == []
+
+
+# Changes
+
+
+def test_a_new_certificate_is_shown_to_new_connections(
+    file: Path, pki: Pki, tmp_path: Path
+) -> None:
+    current = tmp_path / "current"
+    current.symlink_to(tmp_path / "old")
+    for name, pair in (("old", pki.server), ("new", pki.authority.sign("new", "IP:127.0.0.1"))):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "tls.crt").write_bytes(pair.certificate.read_bytes())
+        (tmp_path / name / "tls.key").write_bytes(pair.key.read_bytes())
+    write(file, Pair(Path("current/tls.crt"), Path("current/tls.key")))
+    with serving(config=file) as site:
+        before = certificate_of(site)
+        (tmp_path / "next").symlink_to(tmp_path / "new")
+        (tmp_path / "next").rename(current)  # as Kubernetes swaps a Secret's ..data
+        site.config.refresh()
+        after = certificate_of(site)
+
+    assert before == der(pki.server)
+    assert after == ssl.PEM_cert_to_DER_cert((tmp_path / "new/tls.crt").read_text())
+
+
+def test_changes_are_found_without_being_told(file: Path, pki: Pki) -> None:
+    new = pki.authority.sign("found", "IP:127.0.0.1")
+    with serving(config=write(file, pki.server), limits=Limits(refresh_s=0.02)) as site:
+        write(file, new)
+        while certificate_of(site) != der(new):
+            pass
+
+
+def test_a_bad_new_certificate_is_said_once_and_the_old_one_stays(
+    file: Path, pki: Pki, caplog: pytest.LogCaptureFixture
+) -> None:
+    with serving(config=write(file, pki.server)) as site:
+        write(file, Pair(pki.server.certificate, pki.client.key))
+        for _ in range(3):
+            site.config.refresh()
+        still = certificate_of(site)
+        write(file, pki.server)
+        with caplog.at_level("INFO"):
+            site.config.refresh()
+
+    assert still == der(pki.server)
+    [warning] = [r for r in caplog.records if r.levelname == "WARNING"]
+    assert "cert_file and key_file: KEY_VALUES_MISMATCH" in warning.getMessage()
+    assert "is in force" in caplog.records[-1].getMessage()
+
+
+def test_an_authority_that_is_taken_away_ends_the_connections_it_let_in(
+    file: Path, pki: Pki
+) -> None:
+    keys = {
+        "client_auth_type": "RequireAndVerifyClientCert",
+        "client_ca_file": str(pki.authority.certificate),
+    }
+    context = pki.authority.client(pki.client)
+    with (
+        serving(config=write(file, pki.server, **keys)) as site,
+        closing(site.connect(context)) as kept,
+    ):
+        kept.request("GET", "/metrics")
+        kept.getresponse().read()
+        write(file, pki.server, **{**keys, "client_ca_file": str(pki.stranger.certificate)})
+        site.config.refresh()
+        kept.request("GET", "/metrics")
+        last = kept.getresponse()
+        last.read()
+        anew = answers(site, context)
+
+    assert (last.status, last.headers["Connection"]) == (200, "close")
+    assert not anew
+
+
+def scraping(site: Site, tls: ssl.SSLContext, stop: threading.Event) -> Iterator[int]:
+    """Scrape on kept connections as Prometheus does, opening a new one when asked to."""
+    while not stop.is_set():
+        with closing(site.connect(tls)) as client:
+            again = True
+            while again and not stop.is_set():
+                client.request("GET", "/metrics")
+                answer = client.getresponse()
+                answer.read()
+                again = answer.headers.get("Connection") != "close"
+                yield answer.status
+
+
+def test_certificates_change_under_load_without_a_lost_scrape(file: Path, pki: Pki) -> None:
+    context, stop = pki.authority.client(), threading.Event()
+    statuses: list[list[int | str]] = [[] for _ in range(8)]
+
+    def scrape(own: list[int | str]) -> None:
+        try:
+            own.extend(scraping(site, context, stop))
+        except OSError as error:
+            own.append(repr(error))
+
+    pairs = [pki.authority.sign(f"turn-{n}", "IP:127.0.0.1") for n in range(2)]
+    with serving(with_every_family(), config=write(file, pki.server)) as site:
+        threads = [threading.Thread(target=scrape, args=(own,)) for own in statuses]
+        for thread in threads:
+            thread.start()
+        for turn in range(20):
+            write(file, pairs[turn % 2])
+            site.config.refresh()
+            assert certificate_of(site) == der(pairs[turn % 2])
+        stop.set()
+        for thread in threads:
+            thread.join(PATIENCE_S)
+
+    assert {status for own in statuses for status in own} == {200}
+
+
+# What cannot be used
+
+
+def problem(file: Path) -> str:
+    with pytest.raises(WebFileError) as caught:
+        WebConfig(str(file))
+    return str(caught.value)
+
+
+def test_a_file_that_is_not_there_is_named(file: Path, pki: Pki, tmp_path: Path) -> None:
+    write(file, Pair(Path("none.crt"), pki.server.key))
+
+    none = tmp_path / "none.crt"
+    assert problem(file) == f"{none} (cert_file) cannot be read: No such file or directory"
+    assert problem(tmp_path / "no.yml") == (
+        f"{tmp_path / 'no.yml'} cannot be read: No such file or directory"
+    )
+
+
+@pytest.mark.parametrize("content", [b"", b"-----BEGIN CERTIFICATE-----\nx\n", b"\0\xff"])
+def test_what_is_no_certificate_is_named(
+    file: Path, pki: Pki, tmp_path: Path, content: bytes
+) -> None:
+    bad = tmp_path / "bad.pem"
+    bad.write_bytes(content)
+    auth = {"client_auth_type": "RequireAndVerifyClientCert", "client_ca_file": str(bad)}
+
+    assert "tls_server_config.cert_file and key_file: " in problem(
+        write(file, Pair(bad, pki.server.key))
+    )
+    assert "client_ca_file: no certificate can be read" in problem(write(file, pki.server, **auth))
+
+
+def test_an_encrypted_key_is_refused_and_nobody_is_asked_for_its_password(
+    file: Path, pki: Pki, tmp_path: Path
+) -> None:
+    encrypted = tmp_path / "encrypted.key"
+    command = ["openssl", "pkey", "-aes256", "-passout", "pass:x", "-in", str(pki.server.key)]
+    subprocess.run([*command, "-out", str(encrypted)], check=True)
+
+    assert "cert_file and key_file" in problem(write(file, Pair(pki.server.certificate, encrypted)))
+
+
+def test_suites_of_tls_1_3_alone_leave_nothing_below_it(file: Path, pki: Pki) -> None:
+    write(file, pki.server, cipher_suites="[TLS_AES_128_GCM_SHA256]", max_version="TLS12")
+
+    assert "cipher_suites: none of them is of TLS 1.2" in problem(file)
+
+
+def test_ipv6_is_served_with_tls(file: Path, pki: Pki) -> None:
+    if not socket.has_dualstack_ipv6():
+        pytest.skip("needs IPv6")
+    with serving(config=write(file, pki.server), address=Address("::1", 0)) as site:
+        assert answers(site, pki.authority.client())
