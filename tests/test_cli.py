@@ -176,6 +176,14 @@ def test_sigusr2_lets_go_of_the_gpus_and_takes_them_up_again() -> None:
         assert agent.end(signal.SIGTERM) == 0
 
 
+def test_a_web_configuration_that_cannot_be_used_ends_the_start(tmp_path: Path) -> None:
+    file = tmp_path / "web.yml"
+    file.write_text("tls_server_config:\n  cert: SECRET\n  ticket_keys: SECRET\n")
+    with started("-m", "exporter", "--simulate=demo", f"--web.config.file={file}") as agent:
+        agent.hear(f"{file}, line 3, tls_server_config.ticket_keys: no such key; known: cert, key")
+        assert agent.process.wait(PATIENCE_S) == 2
+
+
 def test_sigusr2_during_the_start_does_not_end_it(tmp_path: Path) -> None:
     settings = tmp_path / "settings"
     os.mkfifo(settings)

@@ -41,6 +41,7 @@ class Limits:
     idle_s: float = 30.0
     write_s: float = 30.0
     connections: int = 256
+    tls_connections: int = 128  # of which each holds a third of a megabyte
     refresh_s: float = 2.0
 
 

@@ -15,7 +15,7 @@ from exporter.web.webconfig import WebConfig
 logger = logging.getLogger(__name__)
 
 _GRACE_S = 0.2
-_NO_ROOM_S = 1.0
+_NO_ROOM_S = 0.1
 _MAX_LINE = 4096
 _MAX_FIELD = 8190
 _MAX_HEADERS = 64
@@ -48,6 +48,7 @@ class Server:
         self._tasks: list[asyncio.Task[None]] = []
         self._sockets: list[socket.socket] = []
         self._open: dict[Connection, None] = {}  # the oldest first
+        self._said = False
 
     async def start(self, sockets: Iterable[socket.socket]) -> None:
         """Begin to accept; the sockets are the server's from now on."""
@@ -77,12 +78,18 @@ class Server:
         while True:
             try:
                 client, _ = await loop.sock_accept(sock)
-            except OSError as error:
-                logger.warning("cannot accept connections now: %s; is there a limit?", error)
+            except OSError as error:  # no more files may be open, as a rule
+                self._say_once(error)
+                self._close_an_idle_one()
                 await asyncio.sleep(_NO_ROOM_S)
-                continue
-            self._welcome(client, local=local)
-            await asyncio.sleep(0)  # a crowd at the door does not keep out those inside
+            else:
+                self._welcome(client, local=local)
+                await asyncio.sleep(0)  # a crowd at the door does not keep out those inside
+
+    def _say_once(self, error: OSError) -> None:
+        if not self._said:
+            logger.warning("no connection can be accepted: %s; raise that limit", error)
+        self._said = True
 
     async def _refresh(self) -> None:
         while True:
@@ -118,8 +125,13 @@ class Server:
 
         Those who connect and say nothing must not keep a probe out.
         """
-        if len(self._open) < self._limits.connections:
+        tls = self._config.in_force.tls is not None
+        if len(self._open) < (self._limits.tls_connections if tls else self._limits.connections):
             return True
+        return self._close_an_idle_one()
+
+    def _close_an_idle_one(self) -> bool:
+        """Close the oldest connection that no request is at work on, if there is one."""
         idle = next((each for each in self._open if not each.at_work), None)
         if idle is None:
             return False

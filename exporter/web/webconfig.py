@@ -92,7 +92,9 @@ def _material(tls: TlsKeys, folder: Path) -> Material:
     """What the certificates are made from; files are found from the configuration's folder."""
 
     def of(inline: str, name: str, key: str) -> bytes:
-        return _contents(folder / name, f"{folder / name} ({key})") if name else inline.encode()
+        if name:
+            return _contents(folder / name, f"{folder / name} ({key})")
+        return inline.encode(errors="replace")
 
     return Material(
         of(tls.cert, tls.cert_file, "cert_file"),

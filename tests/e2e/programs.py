@@ -21,7 +21,7 @@ from prometheus_client.parser import text_string_to_metric_families
 T = TypeVar("T")
 
 PATIENCE_S = 60.0
-LISTENING = re.compile(r"listening on (http://[0-9.:]+)")
+LISTENING = re.compile(r"listening on (https?://[0-9.:]+)")
 
 
 class Page:

@@ -1,5 +1,3 @@
-from collections.abc import Iterator
-from pathlib import Path
 from typing import NamedTuple
 
 import pytest
@@ -17,11 +15,11 @@ class Pki(NamedTuple):
 
 
 @pytest.fixture(scope="session")
-def pki(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pki]:
+def pki(tmp_path_factory: pytest.TempPathFactory) -> Pki:
     folder = tmp_path_factory.mktemp("pki")
     authority = Authority(folder, "authority")
     names = ("DNS:prometheus.example", "IP:192.0.2.7", "IP:2001:db8::7", "URI:spiffe://a/b")
-    yield Pki(
+    return Pki(
         authority,
         authority.sign("server", "IP:127.0.0.1", "IP:::1", "DNS:localhost"),
         authority.sign("client", *names, "email:a@b.example"),

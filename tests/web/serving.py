@@ -28,6 +28,7 @@ from exporter.web import (
 
 SECOND = 10**9
 PATIENCE_S = 20
+LOOPBACK = Address("127.0.0.1", 0)
 
 
 @dataclass
@@ -102,13 +103,13 @@ def settings(**changes: object) -> Settings:
 
 
 @contextmanager
-def serving(  # noqa: PLR0913 - each of them is what some test is about
+def serving(
     snapshot: Snapshot | None = None,
     *,
     limits: Limits | None = None,
     renderer: Renderer | None = None,
     config: Path | None = None,
-    address: Address = Address("127.0.0.1", 0),
+    address: Address = LOOPBACK,
     reload: Reload | None = None,
     routes: Callable[[Gate], Sequence[Route]] = lambda _: (),
     **changes: object,

@@ -1,9 +1,11 @@
 import socket
+from pathlib import Path
 
 import pytest
 
 from exporter.settings import Address
 from exporter.web import BindError, listen
+from exporter.web.listening import is_local
 
 
 def test_a_name_and_both_families_can_be_listened_on() -> None:
@@ -33,6 +35,42 @@ def test_an_address_in_use_is_named_and_the_others_are_closed() -> None:
         with pytest.raises(BindError, match=f"127.0.0.1:{port}: Address already in use"):
             listen([Address("127.0.0.1", other), Address("127.0.0.1", port)])
         socket.create_server(("127.0.0.1", other)).close()
+
+
+def test_a_unix_socket_that_nobody_serves_is_taken_over(tmp_path: Path) -> None:
+    path = tmp_path / "mgpu.sock"
+    with socket.socket(socket.AF_UNIX) as left:
+        left.bind(str(path))
+    [sock] = listen([Address("", 0, str(path))])
+    with sock, socket.socket(socket.AF_UNIX) as client:
+        client.connect(str(path))
+
+
+@pytest.mark.parametrize("kind", ["served", "file"])
+def test_a_unix_socket_that_is_served_and_a_file_stay(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "mgpu.sock"
+    if kind == "file":
+        path.write_text("kept")
+    with socket.socket(socket.AF_UNIX) as other:
+        if kind == "served":
+            other.bind(str(path))
+            other.listen()
+        with pytest.raises(BindError, match=f"cannot listen on {path}: Address already in use"):
+            listen([Address("", 0, str(path))])
+    assert path.exists()
+
+
+@pytest.mark.parametrize(
+    ("address", "local"),
+    [(Address("127.0.0.1", 0), True), (Address("127.1.2.3", 0), True), (Address("", 0), False)],
+)
+def test_only_this_machine_reaches_loopback(
+    address: Address,
+    local: bool,  # noqa: FBT001 - a table
+) -> None:
+    [sock] = listen([address])
+    with sock:
+        assert is_local(sock) is local
 
 
 def test_a_host_that_does_not_exist_is_named() -> None:

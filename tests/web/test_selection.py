@@ -13,7 +13,7 @@ from tests.web.serving import FakeClock, serving
 from tests.web.test_pages import CountingRenderer
 
 
-def page(form: Format = Format.TEXT, renderer: CountingRenderer | None = None) -> Pages:
+def every_family(renderer: CountingRenderer | None = None) -> Pages:
     snapshot = with_every_family()
     return Pages(lambda: snapshot, FakeClock(0), renderer)
 
@@ -41,7 +41,7 @@ def of_table(**attributes: str) -> set[str]:
 @pytest.mark.parametrize("form", Format)
 @pytest.mark.parametrize("level", [level for level in LEVELS if level != "exporter"])
 def test_a_level_can_be_collected(form: Format, level: str) -> None:
-    body = page().page(form, selection(collect=[level]), zipped=False)
+    body = every_family().page(form, selection(collect=[level]), zipped=False)
 
     assert names(body, form) == of_table(level=level)
 
@@ -49,7 +49,7 @@ def test_a_level_can_be_collected(form: Format, level: str) -> None:
 @pytest.mark.parametrize("form", Format)
 @pytest.mark.parametrize("group", OPTIONAL_GROUPS)
 def test_a_group_can_be_collected(form: Format, group: str) -> None:
-    body = page().page(form, selection(collect=[group]), zipped=False)
+    body = every_family().page(form, selection(collect=[group]), zipped=False)
 
     assert names(body, form) == of_table(group=group)
 
@@ -57,14 +57,14 @@ def test_a_group_can_be_collected(form: Format, group: str) -> None:
 @pytest.mark.parametrize("form", Format)
 @pytest.mark.parametrize("name", ["mgpu_pod_core_seconds_total", "mgpu_device_up"])
 def test_a_family_can_be_collected(form: Format, name: str) -> None:
-    body = page().page(form, selection(collect=[name]), zipped=False)
+    body = every_family().page(form, selection(collect=[name]), zipped=False)
 
     assert names(body, form) == {name.removesuffix("_total")}
 
 
 @pytest.mark.parametrize("form", Format)
 def test_what_is_excluded_is_all_that_is_missing(form: Format) -> None:
-    pages = page()
+    pages = every_family()
     whole = pages.page(form, zipped=False)
     body = pages.page(form, selection(exclude=["device", "mgpu_pod_info"]), zipped=False)
 
@@ -73,13 +73,13 @@ def test_what_is_excluded_is_all_that_is_missing(form: Format) -> None:
 
 
 def test_several_are_added_up() -> None:
-    body = page().page(Format.TEXT, selection(collect=["pod", "pcie"]), zipped=False)
+    body = every_family().page(Format.TEXT, selection(collect=["pod", "pcie"]), zipped=False)
 
     assert names(body) == of_table(level="pod") | of_table(group="pcie")
 
 
 def test_the_clients_own_families_go_with_the_exporters() -> None:
-    pages = page()
+    pages = every_family()
     with_own = names(pages.page(Format.TEXT, selection(collect=["exporter"]), zipped=False))
     without = names(pages.page(Format.TEXT, selection(exclude=["exporter"]), zipped=False))
 
@@ -100,7 +100,7 @@ def test_a_hostile_label_is_no_family() -> None:
 
 @pytest.mark.parametrize("form", Format)
 def test_selecting_everything_changes_nothing(form: Format) -> None:
-    whole = page().page(form, zipped=False)
+    whole = every_family().page(form, zipped=False)
 
     assert selected(whole, Selection(frozenset(), excluded=True)) == whole
     nothing = selected(whole, Selection(frozenset(), excluded=False))
@@ -109,7 +109,7 @@ def test_selecting_everything_changes_nothing(form: Format) -> None:
 
 def test_selections_of_one_snapshot_cost_one_render() -> None:
     renderer = CountingRenderer()
-    pages = page(renderer=renderer)
+    pages = every_family(renderer=renderer)
     for level in LEVELS:
         for zipped in (True, False):
             pages.page(Format.TEXT, selection(collect=[level]), zipped=zipped)
@@ -119,14 +119,14 @@ def test_selections_of_one_snapshot_cost_one_render() -> None:
 
 
 def test_a_selection_is_kept_whatever_its_order() -> None:
-    pages = page()
+    pages = every_family()
     first = pages.page(Format.TEXT, selection(collect=["pod", "device", "pod"]), zipped=True)
 
     assert pages.made(Format.TEXT, selection(collect=["device", "pod"]), zipped=True) is first
 
 
 def test_few_selections_are_kept_however_many_are_asked_for() -> None:
-    pages = page()
+    pages = every_family()
     asked = [selection(collect=[family.full_name]) for family in FAMILIES]
     for one in asked:
         pages.page(Format.TEXT, one, zipped=True)
