@@ -72,6 +72,7 @@ class Site:
     clock: FakeClock
     pages: Pages
     config: WebConfig
+    server: Server
     host: str = "127.0.0.1"
 
     def connect(self, tls: ssl.SSLContext | None = None) -> HTTPConnection:
@@ -130,8 +131,9 @@ def serving(
     host, port = ("", 0) if address.path else sock.getsockname()[:2]
     started, ended = threading.Event(), asyncio.Event()
 
+    server = Server(app, limits, web_config)
+
     async def run() -> None:
-        server = Server(app, limits, web_config)
         await server.start([sock])
         loops.append(asyncio.get_running_loop())
         started.set()
@@ -144,7 +146,7 @@ def serving(
     try:
         assert started.wait(PATIENCE_S)
         local = "127.0.0.1" if host in {"::", "0.0.0.0"} else host  # noqa: S104 - compared
-        yield Site(port, collector, clock, pages, web_config, local)
+        yield Site(port, collector, clock, pages, web_config, server, local)
     finally:
         loops[0].call_soon_threadsafe(ended.set)
         thread.join()

@@ -1,3 +1,4 @@
+import asyncio
 import gzip
 import socket
 from concurrent.futures import ThreadPoolExecutor
@@ -217,6 +218,17 @@ def test_a_client_that_does_not_read_is_cut_off() -> None:
         assert slow.recv(12) == b"HTTP/1.1 200"
         assert site.ask("/").status == 503
         until(200, site)
+
+
+def test_a_slow_reader_holds_a_piece_of_the_page_and_not_the_page() -> None:
+    with serving(renderer=HugeRenderer()) as site, socket.socket() as slow:
+        slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        slow.connect(("127.0.0.1", site.port))
+        slow.sendall(b"GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n")
+        assert slow.recv(12) == b"HTTP/1.1 200"
+        [connection] = site.server._open
+        assert isinstance(connection.transport, asyncio.Transport)
+        assert connection.transport.get_write_buffer_size() < 1 << 18
 
 
 def test_those_who_say_nothing_do_not_keep_a_probe_out() -> None:

@@ -57,6 +57,12 @@ def test_a_user_is_known_by_name_and_password(
         assert run(right(passwords, user, password)) is is_right
 
 
+def test_an_unknown_user_is_not_let_in_by_anothers_password() -> None:
+    alice = {"alice": USERS["alice"]}
+
+    assert not run(right(Passwords(), "carol", "right", alice))
+
+
 def test_a_scrape_costs_no_bcrypt_after_the_first() -> None:
     async def scrapes() -> int:
         passwords = Passwords()

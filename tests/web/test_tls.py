@@ -1,7 +1,6 @@
 """TLS with real clients over real sockets."""
 
 import gzip
-import os
 import socket
 import ssl
 import subprocess
@@ -260,11 +259,20 @@ def test_a_handshake_that_does_not_end_is_not_waited_for(file: Path, pki: Pki) -
             assert client.recv(65536) == b""
 
 
+def read_to_the_end(client: socket.socket) -> None:
+    """Wait until the server has closed a connection."""
+    with suppress(ConnectionError):
+        while client.recv(65536):
+            pass
+
+
 def test_handshakes_that_wait_do_not_keep_a_client_out(file: Path, pki: Pki) -> None:
     limits = Limits(tls_connections=4, request_s=3600)
     with serving(config=write(file, pki.server), limits=limits) as site:
         waiting = [site.raw() for _ in range(8)]
         assert answers(site, pki.authority.client())
+        for client in waiting[:4]:
+            read_to_the_end(client)  # cut off for those who came later
         for client in waiting:
             client.close()
 
@@ -273,11 +281,20 @@ def test_what_is_no_handshake_leaves_nothing_behind(
     file: Path, pki: Pki, caplog: pytest.LogCaptureFixture
 ) -> None:
     limits = Limits(tls_connections=2, request_s=3600)
-    with serving(config=write(file, pki.server), limits=limits) as site:
+    with (
+        serving(config=write(file, pki.server), limits=limits) as site,
+        closing(site.connect(pki.authority.client())) as kept,
+    ):
+        kept.request("GET", "/-/ready")
+        kept.getresponse().read()
         for _ in range(20):
             with site.raw() as client:
-                client.sendall(os.urandom(600))
-        assert answers(site, pki.authority.client())
+                client.sendall(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+                read_to_the_end(client)
+        sock = kept.sock
+        kept.request("GET", "/-/ready")
+        assert kept.getresponse().read() == b"ready\n"
+        assert kept.sock is sock  # the place of a failed handshake is free again
 
     assert [record for record in caplog.records if record.levelname == "ERROR"] == []
 
