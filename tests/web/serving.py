@@ -73,6 +73,7 @@ class Site:
     pages: Pages
     config: WebConfig
     server: Server
+    loop: asyncio.AbstractEventLoop
     host: str = "127.0.0.1"
 
     def connect(self, tls: ssl.SSLContext | None = None) -> HTTPConnection:
@@ -146,7 +147,7 @@ def serving(
     try:
         assert started.wait(PATIENCE_S)
         local = "127.0.0.1" if host in {"::", "0.0.0.0"} else host  # noqa: S104 - compared
-        yield Site(port, collector, clock, pages, web_config, server, local)
+        yield Site(port, collector, clock, pages, web_config, server, loops[0], local)
     finally:
         loops[0].call_soon_threadsafe(ended.set)
         thread.join()
