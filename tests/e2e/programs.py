@@ -168,9 +168,9 @@ class Exporter:
 
 
 class Prometheus:
-    """A real Prometheus that scrapes one exporter."""
+    """A real Prometheus that scrapes one exporter. ``job`` holds more lines of its scrape job."""
 
-    def __init__(self, target: str, folder: Path, interval: str) -> None:
+    def __init__(self, target: str, folder: Path, interval: str, job: str = "") -> None:
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             self.address = f"127.0.0.1:{probe.getsockname()[1]}"
@@ -179,7 +179,7 @@ class Prometheus:
             f"global: {{scrape_interval: {interval}, scrape_timeout: 1s}}\n"
             "scrape_configs:\n"
             "  - job_name: mgpu\n    honor_labels: true\n"
-            f"    static_configs: [{{targets: ['{target.removeprefix('http://')}']}}]\n"
+            f"    static_configs: [{{targets: ['{target.partition('://')[2]}']}}]\n{job}"
         )
         self.process = subprocess.Popen(
             [
