@@ -12,8 +12,10 @@ from collections.abc import Callable, Sequence
 
 from exporter import __version__
 from exporter.collector import Sources
+from exporter.compat import CompatPage
 from exporter.exposition import Renderer
 from exporter.families import families_without
+from exporter.pods.choice import node_name
 from exporter.scenario.description import ScenarioError
 from exporter.settings import Settings
 from exporter.web import (
@@ -84,7 +86,8 @@ class _Agent:
         )
         cycle.start()
         renderer = Renderer(families_without(self._settings.collector_disable))
-        pages = Pages(lambda: self._collector.snapshot, time, renderer)
+        compat = CompatPage(self._settings.compat, node_name(self._settings.node_name))
+        pages = Pages(lambda: self._collector.snapshot, time, renderer, compat)
         app = make_app(pages, self._collector, self._settings, time, config=self._config)
         server = Server(app, config=self._config)
         await server.start(sockets)

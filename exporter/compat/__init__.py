@@ -4,3 +4,7 @@
 know what a name promises there is no row, and where it has no figure there is no series. Pure: it
 may not measure, keep or add anything.
 """
+
+from exporter.compat.page import PROGRAMS, CompatPage
+
+__all__ = ["PROGRAMS", "CompatPage"]

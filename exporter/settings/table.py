@@ -240,6 +240,16 @@ class Settings:
             "cannot be left out.",
         ),
     ]
+    compat: Annotated[
+        tuple[str, ...],
+        Setting(
+            "compat",
+            many(choice("dcgm", "hami", "hami-legacy", "elastic-gpu", "gpu-manager")),
+            "",
+            "Other exporters whose names, labels and units are served as well.",
+            "For dashboards, rules and autoscalers that still ask for them: see compatibility.md.",
+        ),
+    ]
     energy_idle: Annotated[
         str,
         Setting(

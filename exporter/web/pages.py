@@ -12,6 +12,7 @@ from prometheus_client import CollectorRegistry, PlatformCollector, ProcessColle
 from prometheus_client import generate_latest as write_text
 from prometheus_client.openmetrics.exposition import generate_latest as write_openmetrics
 
+from exporter.compat import CompatPage
 from exporter.exposition import Format, Renderer
 from exporter.families import LEVELS
 from exporter.model import Clock, Snapshot
@@ -47,11 +48,16 @@ class Pages:
     """
 
     def __init__(
-        self, newest: Callable[[], Snapshot], clock: Clock, renderer: Renderer | None = None
+        self,
+        newest: Callable[[], Snapshot],
+        clock: Clock,
+        renderer: Renderer | None = None,
+        compat: CompatPage | None = None,
     ) -> None:
         self._newest = newest
         self._clock = clock
         self._renderer = renderer or Renderer()
+        self._compat = compat or CompatPage((), "")
         self._process = CollectorRegistry()
         ProcessCollector(registry=self._process)
         PlatformCollector(registry=self._process)
@@ -92,7 +98,9 @@ class Pages:
 
     def _render(self, snapshot: Snapshot, form: Format, *, stale: bool) -> bytes:
         levels = ("exporter",) if stale else tuple(LEVELS)
-        return self._renderer.render(snapshot, form, levels) + _WRITERS[form](self._process)
+        page = self._renderer.render(snapshot, form, levels)
+        others = b"" if stale else self._compat.render(snapshot, form)
+        return page + others + _WRITERS[form](self._process)
 
 
 def _make_room(pages: dict[_Key, bytes]) -> None:

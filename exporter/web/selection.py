@@ -1,12 +1,14 @@
 """``collect[]`` and ``exclude[]``: which families a scrape wants. Pure.
 
 As node_exporter has it for its collectors; here a name is a level (``container``), a group that
-``--collector.disable`` knows (``pcie``), or a family (``mgpu_pod_core_usage_gpus``).
+``--collector.disable`` knows (``pcie``), a family (``mgpu_pod_core_usage_gpus``), or a program
+whose names ``--compat`` serves (``dcgm``).
 """
 
 from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
+from exporter.compat import PROGRAMS
 from exporter.families import FAMILIES, LEVELS, OPTIONAL_GROUPS
 
 _HELP = b"\n# HELP "
@@ -51,7 +53,9 @@ def _choices() -> dict[str, frozenset[str]]:
         group: frozenset(f.full_name for f in FAMILIES if f.group == group)
         for group in OPTIONAL_GROUPS
     }
-    return levels | {_OWN: levels[_OWN] | {CLIENT}} | groups | named
+    programs = {p: frozenset(alias.name for alias in rows) for p, rows in PROGRAMS.items()}
+    named |= {name: frozenset({name}) for names in programs.values() for name in names}
+    return programs | levels | {_OWN: levels[_OWN] | {CLIENT}} | groups | named
 
 
 CHOICES = MappingProxyType(_choices())
@@ -81,6 +85,7 @@ def _choice(name: str) -> frozenset[str]:
         raise SelectionError(
             f"no such level, group or family: {name[:64]!r}\n"
             f"levels: {', '.join(LEVELS)}\ngroups: {', '.join(OPTIONAL_GROUPS)}\n"
+            f"other exporters' names: {', '.join(PROGRAMS)}\n"
             f"families: {_FAMILIES}"
         ) from None
 

@@ -2,11 +2,16 @@ import subprocess
 from dataclasses import replace
 
 import pytest
+from multidict import MultiDict
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as read_openmetrics
 
 from exporter.compat.page import PROGRAMS, CompatPage
 from exporter.exposition import Format
 from exporter.model import Row, Snapshot, Value
+from exporter.settings import TABLE, load
+from exporter.web import Pages
+from exporter.web.selection import select
+from tests.web.serving import FakeClock
 
 GIB = 1 << 30
 SECOND = 10**9
@@ -193,6 +198,11 @@ def test_only_the_programs_asked_for_are_served(program: str) -> None:
     assert samples(page(NODE, program)).keys() == {alias.name for alias in PROGRAMS[program]}
 
 
+def test_the_setting_allows_these_programs_and_no_other() -> None:
+    assert load({"compat": ["dcgm,hami"]}, {}).compat == ("dcgm", "hami")
+    assert all(program in TABLE["compat"].kind.allowed for program in PROGRAMS)
+
+
 def test_nothing_is_served_unasked() -> None:
     assert CompatPage((), "node-1").render(NODE, Format.TEXT) == b""
 
@@ -277,3 +287,20 @@ def test_promtool_reads_the_page() -> None:
     )
     # it also dislikes the names and units of others, which is their business
     assert "error while linting" not in done.stderr, done.stderr
+
+
+def test_a_scrape_selects_a_programs_families_and_a_stale_page_has_none() -> None:
+    clock = FakeClock(0)
+    pages = Pages(lambda: NODE, clock, compat=CompatPage(["dcgm", "hami"], "node-1"))
+    asked = select(MultiDict({"collect[]": "dcgm"}))
+    left = select(MultiDict({"exclude[]": "hami_vgpu_memory_used_bytes"}))
+
+    whole = pages.page(Format.OPENMETRICS, zipped=False).decode()
+    dcgm = pages.page(Format.OPENMETRICS, asked, zipped=False).decode()
+    less = pages.page(Format.OPENMETRICS, left, zipped=False).decode()
+    clock.now_ns += 11 * SECOND
+
+    assert set(samples(dcgm.removesuffix("# EOF\n"))) == samples(page(NODE, "dcgm")).keys()
+    assert "hami_vgpu_memory_used_bytes" in whole
+    assert "hami_vgpu_memory_used_bytes" not in less
+    assert "DCGM" not in pages.page(Format.OPENMETRICS, zipped=False).decode()
