@@ -39,7 +39,10 @@ from exporter.model import (
 
 _NAME = "dra"
 _VENDORS = {"gpu.nvidia.com": "nvidia", "gpu.amd.com": "amd", "gpu.intel.com": "intel"}
+DRIVERS = frozenset(_VENDORS)
+_UUID, _TYPE = "uuid", "type"
 _PCI_ADDRESSES = ("resource.kubernetes.io/pciBusID", "pciAddr")
+ATTRIBUTES = frozenset({_UUID, _TYPE, *_PCI_ADDRESSES})
 _NVIDIA_NAME = re.compile(r"gpu-(\d{1,3})", re.ASCII)
 _INTEL_NAME = re.compile(r"([0-9a-f]{4})-([0-9a-f]{2})-([0-9a-f]{2})-([0-7])-.*", re.ASCII)
 _MEMORY = "memory"
@@ -132,13 +135,13 @@ def _neighbours(reader: PodReader) -> Iterable[Container]:
 
 
 def _is_partition(offered: OfferedDevice) -> bool:
-    return offered.attributes.get("type") == "amdgpu-partition"
+    return offered.attributes.get(_TYPE) == "amdgpu-partition"
 
 
 def _device(reader: PodReader, result: ClaimedDevice, offered: OfferedDevice) -> Device | None:
     """Return the device of a result, if the node's devices are known by what its driver says."""
     attributes = offered.attributes
-    uuid = attributes.get("uuid") or attributes.get(f"{result.driver}/uuid")
+    uuid = attributes.get(_UUID) or attributes.get(f"{result.driver}/{_UUID}")
     if uuid:
         return reader.device(uuid)
     vendor = _VENDORS[result.driver]

@@ -58,7 +58,7 @@ def decode(pod: Pod, node: NodeFacts) -> Decoded:
 
 def _groups(pod: Pod) -> tuple[str, ...]:
     """Return the reservation groups that a pod belongs to, in the order of their labels."""
-    keys = sorted(key for key in pod.labels if key == _GROUP or key.startswith(f"{_GROUP}/"))
+    keys = (key for key in pod.labels if key == _GROUP or key.startswith(f"{_GROUP}/"))
     return tuple(dict.fromkeys(pod.labels[key] for key in keys))
 
 
