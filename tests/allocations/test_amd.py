@@ -37,6 +37,7 @@ CARDS = (*FOUR_CARDS, amd_card(0), amd_card(1))
     [
         (GPU, [ADDRESS[1]], {}, [("amd-1", 1.0, CARD_MEMORY)]),
         (GPU, [ADDRESS[1].upper()], {}, [("amd-1", 1.0, CARD_MEMORY)]),
+        (GPU, [ADDRESS[1], ADDRESS[1].upper()], {}, [("amd-1", 1.0, CARD_MEMORY)]),
         (GPU, list(ADDRESS), {}, [(f"amd-{n}", 1.0, CARD_MEMORY) for n in range(2)]),
         (SPX, [ADDRESS[0]], {}, [("amd-0", 1.0, CARD_MEMORY)]),
         (GPU, [ADDRESS[0]], {PARTITIONING: "spx_nps1"}, [("amd-0", 1.0, CARD_MEMORY)]),

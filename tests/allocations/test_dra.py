@@ -247,7 +247,8 @@ def test_two_partitions_of_one_card_are_one_allocation() -> None:
 
 def test_device_that_two_references_reach_is_counted_once() -> None:
     twice = using("a", ClaimRef("c"), ClaimRef("c", "gpu"))
-    assert len(decode(pod(twice), facts(result())).allocations) == 1
+    decoded = decode(pod(twice), facts(result()))
+    assert shares(decoded.allocations) == [("a", "GPU-1", CARD_MEMORY, None)]
 
 
 def test_extended_resource_is_counted_by_its_claim_alone() -> None:
@@ -282,6 +283,12 @@ def test_claim_adds_to_what_a_plugin_grants() -> None:
         (
             using(),
             facts(result(), attributes=CARD_1, capacity={"memory": "1Ei"}),
+            Reason.MEMORY_OUT_OF_RANGE,
+            1,
+        ),
+        (
+            using(),
+            facts(*(result(share_id=s, consumed={"memory": "3Ti"}) for s in "st")),
             Reason.MEMORY_OUT_OF_RANGE,
             1,
         ),

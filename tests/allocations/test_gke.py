@@ -25,6 +25,7 @@ CLIENTS = "cloud.google.com/gke-max-shared-clients-per-gpu"
 SHARING = {**GKE, STRATEGY: "time-sharing", CLIENTS: "8"}
 MPS = {**GKE, STRATEGY: "mps", CLIENTS: "8"}
 PARTITIONED = {**GKE, "cloud.google.com/gke-gpu-partition-size": "1g.5gb"}
+ONE = {**MPS, CLIENTS: "1"}
 PARTS = tuple(replace(instance(1, n), gpu_instance=n + 3) for n in range(2))
 DEVICES = (*FOUR_CARDS, *PARTS)  # minors run against indices: nvidia6 is GPU-1
 Placed = tuple[str | None, float | None, int | None, int | None]
@@ -46,6 +47,12 @@ def held(*ids: str, labels: dict[str, str]) -> NodeFacts:
         (["nvidia6/gi3/vgpu1"], {**PARTITIONED, **SHARING}, [("MIG-1-0", None, None, 1)]),
         (["nvidia6/vgpu0"], MPS, [("GPU-1", 0.125, CARD_MEMORY // 8, 1)]),
         ([f"nvidia6/vgpu{n}" for n in range(3)], MPS, [("GPU-1", 0.375, CARD_MEMORY * 3 // 8, 3)]),
+        (
+            ["nvidia6/vgpu0", "nvidia6/vgpu1"],
+            {**MPS, CLIENTS: "1"},
+            [("GPU-1", 1.0, CARD_MEMORY, 2)],
+        ),
+        (["nvidia6/vgpu0"], {**MPS, CLIENTS: "9" * 15}, [("GPU-1", 1 / (10**15 - 1), None, 1)]),
         (["nvidia6/gi3/vgpu1"], {**PARTITIONED, **MPS}, [("MIG-1-0", None, 5 * GIB // 8, 1)]),
     ],
 )

@@ -59,7 +59,7 @@ ANNOTATIONS = st.dictionaries(
     st.sampled_from(kai.SCHEME.annotations),
     st.one_of(NUMBERS, NAMES, DEVICE_IDS, st.just("9" * 100_000)),
 )
-DRIVERS = st.sampled_from([*dra.DRIVERS, "net.example.com", "", "é"])
+DRIVERS = st.sampled_from([*sorted(dra.DRIVERS), "net.example.com", "", "é"])
 DEVICE_NAMES = st.sampled_from(["gpu-7", "gpu-7-mig-1g5gb-19-0", "0000-03-00-0-0x1", "é", ""])
 CAPACITY = st.dictionaries(st.sampled_from(["memory", "gpu.nvidia.com/memory", "é"]), NUMBERS)
 REQUESTS = st.sampled_from(["", "gpu", "gpu/first", "/", "é"])
@@ -93,7 +93,7 @@ OFFERED = st.dictionaries(
     st.builds(
         OfferedDevice,
         attributes=st.dictionaries(
-            st.sampled_from(["type", *dra.ATTRIBUTES]), st.one_of(DEVICE_IDS, NUMBERS)
+            st.sampled_from(sorted(dra.ATTRIBUTES)), st.one_of(DEVICE_IDS, NUMBERS)
         ),
         capacity=CAPACITY,
     ),

@@ -68,7 +68,7 @@ def knowing(
             id="it cannot be told",
         ),
         pytest.param(
-            knowing(AS_MANY, {I915: ["all"]}),
+            knowing(AS_MANY, {I915: ["card1-0", "all"]}),
             {I915: "1"},
             [(None, 1.0, CARD_MEMORY, None)],
             id="another plugin's id",

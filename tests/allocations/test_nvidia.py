@@ -195,6 +195,18 @@ Placed = tuple[str | None, float | None, int | None, int | None]
             id="two mps replicas of one card",
         ),
         pytest.param(
+            {**MPS, REPLICAS: "1"},
+            {GPU: ["GPU-0::3", "GPU-0::1"]},
+            [("GPU-0", 1.0, CARD_MEMORY, 2)],
+            id="more replicas than the label says are no more than the card",
+        ),
+        pytest.param(
+            {**MPS, REPLICAS: "9" * 15},
+            {GPU: ["GPU-0::3"]},
+            [("GPU-0", 1 / (10**15 - 1), None, 1)],
+            id="a part of less than a byte is none",
+        ),
+        pytest.param(
             PLAIN,
             {GPU + ".shared": ["GPU-0::1"]},
             [("GPU-0", None, None, 1)],
