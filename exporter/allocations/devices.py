@@ -1,17 +1,23 @@
 """Which devices of the node an allotment can mean."""
 
+import re
 from collections.abc import Sequence
 
 from exporter.allocations.scheme import IndexBasis
 from exporter.model import Device, NodeFacts
 
+# NVML writes the domain with 8 digits, sysfs and the device plugins with 4.
+_PCI_ADDRESS = re.compile(
+    r"([0-9a-f]{4,8}):([0-9a-f]{2}):([0-9a-f]{2})\.([0-7])", re.IGNORECASE | re.ASCII
+)
 
-def cards(node: NodeFacts) -> tuple[Device, ...]:
-    """Return the node's physical NVIDIA GPUs: other vendors number theirs from 0 as well."""
+
+def cards(node: NodeFacts, vendor: str = "nvidia") -> tuple[Device, ...]:
+    """Return the node's physical GPUs of one vendor: each numbers its own from 0."""
     return tuple(
         device
         for device in node.devices
-        if device.vendor.lower() == "nvidia" and not device.parent_uuid
+        if device.vendor.lower() == vendor and not device.parent_uuid
     )
 
 
@@ -38,6 +44,18 @@ def numbered_cards(node: NodeFacts, basis: IndexBasis) -> list[tuple[Device, int
 def device_by_uuid(node: NodeFacts, uuid: str) -> Device | None:
     """Return the card or MIG instance of this UUID."""
     return next((device for device in node.devices if device.uuid == uuid), None)
+
+
+def card_by_pci(node: NodeFacts, vendor: str, address: str) -> Device | None:
+    """Return the vendor's card at this PCI address; None unless there is exactly one."""
+    wanted = _pci_address(address)
+    found = [c for c in cards(node, vendor) if wanted and _pci_address(c.pci_bus_id) == wanted]
+    return found[0] if len(found) == 1 else None
+
+
+def _pci_address(text: str) -> tuple[int, ...]:
+    match = _PCI_ADDRESS.fullmatch(text)
+    return tuple(int(part, 16) for part in match.groups()) if match else ()
 
 
 def common_memory(devices: Sequence[Device]) -> int | None:

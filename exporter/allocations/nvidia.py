@@ -1,29 +1,36 @@
 """NVIDIA's device plugin: whole cards, MIG instances, time-slicing and MPS.
 
-Stands on the README of NVIDIA/k8s-device-plugin ("Shared Access to GPUs") and the node labels of
-its GPU feature discovery (``internal/lm``). The pod says how many devices it has but not which:
-the kubelet's PodResources does. Until that is read, ``device`` is None.
+Stands on the README of NVIDIA/k8s-device-plugin ("Shared Access to GPUs"), its AnnotatedID, and the
+node labels of its GPU feature discovery (``internal/lm``). The pod says how many devices it has;
+which, the kubelet's PodResources: ``GPU-<uuid>``, ``MIG-<uuid>``, ``<id>::<n>`` for a replica.
+Where that is not read, ``device`` is None. A grant with any other id (``<uuid>-<n>``) is another
+plugin's that serves the same resource; its ids are not believed.
 
 * ``nvidia.com/gpu`` is a whole card with all its memory - or, where MIG's strategy is *single*, an
   instance. ``nvidia.com/mig-<profile>`` is an instance (strategy *mixed*). An instance's share of
   its card follows from the device once it is placed, so its core is None here.
+* A resource that the plugin's configuration renames is known by its granted ids alone, all of
+  ``nvidia.com/``; but for the suffix ``.shared`` it cannot be told from others before.
 * Time-slicing promises neither core nor memory, and two replicas may be the same card: one
   allocation that counts the replicas granted.
 * MPS gives each replica an equal part of the card's threads and memory.
 * Before anything is known of the node, or without permission to read it, a device may be any of
   these: its core and memory are None.
 
-Unconfirmed: nothing in the names; without feature discovery's labels, sharing is recognised only by
-more allocatable devices than the node has.
+Unconfirmed: ids of replicas before AnnotatedID (they are not believed). Without feature discovery's
+labels and without grants, sharing is recognised only by more allocatable devices than the node has.
 """
 
-from exporter.allocations.devices import cards, common_memory, instances
+import re
+
+from exporter.allocations.devices import cards, common_memory, device_by_uuid, instances
 from exporter.allocations.quantities import MIB, parse_natural, parse_quantity
 from exporter.allocations.reader import PodReader, lasting_containers
 from exporter.allocations.scheme import Decoded, IndexBasis, Reason, Scheme
 from exporter.model import Allocation, Container, Device, NodeFacts, Pod
 
 _NAME = "nvidia-device-plugin"
+_DOMAIN = "nvidia.com/"
 _GPU = "nvidia.com/gpu"
 _MIG = "nvidia.com/mig-"
 _SHARED = ".shared"  # the suffix that the plugin's renameByDefault adds
@@ -31,38 +38,89 @@ _STRATEGY = "nvidia.com/gpu.sharing-strategy"
 _PRODUCT = "nvidia.com/gpu.product"
 _UNIT_MEMORY = "nvidia.com/gpu.memory"  # MiB; the instance's where nvidia.com/gpu is one
 _TIME_SLICING, _MPS, _NONE = "time-slicing", "mps", "none"
+_UUID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+_DEVICE_ID = re.compile(  # the last is an instance's before driver 470
+    rf"GPU-{_UUID}|MIG-{_UUID}|MIG-GPU-{_UUID}/\d+/\d+", re.IGNORECASE | re.ASCII
+)
 
 
 def decode(pod: Pod, node: NodeFacts) -> Decoded:
-    """Return how many devices, or replicas of devices, each container was allotted."""
+    """Return which devices, or replicas of devices, each container was allotted."""
     reader = PodReader(_NAME, pod, node)
     return reader.decoded(
         allocation
         for container in lasting_containers(pod)
-        for resource in sorted(container.limits)
-        if resource in {_GPU, _GPU + _SHARED} or resource.startswith(_MIG)
-        for allocation in _allot(reader, container, resource)
+        for allocation in _allot(reader, container)
     )
 
 
-def _allot(reader: PodReader, container: Container, resource: str) -> list[Allocation]:
+def _allot(reader: PodReader, container: Container) -> list[Allocation]:
+    allocations: list[Allocation] = []
+    seen: set[str] = set()
+    for resource in sorted(container.limits.keys() | reader.granted_resources(container)):
+        held = _held(reader, container, resource) if resource.startswith(_DOMAIN) else {}
+        if not seen.isdisjoint(held):
+            reader.reject(Reason.DUPLICATE_DEVICE, f"{container.name}: {resource}")
+        elif not held and (resource in {_GPU, _GPU + _SHARED} or resource.startswith(_MIG)):
+            allocations += _unplaced(reader, container, resource)
+        elif reader.allows(container, len(held)):
+            seen.update(held)
+            allocations += (
+                _placed(reader, container, resource, uuid, replicas)
+                for uuid, replicas in held.items()
+            )
+    return allocations
+
+
+def _held(reader: PodReader, container: Container, resource: str) -> dict[str, int]:
+    """Return the replicas that were granted of each device, by UUID; 0 of one that is not shared.
+
+    Empty where the ids are another plugin's.
+    """
+    held: dict[str, int] = {}
+    for device_id in reader.granted(container, resource):
+        uuid, replica, _ = device_id.partition("::")
+        if device_by_uuid(reader.node, uuid) is None and not _DEVICE_ID.fullmatch(uuid):
+            return {}
+        held[uuid] = held.get(uuid, 0) + bool(replica)
+    return held
+
+
+def _placed(
+    reader: PodReader, container: Container, resource: str, uuid: str, replicas: int
+) -> Allocation:
+    device = reader.device(uuid)
+    core, memory = _whole(reader, resource, device)
+    if device is None and uuid.startswith("MIG-"):
+        core = memory = None
+    sharing = ""
+    if replicas:
+        strategy = reader.node.labels.get(_STRATEGY, "")
+        sharing = strategy if strategy in {_TIME_SLICING, _MPS} else _SHARED.removeprefix(".")
+        core, memory = _part(reader, resource, core, memory, sharing, replicas)
+    placed = device.uuid if device else None
+    return _allocation(reader, container, placed, core, memory, sharing, replicas or None)
+
+
+def _unplaced(reader: PodReader, container: Container, resource: str) -> list[Allocation]:
+    """Return the allotment of a container of which only the number of devices is known."""
     count = reader.quantity(container, resource)
     if count is None:
         return []
     sharing = _sharing(reader.node, resource)
     if sharing not in {"", _MPS}:  # nothing is promised
-        return [_allocation(reader, container, None, None, sharing, count)]
+        return [_allocation(reader, container, None, None, None, sharing, count)]
     if not reader.allows(container, count):
         return []
     if not (reader.node.labels or reader.node.allocatable):
         reader.reject(Reason.NODE_UNKNOWN, f"{container.name}: {resource} may be shared")
-        return count * [_allocation(reader, container, None, None, "", None)]
-    core, memory = _whole(reader, resource)
+        return count * [_allocation(reader, container, None, None, None, "", None)]
+    core, memory = _whole(reader, resource, None)
     replicas = None
     if sharing == _MPS:
-        core, memory = _part(reader, resource, core, memory)
         replicas = 1
-    return count * [_allocation(reader, container, core, memory, sharing, replicas)]
+        core, memory = _part(reader, resource, core, memory, sharing, replicas)
+    return count * [_allocation(reader, container, None, core, memory, sharing, replicas)]
 
 
 def _sharing(node: NodeFacts, resource: str) -> str:
@@ -101,35 +159,47 @@ def _units(node: NodeFacts, resource: str) -> tuple[Device, ...]:
     return tuple(card for card in cards(node) if card.uuid not in parents)
 
 
-def _whole(reader: PodReader, resource: str) -> tuple[float | None, int | None]:
+def _whole(
+    reader: PodReader, resource: str, device: Device | None
+) -> tuple[float | None, int | None]:
     """Return core and memory of one unshared unit."""
-    units = _units(reader.node, resource)
+    units = (device,) if device else _units(reader.node, resource)
     memory = common_memory(units)
     if not resource.startswith(_MIG) and all(unit.memory_bytes is None for unit in units):
         labelled = parse_natural(reader.node.labels.get(_UNIT_MEMORY, ""))
         memory = reader.memory(labelled or None, MIB)
-    return None if _is_mig(reader.node, resource) else 1.0, memory
+    mig = bool(device.parent_uuid) if device else _is_mig(reader.node, resource)
+    return None if mig else 1.0, memory
 
 
 def _part(
-    reader: PodReader, resource: str, core: float | None, memory: int | None
+    reader: PodReader,
+    resource: str,
+    core: float | None,
+    memory: int | None,
+    sharing: str,
+    granted: int,
 ) -> tuple[float | None, int | None]:
-    """Return core and memory of one MPS replica."""
+    """Return core and memory of some replicas of one unit: only MPS promises any."""
+    if sharing != _MPS:
+        return None, None
     replicas = _replicas(reader.node, resource)
     if not replicas:
         reader.reject(
             Reason.UNKNOWN_REPLICAS, f"no label {resource.removesuffix(_SHARED)}.replicas"
         )
         return None, None
+    granted = min(granted, replicas)
     return (
-        None if core is None else core / replicas,
-        None if memory is None else memory // replicas,
+        None if core is None else core * granted / replicas,
+        None if memory is None else memory * granted // replicas or None,
     )
 
 
 def _allocation(
     reader: PodReader,
     container: Container,
+    device: str | None,
     core: float | None,
     memory_bytes: int | None,
     sharing: str,
@@ -138,7 +208,7 @@ def _allocation(
     return Allocation(
         pod_uid=reader.pod.uid,
         container=container.name,
-        device=None,
+        device=device,
         core=core,
         memory_bytes=memory_bytes,
         scheme=_NAME,

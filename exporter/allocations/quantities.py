@@ -18,6 +18,7 @@ _MAX_DIGITS = 18
 _QUANTITY = re.compile(
     r"\+?(\d{1,18}(?:\.\d{0,9})?)(?:([numkMGTPE]|[KMGTPE]i)|[eE]([+-]?\d{1,2}))?", re.ASCII
 )
+_SHARE = re.compile(r"\d{1,3}(?:\.\d{0,9})?|\.\d{1,9}", re.ASCII)
 _SUFFIXES = {"n": Fraction(1, 10**9), "u": Fraction(1, 10**6), "m": Fraction(1, 1000)}
 _SUFFIXES |= {suffix: Fraction(1000**power) for power, suffix in enumerate("kMGTPE", 1)}
 _SUFFIXES |= {f"{suffix}i": Fraction(1024**power) for power, suffix in enumerate("KMGTPE", 1)}
@@ -60,3 +61,9 @@ def natural_of(value: object) -> int | None:
     if isinstance(value, bool) or not isinstance(value, int):
         return None
     return value if 0 <= value <= MAX_QUANTITY else None
+
+
+def parse_share(text: str) -> float | None:
+    """Return a part of one such as ``"0.25"``; None unless it is above 0 and at most 1."""
+    share = float(text) if _SHARE.fullmatch(text) else 0.0
+    return share if 0 < share <= 1 else None

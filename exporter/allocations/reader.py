@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from exporter.allocations.devices import card_by_number, cards, common_memory
+from exporter.allocations.devices import card_by_number, cards, common_memory, device_by_uuid
 from exporter.allocations.quantities import (
     MAX_MEMORY_BYTES,
     parse_naturals,
@@ -64,12 +64,32 @@ class PodReader:
     def quantity(self, container: Container, resource: str) -> int | None:
         """Return a container's limit of a resource; None where it asks for none of it."""
         text = container.limits.get(resource)
-        if text is None:
+        if text is None or _by_claim(container, resource):
             return None
         value = parse_quantity(text)
         if value is None:
             self.reject(Reason.BAD_QUANTITY, f"{container.name}: {resource}={text[:50]}")
         return value or None
+
+    def granted(self, container: Container, resource: str) -> tuple[str, ...]:
+        """Return the device ids that the kubelet says a container holds of a resource."""
+        if _by_claim(container, resource):
+            return ()
+        grants = self.node.grants.get(self.pod.uid, ())
+        held = (g for g in grants if g.container == container.name and g.resource == resource)
+        return tuple(dict.fromkeys(device_id for grant in held for device_id in grant.device_ids))
+
+    def granted_resources(self, container: Container) -> frozenset[str]:
+        """Return the resources of which the kubelet says that a container holds devices."""
+        grants = self.node.grants.get(self.pod.uid, ())
+        return frozenset(g.resource for g in grants if g.container == container.name)
+
+    def device(self, uuid: str) -> Device | None:
+        """Return the device of this UUID; None, and a problem, if the node has other devices."""
+        device = device_by_uuid(self.node, uuid)
+        if device is None and self.node.devices:
+            self.reject(Reason.UNKNOWN_DEVICE, uuid)
+        return device
 
     def annotation(self, key: str) -> str:
         """Return an annotation of bounded length, "" where there is none."""
@@ -195,3 +215,8 @@ class PodReader:
             return None
         memory = self.card_memory(card)
         return None if memory is None else memory * percent // _WHOLE_CARD
+
+
+def _by_claim(container: Container, resource: str) -> bool:
+    """Whether devices of this resource come by a ResourceClaim (KEP-5004), which tells of them."""
+    return any(ref.resource == resource for ref in container.claims)

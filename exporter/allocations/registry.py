@@ -3,7 +3,9 @@
 HAMi stands before NVIDIA's and AMD's device plugins: they hand out the same resources, and a pod
 with HAMi's annotation or resources is HAMi's. Koordinator stands before both, for it serves
 ``nvidia.com/gpu`` too and its annotation says so. ACK's sharing stands before version 1, which has
-the same resource and knows nothing of what ACK adds.
+the same resource and knows nothing of what ACK adds. KAI and GKE stand before NVIDIA's plugin: a
+reservation of KAI's is nobody's, and a pod whose device ids are GKE's, or which is on one of its
+nodes, is GKE's.
 """
 
 from collections.abc import Sequence
@@ -11,11 +13,16 @@ from collections.abc import Sequence
 from exporter.allocations import (
     aliyun_cgpu,
     aliyun_gpushare,
+    amd,
     baidu_cce,
+    dra,
     elastic_gpu,
+    gke,
     gpu_manager,
     hami,
     huawei_cce,
+    intel,
+    kai,
     koordinator,
     nvidia,
     tke_qgpu,
@@ -39,7 +46,12 @@ SCHEMES: tuple[Scheme, ...] = (
     baidu_cce.SCHEME,
     koordinator.SCHEME,
     hami.SCHEME,
+    kai.SCHEME,
+    gke.SCHEME,
     nvidia.SCHEME,
+    dra.SCHEME,
+    amd.SCHEME,
+    intel.SCHEME,
 )
 
 # Keys, or beginnings of keys, of all pod annotations that a decoder may read.
@@ -66,7 +78,7 @@ def decode(pod: Pod, node: NodeFacts, schemes: Sequence[Scheme] = SCHEMES) -> De
         if not claimed.isdisjoint(scheme.resources):
             continue
         found = _guarded(scheme, pod, node)
-        if found.allocations or found.problems:
+        if found.allocations or found.problems or not found.consumer:
             claimed.update(scheme.resources)
             allocations += found.allocations
             problems += found.problems

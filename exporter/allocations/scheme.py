@@ -31,6 +31,7 @@ class Reason(StrEnum):
     CONTAINER_MISMATCH = "container_mismatch"
     UNKNOWN_REPLICAS = "unknown_replicas"
     UNKNOWN_POLICY = "unknown_policy"
+    UNKNOWN_CLAIM = "unknown_claim"
     NODE_UNKNOWN = "node_unknown"  # one cause for all pods: nothing was heard of the node
     DECODER_ERROR = "decoder_error"
 
@@ -46,10 +47,15 @@ class Problem(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """What a pod was allotted, and what of it could not be read."""
+    """What a pod was allotted, and what of it could not be read.
+
+    ``consumer`` False: the pod is the scheme's own and holds its devices for others, so that no
+    other scheme may count them as its allotment either.
+    """
 
     allocations: tuple[Allocation, ...] = ()
     problems: tuple[Problem, ...] = ()
+    consumer: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +63,9 @@ class Scheme:
     """A sharing system.
 
     ``name`` is the label value. ``resources`` are the extended resources that it reads; two schemes
-    that name the same one never both account for a pod. ``annotations`` are the keys, or beginnings
-    of keys, that its decoder needs, ``labels`` those of pod labels. ``decode`` returns an empty
-    result for a pod of another scheme.
+    that name the same one never both account for a pod. ``annotations`` and ``labels`` are the
+    keys, or beginnings of keys, of pods that its decoder needs. ``decode`` returns an empty result
+    for a pod of another scheme.
     """
 
     name: str

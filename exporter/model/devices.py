@@ -25,7 +25,7 @@ class Device:
     """A physical GPU or a MIG instance. ``index`` is the vendor's own (NVML's enumeration).
 
     ``core_share`` is what the device is of a whole GPU's core: an instance's share of the compute
-    slices, 1 for a GPU.
+    slices, 1 for a GPU. ``gpu_instance`` is the number that NVML gives an instance on its GPU.
     """
 
     uuid: str
@@ -40,6 +40,7 @@ class Device:
     driver_version: str = ""
     memory_bytes: int | None = None
     core_share: float = 1.0
+    gpu_instance: int | None = None
 
 
 class DeviceState(StrEnum):

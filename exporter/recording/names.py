@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from hashlib import blake2b
 
+from exporter.allocations.kai import RESERVATION_NAMESPACES
 from exporter.allocations.registry import ANNOTATION_PREFIXES, LABEL_PREFIXES, SCHEMES
 from exporter.model import (
     CgroupIdentity,
@@ -25,11 +26,19 @@ from exporter.model import (
     SourceStatus,
     Unattributed,
 )
+from exporter.recording.device_names import (
+    disguised_claims,
+    disguised_grants,
+    disguised_offers,
+    disguised_ref,
+)
 
 RESOURCE_PREFIXES = tuple(sorted({name for scheme in SCHEMES for name in scheme.resources}))
 NODE_LABEL_PREFIXES = (  # how the node's cards are shared, and of which model they are
     "nvidia.com/gpu.",
     "nvidia.com/mig-",
+    "cloud.google.com/gke-",
+    "amd.com/compute-memory-partition",
     "vke.volcengine.com/mgpu-compute-policy",
     "tke.cloud.tencent.com/qgpu-schedule-policy",
     "mixed-qgpu-enable",
@@ -91,7 +100,7 @@ class Pseudonyms(Names):
 
     def name(self, text: str) -> str:
         """The pseudonym of a name: an id stays an id of the same form, all else is a word."""
-        if not text:
+        if not text or text in RESERVATION_NAMESPACES:
             return text
         if WITH_ID.fullmatch(text):
             return ID.sub(lambda found: self._id(found[0]), text)
@@ -174,6 +183,7 @@ class Pseudonyms(Names):
             name=self.name(container.name),
             container_ids=tuple(map(self.name, container.container_ids)),
             limits=_known(container.limits, RESOURCE_PREFIXES),
+            claims=tuple(disguised_ref(ref, self.name) for ref in container.claims),
         )
 
     def _annotations(self, pod: Pod) -> Mapping[str, str]:
@@ -181,7 +191,7 @@ class Pseudonyms(Names):
         containers = {container.name for container in pod.containers}
         made = {}
         for key, value in pod.annotations.items():
-            prefix = max((p for p in ANNOTATION_PREFIXES if key.startswith(p)), key=len, default="")
+            prefix = _prefix(key, ANNOTATION_PREFIXES)
             if not prefix:
                 continue
             rest = key.removeprefix(prefix)
@@ -191,10 +201,11 @@ class Pseudonyms(Names):
         return made
 
     def _labels(self, pod: Pod) -> Iterator[tuple[str, str]]:
-        """Those that a sharing system reads, and those that are the same in every cluster."""
+        """Those that a sharing system reads, whose keys may end in a name, and public ones."""
         for key, value in pod.labels.items():
-            if key.startswith(LABEL_PREFIXES):
-                yield key, TOKEN.sub(lambda found: self._token(found[0]), value)
+            if prefix := _prefix(key, LABEL_PREFIXES):
+                rest = self.name(key.removeprefix(prefix))
+                yield prefix + rest, TOKEN.sub(lambda found: self._token(found[0]), value)
             elif PUBLIC_LABEL.fullmatch(key):
                 yield key, self.name(value)
 
@@ -208,11 +219,25 @@ class Pseudonyms(Names):
         if (facts.labels or facts.allocatable) and not (labels or allocatable):
             labels = {"kubernetes.io/os": "linux"}  # to decoders a known node must stay known
         devices = tuple(map(self._device, facts.devices))
-        return replace(facts, devices=devices, labels=labels, allocatable=allocatable)
+        return replace(
+            facts,
+            devices=devices,
+            labels=labels,
+            annotations={},
+            allocatable=allocatable,
+            grants=disguised_grants(facts.grants, self.name, RESOURCE_PREFIXES),
+            claims=disguised_claims(facts.claims, self.name),
+            offered=disguised_offers(facts.offered, self.name),
+            pods={self.name(uid): self.pod(pod) for uid, pod in facts.pods.items()},
+        )
 
     def status(self, status: SourceStatus) -> SourceStatus:
         """See ``Names``. What it says in words may name anything."""
         return replace(status, detail="")
+
+
+def _prefix(key: str, prefixes: tuple[str, ...]) -> str:
+    return max((p for p in prefixes if key.startswith(p)), key=len, default="")
 
 
 def _known(texts: Mapping[str, str], prefixes: tuple[str, ...]) -> dict[str, str]:

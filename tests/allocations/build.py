@@ -1,9 +1,9 @@
 """Pods and nodes as the decoders see them."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from exporter.allocations.scheme import Decoded, Reason
-from exporter.model import Container, Device, NodeFacts, Pod
+from exporter.model import Container, Device, Grant, NodeFacts, Pod
 
 GIB = 1 << 30
 MIB = 1 << 20
@@ -79,3 +79,11 @@ def told(decoded: Decoded) -> Told:
 
 def reasons(decoded: Decoded) -> list[Reason]:
     return [problem.reason for problem in decoded.problems]
+
+
+def granted(
+    grants: Mapping[str, Sequence[str]], container: str = "a", pod_uid: str = POD_UID
+) -> dict[str, tuple[Grant, ...]]:
+    """Return the device ids that one container holds, by resource."""
+    held = (Grant(container, resource, tuple(ids)) for resource, ids in grants.items())
+    return {pod_uid: tuple(held)}

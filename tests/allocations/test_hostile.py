@@ -105,6 +105,7 @@ def pods(scheme: Scheme) -> st.SearchStrategy[Pod]:
     resources = [name + ENDINGS.get(name, "") for name in scheme.resources]
     if scheme.name == "baidu-cce":
         resources += [resources[0] + part for part in ("_core", "_memory", "_memory_percent")]
+    resources = resources or ["example.com/gpu"]
     containers = st.builds(
         Container,
         name=st.sampled_from(NAMES),
@@ -134,7 +135,7 @@ def nodes(resources: Sequence[str]) -> st.SearchStrategy[NodeFacts]:
         NodeFacts,
         devices=DEVICES,
         labels=st.dictionaries(LABEL_KEYS, LABEL_VALUES, max_size=4),
-        allocatable=st.dictionaries(st.sampled_from(resources), NUMBERS, max_size=3),
+        allocatable=st.dictionaries(st.sampled_from([*resources, "cpu"]), NUMBERS, max_size=3),
         card_policies=st.dictionaries(st.integers(0, 3), NUMBERS, max_size=2),
     )
 

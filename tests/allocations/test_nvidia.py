@@ -1,14 +1,17 @@
+from dataclasses import replace
+
 import pytest
 
 from exporter.allocations.nvidia import decode
-from exporter.allocations.scheme import Reason
-from exporter.model import NodeFacts
+from exporter.allocations.scheme import Decoded, Reason
+from exporter.model import ClaimRef, NodeFacts
 from tests.allocations.build import (
     CARD_MEMORY,
     FOUR_CARDS,
     GIB,
     card,
     container,
+    granted,
     instance,
     node,
     pod,
@@ -147,3 +150,159 @@ def test_init_container_hands_its_devices_on() -> None:
     described = pod(container("i", {GPU: "1"}, kind="init"), container("a", {GPU: "1"}))
     decoded = decode(described, KNOWN)
     assert [a.container for a in decoded.allocations] == ["a"]
+
+
+# --- devices that the kubelet's PodResources names ------------------------------------------------
+
+UUID = "0fc3eda5-e98b-a25b-5b0d-cf5c855d1448"
+MIG = "nvidia.com/mig-1g.5gb"
+SMALL = GIB // 2
+PARTED = (card(0), instance(0, 0), instance(0, 1), card(1, SMALL))
+Placed = tuple[str | None, float | None, int | None, int | None]
+
+
+@pytest.mark.parametrize(
+    ("labels", "grants", "placed"),
+    [
+        pytest.param(
+            PLAIN,
+            {GPU: ["GPU-1", "GPU-0"]},
+            [("GPU-1", 1.0, SMALL, None), ("GPU-0", 1.0, CARD_MEMORY, None)],
+            id="whole cards, each with its own memory",
+        ),
+        pytest.param(
+            {}, {GPU: ["GPU-1"]}, [("GPU-1", 1.0, SMALL, None)], id="nothing is known of the node"
+        ),
+        pytest.param(
+            SLICED,
+            {GPU: ["GPU-0::0", "GPU-1::2"]},
+            [("GPU-0", None, None, 1), ("GPU-1", None, None, 1)],
+            id="replicas of two cards",
+        ),
+        pytest.param(
+            SLICED,
+            {GPU: ["GPU-0::0", "GPU-0::3"]},
+            [("GPU-0", None, None, 2)],
+            id="two replicas of one card are one allocation",
+        ),
+        pytest.param(
+            MPS, {GPU: ["GPU-0::3"]}, [("GPU-0", 0.25, CARD_MEMORY // 4, 1)], id="mps replica"
+        ),
+        pytest.param(
+            MPS,
+            {GPU: ["GPU-0::3", "GPU-0::1"]},
+            [("GPU-0", 0.5, CARD_MEMORY // 2, 2)],
+            id="two mps replicas of one card",
+        ),
+        pytest.param(
+            {**MPS, REPLICAS: "1"},
+            {GPU: ["GPU-0::3", "GPU-0::1"]},
+            [("GPU-0", 1.0, CARD_MEMORY, 2)],
+            id="more replicas than the label says are no more than the card",
+        ),
+        pytest.param(
+            {**MPS, REPLICAS: "9" * 15},
+            {GPU: ["GPU-0::3"]},
+            [("GPU-0", 1 / (10**15 - 1), None, 1)],
+            id="a part of less than a byte is none",
+        ),
+        pytest.param(
+            PLAIN,
+            {GPU + ".shared": ["GPU-0::1"]},
+            [("GPU-0", None, None, 1)],
+            id="replica of an unknown strategy",
+        ),
+        pytest.param(PLAIN, {MIG: ["MIG-0-1"]}, [("MIG-0-1", None, 5 * GIB, None)], id="mig mixed"),
+        pytest.param(
+            PLAIN, {GPU: ["MIG-0-1"]}, [("MIG-0-1", None, 5 * GIB, None)], id="mig single"
+        ),
+        pytest.param(
+            {**SLICED, "nvidia.com/mig-1g.5gb.replicas": "8"},
+            {MIG + ".shared": ["MIG-0-1::7"]},
+            [("MIG-0-1", None, None, 1)],
+            id="sliced mig",
+        ),
+        pytest.param(
+            PLAIN,
+            {"nvidia.com/gpu-slow": ["GPU-1"]},
+            [("GPU-1", 1.0, SMALL, None)],
+            id="renamed by the configuration",
+        ),
+        pytest.param(
+            {**MPS, "nvidia.com/a100.part.replicas": "2"},
+            {"nvidia.com/a100.part": ["GPU-0::1"]},
+            [("GPU-0", 0.5, CARD_MEMORY // 2, 1)],
+            id="renamed and shared",
+        ),
+    ],
+)
+def test_granted_ids_place_devices(
+    labels: dict[str, str], grants: dict[str, list[str]], placed: list[Placed]
+) -> None:
+    facts = replace(node(*PARTED, labels=labels), grants=granted(grants))
+    limits = {resource: str(len(ids)) for resource, ids in grants.items()}
+    decoded = decode(pod(container(limits=limits)), facts)
+    found = [(a.device, a.core, a.memory_bytes, a.replicas) for a in decoded.allocations]
+    assert found == placed
+    assert decoded.problems == ()
+
+
+def test_grant_counts_where_the_pods_limits_are_not_known() -> None:
+    facts = replace(KNOWN, grants=granted({GPU: ["GPU-2"]}))
+    assert [a.device for a in decode(pod(container()), facts).allocations] == ["GPU-2"]
+
+
+@pytest.mark.parametrize("virtual", [f"GPU-{UUID}-3", "GPU-0-3", "0-12", "nvidia0", "", "é" * 999])
+def test_ids_of_another_plugin_place_nothing(virtual: str) -> None:
+    facts = replace(KNOWN, grants=granted({GPU: [virtual], "nvidia.com/other": [virtual]}))
+    decoded = decode(pod(container(limits={GPU: "1", "nvidia.com/other": "1"})), facts)
+    assert [(a.device, a.core) for a in decoded.allocations] == [(None, 1.0)]
+    assert decoded.problems == ()
+
+
+@pytest.mark.parametrize(
+    ("device_id", "core"),
+    [(f"GPU-{UUID}", 1.0), (f"MIG-{UUID}", None), (f"MIG-GPU-{UUID}/1/0", None)],
+)
+def test_device_that_the_node_does_not_have_is_not_placed(
+    device_id: str, core: float | None
+) -> None:
+    facts = replace(KNOWN, grants=granted({GPU: [device_id]}))
+    decoded = decode(pod(container(limits={GPU: "1"})), facts)
+    assert [(a.device, a.core) for a in decoded.allocations] == [(None, core)]
+    assert [p.reason for p in decoded.problems] == [Reason.UNKNOWN_DEVICE]
+
+
+def test_grants_before_any_device_is_known_are_no_problem() -> None:
+    facts = replace(node(labels=PLAIN), grants=granted({GPU: [f"GPU-{UUID}"]}))
+    decoded = decode(pod(container(limits={GPU: "1"})), facts)
+    assert [a.device for a in decoded.allocations] == [None]
+    assert decoded.problems == ()
+
+
+def test_grants_of_others_are_not_read() -> None:
+    others = granted({GPU: ["GPU-1"]}, container="b") | granted({GPU: ["GPU-2"]}, pod_uid="other")
+    facts = replace(KNOWN, grants=others)
+    decoded = decode(pod(container(limits={GPU: "1"})), facts)
+    assert [a.device for a in decoded.allocations] == [None]
+
+
+def test_device_under_two_resources_is_counted_once() -> None:
+    facts = replace(KNOWN, grants=granted({GPU: ["GPU-1"], GPU + ".shared": ["GPU-1::0"]}))
+    decoded = decode(pod(container(limits={GPU: "1"})), facts)
+    assert [a.device for a in decoded.allocations] == ["GPU-1"]
+    assert [p.reason for p in decoded.problems] == [Reason.DUPLICATE_DEVICE]
+
+
+def test_more_devices_than_a_node_can_have_are_not_believed() -> None:
+    ids = [f"GPU-{number:08x}-0000-4000-8000-000000000000" for number in range(1000)]
+    facts = replace(KNOWN, grants=granted({GPU: ids}))
+    decoded = decode(pod(container(limits={GPU: "1000"})), facts)
+    assert decoded.allocations == ()
+    assert [p.reason for p in decoded.problems] == [Reason.TOO_MANY_DEVICES]
+
+
+def test_resource_that_a_claim_stands_for_is_left_to_the_claim() -> None:
+    claiming = replace(container(limits={GPU: "1"}), claims=(ClaimRef("c", "r", GPU),))
+    facts = replace(KNOWN, grants=granted({GPU: ["GPU-1"]}))
+    assert decode(pod(claiming), facts) == Decoded()

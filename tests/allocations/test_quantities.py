@@ -4,7 +4,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.allocations.quantities import MAX_QUANTITY, parse_naturals, parse_quantity
+from exporter.allocations.quantities import (
+    MAX_QUANTITY,
+    parse_naturals,
+    parse_quantity,
+    parse_share,
+)
 
 
 @pytest.mark.parametrize(
@@ -70,3 +75,18 @@ def test_list_of_numbers_is_read_whole_or_not_at_all(
     text: str, numbers: tuple[int, ...] | None
 ) -> None:
     assert parse_naturals(text) == numbers
+
+
+@pytest.mark.parametrize(
+    ("text", "share"),
+    [
+        ("0.25", 0.25),
+        (".5", 0.5),
+        ("1", 1.0),
+        ("1.0", 1.0),
+        *((text, None) for text in ("0", "0.0", "1.01", "-0.5", "nan", "1e-1", "", ".", "½")),
+        ("0." + "1" * 99, None),
+    ],
+)
+def test_share_is_above_nothing_and_at_most_all(text: str, share: float | None) -> None:
+    assert parse_share(text) == share

@@ -114,15 +114,35 @@ def test_defect_of_a_decoder_does_not_pass_its_pod_to_the_next() -> None:
         "scheduling.koordinator.sh/device-allocated",
         "tencent.com/predicate-gpu-idx-0",
         "elasticgpu.io/container-train",
+        "gpu-fraction",
+        "gpu-memory",
+        "gpu-fraction-num-devices",
+        "gpu-fraction-container-name",
+        "run.ai/reserve_for_gpu_index",
     ],
 )
 def test_annotations_that_decoders_read_are_asked_of_the_pods_room(key: str) -> None:
     assert key.startswith(ANNOTATION_PREFIXES)
 
 
-@pytest.mark.parametrize("key", ["aliyun.com/gpu-count", "volcano.sh/gpu-num"])
+@pytest.mark.parametrize(
+    "key",
+    ["aliyun.com/gpu-count", "volcano.sh/gpu-num", "runai-gpu-group", "runai-gpu-group/g-1"],
+)
 def test_labels_that_decoders_read_are_asked_of_the_pods_room(key: str) -> None:
     assert key.startswith(LABEL_PREFIXES)
+
+
+def test_other_labels_are_not_kept() -> None:
+    assert not "app".startswith(LABEL_PREFIXES)
+
+
+def test_pod_that_holds_devices_for_others_is_no_later_schemes_either() -> None:
+    holding = Scheme(
+        "holding", tuple(GPU), (), IndexBasis.UUID, lambda _pod, _node: Decoded(consumer=False)
+    )
+    described = pod(container(limits=GPU))
+    assert decode(described, NODE, schemes=(holding, *SCHEMES)) == Decoded()
 
 
 @pytest.mark.parametrize(

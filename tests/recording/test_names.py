@@ -13,13 +13,17 @@ from exporter.allocations.registry import SCHEMES, decode
 from exporter.attribution import owner_of
 from exporter.model import (
     CgroupIdentity,
+    ClaimedDevice,
+    ClaimRef,
     Container,
     ContainerKey,
     Device,
     DeviceReading,
     DeviceState,
+    Grant,
     GroupKey,
     NodeFacts,
+    OfferedDevice,
     Pod,
     PodSlot,
     PodTable,
@@ -30,7 +34,8 @@ from exporter.model import (
 from exporter.pods.table import indexed
 from exporter.recording.codec import to_json
 from exporter.recording.names import Names, Pseudonyms
-from tests.allocations.test_vectors import CASES, case_id, node_of, pod_of
+from tests.allocations.context import node_of, pod_of
+from tests.allocations.test_vectors import CASES, case_id
 
 KEY = b"k" * 32
 GPU = "GPU-3f2b1c4d-0000-4000-8000-00000000abcd"
@@ -124,6 +129,65 @@ def test_nothing_of_a_pods_names_is_left(names: Pseudonyms) -> None:
     [pod] = made.pods.values()
     assert (pod.phase, pod.qos, pod.owner_kind) == ("Running", "Burstable", "Deployment")
     assert set(pod.labels) == {"app", "app.kubernetes.io/name"}
+
+
+def test_labels_of_a_sharing_system_stay_and_lose_their_names(names: Pseudonyms) -> None:
+    labels = {"runai-gpu-group/secret-g": "secret-g", "runai-gpu-group": "secret-g"}
+
+    made = names.pod(replace(POD, labels=labels, namespace="kai-resource-reservation"))
+
+    group = names.name("secret-g")
+    assert made.labels == {f"runai-gpu-group/{group}": group, "runai-gpu-group": group}
+    assert made.namespace == "kai-resource-reservation"
+
+
+def test_nothing_of_the_names_in_grants_and_claims_is_left(names: Pseudonyms) -> None:
+    offered = OfferedDevice({"uuid": GPU, "secret": "secret", "type": "gpu"}, {"memory": "1Gi"})
+    facts = NodeFacts(
+        annotations={"secret": "secret"},
+        grants={UID: (Grant("secret-c", "nvidia.com/gpu", (f"{GPU}::3", "secret-id")),)},
+        claims={
+            ("secret-ns", "secret-claim"): (
+                ClaimedDevice("secret-r/secret-s", "gpu.nvidia.com", "secret-pool", "gpu-0", UID),
+                ClaimedDevice("secret-r", "secret.example.com", "secret-pool", "secret-nic"),
+            )
+        },
+        offered={
+            ("gpu.nvidia.com", "secret-pool", "gpu-0"): offered,
+            ("secret.example.com", "secret-pool", "secret-nic"): offered,
+        },
+        pods={UID: POD},
+    )
+
+    made = names.node(facts)
+
+    text = said(made)
+    assert not [word for word in ("secret", UID, GPU.lower()) if word in text]
+    [grant] = made.grants[names.name(UID)]
+    assert grant.device_ids[0] == f"{names.name(GPU)}::3"
+    assert len(made.offered) == 1
+
+
+@pytest.mark.parametrize(
+    "place",
+    ["nvidia0", "nvidia0/gi3/vgpu1", "card0-1", "amdgpu_xcp_30", "0000:19:00.0"],
+)
+def test_places_of_devices_stay(names: Pseudonyms, place: str) -> None:
+    grants = {UID: (Grant("c", "nvidia.com/gpu", (place,)),)}
+    [grant] = names.node(NodeFacts(grants=grants)).grants[names.name(UID)]
+    assert grant.device_ids == (place,)
+
+
+def test_a_container_still_finds_its_request(names: Pseudonyms) -> None:
+    claiming = Container("c", claims=(ClaimRef("claim", "gpu", "nvidia.com/gpu"),))
+    claimed = (ClaimedDevice("gpu/first", "gpu.nvidia.com", "pool", "gpu-0"),)
+
+    [ref] = names.pod(replace(POD, containers=(claiming,))).containers[0].claims
+    made = names.node(NodeFacts(claims={("secret-ns", "claim"): claimed})).claims
+
+    [device] = made[names.name("secret-ns"), ref.claim]
+    assert device.request.startswith(f"{ref.request}/")
+    assert ref.resource == "nvidia.com/gpu"
 
 
 def test_a_process_still_finds_its_container(names: Pseudonyms) -> None:

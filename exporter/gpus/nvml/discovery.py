@@ -95,6 +95,7 @@ def _instances(library: Library, board: Device, parent: Any) -> Iterator[Found]:
             driver_version=board.driver_version,
             memory_bytes=memory.total,
             core_share=min(attributes.computeInstanceSliceCount / slices, 1.0),
+            gpu_instance=_optional(partial(library.ask, "nvmlDeviceGetGpuInstanceId", handle)),
         )
         yield Found(instance, handle)
 

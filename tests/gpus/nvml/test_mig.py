@@ -41,6 +41,19 @@ def test_an_instance_is_its_share_of_the_compute_slices(parted: Node) -> None:
     assert devices["MIG-0-1"].device.core_share == pytest.approx(1 / 7)
 
 
+def test_an_instance_has_the_number_that_its_board_gives_it(parted: Node) -> None:
+    parted.start()
+    devices = by_uuid(parted.read())
+    numbers = [devices[uuid].device.gpu_instance for uuid in ("GPU-0", "MIG-0-0", "MIG-0-1")]
+    assert numbers == [None, 1, 2]
+
+
+def test_an_instance_whose_number_is_refused_is_a_device_all_the_same(parted: Node) -> None:
+    parted.fail(Fault("error", "nvmlDeviceGetGpuInstanceId", code=3))
+    parted.start()
+    assert by_uuid(parted.read())["MIG-0-0"].device.gpu_instance is None
+
+
 def test_boards_of_four_slices_are_divided_by_four(parted: Node) -> None:
     parted.scenario.instances = [Instance(0, 0, slices=2, memory=12 * GIB)]
     parted.change_gpu(0, slices=4)

@@ -1,0 +1,102 @@
+"""AMD's device plugin: whole cards and partitions of cards.
+
+Stands on ROCm/k8s-device-plugin's ``docs/user-guide/configuration.md``. ``amd.com/gpu`` is a card,
+or, where the node's cards are partitioned and resources are named ``single``, a partition; named
+``mixed``, partitions are ``amd.com/<compute>_<memory>`` (``cpx_nps4``), of which SPX is the whole
+card. The kubelet's PodResources names devices by PCI address; a card's partitions but its first are
+``amdgpu_xcp_<n>``, which do not tell their card.
+
+A partition's share of the card is not told, so its core and memory are None. A container that has
+``amd.com/gpumem`` or ``gpucores`` is HAMi's.
+
+Unconfirmed: the value of ``amd.com/compute-memory-partition`` (taken to be the resource's name).
+``amd.com/gpu.vram`` is rounded, so memory is known only of cards that the exporter reads.
+"""
+
+import re
+
+from exporter.allocations.devices import card_by_pci, cards, common_memory
+from exporter.allocations.reader import PodReader, lasting_containers
+from exporter.allocations.scheme import Decoded, IndexBasis, Reason, Scheme
+from exporter.model import Allocation, Container, Device, NodeFacts, Pod
+
+_NAME = "amd-device-plugin"
+_VENDOR = "amd"
+_GPU = "amd.com/gpu"
+_SPX = "amd.com/spx_"
+_MODES = ("spx", "dpx", "tpx", "qpx", "cpx")
+_PARTITIONS = tuple(f"amd.com/{mode}_nps{n}" for mode in _MODES for n in (1, 2, 4, 8))
+_RESOURCES = (_GPU, *_PARTITIONS)
+_PARTITIONING = "amd.com/compute-memory-partition"
+_HAMI = frozenset({"amd.com/gpumem", "amd.com/gpucores"})
+_DEVICE_ID = re.compile(
+    r"[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]|amdgpu_xcp_\d{1,5}", re.IGNORECASE | re.ASCII
+)
+
+
+def decode(pod: Pod, node: NodeFacts) -> Decoded:
+    """Return which cards or partitions each container was allotted."""
+    reader = PodReader(_NAME, pod, node)
+    return reader.decoded(
+        allocation
+        for container in lasting_containers(pod)
+        if _HAMI.isdisjoint(container.limits)
+        for allocation in _allot(reader, container)
+    )
+
+
+def _allot(reader: PodReader, container: Container) -> list[Allocation]:
+    allocations: list[Allocation] = []
+    seen: set[str] = set()
+    for resource in _RESOURCES:
+        ids = _device_ids(reader, container, resource)
+        if not seen.isdisjoint(ids):
+            reader.reject(Reason.DUPLICATE_DEVICE, f"{container.name}: {resource}")
+        elif reader.allows(container, len(ids)):
+            seen.update(each for each in ids if each)
+            allocations += (_allocation(reader, container, resource, each) for each in ids)
+    return allocations
+
+
+def _device_ids(reader: PodReader, container: Container, resource: str) -> tuple[str, ...]:
+    """Return the ids of a container's devices, "" for each that is not known."""
+    ids = tuple(dict.fromkeys(map(str.lower, reader.granted(container, resource))))
+    if ids and all(map(_DEVICE_ID.fullmatch, ids)):
+        return ids
+    count = reader.quantity(container, resource) or 0
+    return ("",) * count if reader.allows(container, count) else ()
+
+
+def _allocation(
+    reader: PodReader, container: Container, resource: str, device_id: str
+) -> Allocation:
+    card = card_by_pci(reader.node, _VENDOR, device_id)
+    whole = _is_whole(reader.node, resource, device_id)
+    return Allocation(
+        pod_uid=reader.pod.uid,
+        container=container.name,
+        device=card.uuid if card else None,
+        core=1.0 if whole else None,
+        memory_bytes=_memory(reader.node, card) if whole else None,
+        scheme=_NAME,
+    )
+
+
+def _is_whole(node: NodeFacts, resource: str, device_id: str) -> bool:
+    if resource == _GPU:
+        mode = node.labels.get(_PARTITIONING, "spx")
+        return mode.lower().startswith("spx") and not device_id.startswith("amdgpu_xcp")
+    return resource.startswith(_SPX)
+
+
+def _memory(node: NodeFacts, card: Device | None) -> int | None:
+    return card.memory_bytes if card else common_memory(cards(node, _VENDOR))
+
+
+SCHEME = Scheme(
+    name=_NAME,
+    resources=_RESOURCES,
+    annotations=(),
+    index_basis=IndexBasis.PCI,
+    decode=decode,
+)

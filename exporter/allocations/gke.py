@@ -1,0 +1,149 @@
+"""GKE's device plugin: whole cards, MIG partitions, time-sharing and MPS.
+
+Stands on GoogleCloudPlatform/container-engine-accelerators (``pkg/gpu/nvidia``: device ids, and
+``Envs`` for what MPS enforces) and GKE's node labels. A pod asks for ``nvidia.com/gpu``; the
+kubelet's PodResources names ``nvidia0``, a MIG partition ``nvidia0/gi3``, or one of the clients of
+either, ``.../vgpu1``. The first number is the N of ``/dev/nvidiaN``, ``gi``'s the GPU instance.
+
+* Time-sharing promises nothing: one allocation a device that counts the clients granted.
+* MPS gives a container as many of the card's ``gke-max-shared-clients-per-gpu`` parts of threads
+  and memory as it has clients.
+* Ids of this form make a pod GKE's. Before they are read, a node with GKE's accelerator label does,
+  unless NVIDIA's feature discovery has labelled it too: then NVIDIA's own plugin runs there.
+
+Unconfirmed: whether a node of another form of sharing shows no such labels.
+"""
+
+import re
+from collections import Counter
+
+from exporter.allocations.devices import card_by_number, cards, common_memory, instances
+from exporter.allocations.quantities import parse_natural
+from exporter.allocations.reader import PodReader, lasting_containers
+from exporter.allocations.scheme import Decoded, IndexBasis, Reason, Scheme
+from exporter.model import Allocation, Container, Device, NodeFacts, Pod
+
+_NAME = "gke"
+_GPU = "nvidia.com/gpu"
+_ACCELERATOR = "cloud.google.com/gke-accelerator"
+_STRATEGY = "cloud.google.com/gke-gpu-sharing-strategy"
+_CLIENTS = "cloud.google.com/gke-max-shared-clients-per-gpu"
+_PARTITION = "cloud.google.com/gke-gpu-partition-size"
+_DISCOVERY = "nvidia.com/gpu.count"
+_MPS = "mps"
+_STRATEGIES = {"time-sharing": "time-sharing", _MPS: _MPS}
+_SHARED = "shared"
+_DEVICE_ID = re.compile(r"nvidia(\d{1,3})(?:/gi(\d{1,3}))?(/vgpu\d{1,4})?", re.ASCII)
+_Place = tuple[int, int | None]  # the card's number, and that of its GPU instance
+
+
+def decode(pod: Pod, node: NodeFacts) -> Decoded:
+    """Return which devices, or clients of devices, each container was allotted."""
+    reader = PodReader(_NAME, pod, node)
+    grants = [(each, reader.granted(each, _GPU)) for each in lasting_containers(pod)]
+    ids = [device_id for _, held in grants for device_id in held]
+    ours = all(map(_DEVICE_ID.fullmatch, ids))
+    if not ids:
+        ours = _ACCELERATOR in node.labels and _DISCOVERY not in node.labels
+    return reader.decoded(
+        allocation
+        for container, held in grants
+        if ours
+        for allocation in _allot(reader, container, held)
+    )
+
+
+def _allot(reader: PodReader, container: Container, held: tuple[str, ...]) -> list[Allocation]:
+    ids = [match for match in map(_DEVICE_ID.fullmatch, held) if match]
+    return _placed(reader, container, ids) if ids else _unplaced(reader, container)
+
+
+def _placed(reader: PodReader, container: Container, ids: list[re.Match[str]]) -> list[Allocation]:
+    places = [(int(each[1]), None if each[2] is None else int(each[2])) for each in ids]
+    clients = Counter(p for p, each in zip(places, ids, strict=True) if each[3])
+    if not reader.allows(container, len(set(places))):
+        return []
+    return [
+        _allocation(
+            reader,
+            container,
+            _device(reader, place),
+            partition=place[1] is not None,
+            clients=clients[place],
+        )
+        for place in dict.fromkeys(places)
+    ]
+
+
+def _device(reader: PodReader, place: _Place) -> Device | None:
+    number, gpu_instance = place
+    found = card_by_number(reader.node, reader.basis(IndexBasis.MINOR), number)
+    if found is not None and gpu_instance is not None:
+        parts = [i for i in instances(reader.node) if i.parent_uuid == found.uuid]
+        found = next((part for part in parts if part.gpu_instance == gpu_instance), None)
+    if found is None and reader.node.devices:
+        reader.reject(Reason.UNKNOWN_DEVICE, f"nvidia{number}, instance {gpu_instance}")
+    return found
+
+
+def _unplaced(reader: PodReader, container: Container) -> list[Allocation]:
+    count = reader.quantity(container, _GPU)
+    if count is None:
+        return []
+    partition = _PARTITION in reader.node.labels
+    if _STRATEGY in reader.node.labels:
+        return [_allocation(reader, container, None, partition=partition, clients=count)]
+    if not reader.allows(container, count):
+        return []
+    return count * [_allocation(reader, container, None, partition=partition, clients=0)]
+
+
+def _allocation(
+    reader: PodReader, container: Container, device: Device | None, *, partition: bool, clients: int
+) -> Allocation:
+    """Return the allotment of a card or partition; ``clients`` is 0 where it is not shared."""
+    core, memory = None if partition else 1.0, _memory(reader.node, device, partition=partition)
+    policy = ""
+    if clients:
+        stated = reader.node.labels.get(_STRATEGY, "")
+        policy = reader.one_of(_STRATEGIES, stated) or _SHARED
+        core, memory = _part(reader, core, memory, clients) if policy == _MPS else (None, None)
+    return Allocation(
+        pod_uid=reader.pod.uid,
+        container=container.name,
+        device=device.uuid if device else None,
+        core=core,
+        memory_bytes=memory,
+        scheme=_NAME,
+        policy=policy,
+        replicas=clients or None,
+    )
+
+
+def _memory(node: NodeFacts, device: Device | None, *, partition: bool) -> int | None:
+    if device is not None:
+        return device.memory_bytes
+    return common_memory(instances(node) if partition else cards(node))
+
+
+def _part(
+    reader: PodReader, core: float | None, memory: int | None, clients: int
+) -> tuple[float | None, int | None]:
+    most = parse_natural(reader.node.labels.get(_CLIENTS, ""))
+    if not most:
+        reader.reject(Reason.UNKNOWN_REPLICAS, f"no label {_CLIENTS}")
+        return None, None
+    clients = min(clients, most)
+    return (
+        None if core is None else core * clients / most,
+        None if memory is None else memory * clients // most or None,
+    )
+
+
+SCHEME = Scheme(
+    name=_NAME,
+    resources=(_GPU,),
+    annotations=(),
+    index_basis=IndexBasis.MINOR,
+    decode=decode,
+)

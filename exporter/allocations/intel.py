@@ -1,0 +1,102 @@
+"""Intel's GPU device plugin: cards of the drivers i915 and xe, whole or shared.
+
+Stands on intel/intel-device-plugins-for-kubernetes' ``cmd/gpu_plugin/README.md``. A pod asks for
+``gpu.intel.com/i915`` or ``xe``; the kubelet's PodResources names ``card<N>-<n>``, N being that of
+``/dev/dri/cardN`` and n one of the ``-shared-dev-num`` users that a card may have. Sharing promises
+neither core nor memory: one allocation a card that counts the ids granted. ``monitoring`` is access
+to all cards, not an allotment, and is not read.
+
+An id does not tell whether its card may have other users: cards are whole where the node offers as
+many devices as it has cards, and nothing is promised where that is not known.
+
+Unconfirmed: that ``Device.minor`` of an Intel card is the N of ``/dev/dri/cardN`` (a card that has
+another is not placed).
+"""
+
+import re
+from collections import Counter
+
+from exporter.allocations.devices import cards, common_memory
+from exporter.allocations.quantities import parse_quantity
+from exporter.allocations.reader import PodReader, lasting_containers
+from exporter.allocations.scheme import Decoded, IndexBasis, Reason, Scheme
+from exporter.model import Allocation, Container, Device, NodeFacts, Pod
+
+_NAME = "intel-device-plugin"
+_VENDOR = "intel"
+_RESOURCES = ("gpu.intel.com/i915", "gpu.intel.com/xe")
+_SHARED = "shared"
+_DEVICE_ID = re.compile(r"card(\d{1,4})-(\d{1,4})", re.ASCII)
+
+
+def decode(pod: Pod, node: NodeFacts) -> Decoded:
+    """Return which cards, or how many shares of cards, each container was allotted."""
+    reader = PodReader(_NAME, pod, node)
+    return reader.decoded(
+        allocation
+        for container in lasting_containers(pod)
+        for allocation in _allot(reader, container)
+    )
+
+
+def _allot(reader: PodReader, container: Container) -> list[Allocation]:
+    shares: Counter[int | None] = Counter()  # by card number
+    for resource in _RESOURCES:
+        ids = [_DEVICE_ID.fullmatch(each) for each in reader.granted(container, resource)]
+        found = [int(match[1]) for match in ids if match is not None]
+        if found and len(found) == len(ids):
+            shares.update(found)
+        elif count := reader.quantity(container, resource):
+            shares[None] += count
+    if not shares:
+        return []
+    whole = _is_whole(reader)
+    unplaced = shares.pop(None, 0) if whole is not False else 0
+    if not reader.allows(container, len(shares) + unplaced):
+        return []
+    numbers = [*sorted(shares, key=lambda n: (n is None, n)), *(None,) * unplaced]
+    return [_allocation(reader, container, n, shares[n], whole=whole) for n in numbers]
+
+
+def _is_whole(reader: PodReader) -> bool | None:
+    """Whether each device is a card of its own; None where that cannot be told."""
+    node = reader.node
+    ids = (i for grants in node.grants.values() for g in grants for i in g.device_ids)
+    if any(match and int(match[2]) for match in map(_DEVICE_ID.fullmatch, ids)):
+        return False
+    if not (node.labels or node.allocatable):
+        reader.reject(Reason.NODE_UNKNOWN, "its cards may be shared")
+    offered = sum(parse_quantity(node.allocatable.get(r, "")) or 0 for r in _RESOURCES)
+    known = len(cards(node, _VENDOR))
+    return offered <= known if offered and known else None
+
+
+def _allocation(
+    reader: PodReader, container: Container, number: int | None, shares: int, *, whole: bool | None
+) -> Allocation:
+    intel = cards(reader.node, _VENDOR)
+    matching = [card for card in intel if number is not None and card.minor == number]
+    card = matching[0] if len(matching) == 1 else None
+    return Allocation(
+        pod_uid=reader.pod.uid,
+        container=container.name,
+        device=card.uuid if card else None,
+        core=1.0 if whole else None,
+        memory_bytes=_memory(intel, card) if whole else None,
+        scheme=_NAME,
+        policy=_SHARED if whole is False else "",
+        replicas=shares if whole is False else None,
+    )
+
+
+def _memory(intel: tuple[Device, ...], card: Device | None) -> int | None:
+    return card.memory_bytes if card else common_memory(intel)
+
+
+SCHEME = Scheme(
+    name=_NAME,
+    resources=_RESOURCES,
+    annotations=(),
+    index_basis=IndexBasis.MINOR,
+    decode=decode,
+)

@@ -1,0 +1,136 @@
+"""KAI Scheduler, and Run:ai that it comes from: fractions of a GPU.
+
+Stands on NVIDIA/KAI-Scheduler's ``pkg/common/constants/constants.go`` and
+``pkg/binder/binding/resourcereservation``. A pod asks by annotation for a part of a GPU
+(``gpu-fraction``) or for some of its memory (``gpu-memory``, MiB), on one device or several, for
+one of its containers: the first, unless it names another. The device stands on another pod of the
+node: the one that reserves the GPU, in the same group by its label, annotated with the UUID. That
+pod asks for ``nvidia.com/gpu`` but uses nothing, so it is never a consumer.
+
+The scheduler counts fractions but nothing enforces them: policy ``unenforced``. A pod that also
+asks for ``nvidia.com/gpu`` itself is not KAI's, which refuses such pods.
+
+Unconfirmed: newer keys of commercial Run:ai; reservations in a namespace of another name, which is
+configurable (then the device is not known, and the reservation counts as a whole card's user).
+"""
+
+from exporter.allocations.quantities import MIB, parse_natural, parse_share
+from exporter.allocations.reader import PodReader, app_containers
+from exporter.allocations.scheme import Decoded, IndexBasis, Reason, Scheme
+from exporter.model import Allocation, Container, NodeFacts, Pod
+
+_NAME = "kai"
+_GPU = "nvidia.com/gpu"
+_FRACTION = "gpu-fraction"
+_MEMORY = "gpu-memory"
+_DEVICES = "gpu-fraction-num-devices"
+_CONTAINER = "gpu-fraction-container-name"
+_GROUP = "runai-gpu-group"  # of one device; with "/<group>" behind it, one label a device
+RESERVATION_NAMESPACES = frozenset({"kai-resource-reservation", "runai-reservation"})
+_RESERVED = "run.ai/reserve_for_gpu_index"  # the value is a UUID
+_UNENFORCED = "unenforced"
+
+
+def decode(pod: Pod, node: NodeFacts) -> Decoded:
+    """Return what a pod was allotted on each of its devices."""
+    if pod.namespace in RESERVATION_NAMESPACES:
+        return Decoded(consumer=False)
+    groups = _groups(pod)
+    asks = pod.annotations.keys() & {_FRACTION, _MEMORY}
+    if not groups or not asks or any(_GPU in c.limits for c in pod.containers):
+        return Decoded()
+    reader = PodReader(_NAME, pod, node)
+    container = _container(reader)
+    core, memory = _core(reader), _memory(reader)
+    return reader.decoded(
+        Allocation(
+            pod_uid=pod.uid,
+            container=container.name,
+            device=device,
+            core=core,
+            memory_bytes=memory,
+            scheme=_NAME,
+            policy=_UNENFORCED,
+        )
+        for device in _devices(reader, container, groups)
+    )
+
+
+def _groups(pod: Pod) -> tuple[str, ...]:
+    """Return the reservation groups that a pod belongs to, in the order of their labels."""
+    keys = (key for key in pod.labels if key == _GROUP or key.startswith(f"{_GROUP}/"))
+    return tuple(dict.fromkeys(pod.labels[key] for key in keys))
+
+
+def _container(reader: PodReader) -> Container:
+    """Return the container that has the fraction; where the pod has it not, the pod as a whole."""
+    stated = reader.annotation(_CONTAINER)
+    named = (c for c in reader.pod.containers if c.name == stated)
+    found = next(named if stated else iter(app_containers(reader.pod)), None)
+    if found is None:
+        reader.reject(Reason.CONTAINER_MISMATCH, f"{_CONTAINER}={stated}")
+    return found or Container(name="")
+
+
+def _core(reader: PodReader) -> float | None:
+    text = reader.annotation(_FRACTION)
+    share = parse_share(text)
+    if text and share is None:
+        reader.reject(Reason.CORE_OUT_OF_RANGE, f"{_FRACTION}={text}")
+    return share
+
+
+def _memory(reader: PodReader) -> int | None:
+    text = reader.annotation(_MEMORY)
+    amount = parse_natural(text)
+    if text and amount is None:
+        reader.reject(Reason.BAD_QUANTITY, f"{_MEMORY}={text}")
+    return reader.memory(amount, MIB)
+
+
+def _devices(reader: PodReader, container: Container, groups: tuple[str, ...]) -> list[str | None]:
+    """Return the UUIDs that are reserved for the groups, None for each that is not known."""
+    count = _count(reader)
+    if not reader.allows(container, count):
+        return []
+    if len(groups) != count:
+        reader.reject(Reason.PLACEMENT_MISMATCH, f"{len(groups)} groups for {count} devices")
+        return [None] * count
+    found = [_reserved(reader, group) for group in groups]
+    known = [uuid for uuid in found if uuid is not None]
+    if len(set(known)) < len(known):
+        reader.reject(Reason.DUPLICATE_DEVICE, ", ".join(known))
+        return [None] * count
+    return found
+
+
+def _count(reader: PodReader) -> int:
+    text = reader.annotation(_DEVICES)
+    count = parse_natural(text)
+    if text and not count:
+        reader.reject(Reason.BAD_ANNOTATION, f"{_DEVICES}={text}")
+    return count or 1
+
+
+def _reserved(reader: PodReader, group: str) -> str | None:
+    """Return the UUID of the device that is reserved for a group."""
+    stated = {
+        pod.annotations.get(_RESERVED, "")
+        for pod in reader.node.pods.values()
+        if pod.namespace in RESERVATION_NAMESPACES and pod.labels.get(_GROUP) == group
+        if not (pod.terminal or pod.deleted)
+    } - {""}
+    if len(stated) != 1:
+        return None
+    device = reader.device(stated.pop())
+    return device.uuid if device else None
+
+
+SCHEME = Scheme(
+    name=_NAME,
+    resources=(_GPU,),
+    annotations=(_FRACTION, _MEMORY, _DEVICES, _CONTAINER, _RESERVED),
+    labels=(_GROUP, f"{_GROUP}/"),
+    index_basis=IndexBasis.UUID,
+    decode=decode,
+)

@@ -1,0 +1,99 @@
+from dataclasses import replace
+
+import pytest
+
+from exporter.allocations.amd import decode
+from exporter.allocations.scheme import Decoded, Reason
+from exporter.model import Device, NodeFacts
+from tests.allocations.build import (
+    CARD_MEMORY,
+    FOUR_CARDS,
+    GIB,
+    POD_UID,
+    card,
+    container,
+    granted,
+    node,
+    pod,
+)
+
+GPU = "amd.com/gpu"
+CPX = "amd.com/cpx_nps4"
+SPX = "amd.com/spx_nps1"
+PARTITIONING = "amd.com/compute-memory-partition"
+ADDRESS = ("0000:19:00.0", "0000:a9:00.0")
+Placed = tuple[str | None, float | None, int | None]
+
+
+def amd_card(index: int, memory: int | None = CARD_MEMORY) -> Device:
+    return replace(card(index, memory, vendor="amd"), pci_bus_id=f"0000{ADDRESS[index].upper()}")
+
+
+CARDS = (*FOUR_CARDS, amd_card(0), amd_card(1))
+
+
+@pytest.mark.parametrize(
+    ("resource", "ids", "labels", "placed"),
+    [
+        (GPU, [ADDRESS[1]], {}, [("amd-1", 1.0, CARD_MEMORY)]),
+        (GPU, [ADDRESS[1].upper()], {}, [("amd-1", 1.0, CARD_MEMORY)]),
+        (GPU, [ADDRESS[1], ADDRESS[1].upper()], {}, [("amd-1", 1.0, CARD_MEMORY)]),
+        (GPU, list(ADDRESS), {}, [(f"amd-{n}", 1.0, CARD_MEMORY) for n in range(2)]),
+        (SPX, [ADDRESS[0]], {}, [("amd-0", 1.0, CARD_MEMORY)]),
+        (GPU, [ADDRESS[0]], {PARTITIONING: "spx_nps1"}, [("amd-0", 1.0, CARD_MEMORY)]),
+        (GPU, [ADDRESS[0]], {PARTITIONING: "cpx_nps4"}, [("amd-0", None, None)]),
+        (GPU, ["amdgpu_xcp_30"], {}, [(None, None, None)]),
+        (CPX, [ADDRESS[0]], {}, [("amd-0", None, None)]),
+        (CPX, ["amdgpu_xcp_30", "amdgpu_xcp_31"], {}, [(None, None, None)] * 2),
+        (GPU, ["0000:ff:00.0"], {}, [(None, 1.0, CARD_MEMORY)]),
+        (GPU, [], {}, [(None, 1.0, CARD_MEMORY)]),
+        (GPU, [], {PARTITIONING: "CPX_NPS1"}, [(None, None, None)]),
+        (CPX, [], {}, [(None, None, None)]),
+        (GPU, ["GPU-0-3"], {}, [(None, 1.0, CARD_MEMORY)]),
+    ],
+)
+def test_request_means_a_card_or_a_part_of_one(
+    resource: str, ids: list[str], labels: dict[str, str], placed: list[Placed]
+) -> None:
+    facts = replace(node(*CARDS, labels=labels), grants=granted({resource: ids}))
+    limits = {resource: str(max(len(ids), 1))}
+    decoded = decode(pod(container(limits=limits)), facts)
+    assert [(a.device, a.core, a.memory_bytes) for a in decoded.allocations] == placed
+    assert decoded.problems == ()
+
+
+def test_cards_of_unequal_memory_promise_none_before_they_are_placed() -> None:
+    facts = node(amd_card(0), amd_card(1, GIB))
+    decoded = decode(pod(container(limits={GPU: "1"})), facts)
+    assert [a.memory_bytes for a in decoded.allocations] == [None]
+
+
+@pytest.mark.parametrize("own", ["amd.com/gpumem", "amd.com/gpucores"])
+def test_container_of_hamis_is_left_to_it(own: str) -> None:
+    assert decode(pod(container(limits={GPU: "1", own: "30"})), node(*CARDS)) == Decoded()
+
+
+def test_init_container_hands_its_devices_on() -> None:
+    described = pod(container("i", {GPU: "1"}, kind="init"), container("a", {GPU: "1"}))
+    assert [a.container for a in decode(described, node(*CARDS)).allocations] == ["a"]
+
+
+def doubled() -> NodeFacts:
+    return replace(node(*CARDS), grants=granted({GPU: [ADDRESS[0]], SPX: [ADDRESS[0]]}))
+
+
+@pytest.mark.parametrize(
+    ("limits", "facts", "reason", "count"),
+    [
+        ({GPU: "-1"}, node(*CARDS), Reason.BAD_QUANTITY, 0),
+        ({GPU: "65"}, node(*CARDS), Reason.TOO_MANY_DEVICES, 0),
+        ({GPU: "1", SPX: "1"}, doubled(), Reason.DUPLICATE_DEVICE, 1),
+    ],
+)
+def test_bad_part_is_counted(
+    limits: dict[str, str], facts: NodeFacts, reason: Reason, count: int
+) -> None:
+    decoded = decode(pod(container(limits=limits)), facts)
+    assert [p.reason for p in decoded.problems] == [reason]
+    assert len(decoded.allocations) == count
+    assert {a.pod_uid for a in decoded.allocations} <= {POD_UID}

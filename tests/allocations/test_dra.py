@@ -1,0 +1,309 @@
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pytest
+
+from exporter.allocations import registry
+from exporter.allocations.dra import decode
+from exporter.allocations.scheme import Decoded, Reason
+from exporter.model import (
+    Allocation,
+    ClaimedDevice,
+    ClaimRef,
+    Container,
+    Device,
+    NodeFacts,
+    OfferedDevice,
+    Pod,
+)
+from tests.allocations.build import CARD_MEMORY, FOUR_CARDS, GIB, card, instance, pod
+
+NVIDIA, AMD, INTEL = "gpu.nvidia.com", "gpu.amd.com", "gpu.intel.com"
+PCI = "resource.kubernetes.io/pciBusID"
+AMD_CARD = replace(card(0, vendor="amd"), pci_bus_id="0000:19:00.0")
+INTEL_CARD = replace(card(0, vendor="intel"), pci_bus_id="0000:03:00.0")
+DEVICES = (*FOUR_CARDS, instance(1, 0), AMD_CARD, INTEL_CARD)
+CARD_1 = {"type": "gpu", "uuid": "GPU-1"}
+WHOLE = {"memory": "80Gi"}
+Share = tuple[str, str | None, int | None, int | None]
+
+
+def using(name: str = "a", *refs: ClaimRef, kind: str = "app") -> Container:
+    return Container(name, kind=kind, claims=refs or (ClaimRef("c"),))
+
+
+def result(device: str = "gpu-6", driver: str = NVIDIA, **more: object) -> ClaimedDevice:
+    described: dict[str, object] = {"request": "gpu", "driver": driver, "pool": "n1"}
+    return ClaimedDevice(**{**described, "device": device, **more})  # type: ignore[arg-type] # by name
+
+
+def facts(
+    *results: ClaimedDevice,
+    attributes: Mapping[str, str] | None = None,
+    capacity: Mapping[str, str] | None = None,
+    pods: tuple[Pod, ...] = (),
+    devices: tuple[Device, ...] = DEVICES,
+) -> NodeFacts:
+    """Return a node with the claim ``c`` of these results, all devices of it offered alike."""
+    offered = OfferedDevice(attributes or {}, capacity or {})
+    described = attributes is not None or capacity is not None
+    return NodeFacts(
+        devices=devices,
+        claims={("default", "c"): results},
+        offered={(r.driver, r.pool, r.device): offered for r in results if described},
+        pods={each.uid: each for each in pods},
+    )
+
+
+def shares(allocations: tuple[Allocation, ...]) -> list[Share]:
+    return [(a.container, a.device, a.memory_bytes, a.replicas) for a in allocations]
+
+
+@pytest.mark.parametrize(
+    ("known", "expected"),
+    [
+        pytest.param(
+            facts(result(), attributes=CARD_1, capacity=WHOLE),
+            ("a", "GPU-1", 80 * GIB, None),
+            id="by uuid, with the capacity that is offered",
+        ),
+        pytest.param(
+            facts(result(), attributes=CARD_1),
+            ("a", "GPU-1", CARD_MEMORY, None),
+            id="with the card's own memory",
+        ),
+        pytest.param(
+            facts(result(), attributes={"gpu.nvidia.com/uuid": "GPU-2"}),
+            ("a", "GPU-2", CARD_MEMORY, None),
+            id="an attribute under the driver's domain",
+        ),
+        pytest.param(
+            facts(result()), ("a", "GPU-1", CARD_MEMORY, None), id="by minor, without a slice"
+        ),
+        pytest.param(
+            facts(
+                result("gpu-6-mig-1g5gb-19-0"),
+                attributes={"type": "mig", "uuid": "MIG-1-0"},
+                capacity={"memory": "4864Mi"},
+            ),
+            ("a", "MIG-1-0", 4864 << 20, None),
+            id="instance",
+        ),
+        pytest.param(
+            facts(
+                result("gpu-6-mig-1g5gb-19-0"),
+                attributes={"type": "mig", PCI: "0000:19:00.0"},
+                capacity={"memory": "4864Mi"},
+            ),
+            ("a", None, 4864 << 20, None),
+            id="instance that is still to be made is not its card",
+        ),
+        pytest.param(
+            facts(result("gpu-vfio-6")), ("a", None, None, None), id="card handed to a machine"
+        ),
+        pytest.param(
+            facts(result("gpu-0-128", AMD), attributes={"type": "amdgpu", PCI: "0000:19:00.0"}),
+            ("a", "amd-0", CARD_MEMORY, None),
+            id="amd by pci address",
+        ),
+        pytest.param(
+            facts(
+                result("gpu-0-cpx-nps4", AMD),
+                attributes={"type": "amdgpu-partition", "pciAddr": "0000:19:00.0"},
+                capacity={"memory": "0"},
+            ),
+            ("a", "amd-0", None, None),
+            id="amd partition of unread memory",
+        ),
+        pytest.param(
+            facts(result("0000-ff-00-0-0x56a0", INTEL)),
+            ("a", None, None, None),
+            id="a card that is not known",
+        ),
+        pytest.param(
+            facts(result("0000-03-00-0-0x56c0", INTEL), capacity={"memory": "16Gi"}),
+            ("a", "intel-0", 16 * GIB, None),
+            id="intel by name",
+        ),
+        pytest.param(
+            facts(result(), attributes=CARD_1, capacity={"gpu.nvidia.com/memory": "1Gi"}),
+            ("a", "GPU-1", GIB, None),
+            id="capacity under the driver's domain",
+        ),
+        pytest.param(
+            facts(result(share_id="s", consumed={"memory": "10Gi"}), attributes=CARD_1),
+            ("a", "GPU-1", 10 * GIB, 1),
+            id="consumed capacity",
+        ),
+        pytest.param(
+            facts(result(share_id="s"), attributes=CARD_1, capacity=WHOLE),
+            ("a", "GPU-1", None, 1),
+            id="a share of nothing known",
+        ),
+    ],
+)
+def test_claim_tells_the_device(known: NodeFacts, expected: Share) -> None:
+    decoded = decode(pod(using()), known)
+    assert shares(decoded.allocations) == [expected]
+    assert decoded.problems == ()
+    assert {a.core for a in decoded.allocations} == {None}
+
+
+@pytest.mark.parametrize(
+    ("ref", "devices"),
+    [
+        (ClaimRef("c"), ["GPU-0", "GPU-1", "GPU-2"]),
+        (ClaimRef("c", "one"), ["GPU-0"]),
+        (ClaimRef("c", "first"), ["GPU-1"]),
+        (ClaimRef("c", "first/large"), ["GPU-1"]),
+        (ClaimRef("c", "none"), []),
+    ],
+)
+def test_container_has_the_requests_that_it_names(ref: ClaimRef, devices: list[str]) -> None:
+    known = facts(
+        result("gpu-7", request="one"),
+        result("gpu-6", request="first/large"),
+        result("gpu-5", request="other"),
+    )
+    assert [a.device for a in decode(pod(using("a", ref)), known).allocations] == devices
+
+
+@pytest.mark.parametrize(
+    "unheld",
+    [result(admin_access=True), result(driver="net.example.com"), result(driver="")],
+    ids=["administration", "a network card", "no driver"],
+)
+def test_what_is_no_allotment_of_a_gpu_is_left_out(unheld: ClaimedDevice) -> None:
+    assert decode(pod(using()), facts(unheld)) == Decoded()
+
+
+def other_pod(namespace: str = "default", **changes: object) -> Pod:
+    described = replace(pod(using("z")), uid="other", name="o", namespace=namespace)
+    return replace(described, **changes)  # type: ignore[arg-type] # fields of Pod
+
+
+@pytest.mark.parametrize(
+    ("containers", "pods", "users"),
+    [
+        ((using("a"), using("b")), (), 2),
+        ((using("a"), using("b", kind="sidecar")), (), 2),
+        ((using("a"), using("b", kind="init")), (), 1),
+        ((using("a"),), (other_pod(),), 2),
+        ((using("a"),), (other_pod(namespace="x"),), 1),
+        ((using("a"),), (other_pod(phase="Failed"),), 1),
+        ((using("a"),), (other_pod(deleted=True),), 1),
+        ((using("a"),), (other_pod(containers=(using("z", ClaimRef("other")),)),), 1),
+        ((using("a"),), (other_pod(containers=(using("z", ClaimRef("c", "other")),)),), 1),
+        ((using("a"),), (pod(using("a")),), 1),
+    ],
+    ids=[
+        "containers",
+        "a sidecar",
+        "an init container",
+        "pods",
+        "another namespace's",
+        "a pod that failed",
+        "a pod that was deleted",
+        "another claim",
+        "another request",
+        "the pod itself",
+    ],
+)
+def test_claim_of_several_users_promises_no_share(
+    containers: tuple[Container, ...], pods: tuple[Pod, ...], users: int
+) -> None:
+    known = facts(result(), attributes=CARD_1, capacity=WHOLE, pods=pods)
+    alone = users == 1
+    first = decode(pod(*containers), known).allocations[0]
+    assert first.device == "GPU-1"
+    assert first.memory_bytes == (80 * GIB if alone else None)
+    assert (first.policy, first.replicas) == (("", None) if alone else ("shared", 1))
+
+
+def test_share_of_a_claim_that_several_use_is_nobodys_alone() -> None:
+    known = facts(result(share_id="s", consumed={"memory": "10Gi"}), attributes=CARD_1)
+    decoded = decode(pod(using("a"), using("b")), known)
+    assert shares(decoded.allocations) == [("a", "GPU-1", None, 1), ("b", "GPU-1", None, 1)]
+
+
+def test_two_shares_of_one_device_are_one_allocation() -> None:
+    known = facts(
+        result(share_id="s", consumed={"memory": "10Gi"}),
+        result(share_id="t", consumed={"memory": "6Gi"}),
+        attributes=CARD_1,
+    )
+    assert shares(decode(pod(using()), known).allocations) == [("a", "GPU-1", 16 * GIB, 2)]
+
+
+def test_two_partitions_of_one_card_are_one_allocation() -> None:
+    known = facts(
+        result("gpu-1-129", AMD),
+        result("gpu-2-130", AMD),
+        attributes={"type": "amdgpu-partition", PCI: "0000:19:00.0"},
+        capacity={"memory": "24Gi"},
+    )
+    assert shares(decode(pod(using()), known).allocations) == [("a", "amd-0", 48 * GIB, None)]
+
+
+def test_device_that_two_references_reach_is_counted_once() -> None:
+    twice = using("a", ClaimRef("c"), ClaimRef("c", "gpu"))
+    decoded = decode(pod(twice), facts(result()))
+    assert shares(decoded.allocations) == [("a", "GPU-1", CARD_MEMORY, None)]
+
+
+def test_extended_resource_is_counted_by_its_claim_alone() -> None:
+    gpu = "nvidia.com/gpu"
+    claiming = replace(using("a", ClaimRef("c", "r0", gpu)), limits={gpu: "1"})
+    known = replace(
+        facts(result(request="r0"), attributes=CARD_1, capacity=WHOLE),
+        labels={"kubernetes.io/os": "linux"},
+    )
+    found = registry.decode(pod(claiming), known)
+    assert [(a.scheme, a.device) for a in found.allocations] == [("dra", "GPU-1")]
+    assert found.problems == ()
+
+
+def test_claim_adds_to_what_a_plugin_grants() -> None:
+    mixed = replace(using(), limits={"amd.com/gpu": "1"})
+    found = registry.decode(pod(mixed), facts(result())).allocations
+    assert [a.scheme for a in found] == ["dra", "amd-device-plugin"]
+
+
+@pytest.mark.parametrize(
+    ("described", "known", "reason", "count"),
+    [
+        (using("a", ClaimRef("gone")), facts(result()), Reason.UNKNOWN_CLAIM, 0),
+        (using(), facts(result(), attributes={"uuid": "GPU-x"}), Reason.UNKNOWN_DEVICE, 1),
+        (
+            using(),
+            facts(result(), attributes=CARD_1, capacity={"memory": "lots"}),
+            Reason.BAD_QUANTITY,
+            1,
+        ),
+        (
+            using(),
+            facts(result(), attributes=CARD_1, capacity={"memory": "1Ei"}),
+            Reason.MEMORY_OUT_OF_RANGE,
+            1,
+        ),
+        (
+            using(),
+            facts(*(result(share_id=s, consumed={"memory": "3Ti"}) for s in "st")),
+            Reason.MEMORY_OUT_OF_RANGE,
+            1,
+        ),
+        (using(), facts(*map(result, map(str, range(65)))), Reason.TOO_MANY_DEVICES, 0),
+    ],
+)
+def test_bad_part_is_counted(
+    described: Container, known: NodeFacts, reason: Reason, count: int
+) -> None:
+    decoded = decode(pod(described), known)
+    assert {p.reason for p in decoded.problems} == {reason}
+    assert len(decoded.allocations) == count
+
+
+def test_devices_that_are_not_read_yet_are_no_problem() -> None:
+    decoded = decode(pod(using()), facts(result(), attributes=CARD_1, devices=()))
+    assert [a.device for a in decoded.allocations] == [None]
+    assert decoded.problems == ()

@@ -1,0 +1,191 @@
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pytest
+
+from exporter.allocations import registry
+from exporter.allocations.kai import decode
+from exporter.allocations.registry import ANNOTATION_PREFIXES, LABEL_PREFIXES
+from exporter.allocations.scheme import Decoded, Reason
+from exporter.model import Allocation, NodeFacts, Pod
+from exporter.pods.decode import Keep, decode_pod
+from tests.allocations.build import FOUR_CARDS, MIB, container, node, pod
+from tests.allocations.context import node_of
+from tests.allocations.test_vectors import CASES
+
+FRACTION, MEMORY = "gpu-fraction", "gpu-memory"
+COUNT, NAMED = "gpu-fraction-num-devices", "gpu-fraction-container-name"
+GPU = {"nvidia.com/gpu": "1"}
+
+
+def reservation(group: str, uuid: str, namespace: str = "kai-resource-reservation") -> Pod:
+    return Pod(
+        uid=f"{namespace}/{group}/{uuid}",
+        namespace=namespace,
+        name=f"gpu-reservation-{group}",
+        phase="Running",
+        containers=(container("reservation", GPU),),
+        labels={"runai-gpu-group": group},
+        annotations={"run.ai/reserve_for_gpu_index": uuid},
+    )
+
+
+def knowing(*pods: Pod) -> NodeFacts:
+    facts = node(*FOUR_CARDS, labels={"kubernetes.io/os": "linux"})
+    return replace(facts, pods={each.uid: each for each in pods})
+
+
+TWO = knowing(reservation("g", "GPU-2"), reservation("h", "GPU-3"))
+BOTH = {"runai-gpu-group/g": "g", "runai-gpu-group/h": "h"}
+
+
+def fraction_of(
+    annotations: Mapping[str, str], labels: Mapping[str, str] | None = None, names: str = "ab"
+) -> Pod:
+    described = pod(*map(container, names), annotations=annotations)
+    return replace(described, labels={"runai-gpu-group": "g"} if labels is None else labels)
+
+
+def shares(allocations: tuple[Allocation, ...]) -> list[tuple[object, ...]]:
+    return [(a.container, a.device, a.core, a.memory_bytes) for a in allocations]
+
+
+@pytest.mark.parametrize(
+    ("annotations", "labels", "expected"),
+    [
+        ({FRACTION: "0.25"}, None, [("a", "GPU-2", 0.25, None)]),
+        ({FRACTION: ".5"}, None, [("a", "GPU-2", 0.5, None)]),
+        ({FRACTION: "1"}, None, [("a", "GPU-2", 1.0, None)]),
+        ({MEMORY: "2000"}, None, [("a", "GPU-2", None, 2000 * MIB)]),
+        ({FRACTION: "0.5", NAMED: "b"}, None, [("b", "GPU-2", 0.5, None)]),
+        (
+            {FRACTION: "0.5", COUNT: "2"},
+            BOTH,
+            [("a", "GPU-2", 0.5, None), ("a", "GPU-3", 0.5, None)],
+        ),
+    ],
+)
+def test_fraction_is_of_the_device_that_its_group_reserves(
+    annotations: dict[str, str],
+    labels: dict[str, str] | None,
+    expected: list[tuple[object, ...]],
+) -> None:
+    decoded = decode(fraction_of(annotations, labels), TWO)
+    assert shares(decoded.allocations) == expected
+    assert {a.policy for a in decoded.allocations} == {"unenforced"}
+    assert decoded.problems == ()
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        knowing(),
+        knowing(reservation("other", "GPU-2")),
+        knowing(reservation("g", "GPU-2", namespace="tenant")),
+        knowing(reservation("g", "")),
+        knowing(reservation("g", "GPU-2"), reservation("g", "GPU-3")),
+        knowing(replace(reservation("g", "GPU-2"), phase="Succeeded")),
+        knowing(replace(reservation("g", "GPU-2"), deleted=True)),
+    ],
+    ids=["none", "of others", "a tenant's", "not annotated", "two", "ended", "deleted"],
+)
+def test_device_without_a_reservation_is_not_known(facts: NodeFacts) -> None:
+    decoded = decode(fraction_of({FRACTION: "0.25"}), facts)
+    assert shares(decoded.allocations) == [("a", None, 0.25, None)]
+
+
+@pytest.mark.parametrize("namespace", ["kai-resource-reservation", "runai-reservation"])
+def test_reservation_is_never_a_consumer(namespace: str) -> None:
+    reserving = reservation("g", "GPU-2", namespace)
+    assert decode(reserving, knowing(reserving)) == Decoded(consumer=False)
+    assert registry.decode(reserving, knowing(reserving)) == Decoded()
+
+
+def test_runai_reservations_place_as_well() -> None:
+    facts = knowing(reservation("g", "GPU-1", namespace="runai-reservation"))
+    assert decode(fraction_of({FRACTION: "0.25"}), facts).allocations[0].device == "GPU-1"
+
+
+@pytest.mark.parametrize(
+    ("annotations", "labels"),
+    [({}, {"runai-gpu-group": "g"}), ({MEMORY: "2000"}, {}), ({MEMORY: "2000"}, {"app": "g"})],
+    ids=["nothing asked", "no group", "another label"],
+)
+def test_pod_that_is_not_kais_is_left_alone(
+    annotations: dict[str, str], labels: dict[str, str]
+) -> None:
+    assert decode(fraction_of(annotations, labels), TWO) == Decoded()
+
+
+def test_whole_card_cannot_be_hidden_behind_a_fraction() -> None:
+    described = replace(fraction_of({FRACTION: "0.01"}), containers=(container("a", GPU),))
+    found = registry.decode(described, TWO).allocations
+    assert [(a.scheme, a.core) for a in found] == [("nvidia-device-plugin", 1.0)]
+
+
+@pytest.mark.parametrize(
+    ("annotations", "labels", "reason", "expected"),
+    [
+        ({FRACTION: "1.5"}, None, Reason.CORE_OUT_OF_RANGE, [("a", "GPU-2", None, None)]),
+        ({FRACTION: "nan"}, None, Reason.CORE_OUT_OF_RANGE, [("a", "GPU-2", None, None)]),
+        ({FRACTION: "-0.5"}, None, Reason.CORE_OUT_OF_RANGE, [("a", "GPU-2", None, None)]),
+        ({MEMORY: "2Gi"}, None, Reason.BAD_QUANTITY, [("a", "GPU-2", None, None)]),
+        ({MEMORY: "9" * 15}, None, Reason.MEMORY_OUT_OF_RANGE, [("a", "GPU-2", None, None)]),
+        (
+            {FRACTION: "0.5", NAMED: "z"},
+            None,
+            Reason.CONTAINER_MISMATCH,
+            [("", "GPU-2", 0.5, None)],
+        ),
+        (
+            {FRACTION: "0.5", COUNT: "x"},
+            None,
+            Reason.BAD_ANNOTATION,
+            [("a", "GPU-2", 0.5, None)],
+        ),
+        (
+            {FRACTION: "0.5", COUNT: "2"},
+            None,
+            Reason.PLACEMENT_MISMATCH,
+            [("a", None, 0.5, None)] * 2,
+        ),
+        ({FRACTION: "0.5", COUNT: "65"}, None, Reason.TOO_MANY_DEVICES, []),
+    ],
+)
+def test_bad_part_is_counted(
+    annotations: dict[str, str],
+    labels: dict[str, str] | None,
+    reason: Reason,
+    expected: list[tuple[object, ...]],
+) -> None:
+    decoded = decode(fraction_of(annotations, labels), TWO)
+    assert [p.reason for p in decoded.problems] == [reason]
+    assert shares(decoded.allocations) == expected
+
+
+@pytest.mark.parametrize(
+    ("uuids", "reason"),
+    [(("GPU-2", "GPU-2"), Reason.DUPLICATE_DEVICE), (("GPU-2", "x"), Reason.UNKNOWN_DEVICE)],
+)
+def test_reservations_that_cannot_be_true_are_not_believed(
+    uuids: tuple[str, str], reason: Reason
+) -> None:
+    facts = knowing(reservation("g", uuids[0]), reservation("h", uuids[1]))
+    decoded = decode(fraction_of({FRACTION: "0.5", COUNT: "2"}, BOTH), facts)
+    assert [p.reason for p in decoded.problems] == [reason]
+    assert [a.device for a in decoded.allocations].count("GPU-2") <= 1
+    assert len(decoded.allocations) == 2
+
+
+def test_pods_room_keeps_what_a_fraction_is_read_from() -> None:
+    keep = Keep(annotations=ANNOTATION_PREFIXES, labels=LABEL_PREFIXES)
+    case = next(c for c in CASES if c["case"] == "explicit container + two devices")
+    described = decode_pod(case["pod"], keep).pod
+    reserving = (
+        decode_pod({**other, "metadata": {**other["metadata"], "uid": f"r{number}"}}, keep).pod
+        for number, other in enumerate(case["context"]["other_pods"])
+    )
+    facts = replace(node_of(case), pods={each.uid: each for each in reserving})
+    assert [a.device for a in decode(described, facts).allocations] == [
+        share["gpu"] for share in case["expected"][0]["per_gpu"]
+    ]
