@@ -26,6 +26,7 @@ from exporter.model import (
     DeviceState,
     Engines,
     NodeFacts,
+    PodTable,
     ProcessActivity,
     ProcessMemory,
     Reading,
@@ -33,6 +34,7 @@ from exporter.model import (
     Unmeasured,
     Window,
 )
+from exporter.node.told import ToldNode
 from exporter.pods.simulated import SimulatedPods
 from exporter.record import Session
 from exporter.recording.cycle import Cycle
@@ -166,7 +168,8 @@ class Told(Recording):
         bench = Bench()
         self.bench = bench
         self.node_error: Exception | None = None
-        sources = Sources((bench.gpus,), bench.processes, bench.pods, self._node)
+        node = ToldNode("node", self._node, bench.clock)
+        sources = Sources((bench.gpus,), bench.processes, bench.pods, (node,))
         bench.processes.identities[7] = CgroupIdentity("uid-1", CID, "containerd")
         bench.use(7, SECOND // 2)
         super().__init__(path, load({}, {}), sources, bench.clock)
@@ -197,12 +200,25 @@ def test_what_sources_raise_is_raised_again(path: Path, caplog: pytest.LogCaptur
 def test_a_cycle_that_fails_is_replayed_as_such(path: Path) -> None:
     told = Told(path)
     told.cycle()
-    told.node_error = OSError("gone")
+    told.bench.pods.current = PodTable(1, by_container_id={CID: ("not there", "main")})
     told.cycle()
-    told.node_error = None
+    told.bench.pods.current = PodTable(2)
     told.cycle()
 
     assert [bool(cycle.page) for cycle in told.cycles] == [True, False, True]
+    assert told.replayed() == told.pages
+
+
+def test_a_node_source_that_fails_is_replayed_as_such(path: Path) -> None:
+    told = Told(path)
+    told.cycle()
+    told.node_error = OSError("gone")
+    failed = told.cycle()
+    told.node_error = None
+    told.cycle()
+
+    up = failed.rows["exporter"][0].values["source_up"]
+    assert up == {("set",): 1, ("cgroups",): 1, ("pods",): 1, ("node",): 0}
     assert told.replayed() == told.pages
 
 
@@ -215,7 +231,11 @@ def test_the_pod_table_the_node_and_identities_are_kept_once(path: Path) -> None
     told.cycle()
 
     assert [bool(cycle.pod_table) for cycle in told.cycles] == [True, False, True]
-    assert [bool(cycle.node) for cycle in told.cycles] == [True, False, False]
+    assert [[bool(one) for one in cycle.told] for cycle in told.cycles] == [
+        [True],
+        [False],
+        [False],
+    ]
     assert [list(cycle.identities) for cycle in told.cycles] == [[7], [], []]
     assert told.replayed() == told.pages
 
