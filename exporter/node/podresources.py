@@ -103,7 +103,7 @@ class PodResources:
             except WireError as error:
                 self._reject({MALFORMED: 1}, f"pod {namespace}/{name} ({error})")
                 continue
-            if entry is not None and entry[:2] == (namespace, name):
+            if entry is not None:
                 self._believed[pod.uid] = entry
         return True
 
