@@ -69,11 +69,11 @@ def record(settings: Settings, arguments: Namespace) -> int:
         with ExitStack() as stack:
             sources = open_sources(settings)
             file = stack.enter_context(_opened(arguments.output))
-            closing = [source.close for source in sources.gpus]
-            for close in (*closing, sources.processes.close, sources.pods.close):
-                stack.callback(close)
+            for source in sources.all:
+                stack.callback(source.close)
             session = Session(settings, sources, time, anonymise=arguments.anonymise)
-            sources.pods.start()
+            for listener in sources.listening:
+                listener.start()
             tape = TapeWriter(file, arguments.max_bytes, session.head)
             session.run(tape, arguments.duration, stop)
     except (OSError, ScenarioError, TapeError) as error:
@@ -114,6 +114,7 @@ class Session:
             gpus=tuple(source.name for source in sources.gpus),
             processes=sources.processes.name,
             pods=sources.pods.name,
+            nodes=tuple(source.name for source in sources.nodes),
             settings=kept(settings),
             disguised=anonymise,
         )

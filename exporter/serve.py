@@ -77,10 +77,11 @@ class _Agent:
         loop.add_signal_handler(signal.SIGUSR2, self._toggle_release)
         if self._released:
             self._release()
-        self._sources.pods.start()
-        status = self._sources.pods.status()
-        if status.up and status.detail:  # "names of pods are off", and why
-            logger.info("source %s: %s", status.name, status.detail)
+        for source in self._sources.listening:
+            source.start()
+            status = source.status()
+            if status.up and status.detail:  # "names of pods are off", and why
+                logger.info("source %s: %s", status.name, status.detail)
         cycle = threading.Thread(
             target=self._collect, args=(loop, ended), name="collector", daemon=True
         )
@@ -129,10 +130,9 @@ class _Agent:
 
     def _close(self) -> None:
         """Close every source, whatever becomes of the others."""
-        gpus, processes, pods = self._sources.gpus, self._sources.processes, self._sources.pods
-        for close in (*(gpu.close for gpu in gpus), processes.close, pods.close):
+        for source in self._sources.all:
             try:
-                close()
+                source.close()
             except Exception:
                 logger.exception("a source could not be closed")
 

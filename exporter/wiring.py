@@ -12,11 +12,17 @@ from exporter.gpus.nvml.timing import Timing
 from exporter.gpus.simulated import SimulatedGpus
 from exporter.gpus.source import GpuSource
 from exporter.ledger import Ledger
-from exporter.model import Clock, NodeFacts
+from exporter.model import Clock
+from exporter.node.choice import open_pod_resources
+from exporter.node.polled import Polled, Rhythm
+from exporter.node.source import NodeSource
+from exporter.node.told import ToldNode
 from exporter.pods.api import ApiPods
-from exporter.pods.choice import node_name, open_pod_source
+from exporter.pods.choice import connection, node_name, open_pod_source
+from exporter.pods.claims import Claims
 from exporter.pods.decode import Keep
 from exporter.pods.simulated import SimulatedPods
+from exporter.pods.source import PodSource
 from exporter.scenario.description import ScenarioError
 from exporter.scenario.load import load as load_scenario
 from exporter.scenario.node import Node
@@ -24,6 +30,7 @@ from exporter.settings import Settings
 
 DEADLINE_OF_INTERVAL = 0.8
 LONGEST_S = 5.0
+CLAIMS_RHYTHM = Rhythm(period_s=60)
 OLDEST_SCENARIO_NS = 3600 * 10**9  # its energy counter is computed from its beginning on
 
 
@@ -54,7 +61,7 @@ def _simulated(settings: Settings, clock: Clock) -> Sources:
         gpus=(SimulatedGpus(node, clock),),
         processes=SimulatedProcesses(node.cgroup_paths),
         pods=SimulatedPods(node.pod_table, clock=clock),
-        node=lambda: facts,
+        nodes=(ToldNode("node_simulated", lambda: facts, clock),),
     )
 
 
@@ -65,14 +72,24 @@ def _real(settings: Settings) -> Sources:
         kubeconfig=settings.kubeconfig or None,
         keep=Keep(annotations=ANNOTATION_PREFIXES, labels=LABEL_PREFIXES),
     )
-
     cgroup_root = settings.path_cgroup or f"{settings.path_sysfs}/fs/cgroup"
     return Sources(
         gpus=_real_gpus(settings),
         processes=CgroupProcesses(cgroup_root, settings.path_procfs),
         pods=pods,
-        node=pods.node if isinstance(pods, ApiPods) else NodeFacts,
+        nodes=_real_nodes(settings, pods),
     )
+
+
+def _real_nodes(settings: Settings, pods: PodSource) -> tuple[NodeSource, ...]:
+    """What the kubelet says of claims comes before what the API server does, which knows more."""
+    nodes: list[NodeSource] = list(open_pod_resources(settings.kubelet_pod_resources_socket))
+    if isinstance(pods, ApiPods):
+        nodes.append(ToldNode("node_api", pods.node))
+        if settings.pods_claims == "auto":
+            connect = connection(settings.kubeconfig or None)
+            nodes.append(Polled(Claims(connect, node_name(settings.node_name)), CLAIMS_RHYTHM))
+    return tuple(nodes)
 
 
 def _real_gpus(settings: Settings) -> tuple[GpuSource, ...]:

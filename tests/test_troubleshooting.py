@@ -51,4 +51,4 @@ def test_families_and_flags_that_are_named_exist() -> None:
 
     named = set(re.findall(r"mgpu_[a-z_]*[a-z]\b(?!_…)", PAGE))
     assert {name for name in named if name not in families} <= {"mgpu_exporter"}
-    assert set(re.findall(r"--[a-z]+\.[a-z.]+[a-z]|--simulate\b", PAGE)) <= flags
+    assert set(re.findall(r"--[a-z]+\.[a-z.-]+[a-z]|--simulate\b", PAGE)) <= flags

@@ -5,7 +5,8 @@ take the newest Snapshot. Each source is guarded and timed and its state publish
 costs what it would have said, never the cycle.
 """
 
-from exporter.collector.cycle import FIRST_LIST_S, Collector, Pulse, Sources
+from exporter.collector.cycle import FIRST_LIST_S, Collector, Pulse
 from exporter.collector.idle import IdlePolicy
+from exporter.collector.sources import Sources
 
 __all__ = ["FIRST_LIST_S", "Collector", "IdlePolicy", "Pulse", "Sources"]

@@ -3,17 +3,18 @@
 import logging
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import NamedTuple
 
 from exporter.attribution import Member, hold, owner_of
-from exporter.cgroups.source import ProcessSource
 from exporter.collector.allotments import Allotments, pids_of, pods_by_name, seen_on
 from exporter.collector.guard import Guard
 from exporter.collector.idle import IdlePolicy, idle_weights
 from exporter.collector.own_rows import Own, own_row
-from exporter.gpus.source import GpuSource, RestartRequiredError
+from exporter.collector.sources import Reporting, Sources
+from exporter.gpus.source import RestartRequiredError
 from exporter.ledger import Allotted, CycleFacts, Ledger, Moment, rows_of
 from exporter.model import (
     CallCount,
@@ -31,22 +32,12 @@ from exporter.model import (
     Unattributed,
     Unmeasured,
 )
-from exporter.pods.source import PodSource
+from exporter.node.facts import merged
 from exporter.tenancy import account_for
 
 logger = logging.getLogger(__name__)
 
 FIRST_LIST_S = 2.0
-
-
-@dataclass(frozen=True, slots=True)
-class Sources:
-    """Everything that the cycle asks. ``node`` gives what is known of it but devices and pods."""
-
-    gpus: tuple[GpuSource, ...]
-    processes: ProcessSource
-    pods: PodSource
-    node: Callable[[], NodeFacts] = NodeFacts
 
 
 class Pulse(NamedTuple):
@@ -76,16 +67,14 @@ class Collector:
         self._idle = idle
         self._allotments = Allotments()
         self._allotted: list[Allotted] = []
-        self._guards = {s.name: Guard(s.name, clock) for s in self._named_sources()}
+        self._guards = {s.name: Guard(s.name, clock) for s in sources.all}
         self._rejected: Counter[str] = Counter()
         self._rejected_by: dict[str, Mapping[str, int]] = {}
         self._table = PodTable()
+        self._told: dict[str, NodeFacts] = {}  # by the source's name
         self._before_mono_ns: int | None = None
         self._pulse = Pulse(clock.monotonic_ns(), 0)
         self._overruns = 0
-
-    def _named_sources(self) -> tuple[GpuSource | ProcessSource | PodSource, ...]:
-        return (*self._sources.gpus, self._sources.processes, self._sources.pods)
 
     @property
     def pulse(self) -> Pulse:
@@ -153,7 +142,15 @@ class Collector:
         status = self._status(source)
         return found if status.up else nobody, status
 
-    def _status(self, source: ProcessSource | PodSource) -> SourceStatus:
+    def _node_facts(self, table: PodTable) -> NodeFacts:
+        """What all node sources know; one that fails keeps what it said last."""
+        for source in self._sources.nodes:
+            last = self._told.get(source.name, NodeFacts())
+            guard = self._guards[source.name]
+            self._told[source.name] = guard.call("facts", partial(source.facts, table), last)
+        return merged(self._told[source.name] for source in self._sources.nodes)
+
+    def _status(self, source: Reporting) -> SourceStatus:
         guard = self._guards[source.name]
         return guard.note(guard.call("status", source.status, SourceStatus(source.name, up=False)))
 
@@ -186,7 +183,7 @@ class Collector:
         seen: Mapping[Member, Sequence[str]],
         now: Moment,
     ) -> list[Allotted]:
-        node = replace(self._sources.node(), devices=tuple(d.device for d in devices))
+        node = replace(self._node_facts(table), devices=tuple(d.device for d in devices))
         allotted = self._allotments.of(table, node, seen)
         elapsed = now.mono_ns - (self._before_mono_ns or now.mono_ns)
         self._before_mono_ns = now.mono_ns
@@ -198,8 +195,8 @@ class Collector:
         self, facts: CycleFacts, readings: Sequence[Reading], processes: SourceStatus
     ) -> Snapshot:
         simulated = any(reading.simulated for reading in readings)
-        pods = self._status(self._sources.pods)
-        sources = (*(reading.status for reading in readings), processes, pods)
+        others = (self._status(source) for source in self._sources.listening)
+        sources = (*(reading.status for reading in readings), processes, *others)
         own = Own(
             unix_ns=facts.now.unix_ns,
             cycles=self._pulse.done + 1,
@@ -217,7 +214,7 @@ class Collector:
     def _all_rejected(self) -> Counter[str]:
         """Counts of all sources; one that fails now keeps its last ones."""
         rejected = self._rejected + self._allotments.problems
-        for source in (self._sources.processes, self._sources.pods):
+        for source in self._sources.reporting:
             before = self._rejected_by.get(source.name, {})
             counts = self._guards[source.name].call("rejected", source.rejected, before)
             self._rejected_by[source.name] = counts

@@ -39,6 +39,7 @@ class Pod:
     """What is kept of a pod. ``uid`` is the API's, ``static_hash`` the kubelet's own for it.
 
     ``mirror``: it is marked as what the kubelet shows of the static pod with that hash.
+    ``acknowledged``: the kubelet has taken it on (``status.startTime``), with its devices.
     """
 
     uid: str
@@ -54,6 +55,7 @@ class Pod:
     annotations: Mapping[str, str] = field(default_factory=dict)
     labels: Mapping[str, str] = field(default_factory=dict)
     mirror: bool = False
+    acknowledged: bool = False
 
     @property
     def terminal(self) -> bool:

@@ -2,13 +2,14 @@
 
 import os
 import socket
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 
 from exporter.pods.api import ApiPods
 from exporter.pods.client import (
     SERVICE_ACCOUNT,
+    Client,
     connect_in_cluster,
     connect_kubeconfig,
     in_cluster,
@@ -51,10 +52,23 @@ def open_pod_source(
         raise ValueError(f"--pods.source={kind}: not one of {', '.join(KINDS)}")
     if kind == "none":
         return NoPods()
-    if kubeconfig is None and in_cluster(environ, service_account):
-        return ApiPods(partial(connect_in_cluster, environ, service_account), node, keep=keep)
-    home = Path(environ.get("HOME", "/root")) / ".kube" / "config"
-    path = kubeconfig or environ.get("KUBECONFIG") or str(home)
-    if kind == "auto" and path == str(home) and not home.is_file():
+    found = kubeconfig or in_cluster(environ, service_account) or environ.get("KUBECONFIG")
+    if kind == "auto" and not found and not _home_kubeconfig(environ).is_file():
         return NoPods("names of pods are off: neither in a cluster, nor is there a kubeconfig")
-    return ApiPods(partial(connect_kubeconfig, path), node, keep=keep)
+    return ApiPods(connection(kubeconfig, environ, service_account), node, keep=keep)
+
+
+def connection(
+    kubeconfig: str | None,
+    environ: Mapping[str, str] = os.environ,
+    service_account: Path = SERVICE_ACCOUNT,
+) -> Callable[[], Client]:
+    """What connects to the API server, in the order that ``open_pod_source`` states."""
+    if kubeconfig is None and in_cluster(environ, service_account):
+        return partial(connect_in_cluster, environ, service_account)
+    path = kubeconfig or environ.get("KUBECONFIG") or str(_home_kubeconfig(environ))
+    return partial(connect_kubeconfig, path)
+
+
+def _home_kubeconfig(environ: Mapping[str, str]) -> Path:
+    return Path(environ.get("HOME", "/root")) / ".kube" / "config"

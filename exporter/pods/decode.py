@@ -10,19 +10,20 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from exporter.model import Container, NodeFacts, Pod
+from exporter.pods.claim_refs import claim_references
+from exporter.pods.shapes import NONE, Json
+from exporter.pods.shapes import mapping as _map
+from exporter.pods.shapes import mappings as _maps
+from exporter.pods.shapes import text as _text
+from exporter.pods.shapes import texts as _texts
 
 MAX_CONTAINERS = 512
-MAX_ENTRIES = 1024  # of one map: annotations, labels, limits
-MAX_NAME = 253  # DNS subdomain, the longest name that the API server accepts
 MAX_ANNOTATION = 64 * 1024
 
 CONFIG_MIRROR = "kubernetes.io/config.mirror"
 CONFIG_HASH = "kubernetes.io/config.hash"
 
 CONTAINER_ID = re.compile(r"[a-z][a-z0-9.-]*://([0-9A-Za-z][0-9A-Za-z_.-]{0,127})", re.ASCII)
-
-Json = Mapping[str, object]
-NONE: Json = {}
 
 
 class PodError(ValueError):
@@ -77,6 +78,7 @@ def decode_pod(document: object, keep: Keep = KEEP_NOTHING) -> Decoded:
         annotations=_kept(annotations, keep.annotations, dropped),
         labels=_kept(_map(metadata, "labels"), keep.labels, dropped),
         mirror=bool(mirror) and mirror == (config_hash or mirror),  # the kubelet writes both alike
+        acknowledged=bool(_text(status.get("startTime"))),
     )
     return Decoded(pod, dropped)
 
@@ -108,6 +110,7 @@ def _owner(metadata: Json) -> tuple[str, str]:
 
 def _containers(spec: Json, status: Json, dropped: Counter[str]) -> tuple[Container, ...]:
     found: dict[str, Container] = {}
+    claims = claim_references(spec, status)
     for kind, container, state in _with_status(spec, status):
         name = _text(container.get("name"))
         if not name or name in found:
@@ -120,6 +123,7 @@ def _containers(spec: Json, status: Json, dropped: Counter[str]) -> tuple[Contai
                 kind=kind,
                 container_ids=_container_ids(state),
                 limits=_extended_resources(container),
+                claims=claims.get(name, ()),
             )
     return tuple(found.values())
 
@@ -159,44 +163,6 @@ def _kept(source: Json, prefixes: tuple[str, ...], dropped: Counter[str]) -> Map
     if len(kept) < len(wanted):
         dropped["annotation_unusable"] += len(wanted) - len(kept)
     return kept
-
-
-# --- shapes that anything may have ----------------------------------------------------------------
-
-
-def _map(parent: Json, key: str) -> Json:
-    value = parent.get(key)
-    return value if isinstance(value, dict) else NONE
-
-
-def _maps(parent: Json, key: str) -> Iterator[Json]:
-    value = parent.get(key)
-    return (
-        (item for item in value if isinstance(item, dict)) if isinstance(value, list) else iter(())
-    )
-
-
-def _text(value: object, limit: int = MAX_NAME) -> str:
-    """The text, or "" where it is none, is too long, or is no Unicode (half a surrogate pair)."""
-    if not isinstance(value, str) or len(value) > limit:
-        return ""
-    if not value.isascii():
-        try:
-            value.encode()
-        except UnicodeEncodeError:
-            return ""
-    return value
-
-
-def _texts(source: Json, limit: int = MAX_NAME) -> Mapping[str, str]:
-    """The entries whose key and value are usable texts; quantities may be JSON integers."""
-    texts: dict[str, str] = {}
-    for key, value in source.items():
-        number = isinstance(value, int) and not isinstance(value, bool)
-        text = str(value) if number else _text(value, limit)
-        if _text(key) and (text or value == "") and len(texts) < MAX_ENTRIES:
-            texts[key] = text
-    return texts
 
 
 def _required(metadata: Json, key: str) -> str:

@@ -29,8 +29,9 @@ Identities = Mapping[int, CgroupIdentity | Unattributed | None]
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """The first line. ``gpus``, ``processes`` and ``pods`` are the sources' names.
+    """The first line. ``gpus``, ``processes``, ``pods`` and ``nodes`` are the sources' names.
 
+    ``nodes`` None: made before there were several sources of facts about the node.
     ``settings`` holds, by their names, the values that shape the result; none that names anything.
     """
 
@@ -42,11 +43,12 @@ class Head:
     pods: str
     settings: Mapping[str, bool | int | str | tuple[str, ...]] = field(default_factory=dict)
     disguised: bool = False
+    nodes: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """What processes and pods say of themselves at the end of a cycle; None: not asked."""
+    """What a source says of itself at the end of a cycle; None: not asked."""
 
     status: SourceStatus | Failure | None = None
     rejected: Mapping[str, int] | Failure | None = None
@@ -58,8 +60,9 @@ class Cycle:
 
     ``moments`` has the time at the cycle's beginning and after each GPU source was read.
     ``identities`` has the pids whose answer is another than when they were last asked for (None:
-    no answer). ``pod_table`` and ``node`` None: as before. ``page`` is the digest of the page
-    that was made of it, "" if none was.
+    no answer). ``pod_table`` None: as before, and so with each of ``told``, what the sources of
+    facts about the node contributed. ``page`` is the digest of the page that was made of it, "" if
+    none was. ``node`` stands in files that were made before there were several of them.
     """
 
     moments: tuple[Moment, ...]
@@ -70,3 +73,5 @@ class Cycle:
     processes: Said = field(default_factory=Said)
     pods: Said = field(default_factory=Said)
     page: str = ""
+    told: tuple[NodeFacts | Failure | None, ...] = ()
+    nodes: tuple[Said, ...] = ()

@@ -228,6 +228,7 @@ class Pseudonyms(Names):
             grants=disguised_grants(facts.grants, self.name, RESOURCE_PREFIXES),
             claims=disguised_claims(facts.claims, self.name),
             offered=disguised_offers(facts.offered, self.name),
+            card_policies={card: self._token(own) for card, own in facts.card_policies.items()},
             pods={self.name(uid): self.pod(pod) for uid, pod in facts.pods.items()},
         )
 

@@ -14,6 +14,8 @@ from exporter.model import (
     Tree,
     Unattributed,
 )
+from exporter.node.source import NodeSource
+from exporter.node.told import ToldNode
 from exporter.recording.clocks import PlayedClock
 from exporter.recording.cycle import Cycle, Failure, Head, Said
 
@@ -35,13 +37,18 @@ class Player:
         self.cycle = Cycle(())
         self.identities: dict[int, CgroupIdentity | Unattributed | None] = {}
         self.pod_table: PodTable | Failure | None = None
-        self._node: NodeFacts | Failure | None = None
+        self.told: list[NodeFacts | Failure | None] = [None] * len(head.nodes or [""])
         self.sources = Sources(
             gpus=tuple(_Gpus(name, n, self) for n, name in enumerate(head.gpus)),
             processes=_Processes(head.processes, self),
             pods=_Pods(head.pods, self),
-            node=self._ask_node,
+            nodes=self._nodes(head),
         )
+
+    def _nodes(self, head: Head) -> tuple[NodeSource, ...]:
+        if head.nodes is None:
+            return (ToldNode("node", lambda: said(self.told[0]), self.clock),)
+        return tuple(_Node(name, n, self) for n, name in enumerate(head.nodes))
 
     def turn_to(self, cycle: Cycle) -> None:
         """Let the sources answer as in this cycle."""
@@ -50,10 +57,9 @@ class Player:
         if not isinstance(cycle.identities, Failure):
             self.identities.update(cycle.identities)
         self.pod_table = self.pod_table if cycle.pod_table is None else cycle.pod_table
-        self._node = self._node if cycle.node is None else cycle.node
-
-    def _ask_node(self) -> NodeFacts:
-        return said(self._node)
+        for position, told in enumerate(cycle.told or (cycle.node,)):
+            if told is not None and position < len(self.told):
+                self.told[position] = told
 
 
 def said(answer: T | Failure | None) -> T:
@@ -147,6 +153,35 @@ class _Pods:
     @property
     def _said(self) -> Said:
         return self._player.cycle.pods
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+class _Node:
+    """A ``NodeSource``."""
+
+    def __init__(self, name: str, position: int, player: Player) -> None:
+        self.name = name
+        self._position = position
+        self._player = player
+
+    def start(self) -> None:
+        """Nothing to begin."""
+
+    def facts(self, table: PodTable) -> NodeFacts:  # noqa: ARG002 - the protocol's
+        return said(self._player.told[self._position])
+
+    def status(self) -> SourceStatus:
+        return said(self._said.status)
+
+    def rejected(self) -> Mapping[str, int]:
+        return said(self._said.rejected)
+
+    @property
+    def _said(self) -> Said:
+        nodes = self._player.cycle.nodes
+        return nodes[self._position] if self._position < len(nodes) else Said()
 
     def close(self) -> None:
         """Nothing is held."""

@@ -11,7 +11,6 @@ from typing import TypeVar
 from exporter.cgroups.source import ProcessSource
 from exporter.collector import Sources
 from exporter.gpus.source import GpuSource, RestartRequiredError
-from exporter.ledger import Moment
 from exporter.model import (
     CgroupIdentity,
     Clock,
@@ -22,14 +21,18 @@ from exporter.model import (
     Tree,
     Unattributed,
 )
+from exporter.node.source import NodeSource
 from exporter.pods.source import PodSource
 from exporter.recording.clocks import StandingClock
-from exporter.recording.cycle import Cycle, Failure, Identities, Said
+from exporter.recording.cycle import Cycle, Failure
+from exporter.recording.draft import Draft, Report
 from exporter.recording.names import Names
 
 T = TypeVar("T")
 
 LONGEST_MESSAGE = 200
+
+_Reporter = ProcessSource | PodSource | NodeSource
 
 
 class Recorder:
@@ -42,18 +45,19 @@ class Recorder:
     def __init__(self, sources: Sources, clock: Clock, names: Names | None = None) -> None:
         self.clock = StandingClock(clock)
         self.names = names or Names()
-        self.draft = Draft()
-        self.before = Draft()
+        self.real_table = PodTable()
+        self.draft = Draft(len(sources.nodes))
+        self.before = Draft(len(sources.nodes))
         self.sources = Sources(
             gpus=tuple(_Gpus(source, self) for source in sources.gpus),
             processes=_Processes(sources.processes, self),
             pods=_Pods(sources.pods, self),
-            node=lambda: self._node(sources),
+            nodes=tuple(_Node(source, n, self) for n, source in enumerate(sources.nodes)),
         )
 
     def begin(self) -> None:
         """A new cycle begins now."""
-        self.before, self.draft = self.draft, Draft()
+        self.before, self.draft = self.draft, Draft(len(self.draft.told))
         self.draft.follow(self.before)
         self.move()
 
@@ -69,65 +73,14 @@ class Recorder:
             gpus=tuple(now.gpus),
             identities=now.changed,
             pod_table=None if now.pod_table == before.pod_table else now.pod_table,
-            node=None if now.node == before.node else now.node,
             processes=now.processes.said(),
             pods=now.pods.said(),
             page=page,
+            told=tuple(
+                None if now.told[n] == before.told[n] else now.told[n] for n in range(len(now.told))
+            ),
+            nodes=tuple(report.said() for report in now.nodes),
         )
-
-    def _node(self, sources: Sources) -> NodeFacts:
-        def ask() -> NodeFacts:
-            # the devices are in the readings, the pods in the table
-            return self.names.node(replace(sources.node(), devices=(), pods={}))
-
-        return _noted(ask, lambda answer: setattr(self.draft, "node", answer))
-
-
-class Draft:
-    """What was said so far in one cycle."""
-
-    def __init__(self) -> None:
-        self.moments: list[Moment] = []
-        self.gpus: list[Reading | Failure] = []
-        self.identities: dict[int, CgroupIdentity | Unattributed | None] = {}
-        self.changed: Identities | Failure = {}
-        self.pod_table: PodTable | Failure | None = None
-        self.node: NodeFacts | Failure | None = None
-        self.processes = _Report()
-        self.pods = _Report()
-
-    def follow(self, before: "Draft") -> None:
-        """What was known stays known until something else is said."""
-        self.identities = before.identities
-        self.pod_table = before.pod_table
-        self.node = before.node
-
-    def identify(
-        self,
-        pids: Collection[int],
-        found: Mapping[int, CgroupIdentity | Unattributed] | Failure,
-    ) -> None:
-        """Note who these are, and which of them were not known or somebody else before."""
-        if isinstance(found, Failure):
-            self.changed = found
-            return
-        before, self.identities = self.identities, {pid: found.get(pid) for pid in pids}
-        self.changed = {
-            pid: one
-            for pid, one in self.identities.items()
-            if pid not in before or before[pid] != one
-        }
-
-
-class _Report:
-    """What a source says of itself."""
-
-    def __init__(self) -> None:
-        self.status: SourceStatus | Failure | None = None
-        self.rejected: Mapping[str, int] | Failure | None = None
-
-    def said(self) -> Said:
-        return Said(self.status, self.rejected)
 
 
 def _noted(ask: Callable[[], T], note: Callable[[T | Failure], None]) -> T:
@@ -207,11 +160,13 @@ class _Pods:
         return self._source.wait(timeout_s)
 
     def table(self) -> PodTable:
-        names, draft = self._recorder.names, self._recorder.draft
-        return _noted(
-            lambda: names.table(self._source.table()),
-            lambda answer: setattr(draft, "pod_table", answer),
-        )
+        recorder = self._recorder
+
+        def ask() -> PodTable:
+            recorder.real_table = self._source.table()
+            return recorder.names.table(recorder.real_table)
+
+        return _noted(ask, lambda answer: setattr(recorder.draft, "pod_table", answer))
 
     def status(self) -> SourceStatus:
         return _status(self._source, self._recorder.draft.pods, self._recorder.names)
@@ -223,11 +178,47 @@ class _Pods:
         self._source.close()
 
 
-def _status(source: ProcessSource | PodSource, report: _Report, names: Names) -> SourceStatus:
+class _Node:
+    """A ``NodeSource`` whose contribution is kept, in the names of the pods that it was told of."""
+
+    def __init__(self, source: NodeSource, position: int, recorder: Recorder) -> None:
+        self.name = source.name
+        self._source = source
+        self._position = position
+        self._recorder = recorder
+
+    def start(self) -> None:
+        self._source.start()
+
+    def facts(self, table: PodTable) -> NodeFacts:  # noqa: ARG002 - may be one of pseudonyms
+        names, told = self._recorder.names, self._recorder.draft.told
+
+        def ask() -> NodeFacts:
+            facts = self._source.facts(self._recorder.real_table)
+            # the devices are in the readings, the pods in the table
+            return names.node(replace(facts, devices=(), pods={}))
+
+        return _noted(ask, lambda answer: told.__setitem__(self._position, answer))
+
+    def status(self) -> SourceStatus:
+        return _status(self._source, self._report, self._recorder.names)
+
+    def rejected(self) -> Mapping[str, int]:
+        return _rejected(self._source, self._report)
+
+    @property
+    def _report(self) -> Report:
+        return self._recorder.draft.nodes[self._position]
+
+    def close(self) -> None:
+        self._source.close()
+
+
+def _status(source: _Reporter, report: Report, names: Names) -> SourceStatus:
     return _noted(
         lambda: names.status(source.status()), lambda answer: setattr(report, "status", answer)
     )
 
 
-def _rejected(source: ProcessSource | PodSource, report: _Report) -> Mapping[str, int]:
+def _rejected(source: _Reporter, report: Report) -> Mapping[str, int]:
     return _noted(source.rejected, lambda answer: setattr(report, "rejected", answer))

@@ -8,6 +8,7 @@ from exporter.settings.values import (
     ADDRESS,
     OPTIONAL_PATH,
     PATH,
+    SOCKET,
     SWITCH,
     TEXT,
     URL_PATH,
@@ -194,6 +195,28 @@ class Settings:
             "auto",
             "Where pod names come from; auto takes the API server if it can be found.",
             "Without names, use is accounted to groups by pod uid.",
+        ),
+    ]
+    pods_claims: Annotated[
+        str,
+        Setting(
+            "pods.claims",
+            choice("auto", "off"),
+            "auto",
+            "Whether the API server is asked for the devices of ResourceClaims (DRA); auto does "
+            "where a pod of this node refers to one.",
+            "It needs a permission of its own: resourceclaims get, resourceslices list.",
+        ),
+    ]
+    kubelet_pod_resources_socket: Annotated[
+        str,
+        Setting(
+            "kubelet.pod-resources-socket",
+            SOCKET,
+            "auto",
+            "Socket of the kubelet's PodResources, which tells the devices of each container; auto "
+            "takes /var/lib/kubelet/pod-resources/kubelet.sock if its folder is there.",
+            "Needs the package grpcio: mgpu-exporter[podresources].",
         ),
     ]
     kubeconfig: Annotated[

@@ -122,5 +122,8 @@ ADDRESS = Kind(
 SWITCH = Kind(_switch, "true or false")
 TEXT = Kind(_text, "a text without control characters")
 PATH = Kind(_path, "an absolute path")
+SOCKET = Kind(
+    lambda text: text if text in {"auto", "none"} else _path(text), "auto, none or an absolute path"
+)
 OPTIONAL_PATH = Kind(lambda text: _path(text) if text else text, "an absolute path")
 URL_PATH = Kind(_url_path, "a path such as /metrics, outside /-/")

@@ -16,6 +16,7 @@ from exporter.model import (
     Snapshot,
     Window,
 )
+from exporter.node.source import NodeSource
 from tests.collector.sources import ManualClock, SetGpus, SetPods, SetProcesses
 
 SECOND = 1_000_000_000
@@ -43,13 +44,15 @@ PLACED = {"vke.volcengine.com/gpu-index-container-main": "0"}
 class Bench:
     """A collector over sources that the test sets."""
 
-    def __init__(self, idle: IdlePolicy = IdlePolicy.UNATTRIBUTED) -> None:
+    def __init__(
+        self, idle: IdlePolicy = IdlePolicy.UNATTRIBUTED, nodes: tuple[NodeSource, ...] = ()
+    ) -> None:
         self.clock = ManualClock()
         self.gpus = SetGpus()
         self.processes = SetProcesses()
         self.pods = SetPods()
         self.ledger = Ledger(300 * SECOND, 15 * SECOND)
-        sources = Sources((self.gpus,), self.processes, self.pods)
+        sources = Sources((self.gpus,), self.processes, self.pods, nodes)
         self.collector = Collector(sources, self.ledger, SECOND, self.clock, idle)
 
     def use(self, pid: int, core_ns: int, memory: int = 100) -> None:

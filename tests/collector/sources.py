@@ -5,6 +5,7 @@ from collections.abc import Callable, Collection, Mapping
 from exporter.model import (
     CgroupIdentity,
     DeviceReading,
+    NodeFacts,
     PodTable,
     Reading,
     SourceStatus,
@@ -124,3 +125,38 @@ class SetPods:
 
     def close(self) -> None:
         """Nothing is held."""
+
+
+class SetNode:
+    """A source of facts about the node, as set."""
+
+    def __init__(self, name: str = "node") -> None:
+        self.name = name
+        self.known = NodeFacts()
+        self.error: Exception | None = None
+        self.now = SourceStatus(name, up=True)
+        self.asked: list[PodTable] = []
+        self.started = self.closed = 0
+
+    def start(self) -> None:
+        """Count it."""
+        self.started += 1
+
+    def facts(self, table: PodTable) -> NodeFacts:
+        """What was set."""
+        self.asked.append(table)
+        if self.error is not None:
+            raise self.error
+        return self.known
+
+    def status(self) -> SourceStatus:
+        """Up, unless something else was set."""
+        return self.now
+
+    def rejected(self) -> Mapping[str, int]:
+        """One item."""
+        return {"odd_fact": 1}
+
+    def close(self) -> None:
+        """Count it."""
+        self.closed += 1

@@ -22,6 +22,7 @@ from exporter.model import (
     Window,
 )
 from tests.collector.bench import CID, DEVICE, PLACED, POD, SECOND, Bench, row
+from tests.collector.sources import SetNode
 
 OTHER = Device("GPU-1", 1, "nvidia", memory_bytes=80 * 2**30)
 HERE = ("ml", "train", "main", "0", "GPU-0")
@@ -47,7 +48,8 @@ class TwoCards(Bench):
     """Two cards; the container's process is 7, its successor's 8."""
 
     def __init__(self) -> None:
-        super().__init__()
+        self.node = SetNode()
+        super().__init__(nodes=(self.node,))
         self.processes.identities[7] = CgroupIdentity("uid-1", CID, "containerd")
         self.processes.identities[8] = CgroupIdentity("uid-2", "b" * 64, "containerd")
 
@@ -188,8 +190,7 @@ def test_an_allotment_of_the_pod_is_placed_where_any_of_its_containers_is_seen(
 
 
 def test_replicas_of_the_node_stand_with_the_devices(cards: TwoCards) -> None:
-    node = NodeFacts(labels={"nvidia.com/gpu.replicas": "4"})
-    cards.collector._sources = replace(cards.collector._sources, node=lambda: node)
+    cards.node.known = NodeFacts(labels={"nvidia.com/gpu.replicas": "4"})
     asks = Container("main", container_ids=(CID,), limits={"nvidia.com/gpu": "1"})
     cards.know(replace(POD, containers=(asks,)))
 

@@ -1,8 +1,9 @@
 """All that is on one node: GPUs, cgroups, an API server, the exporter, and who scrapes it."""
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 
 from tests.cgroups.real import mounted, real_cgroups
 from tests.e2e.node import NAME, Node
@@ -13,6 +14,7 @@ from tests.fakenvml.scenario import Fault, Gpu
 from tests.pods.apiserver import ApiServer, write_kubeconfig
 from tests.pods.documents import node_document
 
+NO_LABELS: Mapping[str, str] = MappingProxyType({})
 WINDOW_S = 0.5 + 1 / 6  # the cycle's interval, and the driver's sample that may come after it
 
 
@@ -42,16 +44,21 @@ class Stage:
 
 @contextlib.contextmanager
 def staged(
-    folder: Path, *flags: str, gpus: int = 1, cgroups: str = "", faults: Sequence[Fault] = ()
+    folder: Path,
+    *flags: str,
+    gpus: int = 1,
+    cgroups: str = "",
+    faults: Sequence[Fault] = (),
+    labels: Mapping[str, str] = NO_LABELS,
 ) -> Iterator[Stage]:
     """Raise a node with so many idle GPUs and run the exporter on it with these flags.
 
-    ``cgroups`` is v1 or v2, else what this machine has. With faults from the start it is not
-    waited for that everything is measured.
+    ``cgroups`` is v1 or v2, else what this machine has; ``labels`` are the node's. With faults
+    from the start it is not waited for that everything is measured.
     """
     version = cgroups or ("v1" if mounted("v1") else "v2")
     with real_cgroups(version) as tree, ApiServer() as api:
-        api.set_node(node_document(NAME, {}, {}))
+        api.set_node(node_document(NAME, labels, {}))
         kubeconfig = write_kubeconfig(folder / "kubeconfig", api.url)
         node = Node(folder, tree, [Gpu(index) for index in range(gpus)])
         node.break_(*faults)

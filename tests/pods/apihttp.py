@@ -11,6 +11,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
+from tests.pods import devices
 from tests.pods.apistate import Request, State
 
 
@@ -92,6 +93,13 @@ class Handler(BaseHTTPRequestHandler):
             self._watch(query)
         elif request.kind == "list":
             self._json(200, self._list(query))
+        elif request.kind in {"versions", "claim", "slices"}:
+            with changed:
+                found = devices.answer(request, state)
+            if found is None:
+                self._status(404, f"{request.kind} not found")
+            else:
+                self._json(200, found)
         else:
             with changed:
                 node = state.nodes.get(split.path.rpartition("/")[2])

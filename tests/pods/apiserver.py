@@ -94,6 +94,23 @@ class ApiServer:
         with self.changed:
             self.state.nodes[node["metadata"]["name"]] = node
 
+    def serve_devices(self, *versions: str) -> None:
+        """Serve these versions of resource.k8s.io."""
+        with self.changed:
+            self.state.versions = versions
+
+    def set_claim(self, name: str, claim: Document | None, namespace: str = "default") -> None:
+        """Create, replace or delete a ResourceClaim."""
+        with self.changed:
+            self.state.claims.pop(f"{namespace}/{name}", None)
+            if claim is not None:
+                self.state.claims[f"{namespace}/{name}"] = claim
+
+    def set_slices(self, *slices: Document) -> None:
+        """Have these ResourceSlices."""
+        with self.changed:
+            self.state.slices = list(slices)
+
     # --- what a watch may bring ---
 
     def bookmark(self) -> int:
@@ -145,7 +162,7 @@ class ApiServer:
             self.state.mute = False
 
     def fail(self, kind: str, status: int, message: str = "", times: int = 1) -> None:
-        """Answer the next ``times`` requests of ``kind`` (list, watch, node) with an error."""
+        """Answer the next ``times`` requests of a ``Request.kind`` with an error."""
         with self.changed:
             self.state.faults.append(Fault(kind, status, message or f"status {status}", times))
 

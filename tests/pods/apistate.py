@@ -6,6 +6,9 @@ from typing import NamedTuple
 
 from tests.pods.documents import Document
 
+DEVICES = "/apis/resource.k8s.io"
+_KINDS = {0: "versions", 2: "slices"}  # by the number of further parts of the path
+
 
 @dataclass(frozen=True)
 class Request:
@@ -17,7 +20,9 @@ class Request:
 
     @property
     def kind(self) -> str:
-        """One of list, watch, node."""
+        """One of list, watch, node; of resource.k8s.io: versions, claim, slices."""
+        if self.path.startswith(DEVICES):
+            return _KINDS.get(self.path.count("/") - DEVICES.count("/"), "claim")
         if not self.path.endswith("/pods"):
             return "node"
         return "watch" if self.query.get("watch") == "true" else "list"
@@ -49,6 +54,9 @@ class State:
     compacted: int = 0
     pods: dict[str, Document] = field(default_factory=dict)  # by namespace/name
     nodes: dict[str, Document] = field(default_factory=dict)
+    versions: tuple[str, ...] = ()  # of resource.k8s.io that are served
+    claims: dict[str, Document] = field(default_factory=dict)  # by namespace/name
+    slices: list[Document] = field(default_factory=list)
     history: list[Entry] = field(default_factory=list)
     requests: list[Request] = field(default_factory=list)
     faults: list[Fault] = field(default_factory=list)

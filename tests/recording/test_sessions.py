@@ -20,12 +20,17 @@ from exporter.gpus.simulated import SimulatedGpus
 from exporter.gpus.source import RestartRequiredError
 from exporter.model import (
     CgroupIdentity,
+    ClaimedDevice,
+    Container,
     Device,
     DeviceMemory,
     DeviceReading,
     DeviceState,
     Engines,
+    Grant,
     NodeFacts,
+    OfferedDevice,
+    PodTable,
     ProcessActivity,
     ProcessMemory,
     Reading,
@@ -33,6 +38,7 @@ from exporter.model import (
     Unmeasured,
     Window,
 )
+from exporter.node.told import ToldNode
 from exporter.pods.simulated import SimulatedPods
 from exporter.record import Session
 from exporter.recording.cycle import Cycle
@@ -42,7 +48,7 @@ from exporter.scenario.load import describe
 from exporter.scenario.node import Node
 from exporter.settings import Settings, load
 from exporter.wiring import open_sources
-from tests.collector.bench import CID, PLACED, POD, Bench
+from tests.collector.bench import CID, PLACED, POD, Bench, row
 from tests.collector.sources import ManualClock, SetGpus, SetPods, SetProcesses
 from tests.scenario.nodes import A10, SCENARIOS
 
@@ -162,19 +168,41 @@ def _figures(snapshot: Snapshot, level: str) -> list[list[str]]:
 class Told(Recording):
     """A recording over sources that the test sets."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, **more: bool) -> None:
         bench = Bench()
         self.bench = bench
+        self.node_facts = NodeFacts()
         self.node_error: Exception | None = None
-        sources = Sources((bench.gpus,), bench.processes, bench.pods, self._node)
+        node = ToldNode("node", self._node, bench.clock)
+        sources = Sources((bench.gpus,), bench.processes, bench.pods, (node,))
         bench.processes.identities[7] = CgroupIdentity("uid-1", CID, "containerd")
         bench.use(7, SECOND // 2)
-        super().__init__(path, load({}, {}), sources, bench.clock)
+        super().__init__(path, load({}, {}), sources, bench.clock, **more)
 
     def _node(self) -> NodeFacts:
         if self.node_error is not None:
             raise self.node_error
-        return NodeFacts()
+        return self.node_facts
+
+
+UUID = "3f2b1c4d-0000-4000-8000-00000000abcd"
+WHOLE = replace(
+    POD, containers=(Container("main", container_ids=(CID,), limits={"nvidia.com/gpu": "1"}),)
+)
+MAIN = ("ml", "train", "main", "0", "GPU-0")
+
+
+def held(uid: str) -> NodeFacts:
+    """What the kubelet and the node's labels say of the pod with a whole GPU."""
+    return NodeFacts(
+        labels={"nvidia.com/gpu.count": "1"},
+        grants={uid: (Grant("main", "nvidia.com/gpu", ("GPU-0",)),)},
+        claims={
+            ("ml", "secret-claim"): (ClaimedDevice("gpu", "gpu.nvidia.com", "secret", "gpu-0"),)
+        },
+        offered={("gpu.nvidia.com", "secret", "gpu-0"): OfferedDevice({"uuid": f"GPU-{UUID}"}, {})},
+        card_policies={0: "secret"},
+    )
 
 
 def test_what_sources_raise_is_raised_again(path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -197,13 +225,58 @@ def test_what_sources_raise_is_raised_again(path: Path, caplog: pytest.LogCaptur
 def test_a_cycle_that_fails_is_replayed_as_such(path: Path) -> None:
     told = Told(path)
     told.cycle()
-    told.node_error = OSError("gone")
+    told.bench.pods.current = PodTable(1, by_container_id={CID: ("not there", "main")})
     told.cycle()
-    told.node_error = None
+    told.bench.pods.current = PodTable(2)
     told.cycle()
 
     assert [bool(cycle.page) for cycle in told.cycles] == [True, False, True]
     assert told.replayed() == told.pages
+
+
+def test_a_node_source_that_fails_is_replayed_as_such(path: Path) -> None:
+    told = Told(path)
+    told.cycle()
+    told.node_error = OSError("gone")
+    failed = told.cycle()
+    told.node_error = None
+    told.cycle()
+
+    up = failed.rows["exporter"][0].values["source_up"]
+    assert up == {("set",): 1, ("cgroups",): 1, ("pods",): 1, ("node",): 0}
+    assert told.replayed() == told.pages
+
+
+def test_what_node_sources_know_and_how_they_fare_is_replayed(path: Path) -> None:
+    told, told_again = Told(path), NodeFacts(card_policies={0: "fixed-share"})
+    told.node_facts = held("uid-1")
+    told.bench.name_pod(WHOLE)
+    told.cycle()
+    told.node_facts = told_again
+    told.cycle()
+    told.node_facts = held("uid-1")
+    snapshot = told.cycle()
+
+    assert row(snapshot, "container", *MAIN).values["core_limit_ratio"] == 1.0
+    assert told.replayed() == told.pages
+
+
+def test_what_node_sources_know_is_anonymised_alike(path: Path) -> None:
+    """The grants still find their pods and devices, and give no name away."""
+    plain, disguised = Told(path), Told(path, anonymise=True)
+    for told in (plain, disguised):
+        told.node_facts = held("uid-1")
+        told.bench.name_pod(WHOLE)
+        for _ in range(3):
+            told.cycle()
+    real, made = plain.cycle(), disguised.cycle()
+
+    text = "".join(repr(cycle) for cycle in disguised.cycles)
+    assert not [name for name in ("uid-1", "train", "main", "secret", UUID) if name in text]
+    for level in real.rows:
+        assert _figures(real, level) == _figures(made, level)
+    assert any("core_limit_ratio" in r.values for r in made.rows["container"])
+    assert disguised.replayed() == disguised.pages
 
 
 def test_the_pod_table_the_node_and_identities_are_kept_once(path: Path) -> None:
@@ -215,7 +288,11 @@ def test_the_pod_table_the_node_and_identities_are_kept_once(path: Path) -> None
     told.cycle()
 
     assert [bool(cycle.pod_table) for cycle in told.cycles] == [True, False, True]
-    assert [bool(cycle.node) for cycle in told.cycles] == [True, False, False]
+    assert [[bool(one) for one in cycle.told] for cycle in told.cycles] == [
+        [True],
+        [False],
+        [False],
+    ]
     assert [list(cycle.identities) for cycle in told.cycles] == [[7], [], []]
     assert told.replayed() == told.pages
 

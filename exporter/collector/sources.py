@@ -1,0 +1,36 @@
+"""Everything that the cycle asks."""
+
+from dataclasses import dataclass
+
+from exporter.cgroups.source import ProcessSource
+from exporter.gpus.source import GpuSource
+from exporter.node.source import NodeSource
+from exporter.pods.source import PodSource
+
+Listening = PodSource | NodeSource
+Reporting = ProcessSource | PodSource | NodeSource
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """All sources. Of two ``nodes`` that know the same, the later one counts."""
+
+    gpus: tuple[GpuSource, ...]
+    processes: ProcessSource
+    pods: PodSource
+    nodes: tuple[NodeSource, ...] = ()
+
+    @property
+    def listening(self) -> tuple[Listening, ...]:
+        """Those that are to be started."""
+        return (self.pods, *self.nodes)
+
+    @property
+    def reporting(self) -> tuple[Reporting, ...]:
+        """Those that say for themselves how they fare."""
+        return (self.processes, self.pods, *self.nodes)
+
+    @property
+    def all(self) -> tuple[GpuSource | Reporting, ...]:
+        """Those that are to be closed, in this order."""
+        return (*self.gpus, *self.reporting)

@@ -1,0 +1,80 @@
+"""Which device a container was allotted: from a kubelet's socket, from the API server's claims."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.e2e.programs import Page
+from tests.e2e.stage import Stage, staged
+from tests.e2e.tenant import NAMESPACE, Tenant
+from tests.node.kubeletserver import KubeletServer
+from tests.node.messages import holding
+from tests.pods.devices import claim_document, result, slice_document
+
+pytestmark = [pytest.mark.root, pytest.mark.program("cc")]
+
+GPUS = 3
+LIMIT = "mgpu_container_memory_limit_bytes"
+
+
+@pytest.fixture(scope="module")
+def kubelet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KubeletServer]:
+    with KubeletServer(tmp_path_factory.mktemp("kubelet") / "kubelet.sock") as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def stage(kubelet: KubeletServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+    socket = f"--kubelet.pod-resources-socket={kubelet.path}"
+    labels = {"nvidia.com/gpu.count": str(GPUS)}
+    with staged(tmp_path_factory.mktemp("node"), socket, gpus=GPUS, labels=labels) as stage:
+        yield stage
+
+
+def allotted_on(page: Page, tenant: Tenant) -> set[str]:
+    """The devices that a pod's container has a limit on."""
+    return {labels["uuid"] for labels, _ in page.all(LIMIT, **tenant.labels)}
+
+
+def test_what_the_kubelet_says_a_container_holds_is_what_it_was_allotted(
+    stage: Stage, kubelet: KubeletServer
+) -> None:
+    tenant = Tenant("whole")
+    kubelet.answer = holding(tenant.name, "GPU-2")
+    stage.api.add_pod(tenant.document(limits={"nvidia.com/gpu": "1"}))
+    page = stage.pages.when(lambda page: allotted_on(page, tenant), "the allotment")
+
+    labels = {**tenant.labels, "gpu": "2", "uuid": "GPU-2"}
+    assert allotted_on(page, tenant) == {"GPU-2"}
+    assert page.value("mgpu_container_core_limit_ratio", **labels) == 1
+    assert page.value("mgpu_container_core_seconds_total", **labels) == 0
+    assert page.value("mgpu_exporter_source_up", source="podresources") == 1
+    assert kubelet.asked
+
+
+def test_the_next_pod_of_that_name_has_its_own_device(stage: Stage, kubelet: KubeletServer) -> None:
+    first, second = Tenant("replica-0"), Tenant("replica-0")
+    kubelet.answer = holding("replica-0", "GPU-0")
+    stage.api.add_pod(first.document(limits={"nvidia.com/gpu": "1"}))
+    stage.pages.when(lambda page: allotted_on(page, first) == {"GPU-0"}, "the first on GPU-0")
+    stage.api.delete_pod("replica-0", NAMESPACE)
+    kubelet.answer = holding("replica-0", "GPU-1")
+    stage.api.add_pod(second.document(limits={"nvidia.com/gpu": "1"}))
+
+    page = stage.pages.when(lambda page: allotted_on(page, second) == {"GPU-1"}, "the next")
+    assert page.value("mgpu_pod_info", uid=second.uid, **second.pod_labels) == 1
+
+
+def test_a_claims_device_is_what_its_container_was_allotted(stage: Stage) -> None:
+    api, tenant = stage.api, Tenant("claiming")
+    api.serve_devices("v1")
+    api.set_slices(slice_document({"gpu-0": "GPU-0", "gpu-1": "GPU-1"}))
+    api.set_claim("claiming-gpu", claim_document(result("gpu-1")), NAMESPACE)
+    document = tenant.document()
+    document["spec"]["resourceClaims"] = [{"name": "gpu", "resourceClaimName": "claiming-gpu"}]
+    document["spec"]["containers"][0]["resources"] = {"claims": [{"name": "gpu"}]}
+    api.add_pod(document)
+
+    page = stage.pages.when(lambda page: allotted_on(page, tenant), "the allotment")
+    assert page.value(LIMIT, **tenant.labels, uuid="GPU-1") == 80 * 2**30
+    assert page.value("mgpu_exporter_source_up", source="claims_api") == 1

@@ -1,0 +1,71 @@
+"""A Polled source under test whose asks can be awaited; ``facts`` is what a cycle does."""
+
+import threading
+from collections.abc import Callable
+from typing import Any, Self
+
+from exporter.model import NodeFacts, PodTable, SourceStatus
+from exporter.node.polled import Inquiry, Polled, Rhythm
+
+PATIENCE_S = 20.0
+QUICK = Rhythm(period_s=0.02, least_s=0.002, most_s=0.01)
+PATIENT = Rhythm(period_s=3600, least_s=0.002, most_s=0.01)  # asks only when it matters
+
+
+class Asking:
+    """``with Asking(inquiry) as source: source.wait_for(…)``."""
+
+    def __init__(self, inquiry: Inquiry[Any], rhythm: Rhythm = QUICK) -> None:
+        self._condition = threading.Condition()
+        self.asks = 0
+        self.source: Polled[Any] = Polled(inquiry, rhythm, changed=self._changed)
+        self.table = PodTable()
+
+    def __enter__(self) -> Self:
+        self.source.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.source.close()
+
+    def facts(self, table: PodTable | None = None) -> NodeFacts:
+        """One cycle's question, with these pods from now on."""
+        self.table = self.table if table is None else table
+        return self.source.facts(self.table)
+
+    def asked(self, more: int = 1) -> NodeFacts:
+        """What is known once so many further asks have ended."""
+        with self._condition:
+            until = self.asks + more
+            assert self._condition.wait_for(lambda: self.asks >= until, PATIENCE_S), "not asked"
+        return self.facts()
+
+    def when(self, true: Callable[[NodeFacts], object], what: str = "condition") -> NodeFacts:
+        """The first facts, looked at after each ask, of which this is true."""
+        with self._condition:
+            found = self._condition.wait_for(lambda: true(self.facts()), PATIENCE_S)
+        assert found, f"never came: {what}; {self.source.status()}"
+        return self.facts()
+
+    def status_when(self, words: str) -> SourceStatus:
+        """The first status of a source that is down whose detail has these words."""
+        self.when(lambda _: self._says(words), f"down, {words!r}")
+        return self.source.status()
+
+    def until_up(self) -> SourceStatus:
+        """The status once an ask has succeeded."""
+        self.when(lambda _: self._is_up(), "up")
+        return self.source.status()
+
+    def _says(self, words: str) -> bool:
+        status = self.source.status()
+        return not status.up and words in status.detail
+
+    def _is_up(self) -> bool:
+        status = self.source.status()
+        return status.up and status.last_success_unix_ns is not None
+
+    def _changed(self) -> None:
+        with self._condition:
+            self.asks += 1
+            self._condition.notify_all()

@@ -1,0 +1,52 @@
+from dataclasses import fields
+
+from exporter.model import Device, Grant, NodeFacts, OfferedDevice, Pod
+from exporter.node.facts import CONTRIBUTED, merged
+from exporter.node.told import ToldNode
+from tests.collector.sources import ManualClock
+from tests.node.pods import table
+
+FULL = NodeFacts(
+    labels={"a": "1"},
+    annotations={"a": "1"},
+    allocatable={"a": "1"},
+    grants={"u": (Grant("c", "r", ("1",)),)},
+    claims={("n", "c"): ()},
+    offered={("d", "p", "x"): OfferedDevice()},
+    card_policies={0: "fixed-share"},
+    index_bases={"s": "minor"},
+)
+
+
+def test_contributions_are_put_together_and_the_later_one_counts() -> None:
+    first = NodeFacts(labels={"a": "1", "b": "1"}, card_policies={0: "x"})
+    second = NodeFacts(labels={"b": "2"}, card_policies={1: "y"})
+
+    facts = merged((first, second))
+
+    assert facts == NodeFacts(labels={"a": "1", "b": "2"}, card_policies={0: "x", 1: "y"})
+
+
+def test_every_field_but_the_cycles_own_is_contributed() -> None:
+    own = NodeFacts(devices=(Device("GPU-0", 0, "nvidia"),), pods={"u": Pod("u", "n", "p")})
+
+    assert merged((FULL,)) == FULL
+    assert all(getattr(FULL, name) for name in CONTRIBUTED)
+    assert merged((own,)) == NodeFacts()
+    assert {field.name for field in fields(NodeFacts)} == {*CONTRIBUTED, "devices", "pods"}
+
+
+def test_nobody_knows_nothing() -> None:
+    assert merged(()) == NodeFacts()
+
+
+def test_what_is_told_is_told_again_at_once() -> None:
+    clock = ManualClock()
+    node = ToldNode("node_api", lambda: FULL, clock)
+    node.start()
+
+    assert node.facts(table()) is FULL
+    assert node.status().up
+    assert node.status().last_success_unix_ns == clock.time_ns()
+    assert node.rejected() == {}
+    node.close()

@@ -1,0 +1,197 @@
+"""When a source in a thread of its own asks, and what it says meanwhile."""
+
+import threading
+from collections.abc import Mapping
+
+import pytest
+
+from exporter.model import NodeFacts, PodTable
+from exporter.node.polled import Polled, Rhythm
+from tests.node.asking import PATIENT, Asking
+from tests.node.pods import pod, table
+
+
+class Names:
+    """An inquiry about the names of pods that have any; it can be held, and can fail."""
+
+    name = "names"
+
+    def __init__(self) -> None:
+        self.asked: list[frozenset[str]] = []
+        self.error: Exception | None = None
+        self.free = threading.Event()
+        self.free.set()
+        self.entered = threading.Event()
+        self.judged = 0
+
+    def subject(self, pods: PodTable) -> frozenset[str] | None:
+        """The pods' names; None of none."""
+        return frozenset(one.name for one in pods.pods.values()) or None
+
+    def ask(self, pods: PodTable) -> list[str]:
+        """The names, in order."""
+        names = self.subject(pods) or frozenset()
+        self.asked.append(names)
+        self.entered.set()
+        self.free.wait()
+        if self.error is not None:
+            raise self.error
+        return sorted(names)
+
+    def facts(self, answer: list[str], pods: PodTable) -> NodeFacts:
+        """The names that are still there."""
+        self.judged += 1
+        here = self.subject(pods) or ()
+        return NodeFacts(labels={name: "" for name in answer if name in here})
+
+    def rejected(self) -> Mapping[str, int]:
+        """Something."""
+        return {"odd": 1}
+
+    def interrupt(self) -> None:
+        """Let go."""
+        self.free.set()
+
+
+@pytest.fixture
+def names() -> Names:
+    return Names()
+
+
+def test_nothing_is_asked_while_there_is_nothing_to_ask_about(names: Names) -> None:
+    with Asking(names) as source:
+        assert source.facts(table()) == NodeFacts()
+        assert source.source.status().up
+        source.facts(table(pod("a")))
+        source.asked()
+
+    assert names.asked[0] == {"a"}
+
+
+def test_what_matters_is_asked_at_once_and_the_rest_not(names: Names) -> None:
+    with Asking(names, PATIENT) as source:
+        source.facts(table(pod("a")))
+        source.when(lambda facts: facts.labels == {"a": ""})
+        source.facts(table(pod("a", phase="Pending"), version=2))
+        source.facts(table(pod("a"), pod("b", "uid-2"), version=3))
+        source.when(lambda facts: facts.labels == {"a": "", "b": ""})
+
+    assert names.asked == [{"a"}, {"a", "b"}]
+
+
+def test_it_asks_again_after_a_time(names: Names) -> None:
+    with Asking(names) as source:
+        source.facts(table(pod("a")))
+        source.asked(4)
+
+    assert names.asked[:4] == [{"a"}] * 4
+
+
+def test_the_cycle_never_waits_for_an_answer(names: Names) -> None:
+    names.free.clear()
+    with Asking(names) as source:
+        source.facts(table(pod("a")))
+        assert names.entered.wait(20)
+        assert source.facts() == NodeFacts()
+        assert source.facts(table(pod("b"), version=2)) == NodeFacts()
+        assert source.source.status().up
+        names.free.set()
+        source.when(lambda facts: facts.labels == {"b": ""})
+
+
+def test_an_answer_that_comes_late_is_judged_by_the_pods_of_then(names: Names) -> None:
+    names.free.clear()
+    with Asking(names, PATIENT) as source:
+        source.facts(table(pod("a")))
+        assert names.entered.wait(20)
+        source.facts(table(pod("b"), version=2))
+        names.free.set()
+        source.when(lambda facts: "b" in facts.labels)
+
+    assert names.asked == [{"a"}, {"b"}]
+
+
+def test_a_source_that_fails_keeps_what_it_said_last_and_says_why(names: Names) -> None:
+    with Asking(names) as source:
+        source.facts(table(pod("a")))
+        source.when(lambda facts: facts.labels)
+        began = source.until_up().last_success_unix_ns
+        names.error = OSError("no\nroute")
+        status = source.status_when("no route")
+
+        assert source.facts().labels == {"a": ""}
+        assert status.last_success_unix_ns is not None
+        assert status.last_success_unix_ns >= (began or 0)
+        names.error = None
+        source.until_up()
+
+
+def test_a_failure_without_words_has_its_type_for_a_detail(names: Names) -> None:
+    names.error = TimeoutError()
+    with Asking(names) as source:
+        source.facts(table(pod("a")))
+        assert source.status_when("Timeout").detail == "TimeoutError"
+
+
+def test_what_failed_is_no_fault_once_there_is_nothing_to_ask_about(names: Names) -> None:
+    names.error = OSError("no")
+    with Asking(names) as source:
+        source.facts(table(pod("a")))
+        source.status_when("no")
+        source.facts(table(version=2))
+
+        assert source.source.status().up
+        assert source.source.status().detail == "there is nothing to ask about now"
+
+
+def test_what_failed_is_asked_again_without_waiting_for_the_period(names: Names) -> None:
+    names.error = OSError("no")
+    with Asking(names, PATIENT) as source:
+        source.facts(table(pod("a")))
+        source.asked(3)
+        names.error = None
+        source.when(lambda facts: facts.labels == {"a": ""})
+
+
+def test_facts_are_judged_once_for_each_answer_and_table(names: Names) -> None:
+    pods = table(pod("a"))
+    with Asking(names, PATIENT) as source:
+        source.facts(pods)
+        first = source.when(lambda facts: facts.labels)
+        assert source.facts(pods) is first
+        assert names.judged == 1
+        assert source.facts(table(pod("a"))) is not first
+
+
+def test_what_was_rejected_is_the_inquirys_to_say(names: Names) -> None:
+    assert Polled(names).rejected() == {"odd": 1}
+
+
+def test_close_ends_the_thread_even_in_the_middle_of_an_ask(names: Names) -> None:
+    names.free.clear()
+    with Asking(names) as source:
+        source.facts(table(pod("a")))
+        assert names.entered.wait(20)
+        thread = source.source._thread
+    assert not thread.is_alive()
+
+
+def test_close_before_the_start_or_any_table_is_fine(names: Names) -> None:
+    Polled(names).close()
+    with Asking(names):
+        pass
+    assert names.asked == []
+
+
+def test_after_failures_it_waits_longer_up_to_a_limit() -> None:
+    rhythm = Rhythm(period_s=30, least_s=1, most_s=60)
+
+    assert [rhythm.delay(failures, 0.0) for failures in (0, 1, 2, 5, 6, 99)] == [
+        1,
+        2,
+        4,
+        32,
+        60,
+        60,
+    ]
+    assert rhythm.delay(1, 1.0) == 3

@@ -1,0 +1,202 @@
+"""Claims and slices from a real API server, in every version of resource.k8s.io."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from exporter.model import ClaimedDevice, ClaimRef, Container, NodeFacts, Pod, PodTable
+from exporter.pods.claims import Claims, ClaimsError
+from exporter.pods.table import indexed
+from tests.collector.sources import ManualClock
+from tests.node.asking import PATIENT, Asking
+from tests.pods.apiserver import ApiServer
+from tests.pods.devices import DRIVER, claim_document, result, slice_document
+from tests.pods.watching import connector
+
+GPU = ClaimedDevice("gpu", DRIVER, "node-1", "gpu-0")
+VERSIONS = ("v1", "v1beta2", "v1beta1")
+
+
+def pods(*claims: str, version: int = 1) -> PodTable:
+    """A pod of the namespace default for each claim."""
+    made = [
+        Pod(f"u-{c}", "default", f"p-{c}", containers=(Container("main", claims=(ClaimRef(c),)),))
+        for c in claims
+    ]
+    return indexed({pod.uid: pod for pod in made}, version)
+
+
+@pytest.fixture
+def cluster(server: ApiServer) -> ApiServer:
+    server.serve_devices(*VERSIONS)
+    server.set_slices(slice_document({"gpu-0": "GPU-a", "gpu-1": "GPU-b"}))
+    server.set_claim("c", claim_document(result("gpu-0")))
+    return server
+
+
+class Asked:
+    """The inquiry, asked in the test's own thread."""
+
+    def __init__(self, server: ApiServer, folder: Path) -> None:
+        self.clock = ManualClock()
+        self.claims = Claims(connector(server, folder), "node-1", self.clock)
+
+    def ask(self, table: PodTable) -> NodeFacts:
+        """What follows from one ask."""
+        return self.claims.facts(self.claims.ask(table), table)
+
+
+@pytest.fixture
+def asked(cluster: ApiServer, tmp_path: Path) -> Iterator[Asked]:
+    asked = Asked(cluster, tmp_path)
+    yield asked
+    asked.claims._forget_client()
+
+
+@pytest.mark.parametrize("served", [VERSIONS, ("v1beta2",), ("v1beta1",), ("v1alpha3", "v1beta1")])
+def test_claims_and_slices_are_known_in_every_version(
+    cluster: ApiServer, asked: Asked, served: tuple[str, ...]
+) -> None:
+    cluster.serve_devices(*served)
+
+    facts = asked.ask(pods("c"))
+
+    version = next(v for v in VERSIONS if v in served)
+    assert facts.claims == {("default", "c"): (GPU,)}
+    assert facts.offered[DRIVER, "node-1", "gpu-0"].attributes["uuid"] == "GPU-a"
+    assert facts.offered[DRIVER, "node-1", "gpu-1"].capacity == {"memory": "80Gi"}
+    assert [r.path for r in cluster.requests("claim")] == [
+        f"/apis/resource.k8s.io/{version}/namespaces/default/resourceclaims/c"
+    ]
+    assert [dict(r.query) for r in cluster.requests("slices")] == [
+        {"fieldSelector": "spec.nodeName=node-1", "resourceVersion": "0"}
+    ]
+
+
+def test_only_this_nodes_slices_are_asked_for(cluster: ApiServer, asked: Asked) -> None:
+    cluster.set_slices(slice_document({"gpu-0": "GPU-z"}, node="node-2"))
+
+    assert asked.ask(pods("c")).offered == {}
+
+
+def test_without_a_pod_that_refers_to_a_claim_nothing_is_asked(
+    cluster: ApiServer, tmp_path: Path
+) -> None:
+    claims = Claims(connector(cluster, tmp_path), "node-1")
+    plain = Pod("u", "default", "p", containers=(Container("main"),))
+    gone = Pod("v", "default", "q", containers=pods("c").pods["u-c"].containers, deleted=True)
+
+    assert claims.subject(indexed({"u": plain, "v": gone})) is None
+    with Asking(claims, PATIENT) as source:
+        source.facts(indexed({"u": plain}))
+        source.facts(pods("c"))
+        source.when(lambda facts: facts.claims)
+    assert len(cluster.requests("versions")) == 1
+
+
+def test_an_allocated_claim_is_asked_for_once_until_it_is_old(
+    cluster: ApiServer, asked: Asked
+) -> None:
+    asked.ask(pods("c"))
+    cluster.set_claim("c", claim_document(result("gpu-1")))
+    asked.clock.move(300)
+    assert asked.ask(pods("c")).claims["default", "c"] == (GPU,)
+    asked.clock.move(301)
+    assert asked.ask(pods("c")).claims["default", "c"][0].device == "gpu-1"
+    assert (len(cluster.requests("claim")), len(cluster.requests("slices"))) == (2, 2)
+
+
+def test_a_claim_that_is_not_allocated_or_not_there_is_asked_for_again(
+    cluster: ApiServer, asked: Asked
+) -> None:
+    cluster.set_claim("c", claim_document())
+    assert asked.ask(pods("c", "away")).claims == {("default", "c"): (), ("default", "away"): ()}
+    cluster.set_claim("c", claim_document(result("gpu-0")))
+    cluster.set_claim("away", claim_document(result("gpu-1")))
+
+    assert all(asked.ask(pods("c", "away")).claims.values())
+
+
+def test_slices_are_listed_again_when_a_claims_device_is_not_among_them(
+    cluster: ApiServer, asked: Asked
+) -> None:
+    asked.ask(pods("c"))
+    cluster.set_claim("d", claim_document(result("gpu-9")))
+    cluster.set_slices(slice_document({"gpu-0": "GPU-a", "gpu-9": "GPU-new"}, generation=2))
+
+    facts = asked.ask(pods("c", "d"))
+
+    assert facts.offered[DRIVER, "node-1", "gpu-9"].attributes["uuid"] == "GPU-new"
+
+
+def test_a_claim_that_nobody_refers_to_any_more_is_forgotten(asked: Asked) -> None:
+    asked.ask(pods("c"))
+
+    assert asked.ask(pods("other")).claims == {("default", "other"): ()}
+    assert asked.claims.subject(pods()) is None
+
+
+@pytest.mark.parametrize("kind", ["versions", "claim", "slices"])
+def test_without_the_permission_the_missing_rule_is_said(
+    cluster: ApiServer, tmp_path: Path, kind: str
+) -> None:
+    user = "system:serviceaccount:monitoring:mgpu-exporter"
+    cluster.fail(kind, 403, f'User "{user}" cannot get resource "resourceclaims"', times=999)
+    with Asking(Claims(connector(cluster, tmp_path), "node-1")) as source:
+        source.facts(pods("c"))
+        detail = source.status_when("missing permission").detail
+
+    assert "give ServiceAccount monitoring/mgpu-exporter a ClusterRole" in detail
+    assert "'resourceclaims: get' and 'resourceslices: list'" in detail
+
+
+def test_a_failure_keeps_what_was_known_and_is_tried_again(
+    cluster: ApiServer, tmp_path: Path
+) -> None:
+    with Asking(Claims(connector(cluster, tmp_path), "node-1")) as source:
+        source.facts(pods("c"))
+        source.when(lambda facts: facts.claims)
+        cluster.fail("claim", 500, times=3)
+        source.facts(pods("c", "d", version=2))
+        source.status_when("answers 500")
+        assert source.facts().claims[("default", "c")] == (GPU,)
+        cluster.set_claim("d", claim_document(result("gpu-1")))
+
+        source.when(lambda facts: facts.claims.get(("default", "d")))
+
+
+@pytest.mark.parametrize("versions", [(), ("v1alpha3",)])
+def test_a_cluster_without_resource_k8s_io_is_said(
+    cluster: ApiServer, asked: Asked, versions: tuple[str, ...]
+) -> None:
+    cluster.serve_devices(*versions)
+
+    with pytest.raises(ClaimsError, match=r"404|served in none of v1, v1beta2, v1beta1"):
+        asked.ask(pods("c"))
+
+
+def test_an_api_server_that_is_away_is_said(server: ApiServer, tmp_path: Path) -> None:
+    connect = connector(server, tmp_path)
+    server.stop()
+
+    with pytest.raises(ClaimsError, match="no answer from the API server"):
+        Claims(connect, "node-1").ask(pods("c"))
+
+
+def test_closing_does_not_wait_for_a_server_that_hangs(cluster: ApiServer, tmp_path: Path) -> None:
+    cluster.hold("claim")
+    with Asking(Claims(connector(cluster, tmp_path), "node-1")) as source:
+        source.facts(pods("c"))
+        cluster.wait_for_requests("claim", 1)
+        assert source.facts() == NodeFacts()
+    cluster.release()
+
+
+def test_a_slice_that_is_none_costs_only_itself(cluster: ApiServer, asked: Asked) -> None:
+    broken = slice_document({"gpu-9": "GPU-z"})
+    broken["spec"]["pool"] = {}
+    cluster.set_slices(broken, slice_document({"gpu-0": "GPU-a"}))
+
+    assert set(asked.ask(pods("c")).offered) == {(DRIVER, "node-1", "gpu-0")}
+    assert asked.claims.rejected() == {"slice_unusable": 1}

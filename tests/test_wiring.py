@@ -1,0 +1,42 @@
+"""Which sources of facts about the node stand behind the settings."""
+
+from pathlib import Path
+
+import pytest
+
+from exporter.settings import load
+from exporter.wiring import open_sources
+from tests.pods.apiserver import write_kubeconfig
+
+
+@pytest.mark.parametrize(
+    ("flags", "names"),
+    [
+        ({}, ["node_api", "claims_api"]),
+        ({"pods.claims": ["off"]}, ["node_api"]),
+        ({"pods.source": ["none"]}, []),
+        (
+            {"kubelet.pod-resources-socket": ["/run/k.sock"]},
+            ["podresources", "node_api", "claims_api"],
+        ),
+        (
+            {"kubelet.pod-resources-socket": ["/run/k.sock"], "pods.source": ["none"]},
+            ["podresources"],
+        ),
+    ],
+)
+def test_the_node_sources_follow_from_the_settings(
+    tmp_path: Path, flags: dict[str, list[str]], names: list[str]
+) -> None:
+    kubeconfig = write_kubeconfig(tmp_path / "kubeconfig", "http://127.0.0.1:1")
+    given = {"kubelet.pod-resources-socket": ["none"], "kubeconfig": [str(kubeconfig)], **flags}
+
+    sources = open_sources(load(given, {}))
+
+    assert [node.name for node in sources.nodes] == names
+
+
+def test_of_a_simulated_node_all_is_simulated() -> None:
+    flags = {"simulate": ["single"], "kubelet.pod-resources-socket": ["/run/k.sock"]}
+
+    assert [node.name for node in open_sources(load(flags, {})).nodes] == ["node_simulated"]
