@@ -1,10 +1,11 @@
 """Whatever grants, claims, slices, annotations and labels say, decoding ends and costs one pod."""
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import Phase, find, given, settings
 from hypothesis import strategies as st
 
 from exporter.allocations import amd, dra, gke, intel, kai, nvidia
@@ -24,72 +25,73 @@ from exporter.model import (
 from tests.allocations.build import card, instance
 
 SCHEMES = [m.SCHEME for m in (nvidia, gke, kai, dra, amd, intel)]
-RESOURCES = (
-    *("nvidia.com/gpu", "nvidia.com/gpu.shared", "nvidia.com/mig-1g.5gb", "nvidia.com/gpu-slow"),
-    *("amd.com/gpu", "amd.com/cpx_nps4", "gpu.intel.com/i915", "gpu.intel.com/monitoring", "é"),
-)
 UUID = "0fc3eda5-e98b-a25b-5b0d-cf5c855d1448"
-NVIDIA_IDS = ["GPU-0", "GPU-0::0", "GPU-0::1", "GPU-1::é", "GPU-0::", "MIG-0-0", "MIG-0-0::7"]
-FOREIGN_IDS = [f"GPU-{UUID}", f"GPU-{UUID}::{2**80}", f"MIG-GPU-{UUID}/1/0", f"GPU-{UUID}-3"]
-GKE_IDS = ["nvidia7", "nvidia7/gi0", "nvidia7/gi0/vgpu1", "nvidia" + "9" * 80, "nvidia٣"]
-OTHER_IDS = [
-    "0000:19:00.0",
-    "amdgpu_xcp_30",
-    "card0-0",
-    "card0-9",
-    "card٣-0",
-    "all",
-    "",
-    "x" * 9999,
-]
-DEVICE_IDS = st.one_of(
-    st.sampled_from([*NVIDIA_IDS, *FOREIGN_IDS, *GKE_IDS, *OTHER_IDS]), st.text(max_size=8)
-)
+GPU = "nvidia.com/gpu"
+NVIDIA = (GPU, "nvidia.com/gpu.shared", "nvidia.com/mig-1g.5gb", "nvidia.com/gpu-slow")
+AMD = ("amd.com/gpu", "amd.com/cpx_nps4", "amd.com/spx_nps1")
+INTEL = ("gpu.intel.com/i915", "gpu.intel.com/xe", "gpu.intel.com/monitoring")
+RESOURCES = (*NVIDIA, *AMD, *INTEL, "é")
+NVIDIA_IDS = ("GPU-0", "GPU-0::0", "GPU-0::1", "GPU-1", "GPU-1::é", "GPU-0::", "MIG-0-0::7")
+FOREIGN_IDS = (f"GPU-{UUID}", f"GPU-{UUID}::{2**80}", f"MIG-GPU-{UUID}/1/0", f"GPU-{UUID}-3")
+GKE_IDS = ("nvidia7", "nvidia7/gi0", "nvidia6/vgpu0", "nvidia6/vgpu1", "nvidia" + "9" * 80)
+AMD_IDS = ("0000:19:00.0", "amdgpu_xcp_30", "0000:ff:00.0")
+INTEL_IDS = ("card0-0", "card0-9", "card9-0", "all")
+ODD_IDS = ("", "nvidia٣", "card٣-0", "x" * 99, "::")
+
 NUMBERS = st.one_of(
     st.integers(-5, 400).map(str),
     st.sampled_from(["", "0.25", "nan", "inf", "-0.5", "1e999", "4864Mi", "1Ei", str(2**80), "٣"]),
     st.text(max_size=8),
 )
-NAMES = st.sampled_from(["a", "b", "", "ü", "n" * 300])
-GROUPS = st.sampled_from(["g", "h", "", "é", "g" * 999])
-LABELS = st.dictionaries(
-    st.sampled_from(["runai-gpu-group", "runai-gpu-group/g", "runai-gpu-group/h", "app"]), GROUPS
-)
-ANNOTATIONS = st.dictionaries(
-    st.sampled_from(kai.SCHEME.annotations),
-    st.one_of(NUMBERS, NAMES, DEVICE_IDS, st.just("9" * 100_000)),
-)
-DRIVERS = st.sampled_from([*sorted(dra.DRIVERS), "net.example.com", "", "é"])
-DEVICE_NAMES = st.sampled_from(["gpu-7", "gpu-7-mig-1g5gb-19-0", "0000-03-00-0-0x1", "é", ""])
+NAMES = st.sampled_from(["a", "a", "a", "b", "", "ü", "n" * 99])
+GROUPS = st.sampled_from(["g", "g", "h", "", "é", "g" * 99])
+DEVICE_IDS = st.sampled_from((*NVIDIA_IDS, *FOREIGN_IDS, *GKE_IDS, *AMD_IDS, *INTEL_IDS, *ODD_IDS))
+
+
+FAMILIES: dict[str, tuple[Sequence[str], Sequence[str]]] = {
+    "nvidia-device-plugin": (NVIDIA, NVIDIA_IDS),
+    "gke": ([GPU], GKE_IDS),
+    "amd-device-plugin": (AMD, AMD_IDS),
+    "intel-device-plugin": (INTEL, INTEL_IDS),
+}
+
+
+def grants(family: str = "") -> st.SearchStrategy[tuple[Grant, ...]]:
+    """Return grants of anything, but rather those of one scheme."""
+    resources, ids = FAMILIES.get(family, (RESOURCES, ["GPU-0"]))
+    own = st.lists(st.sampled_from(ids), min_size=1, max_size=4).map(tuple)
+    anything = st.lists(DEVICE_IDS, max_size=4).map(tuple)
+    return st.lists(
+        st.one_of(
+            st.builds(Grant, NAMES, st.sampled_from(resources), own),
+            st.builds(Grant, NAMES, st.sampled_from(resources), own),
+            st.builds(Grant, NAMES, st.sampled_from(RESOURCES), anything),
+        ),
+        min_size=1,
+        max_size=3,
+    ).map(tuple)
+
+
+DRIVERS = st.sampled_from([*sorted(dra.DRIVERS), "net.example.com", "é"])
+DEVICE_NAMES = st.sampled_from(["gpu-7", "gpu-7-mig-1g5gb-19-0", "0000-19-00-0-0x1", "é", ""])
 CAPACITY = st.dictionaries(st.sampled_from(["memory", "gpu.nvidia.com/memory", "é"]), NUMBERS)
 REQUESTS = st.sampled_from(["", "gpu", "gpu/first", "/", "é"])
-CLAIM_NAMES = st.sampled_from(["c", "d", "", "é"])
-
-GRANTS = st.lists(
+CLAIM_NAMES = st.sampled_from(["c", "c", "c", "d", "", "é"])
+CLAIMED = st.lists(
     st.builds(
-        Grant, NAMES, st.sampled_from(RESOURCES), st.lists(DEVICE_IDS, max_size=6).map(tuple)
+        ClaimedDevice,
+        request=REQUESTS,
+        driver=DRIVERS,
+        pool=st.sampled_from(["p", "é"]),
+        device=DEVICE_NAMES,
+        share_id=st.sampled_from(["", "", "s"]),
+        admin_access=st.sampled_from([False, False, True]),
+        consumed=CAPACITY,
     ),
     max_size=4,
 ).map(tuple)
-CLAIMS = st.dictionaries(
-    st.tuples(st.sampled_from(["n", "m"]), CLAIM_NAMES),
-    st.lists(
-        st.builds(
-            ClaimedDevice,
-            request=REQUESTS,
-            driver=DRIVERS,
-            pool=NAMES,
-            device=DEVICE_NAMES,
-            share_id=NAMES,
-            admin_access=st.booleans(),
-            consumed=CAPACITY,
-        ),
-        max_size=5,
-    ).map(tuple),
-    max_size=4,
-)
 OFFERED = st.dictionaries(
-    st.tuples(DRIVERS, NAMES, DEVICE_NAMES),
+    st.tuples(DRIVERS, st.just("p"), DEVICE_NAMES),
     st.builds(
         OfferedDevice,
         attributes=st.dictionaries(
@@ -98,6 +100,19 @@ OFFERED = st.dictionaries(
         capacity=CAPACITY,
     ),
     max_size=4,
+)
+
+AMD_CARD = replace(card(0, vendor="amd"), pci_bus_id="00000000:19:00.0")
+INTEL_CARD = replace(card(7, vendor="intel"), pci_bus_id="0000:19:00.0")  # its minor is 0
+PART = replace(instance(0, 0), gpu_instance=0)
+ALL_DEVICES = (card(0), card(1), PART, instance(0, 1), AMD_CARD, INTEL_CARD)
+DEVICES = st.one_of(
+    st.just(ALL_DEVICES),
+    st.lists(
+        st.sampled_from([*ALL_DEVICES, card(0, memory=None)]),
+        max_size=4,
+        unique_by=lambda device: device.uuid,
+    ).map(tuple),
 )
 NODE_LABEL_KEYS = [
     "nvidia.com/gpu.sharing-strategy",
@@ -111,65 +126,74 @@ NODE_LABEL_KEYS = [
 NODE_LABELS = st.dictionaries(
     st.sampled_from(NODE_LABEL_KEYS),
     st.one_of(NUMBERS, st.sampled_from(["mps", "time-slicing", "time-sharing", "cpx_nps4"])),
+    max_size=4,
 )
-AMD_CARD = replace(card(0, vendor="amd"), pci_bus_id="00000000:19:00.0")
-DEVICES = st.lists(
-    st.sampled_from(
-        [
-            *(card(0), card(1), card(0, memory=None), AMD_CARD, card(7, vendor="intel")),
-            *(replace(instance(0, 0), gpu_instance=0), instance(0, 1)),
-        ]
-    ),
-    max_size=5,
-    unique_by=lambda device: device.uuid,
-).map(tuple)
+
 CONTAINERS = st.lists(
     st.builds(
         Container,
         name=NAMES,
-        kind=st.sampled_from(["app", "init", "sidecar", "ephemeral"]),
-        limits=st.dictionaries(st.sampled_from(RESOURCES), NUMBERS, max_size=3),
+        kind=st.sampled_from(["app", "app", "app", "init", "sidecar", "ephemeral"]),
+        limits=st.dictionaries(st.sampled_from(RESOURCES), NUMBERS, max_size=2),
         claims=st.lists(
-            st.builds(ClaimRef, CLAIM_NAMES, REQUESTS, st.sampled_from(["", *RESOURCES])),
-            max_size=3,
+            st.builds(ClaimRef, CLAIM_NAMES, REQUESTS, st.sampled_from(["", "", *RESOURCES])),
+            max_size=2,
         ).map(tuple),
     ),
-    max_size=4,
+    min_size=1,
+    max_size=3,
     unique_by=lambda container: container.name,
 ).map(tuple)
+FRACTIONS = st.dictionaries(
+    st.sampled_from(kai.SCHEME.annotations),
+    st.one_of(NUMBERS, NAMES, DEVICE_IDS),
+)
+GROUP_LABELS = st.dictionaries(
+    st.sampled_from(["runai-gpu-group", "runai-gpu-group/g", "runai-gpu-group/h", "app"]), GROUPS
+)
 
 
 def pods(uid: str) -> st.SearchStrategy[Pod]:
     return st.builds(
         Pod,
         uid=st.just(uid),
-        namespace=st.sampled_from(["n", "n", "kai-resource-reservation"]),
+        namespace=st.sampled_from(["n", "n", "n", "kai-resource-reservation"]),
         name=NAMES,
         phase=st.sampled_from(["", "Running"]),
         containers=CONTAINERS,
-        annotations=ANNOTATIONS,
-        labels=LABELS,
+        annotations=FRACTIONS,
+        labels=GROUP_LABELS,
     )
 
 
-NODES = st.builds(
-    NodeFacts,
-    devices=DEVICES,
-    labels=NODE_LABELS,
-    allocatable=st.dictionaries(st.sampled_from(RESOURCES), NUMBERS, max_size=3),
-    grants=st.fixed_dictionaries({}, optional={"u": GRANTS, "v": GRANTS}),
-    claims=CLAIMS,
-    offered=OFFERED,
-    pods=st.fixed_dictionaries({"v": pods("v")}),
-    index_bases=st.dictionaries(st.sampled_from(["gke", "dra"]), NAMES),
+RESERVATIONS = st.builds(
+    Pod,
+    uid=st.just("r"),
+    namespace=st.just("kai-resource-reservation"),
+    name=NAMES,
+    annotations=st.fixed_dictionaries({"run.ai/reserve_for_gpu_index": DEVICE_IDS}),
+    labels=st.fixed_dictionaries({"runai-gpu-group": GROUPS}),
 )
 
 
+def nodes(family: str = "") -> st.SearchStrategy[NodeFacts]:
+    return st.builds(
+        NodeFacts,
+        devices=DEVICES,
+        labels=NODE_LABELS,
+        allocatable=st.dictionaries(st.sampled_from(RESOURCES), NUMBERS, max_size=3),
+        grants=st.fixed_dictionaries({"u": grants(family)}, optional={"v": grants()}),
+        claims=st.fixed_dictionaries({("n", "c"): CLAIMED}, optional={("n", "d"): CLAIMED}),
+        offered=OFFERED,
+        pods=st.fixed_dictionaries({"r": RESERVATIONS}, optional={"v": pods("v")}),
+        index_bases=st.dictionaries(st.sampled_from(["gke", "dra"]), NAMES, max_size=1),
+    )
+
+
 @pytest.mark.parametrize("scheme", SCHEMES, ids=lambda scheme: scheme.name)
-@given(described=pods("u"), node=NODES)
-def test_any_input_gives_allotments_that_can_be_true(
-    scheme: Scheme, described: Pod, node: NodeFacts
-) -> None:
+@given(data=st.data())
+def test_any_input_gives_allotments_that_can_be_true(scheme: Scheme, data: st.DataObject) -> None:
+    described, node = data.draw(pods("u")), data.draw(nodes(scheme.name))
     decoded = scheme.decode(described, node)  # not the registry's: its guard would hide a raise
     names = {"", *(container.name for container in described.containers)}
     for allocation in decoded.allocations:
@@ -185,13 +209,13 @@ def test_any_input_gives_allotments_that_can_be_true(
     assert all(len(problem.detail) <= 200 for problem in decoded.problems)
 
 
-@given(described=pods("u"), node=NODES)
+@given(described=pods("u"), node=nodes())
 def test_no_input_makes_the_registry_meet_a_defect(described: Pod, node: NodeFacts) -> None:
     reasons = {problem.reason for problem in decode(described, node).problems}
     assert Reason.DECODER_ERROR not in reasons
 
 
-@given(hostile=pods("v"), node=NODES)
+@given(hostile=pods("v"), node=nodes())
 def test_hostile_pod_costs_only_itself(hostile: Pod, node: NodeFacts) -> None:
     """Its neighbour, whose device the kubelet names, keeps its allotment."""
     honest = Pod("w", "m", "p", containers=(Container("a", limits={"nvidia.com/gpu": "1"}),))
@@ -205,3 +229,53 @@ def test_hostile_pod_costs_only_itself(hostile: Pod, node: NodeFacts) -> None:
     decoded = decode(honest, known)
     assert [(a.device, a.core) for a in decoded.allocations] == [("GPU-1", 1.0)]
     assert decoded.problems == ()
+
+
+@pytest.mark.parametrize("scheme", SCHEMES, ids=lambda scheme: scheme.name)
+def test_inputs_reach_into_each_scheme(scheme: Scheme) -> None:
+    """Raises NoSuchExample unless some input of the properties above names a device."""
+    enough = settings(
+        max_examples=500, phases=[Phase.generate], database=None, derandomize=True, deadline=None
+    )
+    find(
+        st.tuples(pods("u"), nodes(scheme.name)),
+        lambda both: any(a.device for a in scheme.decode(*both).allocations),
+        settings=enough,
+    )
+
+
+def test_ten_megabytes_of_anything_are_refused() -> None:
+    huge = "GPU-0::0" * 1_300_000
+    hostile = Pod(
+        uid="u",
+        namespace="n",
+        name="p",
+        containers=(Container("a", limits={GPU: "1"}, claims=(ClaimRef(huge, huge, huge),)),),
+        annotations=dict.fromkeys(kai.SCHEME.annotations, huge),
+        labels={"runai-gpu-group": huge},
+    )
+    held = (
+        Grant("a", resource, (huge, *(f"GPU-{n:08x}{UUID[8:]}" for n in range(100_000))))
+        for resource in RESOURCES
+    )
+    facts = NodeFacts(devices=ALL_DEVICES, labels={"a": "b"}, grants={"u": tuple(held)})
+    for scheme in SCHEMES:
+        decoded = scheme.decode(hostile, facts)
+        assert {a.device for a in decoded.allocations} <= {None}
+        assert len(decoded.allocations) <= MAX_CARDS
+        assert all(len(problem.detail) <= 200 for problem in decoded.problems)
+
+
+def test_ten_megabytes_of_a_fraction_are_counted() -> None:
+    annotations = dict.fromkeys(kai.SCHEME.annotations, "9" * 10_000_000)
+    hostile = Pod(
+        uid="u",
+        namespace="n",
+        name="p",
+        containers=(Container("a"),),
+        annotations=annotations,
+        labels={"runai-gpu-group": "g"},
+    )
+    decoded = kai.decode(hostile, NodeFacts())
+    assert [(a.container, a.device, a.core) for a in decoded.allocations] == [("a", None, None)]
+    assert {problem.reason for problem in decoded.problems} == {Reason.BAD_ANNOTATION}
