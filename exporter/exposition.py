@@ -5,7 +5,7 @@ sample would be most of the exporter's CPU; the tests hold the result against it
 formats differ in the name of a counter's family only.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from enum import Enum
 from math import isfinite, isnan
 from typing import cast
@@ -14,7 +14,8 @@ from exporter.families import FAMILIES, LEVELS, Family
 from exporter.model import Labelled, Number, Snapshot, Value
 
 _Labels = tuple[tuple[str, ...], tuple[str, ...]]  # names, values
-_Rows = Sequence[tuple[str, Mapping[str, Value]]]  # label text, values
+_Rows = Sequence[tuple[str, Mapping[str, Value], Mapping[str, Mapping[str, str]]]]
+"""Label text, values, further labels by family."""
 
 _ESCAPES = str.maketrans({"\\": r"\\", "\n": r"\n", '"': r"\""})
 
@@ -49,7 +50,7 @@ class Renderer:
         used: dict[_Labels, str] = {}
         rows = {
             level: [
-                (self._text(LEVELS[level], row.labels, used), row.values)
+                (self._text(LEVELS[level], row.labels, used), row.values, row.more)
                 for row in sorted(snapshot.rows.get(level, ()), key=lambda row: row.labels)
             ]
             for level in levels
@@ -66,12 +67,13 @@ class Renderer:
 
     def _samples(self, family: Family, rows: _Rows, used: dict[_Labels, str]) -> list[str]:
         if not family.labels:
-            return _plain(family, cast("Iterable[tuple[str, Mapping[str, Number]]]", rows))
+            return _plain(family, rows)
         lines = []
-        for text, values in rows:
+        for text, values, more in rows:
             labelled = cast("Labelled", values.get(family.name, {}))
+            further = more.get(family.name, {}) if family.open else {}
             for key, number in labelled.items():
-                own = self._text(family.labels, key, used)
+                own = self._text((*family.labels, *further), (*key, *further.values()), used)
                 lines.append(_line(family, f"{text},{own}" if text else own, number))
         return lines
 
@@ -87,12 +89,12 @@ class Renderer:
         return text
 
 
-def _plain(family: Family, rows: Iterable[tuple[str, Mapping[str, Number]]]) -> list[str]:
+def _plain(family: Family, rows: _Rows) -> list[str]:
     """Write a family without labels of its own: nine in ten samples of a page."""
     name, full_name, divisor = family.name, family.full_name, family.divisor
     lines = []
-    for text, values in rows:
-        number = values.get(name)
+    for text, values, _ in rows:
+        number = cast("Number | None", values.get(name))
         if number is None:
             continue
         written = _number(number, divisor)

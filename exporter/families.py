@@ -18,6 +18,8 @@ LEVELS: dict[str, tuple[str, ...]] = {
     "exporter": (),
 }
 
+OPEN_LABELS = ("label_", "annotation_")
+
 CORE = "core"  # the group that is always served
 
 NS = 1_000_000_000  # accounts of time are kept in nanoseconds
@@ -28,7 +30,8 @@ UJ = 1_000_000  # accounts of energy in microjoules
 class Family:
     """One metric family. ``divisor`` leads from the ledger's integers to the base unit.
 
-    ``group`` is what can be switched off together, with the calls that it takes.
+    ``group`` is what can be switched off together, with the calls that it takes. A series of an
+    ``open`` family may carry further labels, which its row names; ``OPEN_LABELS`` begin them all.
     """
 
     level: str
@@ -38,6 +41,7 @@ class Family:
     labels: tuple[str, ...] = ()
     divisor: int = 1
     group: str = CORE
+    open: bool = False
 
     @property
     def full_name(self) -> str:
@@ -326,8 +330,10 @@ POD = (
     Family(
         "pod",
         "info",
-        "The pod's identity and owner (API server).",
+        "The pod's identity and the owner it was made for, from the source of pods in use; with "
+        "the labels and annotations of --pods.labels and --pods.annotations.",
         labels=("uid", "qos", "owner_kind", "owner_name"),
+        open=True,
     ),
     Family("pod", "core_usage_gpus", f"GPUs' worth of core in use, {_WINDOW}."),
     Family("pod", "core_limit_gpus", "GPUs' worth of core allotted."),
@@ -374,7 +380,10 @@ EXPORTER = (
     ),
     Family("exporter", "simulated", "1 if the node is simulated: nothing here is real."),
     Family(
-        "exporter", "source_up", "1 if the source answered in the last cycle.", labels=("source",)
+        "exporter",
+        "source_up",
+        "1 if the source answered in the last cycle; of sources of pods, each that was turned to.",
+        labels=("source",),
     ),
     Family(
         "exporter",

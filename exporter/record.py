@@ -22,7 +22,7 @@ from exporter.model import Clock
 from exporter.recording.cycle import FORMAT, Cycle, Head
 from exporter.recording.names import Pseudonyms
 from exporter.recording.recorder import Recorder
-from exporter.recording.settings import kept
+from exporter.recording.settings import disguised, kept
 from exporter.recording.tape import TapeError, TapeWriter, digest
 from exporter.scenario.description import ScenarioError
 from exporter.settings import Settings, argument, count, duration
@@ -100,6 +100,7 @@ class Session:
         self, settings: Settings, sources: Sources, clock: Clock, *, anonymise: bool = False
     ) -> None:
         names = Pseudonyms(secrets.token_bytes(32)) if anonymise else None
+        settings = disguised(settings) if anonymise else settings
         self._recorder = Recorder(sources, clock, names)
         self._interval_ns = settings.collection_interval_ns
         self._clock = clock

@@ -1,6 +1,7 @@
 """Which classes stand behind the settings. Opens nothing that may hang or fail without a GPU."""
 
 import time
+from pathlib import Path
 
 from exporter.allocations.registry import ANNOTATION_PREFIXES, LABEL_PREFIXES
 from exporter.cgroups.processes import CgroupProcesses
@@ -18,9 +19,11 @@ from exporter.node.polled import Polled, Rhythm
 from exporter.node.source import NodeSource
 from exporter.node.told import ToldNode
 from exporter.pods.api import ApiPods
-from exporter.pods.choice import connection, node_name, open_pod_source
+from exporter.pods.chain import ChainedPods
+from exporter.pods.choice import Places, node_name, open_pod_source
 from exporter.pods.claims import Claims
 from exporter.pods.decode import Keep
+from exporter.pods.labels import Allowed
 from exporter.pods.simulated import SimulatedPods
 from exporter.pods.source import PodSource
 from exporter.scenario.description import ScenarioError
@@ -48,7 +51,8 @@ def make_collector(settings: Settings, sources: Sources, clock: Clock = time) ->
     """Make the collector over these sources, with empty accounts."""
     ledger = Ledger(settings.ledger_retention_ns, settings.collection_window_ns)
     idle = IdlePolicy(settings.energy_idle)
-    return Collector(sources, ledger, settings.collection_interval_ns, clock, idle)
+    allowed = Allowed(settings.pods_labels, settings.pods_annotations)
+    return Collector(sources, ledger, settings.collection_interval_ns, clock, idle, allowed)
 
 
 def _simulated(settings: Settings, clock: Clock) -> Sources:
@@ -66,29 +70,34 @@ def _simulated(settings: Settings, clock: Clock) -> Sources:
 
 
 def _real(settings: Settings) -> Sources:
-    pods = open_pod_source(
-        settings.pods_source,
-        node_name(settings.node_name),
+    places = Places(
         kubeconfig=settings.kubeconfig or None,
-        keep=Keep(annotations=ANNOTATION_PREFIXES, labels=LABEL_PREFIXES),
+        kubelet=settings.kubelet_address,
+        kubelet_ca=settings.kubelet_ca_file,
+        kubelet_insecure=settings.kubelet_insecure_tls,
+        logs=Path(settings.path_logs),
     )
+    allowed = Allowed(settings.pods_labels, settings.pods_annotations)
+    keep = allowed.keep(Keep(annotations=ANNOTATION_PREFIXES, labels=LABEL_PREFIXES))
+    pods = open_pod_source(settings.pods_source, node_name(settings.node_name), places, keep)
     cgroup_root = settings.path_cgroup or f"{settings.path_sysfs}/fs/cgroup"
     return Sources(
         gpus=_real_gpus(settings),
         processes=CgroupProcesses(cgroup_root, settings.path_procfs),
         pods=pods,
-        nodes=_real_nodes(settings, pods),
+        nodes=_real_nodes(settings, pods, places),
+        others=pods.others if isinstance(pods, ChainedPods) else tuple,
     )
 
 
-def _real_nodes(settings: Settings, pods: PodSource) -> tuple[NodeSource, ...]:
+def _real_nodes(settings: Settings, pods: PodSource, places: Places) -> tuple[NodeSource, ...]:
     """What the kubelet says of claims comes before what the API server does, which knows more."""
     nodes: list[NodeSource] = list(open_pod_resources(settings.kubelet_pod_resources_socket))
-    if isinstance(pods, ApiPods):
+    if isinstance(pods, ApiPods | ChainedPods) and pods.name == ApiPods.name:
         nodes.append(ToldNode("node_api", pods.node))
         if settings.pods_claims == "auto":
-            connect = connection(settings.kubeconfig or None)
-            nodes.append(Polled(Claims(connect, node_name(settings.node_name)), CLAIMS_RHYTHM))
+            claims = Claims(places.to_api(), node_name(settings.node_name))
+            nodes.append(Polled(claims, CLAIMS_RHYTHM))
     return tuple(nodes)
 
 

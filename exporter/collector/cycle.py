@@ -33,6 +33,7 @@ from exporter.model import (
     Unmeasured,
 )
 from exporter.node.facts import merged
+from exporter.pods.labels import ALLOW_NOTHING, Allowed, Shown
 from exporter.tenancy import account_for
 
 logger = logging.getLogger(__name__)
@@ -57,6 +58,7 @@ class Collector:
         interval_ns: int,
         clock: Clock,
         idle: IdlePolicy = IdlePolicy.UNATTRIBUTED,
+        allowed: Allowed = ALLOW_NOTHING,
     ) -> None:
         self.snapshot = Snapshot(mono_ns=clock.monotonic_ns(), unix_ns=clock.time_ns())
         self.fatal: RestartRequiredError | None = None
@@ -66,6 +68,7 @@ class Collector:
         self._clock = clock
         self._idle = idle
         self._allotments = Allotments()
+        self._shown = Shown(allowed)
         self._allotted: list[Allotted] = []
         self._guards = {s.name: Guard(s.name, clock) for s in sources.all}
         self._rejected: Counter[str] = Counter()
@@ -125,7 +128,8 @@ class Collector:
         self._allotted = self._allot(table, list(devices.values()), seen, now)
         self._ledger.settle(now)
         facts = CycleFacts(
-            now, devices, self._allotted, pods_by_name(table), self._allotments.replicas
+            *(now, devices, self._allotted, pods_by_name(table), self._allotments.replicas),
+            shown=self._shown.of(table),
         )
         self.snapshot = self._publish(facts, readings, processes)
         self._pulse = Pulse(self._clock.monotonic_ns(), self._pulse.done + 1)
@@ -195,8 +199,9 @@ class Collector:
         self, facts: CycleFacts, readings: Sequence[Reading], processes: SourceStatus
     ) -> Snapshot:
         simulated = any(reading.simulated for reading in readings)
-        others = (self._status(source) for source in self._sources.listening)
-        sources = (*(reading.status for reading in readings), processes, *others)
+        listening = tuple(self._status(source) for source in self._sources.listening)
+        others = self._sources.others()
+        sources = (*(r.status for r in readings), processes, *listening, *others)
         own = Own(
             unix_ns=facts.now.unix_ns,
             cycles=self._pulse.done + 1,
@@ -213,7 +218,7 @@ class Collector:
 
     def _all_rejected(self) -> Counter[str]:
         """Counts of all sources; one that fails now keeps its last ones."""
-        rejected = self._rejected + self._allotments.problems
+        rejected = self._rejected + self._allotments.problems + self._shown.rejected
         for source in self._sources.reporting:
             before = self._rejected_by.get(source.name, {})
             counts = self._guards[source.name].call("rejected", source.rejected, before)

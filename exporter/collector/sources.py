@@ -1,9 +1,11 @@
 """Everything that the cycle asks."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from exporter.cgroups.source import ProcessSource
 from exporter.gpus.source import GpuSource
+from exporter.model import SourceStatus
 from exporter.node.source import NodeSource
 from exporter.pods.source import PodSource
 
@@ -13,12 +15,16 @@ Reporting = ProcessSource | PodSource | NodeSource
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """All sources. Of two ``nodes`` that know the same, the later one counts."""
+    """All sources. Of two ``nodes`` that know the same, the later one counts.
+
+    ``others`` says how those fare that stand in for one of these now.
+    """
 
     gpus: tuple[GpuSource, ...]
     processes: ProcessSource
     pods: PodSource
     nodes: tuple[NodeSource, ...] = ()
+    others: Callable[[], tuple[SourceStatus, ...]] = tuple
 
     @property
     def listening(self) -> tuple[Listening, ...]:

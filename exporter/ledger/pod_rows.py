@@ -36,7 +36,10 @@ def pod_rows(view: View) -> Iterable[Row]:
             if isinstance(key, ContainerKey):
                 parts.setdefault(key[:2], []).append(_Part(book, key, account))
     for name, account in view.ledger.pods.items():
-        yield Row(name, _pod(view, name, account, parts.get(name, [])))
+        pod = view.facts.pods.get(name)
+        shown = view.facts.shown.get(pod.uid, {}) if pod else {}
+        values = _pod(view, name, account, parts.get(name, []))
+        yield Row(name, values, {"info": shown} if shown else {})
 
 
 def namespace_rows(view: View) -> Iterable[Row]:

@@ -50,6 +50,7 @@ class CycleFacts:
     allotted: Sequence[Allotted] = ()
     pods: Mapping[tuple[str, str], Pod] = field(default_factory=dict)  # by namespace, name
     replicas: Mapping[str, int] = field(default_factory=dict)  # of divided devices, by UUID
+    shown: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # of pods, by uid
 
 
 BY_CORE = ("core", "memory_active", ENERGY)  # known together: by the same samples, or by core

@@ -18,10 +18,12 @@ class Row:
     ``values`` holds, by the family's name within its level, what is known; what is not known is
     absent. A family with labels of its own maps their values to numbers. Numbers are in the
     integer units of the ledger (ns, µJ); ``families.Family.divisor`` leads to the base unit.
+    ``more`` holds, by family, labels beyond the table's, name → value: those of an ``open`` one.
     """
 
     labels: tuple[str, ...]
     values: Mapping[str, Value]
+    more: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

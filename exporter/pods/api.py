@@ -7,34 +7,29 @@ package's own ``watch.Watch`` is not used: it takes its position from each objec
 
 import logging
 import random
-import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from http import HTTPStatus
 
-from exporter.model import Clock, NodeFacts, Pod, PodTable, SourceStatus
+from exporter.model import Clock, NodeFacts, SourceStatus
 from exporter.pods.client import Client
-from exporter.pods.decode import KEEP_NOTHING, Keep, PodError, decode_pod
-from exporter.pods.failure import ApiError, explanation
-from exporter.pods.health import SECOND_NS, Health
+from exporter.pods.decode import KEEP_NOTHING, Keep
+from exporter.pods.failure import ApiError
+from exporter.pods.listener import Listener
 from exporter.pods.node import NodeReader
 from exporter.pods.pace import DEFAULT_PACE, Pace
-from exporter.pods.table import Roster
-from exporter.pods.wire import JsonError, lines, list_parts, watch_event
+from exporter.pods.wire import JsonError, lines, watch_event
 
 logger = logging.getLogger(__name__)
 
 PODS = "/api/v1/pods"
-CLOSE_TIMEOUT_S = 0.9
 
 
-class ApiPods:
-    """Implements ``PodSource``. Its own thread listens and enters what it hears.
+class ApiPods(Listener):
+    """Implements ``PodSource``; see ``Listener``.
 
-    Pods whose grace period is over are taken out in the reader's thread; a lock guards the table.
     ``connect`` makes a client from credentials read anew; it is called again after each failure.
-    ``changed`` is called, in that thread, after each step that may have changed table or status.
     """
 
     name = "pods_api"
@@ -50,34 +45,11 @@ class ApiPods:
         chance: Callable[[], float] = random.random,
         changed: Callable[[], None] = lambda: None,
     ) -> None:
-        self._connect, self._node, self._keep = connect, node, keep
-        self._clock, self._pace, self._chance, self._changed = clock, pace, chance, changed
-        self._health = Health(self.name, clock)
-        self._stop, self._listed = threading.Event(), threading.Event()
-        self._thread = threading.Thread(target=self._run, name=self.name, daemon=True)
-        self._lock = threading.Lock()  # guards the roster
-        self._roster = Roster()
-        self._client: Client | None = None
+        super().__init__(keep=keep, clock=clock, pace=pace, chance=chance, changed=changed)
+        self._connect, self._node = connect, node
         self._position: str | None = None  # resourceVersion to watch from; None: list first
         self._missed = False  # an event was lost: the watch ends, and a list comes next
-        self._failures = 0
         self._node_reader = NodeReader(node, pace.node_s, self._health)
-
-    # --- for other threads ---
-
-    def start(self) -> None:
-        """Begin to list and watch."""
-        self._thread.start()
-
-    def wait(self, timeout_s: float) -> bool:
-        """Wait for the first list, or the close; whether it came."""
-        return self._listed.wait(timeout_s)
-
-    def table(self) -> PodTable:
-        """The newest table; deleted pods leave it after their grace period."""
-        with self._lock:
-            self._roster.expire(self._clock.monotonic_ns())
-            return self._roster.table
 
     def status(self) -> SourceStatus:
         """Up while a watch is open. An empty list is most often a wrong node name."""
@@ -93,48 +65,7 @@ class ApiPods:
         """The node's labels and allocatable quantities; empty until known, or not permitted."""
         return self._node_reader.facts
 
-    def rejected(self) -> Mapping[str, int]:
-        """Items of the API server's answers that could not be used, by reason."""
-        return self._health.rejected()
-
-    def close(self) -> None:
-        """End the thread, and the read that it is in.
-
-        A request that the server has not begun to answer is left behind: its thread is a daemon
-        and ends with the request's timeout.
-        """
-        self._stop.set()
-        self._listed.set()
-        if (client := self._client) is not None:
-            client.interrupt()
-        if self._thread.is_alive():
-            self._thread.join(CLOSE_TIMEOUT_S)
-
     # --- in its own thread ---
-
-    def _run(self) -> None:
-        try:
-            self._loop()
-        finally:
-            self._forget_client()
-
-    def _loop(self) -> None:
-        while not self._stop.is_set():
-            started_ns = self._clock.monotonic_ns()
-            try:
-                self._step()
-            except ApiError as failure:
-                if not self._stop.is_set():
-                    self._fail(failure)
-            except Exception:
-                logger.exception("watching pods failed unexpectedly; it starts again with a list")
-                self._fail(ApiError(None, "unexpected error, see the log"))
-                self._position = None
-            if self._clock.monotonic_ns() - started_ns > 10 * SECOND_NS:
-                self._failures = 0
-            self._changed()
-            self._stop.wait(self._pace.delay(self._failures, self._chance()))
-            self._failures += 1
 
     def _step(self) -> None:
         """One connection: list if the position is lost, then watch until the watch ends."""
@@ -158,39 +89,22 @@ class ApiPods:
         if failure.status == HTTPStatus.GONE:
             logger.debug("the watch's position is too old: %s", failure)
             return
-        self._forget_client()
-        detail = explanation(failure)
-        if self._health.down(detail):
-            logger.warning("pods are not watched: %s; it is tried again", detail)
+        super()._fail(failure)
 
-    def _forget_client(self) -> None:
-        if self._client is not None:
-            self._client.close()
-            self._client = None
+    def _start_anew(self) -> None:
+        self._position = None
 
     def _list(self, client: Client) -> None:
-        started_ns = self._clock.monotonic_ns()
-        pods: list[Pod] = []
-        position = None
         # Version 0: any state that the server has in memory will do, it need not ask etcd.
         query = {"fieldSelector": f"spec.nodeName={self._node}", "resourceVersion": "0"}
-        try:
-            with client.get(PODS, query, self._pace.list_s) as stream:
-                for key, value in list_parts(stream.chunks()):
-                    if key == "metadata" and isinstance(value, dict):
-                        position = value.get("resourceVersion")
-                    elif key == "items" and (pod := self._pod(value)):
-                        pods.append(pod)
-        except JsonError as error:
-            raise ApiError(None, f"the list of pods is broken: {error}") from error
+        started_ns = self._clock.monotonic_ns()
+        with client.get(PODS, query, self._pace.list_s) as stream:
+            pods, metadata = self._read_list(stream)
+        position = metadata.get("resourceVersion") if isinstance(metadata, dict) else None
         if not isinstance(position, str) or not position:
             raise ApiError(None, "the list of pods has no resourceVersion")
-        now_ns = self._clock.monotonic_ns()
-        with self._lock:
-            self._roster.relist(pods, now_ns)
-        self._listed.set()
+        self._enter_list(pods, started_ns)
         self._position, self._missed = position, False
-        self._health.heard(now_ns - started_ns)
         self._changed()
 
     def _watch(self, client: Client) -> None:
@@ -237,13 +151,3 @@ class ApiPods:
         position = metadata.get("resourceVersion") if isinstance(metadata, dict) else None
         if isinstance(position, str) and position:
             self._position = position
-
-    def _pod(self, document: object) -> Pod | None:
-        try:
-            pod, dropped = decode_pod(document, self._keep)
-        except PodError as error:
-            self._health.reject("pod_unusable", f"a pod whose {error}")
-            return None
-        for reason, count in dropped.items():
-            self._health.reject(reason, f"a part of pod {pod.namespace}/{pod.name}", count)
-        return pod

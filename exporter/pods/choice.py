@@ -3,22 +3,86 @@
 import os
 import socket
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
 from exporter.pods.api import ApiPods
+from exporter.pods.chain import PATIENCE_S, ChainedPods, Standby
 from exporter.pods.client import (
     SERVICE_ACCOUNT,
     Client,
-    connect_in_cluster,
-    connect_kubeconfig,
+    Load,
+    connect,
+    connect_kubelet,
+    from_kubeconfig,
+    from_service_account,
     in_cluster,
 )
 from exporter.pods.decode import KEEP_NOTHING, Keep
+from exporter.pods.files import FilePods
+from exporter.pods.kubelet import KubeletPods
 from exporter.pods.none import NoPods
 from exporter.pods.source import PodSource
 
-KINDS = ("auto", "api", "none")
+KINDS = ("auto", "api", "kubelet", "files", "none")
+LOGS = Path("/var/log")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Places:
+    """Where this process may look for pods, and as whom.
+
+    ``kubelet`` is the kubelet's address; "" is its authenticated port at ``$NODE_IP``, or else at
+    the loopback address.
+    """
+
+    kubeconfig: str | None = None
+    kubelet: str = ""
+    kubelet_ca: str = ""
+    kubelet_insecure: bool = False
+    logs: Path = LOGS
+    environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
+    service_account: Path = SERVICE_ACCOUNT
+
+    def credentials(self) -> Load | None:
+        """Whom to be: a given kubeconfig, the pod's ServiceAccount, or a kubeconfig found."""
+        if self.kubeconfig is None and in_cluster(self.environ, self.service_account):
+            return from_service_account(self.environ, self.service_account)
+        path = self.kubeconfig or self.environ.get("KUBECONFIG")
+        if path:
+            return from_kubeconfig(path)
+        return from_kubeconfig(str(self._home)) if self._home.is_file() else None
+
+    def to_api(self) -> Callable[[], Client]:
+        """Connects to the API server; without credentials it says at each try what it lacks."""
+        return partial(connect, self.credentials() or from_kubeconfig(str(self._home)))
+
+    def kubelet_url(self) -> str:
+        """The address given, or the authenticated port.
+
+        The read-only port must be given: where the kubelet leaves it alone, any pod with the host's
+        network may listen there, and name pods as it likes.
+        """
+        host = self.environ.get("NODE_IP") or "127.0.0.1"
+        return self.kubelet or f"https://{f'[{host}]' if ':' in host else host}:10250"
+
+    def to_kubelet(self) -> Callable[[], Client]:
+        """Connects to the kubelet."""
+        return partial(
+            connect_kubelet,
+            self.kubelet_url(),
+            self.credentials(),
+            self.kubelet_ca,
+            insecure=self.kubelet_insecure,
+        )
+
+    @property
+    def _home(self) -> Path:
+        return Path(self.environ.get("HOME", "/root")) / ".kube" / "config"
+
+
+HERE = Places()
 
 
 def node_name(given: str | None = None, environ: Mapping[str, str] = os.environ) -> str:
@@ -30,19 +94,11 @@ def node_name(given: str | None = None, environ: Mapping[str, str] = os.environ)
 
 
 def open_pod_source(
-    kind: str,
-    node: str,
-    *,
-    kubeconfig: str | None = None,
-    keep: Keep = KEEP_NOTHING,
-    environ: Mapping[str, str] = os.environ,
-    service_account: Path = SERVICE_ACCOUNT,
+    kind: str, node: str, places: Places = HERE, keep: Keep = KEEP_NOTHING
 ) -> PodSource:
     """Make the source for ``--pods.source``; it is not started. Imports nothing heavy.
 
-    A kubeconfig that was given comes first, then the pod's own ServiceAccount, then
-    ``$KUBECONFIG`` or ``~/.kube/config``. "auto" without any of them is "none"; "api" without any
-    stays down and says so.
+    "api" and "kubelet" without credentials stay down and say so.
 
     Raises:
         ValueError: ``kind`` is not one of ``KINDS``.
@@ -52,23 +108,28 @@ def open_pod_source(
         raise ValueError(f"--pods.source={kind}: not one of {', '.join(KINDS)}")
     if kind == "none":
         return NoPods()
-    found = kubeconfig or in_cluster(environ, service_account) or environ.get("KUBECONFIG")
-    if kind == "auto" and not found and not _home_kubeconfig(environ).is_file():
-        return NoPods("names of pods are off: neither in a cluster, nor is there a kubeconfig")
-    return ApiPods(connection(kubeconfig, environ, service_account), node, keep=keep)
+    if kind == "api":
+        return ApiPods(places.to_api(), node, keep=keep)
+    if kind == "kubelet":
+        return KubeletPods(places.to_kubelet(), keep=keep)
+    if kind == "files":
+        return FilePods(places.logs)
+    return _auto(node, places, keep)
 
 
-def connection(
-    kubeconfig: str | None,
-    environ: Mapping[str, str] = os.environ,
-    service_account: Path = SERVICE_ACCOUNT,
-) -> Callable[[], Client]:
-    """What connects to the API server, in the order that ``open_pod_source`` states."""
-    if kubeconfig is None and in_cluster(environ, service_account):
-        return partial(connect_in_cluster, environ, service_account)
-    path = kubeconfig or environ.get("KUBECONFIG") or str(_home_kubeconfig(environ))
-    return partial(connect_kubeconfig, path)
-
-
-def _home_kubeconfig(environ: Mapping[str, str]) -> Path:
-    return Path(environ.get("HOME", "/root")) / ".kube" / "config"
+def _auto(node: str, places: Places, keep: Keep) -> PodSource:
+    """The API server, else the kubelet, else files; without credentials what needs none."""
+    if places.credentials() is not None:
+        api = ApiPods(places.to_api(), node, keep=keep)
+        kubelet = KubeletPods(places.to_kubelet(), wanted=False, keep=keep)
+        files = FilePods(places.logs, alone=False)
+        return ChainedPods(api, [Standby(kubelet, PATIENCE_S)], files, node=api.node)
+    if places.kubelet:
+        kubelet = KubeletPods(places.to_kubelet(), keep=keep)
+        return ChainedPods(kubelet, (), FilePods(places.logs, alone=False))
+    if (places.logs / "pods").is_dir():
+        return FilePods(places.logs)
+    return NoPods(
+        "names of pods are off: neither in a cluster, nor is there a kubeconfig, "
+        f"nor {places.logs / 'pods'}"
+    )

@@ -6,29 +6,27 @@ best: kubeconfig and in-cluster credentials, TLS, proxies.
 """
 
 import http
-import json
 import os
-import re
 import socket
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Self, TypeVar
+from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
 from exporter.pods.failure import ApiError
+from exporter.pods.stream import Stream, attempt, message_of
 
 if TYPE_CHECKING:
     from kubernetes.client import Configuration
     from urllib3 import BaseHTTPResponse
 
-T = TypeVar("T")
+Load = Callable[["Configuration"], None]
+"""Fills in where to connect to, and as whom."""
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 CONNECT_TIMEOUT_S = 5.0
-CHUNK = 64 * 1024
 MAX_ERROR_BODY = 64 * 1024
 
 # A peer that vanished without a word is noticed after 30 + 3 * 10 s, not after the read timeout.
@@ -39,43 +37,6 @@ KEEPALIVE = [
     (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 10),
     (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3),
 ]
-
-
-class Stream:
-    """The body of an answer, as it arrives. A context manager: leaving it frees the connection."""
-
-    def __init__(self, response: "BaseHTTPResponse") -> None:
-        self._response = response
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._response.close()
-
-    def chunks(self) -> Iterator[bytes]:
-        """Bytes as soon as there are some.
-
-        Raises:
-            ApiError: the connection broke, or was silent for longer than its read timeout.
-
-        """
-        while chunk := _attempt("reading", lambda: self._response.read1(CHUNK)):
-            yield chunk
-
-    def read(self, limit: int) -> bytes:
-        """The whole body, or its first ``limit`` bytes; raises as ``chunks`` does."""
-        body = bytearray()
-        for chunk in self.chunks():
-            body += chunk
-            if len(body) >= limit:
-                break
-        return bytes(body[:limit])
 
 
 class Client:
@@ -104,7 +65,7 @@ class Client:
         import urllib3  # noqa: PLC0415 - comes with the kubernetes package, as late as it
 
         url = f"{self._configuration.host}{path}?{urlencode(query)}"
-        response = _attempt(
+        response = attempt(
             "connecting",
             lambda: self._pool.request(
                 "GET",
@@ -124,7 +85,7 @@ class Client:
         with stream:
             if interrupted:
                 raise ApiError(None, "interrupted")
-            message = _message(stream.read(MAX_ERROR_BODY))
+            message = message_of(stream.read(MAX_ERROR_BODY))
         raise ApiError(response.status, message or str(response.reason))
 
     def interrupt(self) -> None:
@@ -156,10 +117,10 @@ def in_cluster(environ: Mapping[str, str], service_account: Path = SERVICE_ACCOU
     return bool(environ.get("KUBERNETES_SERVICE_HOST")) and (service_account / "token").is_file()
 
 
-def connect_in_cluster(
+def from_service_account(
     environ: Mapping[str, str] = os.environ, service_account: Path = SERVICE_ACCOUNT
-) -> Client:
-    """Connect as the pod's ServiceAccount. Reads files only; raises ApiError if it cannot."""
+) -> Load:
+    """The credentials of the pod's ServiceAccount; its token is read again once a minute."""
 
     def load(configuration: "Configuration") -> None:
         from kubernetes.config import incluster_config  # noqa: PLC0415 - see the docstring
@@ -171,14 +132,11 @@ def connect_in_cluster(
         )
         loader.load_and_set(configuration)  # type: ignore[no-untyped-call]
 
-    return _connect(load)
+    return load
 
 
-def connect_kubeconfig(path: str) -> Client:
-    """Connect as the current context of a kubeconfig, or of several joined by ":", says.
-
-    Reads files only, or runs the file's credential plugin; raises ApiError if it cannot.
-    """
+def from_kubeconfig(path: str) -> Load:
+    """The credentials of a kubeconfig's current context, or of several joined by ":"."""
 
     def load(configuration: "Configuration") -> None:
         from kubernetes import config  # noqa: PLC0415 - see the module's docstring
@@ -187,10 +145,15 @@ def connect_kubeconfig(path: str) -> Client:
             config_file=path, client_configuration=configuration, persist_config=False
         )
 
-    return _connect(load)
+    return load
 
 
-def _connect(load: "Callable[[Configuration], None]") -> Client:
+def connect(load: Load) -> Client:
+    """Connect to the API server that the credentials are for.
+
+    Reads files only, or runs a kubeconfig's credential plugin; raises ApiError if it cannot.
+    """
+
     def client() -> Client:
         from kubernetes.client import Configuration  # noqa: PLC0415 - see the module's docstring
 
@@ -198,23 +161,40 @@ def _connect(load: "Callable[[Configuration], None]") -> Client:
         load(configuration)
         return Client(configuration)
 
-    return _attempt("loading credentials", client)
+    return attempt("loading credentials", client)
 
 
-def _attempt(doing: str, action: Callable[[], T]) -> T:
-    """Turn whatever the library raises into an ApiError without its objects' addresses."""
-    try:
-        return action()
-    except Exception as error:  # broken files make the library raise any type
-        cause = error.__cause__ or error
-        text = re.sub(r"<[^>]*>:? ?", "", str(cause)) or type(cause).__name__
-        raise ApiError(None, f"{doing}: {text}") from error
+def connect_in_cluster(
+    environ: Mapping[str, str] = os.environ, service_account: Path = SERVICE_ACCOUNT
+) -> Client:
+    """Connect as the pod's ServiceAccount; see ``connect``."""
+    return connect(from_service_account(environ, service_account))
 
 
-def _message(body: bytes) -> str:
-    """The ``message`` of a metav1.Status, or the text itself; one line."""
-    try:
-        text = str(json.loads(body)["message"])
-    except (ValueError, RecursionError, KeyError, TypeError):
-        text = body.decode("utf-8", "replace")
-    return " ".join(text.split())[:500]
+def connect_kubeconfig(path: str) -> Client:
+    """Connect as a kubeconfig says; see ``connect``."""
+    return connect(from_kubeconfig(path))
+
+
+def connect_kubelet(
+    url: str, load: Load | None, ca_file: str = "", *, insecure: bool = False
+) -> Client:
+    """Connect to the kubelet at ``url`` as ``load`` says, or as nobody; raises as ``connect``.
+
+    Over plain HTTP nothing secret is sent. ``ca_file`` "" is the authority of the credentials.
+    """
+
+    def at_kubelet(configuration: "Configuration") -> None:
+        if load is not None and url.startswith("https:"):
+            load(configuration)
+        configuration.host = url
+        configuration.proxy = None  # it is on this node
+        if ca_file:
+            configuration.ssl_ca_cert = ca_file
+        if insecure:
+            import urllib3  # noqa: PLC0415 - comes with the kubernetes package, as late as it
+
+            configuration.verify_ssl = False
+            urllib3.disable_warnings(urllib3.exceptions.InsecureRequestWarning)
+
+    return connect(at_kubelet)

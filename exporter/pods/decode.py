@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from exporter.model import Container, NodeFacts, Pod
 from exporter.pods.claim_refs import claim_references
+from exporter.pods.owners import resolve
 from exporter.pods.shapes import NONE, Json
 from exporter.pods.shapes import mapping as _map
 from exporter.pods.shapes import mappings as _maps
@@ -96,15 +97,13 @@ def decode_node(document: object) -> NodeFacts:
 
 
 def _owner(metadata: Json) -> tuple[str, str]:
-    """Kind and name of the controller; a Deployment's in place of its ReplicaSet's."""
+    """Kind and name of what the pod's controller belongs to; "" if it has none."""
     for reference in _maps(metadata, "ownerReferences"):
-        if reference.get("controller") is not True:
-            continue
-        kind, name = _text(reference.get("kind")), _text(reference.get("name"))
-        suffix = "-" + _text(_map(metadata, "labels").get("pod-template-hash"))
-        if kind == "ReplicaSet" and name.endswith(suffix):
-            return "Deployment", name.removesuffix(suffix)
-        return kind, name
+        if reference.get("controller") is True:
+            version, kind, name = (_text(reference.get(k)) for k in ("apiVersion", "kind", "name"))
+            labels, created = _map(metadata, "labels"), _text(metadata.get("creationTimestamp"))
+            owner = resolve(version, kind, name, labels, created)
+            return _text(owner.kind), _text(owner.name)
     return "", ""
 
 

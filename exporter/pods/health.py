@@ -15,10 +15,14 @@ MAX_REMEMBERED = 256
 
 
 class Health:
-    """Written by the source's thread, read by any."""
+    """Written by the source's thread, read by any.
 
-    def __init__(self, name: str, clock: Clock) -> None:
+    ``watches``: it hears of changes as they happen, so that while it is up no news is good news.
+    """
+
+    def __init__(self, name: str, clock: Clock, *, watches: bool = True) -> None:
         self._clock = clock
+        self._watches = watches
         self._lock = threading.Lock()
         self._status = SourceStatus(name, up=False, detail="not connected yet")
         self._heard_mono_ns: int | None = None
@@ -47,8 +51,9 @@ class Health:
         """The status of now; while it is down, its detail says how old the list is."""
         with self._lock:
             status, heard_ns = self._status, self._heard_mono_ns
-        if status.up:  # no news is good news while the watch is open
-            return replace(status, last_success_unix_ns=self._clock.time_ns())
+        if status.up:
+            now_ns = self._clock.time_ns()
+            return replace(status, last_success_unix_ns=now_ns) if self._watches else status
         age = "no pods are known yet"
         if heard_ns is not None:
             seconds = (self._clock.monotonic_ns() - heard_ns) // SECOND_NS

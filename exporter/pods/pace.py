@@ -9,12 +9,15 @@ class Pace:
 
     A watch is asked to end after ``watch_s`` to 1.2 * ``watch_s``; ``slack_s`` later its
     connection is given up as half-open. ``list_s`` bounds each wait for bytes of a list,
-    ``node_wait_s`` that for bytes of the node, which is asked for before the pods.
+    ``node_wait_s`` that for bytes of the node, which is asked for before the pods; a whole list may
+    take ``whole_list_s``. A kubelet, which has no watch, is asked every ``poll_s``.
     """
 
     watch_s: float = 300
     slack_s: float = 15
     list_s: float = 30
+    whole_list_s: float = 120
+    poll_s: float = 10
     node_s: float = 600
     node_wait_s: float = 5
     backoff_s: float = 0.8

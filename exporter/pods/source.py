@@ -37,3 +37,11 @@ class PodSource(Protocol):
     def close(self) -> None:
         """Stop listening. Returns within a second."""
         ...
+
+
+class StandbyPods(PodSource, Protocol):
+    """A source that rests while a better one is up. One that rests is not up."""
+
+    def want(self, wanted: bool) -> None:  # noqa: FBT001 - one word says it
+        """Be asked from now on, or rest; returns at once."""
+        ...

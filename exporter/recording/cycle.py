@@ -61,8 +61,9 @@ class Cycle:
     ``moments`` has the time at the cycle's beginning and after each GPU source was read.
     ``identities`` has the pids whose answer is another than when they were last asked for (None:
     no answer). ``pod_table`` None: as before, and so with each of ``told``, what the sources of
-    facts about the node contributed. ``page`` is the digest of the page that was made of it, "" if
-    none was. ``node`` stands in files that were made before there were several of them.
+    facts about the node contributed. ``others`` is how further sources fare. ``page`` is the digest
+    of the page that was made of it, "" if none was. ``node`` stands in files that were made before
+    there were several of them.
     """
 
     moments: tuple[Moment, ...]
@@ -72,6 +73,7 @@ class Cycle:
     node: NodeFacts | Failure | None = None
     processes: Said = field(default_factory=Said)
     pods: Said = field(default_factory=Said)
+    others: tuple[SourceStatus, ...] = ()
     page: str = ""
     told: tuple[NodeFacts | Failure | None, ...] = ()
     nodes: tuple[Said, ...] = ()

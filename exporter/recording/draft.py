@@ -27,6 +27,7 @@ class Draft:
         self.processes = Report()
         self.pods = Report()
         self.nodes = [Report() for _ in range(nodes)]
+        self.others: tuple[SourceStatus, ...] = ()
 
     def follow(self, before: "Draft") -> None:
         """What was known stays known until something else is said."""

@@ -43,6 +43,7 @@ class Player:
             processes=_Processes(head.processes, self),
             pods=_Pods(head.pods, self),
             nodes=self._nodes(head),
+            others=lambda: self.cycle.others,
         )
 
     def _nodes(self, head: Head) -> tuple[NodeSource, ...]:

@@ -53,6 +53,7 @@ class Recorder:
             processes=_Processes(sources.processes, self),
             pods=_Pods(sources.pods, self),
             nodes=tuple(_Node(source, n, self) for n, source in enumerate(sources.nodes)),
+            others=lambda: self._others(sources),
         )
 
     def begin(self) -> None:
@@ -75,12 +76,17 @@ class Recorder:
             pod_table=None if now.pod_table == before.pod_table else now.pod_table,
             processes=now.processes.said(),
             pods=now.pods.said(),
+            others=now.others,
             page=page,
             told=tuple(
                 None if now.told[n] == before.told[n] else now.told[n] for n in range(len(now.told))
             ),
             nodes=tuple(report.said() for report in now.nodes),
         )
+
+    def _others(self, sources: Sources) -> tuple[SourceStatus, ...]:
+        self.draft.others = tuple(map(self.names.status, sources.others()))
+        return self.draft.others
 
 
 def _noted(ask: Callable[[], T], note: Callable[[T | Failure], None]) -> T:

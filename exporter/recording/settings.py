@@ -1,10 +1,16 @@
-"""Which settings a recording holds: numbers, switches and choices, for they shape the result."""
+"""Which settings a recording holds: those that shape the result and name nothing of the node.
+
+Numbers, switches and choices, and the keys of the labels that pods show.
+"""
 
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from exporter.allocations.registry import ANNOTATION_PREFIXES
+from exporter.recording.names import PUBLIC_LABEL
 from exporter.settings import TABLE, Settings, load
+from exporter.settings.values import KEY
 
 Value = bool | int | str | tuple[str, ...]
 Values = Mapping[str, Value]
@@ -14,6 +20,20 @@ def kept(settings: Settings) -> Values:
     """The values by their fields. Texts are left out: they name places on one machine."""
     values = {field: getattr(settings, field) for field in TABLE}
     return {field: value for field, value in values.items() if _is_kept(field, value)}
+
+
+def disguised(settings: Settings) -> Settings:
+    """The settings without the keys of labels and annotations that ``names`` leaves no pod."""
+    labels, annotations = settings.pods_labels, settings.pods_annotations
+    return replace(
+        settings,
+        pods_labels=tuple(k for k in labels if k == "*" or PUBLIC_LABEL.fullmatch(k)),
+        pods_annotations=tuple(
+            key
+            for key in annotations
+            if any(known.startswith(key.removesuffix("*")) for known in ANNOTATION_PREFIXES)
+        ),
+    )
 
 
 def restored(values: Values) -> Settings:
@@ -27,8 +47,8 @@ def restored(values: Values) -> Settings:
 
 
 def _is_kept(field: str, value: object) -> bool:
-    is_choice = TABLE[field].kind.allowed.startswith("one of ")
-    return isinstance(value, int) or (is_choice and isinstance(value, str | tuple))
+    harmless = TABLE[field].kind.allowed.startswith(("one of ", KEY.allowed))
+    return isinstance(value, int) or (harmless and isinstance(value, str | tuple))
 
 
 def _is_allowed(field: str, value: Value) -> bool:

@@ -114,7 +114,7 @@ def _contradictions(settings: Settings, given: Mapping[str, _Given]) -> Iterator
         yield f"{place('collection.window')}: shorter than collection.interval; make it longer"
     if settings.simulate and not {"auto", "simulated"}.issuperset(settings.gpus_source):
         yield f"{place('gpus.source')}: --simulate simulates the whole node; give one of the two"
-    if settings.simulate and settings.pods_source == "api":
+    if settings.simulate and settings.pods_source not in {"auto", "none"}:
         yield f"{place('pods.source')}: --simulate simulates the whole node; give one of the two"
     if "simulated" in settings.gpus_source and not settings.simulate:
         yield f"{place('gpus.source')}: simulated needs --simulate with a scenario"

@@ -6,7 +6,9 @@ from typing import Annotated, get_type_hints
 from exporter.families import OPTIONAL_GROUPS
 from exporter.settings.values import (
     ADDRESS,
+    KEY,
     OPTIONAL_PATH,
+    ORIGIN,
     PATH,
     SOCKET,
     SWITCH,
@@ -116,6 +118,16 @@ class Settings:
     path_sysfs: Annotated[
         str, Setting("path.sysfs", PATH, "/sys", "Root of the host's sys file system.")
     ]
+    path_logs: Annotated[
+        str,
+        Setting(
+            "path.logs",
+            PATH,
+            "/var/log",
+            "Where the host's pods and containers directories of log files are.",
+            "Their names are read, never the logs.",
+        ),
+    ]
     gpus_source: Annotated[
         tuple[str, ...],
         Setting(
@@ -191,10 +203,34 @@ class Settings:
         str,
         Setting(
             "pods.source",
-            choice("auto", "api", "none"),
+            choice("auto", "api", "kubelet", "files", "none"),
             "auto",
-            "Where pod names come from; auto takes the API server if it can be found.",
-            "Without names, use is accounted to groups by pod uid.",
+            "Where pods are learnt of: the API server, this node's kubelet, or the names of log "
+            "files. auto takes the first of them that is up, and goes back to a better one.",
+            "An outage of the API server then costs no names. Files tell names only, no limits and "
+            "no labels. Without names, use is accounted to groups by pod uid.",
+        ),
+    ]
+    pods_labels: Annotated[
+        tuple[str, ...],
+        Setting(
+            "pods.labels",
+            many(KEY),
+            "",
+            "Pod labels to show on mgpu_pod_info, named as kube-state-metrics names them.",
+            "None by default: each is one more label on a series. At most 64 of a pod are shown, "
+            "the first by name.",
+        ),
+    ]
+    pods_annotations: Annotated[
+        tuple[str, ...],
+        Setting(
+            "pods.annotations",
+            many(KEY),
+            "",
+            "Pod annotations to show on mgpu_pod_info, as --pods.labels.",
+            "Annotations can be long and secret: name those that you need. A value of more than "
+            "256 characters is cut, and ends in an ellipsis.",
         ),
     ]
     pods_claims: Annotated[
@@ -221,6 +257,41 @@ class Settings:
     ]
     kubeconfig: Annotated[
         str, Setting("kubeconfig", TEXT, "", "kubeconfig file; in-cluster if not set.")
+    ]
+    kubelet_address: Annotated[
+        str,
+        Setting(
+            "kubelet.address",
+            ORIGIN,
+            "",
+            "Address of this node's kubelet; https at port 10250 of $NODE_IP, else of 127.0.0.1, "
+            "if not set.",
+            "A pod with a network of its own reaches its node by the node's address only "
+            "(status.hostIP). The read-only port (http, 10255) must be asked for: where the "
+            "kubelet leaves it alone, any pod with the host's network may answer there. No token "
+            "is sent to it.",
+        ),
+    ]
+    kubelet_ca_file: Annotated[
+        str,
+        Setting(
+            "kubelet.ca-file",
+            OPTIONAL_PATH,
+            "",
+            "Authority of the kubelet's certificate; the cluster's if not set.",
+            "Most kubelets sign their own (kubelet.crt in /var/lib/kubelet/pki).",
+        ),
+    ]
+    kubelet_insecure_tls: Annotated[
+        bool,
+        Setting(
+            "kubelet.insecure-tls",
+            SWITCH,
+            "false",
+            "Take any certificate of the kubelet.",
+            "The token of the ServiceAccount then goes to whoever answers at that address; "
+            "metrics-server has the same switch, for the same self-signed certificates.",
+        ),
     ]
     node_name: Annotated[
         str,

@@ -10,6 +10,8 @@ T_co = TypeVar("T_co", covariant=True)
 _LAST_PORT = 65535
 _UNITS = {"ms": 1_000_000, "s": 1_000_000_000, "m": 60_000_000_000, "h": 3_600_000_000_000}
 _DURATION = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,9})?)(ms|s|m|h)")
+_ORIGIN = re.compile(r"https?://(?:[A-Za-z0-9.-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\]):[0-9]{1,5}")
+_KEY = re.compile(r"(?=.)(?:[A-Za-z0-9][A-Za-z0-9._/-]{0,316})?\*?", re.ASCII)
 _URL_PATH = re.compile(r"(/[A-Za-z0-9._~-]+)+")
 
 
@@ -110,6 +112,18 @@ def _path(text: str) -> str:
     return text
 
 
+def _origin(text: str) -> str:
+    if text and not _ORIGIN.fullmatch(text):
+        raise ValueError(text)
+    return text
+
+
+def _key(text: str) -> str:
+    if not _KEY.fullmatch(text):
+        raise ValueError(text)
+    return text
+
+
 def _url_path(text: str) -> str:
     if not _URL_PATH.fullmatch(text) or text.startswith("/-/"):
         raise ValueError(text)
@@ -126,4 +140,6 @@ SOCKET = Kind(
     lambda text: text if text in {"auto", "none"} else _path(text), "auto, none or an absolute path"
 )
 OPTIONAL_PATH = Kind(lambda text: _path(text) if text else text, "an absolute path")
+ORIGIN = Kind(_origin, "an address such as https://10.0.0.1:10250 or http://127.0.0.1:10255")
+KEY = Kind(_key, "the key of a label, the beginning of one with a * after it, or *")
 URL_PATH = Kind(_url_path, "a path such as /metrics, outside /-/")

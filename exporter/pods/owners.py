@@ -1,0 +1,111 @@
+"""Whose a pod is: the thing that somebody made, not the controller in between. Pure.
+
+Read from what the pod itself says, so that no further object is asked for: its controller, its
+labels, and how controllers name what they make. A label is believed only if the controller is of
+the kind that carries it and is named after it; else the controller stands as it is.
+
+Sources: kubernetes ``pkg/controller`` (deployment, cronjob), the label constants of Argo Rollouts,
+Kubeflow (mpi-operator, notebook-controller), KServe, KubeRay, JobSet, LeaderWorkerSet, Volcano and
+the Spark operator. What these make as the pod's direct controller (PyTorchJob, TFJob, RayCluster,
+Workflow …) needs no rule. Not to be told from a pod: the RayJob or RayService of a Ray cluster's
+pods, and Kubeflow's TrainJob, whose JobSet has its name.
+"""
+
+import re
+from collections.abc import Mapping
+from datetime import datetime
+from typing import NamedTuple
+
+KINDS_BY_GROUP = {("batch.volcano.sh", "Job"): "VolcanoJob"}
+
+SCHEDULED = re.compile(r"(.+)-([0-9]{8,11})", re.ASCII)
+MINUTES_DIGITS = 9  # since Kubernetes 1.21 minutes since the epoch, before that seconds
+OLDEST_RUN_S = 30 * 86_400  # a pod of a job is made at its time, or somewhat later again
+
+RAY_KIND, RAY_NAME = "ray.io/originated-from-crd", "ray.io/originated-from-cr-name"
+RAY_KINDS = ("RayJob", "RayService")
+
+
+class Owner(NamedTuple):
+    """Kind and name; both "" for a pod that nobody controls."""
+
+    kind: str
+    name: str
+
+
+class Rule(NamedTuple):
+    """``label`` names the ``kind`` that made the pod's controller, which is one of these."""
+
+    label: str
+    kind: str
+    controllers: frozenset[str]
+
+
+RULES = (
+    Rule("jobset.sigs.k8s.io/jobset-name", "JobSet", frozenset({"Job"})),
+    Rule("training.kubeflow.org/job-name", "MPIJob", frozenset({"Job"})),  # its launcher
+    Rule("leaderworkerset.sigs.k8s.io/name", "LeaderWorkerSet", frozenset({"StatefulSet"})),
+    Rule(
+        "serving.kserve.io/inferenceservice",
+        "InferenceService",
+        frozenset({"Deployment", "StatefulSet"}),
+    ),
+    Rule("notebook-name", "Notebook", frozenset({"StatefulSet"})),
+    Rule("sparkoperator.k8s.io/app-name", "SparkApplication", frozenset({"Pod"})),  # its driver
+)
+
+
+def resolve(
+    api_version: str, kind: str, name: str, labels: Mapping[str, object], created: str = ""
+) -> Owner:
+    """The owner of a pod with this controller; ``created`` is the pod's own creation time."""
+    group = api_version.rpartition("/")[0]
+    kind = KINDS_BY_GROUP.get((group, kind), kind)
+    controller = _of_replica_set(name, labels) if kind == "ReplicaSet" else Owner(kind, name)
+    by_label = _by_label(controller, labels)
+    if by_label is not None:
+        return by_label
+    return _of_job(name, created) if kind == "Job" else controller
+
+
+def _of_replica_set(name: str, labels: Mapping[str, object]) -> Owner:
+    for label, kind in (
+        ("rollouts-pod-template-hash", "Rollout"),
+        ("pod-template-hash", "Deployment"),
+    ):
+        value = labels.get(label)
+        made_of = name.removesuffix(f"-{value}")
+        if isinstance(value, str) and value and made_of not in {name, ""}:
+            return Owner(kind, made_of)
+    return Owner("ReplicaSet", name)
+
+
+def _by_label(controller: Owner, labels: Mapping[str, object]) -> Owner | None:
+    ray = labels.get(RAY_KIND)
+    ray_rule = Rule(RAY_NAME, str(ray), frozenset({"Job", "RayCluster"}))
+    for label, kind, controllers in (*RULES, ray_rule) if ray in RAY_KINDS else RULES:
+        name = labels.get(label)
+        if controller.kind in controllers and _named_after(controller.name, name):
+            return Owner(kind, str(name))
+    return None
+
+
+def _named_after(controller: str, name: object) -> bool:
+    """Whether a controller's name is the other one, or goes on after it with a dash."""
+    if not isinstance(name, str) or not name:
+        return False
+    return controller == name or controller.startswith(f"{name}-")
+
+
+def _of_job(name: str, created: str) -> Owner:
+    """The CronJob of a job that is named after the time it was due; else the job itself."""
+    match = SCHEDULED.fullmatch(name)
+    if match is None:
+        return Owner("Job", name)
+    cron_job, digits = match.groups()
+    due_s = int(digits) * (60 if len(digits) <= MINUTES_DIGITS else 1)
+    try:
+        age_s = datetime.fromisoformat(created).timestamp() - due_s
+    except (ValueError, OverflowError):
+        return Owner("Job", name)
+    return Owner("CronJob", cron_job) if 0 <= age_s <= OLDEST_RUN_S else Owner("Job", name)
