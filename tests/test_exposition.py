@@ -71,6 +71,31 @@ def test_own_labels_follow_those_of_the_level() -> None:
     ]
 
 
+@pytest.mark.parametrize("form", Format)
+def test_further_labels_of_an_open_family_follow_its_own(form: Format) -> None:
+    values: dict[str, Value] = {"info": {("u", "", "Job", "j"): 1}, "core_limit_gpus": 0.5}
+    more = {"info": {"label_app": 'a"b', "annotation_x": "1\n2"}}
+    rows = {"pod": (Row(("ml", "a"), values), Row(("ml", "b"), values, more))}
+    own = 'uid="u",qos="",owner_kind="Job",owner_name="j"'
+
+    text = page(Snapshot(rows=rows), form)
+
+    assert f'mgpu_pod_info{{namespace="ml",pod="a",{own}}} 1\n' in text
+    further = r'label_app="a\"b",annotation_x="1\n2"'
+    assert f'mgpu_pod_info{{namespace="ml",pod="b",{own},{further}}} 1\n' in text
+    assert 'mgpu_pod_core_limit_gpus{namespace="ml",pod="b"} 0.5\n' in text
+    read = read_text if form is Format.TEXT else read_openmetrics
+    end = "" if form is Format.TEXT else "# EOF\n"
+    samples = [s for family in read(text + end) for s in family.samples if "info" in s.name]
+    assert samples[1].labels["annotation_x"] == "1\n2"
+
+
+def test_a_family_that_is_not_open_has_no_further_labels() -> None:
+    rows = {"container": (Row(WORDS, {"memory_used_bytes": 1}, {"memory_used_bytes": {"a": "b"}}),)}
+
+    assert 'a="b"' not in page(Snapshot(rows=rows))
+
+
 def test_a_level_without_labels_has_no_braces() -> None:
     values: dict[str, Value] = {"cycles_total": 3, "source_up": {("nvml",): 0}}
     text = page(Snapshot(rows=row_of("exporter", **values)))

@@ -114,6 +114,17 @@ def test_a_duration_is_read_as_nanoseconds(text: str, nanoseconds: int) -> None:
         "--web.max-requests=0",
         "--web.max-requests=many",
         "--path.cgroup=relative",
+        "--path.logs=log",
+        "--kubelet.address=10.0.0.1:10250",
+        "--kubelet.address=https://10.0.0.1",
+        "--kubelet.address=https://user@host:1",
+        "--kubelet.address=https://host:1/pods",
+        "--kubelet.ca-file=ca.crt",
+        "--pods.source=kublet",
+        "--pods.labels=a b",
+        "--pods.labels=*a",
+        "--pods.labels=a,,b",
+        "--pods.annotations=-a",
         "--gpus.source=auto,amd",
         "--gpus.source=",
         "--nvml.released=maybe",
@@ -177,6 +188,21 @@ def test_what_is_no_group_or_cannot_be_left_out_is_refused(group: str) -> None:
 
     assert problem.startswith("--collector.disable")
     assert "profiling" in problem
+
+
+def test_labels_to_show_are_keys_and_beginnings_of_keys() -> None:
+    settings = parse("--pods.labels=app,app.kubernetes.io/*", "--pods.annotations=*")
+
+    assert settings.pods_labels == ("app", "app.kubernetes.io/*")
+    assert settings.pods_annotations == ("*",)
+    assert parse().pods_labels == parse().pods_annotations == ()
+
+
+@pytest.mark.parametrize(
+    "address", ["https://10.0.0.1:10250", "http://127.0.0.1:10255", "https://[fd00::1]:10250"]
+)
+def test_a_kubelets_address_has_scheme_and_port(address: str) -> None:
+    assert parse(f"--kubelet.address={address}").kubelet_address == address
 
 
 def test_a_single_value_given_twice_is_refused() -> None:

@@ -1,10 +1,15 @@
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from exporter.model import Pod, PodTable
 from exporter.pods.api import ApiPods
-from exporter.pods.choice import node_name, open_pod_source
+from exporter.pods.chain import ChainedPods
+from exporter.pods.choice import Places, node_name, open_pod_source
+from exporter.pods.files import FilePods
+from exporter.pods.kubelet import KubeletPods
 from exporter.pods.none import NoPods
 from exporter.pods.simulated import SimulatedPods
 from exporter.pods.source import PodSource
@@ -15,6 +20,9 @@ from tests.pods.watching import ManualClock
 POD_ENVIRONMENT = {"KUBERNETES_SERVICE_HOST": "192.0.2.1", "KUBERNETES_SERVICE_PORT": "443"}
 
 
+ADDRESS = "http://127.0.0.1:10255"
+
+
 @pytest.mark.parametrize(
     ("kind", "kubeconfig", "environ", "token", "expected"),
     [
@@ -22,10 +30,12 @@ POD_ENVIRONMENT = {"KUBERNETES_SERVICE_HOST": "192.0.2.1", "KUBERNETES_SERVICE_P
         ("auto", None, {}, None, NoPods),
         ("auto", None, {}, "t", NoPods),
         ("auto", None, POD_ENVIRONMENT, None, NoPods),
-        ("auto", None, POD_ENVIRONMENT, "t", ApiPods),
-        ("auto", "given", {}, None, ApiPods),
-        ("auto", None, {"KUBECONFIG": "/some/where"}, None, ApiPods),
+        ("auto", None, POD_ENVIRONMENT, "t", ChainedPods),
+        ("auto", "given", {}, None, ChainedPods),
+        ("auto", None, {"KUBECONFIG": "/some/where"}, None, ChainedPods),
         ("api", None, {}, None, ApiPods),
+        ("kubelet", None, {}, None, KubeletPods),
+        ("files", None, POD_ENVIRONMENT, "t", FilePods),
     ],
 )
 def test_the_source_follows_from_the_setting_and_what_is_found(
@@ -38,30 +48,51 @@ def test_the_source_follows_from_the_setting_and_what_is_found(
 ) -> None:
     if token:
         (tmp_path / "token").write_text(token)
-    source = open_pod_source(
-        kind,
-        "node-1",
+    assert type(open_pod_source(kind, "node-1", places(tmp_path, environ, kubeconfig))) is expected
+
+
+def places(folder: Path, environ: Mapping[str, str], kubeconfig: str | None = None) -> Places:
+    return Places(
         kubeconfig=kubeconfig,
-        environ={"HOME": str(tmp_path), **environ},
-        service_account=tmp_path,
+        environ={"HOME": str(folder), **environ},
+        service_account=folder,
+        logs=folder / "log",
     )
-    assert type(source) is expected
 
 
 def test_auto_finds_the_kubeconfig_of_the_home_directory(tmp_path: Path) -> None:
     (tmp_path / ".kube").mkdir()
     (tmp_path / ".kube" / "config").write_text("")
-    source = open_pod_source(
-        "auto", "node-1", environ={"HOME": str(tmp_path)}, service_account=tmp_path
-    )
-    assert isinstance(source, ApiPods)
+    assert open_pod_source("auto", "node-1", places(tmp_path, {})).name == "pods_api"
 
 
 def test_auto_without_a_cluster_says_so_in_a_sentence(tmp_path: Path) -> None:
-    source = open_pod_source("auto", "n", environ={"HOME": str(tmp_path)}, service_account=tmp_path)
-    status = source.status()
+    status = open_pod_source("auto", "n", places(tmp_path, {})).status()
     assert status.up
     assert "neither in a cluster, nor is there a kubeconfig" in status.detail
+
+
+def test_auto_without_credentials_takes_what_needs_none(tmp_path: Path) -> None:
+    (tmp_path / "log" / "pods").mkdir(parents=True)
+    found = places(tmp_path, {})
+    assert type(open_pod_source("auto", "n", found)) is FilePods
+    given = replace(found, kubelet=ADDRESS)
+    assert open_pod_source("auto", "n", given).name == "pods_kubelet"
+
+
+@pytest.mark.parametrize(
+    ("environ", "given", "expected"),
+    [
+        ({}, "", "https://127.0.0.1:10250"),
+        ({"NODE_IP": "192.0.2.7"}, "", "https://192.0.2.7:10250"),
+        ({"NODE_IP": "fd00::7"}, "", "https://[fd00::7]:10250"),
+        ({"NODE_IP": "192.0.2.7"}, ADDRESS, ADDRESS),
+    ],
+)
+def test_the_kubelet_is_looked_for_at_the_authenticated_port_of_the_node(
+    tmp_path: Path, environ: dict[str, str], given: str, expected: str
+) -> None:
+    assert replace(places(tmp_path, environ), kubelet=given).kubelet_url() == expected
 
 
 def test_a_given_kubeconfig_comes_before_the_cluster_around(
@@ -70,13 +101,7 @@ def test_a_given_kubeconfig_comes_before_the_cluster_around(
     (tmp_path / "token").write_text("t")
     server.add_pod(pod_document("a"))
     path = write_kubeconfig(tmp_path / "config", server.url)
-    source = open_pod_source(
-        "auto",
-        "node-1",
-        kubeconfig=str(path),
-        environ=POD_ENVIRONMENT,
-        service_account=tmp_path,
-    )
+    source = open_pod_source("auto", "node-1", places(tmp_path, POD_ENVIRONMENT, str(path)))
     source.start()
     server.wait_for_watches(1)
     source.close()
@@ -84,7 +109,7 @@ def test_a_given_kubeconfig_comes_before_the_cluster_around(
 
 
 def test_an_unknown_kind_is_refused_with_the_known_ones() -> None:
-    with pytest.raises(ValueError, match="auto, api, none"):
+    with pytest.raises(ValueError, match="auto, api, kubelet, files, none"):
         open_pod_source("kublet", "n")
 
 

@@ -35,6 +35,7 @@ from exporter.model import (
     ProcessMemory,
     Reading,
     Snapshot,
+    SourceStatus,
     Unmeasured,
     Window,
 )
@@ -417,6 +418,51 @@ def test_the_settings_that_shape_the_result_go_with_it(path: Path) -> None:
     assert "secret" not in repr(recording.session.head)
     assert not [page for page in recording.pages if b"power_watts" in page]
     assert recording.replayed() == recording.pages
+
+
+LABELLED = replace(
+    POD,
+    labels={"team": "s3cret", "x.s3cret.io/key": "s3cret", "app.kubernetes.io/name": "s3cret"},
+    annotations={**PLACED, "s3cret": "s3cret", "vke.volcengine.com/mgpu-compute-policy": "s3cret"},
+)
+SHOWN = {
+    "pods.labels": ["team,x.s3cret.io/*,app.kubernetes.io/name"],
+    "pods.annotations": ["s3cret,vke.volcengine.com/*"],
+}
+
+
+def labelled(path: Path, *, anonymise: bool) -> Recording:
+    bench = Bench()
+    bench.name_pod(LABELLED)
+    bench.use(7, SECOND // 2)
+    bench.processes.identities = {7: CgroupIdentity(POD.uid, CID, "containerd")}
+    others = (SourceStatus("pods_files", up=True, detail="s3cret"),)
+    sources = Sources((bench.gpus,), bench.processes, bench.pods, others=lambda: others)
+    recording = Recording(path, load(SHOWN, {}), sources, bench.clock, anonymise=anonymise)
+    for _ in range(5):
+        recording.cycle()
+    return recording
+
+
+@pytest.mark.parametrize("anonymise", [False, True])
+def test_labels_of_pods_and_further_sources_are_replayed(path: Path, *, anonymise: bool) -> None:
+    recording = labelled(path, anonymise=anonymise)
+
+    assert b'mgpu_exporter_source_up{source="pods_files"} 1' in recording.pages[-2]
+    assert b"label_team=" in recording.pages[-2]
+    assert recording.replayed() == recording.pages
+
+
+def test_an_anonymised_recording_has_no_value_of_a_label_and_no_key_of_somebodys(
+    path: Path,
+) -> None:
+    plain, disguised = (labelled(path, anonymise=anonymise) for anonymise in (False, True))
+
+    assert b'annotation_s3cret="s3cret"' in plain.pages[-2]
+    said = repr(disguised.cycles) + repr(disguised.session.head) + str(disguised.pages)
+    assert "s3cret" not in said
+    assert disguised.session.head.settings["pods_labels"] == ("team", "app.kubernetes.io/name")
+    assert disguised.session.head.settings["pods_annotations"] == ("vke.volcengine.com/*",)
 
 
 def test_the_version_on_the_page_is_the_one_that_recorded(path: Path) -> None:

@@ -1,0 +1,323 @@
+"""KubeletPods against a real server that answers ``/pods`` as a kubelet does, or does not."""
+
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Self
+
+import pytest
+
+from exporter.pods.client import Client, connect_kubelet, from_service_account
+from exporter.pods.failure import ApiError, Server, explanation
+from exporter.pods.kubelet import KubeletPods
+from exporter.pods.pace import Pace
+from exporter.pods.table import GRACE_NS
+from tests.pods.apiserver import ApiServer
+from tests.pods.authority import make_certificate
+from tests.pods.documents import container_id, pod_document
+from tests.pods.watching import PATIENCE_S, QUICK, ManualClock
+
+needs_openssl = pytest.mark.program("openssl")
+OFTEN = replace(QUICK, poll_s=0.005)
+HASH = "33d556edd3ae8ef21980288cef77ae8b"
+FORBIDDEN = (
+    "Forbidden (user=system:serviceaccount:gpu-mon:exporter, verb=get, resource=nodes, "
+    "subresource(s)=[pods proxy])"
+)
+
+
+class Polling:
+    """``with Polling(connect, …) as pods``; starts and closes the source."""
+
+    def __init__(
+        self,
+        connect: Callable[[], Client],
+        *,
+        wanted: bool = True,
+        pace: Pace = OFTEN,
+        clock: ManualClock | None = None,
+    ) -> None:
+        self._condition = threading.Condition()
+        self.clock = clock or ManualClock()
+        self.source = KubeletPods(
+            connect, wanted=wanted, clock=self.clock, pace=pace, changed=self._changed
+        )
+
+    def __enter__(self) -> Self:
+        self.source.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.source.close()
+
+    def _changed(self) -> None:
+        with self._condition:
+            self._condition.notify_all()
+
+    def wait_for(self, condition: Callable[[], bool]) -> None:
+        """Wait until ``condition`` holds; it is looked at after each step."""
+        with self._condition:
+            assert self._condition.wait_for(condition, PATIENCE_S), self.source.status()
+
+    def wait_for_names(self, *names: str) -> None:
+        """Wait until the living pods are exactly these."""
+        self.wait_for(
+            lambda: {p.name for p in self.source.table().pods.values() if not p.deleted} == {*names}
+        )
+
+    def wait_until_down(self, detail: str) -> None:
+        """Wait until it is down for a reason that contains ``detail``."""
+        self.wait_for(lambda: not self.source.status().up and detail in self.source.status().detail)
+
+
+def at(server: ApiServer) -> Callable[[], Client]:
+    """Connects to a read-only port."""
+    return partial(connect_kubelet, server.url, None)
+
+
+def closed_port() -> str:
+    """An address at which nobody listens."""
+    server = ApiServer()
+    server.start()
+    server.stop()
+    return server.url
+
+
+@pytest.fixture
+def secure(tmp_path: Path) -> Iterator[ApiServer]:
+    certificate, key = make_certificate(tmp_path, "kubelet")
+    with ApiServer(certificate=certificate, key=key) as running:
+        yield running
+
+
+@pytest.fixture
+def service_account(tmp_path: Path) -> Path:
+    """What is mounted into a pod; its authority is the cluster's, not the kubelet's."""
+    folder = tmp_path / "serviceaccount"
+    folder.mkdir()
+    (folder / "token").write_text("first")
+    authority, _ = make_certificate(tmp_path, "cluster")
+    (folder / "ca.crt").write_bytes(authority.read_bytes())
+    return folder
+
+
+def as_pod(
+    server: ApiServer, service_account: Path, ca_file: str = "", *, insecure: bool = False
+) -> Callable[[], Client]:
+    environ = {"KUBERNETES_SERVICE_HOST": "192.0.2.1", "KUBERNETES_SERVICE_PORT": "443"}
+    load = from_service_account(environ, service_account)
+    return partial(connect_kubelet, server.url, load, ca_file, insecure=insecure)
+
+
+def test_its_pods_are_listed_again_and_again(server: ApiServer) -> None:
+    server.add_pod(pod_document("a", limits={"nvidia.com/gpu": "1"}))
+    with Polling(at(server)) as pods:
+        pods.wait_for_names("a")
+        pods.wait_for(lambda: pods.source.status().up)
+        server.add_pod(pod_document("b"))
+        pods.wait_for_names("a", "b")
+        server.delete_pod("a")
+        pods.wait_for_names("b")
+        pods.clock.now_ns += GRACE_NS
+        assert len(pods.source.table().pods) == 1
+    assert {request.path for request in server.requests("list")} == {"/pods"}
+    assert {request.authorization for request in server.requests("list")} == {""}
+
+
+def test_a_static_pod_is_found_by_the_uid_of_its_cgroup(server: ApiServer) -> None:
+    cid = container_id("etcd")
+    annotations = {"kubernetes.io/config.hash": HASH, "kubernetes.io/config.source": "file"}
+    server.add_pod(
+        pod_document("etcd", uid=HASH, annotations=annotations, containers={"etcd": cid})
+    )
+    with Polling(at(server)) as pods:
+        pods.wait_for_names("etcd")
+        assert pods.source.table().by_kubelet_uid == {HASH: HASH}
+        assert pods.source.table().by_container_id == {cid: (HASH, "etcd")}
+
+
+def test_the_time_of_the_last_list_is_told_not_now(server: ApiServer) -> None:
+    with Polling(at(server)) as pods:
+        pods.wait_for(lambda: pods.source.status().up)
+        server.hold("list")
+        asked = len(server.requests("list"))
+        server.wait_for_requests("list", asked + 1)
+        heard = pods.clock.now_ns
+        pods.clock.now_ns += 7
+        assert pods.source.status().last_success_unix_ns == heard
+        server.release()
+        pods.wait_for(lambda: pods.source.status().last_success_unix_ns == heard + 7)
+
+
+def test_a_refusal_is_told_once_with_who_lacks_what(
+    server: ApiServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    server.fail("list", 403, FORBIDDEN, times=1000)
+    with Polling(at(server)) as pods:
+        pods.wait_until_down("ServiceAccount gpu-mon/exporter")
+        server.wait_for_requests("list", 4)
+    assert [record.levelno for record in caplog.records] == [logging.WARNING]
+
+
+def test_where_nobody_listens_it_is_down() -> None:
+    with Polling(partial(connect_kubelet, closed_port(), None)) as pods:
+        pods.wait_until_down("no connection to the kubelet")
+        assert not pods.source.wait(0)
+
+
+@pytest.mark.parametrize("status", [401, 403, 404, 429, 500, 503])
+def test_it_recovers_from_any_status_and_keeps_the_pods(server: ApiServer, status: int) -> None:
+    server.add_pod(pod_document("a"))
+    with Polling(at(server)) as pods:
+        pods.wait_for_names("a")
+        server.fail("list", status, times=2)
+        pods.wait_until_down("the kubelet")
+        pods.wait_for(lambda: pods.source.status().up)
+        pods.wait_for_names("a")
+
+
+@pytest.mark.parametrize(
+    ("body", "detail"),
+    [
+        (b"", "the list of pods is broken"),
+        (b"[]", "the list of pods is broken"),
+        (b"{}", "this is no list of pods"),
+        (b'{"items":[{"a":', "the list of pods is broken"),
+        (b'{"kind":"Status","metadata":7}', "this is no list of pods"),
+        (b'{"metadata":{},"items":[' + b"[" * 5000, "the list of pods is broken"),
+        (b'{"metadata":{},"items":["' + b"x" * (5 << 20), "the list of pods is broken"),
+    ],
+)
+def test_an_answer_that_is_no_list_of_pods_changes_nothing(
+    server: ApiServer, body: bytes, detail: str
+) -> None:
+    server.add_pod(pod_document("a"))
+    with Polling(at(server)) as pods:
+        pods.wait_for_names("a")
+        server.answer_lists_with(body)
+        pods.wait_until_down(detail)
+        pods.wait_for_names("a")
+        server.answer_lists_with(None)
+        pods.wait_for(lambda: pods.source.status().up)
+
+
+def test_a_list_without_pods_and_one_of_null_are_lists(server: ApiServer) -> None:
+    server.answer_lists_with(b'{"kind":"PodList","metadata":{},"items":null}')
+    with Polling(at(server)) as pods:
+        pods.wait_for(lambda: pods.source.status().up)
+        assert pods.source.rejected() == {}
+
+
+def test_pods_that_cannot_be_used_cost_only_themselves(server: ApiServer) -> None:
+    server.add_pod(pod_document("a"))
+    broken = pod_document("b")
+    broken["metadata"]["uid"] = ""
+    server.add_pod(broken)
+    with Polling(at(server), pace=QUICK) as pods:
+        pods.wait_for_names("a")
+        assert pods.source.rejected() == {"pod_unusable": 1}
+
+
+def test_a_list_that_does_not_end_is_given_up(server: ApiServer) -> None:
+    server.add_pod(pod_document("a"))
+    clock = ManualClock()
+    with Polling(at(server), pace=replace(OFTEN, whole_list_s=-1), clock=clock) as pods:
+        pods.wait_until_down("not at its end after")
+
+
+def test_one_that_rests_asks_nothing_until_it_is_wanted(server: ApiServer) -> None:
+    server.add_pod(pod_document("a"))
+    with Polling(at(server), wanted=False) as pods:
+        assert not pods.source.status().up
+        assert not server.requests("list")
+        pods.source.want(True)
+        pods.wait_for(lambda: pods.source.status().up)
+        pods.source.want(False)
+        assert "a better source is up" in pods.source.status().detail
+        pods.wait_for_names("a")
+
+
+def test_closing_ends_one_that_rests_and_one_that_waits(server: ApiServer) -> None:
+    server.hold("list")
+    with Polling(at(server), wanted=False) as resting, Polling(at(server)) as asking:
+        server.wait_for_requests("list", 1)
+        server.release()
+        resting.source.close()
+        asking.source.close()
+        assert "pods_kubelet" not in {thread.name for thread in threading.enumerate()}
+
+
+@needs_openssl
+def test_the_token_is_sent_over_tls_and_read_anew(secure: ApiServer, service_account: Path) -> None:
+    secure.require_tokens("first")
+    secure.add_pod(pod_document("a"))
+    ca_file = str(service_account.parent / "kubelet.crt")
+    with Polling(as_pod(secure, service_account, ca_file)) as pods:
+        pods.wait_for_names("a")
+        (service_account / "token").write_text("second\n")
+        secure.require_tokens("second")
+        secure.add_pod(pod_document("b"))
+        pods.wait_for_names("a", "b")
+
+
+@needs_openssl
+def test_a_certificate_of_its_own_is_refused_with_what_to_do(
+    secure: ApiServer, service_account: Path
+) -> None:
+    with Polling(as_pod(secure, service_account)) as pods:
+        pods.wait_until_down("--kubelet.ca-file")
+        assert "--kubelet.insecure-tls" in pods.source.status().detail
+    assert not secure.requests("list")
+
+
+@needs_openssl
+def test_any_certificate_is_taken_if_that_is_asked_for(
+    secure: ApiServer, service_account: Path
+) -> None:
+    secure.require_tokens("first")
+    secure.add_pod(pod_document("a"))
+    with Polling(as_pod(secure, service_account, insecure=True)) as pods:
+        pods.wait_for_names("a")
+
+
+def test_no_token_goes_over_plain_http(server: ApiServer, tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("secret")
+    (tmp_path / "ca.crt").write_text("")
+    server.add_pod(pod_document("a"))
+    with Polling(as_pod(server, tmp_path)) as pods:
+        pods.wait_for_names("a")
+    assert {request.authorization for request in server.requests("list")} == {""}
+
+
+def test_a_proxy_of_the_environment_is_not_asked(
+    server: ApiServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HTTP_PROXY", closed_port())
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    monkeypatch.delenv("no_proxy", raising=False)
+    server.add_pod(pod_document("a"))
+    with Polling(at(server)) as pods:
+        pods.wait_for_names("a")
+
+
+@pytest.mark.parametrize(
+    ("status", "message", "expected"),
+    [
+        (
+            403,
+            FORBIDDEN,
+            "give ServiceAccount gpu-mon/exporter a ClusterRole with 'nodes/pods: get'",
+        ),
+        (403, FORBIDDEN, "'nodes/proxy: get', which also lets one run commands"),
+        (401, "Unauthorized", "the kubelet does not accept the credentials"),
+        (None, "refused", "no connection to the kubelet (refused)"),
+        (500, "oops", "the kubelet answers 500 (oops)"),
+    ],
+)
+def test_a_kubelets_refusal_is_explained_with_what_to_do(
+    status: int | None, message: str, expected: str
+) -> None:
+    assert expected in explanation(ApiError(status, message), Server.KUBELET)
