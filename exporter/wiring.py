@@ -60,12 +60,11 @@ def _simulated(settings: Settings, clock: Clock) -> Sources:
     if start_unix_ns is not None and clock.time_ns() - start_unix_ns > OLDEST_SCENARIO_NS:
         raise ScenarioError("--simulate.start lies more than an hour back; give a later time")
     node = Node(load_scenario(settings.simulate), clock, start_unix_ns)
-    facts = node.facts()
     return Sources(
         gpus=(SimulatedGpus(node, clock),),
         processes=SimulatedProcesses(node.cgroup_paths),
         pods=SimulatedPods(node.pod_table, clock=clock),
-        nodes=(ToldNode("node_simulated", lambda: facts, clock),),
+        nodes=(ToldNode("node_simulated", node.facts, clock),),
     )
 
 

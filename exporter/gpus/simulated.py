@@ -8,19 +8,25 @@ from exporter.gpus.samples import ProcessSample, Sample
 from exporter.gpus.window import WindowCursor
 from exporter.gpus.xids import ACTED_ON, FALLEN_OFF
 from exporter.model import (
+    QUANTITIES,
     Clock,
     Device,
     DeviceMemory,
     DeviceReading,
     DeviceState,
+    Engines,
+    Methods,
     Reading,
     SourceStatus,
+    Unmeasured,
     Window,
     XidCount,
 )
 from exporter.scenario.node import Node
 
 NAME = "simulated"
+MIG = dict.fromkeys(QUANTITIES, Unmeasured.MIG)
+MIG_MEMORY, MIG_ENERGY = {"memory": Unmeasured.MIG}, {"energy": Unmeasured.MIG}
 MEMORY_EVERY_NS = 5 * 10**9
 DETAILS = {
     DeviceState.LOST: "the scenario has taken this device off the bus for a while",
@@ -35,7 +41,10 @@ class SimulatedGpus:
     def __init__(self, node: Node, clock: Clock) -> None:
         self._clock = clock
         self._node = node
-        self._devices = tuple(_SimulatedDevice(node, device, clock) for device in node.devices())
+        self._devices = tuple(
+            _kind_of(device)(node, number, device, clock)
+            for number, device in enumerate(node.devices())
+        )
         self._released = False
 
     @property
@@ -65,21 +74,19 @@ class SimulatedGpus:
 
 
 class _SimulatedDevice:
-    """One device's cursor, meter and last process list."""
+    """What all kinds of device have in common: state, XIDs and the last process list."""
 
-    def __init__(self, node: Node, device: Device, clock: Clock) -> None:
+    def __init__(self, node: Node, number: int, device: Device, clock: Clock) -> None:
         self._node = node
+        self._number = number
         self._device = device
         self._clock = clock
-        self._cursor = WindowCursor(_RingReader(node, device.index))
-        self._meter = EnergyMeter()
-        self._metered = False
         self._memory: DeviceMemory | None = None
         self._memory_at_ns = 0
         self._known: frozenset[int] = frozenset()
 
     def read(self, released: bool) -> DeviceReading:  # noqa: FBT001 - a state, not an option
-        state = DeviceState.RELEASED if released else self._node.state(self._device.index)
+        state = DeviceState.RELEASED if released else self._node.state(self._number)
         if state is not DeviceState.UP:
             self._memory = None
             return DeviceReading(
@@ -88,29 +95,58 @@ class _SimulatedDevice:
                 DETAILS.get(state, ""),
                 xids={} if released else self._xids(),
             )
-        window = self._cursor.next(
-            self._clock.time_ns() // 1000, self._clock.monotonic_ns() // 1000
-        )
-        return DeviceReading(
-            self._device,
-            window=self._with_energy(window),
-            memory=self._memory_now(window),
-            sensors=self._node.sensors(self._device.index),
-            xids=self._xids(),
-        )
+        return self._read()
+
+    def _read(self) -> DeviceReading:
+        raise NotImplementedError
 
     def _xids(self) -> Mapping[str, XidCount]:
         """The driver's word for a device that has fallen off the bus."""
-        when = self._node.fallen_off_unix_ns(self._device.index)
+        when = self._node.fallen_off_unix_ns(self._number)
         counts = {str(xid): XidCount() for xid in ACTED_ON}
         return counts | ({str(FALLEN_OFF): XidCount(len(when), max(when))} if when else {})
+
+    def _memory_now(self, active: frozenset[int]) -> DeviceMemory:
+        """The process list, at the slow cadence of a driver's, and at once for a new process."""
+        now_ns = self._clock.monotonic_ns()
+        due = now_ns - self._memory_at_ns >= MEMORY_EVERY_NS or not active <= self._known
+        if self._memory is None or due:
+            self._memory = self._node.memory(self._number)
+            self._memory_at_ns = now_ns
+            # An active process that is not listed has ended: it is not worth a second look.
+            self._known = active | {process.pid for process in self._memory.processes or ()}
+        return self._memory
+
+
+class _SimulatedCard(_SimulatedDevice):
+    """A whole card: windows out of its ring, with its energy."""
+
+    def __init__(self, node: Node, number: int, device: Device, clock: Clock) -> None:
+        super().__init__(node, number, device, clock)
+        self._cursor = WindowCursor(_RingReader(node, number))
+        self._meter = EnergyMeter()
+        self._metered = False
+
+    def _read(self) -> DeviceReading:
+        window = self._window()
+        active = frozenset(row.pid for row in window.processes) if window else frozenset()
+        return DeviceReading(
+            self._device,
+            window=self._with_energy(window),
+            memory=self._memory_now(active),
+            sensors=self._node.sensors(self._number),
+            xids=self._xids(),
+        )
+
+    def _window(self) -> Window | None:
+        return self._cursor.next(self._clock.time_ns() // 1000, self._clock.monotonic_ns() // 1000)
 
     def _with_energy(self, window: Window | None) -> Window | None:
         """Cut the energy counter where the samples are cut; energy without a window waits."""
         if window is None and self._metered:
             return None
         used, idle = self._meter.take(
-            self._node.energy_uj(self._device.index),
+            self._node.energy_uj(self._number),
             self._clock.monotonic_ns(),
             window.busy.core if window else None,
         )
@@ -120,17 +156,55 @@ class _SimulatedDevice:
         methods = replace(window.methods, energy="counter")
         return replace(window, energy_uj=used, idle_energy_uj=idle, methods=methods)
 
-    def _memory_now(self, window: Window | None) -> DeviceMemory:
-        """The process list, at the slow cadence of a driver's, and at once for a new process."""
-        active = frozenset(row.pid for row in window.processes) if window else frozenset()
-        now_ns = self._clock.monotonic_ns()
-        due = now_ns - self._memory_at_ns >= MEMORY_EVERY_NS or not active <= self._known
-        if self._memory is None or due:
-            self._memory = self._node.memory(self._device.index)
-            self._memory_at_ns = now_ns
-            # An active process that is not listed has ended: it is not worth a second look.
-            self._known = active | {process.pid for process in self._memory.processes or ()}
-        return self._memory
+
+class _SimulatedParts(_SimulatedCard):
+    """A card that is divided into MIG instances keeps its energy and sensors, and nothing else."""
+
+    def _read(self) -> DeviceReading:
+        return replace(super()._read(), memory=None, unmeasured={**MIG, **MIG_MEMORY})
+
+    def _window(self) -> Window | None:
+        window = super()._window()
+        return window and replace(window, busy=Engines(), processes=(), methods=Methods())
+
+
+class _SimulatedInstance(_SimulatedDevice):
+    """A MIG instance: its activity by hardware counters (GPM), where its board has them."""
+
+    _end_ns: int | None = None
+
+    def _read(self) -> DeviceReading:
+        measured = self._node.has_counters(self._number)
+        window = self._window() if measured else None
+        known = {"core": MIG["core"]} if not measured else {}
+        others = {quantity: reason for quantity, reason in MIG.items() if quantity != "core"}
+        return DeviceReading(
+            self._device,
+            window=window,
+            memory=self._memory_now(frozenset()),
+            unmeasured={**others, **known, **MIG_ENERGY},
+        )
+
+    def _window(self) -> Window | None:
+        now_ns = self._clock.time_ns()
+        start_ns, self._end_ns = self._end_ns, now_ns
+        if start_ns is None or now_ns <= start_ns:
+            return None
+        active_ns = self._node.active_ns(self._number, start_ns, now_ns)
+        return Window(
+            start_ns,
+            now_ns,
+            observed_ns=now_ns - start_ns,
+            unobserved_ns=0,
+            busy=Engines(core=int(active_ns * self._device.core_share)),
+            methods=Methods(busy="gpm", shares="sole_owner"),
+        )
+
+
+def _kind_of(device: Device) -> type[_SimulatedDevice]:
+    if device.parent_uuid:
+        return _SimulatedInstance
+    return _SimulatedParts if device.sharing == "mig" else _SimulatedCard
 
 
 class _RingReader:

@@ -5,6 +5,7 @@ the energy of any range of time is known exactly. A board that is busy for the w
 draws its limit, and the driver holds its clocks down for a part of that second.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from exporter.model import Sensors
@@ -44,9 +45,15 @@ class BoardMeter:
     before those costs the whole way from the start, and has the same answer.
     """
 
-    def __init__(self, population: Population, device: DeviceSpec) -> None:
+    def __init__(
+        self,
+        population: Population,
+        device: DeviceSpec,
+        instances: Sequence[DeviceSpec] = (),
+    ) -> None:
         self._population = population
         self._device = device
+        self._parts = instances or (device,)
         self._steps: dict[int, Counts] = {0: Counts()}
 
     def read_uj(self, now_ns: int) -> int:
@@ -76,7 +83,11 @@ class BoardMeter:
         return Counts(busy, capped)
 
     def _busy(self, begin_ns: int, end_ns: int) -> int:
-        return busy_ns(self._population.bursts(self._device.index, begin_ns, end_ns))
+        """Of a board that is divided, what its instances do: each counts for its share."""
+        return sum(
+            int(busy_ns(self._population.bursts(part.number, begin_ns, end_ns)) * part.core_share)
+            for part in self._parts
+        )
 
 
 def energy_uj(device: DeviceSpec, length_ns: int, busy: int) -> tuple[int, int]:
@@ -120,9 +131,14 @@ def sensors(device: DeviceSpec, ring: Ring, now_us: int, counts: Counts) -> Sens
     )
 
 
+def profiled(device: DeviceSpec) -> bool:
+    """Whether a board has GPM."""
+    return any(name in device.model for name in PROFILED)
+
+
 def _profile(device: DeviceSpec, ring: Ring, now_us: int) -> dict[str, float]:
     """GPM's figures, of the boards that have it."""
-    if not any(name in device.model for name in PROFILED):
+    if not profiled(device):
         return {}
     busy = ring.busy_ratio(now_us, PROFILE)
     return {

@@ -31,14 +31,37 @@ class Scheme(StrEnum):
     MGPU = "mgpu"
     QGPU = "qgpu"
     HAMI = "hami"
+    VOLCANO_VGPU = "volcano-vgpu"
+    VOLCANO_GPUSHARE = "volcano-gpushare"
+    ALIYUN = "aliyun"
+    ACK = "ack"
+    KOORDINATOR = "koordinator"
+    GPU_MANAGER = "gpu-manager"
+    ELASTIC_GPU = "elastic-gpu"
     NVIDIA = "nvidia"
+    GKE = "gke"
+    KAI = "kai"
+    DRA = "dra"
+    AMD = "amd"
+    INTEL = "intel"
+    HUAWEI = "huawei"
+    BAIDU = "baidu"
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceSpec:
-    """A GPU. Memory in bytes, power in watts, clock in hertz."""
+    """A GPU, or a MIG instance of one. Memory in bytes, power in watts, clock in hertz.
 
+    ``number`` is its place in the file, ``index`` the driver's own among the cards of its vendor;
+    an instance has its card's index, minor and address, and in ``parent`` its card's number.
+    A card with instances is ``divided``. ``instance_id`` is the driver's for a GPU instance.
+    ``replicas`` is into how many a device plugin divides it, ``resource`` what the plugin calls it
+    if not by its usual name. ``policy`` is what the node says of it (``/proc/qgpu/N/policy``).
+    """
+
+    number: int
     index: int
+    minor: int
     uuid: str
     model: str
     memory_bytes: int
@@ -49,6 +72,16 @@ class DeviceSpec:
     pci_bus_id: str
     driver_version: str
     sharing: str = ""
+    vendor: str = "nvidia"
+    replicas: int = 1
+    resource: str = ""
+    policy: str = ""
+    parent: int | None = None
+    parent_uuid: str = ""
+    profile: str = ""
+    instance_id: int | None = None
+    core_share: float = 1.0
+    divided: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,27 +107,44 @@ class ProcessSpec:
 class Allotment:
     """What a container asked for, of each of its devices: percent of the cores, bytes.
 
-    ``placed`` False: the scheduler left no trace of which devices it chose.
+    ``placed`` False: the scheduler left no trace of which devices it chose. ``replicas`` is how
+    many of each device's replicas it has, ``slots`` their numbers, device by device.
     """
 
     devices: tuple[int, ...]
     core_percent: int | None = None
     memory_bytes: int | None = None
     placed: bool = True
+    replicas: int = 1
+    slots: tuple[tuple[int, ...], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class ContainerSpec:
-    """A container of a pod."""
+    """A container of a pod. ``kind`` is one of app, init, sidecar.
+
+    ``resource`` names the resource it asks for in place of the devices' own, ``claim`` its
+    ResourceClaim, which it ``shares_claim`` with another container or not; ``limits`` are written
+    as they stand, beside or in place of the system's own.
+    """
 
     name: str
     allotment: Allotment | None = None
     processes: tuple[ProcessSpec, ...] = ()
+    kind: str = "app"
+    resource: str = ""
+    claim: str = ""
+    shares_claim: bool = False
+    limits: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class PodSpec:
-    """A pod, or with a recurring ``span`` the pods of a job that comes again and again."""
+    """A pod, or with a recurring ``span`` the pods of a job that comes again and again.
+
+    ``annotations`` are written as they stand, beside or in place of the system's own. A pod that
+    ``reserves`` devices holds them for others and is promised nothing itself.
+    """
 
     namespace: str
     name: str
@@ -110,6 +160,9 @@ class PodSpec:
     cgroup_driver: str = "systemd"
     static: bool = False
     labels: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    memory_unit: str = "GiB"
+    reserves: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +197,7 @@ class Scenario:
     processes: tuple[ProcessSpec, ...] = ()
     faults: tuple[Fault, ...] = ()
     node_labels: Mapping[str, str] = field(default_factory=dict)
+    node_annotations: Mapping[str, str] = field(default_factory=dict)
     sample_rule: SampleRule = SampleRule.END
     status_delay_ns: int = 0
     seed: int = 0

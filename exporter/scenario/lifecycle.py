@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from exporter.model import Container, Pod, PodTable
+from exporter.model import ClaimedDevice, Container, ContainerKey, Grant, Pod, PodTable
 from exporter.scenario.description import PodSpec, Scenario
 from exporter.scenario.population import (
     Life,
@@ -12,7 +12,7 @@ from exporter.scenario.population import (
     pod_key,
     pod_name,
 )
-from exporter.scenario.schemes import annotations, limits
+from exporter.scenario.schemes import Marks, Order, Promise, Site, promised, texts, written
 from exporter.scenario.work import Occurrence
 
 SECOND_NS = 10**9
@@ -32,17 +32,29 @@ class Moments(NamedTuple):
     removed: int
 
 
+class Cluster(NamedTuple):
+    """What is known of the node's pods: by the API server, and by the kubelet of their devices.
+
+    ``grants`` are by the pod's uid, ``claims`` by namespace and name.
+    """
+
+    table: PodTable
+    grants: Mapping[str, tuple[Grant, ...]]
+    claims: Mapping[tuple[str, str], tuple[ClaimedDevice, ...]]
+
+
 class Lifecycle:
     """The pods of a scenario over time, in nanoseconds since its start."""
 
     def __init__(self, scenario: Scenario) -> None:
         self._scenario = scenario
-        self._newest = PodTable(version=-1)
+        self._site = Site(scenario.node_name, scenario.devices, scenario.node_labels)
+        self._newest = Cluster(PodTable(version=-1), {}, {})
 
-    def table(self, now_ns: int) -> PodTable:
-        """The pods that the API server knows at a moment. The version is that of the last change.
+    def cluster(self, now_ns: int) -> Cluster:
+        """What is known at a moment. The version of the table is that of the last change.
 
-        The table last made is kept and given again while nothing has changed.
+        The answer last made is kept and given again while nothing has changed.
         """
         here = [
             (spec, occurrence, self._moments(occurrence))
@@ -51,14 +63,39 @@ class Lifecycle:
         ]
         passed = [at for _, _, moments in here for at in moments if at <= now_ns]
         version = max(passed, default=-BOUND_BEFORE_NS) + BOUND_BEFORE_NS
-        if version != self._newest.version:
-            pods = [
-                self._pod(spec, occurrence.number, moments, now_ns)
-                for spec, occurrence, moments in here
+        if version != self._newest.table.version:
+            present = [
+                (self._pod(spec, number, moments, now_ns), self._marks(spec, number))
+                for spec, (number, *_), moments in here
                 if moments.bound <= now_ns < moments.removed
             ]
-            self._newest = _indexed(version, pods)
+            self._newest = Cluster(
+                _indexed(version, [pod for pod, _ in present]),
+                {pod.uid: m.grants for pod, m in present if m.grants and not pod.terminal},
+                {
+                    (pod.namespace, name): devices
+                    for pod, marks in present
+                    for name, devices in marks.claims.items()
+                },
+            )
         return self._newest
+
+    def promises(self, begin_ns: int, end_ns: int) -> Mapping[tuple[ContainerKey, int], Promise]:
+        """What the pods that are there at some time in [begin, end) may use, by device number."""
+        found = {}
+        for spec in self._scenario.pods:
+            key = pod_key(self._scenario.seed, spec)
+            for occurrence in spec.span.occurrences(key, begin_ns, end_ns):
+                order = self._order(spec, occurrence.number)
+                for (container, device), promise in promised(order).items():
+                    found[ContainerKey(spec.namespace, order.name, container), device] = promise
+        return found
+
+    def _order(self, spec: PodSpec, number: int) -> Order:
+        return Order(spec, pod_name(self._scenario.seed, spec, number).name, self._site)
+
+    def _marks(self, spec: PodSpec, number: int) -> Marks:
+        return written(self._order(spec, number))
 
     def cgroup_path(self, life: Life) -> str:
         """The cgroup of a process, as ``/proc/PID/cgroup`` shows it."""
@@ -91,9 +128,7 @@ class Lifecycle:
     def _pod(self, spec: PodSpec, number: int, moments: Moments, now_ns: int) -> Pod:
         scenario = self._scenario
         names = pod_name(scenario.seed, spec, number)
-        marks = annotations(spec, scenario.devices, scenario.node_name)
-        if spec.static:
-            marks |= _static_marks(names)
+        marks = self._marks(spec, number)
         known = now_ns >= min(moments.known, moments.ended)
         return Pod(
             uid=names.uid,
@@ -107,15 +142,17 @@ class Lifecycle:
             containers=tuple(
                 Container(
                     name=container.name,
+                    kind=container.kind,
                     container_ids=(
                         (container_id(scenario.seed, spec, container, number),) if known else ()
                     ),
-                    limits=limits(spec, container),
+                    limits=texts(marks.limits[container.name]),
+                    claims=marks.refs.get(container.name, ()),
                 )
-                for container in spec.containers
+                for container in sorted(spec.containers, key=lambda c: c.kind == "app")
             ),
-            annotations=marks,
-            labels=spec.labels,
+            annotations={**marks.annotations, **(_static_marks(names) if spec.static else {})},
+            labels=marks.labels,
             mirror=spec.static,
         )
 

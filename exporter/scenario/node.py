@@ -1,6 +1,7 @@
 """A scenario brought to life by a clock: what the simulated sources read, and the truth."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from exporter.model import (
     QUANTITIES,
@@ -14,12 +15,13 @@ from exporter.model import (
     Sensors,
 )
 from exporter.scenario import identity
-from exporter.scenario.board import BoardMeter, sensors
+from exporter.scenario.board import BoardMeter, profiled, sensors
 from exporter.scenario.description import DeviceSpec, Scenario
 from exporter.scenario.lifecycle import Lifecycle
 from exporter.scenario.population import Population
 from exporter.scenario.ring import BusySample, ProcessRow, Ring
-from exporter.scenario.schemes import allocatable
+from exporter.scenario.schemes import Offer, Site, offered, texts
+from exporter.scenario.sharing import busy_ns
 from exporter.scenario.truth import Truth, truth_between
 
 REMEMBERED_NS = 15 * 10**9  # a process that ended is told of so long, for the ring still names it
@@ -28,8 +30,9 @@ REMEMBERED_NS = 15 * 10**9  # a process that ended is told of so long, for the r
 class Node:
     """A node in memory. Every answer is a function of the scenario, the start and the clock.
 
-    Devices are addressed by their index. Different threads may ask about different devices, and
-    one about pods and processes. Nothing happened before the start, which defaults to now.
+    Devices are addressed by their number in the scenario. Different threads may ask about
+    different devices, and one about pods and processes. Nothing happened before the start, which
+    defaults to now.
     """
 
     def __init__(self, scenario: Scenario, clock: Clock, start_unix_ns: int | None = None) -> None:
@@ -39,28 +42,47 @@ class Node:
         self.start_unix_ns = start // 1000 * 1000  # sample times are whole microseconds
         self._population = Population(scenario)
         self._lifecycle = Lifecycle(scenario)
-        self._meters = [BoardMeter(self._population, device) for device in scenario.devices]
+        self._meters = [self._meter(device) for device in scenario.devices]
         self._rings = [self._ring(device) for device in scenario.devices]
+        self._offer = _offer(scenario)
+        self._facts = (-1, NodeFacts())
+
+    def _meter(self, device: DeviceSpec) -> BoardMeter:
+        instances = [d for d in self.scenario.devices if d.parent == device.number]
+        return BoardMeter(self._population, device, instances)
 
     def _ring(self, device: DeviceSpec) -> Ring:
         key = identity.number(self.scenario.seed, "ring", device.uuid)
-        return Ring(self._population, device.index, key, self.scenario.sample_rule)
+        return Ring(self._population, device.number, key, self.scenario.sample_rule)
 
     def devices(self) -> tuple[Device, ...]:
-        """The devices, in the order of their index."""
+        """The devices, in the order of their numbers in the scenario."""
         return tuple(map(_device, self.scenario.devices))
 
     def facts(self) -> NodeFacts:
-        """What the node's own API object would say, with the devices."""
-        schemes = frozenset(pod.scheme for pod in self.scenario.pods if pod.scheme)
-        offers = allocatable(schemes, self.scenario.devices)
-        return NodeFacts(self.devices(), self.scenario.node_labels, allocatable=offers)
+        """What the node's API object, its kubelet and its own files say now, with the devices."""
+        table, grants, claims = self._lifecycle.cluster(self._now_ns())
+        if self._facts[0] != table.version:
+            scenario, offer = self.scenario, self._offer
+            facts = NodeFacts(
+                devices=self.devices(),
+                labels={**offer.labels, **scenario.node_labels},
+                annotations={**offer.annotations, **scenario.node_annotations},
+                allocatable=texts(offer.allocatable),
+                grants=grants,
+                claims=claims,
+                offered=offer.devices,
+                card_policies={d.index: d.policy for d in scenario.devices if d.policy},
+            )
+            self._facts = (table.version, facts)
+        return self._facts[1]
 
     def state(self, device: int) -> DeviceState:
         """Whether a device can be read now, or what is wrong with it."""
         now = self._now_ns()
+        card = self.scenario.devices[device].parent
         for fault in self.scenario.faults:
-            if fault.device == device and fault.from_ns <= now < fault.to_ns:
+            if fault.device in {device, card} and fault.from_ns <= now < fault.to_ns:
                 return fault.state
         return DeviceState.UP
 
@@ -102,6 +124,15 @@ class Node:
         most = max(spec.memory_bytes - spec.reserved_bytes, 0)
         return DeviceMemory(spec.memory_bytes, min(used, most), spec.reserved_bytes, processes)
 
+    def has_counters(self, device: int) -> bool:
+        """Whether a device's board has hardware counters of activity (GPM)."""
+        return profiled(self.scenario.devices[device])
+
+    def active_ns(self, device: int, begin_unix_ns: int, end_unix_ns: int) -> int:
+        """For how long anything ran on a device in a range of time, as hardware counters tell."""
+        begin_ns, end_ns = begin_unix_ns - self.start_unix_ns, end_unix_ns - self.start_unix_ns
+        return busy_ns(self._population.bursts(device, begin_ns, end_ns))
+
     def energy_uj(self, device: int) -> int:
         """The board's energy counter, in microjoules that step by whole millijoules."""
         return self._meters[device].read_uj(self._now_ns())
@@ -126,7 +157,7 @@ class Node:
 
     def pod_table(self) -> PodTable:
         """The pods that the API server has on this node now."""
-        return self._lifecycle.table(self._now_ns())
+        return self._lifecycle.cluster(self._now_ns()).table
 
     def cgroup_paths(self) -> Mapping[int, str]:
         """Process id → cgroup path, of those that live or ended at most 15 s ago."""
@@ -136,12 +167,11 @@ class Node:
 
     def truth(self, start_unix_ns: int, end_unix_ns: int) -> Truth:
         """The exact use in a range of time, past or to come."""
-        return truth_between(
-            self._population,
-            self.scenario.devices,
-            start_unix_ns - self.start_unix_ns,
-            end_unix_ns - self.start_unix_ns,
-        )
+        begin_ns, end_ns = start_unix_ns - self.start_unix_ns, end_unix_ns - self.start_unix_ns
+        truth = truth_between(self._population, self.scenario.devices, begin_ns, end_ns)
+        promises = self._lifecycle.promises(begin_ns, end_ns)
+        uuids = [device.uuid for device in self.scenario.devices]
+        return replace(truth, promised={(key, uuids[n]): p for (key, n), p in promises.items()})
 
     def _now_ns(self) -> int:
         return self._clock.time_ns() - self.start_unix_ns
@@ -154,11 +184,19 @@ def _device(spec: DeviceSpec) -> Device:
     return Device(
         uuid=spec.uuid,
         index=spec.index,
-        vendor="nvidia",
+        vendor=spec.vendor,
         model=spec.model,
-        minor=spec.index,
+        minor=spec.minor,
         pci_bus_id=spec.pci_bus_id,
+        parent_uuid=spec.parent_uuid,
+        profile=spec.profile,
         sharing=spec.sharing,
         driver_version=spec.driver_version,
         memory_bytes=spec.memory_bytes,
+        core_share=spec.core_share,
     )
+
+
+def _offer(scenario: Scenario) -> Offer:
+    schemes = {pod.scheme for pod in scenario.pods if pod.scheme and not pod.reserves}
+    return offered(schemes, Site(scenario.node_name, scenario.devices, scenario.node_labels))

@@ -102,7 +102,7 @@ class Population:
             for order, resident in enumerate(scenario.residents())
         )
         self._on = tuple(
-            tuple(i for i in self._all if device.index in i.process.devices)
+            tuple(i for i in self._all if device.number in i.process.devices)
             for device in scenario.devices
         )
 

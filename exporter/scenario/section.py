@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import TypeVar
 
 from exporter.scenario.description import ScenarioError
-from exporter.scenario.values import ITEMS, Kind
+from exporter.scenario.keys import TABLE, Key
 
 T = TypeVar("T")
 
@@ -12,68 +12,55 @@ LONGEST_SHOWN = 60
 
 
 class Section:
-    """A mapping with its place in the file. ``done`` refuses the keys that nobody asked for."""
+    """A mapping with its place in the file; ``kind`` is its section in the table of keys.
 
-    def __init__(self, data: object, where: str) -> None:
+    Raises:
+        ScenarioError: it is no mapping, or has a key that the table has not.
+
+    """
+
+    def __init__(self, data: object, where: str, kind: str) -> None:
         self.where = where
-        self._known: set[str] = set()
         if not isinstance(data, dict):
             raise ScenarioError(f"{where}: {_shown(data)} is not allowed; write a mapping of keys")
         self._data: dict[object, object] = data
+        for key in data:
+            if key not in TABLE[kind]:
+                known = ", ".join(sorted(TABLE[kind]))
+                raise ScenarioError(f"{where}: no such key {_shown(key)}; allowed are {known}")
 
-    def get(self, key: str, kind: Kind[T], default: T) -> T:
-        """The value of a key, or the default if it is missing.
-
-        Raises:
-            ScenarioError: the value is none of the kind.
-
-        """
-        return self.need(key, kind) if self.has(key) else default
-
-    def need(self, key: str, kind: Kind[T]) -> T:
-        """The value of a key that must be there.
+    def get(self, key: Key[T]) -> T:
+        """The value of a key, or what it means if it is missing.
 
         Raises:
-            ScenarioError: it is missing, or none of the kind.
+            ScenarioError: it is none of the kind, or missing and must be there.
 
         """
-        self._known.add(key)
+        if key.name not in self._data and key.usual is not None:
+            return key.default  # type: ignore[return-value]  # with ``usual``, the default is a T
         try:
-            return kind.read(self._data[key])
+            return key.kind.read(self._data[key.name])
         except (KeyError, ValueError):
-            raise self.wrong(key, kind.allowed) from None
+            raise self.wrong(key, key.kind.allowed) from None
 
-    def has(self, key: str) -> bool:
+    def has(self, key: Key[object]) -> bool:
         """Whether the file gives this key."""
-        self._known.add(key)
-        return key in self._data
+        return key.name in self._data
 
-    def wrong(self, key: str, allowed: str) -> ScenarioError:
+    def wrong(self, key: Key[object], allowed: str) -> ScenarioError:
         """The error for a key's value."""
-        value = f"{_shown(self._data[key])} is not allowed" if key in self._data else "missing"
-        return ScenarioError(f"{self.where}.{key}: {value}; write {allowed}")
+        given = key.name in self._data
+        value = f"{_shown(self._data[key.name])} is not allowed" if given else "missing"
+        return ScenarioError(f"{self.where}.{key.name}: {value}; write {allowed}")
 
-    def sections(self, key: str) -> Iterator["Section"]:
+    def sections(self, key: Key[list[object]], kind: str) -> Iterator["Section"]:
         """The mappings of a list, none if it is missing."""
-        for number, item in enumerate(self.get(key, ITEMS, [])):
-            yield Section(item, f"{self.where}.{key}[{number}]")
+        for number, item in enumerate(self.get(key)):
+            yield Section(item, f"{self.where}.{key.name}[{number}]", kind)
 
-    def section(self, key: str) -> "Section":
+    def section(self, key: Key[dict[str, object]], kind: str) -> "Section":
         """The mapping below a key, empty if it is missing."""
-        self._known.add(key)
-        return Section(self._data.get(key, {}), f"{self.where}.{key}")
-
-    def done(self) -> None:
-        """Refuse keys that have no meaning here.
-
-        Raises:
-            ScenarioError: there is one.
-
-        """
-        for key in self._data:
-            if key not in self._known:
-                known = ", ".join(sorted(self._known))
-                raise ScenarioError(f"{self.where}: no such key {_shown(key)}; allowed are {known}")
+        return Section(self._data.get(key.name, {}), f"{self.where}.{key.name}", kind)
 
 
 def _shown(value: object) -> str:

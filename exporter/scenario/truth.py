@@ -1,13 +1,15 @@
 """What really happened: the exact sums that a measurement is to be compared with."""
 
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from exporter.model import ContainerKey, Owner
 from exporter.scenario.board import energy_uj
 from exporter.scenario.description import DeviceSpec
 from exporter.scenario.population import Population
+from exporter.scenario.schemes import Promise
 from exporter.scenario.sharing import segments
 
 CHUNK_NS = 10 * 10**9
@@ -19,15 +21,68 @@ class Truth:
 
     For each device the owners' core time adds up to the device's exactly. The active energy of
     an owner is that of its core time: ``active_energy_uj`` adds up to what the board used above
-    its idle power, but for less than a microjoule for each owner.
+    its idle power, but for less than a microjoule for each owner. A board that is divided has the
+    energy of its instances, who use no core time of its own. ``memory_bytes`` is what is held at
+    the end. ``promised`` is what containers may use, by their sharing system's own arithmetic.
     """
 
+    length_ns: int
     core_ns: Mapping[tuple[Owner, str], int]
     device_core_ns: Mapping[str, int]
     namespace_core_ns: Mapping[tuple[str, str], int]
     active_energy_uj: Mapping[tuple[Owner, str], int]
     device_energy_uj: Mapping[str, int]
     idle_energy_uj: Mapping[str, int]
+    memory_bytes: Mapping[tuple[Owner, str], int]
+    promised: Mapping[tuple[ContainerKey, str], Promise] = field(default_factory=dict)
+
+    def core_ratio(self, key: ContainerKey, uuid: str) -> float | None:
+        """Core time against the share that was promised; None without a promise."""
+        promise = self.promised.get((key, uuid))
+        if promise is None or promise.core is None:
+            return None
+        return self.core_ns.get((key, uuid), 0) / (self.length_ns * promise.core)
+
+    def memory_ratio(self, key: ContainerKey, uuid: str) -> float | None:
+        """Memory held at the end against the bytes that were promised; None without a promise."""
+        promise = self.promised.get((key, uuid))
+        if promise is None or promise.memory_bytes is None:
+            return None
+        return self.memory_bytes.get((key, uuid), 0) / promise.memory_bytes
+
+    def pods(self) -> Mapping[tuple[str, str], "PodTruth"]:
+        """Limits and ratios of the pods that were promised anything."""
+        parts: dict[tuple[str, str], list[tuple[ContainerKey, str]]] = {}
+        for key, uuid in self.promised:
+            parts.setdefault((key.namespace, key.pod), []).append((key, uuid))
+        return {name: self._pod(those) for name, those in parts.items()}
+
+    def _pod(self, parts: Sequence[tuple[ContainerKey, str]]) -> "PodTruth":
+        promises = [self.promised[part] for part in parts]
+        cores = [promise.core for promise in promises if promise.core is not None]
+        sizes = [p.memory_bytes for p in promises if p.memory_bytes is not None]
+        limited = [part for part in parts if self.promised[part].core is not None]
+        used = sum(self.core_ns.get(part, 0) for part in limited) / self.length_ns
+        fullness = [self.memory_ratio(*part) for part in parts]
+        return PodTruth(
+            core_gpus=sum(cores) if cores else None,
+            memory_bytes=sum(sizes) if sizes else None,
+            core_ratio=used / sum(cores) if cores else None,
+            memory_ratio=max((r for r in fullness if r is not None), default=None),
+        )
+
+
+class PodTruth(NamedTuple):
+    """What a pod may use, and what it used of it.
+
+    The core's ratio counts limited containers only; the memory's is that of the fullest of its
+    containers and devices.
+    """
+
+    core_gpus: float | None
+    memory_bytes: int | None
+    core_ratio: float | None
+    memory_ratio: float | None
 
 
 def truth_between(
@@ -36,28 +91,47 @@ def truth_between(
     """The truth of [begin, end), in ns since the scenario's start; costs its length."""
     begin_ns = max(begin_ns, 0)
     length = max(end_ns - begin_ns, 0)
-    core: Counter[tuple[Owner, str]] = Counter()
-    for device in devices:
-        for owner, ns in _core_ns(population, device.index, begin_ns, end_ns).items():
-            core[owner, device.uuid] += ns
+    core = {
+        (owner, device.uuid): int(ns * device.core_share)
+        for device in devices
+        for owner, ns in _core_ns(population, device.number, begin_ns, end_ns).items()
+    }
     in_namespace: Counter[tuple[str, str]] = Counter()
     on_device: Counter[str] = Counter({device.uuid: 0 for device in devices})
     for (owner, uuid), ns in core.items():
         on_device[uuid] += ns
         if isinstance(owner, ContainerKey):
             in_namespace[owner.namespace, uuid] += ns
-    by_uuid = {device.uuid: device for device in devices}
-    energy = {uuid: energy_uj(by_uuid[uuid], length, busy) for uuid, busy in on_device.items()}
+    boards = {device.uuid: device for device in devices if device.parent is None}
+    on_board = on_device + Counter()
+    for device in devices:
+        on_board[device.parent_uuid] += on_device[device.uuid]
+    energy = {uuid: energy_uj(boards[uuid], length, on_board[uuid]) for uuid in boards}
     return Truth(
-        core_ns=dict(core),
+        length_ns=length,
+        core_ns=core,
         device_core_ns=dict(on_device),
         namespace_core_ns=dict(in_namespace),
         active_energy_uj={
-            key: energy_uj(by_uuid[key[1]], length, ns)[1] for key, ns in core.items()
+            key: energy_uj(boards[key[1]], length, ns)[1]
+            for key, ns in core.items()
+            if key[1] in boards
         },
         device_energy_uj={uuid: sum(both) for uuid, both in energy.items()},
         idle_energy_uj={uuid: idle for uuid, (idle, _) in energy.items()},
+        memory_bytes=_held(population, devices, end_ns),
     )
+
+
+def _held(
+    population: Population, devices: tuple[DeviceSpec, ...], at_ns: int
+) -> Mapping[tuple[Owner, str], int]:
+    held: Counter[tuple[Owner, str]] = Counter()
+    for device in devices:
+        for life in population.lives(at_ns, at_ns + 1, device.number):
+            size = int(life.resident.process.memory.at(at_ns - life.start_ns))
+            held[population.owner(life), device.uuid] += size
+    return held
 
 
 def _core_ns(

@@ -13,6 +13,7 @@ T_co = TypeVar("T_co", covariant=True)
 DURATION_FORM = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
 SIZE_FORM = re.compile(r"(\d+(?:\.\d+)?)([KMGT]iB)")
 NAME_FORM = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
+PROFILE_FORM = re.compile(r"[1-7]g\.\d{1,3}gb(\+(me|gfx))?|[a-z]{3}_nps[1248]")
 SECOND = 10**9
 NANOSECONDS = {"ms": 10**6, "s": SECOND, "m": 60 * SECOND, "h": 3600 * SECOND, "d": 86400 * SECOND}
 BYTES = {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
@@ -97,6 +98,27 @@ def _texts(value: object) -> dict[str, str]:
     return {_text(key): _text(item) for key, item in value.items()}
 
 
+def _mapping(value: object) -> dict[str, object]:
+    if not isinstance(value, dict):
+        raise ValueError  # noqa: TRY004 - every refusal is the same error here
+    return value
+
+
+def _natural(value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise ValueError  # noqa: TRY004 - every refusal is the same error here
+    return _checked(value, lambda number: number >= 0)
+
+
+def _numbers(value: object) -> tuple[int, ...]:
+    numbers = tuple(map(_natural, value if isinstance(value, list) else [value]))
+    return _checked(numbers, lambda those: 0 < len(set(those)) == len(those))
+
+
+def _profile(value: object) -> str:
+    return _checked(_text(value), lambda text: bool(PROFILE_FORM.fullmatch(text)))
+
+
 TEXT = Kind(_text, "a text on one line")
 NAME = Kind(_name, "a name of a-z, 0-9, '-' and '.'")
 FLAG = Kind(_flag, "true or false")
@@ -107,6 +129,9 @@ LENGTHS = Kind(_lengths, "a time above zero such as 500ms, 2m, or [shortest, lon
 SIZE = Kind(_size, "a size such as 512MiB, 16GiB, or bytes")
 ITEMS = Kind(_items, "a list")
 TEXTS = Kind(_texts, "a mapping of texts")
+MAPPING = Kind(_mapping, "a mapping of keys")
+NUMBERS = Kind(_numbers, "a device's number, or a list of them, none twice")
+PROFILE = Kind(_profile, "a profile such as 1g.10gb, 1g.5gb+me, or cpx_nps4")
 
 
 def choice(*words: str) -> Kind[str]:
@@ -129,18 +154,12 @@ def integer(low: int, high: int) -> Kind[int]:
     return Kind(read, f"a whole number from {low} to {high}")
 
 
-def numbers_below(count: int) -> Kind[tuple[int, ...]]:
-    """A number from 0, or a list of them without repetition."""
-    one = integer(0, count - 1)
-
-    def read(value: object) -> tuple[int, ...]:
-        numbers = tuple(one.read(item) for item in (value if isinstance(value, list) else [value]))
-        return _checked(numbers, lambda those: 0 < len(set(those)) == len(those))
-
-    return Kind(read, f"device numbers from 0 to {count - 1}, none twice")
+def listed(what: str) -> Kind[list[object]]:
+    """A list that is not empty."""
+    return Kind(lambda value: _checked(_items(value), bool), f"a list of at least one {what}")
 
 
-def curve(level: Kind[float] | Kind[int], repeat_ns: int | None = None) -> Kind[Curve]:
+def curve(level: Kind[float] | Kind[int]) -> Kind[Curve]:
     """A constant, or a list of [time, value]."""
 
     def read(value: object) -> Curve:
@@ -149,6 +168,6 @@ def curve(level: Kind[float] | Kind[int], repeat_ns: int | None = None) -> Kind[
         pairs = [_checked(_items(item), lambda pair: len(pair) == 2) for item in value]  # noqa: PLR2004 - a pair
         points = tuple((_duration(at), level.read(height)) for at, height in pairs)
         times = [at for at, _ in points]
-        return Curve(_checked(points, lambda _: [] != times == sorted(set(times))), repeat_ns)
+        return Curve(_checked(points, lambda _: [] != times == sorted(set(times))))
 
     return Kind(read, f"{level.allowed}; or a list of [time, value], times rising")

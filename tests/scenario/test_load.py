@@ -73,7 +73,7 @@ BAD: list[tuple[object, str, str]] = [
     (_with(pods="none"), "f.pods: 'none'", "a list"),
     (_with(pods=[pod(), pod()]), "f.pods", "same name"),
     (_with(pods=[{"name": "p", "namespace": "n"}]), "f.pods[0].containers", "at least one"),
-    (_with(pods=[pod(scheme="magic")]), "f.pods[0].scheme", "mgpu, qgpu, hami, nvidia"),
+    (_with(pods=[pod(scheme="magic")]), "f.pods[0].scheme", "mgpu, qgpu, hami, volcano-vgpu"),
     (_with(pods=[pod(static="yes")]), "f.pods[0].static", "true or false"),
     (_with(pods=[pod(every="1s")]), "f.pods[0].every", "'for'"),
     (_with(pods=[pod(**{"for": "0s", "every": "1s"})]), "f.pods[0].for", "above zero"),

@@ -172,5 +172,5 @@ def test_what_is_kept_does_not_grow_over_a_day() -> None:
         clock.move(3600)
         asked.busy_samples(0, "core", 0)
         asked.pod_table()
-        sizes.append(len(asked._rings[0]._kept) + len(asked._lifecycle._newest.pods))
+        sizes.append(len(asked._rings[0]._kept) + len(asked.pod_table().pods))
     assert max(sizes) <= DEPTH + 12

@@ -109,7 +109,11 @@ def test_the_node_offers_what_its_sharing_systems_count() -> None:
     ]
     scenario = {"devices": GPUS, "pods": pods, "node": {"labels": {"gpu": "a10"}}}
     facts = Node(describe(scenario, "f"), ManualClock()).facts()
-    assert facts.labels == {"gpu": "a10"}
+    assert facts.labels == {
+        "gpu": "a10",
+        "vke.node.gpu.schedule": "mgpu",
+        "qgpu-device-enable": "enable",
+    }
     assert facts.allocatable == {
         f"{VKE}/mgpu-core": "200",
         f"{VKE}/mgpu-memory": str(48 * 1024),
