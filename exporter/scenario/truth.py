@@ -1,9 +1,9 @@
 """What really happened: the exact sums that a measurement is to be compared with."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from exporter.model import ContainerKey, Owner
 from exporter.scenario.board import energy_uj
@@ -11,6 +11,8 @@ from exporter.scenario.description import DeviceSpec
 from exporter.scenario.population import Population
 from exporter.scenario.schemes import Promise
 from exporter.scenario.sharing import segments
+
+T = TypeVar("T", int, float)
 
 CHUNK_NS = 10 * 10**9
 
@@ -58,31 +60,53 @@ class Truth:
         return {name: self._pod(those) for name, those in parts.items()}
 
     def _pod(self, parts: Sequence[tuple[ContainerKey, str]]) -> "PodTruth":
-        promises = [self.promised[part] for part in parts]
-        cores = [promise.core for promise in promises if promise.core is not None]
-        sizes = [p.memory_bytes for p in promises if p.memory_bytes is not None]
-        limited = [part for part in parts if self.promised[part].core is not None]
-        used = sum(self.core_ns.get(part, 0) for part in limited) / self.length_ns
-        fullness = [self.memory_ratio(*part) for part in parts]
+        cores = {part: self.promised[part].core for part in parts}
+        sizes = {part: self.promised[part].memory_bytes for part in parts}
+        core = _total(cores.values())
+        limited = {key for (key, _), share in cores.items() if share is not None}
+        used = sum(n for (o, _), n in self.core_ns.items() if _among(o, limited))
         return PodTruth(
-            core_gpus=sum(cores) if cores else None,
-            memory_bytes=sum(sizes) if sizes else None,
-            core_ratio=used / sum(cores) if cores else None,
-            memory_ratio=max((r for r in fullness if r is not None), default=None),
+            core_gpus=core,
+            memory_bytes=_total(sizes.values()),
+            core_ratio=used / self.length_ns / core if core else None,
+            memory_ratio=max(self._fullness(sizes), default=None),
         )
+
+    def _fullness(self, sizes: Mapping[tuple[ContainerKey, str], int | None]) -> Iterator[float]:
+        """Memory held by containers with a limit against their limits, on each device."""
+        for device in {uuid for _, uuid in sizes}:
+            here = {k: size for (k, uuid), size in sizes.items() if uuid == device and size}
+            held = (
+                size
+                for (owner, uuid), size in self.memory_bytes.items()
+                if uuid == device and _among(owner, here)
+            )
+            if here:
+                yield sum(held) / sum(here.values())
 
 
 class PodTruth(NamedTuple):
     """What a pod may use, and what it used of it.
 
-    The core's ratio counts limited containers only; the memory's is that of the fullest of its
-    containers and devices.
+    The core's ratio counts limited containers only; the memory's is that of the fullest device.
     """
 
     core_gpus: float | None
     memory_bytes: int | None
     core_ratio: float | None
     memory_ratio: float | None
+
+
+def _among(owner: Owner, keys: Collection[ContainerKey]) -> bool:
+    """Whether it is one of these containers, or one of a pod that has a limit as a whole."""
+    return isinstance(owner, ContainerKey) and (
+        owner in keys or owner._replace(container="") in keys
+    )
+
+
+def _total(parts: Iterable[T | None]) -> T | None:
+    known = [part for part in parts if part is not None]
+    return sum(known[1:], start=known[0]) if known else None
 
 
 def truth_between(

@@ -1,0 +1,53 @@
+"""A described node, watched for some time, as fast as the cycle can: its page, and the truth."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from exporter.cgroups.simulated import SimulatedProcesses
+from exporter.collector import Sources
+from exporter.exposition import Format, Renderer
+from exporter.gpus.simulated import SimulatedGpus
+from exporter.pods.simulated import SimulatedPods
+from exporter.scenario.description import Scenario
+from exporter.scenario.load import describe
+from exporter.scenario.node import Node
+from exporter.scenario.truth import Truth
+from exporter.settings import load
+from exporter.wiring import make_collector
+from tests.e2e.programs import Page
+from tests.scenario.clock import SECOND, START, ManualClock
+
+BEGUN_S = 20  # before the watch: samples are there, and who was to come has come
+
+
+class Watched:
+    """The gauges of the page are averages over the time that the truth is about."""
+
+    def __init__(self, scenario: Scenario, seconds: int) -> None:
+        clock = ManualClock(START)
+        self.node = Node(scenario, clock, START)
+        sources = Sources(
+            gpus=(SimulatedGpus(self.node, clock),),
+            processes=SimulatedProcesses(self.node.cgroup_paths),
+            pods=SimulatedPods(self.node.pod_table, clock=clock),
+            node=self.node.facts,
+        )
+        settings = load({"collection.window": [f"{seconds}s"]}, {})
+        collector = make_collector(settings, sources, clock)
+        for _ in range(BEGUN_S + seconds):
+            clock.move(1)
+            collector.cycle()
+        self.page = Page(Renderer().render(collector.snapshot, Format.TEXT).decode())
+        end_ns = clock.now_ns
+        self.truth: Truth = self.node.truth(end_ns - seconds * SECOND, end_ns)
+
+    def read(self, name: str, by: Sequence[str]) -> dict[tuple[str, ...], float]:
+        """A family of the page by these labels."""
+        return {
+            tuple(labels[label] for label in by): value for labels, value in self.page.all(name)
+        }
+
+
+def watched(data: dict[str, Any], seconds: int) -> Watched:
+    """Watch the node of a scenario file's mapping."""
+    return Watched(describe(data, "watched"), seconds)
