@@ -161,7 +161,6 @@ class PodSpec:
     static: bool = False
     labels: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
-    memory_unit: str = "GiB"
     reserves: bool = False
 
 
@@ -188,7 +187,7 @@ class Scenario:
     """A node and what happens on it.
 
     ``status_delay_ns`` lies between a container's start and the API server's knowing its id
-    (kubernetes#110988).
+    (kubernetes#110988). ``memory_unit`` is what Aliyun's device plugin counts memory in.
     """
 
     node_name: str
@@ -198,6 +197,7 @@ class Scenario:
     faults: tuple[Fault, ...] = ()
     node_labels: Mapping[str, str] = field(default_factory=dict)
     node_annotations: Mapping[str, str] = field(default_factory=dict)
+    memory_unit: str = "GiB"
     sample_rule: SampleRule = SampleRule.END
     status_delay_ns: int = 0
     seed: int = 0

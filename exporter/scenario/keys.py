@@ -104,6 +104,15 @@ NODE_LABELS = may(
 )
 NODE_ANNOTATIONS = may(N, "annotations", TEXTS, {}, "none", "Annotations in the same way.")
 
+MEMORY_UNIT = may(
+    N,
+    "memory_unit",
+    choice("GiB", "MiB"),
+    "GiB",
+    "GiB",
+    "What Aliyun's device plugin was told to count memory in.",
+)
+
 D = "devices"
 MODEL = may(D, "model", TEXT, "", "its card's", "Name as the driver has it. A card must have one.")
 DEVICE_MEMORY = must(D, "memory", SIZE, "All of its memory.")

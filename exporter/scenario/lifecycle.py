@@ -48,7 +48,7 @@ class Lifecycle:
 
     def __init__(self, scenario: Scenario) -> None:
         self._scenario = scenario
-        self._site = Site(scenario.node_name, scenario.devices, scenario.node_labels)
+        self._site = Site.of_scenario(scenario)
         self._newest = Cluster(PodTable(version=-1), {}, {})
 
     def cluster(self, now_ns: int) -> Cluster:

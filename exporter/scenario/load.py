@@ -60,13 +60,19 @@ def describe(data: object, origin: str) -> Scenario:
     """
     top = Section(data, origin, keys.F)
     node = top.section(keys.NODE, keys.N)
-    name, labels = node.get(keys.NODE_NAME), node.get(keys.NODE_LABELS)
     devices = read_devices(top, top.get(keys.SEED))
-    pods = read_pods(top, devices)
-    pods += tuple(companions(pods, Site(name, devices, labels)))
+    site = Site(
+        node=node.get(keys.NODE_NAME),
+        devices=devices,
+        labels=node.get(keys.NODE_LABELS),
+        memory_unit=node.get(keys.MEMORY_UNIT),
+    )
+    pods = read_pods(top, site)
+    pods += tuple(companions(pods, site))
     return Scenario(
-        node_name=name,
-        node_labels=labels,
+        node_name=site.node,
+        node_labels=site.labels,
+        memory_unit=site.memory_unit,
         node_annotations=node.get(keys.NODE_ANNOTATIONS),
         seed=top.get(keys.SEED),
         devices=devices,

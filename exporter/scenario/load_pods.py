@@ -16,7 +16,7 @@ from exporter.scenario.description import (
     Scheme,
 )
 from exporter.scenario.keys import Key
-from exporter.scenario.schemes import memory_unit
+from exporter.scenario.schemes import Site, memory_unit
 from exporter.scenario.section import Section
 from exporter.scenario.work import Span, Work
 
@@ -27,7 +27,7 @@ UNITS = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
 Slots = Counter[int]  # replicas of each device that are given out
 
 
-def read_pods(top: Section, devices: Sequence[DeviceSpec]) -> tuple[PodSpec, ...]:
+def read_pods(top: Section, site: Site) -> tuple[PodSpec, ...]:
     """The pods in their order.
 
     Raises:
@@ -35,13 +35,13 @@ def read_pods(top: Section, devices: Sequence[DeviceSpec]) -> tuple[PodSpec, ...
 
     """
     slots: Slots = Counter()
-    pods = [_pod(section, devices, slots) for section in top.sections(file_keys.PODS, keys.P)]
+    pods = [_pod(section, site, slots) for section in top.sections(file_keys.PODS, keys.P)]
     if len({(pod.namespace, pod.name) for pod in pods}) < len(pods):
         raise ScenarioError(f"{top.where}.pods: two pods have the same name; write each once")
     return tuple(_with_shared_claims(pods))
 
 
-def _pod(section: Section, devices: Sequence[DeviceSpec], slots: Slots) -> PodSpec:
+def _pod(section: Section, site: Site, slots: Slots) -> PodSpec:
     scheme = section.get(keys.SCHEME)
     owner_kind, _, owner_name = section.get(keys.OWNER).partition("/")
     pod = PodSpec(
@@ -51,7 +51,6 @@ def _pod(section: Section, devices: Sequence[DeviceSpec], slots: Slots) -> PodSp
         scheme=Scheme(scheme) if scheme else None,
         policy=section.get(keys.POLICY),
         app_class=section.get(keys.APP_CLASS),
-        memory_unit=section.get(keys.MEMORY_UNIT),
         owner_kind=owner_kind,
         owner_name=owner_name,
         qos=section.get(keys.QOS),
@@ -63,7 +62,7 @@ def _pod(section: Section, devices: Sequence[DeviceSpec], slots: Slots) -> PodSp
         containers=(),
     )
     containers = tuple(
-        _container(s, pod, devices, slots) for s in section.sections(keys.CONTAINERS, keys.C)
+        _container(s, pod, site, slots) for s in section.sections(keys.CONTAINERS, keys.C)
     )
     if pod.scheme is None and any(container.allotment for container in containers):
         one_of = "one of " + ", ".join(Scheme)
@@ -71,27 +70,24 @@ def _pod(section: Section, devices: Sequence[DeviceSpec], slots: Slots) -> PodSp
     return replace(pod, containers=containers)
 
 
-def _container(
-    section: Section, pod: PodSpec, devices: Sequence[DeviceSpec], slots: Slots
-) -> ContainerSpec:
+def _container(section: Section, pod: PodSpec, site: Site, slots: Slots) -> ContainerSpec:
     return ContainerSpec(
         name=section.get(keys.CONTAINER_NAME),
         kind=section.get(keys.KIND),
         resource=section.get(keys.RESOURCE),
         claim=section.get(keys.CLAIM),
         limits=section.get(keys.LIMITS),
-        allotment=_allotment(section, pod, devices, slots) if section.has(keys.ASKED) else None,
+        allotment=_allotment(section, pod, site, slots) if section.has(keys.ASKED) else None,
         processes=tuple(
-            read_process(s, devices, pod.span) for s in section.sections(keys.PROCESSES, keys.R)
+            read_process(s, site.devices, pod.span)
+            for s in section.sections(keys.PROCESSES, keys.R)
         ),
     )
 
 
-def _allotment(
-    section: Section, pod: PodSpec, devices: Sequence[DeviceSpec], slots: Slots
-) -> Allotment:
-    numbers = _numbers(section, keys.ASKED, len(devices))
-    memory, unit = section.get(keys.MEMORY), memory_unit(pod)
+def _allotment(section: Section, pod: PodSpec, site: Site, slots: Slots) -> Allotment:
+    numbers = _numbers(section, keys.ASKED, len(site.devices))
+    memory, unit = section.get(keys.MEMORY), memory_unit(pod.scheme, site)
     if memory is not None and memory % unit and not section.has(keys.LIMITS):
         size, name = next((s, n) for s, n in UNITS if unit % s == 0)
         raise section.wrong(keys.MEMORY, f"a multiple of {unit // size}{name}, {pod.scheme}'s unit")
@@ -99,8 +95,8 @@ def _allotment(
     given = []
     for number in numbers:
         given.append(tuple(range(slots[number], slots[number] + replicas)))
-        slots[number] += replicas if devices[number].replicas > 1 else 0
-        if slots[number] > devices[number].replicas > 1:
+        slots[number] += replicas if site.devices[number].replicas > 1 else 0
+        if slots[number] > site.devices[number].replicas > 1:
             raise section.wrong(keys.ASKED, f"a device with replicas left: {number} has none")
     return Allotment(
         devices=numbers,

@@ -199,4 +199,4 @@ def _device(spec: DeviceSpec) -> Device:
 
 def _offer(scenario: Scenario) -> Offer:
     schemes = {pod.scheme for pod in scenario.pods if pod.scheme and not pod.reserves}
-    return offered(schemes, Site(scenario.node_name, scenario.devices, scenario.node_labels))
+    return offered(schemes, Site.of_scenario(scenario))

@@ -59,14 +59,6 @@ POLICY = may(
     "mGPU's compute policy of the pod; HAMi's and Volcano's vGPU mode.",
 )
 APP_CLASS = may(P, "app_class", choice("online", "offline"), "", "neither", "qGPU's class.")
-MEMORY_UNIT = may(
-    P,
-    "memory_unit",
-    choice("GiB", "MiB"),
-    "GiB",
-    "GiB",
-    "What Aliyun's device plugin was told to count memory in.",
-)
 OWNER = may(P, "owner", TEXT, "", "none", "Kind and name of its owner: `Job/train`.")
 LABELS = may(P, "labels", TEXTS, {}, "none", "Labels beside the sharing system's.")
 ANNOTATIONS = may(

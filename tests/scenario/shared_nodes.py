@@ -154,7 +154,8 @@ NODES: dict[str, Keys] = {
         pod("untold", "aliyun", container("a", [0], memory="5GiB", placed=False)),
     ),
     "aliyun-mib": node(
-        pod("one", "aliyun", container("a", [1], memory="3000MiB", **RUNNING), memory_unit="MiB"),
+        pod("one", "aliyun", container("a", [1], memory="3000MiB", **RUNNING)),
+        node={"memory_unit": "MiB"},
     ),
     "ack": node(
         pod(

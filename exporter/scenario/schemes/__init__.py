@@ -123,12 +123,12 @@ def companions(pods: tuple[PodSpec, ...], site: Site) -> list[PodSpec]:
     return kai.reservations(pods, site)
 
 
-def memory_unit(pod: PodSpec) -> int:
-    """In how many bytes the pod's system counts memory."""
-    if pod.scheme is None:
+def memory_unit(scheme: Scheme | None, site: Site) -> int:
+    """In how many bytes a system counts memory."""
+    if scheme is None:
         return 1
-    system = SYSTEMS[pod.scheme]
-    return system.unit_of(pod) if system.unit_of else system.unit
+    system = SYSTEMS[scheme]
+    return system.unit_of(site) if system.unit_of else system.unit
 
 
 def _both(one: Promise, other: Promise) -> Promise:

@@ -9,7 +9,7 @@ each card. Cards are numbered as NVML does; the device plugins' ids are virtual.
 import json
 from collections.abc import Callable
 
-from exporter.scenario.description import DeviceSpec, PodSpec
+from exporter.scenario.description import DeviceSpec
 from exporter.scenario.schemes.marks import (
     ASSUMED_NS,
     GIB,
@@ -29,11 +29,12 @@ from exporter.scenario.schemes.marks import (
 
 VOLCANO, ALIYUN = "volcano.sh", "aliyun.com"
 ACK_PREFIX = "scheduler.framework.gpushare"
+MOST_IDS = 100  # of virtual devices that are listed; in MiB there would be thousands
 UNITS = {"GiB": GIB, "MiB": MIB}
 
 
-def _unit(pod: PodSpec) -> int:
-    return UNITS[pod.memory_unit]
+def _unit(site: Site) -> int:
+    return UNITS[site.memory_unit]
 
 
 # --- Volcano -------------------------------------------------------------------------------------
@@ -70,7 +71,7 @@ def _volcano_offer(site: Site) -> Offer:
 
 
 def _aliyun(order: Order) -> Marks:
-    asks, unit = list(order.asks), _unit(order.pod)
+    asks, unit = list(order.asks), _unit(order.site)
     total = sum((ask.memory or 0) // unit for ask in asks)
     card = next((device for ask in asks for device in ask.devices), order.site.cards[0])
     annotations = {
@@ -89,7 +90,7 @@ def _aliyun(order: Order) -> Marks:
         virtual(
             ask,
             f"{ALIYUN}/gpu-mem",
-            (ask.memory or 0) // GIB,
+            min((ask.memory or 0) // unit, MOST_IDS),
             f"{order.site.another(card).uuid}-_-{{}}".format,
         )
         for ask in asks
@@ -107,7 +108,7 @@ def _memory_only(ask: Ask, card: DeviceSpec) -> Promise:
 
 
 def _aliyun_offer(site: Site) -> Offer:
-    units = sum(card.memory_bytes // GIB for card in site.cards)
+    units = sum(card.memory_bytes // _unit(site) for card in site.cards)
     return Offer(
         {f"{ALIYUN}/gpu-mem": units, f"{ALIYUN}/gpu-count": len(site.cards)},
         labels={"gpushare": "true"},
@@ -118,7 +119,7 @@ def _aliyun_offer(site: Site) -> Offer:
 
 
 def _ack(order: Order) -> Marks:
-    asks, unit = list(order.asks), _unit(order.pod)
+    asks, unit = list(order.asks), _unit(order.site)
     annotations = {
         f"{ACK_PREFIX}.assume-time": str(ASSUMED_NS),
         f"{ACK_PREFIX}.assigned": "true",

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from exporter.model import ClaimedDevice, ClaimRef, Grant, OfferedDevice
-from exporter.scenario.description import Allotment, ContainerSpec, DeviceSpec, PodSpec
+from exporter.scenario.description import Allotment, ContainerSpec, DeviceSpec, PodSpec, Scenario
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 WHOLE = 100  # percent of the cores
@@ -24,6 +24,12 @@ class Site:
     node: str
     devices: tuple[DeviceSpec, ...]
     labels: Texts = field(default_factory=dict)
+    memory_unit: str = "GiB"
+
+    @classmethod
+    def of_scenario(cls, scenario: Scenario) -> "Site":
+        """The node of a scenario."""
+        return cls(scenario.node_name, scenario.devices, scenario.node_labels, scenario.memory_unit)
 
     @property
     def cards(self) -> tuple[DeviceSpec, ...]:
@@ -155,14 +161,14 @@ def whole_or_asked(ask: Ask, device: DeviceSpec) -> Promise:
 class System:
     """A sharing system: what it writes on a pod, what it says of the node, what it promises.
 
-    Memory is asked for in ``unit`` bytes, or in those that ``unit_of`` a pod gives.
+    Memory is asked for in ``unit`` bytes, or in those that ``unit_of`` a node gives.
     """
 
     write: Callable[[Order], Marks]
     offer: Callable[[Site], Offer]
     promise: Callable[[Ask, DeviceSpec], Promise | None] = as_asked
     unit: int = MIB
-    unit_of: Callable[[PodSpec], int] | None = None
+    unit_of: Callable[[Site], int] | None = None
     by_pod: bool = False  # with several containers that ask, it says only what is the pod's
 
 
