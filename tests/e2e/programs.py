@@ -168,9 +168,20 @@ class Exporter:
 
 
 class Prometheus:
-    """A real Prometheus that scrapes one exporter. ``job`` holds more lines of its scrape job."""
+    """A real Prometheus that scrapes one exporter, or several by their names, label ``node``.
 
-    def __init__(self, target: str, folder: Path, interval: str, job: str = "") -> None:
+    ``job`` holds more lines of its scrape job.
+    """
+
+    def __init__(
+        self, targets: str | Mapping[str, str], folder: Path, interval: str, job: str = ""
+    ) -> None:
+        named = {"": targets} if isinstance(targets, str) else targets
+        groups = [
+            {"targets": [url.partition("://")[2]], "labels": {"node": name} if name else {}}
+            for name, url in named.items()
+        ]
+        self._count = len(groups)
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             self.address = f"127.0.0.1:{probe.getsockname()[1]}"
@@ -179,7 +190,7 @@ class Prometheus:
             f"global: {{scrape_interval: {interval}, scrape_timeout: 1s}}\n"
             "scrape_configs:\n"
             "  - job_name: mgpu\n    honor_labels: true\n"
-            f"    static_configs: [{{targets: ['{target.partition('://')[2]}']}}]\n{job}"
+            f"    static_configs: {json.dumps(groups)}\n{job}"
         )
         self.process = subprocess.Popen(
             [
@@ -208,14 +219,14 @@ class Prometheus:
         }
 
     def up(self) -> bool:
-        """Whether it has scraped its target."""
+        """Whether it has scraped its targets."""
         try:
-            return any(one["value"][1] == "1" for one in self.query("up"))
+            return sum(one["value"][1] == "1" for one in self.query("up")) == self._count
         except OSError:
             return False
 
     def __enter__(self) -> Self:
-        eventually(self.up, "Prometheus scrapes the exporter")
+        eventually(self.up, "Prometheus scrapes every exporter")
         return self
 
     def __exit__(self, *_: object) -> None:
