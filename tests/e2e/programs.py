@@ -221,7 +221,7 @@ class Prometheus:
     def up(self) -> bool:
         """Whether it has scraped its targets."""
         try:
-            return sum(one["value"][1] == "1" for one in self.query("up")) == self._count
+            return [one["value"][1] for one in self.query("up")] == ["1"] * self._count
         except OSError:
             return False
 

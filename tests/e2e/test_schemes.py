@@ -9,7 +9,6 @@ import json
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -127,7 +126,6 @@ def test_a_pod_whose_device_nobody_tells_has_a_limit_and_its_container_a_reason(
 
 
 def test_a_reservation_is_nobody_s_use_and_nobody_s_allotment(seen: dict[str, Seen]) -> None:
-    families: dict[str, Any] = seen[MIXED].query(
-        f'{{namespace="kai-resource-reservation",node="{MIXED}"}}', ("__name__",)
-    )
-    assert {name for (name,) in families} <= {"mgpu_pod_info"}
+    reserved = f'{{namespace="kai-resource-reservation",node="{MIXED}"}}'
+    families = {name for (name, *_) in seen[MIXED].query(reserved, ("__name__",))}
+    assert families <= {"mgpu_pod_info"}
