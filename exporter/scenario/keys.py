@@ -140,7 +140,7 @@ DRIVER_VERSION = may(D, "driver_version", TEXT, "580.95.05", "580.95.05", "Drive
 SHARING = may(
     D,
     "sharing",
-    choice("", "time-slicing", "mps"),
+    choice("time-slicing", "mps"),
     "",
     "not shared",
     "How the device plugin shares it.",

@@ -65,7 +65,7 @@ def _card(section: Section, before: Sequence[DeviceSpec], seed: int) -> DeviceSp
     )
     if device.max_watts < device.idle_watts:
         raise section.wrong(keys.MAX_POWER, "no less than idle_power")
-    return device
+    return _shared(section, device)
 
 
 def _instance(
@@ -75,7 +75,7 @@ def _instance(
     slices, mig, _ = profile.partition("g.")
     if not mig:
         raise section.wrong(keys.DEVICE_PROFILE, "a MIG profile such as 1g.10gb")
-    return replace(
+    instance = replace(
         card,
         number=number,
         uuid=section.get(keys.UUID) or f"MIG-{identity.uuid(seed, 'device', number)}",
@@ -90,3 +90,10 @@ def _instance(
         core_share=int(slices) / SLICES,
         divided=False,
     )
+    return _shared(section, instance)
+
+
+def _shared(section: Section, device: DeviceSpec) -> DeviceSpec:
+    if device.sharing and device.replicas == 1:
+        raise section.wrong(keys.DEVICE_REPLICAS, "2 or more: the device is shared")
+    return device

@@ -1,4 +1,5 @@
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -6,10 +7,19 @@ import pytest
 
 from exporter.gpus.simulated import SimulatedGpus
 from exporter.gpus.source import GpuSource
-from exporter.model import DeviceReading, DeviceState, Methods, Window, XidCount
-from exporter.scenario.load import load
+from exporter.model import (
+    DeviceReading,
+    DeviceState,
+    Engines,
+    Methods,
+    Unmeasured,
+    Window,
+    XidCount,
+)
+from exporter.scenario.description import Fault
+from exporter.scenario.load import describe, load
 from exporter.scenario.node import Node
-from tests.scenario.clock import ManualClock
+from tests.scenario.clock import START, ManualClock
 from tests.scenario.nodes import node, pod, process
 
 
@@ -194,3 +204,65 @@ def test_a_released_source_reads_nothing_until_it_is_taken_up_again() -> None:
     clock.move(1)
     assert _one(gpus).window
     gpus.close()
+
+
+def _divided(model: str) -> tuple[SimulatedGpus, Node, ManualClock]:
+    devices = [
+        {"model": model, "memory": "80GiB", "idle_power": 70, "max_power": 700},
+        {"parent": 0, "profile": "2g.20gb", "memory": "20GiB"},
+        {"parent": 0, "profile": "3g.40gb", "memory": "40GiB"},
+    ]
+    works = [process(device=1, duty=0.5, memory="3GiB")]
+    clock = ManualClock()
+    asked = Node(describe({"devices": devices, "processes": works}, "f"), clock)
+    return SimulatedGpus(asked, clock), asked, clock
+
+
+def test_an_instance_s_window_is_its_activity_times_its_share_of_the_card() -> None:
+    gpus, asked, clock = _divided("NVIDIA H100 80GB HBM3")
+    gpus.read()
+    clock.move(10)
+    _, two, three = gpus.read().devices
+    truth = asked.truth(START, clock.now_ns).device_core_ns
+    assert two.window
+    assert two.window.methods == Methods("gpm", "sole_owner")
+    assert two.window.busy.core == pytest.approx(truth[two.device.uuid], abs=1)
+    assert three.window
+    assert three.window.busy.core == 0
+    assert two.memory
+    assert two.memory.used_bytes == 3 << 30
+    assert set(two.unmeasured) == {"memory_active", "encoder", "decoder", "energy"}
+
+
+def test_a_card_that_is_divided_keeps_its_energy_and_nothing_else() -> None:
+    gpus, asked, clock = _divided("NVIDIA H100 80GB HBM3")
+    used_uj = 0
+    for _ in range(10):
+        board = gpus.read().devices[0]
+        used_uj += board.window.energy_uj or 0 if board.window else 0
+        clock.move(1)
+    assert board.window
+    assert board.window.busy == Engines()
+    assert board.window.idle_energy_uj is None  # never seen idle: its cores are not measured
+    assert board.memory is None
+    assert {"core", "memory"} < board.unmeasured.keys()
+    truth = asked.truth(START, START + 9 * 10**9).device_energy_uj[board.device.uuid]
+    assert used_uj == pytest.approx(truth, rel=0.05)
+
+
+def test_a_board_without_hardware_counters_cannot_measure_its_instances() -> None:
+    gpus, _, clock = _divided("NVIDIA A100-SXM4-80GB")
+    gpus.read()
+    clock.move(1)
+    _, two, _ = gpus.read().devices
+    assert two.window is None
+    assert two.unmeasured["core"] is Unmeasured.MIG
+    assert two.memory
+
+
+def test_an_instance_is_lost_with_its_card() -> None:
+    _, asked, clock = _divided("NVIDIA H100 80GB HBM3")
+    lost = Fault(0, DeviceState.LOST, 0, 10**12)
+    broken = Node(replace(asked.scenario, faults=(lost,)), clock)
+    states = [d.state for d in SimulatedGpus(broken, clock).read().devices]
+    assert states == [DeviceState.LOST] * 3

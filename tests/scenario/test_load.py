@@ -18,7 +18,7 @@ def test_a_file_is_read_by_its_path(tmp_path: Path) -> None:
     assert scenario.sample_rule is SampleRule.LONGEST
 
 
-@pytest.mark.parametrize("name", ["single", "demo"])
+@pytest.mark.parametrize("name", ["single", "demo", "eight-schemes"])
 def test_a_shipped_scenario_is_read_by_its_name(name: str) -> None:
     assert name in shipped()
     assert load(name).pods
@@ -55,8 +55,36 @@ def test_an_allotment_is_read_with_its_scheme() -> None:
     assert not allotment.placed
 
 
+def test_an_instance_is_its_card_s_part() -> None:
+    h100 = {"model": "NVIDIA H100", "memory": "80GiB", "minor": 3}
+    part = {"parent": 1, "profile": "3g.40gb", "memory": "40GiB"}
+    _, card, instance = describe({"devices": [A10, h100, part]}, "f").devices
+    assert (card.index, card.minor, card.divided, card.sharing) == (1, 3, True, "mig")
+    assert (instance.index, instance.minor, instance.parent_uuid) == (1, 3, card.uuid)
+    assert instance.uuid.startswith("MIG-")
+    assert instance.core_share == 3 / 7
+
+
+def test_cards_of_each_vendor_are_numbered_on_their_own() -> None:
+    amd = {"model": "MI300X", "memory": "192GiB", "vendor": "amd"}
+    devices = describe({"devices": [A10, amd, A10, amd]}, "f").devices
+    assert [device.index for device in devices] == [0, 0, 1, 1]
+    assert [device.number for device in devices] == [0, 1, 2, 3]
+    assert devices[3].pci_bus_id == "0000:11:00.0"
+
+
 def _with(**keys: Any) -> dict[str, Any]:
     return {"devices": [A10], **keys}
+
+
+PART = {"parent": 0, "profile": "1g.6gb", "memory": "6GiB"}
+
+
+def _allotted(scheme: str, **keys: Any) -> dict[str, Any]:
+    container = {"name": "c", "devices": 0, **keys}
+    return _with(
+        pods=[{"name": "p", "namespace": "n", "scheme": scheme, "containers": [container]}]
+    )
 
 
 BAD: list[tuple[object, str, str]] = [
@@ -87,6 +115,33 @@ BAD: list[tuple[object, str, str]] = [
         "f.pods[0].scheme",
         "a container has devices",
     ),
+    (_allotted("gpu-manager", memory="100MiB"), "containers[0].memory", "multiple of 256MiB"),
+    (_allotted("qgpu", memory="1536MiB"), "containers[0].memory", "multiple of 1GiB, qgpu's unit"),
+    (_allotted("nvidia", devices=1), "containers[0].devices: 1", "from 0 to 0"),
+    (
+        {**_allotted("nvidia", replicas=3), "devices": [{**A10, "replicas": 2}]},
+        "containers[0].devices",
+        "a device with replicas left: 0 has none",
+    ),
+    (_allotted("nvidia", kind="job"), "containers[0].kind", "app, init, sidecar"),
+    ({"devices": [{**A10, "sharing": "mps"}]}, "f.devices[0].replicas", "2 or more"),
+    ({"devices": [{"memory": "1GiB"}]}, "f.devices[0].model", "name of a card"),
+    ({"devices": [A10, {**PART, "parent": 1}]}, "f.devices[1].parent", "stands before it"),
+    ({"devices": [A10, PART, {**PART, "parent": 1}]}, "f.devices[2].parent", "of a card"),
+    ({"devices": [A10, {**PART, "profile": "7gb"}]}, "f.devices[1].profile", "1g.10gb"),
+    ({"devices": [A10, {**PART, "profile": "cpx_nps4"}]}, "f.devices[1].profile", "a MIG profile"),
+    (
+        {"devices": [A10, PART], "processes": [process(device=0)]},
+        "f.processes[0].device",
+        "nothing runs on a card that is divided",
+    ),
+    ({"devices": [A10] * 65}, "f.devices", "at most 64"),
+    (_with(node={"memory_unit": "GB"}), "f.node.memory_unit", "GiB, MiB"),
+    (
+        _with(faults=[{"device": 1, "state": "lost", "from": 1}]),
+        "f.faults[0].device",
+        "from 0 to 0",
+    ),
     (_with(processes=[process(duty=1.5)]), "f.processes[0].duty: 1.5", "from 0 to 1"),
     (_with(processes=[process(duty=[[9, 0], [1, 1]])]), "f.processes[0].duty", "times rising"),
     (_with(processes=[process(device=1)]), "f.processes[0].device: 1", "from 0 to 0"),
@@ -108,7 +163,7 @@ def test_a_bad_file_is_refused_with_place_and_what_is_allowed(
 
 
 def test_a_name_that_is_neither_shipped_nor_a_file_is_told_the_choice() -> None:
-    with pytest.raises(ScenarioError, match="give a file or one of demo, single"):
+    with pytest.raises(ScenarioError, match="give a file or one of demo, eight-schemes, single"):
         load("no-such-scenario")
 
 

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from exporter.model import Grant, Pod
 from exporter.scenario.load import describe
 from exporter.scenario.node import Node
 from tests.scenario.clock import ManualClock
@@ -11,14 +12,32 @@ from tests.scenario.nodes import A10
 
 VKE = "vke.volcengine.com"
 TKE = "tke.cloud.tencent.com"
-GPUS = [{**A10, "uuid": "GPU-a"}, {**A10, "uuid": "GPU-b"}]
+GPUS = [
+    {**A10, "uuid": "GPU-a", "minor": 6, "pci_bus_id": "00000000:20:00.0"},
+    {**A10, "uuid": "GPU-b", "minor": 5, "pci_bus_id": "00000000:10:00.0"},
+]
+H100 = {"model": "NVIDIA H100 80GB HBM3", "memory": "80GiB", "uuid": "GPU-a", "minor": 6}
+MIG = [H100, {"parent": 0, "profile": "1g.5gb+me", "memory": "4864MiB", "uuid": "MIG-a"}]
+SHARED = [{**GPUS[0], "sharing": "time-slicing", "replicas": 4}]
+
+
+def _node(*containers: dict[str, Any], devices: Any = GPUS, **keys: Any) -> Node:
+    pod = {"name": "p", "namespace": "n", "containers": list(containers), **keys}
+    return Node(describe({"devices": devices, "pods": [pod]}, "f"), ManualClock())
+
+
+def _pod(node: Node) -> Pod:
+    return next(pod for pod in node.pod_table().pods.values() if pod.name == "p")
 
 
 def _marks(*containers: dict[str, Any], **keys: Any) -> tuple[list[dict[str, str]], dict[str, str]]:
-    pod = {"name": "p", "namespace": "n", "containers": list(containers), **keys}
-    node = Node(describe({"devices": GPUS, "pods": [pod]}, "f"), ManualClock())
-    (found,) = node.pod_table().pods.values()
+    found = _pod(_node(*containers, **keys))
     return [dict(c.limits) for c in found.containers], dict(found.annotations)
+
+
+def _grants(node: Node) -> list[tuple[str, str, tuple[str, ...]]]:
+    (found,) = (node.facts().grants[uid] for uid in node.facts().grants if uid == _pod(node).uid)
+    return [(grant.container, grant.resource, grant.device_ids) for grant in found]
 
 
 CASES: list[tuple[dict[str, Any], dict[str, Any], dict[str, str], dict[str, str]]] = [
@@ -71,6 +90,91 @@ CASES: list[tuple[dict[str, Any], dict[str, Any], dict[str, str], dict[str, str]
             "hami.io/vgpu-devices-allocated": "GPU-a,NVIDIA,500,3:GPU-b,NVIDIA,500,3:;",
         },
     ),
+    (
+        {"scheme": "volcano-gpushare"},
+        {"devices": 1, "memory": "1GiB"},
+        {"volcano.sh/gpu-memory": "1024"},
+        {"volcano.sh/gpu-index": "1", "volcano.sh/predicate-time": "1700000000000000000"},
+    ),
+    (
+        {"scheme": "aliyun"},
+        {"devices": 1, "memory": "3GiB"},
+        {"aliyun.com/gpu-mem": "3"},
+        {
+            "ALIYUN_COM_GPU_MEM_IDX": "1",
+            "ALIYUN_COM_GPU_MEM_POD": "3",
+            "ALIYUN_COM_GPU_MEM_DEV": "24",
+            "ALIYUN_COM_GPU_MEM_ASSIGNED": "true",
+            "ALIYUN_COM_GPU_MEM_ASSUME_TIME": "1700000000000000000",
+            "ALIYUN_COM_GPU_MEM_ASSIGN_TIME": "1700000000000000000",
+        },
+    ),
+    (
+        {"scheme": "ack"},
+        {"devices": [0, 1], "core": 30, "memory": "4GiB"},
+        {"aliyun.com/gpu-mem": "8", "aliyun.com/gpu-core.percentage": "60"},
+        {
+            "scheduler.framework.gpushare.allocation": '{"0":{"0":4,"1":4}}',
+            "gpushare.alibabacloud.com/core-percentage": '{"0":{"0":30,"1":30}}',
+            "scheduler.framework.gpushare.assigned": "true",
+            "scheduler.framework.gpushare.assume-time": "1700000000000000000",
+        },
+    ),
+    (
+        {"scheme": "koordinator"},
+        {"devices": 1, "core": 50, "memory": "12GiB"},
+        {"koordinator.sh/gpu-core": "50", "koordinator.sh/gpu-memory-ratio": "50"},
+        {
+            "scheduling.koordinator.sh/device-allocated": '{"gpu":[{"minor":5,"resources":{'
+            '"koordinator.sh/gpu-core":"50","koordinator.sh/gpu-memory":"12Gi",'
+            '"koordinator.sh/gpu-memory-ratio":"50"}}]}'
+        },
+    ),
+    (
+        {"scheme": "gpu-manager"},
+        {"devices": [0, 1], "core": 100},
+        {"tencent.com/vcuda-core": "200"},
+        {
+            "tencent.com/gpu-assigned": "true",
+            "tencent.com/predicate-gpu-idx-0": "6,5",
+            "tencent.com/predicate-node": "gpu-node",
+            "tencent.com/predicate-time": "1700000000000000000",
+        },
+    ),
+    (
+        {"scheme": "elastic-gpu"},
+        {"devices": 0, "core": 25, "memory": "1GiB"},
+        {"elasticgpu.io/gpu-core": "25", "elasticgpu.io/gpu-memory": "1024"},
+        {"elasticgpu.io/assumed": "true", "elasticgpu.io/container-c": "1"},
+    ),
+    (
+        {"scheme": "kai"},
+        {"devices": 0, "memory": "2000MiB"},
+        {},
+        {"gpu-memory": "2000", "received-resource-type": "Fraction"},
+    ),
+    (
+        {"scheme": "huawei"},
+        {"devices": 0, "core": 25, "memory": "5GiB"},
+        {"volcano.sh/gpu-mem.128Mi": "40", "volcano.sh/gpu-core.percentage": "25"},
+        {},
+    ),
+    (
+        {"scheme": "baidu"},
+        {"devices": [0, 1], "core": 50, "memory": "4GiB"},
+        {
+            "baidu.com/gpu_cgpu": "2",
+            "baidu.com/gpu_cgpu_core": "100",
+            "baidu.com/gpu_cgpu_memory": "8",
+        },
+        {},
+    ),
+    (
+        {"scheme": "mgpu", "annotations": {"vke.volcengine.com/assumed": "false"}},
+        {"devices": 1, "core": 30, "limits": {"vke.volcengine.com/mgpu-core": "31"}},
+        {f"{VKE}/mgpu-core": "31"},
+        {f"{VKE}/assumed": "false", f"{VKE}/gpu-index-container-c": "1"},
+    ),
     ({"scheme": "nvidia"}, {"devices": [0, 1]}, {"nvidia.com/gpu": "2"}, {}),
     ({}, {}, {}, {}),
 ]
@@ -91,6 +195,218 @@ def test_hami_leaves_an_empty_segment_for_a_container_without_a_gpu() -> None:
         {"name": "side"}, {"name": "gpu", "devices": 1, "memory": "4000MiB"}, scheme="hami"
     )
     assert annotations["hami.io/vgpu-devices-allocated"] == ";GPU-b,NVIDIA,4000,0:;"
+
+
+def test_hami_s_init_containers_come_first() -> None:
+    (_, _, gpu), annotations = _marks(
+        {"name": "log"},
+        {"name": "gpu", "devices": 1, "memory": "4000MiB"},
+        {"name": "prepare", "kind": "init"},
+        scheme="hami",
+    )
+    assert annotations["hami.io/vgpu-devices-allocated"] == ";;GPU-b,NVIDIA,4000,0:;"
+    assert gpu == {"nvidia.com/gpu": "1", "nvidia.com/gpumem": "4k"}
+
+
+def test_volcano_s_vgpu_has_segments_for_those_who_ask_and_none_is_closed() -> None:
+    limits, annotations = _marks(
+        {"name": "side"},
+        {"name": "gpu", "devices": [0, 1], "memory": "2GiB"},
+        {"name": "gpu2", "devices": 0, "memory": "1GiB", "core": 30},
+        scheme="volcano-vgpu",
+    )
+    assert annotations["volcano.sh/vgpu-ids-new"] == (
+        "GPU-a,NVIDIA,2048,0:GPU-b,NVIDIA,2048,0:;GPU-a,NVIDIA,1024,30:"
+    )
+    assert limits[1] == {"volcano.sh/vgpu-number": "2", "volcano.sh/vgpu-memory": "2048"}
+
+
+def test_gpu_manager_and_ack_count_the_containers_that_ask_for_nothing() -> None:
+    containers = {"name": "log"}, {"name": "a", "devices": 0, "core": 10, "memory": "1GiB"}
+    _, gpu_manager = _marks(*containers, scheme="gpu-manager")
+    _, ack = _marks(*containers, scheme="ack")
+    assert gpu_manager["tencent.com/predicate-gpu-idx-1"] == "6"
+    assert ack["scheduler.framework.gpushare.allocation"] == '{"1":{"0":1}}'
+
+
+GRANTS: list[tuple[str, list[dict[str, Any]], dict[str, Any], str, tuple[str, ...]]] = [
+    ("nvidia", GPUS, {"devices": [1, 0]}, "nvidia.com/gpu", ("GPU-b", "GPU-a")),
+    ("nvidia", SHARED, {"devices": 0, "replicas": 2}, "nvidia.com/gpu", ("GPU-a::0", "GPU-a::1")),
+    (
+        "nvidia",
+        [{**SHARED[0], "resource": "nvidia.com/gpu.shared"}],
+        {"devices": 0},
+        "nvidia.com/gpu.shared",
+        ("GPU-a::0",),
+    ),
+    ("nvidia", MIG, {"devices": 1}, "nvidia.com/mig-1g.5gb.me", ("MIG-a",)),
+    ("gke", GPUS, {"devices": [1, 0]}, "nvidia.com/gpu", ("nvidia5", "nvidia6")),
+    ("gke", SHARED, {"devices": 0}, "nvidia.com/gpu", ("nvidia6/vgpu0",)),
+    ("gke", MIG, {"devices": 1}, "nvidia.com/gpu", ("nvidia6/gi1",)),
+    (
+        "gke",
+        [H100, {**MIG[1], "sharing": "time-slicing", "replicas": 2}],
+        {"devices": 1},
+        "nvidia.com/gpu",
+        ("nvidia6/gi1/vgpu0",),
+    ),
+    (
+        "amd",
+        [{"model": "MI300X", "memory": "192GiB", "vendor": "amd", "pci_bus_id": "0000:19:00.0"}],
+        {"devices": 0},
+        "amd.com/gpu",
+        ("0000:19:00.0",),
+    ),
+    (
+        "amd",
+        [
+            {
+                "model": "MI300X",
+                "memory": "24GiB",
+                "vendor": "amd",
+                "profile": "cpx_nps4",
+                "minor": 30,
+                "resource": "amd.com/cpx_nps4",
+            }
+        ],
+        {"devices": 0},
+        "amd.com/cpx_nps4",
+        ("amdgpu_xcp_30",),
+    ),
+    (
+        "intel",
+        [{"model": "Max 1100", "memory": "48GiB", "vendor": "intel", "replicas": 3}],
+        {"devices": 0, "replicas": 2},
+        "gpu.intel.com/i915",
+        ("card0-0", "card0-1"),
+    ),
+    (
+        "intel",
+        [{"model": "Max 1100", "memory": "48GiB", "vendor": "intel"}],
+        {"devices": 0, "resource": "gpu.intel.com/monitoring"},
+        "gpu.intel.com/monitoring",
+        ("all",),
+    ),
+]
+
+
+@pytest.mark.parametrize(("scheme", "devices", "container", "resource", "ids"), GRANTS)
+def test_the_kubelet_grants_what_the_container_asks_for_by_the_plugin_s_ids(
+    scheme: str,
+    devices: list[dict[str, Any]],
+    container: dict[str, Any],
+    resource: str,
+    ids: tuple[str, ...],
+) -> None:
+    node = _node({"name": "c", **container}, devices=devices, scheme=scheme)
+    assert _grants(node) == [("c", resource, ids)]
+    assert _pod(node).containers[0].limits == {resource: str(len(ids))}
+    assert int(node.facts().allocatable.get(resource, len(ids))) >= len(ids)
+
+
+def test_virtual_ids_lead_to_another_card() -> None:
+    hami = _node({"name": "c", "devices": 0, "memory": "1GiB"}, scheme="hami")
+    mgpu = _node({"name": "c", "devices": 0, "core": 2, "memory": "1GiB"}, scheme="mgpu")
+    assert _grants(hami) == [("c", "nvidia.com/gpu", ("GPU-b-0",))]
+    assert _grants(mgpu) == [("c", f"{VKE}/mgpu-core", ("1-00", "1-01"))]
+
+
+def test_no_two_containers_are_granted_the_same_replica() -> None:
+    both = ({"name": "a", "devices": 0, "replicas": 3}, {"name": "b", "devices": 0})
+    node = _node(*both, devices=SHARED, scheme="nvidia")
+    ids = [device for _, _, devices in _grants(node) for device in devices]
+    assert ids == ["GPU-a::0", "GPU-a::1", "GPU-a::2", "GPU-a::3"]
+
+
+def test_what_a_plugin_does_not_tell_is_not_granted() -> None:
+    node = _node({"name": "c", "devices": 0, "placed": False}, scheme="nvidia")
+    assert node.facts().grants == {}
+
+
+def test_a_pod_that_has_ended_holds_no_grant_any_more() -> None:
+    node = _node({"name": "c", "devices": 0}, scheme="nvidia", **{"for": "5s"})
+    clock = node._clock
+    assert isinstance(clock, ManualClock)
+    assert node.facts().grants
+    clock.move(6)
+    assert _pod(node).terminal
+    assert not node.facts().grants
+
+
+def test_kai_s_device_stands_on_a_pod_that_reserves_it() -> None:
+    fraction = {"name": "c", "devices": [0, 1], "core": 25}
+    node = _node({"name": "log"}, fraction, scheme="kai")
+    pod, facts = _pod(node), node.facts()
+    assert pod.annotations["gpu-fraction"] == "0.25"
+    assert pod.annotations["gpu-fraction-num-devices"] == "2"
+    assert pod.annotations["gpu-fraction-container-name"] == "c"
+    assert all(not container.limits for container in pod.containers)
+    groups = {value for key, value in pod.labels.items() if key == f"runai-gpu-group/{value}"}
+    reserving = [p for p in node.pod_table().pods.values() if p.uid != pod.uid]
+    assert {p.namespace for p in reserving} == {"kai-resource-reservation"}
+    assert {p.labels["runai-gpu-group"] for p in reserving} == groups
+    by_uuid = {p.annotations["run.ai/reserve_for_gpu_index"]: p for p in reserving}
+    assert by_uuid.keys() == {"GPU-a", "GPU-b"}
+    for uuid, holder in by_uuid.items():
+        assert facts.grants[holder.uid] == (
+            Grant("resource-reservation", "nvidia.com/gpu", (uuid,)),
+        )
+
+
+def test_a_claim_names_its_devices_and_the_slice_says_what_they_are() -> None:
+    node = _node({"name": "c", "devices": 1, "claim": "two"}, devices=MIG, scheme="dra")
+    (ref,) = _pod(node).containers[0].claims
+    assert (ref.claim, ref.resource) == ("two", "")
+    (device,) = node.facts().claims["n", "two"]
+    assert (device.request, device.driver, device.pool) == (
+        ref.request,
+        "gpu.nvidia.com",
+        "gpu-node",
+    )
+    assert device.device.startswith("gpu-6-mig-1g5gb-me-")
+    offered = node.facts().offered[device.driver, device.pool, device.device]
+    assert offered.attributes["uuid"] == "MIG-a"
+    assert offered.attributes["parentUUID"] == "GPU-a"
+    assert offered.capacity == {"memory": "4864Mi"}
+
+
+def test_a_claim_may_stand_for_an_extended_resource_or_have_a_share() -> None:
+    extended = _node({"name": "c", "devices": 0, "resource": "nvidia.com/gpu"}, scheme="dra")
+    (container,) = _pod(extended).containers
+    assert container.limits == {"nvidia.com/gpu": "1"}
+    assert container.claims[0].resource == "nvidia.com/gpu"
+    share = _node({"name": "c", "devices": 0, "memory": "10GiB", "claim": "s"}, scheme="dra")
+    (device,) = share.facts().claims["n", "s"]
+    assert device.consumed == {"memory": "10240Mi"}
+    assert device.share_id
+
+
+def test_feature_discovery_labels_say_how_devices_are_shared() -> None:
+    labels = _node({"name": "c", "devices": 0}, devices=SHARED, scheme="nvidia").facts().labels
+    assert labels["nvidia.com/gpu.sharing-strategy"] == "time-slicing"
+    assert labels["nvidia.com/gpu.replicas"] == "4"
+    assert labels["nvidia.com/gpu.memory"] == str(24 * 1024)
+    assert labels["nvidia.com/gpu.product"] == "NVIDIA-A10-SHARED"
+    gke = _node({"name": "c", "devices": 0}, devices=SHARED, scheme="gke").facts().labels
+    assert gke["cloud.google.com/gke-gpu-sharing-strategy"] == "time-sharing"
+    assert gke["cloud.google.com/gke-max-shared-clients-per-gpu"] == "4"
+
+
+def test_the_node_tells_the_policy_of_a_card_by_its_index() -> None:
+    devices = [GPUS[0], {**GPUS[1], "policy": "fixed-share"}]
+    node = _node({"name": "c", "devices": 0, "core": 10}, devices=devices, scheme="qgpu")
+    assert node.facts().card_policies == {1: "fixed-share"}
+
+
+def test_facts_are_the_same_object_while_nothing_changes() -> None:
+    node = _node({"name": "c", "devices": 0}, scheme="nvidia", start="5s")
+    clock = node._clock
+    assert isinstance(clock, ManualClock)
+    before = node.facts()
+    clock.move(1)
+    assert node.facts() is before
+    clock.move(3)
+    assert node.facts() != before
 
 
 def test_mgpu_counts_the_shared_cards_of_each_container() -> None:

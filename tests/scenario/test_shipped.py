@@ -1,5 +1,7 @@
 """The shipped scenarios hold what they are shipped for."""
 
+from dataclasses import replace
+
 import pytest
 
 from exporter.allocations.registry import decode
@@ -25,11 +27,17 @@ def _pods(node: Node) -> dict[str, Pod]:
 def test_the_decoders_read_every_pod_without_a_problem(name: str) -> None:
     node, clock = _node(name)
     for _ in range(60):
-        for pod in node.pod_table().pods.values():
-            decoded = decode(pod, node.facts())
+        pods = node.pod_table().pods
+        promises = node.truth(clock.now_ns, clock.now_ns + 1).promised
+        for pod in pods.values():
+            if pod.terminal or pod.phase == "Pending":
+                continue  # what it is promised begins with its start
+            decoded = decode(pod, replace(node.facts(), pods=pods))
             assert not decoded.problems
-            asks = {c.name for c in pod.containers if c.limits and not pod.terminal}
-            assert {a.container for a in decoded.allocations} == asks
+            promised = {
+                c for (ns, name, c), _ in promises if (ns, name) == (pod.namespace, pod.name)
+            }
+            assert {a.container for a in decoded.allocations} == promised
         clock.move(1)
 
 

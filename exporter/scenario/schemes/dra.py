@@ -52,7 +52,7 @@ def _name(device: DeviceSpec) -> str:
     if not device.profile:
         return f"gpu-{device.minor}"
     slices = int(device.profile.partition("g.")[0])
-    profile = device.profile.replace(".", "")
+    profile = device.profile.replace(".", "").replace("+", "-")  # a name is a DNS label
     number = PROFILE_IDS.get(slices, 0)
     return f"gpu-{device.minor}-mig-{profile}-{number}-{device.instance_id or 0}"
 
