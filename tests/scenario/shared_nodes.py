@@ -52,7 +52,6 @@ def pod(name: str, scheme: str, *containers: Keys, **keys: Any) -> Keys:
 def node(*pods: Keys, devices: list[Keys] | None = None, **keys: Any) -> Keys:
     """A scenario of these pods; a sample names a process by chance, so that none is favoured."""
     return {
-        "seed": 3,
         "sample_rule": "random",
         "devices": devices or cards(),
         "pods": list(pods),
@@ -70,7 +69,7 @@ SMALL: Keys = {"core": 20, "memory": "4GiB"}
 BIG: Keys = {"core": 100}
 RUNNING: Keys = {"duty": 0.2, "held": "3GiB"}
 
-NODES: dict[str, Keys] = {
+_NODES: dict[str, Keys] = {
     "mgpu": node(
         pod(
             "two",
@@ -290,3 +289,6 @@ NODES: dict[str, Keys] = {
         pod("two-cards", "baidu", container("a", [0, 2], core=50, memory="12GiB")),
     ),
 }
+
+# Each has a seed of its own, so that no two devices have the same UUID.
+NODES = {name: {**keys, "seed": seed} for seed, (name, keys) in enumerate(_NODES.items())}
