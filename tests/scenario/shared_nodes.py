@@ -106,6 +106,7 @@ _NODES: dict[str, Keys] = {
                 },
             ),
         ),
+        pod("divided", "qgpu", container("a", [2, 1], core=60, memory="5GiB")),
         pod("greedy", "qgpu", container("a", [0], **SMALL), app_class="offline"),
         pod("whole", "qgpu", container("a", [1, 0], **BIG)),
         pod("untold", "qgpu", container("a", [2], placed=False, **SMALL)),
