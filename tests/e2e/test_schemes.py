@@ -6,6 +6,7 @@ node of the shipped scenario ``eight-schemes`` is always there.
 
 import contextlib
 import json
+import re
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -17,6 +18,7 @@ from exporter.scenario.load import load
 from exporter.scenario.node import Node
 from exporter.scenario.truth import Truth
 from tests.e2e.programs import Exporter, Prometheus, eventually
+from tests.rules.run import documented
 from tests.scenario.arithmetic import check_limits, check_use
 from tests.scenario.shared_nodes import NODES
 
@@ -137,3 +139,18 @@ def test_a_reservation_is_nobody_s_use_and_nobody_s_allotment(seen: dict[str, Se
     reserved = f'{{namespace="kai-resource-reservation",node="{MIXED}"}}'
     families = {name for (name, *_) in seen[MIXED].query(reserved, ("__name__",))}
     assert families <= {"mgpu_pod_info"}
+
+
+def test_an_offline_pod_that_its_online_neighbour_pauses_is_found(seen: dict[str, Seen]) -> None:
+    assert _alerts(seen, "offline, and paused by others on the card") == {"scoring-0"}
+
+
+def test_a_pod_over_its_share_while_its_neighbour_waits_is_found(seen: dict[str, Seen]) -> None:
+    assert _alerts(seen, "over its share while a neighbour waits for its own") == {"crawl-0"}
+
+
+def _alerts(seen: dict[str, Seen], title: str) -> set[str]:
+    """The pods of the mixed node that an expression of docs/metrics.md names, in this time."""
+    expression = re.sub(r"\[\d+m\]", f"[{WINDOW_S}s]", documented("Allotments in PromQL")[title])
+    found = seen[MIXED].query(expression, ("node", "pod"))
+    return {pod for node, pod in found if node == MIXED}
