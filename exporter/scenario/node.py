@@ -194,6 +194,7 @@ def _device(spec: DeviceSpec) -> Device:
         driver_version=spec.driver_version,
         memory_bytes=spec.memory_bytes,
         core_share=spec.core_share,
+        gpu_instance=spec.instance_id,
     )
 
 

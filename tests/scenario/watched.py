@@ -7,6 +7,7 @@ from exporter.cgroups.simulated import SimulatedProcesses
 from exporter.collector import Sources
 from exporter.exposition import Format, Renderer
 from exporter.gpus.simulated import SimulatedGpus
+from exporter.node.told import ToldNode
 from exporter.pods.simulated import SimulatedPods
 from exporter.scenario.description import Scenario
 from exporter.scenario.load import describe
@@ -30,7 +31,7 @@ class Watched:
             gpus=(SimulatedGpus(self.node, clock),),
             processes=SimulatedProcesses(self.node.cgroup_paths),
             pods=SimulatedPods(self.node.pod_table, clock=clock),
-            node=self.node.facts,
+            nodes=(ToldNode("node", self.node.facts, clock),),
         )
         settings = load({"collection.window": [f"{seconds}s"]}, {})
         collector = make_collector(settings, sources, clock)
