@@ -51,7 +51,7 @@ def to_json(value: object) -> Json:
         return {
             field.name: to_json(own)
             for field in fields(value)
-            if (own := getattr(value, field.name)) != _default(field)
+            if not _same(own := getattr(value, field.name), _default(field))
         }
     raise TypeError(f"{type(value).__name__} has no form in a recording")
 
@@ -76,6 +76,11 @@ def from_json(kind: type[T], data: Json) -> T:
 
 def _default(field: Field[Any]) -> object:
     return field.default if field.default_factory is MISSING else field.default_factory()
+
+
+def _same(own: object, default: object) -> bool:
+    """Whether a value is its field's default: to Python 0, 0.0, -0.0 and False are all equal."""
+    return own == default and (not isinstance(own, int | float) or repr(own) == repr(default))
 
 
 @cache
