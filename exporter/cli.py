@@ -9,7 +9,8 @@ from typing import NamedTuple
 from exporter import __doc__ as about
 from exporter import __version__, logs, record, replay
 from exporter.serve import serve
-from exporter.settings import TABLE, Settings, SettingsError, add_arguments, load
+from exporter.settings import TABLE, Settings, SettingsError, add_arguments
+from exporter.wiring import read_settings
 
 _USAGE_ERROR = 2
 
@@ -43,7 +44,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = _parser().parse_args(argv)
     given = vars(arguments)
     try:
-        settings = load({s.name: given[s.name] for s in TABLE.values() if s.name in given})
+        settings = read_settings({s.name: given[s.name] for s in TABLE.values() if s.name in given})
     except SettingsError as error:
         for problem in error.problems:
             print(f"mgpu-exporter: {problem}", file=sys.stderr)

@@ -1,9 +1,10 @@
 """Which classes stand behind the settings. Opens nothing that may hang or fail without a GPU."""
 
 import time
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from exporter.allocations.registry import ANNOTATION_PREFIXES, LABEL_PREFIXES
+from exporter.allocations import rules
 from exporter.cgroups.processes import CgroupProcesses
 from exporter.cgroups.simulated import SimulatedProcesses
 from exporter.collector import Collector, IdlePolicy, Sources
@@ -29,12 +30,39 @@ from exporter.pods.source import PodSource
 from exporter.scenario.description import ScenarioError
 from exporter.scenario.load import load as load_scenario
 from exporter.scenario.node import Node
-from exporter.settings import Settings
+from exporter.settings import Complaint, Settings, load
 
 DEADLINE_OF_INTERVAL = 0.8
 LONGEST_S = 5.0
 CLAIMS_RHYTHM = Rhythm(period_s=60)
 OLDEST_SCENARIO_NS = 3600 * 10**9  # its energy counter is computed from its beginning on
+
+
+def read_settings(flags: Mapping[str, list[str]]) -> Settings:
+    """Read the settings in force, and make sure that all rooms can work with them.
+
+    Raises:
+        SettingsError: they cannot be used.
+
+    """
+    return load(flags, check=_complaints)
+
+
+def _complaints(settings: Settings) -> Iterator[Complaint]:
+    try:
+        rules_of(settings)
+    except rules.RulesError as error:
+        yield from ((f"allocations.{name}", text) for name, text in error.complaints)
+
+
+def rules_of(settings: Settings) -> rules.Rules:
+    """Make the rules by which allotments are read.
+
+    Raises:
+        RulesError: these settings did not come from ``read_settings``.
+
+    """
+    return rules.make(settings.allocations_schemes, dict(settings.allocations_index_basis))
 
 
 def open_sources(settings: Settings, clock: Clock = time) -> Sources:
@@ -52,7 +80,8 @@ def make_collector(settings: Settings, sources: Sources, clock: Clock = time) ->
     ledger = Ledger(settings.ledger_retention_ns, settings.collection_window_ns)
     idle = IdlePolicy(settings.energy_idle)
     allowed = Allowed(settings.pods_labels, settings.pods_annotations)
-    return Collector(sources, ledger, settings.collection_interval_ns, clock, idle, allowed)
+    interval_ns = settings.collection_interval_ns
+    return Collector(sources, ledger, interval_ns, clock, idle, allowed, rules_of(settings))
 
 
 def _simulated(settings: Settings, clock: Clock) -> Sources:
@@ -77,7 +106,7 @@ def _real(settings: Settings) -> Sources:
         logs=Path(settings.path_logs),
     )
     allowed = Allowed(settings.pods_labels, settings.pods_annotations)
-    keep = allowed.keep(Keep(annotations=ANNOTATION_PREFIXES, labels=LABEL_PREFIXES))
+    keep = allowed.keep(_keep(settings))
     pods = open_pod_source(settings.pods_source, node_name(settings.node_name), places, keep)
     cgroup_root = settings.path_cgroup or f"{settings.path_sysfs}/fs/cgroup"
     return Sources(
@@ -87,6 +116,11 @@ def _real(settings: Settings) -> Sources:
         nodes=_real_nodes(settings, pods, places),
         others=pods.others if isinstance(pods, ChainedPods) else tuple,
     )
+
+
+def _keep(settings: Settings) -> Keep:
+    followed = rules_of(settings)
+    return Keep(annotations=followed.annotations, labels=followed.labels)
 
 
 def _real_nodes(settings: Settings, pods: PodSource, places: Places) -> tuple[NodeSource, ...]:

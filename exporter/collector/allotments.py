@@ -5,8 +5,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from exporter.allocations.registry import decode
 from exporter.allocations.replicas import sharing_replicas
+from exporter.allocations.rules import Rules
 from exporter.allocations.scheme import Problem, Reason
 from exporter.attribution import Member, member_of, place
 from exporter.ledger import Allotted
@@ -30,11 +30,15 @@ class Allotments:
 
     A container whose sharing system does not tell its device is placed where its processes were
     seen; that stays until the pod goes, so that a pause in its work does not displace it.
+
+    ``rules`` may be replaced at any time: the next call decodes all pods by them.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, rules: Rules) -> None:
+        self.rules = rules
         self.problems: Counter[str] = Counter()
         self.replicas: Mapping[str, int] = {}  # of each device that is divided into some, by UUID
+        self._decoded_by: Rules | None = None
         self._version = -1
         self._node = NodeFacts()
         self._devices: dict[str, Device] = {}  # by UUID
@@ -50,9 +54,11 @@ class Allotments:
 
         ``seen``: the devices on which a container has a process now, by UUID.
         """
-        if table.version != self._version or node != self._node:
-            self._decode(table, node)
-            self._version, self._node = table.version, node
+        rules = self.rules
+        as_before = rules is self._decoded_by and table.version == self._version
+        if not as_before or node != self._node:
+            self._decode(table, node, rules)
+            self._version, self._node, self._decoded_by = table.version, node, rules
             self._devices = {d.uuid: d for d in node.devices}
             self.replicas = sharing_replicas(node)
         self._observe(seen)
@@ -69,11 +75,11 @@ class Allotments:
             for key, a in placed
         ]
 
-    def _decode(self, table: PodTable, node: NodeFacts) -> None:
+    def _decode(self, table: PodTable, node: NodeFacts, rules: Rules) -> None:
         self._decoded = {}
-        node = replace(node, pods=table.pods)
+        node = replace(node, pods=table.pods, index_bases=rules.index_bases)
         for uid, pod in table.pods.items():
-            found = decode(pod, node)
+            found = rules.decode(pod, node)
             if found.allocations:
                 self._decoded[uid] = found.allocations
             for problem in found.problems:

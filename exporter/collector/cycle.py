@@ -8,6 +8,7 @@ from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
+from exporter.allocations.rules import Rules
 from exporter.attribution import Member, hold, owner_of
 from exporter.collector.allotments import Allotments, pids_of, pods_by_name, seen_on
 from exporter.collector.guard import Guard
@@ -59,6 +60,7 @@ class Collector:
         clock: Clock,
         idle: IdlePolicy = IdlePolicy.UNATTRIBUTED,
         allowed: Allowed = ALLOW_NOTHING,
+        rules: Rules | None = None,
     ) -> None:
         self.snapshot = Snapshot(mono_ns=clock.monotonic_ns(), unix_ns=clock.time_ns())
         self.fatal: RestartRequiredError | None = None
@@ -67,8 +69,8 @@ class Collector:
         self._interval_ns = interval_ns
         self._clock = clock
         self._idle = idle
-        self._allotments = Allotments()
         self._shown = Shown(allowed)
+        self._allotments = Allotments(rules or Rules())
         self._allotted: list[Allotted] = []
         self._guards = {s.name: Guard(s.name, clock) for s in sources.all}
         self._rejected: Counter[str] = Counter()
@@ -83,6 +85,10 @@ class Collector:
     def pulse(self) -> Pulse:
         """When the cycle's clock last moved."""
         return self._pulse
+
+    def follow(self, rules: Rules) -> None:
+        """Read allotments by these rules from the next cycle on. For any thread."""
+        self._allotments.rules = rules
 
     def run(self, stop: threading.Event) -> None:
         """Cycle at the interval until told to stop, or until only a restart helps.

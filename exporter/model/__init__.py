@@ -36,6 +36,7 @@ from exporter.model.pods import (
     PodTable,
 )
 from exporter.model.processes import CgroupIdentity, PodSlot, Tree
+from exporter.model.schemes import SchemeDescription
 from exporter.model.snapshot import Labelled, Number, Row, Snapshot, Value
 from exporter.model.unmeasured import Unmeasured
 from exporter.model.usage import (
@@ -83,6 +84,7 @@ __all__ = [
     "ProcessMemory",
     "Reading",
     "Row",
+    "SchemeDescription",
     "Sensors",
     "Snapshot",
     "SourceStatus",

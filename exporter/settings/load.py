@@ -5,14 +5,14 @@ All errors are gathered, each with its place, so that one start shows them all.
 
 import os
 from argparse import SUPPRESS, ArgumentParser, ArgumentTypeError
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 import yaml
 
 from exporter.settings.table import TABLE, Setting, Settings
-from exporter.settings.values import Kind
+from exporter.settings.values import Kind, StructureError
 
 T = TypeVar("T")
 
@@ -29,9 +29,17 @@ class SettingsError(Exception):
         self.problems = problems
 
 
+Complaint = tuple[str, str]
+"""Name of a setting, and what is wrong with its value."""
+
+
 class _Given(NamedTuple):
+    """A value's text, or its node where it has several lines in a file."""
+
     text: str
     place: str
+    node: yaml.Node | None = None
+    file: str = ""
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -72,8 +80,14 @@ def _help(setting: Setting) -> str:
     return text.replace("%", "%%")
 
 
-def load(flags: Mapping[str, list[str]], environ: Mapping[str, str] | None = None) -> Settings:
+def load(
+    flags: Mapping[str, list[str]],
+    environ: Mapping[str, str] | None = None,
+    check: Callable[[Settings], Iterable[Complaint]] = lambda _: (),
+) -> Settings:
     """Read the settings in force from parsed flags, the environment and the settings file.
+
+    ``check`` says what other rooms cannot work with.
 
     Raises:
         SettingsError: something is not allowed, not known or given twice; nothing is half read.
@@ -90,25 +104,41 @@ def load(flags: Mapping[str, list[str]], environ: Mapping[str, str] | None = Non
         raise SettingsError(problems)
     settings = Settings(**values)
     problems += _contradictions(settings, given)
+    problems += (f"{_place(given, name)}: {complaint}" for name, complaint in check(settings))
     if problems:
         raise SettingsError(problems)
     return settings
 
 
 def _value(setting: Setting, given: _Given | None, problems: list[str]) -> Any:  # noqa: ANN401 - of the setting's kind
-    if given is None or given.text == setting.default:
-        unset: object = () if setting.kind.many else ""
-        return setting.kind.read(setting.default) if setting.default else unset
+    kind = setting.kind
+    if given is None or (given.node is None and given.text == setting.default):
+        unset: object = () if kind.many or kind.read_node else ""
+        return kind.read(setting.default) if setting.default else unset
     try:
-        return setting.kind.read(given.text)
-    except (ValueError, KeyError):
-        problems.append(f"{given.place}: {given.text!r} is not {setting.kind.allowed}")
+        if kind.read_node and given.node:
+            return kind.read_node(given.node)
+        return kind.read(given.text)
+    except StructureError as error:
+        problems += (_misread(given, setting, *wrong) for wrong in error.problems)
         return None
+    except (ValueError, KeyError):
+        problems.append(f"{given.place}: {given.text!r} is not {kind.allowed}")
+        return None
+
+
+def _misread(given: _Given, setting: Setting, line: int, where: str, text: str) -> str:
+    place = f"{given.file}, line {line}, {setting.name}" if given.node else given.place
+    return f"{place}{where}: {text}"
+
+
+def _place(given: Mapping[str, _Given], name: str) -> str:
+    return given[name].place if name in given else name
 
 
 def _contradictions(settings: Settings, given: Mapping[str, _Given]) -> Iterator[str]:
     def place(name: str) -> str:
-        return given[name].place if name in given else name
+        return _place(given, name)
 
     if settings.collection_window_ns < settings.collection_interval_ns:
         yield f"{place('collection.window')}: shorter than collection.interval; make it longer"
@@ -142,7 +172,7 @@ def _from_environment(environ: Mapping[str, str]) -> dict[str, _Given]:
 def _from_file(file: _Given, problems: list[str]) -> dict[str, _Given]:
     given: dict[str, _Given] = {}
     try:
-        for name, text, line in _entries(file.text):
+        for name, text, line, node in _entries(file.text):
             place = f"{file.text}, line {line}, {name}"
             if name not in _BY_NAME:
                 problems.append(f"{place}: no such setting; {_alike(name)}")
@@ -151,7 +181,7 @@ def _from_file(file: _Given, problems: list[str]) -> dict[str, _Given]:
             elif name in given:
                 problems.append(f"{place}: given twice; see {given[name].place}")
             elif text is not None:
-                given[name] = _Given(text, place)
+                given[name] = _Given(text, place, node, file.text)
     except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
         problems.append(f"{file.place}: {file.text} cannot be read: {error}")
     return given
@@ -163,8 +193,17 @@ def _alike(name: str) -> str:
     return f"known: {', '.join(near)}"
 
 
-def _entries(path: str) -> Iterator[tuple[str, str | None, int]]:
-    """Name, text and line of every entry; ``web: {max-requests: 1}`` is ``web.max-requests: 1``.
+class _Entry(NamedTuple):
+    """A setting in the file; ``node`` where its kind has several lines."""
+
+    name: str
+    text: str | None
+    line: int
+    node: yaml.Node | None = None
+
+
+def _entries(path: str) -> Iterator[_Entry]:
+    """Every entry of the file; ``web: {max-requests: 1}`` is ``web.max-requests: 1``.
 
     The scalars' own text is taken, not YAML's reading of it (``no`` is not False), so that a
     value means the same in a file as in a flag.
@@ -178,21 +217,31 @@ def _entries(path: str) -> Iterator[tuple[str, str | None, int]]:
         yield from _flat("", root)
 
 
-def _flat(prefix: str, node: yaml.Node) -> Iterator[tuple[str, str | None, int]]:
+def _flat(prefix: str, node: yaml.Node) -> Iterator[_Entry]:
     line = node.start_mark.line + 1
+    setting = _BY_NAME.get(prefix)
     if isinstance(node, yaml.MappingNode) and _is_section(prefix):
         for key, value in node.value:
             yield from _flat(f"{prefix}.{key.value}" if prefix else str(key.value), value)
+    elif setting and setting.kind.read_node and not isinstance(node, yaml.ScalarNode):
+        yield _Entry(prefix, "", line, node)
     elif isinstance(node, yaml.ScalarNode) and prefix:
-        yield prefix, None if node.tag == _NULL else node.value, line
-    elif isinstance(node, yaml.SequenceNode) and prefix in _BY_NAME:
-        if not all(isinstance(item, yaml.ScalarNode) for item in node.value):
-            raise ValueError(f"line {line}, {prefix}: a list of plain values is expected")
-        yield prefix, ",".join(item.value for item in node.value), line
-    elif prefix in _BY_NAME or not prefix:
+        yield _Entry(prefix, None if node.tag == _NULL else node.value, line)
+    elif setting and isinstance(node, yaml.SequenceNode):
+        _expect_plain(node.value, line, prefix)
+        yield _Entry(prefix, ",".join(item.value for item in node.value), line)
+    elif setting and setting.kind.pairs and isinstance(node, yaml.MappingNode):
+        _expect_plain((part for pair in node.value for part in pair), line, prefix)
+        yield _Entry(prefix, ",".join(f"{key.value}={own.value}" for key, own in node.value), line)
+    elif setting or not prefix:
         raise ValueError(f"line {line}: {prefix or 'the file'}: settings by name are expected")
     else:
-        yield prefix, "", line
+        yield _Entry(prefix, "", line)
+
+
+def _expect_plain(nodes: Iterable[yaml.Node], line: int, name: str) -> None:
+    if not all(isinstance(node, yaml.ScalarNode) for node in nodes):
+        raise ValueError(f"line {line}, {name}: a list of plain values is expected")
 
 
 def _is_section(prefix: str) -> bool:

@@ -4,6 +4,8 @@ from dataclasses import dataclass, fields
 from typing import Annotated, get_type_hints
 
 from exporter.families import OPTIONAL_GROUPS
+from exporter.model import SchemeDescription
+from exporter.settings.schemes import SCHEME_NAME, SCHEMES
 from exporter.settings.values import (
     ADDRESS,
     KEY,
@@ -20,6 +22,7 @@ from exporter.settings.values import (
     count,
     duration,
     many,
+    pairs,
 )
 
 
@@ -364,6 +367,31 @@ class Settings:
             "5m",
             "Time that a container's counters are served after it ended.",
             "Longer than a scrape interval, so that its last seconds are scraped.",
+        ),
+    ]
+    allocations_schemes: Annotated[
+        tuple[SchemeDescription, ...],
+        Setting(
+            "allocations.schemes",
+            SCHEMES,
+            "",
+            "Sharing systems of your own, described by their resources and annotations.",
+            "They are read before the shipped ones, and cost no code.",
+        ),
+    ]
+    allocations_index_basis: Annotated[
+        tuple[tuple[str, str], ...],
+        Setting(
+            "allocations.index-basis",
+            pairs(
+                SCHEME_NAME,
+                choice("nvml_index", "minor", "pci"),
+                "SCHEME=BASIS, where BASIS is one of nvml_index, minor, pci",
+            ),
+            "",
+            "What a sharing system's card numbers mean on this node, other than is taken.",
+            "The three numberings differ on some nodes, and not every system says which it means; "
+            "a wrong one shows as mgpu_container_placement_mismatch.",
         ),
     ]
     log_level: Annotated[

@@ -1,9 +1,11 @@
 """How the text of a setting is read, and the words for what is allowed. Pure."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Generic, NamedTuple, TypeVar
+
+import yaml
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -12,16 +14,41 @@ _UNITS = {"ms": 1_000_000, "s": 1_000_000_000, "m": 60_000_000_000, "h": 3_600_0
 _DURATION = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,9})?)(ms|s|m|h)")
 _ORIGIN = re.compile(r"https?://(?:[A-Za-z0-9.-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\]):[0-9]{1,5}")
 _KEY = re.compile(r"(?=.)(?:[A-Za-z0-9][A-Za-z0-9._/-]{0,316})?\*?", re.ASCII)
+_SIZE = re.compile(r"([0-9]{0,12})(|[kMGT]|[KMGT]i)")
+_POWERS: dict[str, int] = {unit: 1000**power for power, unit in enumerate(("", "k", "M", "G", "T"))}
+_POWERS |= {f"{unit}i": 1 << 10 * power for power, unit in enumerate("KMGT", 1)}
 _URL_PATH = re.compile(r"(/[A-Za-z0-9._~-]+)+")
+
+
+class Misread(NamedTuple):
+    """What is wrong in a value of several lines: ``where`` within it, such as ``[0].name``."""
+
+    line: int
+    where: str
+    text: str
+
+
+class StructureError(ValueError):
+    """A value of several lines is not what is allowed; ``problems`` has all of it."""
+
+    def __init__(self, problems: Sequence[Misread]) -> None:
+        super().__init__("; ".join(f"{where}: {text}" for _, where, text in problems))
+        self.problems = problems
 
 
 @dataclass(frozen=True, slots=True)
 class Kind(Generic[T_co]):
-    """A kind of value: ``read`` takes its text and raises ValueError if it is not ``allowed``."""
+    """A kind of value: ``read`` takes its text and raises ValueError if it is not ``allowed``.
+
+    ``pairs``: written as ``NAME=VALUE``; a YAML mapping means the same. ``read_node``: it is YAML
+    of its own, in text as well as in a file; it and ``read`` raise StructureError.
+    """
 
     read: Callable[[str], T_co]
     allowed: str
     many: bool = False
+    pairs: bool = False
+    read_node: Callable[[yaml.Node], T_co] | None = None
 
 
 class Address(NamedTuple):
@@ -72,6 +99,34 @@ def count(low: int, high: int) -> Kind[int]:
     return Kind(read, f"a number from {low} to {high}")
 
 
+def size(low: str, high: str) -> Kind[int]:
+    """Bytes, written as ``1048576``, ``256Mi`` or ``Gi``."""
+
+    def read(text: str) -> int:
+        return _within(_size(text), _size(low), _size(high))
+
+    return Kind(read, f"a number of bytes from {low} to {high}, such as 1, Mi or 256Mi")
+
+
+def _size(text: str) -> int:
+    match = _SIZE.fullmatch(text)
+    if match is None or not text:
+        raise ValueError(text)
+    return int(match[1] or 1) * _POWERS[match[2]]
+
+
+def matching(pattern: str, allowed: str) -> Kind[str]:
+    """A text of this form as a whole."""
+    form = re.compile(pattern, re.ASCII)
+
+    def read(text: str) -> str:
+        if not form.fullmatch(text):
+            raise ValueError(text)
+        return text
+
+    return Kind(read, allowed)
+
+
 def choice(*names: str) -> Kind[str]:
     """One of these words."""
 
@@ -88,6 +143,20 @@ def many(kind: Kind[T_co]) -> Kind[tuple[T_co, ...]]:
         return tuple(dict.fromkeys(kind.read(part.strip()) for part in text.split(",")))
 
     return Kind(read, f"{kind.allowed}; several with commas between", many=True)
+
+
+def pairs(name: Kind[str], value: Kind[str], allowed: str) -> Kind[tuple[tuple[str, str], ...]]:
+    """``NAME=VALUE``, with commas between, each name once."""
+
+    def read(text: str) -> tuple[tuple[str, str], ...]:
+        found: dict[str, str] = {}
+        for part in text.split(","):
+            left, _, right = part.strip().partition("=")
+            if found.setdefault(name.read(left), value.read(right)) != right:
+                raise ValueError(text)
+        return tuple(found.items())
+
+    return Kind(read, f"{allowed}; several with commas between, each once", many=True, pairs=True)
 
 
 def _within(number: int, low: int, high: int) -> int:

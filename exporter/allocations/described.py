@@ -1,0 +1,137 @@
+"""Sharing systems that a user describes in the settings (``allocations.schemes``).
+
+Stands on the description (``model.SchemeDescription``) instead of on a document, and reads a pod as
+the shipped modules do. What the description leaves open is not guessed: a container that no key
+tells the cards of is unplaced, and cards asked for by number alone promise nothing, unless they are
+said to be whole ones. A placement that is the pod's own is that of each of its containers which has
+as many cards.
+"""
+
+from functools import partial
+
+from exporter.allocations.devices import device_by_uuid
+from exporter.allocations.reader import PodReader, app_containers, lasting_containers
+from exporter.allocations.scheme import Decoded, IndexBasis, Reason, Scheme
+from exporter.model import Allocation, Container, Device, NodeFacts, Pod, SchemeDescription
+
+_CONTAINER, _INDEX = "{container}", "{index}"
+_MAX_POLICY_LENGTH = 63  # of a Kubernetes label's value
+
+
+def scheme_of(about: SchemeDescription) -> Scheme:
+    """Return the scheme that a description stands for."""
+    placement = about.placement_annotation.partition("{")[0]
+    annotations = (placement, about.policy_annotation)
+    return Scheme(
+        name=about.name,
+        resources=about.resources,
+        annotations=tuple(key for key in annotations if key),
+        index_basis=IndexBasis(about.index_basis),
+        decode=partial(decode, about),
+    )
+
+
+def decode(about: SchemeDescription, pod: Pod, node: NodeFacts) -> Decoded:
+    """Return what each container was allotted on each of its cards."""
+    users = [
+        container
+        for container in lasting_containers(pod)
+        if not container.limits.keys().isdisjoint(about.resources)
+    ]
+    if not users:
+        return Decoded()
+    reader = PodReader(about.name, pod, node)
+    policy = _policy(reader, about)
+    return reader.decoded(
+        allocation for container in users for allocation in _allot(reader, about, container, policy)
+    )
+
+
+def _policy(reader: PodReader, about: SchemeDescription) -> str:
+    """Return what the pod, or else the node says; it becomes a label's value."""
+    told = reader.annotation(about.policy_annotation) if about.policy_annotation else ""
+    policy = told or reader.node.labels.get(about.policy_node_label, "")
+    if not policy.isprintable() or len(policy) > _MAX_POLICY_LENGTH:
+        reader.reject(Reason.UNKNOWN_POLICY, repr(policy[:_MAX_POLICY_LENGTH]))
+        return ""
+    return policy
+
+
+def _allot(
+    reader: PodReader, about: SchemeDescription, container: Container, policy: str
+) -> list[Allocation]:
+    core, memory = (
+        reader.quantity(container, key) for key in (about.core_resource, about.memory_resource)
+    )
+    stated = reader.quantity(container, about.count_resource)
+    if core is None and memory is None and stated is None:
+        return []
+    divided = about.amounts == "total"
+    count = stated or (-(-core // about.core_units) if core and divided else 1)
+    if not reader.allows(container, count):
+        return []
+    parts = count if divided else 1
+    whole = core is None and memory is None and about.count_alone == "whole-cards"
+    share = 1.0 if whole else _share(reader, core, parts, about.core_units)
+    part = reader.memory(None if memory is None else memory // parts, about.memory_unit)
+    return [
+        Allocation(
+            pod_uid=reader.pod.uid,
+            container=container.name,
+            device=card.uuid if card else None,
+            core=share,
+            memory_bytes=reader.card_memory(card) if share == 1 and memory is None else part,
+            scheme=about.name,
+            policy=policy,
+        )
+        for card in _cards(reader, about, container, count)
+    ]
+
+
+def _share(reader: PodReader, core: int | None, parts: int, whole: int) -> float | None:
+    """Return the share of one card, where ``whole`` units are all of it."""
+    if core is None:
+        return None
+    if not 0 < core // parts <= whole:
+        reader.reject(Reason.CORE_OUT_OF_RANGE, f"{core // parts} of {whole} units of one card")
+        return None
+    return core // parts / whole
+
+
+def _cards(
+    reader: PodReader, about: SchemeDescription, container: Container, count: int
+) -> tuple[Device | None, ...]:
+    """Return the container's cards, each None where it is not known."""
+    key = _placement_key(reader.pod, about.placement_annotation, container)
+    if not key:
+        return (None,) * count
+    if about.index_basis == IndexBasis.UUID:
+        return _cards_by_uuid(reader, key, count)
+    return reader.placement(key, count, IndexBasis(about.index_basis))
+
+
+def _placement_key(pod: Pod, template: str, container: Container) -> str:
+    if _INDEX not in template:
+        return template.replace(_CONTAINER, container.name)
+    apps = [app.name for app in app_containers(pod)]
+    if container.name not in apps:
+        return ""
+    return template.replace(_INDEX, str(apps.index(container.name)))
+
+
+def _cards_by_uuid(reader: PodReader, key: str, count: int) -> tuple[Device | None, ...]:
+    text = reader.annotation(key)
+    uuids = [uuid.strip() for uuid in text.split(",")] if text else []
+    if not uuids:
+        return (None,) * count
+    if len(uuids) != count or len(set(uuids)) != count:
+        reader.reject(Reason.PLACEMENT_MISMATCH, f"{key}={text} for {count} cards")
+        return (None,) * count
+    return tuple(_card_by_uuid(reader, uuid) for uuid in uuids)
+
+
+def _card_by_uuid(reader: PodReader, uuid: str) -> Device | None:
+    card = device_by_uuid(reader.node, uuid)
+    if card is None:
+        reader.reject(Reason.UNKNOWN_DEVICE, uuid)
+    return card

@@ -1,0 +1,97 @@
+"""The rules of allocation: which schemes are read in which order, and what the user says of them.
+
+One frozen value. Whoever decodes holds one of them, and decodes anew when it is given another.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from exporter.allocations import registry
+from exporter.allocations.described import scheme_of
+from exporter.allocations.scheme import Decoded, IndexBasis, Scheme
+from exporter.model import NodeFacts, Pod, SchemeDescription
+
+SCHEMES, INDEX_BASIS = "schemes", "index-basis"
+"""The settings below ``allocations.`` that a complaint can be about."""
+
+
+class RulesError(ValueError):
+    """The user's words do not fit what there is; ``complaints`` has setting and text of each."""
+
+    def __init__(self, complaints: Sequence[tuple[str, str]]) -> None:
+        super().__init__("; ".join(text for _, text in complaints))
+        self.complaints = complaints
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """How allotments are read. ``index_bases`` overrides, by scheme, what its numbers mean."""
+
+    schemes: tuple[Scheme, ...] = registry.SCHEMES
+    index_bases: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def annotations(self) -> tuple[str, ...]:
+        """Keys, or beginnings of keys, of all pod annotations that a decoder may read."""
+        return tuple(sorted({key for scheme in self.schemes for key in scheme.annotations}))
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The same of pod labels."""
+        return tuple(sorted({key for scheme in self.schemes for key in scheme.labels}))
+
+    def decode(self, pod: Pod, node: NodeFacts) -> Decoded:
+        """Return what a pod's containers were allotted; never raises."""
+        return registry.decode(pod, node, self.schemes)
+
+
+def make(
+    described: Sequence[SchemeDescription] = (),
+    index_bases: Mapping[str, str] | None = None,
+    shipped: Sequence[Scheme] = registry.SCHEMES,
+) -> Rules:
+    """Return the rules with a user's schemes and overrides. His schemes are read first.
+
+    Raises:
+        RulesError: with all that does not fit.
+
+    """
+    bases = index_bases or {}
+    replaced = {name for about in described for name in about.replaces}
+    own = tuple(map(scheme_of, described))
+    schemes = own + tuple(scheme for scheme in shipped if scheme.name not in replaced)
+    complaints = [(SCHEMES, text) for about in described for text in _taken(about, shipped)]
+    complaints += ((INDEX_BASIS, text) for name in bases for text in _baseless(name, schemes))
+    if complaints:
+        raise RulesError(complaints)
+    return Rules(schemes, bases)
+
+
+def _taken(about: SchemeDescription, shipped: Sequence[Scheme]) -> Iterator[str]:
+    """What a described scheme takes of a shipped one without saying so."""
+    known = sorted(scheme.name for scheme in shipped)
+    for name in about.replaces:
+        if name not in known:
+            yield f"{about.name} replaces {name}, which is not shipped; known: {', '.join(known)}"
+    for scheme in shipped:
+        if scheme.name in about.replaces:
+            continue
+        say_so = f"choose another, or add replaces: [{scheme.name}]"
+        if scheme.name == about.name:
+            yield f"{about.name} is the name of a shipped scheme; {say_so}"
+        for resource in about.resources:
+            if any(_means(own, resource) for own in scheme.resources):
+                yield f"{about.name} reads {resource}, which is {scheme.name}'s; {say_so}"
+
+
+def _means(own: str, resource: str) -> bool:
+    """Whether a scheme's resource, or beginning of resources, is this one."""
+    return resource == own or (not own[-1:].isalnum() and resource.startswith(own))
+
+
+def _baseless(name: str, schemes: Sequence[Scheme]) -> Iterator[str]:
+    numbering = [s.name for s in schemes if s.index_basis is not IndexBasis.UUID]
+    if name not in numbering:
+        known = any(scheme.name == name for scheme in schemes)
+        what = "does not number its cards" if known else "is no scheme that is read"
+        yield f"{name} {what}; those that number them: {', '.join(numbering)}"

@@ -1,0 +1,233 @@
+"""Sharing systems that a user describes: every key once, and how YAML becomes a description."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any
+
+import yaml
+
+from exporter.model import SchemeDescription
+from exporter.settings.values import (
+    Kind,
+    Misread,
+    StructureError,
+    choice,
+    count,
+    many,
+    matching,
+    size,
+)
+
+MAX_SCHEMES = 32
+MAX_SHOWN = 100  # characters of a value that is refused
+_NULL = "tag:yaml.org,2002:null"
+
+SCHEME_NAME = matching(
+    r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?", "a name of small letters, digits and -, at most 63"
+)
+RESOURCE = matching(
+    r"[a-z0-9][a-z0-9.-]{0,252}/[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?",
+    "an extended resource such as example.com/gpu-core",
+)
+_KEY = r"[A-Za-z0-9][A-Za-z0-9._/-]{2,315}"
+KEY = matching(_KEY, "a key such as example.com/gpu-policy")
+KEY_TEMPLATE = matching(
+    rf"{_KEY}(\{{(container|index)\}}[A-Za-z0-9._-]{{0,63}})?",
+    "a key such as example.com/gpu-index, with {container} or {index} behind its first letters "
+    "where each container has one of its own",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """A key of a described scheme; ``needs`` is the key without which it means nothing."""
+
+    name: str
+    kind: Kind[object]
+    default: str
+    about: str
+    needs: str = ""
+
+    @property
+    def field(self) -> str:
+        """The field of ``SchemeDescription``."""
+        return self.name.replace("-", "_")
+
+
+KEYS = {
+    key.name: key
+    for key in (
+        Key("name", SCHEME_NAME, "", "Name of the scheme, as the label `scheme` shows it."),
+        Key("core-resource", RESOURCE, "", "Resource that counts parts of a card's cores."),
+        Key(
+            "core-units",
+            count(1, 1_000_000),
+            "100",
+            "How many of it are one whole card.",
+            "core-resource",
+        ),
+        Key("memory-resource", RESOURCE, "", "Resource that counts device memory."),
+        Key("memory-unit", size("1", "1Ti"), "Mi", "Bytes that one of it is.", "memory-resource"),
+        Key("count-resource", RESOURCE, "", "Resource that counts cards."),
+        Key(
+            "amounts",
+            choice("total", "each"),
+            "total",
+            "Whether cores and memory are divided over the container's cards, rounded down, or "
+            "each of the cards has them. Divided cores of more than one card, without a count, "
+            "are on the fewest cards that can hold them.",
+        ),
+        Key(
+            "count-alone",
+            choice("whole-cards", "no-limit"),
+            "no-limit",
+            "What a container has that asks for cards by number, and for neither cores nor memory.",
+            "count-resource",
+        ),
+        Key(
+            "placement-annotation",
+            KEY_TEMPLATE,
+            "",
+            "Annotation of the pod that lists the cards, with commas between. `{container}` in it "
+            "stands for a container's name, `{index}` for its place in `spec.containers`.",
+        ),
+        Key(
+            "index-basis",
+            choice("nvml_index", "minor", "pci", "uuid"),
+            "nvml_index",
+            "What the listed cards are: NVML's indices, the N of /dev/nvidiaN, places in the order "
+            "of PCI addresses, or UUIDs.",
+            "placement-annotation",
+        ),
+        Key("policy-annotation", KEY, "", "Annotation of the pod that names its policy."),
+        Key(
+            "policy-node-label",
+            KEY,
+            "",
+            "Label of the node that names the policy, where the pod does not.",
+        ),
+        Key(
+            "replaces",
+            many(SCHEME_NAME),
+            "",
+            "Shipped schemes that it stands for; they are then not read. Without this a shipped "
+            "scheme's name and resources cannot be taken.",
+        ),
+    )
+}
+
+
+def read(root: yaml.Node) -> tuple[SchemeDescription, ...]:
+    """Read a list of described schemes.
+
+    Raises:
+        StructureError: with all that is wrong in it.
+
+    """
+    wrong: list[Misread] = []
+    if not isinstance(root, yaml.SequenceNode):
+        raise StructureError([_misread(root, "", "a list of schemes is expected")])
+    if len(root.value) > MAX_SCHEMES:
+        raise StructureError([_misread(root, "", f"more than {MAX_SCHEMES} schemes")])
+    schemes = []
+    for number, node in enumerate(root.value):
+        given = _Item(node, f"[{number}]")
+        wrong += given.wrong
+        if not given.wrong:
+            schemes.append((node, f"[{number}]", SchemeDescription(**given.values)))
+    wrong += _twice(schemes)
+    if wrong:
+        raise StructureError(wrong)
+    return tuple(scheme for _, _, scheme in schemes)
+
+
+def _read_text(text: str) -> tuple[SchemeDescription, ...]:
+    try:
+        root = yaml.compose(text, Loader=yaml.SafeLoader)
+    except (yaml.YAMLError, RecursionError) as error:
+        raise StructureError([Misread(1, "", f"no YAML: {error}")]) from error
+    return () if root is None or root.tag == _NULL else read(root)
+
+
+SCHEMES = Kind(
+    _read_text,
+    f"a YAML list of at most {MAX_SCHEMES} schemes, best in the file; see docs/configuration.md",
+    read_node=read,
+)
+
+
+def _misread(node: yaml.Node, where: str, text: str) -> Misread:
+    return Misread(node.start_mark.line + 1, where, text)
+
+
+def _twice(
+    schemes: Sequence[tuple[yaml.Node, str, SchemeDescription]],
+) -> Iterator[Misread]:
+    for (_, before, first), (node, where, second) in combinations(schemes, 2):
+        if first.name == second.name:
+            yield _misread(node, f"{where}.name", f"{first.name} is given twice; see {before}")
+        for name in set(first.resources) & set(second.resources):
+            yield _misread(node, where, f"{name} is read by two schemes; see {before}")
+
+
+class _Item:
+    """One scheme of the list: ``values`` by field, and what is ``wrong`` with it."""
+
+    def __init__(self, node: yaml.Node, where: str) -> None:
+        self.values: dict[str, Any] = {}
+        self.wrong: list[Misread] = []
+        self._node, self._where = node, where
+        if not isinstance(node, yaml.MappingNode):
+            self._refuse(node, "", f"a mapping is expected; known keys: {', '.join(KEYS)}")
+            return
+        for key, value in node.value:
+            self._take(key, value)
+        if not self.wrong:
+            self._agree()
+
+    def _refuse(self, node: yaml.Node, name: str, text: str) -> None:
+        self.wrong.append(_misread(node, self._where + (name and f".{name}"), text))
+
+    def _take(self, name_node: yaml.Node, node: yaml.Node) -> None:
+        name = str(name_node.value)[:MAX_SHOWN]
+        key = KEYS.get(name)
+        if key is None:
+            self._refuse(name_node, name, f"no such key; known: {', '.join(KEYS)}")
+        elif key.field in self.values:
+            self._refuse(name_node, name, "given twice")
+        elif node.tag != _NULL:
+            try:
+                self.values[key.field] = key.kind.read(_plain(node, many=key.kind.many))
+            except (ValueError, KeyError):
+                shown = repr(node.value)[:MAX_SHOWN] if _is_plain(node) else "this"
+                self._refuse(node, name, f"{shown} is not {key.kind.allowed}")
+
+    def _agree(self) -> None:
+        given = self.values
+        keys = [key for key in KEYS.values() if key.kind is RESOURCE]
+        resources = [given[key.field] for key in keys if key.field in given]
+        if "name" not in given:
+            self._refuse(self._node, "", "it needs a name")
+        if not resources:
+            names = ", ".join(key.name for key in keys)
+            self._refuse(self._node, "", f"it needs a resource: one of {names}")
+        if len(set(resources)) < len(resources):
+            self._refuse(self._node, "", "it reads one resource as two things")
+        for key in KEYS.values():
+            if key.field in given and key.needs and KEYS[key.needs].field not in given:
+                self._refuse(self._node, key.name, f"it means nothing without {key.needs}")
+
+
+def _is_plain(node: yaml.Node) -> bool:
+    return isinstance(node, yaml.ScalarNode)
+
+
+def _plain(node: yaml.Node, *, many: bool) -> str:
+    """The text of a plain value, or of a list of them where several are allowed."""
+    if many and isinstance(node, yaml.SequenceNode) and all(map(_is_plain, node.value)):
+        return ",".join(item.value for item in node.value)
+    if not isinstance(node, yaml.ScalarNode):
+        raise ValueError("no plain value")  # noqa: TRY004 - of the file, not of the program
+    text: str = node.value
+    return text
