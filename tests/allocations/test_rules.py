@@ -1,0 +1,101 @@
+from collections.abc import Mapping
+
+import pytest
+
+from exporter.allocations.registry import ANNOTATION_PREFIXES, SCHEMES
+from exporter.allocations.rules import Rules, RulesError, make
+from exporter.allocations.scheme import IndexBasis
+from exporter.model import SchemeDescription
+from exporter.settings.schemes import KEYS
+from tests.allocations.build import FOUR_CARDS, container, node, pod
+
+CORE = "acme.example/core"
+ACME = SchemeDescription(name="acme", core_resource=CORE, placement_annotation="acme.example/card")
+NODE = node(*FOUR_CARDS, labels={"kubernetes.io/os": "linux"})
+
+
+def complaints(
+    *described: SchemeDescription, bases: Mapping[str, str] | None = None
+) -> list[tuple[str, str]]:
+    with pytest.raises(RulesError) as caught:
+        make(described, bases)
+    return list(caught.value.complaints)
+
+
+def test_nothing_said_is_the_shipped_schemes() -> None:
+    assert make() == Rules()
+    assert make().schemes == SCHEMES
+    assert make().annotations == ANNOTATION_PREFIXES
+
+
+def test_a_described_scheme_is_read_beside_the_shipped_ones() -> None:
+    rules = make([ACME])
+    described = pod(
+        container("a", {CORE: "30"}), container("b", {"vke.volcengine.com/mgpu-core": "40"})
+    )
+    found = rules.decode(described, NODE).allocations
+    assert {(a.container, a.scheme, a.core) for a in found} == {
+        ("a", "acme", 0.3),
+        ("b", "vke-mgpu", 0.4),
+    }
+
+
+def test_annotations_of_described_schemes_are_asked_of_the_pods_room() -> None:
+    assert set(make([ACME]).annotations) == {*ANNOTATION_PREFIXES, "acme.example/card"}
+
+
+@pytest.mark.parametrize(
+    ("name", "resource", "whose"),
+    [
+        ("acme", "tke.cloud.tencent.com/qgpu-core", "tke-qgpu"),
+        ("acme", "nvidia.com/gpucores", "hami"),
+        ("acme", "nvidia.com/mig-1g.5gb", "nvidia-device-plugin"),
+        ("vke-mgpu", CORE, "vke-mgpu"),
+    ],
+)
+def test_a_shipped_schemes_name_and_resources_are_taken_only_by_saying_so(
+    name: str, resource: str, whose: str
+) -> None:
+    [(setting, text)] = complaints(SchemeDescription(name=name, core_resource=resource))
+    assert setting == "schemes"
+    assert text.startswith(name)
+    assert f"replaces: [{whose}]" in text
+
+    rules = make([SchemeDescription(name=name, core_resource=resource, replaces=(whose,))])
+    assert [s.name for s in rules.schemes].count(whose) == (name == whose)
+    [found] = rules.decode(pod(container(limits={resource: "30"})), NODE).allocations
+    assert (found.scheme, found.core) == (name, 0.3)
+
+
+def test_a_resource_of_two_schemes_needs_both_to_be_replaced() -> None:
+    about = SchemeDescription(name="acme", count_resource="nvidia.com/gpu", replaces=("hami",))
+    [(_, text)] = complaints(about)
+    assert "nvidia-device-plugin" in text
+
+
+def test_only_shipped_schemes_can_be_replaced() -> None:
+    about = SchemeDescription(name="acme", core_resource=CORE, replaces=("acne",))
+    [(_, text)] = complaints(about)
+    assert text.startswith("acme replaces acne, which is not shipped; known: ")
+
+
+@pytest.mark.parametrize(
+    ("scheme", "complaint"),
+    [
+        ("hami", "hami does not number its cards; those that number them: acme, vke-mgpu"),
+        ("none", "none is no scheme that is read; those that number them: acme, vke-mgpu"),
+    ],
+)
+def test_an_index_basis_is_for_schemes_that_number_their_cards(scheme: str, complaint: str) -> None:
+    [(setting, text)] = complaints(ACME, bases={scheme: "minor", "acme": "pci"})
+    assert setting == "index-basis"
+    assert text.startswith(complaint)
+
+
+def test_all_that_does_not_fit_is_said_at_once() -> None:
+    both = SchemeDescription(name="hami", count_resource="nvidia.com/gpu")
+    assert len(complaints(both, bases={"none": "pci"})) == 4
+
+
+def test_the_bases_that_a_description_can_name_are_those_that_there_are() -> None:
+    assert KEYS["index-basis"].kind.allowed == f"one of {', '.join(IndexBasis)}"
