@@ -118,6 +118,8 @@ class Session:
             nodes=tuple(source.name for source in sources.nodes),
             settings=kept(settings),
             disguised=anonymise,
+            schemes=settings.allocations_schemes,
+            index_bases=dict(settings.allocations_index_basis),
         )
 
     def cycle(self) -> Cycle:

@@ -16,7 +16,7 @@ from exporter.recording.player import Player
 from exporter.recording.settings import restored
 from exporter.recording.tape import TapeError, TapeReader, digest
 from exporter.settings import Settings
-from exporter.wiring import make_collector
+from exporter.wiring import make_collector, rules_of
 
 logger = logging.getLogger(__name__)
 
@@ -82,14 +82,23 @@ def _print(run: "Replay", form: Format, which: str) -> int:
 
 
 class Replay:
-    """The cycle over a recording's sources. ``cycles`` counts those done."""
+    """The cycle over a recording's sources. ``cycles`` counts those done.
+
+    Raises:
+        TapeError: what was said of sharing systems cannot be said in this version.
+
+    """
 
     def __init__(self, tape: TapeReader) -> None:
         self.cycles = 0
         self._tape = tape
         self._head = tape.head
         self._player = Player(tape.head)
-        self._settings = restored(tape.head.settings)
+        self._settings = restored(tape.head.settings, tape.head.schemes, tape.head.index_bases)
+        try:
+            rules_of(self._settings)
+        except ValueError as error:
+            raise TapeError(f"its sharing systems do not fit this version: {error}") from error
         self._collector: Collector | None = None
         self._renderer = self.renderer()
         self._differing: list[int] = []

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from exporter.allocations import rules
+from exporter.allocations.registry import NODE_ANNOTATION_PREFIXES
 from exporter.cgroups.processes import CgroupProcesses
 from exporter.cgroups.simulated import SimulatedProcesses
 from exporter.collector import Collector, IdlePolicy, Sources
@@ -16,6 +17,7 @@ from exporter.gpus.source import GpuSource
 from exporter.ledger import Ledger
 from exporter.model import Clock
 from exporter.node.choice import open_pod_resources
+from exporter.node.policies import CardPolicies
 from exporter.node.polled import Polled, Rhythm
 from exporter.node.source import NodeSource
 from exporter.node.told import ToldNode
@@ -35,6 +37,7 @@ from exporter.settings import Complaint, Settings, load
 DEADLINE_OF_INTERVAL = 0.8
 LONGEST_S = 5.0
 CLAIMS_RHYTHM = Rhythm(period_s=60)
+POLICIES_RHYTHM = Rhythm(period_s=60)
 OLDEST_SCENARIO_NS = 3600 * 10**9  # its energy counter is computed from its beginning on
 
 
@@ -120,12 +123,13 @@ def _real(settings: Settings) -> Sources:
 
 def _keep(settings: Settings) -> Keep:
     followed = rules_of(settings)
-    return Keep(annotations=followed.annotations, labels=followed.labels)
+    return Keep(followed.annotations, followed.labels, NODE_ANNOTATION_PREFIXES)
 
 
 def _real_nodes(settings: Settings, pods: PodSource, places: Places) -> tuple[NodeSource, ...]:
     """What the kubelet says of claims comes before what the API server does, which knows more."""
-    nodes: list[NodeSource] = list(open_pod_resources(settings.kubelet_pod_resources_socket))
+    nodes: list[NodeSource] = [Polled(CardPolicies(settings.path_procfs), POLICIES_RHYTHM)]
+    nodes += open_pod_resources(settings.kubelet_pod_resources_socket)
     if isinstance(pods, ApiPods | ChainedPods) and pods.name == ApiPods.name:
         nodes.append(ToldNode("node_api", pods.node))
         if settings.pods_claims == "auto":

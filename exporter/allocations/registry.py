@@ -62,6 +62,13 @@ LABEL_PREFIXES: tuple[str, ...] = tuple(  # the same of pod labels
     sorted({prefix for scheme in SCHEMES for prefix in scheme.labels})
 )
 
+# The same of the node's annotations: by what they hold, HAMi and Volcano are known to be at work.
+NODE_ANNOTATION_PREFIXES: tuple[str, ...] = (
+    "hami.io/node-nvidia-register",
+    "4pd.io/node-nvidia-register",
+    "volcano.sh/node-vgpu-register",
+)
+
 
 def decode(pod: Pod, node: NodeFacts, schemes: Sequence[Scheme] = SCHEMES) -> Decoded:
     """Return what a pod's containers were allotted; never raises.

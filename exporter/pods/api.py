@@ -49,7 +49,7 @@ class ApiPods(Listener):
         self._connect, self._node = connect, node
         self._position: str | None = None  # resourceVersion to watch from; None: list first
         self._missed = False  # an event was lost: the watch ends, and a list comes next
-        self._node_reader = NodeReader(node, pace.node_s, self._health)
+        self._node_reader = NodeReader(node, pace.node_s, self._health, keep)
 
     def status(self) -> SourceStatus:
         """Up while a watch is open. An empty list is most often a wrong node name."""

@@ -32,10 +32,11 @@ class PodError(ValueError):
 
 
 class Keep(NamedTuple):
-    """Prefixes of the annotation and label keys to keep; a whole key is a prefix of itself."""
+    """Prefixes of the keys to keep, of a pod and of the node; a whole key is one of itself."""
 
     annotations: tuple[str, ...] = ()
     labels: tuple[str, ...] = ()
+    node_annotations: tuple[str, ...] = ()
 
 
 KEEP_NOTHING = Keep()
@@ -84,13 +85,17 @@ def decode_pod(document: object, keep: Keep = KEEP_NOTHING) -> Decoded:
     return Decoded(pod, dropped)
 
 
-def decode_node(document: object) -> NodeFacts:
-    """Labels and allocatable quantities of a core/v1 Node; empty where the document has none."""
+def decode_node(document: object, keep: Keep = KEEP_NOTHING) -> NodeFacts:
+    """Labels, annotations and allocatable quantities of a core/v1 Node; empty where it has none."""
     if not isinstance(document, dict):
         return NodeFacts()
-    labels = _map(_map(document, "metadata"), "labels")
+    metadata = _map(document, "metadata")
     allocatable = _map(_map(document, "status"), "allocatable")
-    return NodeFacts(labels=_texts(labels), allocatable=_texts(allocatable))
+    return NodeFacts(
+        labels=_texts(_map(metadata, "labels")),
+        annotations=_kept(_map(metadata, "annotations"), keep.node_annotations, Counter()),
+        allocatable=_texts(allocatable),
+    )
 
 
 # --- parts of a pod -------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""What the cluster says of this node: its labels and allocatable quantities. Optional."""
+"""What the cluster says of this node: labels, annotations, what it can hand out. Optional."""
 
 import logging
 from http import HTTPStatus
@@ -6,7 +6,7 @@ from urllib.parse import quote
 
 from exporter.model import NodeFacts
 from exporter.pods.client import Client
-from exporter.pods.decode import decode_node
+from exporter.pods.decode import KEEP_NOTHING, Keep, decode_node
 from exporter.pods.failure import ApiError
 from exporter.pods.health import SECOND_NS, Health
 from exporter.pods.wire import MAX_OBJECT, JsonError, decode
@@ -15,8 +15,11 @@ from exporter.pods.wire import MAX_OBJECT, JsonError, decode
 class NodeReader:
     """Reads ``/api/v1/nodes/NAME`` at most every ``period_s`` and keeps the last answer."""
 
-    def __init__(self, name: str, period_s: float, health: Health) -> None:
+    def __init__(
+        self, name: str, period_s: float, health: Health, keep: Keep = KEEP_NOTHING
+    ) -> None:
         self.facts = NodeFacts()
+        self._keep = keep
         self._name, self._health = name, health
         self._period_ns = int(period_s * SECOND_NS)
         self._due_ns: int | None = None
@@ -33,7 +36,7 @@ class NodeReader:
         self._due_ns = now_ns + self._period_ns
         try:
             with client.get(f"/api/v1/nodes/{quote(self._name, safe='')}", {}, timeout_s) as stream:
-                self.facts = decode_node(decode(stream.read(MAX_OBJECT)))
+                self.facts = decode_node(decode(stream.read(MAX_OBJECT)), self._keep)
         except JsonError as error:
             self._health.reject("node_unusable", f"node {self._name}: {error}")
         except ApiError as failure:

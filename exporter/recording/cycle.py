@@ -10,6 +10,7 @@ from exporter.model import (
     NodeFacts,
     PodTable,
     Reading,
+    SchemeDescription,
     SourceStatus,
     Unattributed,
 )
@@ -33,6 +34,7 @@ class Head:
 
     ``nodes`` None: made before there were several sources of facts about the node.
     ``settings`` holds, by their names, the values that shape the result; none that names anything.
+    ``schemes`` and ``index_bases`` are what the user said of sharing systems.
     """
 
     mgpu_recording: int
@@ -44,6 +46,8 @@ class Head:
     settings: Mapping[str, bool | int | str | tuple[str, ...]] = field(default_factory=dict)
     disguised: bool = False
     nodes: tuple[str, ...] | None = None
+    schemes: tuple[SchemeDescription, ...] = ()
+    index_bases: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

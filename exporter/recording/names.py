@@ -49,6 +49,7 @@ NODE_LABEL_PREFIXES = (  # how the node's cards are shared, and of which model t
 WORDS = frozenset(  # of annotations: what sharing systems say in words
     {
         *("fixed-share", "guaranteed-burst-share", "native-burst-share"),
+        *("best-effort", "burst-share", "be", "fs", "bs"),
         *("online", "offline", "true", "false", "null"),
         *("hami-core", "mig", "mps", "containerIndex", "deviceIndex", "gpuUUID", "migUUID"),
         *("gpu", "minor", "resources", "koordinator.sh"),

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from exporter.allocations.registry import ANNOTATION_PREFIXES
+from exporter.model import SchemeDescription
 from exporter.recording.names import PUBLIC_LABEL
 from exporter.settings import TABLE, Settings, load
 from exporter.settings.values import KEY
@@ -23,10 +24,14 @@ def kept(settings: Settings) -> Values:
 
 
 def disguised(settings: Settings) -> Settings:
-    """The settings without the keys of labels and annotations that ``names`` leaves no pod."""
+    """The settings without what ``names`` leaves no pod, and without the user's own schemes."""
+    own = {scheme.name for scheme in settings.allocations_schemes}
+    bases = tuple(pair for pair in settings.allocations_index_basis if pair[0] not in own)
     labels, annotations = settings.pods_labels, settings.pods_annotations
     return replace(
         settings,
+        allocations_schemes=(),
+        allocations_index_basis=bases,
         pods_labels=tuple(k for k in labels if k == "*" or PUBLIC_LABEL.fullmatch(k)),
         pods_annotations=tuple(
             key
@@ -36,14 +41,23 @@ def disguised(settings: Settings) -> Settings:
     )
 
 
-def restored(values: Values) -> Settings:
+def restored(
+    values: Values,
+    schemes: tuple[SchemeDescription, ...] = (),
+    index_bases: Mapping[str, str] | None = None,
+) -> Settings:
     """The defaults with the values kept. What this version does not know of is left out."""
     known: dict[str, Any] = {
         field: value
         for field, value in values.items()
         if field in TABLE and _is_kept(field, value) and _is_allowed(field, value)
     }
-    return replace(load({}, {}), **known)
+    return replace(
+        load({}, {}),
+        **known,
+        allocations_schemes=schemes,
+        allocations_index_basis=tuple((index_bases or {}).items()),
+    )
 
 
 def _is_kept(field: str, value: object) -> bool:

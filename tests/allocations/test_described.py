@@ -19,7 +19,7 @@ ACME = SchemeDescription(
 NODE = node(*FOUR_CARDS)
 
 
-def decode(pod: Pod, facts: NodeFacts = NODE, **more: object) -> Decoded:
+def decode(pod: Pod, facts: NodeFacts = NODE, /, **more: object) -> Decoded:
     about = replace(ACME, **more)  # type: ignore[arg-type] # each test names fields with their types
     return scheme_of(about).decode(pod, facts)
 

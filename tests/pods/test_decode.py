@@ -197,3 +197,19 @@ def test_a_node_gives_its_labels_and_allocatable_quantities() -> None:
     facts = decode_node(node_document("n", {"gpu": "yes"}, {"nvidia.com/gpu": "8"}))
     assert (facts.labels, facts.allocatable) == ({"gpu": "yes"}, {"nvidia.com/gpu": "8"})
     assert decode_node(["no node"]).labels == {}
+
+
+def test_a_node_keeps_the_annotations_that_are_asked_for() -> None:
+    document = node_document("n", {}, {})
+    document["metadata"]["annotations"] = {
+        "hami.io/node-nvidia-register": "GPU-0,10,32768,100,NVIDIA-V100,0,true:",
+        "hami.io/node-handshake": "Requesting_2025",
+        "hami.io/node-nvidia-register-old": "x" * 70_000,
+        "kubectl.kubernetes.io/last-applied-configuration": "{}",
+    }
+    facts = decode_node(document, Keep(node_annotations=("hami.io/node-nvidia-register",)))
+
+    assert facts.annotations == {
+        "hami.io/node-nvidia-register": "GPU-0,10,32768,100,NVIDIA-V100,0,true:"
+    }
+    assert decode_node(document).annotations == {}
