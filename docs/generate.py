@@ -14,6 +14,7 @@ from exporter.scenario.keys import TABLE as SCENARIO_KEYS
 from exporter.scenario.keys import Key
 from exporter.scenario.load import shipped
 from exporter.settings import TABLE
+from exporter.settings.schemes import KEYS
 
 FOLDER = Path(__file__).parent
 
@@ -178,7 +179,8 @@ gpus.source: [nvml]
 ```
 
 Durations are written as `500ms`, `1s`, `1m30s`. A list is given by repeating the flag, with commas,
-or as a YAML list.
+or as a YAML list; pairs also as a YAML mapping. The text of a setting of several lines
+(`allocations.schemes`) is YAML of its own, so it belongs in the file, but a flag takes it too.
 
 | signal | effect |
 |---|---|
@@ -235,6 +237,40 @@ SECTIONS = {  # of a scenario file → what they are
     "processes": "Each of `processes`, of a container or of the node",
     "faults": "Each of `faults`",
 }
+
+SCHEMES_PREFACE = """
+## A sharing system of your own
+
+A system that has no module here, or the fork of one that has, can be described in the settings
+file. It then has the same series as any other, with its name as `scheme`; no code is needed. Take
+a system that counts a card as 1000 parts, memory in blocks of 256 MiB, and writes each container's
+card into an annotation:
+
+```yaml
+allocations:
+  schemes:
+    - name: acme-vgpu
+      core-resource: acme.example/gpu-core      # 1000 are one whole card
+      core-units: 1000
+      memory-resource: acme.example/gpu-memory  # 1 is 256 MiB
+      memory-unit: 256Mi
+      placement-annotation: acme.example/gpu-of-{container}
+      index-basis: minor                        # the N of /dev/nvidiaN
+      policy-node-label: acme.example/policy
+```
+
+A pod whose container `train` asks for 250 `acme.example/gpu-core` and 16 `acme.example/gpu-memory`,
+and has the annotation `acme.example/gpu-of-train: "3"`, then has a core limit of 0.25 and a memory
+limit of 4 GiB on the card `/dev/nvidia3`. Without the annotation the pod has its limits, and the
+container those of the card on which its processes are seen.
+
+What is described is read before what is shipped. A container with all units of a card has all its
+memory, unless it asks for some. What a pod says beyond what can be true costs it that part only and
+is counted in `mgpu_exporter_rejected_samples_total`, as with any other system. If what a card's
+number means is the only thing that is other than taken, say so of the shipped system instead:
+`--allocations.index-basis=vke-mgpu=minor`.
+
+"""
 
 
 COMPATIBILITY_PREFACE = """\
@@ -361,7 +397,20 @@ def configuration() -> str:
         for setting in TABLE.values()
     )
     heads = ("flag", "variable", "default", "meaning", "allowed")
-    return f"{CONFIGURATION_PREFACE}\n{_table(heads, rows)}"
+    return f"{CONFIGURATION_PREFACE}\n{_table(heads, rows)}{SCHEMES_PREFACE}{_keys()}"
+
+
+def _keys() -> str:
+    rows = (
+        (
+            f"`{key.name}`",
+            f"`{key.default}`" if key.default else "",
+            key.about + (f" Only with `{key.needs}`." if key.needs else ""),
+            key.kind.allowed,
+        )
+        for key in KEYS.values()
+    )
+    return _table(("key", "default", "meaning", "allowed"), rows)
 
 
 def scenarios() -> str:

@@ -1,0 +1,101 @@
+"""A node whose sharing system the settings file describes, and whose card numbers it explains.
+
+The real exporter over the stand-in driver. NVML's order of the cards, the numbers of their device
+files and the order of their PCI addresses are three different ones.
+"""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.e2e.programs import Exporter, Page
+from tests.fakenvml.build import library
+from tests.fakenvml.scenario import GIB, Gpu, Scenario
+from tests.pods.apiserver import ApiServer, write_kubeconfig
+from tests.pods.documents import node_document, pod_document
+
+pytestmark = [pytest.mark.program("cc")]
+
+SETTINGS = """\
+collection.interval: 250ms
+allocations:
+  index-basis: {vke-mgpu: pci}
+  schemes:
+    - name: acme
+      core-resource: acme.example/core
+      core-units: 1000
+      memory-resource: acme.example/memory
+      memory-unit: 256Mi
+      placement-annotation: acme.example/cards-of-{container}
+      index-basis: minor
+"""
+GPUS = [  # minors 2, 0, 1; places in PCI order 1, 2, 0
+    Gpu(0, minor=2, pci="00000000:02:00.0"),
+    Gpu(1, minor=0, pci="00000000:03:00.0"),
+    Gpu(2, minor=1, pci="00000000:01:00.0"),
+]
+PODS = (
+    pod_document(
+        "described",
+        limits={"acme.example/core": "1250", "acme.example/memory": "9"},
+        annotations={"acme.example/cards-of-main": "0,2"},
+    ),
+    pod_document(
+        "explained",
+        limits={"vke.volcengine.com/mgpu-core": "30"},
+        annotations={"vke.volcengine.com/gpu-index-container-main": "0"},
+    ),
+    pod_document(
+        "as-taken",
+        limits={"tke.cloud.tencent.com/qgpu-core": "20"},
+        annotations={"tke.cloud.tencent.com/qgpu-pgpu-main": "0"},
+    ),
+)
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
+    folder = tmp_path_factory.mktemp("described")
+    (folder / "settings.yaml").write_text(SETTINGS)
+    (folder / "cgroup").mkdir()
+    (folder / "cgroup" / "cgroup.controllers").touch()
+    (folder / "proc").mkdir()
+    Scenario(gpus=GPUS).write(folder / "gpus.txt")
+    with ApiServer() as api:
+        api.set_node(node_document("node-1", {}, {}))
+        for pod in PODS:
+            api.add_pod(pod)
+        flags = (
+            f"--config.file={folder / 'settings.yaml'}",
+            "--node.name=node-1",
+            f"--kubeconfig={write_kubeconfig(folder / 'kubeconfig', api.url)}",
+            f"--nvml.library={library()}",
+            f"--path.cgroup={folder / 'cgroup'}",
+            f"--path.procfs={folder / 'proc'}",
+        )
+        environment = {"FAKENVML_SCENARIO": str(folder / "gpus.txt")}
+        with Exporter(*flags, environment=environment) as exporter:
+            yield exporter.ready().when(
+                lambda page: len(page.all("mgpu_container_core_limit_ratio")) == 4, "all limits"
+            )
+
+
+def limits(page: Page, family: str, pod: str) -> dict[str, float]:
+    """A pod's limits by the UUID of the card."""
+    return {labels["uuid"]: value for labels, value in page.all(family, pod=pod)}
+
+
+def test_a_described_scheme_has_limits_on_the_cards_that_it_names(page: Page) -> None:
+    cores = limits(page, "mgpu_container_core_limit_ratio", "described")
+    memory = limits(page, "mgpu_container_memory_limit_bytes", "described")
+
+    assert cores == {"GPU-1": 0.625, "GPU-0": 0.625}
+    assert memory == {"GPU-1": GIB, "GPU-0": GIB}
+    assert page.value("mgpu_pod_core_limit_gpus", pod="described") == 1.25
+    [(labels, _)] = page.all("mgpu_container_allocation_info", pod="described", uuid="GPU-1")
+    assert labels["scheme"] == "acme"
+
+
+def test_card_numbers_mean_what_the_settings_say(page: Page) -> None:
+    assert limits(page, "mgpu_container_core_limit_ratio", "explained") == {"GPU-2": 0.3}
+    assert limits(page, "mgpu_container_core_limit_ratio", "as-taken") == {"GPU-0": 0.2}
