@@ -73,15 +73,16 @@ def _taken(about: SchemeDescription, shipped: Sequence[Scheme]) -> Iterator[str]
     for name in about.replaces:
         if name not in known:
             yield f"{about.name} replaces {name}, which is not shipped; known: {', '.join(known)}"
-    for scheme in shipped:
-        if scheme.name in about.replaces:
-            continue
-        say_so = f"choose another, or add replaces: [{scheme.name}]"
-        if scheme.name == about.name:
-            yield f"{about.name} is the name of a shipped scheme; {say_so}"
-        for resource in about.resources:
-            if any(_means(own, resource) for own in scheme.resources):
-                yield f"{about.name} reads {resource}, which is {scheme.name}'s; {say_so}"
+    left = [scheme for scheme in shipped if scheme.name not in about.replaces]
+    if about.name in (scheme.name for scheme in left):
+        yield f"{about.name} is the name of a shipped scheme; {_say_so([about.name])}"
+    for resource in about.resources:
+        if whose := [s.name for s in left if any(_means(own, resource) for own in s.resources)]:
+            yield f"{about.name} reads {resource}, as shipped schemes do; {_say_so(whose)}"
+
+
+def _say_so(names: Sequence[str]) -> str:
+    return f"choose another, or add replaces: [{', '.join(names)}]"
 
 
 def _means(own: str, resource: str) -> bool:

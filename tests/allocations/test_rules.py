@@ -1,4 +1,5 @@
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 
@@ -67,10 +68,14 @@ def test_a_shipped_schemes_name_and_resources_are_taken_only_by_saying_so(
     assert (found.scheme, found.core) == (name, 0.3)
 
 
-def test_a_resource_of_two_schemes_needs_both_to_be_replaced() -> None:
+def test_a_resource_of_several_schemes_needs_all_of_them_to_be_replaced() -> None:
     about = SchemeDescription(name="acme", count_resource="nvidia.com/gpu", replaces=("hami",))
+    whose = [s.name for s in SCHEMES if "nvidia.com/gpu" in s.resources and s.name != "hami"]
     [(_, text)] = complaints(about)
-    assert "nvidia-device-plugin" in text
+
+    assert "nvidia-device-plugin" in whose
+    assert text.endswith(f"replaces: [{', '.join(whose)}]")
+    assert make([replace(about, replaces=("hami", *whose))]).schemes[0].name == "acme"
 
 
 def test_only_shipped_schemes_can_be_replaced() -> None:
@@ -94,7 +99,7 @@ def test_an_index_basis_is_for_schemes_that_number_their_cards(scheme: str, comp
 
 def test_all_that_does_not_fit_is_said_at_once() -> None:
     both = SchemeDescription(name="hami", count_resource="nvidia.com/gpu")
-    assert len(complaints(both, bases={"none": "pci"})) == 4
+    assert len(complaints(both, bases={"none": "pci"})) == 3
 
 
 def test_the_bases_that_a_description_can_name_are_those_that_there_are() -> None:

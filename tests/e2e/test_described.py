@@ -16,6 +16,7 @@ from tests.pods.documents import node_document, pod_document
 
 pytestmark = [pytest.mark.program("cc")]
 
+REJECTED = "mgpu_exporter_rejected_samples_total"
 SETTINGS = """\
 collection.interval: 250ms
 allocations:
@@ -59,7 +60,8 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
     (folder / "settings.yaml").write_text(SETTINGS)
     (folder / "cgroup").mkdir()
     (folder / "cgroup" / "cgroup.controllers").touch()
-    (folder / "proc").mkdir()
+    (folder / "proc/qgpu/0").mkdir(parents=True)
+    (folder / "proc/qgpu/0/policy").write_text("no policy\n")
     Scenario(gpus=GPUS).write(folder / "gpus.txt")
     with ApiServer() as api:
         api.set_node(node_document("node-1", {}, {}))
@@ -76,7 +78,11 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
         environment = {"FAKENVML_SCENARIO": str(folder / "gpus.txt")}
         with Exporter(*flags, environment=environment) as exporter:
             yield exporter.ready().when(
-                lambda page: len(page.all("mgpu_container_core_limit_ratio")) == 4, "all limits"
+                lambda page: (
+                    len(page.all("mgpu_container_core_limit_ratio")) == 4
+                    and page.all(REJECTED, reason="card_policy_unusable")
+                ),
+                "all limits, and the node's policies",
             )
 
 
@@ -99,3 +105,8 @@ def test_a_described_scheme_has_limits_on_the_cards_that_it_names(page: Page) ->
 def test_card_numbers_mean_what_the_settings_say(page: Page) -> None:
     assert limits(page, "mgpu_container_core_limit_ratio", "explained") == {"GPU-2": 0.3}
     assert limits(page, "mgpu_container_core_limit_ratio", "as-taken") == {"GPU-0": 0.2}
+
+
+def test_a_policy_of_the_node_that_is_none_is_counted(page: Page) -> None:
+    assert page.value("mgpu_exporter_source_up", source="card_policies") == 1
+    assert page.value(REJECTED, reason="card_policy_unusable") == 1
