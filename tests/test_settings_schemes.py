@@ -7,7 +7,7 @@ from dataclasses import fields
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from exporter.model import SchemeDescription
@@ -237,6 +237,7 @@ VALUES = st.recursive(SCALARS, lambda inner: st.lists(inner, max_size=3), max_le
         max_size=3,
     )
 )
+@settings(deadline=None)
 def test_any_list_is_either_read_or_refused(items: list[dict[str, object]]) -> None:
     with suppress(SettingsError):
         found = load({"allocations.schemes": [json.dumps(items)]}, {}).allocations_schemes

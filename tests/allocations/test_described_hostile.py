@@ -1,6 +1,6 @@
 """Whatever is described and whatever a pod says, decoding ends, and what it yields can be true."""
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from exporter.allocations.described import scheme_of
@@ -65,6 +65,7 @@ NODES = st.builds(
 
 
 @given(about=DESCRIPTIONS, pod=PODS, node=NODES)
+@settings(deadline=None)
 def test_any_input_gives_allotments_that_can_be_true(
     about: SchemeDescription, pod: Pod, node: NodeFacts
 ) -> None:
@@ -85,6 +86,7 @@ def test_any_input_gives_allotments_that_can_be_true(
 
 
 @given(about=DESCRIPTIONS, pod=PODS, node=NODES)
+@settings(deadline=None)
 def test_no_input_makes_the_registry_meet_a_defect(
     about: SchemeDescription, pod: Pod, node: NodeFacts
 ) -> None:

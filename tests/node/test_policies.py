@@ -115,7 +115,7 @@ def test_the_number_of_cards_is_bounded(tmp_path: Path, write: Write) -> None:
 
 
 @given(content=st.binary(max_size=80))
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_content_is_a_policy_or_counted(tmp_path: Path, write: Write, content: bytes) -> None:
     write("0", content)
     found, rejected = ask(tmp_path)
