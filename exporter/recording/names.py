@@ -12,7 +12,12 @@ from dataclasses import replace
 from hashlib import blake2b
 
 from exporter.allocations.kai import RESERVATION_NAMESPACES
-from exporter.allocations.registry import ANNOTATION_PREFIXES, LABEL_PREFIXES, SCHEMES
+from exporter.allocations.registry import (
+    ANNOTATION_PREFIXES,
+    LABEL_PREFIXES,
+    NODE_ANNOTATION_PREFIXES,
+    SCHEMES,
+)
 from exporter.model import (
     CgroupIdentity,
     Container,
@@ -198,7 +203,7 @@ class Pseudonyms(Names):
             rest = key.removeprefix(prefix)
             if rest in containers or not AMOUNT.fullmatch(rest):
                 rest = self.name(rest)
-            made[prefix + rest] = TOKEN.sub(lambda found: self._token(found[0]), value)
+            made[prefix + rest] = self._tokens(value)
         return made
 
     def _labels(self, pod: Pod) -> Iterator[tuple[str, str]]:
@@ -210,6 +215,9 @@ class Pseudonyms(Names):
             elif PUBLIC_LABEL.fullmatch(key):
                 yield key, self.name(value)
 
+    def _tokens(self, text: str) -> str:
+        return TOKEN.sub(lambda found: self._token(found[0]), text)
+
     def _token(self, text: str) -> str:
         return text if text in WORDS or AMOUNT.fullmatch(text) else self.name(text)
 
@@ -219,12 +227,12 @@ class Pseudonyms(Names):
         allocatable = _known(facts.allocatable, RESOURCE_PREFIXES)
         if (facts.labels or facts.allocatable) and not (labels or allocatable):
             labels = {"kubernetes.io/os": "linux"}  # to decoders a known node must stay known
-        devices = tuple(map(self._device, facts.devices))
+        marks = _known(facts.annotations, NODE_ANNOTATION_PREFIXES)
         return replace(
             facts,
-            devices=devices,
+            devices=tuple(map(self._device, facts.devices)),
             labels=labels,
-            annotations={},
+            annotations={key: self._tokens(text) for key, text in marks.items()},
             allocatable=allocatable,
             grants=disguised_grants(facts.grants, self.name, RESOURCE_PREFIXES),
             claims=disguised_claims(facts.claims, self.name),

@@ -168,6 +168,21 @@ def test_nothing_of_the_names_in_grants_and_claims_is_left(names: Pseudonyms) ->
     assert len(made.offered) == 1
 
 
+def test_a_nodes_annotations_keep_what_sharing_systems_read_of_them(names: Pseudonyms) -> None:
+    facts = NodeFacts(
+        annotations={
+            "hami.io/node-nvidia-register": f"{GPU},10,32768,100,secret-model,0,true:",
+            "secret.example/key": "secret",
+        },
+        card_policies={0: "fixed-share", 1: "secret"},
+    )
+    made = names.node(facts)
+
+    registered = f"{names.name(GPU)},10,32768,100,{names.name('secret-model')},0,true:"
+    assert made.annotations == {"hami.io/node-nvidia-register": registered}
+    assert made.card_policies == {0: "fixed-share", 1: names.name("secret")}
+
+
 @pytest.mark.parametrize(
     "place",
     ["nvidia0", "nvidia0/gi3/vgpu1", "card0-1", "amdgpu_xcp_30", "0000:19:00.0"],
