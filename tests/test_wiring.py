@@ -33,7 +33,7 @@ def test_the_node_sources_follow_from_the_settings(
 
     sources = open_sources(load(given, {}))
 
-    assert [node.name for node in sources.nodes] == names
+    assert [node.name for node in sources.nodes] == ["card_policies", *names]
 
 
 def test_of_a_simulated_node_all_is_simulated() -> None:
