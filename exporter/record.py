@@ -120,6 +120,7 @@ class Session:
             disguised=anonymise,
             schemes=settings.allocations_schemes,
             index_bases=dict(settings.allocations_index_basis),
+            hami=dict(settings.allocations_hami),
         )
 
     def cycle(self) -> Cycle:

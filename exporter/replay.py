@@ -94,7 +94,8 @@ class Replay:
         self._tape = tape
         self._head = tape.head
         self._player = Player(tape.head)
-        self._settings = restored(tape.head.settings, tape.head.schemes, tape.head.index_bases)
+        head = tape.head
+        self._settings = restored(head.settings, head.schemes, head.index_bases, head.hami)
         try:
             rules_of(self._settings)
         except ValueError as error:

@@ -65,7 +65,11 @@ def rules_of(settings: Settings) -> rules.Rules:
         RulesError: these settings did not come from ``read_settings``.
 
     """
-    return rules.make(settings.allocations_schemes, dict(settings.allocations_index_basis))
+    return rules.make(
+        settings.allocations_schemes,
+        dict(settings.allocations_index_basis),
+        dict(settings.allocations_hami),
+    )
 
 
 def open_sources(settings: Settings, clock: Clock = time) -> Sources:

@@ -227,6 +227,31 @@ def test_index_bases_can_be_a_text_a_list_or_a_mapping(text: str, file: Path) ->
     assert parse(*flags).allocations_index_basis == expected
 
 
+HAMI = (("resourceCoreName", "acme.example/cores"), ("memoryFactor", "10"))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "allocations.hami: [resourceCoreName=acme.example/cores, memoryFactor=10]",
+        "allocations: {hami: {resourceCoreName: acme.example/cores, memoryFactor: 10}}",
+    ],
+)
+def test_hamis_names_are_taken_by_the_keys_of_its_own_configuration(text: str, file: Path) -> None:
+    file.write_text(text)
+
+    assert parse(f"--config.file={file}").allocations_hami == HAMI
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["resourceName=a.b/c", "resourceCoreName=cores", "memoryFactor=a.b/c", "memoryFactor=0"],
+)
+def test_what_hami_does_not_have_is_refused(text: str) -> None:
+    with pytest.raises(SettingsError, match="is not KEY=RESOURCE, where KEY is one of resource"):
+        parse(f"--allocations.hami={text}")
+
+
 SCALARS = st.one_of(st.text(max_size=8), st.integers(), st.none(), st.sampled_from(["a.b/c", "a"]))
 VALUES = st.recursive(SCALARS, lambda inner: st.lists(inner, max_size=3), max_leaves=4)
 

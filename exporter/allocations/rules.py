@@ -4,15 +4,24 @@ One frozen value. Whoever decodes holds one of them, and decodes anew when it is
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from exporter.allocations import registry
+from exporter.allocations import hami, registry
 from exporter.allocations.described import scheme_of
 from exporter.allocations.scheme import Decoded, IndexBasis, Scheme
 from exporter.model import NodeFacts, Pod, SchemeDescription
 
 SCHEMES, INDEX_BASIS = "schemes", "index-basis"
 """The settings below ``allocations.`` that a complaint can be about."""
+
+_HAMI_FIELDS = {  # of its device configuration, pkg/device/nvidia, NvidiaConfig
+    "resourceCountName": "count",
+    "resourceMemoryName": "memory",
+    "resourceMemoryPercentageName": "memory_percentage",
+    "resourceCoreName": "core",
+    "resourcePriorityName": "priority",
+}
+_HAMI_FACTOR = "memoryFactor"
 
 
 class RulesError(ValueError):
@@ -48,15 +57,18 @@ class Rules:
 def make(
     described: Sequence[SchemeDescription] = (),
     index_bases: Mapping[str, str] | None = None,
-    shipped: Sequence[Scheme] = registry.SCHEMES,
+    hami_names: Mapping[str, str] | None = None,
 ) -> Rules:
     """Return the rules with a user's schemes and overrides. His schemes are read first.
+
+    ``hami_names`` has entries of HAMi's device configuration, by its own keys.
 
     Raises:
         RulesError: with all that does not fit.
 
     """
     bases = index_bases or {}
+    shipped = shipped_schemes(hami_names or {})
     replaced = {name for about in described for name in about.replaces}
     own = tuple(map(scheme_of, described))
     schemes = own + tuple(scheme for scheme in shipped if scheme.name not in replaced)
@@ -65,6 +77,16 @@ def make(
     if complaints:
         raise RulesError(complaints)
     return Rules(schemes, bases)
+
+
+def shipped_schemes(hami_names: Mapping[str, str]) -> tuple[Scheme, ...]:
+    """Return what is shipped, with HAMi under the names that its configuration gives it."""
+    if not hami_names:
+        return registry.SCHEMES
+    names = {own: hami_names[key] for key, own in _HAMI_FIELDS.items() if key in hami_names}
+    factor = int(hami_names.get(_HAMI_FACTOR, hami.NAMES.memory_factor))
+    renamed = hami.scheme(replace(hami.NAMES, memory_factor=factor, **names))
+    return tuple(renamed if s is hami.SCHEME else s for s in registry.SCHEMES)
 
 
 def _taken(about: SchemeDescription, shipped: Sequence[Scheme]) -> Iterator[str]:

@@ -33,7 +33,9 @@ class Allowed(NamedTuple):
     def keep(self, more: Keep) -> Keep:
         """What a decoder must keep of a pod for this and for ``more``."""
         labels, annotations = ([key.removesuffix("*") for key in keys] for keys in self)
-        return Keep((*more.annotations, *annotations), (*more.labels, *labels))
+        return Keep(
+            (*more.annotations, *annotations), (*more.labels, *labels), more.node_annotations
+        )
 
 
 ALLOW_NOTHING = Allowed()

@@ -34,7 +34,7 @@ class Head:
 
     ``nodes`` None: made before there were several sources of facts about the node.
     ``settings`` holds, by their names, the values that shape the result; none that names anything.
-    ``schemes`` and ``index_bases`` are what the user said of sharing systems.
+    ``schemes``, ``index_bases`` and ``hami`` are what the user said of sharing systems.
     """
 
     mgpu_recording: int
@@ -48,6 +48,7 @@ class Head:
     nodes: tuple[str, ...] | None = None
     schemes: tuple[SchemeDescription, ...] = ()
     index_bases: Mapping[str, str] = field(default_factory=dict)
+    hami: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ def kept(settings: Settings) -> Values:
 
 
 def disguised(settings: Settings) -> Settings:
-    """The settings without what ``names`` leaves no pod, and without the user's own schemes."""
+    """The settings without what ``names`` leaves no pod, nor the user's own schemes and names."""
     own = {scheme.name for scheme in settings.allocations_schemes}
     bases = tuple(pair for pair in settings.allocations_index_basis if pair[0] not in own)
     labels, annotations = settings.pods_labels, settings.pods_annotations
@@ -32,6 +32,7 @@ def disguised(settings: Settings) -> Settings:
         settings,
         allocations_schemes=(),
         allocations_index_basis=bases,
+        allocations_hami=(),
         pods_labels=tuple(k for k in labels if k == "*" or PUBLIC_LABEL.fullmatch(k)),
         pods_annotations=tuple(
             key
@@ -45,6 +46,7 @@ def restored(
     values: Values,
     schemes: tuple[SchemeDescription, ...] = (),
     index_bases: Mapping[str, str] | None = None,
+    hami: Mapping[str, str] | None = None,
 ) -> Settings:
     """The defaults with the values kept. What this version does not know of is left out."""
     known: dict[str, Any] = {
@@ -57,6 +59,7 @@ def restored(
         **known,
         allocations_schemes=schemes,
         allocations_index_basis=tuple((index_bases or {}).items()),
+        allocations_hami=tuple((hami or {}).items()),
     )
 
 

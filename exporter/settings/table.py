@@ -5,6 +5,7 @@ from typing import Annotated, get_type_hints
 
 from exporter.families import OPTIONAL_GROUPS
 from exporter.model import SchemeDescription
+from exporter.settings.hami import HAMI
 from exporter.settings.schemes import SCHEME_NAME, SCHEMES
 from exporter.settings.values import (
     ADDRESS,
@@ -392,6 +393,17 @@ class Settings:
             "What a sharing system's card numbers mean on this node, other than is taken.",
             "The three numberings differ on some nodes, and not every system says which it means; "
             "a wrong one shows as mgpu_container_placement_mismatch.",
+        ),
+    ]
+    allocations_hami: Annotated[
+        tuple[tuple[str, str], ...],
+        Setting(
+            "allocations.hami",
+            HAMI,
+            "",
+            "HAMi's resource names and memory factor, where its device configuration (`nvidia:`) "
+            "has others than its own; by the keys that it has there.",
+            "A pod is HAMi's by its resources; one with HAMi's annotation is found by that too.",
         ),
     ]
     log_level: Annotated[

@@ -7,6 +7,7 @@ from exporter.allocations.registry import ANNOTATION_PREFIXES, SCHEMES
 from exporter.allocations.rules import Rules, RulesError, make
 from exporter.allocations.scheme import IndexBasis
 from exporter.model import SchemeDescription
+from exporter.settings.hami import FACTOR_NAME, RESOURCE_NAMES
 from exporter.settings.schemes import KEYS
 from tests.allocations.build import FOUR_CARDS, container, node, pod
 
@@ -95,6 +96,40 @@ def test_an_index_basis_is_for_schemes_that_number_their_cards(scheme: str, comp
     [(setting, text)] = complaints(ACME, bases={scheme: "minor", "acme": "pci"})
     assert setting == "index-basis"
     assert text.startswith(complaint)
+
+
+RENAMED = {
+    "resourceCountName": "acme.example/vgpu",
+    "resourceMemoryName": "acme.example/vmem",
+    "memoryFactor": "256",
+}
+
+
+def test_hami_is_read_under_the_names_of_its_configuration() -> None:
+    rules = make((), None, RENAMED)
+    renamed = container("a", {"acme.example/vgpu": "1", "acme.example/vmem": "4"})
+    found = rules.decode(pod(renamed, container("b", {"nvidia.com/gpucores": "30"})), NODE)
+
+    assert [(a.container, a.scheme, a.core, a.memory_bytes) for a in found.allocations] == [
+        ("a", "hami", None, 1 << 30),
+        ("b", "hami", 0.3, None),
+    ]
+    assert make().decode(pod(renamed), NODE).allocations == ()
+    assert [scheme.name for scheme in rules.schemes] == [scheme.name for scheme in SCHEMES]
+
+
+def test_hamis_configured_resources_are_not_to_be_taken_either() -> None:
+    about = SchemeDescription(name="acme", core_resource="acme.example/vmem")
+    with pytest.raises(RulesError, match=r"acme reads acme.example/vmem.*replaces: \[hami\]"):
+        make([about], None, RENAMED)
+
+
+def test_every_key_of_hami_that_can_be_set_is_followed() -> None:
+    rules = make((), None, {key: f"acme.example/{key}" for key in RESOURCE_NAMES})
+    [renamed] = [scheme for scheme in rules.schemes if scheme.name == "hami"]
+
+    assert {f"acme.example/{key}" for key in RESOURCE_NAMES} <= set(renamed.resources)
+    assert FACTOR_NAME in RENAMED
 
 
 def test_all_that_does_not_fit_is_said_at_once() -> None:

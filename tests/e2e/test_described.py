@@ -16,6 +16,7 @@ from tests.pods.documents import node_document, pod_document
 
 pytestmark = [pytest.mark.program("cc")]
 
+INFO = "mgpu_container_allocation_info"
 REJECTED = "mgpu_exporter_rejected_samples_total"
 SETTINGS = """\
 collection.interval: 250ms
@@ -60,8 +61,9 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
     (folder / "settings.yaml").write_text(SETTINGS)
     (folder / "cgroup").mkdir()
     (folder / "cgroup" / "cgroup.controllers").touch()
-    (folder / "proc/qgpu/0").mkdir(parents=True)
-    (folder / "proc/qgpu/0/policy").write_text("no policy\n")
+    for card, policy in enumerate(("fixed-share\n", "no policy\n")):
+        (folder / f"proc/qgpu/{card}").mkdir(parents=True)
+        (folder / f"proc/qgpu/{card}/policy").write_text(policy)
     Scenario(gpus=GPUS).write(folder / "gpus.txt")
     with ApiServer() as api:
         api.set_node(node_document("node-1", {}, {}))
@@ -80,7 +82,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
             yield exporter.ready().when(
                 lambda page: (
                     len(page.all("mgpu_container_core_limit_ratio")) == 4
-                    and page.all(REJECTED, reason="card_policy_unusable")
+                    and page.all(INFO, policy="fixed-share")
                 ),
                 "all limits, and the node's policies",
             )
@@ -98,13 +100,18 @@ def test_a_described_scheme_has_limits_on_the_cards_that_it_names(page: Page) ->
     assert cores == {"GPU-1": 0.625, "GPU-0": 0.625}
     assert memory == {"GPU-1": GIB, "GPU-0": GIB}
     assert page.value("mgpu_pod_core_limit_gpus", pod="described") == 1.25
-    [(labels, _)] = page.all("mgpu_container_allocation_info", pod="described", uuid="GPU-1")
+    [(labels, _)] = page.all(INFO, pod="described", uuid="GPU-1")
     assert labels["scheme"] == "acme"
 
 
 def test_card_numbers_mean_what_the_settings_say(page: Page) -> None:
     assert limits(page, "mgpu_container_core_limit_ratio", "explained") == {"GPU-2": 0.3}
     assert limits(page, "mgpu_container_core_limit_ratio", "as-taken") == {"GPU-0": 0.2}
+
+
+def test_the_policy_of_a_card_is_what_the_node_has(page: Page) -> None:
+    [(labels, _)] = page.all(INFO, policy="fixed-share")
+    assert (labels["pod"], labels["scheme"]) == ("as-taken", "tke-qgpu")
 
 
 def test_a_policy_of_the_node_that_is_none_is_counted(page: Page) -> None:

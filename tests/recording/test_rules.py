@@ -24,6 +24,7 @@ SETTINGS = replace(
     load({}, {}),
     allocations_schemes=(ACME,),
     allocations_index_basis=(("acme", "pci"), ("vke-mgpu", "minor")),
+    allocations_hami=(("resourceCoreName", "acme.example/hami"),),
 )
 
 
