@@ -9,8 +9,7 @@ as many cards.
 
 from functools import partial
 
-from exporter.allocations.devices import device_by_uuid
-from exporter.allocations.reader import PodReader, app_containers, lasting_containers
+from exporter.allocations.reader import PodReader, Share, app_containers, lasting_containers
 from exporter.allocations.scheme import Decoded, IndexBasis, Reason, Scheme
 from exporter.model import Allocation, Container, Device, NodeFacts, Pod, SchemeDescription
 
@@ -74,18 +73,9 @@ def _allot(
     whole = core is None and memory is None and about.count_alone == "whole-cards"
     share = 1.0 if whole else _share(reader, core, parts, about.core_units)
     part = reader.memory(None if memory is None else memory // parts, about.memory_unit)
-    return [
-        Allocation(
-            pod_uid=reader.pod.uid,
-            container=container.name,
-            device=card.uuid if card else None,
-            core=share,
-            memory_bytes=reader.card_memory(card) if share == 1 and memory is None else part,
-            scheme=about.name,
-            policy=policy,
-        )
-        for card in _cards(reader, about, container, count)
-    ]
+    cards = _cards(reader, about, container, count)
+    whole_card = share == 1 and memory is None
+    return reader.allot(container, cards, Share(share, part, policy), whole=whole_card)
 
 
 def _share(reader: PodReader, core: int | None, parts: int, whole: int) -> float | None:
@@ -127,11 +117,4 @@ def _cards_by_uuid(reader: PodReader, key: str, count: int) -> tuple[Device | No
     if len(uuids) != count or len(set(uuids)) != count:
         reader.reject(Reason.PLACEMENT_MISMATCH, f"{key}={text} for {count} cards")
         return (None,) * count
-    return tuple(_card_by_uuid(reader, uuid) for uuid in uuids)
-
-
-def _card_by_uuid(reader: PodReader, uuid: str) -> Device | None:
-    card = device_by_uuid(reader.node, uuid)
-    if card is None:
-        reader.reject(Reason.UNKNOWN_DEVICE, uuid)
-    return card
+    return tuple(map(reader.device, uuids))
