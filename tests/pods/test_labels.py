@@ -105,6 +105,7 @@ def test_what_is_allowed_is_kept_of_a_pod_and_what_decoders_read() -> None:
     read = Keep(("known/",), ("nvidia.com/",))
     assert allowed.keep(read) == Keep(("known/", ""), ("nvidia.com/", "app", "x.io/"))
     assert Allowed().keep(read) == read
+    assert allowed.keep(Keep(node_annotations=("n/",))).node_annotations == ("n/",)
 
 
 def test_no_label_of_a_table_begins_as_those_of_pods_do() -> None:
