@@ -3,7 +3,7 @@
 import logging
 import threading
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
@@ -15,8 +15,9 @@ from exporter.collector.guard import Guard
 from exporter.collector.idle import IdlePolicy, idle_weights
 from exporter.collector.own_rows import Own, own_row
 from exporter.collector.sources import Reporting, Sources
+from exporter.collector.tenants import Residency
 from exporter.gpus.source import RestartRequiredError
-from exporter.ledger import Allotted, CycleFacts, Ledger, Moment, rows_of
+from exporter.ledger import Allotted, CycleFacts, Ledger, Moment, extended, rows_of
 from exporter.model import (
     CallCount,
     CgroupIdentity,
@@ -27,7 +28,9 @@ from exporter.model import (
     NodeFacts,
     Owner,
     PodTable,
+    ProcessInfo,
     Reading,
+    SharedWindow,
     Snapshot,
     SourceStatus,
     Unattributed,
@@ -76,6 +79,7 @@ class Collector:
         self._rejected: Counter[str] = Counter()
         self._rejected_by: dict[str, Mapping[str, int]] = {}
         self._table = PodTable()
+        self._residency = Residency(ledger.window_ns)
         self._told: dict[str, NodeFacts] = {}  # by the source's name
         self._before_mono_ns: int | None = None
         self._pulse = Pulse(clock.monotonic_ns(), 0)
@@ -137,7 +141,14 @@ class Collector:
             *(now, devices, self._allotted, pods_by_name(table), self._allotments.replicas),
             shown=self._shown.of(table),
         )
-        self.snapshot = self._publish(facts, readings, processes)
+        snapshot = self._publish(facts, readings, processes)
+        self.snapshot = replace(
+            snapshot,
+            tenants=self._residency.tenants(devices.values(), now.mono_ns),
+            owners=owners,
+            processes=self._residency.described(owners, now.mono_ns, self._describe),
+            history=extended(self.snapshot.history, snapshot.rows, now),
+        )
         self._pulse = Pulse(self._clock.monotonic_ns(), self._pulse.done + 1)
         return self.snapshot
 
@@ -159,6 +170,11 @@ class Collector:
             guard = self._guards[source.name]
             self._told[source.name] = guard.call("facts", partial(source.facts, table), last)
         return merged(self._told[source.name] for source in self._sources.nodes)
+
+    def _describe(self, pids: Collection[int]) -> Mapping[int, ProcessInfo]:
+        source = self._sources.processes
+        nothing: Mapping[int, ProcessInfo] = {}
+        return self._guards[source.name].call("describe", lambda: source.describe(pids), nothing)
 
     def _status(self, source: Reporting) -> SourceStatus:
         guard = self._guards[source.name]
@@ -184,6 +200,16 @@ class Collector:
                     *(reading.device, reading.window, owners, residents), weights, credit
                 )
                 self._ledger.record(usage, now)
+                self._residency.enter(
+                    uuid,
+                    SharedWindow(
+                        now.mono_ns,
+                        reading.window.observed_ns,
+                        reading.window.processes,
+                        usage.shares,
+                        owners,
+                    ),
+                )
                 self._rejected.update(reading.window.rejected)
 
     def _allot(
