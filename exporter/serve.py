@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from exporter import __version__
+from exporter.api import About
 from exporter.collector import Sources
 from exporter.compat import CompatPage
 from exporter.exposition import Renderer
@@ -86,11 +87,7 @@ class _Agent:
             target=self._collect, args=(loop, ended), name="collector", daemon=True
         )
         cycle.start()
-        renderer = Renderer(families_without(self._settings.collector_disable))
-        compat = CompatPage(self._settings.compat, node_name(self._settings.node_name))
-        pages = Pages(lambda: self._collector.snapshot, time, renderer, compat)
-        app = make_app(pages, self._collector, self._settings, time, config=self._config)
-        server = Server(app, config=self._config)
+        server = self._server()
         await server.start(sockets)
         await ended.wait()
         self._end_by_force_in(_END_WITHIN_S)
@@ -100,6 +97,16 @@ class _Agent:
         cycle.join(_CYCLE_MAY_TAKE_S)
         self._close()
         return self._status
+
+    def _server(self) -> Server:
+        settings, name = self._settings, node_name(self._settings.node_name)
+        families = families_without(settings.collector_disable)
+        compat = CompatPage(settings.compat, name)
+        pages = Pages(lambda: self._collector.snapshot, time, Renderer(families), compat)
+        shown = "" if settings.simulate and not settings.node_name else name
+        about = About(shown, settings.collection_window_ns, families=families)
+        app = make_app(pages, self._collector, settings, time, config=self._config, about=about)
+        return Server(app, config=self._config)
 
     def _collect(self, loop: asyncio.AbstractEventLoop, ended: asyncio.Event) -> None:
         """Run the cycle. If it ends by itself, only a new process can help."""

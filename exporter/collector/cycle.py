@@ -30,7 +30,6 @@ from exporter.model import (
     PodTable,
     ProcessInfo,
     Reading,
-    SharedWindow,
     Snapshot,
     SourceStatus,
     Unattributed,
@@ -200,16 +199,7 @@ class Collector:
                     *(reading.device, reading.window, owners, residents), weights, credit
                 )
                 self._ledger.record(usage, now)
-                self._residency.enter(
-                    uuid,
-                    SharedWindow(
-                        now.mono_ns,
-                        reading.window.observed_ns,
-                        reading.window.processes,
-                        usage.shares,
-                        owners,
-                    ),
-                )
+                self._residency.enter(usage, reading.window.processes, owners, now.mono_ns)
                 self._rejected.update(reading.window.rejected)
 
     def _allot(

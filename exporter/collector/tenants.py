@@ -3,7 +3,15 @@
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping
 
-from exporter.model import DeviceReading, ProcessInfo, SharedWindow, Tenants
+from exporter.model import (
+    DeviceReading,
+    DeviceUsage,
+    Owner,
+    ProcessActivity,
+    ProcessInfo,
+    SharedWindow,
+    Tenants,
+)
 
 MOST_WINDOWS = 60
 DESCRIBED_EVERY_NS = 10 * 10**9  # a process may take another name (exec, prctl)
@@ -19,10 +27,16 @@ class Residency:
         self._infos: Mapping[int, ProcessInfo] = {}
         self._described_mono_ns = 0
 
-    def enter(self, uuid: str, window: SharedWindow) -> None:
-        """Keep a window of a device, for as long as averages go."""
-        windows = self._windows.setdefault(uuid, deque(maxlen=MOST_WINDOWS))
-        windows.append(window)
+    def enter(
+        self,
+        usage: DeviceUsage,
+        processes: tuple[ProcessActivity, ...],
+        owners: Mapping[int, Owner],
+        mono_ns: int,
+    ) -> None:
+        """Keep a window of a device that ended now, for as long as averages go."""
+        windows = self._windows.setdefault(usage.device.uuid, deque(maxlen=MOST_WINDOWS))
+        windows.append(SharedWindow(mono_ns, usage.observed_ns, processes, usage.shares, owners))
 
     def tenants(self, devices: Iterable[DeviceReading], mono_ns: int) -> tuple[Tenants, ...]:
         """Who is on each of the devices that were read."""

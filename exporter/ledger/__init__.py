@@ -9,7 +9,7 @@ from exporter.ledger.accounts import Account, Moment
 from exporter.ledger.book import Book
 from exporter.ledger.history import extended
 from exporter.ledger.ledger import Ledger
-from exporter.ledger.processes import processes_of
+from exporter.ledger.processes import processes_of, unattributed_core
 from exporter.ledger.rows import rows_of
 from exporter.ledger.view import Allotted, CycleFacts
 
@@ -23,4 +23,5 @@ __all__ = [
     "extended",
     "processes_of",
     "rows_of",
+    "unattributed_core",
 ]

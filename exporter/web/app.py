@@ -6,15 +6,18 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
+from exporter.api import About
 from exporter.model import Clock
 from exporter.settings import Settings
 from exporter.web.access import Access, Gate, Route
+from exporter.web.answers import Answers
+from exporter.web.api import Api
 from exporter.web.connection import HEADERS, Connection, Limits, at_work
 from exporter.web.health import Health, Verdict, alive, ready
 from exporter.web.landing import landing
 from exporter.web.lifecycle import Reload, reload_handler
 from exporter.web.negotiation import accepts_gzip, choose_format
-from exporter.web.pages import Pages
+from exporter.web.pages import STALE_NS, Pages
 from exporter.web.selection import SelectionError, select
 from exporter.web.webconfig import WebConfig
 
@@ -29,13 +32,15 @@ def make_app(  # noqa: PLR0913 - what it serves, and for whom
     limits: Limits | None = None,
     *,
     config: WebConfig | None = None,
+    about: About | None = None,
     reload: Reload | None = None,
     routes: Callable[[Gate], Sequence[Route]] = lambda _: (),
 ) -> web.Application:
     """Make the application. It serves what ``pages`` and ``health`` have and starts nothing.
 
-    ``reload`` is what ``POST /-/reload`` calls, in a thread. ``routes`` are more to serve; what the
-    gate tells them is whom they may show what is private.
+    ``about`` is what the JSON documents and the page say of the node. ``reload`` is what
+    ``POST /-/reload`` calls, in a thread. ``routes`` are more to serve; what the gate tells them is
+    whom they may show what is private.
     """
     limits = limits or Limits()
     config = config or WebConfig()
@@ -57,6 +62,8 @@ def make_app(  # noqa: PLR0913 - what it serves, and for whom
     async def is_ready(_: web.Request) -> web.Response:
         return _answer(ready(health))
 
+    about = about or About(window_ns=settings.collection_window_ns)
+    answers = Answers(lambda: health.snapshot, clock, STALE_NS)
     reload = reload if settings.web_enable_lifecycle else None
     for route in (
         Route("/", home, Access.OPEN),
@@ -65,6 +72,7 @@ def make_app(  # noqa: PLR0913 - what it serves, and for whom
         Route("/-/reload", reload_handler(reload), Access.OPEN, "POST"),
         Route(settings.web_telemetry_path, _metrics(pages), Access.OPEN),
         *routes(gate),
+        *Api(answers, about).routes(),
     ):
         gate.add(app, route)
     return app

@@ -3,8 +3,10 @@ import pytest
 from exporter.collector.tenants import MOST_WINDOWS, Residency
 from exporter.ledger import processes_of
 from exporter.ledger.history import points
-from exporter.model import CgroupIdentity, ProcessInfo, SharedWindow
-from tests.collector.bench import CID, SECOND, Bench
+from exporter.model import CgroupIdentity, DeviceUsage, Engines, ProcessInfo, Spent
+from tests.collector.bench import CID, DEVICE, SECOND, Bench
+
+NOTHING = DeviceUsage(DEVICE, SECOND, 0, Spent(Engines()), {})
 
 
 @pytest.fixture
@@ -74,7 +76,7 @@ def test_the_history_grows_with_the_cycles_and_not_with_its_readers(bench: Bench
 def test_no_more_than_so_many_windows_are_kept(bench: Bench) -> None:
     residency = Residency(10**6 * SECOND)
     for number in range(MOST_WINDOWS + 10):
-        residency.enter("GPU-0", SharedWindow(number, 1, (), {}, {}))
+        residency.enter(NOTHING, (), {}, number)
     [tenants] = residency.tenants(bench.gpus.devices, 0)
     assert len(tenants.windows) == MOST_WINDOWS
     assert tenants.windows[-1].ended_mono_ns == MOST_WINDOWS + 9
@@ -82,15 +84,15 @@ def test_no_more_than_so_many_windows_are_kept(bench: Bench) -> None:
 
 def test_windows_older_than_the_averages_are_forgotten(bench: Bench) -> None:
     residency = Residency(15 * SECOND)
-    residency.enter("GPU-0", SharedWindow(SECOND, 1, (), {}, {}))
-    residency.enter("GPU-0", SharedWindow(10 * SECOND, 1, (), {}, {}))
+    residency.enter(NOTHING, (), {}, SECOND)
+    residency.enter(NOTHING, (), {}, 10 * SECOND)
     [tenants] = residency.tenants(bench.gpus.devices, 16 * SECOND)
     assert [window.ended_mono_ns for window in tenants.windows] == [10 * SECOND]
 
 
 def test_a_device_that_has_gone_takes_its_windows_along(bench: Bench) -> None:
     residency = Residency(15 * SECOND)
-    residency.enter("GPU-0", SharedWindow(SECOND, 1, (), {}, {}))
+    residency.enter(NOTHING, (), {}, SECOND)
     assert residency.tenants((), SECOND) == ()
     [tenants] = residency.tenants(bench.gpus.devices, SECOND)
     assert tenants.windows == ()
