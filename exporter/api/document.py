@@ -160,13 +160,13 @@ def _unattributed(
     made = []
     for reason in Unattributed:
         part: Json = {"reason": str(reason)}
-        if reason in core:
-            part["core_utilization_ratio"] = core[reason]
-        if memory.get(str(reason)):
+        if "utilization_ratio" in own:
+            part["core_utilization_ratio"] = core.get(reason, 0.0)
+        if str(reason) in memory:
             part["memory_used_bytes"] = memory[str(reason)]
         if listed := processes.get((reason, row.labels[1])):
             part["process_list"] = listed
-        if len(part) > 1:
+        if listed or reason in core or memory.get(str(reason)):
             made.append(part)
     return made
 

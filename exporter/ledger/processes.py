@@ -40,7 +40,7 @@ def processes_of(snapshot: Snapshot) -> Iterator[Process]:
         here = {
             process.pid: owner
             for process in _present(tenants)
-            if (owner := snapshot.owners.get(process.pid, Unattributed.EXITED))
+            if (owner := snapshot.owners.get(process.pid, Unattributed.UNKNOWN_CGROUP))
             is not Unattributed.EXITED
         }
         device = (indexes.get(tenants.device_uuid, ""), tenants.device_uuid)

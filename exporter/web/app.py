@@ -16,6 +16,7 @@ from exporter.web.connection import HEADERS, Connection, Limits, at_work
 from exporter.web.health import Health, Verdict, alive, ready
 from exporter.web.landing import landing
 from exporter.web.lifecycle import Reload, reload_handler
+from exporter.web.live import LivePage, static_routes
 from exporter.web.negotiation import accepts_gzip, choose_format
 from exporter.web.pages import STALE_NS, Pages
 from exporter.web.selection import SelectionError, select
@@ -49,11 +50,17 @@ def make_app(  # noqa: PLR0913 - what it serves, and for whom
     app = web.Application(middlewares=[at_work, gate.check, bounded])
     app.on_response_prepare.append(_add_headers(config))
 
-    async def home(request: web.Request) -> web.Response:
+    about = about or About(window_ns=settings.collection_window_ns)
+    answers = Answers(lambda: health.snapshot, clock, STALE_NS)
+    live = LivePage(answers, about, settings.web_telemetry_path)
+
+    async def home(request: web.Request) -> web.StreamResponse:
+        if gate.trusts(request):
+            return await live.show(request)
         snapshot = health.snapshot
         age_ns = clock.monotonic_ns() - snapshot.mono_ns
         path = settings.web_telemetry_path
-        text = landing(snapshot, age_ns, path, private=gate.trusts(request))
+        text = landing(snapshot, age_ns, path)
         return web.Response(text=text, content_type="text/html")
 
     async def healthy(_: web.Request) -> web.Response:
@@ -62,8 +69,6 @@ def make_app(  # noqa: PLR0913 - what it serves, and for whom
     async def is_ready(_: web.Request) -> web.Response:
         return _answer(ready(health))
 
-    about = about or About(window_ns=settings.collection_window_ns)
-    answers = Answers(lambda: health.snapshot, clock, STALE_NS)
     reload = reload if settings.web_enable_lifecycle else None
     for route in (
         Route("/", home, Access.OPEN),
@@ -72,6 +77,7 @@ def make_app(  # noqa: PLR0913 - what it serves, and for whom
         Route("/-/reload", reload_handler(reload), Access.OPEN, "POST"),
         Route(settings.web_telemetry_path, _metrics(pages), Access.OPEN),
         *routes(gate),
+        *static_routes(),
         *Api(answers, about).routes(),
     ):
         gate.add(app, route)

@@ -11,6 +11,7 @@ from exporter.model import (
     Container,
     DeviceMemory,
     DeviceReading,
+    DeviceState,
     Engines,
     Pod,
     PodTable,
@@ -18,6 +19,8 @@ from exporter.model import (
     ProcessInfo,
     ProcessMemory,
     Snapshot,
+    SourceStatus,
+    Unmeasured,
     Window,
 )
 from exporter.pods.simulated import SimulatedPods
@@ -25,7 +28,7 @@ from exporter.scenario.load import describe
 from exporter.scenario.node import Node
 from exporter.settings import load
 from exporter.wiring import make_collector, open_sources
-from tests.collector.bench import DEVICE, SECOND, Bench
+from tests.collector.bench import CID, DEVICE, SECOND, Bench
 from tests.collector.sources import ManualClock
 
 HOSTILE = (
@@ -98,6 +101,28 @@ def hostile() -> Snapshot:
     bench.processes.identities[99] = CgroupIdentity(None, HOSTILE[0], HOSTILE[1])
     bench.gpus.devices = (_shared_by(range(99, 100 + len(HOSTILE))),)
     return _run(bench.collector, bench.clock, 8)
+
+
+@cache
+def failing() -> Snapshot:
+    """A node on which processes cannot be told apart, one GPU is lost, and names are old."""
+    bench = Bench()
+    pod = Pod("uid-1", "ml", "train", containers=(Container("main", container_ids=(CID,)),))
+    bench.name_pod(pod)
+    bench.processes.identities[100] = CgroupIdentity("uid-1", CID)
+    working = _shared_by(range(100, 101))
+    other = replace(DEVICE, uuid="GPU-1", index=1)
+    bench.gpus.devices = (working, replace(working, device=other))
+    _run(bench.collector, bench.clock, 3)
+    bench.gpus.devices = (working, DeviceReading(other, DeviceState.LOST, "off the bus"))
+    bench.processes.now = SourceStatus(
+        "cgroups",
+        up=False,
+        detail="hostPID is not set: set hostPID: true in the pod spec",
+        reason=Unmeasured.NO_HOSTPID,
+    )
+    bench.pods.up = False
+    return _run(bench.collector, bench.clock, 5)
 
 
 def _hostile_pod(number: int, name: str) -> Pod:
