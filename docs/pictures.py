@@ -88,7 +88,7 @@ async def browse(url: str, file: Path, size: str, options: Sequence[str]) -> Non
     program = next(filter(None, map(shutil.which, CHROMIUM)), None)
     if program is None:
         raise SystemExit(f"none of {', '.join(CHROMIUM)} was found")
-    with tempfile.TemporaryDirectory() as profile:
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
         browser = await asyncio.create_subprocess_exec(
             *(program, "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars"),
             *(f"--user-data-dir={profile}", f"--window-size={size}", "--virtual-time-budget=2500"),

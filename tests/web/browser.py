@@ -17,7 +17,9 @@ from aiohttp import ClientSession, ClientWebSocketResponse, WSMsgType
 
 PROGRAM = "chromium"
 PATIENCE_S = 60
-ANSWERED = "document.documentElement.classList.contains('live')"
+LIVE = """document.documentElement.classList.contains('live')
+    && ['snapshot', 'history'].every((name) => performance.getEntriesByType('resource')
+        .some((entry) => entry.name.endsWith(`/${name}`) && entry.responseEnd > 0))"""
 
 
 @dataclass
@@ -44,6 +46,8 @@ class Tab:
         match said.get("method"), said.get("params", {}):
             case "Page.loadEventFired", _:
                 self._loaded.set()
+            case "Page.javascriptDialogOpening", params:
+                self.complaints.append(f"a dialog: {params}")
             case "Log.entryAdded", {"entry": {"level": "error", **entry}}:
                 self.complaints.append(f"{entry.get('text')} {entry.get('url', '')}")
             case "Runtime.exceptionThrown", {"exceptionDetails": details}:
@@ -119,7 +123,7 @@ class Tab:
 @asynccontextmanager
 async def browsing() -> AsyncIterator[Tab]:
     """A browser of its own with one empty tab."""
-    with tempfile.TemporaryDirectory() as profile:
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
         browser = subprocess.Popen(  # noqa: ASYNC220 - started once, at the beginning
             [
                 *(shutil.which(PROGRAM) or PROGRAM, "--headless", "--no-sandbox", "--disable-gpu"),

@@ -12,7 +12,7 @@ const PATIENCE_S = 10;
 const SVG = new Set(["svg", "rect", "path", "title"]);
 
 const UNSEEN =
-  /[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]/g;
+  /[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\p{Surrogate}]/gu;
 const seen = (text) => (typeof text === "string" ? text.replace(UNSEEN, "\ufffd") : text);
 
 function h(name, attributes, ...children) {
@@ -655,7 +655,7 @@ function line(entry, looks, series, doc) {
         entryMemory(entry, doc.words),
         past(entry, series),
       ),
-      opened.has(entry.key) ? partsTable(entry, looks, doc) : null,
+      opened.has(seen(entry.key)) ? partsTable(entry, looks, doc) : null,
     ),
   );
 }
