@@ -1,4 +1,4 @@
-"""Makes the pictures of the documents: ``python docs/pictures.py [NAME …]``; without names, all.
+"""Makes the pictures of the documents: ``python -m docs.pictures [NAME …]``; without names, all.
 
 Each is of the shipped simulated node after eleven minutes, which pass in seconds by a clock of its
 own, so that a picture made again shows the same figures. Another kind of picture is another entry
@@ -6,12 +6,9 @@ of ``PICTURES``. Needs Chromium.
 """
 
 import asyncio
-import shutil
-import socket
 import sys
-import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from exporter.api import About
@@ -20,12 +17,14 @@ from exporter.model import Snapshot
 from exporter.settings import Address, load
 from exporter.web import Pages, Server, listen, make_app
 from exporter.wiring import make_collector, open_sources
+from tests.web.browser import LIVE, browsing
 
 FOLDER = Path(__file__).parent / "pictures"
 SECONDS = 660
 START_NS = 1_767_225_600 * 10**9  # the first moment of 2026
 SECOND = 10**9
-CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
+WIDTH, HEIGHT = 1280, 1190
+OPENED = "details.entry summary"  # the first pod, to show its container and process
 
 
 @dataclass
@@ -62,52 +61,42 @@ def simulated(clock: Clock) -> Collector:
     return collector
 
 
-async def photograph(
-    snapshot: Snapshot, clock: Clock, file: Path, size: str, options: Sequence[str] = ()
-) -> None:
-    """Serve the snapshot and let a browser take a picture of its page."""
+async def photograph(snapshot: Snapshot, clock: Clock, file: Path, *, dark: bool) -> None:
+    """Serve the snapshot and let a browser take a picture of the page's first screen."""
     settings = load({}, {})
-    shown = Shown(snapshot, Pulse(clock.now_ns, 1))
     pages = Pages(lambda: snapshot, clock)
     about = About("gpu-node-1", settings.collection_window_ns)
+    shown = Shown(snapshot, Pulse(clock.now_ns, 1))
     [sock] = listen([Address("127.0.0.1", 0)])
     server = Server(make_app(pages, shown, settings, clock, about=about))
     await server.start([sock])
     try:
-        await browse(_url(sock), file, size, options)
+        async with browsing() as tab:
+            await tab.size(WIDTH, HEIGHT, dark=dark)
+            await tab.open(f"http://127.0.0.1:{sock.getsockname()[1]}/")
+            await tab.until(LIVE)
+            await tab.tell(f"document.querySelector('{OPENED}').click()")
+            await tab.until("document.querySelector('table.parts')")
+            await tab.picture(file, whole=False)
     finally:
         await server.stop()
 
 
-def _url(sock: socket.socket) -> str:
-    return f"http://127.0.0.1:{sock.getsockname()[1]}/"
-
-
-async def browse(url: str, file: Path, size: str, options: Sequence[str]) -> None:
-    """Take a picture of a page."""
-    program = next(filter(None, map(shutil.which, CHROMIUM)), None)
-    if program is None:
-        raise SystemExit(f"none of {', '.join(CHROMIUM)} was found")
-    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
-        browser = await asyncio.create_subprocess_exec(
-            *(program, "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars"),
-            *(f"--user-data-dir={profile}", f"--window-size={size}", "--virtual-time-budget=2500"),
-            *(f"--screenshot={file}", *options, url),
-            stderr=asyncio.subprocess.DEVNULL,
-        )
-        if await browser.wait():
-            raise SystemExit(f"{program} made no picture")
-
-
-def page(file: Path, size: str = "1440,1000", *options: str) -> None:
+def page(file: Path) -> None:
     """The live page."""
     clock = Clock()
-    snapshot = simulated(clock).snapshot
-    asyncio.run(photograph(replace(snapshot), clock, file, size, options))
+    asyncio.run(photograph(simulated(clock).snapshot, clock, file, dark=False))
+
+
+def dark_page(file: Path) -> None:
+    """The same where the browser prefers it dark."""
+    clock = Clock()
+    asyncio.run(photograph(simulated(clock).snapshot, clock, file, dark=True))
 
 
 PICTURES: dict[str, Callable[[Path], None]] = {
     "page.png": page,
+    "page-dark.png": dark_page,
 }
 
 
