@@ -6,13 +6,15 @@ a point more makes another one.
 
 from array import array
 from collections.abc import Mapping, Sequence
+from struct import Struct
 
 from exporter.ledger.accounts import Moment
 from exporter.model import History, Row, Value
 
 POINTS = 120
 MOST_SERIES = 4096  # 4 MB
-POINT_BYTES = 8
+_PAIR = Struct("=ff")
+POINT_BYTES = _PAIR.size
 _UNKNOWN = float("nan")
 _CORE = {
     "device": "utilization_ratio",
@@ -28,7 +30,7 @@ def extended(before: History, rows: Mapping[str, Sequence[Row]], now: Moment) ->
     steps = (now.mono_ns - before.end_mono_ns) // before.step_ns
     if steps < 1:
         return before
-    gap = _pair(_UNKNOWN, _UNKNOWN) * min(steps - 1, POINTS)
+    gap = _PAIR.pack(_UNKNOWN, _UNKNOWN) * min(steps - 1, POINTS)
     end_mono_ns = before.end_mono_ns + steps * before.step_ns
     return _with_point(before, gap, rows, now.unix_ns, end_mono_ns)
 
@@ -43,9 +45,10 @@ def _with_point(
     series: dict[tuple[str, ...], bytes] = {}
     for level, core in _CORE.items():
         for row in rows.get(level, ())[: MOST_SERIES - len(series)]:
-            known, values = before.series.get(row.labels), row.values
-            past = b"" if known is None else known + gap
-            point = _pair(_number(values.get(core)), _number(values.get("memory_used_bytes")))
+            past, values = before.series.get(row.labels, b""), row.values
+            if gap and past:
+                past += gap
+            point = _PAIR.pack(_number(values.get(core)), _number(values.get("memory_used_bytes")))
             series[row.labels] = (past + point)[-POINTS * POINT_BYTES :]
     return History(end_unix_ns, end_mono_ns, before.step_ns, series)
 
@@ -54,10 +57,6 @@ def points(packed: bytes) -> tuple[list[float | None], list[float | None]]:
     """Core ratios and memory in bytes of a series, oldest first; None where it was not known."""
     flat = [None if value != value else value for value in array("f", packed)]  # noqa: PLR0124 - NaN
     return flat[::2], flat[1::2]
-
-
-def _pair(core: float, memory: float) -> bytes:
-    return array("f", (core, memory)).tobytes()
 
 
 def _number(value: Value | None) -> float:
