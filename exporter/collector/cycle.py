@@ -3,7 +3,7 @@
 import logging
 import threading
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
@@ -28,7 +28,6 @@ from exporter.model import (
     NodeFacts,
     Owner,
     PodTable,
-    ProcessInfo,
     Reading,
     Snapshot,
     SourceStatus,
@@ -78,7 +77,7 @@ class Collector:
         self._rejected: Counter[str] = Counter()
         self._rejected_by: dict[str, Mapping[str, int]] = {}
         self._table = PodTable()
-        self._residency = Residency(ledger.window_ns)
+        self._residency = Residency(ledger.window_ns, Guard(sources.processes.name, clock))
         self._told: dict[str, NodeFacts] = {}  # by the source's name
         self._before_mono_ns: int | None = None
         self._pulse = Pulse(clock.monotonic_ns(), 0)
@@ -140,12 +139,13 @@ class Collector:
             *(now, devices, self._allotted, pods_by_name(table), self._allotments.replicas),
             shown=self._shown.of(table),
         )
+        source = self._sources.processes
         snapshot = self._publish(facts, readings, processes)
         self.snapshot = replace(
             snapshot,
             tenants=self._residency.tenants(devices.values(), now.mono_ns),
             owners=owners,
-            processes=self._residency.described(owners, now.mono_ns, self._describe),
+            processes=self._residency.described(owners, now.mono_ns, source),
             history=extended(self.snapshot.history, snapshot.rows, now),
         )
         self._pulse = Pulse(self._clock.monotonic_ns(), self._pulse.done + 1)
@@ -169,11 +169,6 @@ class Collector:
             guard = self._guards[source.name]
             self._told[source.name] = guard.call("facts", partial(source.facts, table), last)
         return merged(self._told[source.name] for source in self._sources.nodes)
-
-    def _describe(self, pids: Collection[int]) -> Mapping[int, ProcessInfo]:
-        source = self._sources.processes
-        nothing: Mapping[int, ProcessInfo] = {}
-        return self._guards[source.name].call("describe", lambda: source.describe(pids), nothing)
 
     def _status(self, source: Reporting) -> SourceStatus:
         guard = self._guards[source.name]

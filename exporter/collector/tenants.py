@@ -1,8 +1,10 @@
 """The newest windows of each device, kept for the readers that show processes."""
 
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
+from exporter.cgroups.source import ProcessSource
+from exporter.collector.guard import Guard
 from exporter.model import (
     DeviceReading,
     DeviceUsage,
@@ -18,9 +20,13 @@ DESCRIBED_EVERY_NS = 10 * 10**9  # a process may take another name (exec, prctl)
 
 
 class Residency:
-    """Who is on which device. It only keeps what the cycle has made anyway."""
+    """Who is on which device. It only keeps what the cycle has made anyway.
 
-    def __init__(self, window_ns: int) -> None:
+    ``guard`` is its own: processes without names are no reason to call their source down.
+    """
+
+    def __init__(self, window_ns: int, guard: Guard) -> None:
+        self._guard = guard
         self._window_ns = window_ns
         self._windows: dict[str, deque[SharedWindow]] = {}  # by device UUID
         self._pids: set[int] = set()
@@ -56,11 +62,13 @@ class Residency:
         self,
         pids: Collection[int],
         mono_ns: int,
-        describe: Callable[[Collection[int]], Mapping[int, ProcessInfo]],
+        source: ProcessSource,
     ) -> Mapping[int, ProcessInfo]:
         """What is known of processes, asked for when some come or go, and now and then."""
         due = mono_ns - self._described_mono_ns >= DESCRIBED_EVERY_NS
         if due or set(pids) != self._pids:
-            self._pids, self._infos = set(pids), describe(pids)
+            nothing: Mapping[int, ProcessInfo] = {}
+            self._infos = self._guard.call("describe", lambda: source.describe(pids), nothing)
+            self._pids = set(pids)
             self._described_mono_ns = mono_ns
         return self._infos

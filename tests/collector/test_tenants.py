@@ -1,5 +1,6 @@
 import pytest
 
+from exporter.collector.guard import Guard
 from exporter.collector.tenants import MOST_WINDOWS, Residency
 from exporter.ledger import processes_of
 from exporter.ledger.history import points
@@ -60,8 +61,12 @@ def test_processes_have_no_name_while_they_cannot_be_described(bench: Bench) -> 
         raise OSError("gone")
 
     bench.processes.describe = broken  # type: ignore[method-assign,assignment] # a source that fails
-    [process] = processes_of(bench.cycle())
+    bench.cycle()
+    snapshot = bench.cycle()
+    [process] = processes_of(snapshot)
     assert (process.name, process.start_unix_ns) == ("", None)
+    assert process.core == 0.25
+    assert all(source.up for source in snapshot.sources)
 
 
 def test_the_history_grows_with_the_cycles_and_not_with_its_readers(bench: Bench) -> None:
@@ -74,7 +79,7 @@ def test_the_history_grows_with_the_cycles_and_not_with_its_readers(bench: Bench
 
 
 def test_no_more_than_so_many_windows_are_kept(bench: Bench) -> None:
-    residency = Residency(10**6 * SECOND)
+    residency = Residency(10**6 * SECOND, Guard("cgroups", bench.clock))
     for number in range(MOST_WINDOWS + 10):
         residency.enter(NOTHING, (), {}, number)
     [tenants] = residency.tenants(bench.gpus.devices, 0)
@@ -83,7 +88,7 @@ def test_no_more_than_so_many_windows_are_kept(bench: Bench) -> None:
 
 
 def test_windows_older_than_the_averages_are_forgotten(bench: Bench) -> None:
-    residency = Residency(15 * SECOND)
+    residency = Residency(15 * SECOND, Guard("cgroups", bench.clock))
     residency.enter(NOTHING, (), {}, SECOND)
     residency.enter(NOTHING, (), {}, 10 * SECOND)
     [tenants] = residency.tenants(bench.gpus.devices, 16 * SECOND)
@@ -91,7 +96,7 @@ def test_windows_older_than_the_averages_are_forgotten(bench: Bench) -> None:
 
 
 def test_a_device_that_has_gone_takes_its_windows_along(bench: Bench) -> None:
-    residency = Residency(15 * SECOND)
+    residency = Residency(15 * SECOND, Guard("cgroups", bench.clock))
     residency.enter(NOTHING, (), {}, SECOND)
     assert residency.tenants((), SECOND) == ()
     [tenants] = residency.tenants(bench.gpus.devices, SECOND)
