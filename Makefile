@@ -5,6 +5,7 @@
 # make e2e     the long end-to-end run: five minutes under a real Prometheus
 # make accuracy  hold this exporter and others against the truth of simulated nodes (minutes)
 # make docs    write the generated pages of docs/
+# make chart   write what the chart and deploy/ have from elsewhere (needs Helm)
 
 PYTHON ?= python3
 ARGS ?=
@@ -12,7 +13,7 @@ PYTEST_ARGS ?=
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: run test check lint docs golden e2e accuracy clean
+.PHONY: run test check lint docs chart golden e2e accuracy clean
 
 run: $(VENV)/.run
 	@if [ -e /proc/driver/nvidia/version ] || [ -e /dev/dxg ] || [ -n "$$MGPU_NVML_LIBRARY" ]; then \
@@ -33,9 +34,14 @@ lint: $(VENV)/.dev
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python docs/generate.py --check
+	$(BIN)/python -m charts.generate --check
 
 docs: $(VENV)/.dev
 	$(BIN)/python docs/generate.py
+
+chart: $(VENV)/.dev
+	$(BIN)/python -m charts.generate
+	$(BIN)/python -m charts.generate --manifests
 
 golden: $(VENV)/.dev
 	$(BIN)/pytest tests/test_golden.py tests/test_replay.py --refresh-golden

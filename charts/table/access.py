@@ -137,9 +137,7 @@ ACCESS = (
             Value("serviceAccount.create", True, SWITCH, "A ServiceAccount."),
             Value("serviceAccount.name", "", TEXT, "Its name; that of all objects if not set."),
             Value("serviceAccount.annotations", {}, PAIRS, "Its annotations."),
-            Value(
-                "networkPolicy.enabled", False, SWITCH, "Let only those reach the port who may."
-            ),
+            Value("networkPolicy.enabled", False, SWITCH, "Let only those reach the port who may."),
             Value(
                 "networkPolicy.from",
                 [],

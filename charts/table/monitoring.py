@@ -13,19 +13,14 @@ from charts.table.value import (
     Value,
 )
 
+_COUNTED = (
+    *("sampleLimit", "targetLimit", "labelLimit"),
+    *("labelNameLengthLimit", "labelValueLengthLimit"),
+)
 _LIMITS = {
     "type": "object",
     "additionalProperties": False,
-    "properties": {
-        name: NUMBER
-        for name in (
-            "sampleLimit",
-            "targetLimit",
-            "labelLimit",
-            "labelNameLengthLimit",
-            "labelValueLengthLimit",
-        )
-    },
+    "properties": dict.fromkeys(_COUNTED, NUMBER),
 }
 
 

@@ -45,7 +45,12 @@ POD = (
                 "A node that has one of these labels has GPUs: node feature discovery, Volcano "
                 "Engine, Tencent, HAMi, GKE, EKS, AKS. `[]` is every node.",
             ),
-            Value("nodeSelector", {"kubernetes.io/os": "linux"}, PAIRS, "Labels that a node must have as well."),
+            Value(
+                "nodeSelector",
+                {"kubernetes.io/os": "linux"},
+                PAIRS,
+                "Labels that a node must have as well.",
+            ),
             Value("affinity", {}, OBJECT, "In place of the one made from `gpuNodeLabels`."),
             Value(
                 "tolerations",
@@ -133,18 +138,14 @@ POD = (
                 {"enum": ["auto", True, False]},
                 "`auto`: only where a source needs it.",
             ),
-            Value(
-                "verticalPodAutoscaler.enabled", False, SWITCH, "A VerticalPodAutoscaler."
-            ),
+            Value("verticalPodAutoscaler.enabled", False, SWITCH, "A VerticalPodAutoscaler."),
             Value(
                 "verticalPodAutoscaler.updateMode",
                 "Off",
                 choice("Off", "Initial", "Recreate", "InPlaceOrRecreate", "Auto"),
                 "`Off` recommends only.",
             ),
-            Value(
-                "verticalPodAutoscaler.resourcePolicy", {}, OBJECT, "Limits of what it may set."
-            ),
+            Value("verticalPodAutoscaler.resourcePolicy", {}, OBJECT, "Limits of what it may set."),
         ),
     ),
 )

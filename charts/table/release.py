@@ -6,16 +6,12 @@ RELEASE = (
     Section(
         "Image",
         (
-            Value(
-                "global.imageRegistry", "", TEXT, "Registry that goes before `image.registry`."
-            ),
+            Value("global.imageRegistry", "", TEXT, "Registry that goes before `image.registry`."),
             Value("global.imagePullSecrets", [], OBJECTS, "Added to `imagePullSecrets`."),
             Value("image.registry", "ghcr.io", TEXT, "Registry."),
             Value("image.repository", "mgpu-exporter/mgpu-exporter", TEXT, "Repository."),
             Value("image.tag", "", TEXT, "Tag; the chart's appVersion if not set."),
-            Value(
-                "image.digest", "", TEXT, "Digest, such as sha256:…; it goes before the tag."
-            ),
+            Value("image.digest", "", TEXT, "Digest, such as sha256:…; it goes before the tag."),
             Value(
                 "image.pullPolicy",
                 "IfNotPresent",
