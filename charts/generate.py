@@ -14,7 +14,7 @@ from charts import manifests, settings, written
 ROOT = Path(__file__).parent.parent
 CHART = ROOT / "charts" / "mgpu-exporter"
 
-COPIED = {"rules": "*.yaml", "dashboards": "*.json"}
+COPIED = {"rules": "*.yaml", "rules/exported": "*.yaml", "dashboards": "*.json"}
 """Folder of the repository, and of the chart's ``files/`` → which files."""
 
 
@@ -35,7 +35,7 @@ def chart_files(root: Path = ROOT) -> dict[Path, str]:
 
 
 def _left_over(texts: Mapping[Path, str], chart: Path = CHART) -> list[Path]:
-    copied = (path for folder in COPIED for path in (chart / "files" / folder).glob("*"))
+    copied = (path for f, what in COPIED.items() for path in (chart / "files" / f).glob(what))
     return [path for path in copied if path not in texts]
 
 

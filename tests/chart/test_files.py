@@ -38,9 +38,14 @@ def chart(tmp_path: Path) -> Path:
     """The chart, with rules and a dashboard that the test knows."""
     copied = tmp_path / "mgpu-exporter"
     shutil.copytree(CHART, copied)
-    for name, text in {"rules/few.yaml": RULES, "dashboards/mgpu-use.json": DASHBOARD}.items():
-        shutil.rmtree((copied / "files" / name).parent, ignore_errors=True)
-        (copied / "files" / name).parent.mkdir()
+    for folder in ("rules", "dashboards"):
+        shutil.rmtree(copied / "files" / folder, ignore_errors=True)
+    for name, text in {
+        "rules/few.yaml": RULES,
+        "rules/exported/few.yaml": RULES.replace("alerts", "exported"),
+        "dashboards/mgpu-use.json": DASHBOARD,
+    }.items():
+        (copied / "files" / name).parent.mkdir(exist_ok=True)
         (copied / "files" / name).write_text(text)
     return copied
 
@@ -70,6 +75,21 @@ def test_labels_are_added_to_alerts_only(chart: Path) -> None:
     recording, alerts = rules_of(chart, alertLabels={"team": "gpu", "severity": "page"})
     assert "labels" not in recording["rules"][0]
     assert alerts["rules"][0]["labels"] == {"severity": "page", "team": "gpu"}
+
+
+@pytest.mark.parametrize("honoured", [True, False])
+@pytest.mark.parametrize("monitor", ["podMonitor", "serviceMonitor"])
+def test_rules_are_those_of_the_monitors_label_world(
+    chart: Path,
+    monitor: str,
+    honoured: bool,  # noqa: FBT001 - a parameter
+) -> None:
+    values = {
+        "prometheusRule": {"enabled": True},
+        monitor: {"enabled": True, "honorLabels": honoured},
+    }
+    groups = Rendered(template(chart, json.dumps(values))).one("PrometheusRule")["spec"]["groups"]
+    assert groups[1]["name"] == ("alerts" if honoured else "exported")
 
 
 def test_a_dashboard_is_a_config_map_that_the_sidecar_finds(chart: Path) -> None:

@@ -83,9 +83,11 @@ def test_a_monitors_own_relabeling_comes_after_the_charts(value: str) -> None:
 
 
 @monitors
-def test_labels_that_are_not_honoured_are_asked_for(value: str) -> None:
+def test_without_honoured_labels_the_exporters_own_are_kept(value: str) -> None:
     rendered = render({value: {"enabled": True, "honorLabels": False}})
-    assert endpoint(rendered, value)["honorLabels"] is False
+    found = endpoint(rendered, value)
+    assert found["honorLabels"] is False
+    assert not [rule for rule in found["relabelings"] if rule["action"] == "labeldrop"]
 
 
 @pytest.mark.parametrize(

@@ -88,6 +88,13 @@
 {{- toJson $found }}
 {{- end }}
 
+{{/* Whether Prometheus has who used the GPU as exported_pod and so on; its rules are others then. */}}
+{{- define "mgpu.exportedLabels" -}}
+{{- range list .Values.podMonitor .Values.serviceMonitor }}
+{{- if and .enabled (not .honorLabels) }}true{{ end }}
+{{- end }}
+{{- end }}
+
 {{/* What contradicts itself is refused before anything is made. */}}
 {{- define "mgpu.refuse" -}}
 {{- if and .Values.kubeRBACProxy.enabled (include "mgpu.hasWebConfig" .) }}

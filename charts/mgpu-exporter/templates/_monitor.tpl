@@ -1,7 +1,8 @@
 {{/*
 A scrape of one pod. Takes a dict: root, monitor.
 The target's own pod, container and namespace are the exporter's: they would stand on the series
-that name none, and change with each restart. The node is what stays.
+that name none, and change with each restart. The node is what stays. Dropped, they collide with
+nothing, so that a series keeps its own even where Prometheus honours no labels.
 */}}
 {{- define "mgpu.endpoint" -}}
 port: {{ include "mgpu.portName" .root }}
@@ -33,7 +34,9 @@ authorization:
 relabelings:
   - {action: replace, sourceLabels: [__meta_kubernetes_pod_node_name], targetLabel: node}
   - {action: replace, sourceLabels: [__meta_kubernetes_pod_node_name], targetLabel: instance}
+  {{- if .monitor.honorLabels }}
   - {action: labeldrop, regex: pod|container|namespace}
+  {{- end }}
   {{- with .monitor.relabelings }}
   {{- toYaml . | nindent 2 }}
   {{- end }}
