@@ -73,16 +73,17 @@ def _form(setting: Setting) -> Schema:
     """As far as JSON Schema can tell it; the exporter itself is stricter."""
     if setting.default in ("true", "false"):
         return {"type": "boolean"}
+    if setting.kind.read_node:
+        return {"type": "array"}
     one = _word(setting.kind.allowed)
     if not setting.kind.many:
         return one
-    return {"anyOf": [{"type": "array", "items": one}, {"type": "string"}, {"type": "object"}]}
+    several: list[Schema] = [{"type": "array", "items": one}, {"type": "string"}]
+    return {"anyOf": [*several, {"type": "object"}] if setting.kind.pairs else several}
 
 
 def _word(allowed: str) -> Schema:
     words = _CHOICE.match(allowed)
     if words:
         return {"type": "string", "enum": words[1].split(", ")}
-    if allowed.startswith("a number from"):
-        return {"type": ["integer", "string"]}
-    return {"type": "array"} if allowed.startswith("a YAML list") else {"type": "string"}
+    return {"type": ["integer", "string"] if allowed.startswith("a number from") else "string"}

@@ -112,6 +112,17 @@ def test_rules_and_dashboards_are_copied_and_what_went_is_found(tmp_path: Path) 
     assert texts[chart / "files" / "rules" / "few.yaml"] == RULES
 
 
+def test_a_setting_that_is_taken_up_at_run_time_brings_no_restart(chart: Path) -> None:
+    listed = chart / "files" / "restarting.txt"
+    listed.write_text(listed.read_text().replace("log.level\n", ""))
+    first, second = (
+        Rendered(template(chart, json.dumps({"settings": {"log": {"level": level}}})))
+        for level in ("info", "debug")
+    )
+    assert first.settings != second.settings
+    assert first.one("DaemonSet") == second.one("DaemonSet")
+
+
 # --- notes ----------------------------------------------------------------------------------------
 
 
