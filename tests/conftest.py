@@ -31,14 +31,17 @@ def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.Tes
     return report
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Count in one line what this machine could not run, and for want of what."""
-    skipped = terminalreporter.getreports("skipped")
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_sessionfinish(session: pytest.Session) -> Generator[None, None, None]:
+    """Close with one line that counts what this machine could not run, and for want of what."""
+    yield
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    skipped = reporter.getreports("skipped") if reporter else []
     reasons = Counter(reason for report in skipped if (reason := _lacks(report)))
-    if reasons:
+    if reporter and reasons:
         listed = ", ".join(f"{what} ({count})" for what, count in reasons.most_common())
         count = reasons.total()
-        terminalreporter.write_line(f"{count} test{'s' * (count > 1)} skipped: needs {listed}")
+        reporter.write_line(f"{count} test{'s' * (count > 1)} skipped: needs {listed}")
 
 
 def _lacks(report: pytest.TestReport) -> str:

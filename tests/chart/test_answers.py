@@ -1,6 +1,5 @@
 """The script of `helm test`, against the real exporter."""
 
-import re
 import socket
 import subprocess
 import sys
@@ -10,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.chart.rendering import CHART
+from tests.e2e.programs import Exporter
 
 SCRIPT = CHART / "files" / "answers.py"
 USERS = (
@@ -17,39 +17,13 @@ USERS = (
 )
 
 
-def serve(*arguments: str) -> tuple[subprocess.Popen[str], str]:
-    """An exporter of a simulated node, and the port that it listens on."""
-    process = subprocess.Popen(
-        [
-            sys.executable,
-            "-m",
-            "exporter",
-            "serve",
-            "--simulate=demo",
-            "--web.listen-address=127.0.0.1:0",
-            *arguments,
-        ],
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stderr is not None
-    for line in process.stderr:
-        found = re.search(r"127\.0\.0\.1:(\d+)", line)
-        if found:
-            return process, found[1]
-    raise AssertionError("it did not say where it listens")
-
-
 @pytest.fixture(params=["open", "locked"])
 def port(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     """The port of an exporter, with users and without."""
     (tmp_path / "web.yaml").write_text(USERS)
     more = [f"--web.config.file={tmp_path}/web.yaml"] if request.param == "locked" else []
-    process, found = serve(*more)
-    with process:
-        yield found
-        process.terminate()
-        process.communicate()
+    with Exporter("--simulate=single", *more) as exporter:
+        yield exporter.ready().url.rpartition(":")[2]
 
 
 def ask(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -60,8 +34,6 @@ def ask(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 def test_an_exporter_that_serves_is_found_to(port: str) -> None:
     done = ask("http", "127.0.0.1", port, "/metrics")
-    while "503" in done.stdout:  # its first cycle is not done yet
-        done = ask("http", "127.0.0.1", port, "/metrics")
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("127.0.0.1: ok (200 ")
 
