@@ -6,6 +6,7 @@
 # make accuracy  hold this exporter and others against the truth of simulated nodes (minutes)
 # make docs    write the generated pages of docs/
 # make pictures  take the pictures of the documents anew (needs Chromium)
+# make chart   write what the chart and deploy/ have from elsewhere (needs Helm)
 
 PYTHON ?= python3
 ARGS ?=
@@ -13,7 +14,7 @@ PYTEST_ARGS ?=
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: run test check lint docs golden e2e accuracy pictures clean
+.PHONY: run test check lint docs golden e2e accuracy pictures chart clean
 
 run: $(VENV)/.run
 	@if [ -e /proc/driver/nvidia/version ] || [ -e /dev/dxg ] || [ -n "$$MGPU_NVML_LIBRARY" ]; then \
@@ -34,12 +35,17 @@ lint: $(VENV)/.dev
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python docs/generate.py --check
+	$(BIN)/python -m charts.generate --check
 
 docs: $(VENV)/.dev
 	$(BIN)/python docs/generate.py
 
 pictures: $(VENV)/.dev
 	$(BIN)/python -m docs.pictures
+
+chart: $(VENV)/.dev
+	$(BIN)/python -m charts.generate
+	$(BIN)/python -m charts.generate --manifests
 
 golden: $(VENV)/.dev
 	$(BIN)/pytest tests/test_golden.py tests/test_replay.py --refresh-golden

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+from collections import Counter
 from collections.abc import Generator, Iterator
 
 import pytest
@@ -28,6 +29,25 @@ def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.Tes
         report.outcome = "failed"
         report.longrepr = f"skipped, which {OWED} does not allow: {report.longrepr}"
     return report
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_sessionfinish(session: pytest.Session) -> Generator[None, None, None]:
+    """Close with one line that counts what this machine could not run, and for want of what."""
+    yield
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    skipped = reporter.getreports("skipped") if reporter else []
+    reasons = Counter(reason for report in skipped if (reason := _lacks(report)))
+    if reporter and reasons:
+        listed = ", ".join(f"{what} ({count})" for what, count in reasons.most_common())
+        count = reasons.total()
+        reporter.write_line(f"{count} test{'s' * (count > 1)} skipped: needs {listed}")
+
+
+def _lacks(report: pytest.TestReport) -> str:
+    words = report.longrepr[2] if isinstance(report.longrepr, tuple) else ""
+    _, needs, what = words.partition("needs ")
+    return what.replace("the program ", "") if needs else ""
 
 
 def _missing(item: pytest.Item) -> Iterator[str]:

@@ -48,7 +48,7 @@ def _who(failure: ApiError) -> str:
 def _permission(server: Server) -> str:
     """What the server asks its authorizer for. KEP-2862 gave pods a resource of their own."""
     if server is Server.API:
-        return "a ClusterRole with 'pods: get, list, watch'"
+        return "a ClusterRole with 'pods: list, watch'"
     return (
         "a ClusterRole with 'nodes/pods: get' (kubelets from 1.33 on). Older ones ask for "
         "'nodes/proxy: get', which also lets one run commands in every container of the node: "

@@ -1,0 +1,64 @@
+"""Writes what the chart has from elsewhere: values, schema, README's table, rules, dashboards.
+
+``python -m charts.generate`` writes them; with ``--check`` it fails where they differ. Helm cannot
+reach outside the chart, so rules and dashboards are copied into ``files/``. With ``--manifests``
+(needs Helm) it writes ``deploy/`` instead, or checks it.
+"""
+
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from charts import manifests, settings, written
+
+ROOT = Path(__file__).parent.parent
+CHART = ROOT / "charts" / "mgpu-exporter"
+
+COPIED = {"rules": "*.yaml", "rules/exported": "*.yaml", "dashboards": "*.json"}
+"""Folder of the repository, and of the chart's ``files/`` → which files."""
+
+
+def chart_files(root: Path = ROOT) -> dict[Path, str]:
+    """Path → text of every file of the chart that is written."""
+    chart = root / "charts" / "mgpu-exporter"
+    readme = (chart / "README.md").read_text(encoding="utf-8")
+    texts = {
+        chart / "values.yaml": written.values_yaml(),
+        chart / "values.schema.json": written.schema_json(),
+        chart / "README.md": written.with_table(readme),
+        chart / "files" / "restarting.txt": "".join(f"{s}\n" for s in settings.restarting()),
+    }
+    for folder, pattern in COPIED.items():
+        for source in sorted((root / folder).glob(pattern)):
+            texts[chart / "files" / folder / source.name] = source.read_text(encoding="utf-8")
+    return texts
+
+
+def _left_over(texts: Mapping[Path, str], chart: Path = CHART) -> list[Path]:
+    copied = (path for f, what in COPIED.items() for path in (chart / "files" / f).glob(what))
+    return [path for path in copied if path not in texts]
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Write the files, or with ``--check`` compare them; 1 if one differs."""
+    if "--manifests" in arguments:
+        texts = {ROOT / "deploy" / name: text for name, text in manifests.rendered(CHART).items()}
+        gone = [path for path in (ROOT / "deploy").glob("*.yaml") if path not in texts]
+    else:
+        texts = chart_files()
+        gone = _left_over(texts)
+    if "--check" not in arguments:
+        for path, text in texts.items():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+        for path in gone:
+            path.unlink()
+        return 0
+    differ = [p for p, t in texts.items() if not p.exists() or p.read_text(encoding="utf-8") != t]
+    for path in (*differ, *gone):
+        print(f"{path.relative_to(ROOT)}: not as its source; run python -m charts.generate")
+    return 1 if differ or gone else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

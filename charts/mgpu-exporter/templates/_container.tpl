@@ -1,0 +1,200 @@
+{{/* The exporter's container: flags, environment, mounts, privileges. */}}
+
+{{- define "mgpu.args" -}}
+- serve
+- --config.file=/etc/mgpu-exporter/settings/settings.yaml
+- --web.listen-address={{ if .Values.kubeRBACProxy.enabled }}127.0.0.1{{ end }}:{{ .Values.web.port }}
+- --web.telemetry-path={{ .Values.web.telemetryPath }}
+{{- if include "mgpu.hasWebConfig" . }}
+- --web.config.file=/etc/mgpu-exporter/web/web.yaml
+{{- end }}
+{{- if .Values.simulate }}
+- --simulate={{ .Values.simulate }}
+{{- else }}
+- --path.cgroup=/host/sys/fs/cgroup
+- --pods.source={{ .Values.pods.source }}
+{{- if not (include "mgpu.readsClaims" .) }}
+- --pods.claims=off
+{{- end }}
+- --kubelet.pod-resources-socket=
+  {{- if include "mgpu.readsPodResources" . }}/var/lib/kubelet/pod-resources/kubelet.sock{{ else }}none{{ end }}
+{{- if include "mgpu.asksKubelet" . }}
+{{- with .Values.kubelet.address }}
+- --kubelet.address={{ . }}
+{{- end }}
+{{- if .Values.kubelet.caFile }}
+- --kubelet.ca-file=/host/kubelet-ca.crt
+{{- end }}
+{{- if .Values.kubelet.insecureTLS }}
+- --kubelet.insecure-tls
+{{- end }}
+{{- end }}
+{{- end }}
+{{- with .Values.extraArgs }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+
+{{- define "mgpu.env" -}}
+- name: NODE_NAME
+  valueFrom: {fieldRef: {fieldPath: spec.nodeName}}
+- name: NODE_IP
+  valueFrom: {fieldRef: {fieldPath: status.hostIP}}
+{{- if include "mgpu.hasNvidiaRuntime" . }}
+- name: NVIDIA_VISIBLE_DEVICES
+  value: {{ .Values.visibleDevices | quote }}
+- name: NVIDIA_DRIVER_CAPABILITIES
+  value: utility
+{{- if include "mgpu.monitorsMig" . }}
+- name: NVIDIA_MIG_MONITOR_DEVICES
+  value: all
+{{- end }}
+{{- end }}
+{{- with .Values.extraEnv }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+
+{{/*
+All capabilities are dropped. NVIDIA's runtime refuses MIG's monitor capability to containers
+whose bounding set lacks SYS_ADMIN; a process of UID 65532 does not get it from there.
+*/}}
+{{- define "mgpu.securityContext" -}}
+{{- $root := include "mgpu.readsPodResources" . }}
+{{- $capabilities := dict "drop" (list "ALL") }}
+{{- if and (include "mgpu.monitorsMig" .) (include "mgpu.hasNvidiaRuntime" .) }}
+{{- $_ := set $capabilities "add" (list "SYS_ADMIN") }}
+{{- end }}
+{{- $profile := dict
+  "allowPrivilegeEscalation" false
+  "capabilities" $capabilities
+  "readOnlyRootFilesystem" true
+  "runAsNonRoot" (not $root)
+  "runAsUser" (ternary 0 65532 (not (empty $root)))
+  "runAsGroup" (ternary 0 65532 (not (empty $root)))
+}}
+{{- toYaml (mergeOverwrite $profile .Values.securityContext) }}
+{{- end }}
+
+{{- define "mgpu.mounts" -}}
+- {name: settings, mountPath: /etc/mgpu-exporter/settings, readOnly: true}
+{{- if include "mgpu.hasWebConfig" . }}
+- {name: web, mountPath: /etc/mgpu-exporter/web, readOnly: true}
+{{- end }}
+{{- if .Values.web.tlsSecret }}
+- {name: tls, mountPath: /etc/mgpu-exporter/tls, readOnly: true}
+{{- end }}
+{{- if not .Values.simulate }}
+- name: cgroup
+  mountPath: /host/sys/fs/cgroup
+  readOnly: true
+  {{- if semverCompare ">=1.33-0" .Capabilities.KubeVersion.Version }}
+  recursiveReadOnly: IfPossible # under cgroup v1 each hierarchy is a mount below
+  {{- end }}
+{{- end }}
+{{- if include "mgpu.readsPodResources" . }}
+- {name: pod-resources, mountPath: /var/lib/kubelet/pod-resources, readOnly: true}
+{{- end }}
+{{- if include "mgpu.readsFiles" . }}
+- {name: pod-logs, mountPath: /var/log/pods, readOnly: true}
+- {name: container-logs, mountPath: /var/log/containers, readOnly: true}
+{{- end }}
+{{- if and (include "mgpu.asksKubelet" .) .Values.kubelet.caFile }}
+- {name: kubelet-ca, mountPath: /host/kubelet-ca.crt, readOnly: true}
+{{- end }}
+{{- if eq (include "mgpu.gpuAccess" .) "hostPath" }}
+- {name: driver, mountPath: /usr/local/nvidia/lib64, readOnly: true}
+{{- end }}
+{{- with .Values.extraVolumeMounts }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+
+{{- define "mgpu.volumes" -}}
+- name: settings
+  configMap:
+    name: {{ default (include "mgpu.fullname" .) .Values.existingConfigMap }}
+{{- if include "mgpu.hasWebConfig" . }}
+- name: web
+  secret:
+    secretName: {{ default (printf "%s-web" (include "mgpu.fullname" .)) .Values.web.existingSecret }}
+    defaultMode: 0440
+{{- end }}
+{{- with .Values.web.tlsSecret }}
+- name: tls
+  secret: {secretName: {{ . | quote }}, defaultMode: 0440}
+{{- end }}
+{{- if not .Values.simulate }}
+- name: cgroup
+  hostPath: {path: {{ .Values.cgroupRoot | quote }}, type: Directory}
+{{- end }}
+{{- if include "mgpu.readsPodResources" . }}
+- name: pod-resources
+  hostPath: {path: {{ printf "%s/pod-resources" .Values.kubelet.rootDir | quote }}, type: Directory}
+{{- end }}
+{{- if include "mgpu.readsFiles" . }}
+- name: pod-logs
+  hostPath: {path: {{ printf "%s/pods" .Values.logRoot | quote }}, type: Directory}
+- name: container-logs
+  hostPath: {path: {{ printf "%s/containers" .Values.logRoot | quote }}, type: Directory}
+{{- end }}
+{{- if include "mgpu.asksKubelet" . }}
+{{- with .Values.kubelet.caFile }}
+- name: kubelet-ca
+  hostPath: {path: {{ . | quote }}, type: File}
+{{- end }}
+{{- end }}
+{{- if eq (include "mgpu.gpuAccess" .) "hostPath" }}
+- name: driver
+  hostPath: {path: {{ .Values.driverLibraries | quote }}, type: Directory}
+{{- end }}
+{{- if and .Values.kubeRBACProxy.enabled .Values.kubeRBACProxy.tlsSecret }}
+- name: proxy-tls
+  secret: {secretName: {{ .Values.kubeRBACProxy.tlsSecret | quote }}, defaultMode: 0440}
+{{- end }}
+{{- with .Values.extraVolumes }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+
+{{/* A probe. Takes a dict: root, path, times. */}}
+{{- define "mgpu.probeOf" -}}
+{{- $port := include "mgpu.portName" .root }}
+{{- $own := dict "httpGet" (dict "path" .path "port" $port "scheme" (include "mgpu.scheme" .root | upper)) }}
+{{- if eq (include "mgpu.probe" .root) "tcp" }}
+{{- $own = dict "tcpSocket" (dict "port" $port) }}
+{{- end }}
+{{- toYaml (merge $own .times) }}
+{{- end }}
+
+{{- define "mgpu.proxy" -}}
+- name: kube-rbac-proxy
+  image: {{ .Values.kubeRBACProxy.image | quote }}
+  imagePullPolicy: {{ .Values.image.pullPolicy }}
+  args:
+    - --secure-listen-address=:{{ .Values.kubeRBACProxy.port }}
+    - --upstream=http://127.0.0.1:{{ .Values.web.port }}/
+    - --ignore-paths=/-/healthy,/-/ready
+    {{- if .Values.kubeRBACProxy.tlsSecret }}
+    - --tls-cert-file=/etc/tls/tls.crt
+    - --tls-private-key-file=/etc/tls/tls.key
+    {{- end }}
+    - --v={{ .Values.kubeRBACProxy.logLevel }}
+  ports:
+    - {name: proxy, containerPort: {{ .Values.kubeRBACProxy.port }}, protocol: TCP}
+  {{- with .Values.kubeRBACProxy.resources }}
+  resources:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
+  securityContext:
+    allowPrivilegeEscalation: false
+    capabilities: {drop: [ALL]}
+    readOnlyRootFilesystem: true
+    runAsNonRoot: true
+    runAsUser: 65532
+    runAsGroup: 65532
+  {{- if .Values.kubeRBACProxy.tlsSecret }}
+  volumeMounts:
+    - {name: proxy-tls, mountPath: /etc/tls, readOnly: true}
+  {{- end }}
+{{- end }}

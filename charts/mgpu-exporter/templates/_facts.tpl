@@ -1,0 +1,118 @@
+{{/* What follows from the values. A fact that does not hold is the empty text. */}}
+
+{{- define "mgpu.asksApi" -}}
+{{- if and (not .Values.simulate) (has .Values.pods.source (list "auto" "api")) }}true{{ end }}
+{{- end }}
+
+{{- define "mgpu.asksKubelet" -}}
+{{- $chosen := eq .Values.pods.source "kubelet" }}
+{{- $allowed := and (eq .Values.pods.source "auto") .Values.pods.kubelet }}
+{{- if and (not .Values.simulate) (or $chosen $allowed) }}true{{ end }}
+{{- end }}
+
+{{- define "mgpu.readsFiles" -}}
+{{- $chosen := eq .Values.pods.source "files" }}
+{{- $allowed := and (eq .Values.pods.source "auto") .Values.pods.files }}
+{{- if and (not .Values.simulate) (or $chosen $allowed) }}true{{ end }}
+{{- end }}
+
+{{- define "mgpu.readsClaims" -}}
+{{- if and (include "mgpu.asksApi" .) .Values.pods.claims }}true{{ end }}
+{{- end }}
+
+{{- define "mgpu.readsPodResources" -}}
+{{- if and (not .Values.simulate) (hasPrefix "podresources" .Values.profile) }}true{{ end }}
+{{- end }}
+
+{{- define "mgpu.monitorsMig" -}}
+{{- if and (not .Values.simulate) (hasSuffix "mig" .Values.profile) }}true{{ end }}
+{{- end }}
+
+{{/* How the driver gets in; nothing of it in a simulated node. */}}
+{{- define "mgpu.gpuAccess" -}}
+{{- if not .Values.simulate }}{{ .Values.gpuAccess }}{{ end }}
+{{- end }}
+
+{{/* NVIDIA's container runtime reads environment variables. */}}
+{{- define "mgpu.hasNvidiaRuntime" -}}
+{{- if has (include "mgpu.gpuAccess" .) (list "runtimeClass" "env") }}true{{ end }}
+{{- end }}
+
+{{- define "mgpu.needsToken" -}}
+{{- $asks := or (include "mgpu.asksApi" .) (include "mgpu.asksKubelet" .) }}
+{{- if kindIs "bool" .Values.automountServiceAccountToken }}
+{{- if .Values.automountServiceAccountToken }}true{{ end }}
+{{- else if or $asks .Values.kubeRBACProxy.enabled }}true{{ end }}
+{{- end }}
+
+{{- define "mgpu.hasWebConfig" -}}
+{{- if or .Values.web.config .Values.web.existingSecret }}true{{ end }}
+{{- end }}
+
+{{- define "mgpu.scheme" -}}
+{{- if .Values.kubeRBACProxy.enabled }}https
+{{- else if .Values.web.scheme }}{{ .Values.web.scheme }}
+{{- else if .Values.web.config.tls_server_config }}https
+{{- else }}http{{ end }}
+{{- end }}
+
+{{- define "mgpu.portName" -}}
+{{ .Values.kubeRBACProxy.enabled | ternary "proxy" "metrics" }}
+{{- end }}
+
+{{- define "mgpu.port" -}}
+{{ .Values.kubeRBACProxy.enabled | ternary .Values.kubeRBACProxy.port .Values.web.port }}
+{{- end }}
+
+{{/* A client that shows no certificate does not get as far as a path. */}}
+{{- define "mgpu.probe" -}}
+{{- $tls := default (dict) .Values.web.config.tls_server_config }}
+{{- if .Values.kubeRBACProxy.enabled }}http
+{{- else if .Values.web.probe }}{{ .Values.web.probe }}
+{{- else if eq (default "" $tls.client_auth_type) "RequireAndVerifyClientCert" }}tcp
+{{- else }}http{{ end }}
+{{- end }}
+
+{{/* The settings that only a restart takes up, so that a change of theirs brings one. */}}
+{{- define "mgpu.restarting" -}}
+{{- $found := dict }}
+{{- range $name := .Files.Lines "files/restarting.txt" }}
+{{- $node := $.Values.settings }}
+{{- range splitList "." $name }}
+{{- $node = kindIs "map" $node | ternary $node (dict) | dig . "" }}
+{{- end }}
+{{- if and $name (ne (toJson $node) "\"\"") }}
+{{- $_ := set $found $name $node }}
+{{- end }}
+{{- end }}
+{{- toJson $found }}
+{{- end }}
+
+{{/* Whether Prometheus has who used the GPU as exported_pod and so on; its rules are others then. */}}
+{{- define "mgpu.exportedLabels" -}}
+{{- range list .Values.podMonitor .Values.serviceMonitor }}
+{{- if and .enabled (not .honorLabels) }}true{{ end }}
+{{- end }}
+{{- end }}
+
+{{/* What contradicts itself is refused before anything is made. */}}
+{{- define "mgpu.refuse" -}}
+{{- if and .Values.kubeRBACProxy.enabled (include "mgpu.hasWebConfig" .) }}
+{{- fail "kubeRBACProxy.enabled and web.config (or web.existingSecret): the proxy speaks plain HTTP to the exporter; take one of the two" }}
+{{- end }}
+{{- if and .Values.kubeRBACProxy.enabled .Values.hostNetwork }}
+{{- fail "kubeRBACProxy.enabled and hostNetwork: the node's loopback address is open to every pod with its network; take one of the two" }}
+{{- end }}
+{{- if and .Values.web.config .Values.web.existingSecret }}
+{{- fail "web.config and web.existingSecret: give one of the two" }}
+{{- end }}
+{{- if and .Values.settings .Values.existingConfigMap }}
+{{- fail "settings and existingConfigMap: give one of the two" }}
+{{- end }}
+{{- if and .Values.serviceMonitor.enabled (not .Values.service.enabled) }}
+{{- fail "serviceMonitor.enabled needs service.enabled; or take podMonitor" }}
+{{- end }}
+{{- if and .Values.serviceMonitor.enabled .Values.podMonitor.enabled }}
+{{- fail "serviceMonitor.enabled and podMonitor.enabled: every series would be scraped twice; take one of the two" }}
+{{- end }}
+{{- end }}

@@ -1,0 +1,88 @@
+{{/* Names and labels. */}}
+
+{{- define "mgpu.name" -}}
+{{- default .Chart.Name .Values.nameOverride | trunc 63 | trimSuffix "-" }}
+{{- end }}
+
+{{- define "mgpu.fullname" -}}
+{{- if .Values.fullnameOverride }}
+{{- .Values.fullnameOverride | trunc 63 | trimSuffix "-" }}
+{{- else if contains (include "mgpu.name" .) .Release.Name }}
+{{- .Release.Name | trunc 63 | trimSuffix "-" }}
+{{- else }}
+{{- printf "%s-%s" .Release.Name (include "mgpu.name" .) | trunc 63 | trimSuffix "-" }}
+{{- end }}
+{{- end }}
+
+{{- define "mgpu.namespace" -}}
+{{- default .Release.Namespace .Values.namespaceOverride }}
+{{- end }}
+
+{{/* Selectors cannot change later, so they hold nothing that does. */}}
+{{- define "mgpu.selector" -}}
+app.kubernetes.io/name: {{ include "mgpu.name" . }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end }}
+
+{{- define "mgpu.labels" -}}
+{{ include "mgpu.selector" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/component: metrics
+app.kubernetes.io/part-of: mgpu-exporter
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
+{{- with .Values.commonLabels }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+
+{{/* Without the chart's version: a new chart alone replaces no pod. */}}
+{{- define "mgpu.podLabels" -}}
+{{ include "mgpu.selector" . }}
+app.kubernetes.io/component: metrics
+app.kubernetes.io/part-of: mgpu-exporter
+{{- with .Values.commonLabels }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+
+{{/* Metadata of an object. Takes a dict: root, and perhaps name, namespace, labels, annotations. */}}
+{{- define "mgpu.metadata" -}}
+name: {{ default (include "mgpu.fullname" .root) .name }}
+{{- if not .cluster }}
+namespace: {{ default (include "mgpu.namespace" .root) .namespace }}
+{{- end }}
+labels:
+  {{- include "mgpu.labels" .root | nindent 2 }}
+  {{- with .labels }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
+{{- with merge (dict) (default (dict) .annotations) .root.Values.commonAnnotations }}
+annotations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end }}
+
+{{/* A cluster-wide name: two releases may have the same name in two namespaces. */}}
+{{- define "mgpu.clusterName" -}}
+{{- if eq (include "mgpu.namespace" .) (include "mgpu.fullname" .) -}}
+{{ include "mgpu.fullname" . }}
+{{- else -}}
+{{ printf "%s-%s" (include "mgpu.namespace" .) (include "mgpu.fullname" .) }}
+{{- end }}
+{{- end }}
+
+{{- define "mgpu.serviceAccount" -}}
+{{- if .Values.serviceAccount.create }}
+{{- default (include "mgpu.fullname" .) .Values.serviceAccount.name }}
+{{- else }}
+{{- default "default" .Values.serviceAccount.name }}
+{{- end }}
+{{- end }}
+
+{{- define "mgpu.image" -}}
+{{- $registry := default .Values.image.registry .Values.global.imageRegistry -}}
+{{- with $registry }}{{ . }}/{{ end }}{{ .Values.image.repository }}
+{{- if .Values.image.digest }}@{{ .Values.image.digest }}
+{{- else }}:{{ default .Chart.AppVersion .Values.image.tag }}{{ end }}
+{{- end }}

@@ -1,0 +1,89 @@
+"""The exporter's settings as the chart's value ``settings``: which there are, and their form."""
+
+import re
+from collections.abc import Iterator
+
+from charts.table.value import Schema
+from exporter.settings import TABLE, Setting
+
+OWNED = frozenset(
+    {
+        "web.listen-address",
+        "web.telemetry-path",
+        "web.config.file",
+        "config.file",
+        "path.cgroup",
+        "path.procfs",
+        "path.sysfs",
+        "path.logs",
+        "nvml.library",
+        "simulate",
+        "simulate.start",
+        "pods.source",
+        "pods.claims",
+        "kubelet.pod-resources-socket",
+        "kubelet.address",
+        "kubelet.ca-file",
+        "kubelet.insecure-tls",
+        "kubeconfig",
+        "node.name",
+    }
+)
+"""What follows from other values of the chart: mounts, permissions and ports hang on it."""
+
+_CHOICE = re.compile(r"one of ([\w, -]+)")
+
+
+def free() -> Iterator[Setting]:
+    """The settings that may be given in ``settings``."""
+    return (setting for setting in TABLE.values() if setting.name not in OWNED)
+
+
+def restarting() -> list[str]:
+    """Names of those whose change is taken up by a restart only."""
+    return sorted(s.name for s in free() if not getattr(s, "live", False))
+
+
+def schema() -> dict[str, object]:
+    """The form of ``settings``: nested by the dots of the names, and nothing else."""
+    root: dict[str, object] = _folder()
+    for setting in free():
+        *folders, leaf = setting.name.split(".")
+        at = root
+        for folder in folders:
+            at = _properties(at).setdefault(folder, _folder())
+        _properties(at)[leaf] = {
+            **_form(setting),
+            "description": f"{setting.about} ({setting.kind.allowed})",
+        }
+    return root
+
+
+def _folder() -> dict[str, object]:
+    return {"type": "object", "additionalProperties": False, "properties": {}}
+
+
+def _properties(folder: dict[str, object]) -> dict[str, dict[str, object]]:
+    properties = folder["properties"]
+    assert isinstance(properties, dict)  # noqa: S101 - see _folder
+    return properties
+
+
+def _form(setting: Setting) -> Schema:
+    """As far as JSON Schema can tell it; the exporter itself is stricter."""
+    if setting.default in ("true", "false"):
+        return {"type": "boolean"}
+    if setting.kind.read_node:
+        return {"type": "array"}
+    one = _word(setting.kind.allowed)
+    if not setting.kind.many:
+        return one
+    several: list[Schema] = [{"type": "array", "items": one}, {"type": "string"}]
+    return {"anyOf": [*several, {"type": "object"}] if setting.kind.pairs else several}
+
+
+def _word(allowed: str) -> Schema:
+    words = _CHOICE.match(allowed)
+    if words:
+        return {"type": "string", "enum": words[1].split(", ")}
+    return {"type": ["integer", "string"] if allowed.startswith("a number from") else "string"}

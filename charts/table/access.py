@@ -1,0 +1,156 @@
+"""What the exporter may do on its node and in the cluster."""
+
+from charts.table.value import (
+    OBJECT,
+    OPTIONAL_PATH,
+    PAIRS,
+    PATH,
+    SWITCH,
+    TEXT,
+    Section,
+    Value,
+    choice,
+)
+
+ACCESS = (
+    Section(
+        "Privileges",
+        (
+            Value(
+                "profile",
+                "minimal",
+                choice("minimal", "podresources", "mig", "podresources-mig"),
+                "What the container is given. `minimal`: UID 65532, no capability. "
+                "`podresources`: UID 0 without capabilities, and the kubelet's PodResources "
+                "socket, which is root's. `mig`: the monitor capability of MIG. "
+                "See docs/installation.md.",
+            ),
+            Value(
+                "gpuAccess",
+                "runtimeClass",
+                choice("runtimeClass", "env", "cdi", "hostPath"),
+                "How the driver gets into the container. `runtimeClass`: by NVIDIA's container "
+                "runtime under a RuntimeClass. `env`: the same where that runtime is the default "
+                "one. `cdi`: by the container toolkit's NRI plugin. `hostPath`: its libraries "
+                "from a folder of the host; the devices must come by other means.",
+            ),
+            Value("runtimeClassName", "nvidia", TEXT, "RuntimeClass of `runtimeClass`."),
+            Value(
+                "visibleDevices",
+                "all",
+                TEXT,
+                "NVIDIA_VISIBLE_DEVICES of `runtimeClass` and `env`.",
+            ),
+            Value(
+                "cdi.device",
+                "management.nvidia.com/gpu=all",
+                TEXT,
+                "CDI device of `cdi`. The toolkit gives this one to pods of its own namespace, "
+                "and of those that it was told of.",
+            ),
+            Value(
+                "cdi.annotation",
+                "nvidia.cdi.k8s.io",
+                TEXT,
+                "Annotation of `cdi`, to which `/container.<name>` is added.",
+            ),
+            Value(
+                "driverLibraries",
+                "/home/kubernetes/bin/nvidia/lib64",
+                PATH,
+                "The host's folder of libnvidia-ml.so.1 for `hostPath`; the default is GKE's.",
+            ),
+            Value(
+                "hostPID",
+                True,
+                SWITCH,
+                "The host's process ids. NVML tells those; without them no use has an owner.",
+            ),
+            Value(
+                "simulate",
+                "",
+                TEXT,
+                "Simulate a node: name of a shipped scenario, such as `demo`. Nothing of the host "
+                "is then mounted, no permission granted, and every node can run it.",
+            ),
+        ),
+    ),
+    Section(
+        "Sources",
+        (
+            Value(
+                "pods.source",
+                "auto",
+                choice("auto", "api", "kubelet", "files", "none"),
+                "Where pods are learnt of (docs/pods.md). `auto` takes the API server, and "
+                "while it is away what the next two let it have.",
+            ),
+            Value(
+                "pods.kubelet",
+                False,
+                SWITCH,
+                "Whether `auto` may ask the kubelet: `get` on `nodes/pods`, which kubelets from "
+                "1.33 on ask for. With older ones rather take the files.",
+            ),
+            Value(
+                "pods.files",
+                True,
+                SWITCH,
+                "Whether `auto` may read the names of log files: /var/log/pods and "
+                "/var/log/containers, read-only.",
+            ),
+            Value(
+                "pods.claims",
+                True,
+                SWITCH,
+                "Devices of ResourceClaims (DRA): `get` on `resourceclaims`, `list` on "
+                "`resourceslices`.",
+            ),
+            Value(
+                "kubelet.address",
+                "",
+                TEXT,
+                "Address of the kubelet; port 10250 of the node's address if not set.",
+            ),
+            Value(
+                "kubelet.caFile",
+                "",
+                OPTIONAL_PATH,
+                "The host's file with the authority of the kubelet's certificate, such as "
+                "/var/lib/kubelet/pki/kubelet.crt; the cluster's authority if not set.",
+            ),
+            Value("kubelet.insecureTLS", False, SWITCH, "Take any certificate of the kubelet."),
+            Value("kubelet.rootDir", "/var/lib/kubelet", PATH, "The kubelet's root directory."),
+            Value("cgroupRoot", "/sys/fs/cgroup", PATH, "The host's cgroup file system."),
+            Value("logRoot", "/var/log", PATH, "The host's folder of pods' and containers' logs."),
+        ),
+    ),
+    Section(
+        "Permissions",
+        (
+            Value(
+                "rbac.create",
+                True,
+                SWITCH,
+                "A ClusterRole of exactly what is used, and its binding; none if nothing is.",
+            ),
+            Value("serviceAccount.create", True, SWITCH, "A ServiceAccount."),
+            Value("serviceAccount.name", "", TEXT, "Its name; that of all objects if not set."),
+            Value("serviceAccount.annotations", {}, PAIRS, "Its annotations."),
+            Value("networkPolicy.enabled", False, SWITCH, "Let only those reach the port who may."),
+            Value(
+                "networkPolicy.from",
+                [],
+                {"type": "array", "items": OBJECT},
+                "Who may: NetworkPolicy peers; everybody if empty.",
+            ),
+            Value(
+                "networkPolicy.egress",
+                [],
+                {"type": "array", "items": OBJECT},
+                "Rules for what the exporter may reach; if empty, that is not limited. It needs "
+                "the API server, and the kubelet if that is a source.",
+            ),
+        ),
+    ),
+)

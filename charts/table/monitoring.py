@@ -1,0 +1,109 @@
+"""What reads the metrics. Off by default where it needs somebody else's custom resources."""
+
+from charts.table.value import (
+    DURATION,
+    NUMBER,
+    OBJECT,
+    OBJECTS,
+    PAIRS,
+    SWITCH,
+    TEXT,
+    TEXTS,
+    Section,
+    Value,
+)
+
+_COUNTED = (
+    *("sampleLimit", "targetLimit", "labelLimit"),
+    *("labelNameLengthLimit", "labelValueLengthLimit"),
+)
+_LIMITS = {
+    "type": "object",
+    "additionalProperties": False,
+    "properties": dict.fromkeys(_COUNTED, NUMBER),
+}
+
+
+def _monitor(kind: str, enabled: str) -> tuple[Value, ...]:
+    """Both kinds of monitors have the same values."""
+    return (
+        Value(f"{kind}.enabled", False, SWITCH, enabled),
+        Value(f"{kind}.namespace", "", TEXT, "Its namespace, if another."),
+        Value(f"{kind}.labels", {}, PAIRS, "Labels by which Prometheus selects it."),
+        Value(f"{kind}.interval", "", DURATION, "Scrape interval; Prometheus' own if not set."),
+        Value(f"{kind}.scrapeTimeout", "", DURATION, "Scrape timeout; likewise."),
+        Value(
+            f"{kind}.honorLabels",
+            True,
+            SWITCH,
+            "Keep the series' own `namespace`, `pod` and `container`, those of who used the GPU, "
+            "and drop the exporter's. Without it they become `exported_namespace` and so on, and "
+            "the PrometheusRule has its rules for that.",
+        ),
+        Value(
+            f"{kind}.relabelings",
+            [],
+            OBJECTS,
+            "Further relabeling of targets, after that which sets `node` and `instance`.",
+        ),
+        Value(f"{kind}.metricRelabelings", [], OBJECTS, "Relabeling of series."),
+        Value(
+            f"{kind}.attachNodeMetadata",
+            False,
+            SWITCH,
+            "Let relabelings use the node's labels; Prometheus must be allowed to watch nodes.",
+        ),
+        Value(f"{kind}.params", {}, OBJECT, "Query parameters, such as `collect[]: [pod]`."),
+        Value(f"{kind}.tlsConfig", {}, OBJECT, "How the certificate is checked."),
+        Value(f"{kind}.basicAuth", {}, OBJECT, "Secret of name and password."),
+        Value(f"{kind}.authorization", {}, OBJECT, "Secret of a token, for kube-rbac-proxy."),
+        Value(f"{kind}.limits", {}, _LIMITS, "Limits of samples, targets and labels."),
+    )
+
+
+MONITORING = (
+    Section(
+        "Prometheus Operator",
+        (
+            *_monitor("podMonitor", "A PodMonitor; the better choice with many nodes."),
+            *_monitor("serviceMonitor", "A ServiceMonitor; it needs `service.enabled`."),
+            Value(
+                "prometheusRule.enabled",
+                False,
+                SWITCH,
+                "A PrometheusRule with the repository's recording rules and alerts.",
+            ),
+            Value("prometheusRule.namespace", "", TEXT, "Its namespace, if another."),
+            Value("prometheusRule.labels", {}, PAIRS, "Labels by which Prometheus selects it."),
+            Value(
+                "prometheusRule.alerts", True, SWITCH, "Alerts; the recording rules are always in."
+            ),
+            Value("prometheusRule.disabled", [], TEXTS, "Names of alerts to leave out."),
+            Value("prometheusRule.alertLabels", {}, PAIRS, "Labels that are added to each alert."),
+        ),
+    ),
+    Section(
+        "Grafana",
+        (
+            Value(
+                "dashboards.enabled",
+                False,
+                SWITCH,
+                "A ConfigMap for each dashboard, for Grafana's sidecar.",
+            ),
+            Value("dashboards.namespace", "", TEXT, "Their namespace, if another."),
+            Value(
+                "dashboards.labels",
+                {"grafana_dashboard": "1"},
+                PAIRS,
+                "Labels by which the sidecar selects them.",
+            ),
+            Value(
+                "dashboards.annotations",
+                {},
+                PAIRS,
+                "Annotations, such as the sidecar's `grafana_folder`.",
+            ),
+        ),
+    ),
+)

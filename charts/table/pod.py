@@ -1,0 +1,151 @@
+"""The DaemonSet and its pods: where they run, how they are updated, what is added to them."""
+
+from charts.table.value import (
+    NUMBER,
+    OBJECT,
+    OBJECTS,
+    PAIRS,
+    SHARE,
+    SWITCH,
+    TEXT,
+    TEXTS,
+    Section,
+    Value,
+    choice,
+)
+
+_HAS = {
+    "type": "object",
+    "additionalProperties": False,
+    "required": ["key"],
+    "properties": {"key": TEXT, "values": TEXTS},
+}
+
+_GPU_NODES = [
+    {"key": "nvidia.com/gpu.present", "values": ["true"]},
+    {"key": "feature.node.kubernetes.io/pci-10de.present", "values": ["true"]},
+    {"key": "feature.node.kubernetes.io/pci-0302_10de.present", "values": ["true"]},
+    {"key": "feature.node.kubernetes.io/pci-0300_10de.present", "values": ["true"]},
+    {"key": "vke.node.gpu.schedule"},
+    {"key": "qgpu-device-enable"},
+    {"key": "gpu", "values": ["on"]},
+    {"key": "cloud.google.com/gke-accelerator"},
+    {"key": "k8s.amazonaws.com/accelerator"},
+    {"key": "kubernetes.azure.com/accelerator"},
+]
+
+POD = (
+    Section(
+        "Where it runs",
+        (
+            Value(
+                "gpuNodeLabels",
+                _GPU_NODES,
+                {"type": "array", "items": _HAS},
+                "A node that has one of these labels has GPUs: node feature discovery, Volcano "
+                "Engine, Tencent, HAMi, GKE, EKS, AKS. `[]` is every node.",
+            ),
+            Value(
+                "nodeSelector",
+                {"kubernetes.io/os": "linux"},
+                PAIRS,
+                "Labels that a node must have as well.",
+            ),
+            Value("affinity", {}, OBJECT, "In place of the one made from `gpuNodeLabels`."),
+            Value(
+                "tolerations",
+                [{"effect": "NoSchedule", "operator": "Exists"}],
+                OBJECTS,
+                "GPU nodes are tainted in many ways; an agent must be on all of them.",
+            ),
+            Value(
+                "priorityClassName",
+                "system-node-critical",
+                TEXT,
+                "So that a full node still has its agent. Some clusters (GKE) let this one be "
+                "used outside kube-system only with a ResourceQuota for it.",
+            ),
+        ),
+    ),
+    Section(
+        "Updates",
+        (
+            Value(
+                "updateStrategy.type",
+                "RollingUpdate",
+                choice("RollingUpdate", "OnDelete"),
+                "How pods are replaced.",
+            ),
+            Value(
+                "updateStrategy.maxUnavailable",
+                "10%",
+                SHARE,
+                "How many nodes may be without it meanwhile. Nobody waits for an agent, so it has "
+                "no PodDisruptionBudget.",
+            ),
+            Value("minReadySeconds", 0, NUMBER, "Seconds that a new pod must be ready."),
+            Value("revisionHistoryLimit", 5, NUMBER, "Revisions that are kept."),
+            Value("terminationGracePeriodSeconds", 10, NUMBER, "It ends within a second."),
+        ),
+    ),
+    Section(
+        "The container",
+        (
+            Value(
+                "resources",
+                {
+                    "requests": {"cpu": "50m", "memory": "128Mi"},
+                    "limits": {"memory": "512Mi"},
+                },
+                OBJECT,
+                "A limit on CPU would make cycles late; there is none.",
+            ),
+            Value(
+                "livenessProbe",
+                {"initialDelaySeconds": 10, "periodSeconds": 20, "timeoutSeconds": 5},
+                OBJECT,
+                "Times of the probe of `/-/healthy`.",
+            ),
+            Value(
+                "readinessProbe",
+                {"periodSeconds": 10, "timeoutSeconds": 5},
+                OBJECT,
+                "Times of the probe of `/-/ready`.",
+            ),
+            Value("securityContext", {}, OBJECT, "Goes before the profile's, key by key."),
+            Value("podSecurityContext", {}, OBJECT, "Likewise, of the pod."),
+            Value("extraArgs", [], TEXTS, "Further flags; settings go better into `settings`."),
+            Value("extraEnv", [], OBJECTS, "Further environment variables."),
+            Value("envFrom", [], OBJECTS, "Environment variables by ConfigMap or Secret."),
+            Value("extraVolumeMounts", [], OBJECTS, "Further mounts."),
+        ),
+    ),
+    Section(
+        "The pod",
+        (
+            Value("podLabels", {}, PAIRS, "Labels of the pods."),
+            Value("podAnnotations", {}, PAIRS, "Annotations of the pods."),
+            Value("annotations", {}, PAIRS, "Annotations of the DaemonSet."),
+            Value("extraVolumes", [], OBJECTS, "Further volumes."),
+            Value("extraContainers", [], OBJECTS, "Further containers."),
+            Value("initContainers", [], OBJECTS, "Containers that run before."),
+            Value("dnsPolicy", "", TEXT, "Its DNS policy; Kubernetes' default if not set."),
+            Value("dnsConfig", {}, OBJECT, "Its DNS configuration."),
+            Value("hostAliases", [], OBJECTS, "Lines of /etc/hosts."),
+            Value(
+                "automountServiceAccountToken",
+                "auto",
+                {"enum": ["auto", True, False]},
+                "`auto`: only where a source needs it.",
+            ),
+            Value("verticalPodAutoscaler.enabled", False, SWITCH, "A VerticalPodAutoscaler."),
+            Value(
+                "verticalPodAutoscaler.updateMode",
+                "Off",
+                choice("Off", "Initial", "Recreate", "InPlaceOrRecreate", "Auto"),
+                "`Off` recommends only.",
+            ),
+            Value("verticalPodAutoscaler.resourcePolicy", {}, OBJECT, "Limits of what it may set."),
+        ),
+    ),
+)

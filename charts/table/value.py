@@ -1,0 +1,42 @@
+"""What the table holds of one value of the chart, and the kinds of values there are."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+Schema = Mapping[str, object]
+
+TEXT: Schema = {"type": "string"}
+SWITCH: Schema = {"type": "boolean"}
+OBJECT: Schema = {"type": "object"}  # of Kubernetes' own: the API server checks what is in it
+OBJECTS: Schema = {"type": "array", "items": OBJECT}
+TEXTS: Schema = {"type": "array", "items": TEXT}
+PAIRS: Schema = {"type": "object", "additionalProperties": TEXT}
+PATH: Schema = {"type": "string", "pattern": "^/"}
+OPTIONAL_PATH: Schema = {"type": "string", "pattern": "^(/|$)"}
+DURATION: Schema = {"type": "string", "pattern": "^([0-9]+(ms|s|m|h|d|w|y))*$"}
+PORT: Schema = {"type": "integer", "minimum": 1, "maximum": 65535}
+NUMBER: Schema = {"type": "integer", "minimum": 0}
+SHARE: Schema = {"type": ["integer", "string"], "pattern": "^[0-9]+%?$"}
+
+
+def choice(*words: str) -> Schema:
+    """One of these words."""
+    return {"type": "string", "enum": list(words)}
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """One value: its place in values.yaml, such as ``image.tag``, default, form and meaning."""
+
+    path: str
+    default: object
+    schema: Schema
+    about: str
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """Values of one subject, under a heading."""
+
+    title: str
+    values: tuple[Value, ...]

@@ -1,0 +1,111 @@
+"""Settings, and how the exporter is reached."""
+
+from charts.table.value import (
+    NUMBER,
+    OBJECT,
+    PAIRS,
+    PORT,
+    SWITCH,
+    TEXT,
+    Section,
+    Value,
+    choice,
+)
+
+SETTINGS = "settings"  # its schema is made from the exporter's own table
+
+WEB = (
+    Section(
+        "Settings of the exporter",
+        (
+            Value(
+                SETTINGS,
+                {},
+                OBJECT,
+                "Settings by the parts of their names (docs/configuration.md), such as "
+                "`collection: {interval: 500ms}`; they become a ConfigMap. Those that the chart "
+                "itself needs to know are values of their own.",
+            ),
+            Value(
+                "existingConfigMap",
+                "",
+                TEXT,
+                "A ConfigMap of yours with the key `settings.yaml`, in place of `settings`.",
+            ),
+        ),
+    ),
+    Section(
+        "Web",
+        (
+            Value("web.port", 10045, PORT, "Port of the container."),
+            Value(
+                "web.telemetryPath",
+                "/metrics",
+                {"type": "string", "pattern": "^/"},
+                "Path of the metrics.",
+            ),
+            Value(
+                "web.config",
+                {},
+                OBJECT,
+                "TLS, users and limits (docs/security.md); they become a Secret.",
+            ),
+            Value(
+                "web.existingSecret",
+                "",
+                TEXT,
+                "A Secret of yours with the key `web.yaml`, in place of `web.config`. It is at "
+                "/etc/mgpu-exporter/web.",
+            ),
+            Value(
+                "web.tlsSecret",
+                "",
+                TEXT,
+                "A Secret with certificates for either of them, at /etc/mgpu-exporter/tls.",
+            ),
+            Value(
+                "web.scheme",
+                "",
+                choice("", "http", "https"),
+                "Scheme of probes and scrapes; by `web.config` if not set.",
+            ),
+            Value(
+                "web.probe",
+                "",
+                choice("", "http", "tcp"),
+                "`tcp` where clients must show certificates; by `web.config` if not set.",
+            ),
+            Value("service.enabled", True, SWITCH, "A headless Service."),
+            Value("service.labels", {}, PAIRS, "Its labels."),
+            Value("service.annotations", {}, PAIRS, "Its annotations."),
+            Value("hostNetwork", False, SWITCH, "Listen on the node's own addresses."),
+        ),
+    ),
+    Section(
+        "Authorisation by Kubernetes",
+        (
+            Value(
+                "kubeRBACProxy.enabled",
+                False,
+                SWITCH,
+                "Put kube-rbac-proxy in front: who scrapes needs `get` on the telemetry path. "
+                "The exporter then listens on the pod's loopback address only.",
+            ),
+            Value(
+                "kubeRBACProxy.image",
+                "quay.io/brancz/kube-rbac-proxy:v0.20.0",
+                TEXT,
+                "Its image; better pinned by digest.",
+            ),
+            Value("kubeRBACProxy.port", 10443, PORT, "Its port."),
+            Value(
+                "kubeRBACProxy.tlsSecret",
+                "",
+                TEXT,
+                "Secret of its certificate, `tls.crt` and `tls.key`; it signs its own if not set.",
+            ),
+            Value("kubeRBACProxy.resources", {}, OBJECT, "Its resources."),
+            Value("kubeRBACProxy.logLevel", 0, NUMBER, "How much it logs."),
+        ),
+    ),
+)

@@ -1,0 +1,122 @@
+"""values.yaml, values.schema.json and the README's table, from the table of values."""
+
+import json
+import textwrap
+from collections.abc import Iterator, Mapping
+
+import yaml
+
+from charts import settings
+from charts.table import SECTIONS
+from charts.table.value import Value
+from charts.table.web import SETTINGS
+
+WIDTH = 100
+BEGIN = "<!-- values: written by charts/generate.py -->"
+END = "<!-- end of values -->"
+
+Tree = dict[str, "Tree | Value"]
+
+
+def values_yaml() -> str:
+    """Every value with its default, a comment above each, in the table's order."""
+    lines = [
+        "# Every value, its default and what it means. Written by charts/generate.py from",
+        "# charts/table: do not edit. values.schema.json refuses what is not here.",
+    ]
+    for section in SECTIONS:
+        lines += ["", f"# --- {section.title} ".ljust(WIDTH, "-"), ""]
+        lines += _lines(_tree(section.values), 0)
+    return "\n".join(lines) + "\n"
+
+
+def _tree(values: tuple[Value, ...]) -> Tree:
+    tree: Tree = {}
+    for value in values:
+        *folders, leaf = value.path.split(".")
+        at = tree
+        for folder in folders:
+            inner = at.setdefault(folder, {})
+            assert isinstance(inner, dict), value.path  # noqa: S101 - a value is no folder
+            at = inner
+        at[leaf] = value
+    return tree
+
+
+def _lines(tree: Tree, depth: int) -> Iterator[str]:
+    pad = "  " * depth
+    for name, node in tree.items():
+        if isinstance(node, Value):
+            yield from textwrap.wrap(
+                node.about, WIDTH, initial_indent=f"{pad}# ", subsequent_indent=f"{pad}# "
+            )
+            dumped = yaml.safe_dump({name: node.default}, sort_keys=False, allow_unicode=True)
+            yield from textwrap.indent(dumped, pad).rstrip().splitlines()
+        else:
+            yield f"{pad}{name}:"
+            yield from _lines(node, depth + 1)
+
+
+def schema_json() -> str:
+    """JSON Schema (draft 7, as Helm reads it); what is not in the table is refused."""
+    every = tuple(value for section in SECTIONS for value in section.values)
+    root = _schema_of(_tree(every))
+    properties = root["properties"]
+    assert isinstance(properties, dict)  # noqa: S101 - see _schema_of
+    properties[SETTINGS] = {**settings.schema(), "description": properties[SETTINGS]["description"]}
+    # A chart that has this one as a part hands both down.
+    properties["enabled"] = {"type": "boolean"}
+    properties["global"]["additionalProperties"] = True
+    document = {
+        "$schema": "http://json-schema.org/draft-07/schema#",
+        "title": "Values of the chart mgpu-exporter",
+        **root,
+    }
+    return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+
+
+def _schema_of(tree: Tree) -> dict[str, object]:
+    return {
+        "type": "object",
+        "additionalProperties": False,
+        "properties": {
+            name: {**node.schema, "description": node.about}
+            if isinstance(node, Value)
+            else _schema_of(node)
+            for name, node in tree.items()
+        },
+    }
+
+
+def table() -> str:
+    """The values as Markdown, a table for each section."""
+    parts = []
+    for section in SECTIONS:
+        rows = (
+            f"| `{value.path}` | {_default(value.default)} | {_cell(value.about)} |\n"
+            for value in section.values
+        )
+        parts.append(
+            f"### {section.title}\n\n| value | default | meaning |\n| --- | --- | --- |\n"
+            + "".join(rows)
+        )
+    return "\n".join(parts)
+
+
+def _default(default: object) -> str:
+    if default in ("", [], {}):
+        return ""
+    if isinstance(default, Mapping | list):
+        return "see values.yaml" if len(json.dumps(default)) > 60 else f"`{json.dumps(default)}`"  # noqa: PLR2004 - what a cell holds
+    return f"`{json.dumps(default) if isinstance(default, bool) else default}`"
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", r"\|")
+
+
+def with_table(readme: str) -> str:
+    """The README with its table anew."""
+    head, _, rest = readme.partition(BEGIN)
+    _, _, tail = rest.partition(END)
+    return f"{head}{BEGIN}\n\n{table()}\n{END}{tail}"

@@ -1,0 +1,111 @@
+"""The renderings that are checked as a whole: each way to get the driver and pods, each profile."""
+
+from collections.abc import Iterator
+from itertools import product
+from typing import Any
+
+PROFILES = ("minimal", "podresources", "mig", "podresources-mig")
+ACCESSES = ("runtimeClass", "env", "cdi", "hostPath")
+SOURCES = ("auto", "api", "kubelet", "files", "none")
+MONITORS = ("", "podMonitor", "serviceMonitor")
+
+EVERYTHING: dict[str, Any] = {
+    "pods": {"kubelet": True},
+    "kubelet": {"caFile": "/var/lib/kubelet/pki/kubelet.crt", "address": "https://10.0.0.1:10250"},
+    "networkPolicy": {
+        "enabled": True,
+        "from": [{"namespaceSelector": {"matchLabels": {"name": "monitoring"}}}],
+        "egress": [{"ports": [{"port": 6443, "protocol": "TCP"}]}],
+    },
+    "settings": {
+        "collection": {"interval": "500ms"},
+        "web": {"max-requests": 20},
+        "compat": ["dcgm", "hami"],
+    },
+    "web": {
+        "tlsSecret": "certificates",
+        "config": {
+            "tls_server_config": {
+                "cert_file": "/etc/mgpu-exporter/tls/tls.crt",
+                "key_file": "/etc/mgpu-exporter/tls/tls.key",
+            }
+        },
+    },
+    "podMonitor": {
+        "enabled": True,
+        "labels": {"release": "kube-prometheus-stack"},
+        "interval": "15s",
+        "scrapeTimeout": "10s",
+        "params": {"collect[]": ["pod"]},
+        "tlsConfig": {"insecureSkipVerify": True},
+        "basicAuth": {
+            "username": {"name": "scraper", "key": "name"},
+            "password": {"name": "scraper", "key": "password"},
+        },
+        "relabelings": [{"targetLabel": "cluster", "replacement": "a"}],
+        "metricRelabelings": [{"action": "labeldrop", "regex": "uid"}],
+        "attachNodeMetadata": True,
+        "limits": {"sampleLimit": 10000},
+    },
+    "prometheusRule": {"enabled": True, "alertLabels": {"team": "gpu"}},
+    "dashboards": {"enabled": True},
+    "verticalPodAutoscaler": {
+        "enabled": True,
+        "resourcePolicy": {"containerPolicies": [{"containerName": "*"}]},
+    },
+    "imagePullSecrets": [{"name": "registry"}],
+    "global": {"imageRegistry": "registry.example.com", "imagePullSecrets": [{"name": "all"}]},
+    "image": {"digest": f"sha256:{'0' * 64}"},
+    "commonLabels": {"team": "gpu"},
+    "commonAnnotations": {"example.com/owner": "gpu"},
+    "podLabels": {"sidecar.istio.io/inject": "false"},
+    "podAnnotations": {"example.com/pod": "yes"},
+    "extraArgs": ["--log.level=debug"],
+    "extraEnv": [{"name": "TZ", "value": "UTC"}],
+    "envFrom": [{"configMapRef": {"name": "more", "optional": True}}],
+    "extraVolumes": [{"name": "scratch", "emptyDir": {}}],
+    "extraVolumeMounts": [{"name": "scratch", "mountPath": "/scratch"}],
+    "extraContainers": [{"name": "beside", "image": "busybox"}],
+    "initContainers": [{"name": "before", "image": "busybox"}],
+    "hostAliases": [{"ip": "10.0.0.1", "hostnames": ["kubelet"]}],
+    "dnsPolicy": "ClusterFirst",
+    "dnsConfig": {"options": [{"name": "ndots", "value": "1"}]},
+    "extraManifests": [
+        {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "{{ .Release.Name }}-more"}},
+        "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: text}\n",
+    ],
+}
+
+PROXIED: dict[str, Any] = {
+    "kubeRBACProxy": {"enabled": True, "tlsSecret": "proxy", "resources": {"limits": {"cpu": 1}}},
+    "serviceMonitor": {
+        "enabled": True,
+        "authorization": {"credentials": {"name": "token", "key": "token"}},
+        "tlsConfig": {"insecureSkipVerify": True},
+    },
+}
+
+
+def _pairs() -> Iterator[tuple[str, dict[str, Any]]]:
+    """Every two of profile, access and source together, in 20 of the 80 combinations."""
+    for (i, profile), (j, source) in product(enumerate(PROFILES), enumerate(SOURCES)):
+        access = ACCESSES[(i + j) % len(ACCESSES)]
+        monitor = MONITORS[(i + 2 * j) % len(MONITORS)]
+        yield (
+            f"{profile}-{access}-{source}",
+            {
+                "profile": profile,
+                "gpuAccess": access,
+                "pods": {"source": source},
+                **({monitor: {"enabled": True}} if monitor else {}),
+            },
+        )
+
+
+MATRIX: dict[str, dict[str, Any]] = {
+    **dict(_pairs()),
+    "everything": EVERYTHING,
+    "proxied": PROXIED,
+    "simulated": {"simulate": "demo", "hostNetwork": True},
+    "on-delete": {"updateStrategy": {"type": "OnDelete"}, "affinity": {}, "gpuNodeLabels": []},
+}

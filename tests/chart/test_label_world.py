@@ -1,0 +1,97 @@
+"""Whose pod a series names in a real Prometheus, by the chart's monitors and by the document."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.chart.rendering import ROOT, render
+from tests.e2e.programs import Exporter, Prometheus
+
+DOCUMENT = ROOT / "docs" / "installation.md"
+
+# What service discovery knows of the exporter's pod, and the labels that the operator makes of it
+# before a monitor's own relabeling.
+DISCOVERED = {
+    "__meta_kubernetes_pod_node_name": "node-7",
+    "__meta_kubernetes_pod_label_app_kubernetes_io_name": "mgpu-exporter",
+    "__meta_kubernetes_pod_container_port_name": "metrics",
+}
+OPERATOR = {"namespace": "observing", "pod": "mgpu-exporter-x2lqz", "container": "mgpu-exporter"}
+
+
+def snake(key: str) -> str:
+    return re.sub(r"([A-Z])", lambda found: f"_{found[1].lower()}", key)
+
+
+def of_monitor(value: str, kind: str, endpoints: str) -> list[dict[str, Any]]:
+    spec = render({value: {"enabled": True}}).one(kind)["spec"]
+    rules = spec[endpoints][0]["relabelings"]
+    return [{snake(key): setting for key, setting in rule.items()} for rule in rules]
+
+
+def documented() -> dict[str, Any]:
+    text = re.search(r"```yaml\n(scrape_configs:.*?)```", DOCUMENT.read_text(), re.DOTALL)
+    assert text is not None
+    (job,) = yaml.safe_load(text[1])["scrape_configs"]
+    found: dict[str, Any] = job
+    return found
+
+
+def job(labels: dict[str, str], rules: list[dict[str, Any]]) -> str:
+    made = [{"target_label": name, "replacement": text} for name, text in labels.items()]
+    dumped: str = yaml.safe_dump({"relabel_configs": [*made, *rules]}, default_flow_style=True)
+    return "    " + dumped.strip().removeprefix("{").removesuffix("}").replace("\n", " ") + "\n"
+
+
+def check(labels: dict[str, str], rules: list[dict[str, Any]], folder: Path) -> None:
+    with (
+        Exporter("--simulate=single") as exporter,
+        Prometheus(exporter.ready().url, folder, "1s", job(labels, rules)) as prometheus,
+    ):
+        pods = prometheus.query("mgpu_pod_core_usage_gpus")
+        devices = prometheus.query("mgpu_device_up")
+        (up,) = prometheus.query("up")
+    assert pods
+    assert devices
+    for one in (*pods, *devices):
+        metric = one["metric"]
+        assert metric["instance"] == metric["node"] == "node-7"
+        assert not [label for label in metric if label.startswith("exported_")]
+    assert all(one["metric"]["pod"] != OPERATOR["pod"] for one in pods)
+    for one in (*devices, up):
+        assert not {"pod", "container", "namespace"} & set(one["metric"])
+
+
+@pytest.mark.program("helm")
+@pytest.mark.program("prometheus")
+@pytest.mark.parametrize(
+    "monitor",
+    [
+        ("podMonitor", "PodMonitor", "podMetricsEndpoints"),
+        ("serviceMonitor", "ServiceMonitor", "endpoints"),
+    ],
+    ids=lambda monitor: monitor[0],
+)
+def test_a_monitors_series_name_who_used_the_gpu_and_nothing_of_the_exporters_pod(
+    monitor: tuple[str, str, str], tmp_path: Path
+) -> None:
+    check({**DISCOVERED, **OPERATOR}, of_monitor(*monitor), tmp_path)
+
+
+@pytest.mark.program("prometheus")
+def test_so_do_those_of_the_documented_scrape_configuration(tmp_path: Path) -> None:
+    documented_job = documented()
+    assert documented_job["honor_labels"] is True
+    assert documented_job["kubernetes_sd_configs"][0]["role"] == "pod"
+    check(DISCOVERED, documented_job["relabel_configs"], tmp_path)
+
+
+def test_the_document_names_every_profile_and_every_way_of_the_driver() -> None:
+    text = DOCUMENT.read_text()
+    for word in ("minimal", "podresources", "mig", "podresources-mig"):
+        assert f"| `{word}` |" in text
+    for word in ("runtimeClass", "env", "cdi", "hostPath"):
+        assert f"| `{word}` |" in text

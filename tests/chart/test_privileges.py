@@ -1,0 +1,207 @@
+"""What the pod is given on its node and in the cluster, by profile and by source."""
+
+from typing import Any
+
+import pytest
+
+from exporter.node.kubelet import SOCKET
+from tests.chart.rendering import Refused, Rendered, render
+
+pytestmark = pytest.mark.program("helm")
+
+PROFILES = ("minimal", "podresources", "mig", "podresources-mig")
+ACCESSES = ("runtimeClass", "env", "cdi", "hostPath")
+SOURCES = ("auto", "api", "kubelet", "files", "none")
+
+PODS = {("", "pods", "list"), ("", "pods", "watch"), ("", "nodes", "get")}
+KUBELET = {("", "nodes/pods", "get")}
+CLAIMS = {
+    ("resource.k8s.io", "resourceclaims", "get"),
+    ("resource.k8s.io", "resourceslices", "list"),
+}
+LOGS = {"/var/log/pods": "/var/log/pods", "/var/log/containers": "/var/log/containers"}
+CGROUP = {"/sys/fs/cgroup": "/host/sys/fs/cgroup"}
+
+
+@pytest.mark.parametrize("access", ACCESSES)
+@pytest.mark.parametrize("profile", PROFILES)
+def test_no_profile_is_privileged_or_writes_or_escalates(profile: str, access: str) -> None:
+    rendered = render(profile=profile, gpuAccess=access)
+    context = rendered.container["securityContext"]
+    assert "privileged" not in context
+    assert context["allowPrivilegeEscalation"] is False
+    assert context["readOnlyRootFilesystem"] is True
+    assert context["capabilities"]["drop"] == ["ALL"]
+    assert rendered.pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    assert all(m["readOnly"] for m in rendered.container["volumeMounts"])
+
+
+@pytest.mark.parametrize("access", ACCESSES)
+@pytest.mark.parametrize("profile", ["minimal", "podresources"])
+def test_without_mig_no_capability_is_added(profile: str, access: str) -> None:
+    capabilities = render(profile=profile, gpuAccess=access).container["securityContext"][
+        "capabilities"
+    ]
+    assert capabilities == {"drop": ["ALL"]}
+
+
+@pytest.mark.parametrize("profile", ["minimal", "mig"])
+def test_only_podresources_is_root(profile: str) -> None:
+    context = render(profile=profile).container["securityContext"]
+    assert (context["runAsUser"], context["runAsGroup"]) == (65532, 65532)
+    assert context["runAsNonRoot"] is True
+
+
+@pytest.mark.parametrize("profile", ["podresources", "podresources-mig"])
+def test_podresources_is_root_for_the_socket_that_is_roots(profile: str) -> None:
+    rendered = render({"kubelet": {"rootDir": "/data/kubelet"}}, profile=profile)
+    assert rendered.container["securityContext"]["runAsUser"] == 0
+    assert rendered.host_paths["/data/kubelet/pod-resources"] == SOCKET.rpartition("/")[0]
+    assert f"--kubelet.pod-resources-socket={SOCKET}" in rendered.args
+
+
+def test_without_podresources_the_socket_is_neither_mounted_nor_asked() -> None:
+    rendered = render()
+    assert "--kubelet.pod-resources-socket=none" in rendered.args
+    assert not any("pod-resources" in path for path in rendered.host_paths)
+
+
+@pytest.mark.parametrize("access", ["runtimeClass", "env"])
+def test_mig_is_asked_of_nvidias_runtime_which_wants_the_bounding_set(access: str) -> None:
+    rendered = render(profile="mig", gpuAccess=access)
+    assert rendered.env["NVIDIA_MIG_MONITOR_DEVICES"] == "all"
+    context = rendered.container["securityContext"]
+    assert context["capabilities"] == {"drop": ["ALL"], "add": ["SYS_ADMIN"]}
+    assert context["runAsUser"] == 65532  # who is not root does not get it from there
+
+
+@pytest.mark.parametrize("access", ["cdi", "hostPath"])
+def test_mig_adds_nothing_where_nvidias_runtime_is_not_asked(access: str) -> None:
+    rendered = render(profile="mig", gpuAccess=access)
+    assert "NVIDIA_MIG_MONITOR_DEVICES" not in rendered.env
+    assert rendered.container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+
+
+@pytest.mark.parametrize(
+    ("access", "runtime", "env", "annotated", "mounted"),
+    [
+        ("runtimeClass", "nvidia", True, False, False),
+        ("env", None, True, False, False),
+        ("cdi", None, False, True, False),
+        ("hostPath", None, False, False, True),
+    ],
+)
+def test_the_driver_comes_by_one_way_only(
+    access: str,
+    runtime: str | None,
+    env: bool,  # noqa: FBT001 - a column
+    annotated: bool,  # noqa: FBT001 - a column
+    mounted: bool,  # noqa: FBT001 - a column
+) -> None:
+    rendered = render(gpuAccess=access)
+    assert rendered.pod.get("runtimeClassName") == runtime
+    assert ("NVIDIA_VISIBLE_DEVICES" in rendered.env) is env
+    device = rendered.annotations.get("nvidia.cdi.k8s.io/container.mgpu-exporter")
+    assert (device == "management.nvidia.com/gpu=all") is annotated
+    assert ("/home/kubernetes/bin/nvidia/lib64" in rendered.host_paths) is mounted
+
+
+SOURCE_CASES: list[tuple[dict[str, Any], set[Any], bool]] = [
+    ({"source": "auto"}, PODS | CLAIMS, True),
+    ({"source": "auto", "files": False}, PODS | CLAIMS, False),
+    ({"source": "auto", "claims": False}, PODS, True),
+    ({"source": "auto", "kubelet": True}, PODS | CLAIMS | KUBELET, True),
+    ({"source": "api"}, PODS | CLAIMS, False),
+    ({"source": "api", "claims": False}, PODS, False),
+    ({"source": "kubelet"}, KUBELET, False),
+    ({"source": "files"}, set(), True),
+    ({"source": "none"}, set(), False),
+]
+
+
+@pytest.mark.parametrize(("pods", "rules", "logs"), SOURCE_CASES)
+def test_a_source_has_its_permissions_and_mounts_and_no_other_has(
+    pods: dict[str, Any],
+    rules: set[Any],
+    logs: bool,  # noqa: FBT001 - a column
+) -> None:
+    rendered = render(pods=pods)
+    assert rendered.rules == rules
+    assert rendered.host_paths == (CGROUP | LOGS if logs else CGROUP)
+    assert rendered.pod["automountServiceAccountToken"] is bool(rules)
+    assert len(rendered.of("ClusterRole")) == bool(rules)
+    claims = ("resource.k8s.io", "resourceclaims", "get") in rules
+    assert ("--pods.claims=off" not in rendered.args) is claims
+
+
+def test_the_kubelets_authority_is_mounted_only_if_the_kubelet_is_asked() -> None:
+    kubelet = {"caFile": "/var/lib/kubelet/pki/kubelet.crt", "address": "https://10.0.0.1:10250"}
+    asked = render(kubelet=kubelet, pods={"source": "kubelet"})
+    assert asked.host_paths["/var/lib/kubelet/pki/kubelet.crt"] == "/host/kubelet-ca.crt"
+    assert "--kubelet.ca-file=/host/kubelet-ca.crt" in asked.args
+    assert "--kubelet.address=https://10.0.0.1:10250" in asked.args
+    assert not any(arg.startswith("--kubelet.ca-file") for arg in render(kubelet=kubelet).args)
+
+
+def test_the_node_is_told_by_the_downward_api() -> None:
+    env = {one["name"]: one for one in render().container["env"]}
+    paths = {
+        name: env[name]["valueFrom"]["fieldRef"]["fieldPath"]
+        for name in env
+        if "valueFrom" in env[name]
+    }
+    assert paths == {"NODE_NAME": "spec.nodeName", "NODE_IP": "status.hostIP"}
+
+
+def test_a_simulated_node_takes_nothing_of_its_host() -> None:
+    rendered = render(simulate="demo", profile="podresources-mig", pods={"kubelet": True})
+    assert rendered.host_paths == {}
+    assert rendered.pod["hostPID"] is False
+    assert "affinity" not in rendered.pod
+    assert "runtimeClassName" not in rendered.pod
+    assert rendered.rules == set()
+    assert rendered.container["securityContext"]["runAsUser"] == 65532
+    assert "--simulate=demo" in rendered.args
+
+
+def test_permissions_can_be_left_to_somebody_else() -> None:
+    rendered = render(rbac={"create": False}, serviceAccount={"create": False, "name": "theirs"})
+    assert not rendered.of("ClusterRole")
+    assert not rendered.of("ClusterRoleBinding")
+    assert not rendered.of("ServiceAccount")
+    assert rendered.pod["serviceAccountName"] == "theirs"
+
+
+def test_two_releases_of_a_name_in_two_namespaces_have_roles_of_their_own() -> None:
+    def role(rendered: Rendered) -> str:
+        name: str = rendered.one("ClusterRole")["metadata"]["name"]
+        return name
+
+    assert role(render(namespaceOverride="a")) != role(render(namespaceOverride="b"))
+
+
+def test_the_profile_gives_way_key_by_key() -> None:
+    context = render(securityContext={"seLinuxOptions": {"type": "spc_t"}}).container[
+        "securityContext"
+    ]
+    assert context["seLinuxOptions"] == {"type": "spc_t"}
+    assert context["runAsUser"] == 65532
+
+
+@pytest.mark.parametrize(
+    "values", [{"profile": "privileged"}, {"gpuAccess": "magic"}, {"pods": {"source": "guess"}}]
+)
+def test_a_word_that_is_not_known_is_refused_with_its_place(values: dict[str, Any]) -> None:
+    with pytest.raises(Refused) as refused:
+        render(values)
+    assert next(iter(values)) in str(refused.value)
+
+
+def test_an_unknown_value_is_refused_by_helm_with_its_name() -> None:
+    with pytest.raises(Refused, match="serviceMonitr"):
+        render(serviceMonitr={"enabled": True})
+
+
+def test_an_unknown_setting_is_refused_by_helm_with_its_name() -> None:
+    with pytest.raises(Refused, match="intervall"):
+        render(settings={"collection": {"intervall": "1s"}})

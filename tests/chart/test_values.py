@@ -1,0 +1,125 @@
+"""What is written from the table of values; needs no Helm."""
+
+import copy
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+
+import exporter
+from charts import generate, settings, written
+from charts.table import SECTIONS
+from exporter.settings import TABLE
+from tests.chart.rendering import CHART
+
+SCHEMA = json.loads((CHART / "values.schema.json").read_text())
+DEFAULTS = yaml.safe_load((CHART / "values.yaml").read_text())
+VALUES = [value for section in SECTIONS for value in section.values]
+
+
+def errors(values: dict[str, Any]) -> list[str]:
+    return [e.message for e in jsonschema.Draft7Validator(SCHEMA).iter_errors(values)]
+
+
+def test_what_is_written_is_as_the_tables_say() -> None:
+    assert generate.main(["--check"]) == 0
+
+
+def test_a_drift_is_found_and_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    texts = generate.chart_files()
+    path = CHART / "values.yaml"
+    assert texts[path] == path.read_text()
+    assert not generate._left_over(texts)
+    stale = tmp_path / "files" / "rules" / "gone.yaml"
+    stale.parent.mkdir(parents=True)
+    stale.touch()
+    assert generate._left_over(texts, tmp_path) == [stale]
+    capsys.readouterr()
+
+
+def test_the_schema_is_one() -> None:
+    jsonschema.Draft7Validator.check_schema(SCHEMA)
+
+
+def test_the_defaults_are_allowed() -> None:
+    assert errors(DEFAULTS) == []
+
+
+def test_every_value_is_in_values_yaml_with_its_default() -> None:
+    for value in VALUES:
+        node = DEFAULTS
+        for part in value.path.split("."):
+            node = node[part]
+        assert node == value.default, value.path
+
+
+def test_no_value_is_in_the_table_twice() -> None:
+    paths = [value.path for value in VALUES]
+    assert sorted(set(paths)) == sorted(paths)
+
+
+def folders(schema: dict[str, Any], path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    if schema.get("additionalProperties") is False:
+        yield path
+    for name, inner in schema.get("properties", {}).items():
+        yield from folders(inner, (*path, name))
+
+
+@pytest.mark.parametrize("path", list(folders(SCHEMA)), ids=".".join)
+def test_an_unknown_value_is_refused_with_its_name(path: tuple[str, ...]) -> None:
+    values = copy.deepcopy(DEFAULTS)
+    node = values
+    for part in path:
+        node = node.setdefault(part, {})
+    node["misspelt"] = True
+    assert any("misspelt" in message for message in errors(values))
+
+
+def test_a_parent_chart_may_hand_down_its_own_globals_and_condition() -> None:
+    assert errors({**DEFAULTS, "enabled": True, "global": {"storageClass": "fast"}}) == []
+
+
+def test_what_the_chart_owns_are_settings_that_exist() -> None:
+    assert {setting.name for setting in TABLE.values()} >= settings.OWNED
+
+
+@pytest.mark.parametrize("setting", list(settings.free()), ids=lambda setting: setting.name)
+def test_the_schema_allows_what_the_exporter_does(setting: Any) -> None:
+    node = SCHEMA["properties"]["settings"]
+    for part in setting.name.split("."):
+        node = node["properties"][part]
+    words = node.get("enum") or node.get("anyOf", [{}])[0].get("items", {}).get("enum", [])
+    for word in words:
+        setting.kind.read(word)
+    if setting.default and not setting.kind.many:
+        default: object = {"true": True, "false": False}.get(setting.default, setting.default)
+        jsonschema.validate(default, node)
+
+
+@pytest.mark.parametrize("name", sorted(settings.OWNED))
+def test_a_setting_that_the_chart_owns_is_not_given_twice(name: str) -> None:
+    nested: Any = "x"
+    for part in reversed(name.split(".")):
+        nested = {part: nested}
+    assert errors({"settings": nested})
+
+
+def test_the_readme_names_every_value() -> None:
+    named = re.findall(r"^\| `([\w.]+)` \|", (CHART / "README.md").read_text(), re.MULTILINE)
+    assert named == [value.path for value in VALUES]
+
+
+def test_the_table_stands_between_its_marks() -> None:
+    text = written.with_table(f"before\n{written.BEGIN}\nold\n{written.END}\nafter\n")
+    assert text.startswith("before\n")
+    assert text.endswith(f"{written.END}\nafter\n")
+    assert "old\n" not in text
+
+
+def test_the_chart_is_of_the_exporters_version() -> None:
+    assert yaml.safe_load((CHART / "Chart.yaml").read_text())["appVersion"] == exporter.__version__
