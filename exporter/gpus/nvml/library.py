@@ -64,6 +64,12 @@ def candidates(path: str | None, roots: Sequence[Path]) -> Iterator[str]:
                 yield str(found)
 
 
+def searched(roots: Sequence[Path]) -> str:
+    """Where ``candidates`` looks if no path is asked for, in words."""
+    below = " and ".join(map(str, roots))
+    return f"by the loader's own search, then below {below} in {', '.join(PLACES)}"
+
+
 def load(path: str | None, roots: Sequence[Path] = ROOTS) -> ctypes.CDLL:
     """Load the first library that can be loaded.
 
