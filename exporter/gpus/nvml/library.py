@@ -86,6 +86,15 @@ def load(path: str | None, roots: Sequence[Path] = ROOTS) -> ctypes.CDLL:
     raise errors.LibraryError("; ".join(complaints))
 
 
+def nvml_version(cdll: ctypes.CDLL) -> str:
+    """The library's own version, ``<NVML's>.<driver's>``, without a driver; "" if it tells none."""
+    call = getattr(cdll, "nvmlSystemGetNVMLVersion", None)
+    text = ctypes.create_string_buffer(80)  # NVML_SYSTEM_NVML_VERSION_BUFFER_SIZE
+    if call is None or call(text, len(text)) != errors.SUCCESS:
+        return ""
+    return text.value.decode("ascii", "replace")
+
+
 class Library:
     """NVML, initialised. Safe to call from several threads, as NVML itself is (nvml.h)."""
 
