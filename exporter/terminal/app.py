@@ -25,6 +25,7 @@ from exporter.terminal.styles import CSS, STYLES
 from exporter.terminal.tree import Tree
 from exporter.terminal.view import Line, View, path
 
+FILTER = "part of a name; Enter keeps it, Escape drops it"
 KEYS = "←→ fold  ncmsp sort  r reverse  / filter  1-4 depth  z freeze  ? help  q quit"
 
 
@@ -64,22 +65,23 @@ class Top(App[None]):
         self._frozen = False
         self._shown = View(feed.name)
         self._problem = ""
+        self._title = Static(id="title", markup=False)
+        self._troubles = Static(id="troubles", markup=False)
+        self._head = Static(id="head", markup=False)
+        self._tree = Tree(id="tree")
+        self._details = Static(id="details", markup=False)
+        self._filter = Input(id="filter", placeholder=FILTER)
 
     def compose(self) -> ComposeResult:
         """Title, troubles, table, what is known of the line, keys."""
-        yield Static(id="title", markup=False)
-        yield Static(id="troubles", markup=False)
-        yield Static(id="head", markup=False)
-        yield Tree(id="tree")
+        yield from (self._title, self._troubles, self._head, self._tree)
         with Vertical(id="below"):
-            yield Static(id="details", markup=False)
-            yield Input(id="filter", placeholder="part of a name; Enter keeps it, Escape drops it")
-            yield Static(KEYS, id="keys", markup=False)
+            yield from (self._details, self._filter, Static(KEYS, id="keys", markup=False))
 
     def on_mount(self) -> None:
         """Begin to read."""
-        self.query_one("#filter", Input).display = False
-        self.query_one(Tree).focus()
+        self._filter.display = False
+        self._tree.focus()
         self._say()
         threading.Thread(target=self._read, name="feed", daemon=True).start()
 
@@ -113,23 +115,21 @@ class Top(App[None]):
         self._problem = problem
         if view is not None and not self._frozen:
             self._shown = view
-            self.query_one(Tree).show(view.lines)
+            self._tree.show(view.lines)
         self._say()
 
     def _say(self) -> None:
         """Everything around the table."""
-        tree = self.query_one(Tree)
-        by = f"by {tree.order.by}{' reversed' if tree.order.reverse else ''}"
+        by = f"by {self._tree.order.by}{' reversed' if self._tree.order.reverse else ''}"
         state = [title(self._shown, short=True), by]
-        state += [f"filter {tree.order.needle!r}"] if tree.order.needle else []
+        state += [f"filter {self._tree.order.needle!r}"] if self._tree.order.needle else []
         state += ["FROZEN (z goes on)"] if self._frozen else []
-        self.query_one("#title", Static).update(Text(" · ".join(state), no_wrap=True))
+        self._title.update(Text(" · ".join(state), no_wrap=True))
         troubles = (*((self._problem,) if self._problem else ()), *self._shown.troubles)
-        said = self.query_one("#troubles", Static)
-        said.display = bool(troubles)
-        said.update(Text("\n".join(f"! {trouble}" for trouble in troubles)))
-        self.query_one("#head", Static).update(_text(tree.head()))
-        self._tell(tree.selected)
+        self._troubles.display = bool(troubles)
+        self._troubles.update(Text("\n".join(f"! {trouble}" for trouble in troubles)))
+        self._head.update(_text(self._tree.head()))
+        self._tell(self._tree.selected)
 
     def _tell(self, line: Line | None) -> None:
         """What is known of a line, or why there is none."""
@@ -139,7 +139,7 @@ class Top(App[None]):
         else:
             details.append(f"{line.kind} {path(line)}", STYLES[Tone.STRONG])
             details.append(f"\n{joined(line.facts)}")
-        self.query_one("#details", Static).update(details)
+        self._details.update(details)
 
     def on_tree_selected(self, event: Tree.Selected) -> None:
         """Another line has the cursor."""
@@ -152,7 +152,7 @@ class Top(App[None]):
     def on_click(self, event: events.Click) -> None:
         """A click on a title sorts by that column."""
         if event.widget is not None and event.widget.id == "head":
-            self._arrange_by(self.query_one(Tree).title_at(event.x))
+            self._arrange_by(self._tree.title_at(event.x))
 
     # --- keys ---
 
@@ -161,20 +161,19 @@ class Top(App[None]):
         self._arrange_by(SortKey(by))
 
     def _arrange_by(self, by: SortKey | None) -> None:
-        tree = self.query_one(Tree)
         if by is not None:
-            again = tree.order.by is by
-            tree.put(tree.order._replace(by=by, reverse=again and not tree.order.reverse))
+            again = self._tree.order.by is by
+            self._tree.put(
+                self._tree.order._replace(by=by, reverse=again and not self._tree.order.reverse)
+            )
 
     def action_reverse(self) -> None:
         """The other way round."""
-        tree = self.query_one(Tree)
-        tree.put(tree.order._replace(reverse=not tree.order.reverse))
+        self._tree.put(self._tree.order._replace(reverse=not self._tree.order.reverse))
 
     def action_depth(self, deepest: int) -> None:
         """Show so many levels, and unfold what was folded by hand."""
-        tree = self.query_one(Tree)
-        tree.put(tree.order._replace(deepest=deepest, folded=frozenset()))
+        self._tree.put(self._tree.order._replace(deepest=deepest, folded=frozenset()))
 
     def action_freeze(self) -> None:
         """Let the figures stand, or go on."""
@@ -187,25 +186,22 @@ class Top(App[None]):
 
     def action_filter(self) -> None:
         """Ask for a part of a name."""
-        asked = self.query_one("#filter", Input)
-        asked.display = True
-        asked.focus()
+        self._filter.display = True
+        self._filter.focus()
 
     def action_unfilter(self) -> None:
         """Show everything again."""
-        asked = self.query_one("#filter", Input)
-        asked.value = ""
+        self._filter.value = ""
         self._leave_filter()
 
     def on_input_changed(self, event: Input.Changed) -> None:
         """Filter while it is typed."""
-        tree = self.query_one(Tree)
-        tree.put(tree.order._replace(needle=event.value))
+        self._tree.put(self._tree.order._replace(needle=event.value))
 
     def on_input_submitted(self) -> None:
         """Keep the filter."""
         self._leave_filter()
 
     def _leave_filter(self) -> None:
-        self.query_one("#filter", Input).display = False
-        self.query_one(Tree).focus()
+        self._filter.display = False
+        self._tree.focus()

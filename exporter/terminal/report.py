@@ -24,10 +24,12 @@ def report(view: View, width: int | None, *, coloured: bool) -> str:
     """Title, troubles, table, and why each question mark is one."""
     shown = rows(view.lines, Order())
     cells = max(width or WIDE, NARROW)
-    layout = table.layout(cells, table.longest_name(shown))
+    past = any(len(row.line.past) > 1 for row in shown)
+    layout = table.layout(cells, table.longest_name(shown), past=past)
     lines = [[Piece(title(view), Tone.STRONG)]]
     lines += [[Piece(f"! {trouble}", Tone.OVER)] for trouble in view.troubles]
     lines += [[], table.head(layout), *(table.line(row, layout) for row in shown)]
+    lines += [] if shown else [[Piece("no GPU is known", Tone.UNKNOWN)]]
     if unknown := _unknown(view):
         lines += [[], [Piece("? is not known:", Tone.UNKNOWN)]]
         lines += [[Piece(f"  {words}", Tone.UNKNOWN)] for words in unknown]

@@ -42,6 +42,7 @@ def _engine(number: int, line: Line, _: int) -> Cell:
     return draw.engine(line, number)
 
 
+PAST = Column("PAST", 6, 6, lambda line, cells: draw.spark(line.past, cells), grows=54)
 COLUMNS = (
     Column("TYPE", 4, 5, _plain(draw.letters), left=True),
     Column("CORE", 5, 0, _plain(draw.core)),
@@ -53,7 +54,7 @@ COLUMNS = (
     Column("MBW", 4, 8, partial(_engine, 0)),
     Column("ENC", 4, 9, partial(_engine, 1)),
     Column("DEC", 4, 10, partial(_engine, 2)),
-    Column("PAST", 6, 6, lambda line, cells: draw.spark(line.past, cells), grows=54),
+    PAST,
 )
 
 
@@ -64,10 +65,11 @@ class Layout(NamedTuple):
     columns: tuple[tuple[Column, int], ...]
 
 
-def layout(cells: int, longest_name: int = LEAST_NAME) -> Layout:
-    """Share out a line of so many cells."""
+def layout(cells: int, longest_name: int = LEAST_NAME, *, past: bool = True) -> Layout:
+    """Share out a line of so many cells; ``past``: there are last minutes to show."""
     shown: list[Column] = []
-    for column in sorted(COLUMNS, key=lambda column: column.rank):
+    wanted = [column for column in COLUMNS if past or column is not PAST]
+    for column in sorted(wanted, key=lambda column: column.rank):
         if LEAST_NAME + _taken([*shown, column]) > cells:
             break
         shown.append(column)

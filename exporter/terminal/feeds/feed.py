@@ -56,13 +56,15 @@ def view_of(sight: Sight, name: str) -> View:
         age_s=max((number(head, "age_seconds") or 0.0 for head in heads), default=0.0),
         window_s=max((number(head, "window_seconds") or 0.0 for head in heads), default=0.0),
         simulated=any(flag(document, "simulated") for document, _ in documents),
-        troubles=sight.troubles
-        + tuple(t for document, _ in documents for t in _troubles(document)),
+        troubles=(
+            *sight.troubles,
+            *(t for document, _ in documents for t in _troubles(document, several=several)),
+        ),
         lines=tuple(lines),
     )
 
 
-def _troubles(document: Json) -> Sequence[str]:
+def _troubles(document: Json, *, several: bool) -> Sequence[str]:
     head, node = inner(document, "snapshot"), text(document, "node")
     found = []
     if flag(head, "stale"):
@@ -70,6 +72,6 @@ def _troubles(document: Json) -> Sequence[str]:
         found.append(f"nothing has been measured for {age:.0f} s: no stale figures are shown")
     for source in items(document, "sources"):
         if not flag(source, "up"):
-            said = (text(source, "detail"), text(source, "what_to_do"))
-            found.append(f"source {text(source, 'name')} is down: {'. '.join(filter(None, said))}")
-    return [f"{node}: {trouble}" if node else trouble for trouble in found]
+            said = text(source, "detail") or text(source, "what_to_do") or "no reason is given"
+            found.append(f"source {text(source, 'name')} is down: {said}")
+    return [f"{node}: {trouble}" if several else trouble for trouble in found]
