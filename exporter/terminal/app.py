@@ -89,6 +89,11 @@ class Top(App[None]):
         """Read no more."""
         self._stop.set()
 
+    @property
+    def lines_shown(self) -> bool:
+        """Whether anything has been read yet."""
+        return bool(self._shown.lines)
+
     # --- the reading thread ---
 
     def _read(self) -> None:
@@ -120,11 +125,14 @@ class Top(App[None]):
 
     def _say(self) -> None:
         """Everything around the table."""
-        by = f"by {self._tree.order.by}{' reversed' if self._tree.order.reverse else ''}"
-        state = [title(self._shown, short=True), by]
-        state += [f"filter {self._tree.order.needle!r}"] if self._tree.order.needle else []
-        state += ["FROZEN (z goes on)"] if self._frozen else []
-        self._title.update(Text(" · ".join(state), no_wrap=True))
+        order = self._tree.order
+        state = (
+            "FROZEN (z goes on)" if self._frozen else "",
+            f"filter {order.needle!r}" if order.needle else "",
+            f"by {order.by}{' reversed' if order.reverse else ''}",
+        )
+        said = title(self._shown, *state, short=True)
+        self._title.update(Text(said, no_wrap=True, overflow="ellipsis"))
         troubles = (*((self._problem,) if self._problem else ()), *self._shown.troubles)
         self._troubles.display = bool(troubles)
         self._troubles.update(Text("\n".join(f"! {trouble}" for trouble in troubles)))

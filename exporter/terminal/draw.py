@@ -6,6 +6,7 @@ is drawn with other blocks, and what is not known is a question mark.
 
 from collections.abc import Callable, Sequence
 from enum import StrEnum
+from math import ceil
 from typing import NamedTuple
 
 from exporter.terminal.facts import amount, percent
@@ -130,10 +131,17 @@ def _joined(drawn: str, cells: int, tone: Tone) -> Cell:
 
 
 def spark(past: Past, cells: int) -> Cell:
-    """The newest points, at the right; a GPU is the height of a cell, a gap is not known."""
-    shown = past[-cells:] if cells else ()
-    drawn = "".join(_GAP if point is None else _spark(point) for point in shown)
+    """All of it, the newest at the right; a GPU is the height of a cell, a gap is not known."""
+    each = max(ceil(len(past) / cells), 1)
+    ends = range(len(past), 0, -each)
+    means = (_mean(past[max(end - each, 0) : end]) for end in ends)
+    drawn = "".join(_GAP if mean is None else _spark(mean) for mean in means)[::-1]
     return [Piece(drawn.rjust(cells), Tone.CALM)]
+
+
+def _mean(points: Past) -> float | None:
+    known = [point for point in points if point is not None]
+    return sum(known) / len(known) if known else None
 
 
 def _spark(point: float) -> str:

@@ -7,6 +7,7 @@ from exporter.terminal.reading import Json, flag, inner, items, number, text
 
 Facts = tuple[tuple[str, str], ...]
 
+_KJ, _KWH = 1e3, 3.6e6
 _ROUNDED = 0.9995  # what is shown as 1.0 of the next unit
 _HUNDRED = 99.95  # what is shown as 100
 _UNITS = ((1 << 40, "T"), (1 << 30, "G"), (1 << 20, "M"), (1 << 10, "k"))
@@ -139,7 +140,9 @@ def _energy(of: Json) -> str:
     joules = number(of, "energy_joules_total")
     if joules is None:
         return ""
-    return f"{joules / 3.6e6:.2f} kWh" if joules >= 3.6e5 else f"{joules:.0f} J"  # noqa: PLR2004
+    if joules >= _KWH:
+        return f"{joules / _KWH:.2f} kWh"
+    return f"{joules / _KJ:.1f} kJ" if joules >= _KJ else f"{joules:.0f} J"
 
 
 def _seconds(seconds: float | None) -> str:

@@ -36,14 +36,20 @@ def report(view: View, width: int | None, *, coloured: bool) -> str:
     return "".join(f"{_written(line, coloured=coloured).rstrip()}\n" for line in lines)
 
 
-def title(view: View, *, short: bool = False) -> str:
-    """Whose figures they are, and of when."""
-    when = datetime.fromtimestamp(view.unix_s, UTC).strftime("%H:%M:%S UTC") if view.unix_s else ""
+def title(view: View, *state: str, short: bool = False) -> str:
+    """Whose figures they are, how they are shown, and of when they are."""
     devices = sum(line.kind is Kind.DEVICE for line in view.lines)
-    counts = f"{_counted(devices, 'GPU')}, {_counted(view.pods, 'pod')}"
     simulated = "SIMULATED" if short else "SIMULATED: nothing here is measured"
-    real = simulated if view.simulated else ""
-    return " · ".join(filter(None, (view.source, real, counts, when)))
+    counts = f"{_counted(devices, 'GPU')}, {_counted(view.pods, 'pod')}"
+    parts = (view.source, view.simulated and simulated, counts, *state, _clock(view.unix_s))
+    return " · ".join(part for part in parts if part)
+
+
+def _clock(unix_s: float) -> str:
+    try:
+        return datetime.fromtimestamp(unix_s, UTC).strftime("%H:%M:%S UTC") if unix_s else ""
+    except (ValueError, OverflowError, OSError):  # no time that there is
+        return ""
 
 
 def _counted(count: int, what: str) -> str:

@@ -114,7 +114,7 @@ class Tree(ScrollView, can_focus=True):
         return min(self._cursor, max(len(self._shown) - 1, 0))
 
     def _share_out(self) -> None:
-        cells = self.scrollable_content_region.width or self.size.width
+        cells = max((self.scrollable_content_region.width or self.size.width) - 1, 1)
         self._columns = table.layout(cells, table.longest_name(self._shown))
 
     def on_resize(self, _: events.Resize) -> None:

@@ -265,6 +265,18 @@ def test_a_socket_that_was_named_and_is_not_there_is_a_problem() -> None:
     assert of_kubelet("auto").verdict is Verdict.NOTE
 
 
+def test_other_sources_say_how_they_fare() -> None:
+    fine, down = SourceStatus("card_policies", up=True), SourceStatus("claims_api", up=False)
+    given = settings(kubelet_pod__resources__socket="none")
+
+    found = by_subject(node(evidence(given, sources=(fine, down))))
+
+    assert {name: f.verdict for name, f in found.items()} == {
+        "card_policies": Verdict.OK,
+        "claims_api": Verdict.PROBLEM,
+    }
+
+
 def test_a_clock_that_is_set_meanwhile_is_a_problem() -> None:
     begun = Timed(0, 1_800_000_000 * SECOND)
     steady = evidence(settings(), begun=begun, ended=Timed(SECOND, begun.unix_ns + SECOND))

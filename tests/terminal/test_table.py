@@ -75,7 +75,13 @@ def test_tones_go_by_the_allotment(value: float, limit: float | None, tone: Tone
 
 @pytest.mark.parametrize(
     ("past", "expected"),
-    [((), "     "), ((0.0, 0.5, 1.0), "  ▁▅█"), ((None, 2.0), "   ·█"), ((1.0,) * 9, "█████")],
+    [
+        ((), "     "),
+        ((0.0, 0.5, 1.0), "  ▁▅█"),
+        ((None, 2.0), "   ·█"),
+        ((1.0,) * 9, "█████"),
+        ((0.0, 1.0) * 5, "▅▅▅▅▅"),
+    ],
 )
 def test_sparklines_end_at_the_right(past: tuple[float | None, ...], expected: str) -> None:
     assert drawn(spark(past, 5)) == expected
