@@ -6,15 +6,21 @@ of ``PICTURES``. Needs Chromium.
 """
 
 import asyncio
+import math
+import re
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import quote
 
+from exporter import api
 from exporter.api import About
 from exporter.collector import Collector, Pulse
 from exporter.model import Snapshot
 from exporter.settings import Address, load
+from exporter.terminal.app import Top
+from exporter.terminal.feeds import Sight
 from exporter.web import Pages, Server, listen, make_app
 from exporter.wiring import make_collector, open_sources
 from tests.web.browser import LIVE, browsing
@@ -94,9 +100,60 @@ def dark_page(file: Path) -> None:
     asyncio.run(photograph(simulated(clock).snapshot, clock, file, dark=True))
 
 
+class Standing:
+    """A feed of the terminal that always says the same."""
+
+    name = "gpu-node-1"
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        about = About(self.name, SECOND)
+        document, history = api.snapshot(snapshot, about, 0), api.history(snapshot, about, 0)
+        self._sight = Sight([(document, history)])
+
+    def read(self) -> Sight:
+        """The snapshot and its last minutes."""
+        return self._sight
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+async def draw(size: tuple[int, int], keys: Sequence[str], file: Path) -> None:
+    """Let the live view of the terminal draw itself, and a browser take a picture of it."""
+    app = Top(Standing(simulated(Clock()).snapshot), 1.0)
+    async with app.run_test(size=size) as pilot:
+        while not app.lines_shown:
+            await pilot.pause()
+        await pilot.press(*keys)
+        await pilot.pause()
+        drawing = app.export_screenshot(title="mgpu-exporter top")
+    # Its own style sheet would fetch a font from elsewhere.
+    drawing = re.sub(r"@font-face \{.*?\}", "", drawing, flags=re.DOTALL)
+    drawing = drawing.replace("Fira Code", "DejaVu Sans Mono")
+    found = re.search(r'viewBox="0 0 ([0-9.]+) ([0-9.]+)"', drawing)
+    assert found is not None  # noqa: S101 - a script
+    page = f'<body style="margin:0">{drawing}</body>'
+    async with browsing() as tab:
+        await tab.size(math.ceil(float(found[1])), math.ceil(float(found[2])), dark=False)
+        await tab.open(f"data:text/html;charset=utf-8,{quote(page)}")
+        await tab.picture(file, whole=False)
+
+
+def top(file: Path) -> None:
+    """The live view of the terminal, sorted by use."""
+    asyncio.run(draw((116, 34), ("c", "down", "down"), file))
+
+
+def small_top(file: Path) -> None:
+    """The same where a terminal has 80 columns and 24 rows, of one namespace."""
+    asyncio.run(draw((80, 24), ("slash", *"media", "enter"), file))
+
+
 PICTURES: dict[str, Callable[[Path], None]] = {
     "page.png": page,
     "page-dark.png": dark_page,
+    "top.png": top,
+    "top-small.png": small_top,
 }
 
 

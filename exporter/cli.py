@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from exporter import __doc__ as about
-from exporter import __version__, logs, record, replay
+from exporter import __version__, check, logs, record, replay, snapshot, top
 from exporter.serve import serve
 from exporter.settings import TABLE, Settings, SettingsError, add_arguments
 from exporter.wiring import read_settings
@@ -26,6 +26,15 @@ class _Command(NamedTuple):
 
 _COMMANDS = {
     "serve": _Command("serve the metrics (the default)", lambda settings, _: serve(settings)),
+    "top": _Command("show GPUs, pods and processes, live", top.top, top.add_arguments),
+    "snapshot": _Command(
+        "print what is on the GPUs once", snapshot.snapshot, snapshot.add_arguments
+    ),
+    "check": _Command(
+        "look at this node as serve would, and say what hinders it",
+        check.check,
+        check.add_arguments,
+    ),
     "record": _Command(
         "write down what the sources say, cycle by cycle", record.record, record.add_arguments
     ),

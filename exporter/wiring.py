@@ -91,6 +91,11 @@ def make_collector(settings: Settings, sources: Sources, clock: Clock = time) ->
     return Collector(sources, ledger, interval_ns, clock, idle, allowed, rules_of(settings))
 
 
+def cgroup_root(settings: Settings) -> str:
+    """Where the cgroup file system is looked for."""
+    return settings.path_cgroup or f"{settings.path_sysfs}/fs/cgroup"
+
+
 def _simulated(settings: Settings, clock: Clock) -> Sources:
     start_unix_ns = settings.simulate_start * 10**9 or None
     if start_unix_ns is not None and clock.time_ns() - start_unix_ns > OLDEST_SCENARIO_NS:
@@ -104,21 +109,25 @@ def _simulated(settings: Settings, clock: Clock) -> Sources:
     )
 
 
-def _real(settings: Settings) -> Sources:
-    places = Places(
+def places_of(settings: Settings) -> Places:
+    """Where pods may be looked for, and as whom."""
+    return Places(
         kubeconfig=settings.kubeconfig or None,
         kubelet=settings.kubelet_address,
         kubelet_ca=settings.kubelet_ca_file,
         kubelet_insecure=settings.kubelet_insecure_tls,
         logs=Path(settings.path_logs),
     )
+
+
+def _real(settings: Settings) -> Sources:
+    places = places_of(settings)
     allowed = Allowed(settings.pods_labels, settings.pods_annotations)
     keep = allowed.keep(_keep(settings))
     pods = open_pod_source(settings.pods_source, node_name(settings.node_name), places, keep)
-    cgroup_root = settings.path_cgroup or f"{settings.path_sysfs}/fs/cgroup"
     return Sources(
         gpus=_real_gpus(settings),
-        processes=CgroupProcesses(cgroup_root, settings.path_procfs),
+        processes=CgroupProcesses(cgroup_root(settings), settings.path_procfs),
         pods=pods,
         nodes=_real_nodes(settings, pods, places),
         others=pods.others if isinstance(pods, ChainedPods) else tuple,

@@ -182,7 +182,9 @@ def _from_file(file: _Given, problems: list[str]) -> dict[str, _Given]:
                 problems.append(f"{place}: given twice; see {given[name].place}")
             elif text is not None:
                 given[name] = _Given(text, place, node, file.text)
-    except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
+    except OSError as error:
+        problems.append(f"{file.place}: {file.text} cannot be read: {error.strerror}")
+    except (ValueError, RecursionError, yaml.YAMLError) as error:
         problems.append(f"{file.place}: {file.text} cannot be read: {error}")
     return given
 
