@@ -4,7 +4,7 @@
 # make golden  refresh the golden exposition files after a wanted change
 # make e2e     the long end-to-end run: five minutes under a real Prometheus
 # make accuracy  hold this exporter and others against the truth of simulated nodes (minutes)
-# make docs    write the generated pages of docs/
+# make docs    write what is generated: pages of docs/, rules/exported/, dashboards/*.json
 
 PYTHON ?= python3
 ARGS ?=
@@ -33,9 +33,13 @@ lint: $(VENV)/.dev
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python docs/generate.py --check
+	$(BIN)/python rules/generate.py --check
+	$(BIN)/python -m dashboards.generate --check
 
 docs: $(VENV)/.dev
 	$(BIN)/python docs/generate.py
+	$(BIN)/python rules/generate.py
+	$(BIN)/python -m dashboards.generate
 
 golden: $(VENV)/.dev
 	$(BIN)/pytest tests/test_golden.py tests/test_replay.py --refresh-golden
