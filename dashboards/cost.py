@@ -24,6 +24,7 @@ def dashboard() -> build.Dashboard:
         "What the namespaces drew and were allotted in the time range, and what it cost. Energy of "
         "containers is an estimate whose parts add up to the board's counter.",
         ["namespace"],
+        labels=("namespace",),
     )
     found.with_variable(_price("price_kwh", "Price of a kWh", "0.20"))
     found.with_variable(_price("price_gpu_hour", "Price of a GPU-hour", "2.00"))

@@ -1,7 +1,7 @@
 """What the dashboards have in common: variables, selectors, links.
 
-Prometheus may have renamed the exporter's labels (``exported_pod``, without ``honorLabels``). Three
-hidden variables find out what they are called; every query takes the names from them.
+Prometheus may have renamed the exporter's labels (``exported_pod``, without ``honorLabels``).
+Hidden variables find out what they are called; every query takes the names from them.
 """
 
 from collections.abc import Sequence
@@ -27,10 +27,9 @@ POD = f'{NAMESPACE},$pod_label=~"$pod"'
 
 WORKLOAD = ("namespace", "pod", "container")
 RENAMED = (
-    'query_result(label_replace(count(mgpu_pod_info{{exported_pod!=""}}), '
-    '"name", "exported_{0}", "", "") '
-    'or label_replace(count(mgpu_pod_info) unless count(mgpu_pod_info{{exported_pod!=""}}), '
-    '"name", "{0}", "", ""))'
+    'query_result(label_replace(count(mgpu_pod_info{{job=~"$job",exported_pod!=""}}), '
+    '"name", "exported_{0}", "", "") or label_replace(count(mgpu_pod_info{{job=~"$job"}}) '
+    'unless count(mgpu_pod_info{{job=~"$job",exported_pod!=""}}), "name", "{0}", "", ""))'
 )
 
 CHOICES = {
@@ -65,8 +64,14 @@ def _label_name(label: str) -> build.QueryVariable:
     )
 
 
-def board(uid: str, title: str, about: str, choices: Sequence[str] = ()) -> build.Dashboard:
-    """An empty dashboard with its variables; ``choices`` are those beyond cluster and node."""
+def board(
+    uid: str, title: str, about: str, choices: Sequence[str] = (), labels: Sequence[str] = ()
+) -> build.Dashboard:
+    """An empty dashboard with its variables.
+
+    ``choices`` are those beyond cluster and node, ``labels`` those of the workload's labels whose
+    names it needs.
+    """
     known = "mgpu_exporter_build_info"
     nodes = f"label_values({known}{{{EXPORTER}}}, instance)"
     clusters = f'label_values({known}{{job=~"$job"}}, cluster)'
@@ -88,7 +93,7 @@ def board(uid: str, title: str, about: str, choices: Sequence[str] = ()) -> buil
         .with_variable(_choice("cluster", "Cluster", clusters))
         .with_variable(_choice("node", "Node", nodes))
     )
-    for label in WORKLOAD:
+    for label in labels:
         found.with_variable(_label_name(label))
     for choice in choices:
         found.with_variable(_choice(choice, *CHOICES[choice]))

@@ -2,7 +2,7 @@
 
 from grafana_foundation_sdk.builders import dashboard as build
 
-from dashboards.frame import DEVICE, board
+from dashboards.frame import DEVICE, WORKLOAD, board
 from dashboards.panels import ANY, BAD, HIGH, NOBODY, Column, Panel, series, stat, table
 
 BY_DEVICE = "cluster, instance, gpu, uuid"
@@ -40,6 +40,7 @@ def dashboard() -> build.Dashboard:
         "Node and devices",
         "What each GPU of the chosen nodes does, for whom, and how it is.",
         ["uuid"],
+        labels=WORKLOAD,
     )
     for panel in _totals():
         found.with_panel(panel)
@@ -138,7 +139,7 @@ def _devices() -> Panel:
 
 def _utilization() -> Panel:
     return series(
-        "Core in use",
+        "Core in use, by device",
         "Share of the time in which the device had work. It says that the GPU was at work, not how "
         "well its units were used: see SM activity.",
         {GPU: f"sum by ({BY_DEVICE}) ({_rate('busy_seconds_total')})"},
@@ -149,7 +150,7 @@ def _utilization() -> Panel:
 
 def _memory() -> Panel:
     return series(
-        "Memory in use",
+        "Memory in use, by device",
         "Share of the device's memory.",
         {GPU: f"{_of('memory_used_bytes')} / {_of('memory_total_bytes')}"},
         "percentunit",
@@ -261,9 +262,9 @@ def _errors() -> list[Panel]:
         ),
         series(
             "Memory errors",
-            "Errors of the memory since the driver was loaded, and rows that were replaced.",
+            "Errors of the memory in the time range, and rows of it that are replaced.",
             {
-                f"{GPU} {{{{kind}}}} errors": _of("ecc_errors_total"),
+                f"{GPU} {{{{kind}}}} errors": f"increase({_of('ecc_errors_total')}[$__range])",
                 f"{GPU} {{{{kind}}}} rows": _of("remapped_rows"),
             },
             "short",

@@ -31,6 +31,7 @@ def dashboard() -> build.Dashboard:
         "Who uses the GPUs of the clusters, against what was allotted; who wastes them, and who is "
         "over what it was allotted.",
         ["namespace"],
+        labels=("namespace", "pod"),
     )
     for panel in _totals():
         found.with_panel(panel)

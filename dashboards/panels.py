@@ -164,7 +164,7 @@ def table(
         .unit("short")
         .with_transformation(DataTransformerConfig(id_val="merge", options={}))
         .with_transformation(_organized(keys, columns))
-        .height(9)
+        .height(8)
         .span(width)
     )
     for column in columns:

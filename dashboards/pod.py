@@ -2,7 +2,7 @@
 
 from grafana_foundation_sdk.builders import dashboard as build
 
-from dashboards.frame import NODE, POD, board
+from dashboards.frame import NODE, POD, WORKLOAD, board
 from dashboards.panels import ALLOTTED, BAD, HIGH, IDLE, Column, Panel, series, stat, table
 
 CONTAINER = "{{$pod_label}} {{$container_label}} GPU {{gpu}}"
@@ -35,6 +35,7 @@ def dashboard() -> build.Dashboard:
         "What the chosen pods use of what they were allotted, by container and device, and who "
         "else is on their cards.",
         ["namespace", "pod"],
+        labels=WORKLOAD,
     )
     for panel in _totals():
         found.with_panel(panel)
@@ -188,7 +189,7 @@ def _more() -> list[Panel]:
             "percentunit",
         ),
         series(
-            "Power",
+            "Power, by container",
             "Estimated: the active energy of a device is split by core use.",
             {CONTAINER: _rate(_own("energy_joules_total"))},
             "watt",
