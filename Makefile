@@ -4,7 +4,7 @@
 # make golden  refresh the golden exposition files after a wanted change
 # make e2e     the long end-to-end run: five minutes under a real Prometheus
 # make accuracy  hold this exporter and others against the truth of simulated nodes (minutes)
-# make docs    write the generated pages of docs/
+# make docs    write what is generated: pages of docs/, rules/exported/, dashboards/*.json
 # make pictures  take the pictures of the documents anew (needs Chromium)
 # make chart   write what the chart and deploy/ have from elsewhere (needs Helm)
 
@@ -35,10 +35,14 @@ lint: $(VENV)/.dev
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python docs/generate.py --check
+	$(BIN)/python rules/generate.py --check
+	$(BIN)/python -m dashboards.generate --check
 	$(BIN)/python -m charts.generate --check
 
 docs: $(VENV)/.dev
 	$(BIN)/python docs/generate.py
+	$(BIN)/python rules/generate.py
+	$(BIN)/python -m dashboards.generate
 
 pictures: $(VENV)/.dev
 	$(BIN)/python -m docs.pictures

@@ -1,30 +1,49 @@
-"""Runs the expressions of docs/metrics.md with promtool over pages of a simulated node."""
+"""Runs expressions and rules with promtool, over pages of a simulated node or written series."""
 
 import json
 import re
 import subprocess
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from exporter.exposition import Format, Renderer
-from exporter.settings import load
-from exporter.wiring import make_collector, open_sources
-from tests.scenario.clock import ManualClock
+from tests.pages import SCRAPE_S, pages
 
 METRICS = Path(__file__).parent.parent.parent / "docs" / "metrics.md"
 LEVELS = ("mgpu_device", "mgpu_namespace", "mgpu_container", "mgpu_group", "mgpu_pod")
-SCRAPE_S = 15
 
 Series = Mapping[str, list[str]]
 
 
 class Alert(NamedTuple):
-    """One that was raised: by which expression, when, and its labels."""
+    """One that was raised: by which expression, when, its labels, what it says, in which case."""
 
     title: str
     minute: int
     labels: Mapping[str, str]
+    annotations: str = ""
+    case: str = ""
+
+
+class Case(NamedTuple):
+    """Series in promtool's notation, and when to look for which alerts."""
+
+    series: Mapping[str, str]
+    titles: Iterable[str]
+    minutes: Iterable[int]
+
+    def test(self, name: str, interval: str) -> dict[str, object]:
+        """The case as a test of promtool, in which nothing is to be raised."""
+        return {
+            "name": name,
+            "interval": interval,
+            "input_series": [{"series": key, "values": v} for key, v in self.series.items()],
+            "alert_rule_test": [
+                {"alertname": title, "eval_time": f"{minute}m", "exp_alerts": []}
+                for title in self.titles
+                for minute in self.minutes
+            ],
+        }
 
 
 def documented(heading: str) -> dict[str, str]:
@@ -35,26 +54,19 @@ def documented(heading: str) -> dict[str, str]:
     return {title.removeprefix("# "): expression for title, _, expression in queries}
 
 
-def simulated(scenario: str, minutes: int, cycle_s: int = 1) -> Series:
+def simulated(
+    scenario: str, minutes: int, cycle_s: int = 1, levels: tuple[str, ...] = LEVELS
+) -> Series:
     """What a Prometheus has after some minutes with a scenario: the values of each series."""
-    clock = ManualClock()
-    settings = load({"simulate": [scenario]}, {})
-    collector = make_collector(settings, open_sources(settings, clock), clock)
-    renderer, pages = Renderer(), []
-    for second in range(0, minutes * 60 + 1, cycle_s):
-        collector.cycle()
-        if second % SCRAPE_S == 0:
-            pages.append(renderer.render(collector.snapshot, Format.TEXT).decode())
-        clock.move(cycle_s)
-    return _scraped(pages)
+    return _scraped((page for _, page in pages(scenario, minutes, cycle_s)), levels)
 
 
-def _scraped(pages: Iterable[str]) -> Series:
+def _scraped(pages: Iterable[str], levels: tuple[str, ...]) -> Series:
     """One value for each page, in the notation of promtool."""
     found: dict[str, list[str]] = {}
     for number, page in enumerate(pages):
         for line in page.splitlines():
-            if line.startswith(LEVELS):
+            if line.startswith(levels):
                 name, _, value = line.rpartition(" ")
                 found.setdefault(name, ["_"] * number).append(value)
         for values in found.values():
@@ -68,52 +80,54 @@ class Rules:
 
     def __init__(self, expressions: Mapping[str, str], series: Series, folder: Path) -> None:
         self._expressions = expressions
-        self._series = series
+        self._series = {name: " ".join(values) for name, values in series.items()}
         self._folder = folder
 
     def alerts(self, minutes: Iterable[int]) -> list[Alert]:
         """What is raised at these minutes."""
         rules = [{"alert": title, "expr": query} for title, query in self._expressions.items()]
-        test = {
-            "rule_files": ["rules.yaml"],
-            "evaluation_interval": f"{SCRAPE_S}s",
-            "tests": [
-                {
-                    "interval": f"{SCRAPE_S}s",
-                    "input_series": [
-                        {"series": name, "values": " ".join(values)}
-                        for name, values in self._series.items()
-                    ],
-                    "alert_rule_test": [
-                        {"alertname": title, "eval_time": f"{minute}m", "exp_alerts": []}
-                        for title in self._expressions
-                        for minute in minutes
-                    ],
-                }
-            ],
-        }
         groups = {"groups": [{"name": "rules", "rules": rules}]}
-        (self._folder / "rules.yaml").write_text(json.dumps(groups))  # JSON is YAML
-        (self._folder / "test.yaml").write_text(json.dumps(test))
-        done = subprocess.run(
-            ["promtool", "test", "rules", str(self._folder / "test.yaml")],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        said = done.stdout + done.stderr
-        found = list(_raised(said))
-        assert bool(found) == (done.returncode != 0), said
-        return found
+        file = self._folder / "rules.yaml"
+        file.write_text(json.dumps(groups))  # JSON is YAML
+        case = Case(self._series, self._expressions, list(minutes))
+        return raised([file], {"": case}, self._folder)
+
+
+def raised(
+    files: Sequence[Path],
+    cases: Mapping[str, Case],
+    folder: Path,
+    interval: str = f"{SCRAPE_S}s",
+) -> list[Alert]:
+    """Which alerts of rule files are raised in these cases. ``interval`` lies between values."""
+    document = {
+        "rule_files": [str(file) for file in files],
+        "evaluation_interval": interval,
+        "tests": [case.test(name, interval) for name, case in cases.items()],
+    }
+    (folder / "test.yaml").write_text(json.dumps(document))
+    done = subprocess.run(
+        ["promtool", "test", "rules", str(folder / "test.yaml")],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    said = done.stdout + done.stderr
+    found = list(_raised(said))
+    assert bool(found) == (done.returncode != 0), said
+    return found
 
 
 def _raised(said: str) -> Iterator[Alert]:
     """None was expected, so that promtool complains of each."""
-    title, minute = "", 0
+    case, title, minute, labels = "", "", 0, dict[str, str]()
     for line in said.splitlines():
-        if head := re.search(r"alertname: (.+), time: (\d+)m", line):
-            title, minute = head[1], int(head[2])
+        if named := re.fullmatch(r"\s+name: (.*),", line):
+            case = named[1]
+        elif head := re.search(r"alertname: (.+), time: (?:(\d+)h)?(?:(\d+)m)?", line):
+            title, minute = head[1], int(head[2] or 0) * 60 + int(head[3] or 0)
         elif found := re.search(r"Labels:\{(.*)\}", line):
             labels = dict(re.findall(r'(\w+)="([^"]*)"', found[1]))
             del labels["alertname"]
-            yield Alert(title, minute, labels)
+        elif found := re.search(r"Annotations:\{(.*)\}", line):
+            yield Alert(title, minute, labels, found[1], case)

@@ -1,0 +1,129 @@
+"""Energy and cost of each namespace; the prices are variables."""
+
+from grafana_foundation_sdk.builders import dashboard as build
+
+from dashboards.frame import NAMESPACE, NODE, board
+from dashboards.panels import IDLE, NOBODY, Column, Panel, series, stat, table
+
+JOULES_PER_KWH = "3.6e6"
+BY_NAMESPACE = "cluster, $namespace_label"
+USED_HOURS = f"increase(mgpu_pod_core_seconds_total{{{NAMESPACE}}}[$__range]) / 3600"
+ALL_HOURS = f"increase(mgpu_namespace_core_seconds_total{{{NAMESPACE}}}[$__range]) / 3600"
+HOURS = f"increase(mgpu_pod_allocated_core_seconds_total{{{NAMESPACE}}}[$__range]) / 3600"
+IDLE_HOURS = f"clamp_min({HOURS} - {USED_HOURS}, 0)"
+KWH = f"increase(mgpu_namespace_energy_joules_total{{{NAMESPACE}}}[$__range]) / {JOULES_PER_KWH}"
+BOARD = f"mgpu_device_energy_joules_total{{{NODE}}}"
+NOBODYS = f"mgpu_device_unattributed_energy_joules_total{{{NODE}}}"
+
+
+def dashboard() -> build.Dashboard:
+    """Top row: the time range's sums; then the bill; then where energy goes."""
+    found = board(
+        "cost",
+        "Energy and cost",
+        "What the namespaces drew and were allotted in the time range, and what it cost. Energy of "
+        "containers is an estimate whose parts add up to the board's counter.",
+        ["namespace"],
+        labels=("namespace",),
+    )
+    found.with_variable(_price("price_kwh", "Price of a kWh", "0.20"))
+    found.with_variable(_price("price_gpu_hour", "Price of a GPU-hour", "2.00"))
+    for panel in _totals():
+        found.with_panel(panel)
+    found.with_row(build.Row("Namespaces")).with_panel(_bill())
+    found.with_row(build.Row("Over time"))
+    return found.with_panel(_power()).with_panel(_allotted())
+
+
+def _price(name: str, label: str, value: str) -> build.TextBoxVariable:
+    return build.TextBoxVariable(name).label(label).default_value(value)
+
+
+def _totals() -> list[Panel]:
+    board_kwh = f"sum(increase({BOARD}[$__range])) / {JOULES_PER_KWH}"
+    return [
+        stat(
+            "Energy of the boards",
+            "Of all boards of the chosen nodes, idle or not, in the time range.",
+            board_kwh,
+            "kwatth",
+        ),
+        stat(
+            "Cost of that energy",
+            "At the price of a kWh above, in its currency.",
+            f"{board_kwh} * $price_kwh",
+            "short",
+        ),
+        stat(
+            "Charged to nobody",
+            "The part of the energy that is no namespace's: idle boards, by default "
+            "(--energy.idle), and processes outside pods.",
+            f"sum(increase({NOBODYS}[$__range])) / sum(increase({BOARD}[$__range]))",
+            "percentunit",
+        ),
+        stat(
+            "GPU-hours allotted",
+            "Of the chosen namespaces in the time range, used or not.",
+            f"sum({HOURS})",
+            "short",
+        ),
+        stat(
+            "Cost of the allotments",
+            "At the price of a GPU-hour above, in its currency.",
+            f"sum({HOURS}) * $price_gpu_hour",
+            "short",
+        ),
+        stat(
+            "Paid for and idle",
+            "The part of the allotted GPU-hours that was not used.",
+            f"sum({IDLE_HOURS}) / sum({HOURS})",
+            "percentunit",
+            ((None, "green"), (0.5, "yellow"), (0.8, "red")),
+        ),
+    ]
+
+
+def _bill() -> Panel:
+    def total(expr: str) -> str:
+        return f"sum by ({BY_NAMESPACE}) ({expr})"
+
+    return table(
+        "The bill of the time range",
+        "Costs are in the currency of the prices above. A namespace without a promised share "
+        "(time-slicing) has used GPU-hours only.",
+        {"cluster": "Cluster", "namespace": "Namespace"},
+        [
+            Column("Cost of allotments", f"{total(HOURS)} * $price_gpu_hour", "short"),
+            Column("of that idle", f"{total(IDLE_HOURS)} * $price_gpu_hour", "short"),
+            Column("GPU-hours allotted", total(HOURS), "short"),
+            Column("GPU-hours used", total(ALL_HOURS), "short"),
+            Column("Energy", total(KWH), "kwatth"),
+            Column("Cost of energy", f"{total(KWH)} * $price_kwh", "short"),
+        ],
+    )
+
+
+def _power() -> Panel:
+    power = f"rate(mgpu_namespace_energy_joules_total{{{NAMESPACE}}}[$__rate_interval])"
+    return series(
+        "Power, by namespace",
+        "And what is charged to nobody, by reason: with it the sum is what the boards draw.",
+        {
+            "{{$namespace_label}}": f"sum by ({BY_NAMESPACE}) ({power})",
+            "nobody: {{reason}}": f"sum by (reason) (rate({NOBODYS}[$__rate_interval]))",
+        },
+        "watt",
+        stacked=True,
+        colors={"^nobody: idle": IDLE, "^nobody: (?!idle)": NOBODY},
+    )
+
+
+def _allotted() -> Panel:
+    share = f"rate(mgpu_pod_allocated_core_seconds_total{{{NAMESPACE}}}[$__rate_interval])"
+    return series(
+        "Cost of allotments an hour, by namespace",
+        "What the allotments of the moment cost in an hour.",
+        {"{{$namespace_label}}": f"sum by ({BY_NAMESPACE}) ({share}) * $price_gpu_hour"},
+        "short",
+        stacked=True,
+    )

@@ -1,0 +1,219 @@
+"""The exporters themselves: are they there, do they see, do they keep their pace."""
+
+from grafana_foundation_sdk.builders import dashboard as build
+
+from dashboards.frame import NODE, board
+from dashboards.panels import ANY, BAD, Column, Panel, series, stat, table
+
+NODES = "{{instance}}"
+
+
+def _of(family: str) -> str:
+    return f"mgpu_exporter_{family}{{{NODE}}}"
+
+
+def _rate(name: str) -> str:
+    return f"rate({name}[$__rate_interval])"
+
+
+def dashboard() -> build.Dashboard:
+    """Top row: is all well; then what they see; then their pace and what they cost."""
+    found = board(
+        "exporter",
+        "Exporter health",
+        "Whether the exporters are there, what they can see, and what they cost.",
+    )
+    for panel in _totals():
+        found.with_panel(panel)
+    found.with_row(build.Row("What they see"))
+    for panel in _seen():
+        found.with_panel(panel)
+    found.with_row(build.Row("Pace"))
+    for panel in _pace():
+        found.with_panel(panel)
+    found.with_row(build.Row("What they cost"))
+    for panel in _cost():
+        found.with_panel(panel)
+    return found
+
+
+def _totals() -> list[Panel]:
+    return [
+        stat(
+            "Exporters",
+            "Exporters that were scraped.",
+            f"count({_of('build_info')})",
+            "short",
+        ),
+        stat(
+            "Down",
+            "Exporters that Prometheus knows and cannot scrape.",
+            f"count(up{{{NODE}}} == 0) or vector(0)",
+            "short",
+            ANY,
+        ),
+        stat(
+            "Sources down",
+            "Of all exporters: drivers, cgroups, lists of pods. See the table below.",
+            f"count({_of('source_up')} == 0) or vector(0)",
+            "short",
+            ANY,
+        ),
+        stat(
+            "Oldest measurement",
+            "When the slowest exporter's figures were measured. Over 10 s an exporter serves none.",
+            f"max(time() - {_of('snapshot_timestamp_seconds')})",
+            "s",
+            ((None, "green"), (60, "red")),
+        ),
+        stat(
+            "Containers not measured",
+            "Containers whose core use is not known; their pods' pages say why.",
+            f'count(mgpu_container_unmeasured{{{NODE},quantity="core"}}) or vector(0)',
+            "short",
+            ((None, "green"), (1, "yellow")),
+        ),
+        stat(
+            "Simulated",
+            "Exporters whose node is a simulation: nothing of them is real.",
+            f"sum({_of('simulated')})",
+            "short",
+            ((None, "text"), (1, "orange")),
+        ),
+    ]
+
+
+def _seen() -> list[Panel]:
+    core = f"mgpu_device_unattributed_core_seconds_total{{{NODE}}}"
+    busy = f"mgpu_device_busy_seconds_total{{{NODE}}}"
+    return [
+        table(
+            "Sources",
+            "What each exporter asks. docs/troubleshooting.md has a line for each that is down.",
+            {"cluster": "Cluster", "instance": "Node", "source": "Source"},
+            [
+                Column(name, f"sum by (cluster, instance, source) ({expr})", unit)
+                for name, expr, unit in (
+                    ("Takes", _of("source_duration_seconds"), "s"),
+                    ("Up", _of("source_up"), "bool_yes_no"),
+                    (
+                        "Last answered",
+                        f"time() - {_of('source_last_success_timestamp_seconds')}",
+                        "s",
+                    ),
+                )
+            ],
+            width=12,
+        ),
+        table(
+            "Versions and settings",
+            "The version of each exporter, and whom it charges idle energy to.",
+            {
+                "instance": "Node",
+                "version": "Version",
+                "python": "Python",
+                "energy_idle": "Idle energy",
+            },
+            [
+                Column(
+                    "Exporters",
+                    "sum by (instance, version, python, energy_idle) ("
+                    f"{_of('build_info')} * on (job, cluster, instance) "
+                    f"group_left (energy_idle) {_of('config_info')})",
+                    "short",
+                )
+            ],
+            width=12,
+        ),
+        series(
+            "Core use that is nobody's",
+            "Part of the busy time of a node's GPUs that no container or group is charged with, by "
+            "reason.",
+            {
+                "{{instance}} {{reason}}": f"sum by (instance, reason) ({_rate(core)})"
+                f" / on (instance) group_left () sum by (instance) ({_rate(busy)})"
+            },
+            "percentunit",
+            width=8,
+        ),
+        series(
+            "Rejected",
+            "Rows and items from outside that could not be true or read, a second.",
+            {"{{instance}} {{reason}}": _rate(_of("rejected_samples_total"))},
+            "ops",
+            colors={".": BAD},
+            width=8,
+        ),
+        series(
+            "Unobserved",
+            "Share of the time whose samples the driver had dropped before they were read.",
+            {
+                "{{instance}} GPU {{gpu}}": _rate(
+                    f"mgpu_device_unobserved_seconds_total{{{NODE}}}"
+                ),
+            },
+            "percentunit",
+            colors={".": BAD},
+            width=8,
+        ),
+    ]
+
+
+def _pace() -> list[Panel]:
+    calls, spent = _rate(_of("nvml_calls_total")), _rate(_of("nvml_call_seconds_total"))
+    return [
+        series("Cycles", "Cycles a second.", {NODES: _rate(_of("cycles_total"))}, "ops", width=8),
+        series(
+            "Overruns",
+            "Share of the cycles that took longer than their interval.",
+            {NODES: f"{_rate(_of('cycle_overruns_total'))} / {_rate(_of('cycles_total'))}"},
+            "percentunit",
+            colors={".": BAD},
+            width=8,
+        ),
+        series(
+            "Time in the driver, by call",
+            "Seconds a second that all exporters spend in each call of the driver's library.",
+            {"{{call}}": f"topk(10, sum by (call) ({spent}))"},
+            "percentunit",
+            width=8,
+        ),
+        series(
+            "Calls of the driver",
+            "A second, of all exporters.",
+            {"{{call}}": f"topk(10, sum by (call) ({calls}))"},
+            "ops",
+            width=8,
+        ),
+        series(
+            "Scrapes take",
+            "As Prometheus sees it.",
+            {NODES: f"scrape_duration_seconds{{{NODE}}}"},
+            "s",
+            width=8,
+        ),
+        series(
+            "Samples a scrape",
+            "Series that each exporter serves.",
+            {NODES: f"scrape_samples_scraped{{{NODE}}}"},
+            "short",
+            width=8,
+        ),
+    ]
+
+
+def _cost() -> list[Panel]:
+    return [
+        series(
+            "CPU",
+            "CPUs that each exporter uses.",
+            {NODES: _rate(f"process_cpu_seconds_total{{{NODE}}}")},
+            "percentunit",
+        ),
+        series(
+            "Memory",
+            "Resident memory of each exporter.",
+            {NODES: f"process_resident_memory_bytes{{{NODE}}}"},
+            "bytes",
+        ),
+    ]

@@ -1,0 +1,230 @@
+"""Pods and containers: use against allotment, and the neighbours on the same cards."""
+
+from grafana_foundation_sdk.builders import dashboard as build
+
+from dashboards.frame import NODE, POD, WORKLOAD, board
+from dashboards.panels import ALLOTTED, BAD, HIGH, IDLE, Column, Panel, series, stat, table
+
+CONTAINER = "{{$pod_label}} {{$container_label}} GPU {{gpu}}"
+BY_CONTAINER = "cluster, instance, $namespace_label, $pod_label, $container_label, gpu, uuid"
+ON_ITS_CARDS = (
+    "and on (cluster, instance, uuid) "
+    f"group by (cluster, instance, uuid) (mgpu_container_core_seconds_total{{{POD}}})"
+)
+KEYS = {"namespace": "Namespace", "pod": "Pod", "container": "Container", "uuid": "UUID"}
+NEIGHBOUR = "{{$namespace_label}}/{{$pod_label}}"
+
+
+def _pod(family: str) -> str:
+    return f"mgpu_pod_{family}{{{POD}}}"
+
+
+def _own(family: str) -> str:
+    return f"mgpu_container_{family}{{{POD}}}"
+
+
+def _rate(name: str) -> str:
+    return f"rate({name}[$__rate_interval])"
+
+
+def dashboard() -> build.Dashboard:
+    """Top row: how much of what it was allotted; then its containers; then its neighbours."""
+    found = board(
+        "pod",
+        "Pod and containers",
+        "What the chosen pods use of what they were allotted, by container and device, and who "
+        "else is on their cards.",
+        ["namespace", "pod"],
+        labels=WORKLOAD,
+    )
+    for panel in _totals():
+        found.with_panel(panel)
+    found.with_row(build.Row("Use and allotment")).with_panel(_core()).with_panel(_memory())
+    found.with_panel(_containers())
+    found.with_row(build.Row("Neighbours on the same cards"))
+    found.with_panel(_neighbours()).with_panel(_neighbours_memory())
+    found.with_row(build.Row("More of its use"))
+    for panel in _more():
+        found.with_panel(panel)
+    found.with_row(build.Row("What is known of it"))
+    return found.with_panel(_identity()).with_panel(_unmeasured())
+
+
+def _totals() -> list[Panel]:
+    share = f"sum({_rate(_pod('allocated_core_seconds_total'))})"
+    within = f"sum({_rate(_pod('core_seconds_total'))} and {_pod('allocated_core_seconds_total')})"
+    return [
+        stat(
+            "Use of the share",
+            "Core use of the chosen pods against what they were promised. Over 100 % they take "
+            "what others leave, or what others were promised.",
+            f"{within} / {share}",
+            "percentunit",
+            ((None, "green"), (1.1, "yellow")),
+        ),
+        stat(
+            "GPUs used",
+            "GPUs' worth of core in use.",
+            f"sum({_rate(_pod('core_seconds_total'))})",
+            "short",
+        ),
+        stat("GPUs allotted", "GPUs' worth of core promised.", share, "short"),
+        stat(
+            "Fullest memory allotment",
+            "Device memory held against the allotment, on the device where that is most.",
+            f"max({_pod('memory_limit_utilization_ratio')})",
+            "percentunit",
+            HIGH,
+        ),
+        stat(
+            "Last at work",
+            "How long ago one of the chosen pods last used a GPU.",
+            f"time() - max({_pod('last_active_timestamp_seconds')})",
+            "s",
+            ((None, "green"), (3600, "yellow"), (14400, "orange")),
+        ),
+        stat(
+            "Power",
+            "What the chosen pods draw, estimated.",
+            f"sum({_rate(_pod('energy_joules_total'))})",
+            "watt",
+        ),
+    ]
+
+
+def _core() -> Panel:
+    return series(
+        "Core use, and the share",
+        "GPUs' worth of core in use on each device, and what was promised there.",
+        {
+            CONTAINER: f"sum by ({BY_CONTAINER}) ({_rate(_own('core_seconds_total'))})",
+            f"{CONTAINER} (share)": f"sum by ({BY_CONTAINER}) ({_own('core_limit_ratio')})",
+        },
+        "percentunit",
+        colors={"share": ALLOTTED},
+    )
+
+
+def _memory() -> Panel:
+    return series(
+        "Memory held, and the allotment",
+        "Device memory of each container on each device, and what was allotted there.",
+        {
+            CONTAINER: f"sum by ({BY_CONTAINER}) ({_own('memory_used_bytes')})",
+            f"{CONTAINER} (allotted)": f"sum by ({BY_CONTAINER}) ({_own('memory_limit_bytes')})",
+        },
+        "bytes",
+        colors={"allotted": ALLOTTED},
+    )
+
+
+def _containers() -> Panel:
+    return table(
+        "Containers now",
+        "Each container on each device: use, peak and what it was allotted.",
+        {**KEYS, "gpu": "GPU"},
+        [
+            Column(
+                name, f"sum by ({BY_CONTAINER.removeprefix('cluster, instance, ')}) ({expr})", unit
+            )
+            for name, expr, unit in (
+                ("Core", _rate(_own("core_seconds_total")), "percentunit"),
+                ("Share", _own("core_limit_ratio"), "percentunit"),
+                ("Replicas", _own("allocated_replicas"), "short"),
+                ("Memory", _own("memory_used_bytes"), "bytes"),
+                ("Highest memory", _own("memory_used_peak_bytes"), "bytes"),
+                ("Allotted memory", _own("memory_limit_bytes"), "bytes"),
+                ("Processes", _own("processes"), "short"),
+                ("Elsewhere than allotted", _own("placement_mismatch"), "bool_yes_no"),
+            )
+        ],
+        links={"UUID": "/d/mgpu-node?${__url_time_range}&var-uuid=${__value.raw}"},
+    )
+
+
+def _neighbours() -> Panel:
+    use = f"rate(mgpu_container_core_seconds_total{{{NODE}}}[$__rate_interval])"
+    busy = f"rate(mgpu_device_busy_seconds_total{{{NODE}}}[$__rate_interval])"
+    by = "$namespace_label, $pod_label"
+    return series(
+        "Core use on the same cards",
+        "GPUs' worth of core of every pod on the cards of the chosen ones, and what of them is "
+        "free.",
+        {
+            NEIGHBOUR: f"sum by ({by}) ({use} {ON_ITS_CARDS})",
+            "free": f"sum(clamp_min(1 - ({busy} {ON_ITS_CARDS}), 0))",
+        },
+        "short",
+        stacked=True,
+        colors={"^free$": IDLE},
+    )
+
+
+def _neighbours_memory() -> Panel:
+    held = f"mgpu_container_memory_used_bytes{{{NODE}}}"
+    free = f"mgpu_device_memory_total_bytes{{{NODE}}} - mgpu_device_memory_used_bytes{{{NODE}}}"
+    return series(
+        "Memory on the same cards",
+        "Device memory of every pod on the cards of the chosen ones, and what of them is free.",
+        {
+            NEIGHBOUR: f"sum by ($namespace_label, $pod_label) ({held} {ON_ITS_CARDS})",
+            "free": f"sum(({free}) {ON_ITS_CARDS})",
+        },
+        "bytes",
+        stacked=True,
+        colors={"^free$": IDLE},
+    )
+
+
+def _more() -> list[Panel]:
+    return [
+        series(
+            "Memory traffic, encoder, decoder",
+            "Share of the device's time in which each was in use for the container.",
+            {
+                f"{CONTAINER} memory": _rate(_own("memory_active_seconds_total")),
+                f"{CONTAINER} encoder": _rate(_own("encoder_seconds_total")),
+                f"{CONTAINER} decoder": _rate(_own("decoder_seconds_total")),
+            },
+            "percentunit",
+        ),
+        series(
+            "Power, by container",
+            "Estimated: the active energy of a device is split by core use.",
+            {CONTAINER: _rate(_own("energy_joules_total"))},
+            "watt",
+            stacked=True,
+        ),
+    ]
+
+
+def _identity() -> Panel:
+    return table(
+        "Allotments",
+        "The sharing system of each allotment, its policy and the container's priority. Without a "
+        "UUID the device is not known yet.",
+        {**KEYS, "scheme": "Sharing system", "policy": "Policy", "priority": "Priority"},
+        [
+            Column(
+                "Allotments",
+                "sum by ($namespace_label, $pod_label, $container_label, uuid, scheme, policy, "
+                f"priority) ({_own('allocation_info')})",
+                "short",
+            )
+        ],
+        width=12,
+    )
+
+
+def _unmeasured() -> Panel:
+    return series(
+        "What cannot be measured",
+        "Quantities whose series are absent, and why; docs/troubleshooting.md has a line for each "
+        "reason. Nothing is shown where all is measured.",
+        {
+            "{{$pod_label}} {{$container_label}} {{quantity}}: {{reason}}": "sum by ($pod_label, "
+            f"$container_label, quantity, reason) ({_own('unmeasured')})"
+        },
+        "short",
+        colors={".": BAD},
+    )

@@ -1,0 +1,232 @@
+"""What autoscalers are told, by the example files' queries on a real Prometheus."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+import yaml
+
+from tests.autoscaling.adapter import EXAMPLES, Rule, rules
+from tests.pages import Scraped, pages
+from tests.scenario.clock import SECOND, START
+from tests.store import Store, Target
+
+SCENARIO = str(Path(__file__).parent / "node.yaml")
+MINUTES = 26
+EXPORTER = {"namespace": "monitoring", "pod": "mgpu-exporter-x7k2p", "container": "exporter"}
+NODE = {"job": "mgpu-exporter", "instance": "gpu-node-1"}
+
+SHARE = "mgpu_pod_core_limit_utilization"
+DEVICE = "mgpu_pod_core_device_utilization"
+MEMORY = "mgpu_pod_memory_limit_utilization"
+NAMESPACE = "mgpu_namespace_core_usage"
+
+pytestmark = pytest.mark.program("prometheus")
+
+
+class World(NamedTuple):
+    """How Prometheus labels what it scrapes, and the adapter's file for that."""
+
+    target: Target
+    file: str
+
+
+WORLDS = {
+    "honored": World(Target(NODE), "prometheus-adapter.yaml"),
+    "honored beside labels of the target": World(
+        Target({**NODE, **EXPORTER}), "prometheus-adapter.yaml"
+    ),
+    "exported": World(
+        Target({**NODE, **EXPORTER}, honors=False), "prometheus-adapter-exported.yaml"
+    ),
+}
+
+
+class Asked(NamedTuple):
+    """A Prometheus and the rules that suit its labels."""
+
+    store: Store
+    rules: dict[str, Rule]
+
+    def pods(self, metric: str, namespace: str, minute: float, *pods: str) -> dict[str, float]:
+        """A metric of pods at a minute."""
+        rule = self.rules[metric]
+        found = self.store.values(rule.of_pods(namespace, pods), at(minute), rule.labels["pod"])
+        return {pod: value for (pod,), value in found.items()}
+
+    def external(self, namespace: str, minute: float) -> float | None:
+        """The namespace's metric at a minute; None if it is missing."""
+        found = self.store.query(self.rules[NAMESPACE].external(namespace), at(minute))
+        assert len(found) <= 1
+        return float(found[0]["value"][1]) if found else None
+
+
+def at(minute: float) -> float:
+    """Unix time of a minute of the scenario."""
+    return START / SECOND + minute * 60
+
+
+@pytest.fixture(scope="module")
+def told() -> list[Scraped]:
+    return list(pages(SCENARIO, MINUTES, cycle_s=5))
+
+
+@pytest.fixture(scope="module", params=WORLDS)
+def asked(
+    request: pytest.FixtureRequest,
+    told: list[Scraped],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Asked]:
+    world = WORLDS[request.param]
+    with Store(tmp_path_factory.mktemp("prometheus")) as store:
+        for scraped in told:
+            store.scrape(world.target, scraped.page, scraped.at)
+        yield Asked(store, rules(world.file))
+
+
+def test_a_pods_core_use_is_told_against_its_share(asked: Asked) -> None:
+    assert asked.pods(SHARE, "inference", 9, "chat-a", "chat-b") == {
+        "chat-a": pytest.approx(0.6, abs=0.05)
+    }
+    assert asked.pods(SHARE, "inference", 14, "chat-a")["chat-a"] > 0.85
+
+
+def test_a_young_pod_is_told_right_from_its_second_scrape_on(asked: Asked) -> None:
+    assert asked.pods(SHARE, "inference", 10.5, "chat-b")["chat-b"] == pytest.approx(0.5, abs=0.12)
+
+
+def test_a_pod_without_a_share_is_told_by_device_and_not_against_a_share(asked: Asked) -> None:
+    assert asked.pods(SHARE, "research", 9, "spread") == {}
+    assert asked.pods(DEVICE, "research", 9, "spread") == {"spread": pytest.approx(0.3, abs=0.03)}
+
+
+def test_use_by_device_is_missing_while_its_window_is_not_full(asked: Asked) -> None:
+    assert asked.pods(DEVICE, "inference", 12.5, "chat-b") == {}
+    assert asked.pods(DEVICE, "inference", 13.5, "chat-b") != {}
+
+
+def test_memory_is_told_against_its_allotment(asked: Asked) -> None:
+    assert asked.pods(MEMORY, "inference", 9, "chat-a") == {"chat-a": 0.75}
+
+
+def test_a_namespace_is_told_as_a_whole(asked: Asked) -> None:
+    assert asked.external("inference", 9) == pytest.approx(0.3, abs=0.03)
+    assert asked.external("research", 9) == pytest.approx(1.0, abs=0.05)
+
+
+def test_what_is_blind_is_missing_at_once_and_until_it_is_known_again(asked: Asked) -> None:
+    assert asked.pods(SHARE, "research", 11.9, "train") != {}
+
+    for minute in (12.5, 13, 14, 16, 19.9):
+        assert asked.pods(SHARE, "research", minute, "train") == {}
+        assert asked.pods(DEVICE, "research", minute, "train", "spread").keys() == {"spread"}
+        assert asked.external("research", minute) is None
+
+    assert asked.external("research", 22) is None
+    assert asked.pods(SHARE, "research", 21, "train")["train"] == pytest.approx(0.5, abs=0.05)
+    assert asked.external("research", 24) == pytest.approx(1.0, abs=0.05)
+
+
+def test_a_namespace_does_not_miss_what_concerns_others(asked: Asked) -> None:
+    for minute in (12.5, 16, 21):
+        assert asked.external("inference", minute) is not None
+
+
+@pytest.mark.parametrize("metric", [SHARE, DEVICE, MEMORY])
+def test_the_adapter_finds_the_series_of_each_metric(asked: Asked, metric: str) -> None:
+    rule = asked.rules[metric]
+    span = {"start": str(at(0)), "end": str(at(MINUTES))}
+    found = asked.store.get("series", **{"match[]": rule.series}, **span)
+    assert "chat-a" in {series[rule.labels["pod"]] for series in found}
+    assert {series[rule.labels["namespace"]] for series in found} == {"inference", "research"}
+
+
+def test_a_stopped_exporter_lets_everything_be_missing(told: list[Scraped], tmp_path: Path) -> None:
+    world = WORLDS["honored"]
+    with Store(tmp_path) as store:
+        for scraped in told:
+            down = scraped.at > at(8)
+            store.scrape(world.target, None if down else scraped.page, scraped.at)
+        asked = Asked(store, rules(world.file))
+
+        assert asked.pods(SHARE, "inference", 7.9, "chat-a") != {}
+        for minute in (8.5, 9, 11, 25):
+            assert asked.pods(SHARE, "inference", minute, "chat-a") == {}
+            assert asked.pods(DEVICE, "research", minute, "spread") == {}
+            assert asked.pods(MEMORY, "inference", minute, "chat-a") == {}
+            assert asked.external("inference", minute) is None
+
+
+def test_a_namespace_on_two_nodes_is_missing_while_one_of_their_exporters_is_down(
+    told: list[Scraped], tmp_path: Path
+) -> None:
+    with Store(tmp_path) as store:
+        for scraped in told:
+            other = scraped.page.replace("GPU-", "GPU-2-")
+            down = scraped.at > at(5)
+            store.scrape(Target(NODE), scraped.page, scraped.at)
+            node = Target({**NODE, "instance": "gpu-node-2"})
+            store.scrape(node, None if down else other, scraped.at)
+        asked = Asked(store, rules("prometheus-adapter.yaml"))
+
+        assert asked.external("inference", 5) == pytest.approx(0.6, abs=0.05)
+        for minute in (5.5, 7, 9, 19, 25):
+            assert asked.external("inference", minute) is None
+
+
+def test_a_page_scraped_by_two_jobs_counts_once(told: list[Scraped], tmp_path: Path) -> None:
+    with Store(tmp_path) as store:
+        for scraped in told:
+            if scraped.at <= at(9):
+                store.scrape(Target(NODE), scraped.page, scraped.at)
+                store.scrape(Target({**NODE, "job": "other"}), scraped.page, scraped.at)
+        asked = Asked(store, rules("prometheus-adapter.yaml"))
+
+        assert asked.pods(SHARE, "inference", 9, "chat-a")["chat-a"] < 0.7
+        assert asked.external("inference", 9) == pytest.approx(0.3, abs=0.03)
+
+
+def keda() -> dict[str, Any]:
+    """The trigger of the KEDA example."""
+    example = yaml.safe_load((EXAMPLES / "keda-core.yaml").read_text())
+    (trigger,) = example["spec"]["triggers"]
+    return dict(trigger["metadata"])
+
+
+def test_keda_is_told_the_sum_of_its_pods_and_nothing_while_one_is_blind(
+    told: list[Scraped], tmp_path: Path
+) -> None:
+    query = keda()["query"].replace("chat-7b-.*", "chat-.*")
+    blind = keda()["query"].replace("chat-7b-.*", "train").replace("inference", "research")
+    with Store(tmp_path) as store:
+        for scraped in told:
+            down = scraped.at > at(22)
+            store.scrape(Target(NODE), None if down else scraped.page, scraped.at)
+
+        assert store.values(query, at(15)) == {(): pytest.approx(1.3, abs=0.1)}
+        assert store.values(blind, at(11)) == {(): pytest.approx(0.5, abs=0.05)}
+        for minute in (12.5, 15, 19):
+            assert store.query(blind, at(minute)) == []
+        for minute in (22.5, 24, 25.9):
+            assert store.query(query, at(minute)) == []
+
+
+def test_keda_takes_an_empty_answer_for_an_error() -> None:
+    assert keda()["ignoreNullValues"] == "false"
+
+
+def test_the_files_of_both_label_worlds_differ_in_label_names_only() -> None:
+    honored, exported = (
+        [line for line in (EXAMPLES / name).read_text().splitlines() if not line.startswith("#")]
+        for name in ("prometheus-adapter.yaml", "prometheus-adapter-exported.yaml")
+    )
+    assert honored == [line.replace("exported_", "") for line in exported]
+    assert honored != exported
+
+
+def test_every_autoscaler_asks_for_a_metric_that_the_adapter_has() -> None:
+    known = rules("prometheus-adapter.yaml").keys()
+    for path in sorted(EXAMPLES.glob("hpa-*.yaml")):
+        (metric,) = yaml.safe_load(path.read_text())["spec"]["metrics"]
+        assert metric[metric["type"].lower()]["metric"]["name"] in known

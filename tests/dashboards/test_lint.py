@@ -1,0 +1,201 @@
+"""The dashboards, held to the rules of grafana/dashboard-linter and to a few of our own.
+
+The linter itself is a Go program that no registry of packages has; its rules are written here under
+their names (docs/rules of its repository), with the exclusions of dashboards/.lint.
+"""
+
+import re
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any, get_args
+
+import pytest
+import yaml
+from grafana_foundation_sdk.models import units
+
+from dashboards.generate import BOARDS, main
+from exporter.families import FAMILIES
+from tests.dashboards.grafana import FOLDER, PATHS, Dashboard, load, panels, queries, variables
+
+DASHBOARDS = {path.stem: load(path) for path in PATHS}
+EVERY = pytest.mark.parametrize("dashboard", DASHBOARDS.values(), ids=DASHBOARDS)
+SOURCE = {"type": "prometheus", "uid": "$datasource"}
+UNITS = {getattr(units, name) for name in dir(units) if name[0].isupper()} | {
+    value for annotation in units.__annotations__.values() for value in get_args(annotation)
+}
+
+NAME = re.compile(r"\b(?:mgpu|process|scrape)_\w+|\bup\b")
+SELECTOR = re.compile(r"([a-zA-Z_:][\w:]*)\{([^}]*)\}")
+OF_PROMETHEUS = {"up", "scrape_duration_seconds", "scrape_samples_scraped"}
+OF_THE_CLIENT = {"process_cpu_seconds_total", "process_resident_memory_bytes"}
+KNOWN = {family.full_name: family.type for family in FAMILIES}
+
+
+def excluded() -> dict[str, Any]:
+    """The rules that dashboards/.lint leaves out, with the entries that it does so for."""
+    found: dict[str, Any] = yaml.safe_load((FOLDER / ".lint").read_text())["exclusions"]
+    return found
+
+
+def chosen(dashboard: Dashboard) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The variables that a person chooses from what Prometheus has."""
+    for name, variable in variables(dashboard).items():
+        if variable["type"] == "query":
+            yield name, variable
+
+
+@EVERY
+def test_template_datasource_rule(dashboard: Dashboard) -> None:
+    (source,) = [v for v in variables(dashboard).values() if v["type"] == "datasource"]
+    assert (source["name"], source["label"]) == ("datasource", "Data source")
+    assert source["query"] == "prometheus"
+
+
+@EVERY
+def test_template_job_rule(dashboard: Dashboard) -> None:
+    job = variables(dashboard)["job"]
+    assert (job["label"], job["type"], job["datasource"]) == ("job", "query", SOURCE)
+    assert job["multi"]
+    assert job["allValue"] == ".+"
+
+
+@EVERY
+def test_template_on_time_change_reload_rule(dashboard: Dashboard) -> None:
+    assert {variable["refresh"] for _, variable in chosen(dashboard)} == {2}
+    assert all(variable["datasource"] == SOURCE for _, variable in chosen(dashboard))
+
+
+@EVERY
+def test_template_uneditable_rule(dashboard: Dashboard) -> None:
+    assert dashboard["editable"] is False
+
+
+@EVERY
+def test_panel_datasource_rule(dashboard: Dashboard) -> None:
+    for panel in panels(dashboard):
+        assert panel["datasource"] == SOURCE
+        assert [target["datasource"] for target in panel["targets"]] == [SOURCE] * len(
+            panel["targets"]
+        )
+
+
+@EVERY
+def test_panel_title_description_rule(dashboard: Dashboard) -> None:
+    for panel in panels(dashboard):
+        assert panel["title"]
+        assert panel["description"].endswith("."), panel["title"]
+    titles = [panel["title"] for panel in panels(dashboard)]
+    assert len(titles) == len(set(titles))
+
+
+@EVERY
+def test_panel_units_rule(dashboard: Dashboard) -> None:
+    for panel in panels(dashboard):
+        overrides = panel["fieldConfig"].get("overrides", [])
+        properties = [one for override in overrides for one in override["properties"]]
+        own = [one["value"] for one in properties if one["id"] == "unit"]
+        assert {panel["fieldConfig"]["defaults"]["unit"], *own} <= UNITS, panel["title"]
+
+
+@EVERY
+def test_target_rate_interval_rule(dashboard: Dashboard) -> None:
+    over_the_range = {
+        entry["panel"] for entry in excluded()["target-rate-interval-rule"]["entries"]
+    }
+    for query in queries(dashboard):
+        windows = set(re.findall(r"\[([^\]]+)\]", query.expr))
+        assert windows <= {"$__rate_interval", "$__range"}
+        assert ("$__range" in windows) <= (query.panel in over_the_range), query
+
+
+def test_every_exclusion_has_its_reason_and_is_needed() -> None:
+    assert all(rule["reason"] for rule in excluded().values())
+    panels_of_all = {query.panel for board in DASHBOARDS.values() for query in queries(board)}
+    entries = excluded()["target-rate-interval-rule"]["entries"]
+    assert {entry["panel"] for entry in entries} <= panels_of_all
+
+
+@EVERY
+def test_target_job_rule_and_its_like_for_cluster_and_node(dashboard: Dashboard) -> None:
+    for query in queries(dashboard):
+        names = set(NAME.findall(query.expr))
+        selected = dict(SELECTOR.findall(query.expr))
+        assert names == selected.keys(), query
+        for matchers in selected.values():
+            assert matchers.startswith('job=~"$job",cluster=~"$cluster",instance=~"$node"')
+
+
+@EVERY
+def test_counters_are_only_asked_for_their_increase(dashboard: Dashboard) -> None:
+    for query in queries(dashboard):
+        for name, _ in SELECTOR.findall(query.expr):
+            kind = KNOWN.get(name, "counter" if name.endswith("_total") else "gauge")
+            bare = re.search(rf"(?<![\w(]){name}\{{[^}}]*\}}(?!\[)", query.expr)
+            there = re.search(rf"(?:count\(|and |group by \([^)]*\) \(){name}\{{", query.expr)
+            assert kind == "gauge" or not bare or there, query
+
+
+@EVERY
+def test_every_metric_is_one_that_is_served(dashboard: Dashboard) -> None:
+    asked = {name for query in queries(dashboard) for name in NAME.findall(query.expr)}
+    assert asked <= KNOWN.keys() | OF_PROMETHEUS | OF_THE_CLIENT
+    for variable in variables(dashboard).values():
+        assert set(NAME.findall(str(variable.get("query", "")))) <= KNOWN.keys()
+
+
+@EVERY
+def test_every_variable_is_used(dashboard: Dashboard) -> None:
+    text = "\n".join(query.expr + query.legend for query in queries(dashboard))
+    text += "\n".join(str(variable.get("query")) for variable in variables(dashboard).values())
+    for name in variables(dashboard).keys() - {"datasource"}:
+        assert f"${name}" in text, name
+
+
+@EVERY
+def test_many_series_have_their_legend_as_a_table(dashboard: Dashboard) -> None:
+    for panel in panels(dashboard):
+        if panel["type"] == "timeseries":
+            assert panel["options"]["legend"]["displayMode"] == "table"
+            assert panel["options"]["tooltip"]["mode"] == "multi"
+
+
+@EVERY
+def test_panels_fill_the_width_and_do_not_overlap(dashboard: Dashboard) -> None:
+    taken: set[tuple[int, int]] = set()
+    for panel in dashboard["panels"]:
+        grid = panel["gridPos"]
+        cells = {
+            (x, y)
+            for x in range(grid["x"], grid["x"] + grid["w"])
+            for y in range(grid["y"], grid["y"] + grid["h"])
+        }
+        assert not cells & taken, panel["title"]
+        assert max(x for x, _ in cells) < 24
+        taken |= cells
+    lines = sorted({y for _, y in taken})
+    assert all(b == a + 1 for a, b in pairwise(lines))
+    assert len(taken) == 24 * len(lines)
+
+
+@EVERY
+def test_a_dashboard_is_ready_to_be_provisioned(dashboard: Dashboard) -> None:
+    assert dashboard["uid"].startswith("mgpu-")
+    assert dashboard.get("id") is None
+    assert dashboard["tags"] == ["mgpu"]
+    assert dashboard["timezone"] == "utc"
+    assert "__inputs" not in dashboard
+    ids = [panel["id"] for panel in dashboard["panels"]]
+    assert ids == sorted(set(ids))
+
+
+def test_links_lead_to_dashboards_that_are_there() -> None:
+    uids = {dashboard["uid"] for dashboard in DASHBOARDS.values()}
+    text = "\n".join(path.read_text() for path in PATHS)
+    found = re.findall(r"/d/([\w-]+)", text)
+    assert found
+    assert set(found) <= uids
+
+
+def test_the_files_are_as_generated() -> None:
+    assert len(PATHS) == len(BOARDS)
+    assert main(["--check"]) == 0

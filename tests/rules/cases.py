@@ -1,0 +1,307 @@
+"""For each alert: series over which it is raised, and the like over which it is not.
+
+In promtool's notation, a value each minute. What a case does not change it has from the firing one,
+so that each quiet case differs in what its name says.
+"""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+Series = Mapping[str, str]
+
+NODE = 'job="mgpu-exporter",instance="gpu-node-1"'
+GPU = f'{NODE},gpu="0",uuid="GPU-a"'
+POD = f'{NODE},namespace="n",pod="p"'
+MAIN = f'{GPU},namespace="n",pod="p",container="c"'
+NEXT = f'{GPU},namespace="n",pod="neighbour",container="c"'
+OTHER = MAIN.replace("GPU-a", "GPU-b").replace('gpu="0"', 'gpu="1"')
+
+HOURS = "x400"  # minutes
+
+
+class Example(NamedTuple):
+    """``quiet`` says why nothing is raised: the series that differ then; None leaves one out."""
+
+    firing: Series
+    quiet: Mapping[str, Mapping[str, str | None]]
+    minute: int = 50
+
+
+def _core(of: str, rate: float, share: float | None) -> dict[str, str]:
+    """A container that uses so much of a GPU, against an allotted share."""
+    found = {f"mgpu_container_core_seconds_total{{{of}}}": f"0+{rate * 60}{HOURS}"}
+    if share is not None:
+        found[f"mgpu_container_allocated_core_seconds_total{{{of}}}"] = f"0+{share * 60}{HOURS}"
+    return found
+
+
+def _busy(rate: float) -> dict[str, str]:
+    return {f"mgpu_device_busy_seconds_total{{{GPU}}}": f"0+{rate * 60}{HOURS}"}
+
+
+def _allotted(of: str, policy: str = "") -> str:
+    return f'mgpu_container_allocation_info{{{of},scheme="mgpu",policy="{policy}"}}'
+
+
+def _unattributed(rate: float, reason: str) -> dict[str, str]:
+    name = f'mgpu_device_unattributed_core_seconds_total{{{GPU},reason="{reason}"}}'
+    return {name: f"0+{rate * 60}{HOURS}"}
+
+
+def _books(whole: str, part: str, rate: float) -> Example:
+    """A device of which a tenth is charged to nobody."""
+    device = f"mgpu_device_{whole}{{{GPU}}}"
+    mine = f'mgpu_namespace_{part}{{{NODE},namespace="n",uuid="GPU-a"}}'
+    group = f'mgpu_group_{part}{{{GPU},kind="docker",group="g"}}'
+    nobody = f'mgpu_device_unattributed_{part}{{{GPU},reason="idle"}}'
+    parts = {mine: 0.4, group: 0.3, nobody: 0.2}
+    return Example(
+        {
+            device: f"0+{rate * 60}{HOURS}",
+            **{name: f"0+{rate * share * 60}{HOURS}" for name, share in parts.items()},
+        },
+        {
+            "they add up": {nobody: f"0+{rate * 0.3 * 60}{HOURS}"},
+            "next to nothing was done": {
+                device: f"0+0.001{HOURS}",
+                **dict.fromkeys(parts, f"0+0.0002{HOURS}"),
+            },
+            "the device is not measured": {device: None},
+        },
+    )
+
+
+def _same_books(name: str, rate: float) -> Example:
+    """Where device and parts have counters of the same name."""
+    return _books(name, name, rate)
+
+
+FULLNESS = f"mgpu_pod_memory_limit_utilization_ratio{{{POD}}}"
+POD_CORE = f"mgpu_pod_core_seconds_total{{{POD}}}"
+PROCESSES = f"mgpu_container_processes{{{MAIN}}}"
+MISMATCH = f"mgpu_container_placement_mismatch{{{MAIN}}}"
+UNMEASURED = f'mgpu_container_unmeasured{{{MAIN},quantity="core",reason="no_hostpid"}}'
+CORE_ALLOTTED = f"mgpu_device_allocated_core_ratio{{{GPU}}}"
+MEMORY_ALLOTTED = f"mgpu_device_allocated_memory_bytes{{{GPU}}}"
+MEMORY = f"mgpu_device_memory_total_bytes{{{GPU}}}"
+USED = f"mgpu_device_memory_used_bytes{{{GPU}}}"
+HELD = f"mgpu_container_memory_used_bytes{{{MAIN}}}"
+BY_NOBODY = f'mgpu_device_unattributed_memory_bytes{{{GPU},reason="no_pid"}}'
+XID_79 = f'mgpu_device_xid_last_timestamp_seconds{{{GPU},xid="79"}}'
+XID_31 = f'mgpu_device_xid_last_timestamp_seconds{{{GPU},xid="31"}}'
+ECC = f'mgpu_device_ecc_errors_total{{{GPU},kind="uncorrected"}}'
+REMAPPING = f'mgpu_device_row_remapping{{{GPU},state="pending"}}'
+HOT = f'mgpu_device_throttle_seconds_total{{{GPU},reason="hw_thermal"}}'
+LOST = f'mgpu_device_unmeasured{{{GPU},quantity="device",reason="gpu_lost"}}'
+STUCK = f'mgpu_device_unmeasured{{{GPU},quantity="device",reason="driver_stuck"}}'
+UNOBSERVED = f"mgpu_device_unobserved_seconds_total{{{GPU}}}"
+BUILD = f'mgpu_exporter_build_info{{{NODE},version="1"}}'
+UP = f"up{{{NODE}}}"
+SNAPSHOT = f"mgpu_exporter_snapshot_timestamp_seconds{{{NODE}}}"
+CGROUPS = f'mgpu_exporter_source_up{{{NODE},source="cgroups"}}'
+PODS = f'mgpu_exporter_source_up{{{NODE},source="pods_api"}}'
+PODS_AT = f'mgpu_exporter_source_last_success_timestamp_seconds{{{NODE},source="pods_api"}}'
+OVERRUNS = f"mgpu_exporter_cycle_overruns_total{{{NODE}}}"
+CYCLES = f"mgpu_exporter_cycles_total{{{NODE}}}"
+RELOADED = f"mgpu_exporter_config_last_reload_successful{{{NODE}}}"
+(OWN_USE, OWN_SHARE) = _core(MAIN, 0, 0)
+(NEXT_USE, NEXT_SHARE) = _core(NEXT, 0, 0)
+(BUSY,) = _busy(0)
+
+CASES: dict[str, Example] = {
+    "MgpuPodNearMemoryLimit": Example(
+        {FULLNESS: f"0.97{HOURS}"},
+        {
+            "it has room": {FULLNESS: f"0.9{HOURS}"},
+            "it soon gave it back": {FULLNESS: f"0.97x40 0.5{HOURS}"},
+            "it has no allotment": {FULLNESS: None},
+        },
+    ),
+    "MgpuContainerOverCoreShare": Example(
+        {**_core(MAIN, 0.5, 0.4), _allotted(MAIN, "fixed-share"): f"1{HOURS}"},
+        {
+            "within its share": _core(MAIN, 0.42, 0.4),
+            "its policy lets it take what is free": {
+                _allotted(MAIN, "fixed-share"): None,
+                _allotted(MAIN, "burst-share"): f"1{HOURS}",
+            },
+            "promised no share": {OWN_SHARE: None},
+            "no longer measured": {OWN_USE: "0+30x45 stale"},
+        },
+    ),
+    "MgpuContainerCrowdsOutNeighbour": Example(
+        {**_core(MAIN, 0.6, 0.3), **_core(NEXT, 0.4, 0.7), **_busy(1)},
+        {
+            "the neighbour has its share": _core(NEXT, 0.66, 0.7),
+            "the neighbour does not work": _core(NEXT, 0, 0.7),
+            "the card has room": _busy(0.8),
+            "within its share": _core(MAIN, 0.31, 0.3),
+            "the neighbour is on another card": {
+                NEXT_USE: None,
+                NEXT_SHARE: None,
+                **_core(OTHER, 0.4, 0.7),
+            },
+            "the neighbour is not measured": {NEXT_USE: None},
+        },
+    ),
+    "MgpuAllottedGpuIdle": Example(
+        {POD_CORE: f"9{HOURS}", _allotted(MAIN): f"1{HOURS}"},
+        {
+            "it worked an hour ago": {POD_CORE: "0x200 0+1x400"},
+            "it has come lately": {POD_CORE: "_x200 0x200", _allotted(MAIN): "_x200 1x200"},
+            "it has no allotment": {_allotted(MAIN): None},
+            "its use is not measured": {POD_CORE: None},
+        },
+        minute=260,
+    ),
+    "MgpuGpuUsedWithoutAllotment": Example(
+        {PROCESSES: f"1{HOURS}"},
+        {
+            "it was allotted": {_allotted(MAIN): f"1{HOURS}"},
+            "the pod was allotted as a whole": {
+                f'mgpu_container_allocation_info{{{POD},container=""}}': f"1{HOURS}"
+            },
+            "it has no process": {PROCESSES: f"0{HOURS}"},
+            "it only looked in": {PROCESSES: "0x40 1x5 0x400"},
+        },
+    ),
+    "MgpuPlacementMismatch": Example(
+        {MISMATCH: f"1{HOURS}"}, {"the two agree": {MISMATCH: f"0{HOURS}"}}
+    ),
+    "MgpuContainerUnmeasured": Example(
+        {UNMEASURED: f"1{HOURS}"},
+        {
+            "it is measured": {UNMEASURED: None},
+            "its container is about to be known": {
+                UNMEASURED: None,
+                UNMEASURED.replace("no_hostpid", "container_pending"): f"1{HOURS}",
+            },
+            "another quantity": {
+                UNMEASURED: None,
+                UNMEASURED.replace('"core"', '"encoder"'): f"1{HOURS}",
+            },
+        },
+    ),
+    "MgpuDeviceOvercommitted": Example(
+        {CORE_ALLOTTED: f"1.2{HOURS}"},
+        {
+            "all of it is allotted": {CORE_ALLOTTED: f"1{HOURS}"},
+            "memory fits": {
+                CORE_ALLOTTED: None,
+                MEMORY_ALLOTTED: f"24e9{HOURS}",
+                MEMORY: f"24e9{HOURS}",
+            },
+        },
+    ),
+    "MgpuUnattributedUse": Example(
+        {**_busy(0.5), **_unattributed(0.2, "host_process")},
+        {
+            "little of it": _unattributed(0.05, "host_process"),
+            "the device hardly works": {**_busy(0.04), **_unattributed(0.03, "host_process")},
+            "MPS does not tell": {
+                **dict.fromkeys(_unattributed(0, "host_process")),
+                **_unattributed(0.3, "mps"),
+            },
+        },
+        minute=120,
+    ),
+    "MgpuBooksOutOfBalance core": _books("busy_seconds_total", "core_seconds_total", 0.8),
+    "MgpuBooksOutOfBalance memory_active": _same_books("memory_active_seconds_total", 0.5),
+    "MgpuBooksOutOfBalance encoder": _same_books("encoder_seconds_total", 0.5),
+    "MgpuBooksOutOfBalance decoder": _same_books("decoder_seconds_total", 0.5),
+    "MgpuBooksOutOfBalance energy": _same_books("energy_joules_total", 250),
+    "MgpuBooksOutOfBalance memory": Example(
+        {USED: f"10e9{HOURS}", HELD: f"8e9{HOURS}", BY_NOBODY: f"1e9{HOURS}"},
+        {
+            "they add up": {BY_NOBODY: f"2e9{HOURS}"},
+            "next to nothing is held": {USED: f"5e7{HOURS}"},
+        },
+    ),
+    "MgpuXidHardware": Example(
+        {XID_79: "2500x400"},
+        {"long ago": {XID_79: "60x400"}, "a program's": {XID_79: None, XID_31: "2500x400"}},
+    ),
+    "MgpuXidError": Example(
+        {XID_31: "2500x400"},
+        {"long ago": {XID_31: "60x400"}, "of the hardware": {XID_31: None, XID_79: "2500x400"}},
+    ),
+    "MgpuEccUncorrected": Example(
+        {ECC: "0x40 2x400"},
+        {
+            "long ago": {ECC: "0x5 2x400"},
+            "corrected": {ECC: None, ECC.replace("uncorrected", "corrected"): "0x40 2x400"},
+        },
+    ),
+    "MgpuRowRemapping": Example(
+        {REMAPPING: f"1{HOURS}"}, {"no row waits": {REMAPPING: f"0{HOURS}"}}
+    ),
+    "MgpuGpuThrottled": Example(
+        {HOT: f"0+20{HOURS}"},
+        {
+            "now and then": {HOT: f"0+3{HOURS}"},
+            "at its power limit, as is normal under load": {
+                HOT: None,
+                HOT.replace("hw_thermal", "sw_power_cap"): f"0+50{HOURS}",
+            },
+        },
+    ),
+    "MgpuGpuLost": Example(
+        {LOST: f"1{HOURS}"},
+        {"it is back": {LOST: "1x48 stale"}, "another reason": {LOST: None, STUCK: f"1{HOURS}"}},
+    ),
+    "MgpuGpuUnreadable": Example(
+        {STUCK: f"1{HOURS}"},
+        {
+            "it is lost": {STUCK: None, LOST: f"1{HOURS}"},
+            "it was let go of": {
+                STUCK: None,
+                STUCK.replace("driver_stuck", "released"): f"1{HOURS}",
+            },
+            "of one quantity only": {
+                STUCK: None,
+                STUCK.replace('"device"', '"energy"'): f"1{HOURS}",
+            },
+        },
+    ),
+    "MgpuUseUnobserved": Example({UNOBSERVED: f"0+6{HOURS}"}, {"once": {UNOBSERVED: "0x30 8x400"}}),
+    "MgpuExporterAbsent": Example({UP: f"0{HOURS}"}, {"one is there": {BUILD: f"1{HOURS}"}}),
+    "MgpuExporterDown": Example(
+        {UP: f"0{HOURS}"},
+        {
+            "it answers": {UP: f"1{HOURS}"},
+            "it was restarted": {UP: "1x47 0 1x400"},
+            "another program": {UP: None, 'up{job="node-exporter",instance="x"}': f"0{HOURS}"},
+        },
+    ),
+    "MgpuExporterDown of another job name": Example(
+        {
+            UP.replace("mgpu-exporter", "gpus"): "1x30 0x400",
+            BUILD.replace("mgpu-exporter", "gpus"): "1x30 stale",
+        },
+        {"it never was an exporter": {BUILD.replace("mgpu-exporter", "gpus"): None}},
+    ),
+    "MgpuExporterStuck": Example(
+        {SNAPSHOT: f"60{HOURS}"}, {"it measures": {SNAPSHOT: f"0+60{HOURS}"}}
+    ),
+    "MgpuExporterBlind": Example(
+        {CGROUPS: f"0{HOURS}"},
+        {
+            "it sees": {CGROUPS: f"1{HOURS}"},
+            "names are old, use is measured": {CGROUPS: None, PODS: f"0{HOURS}"},
+        },
+    ),
+    "MgpuExporterStale": Example(
+        {PODS: f"0{HOURS}", PODS_AT: f"60{HOURS}"},
+        {
+            "it answers": {PODS: f"1{HOURS}"},
+            "for a minute": {PODS_AT: f"0+60{HOURS}"},
+        },
+    ),
+    "MgpuExporterOverrun": Example(
+        {OVERRUNS: f"0+20{HOURS}", CYCLES: f"0+60{HOURS}"},
+        {"now and then": {OVERRUNS: f"0+3{HOURS}"}},
+    ),
+    "MgpuExporterConfigReloadFailed": Example(
+        {RELOADED: f"0{HOURS}"}, {"the settings are in use": {RELOADED: f"1{HOURS}"}}
+    ),
+}

@@ -1,0 +1,110 @@
+"""The alerts of rules/: each is raised by what it is for, and by nothing like it."""
+
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.rules.cases import CASES
+from tests.rules.run import LEVELS, Alert, Case, raised, simulated
+
+ROOT = Path(__file__).parent.parent.parent
+RULES = ROOT / "rules"
+FILES = [RULES / "mgpu-recording.yaml", RULES / "mgpu-alerts.yaml"]
+RUNBOOKS = ROOT / "docs" / "runbooks"
+HEALTHY = Path(__file__).parent / "healthy.yaml"
+HEALTHY_MINUTES = 45
+
+
+def alerts() -> list[dict[str, Any]]:
+    """The alerting rules."""
+    groups = yaml.safe_load(FILES[1].read_text())["groups"]
+    return [rule for group in groups for rule in group["rules"]]
+
+
+def title_of(rule: dict[str, Any]) -> str:
+    """Its name, and what else tells it from others of that name."""
+    return f"{rule['alert']} {rule['labels'].get('quantity', '')}".strip()
+
+
+NAMES = sorted({rule["alert"] for rule in alerts()})
+QUIET = [(title, why) for title, case in CASES.items() for why in case.quiet]
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Alert]]:
+    """What is raised in each case, firing and quiet: all in one run of promtool."""
+    cases = {f"{title}: {why}": _case(title, why) for title, why in QUIET}
+    cases |= {title: _case(title) for title in CASES}
+    found: dict[str, list[Alert]] = {name: [] for name in cases}
+    for alert in raised(FILES, cases, tmp_path_factory.mktemp("rules"), "1m"):
+        found[alert.case].append(alert)
+    return found
+
+
+def _case(title: str, why: str = "") -> Case:
+    known = CASES[title]
+    series = {**known.firing, **(known.quiet[why] if why else {})}
+    given = {key: values for key, values in series.items() if values is not None}
+    return Case(given, [title.partition(" ")[0]], [known.minute])
+
+
+@pytest.mark.program("promtool")
+@pytest.mark.parametrize("title", CASES)
+def test_an_alert_is_raised_by_what_it_is_for(found: dict[str, list[Alert]], title: str) -> None:
+    (alert,) = found[title]
+
+    name, _, rest = title.partition(" ")
+    rule = next(rule for rule in alerts() if rule["alert"] == name)
+    assert alert.labels["severity"] == rule["labels"]["severity"]
+    assert alert.labels.get("quantity") in {rest, "device", None}
+    assert not re.search(r"no value|%!|<error|of ,|\(\)", alert.annotations)
+
+
+@pytest.mark.program("promtool")
+@pytest.mark.parametrize(("title", "why"), QUIET)
+def test_an_alert_is_not_raised_where(found: dict[str, list[Alert]], title: str, why: str) -> None:
+    assert found[f"{title}: {why}"] == []
+
+
+def test_every_alert_has_a_firing_and_a_quiet_case() -> None:
+    assert {title.partition(" ")[0] for title in CASES} == set(NAMES)
+    assert all(case.quiet for case in CASES.values())
+
+
+@pytest.mark.program("promtool")
+def test_a_healthy_node_raises_nothing(tmp_path: Path) -> None:
+    series = simulated(str(HEALTHY), HEALTHY_MINUTES, cycle_s=5, levels=(*LEVELS, "mgpu_exporter"))
+    told = {name: " ".join(values) for name, values in series.items()}
+    told["up"] = f"1x{HEALTHY_MINUTES * 4}"
+    assert len(told) > 300
+
+    case = Case(told, NAMES, [10, 25, 35, HEALTHY_MINUTES])
+    found = raised(FILES, {"healthy": case}, tmp_path)
+
+    assert {(alert.title, alert.minute): alert.annotations for alert in found} == {}
+
+
+@pytest.mark.program("promtool")
+def test_promtool_has_nothing_to_say_against_the_rules() -> None:
+    done = subprocess.run(
+        ["promtool", "check", "rules", "--lint=all", "--lint-fatal", *map(str, FILES)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("rule", alerts(), ids=title_of)
+def test_an_alert_says_how_bad_what_and_where_to_read_on(rule: dict[str, Any]) -> None:
+    assert rule["labels"]["severity"] in {"critical", "warning", "info"}
+    assert not any("{{" in value for value in rule["labels"].values())
+    summary, description = rule["annotations"]["summary"], rule["annotations"]["description"]
+    assert summary.endswith(".")
+    assert "{{" not in summary  # the same of all of a group
+    assert description.endswith(".")
+    assert rule["annotations"]["runbook_url"].endswith(f"/docs/runbooks/{rule['alert']}.md")

@@ -1,0 +1,147 @@
+"""What the recording rules make of series, and the rules for renamed labels."""
+
+import json
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+
+from rules.generate import FOLDER, exported, main
+from tests.rules.cases import CASES, GPU, HOURS, MAIN, NODE, POD
+from tests.rules.run import Case, raised
+
+RECORDING = FOLDER / "mgpu-recording.yaml"
+RENAMED = [FOLDER / "exported" / "mgpu-recording.yaml", FOLDER / "exported" / "mgpu-alerts.yaml"]
+MINUTE = 60
+EXPORTER = 'namespace="monitoring",pod="mgpu-exporter-x7k2p",container="exporter"'
+NAMESPACE = f'{NODE},namespace="n",uuid="GPU-a"'
+
+EXPECTED: dict[
+    str, dict[str, float]
+] = {  # series, and what each rule makes of them: a fifth of a GPU, half of what is allotted
+    "namespace_pod_container_uuid:mgpu_core_seconds:rate5m": {
+        f"mgpu_container_core_seconds_total{{{MAIN}}}": 0.2
+    },
+    "namespace_pod_container_uuid:mgpu_allocated_core_seconds:rate5m": {
+        f"mgpu_container_allocated_core_seconds_total{{{MAIN}}}": 0.4
+    },
+    "namespace_pod:mgpu_core_seconds:rate5m": {f"mgpu_pod_core_seconds_total{{{POD}}}": 0.2},
+    "namespace_pod:mgpu_core_limit_utilization:ratio_rate5m": {
+        f"mgpu_pod_core_seconds_total{{{POD}}}": 0.2,
+        f"mgpu_pod_allocated_core_seconds_total{{{POD}}}": 0.4,
+    },
+    "namespace:mgpu_core_seconds:sum_rate5m": {
+        f"mgpu_namespace_core_seconds_total{{{NAMESPACE}}}": 0.2,
+        f"mgpu_namespace_core_seconds_total{{{NAMESPACE.replace('GPU-a', 'GPU-b')}}}": 0.3,
+        # the same page, scraped by a second job
+        f"mgpu_namespace_core_seconds_total{{{NAMESPACE.replace('mgpu-exporter', 'x')}}}": 0.2,
+    },
+    "namespace:mgpu_allocated_core_seconds:sum_rate5m": {
+        f"mgpu_pod_allocated_core_seconds_total{{{POD}}}": 0.4,
+        f"mgpu_pod_allocated_core_seconds_total{{{POD.replace('mgpu-exporter', 'x')}}}": 0.4,
+    },
+    "namespace:mgpu_energy_joules:sum_rate5m": {
+        f"mgpu_namespace_energy_joules_total{{{NAMESPACE}}}": 250,
+    },
+    "uuid:mgpu_busy_seconds:rate5m": {f"mgpu_device_busy_seconds_total{{{GPU}}}": 0.8},
+    "uuid:mgpu_unattributed_core_seconds:sum_rate5m": {
+        f'mgpu_device_unattributed_core_seconds_total{{{GPU},reason="{reason}"}}': rate
+        for reason, rate in (("exited", 0.1), ("host_process", 0.1), ("mps", 0.3))
+    },
+}
+VALUES = {
+    **{record: next(iter(series.values())) for record, series in EXPECTED.items()},
+    "namespace_pod:mgpu_core_limit_utilization:ratio_rate5m": 0.5,
+    "namespace:mgpu_core_seconds:sum_rate5m": 0.5,
+    "uuid:mgpu_unattributed_core_seconds:sum_rate5m": 0.2,
+}
+
+
+def recorded(file: Path) -> set[str]:
+    """The names that a file's rules record."""
+    groups = yaml.safe_load(file.read_text())["groups"]
+    return {rule["record"] for group in groups for rule in group["rules"]}
+
+
+def test_every_recording_rule_has_its_series_here() -> None:
+    assert recorded(RECORDING) == EXPECTED.keys()
+
+
+@pytest.mark.program("promtool")
+@pytest.mark.parametrize("record", EXPECTED)
+def test_a_rule_records_what_it_says(record: str, tmp_path: Path) -> None:
+    test = {
+        "interval": "1m",
+        "input_series": [
+            {"series": name, "values": f"0+{rate * 60}{HOURS}"}
+            for name, rate in EXPECTED[record].items()
+        ],
+        "promql_expr_test": [
+            {
+                "expr": f"round(sum({record}), 0.0001)",
+                "eval_time": f"{MINUTE}m",
+                "exp_samples": [{"labels": "{}", "value": VALUES[record]}],
+            }
+        ],
+    }
+    file = tmp_path / "test.yaml"
+    file.write_text(json.dumps({"rule_files": [str(RECORDING)], "tests": [test]}))
+    done = subprocess.run(
+        ["promtool", "test", "rules", str(file)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def _renamed(series: str) -> str:
+    """A series as Prometheus stores it without honorLabels."""
+    named = re.sub(r'\b(namespace|pod|container)="', r'exported_\1="', series)
+    return named.replace("{", f"{{{EXPORTER},") if "{" in named else named
+
+
+@pytest.mark.program("promtool")
+def test_the_rules_for_renamed_labels_raise_what_the_others_do(tmp_path: Path) -> None:
+    found = {}
+    for title, example in CASES.items():
+        firing = {_renamed(name): values for name, values in example.firing.items()}
+        found[title] = Case(firing, [title.partition(" ")[0]], [example.minute])
+    alerts = raised(RENAMED, found, tmp_path, "1m")
+
+    assert sorted(alert.case for alert in alerts) == sorted(CASES)
+    of_pods = [alert for alert in alerts if "exported_pod" in alert.labels]
+    assert len(of_pods) == 7
+    assert not any("mgpu-exporter-x7k2p" in alert.annotations for alert in of_pods)
+
+
+@pytest.mark.program("promtool")
+def test_the_rules_for_renamed_labels_tell_pods_apart(tmp_path: Path) -> None:
+    title, why = "MgpuContainerOverCoreShare", "its policy lets it take what is free"
+    example = CASES[title]
+    quiet = {**example.firing, **example.quiet[why]}
+    series = {_renamed(name): values for name, values in quiet.items() if values is not None}
+    neighbour = MAIN.replace('"p"', '"q"')
+    other = f'mgpu_container_allocation_info{{{neighbour},policy="fixed-share"}}'
+    series[_renamed(other)] = f"1{HOURS}"
+
+    assert raised(RENAMED, {"": Case(series, [title], [example.minute])}, tmp_path, "1m") == []
+
+
+def test_the_rules_for_renamed_labels_are_up_to_date() -> None:
+    assert main(["--check"]) == 0
+
+
+def test_only_labels_are_renamed() -> None:
+    text = (
+        "# a comment\n- record: namespace_pod:x:rate5m\n  expr: |\n"
+        '    sum by (cluster, pod) (namespace:y:sum{namespace!="",reason="pod"})\n'
+        "      and on (container) z\n"
+        "  description: a pod of {{ $labels.namespace }}, in a container.\n"
+    )
+    assert exported(text).splitlines()[1:] == [
+        "- record: namespace_pod:x:rate5m",
+        "  expr: |",
+        '    sum by (cluster, exported_pod) (namespace:y:sum{exported_namespace!="",reason="pod"})',
+        "      and on (exported_container) z",
+        "  description: a pod of {{ $labels.exported_namespace }}, in a container.",
+    ]

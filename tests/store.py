@@ -1,0 +1,164 @@
+"""A real Prometheus that is told what it would have scraped: hours of it in a moment.
+
+Pages reach it by remote write, stale markers where a series left its page, as a scrape leaves them
+(Prometheus, "Staleness"), and ``up`` beside them.
+"""
+
+import json
+import re
+import socket
+import struct
+import subprocess
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple, Self
+
+from tests.e2e.programs import eventually
+
+Labels = tuple[tuple[str, str], ...]
+
+STALE = struct.pack("<Q", 0x7FF0_0000_0000_0002)  # Prometheus model/value/value.go, StaleNaN
+LABEL = re.compile(r'(\w+)="([^"\\]*)"')
+
+
+class Target(NamedTuple):
+    """A scraped exporter: its labels, and whether Prometheus honours those of the page."""
+
+    labels: Mapping[str, str]
+    honors: bool = True
+
+    def label(self, own: Mapping[str, str]) -> Labels:
+        """The labels of a series as Prometheus stores them."""
+        clash = self.labels.keys() & own.keys()
+        if self.honors:
+            stored = {**self.labels, **own}
+        else:
+            renamed = {f"exported_{k}" if k in clash else k: v for k, v in own.items()}
+            stored = {**renamed, **self.labels}
+        return tuple(sorted((k, v) for k, v in stored.items() if v))
+
+
+class Store:
+    """A Prometheus without targets. ``query`` asks it as of a time."""
+
+    def __init__(self, folder: Path, rules: Sequence[Path] = ()) -> None:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.address = f"127.0.0.1:{probe.getsockname()[1]}"
+        config = folder / "prometheus.yml"
+        config.write_text(json.dumps({"rule_files": [str(path) for path in rules]}))
+        self._shown: dict[tuple[str, str], set[Labels]] = {}
+        self._process = subprocess.Popen(
+            [
+                "prometheus",
+                f"--config.file={config}",
+                f"--storage.tsdb.path={folder / 'tsdb'}",
+                "--storage.tsdb.retention.time=100y",
+                f"--web.listen-address={self.address}",
+                "--web.enable-remote-write-receiver",
+                "--log.level=error",
+            ],
+        )
+
+    def scrape(self, target: Target, page: str | None, at: float) -> None:
+        """Let it have what a scrape of a page at this time gives; None is a scrape that failed."""
+        samples: dict[Labels, bytes] = {}
+        for name, own, value in () if page is None else _samples(page):
+            samples[target.label({"__name__": name, **dict(own)})] = struct.pack("<d", value)
+        key = (target.labels["job"], target.labels["instance"])
+        before, self._shown[key] = self._shown.get(key, set()), set(samples)
+        samples |= dict.fromkeys(before - samples.keys(), STALE)
+        up = {"__name__": "up", **target.labels}
+        samples[tuple(sorted(up.items()))] = struct.pack("<d", page is not None)
+        self._write(samples, round(at * 1000))
+
+    def _write(self, samples: Mapping[Labels, bytes], at_ms: int) -> None:
+        message = b"".join(_field(1, _series(*sample, at_ms)) for sample in samples.items())
+        request = urllib.request.Request(
+            f"http://{self.address}/api/v1/write",
+            data=_snappy(message),
+            headers={"Content-Encoding": "snappy", "Content-Type": "application/x-protobuf"},
+        )
+        with urllib.request.urlopen(request, timeout=30):  # noqa: S310 - loopback
+            pass
+
+    def get(self, path: str, **arguments: str) -> Any:
+        """The data of an answer of its API; what it refuses fails the test in its own words."""
+        url = f"http://{self.address}/api/v1/{path}?{urllib.parse.urlencode(arguments)}"
+        try:
+            with urllib.request.urlopen(url, timeout=30) as answer:
+                return json.load(answer)["data"]
+        except urllib.error.HTTPError as error:
+            raise AssertionError(f"{arguments}: {error.read().decode()}") from None
+
+    def query(self, expression: str, at: float) -> list[dict[str, Any]]:
+        """The vector that an expression gives at a time."""
+        return list(self.get("query", query=expression, time=f"{at:.3f}")["result"])
+
+    def values(self, expression: str, at: float, *by: str) -> dict[tuple[str, ...], float]:
+        """The same, as numbers by these labels."""
+        return {
+            tuple(one["metric"].get(label, "") for label in by): float(one["value"][1])
+            for one in self.query(expression, at)
+        }
+
+    def _ready(self) -> bool:
+        try:
+            with urllib.request.urlopen(f"http://{self.address}/-/ready", timeout=5):
+                return True
+        except OSError:
+            return False
+
+    def __enter__(self) -> Self:
+        eventually(self._ready, "Prometheus is ready")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.terminate()
+        self._process.wait(20)
+
+
+def _samples(page: str) -> Iterable[tuple[str, Labels, float]]:
+    """The samples of a page in the text format; its label values hold nothing that is escaped."""
+    for line in page.splitlines():
+        if line and not line.startswith("#"):
+            series, _, value = line.rpartition(" ")
+            yield series.partition("{")[0], _own(series), float(value)
+
+
+@lru_cache(maxsize=100_000)
+def _own(series: str) -> Labels:
+    return tuple(LABEL.findall(series))
+
+
+def _series(labels: Labels, value: bytes, at_ms: int) -> bytes:
+    """prompb.TimeSeries with one sample."""
+    return _labels(labels) + _field(2, b"\x09" + value + b"\x10" + _varint(at_ms))
+
+
+@lru_cache(maxsize=100_000)
+def _labels(labels: Labels) -> bytes:
+    return b"".join(
+        _field(1, _field(1, name.encode()) + _field(2, value.encode())) for name, value in labels
+    )
+
+
+def _field(number: int, data: bytes) -> bytes:
+    return bytes([number << 3 | 2]) + _varint(len(data)) + data
+
+
+def _varint(number: int) -> bytes:
+    found = bytearray()
+    while number > 0x7F:
+        found.append(number & 0x7F | 0x80)
+        number >>= 7
+    return bytes([*found, number])
+
+
+def _snappy(data: bytes) -> bytes:
+    """Snappy's block format, as one literal: nothing is compressed."""
+    return _varint(len(data)) + b"\xfc" + (len(data) - 1).to_bytes(4, "little") + data
