@@ -12,7 +12,6 @@ import sys
 import tarfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from exporter import __version__
 from image import standin
@@ -61,10 +60,11 @@ def layers(archive: Path) -> list[tarfile.TarInfo]:
     """The layers as they are pulled, the base's first: their place in the archive, their size."""
     with tarfile.open(archive) as tar:
 
-        def read(path: str) -> Any:
+        def read(path: str) -> dict[str, list[dict[str, str]]]:
             member = tar.extractfile(path)
             assert member
-            return json.load(member)
+            document: dict[str, list[dict[str, str]]] = json.load(member)
+            return document
 
         manifest = read(_blob(read("index.json")["manifests"][0]))
         return [tar.getmember(_blob(layer)) for layer in manifest["layers"]]

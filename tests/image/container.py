@@ -33,7 +33,13 @@ class Container:
         self._restrict(spec, [*(entry or self.config["Entrypoint"]), *arguments])
         (bundle / "config.json").write_text(json.dumps(spec))
         state = f"--root={self._folder / 'state'}"
-        return ["runc", state, "run", f"--bundle={bundle}", f"mgpu-{self._folder.name}-{self._runs}"]
+        return [
+            "runc",
+            state,
+            "run",
+            f"--bundle={bundle}",
+            f"mgpu-{self._folder.name}-{self._runs}",
+        ]
 
     def run(self, *arguments: str, entry: Sequence[str] = ()) -> "subprocess.CompletedProcess[str]":
         """Run it to its end."""

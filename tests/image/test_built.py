@@ -80,7 +80,9 @@ def test_it_serves_a_simulated_node_and_ends_when_told(container: Container) -> 
     assert ended == 0
 
 
-def test_it_is_nobody_without_a_right_on_a_root_that_cannot_be_written(container: Container) -> None:
+def test_it_is_nobody_without_a_right_on_a_root_that_cannot_be_written(
+    container: Container,
+) -> None:
     said = python(container, "import pathlib; print(pathlib.Path('/proc/self/status').read_text())")
     status = {name: rest.split() for name, _, rest in (s.partition(":") for s in said.splitlines())}
     write = "import os\ntry: os.mkdir('/tmp/x')\nexcept OSError as error: print(error.strerror)"
@@ -124,4 +126,6 @@ def test_every_module_is_compiled(layer: tarfile.TarFile) -> None:
     sources = {name for name in names if name.suffix == ".py" and "exporter" in name.parts}
 
     assert len(sources) > 100
-    assert {name.parent / "__pycache__" / f"{name.stem}.cpython-313.pyc" for name in sources} <= names
+    assert {
+        name.parent / "__pycache__" / f"{name.stem}.cpython-313.pyc" for name in sources
+    } <= names

@@ -26,7 +26,9 @@ def components() -> dict[str, dict[str, Any]]:
 
 
 def test_the_base_is_pinned_by_digest_in_every_stage() -> None:
-    assert re.fullmatch(r"docker\.io/library/python:\d+\.\d+\.\d+-slim-\w+@sha256:[0-9a-f]{64}", base_name())
+    assert re.fullmatch(
+        r"docker\.io/library/python:\d+\.\d+\.\d+-slim-\w+@sha256:[0-9a-f]{64}", base_name()
+    )
     assert set(re.findall(r"^FROM (\S+)", DOCKERFILE, re.MULTILINE)) == {"${BASE}"}
 
 
@@ -43,7 +45,9 @@ def test_the_image_is_locked_by_the_uv_that_locks() -> None:
 
 @pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
 def test_every_package_comes_ready_made_for_the_machine(machine: str) -> None:
-    fits = re.compile(rf"-(py3|py2\.py3|cp313|cp3\d+-abi3)-[^-]*-?(none-any|manylinux\w*{machine}\S*)\.whl")
+    fits = re.compile(
+        rf"-(py3|py2\.py3|cp313|cp3\d+-abi3)-[^-]*-?(none-any|manylinux\w*{machine}\S*)\.whl"
+    )
     wheels = {
         name: [wheel["url"] for wheel in LOCK[name].get("wheels", ())] for name in components()
     }
