@@ -48,6 +48,7 @@ class Container:
             check=False,
             capture_output=True,
             text=True,
+            errors="replace",  # a recording is binary
             stdin=subprocess.DEVNULL,
             timeout=60,
         )

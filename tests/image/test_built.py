@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from exporter import __version__
+from exporter.cli import _COMMANDS
 from image.build import NAME, STORE, build, export, layers
 from image.store import Store
 from tests.e2e.programs import Exporter
@@ -96,6 +97,20 @@ def test_it_is_nobody_without_a_right_on_a_root_that_cannot_be_written(
 def test_the_help_and_the_version_are_told(container: Container) -> None:
     assert container.run("--version").stdout == f"mgpu-exporter {__version__}\n"
     assert "--simulate" in container.run("--help").stdout
+
+
+def test_the_commands_that_people_run_beside_it_run_there(container: Container) -> None:
+    """With kubectl exec, say. None of them needs a folder to write to."""
+    commands = {"record": ["--output=-", "--duration=2s"], "snapshot": [], "check": []}
+    done = {
+        name: container.run(name, "--simulate=demo", *arguments)
+        for name, arguments in commands.items()
+        if name in _COMMANDS
+    }
+
+    assert {name: one.stderr for name, one in done.items() if "Traceback" in one.stderr} == {}
+    assert {name: one.stdout for name, one in done.items() if not one.stdout} == {}
+    assert {name: one.returncode for name, one in done.items() if one.returncode > 1} == {}
 
 
 def test_what_is_imported_late_is_in_it(container: Container) -> None:
