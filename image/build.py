@@ -32,7 +32,7 @@ def build(store: Store, *, stand_in: bool = False, name: str = NAME) -> None:
         standin.make(store, base)
         options += [f"--build-arg=BASE={base}", "--pull-never"]
     # chroot: builds inside a container too, where no further container can be started
-    options += ["--isolation=chroot", "--network=host", "--layers", "--format=oci"]
+    options += ["--isolation=chroot", "--network=host", "--layers", "--force-rm", "--format=oci"]
     store.call("build-using-dockerfile", *options, f"--tag={name}", str(ROOT))
 
 

@@ -12,6 +12,7 @@ class Store:
             f"--root={folder / 'images'}",
             f"--runroot={folder / 'run'}",
             "--storage-driver=overlay",
+            "--storage-opt=overlay.skip_mount_home=true",  # so that no mount stays behind
         ]
 
     def has(self, name: str) -> bool:
