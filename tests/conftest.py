@@ -63,3 +63,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """The suite's own options."""
     parser.addoption("--refresh-golden", action="store_true", help="write the golden files anew")
     parser.addoption("--long", action="store_true", help="also run what takes minutes")
+    parser.addoption("--image", action="store_true", help="run what builds and runs the image")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what is asked for by a target of its own (make image-test)."""
+    if not config.getoption("--image"):
+        chosen = [item for item in items if not item.get_closest_marker("image")]
+        config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
+        items[:] = chosen

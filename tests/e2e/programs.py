@@ -81,13 +81,17 @@ class Exporter:
         self._url: str | None = None
         self._heard = threading.Condition()
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "exporter", "serve", "--web.listen-address=127.0.0.1:0", *flags],
+            self.command("serve", "--web.listen-address=127.0.0.1:0", *flags),
             stderr=subprocess.PIPE,
             text=True,
             env={**os.environ, **(environment or {})},
         )
         self._reader = threading.Thread(target=self._read_log, daemon=True)
         self._reader.start()
+
+    def command(self, *arguments: str) -> list[str]:
+        """The command line that runs mgpu-exporter with these arguments."""
+        return [sys.executable, "-m", "exporter", *arguments]
 
     def _read_log(self) -> None:
         assert self.process.stderr is not None

@@ -1,0 +1,192 @@
+"""What the pages tell people to type exists: commands, flags, targets, families, expressions."""
+
+import json
+import re
+import shlex
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import kubernetes_validate
+import pytest
+import yaml
+from _pytest.mark import ParameterSet
+
+from exporter import __version__
+from exporter.cli import _parser
+from exporter.families import FAMILIES
+from tests.e2e.programs import Exporter
+
+ROOT = Path(__file__).parent.parent
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
+MADE_FROM_TABLES = {"metrics.md", "configuration.md", "compatibility.md", "scenarios.md"}
+WRITTEN = [page for page in PAGES if page.name not in {*MADE_FROM_TABLES, "CHANGELOG.md"}]
+IMAGE = re.compile(r".*/mgpu-exporter:\d\S*")
+
+
+def blocks(page: Path, language: str) -> list[str]:
+    """The fenced blocks of a language, without the indentation of a list."""
+    found = re.findall(
+        rf"^( *)```{language}\n(.*?)^ *```", page.read_text(), re.DOTALL | re.MULTILINE
+    )
+    return [re.sub(rf"^{indent}", "", text, flags=re.MULTILINE) for indent, text in found]
+
+
+def lines(page: Path) -> list[str]:
+    """What a reader types, line by line."""
+    typed = "\n".join(blocks(page, "console")).replace("\\\n", " ")
+    return [line.removeprefix("$ ") for line in typed.splitlines() if line.startswith("$ ")]
+
+
+def commands(line: str) -> Iterator[list[str]]:
+    """The simple commands of a line, and those that docker and kubectl start."""
+    lexer = shlex.shlex(line, posix=True, punctuation_chars="|&;<>")
+    lexer.whitespace_split = True
+    words: list[str] = []
+    for word in [*lexer, "|"]:
+        if set(word) <= set("|&;<>"):
+            yield words
+            words = []
+        elif word == "--" or (IMAGE.fullmatch(word) and words[:2] == ["docker", "run"]):
+            yield words
+            words = [] if word == "--" else ["mgpu-exporter"]
+        else:
+            words.append(word)
+
+
+ALL = [(page.name, words) for page in WRITTEN for line in lines(page) for words in commands(line)]
+
+
+def started(program: str) -> list[ParameterSet]:
+    """Each different use of a program, by the page that shows it."""
+    found = {
+        f"{page} {' '.join(words[1:])}": words[1:]
+        for page, words in ALL
+        if words and Path(words[0]).name == program
+    }
+    return [pytest.param(arguments, id=name) for name, arguments in found.items()]
+
+
+@pytest.mark.parametrize("arguments", started("mgpu-exporter"))
+def test_the_command_takes_the_arguments_that_the_pages_show(arguments: list[str]) -> None:
+    assert _parser().parse_args(arguments) is not None
+
+
+@pytest.mark.parametrize("arguments", started("make"))
+def test_the_targets_that_the_pages_name_are_in_the_makefile(arguments: list[str]) -> None:
+    targets = re.search(r"^\.PHONY: (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    wanted = [word for word in arguments if "=" not in word]
+
+    assert targets
+    assert set(wanted) <= set(targets[1].split())
+
+
+def test_the_pages_show_commands() -> None:
+    """So that the tests above have found some."""
+    assert len(started("mgpu-exporter")) > 5
+    assert len(started("make")) > 3
+
+
+@pytest.mark.parametrize("page", WRITTEN, ids=lambda page: page.name)
+def test_the_families_that_a_page_names_exist(page: Path) -> None:
+    families = {family.full_name for family in FAMILIES}
+    named = set(
+        re.findall(
+            r"\bmgpu_(?:device|container|pod|namespace|group|exporter)_[a-z_]*[a-z]\b(?!_|\()",
+            page.read_text(),
+        )
+    )
+
+    assert {name for name in named if not any(one.startswith(name) for one in families)} == set()
+
+
+@pytest.mark.parametrize("page", sorted(ROOT.glob("*.md")), ids=lambda page: page.name)
+def test_links_to_files_lead_somewhere(page: Path) -> None:
+    """Those between the pages of docs/ are checked, with their anchors, by make docs-site."""
+    links = re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text())
+
+    assert [link for link in links if not (page.parent / link).exists()] == []
+
+
+@pytest.mark.program("promtool")
+def test_the_expressions_are_valid_promql(tmp_path: Path) -> None:
+    queries = [
+        query.strip()
+        for page in WRITTEN
+        for block in blocks(page, "promql")
+        for query in block.split("\n\n")
+    ]
+    rules = [
+        {"record": f"example:number_{number}", "expr": query}
+        for number, query in enumerate(queries)
+    ]
+    file = tmp_path / "rules.yaml"
+    file.write_text(json.dumps({"groups": [{"name": "examples", "rules": rules}]}))
+
+    done = subprocess.run(
+        ["promtool", "check", "rules", str(file)], capture_output=True, text=True, check=False
+    )
+
+    assert len(queries) > 8
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def yaml_of_getting_started(beginning: str) -> list[str]:
+    texts = blocks(ROOT / "docs" / "getting-started.md", "yaml")
+    return [text for text in texts if text.startswith(beginning)]
+
+
+def test_the_manifest_of_getting_started_is_one_that_kubernetes_takes() -> None:
+    (manifest,) = yaml_of_getting_started("apiVersion")
+    documents = list(yaml.safe_load_all(manifest))
+    version = kubernetes_validate.latest_version()
+
+    assert [one["kind"] for one in documents][-1] == "DaemonSet"
+    for document in documents:
+        kubernetes_validate.validate(document, version, strict=True)
+    (container,) = documents[-1]["spec"]["template"]["spec"]["containers"]
+    assert container["image"].endswith(f":{__version__}")
+    assert _parser().parse_args(container["args"]) is not None
+
+
+@pytest.mark.program("promtool")
+@pytest.mark.parametrize("number", [0, 1])
+def test_the_scrape_configurations_of_getting_started_are_some(number: int, tmp_path: Path) -> None:
+    file = tmp_path / "prometheus.yml"
+    text = yaml_of_getting_started("scrape_configs")[number]
+    # Debian's promtool is built without the discovery of pods
+    file.write_text(re.sub("kubernetes_sd_configs: .*", "static_configs: []", text))
+
+    done = subprocess.run(
+        ["promtool", "check", "config", str(file)], capture_output=True, text=True, check=False
+    )
+
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.program("curl")
+def test_what_is_asked_of_a_simulated_node_is_answered() -> None:
+    """Every question in the pages is one that the page of metrics knows an answer to."""
+    pages = [
+        ROOT / "README.md",
+        *(ROOT / "docs" / f"{name}.md" for name in ("getting-started", "troubleshooting")),
+    ]
+    asked = [line for page in pages for line in lines(page) if line.startswith("curl ")]
+    asked = [line for line in asked if "rejected" not in line]  # nothing is, of a simulated node
+    begun = int(time.time()) - 30  # its container outside the cluster starts after some seconds
+    with Exporter("--simulate=demo", f"--simulate.start={begun}") as exporter:
+        exporter.when(lambda page: page.all("mgpu_group_core_seconds_total"), "groups")
+        address = exporter.url.partition("://")[2]
+        silent = [
+            line
+            for line in asked
+            if not subprocess.run(
+                ["bash", "-c", line.replace("localhost:10045", address)],
+                check=False,
+                capture_output=True,
+            ).stdout
+        ]
+
+    assert len(asked) > 8
+    assert silent == []
