@@ -7,6 +7,9 @@ from typing import NamedTuple
 
 from exporter.model import Allocation, NodeFacts, Pod
 
+# The policy of an allotment that is a part of a device, where its system has no other word for it.
+SHARED = "shared"
+
 
 class IndexBasis(StrEnum):
     """What a scheme's device number means. NVML index, minor and PCI order differ on some nodes."""

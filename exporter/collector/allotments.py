@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from exporter.allocations.replicas import sharing_replicas
 from exporter.allocations.rules import Rules
-from exporter.allocations.scheme import Problem, Reason
+from exporter.allocations.scheme import SHARED, Problem, Reason
 from exporter.attribution import Member, member_of, place
 from exporter.ledger import Allotted
 from exporter.model import (
@@ -127,12 +127,13 @@ class Allotments:
 
 
 def limited(allocation: Allocation, device: Device | None, sharers: int) -> Allocation:
-    """What a whole device promises by itself, once it is known; replicas promise nothing.
+    """What a whole device promises by itself, once it is known; a part of it does not.
 
     A whole card is all its memory; a MIG instance its memory and its share of the GPU, if it is
     one container's alone. ``sharers``: how many allocations are of this device.
     """
-    if device is None or allocation.replicas is not None:
+    part = allocation.replicas is not None or allocation.policy == SHARED
+    if device is None or part:
         return allocation
     core, memory = allocation.core, allocation.memory_bytes
     if device.parent_uuid and core is None and sharers == 1:
