@@ -68,6 +68,11 @@ def decode(pod: Pod, node: NodeFacts) -> Decoded:
     )
 
 
+def has_claims(pod: Pod) -> bool:
+    """Whether a pod may use a claim that others use as well."""
+    return any(container.claims for container in pod.containers)
+
+
 def _allot(reader: PodReader, container: Container) -> list[Allocation]:
     results = _results(reader, container)
     if not reader.allows(container, len(results)):
@@ -176,4 +181,5 @@ SCHEME = Scheme(
     annotations=(),
     index_basis=IndexBasis.UUID,
     decode=decode,
+    tells_of_others=has_claims,
 )
