@@ -143,7 +143,7 @@ DEVICE = (
     Family(
         "device",
         "sharing_replicas",
-        "Replicas that the device is divided into, none of which is promised a part of it (node "
+        "Replicas that the device is divided into, which only MPS promises a part of it (node "
         "labels of GPU feature discovery and GKE, else what the node offers).",
     ),
     Family(
@@ -308,7 +308,11 @@ CONTAINER = (
     Family("container", "memory_limit_bytes", "Device memory that was allotted."),
     Family("container", "core_limit_utilization_ratio", "Core use against the allotted share."),
     Family("container", "memory_limit_utilization_ratio", "Memory held against the allotment."),
-    Family("container", "allocated_replicas", "Time-sliced replicas of the device allotted."),
+    Family(
+        "container",
+        "allocated_replicas",
+        "Replicas of the device allotted (time-sliced, MPS's, or uses of a claim).",
+    ),
     Family(
         "container",
         "allocation_info",

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from exporter.allocations.registry import SCHEMES
 from exporter.families import FAMILIES
 from exporter.settings import TABLE
 
@@ -22,6 +23,7 @@ def test_the_documents_are_as_the_code() -> None:
 def test_a_document_that_drifted_is_named(tmp_path: Path) -> None:
     for path in (DOCS / "generate.py", *DOCS.glob("*.md"), DOCS / "api.schema.json"):
         shutil.copy(path, tmp_path)
+    shutil.copytree(DOCS / "pages", tmp_path / "pages")
     with (tmp_path / "metrics.md").open("a") as file:
         file.write("more\n")
     command = [sys.executable, str(tmp_path / "generate.py")]
@@ -42,6 +44,17 @@ def test_every_family_and_every_setting_is_described() -> None:
 
     assert all(f"| `{family.full_name}` |" in metrics for family in FAMILIES)
     assert all(f"| `--{setting.name}` |" in configuration for setting in TABLE.values())
+
+
+def test_every_sharing_system_is_described_and_says_on_what_it_stands() -> None:
+    page = (DOCS / "sharing.md").read_text()
+    sections = {section.partition("`\n")[0]: section for section in page.split("\n## `")[1:]}
+
+    assert list(sections) == [scheme.name for scheme in SCHEMES]
+    assert not [
+        name for name, text in sections.items() if "Stands on" not in " ".join(text.split())
+    ]
+    assert not [name for name, text in sections.items() if "Unconfirmed:" not in text]
 
 
 def queries() -> list[str]:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from exporter.allocations.scheme import Reason
 from exporter.families import FAMILIES
 from exporter.model import DeviceState, Unattributed, Unmeasured
 from exporter.settings import TABLE
@@ -25,6 +26,7 @@ def reasons(heading: str) -> list[str]:
     [
         ("Why something is unmeasured", Unmeasured),
         ("Why use is unattributed", Unattributed),
+        ("What was rejected", Reason),
     ],
 )
 def test_each_reason_has_its_line_and_each_line_its_reason(

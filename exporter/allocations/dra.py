@@ -10,8 +10,8 @@ partition has its card's PCI address) and intel/intel-resource-drivers-for-kuber
 * A claim says which devices, not which share of their core: core is None. An instance's share of
   its card follows from the device once it is placed.
 * Memory is what the claim consumes of it, or else all of the device: if this container alone uses
-  the claim. Where several containers do, of one pod or of many, none is promised any: policy
-  ``shared``, a replica for each, no memory.
+  the claim. A part of a device has the policy ``shared``. Where several containers use the claim,
+  of one pod or of many, none is promised any: a replica for each, no memory.
 * Administrative access (``adminAccess``) is not an allotment.
 
 Unconfirmed: the capacity that a driver for NVIDIA would let claims consume (taken: ``memory``); the
@@ -25,7 +25,7 @@ from typing import NamedTuple
 from exporter.allocations.devices import card_by_number, card_by_pci
 from exporter.allocations.quantities import parse_quantity
 from exporter.allocations.reader import PodReader, lasting_containers
-from exporter.allocations.scheme import Decoded, IndexBasis, Reason, Scheme
+from exporter.allocations.scheme import SHARED, Decoded, IndexBasis, Reason, Scheme
 from exporter.model import (
     Allocation,
     ClaimedDevice,
@@ -46,7 +46,6 @@ ATTRIBUTES = frozenset({_UUID, _TYPE, *_PCI_ADDRESSES})
 _NVIDIA_NAME = re.compile(r"gpu-(\d{1,3})", re.ASCII)
 _INTEL_NAME = re.compile(r"([0-9a-f]{4})-([0-9a-f]{2})-([0-9a-f]{2})-([0-7])-.*", re.ASCII)
 _MEMORY = "memory"
-_SHARED = "shared"
 _NOTHING = OfferedDevice()
 
 
@@ -67,6 +66,11 @@ def decode(pod: Pod, node: NodeFacts) -> Decoded:
         if container.claims
         for allocation in _allot(reader, container)
     )
+
+
+def has_claims(pod: Pod) -> bool:
+    """Whether a pod may use a claim that others use as well."""
+    return any(container.claims for container in pod.containers)
 
 
 def _allot(reader: PodReader, container: Container) -> list[Allocation]:
@@ -158,15 +162,16 @@ def _device(reader: PodReader, result: ClaimedDevice, offered: OfferedDevice) ->
 def _allocation(reader: PodReader, container: Container, parts: list[_Part]) -> Allocation:
     shared = any(part.shared for part in parts)
     memory = [part.memory_bytes for part in parts if part.memory_bytes is not None]
+    promised = len(memory) == len(parts)
     return Allocation(
         pod_uid=reader.pod.uid,
         container=container.name,
         device=parts[0].device.uuid if parts[0].device else None,
         core=None,
-        memory_bytes=reader.memory(sum(memory), 1) if len(memory) == len(parts) else None,
+        memory_bytes=reader.memory(sum(memory), 1) if promised else None,
         scheme=_NAME,
-        policy=_SHARED if shared else "",
-        replicas=len(parts) if shared else None,
+        policy=SHARED if shared else "",
+        replicas=len(parts) if shared and not promised else None,
     )
 
 
@@ -176,4 +181,5 @@ SCHEME = Scheme(
     annotations=(),
     index_basis=IndexBasis.UUID,
     decode=decode,
+    tells_of_others=has_claims,
 )

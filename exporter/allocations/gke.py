@@ -20,7 +20,7 @@ from collections import Counter
 from exporter.allocations.devices import card_by_number, cards, common_memory, instances
 from exporter.allocations.quantities import parse_natural
 from exporter.allocations.reader import PodReader, lasting_containers
-from exporter.allocations.scheme import Decoded, IndexBasis, Reason, Scheme
+from exporter.allocations.scheme import SHARED, Decoded, IndexBasis, Reason, Scheme
 from exporter.model import Allocation, Container, Device, NodeFacts, Pod
 
 _NAME = "gke"
@@ -32,7 +32,6 @@ _PARTITION = "cloud.google.com/gke-gpu-partition-size"
 _DISCOVERY = "nvidia.com/gpu.count"
 _MPS = "mps"
 _STRATEGIES = {"time-sharing": "time-sharing", _MPS: _MPS}
-_SHARED = "shared"
 _DEVICE_ID = re.compile(r"nvidia(\d{1,3})(?:/gi(\d{1,3}))?(/vgpu\d{1,4})?", re.ASCII)
 _Place = tuple[int, int | None]  # the card's number, and that of its GPU instance
 
@@ -106,7 +105,7 @@ def _allocation(
     policy = ""
     if clients:
         stated = reader.node.labels.get(_STRATEGY, "")
-        policy = reader.one_of(_STRATEGIES, stated) or _SHARED
+        policy = reader.one_of(_STRATEGIES, stated) or SHARED
         core, memory = _part(reader, core, memory, clients) if policy == _MPS else (None, None)
     return Allocation(
         pod_uid=reader.pod.uid,

@@ -19,13 +19,12 @@ from collections import Counter
 from exporter.allocations.devices import cards, common_memory
 from exporter.allocations.quantities import parse_quantity
 from exporter.allocations.reader import PodReader, lasting_containers
-from exporter.allocations.scheme import Decoded, IndexBasis, Reason, Scheme
+from exporter.allocations.scheme import SHARED, Decoded, IndexBasis, Reason, Scheme
 from exporter.model import Allocation, Container, Device, NodeFacts, Pod
 
 _NAME = "intel-device-plugin"
 _VENDOR = "intel"
 _RESOURCES = ("gpu.intel.com/i915", "gpu.intel.com/xe")
-_SHARED = "shared"
 _DEVICE_ID = re.compile(r"card(\d{1,4})-(\d{1,4})", re.ASCII)
 
 
@@ -84,7 +83,7 @@ def _allocation(
         core=1.0 if whole else None,
         memory_bytes=_memory(intel, card) if whole else None,
         scheme=_NAME,
-        policy=_SHARED if whole is False else "",
+        policy=SHARED if whole is False else "",
         replicas=shares if whole is False else None,
     )
 

@@ -33,7 +33,7 @@ _UNENFORCED = "unenforced"
 
 def decode(pod: Pod, node: NodeFacts) -> Decoded:
     """Return what a pod was allotted on each of its devices."""
-    if pod.namespace in RESERVATION_NAMESPACES:
+    if is_reservation(pod):
         return Decoded(consumer=False)
     groups = _groups(pod)
     asks = pod.annotations.keys() & {_FRACTION, _MEMORY}
@@ -54,6 +54,11 @@ def decode(pod: Pod, node: NodeFacts) -> Decoded:
         )
         for device in _devices(reader, container, groups)
     )
+
+
+def is_reservation(pod: Pod) -> bool:
+    """Whether a pod reserves a GPU for others."""
+    return pod.namespace in RESERVATION_NAMESPACES
 
 
 def _groups(pod: Pod) -> tuple[str, ...]:
@@ -117,7 +122,7 @@ def _reserved(reader: PodReader, group: str) -> str | None:
     stated = {
         pod.annotations.get(_RESERVED, "")
         for pod in reader.node.pods.values()
-        if pod.namespace in RESERVATION_NAMESPACES and pod.labels.get(_GROUP) == group
+        if is_reservation(pod) and pod.labels.get(_GROUP) == group
         if not (pod.terminal or pod.deleted)
     } - {""}
     if len(stated) != 1:
@@ -133,4 +138,5 @@ SCHEME = Scheme(
     labels=(_GROUP, f"{_GROUP}/"),
     index_basis=IndexBasis.UUID,
     decode=decode,
+    tells_of_others=is_reservation,
 )

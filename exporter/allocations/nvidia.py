@@ -4,7 +4,7 @@ Stands on the README of NVIDIA/k8s-device-plugin ("Shared Access to GPUs"), its 
 node labels of its GPU feature discovery (``internal/lm``). The pod says how many devices it has;
 which, the kubelet's PodResources: ``GPU-<uuid>``, ``MIG-<uuid>``, ``<id>::<n>`` for a replica.
 Where that is not read, ``device`` is None. A grant with any other id (``<uuid>-<n>``) is another
-plugin's that serves the same resource; its ids are not believed.
+plugin's that serves the same resource: it places nothing, and what its devices are is not known.
 
 * ``nvidia.com/gpu`` is a whole card with all its memory - or, where MIG's strategy is *single*, an
   instance. ``nvidia.com/mig-<profile>`` is an instance (strategy *mixed*). An instance's share of
@@ -26,14 +26,14 @@ import re
 from exporter.allocations.devices import cards, common_memory, device_by_uuid, instances
 from exporter.allocations.quantities import MIB, parse_natural, parse_quantity
 from exporter.allocations.reader import PodReader, lasting_containers
-from exporter.allocations.scheme import Decoded, IndexBasis, Reason, Scheme
+from exporter.allocations.scheme import SHARED, Decoded, IndexBasis, Reason, Scheme
 from exporter.model import Allocation, Container, Device, NodeFacts, Pod
 
 _NAME = "nvidia-device-plugin"
 _DOMAIN = "nvidia.com/"
 _GPU = "nvidia.com/gpu"
 _MIG = "nvidia.com/mig-"
-_SHARED = ".shared"  # the suffix that the plugin's renameByDefault adds
+_RENAMED = ".shared"  # the suffix that the plugin's renameByDefault adds
 _STRATEGY = "nvidia.com/gpu.sharing-strategy"
 _PRODUCT = "nvidia.com/gpu.product"
 _UNIT_MEMORY = "nvidia.com/gpu.memory"  # MiB; the instance's where nvidia.com/gpu is one
@@ -61,7 +61,7 @@ def _allot(reader: PodReader, container: Container) -> list[Allocation]:
         held = _held(reader, container, resource) if resource.startswith(_DOMAIN) else {}
         if not seen.isdisjoint(held):
             reader.reject(Reason.DUPLICATE_DEVICE, f"{container.name}: {resource}")
-        elif not held and (resource in {_GPU, _GPU + _SHARED} or resource.startswith(_MIG)):
+        elif not held and (resource in {_GPU, _GPU + _RENAMED} or resource.startswith(_MIG)):
             allocations += _unplaced(reader, container, resource)
         elif reader.allows(container, len(held)):
             seen.update(held)
@@ -96,7 +96,7 @@ def _placed(
     sharing = ""
     if replicas:
         strategy = reader.node.labels.get(_STRATEGY, "")
-        sharing = strategy if strategy in {_TIME_SLICING, _MPS} else _SHARED.removeprefix(".")
+        sharing = strategy if strategy in {_TIME_SLICING, _MPS} else SHARED
         core, memory = _part(reader, resource, core, memory, sharing, replicas)
     placed = device.uuid if device else None
     return _allocation(reader, container, placed, core, memory, sharing, replicas or None)
@@ -112,9 +112,12 @@ def _unplaced(reader: PodReader, container: Container, resource: str) -> list[Al
         return [_allocation(reader, container, None, None, None, sharing, count)]
     if not reader.allows(container, count):
         return []
+    anything = count * [_allocation(reader, container, None, None, None, "", None)]
+    if reader.granted(container, resource):  # another plugin's
+        return anything
     if not (reader.node.labels or reader.node.allocatable):
         reader.reject(Reason.NODE_UNKNOWN, f"{container.name}: {resource} may be shared")
-        return count * [_allocation(reader, container, None, None, None, "", None)]
+        return anything
     core, memory = _whole(reader, resource, None)
     replicas = None
     if sharing == _MPS:
@@ -131,13 +134,13 @@ def _sharing(node: NodeFacts, resource: str) -> str:
     units = _units(node, resource)
     allocatable = parse_quantity(node.allocatable.get(resource, ""))
     overcommitted = bool(units and allocatable and allocatable > len(units))
-    if not (shared or overcommitted or resource.endswith(_SHARED)):
+    if not (shared or overcommitted or resource.endswith(_RENAMED)):
         return ""
-    return strategy if strategy in {_TIME_SLICING, _MPS} else _SHARED.removeprefix(".")
+    return strategy if strategy in {_TIME_SLICING, _MPS} else SHARED
 
 
 def _replicas(node: NodeFacts, resource: str) -> int | None:
-    return parse_natural(node.labels.get(f"{resource.removesuffix(_SHARED)}.replicas", ""))
+    return parse_natural(node.labels.get(f"{resource.removesuffix(_RENAMED)}.replicas", ""))
 
 
 def _is_mig(node: NodeFacts, resource: str) -> bool:
@@ -151,7 +154,7 @@ def _units(node: NodeFacts, resource: str) -> tuple[Device, ...]:
     """Return the devices that one unit of this resource may be."""
     parts = instances(node)
     if resource.startswith(_MIG):
-        profile = resource.removeprefix(_MIG).removesuffix(_SHARED)
+        profile = resource.removeprefix(_MIG).removesuffix(_RENAMED)
         return tuple(part for part in parts if part.profile.replace("+", ".") == profile)
     if _is_mig(node, resource):
         return parts
@@ -186,7 +189,7 @@ def _part(
     replicas = _replicas(reader.node, resource)
     if not replicas:
         reader.reject(
-            Reason.UNKNOWN_REPLICAS, f"no label {resource.removesuffix(_SHARED)}.replicas"
+            Reason.UNKNOWN_REPLICAS, f"no label {resource.removesuffix(_RENAMED)}.replicas"
         )
         return None, None
     granted = min(granted, replicas)
@@ -219,7 +222,7 @@ def _allocation(
 
 SCHEME = Scheme(
     name=_NAME,
-    resources=(_GPU, _GPU + _SHARED, _MIG),
+    resources=(_GPU, _GPU + _RENAMED, _MIG),
     annotations=(),
     index_basis=IndexBasis.UUID,
     decode=decode,

@@ -1,4 +1,4 @@
-"""Into how many replicas each device of the node is divided, where that promises no part of it.
+"""Into how many replicas each device of the node is divided: time-sliced, MPS's or of its users.
 
 Stands on GPU feature discovery's node labels (NVIDIA/k8s-device-plugin,
 ``internal/lm/resource.go``: ``<resource>.replicas`` is for one device; 1 is "not shared", 0 that

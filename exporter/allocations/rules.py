@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from exporter.allocations import hami, registry
 from exporter.allocations.described import scheme_of
-from exporter.allocations.scheme import Decoded, IndexBasis, Scheme
+from exporter.allocations.scheme import Decoded, IndexBasis, Scheme, no_pod
 from exporter.model import NodeFacts, Pod, SchemeDescription
 
 SCHEMES, INDEX_BASIS = "schemes", "index-basis"
@@ -48,6 +48,11 @@ class Rules:
     def labels(self) -> tuple[str, ...]:
         """The same of pod labels."""
         return tuple(sorted({key for scheme in self.schemes for key in scheme.labels}))
+
+    def neighbours(self, pods: Mapping[str, Pod]) -> dict[str, Pod]:
+        """Return the pods, by uid, that what others were allotted depends on."""
+        tell = {scheme.tells_of_others for scheme in self.schemes} - {no_pod}
+        return {uid: pod for uid, pod in pods.items() if any(each(pod) for each in tell)}
 
     def decode(self, pod: Pod, node: NodeFacts) -> Decoded:
         """Return what a pod's containers were allotted; never raises."""

@@ -7,6 +7,9 @@ from typing import NamedTuple
 
 from exporter.model import Allocation, NodeFacts, Pod
 
+# The policy of an allotment that is a part of a device, where its system has no other word for it.
+SHARED = "shared"
+
 
 class IndexBasis(StrEnum):
     """What a scheme's device number means. NVML index, minor and PCI order differ on some nodes."""
@@ -58,6 +61,11 @@ class Decoded:
     consumer: bool = True
 
 
+def no_pod(_: Pod) -> bool:
+    """Return False."""
+    return False
+
+
 @dataclass(frozen=True, slots=True)
 class Scheme:
     """A sharing system.
@@ -65,7 +73,8 @@ class Scheme:
     ``name`` is the label value. ``resources`` are the extended resources that it reads; two schemes
     that name the same one never both account for a pod. ``annotations`` and ``labels`` are the
     keys, or beginnings of keys, of pods that its decoder needs. ``decode`` returns an empty result
-    for a pod of another scheme.
+    for a pod of another scheme. ``tells_of_others``: which pods it reads for other pods' sake;
+    ``NodeFacts.pods`` has those alone, and all pods are decoded anew when one of them changes.
     """
 
     name: str
@@ -74,3 +83,4 @@ class Scheme:
     index_basis: IndexBasis
     decode: Callable[[Pod, NodeFacts], Decoded]
     labels: tuple[str, ...] = ()
+    tells_of_others: Callable[[Pod], bool] = no_pod

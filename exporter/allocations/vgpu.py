@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import NamedTuple
 
-from exporter.allocations.devices import device_by_uuid, instances
+from exporter.allocations.devices import instances
 from exporter.allocations.quantities import MIB, natural_of, parse_natural
 from exporter.allocations.reader import PodReader, Share
 from exporter.allocations.scheme import Reason
@@ -171,17 +171,12 @@ def _device(reader: PodReader, entry: _Entry, *, mig: bool) -> Device | None:
     gpu, _, _ = entry.uuid.partition("[")
     if entry.instance is not None:
         return _instance(reader, gpu, entry.instance)
-    device = device_by_uuid(reader.node, gpu)
-    if device is None:
-        reader.reject(Reason.UNKNOWN_DEVICE, gpu)
-        return None
-    return device if bool(device.parent_uuid) == mig else None
+    device = reader.device(gpu)
+    return device if device and bool(device.parent_uuid) == mig else None
 
 
 def _instance(reader: PodReader, gpu: str, told: Instance) -> Device | None:
-    device = device_by_uuid(reader.node, told.uuid)
-    if told.uuid and device is None:
-        reader.reject(Reason.UNKNOWN_DEVICE, told.uuid)
+    device = reader.device(told.uuid) if told.uuid else None
     if told.gpu == gpu and (device is None or device.parent_uuid == gpu):
         return device
     reader.reject(Reason.PLACEMENT_MISMATCH, f"{told.uuid} of {told.gpu} on {gpu}")

@@ -64,7 +64,9 @@ def _allot(
     core, memory = reader.quantity(app, _CORE), reader.quantity(app, _MEMORY)
     if core is None and memory is None:
         return []
-    whole = core is not None and core % 100 == 0 and count in {0, core // 100}
+    # Several cards that are shared have the memory that was asked for, however much of their core.
+    alone = count == 0 or memory is None
+    whole = core is not None and core % 100 == 0 and alone and count in {0, core // 100}
     count = core // 100 if core is not None and whole else max(count, 1)
     if not reader.allows(app, count):
         return []

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from exporter.allocations.replicas import sharing_replicas
 from exporter.allocations.rules import Rules
-from exporter.allocations.scheme import Problem, Reason
+from exporter.allocations.scheme import SHARED, Problem, Reason
 from exporter.attribution import Member, member_of, place
 from exporter.ledger import Allotted
 from exporter.model import (
@@ -40,7 +40,8 @@ class Allotments:
         self.replicas: Mapping[str, int] = {}  # of each device that is divided into some, by UUID
         self._decoded_by: Rules | None = None
         self._version = -1
-        self._node = NodeFacts()
+        self._node = self._facts = NodeFacts()  # as told; as the decoders were given it
+        self._pods: Mapping[str, Pod] = {}  # that are decoded
         self._devices: dict[str, Device] = {}  # by UUID
         self._decoded: dict[str, tuple[Allocation, ...]] = {}
         self._seen: dict[str, dict[str, list[str]]] = {}  # pod uid → container → device UUIDs
@@ -76,15 +77,27 @@ class Allotments:
         ]
 
     def _decode(self, table: PodTable, node: NodeFacts, rules: Rules) -> None:
-        self._decoded = {}
-        node = replace(node, pods=table.pods, index_bases=rules.index_bases)
+        """Decode the pods that changed; all of them where the facts or the rules did."""
+        neighbours = rules.neighbours(table.pods)
+        facts = replace(node, pods=neighbours, index_bases=rules.index_bases)
+        as_before = rules is self._decoded_by and facts == self._facts
+        known = self._pods if as_before else {}
+        decoded: dict[str, tuple[Allocation, ...]] = {}
         for uid, pod in table.pods.items():
-            found = rules.decode(pod, node)
-            if found.allocations:
-                self._decoded[uid] = found.allocations
-            for problem in found.problems:
-                self._tell(pod, problem)
+            if known.get(uid) == pod:
+                allocations = self._decoded.get(uid, ())
+            else:
+                allocations = self._decode_pod(pod, facts, rules)
+            if allocations:
+                decoded[uid] = allocations
+        self._decoded, self._facts, self._pods = decoded, facts, table.pods
         self._told = {told for told in self._told if told[0] in table.pods}
+
+    def _decode_pod(self, pod: Pod, facts: NodeFacts, rules: Rules) -> tuple[Allocation, ...]:
+        found = rules.decode(pod, facts)
+        for problem in found.problems:
+            self._tell(pod, problem)
+        return found.allocations
 
     def _tell(self, pod: Pod, problem: Problem) -> None:
         _, scheme, reason, detail = problem
@@ -127,12 +140,13 @@ class Allotments:
 
 
 def limited(allocation: Allocation, device: Device | None, sharers: int) -> Allocation:
-    """What a whole device promises by itself, once it is known; replicas promise nothing.
+    """What a whole device promises by itself, once it is known; a part of it does not.
 
     A whole card is all its memory; a MIG instance its memory and its share of the GPU, if it is
     one container's alone. ``sharers``: how many allocations are of this device.
     """
-    if device is None or allocation.replicas is not None:
+    part = allocation.replicas is not None or allocation.policy == SHARED
+    if device is None or part:
         return allocation
     core, memory = allocation.core, allocation.memory_bytes
     if device.parent_uuid and core is None and sharers == 1:

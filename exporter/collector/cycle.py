@@ -22,6 +22,7 @@ from exporter.model import (
     CallCount,
     CgroupIdentity,
     Clock,
+    Device,
     DeviceReading,
     DeviceState,
     MemoryHeld,
@@ -79,6 +80,7 @@ class Collector:
         self._table = PodTable()
         self._residency = Residency(ledger.window_ns, Guard(sources.processes.name, clock))
         self._told: dict[str, NodeFacts] = {}  # by the source's name
+        self._found: dict[str, tuple[Device, ...]] = {}  # by the source's name
         self._before_mono_ns: int | None = None
         self._pulse = Pulse(clock.monotonic_ns(), 0)
         self._overruns = 0
@@ -133,7 +135,7 @@ class Collector:
         owners = {pid: owner_of(identity, table) for pid, identity in identities.items()}
         self._enter(devices, owners, now)
         seen = seen_on(devices.values(), identities, table)
-        self._allotted = self._allot(table, list(devices.values()), seen, now)
+        self._allotted = self._allot(table, self._devices(readings), seen, now)
         self._ledger.settle(now)
         facts = CycleFacts(
             *(now, devices, self._allotted, pods_by_name(table), self._allotments.replicas),
@@ -161,6 +163,14 @@ class Collector:
         found = self._guards[source.name].call("resolve", lambda: source.resolve(pids), nobody)
         status = self._status(source)
         return found if status.up else nobody, status
+
+    def _devices(self, readings: Iterable[Reading]) -> tuple[Device, ...]:
+        """The node's devices; those of a source that is down and lists none are as it had them."""
+        for reading in readings:
+            if reading.devices or reading.status.up:
+                self._found[reading.status.name] = tuple(d.device for d in reading.devices)
+        known = {d.uuid: d for found in self._found.values() for d in found}
+        return tuple(known.values())
 
     def _node_facts(self, table: PodTable) -> NodeFacts:
         """What all node sources know; one that fails keeps what it said last."""
@@ -200,11 +210,11 @@ class Collector:
     def _allot(
         self,
         table: PodTable,
-        devices: Sequence[DeviceReading],
+        devices: tuple[Device, ...],
         seen: Mapping[Member, Sequence[str]],
         now: Moment,
     ) -> list[Allotted]:
-        node = replace(self._node_facts(table), devices=tuple(d.device for d in devices))
+        node = replace(self._node_facts(table), devices=devices)
         allotted = self._allotments.of(table, node, seen)
         elapsed = now.mono_ns - (self._before_mono_ns or now.mono_ns)
         self._before_mono_ns = now.mono_ns

@@ -111,8 +111,9 @@ class NodeFacts:
 
     ``grants`` are by the API uid of the pod that holds them, ``claims`` by namespace and name,
     ``offered`` by driver, pool and device. ``card_policies`` are what the node itself says of each
-    card, by the number that the sharing system gives it. ``pods`` are the node's other pods.
-    ``index_bases`` overrides, by scheme, what its device numbers mean.
+    card, by the number that the sharing system gives it. ``pods`` are those of the node's pods, by
+    uid, that other pods' allotments depend on. ``index_bases`` overrides, by scheme, what its
+    device numbers mean.
     """
 
     devices: tuple[Device, ...] = ()

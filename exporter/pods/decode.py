@@ -12,14 +12,15 @@ from typing import NamedTuple
 from exporter.model import Container, NodeFacts, Pod
 from exporter.pods.claim_refs import claim_references
 from exporter.pods.owners import resolve
-from exporter.pods.shapes import NONE, Json
+from exporter.pods.shapes import MAX_ENTRIES, NONE, Json
 from exporter.pods.shapes import mapping as _map
 from exporter.pods.shapes import mappings as _maps
 from exporter.pods.shapes import text as _text
 from exporter.pods.shapes import texts as _texts
 
 MAX_CONTAINERS = 512
-MAX_ANNOTATION = 64 * 1024
+MAX_ANNOTATIONS = 64 * 1024  # characters of all that are kept of one pod; a scheduler writes 1,000
+UNREADABLE = "…"  # stands for one that is none, or too long
 
 CONFIG_MIRROR = "kubernetes.io/config.mirror"
 CONFIG_HASH = "kubernetes.io/config.hash"
@@ -162,11 +163,23 @@ def _extended_resources(container: Json) -> Mapping[str, str]:
 
 
 def _kept(source: Json, prefixes: tuple[str, ...], dropped: Counter[str]) -> Mapping[str, str]:
-    wanted = {key: value for key, value in source.items() if key.startswith(prefixes)}
-    kept = _texts(wanted, MAX_ANNOTATION)
-    if len(kept) < len(wanted):
-        dropped["annotation_unusable"] += len(wanted) - len(kept)
-    return kept
+    """The entries whose keys begin so; of those that are not usable, only that they are there.
+
+    No sharing system's format allows what stands for them: whoever reads the pod sees that it has
+    an annotation which cannot be read, and does not take it for a pod without. The shortest come
+    first, so that one long text costs only itself.
+    """
+    wanted = [key for key in source if key.startswith(prefixes)]
+    usable = _texts({key: source[key] for key in wanted}, MAX_ANNOTATIONS)
+    left, found = MAX_ANNOTATIONS, {}
+    for key in sorted(usable, key=lambda key: len(usable[key])):
+        left -= len(usable[key])
+        if left >= 0:
+            found[key] = usable[key]
+    if lost := len(wanted) - len(found):
+        dropped["annotation_unusable"] += lost
+    there = [key for key in wanted if _text(key)][:MAX_ENTRIES]
+    return {key: found.get(key, UNREADABLE) for key in there}
 
 
 def _required(metadata: Json, key: str) -> str:

@@ -132,7 +132,7 @@ def shares(allocations: tuple[Allocation, ...]) -> list[Share]:
         ),
         pytest.param(
             facts(result(share_id="s", consumed={"memory": "10Gi"}), attributes=CARD_1),
-            ("a", "GPU-1", 10 * GIB, 1),
+            ("a", "GPU-1", 10 * GIB, None),
             id="consumed capacity",
         ),
         pytest.param(
@@ -232,7 +232,7 @@ def test_two_shares_of_one_device_are_one_allocation() -> None:
         result(share_id="t", consumed={"memory": "6Gi"}),
         attributes=CARD_1,
     )
-    assert shares(decode(pod(using()), known).allocations) == [("a", "GPU-1", 16 * GIB, 2)]
+    assert shares(decode(pod(using()), known).allocations) == [("a", "GPU-1", 16 * GIB, None)]
 
 
 def test_two_partitions_of_one_card_are_one_allocation() -> None:

@@ -253,10 +253,11 @@ def test_grant_counts_where_the_pods_limits_are_not_known() -> None:
 
 
 @pytest.mark.parametrize("virtual", [f"GPU-{UUID}-3", "GPU-0-3", "0-12", "nvidia0", "", "é" * 999])
-def test_ids_of_another_plugin_place_nothing(virtual: str) -> None:
+def test_ids_of_another_plugin_place_nothing_and_promise_nothing(virtual: str) -> None:
     facts = replace(KNOWN, grants=granted({GPU: [virtual], "nvidia.com/other": [virtual]}))
     decoded = decode(pod(container(limits={GPU: "1", "nvidia.com/other": "1"})), facts)
-    assert [(a.device, a.core) for a in decoded.allocations] == [(None, 1.0)]
+    (allocation,) = decoded.allocations
+    assert (allocation.device, allocation.core, allocation.memory_bytes) == (None, None, None)
     assert decoded.problems == ()
 
 

@@ -52,6 +52,33 @@ def test_unreadable_hami_pod_is_not_taken_for_whole_cards() -> None:
     assert [(p.scheme, p.reason) for p in decoded.problems] == [("hami", Reason.BAD_ANNOTATION)]
 
 
+@pytest.mark.parametrize(
+    ("annotations", "limits"),
+    [
+        ({"vke.volcengine.com/gpu-index-container-a": "0"}, {"vke.volcengine.com/mgpu-core": "3"}),
+        ({"tke.cloud.tencent.com/qgpu-pgpu-a": "0"}, {"tke.cloud.tencent.com/qgpu-core": "10"}),
+        ({"hami.io/vgpu-devices-allocated": "GPU-0,NVIDIA,1,1:;"}, GPU),
+        ({"volcano.sh/vgpu-ids-new": "GPU-0,NVIDIA,1,1:"}, {"volcano.sh/vgpu-number": "1"}),
+        ({"volcano.sh/gpu-index": "0"}, {"volcano.sh/gpu-memory": "1"}),
+        ({"ALIYUN_COM_GPU_MEM_IDX": "0"}, {"aliyun.com/gpu-mem": "1"}),
+        ({"scheduler.framework.gpushare.allocation": '{"0":{"0":1}}'}, {}),
+        (
+            {"scheduling.koordinator.sh/device-allocated": '{"gpu":[{"minor":0,"resources":{}}]}'},
+            {"koordinator.sh/gpu-core": "10"},
+        ),
+        ({"tencent.com/predicate-gpu-idx-0": "0"}, {"tencent.com/vcuda-core": "10"}),
+        ({"elasticgpu.io/container-a": "0"}, {"elasticgpu.io/gpu-core": "10"}),
+    ],
+)
+def test_placement_before_the_cards_are_known_is_no_problem(
+    annotations: dict[str, str], limits: dict[str, str]
+) -> None:
+    facts = node(labels={"kubernetes.io/os": "linux"})
+    decoded = decode(pod(container(limits=limits), annotations=annotations), facts)
+    assert [a.device for a in decoded.allocations] == [None]
+    assert decoded.problems == ()
+
+
 def test_schemes_of_different_resources_add_up() -> None:
     described = pod(
         container("a", {"vke.volcengine.com/mgpu-core": "30"}),

@@ -62,10 +62,11 @@ def test_share_over_several_cards_is_divided_rounding_down() -> None:
     ("count", "limits", "shares"),
     [
         ("2", {CORE: "200"}, [(1.0, CARD_MEMORY)] * 2),
+        ("2", {CORE: "200", MEMORY: "8192"}, [(1.0, 4 * GIB)] * 2),
         ("4", {CORE: "200", MEMORY: "8192"}, [(0.5, 2 * GIB)] * 4),
     ],
 )
-def test_multiple_of_100_is_whole_cards_only_if_each_has_100(
+def test_multiple_of_100_is_whole_cards_only_if_each_has_100_and_no_memory_is_stated(
     count: str, limits: dict[str, str], shares: list[tuple[float, int]]
 ) -> None:
     decoded = decode(pod(container(limits=limits), annotations={COUNTS: count}), node(*FOUR_CARDS))
@@ -131,11 +132,11 @@ def test_core_that_no_card_can_give_is_no_limit(core: str) -> None:
     assert problem.reason in {Reason.CORE_OUT_OF_RANGE, Reason.TOO_MANY_DEVICES}
 
 
-def test_no_devices_known_leaves_the_limit_and_counts_the_placement() -> None:
+def test_before_devices_are_known_the_limit_stands_unplaced() -> None:
     described = pod(container(limits={CORE: "30"}), annotations={INDEX + "a": "0"})
     decoded = decode(described, node())
     assert [(a.device, a.core) for a in decoded.allocations] == [(None, 0.3)]
-    assert decoded.problems[0].reason is Reason.UNKNOWN_DEVICE
+    assert decoded.problems == ()
 
 
 def test_container_of_another_name_keeps_its_key_when_names_match() -> None:

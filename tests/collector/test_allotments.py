@@ -8,7 +8,16 @@ from exporter.allocations.rules import Rules, make
 from exporter.allocations.scheme import Decoded, IndexBasis, Scheme
 from exporter.collector.allotments import Allotments
 from exporter.ledger import Allotted
-from exporter.model import Device, NodeFacts, Pod, SchemeDescription
+from exporter.model import (
+    ClaimedDevice,
+    ClaimRef,
+    Container,
+    Device,
+    NodeFacts,
+    OfferedDevice,
+    Pod,
+    SchemeDescription,
+)
 from exporter.pods.table import indexed
 from tests.allocations.build import container, pod
 
@@ -71,23 +80,75 @@ def test_other_rules_are_followed_from_the_next_cycle_on() -> None:
     assert (replaced.scheme, replaced.core, replaced.device) == ("mine", 0.5, "GPU-2")
 
 
-def test_pods_are_decoded_again_only_when_pods_node_or_rules_changed() -> None:
-    decoded = []
+class Counting:
+    """A scheme that notes which pods it is asked about; a pod named "reserve" tells of others."""
 
-    def count(seen: Pod, _node: NodeFacts) -> Decoded:
-        decoded.append(seen)
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+        self.allotments = Allotments(self.rules())
+
+    def rules(self) -> Rules:
+        """Rules that no others are equal to."""
+        scheme = Scheme(
+            *("counting", (), (), IndexBasis.UUID, self._decode),
+            tells_of_others=lambda pod: pod.name == "reserve",
+        )
+        return Rules((scheme,))
+
+    def after(self, *pods: Pod, node: NodeFacts = NODE, version: int) -> list[str]:
+        """The names of the pods that are decoded in a cycle."""
+        self.asked.clear()
+        self.allotments.of(indexed({pod.uid: pod for pod in pods}, version), node, {})
+        return self.asked
+
+    def _decode(self, pod: Pod, node: NodeFacts) -> Decoded:
+        assert {other.name for other in node.pods.values()} <= {"reserve"}
+        self.asked.append(pod.name)
         return Decoded()
 
-    counting = Scheme("counting", (), (), IndexBasis.UUID, count)
-    allotments = Allotments(Rules((counting,)))
-    for table, node, times in (
-        (TABLE, NODE, 1),
-        (TABLE, NODE, 1),
-        (replace(TABLE, version=2), NODE, 2),
-        (replace(TABLE, version=2), NodeFacts(), 3),
-    ):
-        allotments.of(table, node, {})
-        assert len(decoded) == times
-    allotments.rules = Rules((counting,))
-    allotments.of(replace(TABLE, version=2), NodeFacts(), {})
-    assert len(decoded) == 4
+
+ONE, TWO, RESERVE = (Pod(f"u-{name}", "n", name) for name in ("one", "two", "reserve"))
+
+
+def test_only_pods_that_changed_are_decoded_again() -> None:
+    counting = Counting()
+    assert counting.after(ONE, TWO, version=1) == ["one", "two"]
+    assert counting.after(ONE, TWO, version=1) == []
+    assert counting.after(replace(ONE), replace(TWO, phase="Running"), version=2) == ["two"]
+    assert counting.after(ONE, version=3) == []
+    assert counting.after(ONE, TWO, version=4) == ["two"]
+
+
+@pytest.mark.parametrize("change", ["the node", "the rules", "a pod that others depend on"])
+def test_all_pods_are_decoded_again_when_what_they_depend_on_changed(change: str) -> None:
+    counting = Counting()
+    counting.after(ONE, TWO, RESERVE, version=1)
+    if change == "the rules":
+        counting.allotments.rules = counting.rules()
+    node = replace(NODE, labels={"a": "b"}) if change == "the node" else NODE
+    told = change == "a pod that others depend on"
+    reserve = replace(RESERVE, annotations={"for": "one"}) if told else RESERVE
+    assert counting.after(ONE, TWO, reserve, node=node, version=2) == ["one", "two", "reserve"]
+
+
+def test_a_fraction_is_placed_by_a_reservation_that_comes_later() -> None:
+    group = {"runai-gpu-group": "g"}
+    part = pod(container("a"), annotations={"gpu-fraction": "0.5"}, labels=group)
+    uuid = {"run.ai/reserve_for_gpu_index": "GPU-1"}
+    reserving = Pod("r", "kai-resource-reservation", "r", annotations=uuid, labels=group)
+    allotments = Allotments(Rules())
+    before = devices(allotments.of(indexed({part.uid: part}, 1), NODE, {}))
+    after = devices(allotments.of(indexed({part.uid: part, "r": reserving}, 2), NODE, {}))
+    assert (before, after) == ([None], ["GPU-1"])
+
+
+def test_a_claim_that_a_second_pod_takes_up_promises_nothing_any_more() -> None:
+    first = Pod("1", "n", "1", containers=(Container("a", claims=(ClaimRef("c"),)),))
+    second = replace(first, uid="2", name="2")
+    claimed = ClaimedDevice("r", "gpu.nvidia.com", "p", "gpu-0")
+    memory = {("gpu.nvidia.com", "p", "gpu-0"): OfferedDevice(capacity={"memory": "10Gi"})}
+    node = replace(NODE, claims={("n", "c"): (claimed,)}, offered=memory)
+    allotments = Allotments(Rules())
+    [(_, alone)] = allotments.of(indexed({"1": first}, 1), node, {})
+    [(_, shared), _] = allotments.of(indexed({"1": first, "2": second}, 2), node, {})
+    assert (alone.memory_bytes, shared.memory_bytes) == (10 << 30, None)

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from exporter.allocations.scheme import SHARED
 from exporter.collector.allotments import limited
 from exporter.families import FAMILIES
 from exporter.gpus.source import RestartRequiredError
@@ -351,6 +352,12 @@ def test_a_whole_device_promises_all_that_it_is(
     placed = limited(allocation, device, sharers)
 
     assert (placed.core, placed.memory_bytes) == limits
+
+
+def test_a_claim_of_a_part_of_an_instance_has_none_of_its_core() -> None:
+    part = Allocation("u", "main", INSTANCE.uuid, None, 10, "dra", policy=SHARED)
+
+    assert limited(part, INSTANCE, 1) == part
 
 
 def test_shared_mig_instance_measures_the_device_and_not_its_containers(bench: Bench) -> None:

@@ -122,6 +122,16 @@ def test_a_process_elsewhere_than_declared_is_a_mismatch_until_it_has_gone(cards
     assert values(gone)["placement_mismatch"] == 0
 
 
+def test_a_gpu_source_that_fails_moves_no_limit_and_makes_no_mismatch(cards: TwoCards) -> None:
+    cards.know(PLACED_POD)
+    before = values(cards.see(first=(7,)))
+    cards.gpus.error = OSError("no answer")
+    shown = cards.cycle()
+    assert values(shown)["placement_mismatch"] == 0
+    assert values(shown)["core_limit_ratio"] == before["core_limit_ratio"] == 0.5
+    assert NOWHERE not in {found.labels for found in shown.rows["container"]}
+
+
 def test_a_pod_made_anew_on_another_card_goes_on_with_its_account(cards: TwoCards) -> None:
     cards.know(POD)
     for _ in range(3):

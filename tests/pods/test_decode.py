@@ -2,11 +2,15 @@ from typing import Any
 
 import pytest
 
+from exporter.allocations import registry
+from exporter.allocations.scheme import Reason
+from exporter.model import Device, NodeFacts
 from exporter.pods.decode import (
     CONFIG_HASH,
     CONFIG_MIRROR,
-    MAX_ANNOTATION,
+    MAX_ANNOTATIONS,
     MAX_CONTAINERS,
+    UNREADABLE,
     Keep,
     PodError,
     decode_node,
@@ -158,12 +162,32 @@ def test_only_annotations_and_labels_of_the_given_prefixes_are_kept() -> None:
     assert decode_pod(document).pod.annotations == decode_pod(document).pod.labels == {}
 
 
-@pytest.mark.parametrize("value", ["x" * (MAX_ANNOTATION + 1), "\ud800", 7.5, None, ["a"]])
-def test_an_unusable_annotation_is_dropped_and_counted(value: Any) -> None:
+@pytest.mark.parametrize("value", ["x" * (MAX_ANNOTATIONS + 1), "\ud800", 7.5, None, ["a"]])
+def test_an_unusable_annotation_is_known_to_be_there_and_counted(value: Any) -> None:
     document = pod_document("p", annotations={"a/long": value, "a/good": "", "b/long": value})
     pod, dropped = decode_pod(document, Keep(("a/",)))
-    assert pod.annotations == {"a/good": ""}
+    assert pod.annotations == {"a/long": UNREADABLE, "a/good": ""}
     assert dropped == {"annotation_unusable": 1}
+
+
+def test_all_annotations_of_a_pod_together_are_bounded_and_the_longest_are_lost() -> None:
+    texts = {f"a/{n}": "x" * (MAX_ANNOTATIONS // 8) for n in range(20)}
+    document = pod_document("p", annotations={**texts, "a/placement": "0,1"})
+    pod, dropped = decode_pod(document, Keep(("a/",)))
+    assert pod.annotations["a/placement"] == "0,1"
+    assert sum(map(len, pod.annotations.values())) <= MAX_ANNOTATIONS + len(texts)
+    assert dropped == {"annotation_unusable": 13}
+
+
+def test_an_unreadable_annotation_of_a_sharing_system_makes_no_pod_of_another() -> None:
+    document = pod_document("p", annotations={"hami.io/vgpu-devices-allocated": "x" * 100_000})
+    (container,) = document["spec"]["containers"]
+    container["resources"] = {"limits": {"nvidia.com/gpu": "1"}}
+    pod = decode_pod(document, Keep(("hami.io/",))).pod
+    cards = (Device("GPU-0", 0, "nvidia", memory_bytes=1 << 30),)
+    found = registry.decode(pod, NodeFacts(devices=cards, labels={"kubernetes.io/os": "linux"}))
+    assert {(a.scheme, a.device, a.core) for a in found.allocations} == {("hami", None, None)}
+    assert [(p.scheme, p.reason) for p in found.problems] == [("hami", Reason.BAD_ANNOTATION)]
 
 
 def test_containers_beyond_the_limit_and_without_a_name_of_their_own_are_dropped_and_counted() -> (
@@ -210,6 +234,7 @@ def test_a_node_keeps_the_annotations_that_are_asked_for() -> None:
     facts = decode_node(document, Keep(node_annotations=("hami.io/node-nvidia-register",)))
 
     assert facts.annotations == {
-        "hami.io/node-nvidia-register": "GPU-0,10,32768,100,NVIDIA-V100,0,true:"
+        "hami.io/node-nvidia-register": "GPU-0,10,32768,100,NVIDIA-V100,0,true:",
+        "hami.io/node-nvidia-register-old": UNREADABLE,
     }
     assert decode_node(document).annotations == {}

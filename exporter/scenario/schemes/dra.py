@@ -60,13 +60,13 @@ def _name(device: DeviceSpec) -> str:
 def _promise(ask: Ask, device: DeviceSpec) -> Promise:
     """An instance's share of its card is its own; of a whole card's cores a claim says nothing.
 
-    What a claim has a share of, or has together with others, is one part of the device.
+    What containers have together is a replica for each; a claim of some memory is of that much.
     """
     told = ask.allotment.placed
     if ask.container.shares_claim:
         return Promise(None, None, 1, told)
     if ask.memory is not None:
-        return Promise(None, ask.memory, 1, told)
+        return Promise(None, ask.memory, told=told)
     return Promise(device.core_share if device.profile else None, device.memory_bytes, told=told)
 
 

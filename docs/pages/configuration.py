@@ -1,0 +1,95 @@
+"""The page of the settings, from ``exporter/settings``."""
+
+from exporter.settings import TABLE
+from exporter.settings.schemes import KEYS
+from pages.tables import table
+
+CONFIGURATION_PREFACE = """\
+# Configuration
+
+Written by `docs/generate.py` from `exporter/settings/table.py`. Do not edit.
+
+Each setting can be given as a flag, as an environment variable, and by the flag's name in the YAML
+file of `--config.file`. Flags go before environment variables, these before the file. A value that
+is not allowed, and a key that is not known, end the start with exit status 2 and a line that says
+where it stands and what is allowed.
+
+```yaml
+collection.interval: 500ms
+web:                          # the same as web.max-requests: 20
+  max-requests: 20
+gpus.source: [nvml]
+```
+
+Durations are written as `500ms`, `1s`, `1m30s`. A list is given by repeating the flag, with commas,
+or as a YAML list; pairs also as a YAML mapping. The text of a setting of several lines
+(`allocations.schemes`) is YAML of its own, so it belongs in the file, but a flag takes it too.
+
+| signal | effect |
+|---|---|
+| `SIGTERM`, `SIGINT` | ends within a second, even if a driver call hangs |
+| `SIGUSR2` | lets go of the GPU driver so that it can be unloaded; again: takes it up |
+"""
+
+SCHEMES_PREFACE = """
+## A sharing system of your own
+
+A system that has no module here, or the fork of one that has, can be described in the settings
+file. It then has the same series as any other, with its name as `scheme`; no code is needed. Take
+a system that counts a card as 1000 parts, memory in blocks of 256 MiB, and writes each container's
+card into an annotation:
+
+```yaml
+allocations:
+  schemes:
+    - name: acme-vgpu
+      core-resource: acme.example/gpu-core      # 1000 are one whole card
+      core-units: 1000
+      memory-resource: acme.example/gpu-memory  # 1 is 256 MiB
+      memory-unit: 256Mi
+      placement-annotation: acme.example/gpu-of-{container}
+      index-basis: minor                        # the N of /dev/nvidiaN
+      policy-node-label: acme.example/policy
+```
+
+A pod whose container `train` asks for 250 `acme.example/gpu-core` and 16 `acme.example/gpu-memory`,
+and has the annotation `acme.example/gpu-of-train: "3"`, then has a core limit of 0.25 and a memory
+limit of 4 GiB on the card `/dev/nvidia3`. Without the annotation the pod has its limits, and the
+container those of the card on which its processes are seen.
+
+What is described is read before what is shipped. A container with all units of a card has all its
+memory, unless it asks for some. What a pod says beyond what can be true costs it that part only and
+is counted in `mgpu_exporter_rejected_samples_total`, as with any other system. If what a card's
+number means is the only thing that is other than taken, say so of the shipped system instead:
+`--allocations.index-basis=vke-mgpu=minor`.
+
+"""
+
+
+def configuration() -> str:
+    """The text of configuration.md."""
+    rows = (
+        (
+            f"`--{setting.name}`",
+            f"`{setting.variable}`",
+            f"`{setting.default}`" if setting.default else "",
+            f"{setting.about} {setting.why}".strip(),
+            setting.kind.allowed,
+        )
+        for setting in TABLE.values()
+    )
+    heads = ("flag", "variable", "default", "meaning", "allowed")
+    return f"{CONFIGURATION_PREFACE}\n{table(heads, rows)}{SCHEMES_PREFACE}{_keys()}"
+
+
+def _keys() -> str:
+    rows = (
+        (
+            f"`{key.name}`",
+            f"`{key.default}`" if key.default else "",
+            key.about + (f" Only with `{key.needs}`." if key.needs else ""),
+            key.kind.allowed,
+        )
+        for key in KEYS.values()
+    )
+    return table(("key", "default", "meaning", "allowed"), rows)

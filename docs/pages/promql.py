@@ -1,0 +1,102 @@
+"""Expressions over the families: whether the books balance, what became of allotments."""
+
+from collections.abc import Mapping
+
+from exporter.families import PREFIX
+
+BOOKS_PREFACE = """
+## The books in PromQL
+
+Each of these gives a series for a device whose parts differ from the whole by more than a
+twentieth: none does, so each is ready to be an alert's expression (with `for: 15m`). The parts of
+the counters are namespaces rather than containers, because a container's first scrape may come
+after its first use, which `rate()` then does not see; a namespace's series began before that.
+
+"""
+
+BOOKS = {  # what is used → a device's counter of it, and the name of that of its parts
+    "core": ("busy_seconds_total", "core_seconds_total"),
+    "memory traffic": ("memory_active_seconds_total", "memory_active_seconds_total"),
+    "encoder": ("encoder_seconds_total", "encoder_seconds_total"),
+    "decoder": ("decoder_seconds_total", "decoder_seconds_total"),
+    "energy": ("energy_joules_total", "energy_joules_total"),
+}
+
+ALLOTMENTS_PREFACE = """
+## Allotments in PromQL
+
+Each of these gives a series for what it names, and nothing else; with a `for:` of some minutes each
+is ready to be an alert's expression. Where use or allotment is not known, they are silent.
+
+- Limits stand on the device that the allotment names, use on the device that it was seen on;
+  `mgpu_container_placement_mismatch` is 1 where they differ. Before the device is known, the pod
+  has its limits, and the container `unmeasured{reason="placement"}`.
+- An allotment of a pod as a whole (some sharing systems do not say whose container's it is) is a
+  row with `container=""`; one whose device is not known has `gpu=""` and `uuid=""`.
+- `mgpu_container_allocation_info` is there for every allotment, also one that promises no share: of
+  replicas, `mgpu_container_allocated_replicas / on (uuid) group_left ()
+  mgpu_device_sharing_replicas` says how many of how many.
+- `mgpu_pod_allocated_core_seconds_total` is what a pod is to be charged with, used or not.
+- Series of a pod that asked for no GPU begin when it first uses one; those of an allotted pod begin
+  at 0 when it is bound to the node.
+
+"""
+
+ALLOTMENTS = {  # what is found → the expression that finds it
+    "memory over its allotment": """\
+mgpu_container_memory_limit_utilization_ratio > 1
+  or on (namespace, pod) mgpu_pod_memory_limit_utilization_ratio > 1""",
+    "core over its share": """\
+rate(mgpu_container_core_seconds_total[5m])
+  / (rate(mgpu_container_allocated_core_seconds_total[5m]) > 0) > 1.1
+  or on (namespace, pod) avg_over_time(mgpu_pod_core_limit_utilization_ratio[5m]) > 1.1""",
+    "allotted, and not used for half an hour": """\
+increase(mgpu_pod_core_seconds_total[30m]) == 0
+  and on (namespace, pod) mgpu_container_allocation_info
+  and on (namespace, pod) mgpu_container_allocation_info offset 30m""",
+    "at work without an allotment": """\
+mgpu_container_processes > 0
+  unless on (namespace, pod) mgpu_container_allocation_info""",
+    "not on the device that was allotted": "mgpu_container_placement_mismatch == 1",
+    "offline, and paused by others on the card": """\
+rate(mgpu_container_core_seconds_total[1m]) < 0.01
+  and mgpu_container_processes > 0
+  and on (namespace, pod, container, uuid) mgpu_container_allocation_info{priority="offline"}
+  and on (uuid) (
+    rate(mgpu_container_core_seconds_total[1m]) > 0.1
+    and on (namespace, pod, container, uuid) mgpu_container_allocation_info{priority!="offline"}
+  )""",
+    "over its share while a neighbour waits for its own": """\
+rate(mgpu_container_core_seconds_total[5m])
+  > 1.1 * (rate(mgpu_container_allocated_core_seconds_total[5m]) > 0)
+  and on (uuid) (
+    (rate(mgpu_container_core_seconds_total[5m]) > 0.01)
+    < 0.9 * rate(mgpu_container_allocated_core_seconds_total[5m])
+  )
+  and on (uuid) rate(mgpu_device_busy_seconds_total[5m]) > 0.95""",
+}
+
+
+def expressions() -> str:
+    """The sections of the page of metrics."""
+    return _promql(BOOKS_PREFACE, books()) + _promql(ALLOTMENTS_PREFACE, ALLOTMENTS)
+
+
+def _promql(preface: str, expressions: Mapping[str, str]) -> str:
+    titled = "\n\n".join(f"# {what}\n{expression}" for what, expression in expressions.items())
+    return f"{preface}```promql\n{titled}\n```\n"
+
+
+def books() -> dict[str, str]:
+    """An expression for each quantity: the devices whose parts do not add up to the whole."""
+    found = {}
+    for what, (whole, part) in BOOKS.items():
+        parts = f'{{__name__=~"{PREFIX}_(namespace|group|device_unattributed)_{part}"}}'
+        found[what] = _unbalanced(f"rate({PREFIX}_device_{whole}[5m])", f"rate({parts}[5m])")
+    parts = f"{PREFIX}_((container|group)_memory_used|device_unattributed_memory)_bytes"
+    found["memory"] = _unbalanced(f"{PREFIX}_device_memory_used_bytes", f'{{__name__=~"{parts}"}}')
+    return found
+
+
+def _unbalanced(whole: str, parts: str) -> str:
+    return f"abs(1 -\n  sum by (uuid) ({parts})\n  / sum by (uuid) ({whole})\n) > 0.05"
