@@ -19,6 +19,7 @@ LEVELS: dict[str, tuple[str, ...]] = {
 }
 
 OPEN_LABELS = ("label_", "annotation_")
+OWN_LEVEL = "exporter"  # what the exporter says of itself
 
 CORE = "core"  # the group that is always served
 
@@ -434,9 +435,14 @@ FAMILIES: tuple[Family, ...] = (
 )
 
 OPTIONAL_GROUPS = tuple(dict.fromkeys(f.group for f in FAMILIES if f.group != CORE))
-"""What ``--collector.disable`` can switch off."""
+"""What ``--metrics.disable`` can switch off together."""
 
 
 def families_without(disabled: Collection[str]) -> tuple[Family, ...]:
-    """The table without the families of some groups."""
-    return tuple(family for family in FAMILIES if family.group not in disabled)
+    """The table without the families of some groups, and without some by their full names."""
+    return tuple(f for f in FAMILIES if f.group not in disabled and f.full_name not in disabled)
+
+
+def groups_without(disabled: Collection[str]) -> frozenset[str]:
+    """The groups of which no family is left: what only they need is not to be read."""
+    return frozenset(OPTIONAL_GROUPS) - {family.group for family in families_without(disabled)}

@@ -86,7 +86,7 @@ class _Agent:
             target=self._collect, args=(loop, ended), name="collector", daemon=True
         )
         cycle.start()
-        renderer = Renderer(families_without(self._settings.collector_disable))
+        renderer = Renderer(families_without(self._settings.metrics_disable))
         compat = CompatPage(self._settings.compat, node_name(self._settings.node_name))
         pages = Pages(lambda: self._collector.snapshot, time, renderer, compat)
         app = make_app(pages, self._collector, self._settings, time, config=self._config)

@@ -151,7 +151,7 @@ def _real_gpus(settings: Settings) -> tuple[GpuSource, ...]:
         NvmlSource(
             settings.nvml_library or None,
             timing=Timing(deadline_s=deadline_s),
-            disabled=settings.collector_disable,
+            disabled=settings.metrics_disable,
             accounting=accounting,
         ),
     )

@@ -40,7 +40,7 @@ def test_defaults_are_those_of_the_design() -> None:
     assert (settings.path_cgroup, settings.path_procfs) == ("", "/proc")
     assert settings.nvml_released is False
     assert settings.simulate == ""
-    assert settings.collector_disable == ()
+    assert settings.metrics_disable == ()
 
 
 def test_flag_goes_before_environment_before_file_before_default(file: Path) -> None:
@@ -177,16 +177,16 @@ def test_a_list_can_be_repeated_joined_or_a_yaml_list(file: Path) -> None:
 
 
 def test_groups_of_device_metrics_can_be_left_out() -> None:
-    assert parse("--collector.disable=xid,ecc", "--collector.disable=profiling") == replace(
-        parse(), collector_disable=("xid", "ecc", "profiling")
+    assert parse("--metrics.disable=xid,ecc", "--metrics.disable=profiling") == replace(
+        parse(), metrics_disable=("xid", "ecc", "profiling")
     )
 
 
 @pytest.mark.parametrize("group", ["core", "energy", "memory", "gpu", ""])
 def test_what_is_no_group_or_cannot_be_left_out_is_refused(group: str) -> None:
-    [problem] = problems(f"--collector.disable=xid,{group}")
+    [problem] = problems(f"--metrics.disable=xid,{group}")
 
-    assert problem.startswith("--collector.disable")
+    assert problem.startswith("--metrics.disable")
     assert "profiling" in problem
 
 

@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping
 from typing import TypeVar
 
 from exporter.collector import Sources
-from exporter.gpus.source import RestartRequiredError
+from exporter.gpus.source import Demand, RestartRequiredError
 from exporter.model import (
     CgroupIdentity,
     NodeFacts,
@@ -97,6 +97,9 @@ class _Gpus:
 
     def release(self, released: bool) -> None:  # noqa: FBT001 - the protocol's
         """There is no driver to let go of."""
+
+    def follow(self, demand: Demand) -> None:
+        """What was said is said again, whatever is wanted."""
 
     def close(self) -> None:
         """Nothing is held."""

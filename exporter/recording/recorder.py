@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from exporter.cgroups.source import ProcessSource
 from exporter.collector import Sources
-from exporter.gpus.source import GpuSource, RestartRequiredError
+from exporter.gpus.source import Demand, GpuSource, RestartRequiredError
 from exporter.model import (
     CgroupIdentity,
     Clock,
@@ -118,6 +118,9 @@ class _Gpus:
 
     def release(self, released: bool) -> None:  # noqa: FBT001 - the protocol's
         self._source.release(released)
+
+    def follow(self, demand: Demand) -> None:
+        self._source.follow(demand)
 
     def close(self) -> None:
         self._source.close()

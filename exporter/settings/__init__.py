@@ -3,20 +3,31 @@
 This room reads its file and the environment and nothing else; it starts nothing.
 """
 
-from exporter.settings.load import Complaint, SettingsError, add_arguments, argument, load
-from exporter.settings.table import TABLE, Setting, Settings
+from exporter.settings.arguments import add_arguments, argument
+from exporter.settings.load import Complaint, load
+from exporter.settings.names import meant, unknown_variables
+from exporter.settings.problem import Place, Problem, SettingsError
+from exporter.settings.setting import Setting
+from exporter.settings.table import SUBJECTS, TABLE, Settings, changed, with_live
 from exporter.settings.values import Address, count, duration
 
 __all__ = [
+    "SUBJECTS",
     "TABLE",
     "Address",
     "Complaint",
+    "Place",
+    "Problem",
     "Setting",
     "Settings",
     "SettingsError",
     "add_arguments",
     "argument",
+    "changed",
     "count",
     "duration",
     "load",
+    "meant",
+    "unknown_variables",
+    "with_live",
 ]

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Collection, Mapping
 
+from exporter.gpus.source import Demand
 from exporter.model import (
     CgroupIdentity,
     DeviceReading,
@@ -43,6 +44,7 @@ class SetGpus:
         self.error: Exception | None = None
         self.up = True
         self.took: Callable[[], None] = lambda: None
+        self.demand: Demand | None = None
 
     def read(self) -> Reading:
         """The devices that were set, after the time that it takes."""
@@ -53,6 +55,10 @@ class SetGpus:
 
     def release(self, released: bool) -> None:  # noqa: FBT001 - the Protocol's signature
         """Nothing is held."""
+
+    def follow(self, demand: Demand) -> None:
+        """Remember what is wanted."""
+        self.demand = demand
 
     def close(self) -> None:
         """Nothing is held."""
