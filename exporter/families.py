@@ -379,6 +379,16 @@ EXPORTER = (
         "Settings that decide what the figures mean: whom idle energy is charged to.",
         labels=("energy_idle",),
     ),
+    Family(
+        "exporter",
+        "config_last_reload_successful",
+        "1 if the settings could be used when they were last read, else 0: then the old ones are.",
+    ),
+    _moment(
+        "exporter",
+        "config_last_reload_success_timestamp_seconds",
+        "When the settings were last read and could be used.",
+    ),
     Family("exporter", "simulated", "1 if the node is simulated: nothing here is real."),
     Family(
         "exporter",
@@ -411,6 +421,13 @@ EXPORTER = (
         "rejected_samples_total",
         "Rows and items from outside that could not be true or read, by reason.",
         ("reason",),
+    ),
+    _counter(
+        "exporter",
+        "dropped_series_total",
+        "Series beyond --metrics.max-series-per-family, which are left out, summed over the "
+        "collection cycles.",
+        ("family",),
     ),
     _counter("exporter", "cycles_total", "Collection cycles."),
     _counter("exporter", "cycle_overruns_total", "Cycles that took longer than the interval."),

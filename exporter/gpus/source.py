@@ -14,9 +14,9 @@ class Demand:
     shown, so that what only they need is not to be asked for.
     """
 
-    deadline_s: float
-    processes_every_s: float
-    sensors_every_s: float
+    deadline_s: float = 0.8
+    processes_every_s: float = 5.0
+    sensors_every_s: float = 5.0
     disabled: frozenset[str] = frozenset()
 
 

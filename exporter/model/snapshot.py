@@ -30,7 +30,8 @@ class Row:
 class Snapshot:
     """Everything that a reader is served until the next one. ``rows`` are keyed by level.
 
-    ``sources`` say in words, for people, what the exporter's own rows say in numbers.
+    ``sources`` say in words, for people, what the exporter's own rows say in numbers. ``dropped``:
+    how many series of a family, by its full name, are left out because there are too many.
     """
 
     version: int = 0
@@ -39,3 +40,4 @@ class Snapshot:
     simulated: bool = False
     rows: Mapping[str, tuple[Row, ...]] = field(default_factory=dict)
     sources: tuple[SourceStatus, ...] = ()
+    dropped: Mapping[str, int] = field(default_factory=dict)

@@ -5,6 +5,7 @@ from typing import TypeVar
 
 from exporter.collector import Sources
 from exporter.gpus.source import Demand, RestartRequiredError
+from exporter.pods.decode import Keep
 from exporter.model import (
     CgroupIdentity,
     NodeFacts,
@@ -157,6 +158,9 @@ class _Pods:
     @property
     def _said(self) -> Said:
         return self._player.cycle.pods
+
+    def follow(self, keep: Keep) -> None:
+        """What was kept is told as it was."""
 
     def close(self) -> None:
         """Nothing is held."""

@@ -22,6 +22,7 @@ from exporter.model import (
     Unattributed,
 )
 from exporter.node.source import NodeSource
+from exporter.pods.decode import Keep
 from exporter.pods.source import PodSource
 from exporter.recording.clocks import StandingClock
 from exporter.recording.cycle import Cycle, Failure
@@ -182,6 +183,9 @@ class _Pods:
 
     def rejected(self) -> Mapping[str, int]:
         return _rejected(self._source, self._recorder.draft.pods)
+
+    def follow(self, keep: Keep) -> None:
+        self._source.follow(keep)
 
     def close(self) -> None:
         self._source.close()

@@ -10,6 +10,7 @@ from exporter.settings.problem import Place, Problem, SettingsError
 from exporter.settings.setting import Setting
 from exporter.settings.table import SUBJECTS, TABLE, Settings, changed, with_live
 from exporter.settings.values import Address, count, duration
+from exporter.settings.yamlfile import contents
 
 __all__ = [
     "SUBJECTS",
@@ -24,6 +25,7 @@ __all__ = [
     "add_arguments",
     "argument",
     "changed",
+    "contents",
     "count",
     "duration",
     "load",

@@ -8,7 +8,6 @@ from exporter.settings.hami import HAMI
 from exporter.settings.schemes import SCHEME_NAME, SCHEMES
 from exporter.settings.setting import Setting
 from exporter.settings.values import (
-    Address,
     KEY,
     OPTIONAL_PATH,
     ORIGIN,

@@ -84,7 +84,7 @@ class _Reading:
 
     def complain(self, name: str, text: str) -> None:
         """Add what is wrong with a value that could be read, unless it may come of one that not."""
-        if name.split(".")[0] not in self._wrong:
+        if name.split(".", maxsplit=1)[0] not in self._wrong:
             place = self._given[name].place if name in self._given else Place(f"--{name}", name)
             self._problems.append(Problem(place, text))
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from exporter.settings.setting import Setting
-from exporter.settings.values import ADDRESS, Address, SWITCH, TEXT, URL_PATH, count, many
+from exporter.settings.values import ADDRESS, SWITCH, TEXT, URL_PATH, Address, count, many
 
 
 @dataclass(frozen=True, kw_only=True)

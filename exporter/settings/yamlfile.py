@@ -38,6 +38,14 @@ def read_bytes(path: str) -> bytes:
     return raw
 
 
+def contents(path: str) -> bytes | str:
+    """What the file holds, or why it cannot be read: to be compared, not to be understood."""
+    try:
+        return read_bytes(path)
+    except (OSError, ValueError) as error:
+        return str(error)
+
+
 def read(path: str, named_by: Place, problems: list[Problem]) -> dict[str, Entry]:
     """Read the file that was named at a place. What is wrong with it is added to ``problems``."""
     try:

@@ -52,7 +52,7 @@ def make_app(  # noqa: PLR0913 - what it serves, and for whom
         return web.Response(text=text, content_type="text/html")
 
     async def healthy(_: web.Request) -> web.Response:
-        return _answer(alive(health, settings.collection_interval_ns, clock))
+        return _answer(alive(health, clock))
 
     async def is_ready(_: web.Request) -> web.Response:
         return _answer(ready(health))

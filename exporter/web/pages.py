@@ -35,6 +35,11 @@ class _Stamp(NamedTuple):
     stale_s: int
 
 
+class _Write(NamedTuple):
+    renderer: Renderer
+    compat: CompatPage
+
+
 class _Key(NamedTuple):
     form: Format
     selection: Selection | None
@@ -56,13 +61,18 @@ class Pages:
     ) -> None:
         self._newest = newest
         self._clock = clock
-        self._renderer = renderer or Renderer()
-        self._compat = compat or CompatPage((), "")
+        self._write = _Write(renderer or Renderer(), compat or CompatPage((), ""))
         self._process = CollectorRegistry()
         ProcessCollector(registry=self._process)
         PlatformCollector(registry=self._process)
         self._making = threading.Lock()
         self._made: tuple[_Stamp, dict[_Key, bytes]] = (_Stamp(-1, 0), {})
+
+    def use(self, renderer: Renderer, compat: CompatPage) -> None:
+        """Write every page by these from now on; pages that were made are made anew."""
+        with self._making:
+            self._write = _Write(renderer, compat)
+            self._made = (_Stamp(-1, 0), {})
 
     def made(
         self, form: Format, selection: Selection | None = None, *, zipped: bool
@@ -98,8 +108,8 @@ class Pages:
 
     def _render(self, snapshot: Snapshot, form: Format, *, stale: bool) -> bytes:
         levels = ("exporter",) if stale else tuple(LEVELS)
-        page = self._renderer.render(snapshot, form, levels)
-        others = b"" if stale else self._compat.render(snapshot, form)
+        page = self._write.renderer.render(snapshot, form, levels)
+        others = b"" if stale else self._write.compat.render(snapshot, form)
         return page + others + _WRITERS[form](self._process)
 
 

@@ -4,7 +4,6 @@ The driver keeps no samples of an instance. GPM tells for how much of the time b
 anything ran on it; of a whole GPU that is as much less as the instance has fewer compute slices.
 """
 
-
 from exporter.gpus.nvml.board import PROFILING
 from exporter.gpus.nvml.discovery import Found, is_part
 from exporter.gpus.nvml.gpm import GPM, Gpm, GpmReading
