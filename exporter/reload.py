@@ -57,9 +57,7 @@ class Reloader:
     def _refuse(self, problem: str) -> None:
         self.last = self.last._replace(successful=False)
         if problem != self._problem:
-            logger.error(
-                "the old settings stay in force, for the new ones have errors: %s", problem
-            )
+            logger.error("the settings cannot be used, and the old ones stay: %s", problem)
         self._problem = problem
 
     def _take(self, new: Settings) -> None:

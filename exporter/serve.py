@@ -144,7 +144,10 @@ class _Agent:
 
     def _follow(self, settings: Settings) -> None:
         """Take up what is live: the cycle at its next turn, the pages at their next one."""
-        logs.configure(settings.log_level, settings.log_format)
+        before = self._reloader.settings
+        form = settings.log_level, settings.log_format
+        if form != (before.log_level, before.log_format):
+            logs.configure(*form)
         self._collector.follow(cycle_rules(settings))
         self._pages.use(*_writers(settings))
 
