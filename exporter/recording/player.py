@@ -5,7 +5,6 @@ from typing import TypeVar
 
 from exporter.collector import Sources
 from exporter.gpus.source import Demand, RestartRequiredError
-from exporter.pods.decode import Keep
 from exporter.model import (
     CgroupIdentity,
     NodeFacts,
@@ -17,6 +16,7 @@ from exporter.model import (
 )
 from exporter.node.source import NodeSource
 from exporter.node.told import ToldNode
+from exporter.pods.decode import Keep
 from exporter.recording.clocks import PlayedClock
 from exporter.recording.cycle import Cycle, Failure, Head, Said
 
