@@ -32,7 +32,7 @@ from exporter.pods.source import PodSource
 from exporter.scenario.description import ScenarioError
 from exporter.scenario.load import load as load_scenario
 from exporter.scenario.node import Node
-from exporter.settings import Complaint, Settings, load
+from exporter.settings import Complaint, Problem, Settings, examine, load
 
 DEADLINE_OF_INTERVAL = 0.8
 LONGEST_S = 5.0
@@ -50,6 +50,13 @@ def read_settings(flags: Mapping[str, list[str]]) -> Settings:
 
     """
     return load(flags, check=_complaints)
+
+
+def examine_settings(
+    flags: Mapping[str, list[str]], environ: Mapping[str, str]
+) -> tuple[Settings, list[Problem]]:
+    """Read them as ``read_settings`` does, and tell all that is wrong."""
+    return examine(flags, environ, _complaints)
 
 
 def _complaints(settings: Settings) -> Iterator[Complaint]:

@@ -4,8 +4,9 @@ This room reads its file and the environment and nothing else; it starts nothing
 """
 
 from exporter.settings.arguments import add_arguments, argument
-from exporter.settings.load import Complaint, load
+from exporter.settings.load import Complaint, examine, load
 from exporter.settings.names import meant, unknown_variables
+from exporter.settings.notyaml import told
 from exporter.settings.problem import Place, Problem, SettingsError
 from exporter.settings.setting import Setting
 from exporter.settings.table import SUBJECTS, TABLE, Settings, changed, with_live
@@ -28,8 +29,10 @@ __all__ = [
     "contents",
     "count",
     "duration",
+    "examine",
     "load",
     "meant",
+    "told",
     "unknown_variables",
     "with_live",
 ]

@@ -40,6 +40,18 @@ def load(
         SettingsError: something is not allowed, not known or given twice; nothing is half read.
 
     """
+    settings, problems = examine(flags, environ, check)
+    if problems:
+        raise SettingsError(problems)
+    return settings
+
+
+def examine(
+    flags: Mapping[str, list[str]],
+    environ: Mapping[str, str] | None = None,
+    check: Callable[[Settings], Iterable[Complaint]] = lambda _: (),
+) -> tuple[Settings, list[Problem]]:
+    """Read as ``load`` does, and tell what is wrong: for those are the defaults in the settings."""
     environ = os.environ if environ is None else environ
     problems: list[Problem] = []
     given = _from_environment(environ) | _from_flags(flags, problems)
@@ -50,9 +62,7 @@ def load(
     settings = Settings(**{field: reading.value(setting) for field, setting in TABLE.items()})
     for name, text in (*_contradictions(settings), *check(settings)):
         reading.complain(name, text)
-    if problems:
-        raise SettingsError(problems)
-    return settings
+    return settings, problems
 
 
 class _Reading:

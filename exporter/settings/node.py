@@ -96,7 +96,7 @@ class ThisNode:
             "simulate",
             TEXT,
             "",
-            "Simulate a whole node: name of a shipped scenario, or a scenario file.",
+            "Simulate a whole node: a shipped scenario's name, or a file (docs/scenarios.md).",
             "Devices, processes and pods are then all simulated, and every page says so.",
         ),
     ]

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import yaml
 
 from exporter.settings.names import known_alike
+from exporter.settings.notyaml import told
 from exporter.settings.problem import Place, Problem
 from exporter.settings.table import BY_NAME
 
@@ -50,26 +51,15 @@ def read(path: str, named_by: Place, problems: list[Problem]) -> dict[str, Entry
     """Read the file that was named at a place. What is wrong with it is added to ``problems``."""
     try:
         root = yaml.compose(read_bytes(path).decode(), Loader=yaml.SafeLoader)
-    except yaml.YAMLError as error:
-        problems.append(not_yaml(path, error))
-    except RecursionError:
-        problems.append(Problem(Place(path), "too deeply nested"))
+        if root is not None and root.tag != NULL:
+            return _File(path, problems).read(root)
+    except (yaml.YAMLError, RecursionError) as error:
+        line, column, words = told(error)
+        problems.append(Problem(Place(path, "", line, column), f"not YAML: {words}"))
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         problems.append(Problem(named_by, f"{path} cannot be read: {reason}"))
-    else:
-        if root is not None and root.tag != NULL:
-            return _File(path, problems).read(root)
     return {}
-
-
-def not_yaml(path: str, error: yaml.YAMLError) -> Problem:
-    """Say in one sentence what YAML's parser says in five lines."""
-    mark = getattr(error, "problem_mark", None)
-    place = Place(path, "", mark.line + 1, mark.column + 1) if mark else Place(path)
-    said = (getattr(error, "context", None), getattr(error, "problem", None))
-    words = ", ".join(filter(None, said)) or str(error).partition("\n")[0]
-    return Problem(place, f"not YAML: {words}")
 
 
 class _File:
@@ -85,11 +75,8 @@ class _File:
         self._given: dict[str, Entry] = {}
 
     def read(self, root: yaml.Node) -> dict[str, Entry]:
-        try:
-            for entry in self._flat("", root):
-                self._take(entry)
-        except RecursionError:
-            self._problems.append(Problem(Place(self._path), "too deeply nested"))
+        for entry in self._flat("", root):
+            self._take(entry)
         return self._given
 
     def _take(self, entry: Entry) -> None:

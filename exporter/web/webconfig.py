@@ -5,6 +5,7 @@ import ssl
 from pathlib import Path
 from typing import NamedTuple
 
+from exporter.settings import Place, Problem
 from exporter.web.tls import Material, TlsError, server_context
 from exporter.web.webfile import TlsKeys, WebFile, WebFileError, parse
 
@@ -75,7 +76,8 @@ class WebConfig:
         try:
             tls = server_context(file.tls, material) if file.tls and material else None
         except TlsError as error:
-            raise WebFileError([f"{path}, tls_server_config.{error}"]) from error
+            key, _, words = str(error).partition(": ")
+            raise _refused(f"{path}", words, f"tls_server_config.{key}") from error
         self._read = read
         self.in_force = InForce(file, tls)
         return True
@@ -85,7 +87,7 @@ def _decoded(raw: bytes, path: Path) -> str:
     try:
         return raw.decode()
     except UnicodeDecodeError:
-        raise WebFileError([f"{path}: not UTF-8"]) from None
+        raise _refused(str(path), "not UTF-8") from None
 
 
 def _material(tls: TlsKeys, folder: Path) -> Material:
@@ -109,7 +111,11 @@ def _contents(path: Path, words: str) -> bytes:
             raw = file.read(_MAX_BYTES + 1)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or "not a path"
-        raise WebFileError([f"{words} cannot be read: {reason}"]) from error
+        raise _refused(words, f"cannot be read: {reason}") from error
     if len(raw) > _MAX_BYTES:
-        raise WebFileError([f"{words} is larger than {_MAX_BYTES} bytes"])
+        raise _refused(words, f"larger than {_MAX_BYTES} bytes")
     return raw
+
+
+def _refused(origin: str, words: str, key: str = "") -> WebFileError:
+    return WebFileError([Problem(Place(origin, key), words)])

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple, TypeVar, Union
 
 import yaml
 
+from exporter.settings import Place, Problem
 from exporter.settings import duration as duration_kind
 
 T = TypeVar("T")
@@ -36,18 +37,17 @@ class _Place(NamedTuple):
     def key(self, name: str) -> "_Place":
         return _Place(self.path, ".".join(filter(None, (self.name, name[:64]))))
 
-    def says(self, node: yaml.Node, problem: object) -> str:
-        name = f", {self.name}" if self.name else ""
-        return f"{self.path}, line {node.start_mark.line + 1}{name}: {problem}"
+    def says(self, node: yaml.Node, problem: object) -> Problem:
+        return Problem(Place(self.path, self.name, node.start_mark.line + 1), str(problem))
 
 
-def read(node: yaml.Node, section: Section, path: str, problems: list[str]) -> dict[str, Any]:
+def read(node: yaml.Node, section: Section, path: str, problems: list[Problem]) -> dict[str, Any]:
     """Read a mapping by the table of its keys; ``problems`` grows by a line for each error."""
     return _section(node, section, _Place(path), problems)
 
 
 def _section(
-    node: yaml.Node, section: Section, place: _Place, problems: list[str]
+    node: yaml.Node, section: Section, place: _Place, problems: list[Problem]
 ) -> dict[str, Any]:
     given: dict[str, Any] = {}
     if node.tag == _NULL:
@@ -68,7 +68,9 @@ def _section(
     return given
 
 
-def _value(node: yaml.Node, reader: Reader | Section, place: _Place, problems: list[str]) -> Any:  # noqa: ANN401 - of the reader's kind
+def _value(
+    node: yaml.Node, reader: Reader | Section, place: _Place, problems: list[Problem]
+) -> Any:  # noqa: ANN401 - of the reader's kind
     if isinstance(reader, Mapping):
         return _section(node, reader, place, problems)
     try:
