@@ -56,11 +56,8 @@ _COMMANDS = {
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a sub-command and return the exit status; 2 means that the settings cannot be used."""
     signal.signal(signal.SIGUSR2, signal.SIG_IGN)  # until it is served, it would end the process
-    parser = _parser()
-    arguments, unknown = parser.parse_known_args(argv)
+    arguments = _parser().parse(sys.argv[1:] if argv is None else argv)
     command = arguments.command or "serve"
-    if unknown:
-        parser.refuse(unknown, command)
     if command == _CHECK_CONFIG:
         return check_config.check_config(_flags(arguments), arguments.format)
     try:

@@ -1,9 +1,8 @@
 """The command line's grammar: what is said of it, and of what is wrong in it."""
 
 import re
-import sys
-from argparse import ArgumentParser, HelpFormatter
-from collections.abc import Iterable, Mapping
+from argparse import ArgumentParser, HelpFormatter, Namespace
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NoReturn
 
 from exporter.settings import meant
@@ -35,20 +34,24 @@ class Parser(ArgumentParser):
 
     @property
     def flags(self) -> list[str]:
-        """All flags that it knows."""
+        """All long flags that it takes."""
         return [flag for flag in self._option_string_actions if flag.startswith("--")]
 
-    def refuse(self, unknown: Iterable[str], command: str) -> NoReturn:
-        """End because of arguments that are neither flags of the command nor their values."""
-        known = self.commands[command].flags
-        for given in unknown:
-            name = given.partition("=")[0]
-            if name.startswith("-"):
-                said = f"no such flag: {name}{meant(name, known) or '; see --help'}"
-            else:
-                said = f"unexpected argument: {given}"
-            print(f"mgpu-exporter: {said}", file=sys.stderr)
-        sys.exit(USAGE_ERROR)
+    def parse(self, argv: Sequence[str]) -> Namespace:
+        """Read the arguments; ends with status 2 if one is not known."""
+        known = {flag: None for each in (self, *self.commands.values()) for flag in each.flags}
+        named = [given.partition("=")[0] for given in argv if given.startswith("--")]
+        unknown = [name for name in named if name not in known and name != "--"]
+        self._refuse(f"no such flag: {f}{meant(f, known) or '; see --help'}" for f in unknown)
+        arguments, left = self.parse_known_args(argv)
+        command = arguments.command or "serve"
+        self._refuse(f"{command} has no use for {given}" for given in left)
+        return arguments
+
+    def _refuse(self, problems: Iterable[str]) -> None:
+        lines = [f"mgpu-exporter: {problem}\n" for problem in problems]
+        if lines:
+            self.exit(USAGE_ERROR, "".join(lines))
 
 
 class _Form(HelpFormatter):
