@@ -246,6 +246,7 @@ class Collector:
             rows={**taken.rows, OWN_LEVEL: (own_row(own),)},
             sources=sources,
             dropped=taken.dropped,
+            most_series=self._rules.most_series,
         )
 
     def _all_rejected(self) -> Counter[str]:

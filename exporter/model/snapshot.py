@@ -31,7 +31,8 @@ class Snapshot:
     """Everything that a reader is served until the next one. ``rows`` are keyed by level.
 
     ``sources`` say in words, for people, what the exporter's own rows say in numbers. ``dropped``:
-    how many series of a family, by its full name, are left out because there are too many.
+    how many series of a family, by its full name, are left out because there are more than
+    ``most_series`` (0: there is no limit).
     """
 
     version: int = 0
@@ -41,3 +42,4 @@ class Snapshot:
     rows: Mapping[str, tuple[Row, ...]] = field(default_factory=dict)
     sources: tuple[SourceStatus, ...] = ()
     dropped: Mapping[str, int] = field(default_factory=dict)
+    most_series: int = 0

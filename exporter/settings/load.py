@@ -62,7 +62,12 @@ def examine(
     settings = Settings(**{field: reading.value(setting) for field, setting in TABLE.items()})
     for name, text in (*_contradictions(settings), *check(settings)):
         reading.complain(name, text)
-    return settings, problems
+    return settings, sorted(problems, key=_by_line)
+
+
+def _by_line(problem: Problem) -> tuple[bool, int]:
+    """Flags and variables first, then the file from its beginning to its end."""
+    return problem.place.is_file, problem.place.line
 
 
 class _Reading:

@@ -20,8 +20,13 @@ class Place(NamedTuple):
         """Say it as people do: ``settings.yaml, line 3, log.level``."""
         line = f", line {self.line}" if self.line else ""
         column = f", column {self.column}" if self.column else ""
-        is_file = not self.origin.startswith(("-", "$"))
-        return self.origin + line + column + (f", {self.key}" if is_file and self.key else "")
+        key = f", {self.key}" if self.is_file and self.key else ""
+        return self.origin + line + column + key
+
+    @property
+    def is_file(self) -> bool:
+        """Whether it stands in a file."""
+        return not self.origin.startswith(("-", "$"))
 
 
 @dataclass(frozen=True, slots=True)

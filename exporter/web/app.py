@@ -9,6 +9,7 @@ from aiohttp.typedefs import Handler, Middleware
 from exporter.model import Clock
 from exporter.settings import Settings
 from exporter.web.access import Access, Gate, Route
+from exporter.web.cardinality import Cardinality
 from exporter.web.connection import HEADERS, Connection, Limits, at_work
 from exporter.web.health import Health, Verdict, alive, ready
 from exporter.web.landing import landing
@@ -57,6 +58,7 @@ def make_app(  # noqa: PLR0913 - what it serves, and for whom
     async def is_ready(_: web.Request) -> web.Response:
         return _answer(ready(health))
 
+    cardinality = Cardinality(lambda: health.snapshot, lambda: pages.families)
     reload = reload if settings.web_enable_lifecycle else None
     for route in (
         Route("/", home, Access.OPEN),
@@ -64,6 +66,7 @@ def make_app(  # noqa: PLR0913 - what it serves, and for whom
         Route("/-/ready", is_ready, Access.HEALTH),
         Route("/-/reload", reload_handler(reload), Access.OPEN, "POST"),
         Route(settings.web_telemetry_path, _metrics(pages), Access.OPEN),
+        *cardinality.routes(),
         *routes(gate),
     ):
         gate.add(app, route)

@@ -5,7 +5,7 @@ A page is made at the first request for it after a new Snapshot, by one thread, 
 
 import gzip
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from prometheus_client import CollectorRegistry, PlatformCollector, ProcessCollector
@@ -14,7 +14,7 @@ from prometheus_client.openmetrics.exposition import generate_latest as write_op
 
 from exporter.compat import CompatPage
 from exporter.exposition import Format, Renderer
-from exporter.families import LEVELS
+from exporter.families import LEVELS, Family
 from exporter.model import Clock, Snapshot
 from exporter.web.selection import Selection, selected
 
@@ -67,6 +67,11 @@ class Pages:
         PlatformCollector(registry=self._process)
         self._making = threading.Lock()
         self._made: tuple[_Stamp, dict[_Key, bytes]] = (_Stamp(-1, 0), {})
+
+    @property
+    def families(self) -> Sequence[Family]:
+        """Those that are served."""
+        return self._write.renderer.families
 
     def use(self, renderer: Renderer, compat: CompatPage) -> None:
         """Write every page by these from now on; pages that were made are made anew."""

@@ -13,6 +13,7 @@ from exporter.model import (
     Tree,
     Unattributed,
 )
+from exporter.pods.decode import Keep
 
 
 class ManualClock:
@@ -102,6 +103,7 @@ class SetPods:
     name = "pods"
 
     def __init__(self) -> None:
+        self.keep: Keep | None = None
         self.current = PodTable()
         self.arriving: PodTable | None = None
         self.up = True
@@ -128,6 +130,10 @@ class SetPods:
     def rejected(self) -> Mapping[str, int]:
         """Nothing."""
         return {}
+
+    def follow(self, keep: Keep) -> None:
+        """Remember what is to be kept."""
+        self.keep = keep
 
     def close(self) -> None:
         """Nothing is held."""
