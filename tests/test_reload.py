@@ -15,12 +15,16 @@ SECOND = 10**9
 
 @dataclass
 class SetClock:
+    """A clock that stands where it is set."""
+
     now_ns: int = 100 * SECOND
 
     def monotonic_ns(self) -> int:
+        """The time set."""
         return self.now_ns
 
     def time_ns(self) -> int:
+        """The time set."""
         return self.now_ns
 
 
@@ -38,13 +42,16 @@ class Scene:
         self.reloader = Reloader(self.read(), self.read, self.applied.append, self.clock)
 
     def read(self) -> Settings:
+        """Read as at the start."""
         return load({"config.file": [str(self.file)]} | self.flags, {})
 
     def write(self, text: str) -> None:
+        """Change the file, a second later."""
         self.file.write_text(text)
         self.clock.now_ns += SECOND
 
     def looks(self, times: int = 2) -> None:
+        """Let it look at the file."""
         for _ in range(times):
             self.reloader.look()
 

@@ -6,6 +6,7 @@ import urllib.request
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Self
 
 import pytest
 
@@ -128,7 +129,7 @@ class Crowd:
                 highest[series] = value
             self.pages.append(page)
 
-    def __enter__(self) -> "Crowd":
+    def __enter__(self) -> Self:
         for thread in self._threads:
             thread.start()
         return self
