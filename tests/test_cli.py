@@ -138,7 +138,7 @@ def test_settings_that_cannot_be_used_end_the_start(
         ("dance", "no such command: dance; known: serve, check-config, record, replay"),
         ("serve extra", "serve has no use for extra"),
         ("serve -x", "serve has no use for -x"),
-        ("record --output x --cycle 3", "record has no use for --cycle"),
+        ("record --output=x --form=json", "no such flag: --form; did you mean --format?"),
     ],
 )
 def test_what_is_no_flag_or_command_is_answered_by_one_line(

@@ -19,8 +19,9 @@ class General:
             "config.file",
             TEXT,
             "",
-            "YAML file with settings, by the names of the flags; read at the start.",
-            "Flags and environment variables go before it.",
+            "YAML file with settings, by the names of the flags (docs/rules.md).",
+            "Flags and environment variables go before it. It is looked at every two seconds; what "
+            "has changed in it and is live is taken up.",
         ),
     ]
     log_level: Annotated[

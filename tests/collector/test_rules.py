@@ -80,8 +80,8 @@ def test_a_gauge_is_averaged_over_the_new_window() -> None:
 def test_a_source_that_fails_to_follow_costs_only_itself() -> None:
     bench = working()
 
-    def refuse(_: Demand) -> None:
-        raise OSError("no")
+    def refuse(demand: Demand) -> None:
+        raise OSError(demand)
 
     bench.gpus.follow = refuse  # type: ignore[method-assign] # a source that fails
     bench.collector.follow(RULES)
