@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import NamedTuple
 
 from exporter.attribution import Member, hold, owner_of
 from exporter.collector.allotments import Allotments, pids_of, pods_by_name, seen_on
@@ -14,13 +13,13 @@ from exporter.collector.bound import Surplus, bounded
 from exporter.collector.guard import Guard
 from exporter.collector.idle import IdlePolicy, idle_weights
 from exporter.collector.own_rows import LastReload, Own, own_row
+from exporter.collector.pulse import Pulse
 from exporter.collector.rules import CycleRules
 from exporter.collector.sources import Reporting, Sources
 from exporter.families import OWN_LEVEL
 from exporter.gpus.source import RestartRequiredError
 from exporter.ledger import Allotted, CycleFacts, Ledger, Moment, rows_of
 from exporter.model import (
-    CallCount,
     CgroupIdentity,
     Clock,
     DeviceReading,
@@ -42,14 +41,6 @@ from exporter.tenancy import account_for
 logger = logging.getLogger(__name__)
 
 FIRST_LIST_S = 2.0
-
-
-class Pulse(NamedTuple):
-    """The cycle's clock, for the health check. ``done`` counts finished cycles."""
-
-    moved_mono_ns: int
-    done: int
-    interval_ns: int = 10**9
 
 
 class Collector:
@@ -234,7 +225,7 @@ class Collector:
             idle=self._idle,
             sources=sources,
             rejected=self._all_rejected(),
-            calls=_calls(readings),
+            calls={name: count for reading in readings for name, count in reading.calls.items()},
             dropped=self._surplus.total,
             reload=self.last_reload(),
         )
@@ -258,7 +249,3 @@ class Collector:
             self._rejected_by[source.name] = counts
             rejected.update(counts)
         return rejected
-
-
-def _calls(readings: Sequence[Reading]) -> dict[str, CallCount]:
-    return {name: count for reading in readings for name, count in reading.calls.items()}
