@@ -25,7 +25,7 @@ SNAPSHOT = Snapshot(
                 {"info": {("u", "Burstable", "Job", "j"): 1}},
                 {"info": {"label_app": "x"}},
             ),
-            Row(("ml", "other"), {}),
+            Row(("ml", "other"), {"info": {}}),
         ),
         "exporter": (Row((), {"cycles_total": 3}),),
     },

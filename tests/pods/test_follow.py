@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from exporter.pods.client import Client
 from exporter.pods.decode import Keep
 from tests.pods.apiserver import ApiServer
 from tests.pods.documents import pod_document
@@ -74,6 +75,29 @@ def test_a_change_before_the_first_connection_is_heeded(peopled: ApiServer, tmp_
     with pods:
         pods.wait_for(
             lambda: "u" in pods.table.pods and pods.table.pods["u"].annotations == ANNOTATIONS,
+            "both annotations",
+        )
+
+
+def test_a_change_while_the_connection_is_lost_is_heeded(
+    peopled: ApiServer, tmp_path: Path
+) -> None:
+    connect = connector(peopled, tmp_path)
+    connections = []
+
+    def reconnect() -> Client:
+        connections.append(1)
+        if len(connections) > 1:  # the watch broke; its position is still known
+            pods.source.follow(BOTH)
+        return connect()
+
+    pods = Watching(reconnect, keep=X)
+    with pods:
+        pods.wait_until_up()
+        peopled.wait_for_watches(1)
+        peopled.drop_connections()
+        pods.wait_for(
+            lambda: pods.table.pods["u"].annotations == ANNOTATIONS,
             "both annotations",
         )
 
