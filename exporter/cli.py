@@ -31,6 +31,7 @@ class _Command(NamedTuple):
 
 
 def _serve(settings: Settings, arguments: Namespace) -> int:
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until it is heeded
     return serve(settings, reread=lambda: read_settings(_flags(arguments)))
 
 

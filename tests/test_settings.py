@@ -254,6 +254,10 @@ def test_an_empty_file_sets_nothing(text: str, file: Path) -> None:
         ("log.level: {a: 1}\n", "line 1, log.level: a plain value is expected: one of debug, info"),
         ("log.level: [info]\n", "line 1, log.level: a plain value is expected: one of debug, info"),
         ("web: {}\nlog: {}\nweb: {}\n", "line 3, web: given twice; see line 1"),
+        (
+            "allocations.index-basis:\n  gke: pci\n  gke: pci\n",
+            "line 3, allocations.index-basis.gke: given twice; see line 2",
+        ),
         ("? [a]\n: b\n", "line 1: a name is expected, not a list or mapping"),
         ("gpus.source: [[nvml]]\n", "a list of plain values is expected"),
         ("web: 1\n", "line 1, web: no such setting"),

@@ -110,7 +110,8 @@ class _File:
             if self._are_plain(node.value, place):
                 yield Entry(prefix, ",".join(item.value for item in node.value), place)
         elif setting and setting.kind.pairs and isinstance(node, yaml.MappingNode):
-            if self._are_plain((part for pair in node.value for part in pair), place):
+            parts = [part for pair in node.value for part in pair]
+            if self._are_plain(parts, place) and self._are_different(parts[::2], prefix):
                 pairs = (f"{key.value}={value.value}" for key, value in node.value)
                 yield Entry(prefix, ",".join(pairs), place)
         elif setting:
@@ -133,6 +134,17 @@ class _File:
                 continue
             lines[key.value] = key.start_mark.line + 1
             yield from self._flat(name, value)
+
+    def _are_different(self, keys: Iterable[yaml.Node], name: str) -> bool:
+        lines: dict[str, int] = {}
+        different = True
+        for key in keys:
+            if key.value in lines:
+                place = self._place(key, f"{name}.{key.value}")
+                self._refuse(place, f"given twice; see line {lines[key.value]}")
+                different = False
+            lines.setdefault(key.value, key.start_mark.line + 1)
+        return different
 
     def _are_plain(self, nodes: Iterable[yaml.Node], place: Place) -> bool:
         plain = all(isinstance(node, yaml.ScalarNode) for node in nodes)

@@ -50,6 +50,7 @@ def _section(
     node: yaml.Node, section: Section, place: _Place, problems: list[Problem]
 ) -> dict[str, Any]:
     given: dict[str, Any] = {}
+    lines: dict[str, int] = {}
     if node.tag == _NULL:
         return given
     known = ", ".join(section)
@@ -60,9 +61,11 @@ def _section(
         if not isinstance(key, yaml.ScalarNode) or key.value not in section:
             own = place.key(key.value) if isinstance(key, yaml.ScalarNode) else place
             problems.append(own.says(key, f"no such key; known: {known}"))
-        elif key.value in given:
-            problems.append(place.key(key.value).says(key, "given twice"))
+        elif key.value in lines:
+            words = f"given twice; see line {lines[key.value]}"
+            problems.append(place.key(key.value).says(key, words))
         elif value.tag != _NULL:
+            lines[key.value] = key.start_mark.line + 1
             own = place.key(key.value)
             given[key.value] = _value(value, section[key.value], own, problems)
     return given
@@ -154,9 +157,11 @@ def users(node: yaml.Node) -> dict[str, bytes]:
     if not isinstance(node, yaml.MappingNode):
         raise _Wrong("names with bcrypt hashes are expected")
     found: dict[str, bytes] = {}
+    lines: dict[str, int] = {}
     for name, key, value in _users(node):
         if name in found:
-            raise _Wrong("given twice", key, name)
+            raise _Wrong(f"given twice; see line {lines[name]}", key, name)
+        lines[name] = key.start_mark.line + 1
         if not _BCRYPT.fullmatch(value):
             raise _Wrong("not a bcrypt hash; htpasswd -nB makes one", key, name)
         found[name] = value.encode()
