@@ -144,9 +144,9 @@ class Collector:
         self._allotments.rules = rules.allotments
         self._shown.allow(rules.allowed)
         pods = self._sources.pods
-        self._guards[pods.name].call("follow", partial(pods.follow, rules.keep), None)
+        self._guards[pods.name].tell(partial(pods.follow, rules.keep))
         for source in self._sources.gpus:
-            self._guards[source.name].call("follow", partial(source.follow, rules.demand), None)
+            self._guards[source.name].tell(partial(source.follow, rules.demand))
 
     def _identities(
         self, devices: Iterable[DeviceReading]

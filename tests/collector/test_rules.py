@@ -85,10 +85,12 @@ def test_a_source_that_fails_to_follow_costs_only_itself() -> None:
 
     bench.gpus.follow = refuse  # type: ignore[method-assign] # a source that fails
     bench.collector.follow(RULES)
-    bench.cycle()
+    snapshot = bench.cycle()
 
     assert bench.pods.keep == RULES.keep
     assert bench.ledger.window_ns == 4 * SECOND
+    assert all(source.up for source in snapshot.sources)
+    assert row(snapshot, "container", "ml", "train", "main", "0", "GPU-0")
 
 
 def test_allotments_are_read_by_the_new_rules() -> None:
