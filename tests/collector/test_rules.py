@@ -90,7 +90,7 @@ def test_a_source_that_fails_to_follow_costs_only_itself() -> None:
     assert bench.pods.keep == RULES.keep
     assert bench.ledger.window_ns == 4 * SECOND
     assert all(source.up for source in snapshot.sources)
-    assert row(snapshot, "container", "ml", "train", "main", "0", "GPU-0")
+    assert row(snapshot, "container", "ml", "train", "main", "0", "GPU-0").values
 
 
 def test_allotments_are_read_by_the_new_rules() -> None:
