@@ -5,6 +5,7 @@
 # make e2e     the long end-to-end run: five minutes under a real Prometheus
 # make accuracy  hold this exporter and others against the truth of simulated nodes (minutes)
 # make docs    write the generated pages of docs/
+# make pictures  take the pictures of the documents anew (needs Chromium)
 
 PYTHON ?= python3
 ARGS ?=
@@ -12,14 +13,14 @@ PYTEST_ARGS ?=
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: run test check lint docs golden e2e accuracy clean
+.PHONY: run test check lint docs golden e2e accuracy pictures clean
 
 run: $(VENV)/.run
 	@if [ -e /proc/driver/nvidia/version ] || [ -e /dev/dxg ] || [ -n "$$MGPU_NVML_LIBRARY" ]; then \
 	  exec $(BIN)/mgpu-exporter serve $(ARGS); \
 	else \
 	  echo "make run: no NVIDIA driver on this machine, so a simulated node is served (--simulate demo)"; \
-	  exec $(BIN)/mgpu-exporter serve --simulate demo $(ARGS); \
+	  exec $(BIN)/mgpu-exporter serve --simulate demo --web.open-page $(ARGS); \
 	fi
 
 test: $(VENV)/.dev
@@ -36,6 +37,9 @@ lint: $(VENV)/.dev
 
 docs: $(VENV)/.dev
 	$(BIN)/python docs/generate.py
+
+pictures: $(VENV)/.dev
+	$(BIN)/python -m docs.pictures
 
 golden: $(VENV)/.dev
 	$(BIN)/pytest tests/test_golden.py tests/test_replay.py --refresh-golden

@@ -1,12 +1,14 @@
-"""Writes docs/metrics.md, configuration.md, compatibility.md and scenarios.md from the code.
+"""Writes the pages of docs/ that are made from the code, and api.schema.json.
 
 ``python docs/generate.py`` writes them; with ``--check`` it fails where they differ from the code.
 """
 
+import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from exporter import api
 from exporter.compat.page import PROGRAMS
 from exporter.compat.table import Alias, of, quotient
 from exporter.families import CORE, FAMILIES, LEVELS, PREFIX, Family
@@ -460,6 +462,7 @@ def main(arguments: Sequence[str], folder: Path = FOLDER) -> int:
         ("configuration.md", configuration()),
         ("compatibility.md", compatibility()),
         ("scenarios.md", scenarios()),
+        ("api.schema.json", json.dumps(api.schema(), indent=1) + "\n"),
     ):
         path = folder / name
         if "--check" not in arguments:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from exporter import __doc__ as about
-from exporter import __version__, check_config, logs, record, replay
+from exporter import __version__, check, check_config, logs, record, replay, snapshot, top
 from exporter.commandline import USAGE_ERROR, Parser
 from exporter.serve import serve
 from exporter.settings import TABLE, Settings, SettingsError, add_arguments, unknown_variables
@@ -37,6 +37,15 @@ def _serve(settings: Settings, arguments: Namespace) -> int:
 
 _COMMANDS = {
     "serve": _Command("serve the metrics; the default, if no command is given", _serve),
+    "top": _Command("show GPUs, pods and processes, live", top.top, top.add_arguments),
+    "snapshot": _Command(
+        "print what is on the GPUs once", snapshot.snapshot, snapshot.add_arguments
+    ),
+    "check": _Command(
+        "look at this node as serve would, and say what hinders it",
+        check.check,
+        check.add_arguments,
+    ),
     _CHECK_CONFIG: _Command(
         "say all that is wrong with the configuration, and start nothing",
         lambda *_: 0,

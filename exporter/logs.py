@@ -3,18 +3,99 @@
 import json
 import logging
 import sys
+import time
+from collections import OrderedDict
+from copy import copy
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TextIO
 
+from exporter.model import Clock
+
 _FORMS = ("logfmt", "json")
+SECOND_NS = 10**9
+REPEATS_NS = 60 * SECOND_NS
+MOST_REMEMBERED = 256
 
 
 def configure(level: str, form: str, stream: TextIO | None = None) -> None:
     """Send every logger's events of this level and above to ``stream``, else standard error."""
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(LineFormatter(form))
-    logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
+    logging.basicConfig(level=level.upper(), handlers=[Collapsing(handler)], force=True)
     logging.captureWarnings(capture=True)
+
+
+@dataclass(slots=True)
+class _Said:
+    """A message that was written, and how often it came again since."""
+
+    record: logging.LogRecord
+    since_mono_ns: int
+    again: int = 0
+
+
+class Collapsing(logging.Handler):
+    """Writes a message at once, and what comes again within a minute as one line with its count.
+
+    The count is written with the first event of any kind after the minute, and at the end. So many
+    messages are remembered; of more, the oldest is forgotten.
+    """
+
+    def __init__(self, inner: logging.Handler, clock: Clock = time) -> None:
+        super().__init__()
+        self._inner = inner
+        self._clock = clock
+        self._said: OrderedDict[tuple[str, int, str], _Said] = OrderedDict()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write the record, or count it."""
+        now_ns = self._clock.monotonic_ns()
+        self._settle(now_ns - REPEATS_NS)
+        key = (record.name, record.levelno, record.getMessage())
+        said = self._said.get(key)
+        if said is not None:
+            said.again += 1
+            return
+        if len(self._said) >= MOST_REMEMBERED:
+            self._tell(self._said.popitem(last=False)[1], now_ns)
+        self._said[key] = _Said(record, now_ns)
+        self._inner.handle(record)
+
+    def flush(self) -> None:
+        """Write what was only counted so far."""
+        self.acquire()
+        try:
+            self._settle(self._clock.monotonic_ns())
+        finally:
+            self.release()
+        self._inner.flush()
+
+    def close(self) -> None:
+        """Write what was only counted so far, and close the handler that writes."""
+        self.flush()
+        self._inner.close()
+        super().close()
+
+    def _settle(self, until_mono_ns: int) -> None:
+        """Forget the messages up to a moment, and write how often they came again."""
+        now_ns = self._clock.monotonic_ns()
+        while self._said:
+            key, said = next(iter(self._said.items()))
+            if said.since_mono_ns > until_mono_ns:
+                return
+            del self._said[key]
+            self._tell(said, now_ns)
+
+    def _tell(self, said: _Said, now_ns: int) -> None:
+        if not said.again:
+            return
+        record = copy(said.record)
+        seconds = (now_ns - said.since_mono_ns) // SECOND_NS
+        times = "once more" if said.again == 1 else f"{said.again} times"
+        record.msg = f"{record.getMessage()} (repeated {times} in {seconds} s)"
+        record.args, record.exc_info, record.created = (), None, self._clock.time_ns() / SECOND_NS
+        self._inner.handle(record)
 
 
 class LineFormatter(logging.Formatter):

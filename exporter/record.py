@@ -11,14 +11,15 @@ import time
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from typing import BinaryIO
+from typing import BinaryIO, Literal
 
 from exporter import __version__
 from exporter.collector import FIRST_LIST_S, Collector, Sources
 from exporter.exposition import Format, Renderer
 from exporter.families import families_without
 from exporter.gpus.source import RestartRequiredError
-from exporter.model import Clock
+from exporter.model import Clock, Snapshot
+from exporter.progress import Progress, progress
 from exporter.recording.cycle import FORMAT, Cycle, Head
 from exporter.recording.names import Pseudonyms
 from exporter.recording.recorder import Recorder
@@ -31,6 +32,7 @@ from exporter.wiring import make_collector, open_sources
 logger = logging.getLogger(__name__)
 
 STDOUT = "-"
+SECOND_NS = 10**9
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -39,6 +41,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     group.add_argument(
         "--output", metavar="FILE", required=True, help=f"where to; {STDOUT} is standard output"
     )
+    group.add_argument("--force", action="store_true", help="replace the file if it is there")
     group.add_argument(
         "--duration",
         metavar="TIME",
@@ -68,37 +71,64 @@ def record(settings: Settings, arguments: Namespace) -> int:
     try:
         with ExitStack() as stack:
             sources = open_sources(settings)
-            file = stack.enter_context(_opened(arguments.output))
+            file = stack.enter_context(_opened(arguments.output, force=arguments.force))
             for source in sources.all:
                 stack.callback(source.close)
             session = Session(settings, sources, time, anonymise=arguments.anonymise)
+            logger.info("%s", _intent(session.head, arguments))
             for listener in sources.listening:
                 listener.start()
             tape = TapeWriter(file, arguments.max_bytes, session.head)
             session.run(tape, arguments.duration, stop)
-    except (OSError, ScenarioError, TapeError) as error:
-        logger.error("%s", error)  # noqa: TRY400 - the message says it all
+    except FileExistsError:
+        logger.error("%s is there already; --force replaces it", arguments.output)  # noqa: TRY400 - the message says it all
+        return 1
+    except OSError as error:
+        logger.error("cannot write %s: %s", arguments.output, error.strerror)  # noqa: TRY400 - as above
+        return 1
+    except (ScenarioError, TapeError) as error:
+        logger.error("%s", error)  # noqa: TRY400 - as above
         return 1
     logger.info("recorded %d cycles in %d bytes", tape.cycles, tape.bytes)
-    return 0 if tape.cycles else 1
+    if not session.read:
+        logger.error("no GPU was read: %s; nothing else is in the recording", session.why)
+    return 0 if session.read else 1
+
+
+def _intent(head: Head, arguments: Namespace) -> str:
+    """What is recorded, and where."""
+    gpus = ", ".join(head.gpus)
+    names = "pseudonyms" if head.disguised else "the names of this node's pods"
+    where = "standard output" if arguments.output == STDOUT else arguments.output
+    seconds = arguments.duration / SECOND_NS
+    return (
+        f"recording GPUs by {gpus}, processes by {head.processes}, pods by {head.pods}, with "
+        f"{names}, for {seconds:g} s into {where}"
+    )
 
 
 @contextmanager
-def _opened(path: str) -> Iterator[BinaryIO]:
+def _opened(path: str, *, force: bool) -> Iterator[BinaryIO]:
     """The file, for nobody else to read: it names the node's pods."""
     if path == STDOUT:
         yield sys.stdout.buffer
         return
-    with open(path, "wb", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
+    mode: Literal["wb", "xb"] = "wb" if force else "xb"
+    with open(path, mode, opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
         yield file
 
 
 class Session:
-    """A collector over recorded sources. ``cycle`` does one cycle and gives what was said in it."""
+    """A collector over recorded sources. ``cycle`` does one cycle and gives what was said in it.
+
+    ``read``: whether any device was, in any cycle; if not, ``why``.
+    """
 
     def __init__(
         self, settings: Settings, sources: Sources, clock: Clock, *, anonymise: bool = False
     ) -> None:
+        self.read = False
+        self.why = "the first cycle was not done"
         names = Pseudonyms(secrets.token_bytes(32)) if anonymise else None
         settings = disguised(settings) if anonymise else settings
         self._recorder = Recorder(sources, clock, names)
@@ -133,11 +163,25 @@ class Session:
             raise
         except Exception:
             logger.exception("the cycle failed; the next one starts anew")
+        self._note(self.collector.snapshot)
         return self._recorder.taken(page)
+
+    def _note(self, snapshot: Snapshot) -> None:
+        devices = snapshot.rows.get("device", ())
+        self.read = self.read or any(row.values.get("up") for row in devices)
+        gpus = (source for source in snapshot.sources if source.name in self.head.gpus)
+        self.why = "; ".join(filter(None, (source.detail for source in gpus))) or "no device is up"
 
     def run(self, tape: TapeWriter, length_ns: int, stop: threading.Event) -> None:
         """Cycle at the interval for some time, until told to stop or only a restart helps."""
         self._recorder.sources.pods.wait(FIRST_LIST_S)
+        with progress() as shown:
+            self._fill(tape, length_ns, stop, shown)
+        tape.end()
+
+    def _fill(
+        self, tape: TapeWriter, length_ns: int, stop: threading.Event, shown: Progress
+    ) -> None:
         begun_ns = due_ns = self._clock.monotonic_ns()
         while not stop.is_set() and due_ns - begun_ns < length_ns:
             try:
@@ -151,5 +195,7 @@ class Session:
                 break
             now_ns = self._clock.monotonic_ns()
             due_ns = max(due_ns + self._interval_ns, now_ns)
+            seconds = (now_ns - begun_ns) / SECOND_NS
+            of = length_ns / SECOND_NS
+            shown.say(f"{seconds:.0f} of {of:g} s: {tape.cycles} cycles, {tape.bytes} bytes")
             stop.wait((due_ns - now_ns) / 1e9)
-        tape.end()

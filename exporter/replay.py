@@ -11,6 +11,7 @@ from exporter.exposition import Format, Renderer
 from exporter.families import families_without
 from exporter.gpus.source import RestartRequiredError
 from exporter.model import Row, Snapshot, Value
+from exporter.progress import progress
 from exporter.recording.cycle import Cycle, Head
 from exporter.recording.player import Player
 from exporter.recording.settings import restored
@@ -66,11 +67,13 @@ def _print(run: "Replay", form: Format, which: str) -> int:
     end = b"# EOF\n" if form is Format.OPENMETRICS else b""
     renderer = run.renderer()
     newest: Snapshot | None = None
-    for newest in run.snapshots():
-        if which == EACH:
-            write(b"# cycle %d\n" % run.cycles)
-        if which in {EACH, str(run.cycles)}:
-            write(renderer.render(newest, form) + end)
+    with progress() as shown:
+        for newest in run.snapshots():
+            if which == EACH:
+                write(b"# cycle %d\n" % run.cycles)
+            if which in {EACH, str(run.cycles)}:
+                write(renderer.render(newest, form) + end)
+            shown.say(f"cycle {run.cycles}")
     if which == LAST and newest is not None:
         write(renderer.render(newest, form) + end)
     sys.stdout.flush()

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from exporter import __version__, logs
+from exporter.api import About
 from exporter.collector import Sources
 from exporter.compat import CompatPage
 from exporter.exposition import Renderer
@@ -109,12 +110,7 @@ class _Agent:
         cycle.start()
         watch = partial(self._reloader.watch, self._stop)
         threading.Thread(target=watch, name="settings", daemon=True).start()
-        app = make_app(
-            *(self._pages, self._collector, self._settings, time),
-            config=self._config,
-            reload=self._reloader.reload,
-        )
-        server = Server(app, config=self._config)
+        server = self._server()
         await server.start(sockets)
         await ended.wait()
         self._end_by_force_in(_END_WITHIN_S)
@@ -124,6 +120,15 @@ class _Agent:
         cycle.join(_CYCLE_MAY_TAKE_S)
         self._close()
         return self._status
+
+    def _server(self) -> Server:
+        app = make_app(
+            *(self._pages, self._collector, self._settings, time),
+            config=self._config,
+            about=lambda: _about(self._reloader.settings),
+            reload=self._reloader.reload,
+        )
+        return Server(app, config=self._config)
 
     def _collect(self, loop: asyncio.AbstractEventLoop, ended: asyncio.Event) -> None:
         """Run the cycle. If it ends by itself, only a new process can help."""
@@ -186,3 +191,11 @@ def _writers(settings: Settings) -> tuple[Renderer, CompatPage]:
         Renderer(families_without(settings.metrics_disable)),
         CompatPage(settings.compat, node_name(settings.node_name)),
     )
+
+
+def _about(settings: Settings) -> About:
+    """What the JSON documents and the page say of the node."""
+    unnamed = settings.simulate and not settings.node_name
+    name = "" if unnamed else node_name(settings.node_name)
+    families = families_without(settings.metrics_disable)
+    return About(name, settings.collection_window_ns, families=families)

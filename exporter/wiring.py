@@ -122,6 +122,11 @@ def make_collector(settings: Settings, sources: Sources, clock: Clock = time) ->
     return Collector(sources, ledger, clock, cycle_rules(settings), idle)
 
 
+def cgroup_root(settings: Settings) -> str:
+    """Where the cgroup file system is looked for."""
+    return settings.path_cgroup or f"{settings.path_sysfs}/fs/cgroup"
+
+
 def _simulated(settings: Settings, clock: Clock) -> Sources:
     start_unix_ns = settings.simulate_start * 10**9 or None
     if start_unix_ns is not None and clock.time_ns() - start_unix_ns > OLDEST_SCENARIO_NS:
@@ -129,26 +134,30 @@ def _simulated(settings: Settings, clock: Clock) -> Sources:
     node = Node(load_scenario(settings.simulate), clock, start_unix_ns)
     return Sources(
         gpus=(SimulatedGpus(node, clock),),
-        processes=SimulatedProcesses(node.cgroup_paths),
+        processes=SimulatedProcesses(node.cgroup_paths, node.process_infos),
         pods=SimulatedPods(node.pod_table, clock=clock),
         nodes=(ToldNode("node_simulated", node.facts, clock),),
     )
 
 
-def _real(settings: Settings) -> Sources:
-    places = Places(
+def places_of(settings: Settings) -> Places:
+    """Where pods may be looked for, and as whom."""
+    return Places(
         kubeconfig=settings.kubeconfig or None,
         kubelet=settings.kubelet_address,
         kubelet_ca=settings.kubelet_ca_file,
         kubelet_insecure=settings.kubelet_insecure_tls,
         logs=Path(settings.path_logs),
     )
+
+
+def _real(settings: Settings) -> Sources:
+    places = places_of(settings)
     node = node_name(settings.node_name)
     pods = open_pod_source(settings.pods_source, node, places, _keep(settings))
-    cgroup_root = settings.path_cgroup or f"{settings.path_sysfs}/fs/cgroup"
     return Sources(
         gpus=_real_gpus(settings),
-        processes=CgroupProcesses(cgroup_root, settings.path_procfs),
+        processes=CgroupProcesses(cgroup_root(settings), settings.path_procfs),
         pods=pods,
         nodes=_real_nodes(settings, pods, places),
         others=pods.others if isinstance(pods, ChainedPods) else tuple,

@@ -176,7 +176,7 @@ def test_a_simulated_node_is_served_until_a_signal(number: signal.Signals) -> No
         status = agent.end(number)
 
     assert "\nmgpu_exporter_simulated 1\n" in page
-    assert "SIMULATED NODE" in landing
+    assert "Simulated node" in landing
     assert status == 0
     assert "level=error" not in agent.said
 

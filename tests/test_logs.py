@@ -4,7 +4,8 @@ import logging
 
 import pytest
 
-from exporter.logs import LineFormatter
+from exporter.logs import MOST_REMEMBERED, Collapsing, LineFormatter
+from tests.scenario.clock import ManualClock
 
 
 def record(message: str, *args: object, error: Exception | None = None) -> logging.LogRecord:
@@ -56,3 +57,82 @@ def test_a_traceback_stays_on_the_line(form: str) -> None:
 def test_an_unknown_form_is_refused() -> None:
     with pytest.raises(ValueError, match="'xml' is not one of logfmt, json"):
         LineFormatter("xml")
+
+
+class Log:
+    """A logger's lines through ``Collapsing``."""
+
+    def __init__(self) -> None:
+        self.clock, self._stream = ManualClock(0), io.StringIO()
+        inner = logging.StreamHandler(self._stream)
+        inner.setFormatter(logging.Formatter("%(levelname)s %(message)s"))
+        self.handler = Collapsing(inner, self.clock)
+
+    def say(self, message: str, at_s: float, level: int = logging.WARNING) -> None:
+        """Log a message at a moment."""
+        self.clock.now_ns = int(at_s * 1e9)
+        self.handler.handle(logging.LogRecord("x", level, "f", 1, message, (), None))
+
+    @property
+    def lines(self) -> list[str]:
+        """What was written."""
+        return self._stream.getvalue().splitlines()
+
+
+def test_a_message_is_written_at_once_and_its_repetitions_as_one_line() -> None:
+    log = Log()
+
+    for second in range(50):
+        log.say("no answer", second)
+    log.say("other", 49)
+    log.say("no answer", 60)
+
+    assert log.lines == [
+        "WARNING no answer",
+        "WARNING other",
+        "WARNING no answer (repeated 49 times in 60 s)",
+        "WARNING no answer",
+    ]
+
+
+def test_the_same_words_at_another_level_are_another_message() -> None:
+    log = Log()
+
+    log.say("gone", 0, logging.INFO)
+    log.say("gone", 1, logging.ERROR)
+
+    assert log.lines == ["INFO gone", "ERROR gone"]
+
+
+def test_what_was_only_counted_is_written_at_the_end() -> None:
+    log = Log()
+    log.say("no answer", 0)
+    log.say("no answer", 3)
+
+    log.clock.now_ns = 5 * 10**9
+    log.handler.close()
+
+    assert log.lines[1:] == ["WARNING no answer (repeated once more in 5 s)"]
+
+
+def test_messages_that_all_differ_are_remembered_up_to_a_bound() -> None:
+    log = Log()
+
+    for number in range(2 * MOST_REMEMBERED):
+        log.say(str(number), 0)
+    log.say("0", 0)
+
+    assert len(log.lines) == 2 * MOST_REMEMBERED + 1
+
+
+def test_a_repeated_failure_keeps_its_traceback_out_of_the_count() -> None:
+    stream = io.StringIO()
+    inner = logging.StreamHandler(stream)
+    inner.setFormatter(LineFormatter("logfmt"))
+    handler = Collapsing(inner, ManualClock(0))
+    for _ in range(3):
+        handler.handle(record("failed", error=ValueError("bad")))
+    handler.close()
+
+    assert stream.getvalue().count("ValueError") == 1
+    assert "repeated 2 times" in stream.getvalue()

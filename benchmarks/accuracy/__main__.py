@@ -11,6 +11,7 @@ from pathlib import Path
 from benchmarks.accuracy.report import Found, missed, scrapes, table
 from benchmarks.accuracy.run import Error, run
 from benchmarks.accuracy.scenarios import CASES, Case
+from exporter.progress import progress
 from exporter.scenario.description import SampleRule
 
 PAGE = Path(__file__).parents[2] / "docs" / "accuracy.md"
@@ -36,10 +37,10 @@ def jobs(minutes: tuple[int, ...], rules: Iterable[str], most_seeds: int) -> lis
 def measure(todo: Sequence[Job], workers: int) -> Found:
     """Run the jobs, side by side."""
     found: dict[tuple[str, str], list[Error]] = {}
-    with ProcessPoolExecutor(workers) as pool:
-        for (case, rule, *_), errors in zip(
-            todo, pool.map(run, *zip(*todo, strict=True)), strict=True
-        ):
+    with ProcessPoolExecutor(workers) as pool, progress() as shown:
+        done = zip(todo, pool.map(run, *zip(*todo, strict=True)), strict=True)
+        for number, ((case, rule, *_), errors) in enumerate(done, 1):
+            shown.say(f"{number} of {len(todo)} runs: {case.name}, {rule}")
             found.setdefault((case.name, rule), []).extend(errors)
     return found
 

@@ -13,6 +13,7 @@ from exporter.cgroups.layout import LONGEST_FILE, cgroup_paths
 _STATE, _FLAGS, _START = 0, 6, 19  # positions after the command's ")", which is field 2
 _PF_EXITING = 0x4  # include/linux/sched.h
 _ATTEMPTS = 3
+LONGEST_NAME = 64  # the kernel's own threads have up to that; others 15
 _GONE = {errno.ENOENT, errno.ESRCH, errno.ENOTDIR}
 _INITIAL_PID_NAMESPACE = "pid:[4026531836]"  # PROC_PID_INIT_INO of the kernel
 
@@ -22,12 +23,14 @@ class Seen(NamedTuple):
 
     ``start``: field 22, clock ticks since boot; with the pid it names a process for good. None
     where it could not be read. ``exiting``: a zombie or on the way; its cgroup then reads ``/`` on
-    cgroup v1. ``paths``: of all hierarchies, empty where they could not be read.
+    cgroup v1. ``paths``: of all hierarchies, empty where they could not be read. ``name``: comm,
+    whatever its owner has written there.
     """
 
     start: int | None
     exiting: bool
     paths: tuple[str, ...]
+    name: str = ""
 
 
 def look_at(proc_root: str, pid: int) -> Seen | None:
@@ -42,16 +45,25 @@ def look_at(proc_root: str, pid: int) -> Seen | None:
         after = _stat(proc_root, pid)
         if paths is None and after is None:
             return None
-        if before == after:
-            start, exiting = after or (None, False)
-            return Seen(start, exiting, paths or ())
+        if after is None and before is None:
+            return Seen(None, exiting=False, paths=paths or ())
+        if before and after and (before.start, before.exiting) == (after.start, after.exiting):
+            return Seen(after.start, after.exiting, paths or (), after.name)
     return Seen(None, exiting=False, paths=())  # never the same twice: nothing is known
 
 
 def start_time(proc_root: str, pid: int) -> int | None:
     """When the process started, in clock ticks since boot; None if that cannot be read."""
     stat = _stat(proc_root, pid)
-    return stat[0] if stat else None
+    return stat.start if stat else None
+
+
+def uptime_ns(proc_root: str) -> int | None:
+    """Nanoseconds since boot, in hundredths of a second (proc_uptime(5)); None if unreadable."""
+    try:
+        return int(float(_read(f"{proc_root}/uptime").split()[0]) * 100) * 10**7
+    except (OSError, ValueError, IndexError, OverflowError):
+        return None
 
 
 def pid_namespace_depth(proc_root: str) -> int:
@@ -94,13 +106,21 @@ def in_nested_pid_namespace(proc_root: str) -> bool:
     return link != _INITIAL_PID_NAMESPACE
 
 
-def _stat(proc_root: str, pid: int) -> tuple[int, bool] | None:
+class _Stat(NamedTuple):
+    start: int
+    exiting: bool
+    name: str
+
+
+def _stat(proc_root: str, pid: int) -> _Stat | None:
     try:
         content = _read(f"{proc_root}/{pid}/stat")
         # The command may hold anything, ") R 1" included: only the last ")" ends it.
-        fields = content[content.rindex(b")") + 1 :].split()
+        ends_at = content.rindex(b")")
+        name = content[content.index(b"(") + 1 : ends_at][:LONGEST_NAME]
+        fields = content[ends_at + 1 :].split()
         exiting = fields[_STATE] in {b"Z", b"X", b"x"} or bool(int(fields[_FLAGS]) & _PF_EXITING)
-        return int(fields[_START]), exiting
+        return _Stat(int(fields[_START]), exiting, name.decode(errors="replace"))
     except (OSError, ValueError, IndexError):
         return None
 

@@ -5,6 +5,7 @@ dictionary lookup; it is read anew now and then because a process can be moved b
 kept for a while after its end because the driver's sample ring still reports the dead.
 """
 
+import os
 import threading
 import time
 from collections import Counter
@@ -21,8 +22,17 @@ from exporter.cgroups.proc import (
     pid_namespace_depth,
     shows_own_pids,
     start_time,
+    uptime_ns,
 )
-from exporter.model import CgroupIdentity, Clock, SourceStatus, Tree, Unattributed, Unmeasured
+from exporter.model import (
+    CgroupIdentity,
+    Clock,
+    ProcessInfo,
+    SourceStatus,
+    Tree,
+    Unattributed,
+    Unmeasured,
+)
 
 SECOND_NS = 10**9
 KEPT_AFTER_END_NS = 15 * SECOND_NS  # the driver's ring holds a dead process's samples this long
@@ -30,6 +40,7 @@ READ_AGAIN_NS = 30 * SECOND_NS
 YOUNG_NS = 30 * SECOND_NS  # so long an entrypoint may still be moved into its container's cgroup
 ASKED_FOR_NS = 10 * SECOND_NS  # so long one walk serves for the processes that /proc hides
 MOST_PROCESSES = 8192
+_TICKS = os.sysconf("SC_CLK_TCK")
 _LARGEST_PID = 2**22  # PID_MAX_LIMIT of the kernel
 _NO_HOST_PID = "hostPID is not set: set hostPID: true in the pod spec"
 
@@ -45,6 +56,7 @@ class _Known:
     look_ns: int = 0
     fresh_until_ns: int = 0
     ended_ns: int | None = None
+    name: str = ""
 
 
 class CgroupProcesses:
@@ -71,6 +83,7 @@ class CgroupProcesses:
         self._rejected: Counter[str] = Counter()
         self._duration_ns = 0
         self._success_unix_ns: int | None = None
+        self._boot_unix_ns: int | None = None
 
     @property
     def name(self) -> str:
@@ -105,6 +118,17 @@ class CgroupProcesses:
             self._duration_ns = self._clock.monotonic_ns() - now
             return answers
 
+    def describe(self, pids: Collection[int]) -> Mapping[int, ProcessInfo]:
+        """Name and start of those among the resolved processes of which they are known."""
+        with self._lock:
+            boot_ns = self._booted()
+            known = ((pid, self._known.get(pid)) for pid in pids)
+            return {
+                pid: ProcessInfo(one.name, _started(one.start, boot_ns))
+                for pid, one in known
+                if one is not None and one.name
+            }
+
     def tree(self) -> Tree:
         """The newest walk of the cgroup file system; at most one a second, and only on change."""
         with self._lock:
@@ -131,6 +155,15 @@ class CgroupProcesses:
             self._ended.clear()
             self._lifetimes.close()
             self._containers.close()
+
+    def _booted(self) -> int | None:
+        """When the machine started; said anew only when the wall clock was set."""
+        up_ns = uptime_ns(self._proc_root)
+        if up_ns is not None:
+            boot_ns = self._clock.time_ns() - up_ns
+            if self._boot_unix_ns is None or abs(boot_ns - self._boot_unix_ns) > SECOND_NS:
+                self._boot_unix_ns = boot_ns
+        return self._boot_unix_ns
 
     def _look(self, pid: int, known: _Known | None, now: int) -> CgroupIdentity | Unattributed:
         if known is None:
@@ -174,6 +207,7 @@ class CgroupProcesses:
     ) -> CgroupIdentity | Unattributed:
         """Take what was seen of a live process as its answer, and say when to look again."""
         answer, is_settled = self._identify(pid, known, seen, now)
+        known.name = seen.name or known.name
         if not (seen.exiting and isinstance(known.answer, CgroupIdentity)):
             known.answer = answer
         known.look_ns = now + (_patience(pid, known, now) if is_settled else 0)
@@ -235,6 +269,12 @@ class CgroupProcesses:
         if self._namespace_depth > 1 or self._containers.since(0) is None:
             return False
         return self._containers.hides_processes(nested=self._is_nested)
+
+
+def _started(start: int | None, boot_unix_ns: int | None) -> int | None:
+    if start is None or boot_unix_ns is None:
+        return None
+    return boot_unix_ns + start * SECOND_NS // _TICKS
 
 
 def _patience(pid: int, known: _Known, now: int) -> int:

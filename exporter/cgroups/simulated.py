@@ -4,18 +4,23 @@ from collections.abc import Callable, Collection, Mapping
 
 from exporter.cgroups.layout import parse_path
 from exporter.cgroups.tree import TreeBuilder
-from exporter.model import CgroupIdentity, SourceStatus, Tree, Unattributed
+from exporter.model import CgroupIdentity, ProcessInfo, SourceStatus, Tree, Unattributed
 
 
 class SimulatedProcesses:
     """Answers from a mapping of pid → cgroup path as ``/proc/PID/cgroup`` would print it.
 
-    ``paths`` is asked anew each time. It lists the live processes and, as long as a real source
-    would remember them, those that ended; a pid that it lacks has exited.
+    ``paths`` and ``infos`` are asked anew each time. The first lists the live processes and, as
+    long as a real source would remember them, those that ended; a pid that it lacks has exited.
     """
 
-    def __init__(self, paths: Callable[[], Mapping[int, str]]) -> None:
+    def __init__(
+        self,
+        paths: Callable[[], Mapping[int, str]],
+        infos: Callable[[], Mapping[int, ProcessInfo]] = dict,
+    ) -> None:
         self._paths = paths
+        self._infos = infos
 
     @property
     def name(self) -> str:
@@ -28,6 +33,10 @@ class SimulatedProcesses:
         return {
             pid: parse_path(paths[pid]) if pid in paths else Unattributed.EXITED for pid in pids
         }
+
+    def describe(self, pids: Collection[int]) -> Mapping[int, ProcessInfo]:
+        """Name and start of these processes."""
+        return {pid: info for pid, info in self._infos().items() if pid in pids}
 
     def tree(self) -> Tree:
         """All listed processes by pod and container."""

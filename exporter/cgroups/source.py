@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping
 from typing import Protocol
 
-from exporter.model import CgroupIdentity, SourceStatus, Tree, Unattributed
+from exporter.model import CgroupIdentity, ProcessInfo, SourceStatus, Tree, Unattributed
 
 
 class ProcessSource(Protocol):
@@ -20,6 +20,10 @@ class ProcessSource(Protocol):
         Cheap for pids seen before. A process that ended keeps its identity for a while, because
         the driver's sample ring still reports it. Never raises.
         """
+        ...
+
+    def describe(self, pids: Collection[int]) -> Mapping[int, ProcessInfo]:
+        """Name and start of those among the resolved processes of which they are known."""
         ...
 
     def tree(self) -> Tree:

@@ -3,7 +3,7 @@
 import logging
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -16,9 +16,10 @@ from exporter.collector.own_rows import LastReload, Own, own_row
 from exporter.collector.pulse import Pulse
 from exporter.collector.rules import CycleRules
 from exporter.collector.sources import Reporting, Sources
+from exporter.collector.tenants import Residency
 from exporter.families import OWN_LEVEL
 from exporter.gpus.source import RestartRequiredError
-from exporter.ledger import Allotted, CycleFacts, Ledger, Moment, rows_of
+from exporter.ledger import Allotted, CycleFacts, Ledger, Moment, extended, rows_of
 from exporter.model import (
     CgroupIdentity,
     Clock,
@@ -28,6 +29,7 @@ from exporter.model import (
     NodeFacts,
     Owner,
     PodTable,
+    ProcessInfo,
     Reading,
     Snapshot,
     SourceStatus,
@@ -70,6 +72,7 @@ class Collector:
         self._surplus = Surplus()
         self._rejected_by: dict[str, Mapping[str, int]] = {}
         self._table = PodTable()
+        self._residency = Residency(ledger.window_ns)
         self._told: dict[str, NodeFacts] = {}  # by the source's name
         self._before_mono_ns: int | None = None
         self._pulse = Pulse(clock.monotonic_ns(), 0, self._rules.interval_ns)
@@ -133,7 +136,14 @@ class Collector:
             *(now, devices, self._allotted, pods_by_name(table), self._allotments.replicas),
             shown=self._shown.of(table),
         )
-        self.snapshot = self._publish(facts, readings, processes)
+        snapshot = self._publish(facts, readings, processes)
+        self.snapshot = replace(
+            snapshot,
+            tenants=self._residency.tenants(devices.values(), now.mono_ns),
+            owners=owners,
+            processes=self._residency.described(owners, now.mono_ns, self._describe),
+            history=extended(self.snapshot.history, snapshot.rows, now),
+        )
         moved, interval_ns = self._clock.monotonic_ns(), self._rules.interval_ns
         self._pulse = Pulse(moved, self._pulse.done + 1, interval_ns)
         return self.snapshot
@@ -141,6 +151,7 @@ class Collector:
     def _adopt(self, rules: CycleRules) -> None:
         self._rules = rules
         self._ledger.window_ns, self._ledger.retention_ns = rules.window_ns, rules.retention_ns
+        self._residency.window_ns = rules.window_ns
         self._allotments.rules = rules.allotments
         self._shown.allow(rules.allowed)
         pods = self._sources.pods
@@ -167,6 +178,11 @@ class Collector:
             self._told[source.name] = guard.call("facts", partial(source.facts, table), last)
         return merged(self._told[source.name] for source in self._sources.nodes)
 
+    def _describe(self, pids: Collection[int]) -> Mapping[int, ProcessInfo]:
+        source = self._sources.processes
+        nothing: Mapping[int, ProcessInfo] = {}
+        return self._guards[source.name].call("describe", lambda: source.describe(pids), nothing)
+
     def _status(self, source: Reporting) -> SourceStatus:
         guard = self._guards[source.name]
         return guard.note(guard.call("status", source.status, SourceStatus(source.name, up=False)))
@@ -191,6 +207,7 @@ class Collector:
                     *(reading.device, reading.window, owners, residents), weights, credit
                 )
                 self._ledger.record(usage, now)
+                self._residency.enter(usage, reading.window.processes, owners, now.mono_ns)
                 self._rejected.update(reading.window.rejected)
 
     def _allot(

@@ -7,8 +7,21 @@ counted stays in the accounts of its device and namespace for as long as the exp
 
 from exporter.ledger.accounts import Account, Moment
 from exporter.ledger.book import Book
+from exporter.ledger.history import extended
 from exporter.ledger.ledger import Ledger
+from exporter.ledger.processes import processes_of, unattributed_core
 from exporter.ledger.rows import rows_of
 from exporter.ledger.view import Allotted, CycleFacts
 
-__all__ = ["Account", "Allotted", "Book", "CycleFacts", "Ledger", "Moment", "rows_of"]
+__all__ = [
+    "Account",
+    "Allotted",
+    "Book",
+    "CycleFacts",
+    "Ledger",
+    "Moment",
+    "extended",
+    "processes_of",
+    "rows_of",
+    "unattributed_core",
+]

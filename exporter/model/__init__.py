@@ -35,9 +35,18 @@ from exporter.model.pods import (
     Pod,
     PodTable,
 )
-from exporter.model.processes import CgroupIdentity, PodSlot, Tree
+from exporter.model.processes import CgroupIdentity, PodSlot, ProcessInfo, Tree
 from exporter.model.schemes import SchemeDescription
-from exporter.model.snapshot import Labelled, Number, Row, Snapshot, Value
+from exporter.model.snapshot import (
+    History,
+    Labelled,
+    Number,
+    Process,
+    Row,
+    Snapshot,
+    Tenants,
+    Value,
+)
 from exporter.model.unmeasured import Unmeasured
 from exporter.model.usage import (
     ContainerKey,
@@ -46,6 +55,7 @@ from exporter.model.usage import (
     GroupKey,
     MemoryHeld,
     Owner,
+    SharedWindow,
     Spent,
     Unattributed,
     Unexplained,
@@ -70,6 +80,7 @@ __all__ = [
     "Engines",
     "Grant",
     "GroupKey",
+    "History",
     "Labelled",
     "MemoryHeld",
     "Methods",
@@ -80,15 +91,19 @@ __all__ = [
     "Pod",
     "PodSlot",
     "PodTable",
+    "Process",
     "ProcessActivity",
+    "ProcessInfo",
     "ProcessMemory",
     "Reading",
     "Row",
     "SchemeDescription",
     "Sensors",
+    "SharedWindow",
     "Snapshot",
     "SourceStatus",
     "Spent",
+    "Tenants",
     "Tree",
     "Unattributed",
     "Unexplained",

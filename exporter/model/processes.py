@@ -29,6 +29,16 @@ class CgroupIdentity:
     enclosing: tuple[PodSlot, ...] = ()
 
 
+class ProcessInfo(NamedTuple):
+    """What ``/proc`` says of a process for people. ``name``: its short one (comm), never arguments.
+
+    Its owner chooses the name: it may hold anything.
+    """
+
+    name: str
+    start_unix_ns: int | None = None
+
+
 class Tree(NamedTuple):
     """One walk of the cgroup file system.
 

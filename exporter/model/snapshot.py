@@ -3,7 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from exporter.model.devices import SourceStatus
+from exporter.model.devices import ProcessMemory, SourceStatus
+from exporter.model.processes import ProcessInfo
+from exporter.model.usage import Owner, SharedWindow
 
 Number = int | float
 Labelled = Mapping[tuple[str, ...], Number]  # values of the family's own labels → number
@@ -27,12 +29,63 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
+class Tenants:
+    """Who is on a device, as the cycle has it; ``exporter.ledger.processes`` makes processes of it.
+
+    ``listed`` hold a context now, None where the driver does not list them. ``windows`` are the
+    newest ones, oldest first.
+    """
+
+    device_uuid: str
+    listed: tuple[ProcessMemory, ...] | None = None
+    windows: tuple[SharedWindow, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """A process on a device. ``kinds`` as in ``ProcessMemory``, None where it is not listed.
+
+    The ratios are its part of its owner's, averaged over ``--collection.window`` or the newest 60
+    windows of the device, whichever is less; None where they cannot be told.
+    """
+
+    pid: int
+    device_uuid: str
+    owner: Owner
+    kinds: frozenset[str] | None = None
+    memory_bytes: int | None = None
+    core: float | None = None
+    memory_active: float | None = None
+    encoder: float | None = None
+    decoder: float | None = None
+    name: str = ""
+    start_unix_ns: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """The last minutes, a point each ``step_ns``.
+
+    ``series``: by a row's labels, of devices (2 of them), groups (4) and containers (5): pairs of
+    float32 in the machine's order, core ratio and memory in bytes, the newest last and taken at
+    ``end_unix_ns``. What was not known then is NaN.
+    """
+
+    end_unix_ns: int = 0
+    end_mono_ns: int = 0
+    step_ns: int = 5_000_000_000
+    series: Mapping[tuple[str, ...], bytes] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class Snapshot:
     """Everything that a reader is served until the next one. ``rows`` are keyed by level.
 
     ``sources`` say in words, for people, what the exporter's own rows say in numbers. ``dropped``:
     how many series of a family, by its full name, are left out because there are more than
-    ``most_series`` (0: there is no limit).
+    ``most_series`` (0: there is no limit). ``tenants``, ``owners`` (by pid) and ``processes`` (by
+    pid) are what processes are derived from, by the readers that show any: no metric has a process
+    in its labels.
     """
 
     version: int = 0
@@ -43,3 +96,7 @@ class Snapshot:
     sources: tuple[SourceStatus, ...] = ()
     dropped: Mapping[str, int] = field(default_factory=dict)
     most_series: int = 0
+    tenants: tuple[Tenants, ...] = ()
+    owners: Mapping[int, Owner] = field(default_factory=dict)
+    processes: Mapping[int, ProcessInfo] = field(default_factory=dict)
+    history: History = field(default_factory=History)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
-from exporter.model.devices import Device, Engines, Methods
+from exporter.model.devices import Device, Engines, Methods, ProcessActivity
 from exporter.model.unmeasured import Unmeasured
 
 
@@ -102,3 +102,17 @@ class DeviceUsage:
     credit: Mapping[Owner, Credit] = field(default_factory=dict)
     methods: Methods = field(default_factory=Methods)
     unmeasured: Mapping[Owner, Unmeasured] | None = field(default_factory=dict)
+
+
+class SharedWindow(NamedTuple):
+    """One window of a device with what came of it.
+
+    ``processes``: what the driver credits them with. ``shares`` as in ``DeviceUsage``. ``owners``
+    are those of all processes of the node then.
+    """
+
+    ended_mono_ns: int
+    observed_ns: int
+    processes: tuple[ProcessActivity, ...]
+    shares: Mapping[Owner, Spent]
+    owners: Mapping[int, Owner]

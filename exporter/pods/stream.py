@@ -33,6 +33,11 @@ class Stream:
     ) -> None:
         self._response.close()
 
+    @property
+    def date(self) -> str:
+        """The server's own time as its answer states it (RFC 9110, Date); "" if it does not."""
+        return str(self._response.headers.get("Date", ""))
+
     def chunks(self) -> Iterator[bytes]:
         """Bytes as soon as there are some.
 

@@ -9,6 +9,7 @@ from exporter.model import (
     CgroupIdentity,
     NodeFacts,
     PodTable,
+    ProcessInfo,
     Reading,
     SourceStatus,
     Tree,
@@ -118,6 +119,10 @@ class _Processes:
         known = self._player.identities
         found = {pid: known.get(pid, Unattributed.EXITED) for pid in pids}
         return {pid: one for pid, one in found.items() if one is not None}
+
+    def describe(self, pids: Collection[int]) -> Mapping[int, ProcessInfo]:  # noqa: ARG002 - the protocol's
+        """It was not kept."""
+        return {}
 
     def tree(self) -> Tree:
         return Tree({}, {})

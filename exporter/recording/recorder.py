@@ -16,6 +16,7 @@ from exporter.model import (
     Clock,
     NodeFacts,
     PodTable,
+    ProcessInfo,
     Reading,
     SourceStatus,
     Tree,
@@ -141,6 +142,10 @@ class _Processes:
             lambda: {p: names.identity(one) for p, one in self._source.resolve(pids).items()},
             lambda found: draft.identify(pids, found),
         )
+
+    def describe(self, pids: Collection[int]) -> Mapping[int, ProcessInfo]:
+        """Not kept: no metric tells it, and names of processes may say anything."""
+        return self._source.describe(pids)
 
     def tree(self) -> Tree:
         return self._source.tree()

@@ -46,8 +46,9 @@ def load(name_or_path: str) -> Scenario:
             raise ScenarioError(f"{name_or_path}: longer than {LARGEST_FILE} characters")
         return describe(yaml.safe_load(text), name_or_path)
     except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "not UTF-8"
         names = ", ".join(shipped())
-        raise ScenarioError(f"{name_or_path}: {error}; give a file or one of {names}") from error
+        raise ScenarioError(f"{name_or_path}: {why}; give a file or one of {names}") from error
     except (yaml.YAMLError, RecursionError) as error:
         raise ScenarioError(f"{name_or_path}: {told(error)}") from error
 

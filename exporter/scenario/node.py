@@ -11,6 +11,7 @@ from exporter.model import (
     DeviceState,
     NodeFacts,
     PodTable,
+    ProcessInfo,
     ProcessMemory,
     Sensors,
 )
@@ -18,12 +19,13 @@ from exporter.scenario import identity
 from exporter.scenario.board import BoardMeter, profiled, sensors
 from exporter.scenario.description import DeviceSpec, Scenario
 from exporter.scenario.lifecycle import Lifecycle
-from exporter.scenario.population import Population
+from exporter.scenario.population import Life, Population
 from exporter.scenario.ring import BusySample, ProcessRow, Ring
 from exporter.scenario.schemes import Offer, Site, offered, texts
 from exporter.scenario.sharing import busy_ns
 from exporter.scenario.truth import Truth, truth_between
 
+COMM_LENGTH = 15  # of a process's name: the kernel's TASK_COMM_LEN without the end
 REMEMBERED_NS = 15 * 10**9  # a process that ended is told of so long, for the ring still names it
 
 
@@ -165,6 +167,14 @@ class Node:
         lives = self._population.lives(now - REMEMBERED_NS, now + 1)
         return {life.pid: self._lifecycle.cgroup_path(life) for life in lives}
 
+    def process_infos(self) -> Mapping[int, ProcessInfo]:
+        """Process id → name and start, of those that live: named as their container or unit is."""
+        now = self._now_ns()
+        return {
+            life.pid: ProcessInfo(_process_name(life), self.start_unix_ns + life.start_ns)
+            for life in self._population.lives(now, now + 1)
+        }
+
     def truth(self, start_unix_ns: int, end_unix_ns: int) -> Truth:
         """The exact use in a range of time, past or to come."""
         begin_ns, end_ns = start_unix_ns - self.start_unix_ns, end_unix_ns - self.start_unix_ns
@@ -178,6 +188,12 @@ class Node:
 
     def _now_us(self) -> int:
         return self._now_ns() // 1000
+
+
+def _process_name(life: Life) -> str:
+    process, _, container = life.resident.resident
+    unit = process.cgroup.rpartition("/")[2].removesuffix(".service")
+    return (container.name if container else unit)[:COMM_LENGTH]
 
 
 def _device(spec: DeviceSpec) -> Device:

@@ -1,4 +1,4 @@
-"""The HTTP side: metrics, health and the landing page, on aiohttp.
+"""The HTTP side: metrics, JSON, the live page, health and the landing page, on aiohttp.
 
 This room only serves what the newest Snapshot holds. It never collects, never waits for a source,
 and is the only one that speaks HTTP to the outside.

@@ -6,16 +6,20 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
+from exporter.api import About
 from exporter.model import Clock
 from exporter.settings import Settings
 from exporter.web.access import Access, Gate, Route
+from exporter.web.answers import Answers
+from exporter.web.api import Api
 from exporter.web.cardinality import Cardinality
 from exporter.web.connection import HEADERS, Connection, Limits, at_work
 from exporter.web.health import Health, Verdict, alive, ready
 from exporter.web.landing import landing
 from exporter.web.lifecycle import Reload, reload_handler
+from exporter.web.live import LivePage, static_routes
 from exporter.web.negotiation import accepts_gzip, choose_format
-from exporter.web.pages import Pages
+from exporter.web.pages import STALE_NS, Pages
 from exporter.web.selection import SelectionError, select
 from exporter.web.webconfig import WebConfig
 
@@ -30,13 +34,15 @@ def make_app(  # noqa: PLR0913 - what it serves, and for whom
     limits: Limits | None = None,
     *,
     config: WebConfig | None = None,
+    about: Callable[[], About] | None = None,
     reload: Reload | None = None,
     routes: Callable[[Gate], Sequence[Route]] = lambda _: (),
 ) -> web.Application:
     """Make the application. It serves what ``pages`` and ``health`` have and starts nothing.
 
-    ``reload`` is what ``POST /-/reload`` calls, in a thread. ``routes`` are more to serve; what the
-    gate tells them is whom they may show what is private.
+    ``about`` is what the JSON documents and the page say of the node. ``reload`` is what
+    ``POST /-/reload`` calls, in a thread. ``routes`` are more to serve; what the gate tells them is
+    whom they may show what is private.
     """
     limits = limits or Limits()
     config = config or WebConfig()
@@ -45,11 +51,17 @@ def make_app(  # noqa: PLR0913 - what it serves, and for whom
     app = web.Application(middlewares=[at_work, gate.check, bounded])
     app.on_response_prepare.append(_add_headers(config))
 
-    async def home(request: web.Request) -> web.Response:
+    about = about or (lambda: About(window_ns=settings.collection_window_ns))
+    answers = Answers(lambda: health.snapshot, clock, STALE_NS)
+    live = LivePage(answers, about, settings.web_telemetry_path)
+
+    async def home(request: web.Request) -> web.StreamResponse:
+        if gate.trusts(request):
+            return await live.show(request)
         snapshot = health.snapshot
         age_ns = clock.monotonic_ns() - snapshot.mono_ns
         path = settings.web_telemetry_path
-        text = landing(snapshot, age_ns, path, private=gate.trusts(request))
+        text = landing(snapshot, age_ns, path)
         return web.Response(text=text, content_type="text/html")
 
     async def healthy(_: web.Request) -> web.Response:
@@ -68,6 +80,8 @@ def make_app(  # noqa: PLR0913 - what it serves, and for whom
         Route(settings.web_telemetry_path, _metrics(pages), Access.OPEN),
         *cardinality.routes(),
         *routes(gate),
+        *static_routes(),
+        *Api(answers, about).routes(),
     ):
         gate.add(app, route)
     return app

@@ -1,4 +1,4 @@
-"""The landing page. Pure: one text from the newest Snapshot, everything in it escaped."""
+"""The landing page, for those who may not see the live one. Pure; everything in it is escaped."""
 
 from base64 import b64encode
 from collections.abc import Iterable
@@ -16,7 +16,7 @@ h1 { font-size: 1.4rem; margin-bottom: 0; }
 table { border-collapse: collapse; width: 100%; }
 th, td { border-bottom: 1px solid color-mix(in srgb, currentColor 25%, transparent);
   padding: .3rem .6rem .3rem 0; text-align: left; vertical-align: top; }
-td:last-child { overflow-wrap: anywhere; }
+td { overflow-wrap: anywhere; }
 .banner { border: 2px solid; font-weight: bold; padding: .5rem; text-align: center; }
 a:focus-visible { outline: 2px solid; }
 """
@@ -28,10 +28,10 @@ CONTENT_SECURITY_POLICY = (
 )
 
 
-def landing(snapshot: Snapshot, age_ns: int, metrics_path: str, *, private: bool = False) -> str:
+def landing(snapshot: Snapshot, age_ns: int, metrics_path: str) -> str:
     """The page as HTML: what this is, where the metrics are, how the sources fare.
 
-    Why one of them fails may name servers and paths; that is said where it is ``private``.
+    Why one of them fails may name servers and paths; that is for the live page.
     """
     banner = (
         '<p class="banner">SIMULATED NODE: nothing here is measured</p>'
@@ -56,8 +56,9 @@ def landing(snapshot: Snapshot, age_ns: int, metrics_path: str, *, private: bool
 <li><a href="/-/healthy">Health</a></li>
 <li><a href="/-/ready">Readiness</a></li>
 </ul>
+<p>The live page and the JSON need authentication, or <code>--web.open-page</code>.</p>
 <h2>Sources</h2>
-{_table(snapshot.sources, private=private)}
+{_table(snapshot.sources)}
 </body>
 </html>
 """
@@ -72,13 +73,12 @@ def _freshness(snapshot: Snapshot, age_ns: int) -> str:
     return f"Measured {seconds:.1f} s ago."
 
 
-def _table(sources: Iterable[SourceStatus], *, private: bool) -> str:
+def _table(sources: Iterable[SourceStatus]) -> str:
     rows = "\n".join(
-        f"<tr><td>{escape(source.name)}</td><td>{'up' if source.up else 'down'}</td>"
-        f"<td>{escape(source.detail) if private else ''}</td></tr>"
+        f"<tr><td>{escape(source.name)}</td><td>{'up' if source.up else 'down'}</td></tr>"
         for source in sources
     )
     if not rows:
         return "<p>No source has been asked yet.</p>"
-    head = "<tr><th>Source</th><th>State</th><th>Detail</th></tr>"
+    head = "<tr><th>Source</th><th>State</th></tr>"
     return f"<table>\n<thead>{head}</thead>\n<tbody>\n{rows}\n</tbody>\n</table>"

@@ -14,6 +14,7 @@ from exporter.cgroups.proc import (
     pid_namespace_depth,
     shows_own_pids,
     start_time,
+    uptime_ns,
 )
 from tests.cgroups.fakeproc import PF_EXITING, FakeProc
 from tests.cgroups.names import container_path, new_container_id, new_uid
@@ -25,15 +26,34 @@ def proc(tmp_path: Path) -> FakeProc:
     return FakeProc(tmp_path / "proc")
 
 
-def test_a_process_is_seen_with_its_start_and_its_cgroups(proc: FakeProc) -> None:
+def test_a_process_is_seen_with_its_start_its_name_and_its_cgroups(proc: FakeProc) -> None:
     proc.put(7, "/a", "/b", start=4711)
-    assert look_at(str(proc.root), 7) == Seen(4711, exiting=False, paths=("/a", "/b"))
+    seen = Seen(4711, exiting=False, paths=("/a", "/b"), name="python")
+    assert look_at(str(proc.root), 7) == seen
 
 
 @pytest.mark.parametrize("command", [") R 1 1 1", "a b", "((", ")))", "\n", "x) Z 0 (y"])
 def test_a_command_may_hold_anything(proc: FakeProc, command: str) -> None:
     proc.put(7, "/a", start=4711, command=command)
-    assert look_at(str(proc.root), 7) == Seen(4711, exiting=False, paths=("/a",))
+    assert look_at(str(proc.root), 7) == Seen(4711, exiting=False, paths=("/a",), name=command)
+
+
+def test_a_name_is_bounded_and_always_text(proc: FakeProc) -> None:
+    proc.put(7, "/a")
+    stat = proc.root / "7" / "stat"
+    stat.write_bytes(stat.read_bytes().replace(b"python", b"\xff" + b"x" * 100))
+    seen = look_at(str(proc.root), 7)
+    assert seen is not None
+    assert seen.name == "\ufffd" + "x" * 63
+
+
+@pytest.mark.parametrize(
+    ("text", "ns"),
+    [("12.34 99.00\n", 12_340_000_000), ("", None), ("soon 1\n", None), ("inf 1\n", None)],
+)
+def test_the_uptime_is_read_or_not_known(proc: FakeProc, text: str, ns: int | None) -> None:
+    (proc.root / "uptime").write_text(text)
+    assert uptime_ns(str(proc.root)) == ns
 
 
 @pytest.mark.parametrize(("state", "flags"), [("Z", 0), ("X", 0), ("R", PF_EXITING)])
@@ -53,7 +73,7 @@ def test_a_process_whose_cgroups_cannot_be_read_is_seen_without(proc: FakeProc) 
     proc.put(7, "/a")
     (proc.root / "7" / "cgroup").unlink()
     (proc.root / "7" / "cgroup").mkdir()  # EISDIR
-    assert look_at(str(proc.root), 7) == Seen(1000, exiting=False, paths=())
+    assert look_at(str(proc.root), 7) == Seen(1000, exiting=False, paths=(), name="python")
 
 
 def test_a_copy_of_the_cgroup_files_alone_is_enough(proc: FakeProc) -> None:
@@ -64,7 +84,7 @@ def test_a_copy_of_the_cgroup_files_alone_is_enough(proc: FakeProc) -> None:
 def test_a_process_without_a_cgroup_file_is_seen_all_the_same(proc: FakeProc) -> None:
     proc.put(7, "/a")
     (proc.root / "7" / "cgroup").unlink()
-    assert look_at(str(proc.root), 7) == Seen(1000, exiting=False, paths=())
+    assert look_at(str(proc.root), 7) == Seen(1000, exiting=False, paths=(), name="python")
 
 
 def test_what_is_seen_is_never_of_two_processes(proc: FakeProc) -> None:

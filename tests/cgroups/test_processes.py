@@ -12,7 +12,7 @@ import pytest
 
 from exporter.cgroups.processes import CgroupProcesses
 from exporter.cgroups.source import ProcessSource
-from exporter.model import CgroupIdentity, Unattributed
+from exporter.model import CgroupIdentity, ProcessInfo, Unattributed
 from tests.cgroups.clock import ManualClock
 from tests.cgroups.fakeproc import PF_EXITING, FakeProc
 from tests.cgroups.names import container_path, new_container_id, new_uid, pod_path
@@ -523,3 +523,34 @@ def test_with_the_nodes_proc_mounted_identities_are_found_without_hostpid(tmp_pa
 def test_a_pods_own_process_is_the_pods(node: Node) -> None:
     node.proc.put(7, f"/{pod_path('systemd', UID)}/crio-conmon-{ID}.scope")
     assert node.resolve(7) == CgroupIdentity(UID, None, None, "burstable")
+
+
+def test_a_process_is_described_by_its_name_and_its_start(node: Node) -> None:
+    node.proc.put(7, CONTAINER, start=250, command="python3")
+    (node.proc.root / "uptime").write_text("100.00 1.00\n")
+    node.resolve(7)
+    started = node.clock.time_ns() - 100 * 10**9 + 250 * 10**9 // os.sysconf("SC_CLK_TCK")
+    assert node.processes.describe([7, 8]) == {7: ProcessInfo("python3", started)}
+
+
+def test_the_start_stays_the_same_while_uptime_and_clock_drift(node: Node) -> None:
+    node.proc.put(7, CONTAINER)
+    uptime = node.proc.root / "uptime"
+    uptime.write_text("100.00 1.00\n")
+    node.resolve(7)
+    before = node.processes.describe([7])
+    node.clock.advance(60)
+    uptime.write_text("160.30 1.00\n")
+    assert node.processes.describe([7]) == before
+
+
+def test_without_an_uptime_the_name_alone_is_told(node: Node) -> None:
+    node.proc.put(7, CONTAINER)
+    node.resolve(7)
+    assert node.processes.describe([7]) == {7: ProcessInfo("python")}
+
+
+def test_a_process_without_a_stat_file_is_not_described(node: Node) -> None:
+    node.proc.put_text(7, f"0::{CONTAINER}\n")
+    node.resolve(7)
+    assert node.processes.describe([7]) == {}

@@ -1,6 +1,6 @@
 from exporter.cgroups.simulated import SimulatedProcesses
 from exporter.cgroups.source import ProcessSource
-from exporter.model import CgroupIdentity, Unattributed
+from exporter.model import CgroupIdentity, ProcessInfo, Unattributed
 from tests.cgroups.names import container_path, new_container_id, new_uid, pod_path
 
 UID, ID, OTHER_ID = new_uid(), new_container_id(), new_container_id()
@@ -42,3 +42,9 @@ def test_it_is_always_up() -> None:
     assert source.name == "cgroups"
     assert not source.rejected()
     source.close()
+
+
+def test_it_describes_those_that_are_asked_for() -> None:
+    infos = {10: ProcessInfo("server", 5), 11: ProcessInfo("worker")}
+    source = SimulatedProcesses(lambda: PATHS, lambda: infos)
+    assert source.describe([10, 99]) == {10: ProcessInfo("server", 5)}

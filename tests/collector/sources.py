@@ -8,6 +8,7 @@ from exporter.model import (
     DeviceReading,
     NodeFacts,
     PodTable,
+    ProcessInfo,
     Reading,
     SourceStatus,
     Tree,
@@ -72,6 +73,8 @@ class SetProcesses:
 
     def __init__(self) -> None:
         self.identities: dict[int, CgroupIdentity] = {}
+        self.infos: dict[int, ProcessInfo] = {}
+        self.described = 0
         self.error: Exception | None = None
         self.now = SourceStatus(self.name, up=True)
 
@@ -80,6 +83,11 @@ class SetProcesses:
         if self.error is not None:
             raise self.error
         return {pid: self.identities.get(pid, Unattributed.EXITED) for pid in pids}
+
+    def describe(self, pids: Collection[int]) -> Mapping[int, ProcessInfo]:
+        """What was set; counts how often it is asked."""
+        self.described += 1
+        return {pid: info for pid, info in self.infos.items() if pid in pids}
 
     def tree(self) -> Tree:
         """An empty walk."""

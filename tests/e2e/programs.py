@@ -170,11 +170,18 @@ class Exporter:
 class Prometheus:
     """A real Prometheus that scrapes one exporter, or several by their names, label ``node``.
 
-    ``job`` holds more lines of its scrape job.
+    ``job`` holds more lines of its scrape job, ``honor`` whether the exporter's own labels stay
+    where its target has labels of the same names.
     """
 
     def __init__(
-        self, targets: str | Mapping[str, str], folder: Path, interval: str, job: str = ""
+        self,
+        targets: str | Mapping[str, str],
+        folder: Path,
+        interval: str,
+        job: str = "",
+        *,
+        honor: bool = True,
     ) -> None:
         named = {"": targets} if isinstance(targets, str) else targets
         groups = [
@@ -189,7 +196,7 @@ class Prometheus:
         config.write_text(
             f"global: {{scrape_interval: {interval}, scrape_timeout: 1s}}\n"
             "scrape_configs:\n"
-            "  - job_name: mgpu\n    honor_labels: true\n"
+            f"  - job_name: mgpu\n    honor_labels: {str(honor).lower()}\n"
             f"    static_configs: {json.dumps(groups)}\n{job}"
         )
         self.process = subprocess.Popen(

@@ -89,6 +89,8 @@ class Handler(BaseHTTPRequestHandler):
             error = self._error(request)
         if error is not None:
             self._status(*error)
+        elif request.kind == "version":
+            self._json(200, b'{"major": "1", "minor": "33"}')
         elif request.kind == "watch":
             self._watch(query)
         elif request.kind == "list":

@@ -2,8 +2,9 @@
 
 It speaks the part of the Kubernetes API that a node agent uses: ``GET /api/v1/pods`` with
 ``fieldSelector=spec.nodeName=…``, ``watch``, ``resourceVersion``, ``allowWatchBookmarks`` and
-``timeoutSeconds``, ``GET /api/v1/nodes/NAME``, bearer tokens, metav1.Status errors, and the ERROR
-event 410 of a position that has been compacted. Everything is steered from the test's process.
+``timeoutSeconds``, ``GET /api/v1/nodes/NAME``, ``GET /version``, bearer tokens, metav1.Status
+errors, and the ERROR event 410 of a position that has been compacted. Everything is steered from
+the test's process.
 """
 
 import json

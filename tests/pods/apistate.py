@@ -20,9 +20,11 @@ class Request:
 
     @property
     def kind(self) -> str:
-        """One of list, watch, node; of resource.k8s.io: versions, claim, slices."""
+        """One of list, watch, node, version; of resource.k8s.io: versions, claim, slices."""
         if self.path.startswith(DEVICES):
             return _KINDS.get(self.path.count("/") - DEVICES.count("/"), "claim")
+        if self.path == "/version":
+            return "version"
         if not self.path.endswith("/pods"):
             return "node"
         return "watch" if self.query.get("watch") == "true" else "list"

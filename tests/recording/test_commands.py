@@ -80,6 +80,35 @@ def test_a_full_file_ends_the_recording(tmp_path: Path) -> None:
     assert 3000 < file.stat().st_size <= 6000
 
 
+def test_it_says_what_it_records_and_where(tmp_path: Path) -> None:
+    file = tmp_path / "node.rec.gz"
+
+    done = run(*RECORD, HASTE, f"--output={file}", "--anonymise")
+
+    said = "recording GPUs by simulated, processes by cgroups, pods by pods_simulated, "
+    assert f"{said}with pseudonyms, for 2 s into {file}" in done.stderr.decode()
+
+
+def test_force_replaces_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "node.rec.gz"
+    file.write_text("something dear")
+
+    done = run(*RECORD, HASTE, f"--output={file}", "--force")
+
+    assert done.returncode == 0
+    assert run(*REPLAY, str(file)).returncode == 0
+
+
+def test_a_recording_in_which_no_gpu_was_read_is_a_failure(tmp_path: Path) -> None:
+    file = tmp_path / "node.rec.gz"
+    record = [*RECORD[:4], "--duration=1s", HASTE, "--nvml.library=/nonexistent/lib.so"]
+
+    done = run(*record, "--pods.source=none", f"--output={file}")
+
+    assert done.returncode == 1
+    assert b"no GPU was read: no NVIDIA management library: /nonexistent/lib.so" in done.stderr
+
+
 @pytest.mark.parametrize("form", Format)
 def test_the_page_after_the_last_cycle_is_printed(form: Format) -> None:
     done = run(*REPLAY, str(SINGLE), f"--format={form.value}")
@@ -106,7 +135,11 @@ def test_every_page_is_printed_under_its_number() -> None:
         ([*REPLAY, "/nonexistent.rec.gz"], "/nonexistent.rec.gz: No such file or directory"),
         ([*REPLAY, __file__], "test_commands.py, line 1: not gzip, or damaged"),
         ([*REPLAY, str(SINGLE), "--cycle=21"], "there are 20 cycles in the recording"),
-        ([*RECORD, "--output=/nonexistent/file"], "No such file or directory"),
+        (
+            [*RECORD, "--output=/nonexistent/file"],
+            "cannot write /nonexistent/file: No such file or directory",
+        ),
+        ([*RECORD, f"--output={__file__}"], "test_commands.py is there already; --force replaces"),
         ([*RECORD, "--output=-", "--simulate=/nonexistent.yaml"], "given 2 times"),
     ],
 )

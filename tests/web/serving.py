@@ -82,6 +82,10 @@ class Site:
             return HTTPSConnection(self.host, self.port, timeout=PATIENCE_S, context=tls)
         return HTTPConnection(self.host, self.port, timeout=PATIENCE_S)
 
+    def show(self, snapshot: Snapshot) -> None:
+        """Let another snapshot be the newest, and fresh."""
+        self.collector.snapshot = replace(snapshot, mono_ns=self.clock.now_ns)
+
     def raw(self) -> socket.socket:
         """A connection to send anything on."""
         return socket.create_connection(("127.0.0.1", self.port), timeout=PATIENCE_S)

@@ -26,15 +26,14 @@ def test_a_simulated_node_is_called_one(simulated: bool) -> None:  # noqa: FBT00
     assert ("SIMULATED NODE" in page) is simulated
 
 
-def test_sources_stand_with_their_state_and_detail() -> None:
+def test_sources_stand_with_their_state_and_without_what_it_names() -> None:
     sources = (SourceStatus("nvml", up=False, detail="no driver"), SourceStatus("cgroups", up=True))
 
-    page = landing(Snapshot(sources=sources), 0, "/metrics", private=True)
-    public = landing(Snapshot(sources=sources), 0, "/metrics")
+    page = landing(Snapshot(sources=sources), 0, "/metrics")
 
-    assert "<td>nvml</td><td>down</td><td>no driver</td>" in page
-    assert "<td>nvml</td><td>down</td><td></td>" in public
-    assert "<td>cgroups</td><td>up</td><td></td>" in page
+    assert "<td>nvml</td><td>down</td>" in page
+    assert "<td>cgroups</td><td>up</td>" in page
+    assert "no driver" not in page
 
 
 @pytest.mark.parametrize(
@@ -51,10 +50,10 @@ def test_it_says_when_nothing_is_measured(snapshot: Snapshot, age_ns: int, words
 def test_hostile_text_is_escaped() -> None:
     hostile = "<script>alert('x')</script>\"&"
     sources = (SourceStatus(hostile, up=False, detail=hostile),)
-    page = landing(Snapshot(sources=sources), 0, "/m", private=True)
+    page = landing(Snapshot(sources=sources), 0, "/m")
 
     assert "<script" not in page
-    assert page.count("&lt;script&gt;alert(&#x27;x&#x27;)&lt;/script&gt;&quot;&amp;") == 2
+    assert page.count("&lt;script&gt;alert(&#x27;x&#x27;)&lt;/script&gt;&quot;&amp;") == 1
 
 
 def test_the_policy_permits_the_pages_style_and_nothing_else() -> None:

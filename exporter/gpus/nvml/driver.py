@@ -1,15 +1,19 @@
 """Opens the driver, and opens it again after it was restarted or let go."""
 
+import logging
 from collections.abc import Sequence
+from ctypes import CDLL
 from pathlib import Path
 from typing import NamedTuple
 
 from exporter.gpus.nvml import errors
 from exporter.gpus.nvml.discovery import Discovery, discover
-from exporter.gpus.nvml.library import Library, load
+from exporter.gpus.nvml.library import SONAME, Library, load, searched
 from exporter.gpus.nvml.tally import CallTally
 from exporter.gpus.source import RestartRequiredError
 from exporter.model import Clock
+
+logger = logging.getLogger(__name__)
 
 FATAL_TRIES = 3
 
@@ -34,6 +38,7 @@ class Driver:
         self._library: Library | None = None
         self._session = 0
         self._blocked = 0
+        self._told = False
 
     def look(self) -> Look:
         """Open the driver unless it is open, and list its devices.
@@ -54,12 +59,21 @@ class Driver:
 
     def _opened(self) -> Library:
         if self._library is None:
-            self._library = Library(load(self._path, self._roots), self._clock, self.tally)
+            self._library = Library(self._loaded(), self._clock, self.tally)
         if not self.is_open:
             self._initialise(self._library)
             self.is_open = True
             self._session += 1
         return self._library
+
+    def _loaded(self) -> CDLL:
+        try:
+            return load(self._path, self._roots)
+        except errors.LibraryError:
+            if not (self._told or self._path):
+                self._told = True
+                logger.info("%s was looked for %s", SONAME, searched(self._roots))
+            raise
 
     def _initialise(self, library: Library) -> None:
         try:

@@ -96,6 +96,12 @@ class Fleet:
         """How many devices could not be read the last time."""
         return sum(self._states.get(uuid) is not DeviceState.UP for uuid in self._devices)
 
+    @property
+    def trouble(self) -> str:
+        """Which boards cannot be opened, and why; "" if all can."""
+        unreadable = sorted(self._unreadable.items())
+        return "; ".join(f"GPU {index} cannot be opened: {why}" for index, why in unreadable)
+
     def close(self) -> None:
         """Give back what the driver's library holds for the devices; no call is under way."""
         for device in self._devices.values():

@@ -64,6 +64,12 @@ def candidates(path: str | None, roots: Sequence[Path]) -> Iterator[str]:
                 yield str(found)
 
 
+def searched(roots: Sequence[Path]) -> str:
+    """Where ``candidates`` looks if no path is asked for, in words."""
+    below = " and ".join(map(str, roots))
+    return f"by the loader's own search, then below {below} in {', '.join(PLACES)}"
+
+
 def load(path: str | None, roots: Sequence[Path] = ROOTS) -> ctypes.CDLL:
     """Load the first library that can be loaded.
 
@@ -78,6 +84,15 @@ def load(path: str | None, roots: Sequence[Path] = ROOTS) -> ctypes.CDLL:
         except OSError as error:
             complaints.append(str(error))
     raise errors.LibraryError("; ".join(complaints))
+
+
+def nvml_version(cdll: ctypes.CDLL) -> str:
+    """The library's own version, ``<NVML's>.<driver's>``, without a driver; "" if it tells none."""
+    call = getattr(cdll, "nvmlSystemGetNVMLVersion", None)
+    text = ctypes.create_string_buffer(80)  # NVML_SYSTEM_NVML_VERSION_BUFFER_SIZE
+    if call is None or call(text, len(text)) != errors.SUCCESS:
+        return ""
+    return text.value.decode("ascii", "replace")
 
 
 class Library:

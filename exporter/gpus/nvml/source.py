@@ -20,6 +20,7 @@ from exporter.model import Clock, DeviceReading, DeviceState, Reading, SourceSta
 
 DRIVER = "driver"
 XID = "xid"  # the group of metric families, and the quantity
+NO_DEVICE = "the driver reports no device"
 RELEASED = "released on request, so that the driver can be unloaded"
 
 
@@ -198,8 +199,8 @@ class NvmlSource:
             detail = RELEASED
         elif hung:
             detail = "no device answers: the driver hangs; see the kernel log for NVRM and Xid"
-        elif self._attached and not devices:
-            detail = detail or "the driver reports no device"
+        elif self._attached:
+            detail = detail or self._fleet.trouble or ("" if devices else NO_DEVICE)
         up = self._attached and not hung
         if up:
             self._last_success = self._clock.time_ns()

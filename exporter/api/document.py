@@ -1,0 +1,233 @@
+"""The documents: all of a Snapshot, its devices, one of its pods, its history."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from exporter import __version__
+from exporter.api.advice import what_to_do
+from exporter.api.figures import Figures, Json, is_ended
+from exporter.api.processes import process_object
+from exporter.api.words import words
+from exporter.families import FAMILIES, Family
+from exporter.ledger import processes_of, unattributed_core
+from exporter.ledger.history import points
+from exporter.model import (
+    ContainerKey,
+    GroupKey,
+    Owner,
+    Row,
+    Snapshot,
+    SourceStatus,
+    Unattributed,
+)
+
+Document = dict[str, Any]
+LEVEL_OF = {2: "device", 4: "group", 5: "container"}  # by the number of labels
+
+_Processes = Mapping[tuple[Owner, str], Sequence[Json]]
+
+
+@dataclass(frozen=True, slots=True)
+class About:
+    """What a document says beside the Snapshot. ``node`` "": its name is not known.
+
+    A Snapshot older than ``stale_ns`` is not told: nothing but its sources and the exporter is.
+    """
+
+    node: str = ""
+    window_ns: int = 0
+    stale_ns: int = 10_000_000_000
+    families: Sequence[Family] = FAMILIES
+
+
+def snapshot(of: Snapshot, about: About, age_ns: int) -> Document:
+    """Everything: what ``GET /api/v1/snapshot`` answers."""
+    made = _head(of, about, age_ns)
+    figures = Figures(about.families)
+    made["exporter"] = {"version": __version__}
+    for row in of.rows.get("exporter", ()):
+        made["exporter"] |= figures.of("exporter", row)
+    shown = Snapshot() if made["snapshot"]["stale"] else of
+    processes = _processes(shown)
+    made["devices"] = _devices(shown, figures, processes)
+    made["pods"] = _pods(shown, figures, processes)
+    made["groups"] = _groups(shown, figures, processes)
+    made["words"] = words()
+    made["namespaces"] = [
+        {"namespace": row.labels[0], "uuid": row.labels[1], **figures.of("namespace", row)}
+        for row in _sorted(shown, "namespace")
+    ]
+    return made
+
+
+def devices(of: Snapshot, about: About, age_ns: int) -> Document:
+    """What ``GET /api/v1/devices`` answers."""
+    made = _head(of, about, age_ns)
+    shown = Snapshot() if made["snapshot"]["stale"] else of
+    return {**made, "devices": _devices(shown, Figures(about.families), _processes(shown))}
+
+
+def pod(of: Snapshot, about: About, age_ns: int, name: tuple[str, str]) -> Document | None:
+    """What ``GET /api/v1/pods/{namespace}/{pod}`` answers; None if there is no such pod here."""
+    made = _head(of, about, age_ns)
+    if made["snapshot"]["stale"]:
+        return None
+    found = _pods(of, Figures(about.families), _processes(of), name)
+    return {**made, "pod": found[0]} if found else None
+
+
+def history(of: Snapshot, about: About, age_ns: int) -> Document:
+    """What ``GET /api/v1/history`` answers: the last minutes, null where nothing was known."""
+    past = of.history
+    series = []
+    for labels, packed in past.series.items():
+        core, memory = points(packed)
+        series.append(
+            {
+                "level": LEVEL_OF[len(labels)],
+                "labels": list(labels),
+                "core_utilization_ratio": [None if v is None else round(v, 4) for v in core],
+                "memory_used_bytes": [None if v is None else int(v) for v in memory],
+            }
+        )
+    return {
+        **_head(of, about, age_ns),
+        "end_timestamp_seconds": past.end_unix_ns / 1e9,
+        "step_seconds": past.step_ns / 1e9,
+        "series": series,
+    }
+
+
+def _head(of: Snapshot, about: About, age_ns: int) -> Document:
+    return {
+        "api_version": "v1",
+        "node": about.node,
+        "simulated": of.simulated,
+        "snapshot": {
+            "number": of.version,
+            "timestamp_seconds": of.unix_ns / 1e9,
+            "age_seconds": round(max(age_ns, 0) / 1e9, 3),
+            "stale": age_ns > about.stale_ns,
+            "window_seconds": about.window_ns / 1e9,
+        },
+        "sources": [_source(source) for source in of.sources],
+    }
+
+
+def _source(source: SourceStatus) -> Json:
+    made: Json = {"name": source.name, "up": source.up, "detail": source.detail}
+    made["duration_seconds"] = source.duration_ns / 1e9
+    if source.last_success_unix_ns is not None:
+        made["last_success_timestamp_seconds"] = source.last_success_unix_ns / 1e9
+    if source.reason is not None:
+        made["reason"] = str(source.reason)
+    if advice := what_to_do(source):
+        made["what_to_do"] = advice
+    return made
+
+
+def _sorted(of: Snapshot, level: str) -> list[Row]:
+    return sorted(of.rows.get(level, ()), key=lambda row: row.labels)
+
+
+def _processes(of: Snapshot) -> _Processes:
+    """Processes by owner and device."""
+    found: dict[tuple[Owner, str], list[Json]] = defaultdict(list)
+    for process in processes_of(of):
+        found[process.owner, process.device_uuid].append(process_object(process))
+    return found
+
+
+def _devices(of: Snapshot, figures: Figures, processes: _Processes) -> list[Json]:
+    nobody = {tenants.device_uuid: unattributed_core(tenants) for tenants in of.tenants}
+    made = []
+    for row in sorted(of.rows.get("device", ()), key=_place):
+        index, uuid = row.labels
+        own = {"index": _index(index), "uuid": uuid, **figures.of("device", row)}
+        core = nobody.get(uuid, {}) if "utilization_ratio" in own else {}
+        own["unattributed"] = _unattributed(row, own, core, processes)
+        made.append(own)
+    return made
+
+
+def _unattributed(
+    row: Row, own: Json, core: Mapping[Unattributed, float], processes: _Processes
+) -> list[Json]:
+    """By reason: the device's use that nobody is named for, and the processes behind it."""
+    memory = {m["reason"]: m["value"] for m in own.get("unattributed_memory_bytes", ())}
+    made = []
+    for reason in Unattributed:
+        part: Json = {"reason": str(reason)}
+        if "utilization_ratio" in own:
+            part["core_utilization_ratio"] = core.get(reason, 0.0)
+        if str(reason) in memory:
+            part["memory_used_bytes"] = memory[str(reason)]
+        if listed := processes.get((reason, row.labels[1])):
+            part["process_list"] = listed
+        if listed or reason in core or memory.get(str(reason)):
+            made.append(part)
+    return made
+
+
+def _pods(
+    of: Snapshot,
+    figures: Figures,
+    processes: _Processes,
+    only: tuple[str, str] | None = None,
+) -> list[Json]:
+    """Pods with their containers, each with the devices that it is on."""
+    pods: dict[tuple[str, ...], Json] = {}
+    for row in _sorted(of, "pod"):
+        if only in {None, row.labels}:
+            pods[row.labels] = _pod(row.labels, figures.of("pod", row), ended=is_ended(row))
+    for row in _sorted(of, "container"):
+        *name, container, index, uuid = row.labels
+        if only not in {None, tuple(name)}:
+            continue
+        own = pods.setdefault(tuple(name), _pod(name, {}, ended=True))
+        if not own["containers"] or own["containers"][-1]["container"] != container:
+            own["containers"].append({"container": container, "devices": []})
+        listed = processes.get((ContainerKey(name[0], name[1], container), uuid), ())
+        part = _part(figures, "container", row, (index, uuid), listed)
+        own["containers"][-1]["devices"].append(part)
+        own["ended"] = own["ended"] and part["ended"]
+    return [pods[name] for name in sorted(pods)]
+
+
+def _pod(name: Sequence[str], known: Json, *, ended: bool) -> Json:
+    return {"namespace": name[0], "pod": name[1], **known, "ended": ended, "containers": []}
+
+
+def _groups(of: Snapshot, figures: Figures, processes: _Processes) -> list[Json]:
+    made: dict[GroupKey, Json] = {}
+    for row in _sorted(of, "group"):
+        kind, group, index, uuid = row.labels
+        key = GroupKey(kind, group)
+        own = made.setdefault(key, {"kind": kind, "group": group, "devices": []})
+        listed = processes.get((key, uuid), ())
+        own["devices"].append(_part(figures, "group", row, (index, uuid), listed))
+    return list(made.values())
+
+
+def _part(
+    figures: Figures, level: str, row: Row, device: tuple[str, str], processes: Iterable[Json]
+) -> Json:
+    """One container or group on one device; of an allotment, that may not be known."""
+    known: Json = {"index": _index(device[0]), "uuid": device[1]} if device[1] else {}
+    listed = list(processes)
+    return {
+        **known,
+        **figures.of(level, row),
+        "ended": is_ended(row),
+        **({"process_list": listed} if listed else {}),
+    }
+
+
+def _place(row: Row) -> tuple[int, tuple[str, ...]]:
+    return _index(row.labels[0]), row.labels
+
+
+def _index(label: str) -> int:
+    return int(label) if label.isdecimal() else -1

@@ -1,0 +1,66 @@
+"""The newest windows of each device, kept for the readers that show processes."""
+
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Mapping
+
+from exporter.model import (
+    DeviceReading,
+    DeviceUsage,
+    Owner,
+    ProcessActivity,
+    ProcessInfo,
+    SharedWindow,
+    Tenants,
+)
+
+MOST_WINDOWS = 60
+DESCRIBED_EVERY_NS = 10 * 10**9  # a process may take another name (exec, prctl)
+
+
+class Residency:
+    """Who is on which device. It only keeps what the cycle has made anyway."""
+
+    def __init__(self, window_ns: int) -> None:
+        self.window_ns = window_ns
+        self._windows: dict[str, deque[SharedWindow]] = {}  # by device UUID
+        self._pids: set[int] = set()
+        self._infos: Mapping[int, ProcessInfo] = {}
+        self._described_mono_ns = 0
+
+    def enter(
+        self,
+        usage: DeviceUsage,
+        processes: tuple[ProcessActivity, ...],
+        owners: Mapping[int, Owner],
+        mono_ns: int,
+    ) -> None:
+        """Keep a window of a device that ended now, for as long as averages go."""
+        windows = self._windows.setdefault(usage.device.uuid, deque(maxlen=MOST_WINDOWS))
+        windows.append(SharedWindow(mono_ns, usage.observed_ns, processes, usage.shares, owners))
+
+    def tenants(self, devices: Iterable[DeviceReading], mono_ns: int) -> tuple[Tenants, ...]:
+        """Who is on each of the devices that were read."""
+        oldest = mono_ns - self.window_ns
+        found = []
+        for reading in devices:
+            uuid = reading.device.uuid
+            windows = self._windows.get(uuid, deque())
+            while windows and windows[0].ended_mono_ns <= oldest:
+                windows.popleft()
+            listed = reading.memory.processes if reading.memory else None
+            found.append(Tenants(uuid, listed, tuple(windows)))
+        self._windows = {t.device_uuid: self._windows[t.device_uuid] for t in found if t.windows}
+        return tuple(found)
+
+    def described(
+        self,
+        pids: Collection[int],
+        mono_ns: int,
+        describe: Callable[[Collection[int]], Mapping[int, ProcessInfo]],
+    ) -> Mapping[int, ProcessInfo]:
+        """What is known of processes, asked for when some come or go, and now and then."""
+        due = mono_ns - self._described_mono_ns >= DESCRIBED_EVERY_NS
+        if due or set(pids) != self._pids:
+            self._pids, self._infos = set(pids), describe(pids)
+            self._described_mono_ns = mono_ns
+        return self._infos

@@ -1,0 +1,22 @@
+"""Whether each room can do its work here, and what to do where it cannot.
+
+Asks the rooms' own sources as the cycle does, and where one fails looks closer with the functions
+that it calls itself: there is no second way of reading anything. Changes nothing, serves nothing.
+One examination that fails costs only itself.
+"""
+
+from exporter.doctor.evidence import Evidence, gather
+from exporter.doctor.examine import Examined, examine
+from exporter.doctor.finding import Finding, Verdict
+from exporter.doctor.report import as_json, as_text
+
+__all__ = [
+    "Evidence",
+    "Examined",
+    "Finding",
+    "Verdict",
+    "as_json",
+    "as_text",
+    "examine",
+    "gather",
+]

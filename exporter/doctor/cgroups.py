@@ -1,0 +1,95 @@
+"""The cgroup file system and ``/proc``: which containers there are, and whose a process is."""
+
+import os
+from collections import Counter
+from collections.abc import Iterator
+
+from exporter.cgroups.hierarchy import Hierarchy, find_hierarchy
+from exporter.cgroups.proc import in_nested_pid_namespace, pid_namespace_depth
+from exporter.cgroups.walk import walk
+from exporter.doctor.evidence import Evidence
+from exporter.doctor.finding import Finding, note, ok, problem
+from exporter.doctor.privileges import CGROUPS, HOST_PID
+from exporter.model import Unmeasured
+from exporter.wiring import cgroup_root
+
+_NO_CONTAINERS = (
+    "none is expected on a machine without a container runtime; in a pod it is the pod's own "
+    "cgroup namespace that is seen: mount the node's /sys/fs/cgroup"
+)
+
+
+def cgroups(evidence: Evidence) -> Iterator[Finding]:
+    """Hierarchy, driver, runtimes, and the node's processes."""
+    if evidence.settings.simulate:
+        return
+    root = cgroup_root(evidence.settings)
+    try:
+        hierarchy = find_hierarchy(root)
+    except OSError as error:
+        remedy = "mount the node's /sys/fs/cgroup into the pod, or set --path.cgroup"
+        yield problem("hierarchy", f"{root}: {error.strerror}", remedy, CGROUPS)
+    else:
+        yield _hierarchy(root, hierarchy)
+        if hierarchy is not None:
+            yield from _containers(hierarchy)
+    yield _host_pid(evidence)
+
+
+def _hierarchy(root: str, hierarchy: Hierarchy | None) -> Finding:
+    if hierarchy is None:
+        remedy = "mount the node's /sys/fs/cgroup into the pod, or set --path.cgroup"
+        return problem("hierarchy", f"{root} holds no cgroup hierarchy", remedy, CGROUPS)
+    return ok("hierarchy", f"cgroup {hierarchy.version}, walked in {', '.join(hierarchy.roots)}")
+
+
+def _containers(hierarchy: Hierarchy) -> Iterator[Finding]:
+    """What one walk finds; the driver by the names of the kubelet's own directories."""
+    drivers: Counter[str] = Counter()
+
+    def enter(path: str) -> None:
+        name = os.path.basename(path)  # noqa: PTH119 - a string, as the walk gives it
+        if name.startswith("kubepods"):
+            drivers["systemd" if name.endswith(".slice") else "cgroupfs"] += 1
+
+    walked = walk(hierarchy.roots, enter)
+    found = [identity for identity in walked.by_container.values() if identity.pod_uid]
+    if drivers:
+        yield ok("cgroup driver", " and ".join(sorted(drivers)))
+    runtimes = sorted({identity.runtime or "unnamed" for identity in walked.by_container.values()})
+    words = (
+        f"{len(walked.tree.pods)} pods with {len(found)} containers, "
+        f"{len(walked.tree.containers)} containers outside of pods"
+    )
+    if walked.by_container or walked.tree.pods:
+        of = f" ({', '.join(runtimes)})" if runtimes else ""
+        yield ok("containers", words + of)
+    else:
+        yield note("containers", "no pod and no container", _NO_CONTAINERS, CGROUPS)
+    unreadable = walked.tree.skipped.get("unreadable", 0)
+    if unreadable:
+        remedy = "read them as root, or give the pod the node's /sys/fs/cgroup"
+        yield problem("directories", f"{unreadable} cannot be read", remedy, CGROUPS)
+
+
+def _host_pid(evidence: Evidence) -> Finding:
+    procfs = evidence.settings.path_procfs
+    status = next(s for s in evidence.sources if s.name == "cgroups")
+    if status.reason is Unmeasured.NO_HOSTPID:
+        found = "only this container's own processes are seen"
+        remedy = "without it no use can be given to a container"
+        return problem("host's processes", found, f"set {HOST_PID} in the pod; {remedy}", HOST_PID)
+    if pid_namespace_depth(procfs) > 1:
+        found = f"{procfs} is the node's, this process is in a PID namespace of its own"
+        remedy = "identities are found; that a process ended is noticed later than with it"
+        return note("host's processes", found, f"set {HOST_PID}; {remedy}", HOST_PID)
+    if status.up and in_nested_pid_namespace(procfs):
+        return note(
+            "host's processes",
+            "this PID namespace is not the machine's first one",
+            "as it should be where the node is itself a container (kind); else set hostPID",
+            HOST_PID,
+        )
+    if not status.up:
+        return problem("host's processes", status.detail or "not known", "see the log", HOST_PID)
+    return ok("host's processes", "this process sees the machine's own PID namespace")

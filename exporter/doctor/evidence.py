@@ -1,0 +1,105 @@
+"""What the sources say within a few seconds, asked as the cycle asks them."""
+
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from exporter.collector import FIRST_LIST_S, Sources
+from exporter.gpus.source import GpuSource, RestartRequiredError
+from exporter.model import (
+    CgroupIdentity,
+    Clock,
+    PodTable,
+    Reading,
+    SourceStatus,
+    Tree,
+    Unattributed,
+)
+from exporter.settings import Settings
+
+READS = 5
+READ_EVERY_S = 0.5  # the driver samples six times a second at most: a window needs two reads
+
+
+class Timed(NamedTuple):
+    """Both clocks at one moment."""
+
+    mono_ns: int
+    unix_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """All of it. ``fatal``: a source said that only a new process can help.
+
+    ``begun`` and ``ended`` are the clocks before and after. Of GPUs, ``read_at`` is the time of the
+    last reading and ``windows`` whether a device told of one in any reading, by UUID.
+    """
+
+    settings: Settings
+    begun: Timed
+    ended: Timed
+    readings: tuple[Reading, ...] = ()
+    windows: Mapping[str, int] = field(default_factory=dict)
+    fatal: str = ""
+    tree: Tree = field(default_factory=lambda: Tree({}, {}))
+    identities: Mapping[int, CgroupIdentity | Unattributed] = field(default_factory=dict)
+    table: PodTable = field(default_factory=PodTable)
+    sources: tuple[SourceStatus, ...] = ()
+
+    def status(self, name: str) -> SourceStatus | None:
+        """How a source fares; None if there is none of this name."""
+        return next((source for source in self.sources if source.name == name), None)
+
+
+def gather(
+    settings: Settings, sources: Sources, clock: Clock, every_s: float = READ_EVERY_S
+) -> Evidence:
+    """Start the sources, ask them for some seconds, close them."""
+    begun = Timed(clock.monotonic_ns(), clock.time_ns())
+    try:
+        for listening in sources.listening:
+            listening.start()
+        sources.pods.wait(FIRST_LIST_S)
+        readings, windows, fatal = _read(sources.gpus, every_s)
+        memories = [device.memory for reading in readings for device in reading.devices]
+        pids = {p.pid for memory in memories if memory for p in memory.processes or ()}
+        table = sources.pods.table()
+        for node in sources.nodes:
+            node.facts(table)
+        return Evidence(
+            settings=settings,
+            begun=begun,
+            ended=Timed(clock.monotonic_ns(), clock.time_ns()),
+            readings=readings,
+            windows=windows,
+            fatal=fatal,
+            tree=sources.processes.tree(),
+            identities=sources.processes.resolve(pids),
+            table=table,
+            sources=tuple(
+                [reading.status for reading in readings]
+                + [source.status() for source in sources.reporting]
+            ),
+        )
+    finally:
+        for source in sources.all:
+            source.close()
+
+
+def _read(
+    gpus: tuple[GpuSource, ...], every_s: float
+) -> tuple[tuple[Reading, ...], dict[str, int], str]:
+    """The newest readings, the newest end of a window by device, and what only a restart helps."""
+    readings: tuple[Reading, ...] = ()
+    windows: dict[str, int] = {}
+    try:
+        for _ in range(READS):
+            readings = tuple(source.read() for source in gpus)
+            devices = [device for reading in readings for device in reading.devices]
+            windows |= {d.device.uuid: d.window.end_unix_ns for d in devices if d.window}
+            threading.Event().wait(every_s)
+    except RestartRequiredError as error:
+        return readings, windows, str(error)
+    return readings, windows, ""

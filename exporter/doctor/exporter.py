@@ -1,0 +1,36 @@
+"""This process itself: its settings, its rights, and what it may use."""
+
+import os
+from collections.abc import Iterator
+from resource import RLIM_INFINITY, RLIMIT_NOFILE
+
+import psutil
+
+from exporter.doctor.evidence import Evidence
+from exporter.doctor.finding import Finding, note, ok
+from exporter.settings import TABLE, load
+
+LEAST_FILES = 1024  # a pidfd for each process on a GPU, a connection for each scraper
+MIB = 1 << 20
+
+
+def exporter(evidence: Evidence) -> Iterator[Finding]:
+    """What was set, and as whom it runs."""
+    yield _settings(evidence)
+    process = psutil.Process()
+    user = os.geteuid()
+    yield ok("user", "root" if user == 0 else f"uid {user}")
+    files = process.rlimit(RLIMIT_NOFILE)[0]
+    if files != RLIM_INFINITY and files < LEAST_FILES:
+        remedy = f"allow {LEAST_FILES}: each process on a GPU and each scraper takes one"
+        yield note("open files", f"{files} at most", remedy)
+    free = psutil.virtual_memory().available // MIB
+    yield ok("memory", f"{process.memory_info().rss // MIB} MiB in use, {free} MiB free here")
+
+
+def _settings(evidence: Evidence) -> Finding:
+    settings, default = evidence.settings, load({}, {})
+    differs = (f for f in TABLE if getattr(settings, f) != getattr(default, f))
+    changed = ", ".join(TABLE[field].name for field in differs)
+    file = f"file {settings.config_file}" if settings.config_file else "no settings file"
+    return ok("settings", f"{file}; {f'set: {changed}' if changed else 'all as by default'}")

@@ -1,0 +1,189 @@
+"""The driver: its library, kernel module and device files, and what each device tells."""
+
+import os
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from ctypes import CDLL
+from pathlib import Path
+
+import psutil
+
+from exporter.doctor.evidence import Evidence
+from exporter.doctor.finding import Finding, note, ok, problem
+from exporter.doctor.privileges import DEVICES, DRIVER, MIG_MONITOR, ROOT
+from exporter.gpus.nvml.errors import LibraryError
+from exporter.gpus.nvml.library import SONAME, load, nvml_version
+from exporter.model import DeviceReading, DeviceState, Unmeasured
+
+# What is asked of a device, by which calls; the names are those of ``DeviceReading.unmeasured``.
+CALLS: dict[str, str] = {
+    "core": "nvmlDeviceGetProcessUtilization, nvmlDeviceGetSamples",
+    "memory_active": "nvmlDeviceGetSamples",
+    "encoder": "nvmlDeviceGetSamples",
+    "decoder": "nvmlDeviceGetSamples",
+    "memory": "nvmlDeviceGetMemoryInfo, nvmlDeviceGetComputeRunningProcesses",
+    "energy": "nvmlDeviceGetTotalEnergyConsumption",
+    "power": "nvmlDeviceGetPowerUsage",
+    "power_limit": "nvmlDeviceGetEnforcedPowerLimit",
+    "temperature": "nvmlDeviceGetTemperature",
+    "clock": "nvmlDeviceGetClockInfo",
+    "throttle": "nvmlDeviceGetFieldValues",
+    "ecc_errors": "nvmlDeviceGetFieldValues",
+    "remapped_rows": "nvmlDeviceGetFieldValues",
+    "pcie": "nvmlGpmSampleGet, nvmlDeviceGetFieldValues",
+    "nvlink": "nvmlDeviceGetFieldValues",
+    "profiling": "nvmlGpmSampleGet",
+    "xid": "nvmlDeviceRegisterEvents",
+}
+GROUPS = {  # of metric families, by the quantity, where the names differ
+    "power_limit": "power",
+    "clock": "clocks",
+    "ecc_errors": "ecc",
+    "remapped_rows": "ecc",
+}
+NEEDED = ("core", "memory")  # without these no container has a figure
+
+_DEV = Path("/dev")
+_VERSION = re.compile(r"NVRM version:.*?\s(\d+\.\d+(?:\.\d+)?)\s")
+_REMEDIES = {
+    Unmeasured.NO_PERMISSION: (
+        "run as root; under MIG give the pod NVIDIA_MIG_MONITOR_DEVICES=all; for profiling set the "
+        "kernel module's NVreg_RestrictProfilingToAdminUsers=0"
+    ),
+    Unmeasured.DRIVER_TOO_OLD: "upgrade the driver: its library lacks the function",
+    Unmeasured.NOT_SUPPORTED: "nothing: the device cannot",
+}
+
+
+def gpus(evidence: Evidence, dev: Path = _DEV) -> Iterator[Finding]:
+    """All of the driver."""
+    if evidence.settings.simulate:
+        yield note("driver", f"simulated ({evidence.settings.simulate}): nothing of it is measured")
+        return
+    opened = any(reading.status.up for reading in evidence.readings)
+    module = module_version(Path(evidence.settings.path_procfs))
+    yield _module(module, opened=opened)
+    try:
+        library = load(evidence.settings.nvml_library or None)
+    except LibraryError as error:
+        remedy = "give the pod the driver's libraries, or name the file with --nvml.library"
+        yield problem(SONAME, f"not found: {error.detail}", remedy, DRIVER)
+        return
+    yield from _library(library, module)
+    yield from _device_files(dev, opened=opened)
+    yield from _driver(evidence)
+    devices = [device for reading in evidence.readings for device in reading.devices]
+    yield from _devices(devices, evidence.windows)
+    asked = [
+        name for name in CALLS if GROUPS.get(name, name) not in evidence.settings.metrics_disable
+    ]
+    yield from _quantities([d for d in devices if d.state is DeviceState.UP], asked)
+
+
+def module_version(procfs: Path) -> str:
+    """The kernel module's version, by ``/proc/driver/nvidia/version``; "" if it is not loaded."""
+    try:
+        text = (procfs / "driver/nvidia/version").read_text(encoding="ascii", errors="replace")
+    except OSError:
+        return ""
+    found = _VERSION.search(text)
+    return found[1] if found else "of an unknown version"
+
+
+def _library(library: CDLL, module: str) -> Iterator[Finding]:
+    mapped = [file.path for file in psutil.Process().memory_maps() if SONAME[:-2] in file.path]
+    version = nvml_version(library)
+    words = f"version {version}" if version else "of an unknown version"
+    yield ok(SONAME, f"{words}, {mapped[0] if mapped else 'by the loader'}")
+    if module and version and not version.endswith(module):
+        yield problem(
+            "versions",
+            f"the library is {version}, the kernel module {module}",
+            "restart the pod; if it stays, restart the driver's container, or the node",
+            DRIVER,
+        )
+
+
+def _module(module: str, *, opened: bool) -> Finding:
+    if module:
+        return ok("kernel module", f"version {module}")
+    remedy = "load the driver on this node (nvidia-smi on the host shows whether it is)"
+    if opened:
+        return note("kernel module", "not in /proc/driver/nvidia, yet the library answers")
+    return problem("kernel module", "not loaded, or not seen in /proc/driver/nvidia", remedy)
+
+
+def _device_files(dev: Path, *, opened: bool) -> Iterator[Finding]:
+    """Opened as the library does: a name in /dev says nothing of the device cgroup's rules."""
+    paths = sorted(
+        path for path in dev.glob("nvidia*") if re.fullmatch(r"nvidia(ctl|\d+)", path.name)
+    )
+    if not paths and not opened:
+        remedy = "give the pod the node's GPUs"
+        yield problem("device files", f"none in {dev}", remedy, DEVICES)
+        return
+    refused = {path.name: why for path in paths if (why := _refusal(path))}
+    for name, why in refused.items():
+        remedy = "give the pod the device; after systemctl daemon-reload restart the pod"
+        yield problem("device files", f"{dev / name}: {why}", remedy, DEVICES)
+    if paths and not refused:
+        yield ok("device files", f"{len(paths)} in {dev} can be opened")
+
+
+def _refusal(path: Path) -> str:
+    try:
+        os.close(os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NONBLOCK))
+    except OSError as error:
+        return error.strerror or str(error)
+    return ""
+
+
+def _driver(evidence: Evidence) -> Iterator[Finding]:
+    if evidence.fatal:
+        yield problem("driver", evidence.fatal, "restart the pod", DRIVER)
+    for reading in evidence.readings:
+        status = reading.status
+        if not status.up:
+            yield problem("driver", status.detail or "it does not answer", "see above", DRIVER)
+            continue
+        versions = {d.device.driver_version for d in reading.devices} - {""}
+        yield ok("driver", f"answers; version {', '.join(sorted(versions)) or 'not told'}")
+        if status.detail:
+            yield problem("devices", status.detail, "see the kernel log for NVRM and Xid", DEVICES)
+
+
+def _devices(devices: list[DeviceReading], windows: Mapping[str, int]) -> Iterator[Finding]:
+    for reading in devices:
+        device = reading.device
+        name = f"{device.model or device.vendor} {device.profile}".rstrip()
+        subject = f"GPU {device.index}"
+        if reading.state is not DeviceState.UP:
+            remedy = "see the kernel log for NVRM and Xid"
+            yield problem(subject, f"{name}: {reading.state}: {reading.detail}", remedy)
+        elif device.uuid in windows or "core" in reading.unmeasured:
+            yield ok(subject, f"{name}, {device.uuid}")
+        else:
+            remedy = "an idle driver takes its first samples seconds after it was opened; ask again"
+            yield note(subject, f"{name}, {device.uuid}: no new samples yet", remedy)
+
+
+def _quantities(devices: list[DeviceReading], asked: list[str]) -> Iterator[Finding]:
+    """One line for each quantity, not for each device of each."""
+    for quantity in asked:
+        calls = CALLS[quantity]
+        refusals: dict[Unmeasured, list[str]] = defaultdict(list)
+        for reading in devices:
+            if quantity in reading.unmeasured:
+                refusals[reading.unmeasured[quantity]].append(str(reading.device.index))
+        told = len(devices) - sum(map(len, refusals.values()))
+        if told and not refusals:
+            yield ok(quantity, f"told ({calls})")
+        for reason, indexes in refusals.items():
+            found = f"not told by GPU {', '.join(indexes)}: {reason} ({calls})"
+            remedy = _REMEDIES.get(reason, "docs/troubleshooting.md says more of this reason")
+            refused = reason is Unmeasured.NO_PERMISSION
+            privilege = f"{ROOT}, or {MIG_MONITOR}" if refused else ""
+            needed = quantity in NEEDED and reason is not Unmeasured.MIG
+            make = problem if refused or needed else note
+            yield make(quantity, found, remedy, privilege)

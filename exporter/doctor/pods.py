@@ -1,0 +1,182 @@
+"""Where pods are learnt of: the API server rule by rule, the kubelet, the names of log files."""
+
+from collections.abc import Callable, Iterator
+from http import HTTPStatus
+from typing import NamedTuple
+from urllib.parse import quote
+
+from exporter.doctor import privileges
+from exporter.doctor.evidence import Evidence
+from exporter.doctor.finding import Finding, note, ok, problem
+from exporter.pods.api import PODS
+from exporter.pods.choice import node_name
+from exporter.pods.claims import GROUP, VERSIONS
+from exporter.pods.client import Client
+from exporter.pods.failure import ApiError, Server, explanation
+from exporter.pods.kubelet import PODS as KUBELETS_PODS
+from exporter.pods.wire import MAX_OBJECT, JsonError, decode
+from exporter.wiring import places_of
+
+TIMEOUT_S = 5.0
+
+Query = dict[str, str | int]
+Ask = Callable[[str, Query], bytes]
+
+
+class _Rule(NamedTuple):
+    """One rule of the ClusterRole, and the request that needs it."""
+
+    subject: str
+    path: str
+    query: Query
+    privilege: str
+    without: str
+    needed: bool = True
+
+
+def pods(evidence: Evidence) -> Iterator[Finding]:
+    """The sources that the settings name."""
+    settings = evidence.settings
+    if settings.simulate:
+        return
+    yield _node(evidence)
+    kind = settings.pods_source
+    places = places_of(settings)
+    if kind == "none":
+        yield note("pods", "off (--pods.source=none): use is accounted to groups by pod uid")
+        return
+    if kind in {"auto", "api"}:
+        if kind == "auto" and places.credentials() is None:
+            found = "no ServiceAccount and no kubeconfig: the API server is not asked"
+            remedy = "in a pod, let its ServiceAccount's token be mounted; else give --kubeconfig"
+            yield note("API server", found, remedy, privileges.SERVICE_ACCOUNT)
+        else:
+            yield from _api(evidence, places.to_api())
+    if kind in {"auto", "kubelet"} and (places.credentials() is not None or places.kubelet):
+        yield _kubelet(places.to_kubelet(), places.kubelet_url(), needed=kind == "kubelet")
+    if kind in {"auto", "files"}:
+        yield _files(evidence, needed=kind == "files")
+
+
+def _node(evidence: Evidence) -> Finding:
+    name = node_name(evidence.settings.node_name)
+    status = evidence.status("pods_api")
+    if status is not None and status.up and status.detail:
+        remedy = "give the name that 'kubectl get nodes' shows"
+        return problem("node name", status.detail, remedy, privileges.NODE_NAME)
+    return ok("node name", name)
+
+
+def _api(evidence: Evidence, connect: Callable[[], Client]) -> Iterator[Finding]:
+    try:
+        client = connect()
+    except ApiError as error:
+        remedy = "give a kubeconfig that can be read, or the pod's ServiceAccount token"
+        yield problem("API server", str(error), remedy, privileges.SERVICE_ACCOUNT)
+        return
+    try:
+        for rule in _rules(evidence):
+            finding = _tried(client, rule)
+            yield finding
+            if finding.subject == "API server":
+                return
+        if evidence.settings.pods_claims == "auto":
+            yield from _claims(client, evidence)
+    finally:
+        client.close()
+
+
+def _rules(evidence: Evidence) -> tuple[_Rule, ...]:
+    node = node_name(evidence.settings.node_name)
+    own: Query = {"fieldSelector": f"spec.nodeName={node}"}
+    watch: Query = {**own, "watch": "true", "resourceVersion": "0", "timeoutSeconds": 1}
+    names = "pods have no names: their use is accounted to groups by pod uid"
+    labels = "node labels that say how GPUs are shared are not known"
+    return (
+        _Rule("pods: list", PODS, {**own, "limit": 1}, privileges.PODS, names),
+        _Rule("pods: watch", PODS, watch, privileges.PODS, names),
+        _Rule("nodes: get", f"/api/v1/nodes/{quote(node, safe='')}", {}, privileges.NODES, labels),
+    )
+
+
+def _tried(client: Client, rule: _Rule) -> Finding:
+    try:
+        with client.get(rule.path, rule.query, TIMEOUT_S):
+            return ok(rule.subject, "allowed")
+    except ApiError as error:
+        return _refused(error, rule)
+
+
+def _refused(error: ApiError, rule: _Rule) -> Finding:
+    if error.status is None:
+        remedy = "see that the address and the network policy let this pod reach it"
+        return problem("API server", explanation(error), remedy)
+    if error.status == HTTPStatus.UNAUTHORIZED:
+        remedy = "see that the token or the kubeconfig is still valid"
+        return problem("API server", explanation(error), remedy, privileges.SERVICE_ACCOUNT)
+    if error.status == HTTPStatus.NOT_FOUND:
+        remedy = "see --node.name: 'kubectl get nodes' shows the name that the cluster gives it"
+        return problem(rule.subject, str(error), remedy, privileges.NODE_NAME)
+    if error.status == HTTPStatus.FORBIDDEN:
+        make = problem if rule.needed else note
+        found = f"forbidden: {error}"
+        return make(rule.subject, found, f"grant it; without it {rule.without}", rule.privilege)
+    return problem(rule.subject, explanation(error), "see the API server's log")
+
+
+def _claims(client: Client, evidence: Evidence) -> Iterator[Finding]:
+    """Dynamic resource allocation: needed only where a pod of this node refers to a claim."""
+    try:
+        with client.get(GROUP, {}, TIMEOUT_S) as stream:
+            document = decode(stream.read(MAX_OBJECT))
+    except (ApiError, JsonError):
+        yield ok("resource claims", "the cluster does not serve resource.k8s.io")
+        return
+    listed = document.get("versions") if isinstance(document, dict) else None
+    served = [one.get("version") for one in listed or () if isinstance(one, dict)]
+    version = next((version for version in VERSIONS if version in served), None)
+    if version is None:
+        yield note("resource claims", f"served in none of the versions {', '.join(VERSIONS)}")
+        return
+    claimed = any(c.claims for pod in evidence.table.pods.values() for c in pod.containers)
+    node = node_name(evidence.settings.node_name)
+    without = "devices of claims (DRA) are not placed; or set --pods.claims=off"
+    grant = privileges.CLAIMS
+    nobody = f"{GROUP}/{version}/namespaces/default/resourceclaims/mgpu-exporter-check"
+    slices: Query = {"fieldSelector": f"spec.nodeName={node}", "limit": 1}
+    get = _tried(client, _Rule("resourceclaims: get", nobody, {}, grant, without, needed=claimed))
+    # There is no such claim: not found means that it may be asked for.
+    missing = get.privilege == privileges.NODE_NAME
+    yield ok(get.subject, "allowed") if missing else get
+    path = f"{GROUP}/{version}/resourceslices"
+    yield _tried(client, _Rule("resourceslices: list", path, slices, grant, without, claimed))
+
+
+def _kubelet(connect: Callable[[], Client], url: str, *, needed: bool) -> Finding:
+    make = problem if needed else note
+    meanwhile = "" if needed else "; it stands in while the API server is away"
+    try:
+        client = connect()
+        try:
+            with client.get(KUBELETS_PODS, {}, TIMEOUT_S):
+                return ok("kubelet", f"{url} lists its pods")
+        finally:
+            client.close()
+    except ApiError as error:
+        found = explanation(error, Server.KUBELET)
+        forbidden = error.status == HTTPStatus.FORBIDDEN
+        privilege = privileges.KUBELET if forbidden else ""
+        return make(
+            "kubelet", f"{url}: {found}", f"grant or give what is missing{meanwhile}", privilege
+        )
+
+
+def _files(evidence: Evidence, *, needed: bool) -> Finding:
+    make = problem if needed else note
+    folder = places_of(evidence.settings).logs / "pods"
+    try:
+        count = sum(1 for _ in folder.iterdir())
+    except OSError as error:
+        remedy = "mount it; it tells names of pods while no server does"
+        return make("log files", f"{folder}: {error.strerror}", remedy, privileges.LOGS)
+    return ok("log files", f"{count} names of pods in {folder}")

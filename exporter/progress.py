@@ -1,0 +1,51 @@
+"""How far long work has come, for a person at a terminal; nothing where there is none."""
+
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TextIO
+
+from exporter.model import Clock
+
+_EVERY_NS = 10**8
+_CLEAR = "\r\x1b[K"
+
+
+class Progress:
+    """One line that is written over again and again, at most ten times a second.
+
+    The cursor is left at its beginning, so that a log line that comes between writes over it.
+    """
+
+    def __init__(self, stream: TextIO, clock: Clock) -> None:
+        self._stream = stream
+        self._clock = clock
+        self._shown = stream.isatty()
+        self._next_ns = clock.monotonic_ns()
+
+    def say(self, words: str) -> None:
+        """Show these words in place of those before."""
+        now_ns = self._clock.monotonic_ns()
+        if self._shown and now_ns >= self._next_ns:
+            self._next_ns = now_ns + _EVERY_NS
+            self._write(f"{_CLEAR}{words}\r")
+
+    def end(self) -> None:
+        """Leave an empty line."""
+        if self._shown:
+            self._write(_CLEAR)
+
+    def _write(self, text: str) -> None:
+        self._stream.write(text)
+        self._stream.flush()
+
+
+@contextmanager
+def progress(stream: TextIO | None = None, clock: Clock = time) -> Iterator[Progress]:
+    """Show progress on ``stream``, else standard error, until the work ends."""
+    shown = Progress(stream or sys.stderr, clock)
+    try:
+        yield shown
+    finally:
+        shown.end()

@@ -1,0 +1,96 @@
+"""Flags and variables for reading another machine's figures; what is secret comes from files.
+
+A secret on the command line could be read by everybody on the machine, so none is taken there.
+"""
+
+import os
+from argparse import ArgumentParser, Namespace
+from collections.abc import Mapping
+from pathlib import Path
+
+from exporter.terminal.feeds.feed import Feed, FeedError
+from exporter.terminal.feeds.http import Credentials, Http
+from exporter.terminal.feeds.prometheus import PrometheusFeed
+from exporter.terminal.feeds.remote import RemoteFeed
+
+URL, PROMETHEUS = "MGPU_REMOTE_URL", "MGPU_REMOTE_PROMETHEUS"
+PASSWORD, TOKEN = "MGPU_REMOTE_PASSWORD", "MGPU_REMOTE_TOKEN"
+LONGEST_SECRET = 64 * 1024
+
+FLAGS = {  # of one text each: name → variable, help
+    "url": (URL, "an exporter on another machine, such as http://node:10045"),
+    "user": ("MGPU_REMOTE_USER", "whom to log in as"),
+    "password-file": ("MGPU_REMOTE_PASSWORD_FILE", f"file with the password [or ${PASSWORD}]"),
+    "token-file": ("MGPU_REMOTE_TOKEN_FILE", f"file with a bearer token [or ${TOKEN}]"),
+    "ca-file": ("MGPU_REMOTE_CA_FILE", "authorities to trust instead of this machine's"),
+    "cert-file": ("MGPU_REMOTE_CERT_FILE", "certificate to show"),
+    "key-file": ("MGPU_REMOTE_KEY_FILE", "its key, if that is in another file"),
+}
+PROMETHEUS_FLAGS = {
+    "prometheus": (
+        PROMETHEUS,
+        "a Prometheus that scrapes exporters, such as http://prometheus:9090",
+    ),
+    "namespace": ("MGPU_REMOTE_NAMESPACE", "this namespace's pods only, of --prometheus"),
+}
+VARIABLES = (*(v for v, _ in (FLAGS | PROMETHEUS_FLAGS).values()), PASSWORD, TOKEN)
+"""Every environment variable that is read here."""
+
+
+def add_arguments(parser: ArgumentParser, *, prometheus: bool = False) -> None:
+    """Add the flags of a command that may read another machine."""
+    group = parser.add_argument_group("another machine")
+    for name, (variable, about) in (FLAGS | (PROMETHEUS_FLAGS if prometheus else {})).items():
+        names = (f"--{name}", "-n") if name == "namespace" else (f"--{name}",)
+        group.add_argument(*names, metavar="VALUE", help=f"{about} [${variable}]")
+
+
+def far_feed(arguments: Namespace, environ: Mapping[str, str] = os.environ) -> Feed | None:
+    """The feed that flags or variables name; None if it is this node that is meant.
+
+    Raises:
+        FeedError: they contradict one another, or a file cannot be read.
+
+    """
+    url, prometheus = _given("url", arguments, environ), _given("prometheus", arguments, environ)
+    if url and prometheus:
+        raise FeedError("--url and --prometheus are both given; give one of the two")
+    if prometheus:
+        namespace = _given("namespace", arguments, environ)
+        return PrometheusFeed(Http(prometheus, _credentials(arguments, environ)), namespace)
+    return RemoteFeed(Http(url, _credentials(arguments, environ))) if url else None
+
+
+def _given(name: str, arguments: Namespace, environ: Mapping[str, str]) -> str:
+    given = getattr(arguments, name.replace("-", "_"), None)
+    return str(given) if given is not None else _variable(name, arguments, environ)
+
+
+def _variable(name: str, arguments: Namespace, environ: Mapping[str, str]) -> str:
+    """A variable counts only for a command that has its flag."""
+    known = FLAGS | PROMETHEUS_FLAGS
+    return environ.get(known[name][0], "") if hasattr(arguments, name.replace("-", "_")) else ""
+
+
+def _credentials(arguments: Namespace, environ: Mapping[str, str]) -> Credentials:
+    return Credentials(
+        user=_given("user", arguments, environ),
+        password=_secret("password-file", PASSWORD, arguments, environ),
+        token=_secret("token-file", TOKEN, arguments, environ),
+        ca_file=_given("ca-file", arguments, environ),
+        cert_file=_given("cert-file", arguments, environ),
+        key_file=_given("key-file", arguments, environ),
+    )
+
+
+def _secret(name: str, variable: str, arguments: Namespace, environ: Mapping[str, str]) -> str:
+    path = _given(name, arguments, environ)
+    if not path:
+        return environ.get(variable, "")
+    try:
+        with Path(path).open(encoding="utf-8") as file:
+            return file.read(LONGEST_SECRET).strip()
+    except OSError as error:
+        raise FeedError(f"--{name}: {path}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise FeedError(f"--{name}: {path}: not UTF-8") from None

@@ -1,0 +1,215 @@
+"""The live view; the only importer of textual.
+
+What is shown comes from ``view``, ``order`` and ``table``, which are pure; here are keys, the
+screen, and a thread that reads the feed. No text is given to textual as markup.
+"""
+
+import threading
+from collections.abc import Iterator
+from typing import ClassVar
+
+from rich.text import Text
+from textual import events
+from textual.app import App, ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical
+from textual.widgets import Input, Static
+
+from exporter.terminal.draw import Piece, Tone
+from exporter.terminal.facts import joined
+from exporter.terminal.feeds import Feed, FeedError, view_of
+from exporter.terminal.help import Help
+from exporter.terminal.order import SortKey
+from exporter.terminal.report import title
+from exporter.terminal.styles import CSS, STYLES
+from exporter.terminal.tree import Tree
+from exporter.terminal.view import Line, View, path
+
+FILTER = "part of a name; Enter keeps it, Escape drops it"
+KEYS = "←→ fold  ncmsp sort  r reverse  / filter  1-4 depth  z freeze  ? help  q quit"
+
+
+def _text(pieces: Iterator[Piece] | list[Piece]) -> Text:
+    drawn = Text(no_wrap=True, overflow="ellipsis")
+    for piece in pieces:
+        drawn.append(piece.text, STYLES[piece.tone])
+    return drawn
+
+
+class Top(App[None]):
+    """The screen."""
+
+    CSS = CSS
+    TITLE = "mgpu-exporter top"
+    ENABLE_COMMAND_PALETTE = False
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("q", "quit", "quit"),
+        Binding("n", "sort('name')", "sort by name"),
+        Binding("c", "sort('core')", "sort by core"),
+        Binding("m", "sort('memory')", "sort by memory"),
+        Binding("s", "sort('share of limit')", "sort by share of the limit"),
+        Binding("p", "sort('pid')", "sort by process id"),
+        Binding("r", "reverse", "reverse"),
+        Binding("slash", "filter", "filter"),
+        Binding("escape", "unfilter", "no filter"),
+        Binding("z", "freeze", "freeze"),
+        Binding("question_mark,h,f1", "help", "help"),
+        *(Binding(str(depth), f"depth({depth})", f"depth {depth}") for depth in range(1, 5)),
+    ]
+
+    def __init__(self, feed: Feed, every_s: float) -> None:
+        super().__init__()
+        self._feed = feed
+        self._every_s = every_s
+        self._stop = threading.Event()
+        self._frozen = False
+        self._shown = View(feed.name)
+        self._problem = ""
+        self._title = Static(id="title", markup=False)
+        self._troubles = Static(id="troubles", markup=False)
+        self._head = Static(id="head", markup=False)
+        self._tree = Tree(id="tree")
+        self._details = Static(id="details", markup=False)
+        self._filter = Input(id="filter", placeholder=FILTER)
+
+    def compose(self) -> ComposeResult:
+        """Title, troubles, table, what is known of the line, keys."""
+        yield from (self._title, self._troubles, self._head, self._tree)
+        with Vertical(id="below"):
+            yield from (self._details, self._filter, Static(KEYS, id="keys", markup=False))
+
+    def on_mount(self) -> None:
+        """Begin to read."""
+        self._filter.display = False
+        self._tree.focus()
+        self._say()
+        threading.Thread(target=self._read, name="feed", daemon=True).start()
+
+    def on_unmount(self) -> None:
+        """Read no more."""
+        self._stop.set()
+
+    @property
+    def lines_shown(self) -> bool:
+        """Whether anything has been read yet."""
+        return bool(self._shown.lines)
+
+    # --- the reading thread ---
+
+    def _read(self) -> None:
+        while not self._stop.is_set():
+            view, problem = None, ""
+            try:
+                view = view_of(self._feed.read(), self._feed.name)
+            except FeedError as error:
+                problem = str(error)
+            except Exception as error:  # noqa: BLE001 - a reader that ends would freeze the screen
+                problem = f"unexpected: {error!r}"
+            if self._stop.is_set():
+                return
+            try:
+                self.call_from_thread(self.show, view, problem)
+            except RuntimeError:  # the screen is closed
+                return
+            self._stop.wait(self._every_s)
+
+    # --- what is shown ---
+
+    def show(self, view: View | None, problem: str = "") -> None:
+        """Show a view; without one the last stays, and the problem is said."""
+        self._problem = problem
+        if view is not None and not self._frozen:
+            self._shown = view
+            self._tree.show(view.lines)
+        self._say()
+
+    def _say(self) -> None:
+        """Everything around the table."""
+        order = self._tree.order
+        state = (
+            "FROZEN (z goes on)" if self._frozen else "",
+            f"filter {order.needle!r}" if order.needle else "",
+            f"by {order.by}{' reversed' if order.reverse else ''}",
+        )
+        said = title(self._shown, *state, short=True)
+        self._title.update(Text(said, no_wrap=True, overflow="ellipsis"))
+        troubles = (*((self._problem,) if self._problem else ()), *self._shown.troubles)
+        self._troubles.display = bool(troubles)
+        self._troubles.update(Text("\n".join(f"! {trouble}" for trouble in troubles)))
+        self._head.update(_text(self._tree.head()))
+        self._tell(self._tree.selected)
+
+    def _tell(self, line: Line | None) -> None:
+        """What is known of a line, or why there is none."""
+        details = Text()
+        if line is None:
+            details.append("nothing matches the filter" if self._shown.lines else "no GPU is known")
+        else:
+            details.append(f"{line.kind} {path(line)}", STYLES[Tone.STRONG])
+            details.append(f"\n{joined(line.facts)}")
+        self._details.update(details)
+
+    def on_tree_selected(self, event: Tree.Selected) -> None:
+        """Another line has the cursor."""
+        self._tell(event.line)
+
+    def on_tree_arranged(self) -> None:
+        """The layout or the order is another."""
+        self._say()
+
+    def on_click(self, event: events.Click) -> None:
+        """A click on a title sorts by that column."""
+        if event.widget is not None and event.widget.id == "head":
+            self._arrange_by(self._tree.title_at(event.x))
+
+    # --- keys ---
+
+    def action_sort(self, by: str) -> None:
+        """Sort; the same key again reverses."""
+        self._arrange_by(SortKey(by))
+
+    def _arrange_by(self, by: SortKey | None) -> None:
+        if by is not None:
+            again = self._tree.order.by is by
+            self._tree.put(
+                self._tree.order._replace(by=by, reverse=again and not self._tree.order.reverse)
+            )
+
+    def action_reverse(self) -> None:
+        """The other way round."""
+        self._tree.put(self._tree.order._replace(reverse=not self._tree.order.reverse))
+
+    def action_depth(self, deepest: int) -> None:
+        """Show so many levels, and unfold what was folded by hand."""
+        self._tree.put(self._tree.order._replace(deepest=deepest, folded=frozenset()))
+
+    def action_freeze(self) -> None:
+        """Let the figures stand, or go on."""
+        self._frozen = not self._frozen
+        self._say()
+
+    def action_help(self) -> None:
+        """Explain keys and columns."""
+        self.push_screen(Help())
+
+    def action_filter(self) -> None:
+        """Ask for a part of a name."""
+        self._filter.display = True
+        self._filter.focus()
+
+    def action_unfilter(self) -> None:
+        """Show everything again."""
+        self._filter.value = ""
+        self._leave_filter()
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        """Filter while it is typed."""
+        self._tree.put(self._tree.order._replace(needle=event.value))
+
+    def on_input_submitted(self) -> None:
+        """Keep the filter."""
+        self._leave_filter()
+
+    def _leave_filter(self) -> None:
+        self._filter.display = False
+        self._tree.focus()

@@ -1,0 +1,77 @@
+"""The seam: what every feed offers, and what is shown of it."""
+
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+from exporter.terminal.lines import lines_of
+from exporter.terminal.reading import Json, flag, inner, items, number, text
+from exporter.terminal.view import Line, View
+
+
+class FeedError(Exception):
+    """Nothing can be read now; the text says why and what to do, and holds no credential."""
+
+
+class Sight(NamedTuple):
+    """What was read: a document for each node, each with its history if there is one."""
+
+    documents: Sequence[tuple[Json, Json | None]]
+    troubles: tuple[str, ...] = ()
+
+
+class Feed(Protocol):
+    """One way to learn what is on the GPUs. For one thread, but for ``close``."""
+
+    @property
+    def name(self) -> str:
+        """Whom it asks, for people."""
+        ...
+
+    def read(self) -> Sight:
+        """The newest; may take some seconds.
+
+        Raises:
+            FeedError: there is none.
+
+        """
+        ...
+
+    def close(self) -> None:
+        """Let go of everything; a read that is under way ends soon."""
+        ...
+
+
+def view_of(sight: Sight, name: str) -> View:
+    """All nodes in one view; their names are shown where there are several."""
+    documents = sight.documents
+    several = len(documents) > 1
+    lines: list[Line] = []
+    for document, history in documents:
+        lines += lines_of(document, history, text(document, "node") if several else "")
+    heads = [inner(document, "snapshot") for document, _ in documents]
+    nodes = [text(document, "node") for document, _ in documents]
+    return View(
+        source=nodes[0] if len(nodes) == 1 and nodes[0] else name,
+        unix_s=max((number(head, "timestamp_seconds") or 0.0 for head in heads), default=0.0),
+        age_s=max((number(head, "age_seconds") or 0.0 for head in heads), default=0.0),
+        window_s=max((number(head, "window_seconds") or 0.0 for head in heads), default=0.0),
+        simulated=any(flag(document, "simulated") for document, _ in documents),
+        troubles=(
+            *sight.troubles,
+            *(t for document, _ in documents for t in _troubles(document, several=several)),
+        ),
+        lines=tuple(lines),
+    )
+
+
+def _troubles(document: Json, *, several: bool) -> Sequence[str]:
+    head, node = inner(document, "snapshot"), text(document, "node")
+    found = []
+    if flag(head, "stale"):
+        age = number(head, "age_seconds") or 0.0
+        found.append(f"nothing has been measured for {age:.0f} s: no stale figures are shown")
+    for source in items(document, "sources"):
+        if not flag(source, "up"):
+            said = text(source, "detail") or text(source, "what_to_do") or "no reason is given"
+            found.append(f"source {text(source, 'name')} is down: {said}")
+    return [f"{node}: {trouble}" if several else trouble for trouble in found]

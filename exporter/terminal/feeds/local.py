@@ -1,0 +1,76 @@
+"""This node, measured by this process: the collector itself, without serving anything."""
+
+import logging
+import threading
+import time
+
+from exporter import api
+from exporter.collector import Collector, Sources
+from exporter.model import Clock, Snapshot
+from exporter.pods.choice import node_name
+from exporter.settings import Settings
+from exporter.terminal.feeds.feed import FeedError, Sight
+from exporter.wiring import make_collector
+
+logger = logging.getLogger(__name__)
+
+ENDS_WITHIN_S = 2.0
+FIRST_WITHIN_S = 10.0
+
+
+class LocalFeed:
+    """Implements ``Feed``. Takes the sources over: it starts them, and closes them at the end."""
+
+    name = "this node"
+
+    def __init__(self, settings: Settings, sources: Sources, clock: Clock = time) -> None:
+        self._clock = clock
+        self._sources = sources
+        self._collector: Collector = make_collector(settings, sources, clock)
+        name = "" if settings.simulate else node_name(settings.node_name)
+        self._about = api.About(name, settings.collection_window_ns)
+        self._stop, self._ended = threading.Event(), threading.Event()
+        self._interval_s = settings.collection_interval_ns / 1e9
+        for source in sources.listening:
+            source.start()
+        self._thread = threading.Thread(target=self._collect, name="collector", daemon=True)
+        self._thread.start()
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """The newest."""
+        return self._collector.snapshot
+
+    def read(self) -> Sight:
+        """The newest Snapshot; waits for the first."""
+        waited_s = 0.0
+        while not self.snapshot.version and not self._ended.is_set() and waited_s < FIRST_WITHIN_S:
+            self._stop.wait(self._interval_s / 10)
+            waited_s += self._interval_s / 10
+        if self._collector.fatal is not None:
+            raise FeedError(str(self._collector.fatal))
+        snapshot = self.snapshot
+        if not snapshot.version:
+            raise FeedError(
+                "the first collection cycle does not end; mgpu-exporter check says more"
+            )
+        age_ns = self._clock.monotonic_ns() - snapshot.mono_ns
+        made = api.snapshot(snapshot, self._about, age_ns)
+        return Sight([(made, api.history(snapshot, self._about, age_ns))])
+
+    def close(self) -> None:
+        """End the cycle and close the sources, unless one of them hangs."""
+        self._stop.set()
+        self._thread.join(ENDS_WITHIN_S)
+        for source in self._sources.all:
+            try:
+                source.close()
+            except Exception:
+                logger.exception("a source could not be closed")
+
+    def _collect(self) -> None:
+        try:
+            self._collector.run(self._stop)
+        except Exception:
+            logger.exception("the collector failed")
+        self._ended.set()

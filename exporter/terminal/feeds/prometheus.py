@@ -1,0 +1,140 @@
+"""Pods by what a Prometheus has kept of them: for whoever has no access to the nodes."""
+
+import re
+import time
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from exporter import api
+from exporter.model import Clock
+from exporter.terminal.feeds.feed import FeedError, Sight
+from exporter.terminal.feeds.http import Http
+from exporter.terminal.feeds.series import FAMILIES, Sample, label, node_of, samples, snapshots
+from exporter.terminal.reading import Json
+
+QUERY, RANGE = "/api/v1/query", "/api/v1/query_range"
+HISTORY_NS = 30 * 10**9
+HISTORY_S, STEP_S = 600, 15
+MOST_UUIDS = 64  # in one selector; of more, all devices are asked for
+
+_POD_LEVELS = ("container", "pod")
+_DEVICE = (
+    *("info", "up", "unmeasured", "utilization_ratio", "memory_total_bytes", "memory_used_bytes"),
+    *("allocated_core_ratio", "allocated_memory_bytes", "power_watts", "power_limit_watts"),
+    *("temperature_celsius", "memory_active_ratio", "encoder_utilization_ratio"),
+    *("decoder_utilization_ratio", "method_info"),
+)
+_EXPORTER = ("simulated", "source_up")
+_CORE = "mgpu_container_core_utilization_ratio"
+
+
+class PrometheusFeed:
+    """Implements ``Feed``. ``namespace`` "": all that may be seen."""
+
+    def __init__(self, http: Http, namespace: str = "", clock: Clock = time) -> None:
+        self._http = http
+        self._namespace = namespace
+        self._clock = clock
+        self._label = "namespace"  # or what Prometheus renamed it to
+        self._history: dict[str, Json] = {}
+        self._history_due_ns = clock.monotonic_ns()
+
+    @property
+    def name(self) -> str:
+        """The namespace and the address."""
+        return f"{self._namespace or 'all namespaces'} by {self._http.address}"
+
+    def read(self) -> Sight:
+        """Ask for the newest samples, and now and then for the last minutes."""
+        found = self._pods()
+        if not found:
+            where = f"namespace {self._namespace}" if self._namespace else "any namespace"
+            return Sight((), (f"there are no series of {where} now: has a pod of it a GPU?",))
+        found += self._devices(label(labels, "uuid") for labels, _ in found)
+        now_ns = self._clock.monotonic_ns()
+        if now_ns >= self._history_due_ns:
+            self._history_due_ns = now_ns + HISTORY_NS
+            self._history = self._past()
+        by_node = snapshots(found, self._clock.time_ns())
+        return Sight([self._document(node, by_node[node]) for node in sorted(by_node)])
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+    def _document(self, node: str, snapshot: Any) -> tuple[Json, Json | None]:  # noqa: ANN401
+        made = api.snapshot(snapshot, api.About(node, families=FAMILIES), 0)
+        return made, self._history.get(node)
+
+    def _pods(self) -> list[Sample]:
+        """By the exporter's own label, or by that under which it stands beside the target's."""
+        names = _names(f.full_name for f in FAMILIES if f.level in _POD_LEVELS)
+        found = self._ask(f"{{{names}{self._selected()}}}")
+        if not found and self._namespace:
+            other = "exported_namespace" if self._label == "namespace" else "namespace"
+            before, self._label = self._label, other
+            found = self._ask(f"{{{names}{self._selected()}}}")
+            if not found:
+                self._label = before
+        return found
+
+    def _selected(self) -> str:
+        return f",{self._label}={_quoted(self._namespace)}" if self._namespace else ""
+
+    def _devices(self, uuids: Iterable[str]) -> list[Sample]:
+        """The devices that these are on. Whoever sees one namespace only may be told of none."""
+        known = sorted(set(filter(None, uuids)))
+        names = _names(f"mgpu_device_{name}" for name in _DEVICE)
+        some = "|".join(map(re.escape, known))
+        chosen = f",uuid=~{_quoted(some)}" if len(known) <= MOST_UUIDS else ""
+        own = _names(f"mgpu_exporter_{name}" for name in _EXPORTER)
+        return self._ask(f"{{{names}{chosen}}}") + self._ask(f"{{{own}}}") if known else []
+
+    def _ask(self, expression: str) -> list[Sample]:
+        return list(samples(self._answer(QUERY, {"query": expression})))
+
+    def _answer(self, path: str, query: Mapping[str, str]) -> dict[str, Any]:
+        # Proxies that show each tenant its own (prom-label-proxy) want the namespace told apart.
+        told = {"namespace": self._namespace} if self._namespace else {}
+        answer = self._http.json(path, {**query, **told})
+        if answer.get("status") != "success":
+            raise FeedError(f"{self._http.address} does not answer as a Prometheus does")
+        return answer
+
+    def _past(self) -> dict[str, Json]:
+        """By node, as the history document has it."""
+        end = self._clock.time_ns() // 10**9
+        selector = f"{_CORE}{{{self._selected().removeprefix(',')}}}"
+        window = {"start": str(end - HISTORY_S), "end": str(end), "step": str(STEP_S)}
+        answer = self._answer(RANGE, {"query": selector, **window})
+        found: dict[str, list[Json]] = {}
+        data = answer.get("data")
+        result = data.get("result") if isinstance(data, dict) else None
+        for one in result if isinstance(result, list) else ():
+            if (series := _series(one, end)) is not None:
+                found.setdefault(node_of(one["metric"]), []).append(series)
+        return {node: {"step_seconds": STEP_S, "series": series} for node, series in found.items()}
+
+
+def _series(one: Any, end: int) -> Json | None:  # noqa: ANN401 - of a stranger's answer
+    """One series of a range, a point each step; None where there was no sample."""
+    names = ("namespace", "pod", "container", "gpu", "uuid")
+    try:
+        labels = [label(one["metric"], name) for name in names]
+        values = {round(float(at)): float(value) for at, value in one["values"]}
+    except (KeyError, TypeError, ValueError, AttributeError):
+        return None
+    begin = min(values, default=end)
+    return {
+        "labels": labels,
+        "core_utilization_ratio": [values.get(at) for at in range(begin, end + 1, STEP_S)],
+    }
+
+
+def _names(names: Iterable[str]) -> str:
+    return f"__name__=~{_quoted('|'.join(names))}"
+
+
+def _quoted(value: str) -> str:
+    """A PromQL string: nothing in it ends it."""
+    escaped = value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return f'"{escaped}"'

@@ -1,0 +1,90 @@
+"""What a document says, whatever is in it. Pure."""
+
+import unicodedata
+from collections.abc import Iterator, Mapping
+from math import isfinite
+from typing import Any
+
+Json = Mapping[str, Any]
+
+LONGEST_TEXT = 512
+MOST_ITEMS = 100_000
+_NOTHING: Json = {}
+
+
+def number(of: Json, name: str) -> float | None:
+    """A finite number; None for anything else."""
+    value = of.get(name)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    try:
+        real = float(value)
+    except OverflowError:
+        return None
+    return real if isfinite(real) else None
+
+
+def text(of: Json, name: str) -> str:
+    """A text that can be shown; "" for anything else."""
+    value = of.get(name)
+    return clean(value) if isinstance(value, str) else ""
+
+
+def flag(of: Json, name: str) -> bool:
+    """Whether it is true."""
+    return of.get(name) is True
+
+
+def inner(of: Json, name: str) -> Json:
+    """An object; empty for anything else."""
+    value = of.get(name)
+    return value if isinstance(value, Mapping) else _NOTHING
+
+
+def items(of: Json, name: str) -> Iterator[Json]:
+    """The objects of a list; nothing for anything else."""
+    value = of.get(name)
+    for item in value[:MOST_ITEMS] if isinstance(value, list) else ():
+        if isinstance(item, Mapping):
+            yield item
+
+
+def clean(value: str) -> str:
+    """The text with everything written out that a terminal acts on or that takes no room.
+
+    Control characters, direction overrides, unpaired surrogates, combining and invisible
+    characters: whoever starts a process chooses its name.
+    """
+    return "".join(map(_shown, value[:LONGEST_TEXT]))
+
+
+def printable(value: str) -> str:
+    """The same for a text of several lines and any length."""
+    return "".join(character if character == "\n" else _shown(character) for character in value)
+
+
+def _shown(character: str) -> str:
+    if character.isascii() and character.isprintable():
+        return character
+    if character.isprintable() and not unicodedata.category(character).startswith("M"):
+        return character
+    return ascii(character)[1:-1]
+
+
+def width(value: str) -> int:
+    """How many cells of a terminal a clean text takes."""
+    if value.isascii():
+        return len(value)
+    return sum(2 if unicodedata.east_asian_width(c) in {"W", "F"} else 1 for c in value)
+
+
+def fitted(value: str, cells: int) -> str:
+    """The text in exactly so many cells: cut with an ellipsis, or filled with blanks."""
+    if width(value) > cells:
+        kept = ""
+        for character in value:
+            if width(kept + character) > cells - 1:
+                break
+            kept += character
+        value = f"{kept}…" if cells > 0 else ""
+    return value + " " * (cells - width(value))

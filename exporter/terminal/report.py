@@ -1,0 +1,88 @@
+"""A view as a table that is printed once. Pure."""
+
+from datetime import UTC, datetime
+
+from exporter.terminal import table
+from exporter.terminal.draw import Piece, Tone
+from exporter.terminal.order import Order, rows
+from exporter.terminal.view import Figure, Kind, Line, View
+
+WIDE = 120  # where it is not printed on a terminal, which has a width
+NARROW = 40
+_COLOURS = {
+    Tone.STRONG: "\x1b[1m",
+    Tone.FAINT: "\x1b[2m",
+    Tone.CALM: "\x1b[32m",
+    Tone.NEAR: "\x1b[33m",
+    Tone.OVER: "\x1b[1;31m",
+    Tone.UNKNOWN: "\x1b[35m",
+}
+_END = "\x1b[0m"
+
+
+def report(view: View, width: int | None, *, coloured: bool) -> str:
+    """Title, troubles, table, and why each question mark is one."""
+    shown = rows(view.lines, Order())
+    cells = max(width or WIDE, NARROW)
+    past = any(len(row.line.past) > 1 for row in shown)
+    layout = table.layout(cells, table.longest_name(shown), past=past)
+    lines = [[Piece(title(view), Tone.STRONG)]]
+    lines += [[Piece(f"! {trouble}", Tone.OVER)] for trouble in view.troubles]
+    lines += [[], table.head(layout), *(table.line(row, layout) for row in shown)]
+    lines += [] if shown else [[Piece("no GPU is known", Tone.UNKNOWN)]]
+    if unknown := _unknown(view):
+        lines += [[], [Piece("? is not known:", Tone.UNKNOWN)]]
+        lines += [[Piece(f"  {words}", Tone.UNKNOWN)] for words in unknown]
+    return "".join(f"{_written(line, coloured=coloured).rstrip()}\n" for line in lines)
+
+
+def title(view: View, *state: str, short: bool = False) -> str:
+    """Whose figures they are, how they are shown, and of when they are."""
+    devices = sum(line.kind is Kind.DEVICE for line in view.lines)
+    simulated = "SIMULATED" if short else "SIMULATED: nothing here is measured"
+    counts = f"{_counted(devices, 'GPU')}, {_counted(view.pods, 'pod')}"
+    parts = (view.source, view.simulated and simulated, counts, *state, _clock(view.unix_s))
+    return " · ".join(part for part in parts if part)
+
+
+def _clock(unix_s: float) -> str:
+    try:
+        return datetime.fromtimestamp(unix_s, UTC).strftime("%H:%M:%S UTC") if unix_s else ""
+    except (ValueError, OverflowError, OSError):  # no time that there is
+        return ""
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"
+
+
+def _unknown(view: View) -> list[str]:
+    """Each thing that is not known, by what is above it, and its reason."""
+    found: list[str] = []
+
+    def look(line: Line, above: str) -> None:
+        name = f"{above} {line.name}".lstrip()
+        if line.kind is not Kind.POD:  # its containers say the same
+            found.extend(
+                f"{quantity} of {name}: {figure.why}"
+                for quantity, figure in (("core", line.core), ("memory", line.memory))
+                if is_unknown(figure)
+            )
+        for child in line.children:
+            look(child, name)
+
+    for line in view.lines:
+        look(line, "")
+    return found
+
+
+def is_unknown(figure: Figure) -> bool:
+    """Whether there should be a value."""
+    return figure.value is None and bool(figure.why)
+
+
+def _written(pieces: list[Piece], *, coloured: bool) -> str:
+    if not coloured:
+        return "".join(piece.text for piece in pieces)
+    coded = (f"{_COLOURS[p.tone]}{p.text}{_END}" if p.tone in _COLOURS else p.text for p in pieces)
+    return "".join(coded)

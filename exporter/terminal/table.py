@@ -1,0 +1,129 @@
+"""Rows as lines of text of a given width: the columns that fit, the most telling first. Pure."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import NamedTuple
+
+from exporter.terminal import draw
+from exporter.terminal.draw import Cell, Piece, Tone
+from exporter.terminal.order import Row
+from exporter.terminal.reading import fitted, width
+from exporter.terminal.view import Kind, Line
+
+LEAST_NAME = 24
+_OPEN, _SHUT, _LEAF = "▾ ", "▸ ", "  "
+_TONES = {
+    Kind.DEVICE: Tone.STRONG,
+    Kind.NOWHERE: Tone.STRONG,
+    Kind.REST: Tone.FAINT,
+    Kind.PROCESS: Tone.FAINT,
+}
+
+
+class Column(NamedTuple):
+    """A column. ``rank``: the lowest stay longest where there is little room.
+
+    ``grows``: how many cells more it takes where there is much.
+    """
+
+    title: str
+    cells: int
+    rank: int
+    draw: Callable[[Line, int], Cell]
+    grows: int = 0
+    left: bool = False
+
+
+def _plain(drawn: Callable[[Line], Cell]) -> Callable[[Line, int], Cell]:
+    return lambda line, _: drawn(line)
+
+
+def _engine(number: int, line: Line, _: int) -> Cell:
+    return draw.engine(line, number)
+
+
+PAST = Column("PAST", 6, 6, lambda line, cells: draw.spark(line.past, cells), grows=54)
+COLUMNS = (
+    Column("TYPE", 4, 5, _plain(draw.letters), left=True),
+    Column("CORE", 5, 0, _plain(draw.core)),
+    Column("OF ONE GPU", 12, 2, draw.bar, grows=20, left=True),
+    Column("LIMIT", 5, 3, _plain(draw.core_limit)),
+    Column("MEM", 5, 1, _plain(draw.memory)),
+    Column("LIMIT", 5, 4, _plain(draw.memory_limit)),
+    Column("OF LIMIT", 8, 7, draw.memory_bar, grows=8, left=True),
+    Column("MBW", 4, 8, partial(_engine, 0)),
+    Column("ENC", 4, 9, partial(_engine, 1)),
+    Column("DEC", 4, 10, partial(_engine, 2)),
+    PAST,
+)
+
+
+class Layout(NamedTuple):
+    """Cells for the name, and for each column that is shown."""
+
+    name: int
+    columns: tuple[tuple[Column, int], ...]
+
+
+def layout(cells: int, longest_name: int = LEAST_NAME, *, past: bool = True) -> Layout:
+    """Share out a line of so many cells; ``past``: there are last minutes to show."""
+    shown: list[Column] = []
+    wanted = [column for column in COLUMNS if past or column is not PAST]
+    for column in sorted(wanted, key=lambda column: column.rank):
+        if LEAST_NAME + _taken([*shown, column]) > cells:
+            break
+        shown.append(column)
+    room = cells - LEAST_NAME - _taken(shown)
+    more = min(max(room, 0), max(longest_name - LEAST_NAME, 0))
+    name, room = min(LEAST_NAME, cells) + more, room - more
+    extra: dict[str, int] = {}
+    for column in sorted(shown, key=lambda column: column.rank):
+        extra[column.title] = min(column.grows, max(room, 0)) if column.grows else 0
+        room -= extra[column.title]
+    columns = (c for c in COLUMNS if c in shown)
+    return Layout(name, tuple((column, column.cells + extra[column.title]) for column in columns))
+
+
+def _taken(columns: Sequence[Column]) -> int:
+    return sum(column.cells + 1 for column in columns)
+
+
+def longest_name(rows: Sequence[Row]) -> int:
+    """Cells that the longest name takes, with its indentation."""
+    return max((2 * row.depth + 2 + width(row.line.name) for row in rows), default=0)
+
+
+def head(of: Layout) -> list[Piece]:
+    """The titles."""
+    pieces = [Piece(fitted("GPU / POD / CONTAINER / PROCESS", of.name), Tone.FAINT)]
+    for column, cells in of.columns:
+        title = fitted(column.title, cells) if column.left else column.title[:cells].rjust(cells)
+        pieces.append(Piece(f" {title}", Tone.FAINT))
+    return pieces
+
+
+def line(row: Row, of: Layout) -> list[Piece]:
+    """One row, as wide as the layout."""
+    sign = _SHUT if row.hidden else _OPEN if row.line.children else _LEAF
+    name = fitted("  " * row.depth + sign + row.line.name, of.name)
+    pieces = [Piece(name, _TONES.get(row.line.kind, Tone.PLAIN))]
+    for column, cells in of.columns:
+        pieces.append(Piece(" "))
+        pieces += _aligned(column.draw(row.line, cells), cells, left=column.left)
+    return pieces
+
+
+def _aligned(cell: Cell, cells: int, *, left: bool) -> list[Piece]:
+    drawn = [Piece(piece.text[:cells], piece.tone) for piece in cell if piece.text]
+    blank = Piece(" " * (cells - sum(len(piece.text) for piece in drawn)))
+    return [*drawn, blank] if left else [blank, *drawn]
+
+
+def column_at(of: Layout, cell: int) -> int:
+    """Which column a cell of the line is in: -1 is the name, else the number in the layout."""
+    ends = of.name
+    for number, (_, cells) in enumerate(of.columns):
+        if cell < ends:
+            return number - 1
+        ends += cells + 1
+    return len(of.columns) - 1

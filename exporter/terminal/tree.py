@@ -1,0 +1,183 @@
+"""The table as a widget: only the rows that are seen are drawn, however many there are."""
+
+from typing import ClassVar
+
+from rich.segment import Segment
+from rich.style import Style
+from textual import events
+from textual.binding import Binding, BindingType
+from textual.geometry import Region, Size
+from textual.message import Message
+from textual.scroll_view import ScrollView
+from textual.strip import Strip
+
+from exporter.terminal import table
+from exporter.terminal.draw import Piece
+from exporter.terminal.order import Order, Row, SortKey, rows
+from exporter.terminal.styles import STYLES
+from exporter.terminal.view import Key, Line
+
+_CURSOR = Style(bgcolor="#2d3a4a", bold=True)
+_SORTS = {"name": SortKey.NAME, "CORE": SortKey.CORE, "OF ONE GPU": SortKey.CORE}
+_SORTS |= {"MEM": SortKey.MEMORY, "OF LIMIT": SortKey.SHARE, "LIMIT": SortKey.SHARE}
+
+
+class Tree(ScrollView, can_focus=True):
+    """Rows with a cursor, which stays on its line when lines come and go."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("up,k", "move(-1)", "up"),
+        Binding("down,j", "move(1)", "down"),
+        Binding("pageup", "page(-1)", "page up"),
+        Binding("pagedown", "page(1)", "page down"),
+        Binding("home,g", "move(-1000000)", "to the top"),
+        Binding("end,G", "move(1000000)", "to the end"),
+        Binding("left", "fold", "fold"),
+        Binding("right", "unfold", "unfold"),
+        Binding("enter,space", "fold_or_unfold", "fold or unfold"),
+    ]
+
+    class Selected(Message):
+        """The cursor is on another line, or on what the line has become."""
+
+        def __init__(self, line: Line | None) -> None:
+            super().__init__()
+            self.line = line
+
+    class Arranged(Message):
+        """Order or layout is another."""
+
+    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 - textual's name for it
+        super().__init__(id=id)
+        self.order = Order()
+        self._all: tuple[Line, ...] = ()
+        self._shown: list[Row] = []
+        self._cursor = 0
+        self._columns = table.layout(80)
+
+    @property
+    def selected(self) -> Line | None:
+        """The line that has the cursor."""
+        return self._shown[self._cursor].line if self._shown else None
+
+    def show(self, lines: tuple[Line, ...]) -> None:
+        """Show other lines; the cursor stays where it is, as far as that is there."""
+        self._all = lines
+        self._refill()
+
+    def put(self, order: Order) -> None:
+        """Show the same lines in another way."""
+        self.order = order
+        self._refill()
+        self.post_message(self.Arranged())
+
+    def head(self) -> list[Piece]:
+        """The columns' titles."""
+        return table.head(self._columns)
+
+    def title_at(self, cell: int) -> SortKey | None:
+        """What a click on the titles sorts by."""
+        number = table.column_at(self._columns, cell - self.styles.padding.left)
+        title = "name" if number < 0 else self._columns.columns[number][0].title
+        return _SORTS.get(title)
+
+    def render_line(self, y: int) -> Strip:
+        """One row of the screen."""
+        at = y + self.scroll_offset.y
+        cells = self.scrollable_content_region.width
+        if at >= len(self._shown):
+            return Strip.blank(cells, self.rich_style)
+        pieces = table.line(self._shown[at], self._columns)
+        strip = Strip([Segment(piece.text, STYLES[piece.tone]) for piece in pieces])
+        under = self.rich_style + _CURSOR if at == self._cursor else self.rich_style
+        return strip.adjust_cell_length(cells).apply_style(under)
+
+    # --- inside ---
+
+    def _refill(self) -> None:
+        before = self.selected.key if self.selected else ()
+        self._shown = rows(self._all, self.order)
+        self._share_out()
+        self._cursor = self._place_of(before)
+        self.virtual_size = Size(self.scrollable_content_region.width, len(self._shown))
+        self._reveal()
+        self.refresh()
+        self.post_message(self.Selected(self.selected))
+
+    def _place_of(self, key: Key) -> int:
+        """Where a line is now; else the one above it that is left, else the same place."""
+        places = {row.line.key: at for at, row in enumerate(self._shown)}
+        while key:
+            if key in places:
+                return places[key]
+            key = key[:-1]
+        return min(self._cursor, max(len(self._shown) - 1, 0))
+
+    def _share_out(self) -> None:
+        cells = max((self.scrollable_content_region.width or self.size.width) - 1, 1)
+        self._columns = table.layout(cells, table.longest_name(self._shown))
+
+    def on_resize(self, _: events.Resize) -> None:
+        """Share the columns out anew."""
+        self._refill()
+        self.post_message(self.Arranged())
+
+    def _reveal(self) -> None:
+        region = Region(0, self._cursor, 1, 1)
+        self.scroll_to_region(region, animate=False, force=True, x_axis=False)
+
+    def _move_to(self, at: int) -> None:
+        self._cursor = min(max(at, 0), max(len(self._shown) - 1, 0))
+        self._reveal()
+        self.refresh()
+        self.post_message(self.Selected(self.selected))
+
+    # --- keys and the mouse ---
+
+    def action_move(self, by: int) -> None:
+        """So many rows down."""
+        self._move_to(self._cursor + by)
+
+    def action_page(self, by: int) -> None:
+        """So many screens down."""
+        self._move_to(self._cursor + by * max(self.scrollable_content_region.height - 1, 1))
+
+    def action_fold(self) -> None:
+        """Fold the line; one that is, or has nothing below, goes to the line above it."""
+        line = self.selected
+        if line is None:
+            return
+        if line.children and not self._shown[self._cursor].hidden:
+            self.put(self.order._replace(folded=self.order.folded | {line.key}))
+            return
+        depth = self._shown[self._cursor].depth
+        above = (at for at in range(self._cursor, -1, -1) if self._shown[at].depth < depth)
+        self._move_to(next(above, self._cursor))
+
+    def action_unfold(self) -> None:
+        """Show what is below."""
+        line = self.selected
+        if line is None or not self._shown[self._cursor].hidden:
+            return
+        deepest = max(self.order.deepest, self._shown[self._cursor].depth + 2)
+        folded = self.order.folded - {line.key}
+        if deepest > self.order.deepest:  # of the others, what was too deep stays folded
+            folded |= {row.line.key for row in self._shown if row.hidden and row.line is not line}
+        self.put(self.order._replace(folded=folded, deepest=deepest))
+
+    def action_fold_or_unfold(self) -> None:
+        """Fold or unfold."""
+        if self._shown and self._shown[self._cursor].hidden:
+            self.action_unfold()
+        elif self.selected and self.selected.children:
+            self.action_fold()
+
+    def on_click(self, event: events.Click) -> None:
+        """Put the cursor there; on the sign before a name, fold or unfold."""
+        self.focus()
+        at = event.y + self.scroll_offset.y
+        if at < len(self._shown):
+            self._move_to(at)
+            sign = 2 * self._shown[at].depth + self.styles.padding.left
+            if sign <= event.x < sign + 2:
+                self.action_fold_or_unfold()

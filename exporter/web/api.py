@@ -1,0 +1,69 @@
+"""``/api/v1/``: the JSON documents of the newest Snapshot, and their schema."""
+
+import json
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from aiohttp import web
+
+from exporter import api
+from exporter.api import About, Document
+from exporter.model import Snapshot
+from exporter.web.access import Access, Route
+from exporter.web.answers import Answers
+
+JSON = "application/json"
+PREFIX = "/api/v1"
+
+_WHOLE = {"snapshot": api.snapshot, "devices": api.devices, "history": api.history}
+
+
+class Api:
+    """The handlers. What an answer says is up to ``exporter.api``."""
+
+    def __init__(self, answers: Answers, about: Callable[[], About]) -> None:
+        self._answers = answers
+        self._about = about
+        self._schema = _written(api.schema())
+
+    def routes(self) -> Sequence[Route]:
+        """What is served, and to whom: names of pods are not for everybody."""
+        return (
+            *(Route(f"{PREFIX}/{name}", partial(self._whole, name)) for name in _WHOLE),
+            Route(f"{PREFIX}/pods/{{namespace:[^/]+}}/{{pod:[^/]+}}", self._pod),
+            Route(f"{PREFIX}/schema", self._tell_schema, Access.OPEN),
+            Route(f"{PREFIX}/{{unknown:.*}}", self._unknown, Access.OPEN),
+        )
+
+    async def _whole(self, name: str, request: web.Request) -> web.StreamResponse:
+        def render(snapshot: Snapshot, age_ns: int) -> bytes:
+            return _written(_WHOLE[name](snapshot, self._about(), age_ns))
+
+        answer = await self._answers.respond(request, name, render, JSON)
+        return answer or _error(404, "nothing is there")
+
+    async def _pod(self, request: web.Request) -> web.StreamResponse:
+        name = (request.match_info["namespace"], request.match_info["pod"])
+
+        def render(snapshot: Snapshot, age_ns: int) -> bytes | None:
+            document = api.pod(snapshot, self._about(), age_ns, name)
+            return None if document is None else _written(document)
+
+        answer = await self._answers.respond(request, ("pod", *name), render, JSON)
+        return answer or _error(404, "no such pod has to do with a GPU of this node")
+
+    async def _tell_schema(self, _: web.Request) -> web.StreamResponse:
+        return web.Response(body=self._schema, content_type="application/schema+json")
+
+    async def _unknown(self, _: web.Request) -> web.StreamResponse:
+        paths = ", ".join([*_WHOLE, "cardinality", "pods/{namespace}/{pod}", "schema"])
+        return _error(404, f"no such path; there are {paths} below {PREFIX}")
+
+
+def _error(status: int, words: str) -> web.Response:
+    return web.Response(status=status, body=_written({"error": words}), content_type=JSON)
+
+
+def _written(document: Document) -> bytes:
+    """ASCII: names may hold halves of surrogate pairs, which UTF-8 cannot say."""
+    return json.dumps(document, separators=(",", ":"), allow_nan=False).encode()

@@ -1,0 +1,83 @@
+"""``/`` and ``/static/``: the live page and the files that it needs."""
+
+import gzip
+from collections.abc import Callable, Sequence
+from functools import partial
+from hashlib import sha256
+from importlib.resources import files
+
+from aiohttp import hdrs, web
+
+from exporter import api
+from exporter.api import About
+from exporter.model import Snapshot
+from exporter.web.access import Route
+from exporter.web.answers import Answers, is_known
+from exporter.web.negotiation import accepts_gzip
+from exporter.web.page import CONTENT_SECURITY_POLICY, choice_of, page
+
+HTML = "text/html; charset=utf-8"
+STATIC = {
+    "page.css": "text/css; charset=utf-8",
+    "page.js": "text/javascript; charset=utf-8",
+    "icon.svg": "image/svg+xml",
+}
+
+
+class LivePage:
+    """The page of the newest Snapshot, made once for each and each choice of what to show."""
+
+    def __init__(self, answers: Answers, about: Callable[[], About], metrics_path: str) -> None:
+        self._answers = answers
+        self._about = about
+        self._metrics_path = metrics_path
+
+    async def show(self, request: web.Request) -> web.StreamResponse:
+        """The page, as the query asks for it."""
+        choice = choice_of(request.query)
+
+        def render(snapshot: Snapshot, age_ns: int) -> bytes:
+            document = api.snapshot(snapshot, self._about(), age_ns)
+            past = api.history(snapshot, self._about(), age_ns)
+            return page(document, past, choice, self._metrics_path).encode()
+
+        response = await self._answers.respond(request, ("page", choice), render, HTML)
+        if response is None:
+            raise web.HTTPNotFound
+        response.headers[hdrs.CONTENT_SECURITY_POLICY] = CONTENT_SECURITY_POLICY
+        return response
+
+
+def static_routes() -> Sequence[Route]:
+    """The page's own files, which the package has with it."""
+    folder = files("exporter.web") / "static"
+    return [
+        Route(f"/static/{name}", partial(_serve, _File((folder / name).read_bytes(), kind)))
+        for name, kind in STATIC.items()
+    ]
+
+
+class _File:
+    """A file, plain and zipped, with its tag."""
+
+    def __init__(self, body: bytes, content_type: str) -> None:
+        self.body = body
+        self.zipped = gzip.compress(body, mtime=0)
+        self.content_type = content_type
+        self.tag = sha256(body).hexdigest()[:32]
+
+
+async def _serve(file: _File, request: web.Request) -> web.StreamResponse:
+    zipped = accepts_gzip(",".join(request.headers.getall(hdrs.ACCEPT_ENCODING, ())))
+    tag = f"{file.tag}-gzip" if zipped else file.tag
+    headers = {
+        hdrs.CACHE_CONTROL: "no-cache",
+        hdrs.CONTENT_TYPE: file.content_type,
+        hdrs.ETAG: f'"{tag}"',
+        hdrs.VARY: hdrs.ACCEPT_ENCODING,
+    }
+    if is_known(request, tag):
+        return web.Response(status=304, headers=headers)
+    if zipped:
+        headers[hdrs.CONTENT_ENCODING] = "gzip"
+    return web.Response(body=file.zipped if zipped else file.body, headers=headers)

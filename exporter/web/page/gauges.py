@@ -1,0 +1,94 @@
+"""The two rows of a GPU's card: its core and its memory, by who has them."""
+
+from collections.abc import Callable, Sequence
+
+from exporter.web.page.cells import OVER, unknown, why
+from exporter.web.page.entries import Json, Series
+from exporter.web.page.figures import Segment, bar, spark
+from exporter.web.page.html import Html, h
+from exporter.web.page.tenants import Tenant
+from exporter.web.page.words import gibibytes, held_of, percent
+
+LISTED = 5
+Told = Callable[[float | None], str]
+
+
+def core(device: Json, tenants: Sequence[Tenant], series: Series, words: Json) -> Html:
+    """How busy it is, and by whom."""
+    used = device.get("utilization_ratio")
+    allotted = device.get("allocated_core_ratio")
+    segments = _segments(tenants, "core_utilization_ratio", 1.0, percent)
+    for part in device["unattributed"]:
+        core = part.get("core_utilization_ratio", 0.0)
+        segments.append(Segment(core, "nobody", f"unattributed, {part['reason']}: {percent(core)}"))
+    about = f"Core in use {percent(used)}" + _listing(segments)
+    past = series.get((str(device["index"]), device["uuid"]), {}).get("core_utilization_ratio", ())
+    limits = _segments(tenants, "core_limit_ratio", max(allotted or 0.0, 1.0), percent, "allotted")
+    return _row(
+        "Core",
+        bar(about, segments, limits),
+        percent(used) if used is not None else unknown(why(device, "core"), words),
+        _allotted(None if allotted is None else percent(allotted), (allotted or 0.0) > OVER),
+        spark("Core, the last ten minutes", past, 1.0),
+    )
+
+
+def memory(device: Json, tenants: Sequence[Tenant], series: Series, words: Json) -> Html:
+    """How much of it is held, and by whom."""
+    used, total = device.get("memory_used_bytes"), device.get("memory_total_bytes")
+    allotted = device.get("allocated_memory_bytes")
+    whole = total or 1.0
+    segments = _segments(tenants, "memory_used_bytes", whole, gibibytes)
+    for part in device["unattributed"]:
+        held = part.get("memory_used_bytes", 0)
+        told = f"unattributed, {part['reason']}: {gibibytes(held)}"
+        segments.append(Segment(max(held, 0) / whole, "nobody", told))
+    if reserved := device.get("memory_reserved_bytes"):
+        told = f"reserved by the driver: {gibibytes(reserved)}"
+        segments.append(Segment(reserved / whole, "reserved", told))
+    about = f"Memory in use {gibibytes(used)} of {gibibytes(total)}" + _listing(segments)
+    past = series.get((str(device["index"]), device["uuid"]), {}).get("memory_used_bytes", ())
+    scale = max(allotted or 0.0, whole)
+    limits = _segments(tenants, "memory_limit_bytes", scale, gibibytes, "allotted")
+    return _row(
+        "Memory",
+        bar(about, segments, limits),
+        held_of(used, total) if used is not None else unknown(why(device, "memory"), words),
+        _allotted(None if allotted is None else gibibytes(allotted), (allotted or 0.0) > whole),
+        spark("Memory, the last ten minutes", past, whole),
+    )
+
+
+def _row(name: str, drawn: Html, figure: str, allotted: Html, past: Html) -> Html:
+    return h(
+        "div",
+        {"class": "gauge"},
+        h("span", {"class": "label"}, name),
+        h("span", {"class": "figure"}, figure),
+        drawn,
+        past,
+        allotted,
+    )
+
+
+def _allotted(figure: str | None, over: bool) -> Html:  # noqa: FBT001 - a state, not an option
+    text = "nothing known to be allotted" if figure is None else f"allotted {figure}"
+    return h("span", {"class": "allotted over" if over else "allotted"}, text)
+
+
+def _segments(
+    tenants: Sequence[Tenant], figure: str, whole: float, told: Told, lead: str = ""
+) -> list[Segment]:
+    made = []
+    for tenant in tenants:
+        value = tenant.figure(figure)
+        if value is not None:
+            words = f"{tenant.name} {tenant.part.name}: {lead} {told(value)}".replace("  ", " ")
+            made.append(Segment(value / whole, f"c{tenant.colour}", words))
+    return made
+
+
+def _listing(segments: Sequence[Segment]) -> str:
+    """What a screen reader is told of a bar; the table below has the rest."""
+    told = [segment.words for segment in segments if segment.size > 0][:LISTED]
+    return "".join(f"; {each}" for each in told)

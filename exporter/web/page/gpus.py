@@ -1,0 +1,171 @@
+"""A card for each GPU: who uses it, what was allotted on it, how it fares."""
+
+from collections.abc import Sequence
+
+from exporter.web.page.cells import core_of, memory_of, mismatch, swatch
+from exporter.web.page.entries import Json, Series, key_of, shortened
+from exporter.web.page.gauges import core, memory
+from exporter.web.page.html import Html, h
+from exporter.web.page.tenants import Tenant
+from exporter.web.page.words import NBSP, fixed, gibibytes, percent
+
+WHO_SHOWN = 5
+
+
+def card(device: Json, tenants: Sequence[Tenant], series: Series, words: Json) -> Html:
+    """One GPU."""
+    index, uuid = device["index"], device["uuid"]
+    name = f"gpu-{uuid}"
+    up = device.get("up", False)
+    return h(
+        "article",
+        {"class": "gpu" if up else "gpu down", "data-k": name, "aria-labelledby": name},
+        h(
+            "header",
+            None,
+            h("h3", {"id": name}, f"GPU{NBSP}{index}"),
+            h("span", {"class": "model"}, h("bdi", None, _model(device))),
+            h("ul", {"class": "facts"}, [h("li", None, fact) for fact in facts(device)]),
+        ),
+        None if up else _down(device, words),
+        core(device, tenants, series, words) if up else None,
+        memory(device, tenants, series, words) if up else None,
+        _who(device, tenants, words),
+        _more(device),
+    )
+
+
+def _model(device: Json) -> str:
+    info = device.get("info", {})
+    return " ".join(filter(None, (info.get("model", ""), info.get("profile", ""))))
+
+
+def facts(device: Json) -> list[str]:
+    """Temperature, power, clock and the way that it is shared."""
+    made = []
+    heat = {each["sensor"]: each["value"] for each in device.get("temperature_celsius", ())}
+    if "gpu" in heat:
+        made.append(f"{fixed(heat['gpu'], 0)}{NBSP}°C")
+    if "power_watts" in device:
+        limit = device.get("power_limit_watts")
+        of = f"{NBSP}/{NBSP}{fixed(limit, 0)}" if limit else ""
+        made.append(f"{fixed(device['power_watts'], 0)}{of}{NBSP}W")
+    clocks = {each["clock"]: each["value"] for each in device.get("clock_hertz", ())}
+    if "sm" in clocks:
+        made.append(f"{fixed(clocks['sm'] / 1e9, 2)}{NBSP}GHz")
+    sharing = device.get("info", {}).get("sharing")
+    return [*made, sharing.upper()] if sharing else made
+
+
+def _down(device: Json, words: Json) -> Html:
+    reasons = [each["reason"] for each in device.get("unmeasured", ())]
+    told = [words["unmeasured"].get(reason, "") for reason in reasons]
+    return h(
+        "p",
+        {"class": "problem"},
+        h("strong", None, f"It cannot be read: {', '.join(reasons) or 'no answer'}. "),
+        " ".join(told),
+    )
+
+
+def _who(device: Json, tenants: Sequence[Tenant], words: Json) -> Html:
+    """The table of containers on the device; the first few, and the others on request."""
+    nobody = [_nobody(part) for part in device["unattributed"]]
+    rows = [_tenant(tenant, words) for tenant in tenants]
+    first, others = rows[:WHO_SHOWN], rows[WHO_SHOWN:]
+    if not rows and not nobody:
+        return h("p", {"class": "quiet"}, "Nobody is on it.")
+    rest = None
+    if others:
+        told = h("summary", None, f"{len(others)} more")
+        rest = h("details", {"class": "rest", "data-k": "rest"}, told, _table(others))
+    return h("div", {"class": "who"}, _table([*first, *nobody]), rest)
+
+
+def _table(rows: Sequence[Html]) -> Html:
+    head = h(
+        "tr",
+        None,
+        h("th", {"scope": "col"}, "Container"),
+        h("th", {"scope": "col", "class": "n"}, "Core"),
+        h("th", {"scope": "col", "class": "n"}, "Memory"),
+    )
+    caption = h("caption", {"class": "sr"}, "Containers on this GPU")
+    return h("table", None, caption, h("thead", None, head), h("tbody", None, rows))
+
+
+def _tenant(tenant: Tenant, words: Json) -> Html:
+    figures = tenant.part.figures
+    return h(
+        "tr",
+        {"data-k": key_of(tenant.entry.key, tenant.part.name)},
+        h(
+            "th",
+            {"scope": "row", "title": f"{tenant.name} {tenant.part.name}"},
+            swatch(tenant.colour),
+            h("bdi", {"class": "name"}, shortened(tenant.entry.name)),
+            mismatch(figures),
+            h("bdi", {"class": "within"}, _within(tenant)),
+        ),
+        h("td", {"class": "n"}, core_of(figures, words)),
+        h("td", {"class": "n"}, memory_of(figures, words)),
+    )
+
+
+def _within(tenant: Tenant) -> str:
+    """Container and namespace, each where it says more than the pod does."""
+    names = (tenant.part.name, tenant.entry.space)
+    return " · ".join(name for name in dict.fromkeys(names) if name)
+
+
+def _nobody(part: Json) -> Html:
+    """What nobody is named for: with it, the rows add up to the device."""
+    core, held = part.get("core_utilization_ratio"), part.get("memory_used_bytes")
+    return h(
+        "tr",
+        {"data-k": key_of("nobody", part["reason"])},
+        h(
+            "th",
+            {"scope": "row"},
+            swatch(None),
+            "unattributed",
+            h("span", {"class": "within"}, part["reason"]),
+        ),
+        h("td", {"class": "n"}, percent(core)),
+        h("td", {"class": "n"}, gibibytes(held)),
+    )
+
+
+def _more(device: Json) -> Html:
+    info = device.get("info", {})
+    method = device.get("method_info", {})
+    pairs = [
+        ("UUID", device["uuid"]),
+        ("PCI bus", info.get("pci_bus_id")),
+        ("Part of", info.get("parent_uuid")),
+        ("Driver", info.get("driver_version")),
+        ("Memory traffic", _ratio(device, "memory_active_ratio")),
+        ("Encoder", _ratio(device, "encoder_utilization_ratio")),
+        ("Decoder", _ratio(device, "decoder_utilization_ratio")),
+        ("SMs active", _ratio(device, "sm_active_ratio")),
+        ("Tensor cores", _ratio(device, "tensor_active_ratio")),
+        ("Measured by", ", ".join(f"{what} by {how}" for what, how in method.items())),
+        (
+            "Not measured",
+            ", ".join(f"{e['quantity']} ({e['reason']})" for e in device.get("unmeasured", ())),
+        ),
+    ]
+    return h(
+        "details",
+        {"class": "more", "data-k": "more"},
+        h("summary", None, "Details"),
+        h(
+            "dl",
+            None,
+            [[h("dt", None, k), h("dd", None, h("bdi", None, v))] for k, v in pairs if v],
+        ),
+    )
+
+
+def _ratio(device: Json, name: str) -> str | None:
+    return percent(device[name]) if name in device else None

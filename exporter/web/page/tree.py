@@ -1,0 +1,202 @@
+"""The tree: pod, container, process; and groups and what nobody is named for in the same form."""
+
+from collections.abc import Mapping
+
+from exporter.web.page.cells import (
+    OVER,
+    against,
+    core_of,
+    held_against,
+    memory_of,
+    mismatch,
+    swatch,
+    unknown,
+    why,
+)
+from exporter.web.page.entries import Entry, Json, Part, Series, key_of, shortened, unmeasured
+from exporter.web.page.figures import added, meter, spark
+from exporter.web.page.html import Html, h
+from exporter.web.page.words import gibibytes, held_of, percent, seconds
+
+Colours = Mapping[tuple[str, str, str], int]
+COLUMNS = (
+    "Container, process",
+    "GPU",
+    "Type",
+    "Core",
+    "Memory",
+    "Traffic",
+    "Encoder",
+    "Decoder",
+    "Since",
+)
+MOST_SWATCHES = 4
+ENGINES = ("memory_active", "encoder", "decoder")
+RATIOS = ("memory_active_ratio", "encoder_utilization_ratio", "decoder_utilization_ratio")
+
+
+def line(entry: Entry, colours: Colours, series: Series, document: Json) -> Html:
+    """One entry, which opens."""
+    words, figures = document["words"], entry.figures
+    return h(
+        "li",
+        {"data-k": entry.key},
+        h(
+            "details",
+            {"class": "entry", "data-k": entry.key},
+            h(
+                "summary",
+                None,
+                _name(entry, colours),
+                _places(entry),
+                _core(entry, figures, words),
+                _memory(entry, figures, words),
+                _past(entry, series),
+            ),
+            _parts(entry, colours, document),
+        ),
+    )
+
+
+def _name(entry: Entry, colours: Colours) -> Html:
+    return h(
+        "span",
+        {"class": "who-name"},
+        [swatch(colour) for colour in _colours(entry, colours)],
+        h("bdi", {"class": "space"}, entry.space) if entry.space else None,
+        h("bdi", {"class": "name"}, shortened(entry.name)),
+        h("bdi", {"class": "note"}, entry.note) if entry.note else None,
+    )
+
+
+def _colours(entry: Entry, colours: Colours) -> list[int | None]:
+    """Those of its containers, each once and not too many."""
+    if entry.kind == "nobody":
+        return [None]
+    keys = [(entry.key, part.name, part.uuid) for part in entry.parts]
+    return list(dict.fromkeys(colours.get(key) for key in keys if key in colours))[:MOST_SWATCHES]
+
+
+def _places(entry: Entry) -> Html:
+    devices = sorted({part.device for part in entry.parts if part.device is not None})
+    text = ", ".join(map(str, devices)) or "not known"
+    return h("span", {"class": "gpus"}, h("span", {"class": "lead"}, "GPU "), text)
+
+
+def _core(entry: Entry, figures: Json, words: Json) -> Html:
+    used, limit = figures.get("core_usage_gpus"), figures.get("core_limit_gpus")
+    filled = figures.get("core_limit_utilization_ratio") if limit else used
+    over = bool(limit) and (filled or 0.0) > OVER
+    figure = percent(used) if used is not None else unknown(unmeasured(entry, "core"), words)
+    about = f"Core in use {percent(used)}" + (f" of {percent(limit)}" if limit else "")
+    return h(
+        "span",
+        {"class": "measured core"},
+        against(figure, percent(limit) if limit else None, over=over),
+        meter(about, filled, limited=bool(limit)),
+    )
+
+
+def _memory(entry: Entry, figures: Json, words: Json) -> Html:
+    used, limit = figures.get("memory_used_bytes"), figures.get("memory_limit_bytes")
+    filled = figures.get("memory_limit_utilization_ratio") if limit else None
+    otherwise = unknown(unmeasured(entry, "memory"), words)
+    about = f"Memory held {held_of(used, limit)}"
+    return h(
+        "span",
+        {"class": "measured memory"},
+        held_against(used, limit, otherwise, over=(filled or 0.0) > OVER),
+        meter(about, filled, limited=bool(limit)),
+    )
+
+
+def _past(entry: Entry, series: Series) -> Html:
+    listed = [series[p.labels]["core_utilization_ratio"] for p in entry.parts if p.labels in series]
+    values = added(listed)
+    top = max([1.0 if len(listed) > 1 else 0.05, *(value for value in values if value)])
+    return spark(f"Core of {entry.name}, the last ten minutes", values, top)
+
+
+def _parts(entry: Entry, colours: Colours, document: Json) -> Html:
+    heads = [h("th", {"scope": "col"}, name) for name in COLUMNS]
+    rows = [row for part in entry.parts for row in _part(entry, part, colours, document)]
+    return h(
+        "div",
+        {"class": "scroll", "tabindex": "0", "role": "region", "aria-label": f"{entry.name}"},
+        h(
+            "table",
+            {"class": "parts"},
+            h("caption", {"class": "sr"}, f"Containers and processes of {entry.name}"),
+            h("thead", None, h("tr", None, heads)),
+            h("tbody", None, rows),
+        ),
+    )
+
+
+def _part(entry: Entry, part: Part, colours: Colours, document: Json) -> list[Html]:
+    figures, words = part.figures, document["words"]
+    colour = colours.get((entry.key, part.name, part.uuid))
+    place = (
+        h("span", {"class": "unknown"}, "not known") if part.device is None else str(part.device)
+    )
+    schemes = [each["scheme"] for each in figures.get("allocation_info", ())]
+    own = h(
+        "tr",
+        {"class": "part", "data-k": key_of(part.name, part.uuid)},
+        h(
+            "th",
+            {"scope": "row"},
+            None if colour is None else swatch(colour),
+            h("bdi", None, part.name or "(all containers)"),
+            [h("span", {"class": "tag"}, scheme) for scheme in schemes],
+            mismatch(figures),
+        ),
+        h("td", None, place),
+        h("td", None),
+        h("td", {"class": "n"}, core_of(figures, words)),
+        h("td", {"class": "n"}, memory_of(figures, words)),
+        [
+            h("td", {"class": "n"}, _ratio(figures, q, r))
+            for q, r in zip(ENGINES, RATIOS, strict=True)
+        ],
+        h("td", {"class": "n"}, _since(figures.get("observed_since_timestamp_seconds"), document)),
+    )
+    return [own, *(_process(process, part, document) for process in part.processes)]
+
+
+def _process(process: Json, part: Part, document: Json) -> Html:
+    core, held = process.get("core_utilization_ratio"), process.get("memory_used_bytes")
+    return h(
+        "tr",
+        {"class": "process", "data-k": key_of(part.name, part.uuid, str(process["pid"]))},
+        h(
+            "th",
+            {"scope": "row"},
+            h("bdi", None, process.get("name", "(name not known)")),
+            h("span", {"class": "pid"}, f"pid {process['pid']}"),
+        ),
+        h("td", None),
+        h("td", None, process.get("type", "")),
+        h("td", {"class": "n"}, percent(core) if core is not None else _dash()),
+        h("td", {"class": "n"}, gibibytes(held) if held is not None else _dash()),
+        [h("td", {"class": "n"}, percent(process[r]) if r in process else _dash()) for r in RATIOS],
+        h("td", {"class": "n"}, _since(process.get("start_timestamp_seconds"), document)),
+    )
+
+
+def _ratio(figures: Json, quantity: str, name: str) -> str:
+    if name in figures:
+        return percent(figures[name])
+    reasons = why(figures, quantity)
+    return h("span", {"class": "unknown"}, ", ".join(reasons)) if reasons else _dash()
+
+
+def _dash() -> Html:
+    return h("span", {"class": "unknown", "title": "not known"}, "?")
+
+
+def _since(start: float | None, document: Json) -> str:
+    """How long ago."""
+    if start is None:
+        return ""
+    return seconds(max(document["snapshot"]["timestamp_seconds"] - start, 0.0))

@@ -1,0 +1,98 @@
+import pytest
+
+from exporter.collector.tenants import MOST_WINDOWS, Residency
+from exporter.ledger import processes_of
+from exporter.ledger.history import points
+from exporter.model import CgroupIdentity, DeviceUsage, Engines, ProcessInfo, Spent
+from tests.collector.bench import CID, DEVICE, SECOND, Bench
+
+NOTHING = DeviceUsage(DEVICE, SECOND, 0, Spent(Engines()), {})
+
+
+@pytest.fixture
+def bench() -> Bench:
+    bench = Bench()
+    bench.processes.identities[7] = CgroupIdentity("uid-1", CID)
+    bench.processes.infos[7] = ProcessInfo("python", 123)
+    bench.name_pod()
+    bench.use(7, SECOND // 4)
+    return bench
+
+
+def test_a_snapshot_tells_the_processes_of_its_containers(bench: Bench) -> None:
+    bench.cycle()
+    [process] = processes_of(bench.cycle())
+    assert (process.pid, process.owner, process.core) == (7, ("ml", "train", "main"), 0.25)
+    assert (process.memory_bytes, process.name, process.start_unix_ns) == (100, "python", 123)
+
+
+def test_processes_add_up_to_their_container(bench: Bench) -> None:
+    for _ in range(30):
+        snapshot = bench.cycle()
+    [process] = processes_of(snapshot)
+    [row] = snapshot.rows["container"]
+    assert process.core == row.values["core_utilization_ratio"]
+
+
+def test_an_older_snapshot_is_not_changed_by_the_next_cycles(bench: Bench) -> None:
+    first = bench.cycle()
+    before = list(processes_of(first))
+    bench.use(7, SECOND)
+    for _ in range(20):
+        bench.cycle()
+    assert list(processes_of(first)) == before
+
+
+def test_names_are_asked_for_when_processes_come_and_now_and_then(bench: Bench) -> None:
+    for _ in range(9):
+        bench.cycle()
+    assert bench.processes.described == 1
+    bench.use(8, SECOND // 4)
+    bench.cycle()
+    assert bench.processes.described == 2
+    for _ in range(10):
+        bench.cycle()
+    assert bench.processes.described == 3
+
+
+def test_processes_have_no_name_while_they_cannot_be_described(bench: Bench) -> None:
+    def broken(_: object) -> dict[int, ProcessInfo]:
+        raise OSError("gone")
+
+    bench.processes.describe = broken  # type: ignore[method-assign,assignment] # a source that fails
+    [process] = processes_of(bench.cycle())
+    assert (process.name, process.start_unix_ns) == ("", None)
+
+
+def test_the_history_grows_with_the_cycles_and_not_with_its_readers(bench: Bench) -> None:
+    for _ in range(11):
+        snapshot = bench.cycle()
+    for _ in range(50):
+        list(processes_of(bench.collector.snapshot))
+    core, memory = points(snapshot.history.series["ml", "train", "main", "0", "GPU-0"])
+    assert (core, memory) == ([0.25] * 3, [100.0] * 3)
+
+
+def test_no_more_than_so_many_windows_are_kept(bench: Bench) -> None:
+    residency = Residency(10**6 * SECOND)
+    for number in range(MOST_WINDOWS + 10):
+        residency.enter(NOTHING, (), {}, number)
+    [tenants] = residency.tenants(bench.gpus.devices, 0)
+    assert len(tenants.windows) == MOST_WINDOWS
+    assert tenants.windows[-1].ended_mono_ns == MOST_WINDOWS + 9
+
+
+def test_windows_older_than_the_averages_are_forgotten(bench: Bench) -> None:
+    residency = Residency(15 * SECOND)
+    residency.enter(NOTHING, (), {}, SECOND)
+    residency.enter(NOTHING, (), {}, 10 * SECOND)
+    [tenants] = residency.tenants(bench.gpus.devices, 16 * SECOND)
+    assert [window.ended_mono_ns for window in tenants.windows] == [10 * SECOND]
+
+
+def test_a_device_that_has_gone_takes_its_windows_along(bench: Bench) -> None:
+    residency = Residency(15 * SECOND)
+    residency.enter(NOTHING, (), {}, SECOND)
+    assert residency.tenants((), SECOND) == ()
+    [tenants] = residency.tenants(bench.gpus.devices, SECOND)
+    assert tenants.windows == ()

@@ -1,0 +1,159 @@
+"""The API server and the kubelet, over real HTTP."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from exporter.doctor import Finding, Verdict, privileges
+from exporter.doctor.clock import clock
+from exporter.doctor.pods import pods
+from exporter.model import SourceStatus
+from tests.doctor.looking import by_subject, evidence, settings
+from tests.pods.apiserver import ApiServer, write_kubeconfig
+from tests.pods.documents import node_document, pod_document
+
+USER = 'pods is forbidden: User "system:serviceaccount:gpu:exporter" cannot list resource "pods"'
+
+
+@pytest.fixture
+def api() -> Iterator[ApiServer]:
+    with ApiServer() as server:
+        server.set_node(node_document("node-1", {}, {}))
+        server.add_pod(pod_document("worker"))
+        yield server
+
+
+@pytest.fixture
+def flags(api: ApiServer, tmp_path: Path) -> dict[str, str]:
+    kubeconfig = write_kubeconfig(tmp_path / "kubeconfig", api.url)
+    return {"kubeconfig": str(kubeconfig), "node_name": "node-1", "pods_source": "api"}
+
+
+def found(flags: dict[str, str]) -> dict[str, Finding]:
+    return by_subject(pods(evidence(settings(**flags))))
+
+
+def test_every_rule_is_tried(api: ApiServer, flags: dict[str, str]) -> None:
+    api.serve_devices("v1")
+
+    findings = found(flags)
+
+    assert set(findings) == {
+        *("node name", "pods: list", "pods: watch", "nodes: get"),
+        *("resourceclaims: get", "resourceslices: list"),
+    }
+    assert {finding.verdict for finding in findings.values()} == {Verdict.OK}
+
+
+@pytest.mark.parametrize(
+    ("kind", "subject", "privilege"),
+    [
+        ("list", "pods: list", privileges.PODS),
+        ("watch", "pods: watch", privileges.PODS),
+        ("node", "nodes: get", privileges.NODES),
+    ],
+)
+def test_a_rule_that_is_missing_is_named(
+    kind: str, subject: str, privilege: str, api: ApiServer, flags: dict[str, str]
+) -> None:
+    api.fail(kind, 403, USER)
+
+    findings = found(flags)
+
+    assert findings[subject].verdict is Verdict.PROBLEM
+    assert findings[subject].privilege == privilege
+    assert "system:serviceaccount:gpu:exporter" in findings[subject].found
+    assert [f.verdict for f in findings.values()].count(Verdict.PROBLEM) == 1
+
+
+@pytest.mark.parametrize("kind", ["claim", "slices"])
+def test_claims_may_be_forbidden_where_no_pod_has_any(
+    kind: str, api: ApiServer, flags: dict[str, str]
+) -> None:
+    api.serve_devices("v1")
+    api.fail(kind, 403, "no")
+
+    refused = [f for f in found(flags).values() if f.verdict is not Verdict.OK]
+
+    assert [(f.verdict, f.privilege) for f in refused] == [(Verdict.NOTE, privileges.CLAIMS)]
+
+
+def test_a_node_of_another_name_is_a_problem(flags: dict[str, str]) -> None:
+    finding = found(flags | {"node_name": "elsewhere"})["nodes: get"]
+
+    assert (finding.verdict, finding.privilege) == (Verdict.PROBLEM, privileges.NODE_NAME)
+
+
+def test_no_pods_on_the_node_says_what_the_source_says(flags: dict[str, str]) -> None:
+    status = SourceStatus("pods_api", up=True, detail="no pods on node 'node-1'")
+
+    [finding, *_] = pods(evidence(settings(**flags), sources=(status,)))
+
+    assert (finding.subject, finding.verdict) == ("node name", Verdict.PROBLEM)
+
+
+def test_credentials_that_are_not_accepted_are_said_once(
+    api: ApiServer, flags: dict[str, str]
+) -> None:
+    api.require_tokens("another")
+
+    finding = found(flags)["API server"]
+
+    assert finding.verdict is Verdict.PROBLEM
+    assert "does not accept the credentials" in finding.found
+
+
+def test_a_server_that_is_away_is_said_once(api: ApiServer, flags: dict[str, str]) -> None:
+    api.stop()
+
+    findings = found(flags)
+
+    assert findings["API server"].verdict is Verdict.PROBLEM
+    assert "no connection to the API server" in findings["API server"].found
+    assert set(findings) == {"node name", "API server"}
+
+
+def test_a_kubeconfig_that_cannot_be_read_is_a_problem(flags: dict[str, str]) -> None:
+    finding = found(flags | {"kubeconfig": "/nonexistent"})["API server"]
+
+    assert finding.verdict is Verdict.PROBLEM
+    assert "[Errno" not in finding.found
+
+
+def test_pods_that_are_off_are_a_note(flags: dict[str, str]) -> None:
+    assert found(flags | {"pods_source": "none"})["pods"].verdict is Verdict.NOTE
+
+
+@pytest.mark.parametrize(
+    ("kind", "verdict"), [("auto", Verdict.NOTE), ("kubelet", Verdict.PROBLEM)]
+)
+def test_a_kubelet_counts_for_as_much_as_it_is_asked_for(
+    kind: str, verdict: Verdict, flags: dict[str, str]
+) -> None:
+    wrong = {"pods_source": kind, "kubelet_address": "http://127.0.0.1:1"}
+
+    assert found(flags | wrong)["kubelet"].verdict is verdict
+
+
+def test_a_kubelet_that_answers_is_ok(api: ApiServer, flags: dict[str, str]) -> None:
+    finding = found(flags | {"pods_source": "kubelet", "kubelet_address": api.url})["kubelet"]
+
+    assert finding.verdict is Verdict.OK
+
+
+def test_folders_of_logs_are_counted_or_missed(flags: dict[str, str], tmp_path: Path) -> None:
+    (tmp_path / "pods" / "default_worker_0").mkdir(parents=True)
+
+    there = found(flags | {"pods_source": "files", "path_logs": str(tmp_path)})["log files"]
+    away = found(flags | {"pods_source": "files", "path_logs": "/nonexistent"})["log files"]
+
+    assert (there.verdict, there.found.split()[0]) == (Verdict.OK, "1")
+    assert (away.verdict, away.privilege) == (Verdict.PROBLEM, privileges.LOGS)
+
+
+def test_the_servers_clock_is_held_against_ours(api: ApiServer, flags: dict[str, str]) -> None:
+    finding = by_subject(clock(evidence(settings(**flags))))["API server's time"]
+
+    assert api.requests("version")
+    assert finding.verdict is Verdict.OK

@@ -1,0 +1,359 @@
+"""Cgroups, the driver's files, PodResources and clocks: each problem made for real."""
+
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+import grpc
+import pytest
+
+from exporter.doctor import Finding, Verdict, as_json, as_text, examine, privileges
+from exporter.doctor.cgroups import cgroups
+from exporter.doctor.clock import clock
+from exporter.doctor.evidence import Timed
+from exporter.doctor.examine import Examined
+from exporter.doctor.finding import note, ok, problem
+from exporter.doctor.gpus import gpus, module_version
+from exporter.doctor.node import node
+from exporter.doctor.together import together
+from exporter.model import (
+    CgroupIdentity,
+    Device,
+    DeviceReading,
+    DeviceState,
+    PodTable,
+    Reading,
+    SourceStatus,
+    Unattributed,
+    Unmeasured,
+)
+from tests.doctor.looking import by_subject, evidence, settings
+from tests.fakenvml.build import library
+from tests.fakenvml.scenario import Scenario
+from tests.node.kubeletserver import KubeletServer
+from tests.node.messages import holding
+
+POD = "pod0f7e0b62-5a7c-4c0e-9d0a-0123456789ab"
+SLICE = POD.replace("-", "_")
+ID = "a1" * 32
+SECOND = 10**9
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    root = tmp_path / "cgroup"
+    root.mkdir()
+    (root / "cgroup.controllers").touch()
+    (root / "cgroup.procs").touch()
+    return root
+
+
+def in_cgroups(root: Path, **more: object) -> dict[str, Finding]:
+    status = SourceStatus("cgroups", up=True)
+    given = {"sources": (status,)} | more
+    return by_subject(cgroups(evidence(settings(path_cgroup=str(root)), **given)))
+
+
+@pytest.mark.parametrize(
+    ("path", "driver", "runtime"),
+    [
+        (f"kubepods/burstable/{POD}/{ID}", "cgroupfs", "unnamed"),
+        (
+            f"kubepods.slice/kubepods-{SLICE}.slice/cri-containerd-{ID}.scope",
+            "systemd",
+            "containerd",
+        ),
+        (f"kubepods.slice/kubepods-{SLICE}.slice/crio-{ID}.scope", "systemd", "crio"),
+    ],
+)
+def test_driver_and_runtime_are_told_by_the_tree(
+    path: str, driver: str, runtime: str, tree: Path
+) -> None:
+    (tree / path).mkdir(parents=True)
+    (tree / path / "cgroup.procs").write_text("1\n")
+
+    found = in_cgroups(tree)
+
+    assert found["hierarchy"].found.startswith("cgroup v2")
+    assert found["cgroup driver"].found == driver
+    assert found["containers"].found.startswith("1 pods with 1 containers")
+    assert f"({runtime})" in found["containers"].found
+
+
+def test_no_containers_is_a_note(tree: Path) -> None:
+    finding = in_cgroups(tree)["containers"]
+
+    assert (finding.verdict, finding.privilege) == (Verdict.NOTE, privileges.CGROUPS)
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_no_hierarchy_is_a_problem(there: bool, tmp_path: Path) -> None:  # noqa: FBT001 - a case
+    finding = in_cgroups(tmp_path if there else tmp_path / "none")["hierarchy"]
+
+    assert (finding.verdict, finding.privilege) == (Verdict.PROBLEM, privileges.CGROUPS)
+    assert "Errno" not in finding.found
+
+
+def test_without_the_hosts_processes_hostpid_is_named(tree: Path) -> None:
+    blind = SourceStatus("cgroups", up=False, reason=Unmeasured.NO_HOSTPID)
+
+    finding = in_cgroups(tree, sources=(blind,))["host's processes"]
+
+    assert (finding.verdict, finding.privilege) == (Verdict.PROBLEM, privileges.HOST_PID)
+
+
+@pytest.mark.parametrize(
+    ("text", "version"),
+    [
+        (
+            "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.161.07  Sat Feb 17 22:55:48\n",
+            "535.161.07",
+        ),
+        (
+            "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.65.06  Release Build\n",
+            "580.65.06",
+        ),
+        ("something else\n", "of an unknown version"),
+    ],
+)
+def test_the_kernel_module_is_read(text: str, version: str, tmp_path: Path) -> None:
+    (tmp_path / "driver/nvidia").mkdir(parents=True)
+    (tmp_path / "driver/nvidia/version").write_text(text)
+
+    assert module_version(tmp_path) == version
+    assert module_version(tmp_path / "none") == ""
+
+
+def of_driver(
+    *devices: DeviceReading, dev: Path = Path("/nonexistent"), up: bool = True, **flags: str
+) -> dict[str, Finding]:
+    reading = Reading(SourceStatus("nvml", up=up, detail="" if up else "no"), devices)
+    given = settings(**{"nvml_library": str(library()), **flags})
+    return by_subject(gpus(evidence(given, readings=(reading,)), dev))
+
+
+@pytest.mark.program("cc")
+@pytest.mark.parametrize(
+    ("reason", "quantity", "verdict"),
+    [
+        (Unmeasured.NO_PERMISSION, "profiling", Verdict.PROBLEM),
+        (Unmeasured.NOT_SUPPORTED, "energy", Verdict.NOTE),
+        (Unmeasured.NOT_SUPPORTED, "memory", Verdict.PROBLEM),
+        (Unmeasured.MIG, "core", Verdict.NOTE),
+        (Unmeasured.DRIVER_TOO_OLD, "core", Verdict.PROBLEM),
+    ],
+)
+def test_what_a_device_does_not_tell_is_said_with_its_calls(
+    reason: Unmeasured, quantity: str, verdict: Verdict
+) -> None:
+    devices = [Device("GPU-0", 0, "nvidia", "A100"), Device("GPU-1", 1, "nvidia", "A100")]
+    refusing = DeviceReading(devices[1], unmeasured={quantity: reason})
+
+    finding = of_driver(DeviceReading(devices[0]), refusing)[quantity]
+
+    assert finding.verdict is verdict
+    assert finding.found.startswith(f"not told by GPU 1: {reason} (nvml")
+
+
+@pytest.mark.program("cc")
+def test_what_is_switched_off_is_not_reported() -> None:
+    device = DeviceReading(Device("GPU-0", 0, "nvidia", "A100"))
+
+    found = of_driver(device, metrics_disable="ecc,power")
+
+    assert not {"ecc_errors", "remapped_rows", "power", "power_limit"} & set(found)
+    assert "temperature" in found
+
+
+@pytest.mark.program("cc")
+@pytest.mark.parametrize("state", [DeviceState.LOST, DeviceState.STUCK])
+def test_a_device_that_is_not_read_is_a_problem(state: DeviceState) -> None:
+    reading = DeviceReading(Device("GPU-0", 0, "nvidia", "A100"), state, "fallen off the bus")
+
+    finding = of_driver(reading)["GPU 0"]
+
+    assert (finding.verdict, finding.found) == (
+        Verdict.PROBLEM,
+        f"A100: {state}: fallen off the bus",
+    )
+
+
+@pytest.mark.program("cc")
+def test_what_only_a_restart_helps_is_said(tmp_path: Path) -> None:
+    given = settings(nvml_library=str(library()))
+    found = by_subject(gpus(evidence(given, fatal="of different versions; restart"), tmp_path))
+
+    assert found["driver"].verdict is Verdict.PROBLEM
+    assert found["driver"].found == "of different versions; restart"
+
+
+@pytest.mark.program("cc")
+@pytest.mark.root
+def test_device_files_are_opened_not_only_seen(tmp_path: Path) -> None:
+    os.mknod(tmp_path / "nvidiactl", stat.S_IFCHR | 0o666, os.makedev(195, 255))
+    (tmp_path / "nvidia-uvm").touch()
+
+    refused = of_driver(dev=tmp_path, up=False)["device files"]
+    (tmp_path / "nvidiactl").unlink()
+    (tmp_path / "nvidiactl").touch()
+    opened = of_driver(dev=tmp_path, up=False)["device files"]
+    (tmp_path / "nvidiactl").unlink()
+    none = of_driver(dev=tmp_path, up=False)["device files"]
+
+    assert (refused.verdict, refused.privilege) == (Verdict.PROBLEM, privileges.DEVICES)
+    assert f"{tmp_path}/nvidiactl: " in refused.found
+    assert opened.verdict is Verdict.OK
+    assert none.verdict is Verdict.PROBLEM
+
+
+@pytest.mark.program("cc")
+def test_a_library_of_another_version_than_the_module_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Scenario().write(tmp_path / "gpus.txt")
+    monkeypatch.setenv("FAKENVML_SCENARIO", str(tmp_path / "gpus.txt"))
+    (tmp_path / "driver/nvidia").mkdir(parents=True)
+    version = "NVRM version: NVIDIA UNIX x86_64 Kernel Module  1.2.3  a day\n"
+    (tmp_path / "driver/nvidia/version").write_text(version)
+
+    found = of_driver(path_procfs=str(tmp_path))
+
+    assert found["versions"].verdict is Verdict.PROBLEM
+    assert "the kernel module 1.2.3" in found["versions"].found
+
+
+def test_no_library_ends_the_examination_of_the_driver() -> None:
+    found = of_driver(up=False, nvml_library="/nonexistent/lib.so")
+
+    assert found["libnvidia-ml.so.1"].privilege == privileges.DRIVER
+    assert set(found) == {"kernel module", "libnvidia-ml.so.1"}
+
+
+@pytest.fixture
+def kubelet(tmp_path: Path) -> Iterator[KubeletServer]:
+    with KubeletServer(tmp_path / "kubelet.sock") as server:
+        yield server
+
+
+def of_kubelet(setting: str, usual: str = "/nonexistent/folder/kubelet.sock") -> Finding:
+    given = settings(kubelet_pod__resources__socket=setting)
+    [finding] = node(evidence(given), usual)
+    return finding
+
+
+def test_the_kubelet_is_asked_what_containers_hold(kubelet: KubeletServer) -> None:
+    kubelet.answer = holding("worker", "GPU-0")
+
+    finding = of_kubelet(str(kubelet.path))
+
+    assert finding.verdict is Verdict.OK
+    assert finding.found.startswith("1 pods hold 1 grants")
+
+
+def test_a_kubelet_that_refuses_is_a_problem(kubelet: KubeletServer) -> None:
+    kubelet.refusal = (grpc.StatusCode.PERMISSION_DENIED, "not you")
+
+    finding = of_kubelet("auto", str(kubelet.path))
+
+    assert (finding.verdict, finding.privilege) == (Verdict.PROBLEM, privileges.POD_RESOURCES)
+    assert "PERMISSION_DENIED" in finding.found
+
+
+def test_a_socket_that_was_named_and_is_not_there_is_a_problem() -> None:
+    assert of_kubelet("/nonexistent/kubelet.sock").verdict is Verdict.PROBLEM
+    assert of_kubelet("auto").verdict is Verdict.NOTE
+
+
+def test_other_sources_say_how_they_fare() -> None:
+    fine, down = SourceStatus("card_policies", up=True), SourceStatus("claims_api", up=False)
+    given = settings(kubelet_pod__resources__socket="none")
+
+    found = by_subject(node(evidence(given, sources=(fine, down))))
+
+    assert {name: f.verdict for name, f in found.items()} == {
+        "card_policies": Verdict.OK,
+        "claims_api": Verdict.PROBLEM,
+    }
+
+
+def test_a_clock_that_is_set_meanwhile_is_a_problem() -> None:
+    begun = Timed(0, 1_800_000_000 * SECOND)
+    steady = evidence(settings(), begun=begun, ended=Timed(SECOND, begun.unix_ns + SECOND))
+    jumped = evidence(settings(), begun=begun, ended=Timed(SECOND, begun.unix_ns + 60 * SECOND))
+
+    assert by_subject(clock(steady))["time"].verdict is Verdict.OK
+    assert by_subject(clock(jumped))["time"].verdict is Verdict.PROBLEM
+
+
+def test_a_clock_of_long_ago_is_a_problem() -> None:
+    past = Timed(0, SECOND)
+
+    [finding] = clock(evidence(settings(), begun=past, ended=past))
+
+    assert finding.verdict is Verdict.PROBLEM
+
+
+@pytest.mark.parametrize(("age_s", "verdict"), [(0.2, Verdict.OK), (-60, Verdict.NOTE)])
+def test_the_drivers_samples_tell_of_its_clock(age_s: float, verdict: Verdict) -> None:
+    now = evidence(settings())
+    windows = {"GPU-0": now.ended.unix_ns - int(age_s * SECOND)}
+
+    found = by_subject(clock(evidence(settings(), windows=windows, ended=now.ended)))
+
+    assert found["driver's time"].verdict is verdict
+
+
+@pytest.mark.parametrize(
+    ("identity", "words", "verdict"),
+    [
+        (CgroupIdentity(), "1 of the host", Verdict.OK),
+        (CgroupIdentity("uid", "id"), "1 of pods whose names are not known", Verdict.NOTE),
+        (CgroupIdentity(None, "id", "docker"), "1 of containers outside of pods", Verdict.OK),
+        (Unattributed.UNKNOWN_CGROUP, "1 that nobody is found for", Verdict.NOTE),
+    ],
+)
+def test_whose_the_processes_are_is_the_last_word(
+    identity: CgroupIdentity | Unattributed, words: str, verdict: Verdict
+) -> None:
+    [finding] = together(evidence(settings(), identities={7: identity}, table=PodTable()))
+
+    assert (finding.found, finding.verdict) == (words, verdict)
+
+
+def test_an_examination_that_fails_costs_only_itself() -> None:
+    examined = list(examine(evidence(settings(pods_source="none"), sources=())))
+
+    failed = [one for one in examined if one.finding.subject == "examination"]
+    assert [one.room for one in failed] == ["cgroups"]  # whose status is not in the evidence
+    assert {"exporter", "gpus", "pods", "clock", "together"} <= {one.room for one in examined}
+
+
+REPORT = [
+    Examined("gpus", ok("GPU 0", "A100")),
+    Examined("gpus", problem("GPU 1", "lost " * 20, "see the log", "runAsUser: 0")),
+    Examined("pods", note("\x1b[31mpods", "off")),
+]
+
+
+@pytest.mark.parametrize("width", [20, 80, 200])
+def test_the_report_keeps_to_the_terminal(width: int) -> None:
+    text = as_text(REPORT, width, coloured=False)
+
+    assert max(map(len, text.splitlines())) <= max(width, 60)
+    assert "\x1b" not in text
+    assert text.endswith("\n1 problem, 1 note\n")
+
+
+def test_colours_change_nothing_but_themselves() -> None:
+    plain, coloured = (as_text(REPORT, 80, coloured=c) for c in (False, True))
+
+    for code in ("\x1b[32m", "\x1b[33m", "\x1b[1;31m", "\x1b[0m"):
+        assert code in coloured
+        coloured = coloured.replace(code, "")
+    assert coloured == plain
+
+
+def test_programs_read_the_same() -> None:
+    assert '"privilege": "runAsUser: 0"' in as_json(REPORT)
+    assert '"ok": false' in as_json(REPORT)

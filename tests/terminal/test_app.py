@@ -1,0 +1,460 @@
+"""The live view, driven by textual's pilot; the feed is set by the test."""
+
+import asyncio
+import queue
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+from textual.pilot import Pilot
+
+from exporter.terminal.app import Top
+from exporter.terminal.draw import Tone
+from exporter.terminal.feeds import FeedError, Sight
+from exporter.terminal.order import SortKey
+from exporter.terminal.tree import Tree
+from exporter.terminal.view import Kind
+from tests.api.nodes import crowded, demo, hostile
+from tests.terminal.views import document, history, is_harmless, sight
+
+PATIENCE_S = 20.0
+CHAT = "chat-7b"
+
+Step = Callable[[Top, Pilot[None]], Awaitable[None]]
+
+
+class SetFeed:
+    """A ``Feed`` that waits until the test has something to say, once for each read."""
+
+    name = "test"
+
+    def __init__(self, first: Sight) -> None:
+        self._news: queue.SimpleQueue[Sight | Exception] = queue.SimpleQueue()
+        self.say(first)
+
+    def say(self, news: Sight | Exception) -> None:
+        """Let the next read bring this."""
+        self._news.put(news)
+
+    def read(self) -> Sight:
+        """What was said, when it is."""
+        news = self._news.get()
+        if isinstance(news, Exception):
+            raise news
+        return news
+
+    def close(self) -> None:
+        """Let the read that waits end."""
+        self.say(FeedError("closed"))
+
+
+def drive(feed: SetFeed, *steps: Step, size: tuple[int, int] = (100, 30)) -> None:
+    """Start the view, wait for its first lines, take these steps."""
+
+    async def run() -> None:
+        app = Top(feed, 0)
+        async with app.run_test(size=size) as pilot:
+            await until(pilot, lambda: shown(app))
+            for step in steps:
+                await step(app, pilot)
+        feed.close()
+
+    asyncio.run(run())
+
+
+async def until(pilot: Pilot[None], true: Callable[[], object]) -> None:
+    """Let the view work until this is true."""
+    async with asyncio.timeout(PATIENCE_S):
+        while not true():
+            await pilot.pause()
+
+
+def screen(app: Top) -> list[str]:
+    """The lines of the screen."""
+    return [strip.text for strip in app.screen._compositor.render_strips()]
+
+
+def text(app: Top) -> str:
+    return "\n".join(screen(app))
+
+
+def tree(app: Top) -> Tree:
+    return app._tree
+
+
+def shown(app: Top) -> list[str]:
+    return [row.line.name for row in tree(app)._shown]
+
+
+def pressing(*keys: str) -> Step:
+    async def press(_: Top, pilot: Pilot[None]) -> None:
+        await pilot.press(*keys)
+        await pilot.pause()
+
+    return press
+
+
+def checking(check: Callable[[Top], None]) -> Step:
+    async def look(app: Top, _: Pilot[None]) -> None:
+        check(app)
+
+    return look
+
+
+def test_gpus_pods_containers_and_processes_are_on_the_screen() -> None:
+    def check(app: Top) -> None:
+        lines = screen(app)
+        assert "node-1 · SIMULATED · 4 GPUs" in lines[0]
+        assert "CORE OF ONE GPU" in lines[1]
+        assert lines[2].strip().startswith("▾ 0 A100-SXM4-80GB")
+        assert f"inference/{CHAT}" in text(app)
+        assert "GPU 0 A100-SXM4-80GB" in text(app)
+        assert "power" in text(app)
+        assert "q quit" in lines[-1]
+
+    drive(SetFeed(sight(demo())), checking(check))
+
+
+@pytest.mark.parametrize("size", [(80, 24), (60, 20), (40, 12), (200, 60), (20, 6)])
+def test_it_fits_any_terminal(size: tuple[int, int]) -> None:
+    def check(app: Top) -> None:
+        lines = screen(app)
+        assert len(lines) == size[1]
+        assert {len(line) for line in lines} == {size[0]}
+        if size[0] >= 80:
+            assert "? help  q quit" in lines[-1]
+            assert any("0 A100" in line and "%" in line for line in lines)
+
+    drive(SetFeed(sight(demo())), checking(check), size=size)
+
+
+@pytest.mark.parametrize(
+    ("key", "by"),
+    [
+        ("n", SortKey.NAME),
+        ("c", SortKey.CORE),
+        ("m", SortKey.MEMORY),
+        ("s", SortKey.SHARE),
+        ("p", SortKey.PID),
+    ],
+)
+def test_keys_sort_and_the_same_again_reverses(key: str, by: SortKey) -> None:
+    def check(app: Top) -> None:
+        assert (tree(app).order.by, tree(app).order.reverse) == (by, key == "n")
+        assert f"by {by}" in screen(app)[0]
+
+    def reversed_(app: Top) -> None:
+        assert tree(app).order.reverse is (key != "n")
+
+    drive(
+        SetFeed(sight(demo())),
+        *(pressing(key), checking(check), pressing(key), checking(reversed_)),
+    )
+
+
+def test_sorted_by_core_the_busiest_pod_of_each_gpu_comes_first() -> None:
+    def check(app: Top) -> None:
+        for device in tree(app)._all:
+            names = [child.name for child in device.children if child.kind is not Kind.REST]
+            cores = {child.name: child.core.value or 0 for child in device.children}
+            shown_here = [name for name in shown(app) if name in names]
+            assert cores[shown_here[0]] == max(cores[name] for name in names)
+
+    drive(SetFeed(sight(demo())), pressing("c"), checking(check))
+
+
+def test_a_filter_narrows_while_it_is_typed_and_goes_with_escape() -> None:
+    def narrowed(app: Top) -> None:
+        assert [CHAT in name or "A100" in name or "server" in name for name in shown(app)]
+        assert len(shown(app)) == 4
+        assert "filter 'chat'" in screen(app)[0]
+
+    def whole(app: Top) -> None:
+        assert len(shown(app)) > 20
+        assert not app._filter.display
+
+    drive(
+        SetFeed(sight(demo())),
+        *(pressing("slash", *"chat"), checking(narrowed)),
+        *(pressing("enter"), checking(narrowed), pressing("escape"), checking(whole)),
+    )
+
+
+def test_letters_typed_into_the_filter_are_no_commands() -> None:
+    def check(app: Top) -> None:
+        assert app.is_running
+        assert tree(app).order.by is SortKey.NAME
+
+    drive(SetFeed(sight(demo())), pressing("slash", *"qmc"), checking(check))
+
+
+def test_a_filter_that_matches_nothing_says_so() -> None:
+    def check(app: Top) -> None:
+        assert "nothing matches the filter" in text(app)
+
+    drive(SetFeed(sight(demo())), pressing("slash", *"nobody"), checking(check))
+
+
+def test_depth_and_folding_show_and_hide() -> None:
+    def gpus(app: Top) -> None:
+        assert len(shown(app)) == 4
+        assert "▸ 0 A100" in text(app)
+
+    def first_unfolded(app: Top) -> None:
+        assert len(shown(app)) > 4
+        assert "▸ 1 A100" in text(app)
+        assert CHAT in text(app)
+
+    def all_again(app: Top) -> None:
+        assert "2001 server" in text(app)
+
+    drive(
+        SetFeed(sight(demo())),
+        *(pressing("1"), checking(gpus), pressing("right"), checking(first_unfolded)),
+        *(pressing("left"), checking(gpus), pressing("4"), checking(all_again)),
+        *(pressing("home", "space"), pressing("space")),
+        checking(all_again),
+    )
+
+
+def test_the_cursor_stays_on_its_line_when_others_come_and_go() -> None:
+    feed = SetFeed(sight(demo()))
+    less = document(demo())
+    less["pods"] = [pod for pod in less["pods"] if "rerank" not in pod["pod"]]
+    chosen: list[Any] = []
+
+    async def choose(app: Top, pilot: Pilot[None]) -> None:
+        at = next(n for n, name in enumerate(shown(app)) if "notebook-alice" in name)
+        await pilot.press(*["down"] * at)
+        chosen.append(tree(app).selected)
+        feed.say(Sight([(less, None)]))
+        await until(pilot, lambda: not any("rerank" in name for name in shown(app)))
+
+    def check(app: Top) -> None:
+        selected = tree(app).selected
+        assert selected is not None
+        assert selected.key == chosen[0].key
+        assert "pod research/notebook-alice-0" in text(app)
+
+    drive(feed, choose, checking(check))
+
+
+def test_a_line_that_has_gone_leaves_the_cursor_above_it() -> None:
+    feed = SetFeed(sight(demo()))
+    less = document(demo())
+    less["pods"] = []
+
+    async def lose(app: Top, pilot: Pilot[None]) -> None:
+        await pilot.press("down", "down")
+        feed.say(Sight([(less, None)]))
+        await until(pilot, lambda: len(shown(app)) < 12)
+
+    def check(app: Top) -> None:
+        selected = tree(app).selected
+        assert selected is not None
+        assert selected.kind is Kind.DEVICE
+
+    drive(feed, lose, checking(check))
+
+
+def test_the_keys_move_and_the_ends_are_ends() -> None:
+    def last(app: Top) -> None:
+        assert tree(app).selected is tree(app)._shown[-1].line
+
+    def first(app: Top) -> None:
+        assert tree(app).selected is tree(app)._shown[0].line
+
+    drive(
+        SetFeed(sight(demo())),
+        *(pressing("end", "down"), checking(last)),
+        *(pressing("home", "up"), checking(first)),
+        *(pressing(*["pagedown"] * 4), checking(last), pressing(*["pageup"] * 4), checking(first)),
+    )
+
+
+def test_help_explains_and_goes_away() -> None:
+    def explained(app: Top) -> None:
+        assert "the allotment ends" in text(app)
+        assert "never 0" in text(app)
+
+    def gone(app: Top) -> None:
+        assert "the allotment ends" not in text(app)
+        assert app.is_running
+
+    drive(
+        SetFeed(sight(demo())),
+        *(pressing("question_mark"), checking(explained), pressing("q"), checking(gone)),
+        size=(80, 24),
+    )
+
+
+def test_what_is_not_known_is_a_question_mark_with_its_reason() -> None:
+    whole = document(demo())
+    for pod in whole["pods"]:
+        for container in pod["containers"]:
+            for part in container["devices"]:
+                part.pop("core_utilization_ratio", None)
+                part["unmeasured"] = [{"quantity": "core", "reason": "no_hostpid"}]
+
+    def check(app: Top) -> None:
+        line = next(line for line in screen(app) if CHAT in line)
+        assert "?" in line
+        assert "no hostpid" in line
+        assert "set hostPID: true" in text(app)
+
+    drive(SetFeed(Sight([(whole, None)])), pressing("down", "down"), checking(check))
+
+
+def test_a_source_that_is_down_is_said_above_the_table() -> None:
+    whole = document(demo())
+    whole["sources"][0] |= {"up": False, "detail": "no \x1b[31mdriver"}
+    said = r"! source simulated is down: no \x1b[31mdriver"
+
+    async def look(app: Top, pilot: Pilot[None]) -> None:
+        await until(pilot, lambda: said in screen(app)[1])
+
+    drive(SetFeed(Sight([(whole, None)])), look)
+
+
+def test_figures_go_on_behind_the_help() -> None:
+    feed = SetFeed(sight(demo()))
+    less = document(demo())
+    less["pods"] = []
+
+    async def look(app: Top, pilot: Pilot[None]) -> None:
+        await pilot.press("question_mark")
+        feed.say(Sight([(less, None)]))
+        await until(pilot, lambda: len(shown(app)) < 12)
+        await pilot.press("escape")
+        await until(pilot, lambda: "GPU 0 A100" in text(app))
+        assert CHAT not in text(app)
+
+    drive(feed, look)
+
+
+def test_when_the_feed_fails_the_last_figures_stay_and_it_is_said() -> None:
+    feed = SetFeed(sight(demo()))
+
+    async def fail(app: Top, pilot: Pilot[None]) -> None:
+        feed.say(FeedError("http://node:1 does not answer"))
+        await until(pilot, lambda: "does not answer" in text(app))
+
+    async def recover(app: Top, pilot: Pilot[None]) -> None:
+        feed.say(sight(demo()))
+        await until(pilot, lambda: "does not answer" not in text(app))
+
+    drive(feed, fail, checking(none_missing), recover)
+
+
+def none_missing(app: Top) -> None:
+    assert CHAT in text(app)
+
+
+def test_a_feed_that_breaks_does_not_freeze_the_screen() -> None:
+    feed = SetFeed(sight(demo()))
+
+    async def break_(app: Top, pilot: Pilot[None]) -> None:
+        feed.say(KeyError("odd"))
+        await until(pilot, lambda: "unexpected: KeyError('odd')" in text(app))
+        feed.say(sight(demo()))
+        await until(pilot, lambda: "unexpected" not in text(app))
+
+    drive(feed, break_)
+
+
+def test_frozen_figures_stand_until_they_are_let_go() -> None:
+    feed = SetFeed(sight(demo()))
+    less = document(demo())
+    less["pods"] = []
+
+    async def freeze(app: Top, pilot: Pilot[None]) -> None:
+        await pilot.press("z")
+        feed.say(Sight([(less, None)]))
+        feed.say(FeedError("read after it"))
+        await until(pilot, lambda: "read after it" in text(app))
+        none_missing(app)
+        assert "FROZEN" in screen(app)[0]
+        await pilot.press("z")
+        feed.say(Sight([(less, None)]))
+        await until(pilot, lambda: CHAT not in text(app))
+
+    drive(feed, freeze)
+
+
+def test_hostile_names_neither_act_nor_are_markup() -> None:
+    made = document(hostile())
+    made["node"] = "[bold red]node[/] \x1b[2J"
+    device = made["devices"][0]
+    device["info"]["model"] = "[link=file:///etc/passwd]A100[/link]\x1b]0;x\x07"
+
+    def check(app: Top) -> None:
+        assert is_harmless(text(app))
+        assert "[bold red]node[/]" in text(app)
+        assert "[link=file:///etc/passwd]A100[/link]" in text(app)
+        assert r"\x1b" in text(app)
+
+    drive(
+        SetFeed(Sight([(made, None)])),
+        *(checking(check), pressing("slash", *"[b]"), pressing("escape"), pressing("end")),
+        checking(none_acts),
+        size=(160, 60),
+    )
+
+
+def none_acts(app: Top) -> None:
+    assert is_harmless(text(app))
+
+
+def test_colour_is_only_an_addition(monkeypatch: pytest.MonkeyPatch) -> None:
+    def check(app: Top) -> None:
+        assert app.no_color
+        colours = {
+            channel
+            for strip in app.screen._compositor.render_strips()
+            for segment in strip.apply_filter(app._filters[-1], app.background_colors[1])
+            if segment.style is not None and segment.style.color is not None
+            for channel in [segment.style.color.get_truecolor()]
+        }
+        assert all(max(c) - min(c) <= 1 for c in colours)
+        assert "┃" in text(app)
+        assert "▓" in text(app)
+
+    monkeypatch.setenv("NO_COLOR", "1")
+    drive(SetFeed(sight(demo())), checking(check))
+
+
+def test_a_crowded_node_is_shown_by_the_rows_that_are_seen() -> None:
+    def check(app: Top) -> None:
+        assert len(shown(app)) > 1000
+        assert "worker-" in text(app)
+
+    drive(SetFeed(sight(crowded())), pressing("end", "home", "c"), checking(check))
+
+
+def test_a_click_on_a_title_sorts_and_one_on_a_line_chooses_it() -> None:
+    async def click(app: Top, pilot: Pilot[None]) -> None:
+        at = screen(app)[1].index("MEM")
+        await pilot.click("#head", offset=(at + 1, 0))
+        await pilot.pause()
+        assert tree(app).order.by is SortKey.MEMORY
+        await pilot.click("#tree", offset=(20, 3))
+        await pilot.pause()
+        assert tree(app).selected is tree(app)._shown[3].line
+
+    drive(SetFeed(sight(demo())), click)
+
+
+def test_every_tone_has_a_style() -> None:
+    from exporter.terminal.styles import STYLES  # noqa: PLC0415 - beside its only use
+
+    assert set(STYLES) == set(Tone)
+
+
+def test_the_history_is_drawn() -> None:
+    whole, past = document(demo()), history(demo())
+
+    def check(app: Top) -> None:
+        line = next(line for line in screen(app) if "0 A100" in line)
+        assert any(spark in line[-12:] for spark in "▁▂▃▄▅▆▇█")
+
+    drive(SetFeed(Sight([(whole, past)])), checking(check), size=(120, 30))

@@ -1,0 +1,235 @@
+"""Requests of the live view, against servers that are wrong in every way."""
+
+import gzip
+import json
+import threading
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from exporter.terminal.access import VARIABLES, far_feed
+from exporter.terminal.feeds import FeedError
+from exporter.terminal.feeds.http import LARGEST, Credentials, Http
+from exporter.terminal.feeds.prometheus import PrometheusFeed
+from exporter.terminal.feeds.remote import RemoteFeed
+from tests.terminal.flags import arguments, parser
+
+Answer = tuple[int, dict[str, str], bytes]
+SECRET = "correct-horse"  # noqa: S105 - of a test
+
+
+class Server:
+    """``answer`` is given the request's path and Authorization."""
+
+    def __init__(self) -> None:
+        self.answer: Callable[[str, str], Answer] = lambda *_: (200, {}, b"{}")
+        self.asked: list[tuple[str, str]] = []
+        server = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                """Answer as told."""
+                said = self.headers.get("Authorization", "")
+                server.asked.append((self.path, said))
+                status, headers, body = server.answer(self.path, said)
+                self.send_response(status)
+                for name, value in headers.items():
+                    self.send_header(name, value)
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, *_: object) -> None:
+                """Stay quiet."""
+
+        self._http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._http.daemon_threads = True
+        self._thread = threading.Thread(target=self._http.serve_forever, args=(0.02,), daemon=True)
+        self._thread.start()
+
+    @property
+    def url(self) -> str:
+        """Where it listens."""
+        return f"http://127.0.0.1:{self._http.server_port}"
+
+    def stop(self) -> None:
+        """Listen no more."""
+        self._http.shutdown()
+        self._http.server_close()
+        self._thread.join()
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    server = Server()
+    yield server
+    server.stop()
+
+
+def refusal(server: Server, **credentials: str) -> str:
+    with pytest.raises(FeedError) as caught:
+        Http(server.url, Credentials(**credentials)).json("/x")
+    return str(caught.value)
+
+
+def test_an_object_is_read(server: Server) -> None:
+    server.answer = lambda *_: (200, {}, b'{"a": 1}')
+
+    assert Http(f"{server.url}/", Credentials()).json("/x", {"q": "a b"}) == {"a": 1}
+    assert server.asked == [("/x?q=a+b", "")]
+
+
+def test_gzip_is_unpacked(server: Server) -> None:
+    server.answer = lambda *_: (200, {"Content-Encoding": "gzip"}, gzip.compress(b'{"a": 1}'))
+
+    assert Http(server.url, Credentials()).json("/x") == {"a": 1}
+
+
+@pytest.mark.parametrize(
+    ("status", "words"),
+    [
+        (401, "asks for a user and a password"),
+        (403, "does not let you see this"),
+        (404, "has no such page"),
+        (429, "is asked too often"),
+        (302, "redirects"),
+        (500, "it is on fire"),
+        (799, "it is on fire"),
+    ],
+)
+def test_a_refusal_is_a_sentence_with_the_address(status: int, words: str, server: Server) -> None:
+    server.answer = lambda *_: (status, {"Location": "/y"}, b"it is on fire")
+
+    said = refusal(server)
+
+    assert said.startswith(f"{server.url} answers {status}: ")
+    assert words in said
+
+
+def test_credentials_are_sent_and_never_said(server: Server) -> None:
+    server.answer = lambda *_: (401, {}, b"")
+    who = Credentials(user="me", password=SECRET)
+
+    said = refusal(server, user="me", password=SECRET) + refusal(server, token=SECRET)
+
+    assert [one for _, one in server.asked] == [
+        "Basic bWU6Y29ycmVjdC1ob3JzZQ==",
+        f"Bearer {SECRET}",
+    ]
+    assert SECRET not in said + repr(who)
+
+
+def test_credentials_go_nowhere_else(server: Server) -> None:
+    other = Server()
+    server.answer = lambda *_: (302, {"Location": f"{other.url}/x"}, b"")
+
+    said = refusal(server, token=SECRET)
+
+    other.stop()
+    assert "redirects" in said
+    assert other.asked == []
+
+
+@pytest.mark.parametrize("body", [b"", b"[]", b"<html>", b"{", b"[" * 100_000, b"\xff"])
+def test_what_is_no_object_is_refused(body: bytes, server: Server) -> None:
+    server.answer = lambda *_: (200, {}, body)
+
+    assert "something else than a JSON object" in refusal(server)
+
+
+def test_a_bomb_is_not_unpacked(server: Server) -> None:
+    bomb = gzip.compress(bytes(LARGEST + 1000), 9)
+    server.answer = lambda *_: (200, {"Content-Encoding": "gzip"}, bomb)
+
+    assert "more than" in refusal(server)
+
+
+def test_what_a_server_says_cannot_act_on_the_terminal(server: Server) -> None:
+    server.answer = lambda *_: (500, {}, b"\x1b[2Jgone")
+
+    assert r"\x1b[2Jgone" in refusal(server)
+
+
+def test_nobody_there_is_said_in_words() -> None:
+    with pytest.raises(
+        FeedError, match=r"^http://127\.0\.0\.1:1 does not answer: Connection refused"
+    ):
+        Http("http://127.0.0.1:1", Credentials()).get("/")
+
+
+@pytest.mark.parametrize("url", ["node:10045", "ftp://node", "file:///etc/passwd", "http://", "x"])
+def test_what_is_no_address_is_refused(url: str) -> None:
+    with pytest.raises(FeedError, match="is no address such as"):
+        Http(url, Credentials())
+
+
+def test_an_address_with_a_password_is_refused_without_saying_it() -> None:
+    with pytest.raises(FeedError) as caught:
+        Http(f"http://me:{SECRET}@node:1", Credentials())
+
+    assert SECRET not in str(caught.value)
+
+
+def test_an_exporter_of_another_version_is_refused(server: Server) -> None:
+    server.answer = lambda *_: (200, {}, json.dumps({"api_version": "v9\x1b"}).encode())
+
+    with pytest.raises(FeedError, match=r"speaks v9\\x1b; this version v1"):
+        RemoteFeed(Http(server.url, Credentials())).read()
+
+
+def test_without_flags_and_variables_it_is_this_node() -> None:
+    assert far_feed(arguments(prometheus=True), {}) is None
+
+
+def test_variables_name_a_feed_as_flags_do() -> None:
+    by_flag = far_feed(arguments("--url=http://a:1", prometheus=True), {})
+    by_variable = far_feed(arguments(prometheus=True), {"MGPU_REMOTE_URL": "http://a:1"})
+    prometheus = far_feed(arguments("--prometheus=http://p", "-n", "ns", prometheus=True), {})
+
+    assert isinstance(by_flag, RemoteFeed)
+    assert isinstance(by_variable, RemoteFeed)
+    assert by_flag.name == by_variable.name == "http://a:1"
+    assert isinstance(prometheus, PrometheusFeed)
+    assert prometheus.name == "ns by http://p"
+
+
+def test_a_variable_counts_only_where_its_flag_is() -> None:
+    assert far_feed(arguments(), {"MGPU_REMOTE_PROMETHEUS": "http://p"}) is None
+
+
+def test_two_feeds_contradict_one_another() -> None:
+    with pytest.raises(FeedError, match="give one of the two"):
+        far_feed(arguments("--url=http://a", "--prometheus=http://b", prometheus=True), {})
+
+
+def test_secrets_come_from_files_or_variables(server: Server, tmp_path: Path) -> None:
+    (tmp_path / "password").write_text(f"{SECRET}\n")
+    server.answer = lambda *_: (200, {}, b'{"api_version": "v1"}')
+    given = arguments(
+        f"--url={server.url}", "--user=me", f"--password-file={tmp_path / 'password'}"
+    )
+    for made in (
+        far_feed(given, {}),
+        far_feed(arguments(f"--url={server.url}"), {"MGPU_REMOTE_TOKEN": SECRET}),
+    ):
+        assert made is not None
+        made.read()
+
+    said = {one for _, one in server.asked}
+    assert said == {"Basic bWU6Y29ycmVjdC1ob3JzZQ==", f"Bearer {SECRET}"}
+
+
+@pytest.mark.parametrize("flag", ["--password-file", "--token-file", "--ca-file", "--cert-file"])
+def test_a_file_that_cannot_be_read_is_named(flag: str) -> None:
+    with pytest.raises(FeedError) as caught:
+        far_feed(arguments("--url=https://a:1", f"{flag}=/nonexistent"), {})
+
+    assert "No such file or directory" in str(caught.value)
+    assert "Errno" not in str(caught.value)
+
+
+def test_help_names_every_variable() -> None:
+    text = parser(prometheus=True).format_help()
+
+    assert all(f"${variable}" in text for variable in VARIABLES)

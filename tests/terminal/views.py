@@ -1,0 +1,63 @@
+"""What is shown of the nodes that tests/api makes, and of lines made by hand."""
+
+import json
+import unicodedata
+from collections.abc import Iterator
+from typing import Any
+
+from exporter import api
+from exporter.api import About
+from exporter.model import Snapshot
+from exporter.terminal.feeds import Sight, view_of
+from exporter.terminal.view import Figure, Kind, Line, View
+
+SECOND = 10**9
+
+
+def document(snapshot: Snapshot, node: str = "node-1") -> dict[str, Any]:
+    """As a client reads it."""
+    made: dict[str, Any] = json.loads(json.dumps(api.snapshot(snapshot, About(node), 0)))
+    return made
+
+
+def history(snapshot: Snapshot) -> dict[str, Any]:
+    """The last minutes, likewise."""
+    made: dict[str, Any] = json.loads(json.dumps(api.history(snapshot, About(), 0)))
+    return made
+
+
+def sight(*snapshots: Snapshot) -> Sight:
+    """Of one node or several."""
+    names = (f"node-{number}" for number in range(1, len(snapshots) + 1))
+    return Sight([(document(s, n), history(s)) for s, n in zip(snapshots, names, strict=True)])
+
+
+def view(*snapshots: Snapshot) -> View:
+    """The same, as it is shown."""
+    return view_of(sight(*snapshots), "test")
+
+
+def everything(lines: tuple[Line, ...]) -> Iterator[Line]:
+    """All lines, top to bottom."""
+    for line in lines:
+        yield line
+        yield from everything(line.children)
+
+
+def find(lines: tuple[Line, ...], name: str) -> Line:
+    """The first line whose name holds this."""
+    return next(line for line in everything(lines) if name in line.name)
+
+
+def process(name: str, core: float | None, memory: float | None = None, pid: int = 1) -> Line:
+    """A line without others below."""
+    why = "" if core is not None else "mps"
+    figure = Figure(core, None, why)
+    return Line((name,), Kind.PROCESS, name, figure, Figure(memory), pid=pid)
+
+
+def is_harmless(text: str) -> bool:
+    """Whether a terminal does nothing with it but show it."""
+    return all(
+        c == "\n" or (c.isprintable() and not unicodedata.category(c).startswith("M")) for c in text
+    )

@@ -1,0 +1,224 @@
+"""The page as a client gets it: what it says, what it may do, and to whom it is shown."""
+
+import re
+from collections.abc import Callable
+from html import unescape
+from html.parser import HTMLParser
+from urllib.parse import quote
+
+import pytest
+
+from exporter.model import Snapshot
+from exporter.settings import Address
+from exporter.web.page.html import Html, h
+from tests.api.nodes import HOSTILE, crowded, demo, failing, hostile
+from tests.web.serving import SECOND, Site, serving
+
+FILES = ("page.css", "page.js", "icon.svg")
+EVERYWHERE = Address("0.0.0.0", 0)  # noqa: S104 - what is asked of it is the test
+VOID = {"input", "link", "meta"}
+
+
+class Reader(HTMLParser):
+    """Reads markup strictly: every element that opens is closed, in order."""
+
+    def __init__(self, markup: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.names: list[str] = []
+        self.attributes: list[tuple[str, str | None]] = []
+        self.feed(markup)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Note it."""
+        self.names.append(tag)
+        self.attributes += attrs
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        """It ends what was opened last."""
+        assert self.open.pop() == tag
+
+
+def text_of(site: Site, path: str = "/") -> str:
+    got = site.ask(path)
+    assert got.status == 200
+    return got.body.decode()
+
+
+def words_of(markup: str) -> str:
+    return unescape(re.sub(r"<[^>]+>", " ", markup)).replace("\u00a0", " ")
+
+
+def test_the_page_shows_gpus_pods_containers_and_processes() -> None:
+    with serving(demo()) as site:
+        words = " ".join(words_of(text_of(site)).split())
+
+    assert "GPU 0 NVIDIA A100-SXM4-80GB" in words
+    assert "chat-7b-6c9f7d9c5b-x2lqz server · inference 10 % of 40 % 27.0 of 32.0 GiB" in words
+    assert "server pid 2001 C 10 % 27.0 GiB" in words
+    assert "Simulated node: nothing here is measured." in words
+
+
+@pytest.mark.parametrize("made", [Snapshot, demo, failing, hostile, crowded])
+@pytest.mark.parametrize("path", ["/", "/?all=1", "/?q=gpu0", "/?sort=name"])
+def test_the_markup_is_whole_and_has_nothing_inline(
+    made: Callable[[], Snapshot], path: str
+) -> None:
+    with serving(made()) as site:
+        page = Reader(text_of(site, path))
+
+    names = {name for name, _ in page.attributes}
+    assert not {name for name in names if name.startswith("on")} | {"style"} & names
+    assert "style" not in page.names
+    assert page.names.count("script") == 1
+
+
+@pytest.mark.parametrize("name", [name for name in HOSTILE if "<" in name or "'" in name])
+def test_hostile_names_are_text(name: str) -> None:
+    with serving(hostile()) as site:
+        page = text_of(site, f"/?q={quote(name)}")
+
+    assert name not in page
+    assert name in unescape(page)
+
+
+def test_what_is_unseen_is_shown() -> None:
+    with serving(hostile()) as site:
+        page = text_of(site)
+
+    assert not re.search("[\u202a-\u202e\x00]", page)
+    assert "\ufffdgnp.exe" in page
+
+
+def test_the_policy_forbids_what_the_page_does_not_need() -> None:
+    with serving(demo()) as site:
+        policy = site.ask("/").headers["Content-Security-Policy"]
+
+    assert "default-src 'none'" in policy
+    assert "require-trusted-types-for 'script'" in policy
+    assert "unsafe" not in policy
+    assert "//" not in policy
+
+
+def test_nothing_comes_from_elsewhere() -> None:
+    with serving(demo()) as site:
+        files = {name: site.ask(f"/static/{name}").body.decode() for name in FILES}
+        page = text_of(site)
+
+    assert not re.search(r"(src|href|action)=\"(https?:|/)", page)
+    assert not re.search(r"url\(|@import", files["page.css"])
+    assert "https:" not in files["page.js"].replace("http://www.w3.org/2000/svg", "")
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_file_is_sent_once(name: str) -> None:
+    with serving() as site:
+        first = site.ask(f"/static/{name}")
+        zipped = site.ask(f"/static/{name}", Accept_Encoding="gzip")
+        again = site.ask(f"/static/{name}", If_None_Match=first.headers["Etag"])
+
+    assert (first.status, again.status, again.body) == (200, 304, b"")
+    assert first.headers["Cache-Control"] == "no-cache"
+    assert zipped.headers["Content-Encoding"] == "gzip"
+
+
+@pytest.mark.parametrize("path", ["/static/", "/static/../app.py", "/static/page.py"])
+def test_there_are_no_other_files(path: str) -> None:
+    with serving() as site:
+        assert site.ask(path).status == 404
+
+
+def test_a_page_is_made_once_for_a_snapshot_and_a_choice() -> None:
+    with serving(demo()) as site:
+        first, second = site.ask("/"), site.ask("/")
+        other = site.ask("/?sort=name")
+        known = site.ask("/", If_None_Match=first.headers["Etag"])
+
+    assert first.body == second.body != other.body
+    assert known.status == 304
+
+
+def test_the_live_page_is_not_for_everybody() -> None:
+    with serving(demo(), address=EVERYWHERE) as site:
+        landing = site.ask("/")
+        private = [site.ask(path).status for path in ("/api/v1/snapshot", "/static/page.js")]
+
+    assert landing.status == 200
+    assert b"chat-7b" not in landing.body
+    assert private == [403, 403]
+
+
+def test_an_open_page_is() -> None:
+    with serving(demo(), address=EVERYWHERE, web_open_page=True) as site:
+        assert b"chat-7b" in site.ask("/").body
+
+
+def test_a_filter_keeps_what_holds_all_its_words() -> None:
+    with serving(demo()) as site:
+        page = words_of(text_of(site, "/?q=INFERENCE+chat"))
+        nothing = words_of(text_of(site, "/?q=nowhere"))
+
+    assert "chat-7b" in page
+    assert "notebook-bob" not in page
+    assert "Nothing holds all of these words." in nothing
+
+
+@pytest.mark.parametrize("query", ["sort=nonsense", "q=" + "x" * 1500, "all=2", "q=%00%ff&sort="])
+def test_a_query_that_makes_no_sense_is_left_aside(query: str) -> None:
+    with serving(demo()) as site:
+        assert site.ask(f"/?{query}").status == 200
+
+
+def test_pods_are_sorted_as_asked() -> None:
+    with serving(demo()) as site:
+        names = re.findall(
+            r'<details class="entry" data-k="pod/([^"]+)"', text_of(site, "/?sort=name")
+        )
+
+    assert names == sorted(names)
+
+
+def test_a_crowd_is_bounded_until_all_is_asked_for() -> None:
+    with serving(crowded()) as site:
+        some, everything = text_of(site), text_of(site, "/?all=1")
+
+    assert (some.count("<article"), everything.count("<article")) == (16, 64)
+    assert some.count('<details class="entry"') == 60
+    assert everything.count('<details class="entry"') >= 500
+    assert "48 GPUs more" in words_of(some)
+
+
+def test_what_cannot_be_measured_is_said_with_its_reason_and_is_not_zero() -> None:
+    with serving(failing()) as site:
+        words = " ".join(words_of(text_of(site)).split())
+
+    assert "It cannot be read: gpu_lost." in words
+    assert "train main · ml unknown: gpu_lost unknown: gpu_lost" in words
+    assert "cgroups hostPID is not set" in words
+    assert "Set hostPID: true in the exporter's pod." in words
+
+
+def test_a_stale_snapshot_shows_no_figures() -> None:
+    with serving(demo()) as site:
+        site.clock.now_ns += 30 * SECOND
+        page = text_of(site)
+
+    assert "Nothing was measured for 30 s." in words_of(page)
+    assert "<article" not in page
+    assert 'role="alert"' in page
+
+
+def test_without_scripts_the_page_comes_again_by_itself() -> None:
+    with serving(demo()) as site:
+        assert '<noscript><meta http-equiv="refresh" content="5"></noscript>' in text_of(site)
+
+
+def test_text_becomes_markup_in_one_place() -> None:
+    assert h("b", {"title": "\"'<>&"}, "<i>", Html("<u></u>"), None, ["&"]) == (
+        '<b title="&quot;&#x27;&lt;&gt;&amp;">&lt;i&gt;<u></u>&amp;</b>'
+    )
+    assert h("input", {"a": True, "b": None, "c": False, "d": 1}) == '<input a d="1">'

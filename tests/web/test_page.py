@@ -1,0 +1,227 @@
+"""The live page in a real browser, with scripts and without."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from exporter.model import Snapshot
+from tests.api.nodes import crowded, demo, failing, hostile
+from tests.web.browser import LIVE, Tab, browsing
+from tests.web.serving import Site, serving
+
+pytestmark = pytest.mark.program("chromium")
+
+OPEN_ALL = "document.querySelectorAll('details').forEach((each) => { each.open = true; })"
+STRUCTURE = """(() => {
+    const told = (node) => node.nodeType === Node.TEXT_NODE ? node.data
+        : [node.nodeName.toLowerCase(),
+           Object.fromEntries([...node.attributes].map((a) => [a.name, a.value])),
+           [...node.childNodes].map(told)];
+    return JSON.stringify(told(document.getElementById('main')));
+})()"""
+OVERFLOWING = """[...document.querySelectorAll('body *')]
+    .filter((each) => each.getBoundingClientRect().right > innerWidth + 1)
+    .filter((each) => !each.closest('.scroll, .sr, .who th'))
+    .map((each) => `${each.tagName}.${each.getAttribute('class')}`)"""
+FAINT = """(() => {
+    const canvas = document.createElement('canvas').getContext('2d', {willReadFrequently: true});
+    const rgb = (colour) => {
+        canvas.clearRect(0, 0, 1, 1);
+        canvas.fillStyle = colour;
+        canvas.fillRect(0, 0, 1, 1);
+        return [...canvas.getImageData(0, 0, 1, 1).data];
+    };
+    const light = ([r, g, b]) => [r, g, b]
+        .map((c) => (c / 255 <= 0.04045 ? c / 255 / 12.92 : ((c / 255 + 0.055) / 1.055) ** 2.4))
+        .reduce((sum, c, at) => sum + c * [0.2126, 0.7152, 0.0722][at], 0);
+    const ground = (each) => {
+        const colour = rgb(getComputedStyle(each).backgroundColor);
+        return colour[3] === 255 || !each.parentElement ? colour : ground(each.parentElement);
+    };
+    return [...document.querySelectorAll('body *')]
+        .filter((each) => [...each.childNodes].some((n) => n.nodeType === 3 && n.data.trim()))
+        .filter((each) => !each.closest('svg, noscript') && each.offsetParent !== null)
+        .map((each) => {
+            const [front, back] = [rgb(getComputedStyle(each).color), ground(each)].map(light);
+            const ratio = (Math.max(front, back) + 0.05) / (Math.min(front, back) + 0.05);
+            return [ratio, `${ratio.toFixed(1)} ${each.outerHTML.slice(0, 90)}`];
+        })
+        .filter(([ratio]) => ratio < 4.5)
+        .map(([, told]) => told);
+})()"""
+
+
+def watched(made: Snapshot, look: Callable[[Tab, Site], Awaitable[None]]) -> None:
+    """Look at the page of a snapshot; the browser may have nothing to complain of."""
+
+    async def run(site: Site) -> None:
+        async with browsing() as tab:
+            await look(tab, site)
+            assert tab.complaints == []
+
+    with serving(made) as site:
+        asyncio.run(run(site))
+
+
+async def go(tab: Tab, site: Site, query: str = "") -> None:
+    await tab.open(f"http://127.0.0.1:{site.port}/{query}")
+    await tab.until(LIVE)
+
+
+@pytest.mark.parametrize("made", [Snapshot, demo, failing, hostile, crowded])
+def test_scripts_make_what_is_there_without_them(made: Callable[[], Snapshot]) -> None:
+    async def look(tab: Tab, site: Site) -> None:
+        await tab.without_scripts()
+        await tab.open(f"http://127.0.0.1:{site.port}/")
+        await tab.tell(OPEN_ALL)
+        without = await tab.tell(STRUCTURE)
+        await tab.call("Emulation.setScriptExecutionDisabled", value=False)
+        await go(tab, site)
+        await tab.tell(OPEN_ALL)
+        shown = "document.querySelectorAll('details.entry').length"
+        await tab.until(f"document.querySelectorAll('table.parts').length === {shown}")
+        assert await tab.tell(STRUCTURE) == without
+
+    watched(made(), look)
+
+
+def test_without_scripts_everything_is_there_and_opens() -> None:
+    async def look(tab: Tab, site: Site) -> None:
+        await tab.without_scripts()
+        await tab.open(f"http://127.0.0.1:{site.port}/?q=chat")
+        text = await tab.tell("document.body.innerText")
+        assert "chat-7b-6c9f7d9c5b-x2lqz" in text
+        assert "notebook-bob" not in text
+        assert "pid 2001" not in text
+        await tab.tell("document.querySelector('details.entry summary').click()")
+        assert "pid 2001" in await tab.tell("document.body.innerText")
+
+    watched(demo(), look)
+
+
+def test_the_page_follows_the_snapshots_and_keeps_what_is_open_and_focused() -> None:
+    async def look(tab: Tab, site: Site) -> None:
+        await go(tab, site, "?q=finetune")
+        await tab.tell("document.querySelector('details.entry summary').click()")
+        await tab.tell("document.querySelector('details.entry summary').focus()")
+        await tab.until("document.querySelectorAll('table.parts tr.process').length === 1")
+        before = await tab.tell("document.querySelector('.measured.core').textContent")
+        site.show(replace(demo(40), version=61))
+        await tab.until(f"document.querySelector('.measured.core').textContent !== {before!r}")
+        assert await tab.tell("document.querySelector('details.entry').open")
+        assert await tab.tell("document.activeElement.tagName") == "SUMMARY"
+
+    watched(demo(), look)
+
+
+def test_what_is_typed_filters_and_what_is_chosen_sorts() -> None:
+    async def look(tab: Tab, site: Site) -> None:
+        await go(tab, site)
+        await tab.tell("document.querySelector('input[type=search]').focus()")
+        for letter in "bob":
+            await tab.press(letter, ord(letter.upper()), letter)
+        await tab.until("document.querySelectorAll('details.entry').length === 1")
+        assert await tab.tell("document.querySelectorAll('article').length") == 1
+        assert await tab.tell("location.search") == "?q=bob"
+        await tab.tell("document.querySelector('input[type=search]').value = ''")
+        await tab.tell(
+            "(() => { const sort = document.querySelector('select'); sort.value = 'name';"
+            "sort.dispatchEvent(new Event('input', {bubbles: true})); })()"
+        )
+        names = "[...document.querySelectorAll('details.entry')].map((each) => each.dataset.k)"
+        pods = [key for key in await tab.tell(names) if key.startswith("pod/")]
+        assert pods == sorted(pods)
+        assert len(pods) > 8
+
+    watched(demo(), look)
+
+
+def test_all_of_a_crowd_is_shown_on_request_and_it_stays_quick() -> None:
+    async def look(tab: Tab, site: Site) -> None:
+        await go(tab, site)
+        assert await tab.tell("document.querySelectorAll('article').length") == 16
+        await tab.tell("document.querySelector('a.all').click()")
+        await tab.until("document.querySelectorAll('article').length === 64")
+        assert await tab.tell("document.querySelectorAll('details.entry').length") >= 500
+        assert await tab.tell("document.querySelectorAll('body *').length") < 60_000
+
+    watched(crowded(), look)
+
+
+def test_the_page_is_used_with_the_keyboard() -> None:
+    async def look(tab: Tab, site: Site) -> None:
+        await go(tab, site, "?q=chat")
+        await tab.press("Tab", 9)
+        assert await tab.tell("document.activeElement.className") == "skip"
+        assert await tab.tell("getComputedStyle(document.activeElement).outlineStyle") == "solid"
+        await tab.press("Enter", 13, "\r")
+        assert await tab.tell("document.activeElement.id") == "main"
+        for _ in range(2):
+            await tab.press("Tab", 9)
+        await tab.press("Enter", 13, "\r")
+        await tab.until("document.querySelector('details.entry[open] table.parts')")
+
+    watched(demo(), look)
+
+
+def test_landmarks_tables_and_pictures_have_names() -> None:
+    async def look(tab: Tab, site: Site) -> None:
+        await go(tab, site)
+        await tab.tell(OPEN_ALL)
+        await tab.until("document.querySelector('table.parts')")
+        for selector in (
+            "svg[role=img]:not([aria-label])",
+            "svg:not([role=img]):not([aria-hidden=true])",
+            "table:not(:has(caption))",
+            "th:not([scope])",
+            "input:not([aria-label]):not([type=hidden]), select:not([aria-label])",
+            "section:not([aria-labelledby]), article:not([aria-labelledby])",
+        ):
+            assert not await tab.tell(f"document.querySelectorAll({selector!r}).length"), selector
+        for landmark in ("body > header", "body > main", "footer nav", "form[role=search]", "h1"):
+            assert await tab.tell(f"document.querySelectorAll({landmark!r}).length") == 1
+        ids = "[...document.querySelectorAll('[id]')].map((each) => each.id)"
+        listed = await tab.tell(ids)
+        assert len(set(listed)) == len(listed)
+
+    watched(demo(), look)
+
+
+@pytest.mark.parametrize("made", [demo, failing, hostile])
+def test_it_fits_and_can_be_read_in_any_size_light_or_dark(
+    made: Callable[[], Snapshot], tmp_path: Path
+) -> None:
+    async def look(tab: Tab, site: Site) -> None:
+        for width in (375, 768, 1440):
+            for dark in (False, True):
+                await tab.size(width, dark=dark)
+                await go(tab, site)
+                await tab.tell(OPEN_ALL)
+                await tab.picture(tmp_path / f"{width}-{dark}.png")
+                assert await tab.tell(OVERFLOWING) == []
+                assert await tab.tell("document.documentElement.scrollWidth") == width
+                assert await tab.tell(FAINT) == []
+
+    watched(made(), look)
+
+
+def test_it_says_when_the_exporter_does_not_answer() -> None:
+    async def look(tab: Tab, site: Site) -> None:
+        await go(tab, site)
+        await tab.call(
+            "Network.emulateNetworkConditions",
+            offline=True,
+            latency=0,
+            downloadThroughput=0,
+            uploadThroughput=0,
+        )
+        await tab.call("Emulation.setVirtualTimePolicy", policy="advance", budget=15_000)
+        await tab.until("document.querySelector('main.lost .banner.bad')")
+        banner = await tab.tell("document.querySelector('.banner.bad').innerText")
+        assert "does not answer" in banner
+        tab.complaints = [told for told in tab.complaints if "DISCONNECTED" not in told]
+
+    watched(demo(), look)
