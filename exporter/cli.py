@@ -1,5 +1,7 @@
 """The command ``mgpu-exporter``."""
 
+import logging
+import os
 import signal
 import sys
 from argparse import ArgumentParser, Namespace
@@ -7,12 +9,16 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from exporter import __doc__ as about
-from exporter import __version__, check, logs, record, replay, snapshot, top
+from exporter import __version__, check, check_config, logs, record, replay, snapshot, top
+from exporter.commandline import USAGE_ERROR, Parser
 from exporter.serve import serve
-from exporter.settings import TABLE, Settings, SettingsError, add_arguments
+from exporter.settings import TABLE, Settings, SettingsError, add_arguments, unknown_variables
 from exporter.wiring import read_settings
 
-_USAGE_ERROR = 2
+logger = logging.getLogger(__name__)
+
+
+_CHECK_CONFIG = "check-config"  # the only one that is run with settings that cannot be used
 
 
 class _Command(NamedTuple):
@@ -24,8 +30,13 @@ class _Command(NamedTuple):
     settings: bool = True
 
 
+def _serve(settings: Settings, arguments: Namespace) -> int:
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until it is heeded
+    return serve(settings, reread=lambda: read_settings(_flags(arguments)))
+
+
 _COMMANDS = {
-    "serve": _Command("serve the metrics (the default)", lambda settings, _: serve(settings)),
+    "serve": _Command("serve the metrics; the default, if no command is given", _serve),
     "top": _Command("show GPUs, pods and processes, live", top.top, top.add_arguments),
     "snapshot": _Command(
         "print what is on the GPUs once", snapshot.snapshot, snapshot.add_arguments
@@ -34,6 +45,11 @@ _COMMANDS = {
         "look at this node as serve would, and say what hinders it",
         check.check,
         check.add_arguments,
+    ),
+    _CHECK_CONFIG: _Command(
+        "say all that is wrong with the configuration, and start nothing",
+        lambda *_: 0,
+        check_config.add_arguments,
     ),
     "record": _Command(
         "write down what the sources say, cycle by cycle", record.record, record.add_arguments
@@ -50,32 +66,46 @@ _COMMANDS = {
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a sub-command and return the exit status; 2 means that the settings cannot be used."""
     signal.signal(signal.SIGUSR2, signal.SIG_IGN)  # until it is served, it would end the process
-    arguments = _parser().parse_args(argv)
-    given = vars(arguments)
+    arguments = _parser().parse(sys.argv[1:] if argv is None else argv)
+    command = arguments.command or "serve"
+    if command == _CHECK_CONFIG:
+        return check_config.check_config(_flags(arguments), arguments.format)
     try:
-        settings = read_settings({s.name: given[s.name] for s in TABLE.values() if s.name in given})
+        settings = read_settings(_flags(arguments))
     except SettingsError as error:
         for problem in error.problems:
             print(f"mgpu-exporter: {problem}", file=sys.stderr)
-        return _USAGE_ERROR
+        return USAGE_ERROR
     logs.configure(settings.log_level, settings.log_format)
-    return _COMMANDS[arguments.command or "serve"].run(settings, arguments)
+    for warning in unknown_variables(os.environ):
+        logger.warning("%s; it is not heeded", warning)
+    return _COMMANDS[command].run(settings, arguments)
 
 
-def _parser() -> ArgumentParser:
-    parser = ArgumentParser(
+def _flags(arguments: Namespace) -> dict[str, list[str]]:
+    """The settings among the arguments, by name."""
+    given = vars(arguments)
+    return {s.name: given[s.name] for s in TABLE.values() if s.name in given}
+
+
+def _parser() -> Parser:
+    parser = Parser(
         prog="mgpu-exporter",
+        usage="mgpu-exporter [COMMAND] [FLAG ...]",
         description=(about or "").partition("\n")[0],
-        epilog="Flags go before environment variables, these before the settings file.",
-        allow_abbrev=False,
+        epilog="Each flag can be given as the variable that is named with it, or by its name in "
+        "the YAML file of --config.file. Flags go before variables, these before the file. "
+        "A command's own flags: mgpu-exporter COMMAND --help.",
+        add_help=False,
     )
-    parser.add_argument("--version", action="version", version=f"mgpu-exporter {__version__}")
-    add_arguments(parser)
     commands = parser.add_subparsers(dest="command", title="commands", metavar="COMMAND")
+    general = parser.add_argument_group("general")
+    general.add_argument("-h", "--help", action="help", help="say this, and end")
+    general.add_argument("--version", action="version", version=f"mgpu-exporter {__version__}")
+    add_arguments(parser)
+    parser.commands = commands.choices
     for name, command in _COMMANDS.items():
-        own = commands.add_parser(
-            name, help=command.about, description=command.about, allow_abbrev=False
-        )
+        own = commands.add_parser(name, help=command.about, description=command.about)
         command.add_arguments(own)
         if command.settings:
             add_arguments(own)

@@ -34,7 +34,7 @@ class Renderer:
     """
 
     def __init__(self, families: Sequence[Family] = FAMILIES) -> None:
-        self._families = families
+        self.families = families
         self._heads = {
             form: [head(f.full_name, f.type, f.help, form) for f in families] for form in Format
         }
@@ -56,7 +56,7 @@ class Renderer:
             for level in levels
         }
         page: list[str] = []
-        for family, head in zip(self._families, self._heads[form], strict=True):
+        for family, head in zip(self.families, self._heads[form], strict=True):
             level = rows.get(family.level)
             samples = self._samples(family, level, used) if level else None
             if samples:

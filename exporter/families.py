@@ -19,6 +19,7 @@ LEVELS: dict[str, tuple[str, ...]] = {
 }
 
 OPEN_LABELS = ("label_", "annotation_")
+OWN_LEVEL = "exporter"  # what the exporter says of itself
 
 CORE = "core"  # the group that is always served
 
@@ -382,6 +383,16 @@ EXPORTER = (
         "Settings that decide what the figures mean: whom idle energy is charged to.",
         labels=("energy_idle",),
     ),
+    Family(
+        "exporter",
+        "config_last_reload_successful",
+        "1 if the settings could be used when they were last read, else 0: then the old ones are.",
+    ),
+    _moment(
+        "exporter",
+        "config_last_reload_success_timestamp_seconds",
+        "When the settings were last read and could be used.",
+    ),
     Family("exporter", "simulated", "1 if the node is simulated: nothing here is real."),
     Family(
         "exporter",
@@ -415,6 +426,13 @@ EXPORTER = (
         "Rows and items from outside that could not be true or read, by reason.",
         ("reason",),
     ),
+    _counter(
+        "exporter",
+        "dropped_series_total",
+        "Series beyond --metrics.max-series-per-family, which are left out, summed over the "
+        "collection cycles.",
+        ("family",),
+    ),
     _counter("exporter", "cycles_total", "Collection cycles."),
     _counter("exporter", "cycle_overruns_total", "Cycles that took longer than the interval."),
     _counter("exporter", "nvml_calls_total", "Calls of the driver library.", ("call",)),
@@ -438,9 +456,14 @@ FAMILIES: tuple[Family, ...] = (
 )
 
 OPTIONAL_GROUPS = tuple(dict.fromkeys(f.group for f in FAMILIES if f.group != CORE))
-"""What ``--collector.disable`` can switch off."""
+"""What ``--metrics.disable`` can switch off together."""
 
 
 def families_without(disabled: Collection[str]) -> tuple[Family, ...]:
-    """The table without the families of some groups."""
-    return tuple(family for family in FAMILIES if family.group not in disabled)
+    """The table without the families of some groups, and without some by their full names."""
+    return tuple(f for f in FAMILIES if f.group not in disabled and f.full_name not in disabled)
+
+
+def groups_without(disabled: Collection[str]) -> frozenset[str]:
+    """The groups of which no family is left: what only they need is not to be read."""
+    return frozenset(OPTIONAL_GROUPS) - {family.group for family in families_without(disabled)}

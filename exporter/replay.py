@@ -109,7 +109,7 @@ class Replay:
 
     def renderer(self) -> Renderer:
         """Make what writes the pages that the recorded exporter served."""
-        return Renderer(families_without(self._settings.collector_disable))
+        return Renderer(families_without(self._settings.metrics_disable))
 
     def snapshots(self) -> Iterator[Snapshot]:
         """The Snapshot after each cycle. A cycle that failed leaves the one before it."""

@@ -9,14 +9,16 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 
-from exporter import __version__
+from exporter import __version__, logs
 from exporter.api import About
 from exporter.collector import Sources
 from exporter.compat import CompatPage
 from exporter.exposition import Renderer
 from exporter.families import families_without
 from exporter.pods.choice import node_name
+from exporter.reload import Reloader
 from exporter.scenario.description import ScenarioError
 from exporter.settings import Settings
 from exporter.web import (
@@ -28,7 +30,7 @@ from exporter.web import (
     listen,
     make_app,
 )
-from exporter.wiring import make_collector, open_sources
+from exporter.wiring import cycle_rules, make_collector, open_sources
 
 logger = logging.getLogger(__name__)
 
@@ -36,8 +38,16 @@ _END_WITHIN_S = 0.9
 _CYCLE_MAY_TAKE_S = 0.2
 
 
-def serve(settings: Settings, open_sources: Callable[[Settings], Sources] = open_sources) -> int:
+def serve(
+    settings: Settings,
+    open_sources: Callable[[Settings], Sources] = open_sources,
+    *,
+    reread: Callable[[], Settings] | None = None,
+) -> int:
     """Serve until SIGTERM or SIGINT; SIGUSR2 lets go of the GPUs or takes them up again.
+
+    ``reread`` reads the settings anew, as they were read at the start: at SIGHUP, when their file
+    has changed, and at ``POST /-/reload``.
 
     Returns the exit status: 0 after a signal, 1 if it could not start or only a restart helps, 2 if
     the web configuration cannot be used.
@@ -57,15 +67,25 @@ def serve(settings: Settings, open_sources: Callable[[Settings], Sources] = open
     logger.info("mgpu-exporter %s", __version__)
     if settings.simulate:
         logger.warning("SIMULATED NODE (%s): nothing here is measured", settings.simulate)
-    return asyncio.run(_Agent(settings, sources, config).run(sockets))
+    agent = _Agent(settings, sources, config, reread or (lambda: settings))
+    return asyncio.run(agent.run(sockets))
 
 
 class _Agent:
-    def __init__(self, settings: Settings, sources: Sources, config: WebConfig) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        sources: Sources,
+        config: WebConfig,
+        reread: Callable[[], Settings],
+    ) -> None:
         self._settings = settings
         self._config = config
         self._sources = sources
         self._collector = make_collector(settings, sources)
+        self._pages = Pages(lambda: self._collector.snapshot, time, *_writers(settings))
+        self._reloader = Reloader(settings, reread, self._follow, time)
+        self._collector.last_reload = lambda: self._reloader.last
         self._stop = threading.Event()
         self._released = settings.nvml_released
         self._status = 0
@@ -76,6 +96,7 @@ class _Agent:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, ended.set)
         loop.add_signal_handler(signal.SIGUSR2, self._toggle_release)
+        loop.add_signal_handler(signal.SIGHUP, self._reload)
         if self._released:
             self._release()
         for source in self._sources.listening:
@@ -87,6 +108,8 @@ class _Agent:
             target=self._collect, args=(loop, ended), name="collector", daemon=True
         )
         cycle.start()
+        watch = partial(self._reloader.watch, self._stop)
+        threading.Thread(target=watch, name="settings", daemon=True).start()
         server = self._server()
         await server.start(sockets)
         await ended.wait()
@@ -99,13 +122,12 @@ class _Agent:
         return self._status
 
     def _server(self) -> Server:
-        settings, name = self._settings, node_name(self._settings.node_name)
-        families = families_without(settings.collector_disable)
-        compat = CompatPage(settings.compat, name)
-        pages = Pages(lambda: self._collector.snapshot, time, Renderer(families), compat)
-        shown = "" if settings.simulate and not settings.node_name else name
-        about = About(shown, settings.collection_window_ns, families=families)
-        app = make_app(pages, self._collector, settings, time, config=self._config, about=about)
+        app = make_app(
+            *(self._pages, self._collector, self._settings, time),
+            config=self._config,
+            about=lambda: _about(self._reloader.settings),
+            reload=self._reloader.reload,
+        )
         return Server(app, config=self._config)
 
     def _collect(self, loop: asyncio.AbstractEventLoop, ended: asyncio.Event) -> None:
@@ -120,6 +142,19 @@ class _Agent:
             self._status = 1
         with contextlib.suppress(RuntimeError):  # the loop is closed: the end is near anyway
             loop.call_soon_threadsafe(ended.set)
+
+    def _reload(self) -> None:
+        """Read the settings anew in a thread: their file may be far away."""
+        threading.Thread(target=self._reloader.reload, name="reload", daemon=True).start()
+
+    def _follow(self, settings: Settings) -> None:
+        """Take up what is live: the cycle at its next turn, the pages at their next one."""
+        before = self._reloader.settings
+        form = settings.log_level, settings.log_format
+        if form != (before.log_level, before.log_format):
+            logs.configure(*form)
+        self._collector.follow(cycle_rules(settings))
+        self._pages.use(*_writers(settings))
 
     def _toggle_release(self) -> None:
         self._released = not self._released
@@ -148,3 +183,19 @@ class _Agent:
         timer = threading.Timer(seconds, lambda: os._exit(self._status))
         timer.daemon = True
         timer.start()
+
+
+def _writers(settings: Settings) -> tuple[Renderer, CompatPage]:
+    """What writes the pages."""
+    return (
+        Renderer(families_without(settings.metrics_disable)),
+        CompatPage(settings.compat, node_name(settings.node_name)),
+    )
+
+
+def _about(settings: Settings) -> About:
+    """What the JSON documents and the page say of the node."""
+    unnamed = settings.simulate and not settings.node_name
+    name = "" if unnamed else node_name(settings.node_name)
+    families = families_without(settings.metrics_disable)
+    return About(name, settings.collection_window_ns, families=families)

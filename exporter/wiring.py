@@ -8,12 +8,12 @@ from exporter.allocations import rules
 from exporter.allocations.registry import NODE_ANNOTATION_PREFIXES
 from exporter.cgroups.processes import CgroupProcesses
 from exporter.cgroups.simulated import SimulatedProcesses
-from exporter.collector import Collector, IdlePolicy, Sources
+from exporter.collector import Collector, CycleRules, IdlePolicy, Sources
+from exporter.families import groups_without
 from exporter.gpus.nvml.accounting import choice_of
 from exporter.gpus.nvml.source import NvmlSource
-from exporter.gpus.nvml.timing import Timing
 from exporter.gpus.simulated import SimulatedGpus
-from exporter.gpus.source import GpuSource
+from exporter.gpus.source import Demand, GpuSource
 from exporter.ledger import Ledger
 from exporter.model import Clock
 from exporter.node.choice import open_pod_resources
@@ -32,10 +32,11 @@ from exporter.pods.source import PodSource
 from exporter.scenario.description import ScenarioError
 from exporter.scenario.load import load as load_scenario
 from exporter.scenario.node import Node
-from exporter.settings import Complaint, Settings, load
+from exporter.settings import Complaint, Problem, Settings, examine, load
 
 DEADLINE_OF_INTERVAL = 0.8
 LONGEST_S = 5.0
+NS = 1e9  # in a second
 CLAIMS_RHYTHM = Rhythm(period_s=60)
 POLICIES_RHYTHM = Rhythm(period_s=60)
 OLDEST_SCENARIO_NS = 3600 * 10**9  # its energy counter is computed from its beginning on
@@ -49,6 +50,13 @@ def read_settings(flags: Mapping[str, list[str]]) -> Settings:
 
     """
     return load(flags, check=_complaints)
+
+
+def examine_settings(
+    flags: Mapping[str, list[str]], environ: Mapping[str, str]
+) -> tuple[Settings, list[Problem]]:
+    """Read them as ``read_settings`` does, and tell all that is wrong."""
+    return examine(flags, environ, _complaints)
 
 
 def _complaints(settings: Settings) -> Iterator[Complaint]:
@@ -82,13 +90,36 @@ def open_sources(settings: Settings, clock: Clock = time) -> Sources:
     return _simulated(settings, clock) if settings.simulate else _real(settings)
 
 
+def cycle_rules(settings: Settings) -> CycleRules:
+    """Make what may change of the cycle while it runs."""
+    return CycleRules(
+        interval_ns=settings.collection_interval_ns,
+        window_ns=settings.collection_window_ns,
+        retention_ns=settings.ledger_retention_ns,
+        most_series=settings.metrics_max_series_per_family,
+        allotments=rules_of(settings),
+        allowed=_allowed(settings),
+        keep=_keep(settings),
+        demand=_demand(settings),
+    )
+
+
+def _demand(settings: Settings) -> Demand:
+    # A cycle waits for the driver no longer than most of its interval, however it hangs.
+    deadline_s = min(DEADLINE_OF_INTERVAL * settings.collection_interval_ns / NS, LONGEST_S)
+    return Demand(
+        deadline_s=deadline_s,
+        processes_every_s=settings.collection_processes_interval_ns / NS,
+        sensors_every_s=settings.collection_sensors_interval_ns / NS,
+        disabled=groups_without(settings.metrics_disable),
+    )
+
+
 def make_collector(settings: Settings, sources: Sources, clock: Clock = time) -> Collector:
     """Make the collector over these sources, with empty accounts."""
     ledger = Ledger(settings.ledger_retention_ns, settings.collection_window_ns)
     idle = IdlePolicy(settings.energy_idle)
-    allowed = Allowed(settings.pods_labels, settings.pods_annotations)
-    interval_ns = settings.collection_interval_ns
-    return Collector(sources, ledger, interval_ns, clock, idle, allowed, rules_of(settings))
+    return Collector(sources, ledger, clock, cycle_rules(settings), idle)
 
 
 def cgroup_root(settings: Settings) -> str:
@@ -122,9 +153,8 @@ def places_of(settings: Settings) -> Places:
 
 def _real(settings: Settings) -> Sources:
     places = places_of(settings)
-    allowed = Allowed(settings.pods_labels, settings.pods_annotations)
-    keep = allowed.keep(_keep(settings))
-    pods = open_pod_source(settings.pods_source, node_name(settings.node_name), places, keep)
+    node = node_name(settings.node_name)
+    pods = open_pod_source(settings.pods_source, node, places, _keep(settings))
     return Sources(
         gpus=_real_gpus(settings),
         processes=CgroupProcesses(cgroup_root(settings), settings.path_procfs),
@@ -134,9 +164,14 @@ def _real(settings: Settings) -> Sources:
     )
 
 
+def _allowed(settings: Settings) -> Allowed:
+    return Allowed(settings.pods_labels, settings.pods_annotations)
+
+
 def _keep(settings: Settings) -> Keep:
     followed = rules_of(settings)
-    return Keep(followed.annotations, followed.labels, NODE_ANNOTATION_PREFIXES)
+    needed = Keep(followed.annotations, followed.labels, NODE_ANNOTATION_PREFIXES)
+    return _allowed(settings).keep(needed)
 
 
 def _real_nodes(settings: Settings, pods: PodSource, places: Places) -> tuple[NodeSource, ...]:
@@ -153,14 +188,7 @@ def _real_nodes(settings: Settings, pods: PodSource, places: Places) -> tuple[No
 
 def _real_gpus(settings: Settings) -> tuple[GpuSource, ...]:
     """``auto`` is every real source there is: today NVML, which looks again for a driver."""
-    # A cycle waits for the driver no longer than most of its interval, however it hangs.
-    deadline_s = min(DEADLINE_OF_INTERVAL * settings.collection_interval_ns / 1e9, LONGEST_S)
     accounting = choice_of(settings.nvml_shares, enable=settings.nvml_enable_accounting)
-    return (
-        NvmlSource(
-            settings.nvml_library or None,
-            timing=Timing(deadline_s=deadline_s),
-            disabled=settings.collector_disable,
-            accounting=accounting,
-        ),
-    )
+    nvml = NvmlSource(settings.nvml_library or None, accounting=accounting)
+    nvml.follow(_demand(settings))
+    return (nvml,)

@@ -9,7 +9,7 @@ import threading
 from exporter import logs, serve
 from exporter.cgroups.simulated import SimulatedProcesses
 from exporter.collector import Sources
-from exporter.gpus.source import RestartRequiredError
+from exporter.gpus.source import Demand, RestartRequiredError
 from exporter.model import Reading
 from exporter.pods.none import NoPods
 from exporter.settings import Address, Settings, load
@@ -31,6 +31,9 @@ class Hanging:
     def release(self, released: bool) -> None:  # noqa: ARG002, FBT001 - the protocol's
         """Hang too."""
         threading.Event().wait()
+
+    def follow(self, demand: Demand) -> None:
+        """Nothing is read."""
 
     def close(self) -> None:
         """Hang too."""

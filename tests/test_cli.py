@@ -13,7 +13,7 @@ import pytest
 from exporter import __version__
 from exporter.cli import main
 from exporter.scenario.description import ScenarioError
-from exporter.settings import TABLE, load
+from exporter.settings import SUBJECTS, TABLE, load
 from exporter.wiring import open_sources
 
 LISTENING = re.compile(r"listening on http://127\.0\.0\.1:(\d+)")
@@ -122,15 +122,47 @@ def test_settings_that_cannot_be_used_end_the_start(
     assert capsys.readouterr().err.startswith(complaint)
 
 
-@pytest.mark.parametrize("argv", [["--log.lev=info"], ["--unknown=1"], ["dance"]])
-def test_what_is_no_flag_or_command_is_refused(
-    argv: list[str], capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("argv", "line"),
+    [
+        ("--log.lev=info", "no such flag: --log.lev; did you mean --log.level?"),
+        (
+            "--web.max-request 3",
+            "no such flag: --web.max-request; did you mean --web.max-requests?",
+        ),
+        ("serve --log.Level=info", "no such flag: --log.Level; did you mean --log.level?"),
+        ("replay --cycl 3", "no such flag: --cycl; did you mean --cycle?"),
+        ("--quite-another=1", "no such flag: --quite-another; see --help"),
+        ("serv", "no such command: serv; did you mean serve?"),
+        ("check_config", "no such command: check_config; did you mean check-config?"),
+        ("dance", "no such command: dance; known: serve, check-config, record, replay"),
+        ("serve extra", "serve has no use for extra"),
+        ("serve -x", "serve has no use for -x"),
+        ("record --output=x --form=json", "no such flag: --form; did you mean --format?"),
+    ],
+)
+def test_what_is_no_flag_or_command_is_answered_by_one_line(
+    argv: str, line: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as ended:
-        main(argv)
+        main(argv.split())
 
     assert ended.value.code == 2
-    assert argv[0] in capsys.readouterr().err
+    assert capsys.readouterr().err == f"mgpu-exporter: {line}\n"
+
+
+def test_help_names_the_commands_before_the_flags_by_subject(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with pytest.raises(SystemExit):
+        main(["--help"])
+
+    text = capsys.readouterr().out
+    heads = [line for line in text.splitlines() if re.fullmatch(r"[^ ].*:", line)]
+    subjects = [title.rstrip(".") for title in SUBJECTS]
+    assert heads == ["commands:", "general:", *(f"{subject}:" for subject in subjects)]
+    assert "the default, if no command is given" in text
+    assert text.startswith("usage: mgpu-exporter [COMMAND] [FLAG ...]\n")
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

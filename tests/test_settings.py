@@ -19,7 +19,7 @@ def parse(*argv: str, **environ: str) -> Settings:
 def problems(*argv: str, **environ: str) -> list[str]:
     with pytest.raises(SettingsError) as caught:
         parse(*argv, **environ)
-    return caught.value.problems
+    return list(map(str, caught.value.problems))
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ def test_defaults_are_those_of_the_design() -> None:
     assert (settings.path_cgroup, settings.path_procfs) == ("", "/proc")
     assert settings.nvml_released is False
     assert settings.simulate == ""
-    assert settings.collector_disable == ()
+    assert settings.metrics_disable == ()
 
 
 def test_flag_goes_before_environment_before_file_before_default(file: Path) -> None:
@@ -161,8 +161,8 @@ def test_all_problems_are_shown_at_once(file: Path) -> None:
 
     assert [problem.split(":")[0] for problem in found] == [
         "$MGPU_WEB_MAX_REQUESTS",
-        f"{file}, line 1, pods.source",
         "--log.level",
+        f"{file}, line 1, pods.source",
     ]
 
 
@@ -177,16 +177,16 @@ def test_a_list_can_be_repeated_joined_or_a_yaml_list(file: Path) -> None:
 
 
 def test_groups_of_device_metrics_can_be_left_out() -> None:
-    assert parse("--collector.disable=xid,ecc", "--collector.disable=profiling") == replace(
-        parse(), collector_disable=("xid", "ecc", "profiling")
+    assert parse("--metrics.disable=xid,ecc", "--metrics.disable=profiling") == replace(
+        parse(), metrics_disable=("xid", "ecc", "profiling")
     )
 
 
 @pytest.mark.parametrize("group", ["core", "energy", "memory", "gpu", ""])
 def test_what_is_no_group_or_cannot_be_left_out_is_refused(group: str) -> None:
-    [problem] = problems(f"--collector.disable=xid,{group}")
+    [problem] = problems(f"--metrics.disable=xid,{group}")
 
-    assert problem.startswith("--collector.disable")
+    assert problem.startswith("--metrics.disable")
     assert "profiling" in problem
 
 
@@ -250,15 +250,26 @@ def test_an_empty_file_sets_nothing(text: str, file: Path) -> None:
         ("log.level: info\nlog: {level: info}\n", "line 2, log.level: given twice"),
         ("log.level: info\nlog.level: debug\n", "line 2, log.level: given twice"),
         ("config.file: other.yaml\n", "line 1, config.file: a settings file cannot name another"),
-        ("- log.level\n", "the file: settings by name are expected"),
-        ("log.level: {a: 1}\n", "line 1: log.level: settings by name are expected"),
+        ("- log.level\n", "line 1: settings by name are expected"),
+        ("log.level: {a: 1}\n", "line 1, log.level: a plain value is expected: one of debug, info"),
+        ("log.level: [info]\n", "line 1, log.level: a plain value is expected: one of debug, info"),
+        ("web: {}\nlog: {}\nweb: {}\n", "line 3, web: given twice; see line 1"),
+        (
+            "allocations.index-basis:\n  gke: pci\n  gke: pci\n",
+            "line 3, allocations.index-basis.gke: given twice; see line 2",
+        ),
+        ("? [a]\n: b\n", "line 1: a name is expected, not a list or mapping"),
         ("gpus.source: [[nvml]]\n", "a list of plain values is expected"),
         ("web: 1\n", "line 1, web: no such setting"),
         ("web: &a\n  x: *a\n", "web.x: no such setting"),
-        ("a: [\n", "cannot be read"),
-        ("[" * 5000, "cannot be read"),
-        ("a: b\n---\nc: d\n", "cannot be read"),
-        ("log.level: \x07\n", "cannot be read"),
+        (
+            "log:\n  level: [\n",
+            "line 3, column 1: not YAML: while parsing a flow node, expected the node content",
+        ),
+        ("a: b: c\n", "line 1, column 5: not YAML: mapping values are not allowed here"),
+        ("[" * 5000, "not YAML: too deeply nested"),
+        ("a: b\n---\nc: d\n", "line 2, column 1: not YAML: expected a single document"),
+        ("log.level: \x07\n", "not YAML: unacceptable character"),
     ],
 )
 def test_what_is_wrong_in_a_file_is_said_with_its_place(

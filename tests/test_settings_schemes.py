@@ -66,8 +66,8 @@ def problems(text: str, file: Path) -> list[str]:
     file.write_text(text)
     with pytest.raises(SettingsError) as caught:
         read_settings({"config.file": [str(file)]})
-    assert all(problem.startswith(f"{file}, line ") for problem in caught.value.problems)
-    return [problem.removeprefix(f"{file}, line ") for problem in caught.value.problems]
+    assert all(str(problem).startswith(f"{file}, line ") for problem in caught.value.problems)
+    return [str(problem).removeprefix(f"{file}, line ") for problem in caught.value.problems]
 
 
 def item(more: str) -> str:
@@ -207,7 +207,7 @@ def test_wrong_text_is_said_with_its_flag(text: str, complaint: str) -> None:
     with pytest.raises(SettingsError) as caught:
         parse(f"--allocations.schemes={text}")
 
-    assert caught.value.problems[0].startswith(complaint)
+    assert str(caught.value.problems[0]).startswith(complaint)
 
 
 @pytest.mark.parametrize(

@@ -103,7 +103,7 @@ class Ours:
             SimulatedProcesses(node.cgroup_paths),
             SimulatedPods(node.pod_table, clock=clock),
         )
-        self._collector = Collector(sources, self._ledger, SECOND, clock)
+        self._collector = Collector(sources, self._ledger, clock)
 
     def look(self, second: int) -> None:  # noqa: ARG002 - every second is one cycle
         """One cycle."""

@@ -1,18 +1,21 @@
 """The page of the settings, from ``exporter/settings``."""
 
-from exporter.settings import TABLE
+from exporter.settings import SUBJECTS, Setting
 from exporter.settings.schemes import KEYS
 from pages.tables import table
 
 CONFIGURATION_PREFACE = """\
 # Configuration
 
-Written by `docs/generate.py` from `exporter/settings/table.py`. Do not edit.
+Written by `docs/generate.py` from `exporter/settings/`. Do not edit.
 
 Each setting can be given as a flag, as an environment variable, and by the flag's name in the YAML
 file of `--config.file`. Flags go before environment variables, these before the file. A value that
-is not allowed, and a key that is not known, end the start with exit status 2 and a line that says
-where it stands and what is allowed.
+is not allowed, and a key of the file that is not known or given twice, end the start with exit
+status 2 and a line for each that says where it stands and what is allowed; nothing is started with
+a part of a configuration. `mgpu-exporter check-config` says the same without starting anything.
+A variable that begins with `MGPU_` and is no setting is warned of and not heeded, for others may
+set it: Kubernetes does, for every Service of the namespace (`MGPU_EXPORTER_SERVICE_HOST`).
 
 ```yaml
 collection.interval: 500ms
@@ -21,13 +24,21 @@ web:                          # the same as web.max-requests: 20
 gpus.source: [nvml]
 ```
 
-Durations are written as `500ms`, `1s`, `1m30s`. A list is given by repeating the flag, with commas,
-or as a YAML list; pairs also as a YAML mapping. The text of a setting of several lines
-(`allocations.schemes`) is YAML of its own, so it belongs in the file, but a flag takes it too.
+| a value | as a flag | as a variable | in the file |
+|---|---|---|---|
+| duration | `--collection.interval=1m30s` (`ms`, `s`, `m`, `h`) | `1m30s` | `1m30s` |
+| switch | `--web.open-page`, `--web.open-page=false` | `true` | `true` |
+| list | given several times, or `--pods.labels=app,team` | `app,team` | `[app, team]` |
+| pairs | `--allocations.index-basis=tke-qgpu=minor` | `tke-qgpu=minor` | `{tke-qgpu: minor}` |
+| several lines | YAML in one text | YAML in one text | as it stands below |
+
+Settings that are *live* are taken up while the exporter runs, when the file has changed
+([rules.md](rules.md)); the others at the next start.
 
 | signal | effect |
 |---|---|
 | `SIGTERM`, `SIGINT` | ends within a second, even if a driver call hangs |
+| `SIGHUP` | reads the settings again at once |
 | `SIGUSR2` | lets go of the GPU driver so that it can be unloaded; again: takes it up |
 """
 
@@ -68,18 +79,23 @@ number means is the only thing that is other than taken, say so of the shipped s
 
 def configuration() -> str:
     """The text of configuration.md."""
-    rows = (
-        (
-            f"`--{setting.name}`",
-            f"`{setting.variable}`",
-            f"`{setting.default}`" if setting.default else "",
-            f"{setting.about} {setting.why}".strip(),
-            setting.kind.allowed,
-        )
-        for setting in TABLE.values()
+    heads = ("flag", "variable", "default", "live", "meaning", "allowed")
+    subjects = "".join(
+        f"\n## {title.rstrip('.')}\n\n{table(heads, map(_setting, subject.values()))}"
+        for title, subject in SUBJECTS.items()
     )
-    heads = ("flag", "variable", "default", "meaning", "allowed")
-    return f"{CONFIGURATION_PREFACE}\n{table(heads, rows)}{SCHEMES_PREFACE}{_keys()}"
+    return f"{CONFIGURATION_PREFACE}{subjects}{SCHEMES_PREFACE}{_keys()}"
+
+
+def _setting(setting: Setting) -> tuple[str, ...]:
+    return (
+        f"`--{setting.name}`",
+        f"`{setting.variable}`",
+        f"`{setting.default}`" if setting.default else "",
+        "yes" if setting.live else "",
+        f"{setting.about} {setting.why}".strip(),
+        setting.kind.allowed,
+    )
 
 
 def _keys() -> str:

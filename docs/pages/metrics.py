@@ -17,7 +17,7 @@ UNITS = {
 
 LEVEL_WORDS = {
     "device": "Devices: a physical GPU, or a MIG instance. Families of a group can be left out, "
-    "with the driver calls that they take: `--collector.disable=<group>`.",
+    "with the driver calls that they take: `--metrics.disable=<group>`.",
     "container": "Containers of named pods, per device.",
     "pod": "Pods, over all their containers and devices.",
     "namespace": "Namespaces, per device. They live as long as the exporter, so that jobs shorter "

@@ -3,23 +3,24 @@
 import logging
 import threading
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import NamedTuple
 
-from exporter.allocations.rules import Rules
 from exporter.attribution import Member, hold, owner_of
 from exporter.collector.allotments import Allotments, pids_of, pods_by_name, seen_on
+from exporter.collector.bound import Surplus, bounded
 from exporter.collector.guard import Guard
 from exporter.collector.idle import IdlePolicy, idle_weights
-from exporter.collector.own_rows import Own, own_row
+from exporter.collector.own_rows import LastReload, Own, own_row
+from exporter.collector.pulse import Pulse
+from exporter.collector.rules import CycleRules
 from exporter.collector.sources import Reporting, Sources
 from exporter.collector.tenants import Residency
+from exporter.families import OWN_LEVEL
 from exporter.gpus.source import RestartRequiredError
 from exporter.ledger import Allotted, CycleFacts, Ledger, Moment, extended, rows_of
 from exporter.model import (
-    CallCount,
     CgroupIdentity,
     Clock,
     Device,
@@ -36,19 +37,12 @@ from exporter.model import (
     Unmeasured,
 )
 from exporter.node.facts import merged
-from exporter.pods.labels import ALLOW_NOTHING, Allowed, Shown
+from exporter.pods.labels import Shown
 from exporter.tenancy import account_for
 
 logger = logging.getLogger(__name__)
 
 FIRST_LIST_S = 2.0
-
-
-class Pulse(NamedTuple):
-    """The cycle's clock, for the health check. ``done`` counts finished cycles."""
-
-    moved_mono_ns: int
-    done: int
 
 
 class Collector:
@@ -58,31 +52,31 @@ class Collector:
         self,
         sources: Sources,
         ledger: Ledger,
-        interval_ns: int,
         clock: Clock,
+        rules: CycleRules | None = None,
         idle: IdlePolicy = IdlePolicy.UNATTRIBUTED,
-        allowed: Allowed = ALLOW_NOTHING,
-        rules: Rules | None = None,
     ) -> None:
         self.snapshot = Snapshot(mono_ns=clock.monotonic_ns(), unix_ns=clock.time_ns())
         self.fatal: RestartRequiredError | None = None
+        self.last_reload: Callable[[], LastReload | None] = lambda: None
         self._sources = sources
         self._ledger = ledger
-        self._interval_ns = interval_ns
         self._clock = clock
+        self._rules = self._rules_to_come = rules or CycleRules()
         self._idle = idle
-        self._shown = Shown(allowed)
-        self._allotments = Allotments(rules or Rules())
+        self._shown = Shown(self._rules.allowed)
+        self._allotments = Allotments(self._rules.allotments)
         self._allotted: list[Allotted] = []
         self._guards = {s.name: Guard(s.name, clock) for s in sources.all}
         self._rejected: Counter[str] = Counter()
+        self._surplus = Surplus()
         self._rejected_by: dict[str, Mapping[str, int]] = {}
         self._table = PodTable()
         self._residency = Residency(ledger.window_ns, Guard(sources.processes.name, clock))
         self._told: dict[str, NodeFacts] = {}  # by the source's name
         self._found: dict[str, tuple[Device, ...]] = {}  # by the source's name
         self._before_mono_ns: int | None = None
-        self._pulse = Pulse(clock.monotonic_ns(), 0)
+        self._pulse = Pulse(clock.monotonic_ns(), 0, self._rules.interval_ns)
         self._overruns = 0
 
     @property
@@ -90,9 +84,9 @@ class Collector:
         """When the cycle's clock last moved."""
         return self._pulse
 
-    def follow(self, rules: Rules) -> None:
-        """Read allotments by these rules from the next cycle on. For any thread."""
-        self._allotments.rules = rules
+    def follow(self, rules: CycleRules) -> None:
+        """Work by these rules from the next cycle on. For any thread."""
+        self._rules_to_come = rules
 
     def run(self, stop: threading.Event) -> None:
         """Cycle at the interval until told to stop, or until only a restart helps.
@@ -110,7 +104,7 @@ class Collector:
                 return
             except Exception:
                 logger.exception("the cycle failed; the next one starts anew")
-            due += self._interval_ns
+            due += self._rules.interval_ns
             now = self._clock.monotonic_ns()
             if now > due:
                 self._overruns += 1
@@ -124,9 +118,11 @@ class Collector:
             RestartRequiredError: a source can only be helped by a new process.
 
         """
+        if self._rules_to_come is not self._rules:
+            self._adopt(self._rules_to_come)
         readings = [self._guards[s.name].read(s) for s in self._sources.gpus]
         now = Moment(self._clock.monotonic_ns(), self._clock.time_ns())
-        self._pulse = Pulse(now.mono_ns, self._pulse.done)
+        self._pulse = self._pulse._replace(moved_mono_ns=now.mono_ns)
         devices = {d.device.uuid: d for reading in readings for d in reading.devices}
         pods = self._sources.pods
         table = self._table = self._guards[pods.name].call("table", pods.table, self._table)
@@ -150,8 +146,20 @@ class Collector:
             processes=self._residency.described(owners, now.mono_ns, source),
             history=extended(self.snapshot.history, snapshot.rows, now),
         )
-        self._pulse = Pulse(self._clock.monotonic_ns(), self._pulse.done + 1)
+        moved, interval_ns = self._clock.monotonic_ns(), self._rules.interval_ns
+        self._pulse = Pulse(moved, self._pulse.done + 1, interval_ns)
         return self.snapshot
+
+    def _adopt(self, rules: CycleRules) -> None:
+        self._rules = rules
+        self._ledger.window_ns, self._ledger.retention_ns = rules.window_ns, rules.retention_ns
+        self._residency.window_ns = rules.window_ns
+        self._allotments.rules = rules.allotments
+        self._shown.allow(rules.allowed)
+        pods = self._sources.pods
+        self._guards[pods.name].tell(partial(pods.follow, rules.keep))
+        for source in self._sources.gpus:
+            self._guards[source.name].tell(partial(source.follow, rules.demand))
 
     def _identities(
         self, devices: Iterable[DeviceReading]
@@ -229,6 +237,8 @@ class Collector:
         listening = tuple(self._status(source) for source in self._sources.listening)
         others = self._sources.others()
         sources = (*(r.status for r in readings), processes, *listening, *others)
+        taken = bounded(rows_of(self._ledger, facts), self.snapshot.rows, self._rules.most_series)
+        self._surplus.count(taken.dropped, self._rules.most_series)
         own = Own(
             unix_ns=facts.now.unix_ns,
             cycles=self._pulse.done + 1,
@@ -237,11 +247,20 @@ class Collector:
             idle=self._idle,
             sources=sources,
             rejected=self._all_rejected(),
-            calls=_calls(readings),
+            calls={name: count for reading in readings for name, count in reading.calls.items()},
+            dropped=self._surplus.total,
+            reload=self.last_reload(),
         )
-        rows = rows_of(self._ledger, facts) | {"exporter": (own_row(own),)}
-        version = self.snapshot.version + 1
-        return Snapshot(version, facts.now.unix_ns, facts.now.mono_ns, simulated, rows, sources)
+        return Snapshot(
+            version=self.snapshot.version + 1,
+            unix_ns=facts.now.unix_ns,
+            mono_ns=facts.now.mono_ns,
+            simulated=simulated,
+            rows={**taken.rows, OWN_LEVEL: (own_row(own),)},
+            sources=sources,
+            dropped=taken.dropped,
+            most_series=self._rules.most_series,
+        )
 
     def _all_rejected(self) -> Counter[str]:
         """Counts of all sources; one that fails now keeps its last ones."""
@@ -252,7 +271,3 @@ class Collector:
             self._rejected_by[source.name] = counts
             rejected.update(counts)
         return rejected
-
-
-def _calls(readings: Sequence[Reading]) -> dict[str, CallCount]:
-    return {name: count for reading in readings for name, count in reading.calls.items()}

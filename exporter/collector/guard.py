@@ -55,6 +55,13 @@ class Guard:
         self._failures.pop(kind, None)
         return answer
 
+    def tell(self, action: Callable[[], None]) -> None:
+        """Tell the source something. It is no less up if it does not take it in."""
+        try:
+            action()
+        except Exception:
+            logger.exception("source %s does not follow the new settings; restart", self.name)
+
     def note(self, status: SourceStatus, started_mono_ns: int | None = None) -> SourceStatus:
         """Complete a status with time and last success; log each change of it once.
 

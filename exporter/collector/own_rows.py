@@ -2,10 +2,18 @@
 
 import platform
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from exporter import __version__
 from exporter.model import CallCount, Row, SourceStatus, Value
+
+
+class LastReload(NamedTuple):
+    """How the last attempt to read the settings anew ended, and when one last succeeded."""
+
+    successful: bool
+    success_unix_ns: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +28,8 @@ class Own:
     sources: Sequence[SourceStatus]
     rejected: Mapping[str, int]
     calls: Mapping[str, CallCount]
+    dropped: Mapping[str, int] = field(default_factory=dict)
+    reload: LastReload | None = None
 
 
 def own_row(own: Own) -> Row:
@@ -40,5 +50,9 @@ def own_row(own: Own) -> Row:
         "cycle_overruns_total": own.overruns,
         "nvml_calls_total": {(name,): c.calls for name, c in own.calls.items()},
         "nvml_call_seconds_total": {(name,): c.duration_ns for name, c in own.calls.items()},
+        "dropped_series_total": {(family,): count for family, count in own.dropped.items()},
     }
+    if own.reload is not None:
+        values["config_last_reload_successful"] = int(own.reload.successful)
+        values["config_last_reload_success_timestamp_seconds"] = own.reload.success_unix_ns
     return Row((), values)

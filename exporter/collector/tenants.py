@@ -27,7 +27,7 @@ class Residency:
 
     def __init__(self, window_ns: int, guard: Guard) -> None:
         self._guard = guard
-        self._window_ns = window_ns
+        self.window_ns = window_ns
         self._windows: dict[str, deque[SharedWindow]] = {}  # by device UUID
         self._pids: set[int] = set()
         self._infos: Mapping[int, ProcessInfo] = {}
@@ -46,7 +46,7 @@ class Residency:
 
     def tenants(self, devices: Iterable[DeviceReading], mono_ns: int) -> tuple[Tenants, ...]:
         """Who is on each of the devices that were read."""
-        oldest = mono_ns - self._window_ns
+        oldest = mono_ns - self.window_ns
         found = []
         for reading in devices:
             uuid = reading.device.uuid

@@ -76,7 +76,7 @@ def gpus(evidence: Evidence, dev: Path = _DEV) -> Iterator[Finding]:
     devices = [device for reading in evidence.readings for device in reading.devices]
     yield from _devices(devices, evidence.windows)
     asked = [
-        name for name in CALLS if GROUPS.get(name, name) not in evidence.settings.collector_disable
+        name for name in CALLS if GROUPS.get(name, name) not in evidence.settings.metrics_disable
     ]
     yield from _quantities([d for d in devices if d.state is DeviceState.UP], asked)
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from exporter.gpus.energy import EnergyMeter
 from exporter.gpus.samples import ProcessSample, Sample
+from exporter.gpus.source import Demand
 from exporter.gpus.window import WindowCursor
 from exporter.gpus.xids import ACTED_ON, FALLEN_OFF
 from exporter.model import (
@@ -68,6 +69,9 @@ class SimulatedGpus:
     def release(self, released: bool) -> None:  # noqa: FBT001 - a state, not an option
         """Report the devices as released, or read them again."""
         self._released = released
+
+    def follow(self, demand: Demand) -> None:
+        """A simulated driver costs nothing: it is read as before."""
 
     def close(self) -> None:
         """There is nothing to give back."""

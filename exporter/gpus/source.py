@@ -1,8 +1,23 @@
 """The seam of this room: what every GPU source offers to the collector."""
 
+from dataclasses import dataclass
 from typing import Protocol
 
 from exporter.model import Reading
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """What is wanted of a source at run time. One that has no use for a part of it ignores that.
+
+    ``deadline_s`` is for a whole read; ``disabled`` are groups of metric families that nobody is
+    shown, so that what only they need is not to be asked for.
+    """
+
+    deadline_s: float = 0.8
+    processes_every_s: float = 5.0
+    sensors_every_s: float = 5.0
+    disabled: frozenset[str] = frozenset()
 
 
 class GpuSource(Protocol):
@@ -27,6 +42,10 @@ class GpuSource(Protocol):
 
     def release(self, released: bool) -> None:  # noqa: FBT001 - a state, not an option
         """Let go of the driver (True) so that it can be unloaded, or take it up again (False)."""
+        ...
+
+    def follow(self, demand: Demand) -> None:
+        """Read by this from the next read on; never called beside ``read``. Counters go on."""
         ...
 
     def close(self) -> None:

@@ -81,9 +81,11 @@ class History:
 class Snapshot:
     """Everything that a reader is served until the next one. ``rows`` are keyed by level.
 
-    ``sources`` say in words, for people, what the exporter's own rows say in numbers. ``tenants``,
-    ``owners`` (by pid) and ``processes`` (by pid) are what processes are derived from, by the
-    readers that show any: no metric has a process in its labels.
+    ``sources`` say in words, for people, what the exporter's own rows say in numbers. ``dropped``:
+    how many series of a family, by its full name, are left out because there are more than
+    ``most_series`` (0: there is no limit). ``tenants``, ``owners`` (by pid) and ``processes`` (by
+    pid) are what processes are derived from, by the readers that show any: no metric has a process
+    in its labels.
     """
 
     version: int = 0
@@ -92,6 +94,8 @@ class Snapshot:
     simulated: bool = False
     rows: Mapping[str, tuple[Row, ...]] = field(default_factory=dict)
     sources: tuple[SourceStatus, ...] = ()
+    dropped: Mapping[str, int] = field(default_factory=dict)
+    most_series: int = 0
     tenants: tuple[Tenants, ...] = ()
     owners: Mapping[int, Owner] = field(default_factory=dict)
     processes: Mapping[int, ProcessInfo] = field(default_factory=dict)

@@ -72,6 +72,7 @@ class ApiPods(Listener):
         if self._client is None:
             self._client = self._connect()
         client = self._client
+        self._listen_anew()
         if self._stop.is_set():
             return
         # First the node: what a pod was allotted cannot be read without its labels.

@@ -17,6 +17,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from exporter.model import Clock, NodeFacts, PodTable, SourceStatus
+from exporter.pods.decode import Keep
 from exporter.pods.health import SECOND_NS
 from exporter.pods.merge import merged
 from exporter.pods.source import PodSource, StandbyPods
@@ -103,6 +104,11 @@ class ChainedPods:
     def rejected(self) -> Mapping[str, int]:
         """What any of them could not use, by reason."""
         return sum((Counter(source.rejected()) for source in self._all), Counter[str]())
+
+    def follow(self, keep: Keep) -> None:
+        """Let all of them keep this."""
+        for source in self._all:
+            source.follow(keep)
 
     def close(self) -> None:
         """Close all of them, side by side."""

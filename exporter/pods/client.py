@@ -7,6 +7,7 @@ best: kubeconfig and in-cluster credentials, TLS, proxies.
 
 import http
 import os
+import re
 import socket
 import threading
 from collections.abc import Callable, Mapping
@@ -15,8 +16,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
+import yaml
+
 from exporter.pods.failure import ApiError
 from exporter.pods.stream import Stream, attempt, message_of
+from exporter.settings import told
 
 if TYPE_CHECKING:
     from kubernetes.client import Configuration
@@ -141,11 +145,47 @@ def from_kubeconfig(path: str) -> Load:
     def load(configuration: "Configuration") -> None:
         from kubernetes import config  # noqa: PLC0415 - see the module's docstring
 
-        config.load_kube_config(  # type: ignore[no-untyped-call]
-            config_file=path, client_configuration=configuration, persist_config=False
-        )
+        try:
+            config.load_kube_config(  # type: ignore[no-untyped-call]
+                config_file=path, client_configuration=configuration, persist_config=False
+            )
+        except Exception as error:  # noqa: BLE001 - a broken file makes the library raise any type
+            raise KubeconfigError(path, _words(error, path)) from None
 
     return load
+
+
+class KubeconfigError(Exception):
+    """A kubeconfig that cannot be used: ``words`` say why, without its name."""
+
+    def __init__(self, path: str, words: str) -> None:
+        super().__init__(f"kubeconfig {path}: {words}")
+        self.words = words
+
+
+def read_kubeconfig(path: str) -> None:
+    """Read a kubeconfig as a connection would; connects to nobody.
+
+    Raises:
+        KubeconfigError: it cannot be used.
+
+    """
+    from kubernetes.client import Configuration  # noqa: PLC0415 - see the module's docstring
+
+    from_kubeconfig(path)(Configuration())
+
+
+def _words(error: Exception, path: str) -> str:
+    """What is wrong with a kubeconfig in one sentence. The library names the file or does not."""
+    if not any(Path(part).exists() for part in path.split(os.pathsep) if part):
+        return "no such file"
+    if isinstance(error, yaml.YAMLError):
+        return str(told(error))
+    if isinstance(error, TypeError | AttributeError | KeyError):
+        return "not a kubeconfig"
+    text = re.sub(r"^Invalid kube-config( file)?\. ", "", str(error))
+    text = text.replace(f"{path}/", "its ").replace(f"{path} file", "it").replace(path, "it")
+    return " ".join(text.split())
 
 
 def connect(load: Load) -> Client:

@@ -15,7 +15,7 @@ from itertools import islice
 from pathlib import Path
 
 from exporter.model import Clock, Pod, PodTable, SourceStatus
-from exporter.pods.decode import MAX_CONTAINERS
+from exporter.pods.decode import MAX_CONTAINERS, Keep
 from exporter.pods.health import SECOND_NS, Health
 from exporter.pods.lognames import Log, PodName, is_container, log_of, pod_name, pods_of
 from exporter.pods.table import Roster
@@ -95,6 +95,9 @@ class FilePods:
     def rejected(self) -> Mapping[str, int]:
         """Names that are none of a pod, by reason; each is counted once."""
         return self._health.rejected()
+
+    def follow(self, keep: Keep) -> None:
+        """A file tells nothing that could be kept."""
 
     def close(self) -> None:
         """End the thread; one that a disk holds is left behind."""

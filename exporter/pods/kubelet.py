@@ -78,6 +78,7 @@ class KubeletPods(Listener):
             return
         started_ns = self._clock.monotonic_ns()
         self._client = self._connect()
+        self._listen_anew()
         try:
             with self._client.get(PODS, {}, self._pace.list_s) as stream:
                 pods, metadata = self._read_list(stream)

@@ -51,6 +51,11 @@ class Shown:
         self._shown: dict[str, dict[str, str]] = {}
         self._told: set[str] = set()
 
+    def allow(self, allowed: Allowed) -> None:
+        """Show this from now on."""
+        if allowed != self._allowed:
+            self._allowed, self._table, self._shown = allowed, None, {}
+
     def of(self, table: PodTable) -> Mapping[str, Mapping[str, str]]:
         """By pod uid, the names and values of metric labels; no entry for a pod without any."""
         if any(self._allowed) and table is not self._table:

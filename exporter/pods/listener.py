@@ -47,7 +47,7 @@ class Listener:
         self._keep, self._clock, self._pace = keep, clock, pace
         self._chance, self._changed = chance, changed
         self._health = Health(self.name, clock, watches=self.watches)
-        self._stop, self._listed = threading.Event(), threading.Event()
+        self._stop, self._listed, self._anew = (threading.Event() for _ in range(3))
         self._thread = threading.Thread(target=self._run, name=self.name, daemon=True)
         self._lock = threading.Lock()  # guards the roster
         self._roster = Roster()
@@ -77,6 +77,15 @@ class Listener:
     def rejected(self) -> Mapping[str, int]:
         """Items of the server's answers that could not be used, by reason."""
         return self._health.rejected()
+
+    def follow(self, keep: Keep) -> None:
+        """Keep this of pods from now on. Those that are known are listed anew."""
+        if keep == self._keep:
+            return
+        self._keep = keep
+        self._anew.set()
+        if (client := self._client) is not None:
+            client.interrupt()
 
     def close(self) -> None:
         """End the thread, and the read that it is in.
@@ -108,7 +117,10 @@ class Listener:
         try:
             self._step()
         except ApiError as failure:
-            if not self._stop.is_set():
+            if self._anew.is_set():
+                self._listen_anew()
+                self._forget_client()  # it was interrupted
+            elif not self._stop.is_set():
                 self._fail(failure)
         except Exception:
             logger.exception("listing pods failed unexpectedly; it starts again with a list")
@@ -120,6 +132,12 @@ class Listener:
     def _step(self) -> None:
         """Learn something; raises ApiError if there was no answer."""
         raise NotImplementedError
+
+    def _listen_anew(self) -> None:
+        """Heed ``follow``."""
+        if self._anew.is_set():
+            self._anew.clear()
+            self._start_anew()
 
     def _start_anew(self) -> None:
         """Forget where the listening had come to."""

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from exporter.model import PodTable, SourceStatus
+from exporter.pods.decode import Keep
 
 
 class NoPods:
@@ -31,6 +32,9 @@ class NoPods:
     def rejected(self) -> Mapping[str, int]:
         """Nothing is read, so nothing is rejected."""
         return {}
+
+    def follow(self, keep: Keep) -> None:
+        """There is nothing to keep."""
 
     def close(self) -> None:
         """Nothing to end."""

@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Mapping
 
 from exporter.model import Clock, PodTable, SourceStatus
+from exporter.pods.decode import Keep
 
 
 class SimulatedPods:
@@ -37,6 +38,9 @@ class SimulatedPods:
     def rejected(self) -> Mapping[str, int]:
         """Nothing is read, so nothing is rejected."""
         return {}
+
+    def follow(self, keep: Keep) -> None:
+        """All is known of a simulated pod."""
 
     def close(self) -> None:
         """Nothing to end."""

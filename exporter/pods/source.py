@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from exporter.model import PodTable, SourceStatus
+from exporter.pods.decode import Keep
 
 
 class PodSource(Protocol):
@@ -32,6 +33,10 @@ class PodSource(Protocol):
 
     def rejected(self) -> Mapping[str, int]:
         """Pods and events that could not be used since the start, by reason."""
+        ...
+
+    def follow(self, keep: Keep) -> None:
+        """Keep this of pods from now on, also of those that are known. Returns at once."""
         ...
 
     def close(self) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping
 from typing import TypeVar
 
 from exporter.collector import Sources
-from exporter.gpus.source import RestartRequiredError
+from exporter.gpus.source import Demand, RestartRequiredError
 from exporter.model import (
     CgroupIdentity,
     NodeFacts,
@@ -17,6 +17,7 @@ from exporter.model import (
 )
 from exporter.node.source import NodeSource
 from exporter.node.told import ToldNode
+from exporter.pods.decode import Keep
 from exporter.recording.clocks import PlayedClock
 from exporter.recording.cycle import Cycle, Failure, Head, Said
 
@@ -99,6 +100,9 @@ class _Gpus:
     def release(self, released: bool) -> None:  # noqa: FBT001 - the protocol's
         """There is no driver to let go of."""
 
+    def follow(self, demand: Demand) -> None:
+        """What was said is said again, whatever is wanted."""
+
     def close(self) -> None:
         """Nothing is held."""
 
@@ -159,6 +163,9 @@ class _Pods:
     @property
     def _said(self) -> Said:
         return self._player.cycle.pods
+
+    def follow(self, keep: Keep) -> None:
+        """What was kept is told as it was."""
 
     def close(self) -> None:
         """Nothing is held."""

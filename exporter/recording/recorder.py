@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from exporter.cgroups.source import ProcessSource
 from exporter.collector import Sources
-from exporter.gpus.source import GpuSource, RestartRequiredError
+from exporter.gpus.source import Demand, GpuSource, RestartRequiredError
 from exporter.model import (
     CgroupIdentity,
     Clock,
@@ -23,6 +23,7 @@ from exporter.model import (
     Unattributed,
 )
 from exporter.node.source import NodeSource
+from exporter.pods.decode import Keep
 from exporter.pods.source import PodSource
 from exporter.recording.clocks import StandingClock
 from exporter.recording.cycle import Cycle, Failure
@@ -120,6 +121,9 @@ class _Gpus:
     def release(self, released: bool) -> None:  # noqa: FBT001 - the protocol's
         self._source.release(released)
 
+    def follow(self, demand: Demand) -> None:
+        self._source.follow(demand)
+
     def close(self) -> None:
         self._source.close()
 
@@ -184,6 +188,9 @@ class _Pods:
 
     def rejected(self) -> Mapping[str, int]:
         return _rejected(self._source, self._recorder.draft.pods)
+
+    def follow(self, keep: Keep) -> None:
+        self._source.follow(keep)
 
     def close(self) -> None:
         self._source.close()

@@ -12,6 +12,7 @@ from exporter.scenario.load_devices import read_devices
 from exporter.scenario.load_pods import below, read_pods, read_process
 from exporter.scenario.schemes import Site, companions
 from exporter.scenario.section import Section
+from exporter.settings import told
 
 LARGEST_FILE = 1 << 20
 FAULTS = {
@@ -49,7 +50,7 @@ def load(name_or_path: str) -> Scenario:
         names = ", ".join(shipped())
         raise ScenarioError(f"{name_or_path}: {why}; give a file or one of {names}") from error
     except (yaml.YAMLError, RecursionError) as error:
-        raise ScenarioError(f"{name_or_path}: not YAML: {error}") from error
+        raise ScenarioError(f"{name_or_path}: {told(error)}") from error
 
 
 def describe(data: object, origin: str) -> Scenario:

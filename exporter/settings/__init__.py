@@ -3,20 +3,36 @@
 This room reads its file and the environment and nothing else; it starts nothing.
 """
 
-from exporter.settings.load import Complaint, SettingsError, add_arguments, argument, load
-from exporter.settings.table import TABLE, Setting, Settings
+from exporter.settings.arguments import add_arguments, argument
+from exporter.settings.load import Complaint, examine, load
+from exporter.settings.names import meant, unknown_variables
+from exporter.settings.notyaml import told
+from exporter.settings.problem import Place, Problem, SettingsError
+from exporter.settings.setting import Setting
+from exporter.settings.table import SUBJECTS, TABLE, Settings, changed, with_live
 from exporter.settings.values import Address, count, duration
+from exporter.settings.yamlfile import contents
 
 __all__ = [
+    "SUBJECTS",
     "TABLE",
     "Address",
     "Complaint",
+    "Place",
+    "Problem",
     "Setting",
     "Settings",
     "SettingsError",
     "add_arguments",
     "argument",
+    "changed",
+    "contents",
     "count",
     "duration",
+    "examine",
     "load",
+    "meant",
+    "told",
+    "unknown_variables",
+    "with_live",
 ]

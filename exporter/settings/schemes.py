@@ -177,6 +177,7 @@ class _Item:
     def __init__(self, node: yaml.Node, where: str) -> None:
         self.values: dict[str, Any] = {}
         self.wrong: list[Misread] = []
+        self._lines: dict[str, int] = {}
         self._node, self._where = node, where
         if not isinstance(node, yaml.MappingNode):
             self._refuse(node, "", f"a mapping is expected; known keys: {', '.join(KEYS)}")
@@ -195,8 +196,9 @@ class _Item:
         if key is None:
             self._refuse(name_node, name, f"no such key; known: {', '.join(KEYS)}")
         elif key.field in self.values:
-            self._refuse(name_node, name, "given twice")
+            self._refuse(name_node, name, f"given twice; see line {self._lines[name]}")
         elif node.tag != _NULL:
+            self._lines[name] = name_node.start_mark.line + 1
             try:
                 self.values[key.field] = key.kind.read(_plain(node, many=key.kind.many))
             except (ValueError, KeyError):

@@ -127,13 +127,13 @@ def matching(pattern: str, allowed: str) -> Kind[str]:
     return Kind(read, allowed)
 
 
-def choice(*names: str) -> Kind[str]:
-    """One of these words."""
+def choice(*names: str, allowed: str = "") -> Kind[str]:
+    """One of these words; ``allowed`` says so where they are too many to list."""
 
     def read(text: str) -> str:
         return names[names.index(text)]
 
-    return Kind(read, f"one of {', '.join(names)}")
+    return Kind(read, allowed or f"one of {', '.join(names)}")
 
 
 def many(kind: Kind[T_co]) -> Kind[tuple[T_co, ...]]:

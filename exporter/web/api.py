@@ -1,7 +1,7 @@
 """``/api/v1/``: the JSON documents of the newest Snapshot, and their schema."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from aiohttp import web
@@ -21,7 +21,7 @@ _WHOLE = {"snapshot": api.snapshot, "devices": api.devices, "history": api.histo
 class Api:
     """The handlers. What an answer says is up to ``exporter.api``."""
 
-    def __init__(self, answers: Answers, about: About) -> None:
+    def __init__(self, answers: Answers, about: Callable[[], About]) -> None:
         self._answers = answers
         self._about = about
         self._schema = _written(api.schema())
@@ -37,7 +37,7 @@ class Api:
 
     async def _whole(self, name: str, request: web.Request) -> web.StreamResponse:
         def render(snapshot: Snapshot, age_ns: int) -> bytes:
-            return _written(_WHOLE[name](snapshot, self._about, age_ns))
+            return _written(_WHOLE[name](snapshot, self._about(), age_ns))
 
         answer = await self._answers.respond(request, name, render, JSON)
         return answer or _error(404, "nothing is there")
@@ -46,7 +46,7 @@ class Api:
         name = (request.match_info["namespace"], request.match_info["pod"])
 
         def render(snapshot: Snapshot, age_ns: int) -> bytes | None:
-            document = api.pod(snapshot, self._about, age_ns, name)
+            document = api.pod(snapshot, self._about(), age_ns, name)
             return None if document is None else _written(document)
 
         answer = await self._answers.respond(request, ("pod", *name), render, JSON)
@@ -56,7 +56,7 @@ class Api:
         return web.Response(body=self._schema, content_type="application/schema+json")
 
     async def _unknown(self, _: web.Request) -> web.StreamResponse:
-        paths = ", ".join([*_WHOLE, "pods/{namespace}/{pod}", "schema"])
+        paths = ", ".join([*_WHOLE, "cardinality", "pods/{namespace}/{pod}", "schema"])
         return _error(404, f"no such path; there are {paths} below {PREFIX}")
 
 

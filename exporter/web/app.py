@@ -12,6 +12,7 @@ from exporter.settings import Settings
 from exporter.web.access import Access, Gate, Route
 from exporter.web.answers import Answers
 from exporter.web.api import Api
+from exporter.web.cardinality import Cardinality
 from exporter.web.connection import HEADERS, Connection, Limits, at_work
 from exporter.web.health import Health, Verdict, alive, ready
 from exporter.web.landing import landing
@@ -33,7 +34,7 @@ def make_app(  # noqa: PLR0913 - what it serves, and for whom
     limits: Limits | None = None,
     *,
     config: WebConfig | None = None,
-    about: About | None = None,
+    about: Callable[[], About] | None = None,
     reload: Reload | None = None,
     routes: Callable[[Gate], Sequence[Route]] = lambda _: (),
 ) -> web.Application:
@@ -50,7 +51,7 @@ def make_app(  # noqa: PLR0913 - what it serves, and for whom
     app = web.Application(middlewares=[at_work, gate.check, bounded])
     app.on_response_prepare.append(_add_headers(config))
 
-    about = about or About(window_ns=settings.collection_window_ns)
+    about = about or (lambda: About(window_ns=settings.collection_window_ns))
     answers = Answers(lambda: health.snapshot, clock, STALE_NS)
     live = LivePage(answers, about, settings.web_telemetry_path)
 
@@ -64,11 +65,12 @@ def make_app(  # noqa: PLR0913 - what it serves, and for whom
         return web.Response(text=text, content_type="text/html")
 
     async def healthy(_: web.Request) -> web.Response:
-        return _answer(alive(health, settings.collection_interval_ns, clock))
+        return _answer(alive(health, clock))
 
     async def is_ready(_: web.Request) -> web.Response:
         return _answer(ready(health))
 
+    cardinality = Cardinality(lambda: health.snapshot, lambda: pages.families)
     reload = reload if settings.web_enable_lifecycle else None
     for route in (
         Route("/", home, Access.OPEN),
@@ -76,6 +78,7 @@ def make_app(  # noqa: PLR0913 - what it serves, and for whom
         Route("/-/ready", is_ready, Access.HEALTH),
         Route("/-/reload", reload_handler(reload), Access.OPEN, "POST"),
         Route(settings.web_telemetry_path, _metrics(pages), Access.OPEN),
+        *cardinality.routes(),
         *routes(gate),
         *static_routes(),
         *Api(answers, about).routes(),

@@ -31,10 +31,10 @@ class Verdict(NamedTuple):
     words: str
 
 
-def alive(health: Health, interval_ns: int, clock: Clock) -> Verdict:
+def alive(health: Health, clock: Clock) -> Verdict:
     """Alive means that the cycle's clock moves."""
     still_ns = clock.monotonic_ns() - health.pulse.moved_mono_ns
-    patience_ns = max(_PATIENCE_CYCLES * interval_ns, _LEAST_PATIENCE_NS)
+    patience_ns = max(_PATIENCE_CYCLES * health.pulse.interval_ns, _LEAST_PATIENCE_NS)
     if still_ns <= patience_ns:
         return Verdict(good=True, words="alive")
     return Verdict(

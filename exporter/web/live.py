@@ -1,7 +1,7 @@
 """``/`` and ``/static/``: the live page and the files that it needs."""
 
 import gzip
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from hashlib import sha256
 from importlib.resources import files
@@ -27,7 +27,7 @@ STATIC = {
 class LivePage:
     """The page of the newest Snapshot, made once for each and each choice of what to show."""
 
-    def __init__(self, answers: Answers, about: About, metrics_path: str) -> None:
+    def __init__(self, answers: Answers, about: Callable[[], About], metrics_path: str) -> None:
         self._answers = answers
         self._about = about
         self._metrics_path = metrics_path
@@ -37,8 +37,8 @@ class LivePage:
         choice = choice_of(request.query)
 
         def render(snapshot: Snapshot, age_ns: int) -> bytes:
-            document = api.snapshot(snapshot, self._about, age_ns)
-            past = api.history(snapshot, self._about, age_ns)
+            document = api.snapshot(snapshot, self._about(), age_ns)
+            past = api.history(snapshot, self._about(), age_ns)
             return page(document, past, choice, self._metrics_path).encode()
 
         response = await self._answers.respond(request, ("page", choice), render, HTML)

@@ -5,7 +5,7 @@ A page is made at the first request for it after a new Snapshot, by one thread, 
 
 import gzip
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from prometheus_client import CollectorRegistry, PlatformCollector, ProcessCollector
@@ -14,7 +14,7 @@ from prometheus_client.openmetrics.exposition import generate_latest as write_op
 
 from exporter.compat import CompatPage
 from exporter.exposition import Format, Renderer
-from exporter.families import LEVELS
+from exporter.families import LEVELS, Family
 from exporter.model import Clock, Snapshot
 from exporter.web.selection import Selection, selected
 
@@ -33,6 +33,11 @@ class _Stamp(NamedTuple):
 
     version: int
     stale_s: int
+
+
+class _Write(NamedTuple):
+    renderer: Renderer
+    compat: CompatPage
 
 
 class _Key(NamedTuple):
@@ -56,13 +61,23 @@ class Pages:
     ) -> None:
         self._newest = newest
         self._clock = clock
-        self._renderer = renderer or Renderer()
-        self._compat = compat or CompatPage((), "")
+        self._write = _Write(renderer or Renderer(), compat or CompatPage((), ""))
         self._process = CollectorRegistry()
         ProcessCollector(registry=self._process)
         PlatformCollector(registry=self._process)
         self._making = threading.Lock()
         self._made: tuple[_Stamp, dict[_Key, bytes]] = (_Stamp(-1, 0), {})
+
+    @property
+    def families(self) -> Sequence[Family]:
+        """Those that are served."""
+        return self._write.renderer.families
+
+    def use(self, renderer: Renderer, compat: CompatPage) -> None:
+        """Write every page by these from now on; pages that were made are made anew."""
+        with self._making:
+            self._write = _Write(renderer, compat)
+            self._made = (_Stamp(-1, 0), {})
 
     def made(
         self, form: Format, selection: Selection | None = None, *, zipped: bool
@@ -98,8 +113,8 @@ class Pages:
 
     def _render(self, snapshot: Snapshot, form: Format, *, stale: bool) -> bytes:
         levels = ("exporter",) if stale else tuple(LEVELS)
-        page = self._renderer.render(snapshot, form, levels)
-        others = b"" if stale else self._compat.render(snapshot, form)
+        page = self._write.renderer.render(snapshot, form, levels)
+        others = b"" if stale else self._write.compat.render(snapshot, form)
         return page + others + _WRITERS[form](self._process)
 
 

@@ -1,7 +1,7 @@
 """``collect[]`` and ``exclude[]``: which families a scrape wants. Pure.
 
 As node_exporter has it for its collectors; here a name is a level (``container``), a group that
-``--collector.disable`` knows (``pcie``), a family (``mgpu_pod_core_usage_gpus``), or a program
+``--metrics.disable`` knows (``pcie``), a family (``mgpu_pod_core_usage_gpus``), or a program
 whose names ``--compat`` serves (``dcgm``).
 """
 

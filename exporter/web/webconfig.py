@@ -5,6 +5,7 @@ import ssl
 from pathlib import Path
 from typing import NamedTuple
 
+from exporter.settings import Place, Problem
 from exporter.web.tls import Material, TlsError, server_context
 from exporter.web.webfile import TlsKeys, WebFile, WebFileError, parse
 
@@ -65,7 +66,7 @@ class WebConfig:
 
     def _load(self, path: Path) -> bool:
         """Read the files; whether any has changed."""
-        raw = _contents(path, str(path))
+        raw = _contents(path)
         same = self._read is not None and raw == self._read.raw
         file = self._read.file if self._read and same else parse(_decoded(raw, path), str(path))
         material = _material(file.tls, path.parent) if file.tls else None
@@ -75,7 +76,8 @@ class WebConfig:
         try:
             tls = server_context(file.tls, material) if file.tls and material else None
         except TlsError as error:
-            raise WebFileError([f"{path}, tls_server_config.{error}"]) from error
+            key, _, words = str(error).partition(": ")
+            raise _refused(path, words, f"tls_server_config.{key}") from error
         self._read = read
         self.in_force = InForce(file, tls)
         return True
@@ -85,31 +87,43 @@ def _decoded(raw: bytes, path: Path) -> str:
     try:
         return raw.decode()
     except UnicodeDecodeError:
-        raise WebFileError([f"{path}: not UTF-8"]) from None
+        raise _refused(path, "not UTF-8") from None
 
 
 def _material(tls: TlsKeys, folder: Path) -> Material:
     """What the certificates are made from; files are found from the configuration's folder."""
+    problems: list[Problem] = []
 
     def of(inline: str, name: str, key: str) -> bytes:
-        if name:
-            return _contents(folder / name, f"{folder / name} ({key})")
-        return inline.encode(errors="replace")
+        if not name:
+            return inline.encode(errors="replace")
+        try:
+            return _contents(folder / name, key)
+        except WebFileError as error:
+            problems.extend(error.problems)
+            return b""
 
-    return Material(
+    material = Material(
         of(tls.cert, tls.cert_file, "cert_file"),
         of(tls.key, tls.key_file, "key_file"),
         of(tls.client_ca, tls.client_ca_file, "client_ca_file"),
     )
+    if problems:
+        raise WebFileError(problems)
+    return material
 
 
-def _contents(path: Path, words: str) -> bytes:
+def _contents(path: Path, key: str = "") -> bytes:
     try:
         with path.open("rb") as file:
             raw = file.read(_MAX_BYTES + 1)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or "not a path"
-        raise WebFileError([f"{words} cannot be read: {reason}"]) from error
+        raise _refused(path, f"cannot be read: {reason}", key) from error
     if len(raw) > _MAX_BYTES:
-        raise WebFileError([f"{words} is larger than {_MAX_BYTES} bytes"])
+        raise _refused(path, f"larger than {_MAX_BYTES} bytes", key)
     return raw
+
+
+def _refused(path: Path, words: str, key: str = "") -> WebFileError:
+    return WebFileError([Problem(Place(str(path), key), words)])

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import yaml
 
+from exporter.settings import Place, Problem, told
 from exporter.web import webkeys as keys
 from exporter.web.ciphers import CIPHERS, CURVES, TLS_VERSIONS
 
@@ -26,8 +27,8 @@ _QUOTED = re.compile(r"""(['"]).*\1""", re.DOTALL)
 class WebFileError(Exception):
     """A web configuration that cannot be used; ``problems`` has a line for each."""
 
-    def __init__(self, problems: list[str]) -> None:
-        super().__init__("\n".join(problems))
+    def __init__(self, problems: list[Problem]) -> None:
+        super().__init__("\n".join(map(str, problems)))
         self.problems = problems
 
 
@@ -114,12 +115,14 @@ def parse(text: str, path: str) -> WebFile:
         WebFileError: it has a key that is not known or cannot be honoured, or a wrong value.
 
     """
-    problems: list[str] = []
+    problems: list[Problem] = []
     try:
         root = yaml.compose(text, Loader=yaml.SafeLoader)
         given = keys.read(root, _FILE, path, problems) if root is not None else {}
     except (yaml.YAMLError, RecursionError) as error:
-        raise WebFileError([f"{path}: not YAML: {_without_text(error)}"]) from None
+        line, column, words = told(error)
+        place = Place(path, "", line, column)
+        raise WebFileError([Problem(place, f"not YAML: {_QUOTED.sub('...', words)}")]) from None
     tls = _tls(given.get("tls_server_config"), path, problems)
     rate = _rate(given.get("rate_limit"), path, problems)
     if problems:
@@ -133,19 +136,12 @@ def parse(text: str, path: str) -> WebFile:
     )
 
 
-def _without_text(error: Exception) -> str:
-    """What is wrong and where, without PyYAML's excerpts of the file."""
-    mark = getattr(error, "problem_mark", None)
-    place = f"line {mark.line + 1}: " if mark else ""
-    problem = getattr(error, "problem", None) or type(error).__name__
-    return place + _QUOTED.sub("...", problem)
-
-
-def _tls(given: dict[str, Any] | None, path: str, problems: list[str]) -> TlsKeys | None:
+def _tls(given: dict[str, Any] | None, path: str, problems: list[Problem]) -> TlsKeys | None:
     if not given or problems:
         return None
     tls = TlsKeys(**given)
-    problems += [f"{path}, tls_server_config: {problem}" for problem in _contradictions(tls)]
+    place = Place(path, "tls_server_config")
+    problems += [Problem(place, text) for text in _contradictions(tls)]
     return tls
 
 
@@ -167,11 +163,12 @@ def _contradictions(tls: TlsKeys) -> list[str]:
     return [problem for problem, wrong in checks.items() if wrong]
 
 
-def _rate(given: dict[str, Any] | None, path: str, problems: list[str]) -> Rate | None:
+def _rate(given: dict[str, Any] | None, path: str, problems: list[Problem]) -> Rate | None:
     given = given or {}
     rate = Rate(given.get("interval", 0), given.get("burst", 0))
     if problems or not rate.interval_ns:  # exporter-toolkit: 0 switches it off
         return None
     if not rate.burst:
-        problems.append(f"{path}, rate_limit.burst: 0 lets no request through; give 1 or more")
+        place = Place(path, "rate_limit.burst")
+        problems.append(Problem(place, "0 lets no request through; give 1 or more"))
     return rate

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple, TypeVar, Union
 
 import yaml
 
+from exporter.settings import Place, Problem
 from exporter.settings import duration as duration_kind
 
 T = TypeVar("T")
@@ -36,20 +37,20 @@ class _Place(NamedTuple):
     def key(self, name: str) -> "_Place":
         return _Place(self.path, ".".join(filter(None, (self.name, name[:64]))))
 
-    def says(self, node: yaml.Node, problem: object) -> str:
-        name = f", {self.name}" if self.name else ""
-        return f"{self.path}, line {node.start_mark.line + 1}{name}: {problem}"
+    def says(self, node: yaml.Node, problem: object) -> Problem:
+        return Problem(Place(self.path, self.name, node.start_mark.line + 1), str(problem))
 
 
-def read(node: yaml.Node, section: Section, path: str, problems: list[str]) -> dict[str, Any]:
+def read(node: yaml.Node, section: Section, path: str, problems: list[Problem]) -> dict[str, Any]:
     """Read a mapping by the table of its keys; ``problems`` grows by a line for each error."""
     return _section(node, section, _Place(path), problems)
 
 
 def _section(
-    node: yaml.Node, section: Section, place: _Place, problems: list[str]
+    node: yaml.Node, section: Section, place: _Place, problems: list[Problem]
 ) -> dict[str, Any]:
     given: dict[str, Any] = {}
+    lines: dict[str, int] = {}
     if node.tag == _NULL:
         return given
     known = ", ".join(section)
@@ -60,15 +61,19 @@ def _section(
         if not isinstance(key, yaml.ScalarNode) or key.value not in section:
             own = place.key(key.value) if isinstance(key, yaml.ScalarNode) else place
             problems.append(own.says(key, f"no such key; known: {known}"))
-        elif key.value in given:
-            problems.append(place.key(key.value).says(key, "given twice"))
+        elif key.value in lines:
+            words = f"given twice; see line {lines[key.value]}"
+            problems.append(place.key(key.value).says(key, words))
         elif value.tag != _NULL:
+            lines[key.value] = key.start_mark.line + 1
             own = place.key(key.value)
             given[key.value] = _value(value, section[key.value], own, problems)
     return given
 
 
-def _value(node: yaml.Node, reader: Reader | Section, place: _Place, problems: list[str]) -> Any:  # noqa: ANN401 - of the reader's kind
+def _value(
+    node: yaml.Node, reader: Reader | Section, place: _Place, problems: list[Problem]
+) -> Any:  # noqa: ANN401 - of the reader's kind
     if isinstance(reader, Mapping):
         return _section(node, reader, place, problems)
     try:
@@ -152,9 +157,11 @@ def users(node: yaml.Node) -> dict[str, bytes]:
     if not isinstance(node, yaml.MappingNode):
         raise _Wrong("names with bcrypt hashes are expected")
     found: dict[str, bytes] = {}
+    lines: dict[str, int] = {}
     for name, key, value in _users(node):
         if name in found:
-            raise _Wrong("given twice", key, name)
+            raise _Wrong(f"given twice; see line {lines[name]}", key, name)
+        lines[name] = key.start_mark.line + 1
         if not _BCRYPT.fullmatch(value):
             raise _Wrong("not a bcrypt hash; htpasswd -nB makes one", key, name)
         found[name] = value.encode()

@@ -53,7 +53,7 @@ class Bench:
         self.pods = SetPods()
         self.ledger = Ledger(300 * SECOND, 15 * SECOND)
         sources = Sources((self.gpus,), self.processes, self.pods, nodes)
-        self.collector = Collector(sources, self.ledger, SECOND, self.clock, idle)
+        self.collector = Collector(sources, self.ledger, self.clock, idle=idle)
 
     def use(self, pid: int, core_ns: int, memory: int = 100) -> None:
         """Let one process use the device in the next cycles."""

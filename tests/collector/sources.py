@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Collection, Mapping
 
+from exporter.gpus.source import Demand
 from exporter.model import (
     CgroupIdentity,
     DeviceReading,
@@ -13,6 +14,7 @@ from exporter.model import (
     Tree,
     Unattributed,
 )
+from exporter.pods.decode import Keep
 
 
 class ManualClock:
@@ -44,6 +46,7 @@ class SetGpus:
         self.error: Exception | None = None
         self.up = True
         self.took: Callable[[], None] = lambda: None
+        self.demand: Demand | None = None
 
     def read(self) -> Reading:
         """The devices that were set, after the time that it takes."""
@@ -54,6 +57,10 @@ class SetGpus:
 
     def release(self, released: bool) -> None:  # noqa: FBT001 - the Protocol's signature
         """Nothing is held."""
+
+    def follow(self, demand: Demand) -> None:
+        """Remember what is wanted."""
+        self.demand = demand
 
     def close(self) -> None:
         """Nothing is held."""
@@ -104,6 +111,7 @@ class SetPods:
     name = "pods"
 
     def __init__(self) -> None:
+        self.keep: Keep | None = None
         self.current = PodTable()
         self.arriving: PodTable | None = None
         self.up = True
@@ -130,6 +138,10 @@ class SetPods:
     def rejected(self) -> Mapping[str, int]:
         """Nothing."""
         return {}
+
+    def follow(self, keep: Keep) -> None:
+        """Remember what is to be kept."""
+        self.keep = keep
 
     def close(self) -> None:
         """Nothing is held."""

@@ -5,7 +5,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.collector import Collector, Sources
+from exporter.collector import Collector, CycleRules, Sources
 from exporter.model import CgroupIdentity, Container, Pod, PodTable, Row, Snapshot, SourceStatus
 from exporter.pods.chain import PATIENCE_S, ChainedPods, Standby
 from exporter.pods.labels import Allowed
@@ -63,9 +63,8 @@ class Chain(Bench):
             self.api, [Standby(self.kubelet, PATIENCE_S)], self.files, clock=self.clock
         )
         sources = Sources((self.gpus,), self.processes, chain, others=chain.others)
-        self.collector = Collector(
-            sources, self.ledger, SECOND, self.clock, allowed=allowed or Allowed()
-        )
+        rules = CycleRules(allowed=allowed or Allowed())
+        self.collector = Collector(sources, self.ledger, self.clock, rules)
         self.use(7, SECOND // 2)
         self.processes.identities = {7: CgroupIdentity(POD.uid, CID, "containerd")}
 

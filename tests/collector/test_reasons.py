@@ -73,7 +73,7 @@ class Scene:
         bench.name_pod(PLACED_POD)
         sources = Sources((bench.gpus,), processes, bench.pods)
         ledger = Ledger(300 * SECOND, 15 * SECOND)
-        snapshot = Collector(sources, ledger, SECOND, bench.clock).cycle()
+        snapshot = Collector(sources, ledger, bench.clock).cycle()
         processes.close()
         return snapshot
 

@@ -160,7 +160,7 @@ def test_what_a_device_does_not_tell_is_said_with_its_calls(
 def test_what_is_switched_off_is_not_reported() -> None:
     device = DeviceReading(Device("GPU-0", 0, "nvidia", "A100"))
 
-    found = of_driver(device, collector_disable="ecc,power")
+    found = of_driver(device, metrics_disable="ecc,power")
 
     assert not {"ecc_errors", "remapped_rows", "power", "power_limit"} & set(found)
     assert "temperature" in found

@@ -5,6 +5,7 @@ files and the order of their PCI addresses are three different ones.
 """
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -48,6 +49,11 @@ PODS = (
         annotations={"vke.volcengine.com/gpu-index-container-main": "0"},
     ),
     pod_document(
+        "late",
+        limits={"late.example/core": "50"},
+        annotations={"late.example/cards": "1"},
+    ),
+    pod_document(
         "as-taken",
         limits={"tke.cloud.tencent.com/qgpu-core": "20"},
         annotations={"tke.cloud.tencent.com/qgpu-pgpu-main": "0"},
@@ -56,8 +62,12 @@ PODS = (
 
 
 @pytest.fixture(scope="module")
-def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
-    folder = tmp_path_factory.mktemp("described")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("described")
+
+
+@pytest.fixture(scope="module")
+def exporter(folder: Path) -> Iterator[Exporter]:
     (folder / "settings.yaml").write_text(SETTINGS)
     (folder / "cgroup").mkdir()
     (folder / "cgroup" / "cgroup.controllers").touch()
@@ -79,13 +89,18 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
         )
         environment = {"FAKENVML_SCENARIO": str(folder / "gpus.txt")}
         with Exporter(*flags, environment=environment) as exporter:
-            yield exporter.ready().when(
-                lambda page: (
-                    len(page.all("mgpu_container_core_limit_ratio")) == 4
-                    and page.all(INFO, policy="fixed-share")
-                ),
-                "all limits, and the node's policies",
-            )
+            yield exporter.ready()
+
+
+@pytest.fixture(scope="module")
+def page(exporter: Exporter) -> Page:
+    return exporter.when(
+        lambda page: (
+            len(page.all("mgpu_container_core_limit_ratio")) == 4
+            and page.all(INFO, policy="fixed-share")
+        ),
+        "all limits, and the node's policies",
+    )
 
 
 def limits(page: Page, family: str, pod: str) -> dict[str, float]:
@@ -117,3 +132,23 @@ def test_the_policy_of_a_card_is_what_the_node_has(page: Page) -> None:
 def test_a_policy_of_the_node_that_is_none_is_counted(page: Page) -> None:
     assert page.value("mgpu_exporter_source_up", source="card_policies") == 1
     assert page.value(REJECTED, reason="card_policy_unusable") == 1
+
+
+def test_a_scheme_that_is_described_while_it_runs_is_read_of_the_pods_that_are_there(
+    page: Page, exporter: Exporter, folder: Path
+) -> None:
+    """Its annotation was of no use so far, and not kept: the pods are listed anew."""
+    late = """\
+    - {name: late, core-resource: late.example/core, placement-annotation: late.example/cards}
+"""
+    file = folder / "settings.yaml"
+    file.write_text(SETTINGS + late)
+    after = exporter.when(
+        lambda page: limits(page, "mgpu_container_core_limit_ratio", "late"), "the late limit"
+    )
+
+    assert not page.all(INFO, pod="late")
+    assert limits(after, "mgpu_container_core_limit_ratio", "late") == {"GPU-1": 0.5}
+    assert limits(after, "mgpu_container_core_limit_ratio", "explained") == {"GPU-2": 0.3}
+    assert after.value("mgpu_exporter_source_up", source="pods_api") == 1
+    assert not [line for line in exporter.log if "level=error" in line or "no news" in line]

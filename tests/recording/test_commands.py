@@ -161,7 +161,7 @@ def test_what_cannot_be_done_is_one_line(command: list[str], complaint: str) -> 
         (["replay"], "the following arguments are required: FILE"),
         (["replay", "f", "--cycle=0"], "'0' is not a number from 1, last or each"),
         (["replay", "f", "--format=json"], "invalid choice: 'json'"),
-        (["replay", "f", "--output=x"], "unrecognized arguments: --output=x"),
+        (["replay", "f", "--output=x"], "replay has no use for --output=x"),
     ],
 )
 def test_arguments_that_are_not_allowed_are_refused(

@@ -68,7 +68,7 @@ class Recording:
         self._path = path
         self._clock = clock
         self.session = Session(settings, sources, clock, **more)
-        self._renderer = Renderer(families_without(settings.collector_disable))
+        self._renderer = Renderer(families_without(settings.metrics_disable))
         self._file = io.BytesIO()
         self._tape = TapeWriter(self._file, 1 << 24, self.session.head)
 
@@ -407,7 +407,7 @@ def test_a_recording_has_a_cycle_for_each_interval_of_its_length(path: Path) -> 
 
 def test_the_settings_that_shape_the_result_go_with_it(path: Path) -> None:
     flags = {"collection.window": ["40s"], "ledger.retention": ["7s"], "node.name": ["secret"]}
-    groups = {"collector.disable": ["power,clocks"]}
+    groups = {"metrics.disable": ["power,clocks"]}
     settings = load(flags | groups | {"simulate": ["single"]}, {})
     clock = ManualClock()
     recording = Recording(path, settings, open_sources(settings, clock), clock)

@@ -15,9 +15,9 @@ def test_alive_while_the_cycles_clock_moves(
     still_s: int,
     good: bool,  # noqa: FBT001 - a table
 ) -> None:
-    collector = FakeCollector(pulse=Pulse(0, 5))
+    collector = FakeCollector(pulse=Pulse(0, 5, interval_s * SECOND))
 
-    verdict = alive(collector, interval_s * SECOND, FakeClock(still_s * SECOND))
+    verdict = alive(collector, FakeClock(still_s * SECOND))
 
     assert verdict.good is good
     assert (f"{still_s} s" in verdict.words) is not good

@@ -6,8 +6,9 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as read_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as read_text
 
+from exporter.compat import CompatPage
 from exporter.exposition import Format, Renderer
-from exporter.families import LEVELS
+from exporter.families import FAMILIES, LEVELS, families_without
 from exporter.model import Snapshot
 from exporter.web import Pages
 from tests.snapshots import with_every_family
@@ -71,6 +72,18 @@ def test_the_zipped_page_is_the_same_page(pages: Pages, renderer: CountingRender
     assert gzip.decompress(zipped) == pages.page(Format.TEXT, zipped=False)
     assert pages.page(Format.TEXT, zipped=True) is zipped
     assert renderer.count == 1
+
+
+def test_a_new_writer_writes_the_pages_of_the_same_snapshot_anew(pages: Pages) -> None:
+    before = pages.page(Format.TEXT, zipped=False)
+    pages.use(Renderer(families_without(["power", "mgpu_device_up"])), CompatPage((), ""))
+
+    assert pages.made(Format.TEXT, zipped=False) is None
+    after = pages.page(Format.TEXT, zipped=False)
+    assert b"mgpu_device_power_watts{" in before
+    assert b"mgpu_device_power_watts{" not in after
+    assert b"mgpu_device_up{" not in after
+    assert len(pages.families) == len(FAMILIES) - 3
 
 
 def test_a_new_snapshot_makes_a_new_page(

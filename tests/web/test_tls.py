@@ -426,9 +426,9 @@ def test_a_file_that_is_not_there_is_named(file: Path, pki: Pki, tmp_path: Path)
     write(file, Pair(Path("none.crt"), pki.server.key))
 
     none = tmp_path / "none.crt"
-    assert problem(file) == f"{none} (cert_file) cannot be read: No such file or directory"
+    assert problem(file) == f"{none}, cert_file: cannot be read: No such file or directory"
     assert problem(tmp_path / "no.yml") == (
-        f"{tmp_path / 'no.yml'} cannot be read: No such file or directory"
+        f"{tmp_path / 'no.yml'}: cannot be read: No such file or directory"
     )
 
 

@@ -43,7 +43,7 @@ rate_limit:
 def problems(text: str) -> list[str]:
     with pytest.raises(WebFileError) as caught:
         parse(text, "web.yml")
-    return caught.value.problems
+    return list(map(str, caught.value.problems))
 
 
 def test_every_key_of_exporter_toolkit_is_read() -> None:

@@ -1,6 +1,6 @@
 """Memory and sensors of a device: NVML's plain queries, field values and GPM, at slow cadences."""
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
@@ -15,7 +15,7 @@ from exporter.gpus.nvml.errors import (
 from exporter.gpus.nvml.gpm import GPM, Gpm, GpmReading
 from exporter.gpus.nvml.library import Library
 from exporter.gpus.nvml.refusals import Refusals
-from exporter.gpus.nvml.timing import Cadence, Timing
+from exporter.gpus.nvml.timing import Cadence, Wanted
 from exporter.model import Sensors
 
 T = TypeVar("T")
@@ -55,7 +55,7 @@ def memory_info(library: Library, handle: Any) -> MemoryInfo:  # noqa: ANN401 - 
 class Board:
     """What one board tells of itself; each value stands until its next turn.
 
-    ``disabled`` are groups of metric families: what only they need is not asked for.
+    What only families need that are not wanted is not asked for.
     """
 
     def __init__(
@@ -63,31 +63,47 @@ class Board:
         library: Library,
         handle: Any,  # noqa: ANN401 - pynvml's pointer
         refusals: Refusals,
-        timing: Timing,
-        disabled: Collection[str] = (),
+        wanted: Wanted,
     ) -> None:
         self._library = library
         self._ask = library.ask
         self._refusals = refusals
-        self._disabled = disabled
-        self._counters = BoardCounters(library, refusals, timing, disabled)
+        self._counters = BoardCounters(library, refusals, wanted)
         self._gpm: Gpm | None = None
-        self._sensing = Cadence(library.clock, timing.sensors_every_s)
-        self._profiling = Cadence(library.clock, timing.profiling_every_s)
+        self._want(wanted)
         self.attach(handle)
+
+    def _want(self, wanted: Wanted) -> None:
+        clock = self._library.clock
+        self._disabled = wanted.disabled
+        self._sensing = Cadence(clock, wanted.timing.sensors_every_s)
+        self._profiling = Cadence(clock, wanted.timing.profiling_every_s)
+
+    def follow(self, wanted: Wanted) -> None:
+        """Ask for this from now on, through the same handle. Sums go on."""
+        profiled = self._gpm is not None
+        self._want(wanted)
+        self._counters.follow(wanted)
+        if profiled is (PROFILING in wanted.disabled):
+            self._profile_anew()
+        self._sensing.restart()
 
     def attach(self, handle: Any) -> None:  # noqa: ANN401 - pynvml's pointer
         """Ask through another handle from now on, and for everything at once."""
-        self.close()
         self._handle = handle
         self._counters.attach(handle)
-        if PROFILING not in self._disabled:
-            self._gpm = Gpm(self._library, handle, self._refusals)
+        self._profile_anew()
+        self._sensors = Sensors()
+        self._sensing.restart()
+
+    def _profile_anew(self) -> None:
+        self.close()
+        shown = PROFILING not in self._disabled
+        self._gpm = Gpm(self._library, self._handle, self._refusals) if shown else None
         self._profile: GpmReading | None = None
         self._moved: Mapping[str, float] = {}
         self._gpm_lacks_pcie = False
-        self._sensors = Sensors()
-        self._sensing.restart()
+        self._counters.traffic.restart()  # what GPM counts, the counters do not see, and back
         self._profiling.restart()
 
     def close(self) -> None:

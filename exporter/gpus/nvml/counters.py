@@ -5,14 +5,14 @@ traffic is summed up here, because the driver's counter wraps.
 """
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from exporter.gpus.nvml import errors
 from exporter.gpus.nvml.fields import Field, FieldValues
 from exporter.gpus.nvml.library import Library
 from exporter.gpus.nvml.refusals import Refusals
-from exporter.gpus.nvml.timing import Cadence, Timing
+from exporter.gpus.nvml.timing import Cadence, Wanted
 from exporter.model import Unmeasured
 
 KIB = 1 << 10
@@ -89,26 +89,41 @@ class Traffic:
 class BoardCounters:
     """The counters of one board; each value stands until its next turn. One thread at a time."""
 
-    def __init__(
-        self, library: Library, refusals: Refusals, timing: Timing, disabled: Collection[str]
-    ) -> None:
+    def __init__(self, library: Library, refusals: Refusals, wanted: Wanted) -> None:
         self._library = library
         self._refusals = refusals
-        self._cadences = {
-            name: Cadence(library.clock, getattr(timing, name)) for name in {c.every for c in TABLE}
-        }
-        self._enabled = [c for c in TABLE if c.group not in disabled]
         self.traffic = Traffic()
+        self._want(wanted)
+
+    def _want(self, wanted: Wanted) -> None:
+        self._disabled = wanted.disabled
+        self._cadences = {
+            name: Cadence(self._library.clock, getattr(wanted.timing, name))
+            for name in {counted.every for counted in TABLE}
+        }
+
+    def follow(self, wanted: Wanted) -> None:
+        """Ask for this from now on. Sums go on; what is not asked for any more is not shown."""
+        before = self._wanted
+        self._want(wanted)
+        self._begin()
+        if not any(counted.topic == PCIE for counted in before.values()):
+            self.traffic.restart()
 
     def attach(self, handle: Any) -> None:  # noqa: ANN401 - pynvml's pointer
         """Ask through another handle from now on, and for everything at once."""
         self._values = FieldValues(self._library, handle)
+        self._begin()
+        self.traffic.restart()
+
+    def _begin(self) -> None:
+        """Ask for everything that is wanted at once."""
         version = self._library.driver_version
-        self._wanted = {numbered(c.field, version): c for c in self._enabled}
+        enabled = (counted for counted in TABLE if counted.group not in self._disabled)
+        self._wanted = {numbered(counted.field, version): counted for counted in enabled}
         self._shown: dict[str, dict[str, float]] = {c.sensor: {} for c in TABLE}
         for cadence in self._cadences.values():
             cadence.restart()
-        self.traffic.restart()
 
     def read(self, *, pcie: bool) -> Mapping[str, Mapping[str, float]]:
         """What is known now, by field of Sensors; ``pcie`` False: its counters are not needed.

@@ -6,7 +6,7 @@ Those of a MIG instance come from ``instance``.
 """
 
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 
 from exporter.gpus.nvml.accounting import NO_ACCOUNTING, Accounting, AccountingChoice
@@ -20,7 +20,7 @@ from exporter.gpus.nvml.instance import InstanceActivity
 from exporter.gpus.nvml.library import Library
 from exporter.gpus.nvml.refusals import Refusals
 from exporter.gpus.nvml.residents import Residents
-from exporter.gpus.nvml.timing import Timing
+from exporter.gpus.nvml.timing import Wanted
 from exporter.gpus.window import WindowCursor
 from exporter.model import (
     QUANTITIES,
@@ -47,20 +47,20 @@ class NvmlDevice:
         library: Library,
         found: Found,
         clock: Clock,
-        timing: Timing,
-        disabled: Collection[str] = (),
+        wanted: Wanted,
         accounting: AccountingChoice = NO_ACCOUNTING,
     ) -> None:
         self.device = found.device
         self._library = library
         self._clock = clock
+        self._wanted = self._followed = wanted
         self._refusals = Refusals(found.device.uuid)
         self._engines = EngineReader(library, found.handle, self._refusals)
-        self._residents = Residents(library, found, self._refusals, clock, timing)
-        self._board = Board(library, found.handle, self._refusals, timing, disabled)
+        self._residents = Residents(library, found, self._refusals, clock, wanted.timing)
+        self._board = Board(library, found.handle, self._refusals, wanted)
         self._cursor = WindowCursor(self._engines)
         self._accounting = Accounting(library, accounting, clock)
-        self._activity = InstanceActivity(library, self._refusals, clock, disabled)
+        self._activity = InstanceActivity(library, self._refusals, clock, wanted)
         self._energy = BoardEnergy(self._engines, self._refusals, clock)
         self._end_ns: int | None = None
         self._lost = ""
@@ -81,6 +81,10 @@ class NvmlDevice:
         self._residents.attach(found)
         self._board.attach(found.handle)
         self._lost = ""
+
+    def follow(self, wanted: Wanted) -> None:
+        """Read this from the next read on. For any thread."""
+        self._wanted = wanted
 
     def lose(self, detail: str) -> None:
         """Give the handle up. It is looked for again by UUID, less and less often."""
@@ -130,7 +134,15 @@ class NvmlDevice:
         self.attach(Found(self.device, handle))
         return True
 
+    def _adopt(self, wanted: Wanted) -> None:
+        self._followed = wanted
+        self._residents.timing = wanted.timing
+        self._board.follow(wanted)
+        self._activity.follow(wanted)
+
     def _read(self) -> DeviceReading:
+        if self._wanted is not self._followed:
+            self._adopt(self._wanted)
         if self._instance:
             return self._read_instance()
         window = self._window()
@@ -204,7 +216,7 @@ class NvmlDevice:
         return replace(self.device, sharing="mps") if self._mps else self.device
 
     def _unmeasured(self) -> Mapping[str, Unmeasured]:
-        reasons = dict(self._refusals.unmeasured())
+        reasons = dict(self._refusals.unmeasured(self._followed.disabled))
         if self._parted or self._instance:
             reasons |= UNDER_MIG
         if self._parted:

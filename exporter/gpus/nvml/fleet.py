@@ -1,7 +1,7 @@
 """All NVIDIA devices of this node: those that are there, and those that were and may come back."""
 
 import logging
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 
 from exporter.gpus.nvml.accounting import NO_ACCOUNTING, AccountingChoice
 from exporter.gpus.nvml.backoff import SECOND
@@ -10,7 +10,7 @@ from exporter.gpus.nvml.discovery import Found
 from exporter.gpus.nvml.driver import Look
 from exporter.gpus.nvml.errors import DriverGoneError
 from exporter.gpus.nvml.library import Library
-from exporter.gpus.nvml.timing import Timing
+from exporter.gpus.nvml.timing import Wanted
 from exporter.gpus.pool import DeviceWorkers, Stuck
 from exporter.model import Clock, DeviceReading, DeviceState
 
@@ -24,14 +24,12 @@ class Fleet:
         self,
         workers: DeviceWorkers,
         clock: Clock,
-        timing: Timing,
-        disabled: Collection[str] = (),
+        wanted: Wanted,
         accounting: AccountingChoice = NO_ACCOUNTING,
     ) -> None:
-        self._disabled = disabled
         self._workers = workers
         self._clock = clock
-        self._timing = timing
+        self._wanted = wanted
         self._accounting = accounting
         self._devices: dict[str, NvmlDevice] = {}
         self._states: dict[str, DeviceState] = {}
@@ -42,6 +40,12 @@ class Fleet:
     def busy(self) -> bool:
         """Whether a call for one of the devices is under way."""
         return self._workers.busy(self._devices)
+
+    def follow(self, wanted: Wanted) -> None:
+        """Let every device be read by this from its next read on."""
+        self._wanted = wanted
+        for device in self._devices.values():
+            device.follow(wanted)
 
     def jobs(self) -> dict[str, Callable[[], object]]:
         """What the workers are to run in one cycle."""
@@ -104,9 +108,7 @@ class Fleet:
             device.close()
 
     def _new(self, library: Library, found: Found) -> NvmlDevice:
-        return NvmlDevice(
-            *(library, found, self._clock, self._timing), self._disabled, self._accounting
-        )
+        return NvmlDevice(library, found, self._clock, self._wanted, self._accounting)
 
     def _miss(self, device: NvmlDevice) -> None:
         """Keep a device whose board did not answer; forget one that is not there any more."""

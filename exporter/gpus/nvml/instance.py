@@ -4,13 +4,12 @@ The driver keeps no samples of an instance. GPM tells for how much of the time b
 anything ran on it; of a whole GPU that is as much less as the instance has fewer compute slices.
 """
 
-from collections.abc import Collection
-
 from exporter.gpus.nvml.board import PROFILING
 from exporter.gpus.nvml.discovery import Found, is_part
 from exporter.gpus.nvml.gpm import GPM, Gpm, GpmReading
 from exporter.gpus.nvml.library import Library
 from exporter.gpus.nvml.refusals import Refusals
+from exporter.gpus.nvml.timing import Wanted
 from exporter.model import Clock, Engines, Methods, Sensors, Window
 
 SLACK_NS = 10_000_000  # the clock is read once for GPM and once for the window
@@ -20,7 +19,7 @@ METHODS = Methods(busy="gpm", shares="sole_owner")
 class InstanceActivity:
     """Reads an instance each cycle, and gives a window when the processes on it are known too.
 
-    ``sensors`` is what its SMs did since the last read, unless ``disabled`` names their group.
+    ``sensors`` is what its SMs did since the last read, if that is wanted.
     """
 
     def __init__(
@@ -28,13 +27,13 @@ class InstanceActivity:
         library: Library,
         refusals: Refusals,
         clock: Clock,
-        disabled: Collection[str] = (),
+        wanted: Wanted,
     ) -> None:
         self.sensors = Sensors()
         self._library = library
         self._refusals = refusals
         self._clock = clock
-        self._shown = PROFILING not in disabled
+        self.follow(wanted)
         self._gpm: Gpm | None = None
         self._start_ns: int | None = None  # of the window that is not taken yet, and so on
         self._end_ns = 0
@@ -42,6 +41,10 @@ class InstanceActivity:
         self._observed_ns = 0
         self._busy_ns = 0
         self._at_work = False
+
+    def follow(self, wanted: Wanted) -> None:
+        """Show this from now on. Activity is read all the same: windows are made of it."""
+        self._shown = PROFILING not in wanted.disabled
 
     def attach(self, found: Found) -> None:
         """Ask through another handle from now on. GPM does not tell of a part of an instance."""

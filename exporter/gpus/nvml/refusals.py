@@ -1,7 +1,7 @@
 """What one device has told that it cannot tell, so that it is not asked again each second."""
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import TypeVar
 
 from exporter.gpus.nvml.errors import UnmeasurableError
@@ -12,10 +12,20 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 PROCESS_SAMPLES = "process_samples"
-OTHERS = (
-    *("energy", "memory", "power", "power_limit", "temperature", "clock"),
-    *("throttle", "ecc_errors", "remapped_rows", "pcie", "nvlink", "profiling"),
-)
+OTHERS = {  # topic → the group of metric families that it is for, "" where that is always wanted
+    "energy": "",
+    "memory": "",
+    "power": "power",
+    "power_limit": "power",
+    "temperature": "temperature",
+    "clock": "clocks",
+    "throttle": "throttle",
+    "ecc_errors": "ecc",
+    "remapped_rows": "ecc",
+    "pcie": "pcie",
+    "nvlink": "nvlink",
+    "profiling": "profiling",
+}
 
 
 def samples_of(engine: str) -> str:
@@ -68,9 +78,13 @@ class Refusals:
         """Begin anew: another driver, or MIG switched, may answer what this one refused."""
         self._reasons.clear()
 
-    def unmeasured(self) -> Mapping[str, Unmeasured]:
-        """Quantity → reason: of QUANTITIES and OTHERS."""
-        reasons = {topic: self._reasons[topic] for topic in OTHERS if topic in self._reasons}
+    def unmeasured(self, disabled: Collection[str] = ()) -> Mapping[str, Unmeasured]:
+        """Quantity → reason: of QUANTITIES and OTHERS, but for groups of families that are off."""
+        reasons = {
+            topic: self._reasons[topic]
+            for topic, group in OTHERS.items()
+            if topic in self._reasons and group not in disabled
+        }
         if listing_of("compute") in self._reasons:
             reasons.setdefault("memory", self._reasons[listing_of("compute")])
         for engine in QUANTITIES:

@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 
 
 class Residents:
-    """Memory of one device. The last answer stands until the next one is due."""
+    """Memory of one device. The last answer stands until the next one is due by ``timing``."""
 
     def __init__(
         self,
@@ -39,7 +39,7 @@ class Residents:
         self._library = library
         self._refusals = refusals
         self._clock = clock
-        self._timing = timing
+        self.timing = timing
         self._known: frozenset[int] = frozenset()
         self._memory: DeviceMemory | None = None
         self._hurried = False  # asked for at once, and too soon after the last time
@@ -75,7 +75,7 @@ class Residents:
         if self._read_ns is None:
             return True
         waited_s = (self._clock.monotonic_ns() - self._read_ns) / SECOND
-        every_s = self._timing.memory_at_most_every_s if at_once else self._timing.memory_every_s
+        every_s = self.timing.memory_at_most_every_s if at_once else self.timing.memory_every_s
         return waited_s >= every_s
 
     def _ask(self) -> DeviceMemory | None:

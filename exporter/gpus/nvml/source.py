@@ -13,9 +13,9 @@ from exporter.gpus.nvml.driver import Driver, Look
 from exporter.gpus.nvml.events import XidWatch
 from exporter.gpus.nvml.fleet import Fleet
 from exporter.gpus.nvml.library import ROOTS
-from exporter.gpus.nvml.timing import Timing
+from exporter.gpus.nvml.timing import Timing, Wanted
 from exporter.gpus.pool import DeviceWorkers, Stuck
-from exporter.gpus.source import RestartRequiredError
+from exporter.gpus.source import Demand, RestartRequiredError
 from exporter.model import Clock, DeviceReading, DeviceState, Reading, SourceStatus
 
 DRIVER = "driver"
@@ -45,11 +45,11 @@ class NvmlSource:
         accounting: AccountingChoice = NO_ACCOUNTING,
     ) -> None:
         self._clock = clock
-        self._timing = timing or Timing()
+        self._wanted = Wanted(timing or Timing(), frozenset(disabled))
         self._driver = Driver(library_path, roots, clock)
         self._workers = DeviceWorkers(clock, self.name)
-        self._fleet = Fleet(self._workers, clock, self._timing, disabled, accounting)
-        self._xids = None if XID in disabled else XidWatch(clock)
+        self._fleet = Fleet(self._workers, clock, self._wanted, accounting)
+        self._xids = XidWatch(clock)
         self._lock = Lock()
         self._retry = Backoff(clock)
         self._attached = False  # the devices' handles are those of the driver as it is open now
@@ -80,6 +80,19 @@ class NvmlSource:
             if released:
                 self._let_go()
 
+    def follow(self, demand: Demand) -> None:
+        """Read by this from the next read on."""
+        with self._lock:
+            timing = replace(
+                self._wanted.timing,
+                deadline_s=demand.deadline_s,
+                memory_every_s=demand.processes_every_s,
+                sensors_every_s=demand.sensors_every_s,
+            )
+            self._wanted = Wanted(timing, demand.disabled)
+            self._fleet.follow(self._wanted)
+            self._look_at_ns = 0  # at once, for it is then that boards are watched for XIDs
+
     def close(self) -> None:
         """Close the driver, unless a call hangs in it, and end the workers."""
         self.release(True)
@@ -90,13 +103,13 @@ class NvmlSource:
         if self._look_due():
             reopen = self._driver.is_open and not self._attached
             jobs[DRIVER] = self._reopen if reopen else self._driver.look
-        results = self._workers.run(jobs, self._timing.deadline_s)
+        results = self._workers.run(jobs, self._wanted.timing.deadline_s)
         if DRIVER in results:
             attached_before = self._attached
             self._heed(results[DRIVER])
             if self._attached and not attached_before:
                 spent_s = (self._clock.monotonic_ns() - began_ns) / SECOND
-                left_s = max(self._timing.deadline_s - spent_s, 0.0)
+                left_s = max(self._wanted.timing.deadline_s - spent_s, 0.0)
                 results = self._workers.run(self._fleet.jobs(), left_s)
         return self._readings(results)
 
@@ -117,7 +130,7 @@ class NvmlSource:
             self._watch(result)
             self._attached, self._detail = True, ""
             self._retry.reset()
-            self._look_in(self._timing.look_every_s)
+            self._look_in(self._wanted.timing.look_every_s)
         elif isinstance(result, Stuck):
             waited_s = (self._clock.monotonic_ns() - result.since_mono_ns) / SECOND
             self._detail = f"the driver has not answered for {waited_s:.1f} s"
@@ -125,7 +138,7 @@ class NvmlSource:
             self._lose_driver(result)
         else:  # listing failed, reading may go on
             self._detail = explain(result)
-            self._look_in(self._timing.look_again_s)
+            self._look_in(self._wanted.timing.look_again_s)
 
     def _lose_driver(self, reason: object) -> None:
         self._attached, self._detail = False, explain(reason)
@@ -139,18 +152,22 @@ class NvmlSource:
                 self._lose_driver(error)
             else:
                 if self._fleet.troubled > self._troubled:
-                    self._look_in(self._timing.look_again_s)
+                    self._look_in(self._wanted.timing.look_again_s)
                 self._troubled = self._fleet.troubled
                 return devices
         return self._fleet.all(DeviceState.FAILED, self._detail)
 
     def _watch(self, look: Look) -> None:
-        if self._xids is not None:
-            boards = (f for f in look.discovery.found if not f.device.parent_uuid)
-            self._xids.watch(look.library, {f.device.uuid: f.handle for f in boards})
+        boards = (f for f in look.discovery.found if not f.device.parent_uuid)
+        wanted = {} if self._unwatched else {f.device.uuid: f.handle for f in boards}
+        self._xids.watch(look.library, wanted)
+
+    @property
+    def _unwatched(self) -> bool:
+        return XID in self._wanted.disabled
 
     def _with_xids(self, reading: DeviceReading) -> DeviceReading:
-        if self._xids is None or reading.device.parent_uuid:
+        if self._unwatched or reading.device.parent_uuid:
             return reading
         uuid = reading.device.uuid
         refusal = self._xids.refusal(uuid)
@@ -159,8 +176,7 @@ class NvmlSource:
 
     def _shut(self) -> None:
         """Close the driver once nobody waits in it for events."""
-        if self._xids is not None:
-            self._xids.stop()
+        self._xids.stop()
         self._driver.shut()
 
     def _reopen(self) -> Look:
@@ -174,7 +190,7 @@ class NvmlSource:
             if not self._driver.is_open or self._fleet.busy:
                 return
             self._fleet.close()
-            self._workers.run({DRIVER: self._shut}, self._timing.deadline_s)
+            self._workers.run({DRIVER: self._shut}, self._wanted.timing.deadline_s)
 
     def _status(self, devices: Sequence[DeviceReading], duration_ns: int) -> SourceStatus:
         hung = bool(devices) and all(d.state is DeviceState.STUCK for d in devices)

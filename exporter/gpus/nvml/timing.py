@@ -1,6 +1,6 @@
 """How long the driver is waited for, and how often it is asked for what is dear to answer."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from exporter.gpus.nvml.backoff import SECOND
 from exporter.model import Clock
@@ -57,3 +57,11 @@ class Timing:
 
     profiling_every_s: float = 5.0
     """GPM. A figure is the average of the time in between."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What devices are asked for, and how often. ``disabled``: groups of metric families."""
+
+    timing: Timing = field(default_factory=Timing)
+    disabled: frozenset[str] = frozenset()

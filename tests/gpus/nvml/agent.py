@@ -15,6 +15,7 @@ from exporter.gpus.nvml.errors import DeviceLostError
 from exporter.gpus.nvml.gpm import Gpm
 from exporter.gpus.nvml.refusals import Refusals
 from exporter.gpus.nvml.source import NvmlSource
+from exporter.gpus.source import Demand
 
 
 class SetClock:
@@ -53,6 +54,10 @@ class Agent:
         """Let go of the driver, or take it up."""
         self.source.release(released)
 
+    def follow(self, demand: Demand) -> None:
+        """Read by this from now on."""
+        self.source.follow(demand)
+
     def close(self) -> None:
         """The end."""
         self.source.close()
@@ -71,10 +76,16 @@ class Agent:
         self.gpms[uuid].close()
         return self.source._driver.tally.snapshot()
 
+    def unwatched(self) -> bool:
+        """Wait until nobody waits for XIDs any more."""
+        thread = self.source._xids._thread
+        if thread is not None:
+            thread.join(30)
+        return thread is None or not thread.is_alive()
+
     def xids(self, uuid: str, xid: int, events: int = 0) -> Any:
         """Wait until so many events of a number were counted, and give the XIDs of the device."""
         watch = self.source._xids
-        assert watch
         with watch._changed:
             assert watch._changed.wait_for(
                 lambda: str(xid) in watch.of(uuid) and watch.of(uuid)[str(xid)].events >= events, 30
@@ -84,7 +95,6 @@ class Agent:
     def xid_refusal(self, uuid: str) -> Any:
         """Wait until a device has refused to tell of its XIDs, and give the reason."""
         watch = self.source._xids
-        assert watch
         with watch._changed:
             assert watch._changed.wait_for(lambda: watch.refusal(uuid), 30)
             return watch.refusal(uuid)

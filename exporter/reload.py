@@ -1,0 +1,96 @@
+"""The settings in force, read anew: when their file has changed, and when somebody asks.
+
+New settings that cannot be used change nothing. Of those that can, what is live is taken up at
+once and as a whole; what is not waits for a restart, and is named.
+"""
+
+import logging
+import threading
+from collections.abc import Callable
+
+from exporter.collector import LastReload
+from exporter.model import Clock
+from exporter.settings import Settings, SettingsError, changed, contents, with_live
+
+logger = logging.getLogger(__name__)
+
+LOOK_EVERY_S = 2.0
+
+
+class Reloader:
+    """For any number of threads. ``settings`` are those in force.
+
+    ``read`` reads flags, environment and file as at the start; ``apply`` takes up what is live.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        read: Callable[[], Settings],
+        apply: Callable[[Settings], None],
+        clock: Clock,
+    ) -> None:
+        self.settings = settings
+        self.last = LastReload(successful=True, success_unix_ns=clock.time_ns())
+        self._read = read
+        self._apply = apply
+        self._clock = clock
+        self._one_at_a_time = threading.Lock()
+        self._looked: object = None  # what the file held at the last look
+        self._taken: object = None  # and when it was last read
+        self._problem = ""
+
+    def reload(self) -> str | None:
+        """Read the settings anew; None, or why the old ones stay."""
+        with self._one_at_a_time:
+            self._taken = contents(self.settings.config_file)
+            try:
+                new = self._read()
+            except SettingsError as error:
+                self._refuse("; ".join(map(str, error.problems)))
+                return self._problem
+            self._problem = ""
+            self._take(new)
+            self.last = LastReload(successful=True, success_unix_ns=self._clock.time_ns())
+            return None
+
+    def _refuse(self, problem: str) -> None:
+        self.last = self.last._replace(successful=False)
+        if problem != self._problem:
+            logger.error("the settings cannot be used, and the old ones stay: %s", problem)
+        self._problem = problem
+
+    def _take(self, new: Settings) -> None:
+        settings = with_live(self.settings, new)
+        taken = changed(self.settings, settings)
+        waiting = changed(settings, new)
+        if taken:
+            self._apply(settings)
+            self.settings = settings
+            logger.info("in force from now on: %s", ", ".join(s.name for s in taken))
+        if waiting:
+            logger.warning(
+                "changed, but in force only after a restart: %s", ", ".join(s.name for s in waiting)
+            )
+        if not taken and not waiting:
+            logger.debug("the settings were read anew and are as before")
+
+    def look(self) -> None:
+        """Reload if the file has changed, and has stood so since the last look.
+
+        A file is not always written at once: half of one may be a valid one. Contents are compared,
+        not times: a symlink that is swapped, as Kubernetes does, is a change.
+        """
+        found = contents(self.settings.config_file)
+        stands = found == self._looked
+        self._looked = found
+        if stands and found != self._taken:
+            self.reload()
+
+    def watch(self, stop: threading.Event) -> None:
+        """Look at the file every two seconds until told to stop."""
+        while self.settings.config_file and not stop.wait(LOOK_EVERY_S):
+            try:
+                self.look()
+            except Exception:
+                logger.exception("the settings file was not looked at; the next look comes")

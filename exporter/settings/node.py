@@ -1,0 +1,112 @@
+"""Settings: this node and its GPUs."""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from exporter.settings.setting import Setting
+from exporter.settings.values import OPTIONAL_PATH, PATH, SWITCH, TEXT, choice, count, many
+
+
+@dataclass(frozen=True, kw_only=True)
+class ThisNode:
+    """This node and its GPUs."""
+
+    __slots__ = ()
+
+    path_cgroup: Annotated[
+        str,
+        Setting(
+            "path.cgroup",
+            OPTIONAL_PATH,
+            "",
+            "Root of the cgroup file system; fs/cgroup below --path.sysfs if not set.",
+            "In a container the host's is mounted elsewhere.",
+        ),
+    ]
+    path_procfs: Annotated[
+        str, Setting("path.procfs", PATH, "/proc", "Root of the host's proc file system.")
+    ]
+    path_sysfs: Annotated[
+        str, Setting("path.sysfs", PATH, "/sys", "Root of the host's sys file system.")
+    ]
+    path_logs: Annotated[
+        str,
+        Setting(
+            "path.logs",
+            PATH,
+            "/var/log",
+            "Where the host's pods and containers directories of log files are.",
+            "Their names are read, never the logs.",
+        ),
+    ]
+    gpus_source: Annotated[
+        tuple[str, ...],
+        Setting(
+            "gpus.source",
+            many(choice("auto", "nvml", "simulated")),
+            "auto",
+            "How GPUs are read; auto takes every real source that is found.",
+            "auto never simulates: a figure that is not measured must be asked for.",
+        ),
+    ]
+    nvml_library: Annotated[
+        str,
+        Setting(
+            "nvml.library",
+            TEXT,
+            "",
+            "Path of libnvidia-ml.so.1; searched where container toolkits put it if not set.",
+        ),
+    ]
+    nvml_shares: Annotated[
+        str,
+        Setting(
+            "nvml.shares",
+            choice("auto", "samples", "accounting"),
+            "auto",
+            "What tells each process's share of a device; auto takes samples.",
+            "accounting needs driver 610, accounting mode, and processes that began after it was "
+            "switched on; a window that it cannot tell of is shared by samples.",
+        ),
+    ]
+    nvml_enable_accounting: Annotated[
+        bool,
+        Setting(
+            "nvml.enable-accounting",
+            SWITCH,
+            "false",
+            "Switch the driver's accounting mode on, on every device. Needs root.",
+            "It changes the driver for everybody, until it is unloaded; so it is asked for.",
+        ),
+    ]
+    nvml_released: Annotated[
+        bool,
+        Setting(
+            "nvml.released",
+            SWITCH,
+            "false",
+            "Start with the driver let go of.",
+            "An open driver cannot be unloaded or upgraded. SIGUSR2 lets go of it, or takes it "
+            "up again, while the exporter runs.",
+        ),
+    ]
+    simulate: Annotated[
+        str,
+        Setting(
+            "simulate",
+            TEXT,
+            "",
+            "Simulate a whole node: a shipped scenario's name, or a file (docs/scenarios.md).",
+            "Devices, processes and pods are then all simulated, and every page says so.",
+        ),
+    ]
+    simulate_start: Annotated[
+        int,
+        Setting(
+            "simulate.start",
+            count(0, 9_999_999_999),
+            "0",
+            "Unix time in seconds at which the scenario begins, at most an hour back; 0 is now.",
+            "Two exporters with the same scenario and start simulate the same node.",
+        ),
+    ]

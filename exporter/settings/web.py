@@ -1,0 +1,64 @@
+"""Settings: the web server."""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from exporter.settings.setting import Setting
+from exporter.settings.values import ADDRESS, SWITCH, TEXT, URL_PATH, Address, count, many
+
+
+@dataclass(frozen=True, kw_only=True)
+class Web:
+    """The web server."""
+
+    __slots__ = ()
+
+    web_listen_address: Annotated[
+        tuple[Address, ...],
+        Setting("web.listen-address", many(ADDRESS), ":10045", "Addresses to listen on."),
+    ]
+    web_telemetry_path: Annotated[
+        str, Setting("web.telemetry-path", URL_PATH, "/metrics", "Path of the metrics.")
+    ]
+    web_max_requests: Annotated[
+        int,
+        Setting(
+            "web.max-requests",
+            count(1, 10_000),
+            "40",
+            "Requests served at once; more are answered 503.",
+            "Health checks do not count. node_exporter has the same default.",
+        ),
+    ]
+    web_config_file: Annotated[
+        str,
+        Setting(
+            "web.config.file",
+            TEXT,
+            "",
+            "File with TLS, client certificates, users, headers and a rate limit, in "
+            "exporter-toolkit's form (docs/security.md).",
+            "Read again when it or a certificate that it names has changed.",
+        ),
+    ]
+    web_open_page: Annotated[
+        bool,
+        Setting(
+            "web.open-page",
+            SWITCH,
+            "false",
+            "Serve the live page and its JSON to everybody.",
+            "They name every pod on the node and its processes. Without this they are served to "
+            "users of --web.config.file, and on loopback addresses and Unix sockets.",
+        ),
+    ]
+    web_enable_lifecycle: Annotated[
+        bool,
+        Setting(
+            "web.enable-lifecycle",
+            SWITCH,
+            "false",
+            "Read the settings file again on POST /-/reload.",
+            "Off as in Prometheus: whoever reaches the listener could ask for it.",
+        ),
+    ]

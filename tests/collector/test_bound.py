@@ -1,0 +1,148 @@
+"""How many series a family may have: what is taken, what is left out, and what is said of it."""
+
+import logging
+from collections import Counter
+from collections.abc import Mapping
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from exporter.collector import CycleRules
+from exporter.collector.bound import Rows, Surplus, bounded
+from exporter.model import CgroupIdentity, Row, Value
+from tests.collector.bench import SECOND, Bench
+
+CORE = "mgpu_container_core_seconds_total"
+WHY = "mgpu_container_unmeasured"
+
+
+def container(name: str, reasons: int = 0) -> Row:
+    values: dict[str, Value] = {"core_seconds_total": 1, "processes": 2}
+    if reasons:
+        values["unmeasured"] = {(f"q{n}", "mig"): 1 for n in range(reasons)}
+    return Row(("ns", "pod", name, "0", "GPU-0"), values)
+
+
+def containers(*names: str, reasons: int = 0) -> Rows:
+    return {"container": tuple(container(name, reasons) for name in names)}
+
+
+def names(rows: Rows) -> set[str]:
+    return {row.labels[2] for row in rows["container"]}
+
+
+def test_what_is_within_the_limit_is_as_it_was() -> None:
+    rows = containers("a", "b", reasons=1)
+
+    taken = bounded(rows, {}, 2)
+
+    assert taken.rows == rows
+    assert taken.dropped == {}
+
+
+def test_of_what_is_new_the_first_by_labels_are_taken() -> None:
+    taken = bounded(containers("c", "a", "b"), {}, 2)
+
+    assert names(taken.rows) == {"a", "b"}
+    assert taken.dropped == {CORE: 1, "mgpu_container_processes": 1}
+
+
+def test_what_was_shown_stays_though_others_come_before_it() -> None:
+    before = bounded(containers("x", "y"), {}, 2).rows
+
+    taken = bounded(containers("a", "b", "x", "y"), before, 2)
+
+    assert names(taken.rows) == {"x", "y"}
+
+
+def test_room_that_is_left_goes_to_the_next() -> None:
+    before = bounded(containers("x", "y"), {}, 2).rows
+
+    taken = bounded(containers("b", "a", "y"), before, 2)
+
+    assert names(taken.rows) == {"a", "y"}
+
+
+def test_labels_of_the_familys_own_count() -> None:
+    taken = bounded(containers("a", "b", reasons=3), {}, 4)
+
+    assert taken.dropped == {WHY: 2}
+    assert [len(row.values["unmeasured"]) for row in taken.rows["container"]] == [3, 1]  # type: ignore[arg-type] # labelled
+    assert names(taken.rows) == {"a", "b"}
+
+
+def test_series_of_such_a_family_that_were_shown_stay() -> None:
+    before = bounded(containers("b", reasons=3), {}, 4).rows
+
+    taken = bounded(containers("a", "b", reasons=3), before, 4)
+
+    assert [len(row.values["unmeasured"]) for row in taken.rows["container"]] == [1, 3]  # type: ignore[arg-type] # labelled
+
+
+def test_what_the_exporter_says_of_itself_is_never_left_out() -> None:
+    own = {"exporter": (Row((), {"source_up": {(str(n),): 1 for n in range(9)}}),)}
+
+    taken = bounded(own, {}, 1)
+
+    assert taken.rows == own
+    assert not taken.dropped
+
+
+@given(
+    cycles=st.lists(
+        st.sets(st.text("abcdefgh", min_size=1, max_size=2), max_size=12), min_size=1, max_size=6
+    ),
+    most=st.integers(1, 8),
+)
+def test_nothing_comes_and_goes_while_it_is_there(cycles: list[set[str]], most: int) -> None:
+    before: Rows = {}
+    for there in cycles:
+        taken = bounded(containers(*there), before, most)
+        shown = names(taken.rows)
+        assert len(shown) == min(len(there), most)
+        assert taken.dropped.get(CORE, 0) == len(there) - len(shown)
+        if before:
+            assert names(before) & there <= shown
+        before = taken.rows
+
+
+def test_what_is_left_out_is_summed_and_said_once(caplog: pytest.LogCaptureFixture) -> None:
+    surplus = Surplus()
+    for dropped in ({CORE: 2}, {CORE: 3}, {CORE: 3, WHY: 1}, {}, {CORE: 1}):
+        surplus.count(dropped, 10)
+
+    assert surplus.total == Counter({CORE: 9, WHY: 1})
+    lines = [record.getMessage() for record in caplog.records]
+    assert [CORE in line for line in lines] == [True, False, True]
+    assert "2 series are left out: more than 10 of mgpu_container_core_seconds_total" in lines[0]
+    assert caplog.records[0].levelno == logging.WARNING
+
+
+def test_what_was_left_out_comes_back_with_all_that_it_used() -> None:
+    bench = Bench()
+    bench.processes.identities = {
+        7: CgroupIdentity("uid-7", "7" * 64, "containerd"),
+        8: CgroupIdentity("uid-8", "8" * 64, "containerd"),
+    }
+    bench.use(7, SECOND)
+    bench.cycle()
+    bench.collector.follow(CycleRules(most_series=1))
+    bench.use(8, SECOND)
+    limited = [bench.cycle() for _ in range(3)]
+    bench.collector.follow(CycleRules())
+    after = bench.cycle()
+
+    family = "mgpu_group_core_seconds_total"
+    assert [[own.labels[1][:5] for own in each.rows["group"]] for each in limited] == [
+        ["uid-7"]
+    ] * 3
+    assert [each.dropped[family] for each in limited] == [1, 1, 1]
+    assert {own.labels[1][:5]: own.values["core_seconds_total"] for own in after.rows["group"]} == {
+        "uid-7": SECOND,
+        "uid-8": 4 * SECOND,
+    }
+    told = after.rows["exporter"][0].values["dropped_series_total"]
+    assert isinstance(told, Mapping)
+    assert told[(family,)] == 3
+    assert after.dropped == {}

@@ -1,0 +1,213 @@
+"""Settings read anew: what is taken, what waits, and what a bad file costs."""
+
+import logging
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from exporter.collector import LastReload
+from exporter.reload import Reloader
+from exporter.settings import TABLE, Settings, load
+
+SECOND = 10**9
+
+
+@dataclass
+class SetClock:
+    """A clock that stands where it is set."""
+
+    now_ns: int = 100 * SECOND
+
+    def monotonic_ns(self) -> int:
+        """The time set."""
+        return self.now_ns
+
+    def time_ns(self) -> int:
+        """The time set."""
+        return self.now_ns
+
+
+@dataclass
+class Scene:
+    """A settings file, and a reloader that follows it."""
+
+    file: Path
+    flags: dict[str, list[str]] = field(default_factory=dict)
+    applied: list[Settings] = field(default_factory=list)
+    clock: SetClock = field(default_factory=SetClock)
+
+    def __post_init__(self) -> None:
+        self.file.write_text("log.level: info\n")
+        self.reloader = Reloader(self.read(), self.read, self.applied.append, self.clock)
+
+    def read(self) -> Settings:
+        """Read as at the start."""
+        return load({"config.file": [str(self.file)]} | self.flags, {})
+
+    def write(self, text: str) -> None:
+        """Change the file, a second later."""
+        self.file.write_text(text)
+        self.clock.now_ns += SECOND
+
+    def looks(self, times: int = 2) -> None:
+        """Let it look at the file."""
+        for _ in range(times):
+            self.reloader.look()
+
+
+@pytest.fixture
+def scene(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> Scene:
+    caplog.set_level(logging.INFO)
+    return Scene(tmp_path / "settings.yaml")
+
+
+def test_what_is_live_is_taken_up_and_what_is_not_waits_and_is_named(
+    scene: Scene, caplog: pytest.LogCaptureFixture
+) -> None:
+    before = scene.reloader.settings
+    scene.write("metrics.disable: [pcie]\nenergy.idle: equal\nweb.max-requests: 3\n")
+
+    assert scene.reloader.reload() is None
+
+    [applied] = scene.applied
+    assert applied is scene.reloader.settings
+    assert applied.metrics_disable == ("pcie",)
+    assert (applied.energy_idle, applied.web_max_requests) == (
+        before.energy_idle,
+        before.web_max_requests,
+    )
+    assert "in force from now on: metrics.disable" in caplog.text
+    assert "only after a restart: web.max-requests, energy.idle" in caplog.text
+    assert scene.reloader.last == LastReload(successful=True, success_unix_ns=101 * SECOND)
+
+
+def test_a_bad_file_keeps_all_old_settings_and_says_why_once(
+    scene: Scene, caplog: pytest.LogCaptureFixture
+) -> None:
+    before = scene.reloader.settings
+    scene.write("metrics.disable: [pcie]\ncollection.interval: never\nlog.levle: info\n")
+
+    problem = scene.reloader.reload()
+    scene.reloader.reload()
+    scene.looks(5)
+
+    assert problem is not None
+    assert f"{scene.file}, line 2, collection.interval: 'never' is not a duration" in problem
+    assert f"{scene.file}, line 3, log.levle" in problem
+    assert scene.reloader.settings is before
+    assert scene.applied == []
+    assert scene.reloader.last == LastReload(successful=False, success_unix_ns=100 * SECOND)
+    assert caplog.text.count("the old ones stay") == 1
+
+
+def test_a_good_file_after_a_bad_one_is_taken(scene: Scene) -> None:
+    scene.write("a: [\n")
+    scene.reloader.reload()
+    scene.write("log.level: debug\n")
+
+    assert scene.reloader.reload() is None
+    assert scene.reloader.settings.log_level == "debug"
+    assert scene.reloader.last == LastReload(successful=True, success_unix_ns=102 * SECOND)
+
+
+def test_a_file_that_says_the_same_changes_nothing(scene: Scene) -> None:
+    scene.write("# the same\nlog.level: info\n")
+
+    assert scene.reloader.reload() is None
+    assert scene.applied == []
+
+
+def test_a_setting_that_is_taken_out_of_the_file_is_its_default_again(scene: Scene) -> None:
+    scene.write("compat: [dcgm]\n")
+    scene.reloader.reload()
+    scene.write("")
+    scene.reloader.reload()
+
+    assert [settings.compat for settings in scene.applied] == [("dcgm",), ()]
+
+
+def test_a_flag_goes_before_what_the_file_says_anew(scene: Scene) -> None:
+    scene.flags["log.level"] = ["error"]
+    scene.write("log.level: debug\n")
+    scene.reloader.reload()
+
+    assert scene.reloader.settings.log_level == "error"
+
+
+def test_a_changed_file_is_taken_once_it_has_stood_for_a_look(scene: Scene) -> None:
+    scene.looks()
+    scene.write("log.level: debug\n")
+
+    scene.looks(1)
+    assert scene.applied == []
+    scene.looks(3)
+    assert [settings.log_level for settings in scene.applied] == ["debug"]
+
+
+def test_half_a_file_is_not_taken(scene: Scene) -> None:
+    scene.write("metrics.disable: [pcie]\n")
+    scene.looks()
+    scene.write("")  # an editor empties it first
+    scene.looks(1)
+    scene.write("metrics.disable: [pcie]\nlog.level: debug\n")
+    scene.looks()
+
+    assert [settings.metrics_disable for settings in scene.applied] == [("pcie",), ("pcie",)]
+
+
+def test_what_changed_between_the_start_and_the_first_look_is_taken(scene: Scene) -> None:
+    scene.write("log.level: debug\n")
+    scene.looks()
+
+    assert scene.reloader.settings.log_level == "debug"
+
+
+def test_a_swapped_symlink_is_a_change_as_kubernetes_makes_it(tmp_path: Path) -> None:
+    """A ConfigMap's volume: settings.yaml → ..data/settings.yaml, ..data → ..2026_1."""
+    for version, level in (("..2026_1", "info"), ("..2026_2", "debug")):
+        (tmp_path / version).mkdir()
+        (tmp_path / version / "settings.yaml").write_text(f"log.level: {level}\n")
+    (tmp_path / "..data").symlink_to("..2026_1")
+    file = tmp_path / "settings.yaml"
+    file.symlink_to("..data/settings.yaml")
+    applied: list[Settings] = []
+
+    def read() -> Settings:
+        return load({"config.file": [str(file)]}, {})
+
+    reloader = Reloader(read(), read, applied.append, SetClock())
+    for _ in range(2):
+        reloader.look()
+    (tmp_path / "..data_tmp").symlink_to("..2026_2")
+    (tmp_path / "..data_tmp").rename(tmp_path / "..data")
+    for _ in range(2):
+        reloader.look()
+
+    assert [settings.log_level for settings in applied] == ["debug"]
+
+
+def test_a_file_that_is_gone_keeps_the_settings_and_is_taken_when_it_is_back(scene: Scene) -> None:
+    scene.write("log.level: debug\n")
+    scene.looks()
+    scene.file.unlink()
+    scene.looks()
+    assert scene.reloader.settings.log_level == "debug"
+    assert not scene.reloader.last.successful
+    scene.write("log.level: error\n")
+    scene.looks()
+    assert scene.reloader.settings.log_level == "error"
+    assert scene.reloader.last.successful
+
+
+def test_the_rules_are_live_and_what_opens_things_is_not() -> None:
+    live = {setting.name for setting in TABLE.values() if setting.live}
+
+    assert live == {
+        *("log.level", "log.format"),
+        *("pods.labels", "pods.annotations"),
+        *("allocations.schemes", "allocations.index-basis", "allocations.hami"),
+        *("collection.interval", "collection.window", "ledger.retention"),
+        *("collection.processes-interval", "collection.sensors-interval"),
+        *("metrics.disable", "metrics.max-series-per-family", "compat"),
+    }
