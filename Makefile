@@ -58,7 +58,7 @@ chart: $(VENV)/.dev
 	$(BIN)/python -m charts.generate --manifests
 
 docs-site: $(VENV)/.dev
-	$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going --nitpicky docs docs/_site
+	$(BIN)/sphinx-build --quiet --fresh-env --fail-on-warning --keep-going --nitpicky docs docs/_site
 
 golden: $(VENV)/.dev
 	$(BIN)/pytest tests/test_golden.py tests/test_replay.py --refresh-golden
