@@ -13,7 +13,7 @@ from tests.scenario.clock import SECOND, START
 from tests.store import Store, Target
 
 SCENARIO = str(Path(__file__).parent / "node.yaml")
-MINUTES = 26
+MINUTES = 30
 EXPORTER = {"namespace": "monitoring", "pod": "mgpu-exporter-x7k2p", "container": "exporter"}
 NODE = {"job": "mgpu-exporter", "instance": "gpu-node-1"}
 
@@ -118,18 +118,18 @@ def test_a_namespace_is_told_as_a_whole(asked: Asked) -> None:
 def test_what_is_blind_is_missing_at_once_and_until_it_is_known_again(asked: Asked) -> None:
     assert asked.pods(SHARE, "research", 11.9, "train") != {}
 
-    for minute in (12.5, 13, 14, 16, 19.9):
+    for minute in (12.5, 13, 14, 16, 19.9, 23.9):
         assert asked.pods(SHARE, "research", minute, "train") == {}
         assert asked.pods(DEVICE, "research", minute, "train", "spread").keys() == {"spread"}
         assert asked.external("research", minute) is None
 
-    assert asked.external("research", 22) is None
-    assert asked.pods(SHARE, "research", 21, "train")["train"] == pytest.approx(0.5, abs=0.05)
-    assert asked.external("research", 24) == pytest.approx(1.0, abs=0.05)
+    assert asked.external("research", 26) is None
+    assert asked.pods(SHARE, "research", 25, "train")["train"] == pytest.approx(0.5, abs=0.05)
+    assert asked.external("research", 28) == pytest.approx(1.0, abs=0.05)
 
 
 def test_a_namespace_does_not_miss_what_concerns_others(asked: Asked) -> None:
-    for minute in (12.5, 16, 21):
+    for minute in (12.5, 16, 23, 25):
         assert asked.external("inference", minute) is not None
 
 

@@ -100,7 +100,6 @@ UP = f"up{{{NODE}}}"
 SNAPSHOT = f"mgpu_exporter_snapshot_timestamp_seconds{{{NODE}}}"
 CGROUPS = f'mgpu_exporter_source_up{{{NODE},source="cgroups"}}'
 PODS = f'mgpu_exporter_source_up{{{NODE},source="pods_api"}}'
-PODS_AT = f'mgpu_exporter_source_last_success_timestamp_seconds{{{NODE},source="pods_api"}}'
 OVERRUNS = f"mgpu_exporter_cycle_overruns_total{{{NODE}}}"
 CYCLES = f"mgpu_exporter_cycles_total{{{NODE}}}"
 RELOADED = f"mgpu_exporter_config_last_reload_successful{{{NODE}}}"
@@ -291,11 +290,19 @@ CASES: dict[str, Example] = {
         },
     ),
     "MgpuExporterStale": Example(
-        {PODS: f"0{HOURS}", PODS_AT: f"60{HOURS}"},
+        {PODS: f"0{HOURS}"},
         {
             "it answers": {PODS: f"1{HOURS}"},
-            "for a minute": {PODS_AT: f"0+60{HOURS}"},
+            "for a minute": {PODS: "1x45 0x400"},
+            "another source of pods stands in": {
+                PODS.replace("pods_api", "pods_kubelet"): f"1{HOURS}"
+            },
+            "it is not names that are missing": {PODS: None, CGROUPS: f"0{HOURS}"},
         },
+    ),
+    "MgpuExporterStale of allotments": Example(
+        {PODS: f"1{HOURS}", PODS.replace("pods_api", "podresources"): f"0{HOURS}"},
+        {"all answer": {PODS.replace("pods_api", "podresources"): f"1{HOURS}"}},
     ),
     "MgpuExporterOverrun": Example(
         {OVERRUNS: f"0+20{HOURS}", CYCLES: f"0+60{HOURS}"},
