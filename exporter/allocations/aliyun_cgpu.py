@@ -20,7 +20,7 @@ from exporter.allocations.aliyun_gpushare import CARD_MEMORY, COUNT, INDEX, MEMO
 from exporter.allocations.quantities import natural_of, parse_natural
 from exporter.allocations.reader import PodReader, Share, app_containers, lasting_containers
 from exporter.allocations.scheme import Decoded, IndexBasis, Reason, Scheme
-from exporter.model import Allocation, Container, Device, NodeFacts, Pod
+from exporter.model import Allocation, Container, NodeFacts, Pod
 
 _NAME = "aliyun-ack"
 _CORE = "aliyun.com/gpu-core.percentage"
@@ -117,7 +117,7 @@ def _by_tables(reader: PodReader, memory: Table, core: Table, policy: str) -> li
 
 def _by_limits(reader: PodReader, user: Container, policy: str) -> list[Allocation]:
     memory, core = reader.quantity(user, MEMORY), reader.quantity(user, _CORE)
-    count = _count(reader)
+    count = reader.spread(COUNT)
     if (memory is None and core is None) or not reader.allows(user, count):
         return []
     share = Share(
@@ -125,19 +125,7 @@ def _by_limits(reader: PodReader, user: Container, policy: str) -> list[Allocati
         reader.memory(None if memory is None else memory // count, unit_of(reader)),
         policy,
     )
-    return reader.allot(user, _cards(reader, count), share)
-
-
-def _cards(reader: PodReader, count: int) -> tuple[Device | None, ...]:
-    return reader.placement(INDEX, count, IndexBasis.NVML_INDEX)
-
-
-def _count(reader: PodReader) -> int:
-    text = reader.pod.labels.get(COUNT, "1")
-    count = parse_natural(text)
-    if not count:
-        reader.reject(Reason.BAD_QUANTITY, f"label {COUNT}={text[:50]}")
-    return count or 1
+    return reader.allot(user, reader.placement(INDEX, count, IndexBasis.NVML_INDEX), share)
 
 
 SCHEME = Scheme(

@@ -16,7 +16,7 @@ Unconfirmed: the value of ``amd.com/compute-memory-partition`` (taken to be the 
 import re
 
 from exporter.allocations.devices import card_by_pci, cards, common_memory
-from exporter.allocations.reader import PodReader, lasting_containers
+from exporter.allocations.reader import NOTHING, PodReader, Share, lasting_containers
 from exporter.allocations.scheme import Decoded, IndexBasis, Reason, Scheme
 from exporter.model import Allocation, Container, Device, NodeFacts, Pod
 
@@ -54,7 +54,8 @@ def _allot(reader: PodReader, container: Container) -> list[Allocation]:
             reader.reject(Reason.DUPLICATE_DEVICE, f"{container.name}: {resource}")
         elif reader.allows(container, len(ids)):
             seen.update(each for each in ids if each)
-            allocations += (_allocation(reader, container, resource, each) for each in ids)
+            for each in ids:
+                allocations += _placed(reader, container, resource, each)
     return allocations
 
 
@@ -67,19 +68,13 @@ def _device_ids(reader: PodReader, container: Container, resource: str) -> tuple
     return ("",) * count if reader.allows(container, count) else ()
 
 
-def _allocation(
+def _placed(
     reader: PodReader, container: Container, resource: str, device_id: str
-) -> Allocation:
+) -> list[Allocation]:
     card = card_by_pci(reader.node, _VENDOR, device_id)
     whole = _is_whole(reader.node, resource, device_id)
-    return Allocation(
-        pod_uid=reader.pod.uid,
-        container=container.name,
-        device=card.uuid if card else None,
-        core=1.0 if whole else None,
-        memory_bytes=_memory(reader.node, card) if whole else None,
-        scheme=_NAME,
-    )
+    share = Share(1.0, _memory(reader.node, card)) if whole else NOTHING
+    return reader.allot(container, (card,), share)
 
 
 def _is_whole(node: NodeFacts, resource: str, device_id: str) -> bool:

@@ -24,7 +24,7 @@ from typing import NamedTuple
 
 from exporter.allocations.devices import card_by_number, card_by_pci
 from exporter.allocations.quantities import parse_quantity
-from exporter.allocations.reader import PodReader, lasting_containers
+from exporter.allocations.reader import PodReader, Share, lasting_containers
 from exporter.allocations.scheme import SHARED, Decoded, IndexBasis, Reason, Scheme
 from exporter.model import (
     Allocation,
@@ -82,7 +82,11 @@ def _allot(reader: PodReader, container: Container) -> list[Allocation]:
         part = _part(reader, claim, result)
         key = part.device.uuid if part.device else f"{result.driver}/{result.pool}/{result.device}"
         parts.setdefault(key, []).append(part)
-    return [_allocation(reader, container, same) for same in parts.values()]
+    return [
+        allocation
+        for same in parts.values()
+        for allocation in reader.allot(container, (same[0].device,), _share(reader, same))
+    ]
 
 
 def _results(reader: PodReader, container: Container) -> list[tuple[str, ClaimedDevice]]:
@@ -159,18 +163,14 @@ def _device(reader: PodReader, result: ClaimedDevice, offered: OfferedDevice) ->
     return next((card for a in addresses if (card := card_by_pci(reader.node, vendor, a))), None)
 
 
-def _allocation(reader: PodReader, container: Container, parts: list[_Part]) -> Allocation:
+def _share(reader: PodReader, parts: list[_Part]) -> Share:
     shared = any(part.shared for part in parts)
     memory = [part.memory_bytes for part in parts if part.memory_bytes is not None]
     promised = len(memory) == len(parts)
-    return Allocation(
-        pod_uid=reader.pod.uid,
-        container=container.name,
-        device=parts[0].device.uuid if parts[0].device else None,
-        core=None,
-        memory_bytes=reader.memory(sum(memory), 1) if promised else None,
-        scheme=_NAME,
-        policy=SHARED if shared else "",
+    return Share(
+        None,
+        reader.memory(sum(memory), 1) if promised else None,
+        SHARED if shared else "",
         replicas=len(parts) if shared and not promised else None,
     )
 

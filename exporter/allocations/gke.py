@@ -19,7 +19,7 @@ from collections import Counter
 
 from exporter.allocations.devices import card_by_number, cards, common_memory, instances
 from exporter.allocations.quantities import parse_natural
-from exporter.allocations.reader import PodReader, lasting_containers
+from exporter.allocations.reader import PodReader, Share, lasting_containers
 from exporter.allocations.scheme import SHARED, Decoded, IndexBasis, Reason, Scheme
 from exporter.model import Allocation, Container, Device, NodeFacts, Pod
 
@@ -62,16 +62,12 @@ def _placed(reader: PodReader, container: Container, ids: list[re.Match[str]]) -
     clients = Counter(p for p, each in zip(places, ids, strict=True) if each[3])
     if not reader.allows(container, len(set(places))):
         return []
-    return [
-        _allocation(
-            reader,
-            container,
-            _device(reader, place),
-            partition=place[1] is not None,
-            clients=clients[place],
-        )
-        for place in dict.fromkeys(places)
-    ]
+    allocations: list[Allocation] = []
+    for place in dict.fromkeys(places):
+        device, partition = _device(reader, place), place[1] is not None
+        share = _share(reader, device, partition=partition, clients=clients[place])
+        allocations += reader.allot(container, (device,), share)
+    return allocations
 
 
 def _device(reader: PodReader, place: _Place) -> Device | None:
@@ -89,34 +85,22 @@ def _unplaced(reader: PodReader, container: Container) -> list[Allocation]:
     count = reader.quantity(container, _GPU)
     if count is None:
         return []
-    partition = _PARTITION in reader.node.labels
-    if _STRATEGY in reader.node.labels:
-        return [_allocation(reader, container, None, partition=partition, clients=count)]
-    if not reader.allows(container, count):
+    shared = _STRATEGY in reader.node.labels
+    if not shared and not reader.allows(container, count):
         return []
-    return count * [_allocation(reader, container, None, partition=partition, clients=0)]
+    partition = _PARTITION in reader.node.labels
+    share = _share(reader, None, partition=partition, clients=count if shared else 0)
+    return reader.allot(container, (None,) * (1 if shared else count), share)
 
 
-def _allocation(
-    reader: PodReader, container: Container, device: Device | None, *, partition: bool, clients: int
-) -> Allocation:
-    """Return the allotment of a card or partition; ``clients`` is 0 where it is not shared."""
+def _share(reader: PodReader, device: Device | None, *, partition: bool, clients: int) -> Share:
+    """Return what one has of a card or partition; ``clients`` is 0 where it is not shared."""
     core, memory = None if partition else 1.0, _memory(reader.node, device, partition=partition)
-    policy = ""
-    if clients:
-        stated = reader.node.labels.get(_STRATEGY, "")
-        policy = reader.one_of(_STRATEGIES, stated) or SHARED
-        core, memory = _part(reader, core, memory, clients) if policy == _MPS else (None, None)
-    return Allocation(
-        pod_uid=reader.pod.uid,
-        container=container.name,
-        device=device.uuid if device else None,
-        core=core,
-        memory_bytes=memory,
-        scheme=_NAME,
-        policy=policy,
-        replicas=clients or None,
-    )
+    if not clients:
+        return Share(core, memory)
+    policy = reader.one_of(_STRATEGIES, reader.node.labels.get(_STRATEGY, "")) or SHARED
+    core, memory = _part(reader, core, memory, clients) if policy == _MPS else (None, None)
+    return Share(core, memory, policy, replicas=clients)
 
 
 def _memory(node: NodeFacts, device: Device | None, *, partition: bool) -> int | None:

@@ -10,9 +10,9 @@ that ``gpu-num`` applies to each container of the pod alike; fractions of ``nvid
 the guide allows and Kubernetes refuses, are not read.
 """
 
-from exporter.allocations.quantities import MIB, parse_natural
+from exporter.allocations.quantities import MIB
 from exporter.allocations.reader import PodReader, Share, lasting_containers
-from exporter.allocations.scheme import Decoded, IndexBasis, Reason, Scheme
+from exporter.allocations.scheme import Decoded, IndexBasis, Scheme
 from exporter.model import Allocation, Container, NodeFacts, Pod
 
 _NAME = "huawei-cce"
@@ -36,7 +36,7 @@ def _allot(reader: PodReader, container: Container) -> list[Allocation]:
     core, memory = reader.quantity(container, _CORE), reader.quantity(container, _MEMORY)
     if core is None and memory is None:
         return []
-    count = _card_count(reader)
+    count = reader.spread(_CARD_COUNT)
     if not reader.allows(container, count):
         return []
     share = Share(
@@ -44,14 +44,6 @@ def _allot(reader: PodReader, container: Container) -> list[Allocation]:
         reader.memory(None if memory is None else memory // count, _MEMORY_UNIT),
     )
     return reader.allot(container, (None,) * count, share)
-
-
-def _card_count(reader: PodReader) -> int:
-    text = reader.pod.labels.get(_CARD_COUNT, "1")
-    count = parse_natural(text)
-    if not count:
-        reader.reject(Reason.BAD_QUANTITY, f"label {_CARD_COUNT}={text[:50]}")
-    return count or 1
 
 
 SCHEME = Scheme(

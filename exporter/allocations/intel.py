@@ -18,7 +18,7 @@ from collections import Counter
 
 from exporter.allocations.devices import cards, common_memory
 from exporter.allocations.quantities import parse_quantity
-from exporter.allocations.reader import PodReader, lasting_containers
+from exporter.allocations.reader import NOTHING, PodReader, Share, lasting_containers
 from exporter.allocations.scheme import SHARED, Decoded, IndexBasis, Reason, Scheme
 from exporter.model import Allocation, Container, Device, NodeFacts, Pod
 
@@ -54,7 +54,11 @@ def _allot(reader: PodReader, container: Container) -> list[Allocation]:
     if not reader.allows(container, len(shares) + unplaced):
         return []
     numbers = [*sorted(shares, key=lambda n: (n is None, n)), *(None,) * unplaced]
-    return [_allocation(reader, container, n, shares[n], whole=whole) for n in numbers]
+    return [
+        allocation
+        for number in numbers
+        for allocation in _placed(reader, container, number, shares[number], whole=whole)
+    ]
 
 
 def _is_whole(reader: PodReader) -> bool | None:
@@ -70,22 +74,16 @@ def _is_whole(reader: PodReader) -> bool | None:
     return offered <= known if offered and known else None
 
 
-def _allocation(
+def _placed(
     reader: PodReader, container: Container, number: int | None, shares: int, *, whole: bool | None
-) -> Allocation:
+) -> list[Allocation]:
     intel = cards(reader.node, _VENDOR)
     matching = [card for card in intel if number is not None and card.minor == number]
     card = matching[0] if len(matching) == 1 else None
-    return Allocation(
-        pod_uid=reader.pod.uid,
-        container=container.name,
-        device=card.uuid if card else None,
-        core=1.0 if whole else None,
-        memory_bytes=_memory(intel, card) if whole else None,
-        scheme=_NAME,
-        policy=SHARED if whole is False else "",
-        replicas=shares if whole is False else None,
-    )
+    share = Share(1.0, _memory(intel, card)) if whole else NOTHING
+    if whole is False:
+        share = share._replace(policy=SHARED, replicas=shares)
+    return reader.allot(container, (card,), share)
 
 
 def _memory(intel: tuple[Device, ...], card: Device | None) -> int | None:

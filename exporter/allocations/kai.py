@@ -15,9 +15,9 @@ configurable (then the device is not known, and the reservation counts as a whol
 """
 
 from exporter.allocations.quantities import MIB, parse_natural, parse_share
-from exporter.allocations.reader import PodReader, app_containers
+from exporter.allocations.reader import PodReader, Share, app_containers
 from exporter.allocations.scheme import Decoded, IndexBasis, Reason, Scheme
-from exporter.model import Allocation, Container, NodeFacts, Pod
+from exporter.model import Container, Device, NodeFacts, Pod
 
 _NAME = "kai"
 _GPU = "nvidia.com/gpu"
@@ -41,19 +41,8 @@ def decode(pod: Pod, node: NodeFacts) -> Decoded:
         return Decoded()
     reader = PodReader(_NAME, pod, node)
     container = _container(reader)
-    core, memory = _core(reader), _memory(reader)
-    return reader.decoded(
-        Allocation(
-            pod_uid=pod.uid,
-            container=container.name,
-            device=device,
-            core=core,
-            memory_bytes=memory,
-            scheme=_NAME,
-            policy=_UNENFORCED,
-        )
-        for device in _devices(reader, container, groups)
-    )
+    share = Share(_core(reader), _memory(reader), _UNENFORCED)
+    return reader.decoded(reader.allot(container, _devices(reader, container, groups), share))
 
 
 def is_reservation(pod: Pod) -> bool:
@@ -93,8 +82,10 @@ def _memory(reader: PodReader) -> int | None:
     return reader.memory(amount, MIB)
 
 
-def _devices(reader: PodReader, container: Container, groups: tuple[str, ...]) -> list[str | None]:
-    """Return the UUIDs that are reserved for the groups, None for each that is not known."""
+def _devices(
+    reader: PodReader, container: Container, groups: tuple[str, ...]
+) -> list[Device | None]:
+    """Return the devices that are reserved for the groups, None for each that is not known."""
     count = _count(reader)
     if not reader.allows(container, count):
         return []
@@ -102,7 +93,7 @@ def _devices(reader: PodReader, container: Container, groups: tuple[str, ...]) -
         reader.reject(Reason.PLACEMENT_MISMATCH, f"{len(groups)} groups for {count} devices")
         return [None] * count
     found = [_reserved(reader, group) for group in groups]
-    known = [uuid for uuid in found if uuid is not None]
+    known = [device.uuid for device in found if device is not None]
     if len(set(known)) < len(known):
         reader.reject(Reason.DUPLICATE_DEVICE, ", ".join(known))
         return [None] * count
@@ -117,18 +108,15 @@ def _count(reader: PodReader) -> int:
     return count or 1
 
 
-def _reserved(reader: PodReader, group: str) -> str | None:
-    """Return the UUID of the device that is reserved for a group."""
+def _reserved(reader: PodReader, group: str) -> Device | None:
+    """Return the device that is reserved for a group."""
     stated = {
         pod.annotations.get(_RESERVED, "")
         for pod in reader.node.pods.values()
         if is_reservation(pod) and pod.labels.get(_GROUP) == group
         if not (pod.terminal or pod.deleted)
     } - {""}
-    if len(stated) != 1:
-        return None
-    device = reader.device(stated.pop())
-    return device.uuid if device else None
+    return reader.device(stated.pop()) if len(stated) == 1 else None
 
 
 SCHEME = Scheme(

@@ -25,7 +25,7 @@ import re
 
 from exporter.allocations.devices import cards, common_memory, device_by_uuid, instances
 from exporter.allocations.quantities import MIB, parse_natural, parse_quantity
-from exporter.allocations.reader import PodReader, lasting_containers
+from exporter.allocations.reader import NOTHING, PodReader, Share, lasting_containers
 from exporter.allocations.scheme import SHARED, Decoded, IndexBasis, Reason, Scheme
 from exporter.model import Allocation, Container, Device, NodeFacts, Pod
 
@@ -65,10 +65,8 @@ def _allot(reader: PodReader, container: Container) -> list[Allocation]:
             allocations += _unplaced(reader, container, resource)
         elif reader.allows(container, len(held)):
             seen.update(held)
-            allocations += (
-                _placed(reader, container, resource, uuid, replicas)
-                for uuid, replicas in held.items()
-            )
+            for uuid, replicas in held.items():
+                allocations += _placed(reader, container, resource, uuid, replicas)
     return allocations
 
 
@@ -88,7 +86,7 @@ def _held(reader: PodReader, container: Container, resource: str) -> dict[str, i
 
 def _placed(
     reader: PodReader, container: Container, resource: str, uuid: str, replicas: int
-) -> Allocation:
+) -> list[Allocation]:
     device = reader.device(uuid)
     core, memory = _whole(reader, resource, device)
     if device is None and uuid.startswith("MIG-"):
@@ -98,8 +96,8 @@ def _placed(
         strategy = reader.node.labels.get(_STRATEGY, "")
         sharing = strategy if strategy in {_TIME_SLICING, _MPS} else SHARED
         core, memory = _part(reader, resource, core, memory, sharing, replicas)
-    placed = device.uuid if device else None
-    return _allocation(reader, container, placed, core, memory, sharing, replicas or None)
+    share = Share(core, memory, sharing, replicas=replicas or None)
+    return reader.allot(container, (device,), share)
 
 
 def _unplaced(reader: PodReader, container: Container, resource: str) -> list[Allocation]:
@@ -109,21 +107,20 @@ def _unplaced(reader: PodReader, container: Container, resource: str) -> list[Al
         return []
     sharing = _sharing(reader.node, resource)
     if sharing not in {"", _MPS}:  # nothing is promised
-        return [_allocation(reader, container, None, None, None, sharing, count)]
+        return reader.allot(container, (None,), NOTHING._replace(policy=sharing, replicas=count))
     if not reader.allows(container, count):
         return []
-    anything = count * [_allocation(reader, container, None, None, None, "", None)]
+    devices = (None,) * count
     if reader.granted(container, resource):  # another plugin's
-        return anything
+        return reader.allot(container, devices, NOTHING)
     if not (reader.node.labels or reader.node.allocatable):
         reader.reject(Reason.NODE_UNKNOWN, f"{container.name}: {resource} may be shared")
-        return anything
+        return reader.allot(container, devices, NOTHING)
     core, memory = _whole(reader, resource, None)
-    replicas = None
     if sharing == _MPS:
-        replicas = 1
-        core, memory = _part(reader, resource, core, memory, sharing, replicas)
-    return count * [_allocation(reader, container, None, core, memory, sharing, replicas)]
+        core, memory = _part(reader, resource, core, memory, sharing, 1)
+    share = Share(core, memory, sharing, replicas=1 if sharing == _MPS else None)
+    return reader.allot(container, devices, share)
 
 
 def _sharing(node: NodeFacts, resource: str) -> str:
@@ -196,27 +193,6 @@ def _part(
     return (
         None if core is None else core * granted / replicas,
         None if memory is None else memory * granted // replicas or None,
-    )
-
-
-def _allocation(
-    reader: PodReader,
-    container: Container,
-    device: str | None,
-    core: float | None,
-    memory_bytes: int | None,
-    sharing: str,
-    replicas: int | None,
-) -> Allocation:
-    return Allocation(
-        pod_uid=reader.pod.uid,
-        container=container.name,
-        device=device,
-        core=core,
-        memory_bytes=memory_bytes,
-        scheme=_NAME,
-        policy=sharing,
-        replicas=replicas,
     )
 
 

@@ -7,6 +7,7 @@ from typing import NamedTuple
 from exporter.allocations.devices import card_by_number, cards, common_memory, device_by_uuid
 from exporter.allocations.quantities import (
     MAX_MEMORY_BYTES,
+    parse_natural,
     parse_naturals,
     parse_quantity,
 )
@@ -27,6 +28,10 @@ class Share(NamedTuple):
     memory_bytes: int | None
     policy: str = ""
     priority: str = ""
+    replicas: int | None = None
+
+
+NOTHING = Share(None, None)
 
 
 def app_containers(pod: Pod) -> tuple[Container, ...]:
@@ -119,6 +124,17 @@ class PodReader:
             return None
         return document
 
+    def spread(self, label: str) -> int:
+        """Return over how many cards a pod's label says that each container's request is divided.
+
+        1 where it does not say.
+        """
+        text = self.pod.labels.get(label, "1")
+        count = parse_natural(text)
+        if not count:
+            self.reject(Reason.BAD_QUANTITY, f"label {label}={text[:50]}")
+        return count or 1
+
     def one_of(self, known: Mapping[str, str], value: str) -> str:
         """Return a policy's name, "" where none is stated or it is not a known one."""
         if value and value not in known:
@@ -177,6 +193,7 @@ class PodReader:
                 scheme=self.scheme,
                 policy=share.policy,
                 priority=share.priority,
+                replicas=share.replicas,
             )
             for card in cards
         ]

@@ -15,7 +15,7 @@ container's position, where the code uses its name (the position counts if no na
 """
 
 from exporter.allocations.quantities import MIB, parse_quantity
-from exporter.allocations.reader import PodReader, app_containers
+from exporter.allocations.reader import PodReader, Share, app_containers
 from exporter.allocations.scheme import Decoded, IndexBasis, Reason, Scheme
 from exporter.model import Allocation, Container, Device, NodeFacts, Pod
 
@@ -70,19 +70,19 @@ def _allot(
     count = core // 100 if core is not None and whole else max(count, 1)
     if not reader.allows(app, count):
         return []
-    share = reader.core(None if core is None else core // count)
-    part = reader.memory(None if memory is None else memory // count, MIB)
+    share = Share(
+        reader.core(None if core is None else core // count),
+        reader.memory(None if memory is None else memory // count, MIB),
+        policy,
+    )
     return [
-        Allocation(
-            pod_uid=reader.pod.uid,
-            container=app.name,
-            device=card.uuid if card else None,
-            core=share,
-            memory_bytes=_card_memory(reader, card) if whole else part,
-            scheme=_NAME,
-            policy=policy,
-        )
+        allocation
         for card in reader.placement(key, count, IndexBasis.NVML_INDEX)
+        for allocation in reader.allot(
+            app,
+            (card,),
+            share._replace(memory_bytes=_card_memory(reader, card)) if whole else share,
+        )
     ]
 
 

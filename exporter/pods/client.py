@@ -204,18 +204,6 @@ def connect(load: Load) -> Client:
     return attempt("loading credentials", client)
 
 
-def connect_in_cluster(
-    environ: Mapping[str, str] = os.environ, service_account: Path = SERVICE_ACCOUNT
-) -> Client:
-    """Connect as the pod's ServiceAccount; see ``connect``."""
-    return connect(from_service_account(environ, service_account))
-
-
-def connect_kubeconfig(path: str) -> Client:
-    """Connect as a kubeconfig says; see ``connect``."""
-    return connect(from_kubeconfig(path))
-
-
 def connect_kubelet(
     url: str, load: Load | None, ca_file: str = "", *, insecure: bool = False
 ) -> Client:

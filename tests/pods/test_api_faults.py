@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from exporter.pods.client import connect_kubeconfig
+from exporter.pods.client import connect, from_kubeconfig
 from exporter.pods.failure import ApiError
 from exporter.pods.pace import Pace
 from tests.pods.apiserver import ApiServer, write_kubeconfig
@@ -159,7 +159,7 @@ def test_credentials_are_read_again_after_they_were_refused(
     kubeconfig = write_kubeconfig(tmp_path / "config", server.url, token_file=token)
     server.require_tokens("old")
     server.add_pod(pod_document("a"))
-    with Watching(lambda: connect_kubeconfig(str(kubeconfig))) as pods:
+    with Watching(lambda: connect(from_kubeconfig(str(kubeconfig)))) as pods:
         pods.wait_until_up()
         server.require_tokens("new")
         server.end_watches()
@@ -177,7 +177,7 @@ def test_a_broken_kubeconfig_is_a_reason_not_an_end(
     if content is not None:
         path.write_text(content)
     server.add_pod(pod_document("a"))
-    with Watching(lambda: connect_kubeconfig(str(path))) as pods:
+    with Watching(lambda: connect(from_kubeconfig(str(path)))) as pods:
         pods.wait_until_down("loading credentials")
         write_kubeconfig(path, server.url)
         pods.wait_for_names("a")

@@ -10,8 +10,9 @@ import pytest
 
 from exporter.pods.client import (
     Client,
-    connect_in_cluster,
-    connect_kubeconfig,
+    connect,
+    from_kubeconfig,
+    from_service_account,
     in_cluster,
 )
 from exporter.pods.failure import ApiError, explanation
@@ -43,7 +44,7 @@ def service_account(tmp_path: Path) -> Path:
 def in_pod(server: ApiServer, service_account: Path) -> Callable[[], Client]:
     environ = {"KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": str(server.port)}
     assert in_cluster(environ, service_account)
-    return lambda: connect_in_cluster(environ, service_account)
+    return lambda: connect(from_service_account(environ, service_account))
 
 
 @needs_openssl
@@ -131,7 +132,7 @@ def test_in_a_cluster_is_where_both_the_servers_address_and_a_token_are(
 
 def test_a_kubeconfigs_token_is_sent(server: ApiServer, tmp_path: Path) -> None:
     path = write_kubeconfig(tmp_path / "config", server.url, token="abc")  # noqa: S106 - a test's
-    with connect_kubeconfig(str(path)).get("/api/v1/pods", {}, 5) as stream:
+    with connect(from_kubeconfig(str(path))).get("/api/v1/pods", {}, 5) as stream:
         assert b"PodList" in stream.read(10_000)
     assert server.requests("list")[0].authorization == "Bearer abc"
 
@@ -144,7 +145,7 @@ def test_a_token_of_several_lines_is_refused_by_the_server_and_never_shown(
     token.write_text("secret\nstory\n")
     path = write_kubeconfig(tmp_path / "config", server.url, token_file=token)
     with pytest.raises(ApiError) as caught:
-        connect_kubeconfig(str(path)).get("/api/v1/pods", {}, 5)
+        connect(from_kubeconfig(str(path))).get("/api/v1/pods", {}, 5)
     assert caught.value.status == 401
     assert "secret" not in str(caught.value)
 
@@ -152,7 +153,7 @@ def test_a_token_of_several_lines_is_refused_by_the_server_and_never_shown(
 def test_an_answer_is_read_up_to_the_limit(server: ApiServer, tmp_path: Path) -> None:
     server.answer_lists_with(b"x" * 1_000_000)
     path = write_kubeconfig(tmp_path / "config", server.url)
-    with connect_kubeconfig(str(path)).get("/api/v1/pods", {}, 5) as stream:
+    with connect(from_kubeconfig(str(path))).get("/api/v1/pods", {}, 5) as stream:
         assert stream.read(100) == b"x" * 100
 
 
@@ -162,14 +163,14 @@ def test_a_refusal_carries_status_and_message_in_one_bounded_line(
     server.fail("list", 418, "several\nlines " * 1000)
     path = write_kubeconfig(tmp_path / "config", server.url)
     with pytest.raises(ApiError) as caught:
-        connect_kubeconfig(str(path)).get("/api/v1/pods", {}, 5)
+        connect(from_kubeconfig(str(path))).get("/api/v1/pods", {}, 5)
     assert caught.value.status == 418
     assert str(caught.value).startswith("several lines several lines")
     assert len(str(caught.value)) <= 500
 
 
 def test_an_interrupted_client_gives_no_further_answers(server: ApiServer, tmp_path: Path) -> None:
-    client = connect_kubeconfig(str(write_kubeconfig(tmp_path / "config", server.url)))
+    client = connect(from_kubeconfig(str(write_kubeconfig(tmp_path / "config", server.url))))
     client.interrupt()
     with pytest.raises(ApiError, match="interrupted"):
         client.get("/api/v1/pods", {}, 5)

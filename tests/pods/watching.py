@@ -8,7 +8,7 @@ from typing import Self
 
 from exporter.model import Clock, PodTable
 from exporter.pods.api import ApiPods
-from exporter.pods.client import Client, connect_kubeconfig
+from exporter.pods.client import Client, connect, from_kubeconfig
 from exporter.pods.decode import KEEP_NOTHING, Keep
 from exporter.pods.pace import Pace
 from tests.pods.apiserver import ApiServer, write_kubeconfig
@@ -93,4 +93,4 @@ class Watching:
 def connector(server: ApiServer, folder: Path, token: str | None = None) -> Callable[[], Client]:
     """A ``connect`` that reads a kubeconfig for ``server`` each time."""
     path = write_kubeconfig(folder / "kubeconfig", server.url, token=token)
-    return lambda: connect_kubeconfig(str(path))
+    return lambda: connect(from_kubeconfig(str(path)))
