@@ -7,9 +7,9 @@ import tempfile
 from pathlib import Path
 
 from cluster import exporter_image
+from cluster.pins import KUBERNETES_SOURCE
 from cluster.sandbox import run_inside
 from cluster.tools import ToolError, module_folder, provide
-from cluster.pins import KUBERNETES_SOURCE
 
 _HERE = Path(__file__).parent
 _CASE_S = 600

@@ -1,6 +1,9 @@
 """The exporter as a DaemonSet, and its page."""
 
+import json
 import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +18,7 @@ NAMESPACE = "gpu-monitoring"
 USER = f"system:serviceaccount:{NAMESPACE}:mgpu-exporter"
 PORT = 10045
 _NAME = "mgpu-exporter"
+SERVICE_PATH = f"/api/v1/namespaces/{NAMESPACE}/services/{_NAME}:metrics/proxy/metrics"
 _LABELS = {"app.kubernetes.io/name": _NAME}
 
 
@@ -26,7 +30,9 @@ class Agent:
 
     def install(self) -> None:
         """Apply the manifests and wait until the pod is ready."""
-        self._kubectl.apply(_namespace(), *_account(), _daemon_set(self._board.file.parent))
+        self._kubectl.apply(
+            _namespace(), *_account(), _service(), _daemon_set(self._board.file.parent)
+        )
         self.wait()
 
     def wait(self) -> None:
@@ -34,6 +40,19 @@ class Agent:
         self._kubectl(
             *("rollout", "status", f"daemonset/{_NAME}", "-n", NAMESPACE, "--timeout=180s")
         )
+
+    @contextmanager
+    def stopped(self) -> Iterator[None]:
+        """No pod of it runs meanwhile: no node is like its DaemonSet wants."""
+        self._select({"nowhere": "true"})
+        eventually(lambda: self.pod() is None, "the exporter is gone")
+        yield
+        self._select({"nowhere": None})
+        self.wait()
+
+    def _select(self, labels: dict[str, str | None]) -> None:
+        patch = {"spec": {"template": {"spec": {"nodeSelector": labels}}}}
+        self._kubectl("patch", "daemonset", _NAME, "-n", NAMESPACE, f"--patch={json.dumps(patch)}")
 
     def pod(self) -> Document | None:
         """The pod, None while there is none."""
@@ -94,6 +113,16 @@ def _account() -> list[Document]:
             "subjects": [{"kind": "ServiceAccount", **own}],
         },
     ]
+
+
+def _service() -> Document:
+    port = {"name": "metrics", "port": PORT, "targetPort": "metrics"}
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": _NAME, "namespace": NAMESPACE},
+        "spec": {"clusterIP": "None", "selector": _LABELS, "ports": [port]},
+    }
 
 
 def _daemon_set(gpus: Path) -> Document:

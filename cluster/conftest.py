@@ -39,6 +39,8 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     for outcome in ("passed", "failed", "error", "skipped"):
         for report in stats.get(outcome, []):
             say(f"{outcome:8} {_case(report.nodeid):80} {_reason(report)}")
+    for note in config.stash[_STAGE].notes if _STAGE in config.stash else ():
+        say(note)
 
 
 def _case(nodeid: str) -> str:

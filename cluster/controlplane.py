@@ -1,6 +1,7 @@
 """etcd, the API server, the scheduler and the controllers."""
 
 import json
+import ssl
 import urllib.request
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from cluster.sandbox import NODE, NODE_IP, SERVICE_IP
 from cluster.tools import program
 
 _ETCD = "http://127.0.0.1:2379"
-_SERVER = f"https://{SERVICE_IP}:443"
+SERVER = f"{SERVICE_IP}:443"
 
 
 class ControlPlane:
@@ -46,7 +47,10 @@ class ControlPlane:
         """A kubeconfig for a user of a group."""
         own = self.authority.sign(user, group)
         path = self._state / f"{user.replace(':', '-')}.kubeconfig"
-        cluster = {"server": _SERVER, "certificate-authority": str(self.authority.own.crt)}
+        cluster = {
+            "server": f"https://{SERVER}",
+            "certificate-authority": str(self.authority.own.crt),
+        }
         document = {
             "apiVersion": "v1",
             "kind": "Config",
@@ -68,10 +72,8 @@ class ControlPlane:
             return False
 
     def _answers(self) -> bool:
-        import ssl  # noqa: PLC0415 - only here
-
         context = ssl.create_default_context(cafile=str(self.authority.own.crt))
-        with urllib.request.urlopen(f"{_SERVER}/readyz", timeout=2, context=context):  # noqa: S310 - https
+        with urllib.request.urlopen(f"https://{SERVER}/readyz", timeout=2, context=context):  # noqa: S310 - https
             return True
 
     def _etcd(self) -> Program:

@@ -43,6 +43,8 @@ _NETWORK = {
 class Node:
     """The node's programs. ``static_pods`` is the folder that the kubelet takes pods from."""
 
+    name = NODE
+
     def __init__(self, state: Path, logs: Path, plane: ControlPlane, kubectl: Kubectl) -> None:
         self._state, self._kubectl, self._plane = state, kubectl, plane
         self.static_pods = state / "static-pods"

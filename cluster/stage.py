@@ -45,6 +45,7 @@ class Stage:
 
     def __init__(self, state: Path) -> None:
         self.state = state
+        self.notes: list[str] = []  # printed below the table of the cases
         self.logs = state / "logs"
         self.logs.mkdir()
         self.plane = ControlPlane(state, self.logs)
@@ -129,6 +130,11 @@ class Stage:
             assert rise < BURST_S + _SLACK_S, (one, gpu, rise)
             lost = _lost(after, gpu) - _lost(before, gpu)
             assert lost < _SLACK_S, (one, gpu, lost)
+
+    def core(self, one: Running) -> float:
+        """The core seconds that a container is credited with, on all GPUs."""
+        name = "mgpu_container_core_seconds_total"
+        return sum(value for _, value in self.agent.scrape().all(name, **one.labels))
 
     def _has_risen(self, address: str, before: Page, one: Running, gpu: int) -> bool:
         return _rise(before, self.agent.scrape(address), one, gpu) > BURST_S - _SLACK_S
