@@ -19,6 +19,7 @@ USER = f"system:serviceaccount:{NAMESPACE}:mgpu-exporter"
 PORT = 10045
 _NAME = "mgpu-exporter"
 SERVICE_PATH = f"/api/v1/namespaces/{NAMESPACE}/services/{_NAME}:metrics/proxy/metrics"
+_SELECTOR = f"app.kubernetes.io/name={_NAME}"
 _LABELS = {"app.kubernetes.io/name": _NAME}
 
 
@@ -50,13 +51,27 @@ class Agent:
         self._select({"nowhere": None})
         self.wait()
 
+    def forbid(self) -> None:
+        """Take its permissions away."""
+        self._kubectl("delete", "clusterrolebinding", _NAME)
+
+    def allow(self) -> None:
+        """Give them back."""
+        self._kubectl.apply(*_account())
+
+    def restart(self) -> None:
+        """Delete its pod; the DaemonSet makes another."""
+        self._kubectl("delete", "pods", "-n", NAMESPACE, "-l", _SELECTOR, "--wait=true")
+        eventually(lambda: self.pod() is not None, "there is another")
+        self.wait()
+
     def _select(self, labels: dict[str, str | None]) -> None:
         patch = {"spec": {"template": {"spec": {"nodeSelector": labels}}}}
         self._kubectl("patch", "daemonset", _NAME, "-n", NAMESPACE, f"--patch={json.dumps(patch)}")
 
     def pod(self) -> Document | None:
         """The pod, None while there is none."""
-        found = self._kubectl.get("pods", "-n", NAMESPACE, "-l", f"app.kubernetes.io/name={_NAME}")
+        found = self._kubectl.get("pods", "-n", NAMESPACE, "-l", _SELECTOR)
         return next(iter(found["items"]), None)
 
     def log(self) -> str:

@@ -63,11 +63,14 @@ class Autoscaling:
         for each in (self.adapter, self.prometheus):
             each.stop()
 
-    def values(self) -> dict[str, str]:
+    def values(self) -> dict[str, float]:
         """What the custom metrics API has of each pod."""
         path = f"/apis/custom.metrics.k8s.io/v1beta1/namespaces/{NAMESPACE}/pods/*/{METRIC}"
-        found = json.loads(self._kubectl("get", "--raw", path))
-        return {one["describedObject"]["name"]: one["value"] for one in found["items"]}
+        try:
+            found = json.loads(self._kubectl("get", "--raw", path))
+        except KubectlError:  # no pod has it
+            return {}
+        return {one["describedObject"]["name"]: _number(one["value"]) for one in found["items"]}
 
     def _is_served(self) -> bool:
         self.prometheus.check()
@@ -211,6 +214,11 @@ class Scaled:
             for one in each["status"].get("containerStatuses", [])
         ]
         return {pid for one in ids if (pid := self._node.pid(one)) is not None}
+
+
+def _number(quantity: str) -> float:
+    """A quantity as the adapter writes it: in thousandths or whole."""
+    return float(quantity[:-1]) / 1000 if quantity.endswith("m") else float(quantity)
 
 
 def _autoscaler() -> Document:

@@ -73,7 +73,7 @@ class ControlPlane:
 
     def _answers(self) -> bool:
         context = ssl.create_default_context(cafile=str(self.authority.own.crt))
-        with urllib.request.urlopen(f"https://{SERVER}/readyz", timeout=2, context=context):  # noqa: S310 - https
+        with urllib.request.urlopen(f"https://{SERVER}/readyz", timeout=2, context=context):
             return True
 
     def _etcd(self) -> Program:

@@ -78,6 +78,13 @@ class Node:
                 return int(pid)
         return None
 
+    def pid_of(self, pod: str, container: str) -> int | None:
+        """The same by the pod's and the container's names, without the API server."""
+        wanted = {"io.kubernetes.pod.name": pod, "io.kubernetes.container.name": container}
+        chosen = ",".join(f'labels."{key}"=={value}' for key, value in wanted.items())
+        found = self.ctr("containers", "list", "--quiet", chosen).split()
+        return next((pid for one in found if (pid := self.pid(one)) is not None), None)
+
     def _answers(self, *arguments: str) -> bool:
         self.containerd.check()
         try:

@@ -131,6 +131,11 @@ class Stage:
             lost = _lost(after, gpu) - _lost(before, gpu)
             assert lost < _SLACK_S, (one, gpu, lost)
 
+    def allocatable(self, resource: str) -> int:
+        """How much of a resource the node offers."""
+        node = self.kubectl.get("node", self.node.name)
+        return int(node["status"]["allocatable"].get(resource, "0"))
+
     def core(self, one: Running) -> float:
         """The core seconds that a container is credited with, on all GPUs."""
         name = "mgpu_container_core_seconds_total"

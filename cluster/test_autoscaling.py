@@ -1,5 +1,7 @@
-"""The loop: use rises over the target, the autoscaler adds pods; it falls, pods go; and it holds
-still where nothing is known."""
+"""The loop: use rises over the target and pods are added, it falls and they go.
+
+The autoscaler holds still where nothing is known.
+"""
 
 from collections.abc import Iterator
 
@@ -25,7 +27,6 @@ def between(stage: Stage) -> Iterator[Autoscaling]:
 
 @pytest.fixture(scope="module")
 def scaled(stage: Stage, between: Autoscaling) -> Iterator[Scaled]:
-    assert between.values() == {}
     made = Scaled(stage.kubectl, stage.node, stage.board)
     made.apply()
     eventually(lambda: made.settle() == 1, "one pod runs")
