@@ -1,0 +1,66 @@
+"""The node's GPUs: tests/fakenvml, told what the processes of real containers do on them."""
+
+import time
+from dataclasses import replace
+from pathlib import Path
+
+from tests.fakenvml.scenario import GIB, Gpu, Process, Scenario, Work
+
+MEMORY = 4 * GIB
+CARDS = 8
+SHARED = range(4)  # by mGPU
+WHOLE = range(4, CARDS)  # by nvidia.com/gpu
+
+
+def uuid(gpu: int) -> str:
+    """The UUID of a GPU; the device plugin's ids are these."""
+    return f"GPU-00000000-0000-4000-8000-{gpu:012d}"
+
+
+class Board:
+    """Eight GPUs. ``file`` is the scenario that the library reads."""
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir()
+        self.file = folder / "gpus.txt"
+        gpus = [Gpu(index, uuid=uuid(index), memory=MEMORY, reserved=0) for index in range(CARDS)]
+        self._scenario = Scenario(gpus=gpus, loaded=time.time() - 60)
+        self._tell()
+
+    def burst(self, pid: int, gpu: int, seconds: float) -> None:
+        """Let a process keep a GPU busy for so long, from now on."""
+        now = time.time()
+        self._open(pid, gpu)
+        self._scenario.works.append(Work(gpu, pid, start=now, end=now + seconds))
+        self._tell()
+
+    def work(self, pid: int, gpu: int, duty: float) -> None:
+        """Let a process use so much of a GPU until it is told otherwise."""
+        self.rest(pid)
+        self._open(pid, gpu)
+        period = 0.53 if duty < 1 else 0.0  # no simple multiple of the sample period
+        self._scenario.works.append(Work(gpu, pid, start=time.time(), duty=duty, period=period))
+        self._tell()
+
+    def rest(self, pid: int) -> None:
+        """Let a process hold its memory and do nothing."""
+        now = time.time()
+        self._scenario.works = [
+            replace(work, end=now) if work.pid == pid and work.end is None else work
+            for work in self._scenario.works
+        ]
+        self._tell()
+
+    def end(self, pid: int) -> None:
+        """The process has ended: the driver drops it, and its work stays in the driver's past."""
+        self.rest(pid)
+        self._scenario.processes = [p for p in self._scenario.processes if p.pid != pid]
+        self._tell()
+
+    def _open(self, pid: int, gpu: int) -> None:
+        if not any(p.pid == pid and p.gpu == gpu for p in self._scenario.processes):
+            opened = Process(gpu, pid, memory=GIB // 4, start=time.time())
+            self._scenario.processes.append(opened)
+
+    def _tell(self) -> None:
+        self._scenario.write(self.file)

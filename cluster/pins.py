@@ -1,0 +1,70 @@
+"""What is built and from which version. A cached build is used as long as its line stands.
+
+1.36 is the last minor that speaks with containerd 1.x, which is what Debian 12 has (KEP-4033).
+"""
+
+from dataclasses import dataclass
+
+KUBERNETES = "1.36.3"
+ADAPTER = "0.12.0"
+
+_VERSION = "k8s.io/component-base/version"
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A Go module and the programs made from it.
+
+    ``staging``: the version under which the modules are published that the module's own file
+    replaces by folders that are not in it; "" where there are none.
+    """
+
+    module: str
+    version: str
+    programs: tuple[str, ...]
+    linker: tuple[str, ...] = ()
+    staging: str = ""
+
+    @property
+    def key(self) -> str:
+        """The name of the folder that holds what was built."""
+        return f"{self.module.rpartition('/')[2]}-{self.version}"
+
+
+_MINOR = KUBERNETES.split(".")[1]
+
+KUBERNETES_SOURCE = Source(
+    module="k8s.io/kubernetes",
+    version=f"v{KUBERNETES}",
+    programs=(
+        "kube-apiserver",
+        "kubelet",
+        "kube-controller-manager",
+        "kube-scheduler",
+        "kubectl",
+    ),
+    linker=(
+        f"-X {_VERSION}.gitVersion=v{KUBERNETES}",
+        f"-X {_VERSION}.gitMajor=1",
+        f"-X {_VERSION}.gitMinor={_MINOR}",
+    ),
+    staging=f"v0.{KUBERNETES.removeprefix('1.')}",
+)
+ADAPTER_SOURCE = Source("sigs.k8s.io/prometheus-adapter", f"v{ADAPTER}", ("adapter",))
+
+# Debian packages: program that is looked for, package that brings it.
+PACKAGES = {
+    "containerd": "containerd",
+    "runc": "runc",
+    "etcd": "etcd-server",
+    "prometheus": "prometheus",
+    "busybox": "busybox-static",
+    "gcc": "gcc",
+    "openssl": "openssl",
+    "debootstrap": "debootstrap",
+    "ip": "iproute2",
+    "unshare": "util-linux",
+    "/usr/lib/cni/ptp": "containernetworking-plugins",
+}
+
+DEBIAN = "trixie"  # of the exporter's image
