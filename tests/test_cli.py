@@ -135,7 +135,10 @@ def test_settings_that_cannot_be_used_end_the_start(
         ("--quite-another=1", "no such flag: --quite-another; see --help"),
         ("serv", "no such command: serv; did you mean serve?"),
         ("check_config", "no such command: check_config; did you mean check-config?"),
-        ("dance", "no such command: dance; known: serve, top, snapshot, check, check-config, record, replay"),
+        (
+            "dance",
+            "no such command: dance; known: serve, top, snapshot, check, check-config, record, replay",
+        ),
         ("serve extra", "serve has no use for extra"),
         ("serve -x", "serve has no use for -x"),
         ("record --output=x --form=json", "no such flag: --form; did you mean --format?"),
