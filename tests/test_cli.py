@@ -135,10 +135,6 @@ def test_settings_that_cannot_be_used_end_the_start(
         ("--quite-another=1", "no such flag: --quite-another; see --help"),
         ("serv", "no such command: serv; did you mean serve?"),
         ("check_config", "no such command: check_config; did you mean check-config?"),
-        (
-            "dance",
-            "no such command: dance; known: serve, top, snapshot, check, check-config, record, replay",
-        ),
         ("serve extra", "serve has no use for extra"),
         ("serve -x", "serve has no use for -x"),
         ("record --output=x --form=json", "no such flag: --form; did you mean --format?"),
@@ -152,6 +148,18 @@ def test_what_is_no_flag_or_command_is_answered_by_one_line(
 
     assert ended.value.code == 2
     assert capsys.readouterr().err == f"mgpu-exporter: {line}\n"
+
+
+def test_a_command_that_is_like_none_is_answered_with_all(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["dance"])
+
+    [line] = capsys.readouterr().err.splitlines()
+    assert ended.value.code == 2
+    assert line.startswith("mgpu-exporter: no such command: dance; known: serve, ")
+    assert line.endswith("record, replay")
 
 
 def test_help_names_the_commands_before_the_flags_by_subject(

@@ -3,40 +3,36 @@
 import logging
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 
 from exporter.attribution import Member, hold, owner_of
-from exporter.collector.allotments import Allotments, pids_of, pods_by_name, seen_on
+from exporter.collector.allotments import Allotments, pods_by_name, seen_on
+from exporter.collector.asking import Asking
 from exporter.collector.bound import Surplus, bounded
 from exporter.collector.guard import Guard
 from exporter.collector.idle import IdlePolicy, idle_weights
 from exporter.collector.own_rows import LastReload, Own, own_row
 from exporter.collector.pulse import Pulse
 from exporter.collector.rules import CycleRules
-from exporter.collector.sources import Reporting, Sources
+from exporter.collector.sources import Sources
 from exporter.collector.tenants import Residency
 from exporter.families import OWN_LEVEL
 from exporter.gpus.source import RestartRequiredError
 from exporter.ledger import Allotted, CycleFacts, Ledger, Moment, extended, rows_of
 from exporter.model import (
-    CgroupIdentity,
     Clock,
     Device,
     DeviceReading,
     DeviceState,
     MemoryHeld,
-    NodeFacts,
     Owner,
     PodTable,
     Reading,
     Snapshot,
     SourceStatus,
-    Unattributed,
     Unmeasured,
 )
-from exporter.node.facts import merged
 from exporter.pods.labels import Shown
 from exporter.tenancy import account_for
 
@@ -59,7 +55,8 @@ class Collector:
         self.snapshot = Snapshot(mono_ns=clock.monotonic_ns(), unix_ns=clock.time_ns())
         self.fatal: RestartRequiredError | None = None
         self.last_reload: Callable[[], LastReload | None] = lambda: None
-        self._sources = sources
+        self._pods, self._processes = sources.pods, sources.processes
+        self._asking = Asking(sources, clock)
         self._ledger = ledger
         self._clock = clock
         self._rules = self._rules_to_come = rules or CycleRules()
@@ -67,14 +64,9 @@ class Collector:
         self._shown = Shown(self._rules.allowed)
         self._allotments = Allotments(self._rules.allotments)
         self._allotted: list[Allotted] = []
-        self._guards = {s.name: Guard(s.name, clock) for s in sources.all}
         self._rejected: Counter[str] = Counter()
         self._surplus = Surplus()
-        self._rejected_by: dict[str, Mapping[str, int]] = {}
-        self._table = PodTable()
         self._residency = Residency(ledger.window_ns, Guard(sources.processes.name, clock))
-        self._told: dict[str, NodeFacts] = {}  # by the source's name
-        self._found: dict[str, tuple[Device, ...]] = {}  # by the source's name
         self._before_mono_ns: int | None = None
         self._pulse = Pulse(clock.monotonic_ns(), 0, self._rules.interval_ns)
         self._overruns = 0
@@ -94,7 +86,7 @@ class Collector:
         The first cycle waits a moment for the first list of pods: use that is entered before
         would stand under the pods' ids instead of their names.
         """
-        self._sources.pods.wait(FIRST_LIST_S)
+        self._pods.wait(FIRST_LIST_S)
         due = self._clock.monotonic_ns()
         while not stop.is_set():
             try:
@@ -120,30 +112,28 @@ class Collector:
         """
         if self._rules_to_come is not self._rules:
             self._adopt(self._rules_to_come)
-        readings = [self._guards[s.name].read(s) for s in self._sources.gpus]
+        readings = self._asking.readings()
         now = Moment(self._clock.monotonic_ns(), self._clock.time_ns())
         self._pulse = self._pulse._replace(moved_mono_ns=now.mono_ns)
         devices = {d.device.uuid: d for reading in readings for d in reading.devices}
-        pods = self._sources.pods
-        table = self._table = self._guards[pods.name].call("table", pods.table, self._table)
-        identities, processes = self._identities(devices.values())
+        table = self._asking.table()
+        identities, processes = self._asking.identities(devices.values())
         self._ledger.nameless = None if processes.up else processes.reason or Unmeasured.READ_FAILED
         owners = {pid: owner_of(identity, table) for pid, identity in identities.items()}
         self._enter(devices, owners, now)
         seen = seen_on(devices.values(), identities, table)
-        self._allotted = self._allot(table, self._devices(readings), seen, now)
+        self._allotted = self._allot(table, self._asking.devices(readings), seen, now)
         self._ledger.settle(now)
         facts = CycleFacts(
             *(now, devices, self._allotted, pods_by_name(table), self._allotments.replicas),
             shown=self._shown.of(table),
         )
-        source = self._sources.processes
         snapshot = self._publish(facts, readings, processes)
         self.snapshot = replace(
             snapshot,
             tenants=self._residency.tenants(devices.values(), now.mono_ns),
             owners=owners,
-            processes=self._residency.described(owners, now.mono_ns, source),
+            processes=self._residency.described(owners, now.mono_ns, self._processes),
             history=extended(self.snapshot.history, snapshot.rows, now),
         )
         moved, interval_ns = self._clock.monotonic_ns(), self._rules.interval_ns
@@ -156,41 +146,7 @@ class Collector:
         self._residency.window_ns = rules.window_ns
         self._allotments.rules = rules.allotments
         self._shown.allow(rules.allowed)
-        pods = self._sources.pods
-        self._guards[pods.name].tell(partial(pods.follow, rules.keep))
-        for source in self._sources.gpus:
-            self._guards[source.name].tell(partial(source.follow, rules.demand))
-
-    def _identities(
-        self, devices: Iterable[DeviceReading]
-    ) -> tuple[Mapping[int, CgroupIdentity | Unattributed], SourceStatus]:
-        """What the processes are, nothing where the source of them says that it is not up."""
-        pids = {pid for device in devices for pid in pids_of(device)}
-        source = self._sources.processes
-        nobody: Mapping[int, CgroupIdentity | Unattributed] = {}
-        found = self._guards[source.name].call("resolve", lambda: source.resolve(pids), nobody)
-        status = self._status(source)
-        return found if status.up else nobody, status
-
-    def _devices(self, readings: Iterable[Reading]) -> tuple[Device, ...]:
-        """The node's devices; those of a source that is down and lists none are as it had them."""
-        for reading in readings:
-            if reading.devices or reading.status.up:
-                self._found[reading.status.name] = tuple(d.device for d in reading.devices)
-        known = {d.uuid: d for found in self._found.values() for d in found}
-        return tuple(known.values())
-
-    def _node_facts(self, table: PodTable) -> NodeFacts:
-        """What all node sources know; one that fails keeps what it said last."""
-        for source in self._sources.nodes:
-            last = self._told.get(source.name, NodeFacts())
-            guard = self._guards[source.name]
-            self._told[source.name] = guard.call("facts", partial(source.facts, table), last)
-        return merged(self._told[source.name] for source in self._sources.nodes)
-
-    def _status(self, source: Reporting) -> SourceStatus:
-        guard = self._guards[source.name]
-        return guard.note(guard.call("status", source.status, SourceStatus(source.name, up=False)))
+        self._asking.follow(rules)
 
     def _enter(
         self, devices: Mapping[str, DeviceReading], owners: Mapping[int, Owner], now: Moment
@@ -222,7 +178,7 @@ class Collector:
         seen: Mapping[Member, Sequence[str]],
         now: Moment,
     ) -> list[Allotted]:
-        node = replace(self._node_facts(table), devices=devices)
+        node = replace(self._asking.node_facts(table), devices=devices)
         allotted = self._allotments.of(table, node, seen)
         elapsed = now.mono_ns - (self._before_mono_ns or now.mono_ns)
         self._before_mono_ns = now.mono_ns
@@ -234,11 +190,10 @@ class Collector:
         self, facts: CycleFacts, readings: Sequence[Reading], processes: SourceStatus
     ) -> Snapshot:
         simulated = any(reading.simulated for reading in readings)
-        listening = tuple(self._status(source) for source in self._sources.listening)
-        others = self._sources.others()
-        sources = (*(r.status for r in readings), processes, *listening, *others)
+        sources = (*(r.status for r in readings), processes, *self._asking.statuses())
         taken = bounded(rows_of(self._ledger, facts), self.snapshot.rows, self._rules.most_series)
         self._surplus.count(taken.dropped, self._rules.most_series)
+        rejected = self._rejected + self._allotments.problems + self._shown.rejected
         own = Own(
             unix_ns=facts.now.unix_ns,
             cycles=self._pulse.done + 1,
@@ -246,7 +201,7 @@ class Collector:
             simulated=simulated,
             idle=self._idle,
             sources=sources,
-            rejected=self._all_rejected(),
+            rejected=rejected + self._asking.rejected(),
             calls={name: count for reading in readings for name, count in reading.calls.items()},
             dropped=self._surplus.total,
             reload=self.last_reload(),
@@ -261,13 +216,3 @@ class Collector:
             dropped=taken.dropped,
             most_series=self._rules.most_series,
         )
-
-    def _all_rejected(self) -> Counter[str]:
-        """Counts of all sources; one that fails now keeps its last ones."""
-        rejected = self._rejected + self._allotments.problems + self._shown.rejected
-        for source in self._sources.reporting:
-            before = self._rejected_by.get(source.name, {})
-            counts = self._guards[source.name].call("rejected", source.rejected, before)
-            self._rejected_by[source.name] = counts
-            rejected.update(counts)
-        return rejected

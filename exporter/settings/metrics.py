@@ -23,8 +23,8 @@ class Metrics:
             many(
                 choice(
                     *(*OPTIONAL_GROUPS, *_FAMILIES),
-                    allowed=f"one of {', '.join(OPTIONAL_GROUPS)} or a family's name such as "
-                    "mgpu_container_processes",
+                    allowed=f"a group ({', '.join(OPTIONAL_GROUPS)}) or the name of a family such "
+                    "as mgpu_container_processes",
                 )
             ),
             "",

@@ -18,6 +18,7 @@ EVERYTHING: dict[str, Any] = {
         "egress": [{"ports": [{"port": 6443, "protocol": "TCP"}]}],
     },
     "settings": {
+        "metrics": {"disable": ["pcie", "mgpu_container_processes"]},
         "collection": {"interval": "500ms"},
         "web": {"max-requests": 20},
         "compat": ["dcgm", "hami"],

@@ -111,6 +111,7 @@ def test_a_setting_of_the_values_reaches_the_exporter(tmp_path: Path) -> None:
     assert settings.collection_interval_ns == 500_000_000
     assert settings.web_max_requests == 20
     assert settings.compat == ("dcgm", "hami")
+    assert settings.metrics_disable == ("pcie", "mgpu_container_processes")
 
 
 def test_every_mount_has_its_volume_and_every_volume_its_mount() -> None:

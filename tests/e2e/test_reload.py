@@ -75,7 +75,7 @@ def test_a_bad_file_changes_nothing_and_shows(exporter: Exporter, file: Path) ->
     after = exporter.when(lambda page: page.value(OK) == 1, "the good file is taken")
 
     assert status == 500
-    assert f"{file}, line 1, metrics.disable: 'everything' is not one of" in text
+    assert f"{file}, line 1, metrics.disable: 'everything' is not a group (power" in text
     assert "mgpu_device_power_watts" not in page.names()
     assert (after.value(WHEN) or 0) > (page.value(WHEN) or 0)
     assert len([line for line in exporter.log if "the old ones stay" in line]) == 1

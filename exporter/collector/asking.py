@@ -1,0 +1,102 @@
+"""What the cycle asks of its sources, each under its guard. Of one that fails, the last stands."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from functools import partial
+
+from exporter.collector.allotments import pids_of
+from exporter.collector.guard import Guard
+from exporter.collector.rules import CycleRules
+from exporter.collector.sources import Reporting, Sources
+from exporter.model import (
+    CgroupIdentity,
+    Clock,
+    Device,
+    DeviceReading,
+    NodeFacts,
+    PodTable,
+    Reading,
+    SourceStatus,
+    Unattributed,
+)
+from exporter.node.facts import merged
+
+
+class Asking:
+    """All sources, asked by the cycle's thread. What is kept is by the source's name."""
+
+    def __init__(self, sources: Sources, clock: Clock) -> None:
+        self._sources = sources
+        self._guards = {source.name: Guard(source.name, clock) for source in sources.all}
+        self._table = PodTable()
+        self._told: dict[str, NodeFacts] = {}
+        self._found: dict[str, tuple[Device, ...]] = {}
+        self._rejected: dict[str, Mapping[str, int]] = {}
+
+    def follow(self, rules: CycleRules) -> None:
+        """Let the sources follow the rules from now on."""
+        pods = self._sources.pods
+        self._guards[pods.name].tell(partial(pods.follow, rules.keep))
+        for source in self._sources.gpus:
+            self._guards[source.name].tell(partial(source.follow, rules.demand))
+
+    def readings(self) -> list[Reading]:
+        """What the GPU sources read.
+
+        Raises:
+            RestartRequiredError: one can only be helped by a new process.
+
+        """
+        return [self._guards[source.name].read(source) for source in self._sources.gpus]
+
+    def table(self) -> PodTable:
+        """The pods."""
+        pods = self._sources.pods
+        self._table = self._guards[pods.name].call("table", pods.table, self._table)
+        return self._table
+
+    def identities(
+        self, devices: Iterable[DeviceReading]
+    ) -> tuple[Mapping[int, CgroupIdentity | Unattributed], SourceStatus]:
+        """What the processes are, nothing where the source of them says that it is not up."""
+        pids = {pid for device in devices for pid in pids_of(device)}
+        source = self._sources.processes
+        nobody: Mapping[int, CgroupIdentity | Unattributed] = {}
+        found = self._guards[source.name].call("resolve", lambda: source.resolve(pids), nobody)
+        status = self._status(source)
+        return found if status.up else nobody, status
+
+    def devices(self, readings: Iterable[Reading]) -> tuple[Device, ...]:
+        """The node's devices; those of a source that is down and lists none are as it had them."""
+        for reading in readings:
+            if reading.devices or reading.status.up:
+                self._found[reading.status.name] = tuple(d.device for d in reading.devices)
+        known = {d.uuid: d for found in self._found.values() for d in found}
+        return tuple(known.values())
+
+    def node_facts(self, table: PodTable) -> NodeFacts:
+        """What all node sources know; one that fails keeps what it said last."""
+        for source in self._sources.nodes:
+            last = self._told.get(source.name, NodeFacts())
+            guard = self._guards[source.name]
+            self._told[source.name] = guard.call("facts", partial(source.facts, table), last)
+        return merged(self._told[source.name] for source in self._sources.nodes)
+
+    def statuses(self) -> tuple[SourceStatus, ...]:
+        """How those fare that listen, and those that stand behind one of them."""
+        listening = (self._status(source) for source in self._sources.listening)
+        return (*listening, *self._sources.others())
+
+    def rejected(self) -> Counter[str]:
+        """What the sources could not use, by reason."""
+        rejected: Counter[str] = Counter()
+        for source in self._sources.reporting:
+            before = self._rejected.get(source.name, {})
+            counts = self._guards[source.name].call("rejected", source.rejected, before)
+            self._rejected[source.name] = counts
+            rejected.update(counts)
+        return rejected
+
+    def _status(self, source: Reporting) -> SourceStatus:
+        guard = self._guards[source.name]
+        return guard.note(guard.call("status", source.status, SourceStatus(source.name, up=False)))
