@@ -31,7 +31,7 @@ def dashboard() -> build.Dashboard:
     found.with_row(build.Row("Pace"))
     for panel in _pace():
         found.with_panel(panel)
-    found.with_row(build.Row("What they cost"))
+    found.with_row(build.Row("What they cost, and their settings"))
     for panel in _cost():
         found.with_panel(panel)
     return found
@@ -209,11 +209,20 @@ def _cost() -> list[Panel]:
             "CPUs that each exporter uses.",
             {NODES: _rate(f"process_cpu_seconds_total{{{NODE}}}")},
             "percentunit",
+            width=8,
         ),
         series(
             "Memory",
             "Resident memory of each exporter.",
             {NODES: f"process_resident_memory_bytes{{{NODE}}}"},
             "bytes",
+            width=8,
+        ),
+        series(
+            "Settings could be used",
+            "No, if the settings file changed and the new one cannot be used; the old ones stay.",
+            {NODES: _of("config_last_reload_successful")},
+            "bool_yes_no",
+            width=8,
         ),
     ]

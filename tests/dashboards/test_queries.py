@@ -23,7 +23,11 @@ TARGET = """\
         labels: {{instance: node-{number}, namespace: monitoring, pod: mgpu-{number}, container: c}}
 """
 WORLDS = {"honored": "pod", "exported": "exported_pod"}  # job → the label of a pod
-FIXED = {"datasource": "", "__rate_interval": "20s", "__range": "1m"}
+FIXED = {
+    "datasource": "",
+    "__rate_interval": "20s",
+    "__range": "1h",
+}  # the lost device was lost at the beginning
 
 
 @pytest.fixture(scope="module")
