@@ -8,7 +8,7 @@ from collections.abc import Generator, Iterator
 import pytest
 from hypothesis import HealthCheck, settings
 
-OWED = "MGPU_TESTS_OWED"  # set where skipping for want of a program or right is a failure (CI)
+OWED = "TESTS_OWED"  # set where skipping for want of a program or right is a failure (CI)
 
 # How fast an input is made or tried is no claim of a test: a machine that is busy is no defect.
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])

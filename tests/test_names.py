@@ -4,6 +4,7 @@ import pytest
 
 from exporter.settings import TABLE, meant, unknown_variables
 from exporter.settings.names import _SERVICE_LINK
+from exporter.terminal.access import VARIABLES
 
 # What the kubelet sets for Services named mgpu-exporter and mgpu, each with one or two ports.
 SERVICE_LINKS = (
@@ -49,3 +50,7 @@ def test_an_unknown_variable_is_named_with_the_nearest(name: str, said: str) -> 
 
 def test_what_is_like_nothing_is_compared_with_nothing() -> None:
     assert meant("quite-another", ["serve", "record"]) == ""
+
+
+def test_what_tells_top_and_snapshot_where_to_look_is_not_taken_for_a_setting() -> None:
+    assert unknown_variables(dict.fromkeys(VARIABLES, "")) == []

@@ -7,6 +7,7 @@ from difflib import get_close_matches
 from exporter.settings.table import BY_NAME
 
 PREFIX = "MGPU_"
+REMOTE = "MGPU_REMOTE_"  # which exporter `top` and `snapshot` look at: theirs to read, no setting
 
 _SERVICE_LINK = re.compile(
     r".+_SERVICE_(HOST|PORT(_[A-Z0-9_]+)?)|.+_PORT(_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?"
@@ -44,5 +45,6 @@ def unknown_variables(environ: Mapping[str, str]) -> list[str]:
     return [
         f"${name} is no setting of this version{meant(name, known)}"
         for name in sorted(environ)
-        if name.startswith(PREFIX) and name not in known and not _SERVICE_LINK.fullmatch(name)
+        if name.startswith(PREFIX) and not name.startswith(REMOTE)
+        if name not in known and not _SERVICE_LINK.fullmatch(name)
     ]
