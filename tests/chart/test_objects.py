@@ -209,9 +209,15 @@ def test_settings_are_mounted_as_a_folder_so_that_a_change_arrives() -> None:
 
 
 def test_a_setting_that_needs_a_restart_brings_one() -> None:
+    first = render(settings={"energy": {"idle": "equal"}})
+    second = render(settings={"energy": {"idle": "allotment"}})
+    assert first.annotations["checksum/settings"] != second.annotations["checksum/settings"]
+
+
+def test_a_setting_that_is_taken_up_while_it_runs_brings_none() -> None:
     first = render(settings={"collection": {"interval": "1s"}})
     second = render(settings={"collection": {"interval": "2s"}})
-    assert first.annotations["checksum/settings"] != second.annotations["checksum/settings"]
+    assert first.annotations["checksum/settings"] == second.annotations["checksum/settings"]
 
 
 def test_what_is_read_again_by_itself_brings_no_restart() -> None:
