@@ -85,7 +85,7 @@ def duration(low: str, high: str) -> Kind[int]:
     def read(text: str) -> int:
         return _within(_duration(text), _duration(low), _duration(high))
 
-    return Kind(read, f"a duration from {low} to {high}, such as 500ms, 1s or 1m30s")
+    return Kind(read, f"a duration from {low} to {high}, with its units: ms, s, m, h")
 
 
 def count(low: int, high: int) -> Kind[int]:

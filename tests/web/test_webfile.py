@@ -96,7 +96,7 @@ def test_what_is_left_out_is_off(text: str) -> None:
         ("http_server_config: 1", "line 1, http_server_config", "http2, headers"),
         ("rate_limit:\n  rate: 1", "line 2, rate_limit.rate", "known: interval, burst"),
         ("rate_limit: {burst: 1, burst: 1}", "line 1, rate_limit.burst", "given twice"),
-        ("rate_limit: {interval: 1}", "line 1, rate_limit.interval", "such as 500ms"),
+        ("rate_limit: {interval: 1}", "line 1, rate_limit.interval", "with its units"),
         ("rate_limit: {interval: 1s}", "rate_limit.burst", "lets no request through"),
         ("rate_limit: {interval: 1s, burst: -1}", "line 1, rate_limit.burst", "0 to 999999"),
         (
