@@ -22,12 +22,16 @@ _CHECK_CONFIG = "check-config"  # the only one that is run with settings that ca
 
 
 class _Command(NamedTuple):
-    """A sub-command. ``settings``: whether it takes the flags of the settings."""
+    """A sub-command. ``settings``: whether it takes the flags of the settings.
+
+    ``required``: what its usage says must be given.
+    """
 
     about: str
     run: Callable[[Settings, Namespace], int]
     add_arguments: Callable[[ArgumentParser], None] = lambda _: None
     settings: bool = True
+    required: str = ""
 
 
 def _serve(settings: Settings, arguments: Namespace) -> int:
@@ -52,13 +56,17 @@ _COMMANDS = {
         check_config.add_arguments,
     ),
     "record": _Command(
-        "write down what the sources say, cycle by cycle", record.record, record.add_arguments
+        "write down what the sources say, cycle by cycle",
+        record.record,
+        record.add_arguments,
+        required=" --output FILE",
     ),
     "replay": _Command(
         "print the page that a recording comes to",
         replay.replay,
         replay.add_arguments,
         settings=False,
+        required=" FILE",
     ),
 }
 
@@ -105,7 +113,12 @@ def _parser() -> Parser:
     add_arguments(parser)
     parser.commands = commands.choices
     for name, command in _COMMANDS.items():
-        own = commands.add_parser(name, help=command.about, description=command.about)
+        own = commands.add_parser(
+            name,
+            usage=f"mgpu-exporter {name}{command.required} [FLAG ...]",
+            help=command.about,
+            description=command.about,
+        )
         command.add_arguments(own)
         if command.settings:
             add_arguments(own)

@@ -101,6 +101,23 @@ def test_help_shows_every_setting_with_its_variable(capsys: pytest.CaptureFixtur
     assert all(f"${setting.variable}" in text.replace("- ", "-") for setting in TABLE.values())
 
 
+@pytest.mark.parametrize(
+    ("command", "usage"),
+    [
+        ("check", "mgpu-exporter check [FLAG ...]"),
+        ("record", "mgpu-exporter record --output FILE [FLAG ...]"),
+        ("replay", "mgpu-exporter replay FILE [FLAG ...]"),
+    ],
+)
+def test_a_commands_usage_is_one_line_with_what_must_be_given(
+    command: str, usage: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        main([command, "--help"])
+
+    assert capsys.readouterr().out.startswith(f"usage: {usage}\n\n")
+
+
 def test_version_is_said(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main(["--version"])
