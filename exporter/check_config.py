@@ -44,11 +44,18 @@ def _lines(settings: Settings, problems: list[Problem], warnings: list[str]) -> 
     yield from (f"problem: {problem}" for problem in problems)
     yield from (f"warning: {warning}" for warning in warnings)
     if problems:
-        yield f"{len(problems)} problem{'s' * (len(problems) > 1)}: serve would not start"
+        yield f"{len(problems)} problem{'s' * (len(problems) > 1)}: {_outcome(settings, problems)}"
         return
     read = (settings.config_file, settings.web_config_file, settings.simulate, settings.kubeconfig)
     named = ", ".join(filter(None, read))
     yield f"the configuration can be used{f' ({named})' if named else ''}"
+
+
+def _outcome(settings: Settings, problems: list[Problem]) -> str:
+    """What serve would do. It does not end for a kubeconfig, which may come later."""
+    if all(problem.place.origin == settings.kubeconfig for problem in problems):
+        return "serve would start, and try it again until it can be used"
+    return "serve would not start"
 
 
 def _document(problems: list[Problem], warnings: list[str]) -> dict[str, object]:

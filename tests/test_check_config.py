@@ -139,10 +139,22 @@ def test_a_kubeconfig_that_cannot_be_used_is_named_once(
     path = tmp_path / "kubeconfig"
     path.write_text(text)
 
-    _, [line, _] = check.text({"kubeconfig": str(path)})
+    _, [line, end] = check.text({"kubeconfig": str(path)})
 
     assert line.startswith(f"problem: {path}, kubeconfig: {words}")
     assert line.count(str(path)) == 1
+    assert end == "1 problem: serve would start, and try it again until it can be used"
+
+
+def test_a_kubeconfig_that_is_no_text_or_a_folder_is_named_in_words(
+    check: Check, tmp_path: Path
+) -> None:
+    binary = tmp_path / "kubeconfig"
+    binary.write_bytes(b"\xaa\xbb")
+
+    for path, words in ((binary, "not UTF-8 text"), (tmp_path, "Is a directory")):
+        _, [line, _] = check.text({"kubeconfig": str(path)})
+        assert line == f"problem: {path}, kubeconfig: {words}"
 
 
 def test_files_that_are_not_there_are_named(check: Check, tmp_path: Path) -> None:

@@ -183,6 +183,10 @@ def _words(error: Exception, path: str) -> str:
         return str(told(error))
     if isinstance(error, TypeError | AttributeError | KeyError):
         return "not a kubeconfig"
+    if isinstance(error, UnicodeDecodeError):
+        return "not UTF-8 text"
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
     text = re.sub(r"^Invalid kube-config( file)?\. ", "", str(error))
     text = text.replace(f"{path}/", "its ").replace(f"{path} file", "it").replace(path, "it")
     return " ".join(text.split())
