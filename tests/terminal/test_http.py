@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import socket
 import threading
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -156,6 +157,27 @@ def test_nobody_there_is_said_in_words() -> None:
         FeedError, match=r"^http://127\.0\.0\.1:1 does not answer: Connection refused"
     ):
         Http("http://127.0.0.1:1", Credentials()).get("/")
+
+
+def test_https_to_a_plain_server_says_so(server: Server) -> None:
+    with pytest.raises(FeedError, match=r"does not answer: what is there does not speak TLS"):
+        Http(server.url.replace("http:", "https:"), Credentials()).get("/")
+
+
+def test_a_server_that_hangs_up_may_be_one_of_tls() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        hang_up = threading.Thread(target=_hang_up, args=(listener,), daemon=True)
+        hang_up.start()
+        with pytest.raises(FeedError, match=r"see whether it is https://$"):
+            Http(f"http://127.0.0.1:{listener.getsockname()[1]}", Credentials()).get("/")
+        hang_up.join()
+
+
+def _hang_up(listener: socket.socket) -> None:
+    """Take one request, and close the connection as a TLS server does for plain HTTP."""
+    connection, _ = listener.accept()
+    with connection:
+        connection.recv(4096)
 
 
 @pytest.mark.parametrize("url", ["node:10045", "ftp://node", "file:///etc/passwd", "http://", "x"])

@@ -7,7 +7,7 @@ import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
-from http.client import HTTPException
+from http.client import HTTPException, RemoteDisconnected
 from typing import Any
 from urllib.error import HTTPError, URLError
 from urllib.parse import urlencode, urlsplit
@@ -136,6 +136,10 @@ def _why(error: Exception) -> str:
     cause = error.reason if isinstance(error, URLError) else error
     if isinstance(cause, ssl.SSLCertVerificationError):
         return f"its certificate is not trusted ({cause.verify_message}); see --ca-file"
+    if isinstance(cause, ssl.SSLError) and cause.reason == "WRONG_VERSION_NUMBER":
+        return "what is there does not speak TLS; see whether it is http://"
+    if isinstance(cause, RemoteDisconnected):
+        return "it closed the connection without an answer; see whether it is https://"
     if isinstance(cause, TimeoutError):
         return f"not within {TIMEOUT_S:g} s"
     if isinstance(cause, OSError) and cause.strerror:
