@@ -1,6 +1,7 @@
 """Listening sockets: TCP of both families, and Unix sockets."""
 
 import contextlib
+import os
 import socket
 from collections.abc import Iterable
 from ipaddress import ip_address
@@ -31,7 +32,7 @@ def listen(addresses: Iterable[Address]) -> list[socket.socket]:
             except OSError as error:
                 where = address.path or f"{address.host}:{address.port}"
                 raise BindError(
-                    f"cannot listen on {where}: {error.strerror or error}; "
+                    f"cannot listen on {where}: {_why(error)}; "
                     "set another --web.listen-address"
                 ) from error
             for sock in opened:
@@ -39,6 +40,13 @@ def listen(addresses: Iterable[Address]) -> list[socket.socket]:
             sockets += opened
         undo.pop_all()
     return sockets
+
+
+def _why(error: OSError) -> str:
+    """The system's words; create_server appends the address as a tuple. No name has no errno."""
+    if error.errno is not None and error.errno > 0:
+        return os.strerror(error.errno)
+    return error.strerror or str(error)
 
 
 def _everywhere(port: int) -> list[socket.socket]:

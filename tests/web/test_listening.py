@@ -73,6 +73,18 @@ def test_only_this_machine_reaches_loopback(
         assert is_local(sock) is local
 
 
+def test_a_port_that_is_taken_is_said_in_one_plain_line() -> None:
+    [taken] = listen([Address("127.0.0.1", 0)])
+    with taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(BindError) as caught:
+            listen([Address("127.0.0.1", port)])
+    assert str(caught.value) == (
+        f"cannot listen on 127.0.0.1:{port}: Address already in use; "
+        "set another --web.listen-address"
+    )
+
+
 def test_a_host_that_does_not_exist_is_named() -> None:
     with pytest.raises(BindError, match=r"cannot listen on host\.invalid:1"):
         listen([Address("host.invalid", 1)])
