@@ -26,6 +26,10 @@ OVERFLOWING = """[...document.querySelectorAll('body *')]
     .filter((each) => each.getBoundingClientRect().right > innerWidth + 1)
     .filter((each) => !each.closest('.scroll, .sr, .who th'))
     .map((each) => `${each.tagName}.${each.getAttribute('class')}`)"""
+BEYOND_ITS_CARD = """[...document.querySelectorAll('.gauge > *')]
+    .filter((each) => each.getBoundingClientRect().right
+        > each.parentElement.getBoundingClientRect().right + 1)
+    .map((each) => `${each.parentElement.innerText}: ${each.getAttribute('class')}`)"""
 FAINT = """(() => {
     const canvas = document.createElement('canvas').getContext('2d', {willReadFrequently: true});
     const rgb = (colour) => {
@@ -206,6 +210,24 @@ def test_it_fits_and_can_be_read_in_any_size_light_or_dark(
                 assert await tab.tell(FAINT) == []
 
     watched(made(), look)
+
+
+def test_a_card_holds_its_gauges_where_figures_are_long_and_room_is_short() -> None:
+    """Nothing is allotted, and the memory is of three digits: the longest that a row can say."""
+    made = demo()
+    held = {"memory_total_bytes": 143_771 << 20, "memory_used_bytes": 140_123 << 20}
+    rows = tuple(
+        replace(row, values={k: v for k, v in row.values.items() if "alloc" not in k} | held)
+        for row in made.rows["device"]
+    )
+
+    async def look(tab: Tab, site: Site) -> None:
+        for width in (320, 360, 481, 500, 540, 1040, 1100):
+            await tab.size(width)
+            await go(tab, site)
+            assert await tab.tell(BEYOND_ITS_CARD) == [], width
+
+    watched(replace(made, rows={**made.rows, "device": rows}), look)
 
 
 def test_it_says_when_the_exporter_does_not_answer() -> None:
