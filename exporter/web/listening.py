@@ -32,8 +32,7 @@ def listen(addresses: Iterable[Address]) -> list[socket.socket]:
             except OSError as error:
                 where = address.path or f"{address.host}:{address.port}"
                 raise BindError(
-                    f"cannot listen on {where}: {_why(error)}; "
-                    "set another --web.listen-address"
+                    f"cannot listen on {where}: {_why(error)}; set another --web.listen-address"
                 ) from error
             for sock in opened:
                 undo.callback(close, sock)
