@@ -70,7 +70,7 @@ class Client:
 
         url = f"{self._configuration.host}{path}?{urlencode(query)}"
         response = attempt(
-            "connecting",
+            f"connecting to {re.sub('//[^/@]*@', '//', self._configuration.host)}",
             lambda: self._pool.request(
                 "GET",
                 url,

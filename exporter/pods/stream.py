@@ -64,7 +64,7 @@ def attempt(doing: str, action: Callable[[], T]) -> T:
         return action()
     except Exception as error:  # broken files make the library raise any type
         cause = error.__cause__ or error
-        text = re.sub(r"<[^>]*>:? ?", "", str(cause)) or type(cause).__name__
+        text = re.sub(r"<[^>]*>:? ?|\[Errno -?\d+\] ", "", str(cause)) or type(cause).__name__
         raise ApiError(None, f"{doing}: {text}") from error
 
 

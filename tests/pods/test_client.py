@@ -176,6 +176,16 @@ def test_an_interrupted_client_gives_no_further_answers(server: ApiServer, tmp_p
         client.get("/api/v1/pods", {}, 5)
 
 
+def test_a_server_that_is_not_there_is_named_in_plain_words_without_its_password(
+    tmp_path: Path,
+) -> None:
+    path = write_kubeconfig(tmp_path / "config", "http://me:secret@127.0.0.1:1")
+    with pytest.raises(ApiError) as caught:
+        connect(from_kubeconfig(str(path))).get("/api/v1/pods", {}, 5)
+
+    assert "connecting to http://127.0.0.1:1: Connection refused" in str(caught.value)
+
+
 @pytest.mark.parametrize(
     ("status", "message", "expected"),
     [
