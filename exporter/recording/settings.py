@@ -64,7 +64,7 @@ def restored(
 
 
 def _is_kept(field: str, value: object) -> bool:
-    harmless = TABLE[field].kind.allowed.startswith(("one of ", KEY.allowed))
+    harmless = TABLE[field].kind.allowed.startswith(("one of ", "a group (", KEY.allowed))
     return isinstance(value, int) or (harmless and isinstance(value, str | tuple))
 
 

@@ -170,7 +170,7 @@ def test_a_name_that_is_neither_shipped_nor_a_file_is_told_the_choice() -> None:
 def test_a_file_that_is_not_yaml_is_refused_by_name(tmp_path: Path) -> None:
     file = tmp_path / "broken.yaml"
     file.write_text("devices: [")
-    with pytest.raises(ScenarioError, match=r"broken\.yaml: not YAML"):
+    with pytest.raises(ScenarioError, match=r"broken\.yaml: line 1, column 11: not YAML"):
         load(str(file))
 
 
