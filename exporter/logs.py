@@ -93,7 +93,7 @@ class Collapsing(logging.Handler):
         record = copy(said.record)
         seconds = (now_ns - said.since_mono_ns) // SECOND_NS
         times = "once more" if said.again == 1 else f"{said.again} times"
-        record.msg = f"{record.getMessage()} (repeated {times} in {seconds} s)"
+        record.msg = f"{record.getMessage()} (repeated {times} within the last {seconds} s)"
         record.args, record.exc_info, record.created = (), None, self._clock.time_ns() / SECOND_NS
         self._inner.handle(record)
 

@@ -10,11 +10,20 @@ from collections.abc import Callable
 
 from exporter.collector import LastReload
 from exporter.model import Clock
-from exporter.settings import Settings, SettingsError, changed, contents, with_live
+from exporter.settings import (
+    TABLE,
+    Setting,
+    Settings,
+    SettingsError,
+    changed,
+    contents,
+    with_live,
+)
 
 logger = logging.getLogger(__name__)
 
 LOOK_EVERY_S = 2.0
+LONGEST_SAID = 100  # characters of a value
 
 
 class Reloader:
@@ -67,7 +76,7 @@ class Reloader:
         if taken:
             self._apply(settings)
             self.settings = settings
-            logger.info("in force from now on: %s", ", ".join(s.name for s in taken))
+            logger.info("in force from now on: %s", ", ".join(_said(s, settings) for s in taken))
         if waiting:
             logger.warning(
                 "changed, but in force only after a restart: %s", ", ".join(s.name for s in waiting)
@@ -94,3 +103,15 @@ class Reloader:
                 self.look()
             except Exception:
                 logger.exception("the settings file was not looked at; the next look comes")
+
+
+def _said(setting: Setting, settings: Settings) -> str:
+    """A setting and its value, so that the next change of it is not taken for the same message."""
+    field = next(field for field, one in TABLE.items() if one is setting)
+    value = getattr(settings, field)
+    if isinstance(value, tuple):
+        value = ",".join(one if isinstance(one, str) else repr(one) for one in value)
+    elif field.endswith("_ns"):
+        value = f"{value / 1e9:g}s"
+    text = str(value)
+    return f"{setting.name}={text if len(text) <= LONGEST_SAID else text[:LONGEST_SAID] + '...'}"

@@ -90,7 +90,7 @@ def test_a_message_is_written_at_once_and_its_repetitions_as_one_line() -> None:
     assert log.lines == [
         "WARNING no answer",
         "WARNING other",
-        "WARNING no answer (repeated 49 times in 60 s)",
+        "WARNING no answer (repeated 49 times within the last 60 s)",
         "WARNING no answer",
     ]
 
@@ -112,7 +112,7 @@ def test_what_was_only_counted_is_written_at_the_end() -> None:
     log.clock.now_ns = 5 * 10**9
     log.handler.close()
 
-    assert log.lines[1:] == ["WARNING no answer (repeated once more in 5 s)"]
+    assert log.lines[1:] == ["WARNING no answer (repeated once more within the last 5 s)"]
 
 
 def test_messages_that_all_differ_are_remembered_up_to_a_bound() -> None:

@@ -77,7 +77,7 @@ def test_what_is_live_is_taken_up_and_what_is_not_waits_and_is_named(
         before.energy_idle,
         before.web_max_requests,
     )
-    assert "in force from now on: metrics.disable" in caplog.text
+    assert "in force from now on: metrics.disable=pcie" in caplog.text
     assert "only after a restart: web.max-requests, energy.idle" in caplog.text
     assert scene.reloader.last == LastReload(successful=True, success_unix_ns=101 * SECOND)
 
