@@ -60,6 +60,7 @@ class Autoscaling:
 
     def stop(self) -> None:
         """End both, and let the API server forget the adapter."""
+        self._kubectl("delete", "apiservices", "-l", f"served-by={_SERVICE}")
         for each in (self.adapter, self.prometheus):
             each.stop()
 
@@ -139,7 +140,10 @@ class Autoscaling:
                 {
                     "apiVersion": "apiregistration.k8s.io/v1",
                     "kind": "APIService",
-                    "metadata": {"name": f"{version}.{group}.metrics.k8s.io"},
+                    "metadata": {
+                        "name": f"{version}.{group}.metrics.k8s.io",
+                        "labels": {"served-by": _SERVICE},
+                    },
                     "spec": {
                         "group": f"{group}.metrics.k8s.io",
                         "version": version,
@@ -161,9 +165,10 @@ class Autoscaling:
 class Scaled:
     """The Deployment, the demand for it, and its autoscaler."""
 
-    def __init__(self, kubectl: Kubectl, node: Node, board: Board) -> None:
+    def __init__(self, kubectl: Kubectl, node: Node, board: Board, between: Autoscaling) -> None:
         self._kubectl, self._node, self._board = kubectl, node, board
-        self._duties: dict[int, float] = {}
+        self.ratios = between.values
+        self._loads: dict[int, float] = {}
         self.demand = 0.0
 
     def apply(self) -> None:
@@ -182,16 +187,15 @@ class Scaled:
         self._kubectl.apply(deployment, _autoscaler())
 
     def settle(self) -> int:
-        """Share the demand among the pods that run now; how many these are."""
+        """Let the pods that run now share the demand; how many these are."""
         running = self._running()
-        for pid in self._duties.keys() - running:
+        for pid in self._loads.keys() - running:
             self._board.end(pid)
-            del self._duties[pid]
+            del self._loads[pid]
         for pid in running:
-            duty = self.demand / len(running)
-            if self._duties.get(pid) != duty:
-                self._board.work(pid, 0, duty)
-                self._duties[pid] = duty
+            if self._loads.get(pid) != self.demand:
+                self._board.work(pid, 0, self.demand)
+                self._loads[pid] = self.demand
         return len(running)
 
     def wanted(self) -> int:

@@ -34,12 +34,11 @@ class Board:
         self._scenario.works.append(Work(gpu, pid, start=now, end=now + seconds))
         self._tell()
 
-    def work(self, pid: int, gpu: int, duty: float) -> None:
-        """Let a process use so much of a GPU until it is told otherwise."""
+    def work(self, pid: int, gpu: int, load: float) -> None:
+        """Let a process use so much of a GPU; those that do so at once share that evenly."""
         self.rest(pid)
         self._open(pid, gpu)
-        period = 0.53 if duty < 1 else 0.0  # no simple multiple of the sample period
-        self._scenario.works.append(Work(gpu, pid, start=time.time(), duty=duty, period=period))
+        self._scenario.works.append(Work(gpu, pid, start=time.time(), core=load))
         self._tell()
 
     def rest(self, pid: int) -> None:

@@ -1,8 +1,11 @@
 """etcd, the API server, the scheduler and the controllers."""
 
 import json
+import signal
 import ssl
 import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from cluster.certificates import Authority, Certificate, signing_key
@@ -38,6 +41,16 @@ class ControlPlane:
         for each in self.programs:
             each.start()
         self.wait()
+
+    @contextmanager
+    def away(self) -> Iterator[None]:
+        """The API server is stopped meanwhile."""
+        self.server.stop(signal.SIGKILL)  # its orderly end takes a minute
+        try:
+            yield
+        finally:
+            self.server.start()
+            self.wait()
 
     def wait(self) -> None:
         """Wait until the API server says that it is ready."""

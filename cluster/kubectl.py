@@ -18,6 +18,7 @@ class Kubectl:
     """Commands that return what they print."""
 
     def __init__(self, kubeconfig: Path) -> None:
+        self.kubeconfig = kubeconfig
         self._command = [program("kubectl"), f"--kubeconfig={kubeconfig}"]
 
     def __call__(self, *arguments: str, given: str | None = None) -> str:

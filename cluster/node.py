@@ -1,7 +1,10 @@
 """containerd and the kubelet: a node that runs pods."""
 
 import json
+import signal
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from cluster.controlplane import ControlPlane
@@ -10,7 +13,9 @@ from cluster.kubectl import Document, Kubectl
 from cluster.programs import Program, eventually
 from cluster.sandbox import CGROUP, NODE, NODE_IP
 from cluster.tools import program
+from image.build import NAME
 
+DOMAIN = "cluster.local"
 _SOCKET = "/run/containerd/containerd.sock"
 # restrict_oom_score_adj: without CAP_SYS_RESOURCE no process may be made safer than it was.
 _CONTAINERD = f"""
@@ -57,9 +62,19 @@ class Node:
         self.containerd.start()
         eventually(lambda: self._answers("version"), "containerd answers")
         for image in images:
-            self.ctr("images", "import", "--no-unpack", str(image))
+            self.ctr("images", "import", f"--base-name={NAME.partition(':')[0]}", str(image))
         self.kubelet.start()
         self.wait()
+
+    @contextmanager
+    def without_kubelet(self) -> Iterator[None]:
+        """The kubelet has died; it is started anew after."""
+        self.kubelet.stop(signal.SIGKILL)
+        try:
+            yield
+        finally:
+            self.kubelet.start()
+            self.wait()
 
     def wait(self) -> None:
         """Wait until the API server has the node as Ready."""
@@ -146,6 +161,8 @@ class Node:
             "failCgroupV1": False,  # the default refuses nodes with cgroup v1
             "failSwapOn": False,
             "resolvConf": str(resolver),
+            "clusterDNS": [NODE_IP],
+            "clusterDomain": DOMAIN,
             "makeIPTablesUtilChains": False,
             "oomScoreAdj": 0,  # less needs CAP_SYS_RESOURCE
             "localStorageCapacityIsolation": False,

@@ -61,10 +61,9 @@ PACKAGES = {
     "busybox": "busybox-static",
     "gcc": "gcc",
     "openssl": "openssl",
+    "buildah": "buildah",
     "debootstrap": "debootstrap",
     "ip": "iproute2",
     "unshare": "util-linux",
     "/usr/lib/cni/ptp": "containernetworking-plugins",
 }
-
-DEBIAN = "trixie"  # of the exporter's image

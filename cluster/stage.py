@@ -11,7 +11,6 @@ from cluster.agent import NAMESPACE as AGENTS
 from cluster.agent import Agent
 from cluster.board import Board
 from cluster.controlplane import ControlPlane
-from cluster.exporter_image import exporter
 from cluster.images import busybox, pause
 from cluster.kubectl import Document, Kubectl
 from cluster.node import Node
@@ -21,6 +20,7 @@ from cluster.tools import module_folder
 from cluster.workloads import NAMESPACE
 from tests.e2e.programs import Page
 
+EXPORTER = "exporter.tar"
 BURST_S = 3.0
 _SLACK_S = 0.5  # a sample is 1/6 s long, and a window's ends fall into one each; whole percents
 
@@ -52,15 +52,14 @@ class Stage:
         self.kubectl = Kubectl(self.plane.admin)
         self.node = Node(state, self.logs, self.plane, self.kubectl)
         self.board = Board(state / "gpus")
-        self.agent = Agent(self.kubectl, self.board)
+        self.agent = Agent(self.kubectl, self.board, "podresources")
         self.plugin = Program("device-plugin", self._plugin(), self.logs)
 
     def start(self) -> None:
         """Bring it up, to the point where the exporter is ready."""
-        images = self.state / "images"
-        images.mkdir()
         self.plane.start()
-        self.node.start([make(images) for make in (pause, busybox, exporter)])
+        self.node.start([pause(self.state), busybox(self.state), self.state / EXPORTER])
+        self.kubectl("label", "node", self.node.name, "nvidia.com/gpu.present=true")
         self.plugin.start()
         self.kubectl("create", "namespace", NAMESPACE)
         eventually(self._has_account, "the namespace has its service account")
@@ -136,10 +135,10 @@ class Stage:
         node = self.kubectl.get("node", self.node.name)
         return int(node["status"]["allocatable"].get(resource, "0"))
 
-    def core(self, one: Running) -> float:
+    def core(self, one: Running, address: str | None = None) -> float:
         """The core seconds that a container is credited with, on all GPUs."""
         name = "mgpu_container_core_seconds_total"
-        return sum(value for _, value in self.agent.scrape().all(name, **one.labels))
+        return sum(value for _, value in self.agent.scrape(address).all(name, **one.labels))
 
     def _has_risen(self, address: str, before: Page, one: Running, gpu: int) -> bool:
         return _rise(before, self.agent.scrape(address), one, gpu) > BURST_S - _SLACK_S

@@ -14,6 +14,7 @@ import time
 from pathlib import Path
 
 from cluster.pins import ADAPTER_SOURCE, KUBERNETES_SOURCE, PACKAGES, Source
+from tools import install
 
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "mgpu-exporter-cluster"
 _STAGING = re.compile(r"(?P<module>k8s\.io/[a-z-]+) => \./staging/src/\S+")
@@ -33,6 +34,10 @@ def provide() -> None:
     _install()
     for source in (KUBERNETES_SOURCE, ADAPTER_SOURCE):
         _build(source)
+    try:
+        install.provide("helm")
+    except install.ToolError as error:
+        raise ToolError(f"Helm: {error}") from error
 
 
 def program(name: str) -> str:
@@ -40,7 +45,7 @@ def program(name: str) -> str:
     for source in (KUBERNETES_SOURCE, ADAPTER_SOURCE):
         if name in source.programs:
             return str(CACHE / source.key / name)
-    return name
+    return str(install.provide(name)) if name in install.PROGRAMS else name
 
 
 def module_folder(module: str, version: str) -> Path:
