@@ -13,7 +13,6 @@ from cluster.pins import KUBERNETES
 from cluster.programs import eventually
 from cluster.tools import program
 from tests.e2e.programs import Page
-from tests.fakenvml.build import library
 
 NAMESPACE = "gpu-monitoring"
 NAME = "mgpu-exporter"
@@ -139,7 +138,7 @@ class Agent:
         return {
             "profile": self._profile,
             "gpuAccess": "hostPath",
-            "driverLibraries": str(library().parent),
+            "driverLibraries": str(self._board.driver),
             "readinessProbe": {"periodSeconds": 1},
             "extraEnv": [{"name": "FAKENVML_SCENARIO", "value": str(gpus)}],
             "extraVolumes": [{"name": "gpus", "hostPath": {"path": str(gpus.parent)}}],
