@@ -96,6 +96,7 @@ def remove_cgroups() -> None:
         for top in tops:
             for folder, _, _ in os.walk(top, topdown=False):
                 _remove(Path(folder))
+        time.sleep(0.1)  # the kernel takes its time with the last processes
 
 
 def _tops() -> list[Path]:
@@ -104,16 +105,12 @@ def _tops() -> list[Path]:
 
 
 def _remove(folder: Path) -> None:
-    try:
+    with contextlib.suppress(OSError):  # it has gone, or not everybody in it
         for pid in (folder / "cgroup.procs").read_text().split():
             if pid != "0":  # 0: of a namespace that is not ours
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(int(pid), signal.SIGKILL)
         folder.rmdir()
-    except FileNotFoundError:
-        return
-    except OSError:
-        time.sleep(0.1)  # the kernel takes its time with the last process
 
 
 def _make_folders(state: Path) -> None:

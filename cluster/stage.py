@@ -85,9 +85,7 @@ class Stage:
         """Apply a pod and wait until its containers run; they by name, init containers too."""
         self.kubectl.apply(document)
         name = document["metadata"]["name"]
-        self.kubectl(
-            "wait", "-n", NAMESPACE, f"pod/{name}", "--for=condition=Ready", "--timeout=90s"
-        )
+        self.kubectl.wait(NAMESPACE, f"pod/{name}", "Ready")
         return self.running(name)
 
     def running(self, pod: str, namespace: str = NAMESPACE) -> dict[str, Running]:
@@ -121,7 +119,6 @@ class Stage:
             eventually(
                 partial(self._has_risen, address, before, one, gpu),
                 f"{one} is credited with {BURST_S} s on GPU {gpu}",
-                60,
             )
         after = self.agent.scrape(address)
         for one, gpu in uses.items():
