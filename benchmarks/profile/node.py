@@ -47,6 +47,7 @@ class Node:
             f"--nvml.library={library()}",
             f"--node.name={NAME}",
             f"--kubeconfig={kubeconfig}",
+            f"--path.cgroup={cgroups.root}",  # others on this machine make cgroups too
         )
         api.set_node(node_document(NAME, {"kubernetes.io/hostname": NAME}, {}))
         containers = [new_container_id() for _ in range(size.pods)]
