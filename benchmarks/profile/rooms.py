@@ -20,6 +20,7 @@ from exporter import garbage
 from exporter.cgroups.processes import CgroupProcesses
 from exporter.collector import Collector, asking, tenants
 from exporter.collector.allotments import Allotments
+from exporter.collector.membership import Membership
 from exporter.exposition import Format, Renderer
 from exporter.gpus.nvml.library import Library
 from exporter.gpus.nvml.source import NvmlSource
@@ -32,8 +33,8 @@ ROOMS: tuple[tuple[str, Any, tuple[str, ...]], ...] = (
     ("pods", asking.Asking, ("table", "statuses")),
     ("node", asking.Asking, ("node_facts",)),
     ("allocations", Allotments, ("of",)),
-    ("allocations", cycle_module, ("seen_on",)),
-    ("attribution", cycle_module, ("account_for", "hold")),
+    ("membership", Membership, ("update", "seen_on", "held")),
+    ("attribution", cycle_module, ("account_for",)),
     ("ledger", Ledger, ("meet", "record", "hold", "allot", "settle")),
     ("rows", cycle_module, ("rows_of", "bounded", "own_row", "pods_by_name")),
     ("processes", tenants.Residency, ("enter", "tenants", "described")),
@@ -92,7 +93,8 @@ class Rooms:
             call = function(library, name, *argtypes)
             return timed(call) if call else None
 
-        Library.ask, Library.function = asked, found  # type: ignore[method-assign] # a benchmark's
+        setattr(Library, "ask", asked)
+        setattr(Library, "function", found)
 
 
 def main() -> None:

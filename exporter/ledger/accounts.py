@@ -1,7 +1,7 @@
 """One account."""
 
 from collections import deque
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from exporter.model import (
     QUANTITIES,
@@ -11,6 +11,8 @@ from exporter.model import (
 )
 
 ENERGY = "energy"
+
+K = TypeVar("K")
 
 
 class Moment(NamedTuple):
@@ -87,3 +89,11 @@ class Account:
         """Drop the windows that no average needs any more."""
         while self.recent and self.recent[0][0] <= mono_ns:
             self.recent.popleft()
+
+
+def opened(accounts: dict[K, Account], key: K, now: Moment) -> Account:
+    """The account of this key, opened if there is none."""
+    account = accounts.get(key)
+    if account is None:
+        account = accounts[key] = Account(now)
+    return account

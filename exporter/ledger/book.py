@@ -37,6 +37,7 @@ class Book:
         "credited",
         "device",
         "doubts",
+        "has_newcomers",
         "held",
         "idle_energy_uj",
         "measured",
@@ -81,12 +82,14 @@ class Book:
         self.unexplained: dict[Unexplained, int] = dict.fromkeys(Unexplained, 0)
         self.windows: deque[tuple[int, int]] = deque()
         self.held: Mapping[Owner, MemoryHeld] | None = None
+        self.has_newcomers = False  # owners that are not yet told what they hold
 
     def account(self, key: ContainerKey | GroupKey, now: Moment) -> Account:
         """The owner's account on this device, opened if new."""
         found = self.owners.get(key)
         if found is None:
             found = self.owners[key] = Account(now)
+            self.has_newcomers = True
         return found
 
     def renew(self, now: Moment, *, residents: bool) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import NamedTuple, TypeVar
 
-from exporter.ledger.accounts import ENERGY, Account, Moment
+from exporter.ledger.accounts import ENERGY, Account, Moment, opened
 from exporter.ledger.book import BLIND_CYCLES, IDLE_ENERGY, Book
 from exporter.model import (
     Allocation,
@@ -92,7 +92,7 @@ class Ledger:
 
     def _enter(self, book: Book, owner: Owner, spent: Spent, now: Moment) -> None:
         if isinstance(owner, Unattributed):
-            book.unattributed.setdefault(owner, Account(now)).add(spent, now)
+            opened(book.unattributed, owner, now).add(spent, now)
             return
         account = book.account(owner, now)
         account.add(spent, now)
@@ -100,18 +100,17 @@ class Ledger:
             account.live_mono_ns = now.mono_ns
         if isinstance(owner, ContainerKey):
             self._pod(owner, now).add(spent, now)
-            book.namespaces.setdefault(owner.namespace, Account(now)).add(spent, now)
+            opened(book.namespaces, owner.namespace, now).add(spent, now)
 
     def _pod(self, key: ContainerKey, now: Moment) -> Account:
-        account = self.pods.get((key.namespace, key.pod))
-        if account is None:
-            account = self.pods[key.namespace, key.pod] = Account(now)
-        return account
+        return opened(self.pods, (key.namespace, key.pod), now)
 
     def hold(self, uuid: str, held: Mapping[Owner, MemoryHeld], now: Moment) -> None:
         """Set who holds memory on a device now; who holds none any more holds 0."""
         book = self.books[uuid]
-        book.held = held
+        if held is book.held and not book.has_newcomers:
+            return
+        book.held, book.has_newcomers = held, False
         for key in held:
             if not isinstance(key, Unattributed):
                 book.account(key, now)
@@ -129,7 +128,7 @@ class Ledger:
         allotted_ns = int((allocation.core or 0.0) * elapsed_ns)
         book = self.books.get(allocation.device or "")
         for candidate in self.books.values() if book is None else (book,):
-            candidate.namespaces.setdefault(key.namespace, Account(now))
+            opened(candidate.namespaces, key.namespace, now)
         for account in (self._pod(key, now), self._allotted(key, book, now)):
             account.allocated_core_ns += allotted_ns
             account.live_mono_ns = now.mono_ns
@@ -138,7 +137,7 @@ class Ledger:
     def _allotted(self, key: ContainerKey, book: Book | None, now: Moment) -> Account:
         if book is None or not key.container:
             place = key, book.device.uuid if book else ""
-            return self.loose.setdefault(place, Account(now))
+            return opened(self.loose, place, now)
         account = book.account(key, now)
         if account.held is None and book.held is not None:
             account.hold(book.held.get(key, MemoryHeld(0, 0)))
