@@ -39,8 +39,8 @@ NO_CREDIT: Mapping[Owner, Credit] = MappingProxyType({})
 
 def owner_of(identity: CgroupIdentity | Unattributed, table: PodTable) -> Owner:
     """Whose this process is: a known pod's container, else a group, else a reason."""
-    known = isinstance(identity, CgroupIdentity)
-    return owner_as(identity, member_of(identity, table) if known else None, table)
+    known = member_of(identity, table) if isinstance(identity, CgroupIdentity) else None
+    return owner_as(identity, known, table)
 
 
 def owner_as(

@@ -118,11 +118,19 @@ def main() -> None:
     _cycle(collector, rooms)  # the first window
     garbage.settle()
     steady = [_paced(collector, rooms) for _ in range(own.cycles)]
-    found["steady"], found["steady, mean"] = _over(statistics.median, steady), _over(statistics.fmean, steady)
-    found["changed"] = _over(statistics.median, [_changed(collector, rooms, "change") for _ in range(own.cycles // 3)])
-    found["replaced"] = _over(statistics.median, [_changed(collector, rooms, "replace") for _ in range(own.cycles // 3)])
+    found["steady"], found["steady, mean"] = (
+        _over(statistics.median, steady),
+        _over(statistics.fmean, steady),
+    )
+    found["changed"] = _over(
+        statistics.median, [_changed(collector, rooms, "change") for _ in range(own.cycles // 3)]
+    )
+    found["replaced"] = _over(
+        statistics.median, [_changed(collector, rooms, "replace") for _ in range(own.cycles // 3)]
+    )
     found["page"] = _pages(collector)
     import os
+
     if os.environ.get("HOT"):
         exec(open(os.environ["HOT"]).read(), {**globals(), **locals()})
     if own.profile:

@@ -63,7 +63,8 @@ class Containers:
 
     def review(self) -> None:
         """Find out whether the tree can be read: soon after a change if it could not be so far."""
-        well = self._started_ns > _NEVER and not self._problem and not self.hides_processes(nested=True)
+        walked = self._started_ns > _NEVER and not self._problem
+        well = walked and not self.hides_processes(nested=True)
         now = self._clock.monotonic_ns()
         if not well or now - self._tried_ns >= BETWEEN_REVIEWS_NS:
             self.newest()

@@ -50,9 +50,9 @@ class Allotments:
     def of(
         self, table: PodTable, node: NodeFacts, seen: Mapping[Member, Sequence[str]]
     ) -> list[Allotted]:
-        """Every allocation on this node, under its container's labels: as long as nothing changes,
-        the same list.
+        """Every allocation on this node, under its container's labels.
 
+        It is the same list as the last time if nothing has changed.
         ``seen``: the devices on which a container has a process now, by UUID.
         """
         rules = self.rules

@@ -1,10 +1,11 @@
 """The ledger: one book a device, and the accounts of pods across devices."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
 from exporter.ledger.accounts import ENERGY, Account, Moment, opened
 from exporter.ledger.book import BLIND_CYCLES, IDLE_ENERGY, Book
+from exporter.ledger.limits import Allotted, Limits
 from exporter.model import (
     Allocation,
     ContainerKey,
@@ -18,6 +19,7 @@ from exporter.model import (
     Unmeasured,
 )
 
+A = TypeVar("A", bound=Account)
 K = TypeVar("K")
 
 
@@ -48,6 +50,8 @@ class Ledger:
         self.loose: dict[tuple[ContainerKey, str], Account] = {}
         self.tenures: dict[tuple[str, str], Tenure] = {}  # by namespace and pod
         self.nameless: Unmeasured | None = None
+        self._limits = Limits()
+        self._limits_of: tuple[object, tuple[str, ...]] = (), ()
 
     def meet(self, reading: DeviceReading, now: Moment) -> None:
         """Note a device's state in this cycle."""
@@ -164,8 +168,13 @@ class Ledger:
         _close_gone(self.pods, oldest)
         _close_gone(self.loose, oldest)
         self.tenures = {k: t for k, t in self.tenures.items() if t.last_mono_ns == now.mono_ns}
-        for account in self.pods.values():
-            account.recent.clear()
+
+    def limits(self, allotted: Sequence[Allotted]) -> Limits:
+        """The allotments summed up; made anew where they are another sequence, or devices came."""
+        made_of = allotted, tuple(self.books)
+        if made_of[0] is not self._limits_of[0] or made_of[1] != self._limits_of[1]:
+            self._limits, self._limits_of = Limits(allotted, self.books), made_of
+        return self._limits
 
     def hidden(self, book: Book) -> Unmeasured | None:
         """Why the series of a device's owners must go: nothing of them is measured."""
@@ -179,6 +188,6 @@ class Ledger:
                     pod.live_mono_ns = max(pod.live_mono_ns, account.live_mono_ns)
 
 
-def _close_gone(accounts: dict[K, Account], oldest_mono_ns: int) -> None:
+def _close_gone(accounts: dict[K, A], oldest_mono_ns: int) -> None:
     for key in [k for k, account in accounts.items() if account.gone_since(oldest_mono_ns)]:
         del accounts[key]
