@@ -38,10 +38,17 @@ NO_CREDIT: Mapping[Owner, Credit] = MappingProxyType({})
 
 
 def owner_of(identity: CgroupIdentity | Unattributed, table: PodTable) -> Owner:
-    """Whose process this is: a known pod's container, else a group, else a reason."""
+    """Whose this process is: a known pod's container, else a group, else a reason."""
+    known = member_of(identity, table) if isinstance(identity, CgroupIdentity) else None
+    return owner_as(identity, known, table)
+
+
+def owner_as(
+    identity: CgroupIdentity | Unattributed, member: "Member | None", table: PodTable
+) -> Owner:
+    """As ``owner_of``, where it is known what container of a pod this is."""
     if isinstance(identity, Unattributed):
         return identity
-    member = member_of(identity, table)
     if member is not None:
         pod = table.pods[member.pod_uid]
         return ContainerKey(pod.namespace, pod.name, member.container)

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from exporter import __version__, logs
+from exporter import __version__, garbage, logs
 from exporter.api import About
 from exporter.collector import Sources
 from exporter.compat import CompatPage
@@ -67,6 +67,7 @@ def serve(
     logger.info("mgpu-exporter %s", __version__)
     if settings.simulate:
         logger.warning("SIMULATED NODE (%s): nothing here is measured", settings.simulate)
+    garbage.seldom()
     agent = _Agent(settings, sources, config, reread or (lambda: settings))
     return asyncio.run(agent.run(sockets))
 
@@ -112,6 +113,7 @@ class _Agent:
         threading.Thread(target=watch, name="settings", daemon=True).start()
         server = self._server()
         await server.start(sockets)
+        loop.call_later(garbage.STARTED_S, garbage.settle)
         await ended.wait()
         self._end_by_force_in(_END_WITHIN_S)
         logger.info("ending")

@@ -7,12 +7,10 @@ from pathlib import Path
 from exporter.allocations import rules
 from exporter.allocations.registry import NODE_ANNOTATION_PREFIXES
 from exporter.cgroups.processes import CgroupProcesses
-from exporter.cgroups.simulated import SimulatedProcesses
 from exporter.collector import Collector, CycleRules, IdlePolicy, Sources
 from exporter.families import groups_without
 from exporter.gpus.nvml.accounting import choice_of
 from exporter.gpus.nvml.source import NvmlSource
-from exporter.gpus.simulated import SimulatedGpus
 from exporter.gpus.source import Demand, GpuSource
 from exporter.ledger import Ledger
 from exporter.model import Clock
@@ -27,11 +25,8 @@ from exporter.pods.choice import Places, node_name, open_pod_source
 from exporter.pods.claims import Claims
 from exporter.pods.decode import Keep
 from exporter.pods.labels import Allowed
-from exporter.pods.simulated import SimulatedPods
 from exporter.pods.source import PodSource
 from exporter.scenario.description import ScenarioError
-from exporter.scenario.load import load as load_scenario
-from exporter.scenario.node import Node
 from exporter.settings import Complaint, Problem, Settings, examine, load
 
 DEADLINE_OF_INTERVAL = 0.8
@@ -128,6 +123,13 @@ def cgroup_root(settings: Settings) -> str:
 
 
 def _simulated(settings: Settings, clock: Clock) -> Sources:
+    # Imported here: what a node in memory takes is not for those that run on a real one.
+    from exporter.cgroups.simulated import SimulatedProcesses  # noqa: PLC0415
+    from exporter.gpus.simulated import SimulatedGpus  # noqa: PLC0415
+    from exporter.pods.simulated import SimulatedPods  # noqa: PLC0415
+    from exporter.scenario.load import load as load_scenario  # noqa: PLC0415
+    from exporter.scenario.node import Node  # noqa: PLC0415
+
     start_unix_ns = settings.simulate_start * 10**9 or None
     if start_unix_ns is not None and clock.time_ns() - start_unix_ns > OLDEST_SCENARIO_NS:
         raise ScenarioError("--simulate.start lies more than an hour back; give a later time")

@@ -10,7 +10,6 @@ nested systemd slices), containerd (``internal/cri/server/helpers.go``, getCgrou
 
 import re
 from collections.abc import Iterable
-from dataclasses import replace
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -112,7 +111,8 @@ def descend(place: Place, name: str) -> Place:
     if identity.container_id is None and (identity.pod_uid is None or place.is_pod):
         container = _container(place.name, name)
         if container is not None:
-            identity = replace(identity, container_id=container[0], runtime=container[1])
+            pod_uid, qos, enclosing = identity.pod_uid, identity.qos, identity.enclosing
+            identity = CgroupIdentity(pod_uid, *container, qos, enclosing)
     return Place(identity, name, is_pod=False)
 
 
@@ -123,7 +123,7 @@ def _pod(place: Place, name: str) -> Place | None:
     the request for the name of a directory.
     """
     slice_, colon, _ = name.partition(":")
-    match = _POD.fullmatch(slice_)
+    match = _POD.fullmatch(slice_) if "pod" in slice_ else None
     if match is None:
         return None
     above, uid, unit = match.group("above", "uid", "unit")

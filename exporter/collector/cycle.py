@@ -6,12 +6,13 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from exporter.attribution import Member, hold, owner_of
-from exporter.collector.allotments import Allotments, pods_by_name, seen_on
+from exporter.attribution import Member
+from exporter.collector.allotments import Allotments, pods_by_name
 from exporter.collector.asking import Asking
 from exporter.collector.bound import Surplus, bounded
 from exporter.collector.guard import Guard
 from exporter.collector.idle import IdlePolicy, idle_weights
+from exporter.collector.membership import Membership
 from exporter.collector.own_rows import LastReload, Own, own_row
 from exporter.collector.pulse import Pulse
 from exporter.collector.rules import CycleRules
@@ -62,6 +63,7 @@ class Collector:
         self._rules = self._rules_to_come = rules or CycleRules()
         self._idle = idle
         self._shown = Shown(self._rules.allowed)
+        self._membership = Membership()
         self._allotments = Allotments(self._rules.allotments)
         self._allotted: list[Allotted] = []
         self._rejected: Counter[str] = Counter()
@@ -119,9 +121,10 @@ class Collector:
         table = self._asking.table()
         identities, processes = self._asking.identities(devices.values())
         self._ledger.nameless = None if processes.up else processes.reason or Unmeasured.READ_FAILED
-        owners = {pid: owner_of(identity, table) for pid, identity in identities.items()}
+        self._membership.update(identities, table)
+        owners = self._membership.owners
         self._enter(devices, owners, now)
-        seen = seen_on(devices.values(), identities, table)
+        seen = self._membership.seen_on(devices.values())
         self._allotted = self._allot(table, self._asking.devices(readings), seen, now)
         self._ledger.settle(now)
         facts = CycleFacts(
@@ -158,7 +161,7 @@ class Collector:
             residents = reading.memory.processes if reading.memory else None
             held: Mapping[Owner, MemoryHeld] = {}
             if reading.memory is not None and residents is not None:
-                held = hold(reading.memory, owners)
+                held = self._membership.held(uuid, reading.memory)
                 self._ledger.hold(uuid, held, now)
             if reading.window is not None:
                 here = [a for a in self._allotted if a.allocation.device == uuid]

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from exporter.ledger.accounts import ENERGY
 from exporter.ledger.book import IDLE_ENERGY, Book
-from exporter.ledger.view import COUNTERS, View, known, total, unmeasured
+from exporter.ledger.view import COUNTERS, View, known, unmeasured
 from exporter.model import (
     Device,
     DeviceReading,
@@ -153,13 +153,12 @@ def _unattributed_memory(book: Book, reading: DeviceReading) -> dict[tuple[str, 
 def _allotted(view: View, book: Book) -> dict[str, Value]:
     """Sums over the allotments that name the device; 0 where it is known that none can be of it."""
     uuid = book.device.uuid
-    here = [a for _, a in view.facts.allotted if a.device == uuid]
-    unplaced = any(not device for _, device in view.limits)
+    here = view.limits.of_device(uuid)
     parted = book.device.sharing == "mig"  # its instances are allotted
-    none = 0 if view.facts.pods and not (here or unplaced or parted) else None
-    core, memory = total(a.core for a in here), total(a.memory_bytes for a in here)
+    some = here.allocations or view.limits.unplaced or parted
+    none = 0 if view.facts.pods and not some else None
     return known(
-        allocated_core_ratio=none if core is None else core,
-        allocated_memory_bytes=none if memory is None else memory,
+        allocated_core_ratio=none if here.core is None else here.core,
+        allocated_memory_bytes=none if here.memory_bytes is None else here.memory_bytes,
         sharing_replicas=view.facts.replicas.get(uuid),
     )
