@@ -289,6 +289,20 @@ BOARD = (
         "Share of time that tensor cores were in use, averaged over 5 s (NVML GPM).",
     ),
     _optional(
+        "cost",
+        "driver_seconds_total",
+        "Time that the exporter spent in the driver's calls for the device, by what it read.",
+        ("part",),
+        NS,
+    ),
+    _optional(
+        "cost",
+        "read_interval_seconds",
+        "Time from one read of it to the next; wider than set while the driver is slow to answer.",
+        ("part",),
+        NS,
+    ),
+    _optional(
         "xid",
         "xid_errors_total",
         "XIDs that the driver reported since the exporter's start (NVML events).",
@@ -432,6 +446,22 @@ EXPORTER = (
         "Series beyond --metrics.max-series-per-family, which are left out, summed over the "
         "collection cycles.",
         ("family",),
+    ),
+    Family(
+        "exporter",
+        "collection_interval_seconds",
+        "Time from one collection cycle to the next, as wide as it is now.",
+        divisor=NS,
+    ),
+    Family(
+        "exporter",
+        "cpu_budget_ratio",
+        "The share of one CPU of --collection.budget; absent where there is none.",
+    ),
+    Family(
+        "exporter",
+        "cpu_used_ratio",
+        "The share of one CPU that the exporter used lately; absent where there is no budget.",
     ),
     _counter("exporter", "cycles_total", "Collection cycles."),
     _counter("exporter", "cycle_overruns_total", "Cycles that took longer than the interval."),

@@ -32,6 +32,7 @@ from exporter.settings import Complaint, Problem, Settings, examine, load
 DEADLINE_OF_INTERVAL = 0.8
 LONGEST_S = 5.0
 NS = 1e9  # in a second
+MILLION = 1_000_000
 CLAIMS_RHYTHM = Rhythm(period_s=60)
 POLICIES_RHYTHM = Rhythm(period_s=60)
 OLDEST_SCENARIO_NS = 3600 * 10**9  # its energy counter is computed from its beginning on
@@ -96,6 +97,7 @@ def cycle_rules(settings: Settings) -> CycleRules:
         allowed=_allowed(settings),
         keep=_keep(settings),
         demand=_demand(settings),
+        budget=settings.collection_budget_ppm / MILLION,
     )
 
 

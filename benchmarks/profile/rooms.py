@@ -93,8 +93,8 @@ class Rooms:
             call = function(library, name, *argtypes)
             return timed(call) if call else None
 
-        setattr(Library, "ask", asked)
-        setattr(Library, "function", found)
+        Library.ask = asked
+        Library.function = found
 
 
 def main() -> None:

@@ -2,6 +2,7 @@
 
 import logging
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -12,6 +13,7 @@ from exporter.collector.asking import Asking
 from exporter.collector.bound import Surplus, bounded
 from exporter.collector.guard import Guard
 from exporter.collector.idle import IdlePolicy, idle_weights
+from exporter.collector.keeper import Keeper
 from exporter.collector.membership import Membership
 from exporter.collector.own_rows import LastReload, Own, own_row
 from exporter.collector.pulse import Pulse
@@ -52,6 +54,7 @@ class Collector:
         clock: Clock,
         rules: CycleRules | None = None,
         idle: IdlePolicy = IdlePolicy.UNATTRIBUTED,
+        cpu_ns: Callable[[], int] = time.process_time_ns,
     ) -> None:
         self.snapshot = Snapshot(mono_ns=clock.monotonic_ns(), unix_ns=clock.time_ns())
         self.fatal: RestartRequiredError | None = None
@@ -60,7 +63,8 @@ class Collector:
         self._asking = Asking(sources, clock)
         self._ledger = ledger
         self._clock = clock
-        self._rules = self._rules_to_come = rules or CycleRules()
+        self._rules_to_come = rules or CycleRules()
+        self._keeper = Keeper(self._rules_to_come, cpu_ns)
         self._idle = idle
         self._shown = Shown(self._rules.allowed)
         self._membership = Membership()
@@ -72,6 +76,11 @@ class Collector:
         self._before_mono_ns: int | None = None
         self._pulse = Pulse(clock.monotonic_ns(), 0, self._rules.interval_ns)
         self._overruns = 0
+
+    @property
+    def _rules(self) -> CycleRules:
+        """Those in force."""
+        return self._keeper.rules
 
     @property
     def pulse(self) -> Pulse:
@@ -98,8 +107,10 @@ class Collector:
                 return
             except Exception:
                 logger.exception("the cycle failed; the next one starts anew")
-            due += self._rules.interval_ns
             now = self._clock.monotonic_ns()
+            if self._keeper.note(now):
+                self._asking.follow(self._rules)
+            due += self._rules.interval_ns
             if now > due:
                 self._overruns += 1
                 due = now
@@ -112,7 +123,7 @@ class Collector:
             RestartRequiredError: a source can only be helped by a new process.
 
         """
-        if self._rules_to_come is not self._rules:
+        if self._rules_to_come is not self._keeper.set:
             self._adopt(self._rules_to_come)
         readings = self._asking.readings()
         now = Moment(self._clock.monotonic_ns(), self._clock.time_ns())
@@ -144,12 +155,12 @@ class Collector:
         return self.snapshot
 
     def _adopt(self, rules: CycleRules) -> None:
-        self._rules = rules
+        self._keeper.follow(rules)
         self._ledger.window_ns, self._ledger.retention_ns = rules.window_ns, rules.retention_ns
         self._residency.window_ns = rules.window_ns
         self._allotments.rules = rules.allotments
         self._shown.allow(rules.allowed)
-        self._asking.follow(rules)
+        self._asking.follow(self._rules)
 
     def _enter(
         self, devices: Mapping[str, DeviceReading], owners: Mapping[int, Owner], now: Moment
@@ -201,6 +212,9 @@ class Collector:
             unix_ns=facts.now.unix_ns,
             cycles=self._pulse.done + 1,
             overruns=self._overruns,
+            interval_ns=self._rules.interval_ns,
+            budget=self._keeper.budget.share,
+            cpu_used=self._keeper.budget.used,
             simulated=simulated,
             idle=self._idle,
             sources=sources,
@@ -218,4 +232,5 @@ class Collector:
             sources=sources,
             dropped=taken.dropped,
             most_series=self._rules.most_series,
+            interval_ns=self._rules.interval_ns,
         )

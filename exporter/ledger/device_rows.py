@@ -45,7 +45,7 @@ def device_rows(view: View) -> Iterable[Row]:
         )
         reading = view.facts.readings.get(uuid)
         if reading is not None:
-            values |= _xids(reading) | (_sensors(reading) if up else {})
+            values |= _xids(reading) | _costs(reading) | (_sensors(reading) if up else {})
         if reading is not None and up:
             values["unattributed_memory_bytes"] = _unattributed_memory(book, reading)
         if not book.blind:
@@ -102,6 +102,18 @@ def _xids(reading: DeviceReading) -> dict[str, Value]:
         "xid_errors_total": {(xid,): x.events for xid, x in reading.xids.items()},
         "xid_last_timestamp_seconds": {
             (xid,): x.last_unix_ns for xid, x in reading.xids.items() if x.last_unix_ns is not None
+        },
+    }
+
+
+def _costs(reading: DeviceReading) -> dict[str, Value]:
+    """What reading the device costs matters most when it is slow, or does not answer."""
+    return {
+        "driver_seconds_total": {(part,): cost.duration_ns for part, cost in reading.costs.items()},
+        "read_interval_seconds": {
+            (part,): cost.every_ns
+            for part, cost in reading.costs.items()
+            if cost.every_ns is not None
         },
     }
 

@@ -170,6 +170,16 @@ class XidCount(NamedTuple):
     last_unix_ns: int | None = None
 
 
+class PartCost(NamedTuple):
+    """What one part of reading a device has cost since the start.
+
+    ``every_ns``: from one read of it to the next, as wide as it is now; None: each cycle.
+    """
+
+    duration_ns: int
+    every_ns: int | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class DeviceReading:
     """One device in one cycle. ``window`` None: the driver has no new samples yet."""
@@ -182,6 +192,7 @@ class DeviceReading:
     sensors: Sensors = field(default_factory=Sensors)
     unmeasured: Mapping[str, Unmeasured] = field(default_factory=dict)  # by quantity
     xids: Mapping[str, XidCount] = field(default_factory=dict)  # of a device that is lost, too
+    costs: Mapping[str, PartCost] = field(default_factory=dict)  # by part of the reading, likewise
 
 
 @dataclass(frozen=True, slots=True)

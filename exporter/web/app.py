@@ -19,7 +19,7 @@ from exporter.web.landing import landing
 from exporter.web.lifecycle import Reload, reload_handler
 from exporter.web.live import LivePage, static_routes
 from exporter.web.negotiation import accepts_gzip, choose_format
-from exporter.web.pages import STALE_NS, Pages
+from exporter.web.pages import Pages
 from exporter.web.selection import SelectionError, select
 from exporter.web.webconfig import WebConfig
 
@@ -52,7 +52,7 @@ def make_app(  # noqa: PLR0913 - what it serves, and for whom
     app.on_response_prepare.append(_add_headers(config))
 
     about = about or (lambda: About(window_ns=settings.collection_window_ns))
-    answers = Answers(lambda: health.snapshot, clock, STALE_NS)
+    answers = Answers(lambda: health.snapshot, clock)
     live = LivePage(answers, about, settings.web_telemetry_path)
     home = _home(gate, live, health, clock, settings.web_telemetry_path)
     cardinality = Cardinality(lambda: health.snapshot, lambda: pages.families)

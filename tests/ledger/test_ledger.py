@@ -20,6 +20,7 @@ from exporter.model import (
     MemoryHeld,
     Methods,
     Owner,
+    PartCost,
     ProcessActivity,
     Row,
     Sensors,
@@ -606,6 +607,16 @@ def test_a_device_that_cannot_be_read_shows_its_xids_and_nothing_else_of_the_boa
     assert values["xid_last_timestamp_seconds"] == {("79",): 5 * SECOND}
     assert "power_watts" not in values
     assert "throttle_seconds_total" not in values
+
+
+@pytest.mark.parametrize("state", [DeviceState.UP, DeviceState.STUCK])
+def test_what_a_device_costs_is_told_whether_it_can_be_read_or_not(state: DeviceState) -> None:
+    costs = {"samples": PartCost(7), "processes": PartCost(9, 10 * SECOND)}
+    states = {"GPU-0": state}
+    values = Node().cycle(0, states=states, costs=costs)["device"]["0", "GPU-0"].values
+
+    assert values["driver_seconds_total"] == {("samples",): 7, ("processes",): 9}
+    assert values["read_interval_seconds"] == {("processes",): 10 * SECOND}
 
 
 BOTH: dict[Owner, MemoryHeld] = {A: MemoryHeld(10, 1), B: MemoryHeld(10, 1)}
