@@ -26,7 +26,8 @@ BUSY_REASONS = (
 )
 MEMORY_REASONS = (*BUSY_REASONS, Unattributed.OVERLAP)
 ENERGY_REASONS = (*BUSY_REASONS, Unattributed.IDLE, Unattributed.UNOBSERVED)
-SHARING_REASONS = (Unattributed.MIG, Unattributed.MPS)
+SHARING_REASONS = (Unattributed.MIG, Unattributed.PARTITIONED, Unattributed.MPS)
+PARTED = (Unattributed.MIG, Unattributed.PARTITIONED)  # its parts are allotted, not the board
 RENAMED = {  # the device's own core time is its busy time
     "core_utilization_ratio": "utilization_ratio",
     "core_seconds_total": "busy_seconds_total",
@@ -134,7 +135,8 @@ def _unattributed(book: Book, quantity: str) -> dict[tuple[str, ...], Number]:
 
 
 def _can_apply(reason: Unattributed, book: Book) -> bool:
-    sharing = "mig" if book.device.parent_uuid else book.device.sharing
+    instance = book.device.parent_uuid and book.device.vendor == "nvidia"
+    sharing = "mig" if instance else book.device.sharing
     return sharing == reason or reason in book.unattributed
 
 
@@ -155,7 +157,7 @@ def _allotted(view: View, book: Book) -> dict[str, Value]:
     uuid = book.device.uuid
     here = [a for _, a in view.facts.allotted if a.device == uuid]
     unplaced = any(not device for _, device in view.limits)
-    parted = book.device.sharing == "mig"  # its instances are allotted
+    parted = book.device.sharing in PARTED
     none = 0 if view.facts.pods and not (here or unplaced or parted) else None
     core, memory = total(a.core for a in here), total(a.memory_bytes for a in here)
     return known(

@@ -7,6 +7,8 @@ whole GPU. Times called ``*_unix_ns`` are wall-clock nanoseconds since the epoch
 """
 
 from exporter.model.devices import (
+    FIRST_INDEX,
+    PARTITIONED,
     QUANTITIES,
     CallCount,
     Clock,
@@ -62,6 +64,8 @@ from exporter.model.usage import (
 )
 
 __all__ = [
+    "FIRST_INDEX",
+    "PARTITIONED",
     "QUANTITIES",
     "Allocation",
     "CallCount",

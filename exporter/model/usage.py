@@ -38,6 +38,7 @@ class Unattributed(StrEnum):
     UNOBSERVED = "unobserved"
     OVERLAP = "overlap"
     MIG = "mig"
+    PARTITIONED = "partitioned"
     MPS = "mps"
 
 
