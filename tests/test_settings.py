@@ -125,7 +125,7 @@ def test_a_duration_is_read_as_nanoseconds(text: str, nanoseconds: int) -> None:
         "--pods.labels=*a",
         "--pods.labels=a,,b",
         "--pods.annotations=-a",
-        "--gpus.source=auto,amd",
+        "--gpus.source=auto,rocm",
         "--gpus.source=",
         "--nvml.released=maybe",
         "--collection.interval=1",

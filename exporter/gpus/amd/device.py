@@ -80,13 +80,11 @@ class AmdDevice:
         self._refused = False
         known = {pid: cus for pid, cus in told.items() if cus is not None}
         self._occupancy = bool(node.cus and known) or (self._central and not folders)
-        self._note_new(frozenset(pid for pid, cus in known.items() if cus))
-        return known if self._occupancy else None
-
-    def _note_new(self, active: frozenset[int]) -> None:
-        """Who works and is not listed is looked for at once."""
+        active = frozenset(pid for pid, cus in known.items() if cus)
         if not active <= self._listed:
-            self._listed_mono_ns = None
+            self._listed_mono_ns = None  # who works and is not listed is looked for at once
+            self._listed |= active  # and once only, if it holds nothing
+        return known if self._occupancy else None
 
     def _residents(self, demand: Demand) -> tuple[ProcessMemory, ...] | None:
         node, now_ns = self.found.node, self._clock.monotonic_ns()
@@ -106,6 +104,7 @@ class AmdDevice:
         self, folders: Mapping[int, Sequence[Path]], gpu_id: int
     ) -> tuple[ProcessMemory, ...]:
         """Those who hold memory here: KFD has files of every process for every GPU."""
-        held = {p: self._processes.vram(list(f), gpu_id) for p, f in folders.items()}
-        self._listed = frozenset(folders)
-        return tuple(ProcessMemory(pid, size, COMPUTE) for pid, size in held.items() if size)
+        told = {p: self._processes.vram(list(f), gpu_id) for p, f in folders.items()}
+        held = {pid: size for pid, size in told.items() if size}
+        self._listed = (self._listed & folders.keys()) | held.keys()
+        return tuple(ProcessMemory(pid, size, COMPUTE) for pid, size in held.items())

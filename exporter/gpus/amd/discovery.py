@@ -113,7 +113,10 @@ def _board(folder: Path, pci: str, place: int, nodes: list[KfdNode]) -> FoundBoa
     units = sum(node.cus for node in nodes)
     profile = _profile(folder)
     ordered = sorted(nodes, key=lambda node: node.partition)
-    parts = (_part(device, node, profile, node.cus / units if units else 1 / len(nodes)) for node in ordered)
+    parts = (
+        _part(device, node, profile, node.cus / units if units else 1 / len(nodes))
+        for node in ordered
+    )
     return FoundBoard(folder, Found(device, None), tuple(parts))
 
 

@@ -70,13 +70,14 @@ class AmdSource:
         self._workers.close()
 
     def _cycle(self, began_ns: int) -> tuple[DeviceReading, ...]:
-        jobs = self._jobs()
+        before, jobs = dict(self._boards), self._jobs()
         if began_ns >= self._look_at_ns:
             jobs[LOOK] = partial(discover, self._sysfs)
         results = self._workers.run(jobs, self._demand.deadline_s)
         if LOOK in results:
             self._heed(results[LOOK], began_ns)
-            fresh = {uuid: job for uuid, job in self._jobs().items() if uuid not in results}
+            known = {u for u, board in self._boards.items() if before.get(u) is board}
+            fresh = {uuid: job for uuid, job in self._jobs().items() if uuid not in known}
             spent_s = (self._clock.monotonic_ns() - began_ns) / SECOND
             results |= self._workers.run(fresh, max(self._demand.deadline_s - spent_s, 0.0))
         devices = tuple(
