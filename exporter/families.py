@@ -81,6 +81,18 @@ _CORE = (
 _ESTIMATE = "estimated: active energy split by core use, idle energy by --energy.idle"
 
 
+_COPY = "Busy time of copy engines, all of them added up (AMD: KFD's sdma_<gpu>)."
+_EVICTED = "Time that queues were off the device to make room for others (AMD: KFD's evicted_ms)."
+
+
+def _counted(level: str) -> tuple[Family, ...]:
+    """What some drivers count of each process, summed up."""
+    return (
+        _counter(level, "copy_seconds_total", _COPY, divisor=NS),
+        _counter(level, "evicted_seconds_total", _EVICTED, divisor=NS),
+    )
+
+
 def _usage_gauges(level: str) -> tuple[Family, ...]:
     """The gauges that a container and a group have alike."""
     return (
@@ -114,6 +126,7 @@ def _usage_counters(level: str) -> tuple[Family, ...]:
         _counter(level, "encoder_seconds_total", "Encoder busy time.", divisor=NS),
         _counter(level, "decoder_seconds_total", "Decoder busy time.", divisor=NS),
         _counter(level, "energy_joules_total", f"Energy used, {_ESTIMATE}.", divisor=UJ),
+        *_counted(level),
     )
 
 
@@ -202,6 +215,7 @@ DEVICE = (
     _counter("device", "memory_active_seconds_total", "Time with memory traffic.", divisor=NS),
     _counter("device", "encoder_seconds_total", "Encoder busy time.", divisor=NS),
     _counter("device", "decoder_seconds_total", "Decoder busy time.", divisor=NS),
+    *_counted("device"),
     _counter(
         "device",
         "energy_joules_total",
@@ -230,6 +244,8 @@ DEVICE = (
             ("encoder_seconds", "encoder time", NS),
             ("decoder_seconds", "decoder time", NS),
             ("energy_joules", "energy", UJ),
+            ("copy_seconds", "copy engines' time", NS),
+            ("evicted_seconds", "eviction time", NS),
         )
     ),
     _counter(
@@ -402,6 +418,7 @@ NAMESPACE = (
     _counter("namespace", "encoder_seconds_total", "Encoder busy time.", divisor=NS),
     _counter("namespace", "decoder_seconds_total", "Decoder busy time.", divisor=NS),
     _counter("namespace", "energy_joules_total", f"Energy used, {_ESTIMATE}.", divisor=UJ),
+    *_counted("namespace"),
 )
 
 GROUP = (*_usage_gauges("group"), *_usage_counters("group"))

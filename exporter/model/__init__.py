@@ -7,6 +7,7 @@ whole GPU. Times called ``*_unix_ns`` are wall-clock nanoseconds since the epoch
 """
 
 from exporter.model.devices import (
+    COUNTED,
     FIRST_INDEX,
     PARTITIONED,
     QUANTITIES,
@@ -64,6 +65,7 @@ from exporter.model.usage import (
 )
 
 __all__ = [
+    "COUNTED",
     "FIRST_INDEX",
     "PARTITIONED",
     "QUANTITIES",

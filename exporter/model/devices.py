@@ -72,6 +72,8 @@ class Engines:
 
 
 QUANTITIES = ("core", "memory_active", "encoder", "decoder")
+COUNTED = ("copy", "evicted")
+"""What some drivers count of each process, and of nothing else: a device's is the sum of them."""
 
 
 class ProcessActivity(NamedTuple):
@@ -113,7 +115,8 @@ class Window:
     of a whole GPU: a MIG instance that is always busy is so for its share of the window.
     ``told_apart``: the core time of processes is that of the samples that name them, not the
     driver's averages; then ``unclaimed_ns`` is the core's busy time in samples that name nobody
-    and in which the device paused: the turn of some process ended there.
+    and in which the device paused: the turn of some process ended there. ``counted``: of
+    ``COUNTED`` what is told here, nanoseconds by pid.
     """
 
     start_unix_ns: int
@@ -128,6 +131,7 @@ class Window:
     methods: Methods = Methods()
     told_apart: bool = False
     unclaimed_ns: int = 0
+    counted: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
 
 
 class ProcessMemory(NamedTuple):

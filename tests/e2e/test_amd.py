@@ -148,6 +148,13 @@ def test_a_busy_board_is_shared_out_by_the_compute_units_that_are_occupied(place
     how = {"busy": "rates", "shares": "cu_occupancy", "energy": "counter"}
     assert held.value("mgpu_device_method_info", uuid=board.uuid, **how) == 1
 
+    place.tree.count(FIRST, gpu_id, sdma_us=1_500_000, evicted_ms=250)
+    copied = "mgpu_container_copy_seconds_total"
+    place.pages.when(lambda p: p.value(copied, pod="first", uuid=board.uuid) == 1.5, "copies")
+    evicted = "mgpu_container_evicted_seconds_total"
+    page = place.pages.when(lambda p: p.value(evicted, uuid=board.uuid, pod="first"), "evictions")
+    assert page.value(evicted, pod="first", uuid=board.uuid) == 0.25
+
     board.metrics(v1_6(600 * TICKS))
     told = place.pages.when(lambda p: p.value(JOULES, uuid=board.uuid) == 600, "the energy")
     joules = "mgpu_container_energy_joules_total"

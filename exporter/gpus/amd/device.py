@@ -1,13 +1,14 @@
 """One board or one partition: its window and its memory, out of what the files say now."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from exporter.gpus.amd.activity import Sample, Windows
 from exporter.gpus.amd.discovery import Found
 from exporter.gpus.amd.files import RefusedError
 from exporter.gpus.amd.metrics import CENTRAL_GFX
-from exporter.gpus.amd.processes import KfdProcesses
+from exporter.gpus.amd.processes import Counting, KfdProcesses
 from exporter.gpus.source import Demand
 from exporter.model import (
     Clock,
@@ -39,11 +40,14 @@ class AmdDevice:
         self._listed: frozenset[int] = frozenset()
         self._refused = False
         self._occupancy = self._central
+        self._counting = Counting()
 
     def window(self, sample: Sample) -> Window | None:
         """The window until now; ``sample`` speaks for all of it."""
         cus = self._cus()
-        return self._windows.cut(sample, cus, self._clock.time_ns(), self._clock.monotonic_ns())
+        now = self._clock.time_ns(), self._clock.monotonic_ns()
+        window = self._windows.cut(sample, cus, *now)
+        return window and replace(window, counted=self._counting.take())
 
     def memory(self, demand: Demand, total: int | None, used: int | None) -> DeviceMemory | None:
         """Who holds how much; of a partition as much as its processes is in use (``used`` None)."""
@@ -100,11 +104,10 @@ class AmdDevice:
             self._listed_mono_ns = now_ns
         return self._held
 
-    def _list(
-        self, folders: Mapping[int, Sequence[Path]], gpu_id: int
-    ) -> tuple[ProcessMemory, ...]:
+    def _list(self, folders: Mapping[int, list[Path]], gpu_id: int) -> tuple[ProcessMemory, ...]:
         """Those who hold memory here: KFD has files of every process for every GPU."""
-        told = {p: self._processes.vram(list(f), gpu_id) for p, f in folders.items()}
+        told = {p: self._processes.vram(f, gpu_id) for p, f in folders.items()}
+        self._counting.add({p: self._processes.counted(f, gpu_id) for p, f in folders.items()})
         held = {pid: size for pid, size in told.items() if size}
         self._listed = (self._listed & folders.keys()) | held.keys()
         return tuple(ProcessMemory(pid, size, COMPUTE) for pid, size in held.items())

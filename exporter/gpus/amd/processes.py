@@ -68,6 +68,48 @@ class KfdProcesses:
         """
         return _sum([read_count(f / f"stats_{gpu_id}" / "cu_occupancy") for f in folders])
 
+    def counted(self, folders: list[Path], gpu_id: int) -> dict[str, int]:
+        """Nanoseconds so far by the names of ``COUNTED``; deleted queues are in them.
+
+        Raises:
+            RefusedError: we may not read it.
+
+        """
+        copy_us = _sum([read_count(folder / f"sdma_{gpu_id}") for folder in folders])
+        evicted_ms = _sum([read_count(f / f"stats_{gpu_id}" / "evicted_ms") for f in folders])
+        found = {
+            "copy": copy_us and copy_us * 1000,
+            "evicted": evicted_ms and evicted_ms * 1_000_000,
+        }
+        return {name: value for name, value in found.items() if value is not None}
+
+
+class Counting:
+    """What processes' counters have risen by. A counter that goes back is held at its highest.
+
+    What a process had counted before it was first read is not ours, unless it began since.
+    """
+
+    def __init__(self) -> None:
+        self._highest: dict[int, dict[str, int]] | None = None
+        self._risen: dict[str, dict[int, int]] = {}
+
+    def add(self, now: dict[int, dict[str, int]]) -> None:
+        """Take a reading of all processes."""
+        before, self._highest = self._highest, {}
+        for pid, counts in now.items():
+            known = counts if before is None else before.get(pid, {})
+            highest = {name: max(count, known.get(name, 0)) for name, count in counts.items()}
+            self._highest[pid] = highest
+            for name, count in highest.items():
+                by_pid = self._risen.setdefault(name, {})
+                by_pid[pid] = by_pid.get(pid, 0) + count - known.get(name, 0)
+
+    def take(self) -> dict[str, dict[int, int]]:
+        """What has risen since it was last taken, of each counter that there is."""
+        taken, self._risen = self._risen, {name: {} for name in self._risen}
+        return {name: {p: n for p, n in by_pid.items() if n} for name, by_pid in taken.items()}
+
 
 def _sum(numbers: list[int | None]) -> int | None:
     told = [number for number in numbers if number is not None]

@@ -236,3 +236,41 @@ def test_what_kfd_denies_is_a_reason_and_not_a_failure(fs: FakeFilesystem) -> No
     assert reading.unmeasured["memory"] is Unmeasured.NO_PERMISSION
     assert reading.memory is not None
     assert reading.memory.processes is None
+
+
+def counted(node: Node, uuid: str) -> dict[str, dict[int, int]]:
+    """What is counted in the window after the next list of processes."""
+    node.read(after=6)
+    window = node.window(uuid)
+    return {name: dict(by_pid) for name, by_pid in window.counted.items()}
+
+
+def test_copy_time_and_evictions_are_what_the_counters_rise_by(node: Node) -> None:
+    board = node.tree.add(MI210)
+    node.tree.run(7)
+    node.tree.count(7, board.gpu_ids[0], sdma_us=5_000_000, evicted_ms=10)
+    node.read()
+    node.tree.count(7, board.gpu_ids[0], sdma_us=5_000_250, evicted_ms=12)
+
+    assert counted(node, board.uuid) == {"copy": {7: 250_000}, "evicted": {7: 2_000_000}}
+    assert counted(node, board.uuid) == {"copy": {}, "evicted": {}}
+
+
+def test_a_counter_that_goes_back_is_held_at_its_highest(node: Node) -> None:
+    board = node.tree.add(MI210)
+    node.tree.run(7)
+    found = []
+    for sdma_us in (1000, 4000, 3000, 5000):
+        node.tree.count(7, board.gpu_ids[0], sdma_us=sdma_us)
+        found.append(counted(node, board.uuid)["copy"])
+
+    assert found == [{}, {7: 3_000_000}, {}, {7: 1_000_000}]
+
+
+def test_a_process_that_came_later_is_counted_from_its_beginning(node: Node) -> None:
+    board = node.tree.add(MI210)
+    node.read()
+    node.tree.run(8)
+    node.tree.count(8, board.gpu_ids[0], sdma_us=70)
+
+    assert counted(node, board.uuid)["copy"] == {8: 70_000}

@@ -165,6 +165,12 @@ class Tree:
         if cus is not None and board.kind.occupancy:
             put(folder / f"stats_{gpu_id}" / "cu_occupancy", cus)
 
+    def count(self, pid: int, gpu_id: int, sdma_us: int, evicted_ms: int = 0) -> None:
+        """Let a process's counters stand at these."""
+        folder = self.kfd / "proc" / str(pid)
+        put(folder / f"sdma_{gpu_id}", sdma_us)
+        put(folder / f"stats_{gpu_id}" / "evicted_ms", evicted_ms)
+
     def end(self, pid: int) -> None:
         """Let a process go."""
         remove(self.kfd / "proc" / str(pid))
