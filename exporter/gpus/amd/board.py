@@ -72,7 +72,8 @@ class AmdBoard:
         mine = Sample(None, None) if self._parts else Sample(core, active)
         window = self._whole.window(mine)
         if window is not None or not self._metered:
-            used, idle = self._used(metrics, core, asleep=asleep)
+            busiest = max((p for p in (core, *metrics.partitions.values()) if p), default=core)
+            used, idle = self._used(metrics, busiest, asleep=asleep)
             window = window and with_energy(window, used, idle, self._method)
         sensors = Sensors() if asleep else self._sense(metrics, demand)
         whole = self._parted(window) if self._parts else self._undivided(window, demand)

@@ -125,11 +125,11 @@ class AmdSource:
 
     def _of(self, board: AmdBoard, result: object) -> tuple[DeviceReading, ...]:
         """What a board's worker brought back."""
-        if isinstance(result, tuple):
-            return result
         if isinstance(result, Stuck):
             waited_s = (self._clock.monotonic_ns() - result.since_mono_ns) / SECOND
             return board.all(DeviceState.STUCK, f"a file has not been read for {waited_s:.1f} s")
+        if isinstance(result, tuple):
+            return result
         return board.all(DeviceState.FAILED, repr(result))
 
     def _log_changes(self, devices: tuple[DeviceReading, ...]) -> None:

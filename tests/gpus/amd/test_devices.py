@@ -1,10 +1,17 @@
 """What is found on a node, and how it is named and numbered."""
 
-import pytest
+import os
+from pathlib import Path
 
+import pytest
+from pyfakefs.fake_filesystem import FakeFilesystem
+from pyfakefs.helpers import reset_ids, set_uid
+
+from exporter.gpus.amd.discovery import discover
+from exporter.gpus.source import Demand
 from exporter.model import Unmeasured
-from tests.gpus.amd.node import Node
-from tests.gpus.amd.trees import GIB, MI210, MI300X, RADEON, Kind, put, remove
+from tests.gpus.amd.node import DEMAND, Node
+from tests.gpus.amd.trees import GIB, MI210, MI300X, RADEON, Kind, Tree, put, remove
 
 
 @pytest.mark.parametrize(
@@ -148,3 +155,36 @@ def test_a_released_source_reads_nothing_and_goes_on_when_it_is_taken_up(node: N
     assert not reading.status.up
     assert [str(r.state) for r in reading.devices] == ["released"]
     assert [str(r.state) for r in node.read().devices] == ["up"]
+
+
+def test_a_file_that_hangs_costs_the_board_it_is_of(node: Node) -> None:
+    stuck, fine = node.tree.add(MI210), node.tree.add(MI210)
+    node.read()
+    pipe = stuck.folder / "gpu_busy_percent"
+    pipe.unlink()
+    os.mkfifo(pipe)
+    node.source.follow(Demand(deadline_s=0.2))
+
+    states = {r.device.uuid: str(r.state) for r in node.read().devices}
+    node.source.follow(DEMAND)
+    pipe.write_text("30\n")  # which lets the read come back
+    after = {r.device.uuid: r for r in node.read().devices}
+
+    assert states == {stuck.uuid: "driver_stuck", fine.uuid: "up"}
+    assert str(after[fine.uuid].state) == "up"
+
+
+def test_kfds_nodes_that_may_not_be_read_are_told(fs: FakeFilesystem) -> None:
+    fs.is_case_sensitive = True
+    tree = Tree(Path("/host/sys"))
+    tree.load()
+    tree.add(MI210)
+    (tree.kfd / "topology/nodes/1/gpu_id").chmod(0o200)
+    set_uid(65532)
+
+    found = discover(tree.sysfs)
+
+    reset_ids()
+    assert "1 of KFD's nodes may not be read" in found.trouble
+    [board] = found.boards
+    assert board.whole.node is None

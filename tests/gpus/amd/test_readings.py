@@ -274,3 +274,15 @@ def test_a_process_that_came_later_is_counted_from_its_beginning(node: Node) -> 
     node.tree.count(8, board.gpu_ids[0], sdma_us=70)
 
     assert counted(node, board.uuid)["copy"] == {8: 70_000}
+
+
+def test_a_board_is_not_idle_while_one_of_its_partitions_works(node: Node) -> None:
+    board = node.tree.add(MI300X, parts=2)
+    for second in range(8):
+        board.metrics(v1_6(100 * second * TICKS, [[0], [100]]))
+        node.read()
+    board.metrics(v1_6(800 * TICKS, [[0], [100]]))
+
+    window = node.window(board.uuid)
+
+    assert (window.energy_uj, window.idle_energy_uj) == (100 * JOULE, None)
