@@ -127,7 +127,16 @@ def account(
         unexplained=core.unexplained if core else {},
         credit=core.credit if core else credit,
         methods=window.methods,
+        counted={name: _owned(by_pid, owners) for name, by_pid in window.counted.items()},
     )
+
+
+def _owned(by_pid: Mapping[int, int], owners: Mapping[int, Owner]) -> dict[Owner, int]:
+    owned: dict[Owner, int] = {}
+    for pid, amount in by_pid.items():
+        owner = owners.get(pid, Unattributed.UNKNOWN_CGROUP)
+        owned[owner] = owned.get(owner, 0) + amount
+    return owned
 
 
 def _share_energy(

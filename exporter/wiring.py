@@ -1,7 +1,7 @@
 """Which classes stand behind the settings. Opens nothing that may hang or fail without a GPU."""
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from exporter.allocations import rules
@@ -9,6 +9,8 @@ from exporter.allocations.registry import NODE_ANNOTATION_PREFIXES
 from exporter.cgroups.processes import CgroupProcesses
 from exporter.collector import Collector, CycleRules, IdlePolicy, Sources
 from exporter.families import groups_without
+from exporter.gpus.amd.source import AmdSource
+from exporter.gpus.awaited import Awaited, never, nvidia_missed
 from exporter.gpus.nvml.accounting import choice_of
 from exporter.gpus.nvml.source import NvmlSource
 from exporter.gpus.source import Demand, GpuSource
@@ -191,8 +193,31 @@ def _real_nodes(settings: Settings, pods: PodSource, places: Places) -> tuple[No
 
 
 def _real_gpus(settings: Settings) -> tuple[GpuSource, ...]:
-    """``auto`` is every real source there is: today NVML, which looks again for a driver."""
+    """``auto`` is every real source there is; each looks again for a driver that is not there."""
+    asked = settings.gpus_source
+    sysfs = Path(settings.path_sysfs)
+    sources: list[GpuSource] = []
+    for name, opener in _GPUS.items():
+        if name in asked:
+            sources.append(opener(settings))
+        elif "auto" in asked:
+            missed = nvidia_missed(sysfs) if name == NvmlSource.name else never
+            sources.append(Awaited(opener(settings), missed))
+    for source in sources:
+        source.follow(_demand(settings))
+    return tuple(sources)
+
+
+def _nvml(settings: Settings) -> GpuSource:
     accounting = choice_of(settings.nvml_shares, enable=settings.nvml_enable_accounting)
-    nvml = NvmlSource(settings.nvml_library or None, accounting=accounting)
-    nvml.follow(_demand(settings))
-    return (nvml,)
+    return NvmlSource(settings.nvml_library or None, accounting=accounting)
+
+
+def _amd(settings: Settings) -> GpuSource:
+    return AmdSource(Path(settings.path_sysfs))
+
+
+_GPUS: Mapping[str, Callable[[Settings], GpuSource]] = {  # by the values of --gpus.source
+    "nvml": _nvml,
+    "amd": _amd,
+}

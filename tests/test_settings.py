@@ -140,7 +140,7 @@ def test_a_share_is_read_as_parts_in_a_million(text: str, ppm: int) -> None:
         "--pods.labels=*a",
         "--pods.labels=a,,b",
         "--pods.annotations=-a",
-        "--gpus.source=auto,amd",
+        "--gpus.source=auto,rocm",
         "--gpus.source=",
         "--nvml.released=maybe",
         "--collection.interval=1",

@@ -204,7 +204,8 @@ class Collector:
         self, facts: CycleFacts, readings: Sequence[Reading], processes: SourceStatus
     ) -> Snapshot:
         simulated = any(reading.simulated for reading in readings)
-        sources = (*(r.status for r in readings), processes, *self._asking.statuses())
+        gpus = (r.status for r in readings if not r.status.absent)
+        sources = (*gpus, processes, *self._asking.statuses())
         taken = bounded(rows_of(self._ledger, facts), self.snapshot.rows, self._rules.most_series)
         self._surplus.count(taken.dropped, self._rules.most_series)
         rejected = self._rejected + self._allotments.problems + self._shown.rejected

@@ -4,6 +4,7 @@ from collections import deque
 from typing import NamedTuple, TypeVar
 
 from exporter.model import (
+    COUNTED,
     QUANTITIES,
     Engines,
     MemoryHeld,
@@ -37,7 +38,7 @@ class Account:
     )
 
     def __init__(self, now: Moment) -> None:
-        self.totals: dict[str, int] = dict.fromkeys((*QUANTITIES, ENERGY), 0)
+        self.totals: dict[str, int] = dict.fromkeys((*QUANTITIES, ENERGY, *COUNTED), 0)
         self.allocated_core_ns = 0
         self.held: MemoryHeld | None = None
         self.peak_bytes: int | None = None
@@ -53,6 +54,12 @@ class Account:
         self.used_mono_ns = now.mono_ns
         if spent.busy.core:
             self.active_unix_ns = now.unix_ns
+
+    def count(self, quantity: str, amount: int, now: Moment) -> None:
+        """Enter what was counted in one window."""
+        if amount:
+            self.totals[quantity] += amount
+            self.used_mono_ns = now.mono_ns
 
     def hold(self, held: MemoryHeld | None) -> None:
         """Set the memory held now."""

@@ -26,7 +26,8 @@ BUSY_REASONS = (
 )
 MEMORY_REASONS = (*BUSY_REASONS, Unattributed.OVERLAP)
 ENERGY_REASONS = (*BUSY_REASONS, Unattributed.IDLE, Unattributed.UNOBSERVED)
-SHARING_REASONS = (Unattributed.MIG, Unattributed.MPS)
+SHARING_REASONS = (Unattributed.MIG, Unattributed.PARTITIONED, Unattributed.MPS)
+PARTED = (Unattributed.MIG, Unattributed.PARTITIONED)  # its parts are allotted, not the board
 RENAMED = {  # the device's own core time is its busy time
     "core_utilization_ratio": "utilization_ratio",
     "core_seconds_total": "busy_seconds_total",
@@ -146,7 +147,8 @@ def _unattributed(book: Book, quantity: str) -> dict[tuple[str, ...], Number]:
 
 
 def _can_apply(reason: Unattributed, book: Book) -> bool:
-    sharing = "mig" if book.device.parent_uuid else book.device.sharing
+    instance = book.device.parent_uuid and book.device.vendor == "nvidia"
+    sharing = "mig" if instance else book.device.sharing
     return sharing == reason or reason in book.unattributed
 
 
@@ -166,7 +168,7 @@ def _allotted(view: View, book: Book) -> dict[str, Value]:
     """Sums over the allotments that name the device; 0 where it is known that none can be of it."""
     uuid = book.device.uuid
     here = view.limits.of_device(uuid)
-    parted = book.device.sharing == "mig"  # its instances are allotted
+    parted = book.device.sharing in PARTED
     some = here.allocations or view.limits.unplaced or parted
     none = 0 if view.facts.pods and not some else None
     return known(

@@ -7,6 +7,7 @@ from exporter.ledger.accounts import ENERGY, Account, Moment, opened
 from exporter.ledger.book import BLIND_CYCLES, IDLE_ENERGY, Book
 from exporter.ledger.limits import Allotted, Limits
 from exporter.model import (
+    COUNTED,
     Allocation,
     ContainerKey,
     DeviceReading,
@@ -93,6 +94,22 @@ class Ledger:
             book.measured.add(IDLE_ENERGY)
         for owner, spent in usage.shares.items():
             self._enter(book, owner, spent, now)
+        self._count(book, usage.counted, now)
+
+    def _count(self, book: Book, counted: Mapping[str, Mapping[Owner, int]], now: Moment) -> None:
+        book.measured.difference_update(COUNTED)
+        for quantity, parts in counted.items():
+            book.measured.add(quantity)
+            for owner, amount in parts.items():
+                book.whole.count(quantity, amount, now)
+                if isinstance(owner, Unattributed):
+                    account = book.unattributed.setdefault(owner, Account(now))
+                else:
+                    account = book.account(owner, now)
+                account.count(quantity, amount, now)
+                if isinstance(owner, ContainerKey):
+                    of_all = book.namespaces.setdefault(owner.namespace, Account(now))
+                    of_all.count(quantity, amount, now)
 
     def _enter(self, book: Book, owner: Owner, spent: Spent, now: Moment) -> None:
         if isinstance(owner, Unattributed):

@@ -29,6 +29,8 @@ COUNTERS = {
     "encoder": "encoder_seconds_total",
     "decoder": "decoder_seconds_total",
     ENERGY: "energy_joules_total",
+    "copy": "copy_seconds_total",
+    "evicted": "evicted_seconds_total",
 }
 
 

@@ -7,6 +7,9 @@ whole GPU. Times called ``*_unix_ns`` are wall-clock nanoseconds since the epoch
 """
 
 from exporter.model.devices import (
+    COUNTED,
+    FIRST_INDEX,
+    PARTITIONED,
     QUANTITIES,
     CallCount,
     Clock,
@@ -63,6 +66,9 @@ from exporter.model.usage import (
 )
 
 __all__ = [
+    "COUNTED",
+    "FIRST_INDEX",
+    "PARTITIONED",
     "QUANTITIES",
     "Allocation",
     "CallCount",
