@@ -5,6 +5,7 @@
 # make e2e     the long end-to-end run: five minutes under a real Prometheus
 # make accuracy  hold this exporter and others against the truth of simulated nodes (minutes)
 # make soak    an hour of a node's life at twenty times its speed: nothing may grow (minutes)
+# make guard   fail where a cycle or a page has become a fifth dearer than the committed baseline
 # make cluster-test  run the exporter on a Kubernetes node of real programs (root; CASES=quick: the short half)
 # make cluster-programs  get and build what cluster-test runs, and run nothing (10 to 20 minutes, once)
 # make docs    write what is generated: pages of docs/, rules/exported/, dashboards/*.json
@@ -21,7 +22,7 @@ PYTEST_ARGS ?=
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: run test check lint docs golden e2e accuracy cluster-programs cluster-test pictures chart docs-site image image-test sbom soak clean
+.PHONY: run test check lint docs golden e2e accuracy cluster-programs cluster-test pictures chart docs-site image image-test sbom soak guard clean
 
 run: $(VENV)/.run
 	@if [ -e /proc/driver/nvidia/version ] || [ -e /dev/dxg ] || [ -n "$$MGPU_NVML_LIBRARY" ]; then \
@@ -74,6 +75,9 @@ accuracy: $(VENV)/.dev
 
 soak: $(VENV)/.dev
 	$(BIN)/python -m benchmarks.soak $(ARGS)
+
+guard: $(VENV)/.dev
+	$(BIN)/python -m benchmarks.guard $(ARGS)
 
 cluster-test: $(VENV)/.dev
 	$(BIN)/python -m cluster $(CASES) $(PYTEST_ARGS)
