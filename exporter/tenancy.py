@@ -48,8 +48,9 @@ def account_for(
 
     The rest is as with ``attribution.account``: the shares add up.
     """
-    servers = (p.pid for p in residents or () if MPS_SERVER in p.kinds)
-    owners = {**owners, **dict.fromkeys(servers, Unattributed.MPS)}
+    servers = [p.pid for p in residents or () if MPS_SERVER in p.kinds]
+    if servers:
+        owners = {**owners, **dict.fromkeys(servers, Unattributed.MPS)}
     if window.methods.shares == SOLE_OWNER:
         return _account_instance(device, window, owners, residents)
     usage = account(device, window, owners, idle_weights, credit)

@@ -89,7 +89,8 @@ class Allotments:
         known = self._pods if as_before else {}
         decoded: dict[str, tuple[Allocation, ...]] = {}
         for uid, pod in table.pods.items():
-            if known.get(uid) == pod:
+            before = known.get(uid)
+            if before is pod or before == pod:
                 allocations = self._decoded.get(uid, ())
             else:
                 allocations = self._decode_pod(pod, facts, rules)
