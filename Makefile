@@ -4,6 +4,8 @@
 # make golden  refresh the golden exposition files after a wanted change
 # make e2e     the long end-to-end run: five minutes under a real Prometheus
 # make accuracy  hold this exporter and others against the truth of simulated nodes (minutes)
+# make bench   measure what the exporter costs, beside others, on nodes of real processes (root; 25 minutes;
+#              ARGS=--quick: a minute, this exporter only)
 # make cluster-test  run the exporter on a Kubernetes node of real programs (root; CASES=quick: the short half)
 # make docs    write what is generated: pages of docs/, rules/exported/, dashboards/*.json
 # make pictures  take the pictures of the documents anew (needs Chromium)
@@ -19,7 +21,7 @@ PYTEST_ARGS ?=
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: run test check lint docs golden e2e accuracy cluster-test pictures chart docs-site image image-test sbom clean
+.PHONY: run test check lint docs golden e2e accuracy bench cluster-test pictures chart docs-site image image-test sbom clean
 
 run: $(VENV)/.run
 	@if [ -e /proc/driver/nvidia/version ] || [ -e /dev/dxg ] || [ -n "$$MGPU_NVML_LIBRARY" ]; then \
@@ -69,6 +71,9 @@ e2e: $(VENV)/.dev
 
 accuracy: $(VENV)/.dev
 	$(BIN)/python -m benchmarks.accuracy $(ARGS)
+
+bench: $(VENV)/.dev
+	$(BIN)/python -m benchmarks.cost $(ARGS)
 
 cluster-test: $(VENV)/.dev
 	$(BIN)/python -m cluster $(CASES) $(PYTEST_ARGS)

@@ -1,6 +1,5 @@
 """The programs that are compared, and how each is started on the node."""
 
-import shutil
 import socket
 import subprocess
 import sys
@@ -9,84 +8,69 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Self
 
-from benchmarks.cost.compiled import CACHE
+from benchmarks.cost import peers
 from benchmarks.cost.documents import NODE
 from benchmarks.cost.meter import Meter
 from benchmarks.cost.node import Node
 
 PATIENCE_S = 120.0
-NVITOP = "1.7.2"
 
 
 @dataclass(frozen=True, slots=True)
 class Agent:
-    """``cycle_s`` None: it collects at each scrape. ``command`` gives None where it cannot run."""
+    """``collects``: in cycles of a second, else at each scrape. ``watches`` the API server."""
 
     name: str
-    command: Callable[[Node, int], list[str] | None]
+    command: Callable[[Node, int], list[str]]
     ready: str = "/metrics"
-    cycle_s: float | None = None
-    watches: bool = False  # pods
+    collects: bool = True
+    watches: bool = False
 
 
-def ours(node: Node, port: int, *more: str) -> list[str]:
-    """This exporter as it is by default, with the pod watch."""
-    return [
-        sys.executable,
-        *("-m", "exporter", "serve", f"--web.listen-address=127.0.0.1:{port}"),
-        *(f"--nvml.library={node.nvml}", f"--kubeconfig={node.kubeconfig}", f"--node.name={NODE}"),
-        *(
-            f"--path.cgroup={node.crowd.mount}",
-            "--gpus.source=nvml",
-            "--pods.source=api",
-            "--web.max-requests=100",
-            *more,
-        ),
-    ]
+def _with_pods(node: Node, port: int) -> list[str]:
+    return _ours(node, port, "--pods.source=api", f"--kubeconfig={node.kubeconfig}")
 
 
 def _without_pods(node: Node, port: int) -> list[str]:
-    return ours(node, port, "--pods.source=none")
+    return _ours(node, port, "--pods.source=none")
 
 
-def _nvitop(_: Node, port: int) -> list[str] | None:
-    """From PyPI, into an environment of its own."""
-    folder = CACHE / f"nvitop-exporter-{NVITOP}"
-    program = folder / "bin" / "nvitop-exporter"
-    if not program.exists():
-        uv = Path(sys.executable).with_name("uv")
-        subprocess.run([uv, "venv", "--quiet", "--clear", "--seed", folder], check=True)
-        wanted = f"nvitop-exporter=={NVITOP}"
-        subprocess.run([folder / "bin" / "pip", "install", "--quiet", wanted], check=True)
-    return [str(program), "--bind-address=127.0.0.1", f"--port={port}", "--interval=1"]
+def _ours(node: Node, port: int, *more: str) -> list[str]:
+    return [
+        *(sys.executable, "-m", "exporter", "serve", f"--web.listen-address=127.0.0.1:{port}"),
+        *("--gpus.source=nvml", f"--nvml.library={node.nvml}", f"--node.name={NODE}"),
+        f"--path.cgroup={node.crowd.mount}",
+        *more,
+    ]
 
 
-def _node_exporter(_: Node, port: int) -> list[str] | None:
-    """Debian's prometheus-node-exporter, as it comes; it is not installed but unpacked."""
-    program = shutil.which("prometheus-node-exporter") or _unpacked("prometheus-node-exporter")
+def _nvitop(_: Node, port: int) -> list[str]:
+    return [
+        str(peers.nvitop_exporter()),
+        *("--bind-address=127.0.0.1", f"--port={port}", "--interval=1"),
+    ]
+
+
+def _all_smi(_: Node, port: int) -> list[str]:
+    program = str(peers.all_smi())
+    return [program, "api", f"--port={port}", "--interval=1", "--processes"]
+
+
+def _node_exporter(_: Node, port: int) -> list[str]:
+    program = str(peers.node_exporter())
     return [program, f"--web.listen-address=127.0.0.1:{port}", "--log.level=error"]
 
 
-def _unpacked(package: str) -> str:
-    folder = CACHE / package
-    if not folder.exists():
-        folder.mkdir(parents=True)
-        subprocess.run(["apt-get", "download", "-qq", package], cwd=folder, check=True)
-        (archive,) = folder.glob("*.deb")
-        subprocess.run(["dpkg", "-x", archive, folder], check=True)
-    return str(folder / "usr/bin" / package)
-
-
-OURS = Agent("this exporter", ours, "/-/ready", 1.0, watches=True)
-WITHOUT_PODS = Agent("this exporter, no pod watch", _without_pods, "/-/ready", 1.0)
+OURS = Agent("this exporter", _with_pods, "/-/ready", watches=True)
+WITHOUT_PODS = Agent("this exporter, no pod watch", _without_pods, "/-/ready")
 AGENTS = (
     OURS,
     WITHOUT_PODS,
-    Agent("nvitop-exporter", _nvitop, cycle_s=1.0),
-    Agent("node_exporter", _node_exporter),
+    Agent("nvitop-exporter", _nvitop),
+    Agent("all-smi", _all_smi),
+    Agent("node_exporter", _node_exporter, collects=False),
 )
 
 
@@ -97,8 +81,6 @@ class Running:
         self.agent = agent
         self.port = free_port()
         command = agent.command(node, self.port)
-        if command is None:
-            raise FileNotFoundError(agent.name)
         driver = node.folder / f"driver-{self.port}"
         self._log = (node.folder / f"log-{self.port}").open("w+")
         environment = node.environment({"FAKENVML_CPU": str(driver)})

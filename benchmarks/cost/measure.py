@@ -13,10 +13,10 @@ from benchmarks.cost.node import Node
 
 GZIP = {"Accept-Encoding": "gzip"}
 SCRAPE_EVERY_S = 1.05  # so that each finds a new page, and cycles wander through
+SETTLED_S = 7
 REQUESTS = 1000
 CHURNED_PODS = 10_000
 CHURN_RATE = 500
-NEVER = float("inf")
 
 
 def measure(agent: Agent, node: Node, seconds: float, say: Callable[[str], None]) -> Figures:
@@ -25,27 +25,32 @@ def measure(agent: Agent, node: Node, seconds: float, say: Callable[[str], None]
     with Running(agent, node) as running:
         found.set("start_s", running.start_s)
         found.set("start_cpu_ms", running.start_cpu_ms)
-        if agent.watches:
-            running.wait_for(b"mgpu_pod_info")
-        time.sleep(7)  # until what is done every five seconds only was done once
+        settle(running)
         say(f"{agent.name}: cycles")
-        if agent.cycle_s is not None:
+        if agent.collects:
             _cycles(found, running, node, seconds)
         say(f"{agent.name}: scrapes")
         _scrapes(found, running, round(seconds / 2))
         _pages(found, running)
         found.set("rest_mib", running.meter.memory_mib())
         say(f"{agent.name}: latency")
-        found.cells["latency_1"] = str(_latency(found, "latency_1", running, 1, seconds / 4))
-        found.cells["latency_10"] = str(_latency(found, "latency_10", running, 10, seconds / 4))
-        if agent.cycle_s is not None:
+        _latency(found, "latency_1", running, 1, seconds / 4)
+        _latency(found, "latency_10", running, 10, seconds / 4)
+        if agent.collects:
             node.hang()
             time.sleep(2.5)
             for key, scrapers in (("hung_1", 1), ("hung_10", 10)):
-                found.cells[key] = str(_latency(found, key, running, scrapers, seconds / 4))
+                _latency(found, key, running, scrapers, seconds / 4)
             node.break_()
         found.set("peak_mib", running.meter.memory_mib("VmHWM"))
     return found
+
+
+def settle(running: Running) -> None:
+    """Wait until the pods are known, and what is done every five seconds was done."""
+    if running.agent.watches:
+        running.wait_for(b"mgpu_pod_info")
+    time.sleep(SETTLED_S)
 
 
 def _cycles(found: Figures, running: Running, node: Node, seconds: float) -> None:
@@ -60,10 +65,10 @@ def _cycles(found: Figures, running: Running, node: Node, seconds: float) -> Non
     node.break_()
     time.sleep(1)
     if running.agent.watches:
-        found.set("change_ms", _changing(running, node, round(seconds)))
+        found.set("change_ms", changing(running, node, round(seconds)))
 
 
-def _changing(running: Running, node: Node, seconds: int) -> float:
+def changing(running: Running, node: Node, seconds: int) -> float:
     """CPU a second while a pod changes in each."""
     before, begun = running.meter.used(), time.monotonic()
     for number in range(seconds):
@@ -79,7 +84,7 @@ def _scrapes(found: Figures, running: Running, count: int) -> None:
         time.sleep(SCRAPE_EVERY_S)
         kind, headers = ("gzip", GZIP) if number % 2 else ("scrape", {})
         costs.setdefault(f"{kind}_ms", []).append(_scrape(running, headers))
-        if running.agent.cycle_s is not None:
+        if running.agent.collects:
             again = "again_gzip_ms" if number % 2 else "again_ms"
             costs.setdefault(again, []).append(_scrape(running, headers))
     for key, values in costs.items():
@@ -107,14 +112,18 @@ def _pages(found: Figures, running: Running) -> None:
     found.set("sample_us", found.values["scrape_ms"] * 1000 / found.values["series"])
 
 
-def _latency(found: Figures, key: str, running: Running, scrapers: int, seconds: float) -> Latency:
-    values = (running.port, "/metrics", "identity", scrapers, REQUESTS, seconds)
-    done = subprocess.run(
-        [program("scrape"), *map(str, values)], capture_output=True, text=True, check=True
-    )
-    result = latency(done.stdout)
-    found.values[f"{key}_p99"] = NEVER if result.p99 < 0 or result.failed else result.p99
-    return result
+def _latency(found: Figures, key: str, running: Running, scrapers: int, seconds: float) -> None:
+    result = scrape_often(running.port, "/metrics", scrapers, REQUESTS, seconds)
+    found.cells[key] = str(result)
+    if not result.failed and result.p50 >= 0:
+        found.values[f"{key}_p99"] = result.p99
+
+
+def scrape_often(port: int, path: str, scrapers: int, requests: int, seconds: float) -> Latency:
+    """So many requests each, one after the other, or as many as they come to in the time."""
+    values = (port, path, "identity", scrapers, requests, seconds)
+    command = [program("scrape"), *map(str, values)]
+    return latency(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
 
 
 def churn(agent: Agent, node: Node, found: Figures) -> None:

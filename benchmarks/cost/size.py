@@ -27,7 +27,9 @@ class Size:
         gpus, processes, pods = map(int, text.split("x"))
         size = cls(gpus, processes, pods)
         if min(gpus, processes, pods) < 1 or size.sharing * gpus > pods:
-            raise ValueError(f"{text}: the GPUs' {size.sharing * gpus} containers need a pod each")
+            raise ValueError(f"{text}: each of {SHARING} containers of a GPU needs a pod")
+        if processes > size.sharing * size.app_processes:
+            raise ValueError(f"{text}: a container has {size.app_processes} processes, no more")
         return size
 
     @property
