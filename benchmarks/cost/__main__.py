@@ -65,6 +65,7 @@ def one_size(size: Size, agents: Sequence[Agent], line: Progress, *, quick: bool
     remarks = []
     main_size = size == Size.parse(SIZES[0])
     with Node(size) as node:
+        heading = f"{node.crowd.processes:,} processes in pods, cgroup {node.crowd.version}"
         floors = floor(node)
         for agent in agents:
             try:
@@ -75,7 +76,6 @@ def one_size(size: Size, agents: Sequence[Agent], line: Progress, *, quick: bool
         if main_size and not quick and OURS.name in columns:
             line.say("pod changes")
             churn(OURS, node, columns[OURS.name])
-        heading = f"{node.crowd.processes:,} processes in pods, cgroup {node.crowd.version}"
     low = "".join(f"| {WAYS[way]} | {shown(ms)} |\n" for way, ms in floors.items())
     text = [f"### {size}\n\n{heading}.\n", table(columns), *remarks]
     text.append(f"| the floor | CPU, ms |\n| --- | ---: |\n{low}")

@@ -3,6 +3,7 @@
 Prints its URL. Then each line of standard input is an order, answered by a line once it is done:
 
 ``change N``       modify N pods
+``create``         create the next pod, one beyond those that there are
 ``churn N RATE``   make N changes, RATE each second: of ten, eight modify a pod, one creates one
                    that is allotted a GPU, one deletes it again. One more is created at the end;
                    its name is the answer.
@@ -73,6 +74,10 @@ def main(size: Size) -> None:
             if words[0] == "change":
                 for _ in range(int(words[1])):
                     modify(server, everyone, next(changes))
+                print("done", flush=True)
+            elif words[0] == "create":
+                everyone.append(Tenant(len(everyone)))
+                server.add_pod(pod(everyone[-1]))
                 print("done", flush=True)
             else:
                 print(churn(server, everyone, changes, *map(int, words[1:])), flush=True)

@@ -21,55 +21,52 @@ class Crowd:
         if mount is None:
             raise SystemExit("no cgroup hierarchy is mounted here, and the bench needs a real one")
         self.version = "v2" if mounted("v2") else "v1"
-        self.mount = mount
         self.root = mount / f"mgpu-bench-{uuid.uuid4().hex[:8]}"
         self.workers: dict[int, Tenant] = {}
         self.processes = 0
         self._size = size
-        self._program: subprocess.Popen[str] | None = None
+        self._program = subprocess.Popen(
+            [program("crowd")], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
 
     def __enter__(self) -> Self:
         self.root.mkdir()
         try:
-            self._fill()
+            everyone = list(tenants(self._size))
+            self.add(everyone, self._size.app_processes)
+            for tenant in everyone:
+                self.workers |= self._working(tenant)
         except BaseException:
             self.__exit__()
             raise
         return self
 
     def __exit__(self, *error: object) -> None:
-        if self._program is not None:
-            self._program.communicate()
+        self._program.communicate()
         for folder, *_ in os.walk(self.root, topdown=False):
             os.rmdir(folder)  # noqa: PTH106 - a string
 
-    def _fill(self) -> None:
-        everyone = list(tenants(self._size))
-        self._program = subprocess.Popen(
-            [program("crowd")], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
+    def add(self, everyone: Iterable[Tenant], processes: int) -> None:
+        """Start pods with so many processes in each container."""
         assert self._program.stdin is not None
         assert self._program.stdout is not None
         for tenant in everyone:
             for name in ("", *CONTAINERS):
                 procs = self._procs(tenant, name)
                 procs.parent.mkdir(parents=True)
-                count = self._size.app_processes if name else 1
+                count = processes if name else 1
                 self.processes += count
                 self._program.stdin.write(f"{count} {procs}\n")
         self._program.stdin.write("\n")
         self._program.stdin.flush()
         if self._program.stdout.readline() != "ready\n":
-            raise SystemExit(
-                "the node's processes could not be started; its standard error says why"
-            )
-        self.workers = dict(self._pick(everyone))
+            raise SystemExit("processes could not be started; standard error says why")
 
-    def _pick(self, everyone: Iterable[Tenant]) -> Iterable[tuple[int, Tenant]]:
-        for tenant in everyone:
-            if tenant.working:
-                pids = self._procs(tenant, CONTAINERS[0]).read_text().split()
-                yield from ((int(pid), tenant) for pid in pids[: tenant.working])
+    def _working(self, tenant: Tenant) -> dict[int, Tenant]:
+        if not tenant.working:
+            return {}
+        pids = self._procs(tenant, CONTAINERS[0]).read_text().split()
+        return dict.fromkeys(map(int, pids[: tenant.working]), tenant)
 
     def _procs(self, tenant: Tenant, container: str) -> Path:
         path = container_path("systemd", tenant.uid, tenant.container_id(container))

@@ -13,6 +13,7 @@ ROWS = {
     "cycle_ms": "CPU a cycle, ms",
     "delayed_ms": "the same, driver calls take their time, ms",
     "change_ms": "the same, one pod changes in each, ms",
+    "created_ms": "the same, one pod starts in each, ms",
     "driver_ms": "(driver's own in a cycle, stand-in, ms)",
     "scrape_ms": "CPU a scrape, identity, ms",
     "gzip_ms": "CPU a scrape, gzip, ms",
@@ -29,6 +30,7 @@ ROWS = {
     "series": "series",
     "bytes": "bytes of the page",
     "gzip_bytes": "the same, gzip",
+    "loop_ms": "(CPU of a fixed loop meanwhile, ms)",
 }
 Cells = Mapping[str, str]
 

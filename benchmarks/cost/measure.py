@@ -4,17 +4,20 @@ import gzip
 import subprocess
 import time
 from collections.abc import Callable
+from functools import partial
 from statistics import median
 
-from benchmarks.cost.agents import Agent, Running
+from benchmarks.cost.agents import FIRST, Agent, Running
 from benchmarks.cost.compiled import program
 from benchmarks.cost.figures import Figures, Latency, latency, samples
+from benchmarks.cost.meter import fixed_loop_ms
 from benchmarks.cost.node import Node
 
 GZIP = {"Accept-Encoding": "gzip"}
 SCRAPE_EVERY_S = 1.05  # so that each finds a new page, and cycles wander through
 SETTLED_S = 7
-REQUESTS = 1000
+MOST_CREATED = 10
+REQUESTS = 20_000  # more than the time allows
 CHURNED_PODS = 10_000
 CHURN_RATE = 500
 
@@ -26,6 +29,7 @@ def measure(agent: Agent, node: Node, seconds: float, say: Callable[[str], None]
         found.set("start_s", running.start_s)
         found.set("start_cpu_ms", running.start_cpu_ms)
         settle(running)
+        found.set("loop_ms", fixed_loop_ms())
         say(f"{agent.name}: cycles")
         if agent.collects:
             _cycles(found, running, node, seconds)
@@ -65,14 +69,16 @@ def _cycles(found: Figures, running: Running, node: Node, seconds: float) -> Non
     node.break_()
     time.sleep(1)
     if running.agent.watches:
-        found.set("change_ms", changing(running, node, round(seconds)))
+        modify = partial(node.cluster.order, "change 1")
+        found.set("change_ms", changing(running, modify, round(seconds)))
+        found.set("created_ms", changing(running, node.create_pod, MOST_CREATED))
 
 
-def changing(running: Running, node: Node, seconds: int) -> float:
-    """CPU a second while a pod changes in each."""
+def changing(running: Running, change: Callable[[], object], seconds: int) -> float:
+    """CPU a second while there is a change in each."""
     before, begun = running.meter.used(), time.monotonic()
     for number in range(seconds):
-        node.cluster.order("change 1")
+        change()
         time.sleep(max(0.0, begun + number + 1 - time.monotonic()))
     return (running.meter.used() - before).own / 1e6 / (time.monotonic() - begun)
 
@@ -122,7 +128,7 @@ def _latency(found: Figures, key: str, running: Running, scrapers: int, seconds:
 def scrape_often(port: int, path: str, scrapers: int, requests: int, seconds: float) -> Latency:
     """So many requests each, one after the other, or as many as they come to in the time."""
     values = (port, path, "identity", scrapers, requests, seconds)
-    command = [program("scrape"), *map(str, values)]
+    command = [*FIRST, program("scrape"), *map(str, values)]
     return latency(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
 
 

@@ -11,7 +11,7 @@ from typing import Self
 
 from benchmarks.cost.cluster import Cluster
 from benchmarks.cost.crowd import Crowd
-from benchmarks.cost.size import Size
+from benchmarks.cost.size import Size, Tenant
 from tests.fakenvml.build import library
 from tests.fakenvml.scenario import GIB, Fault, Gpu, Process, Scenario, Work
 from tests.pods.apiserver import write_kubeconfig
@@ -42,6 +42,7 @@ class Node:
             gpus=[Gpu(index) for index in range(size.gpus)], loaded=time.time() - 60
         )
         self._stack = ExitStack()
+        self._pods = size.pods
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
@@ -60,6 +61,12 @@ class Node:
 
     def __exit__(self, *_: object) -> None:
         self._stack.close()
+
+    def create_pod(self) -> None:
+        """One more pod: its processes in their cgroups, and what the API server says of it."""
+        self.crowd.add([Tenant(self._pods)], self.size.app_processes)
+        self.cluster.order("create")
+        self._pods += 1
 
     def break_(self, *faults: Fault) -> None:
         """Let the driver fail in these ways, and in no others."""

@@ -40,19 +40,17 @@ def node_exporter() -> Path:
 
 
 def all_smi() -> Path:
-    """From crates.io, built by cargo: some minutes, once."""
+    """From crates.io, built by cargo: some minutes, once. Its build wants a protoc."""
     folder = CACHE / f"all-smi-{ALL_SMI}"
     program = folder / "bin" / "all-smi"
     if not program.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        protoc = folder / "protoc"
+        protoc.write_text(f'#!/bin/sh\nexec {sys.executable} -m grpc_tools.protoc "$@"\n')
+        protoc.chmod(0o755)
         wanted = ["all-smi", "--version", ALL_SMI, "--locked", "--root", str(folder)]
-        _run(["cargo", "install", "--quiet", *wanted])
+        _run(["env", f"PROTOC={protoc}", "cargo", "install", "--quiet", *wanted])
     return program
-
-
-def version(command: Sequence[str]) -> str:
-    """The first line of what a program says of its version."""
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    return (done.stdout + done.stderr).partition("\n")[0]
 
 
 def _run(command: Sequence[str], folder: Path | None = None) -> None:

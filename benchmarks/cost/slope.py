@@ -1,11 +1,12 @@
 """How the cost of a cycle grows: with the processes on GPUs, not with pods or other processes."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 from benchmarks.cost.agents import OURS, Running
 from benchmarks.cost.figures import shown
-from benchmarks.cost.measure import SETTLED_S, changing, settle
+from benchmarks.cost.measure import MOST_CREATED, SETTLED_S, changing, settle
 from benchmarks.cost.node import Node
 from benchmarks.cost.size import Size
 
@@ -21,12 +22,13 @@ STEPS = (
 
 
 class Step(NamedTuple):
-    """CPU ms of a cycle, quiet and with a pod that changes, and of an exporter until ready."""
+    """CPU ms of a cycle: quiet, with a pod that changes, that starts; and of all until ready."""
 
     size: Size
     processes: int
     cycle_ms: float
     change_ms: float
+    create_ms: float
     start_ms: float
 
 
@@ -37,9 +39,12 @@ def slope(seconds: float, say: Callable[[str], None]) -> list[Step]:
         say(f"slope: {size}")
         with Node(size) as node, Running(OURS, node) as running:
             settle(running)
+            processes = node.crowd.processes
             cycle = running.meter.each_second(max(seconds, SETTLED_S))
-            change = changing(running, node, round(seconds))
-            steps.append(Step(size, node.crowd.processes, cycle, change, running.start_cpu_ms))
+            modify = partial(node.cluster.order, "change 1")
+            change = changing(running, modify, round(seconds))
+            create = changing(running, node.create_pod, MOST_CREATED)
+            steps.append(Step(size, processes, cycle, change, create, running.start_cpu_ms))
     return steps
 
 
@@ -47,12 +52,12 @@ def rows(steps: list[Step]) -> str:
     """Markdown."""
     heads = "GPUs", "processes on them", "pods", "processes in pods", "CPU a cycle, ms"
     lines = [
-        [*heads, "the same, a pod changes, ms", "CPU until ready, ms"],
-        ["---:"] * 7,
+        [*heads, "a pod changes, ms", "a pod starts, ms", "CPU until ready, ms"],
+        ["---:"] * 8,
         *(
             [
                 *map(str, (s.size.gpus, s.size.gpus * s.size.processes, s.size.pods)),
-                *map(shown, (s.processes, s.cycle_ms, s.change_ms, s.start_ms)),
+                *map(shown, (s.processes, s.cycle_ms, s.change_ms, s.create_ms, s.start_ms)),
             ]
             for s in steps
         ),
