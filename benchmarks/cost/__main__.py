@@ -92,7 +92,7 @@ def machine() -> str:
     return (
         f"{os.cpu_count()} x {', '.join(names)}; Linux {platform.release()}; Python "
         f"{platform.python_version()}; mgpu-exporter {__version__}, nvitop-exporter "
-        f"{peers.NVITOP}, all-smi {peers.ALL_SMI}; load before the run: {load}.\n"
+        f"{peers.NVITOP}; load before the run: {load}.\n"
     )
 
 

@@ -54,11 +54,6 @@ def _nvitop(_: Node, port: int) -> list[str]:
     ]
 
 
-def _all_smi(_: Node, port: int) -> list[str]:
-    program = str(peers.all_smi())
-    return [program, "api", f"--port={port}", "--interval=1", "--processes"]
-
-
 def _node_exporter(_: Node, port: int) -> list[str]:
     program = str(peers.node_exporter())
     return [program, f"--web.listen-address=127.0.0.1:{port}", "--log.level=error"]
@@ -70,7 +65,6 @@ AGENTS = (
     OURS,
     WITHOUT_PODS,
     Agent("nvitop-exporter", _nvitop),
-    Agent("all-smi", _all_smi),
     Agent("node_exporter", _node_exporter, collects=False),
 )
 

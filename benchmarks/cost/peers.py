@@ -9,7 +9,6 @@ from pathlib import Path
 from benchmarks.cost.compiled import CACHE
 
 NVITOP = "1.7.2"
-ALL_SMI = "0.22.0"  # the newest that Rust 1.95 builds
 
 
 class UnavailableError(Exception):
@@ -36,20 +35,6 @@ def node_exporter() -> Path:
         folder.mkdir(parents=True, exist_ok=True)
         _run(["apt-get", "download", "-qq", package], folder)
         _run(["dpkg", "-x", next(folder.glob("*.deb")).name, "."], folder)
-    return program
-
-
-def all_smi() -> Path:
-    """From crates.io, built by cargo: some minutes, once. Its build wants a protoc."""
-    folder = CACHE / f"all-smi-{ALL_SMI}"
-    program = folder / "bin" / "all-smi"
-    if not program.exists():
-        folder.mkdir(parents=True, exist_ok=True)
-        protoc = folder / "protoc"
-        protoc.write_text(f'#!/bin/sh\nexec {sys.executable} -m grpc_tools.protoc "$@"\n')
-        protoc.chmod(0o755)
-        wanted = ["all-smi", "--version", ALL_SMI, "--locked", "--root", str(folder)]
-        _run(["env", f"PROTOC={protoc}", "cargo", "install", "--quiet", *wanted])
     return program
 
 
