@@ -8,6 +8,7 @@
 # make guard   fail where a cycle or a page has become a fifth dearer than the committed baseline
 # make bench   measure what the exporter costs, beside others, on nodes of real processes (root; 25 minutes;
 #              ARGS=--quick: a minute, this exporter only)
+# make profile  what the cycle's CPU time goes into, room by room (root; a minute)
 # make cluster-test  run the exporter on a Kubernetes node of real programs (root; CASES=quick: the short half)
 # make cluster-programs  get and build what cluster-test runs, and run nothing (10 to 20 minutes, once)
 # make docs    write what is generated: pages of docs/, rules/exported/, dashboards/*.json
@@ -24,7 +25,7 @@ PYTEST_ARGS ?=
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: run test check lint docs golden e2e accuracy cluster-programs cluster-test pictures chart docs-site image image-test sbom soak guard bench clean
+.PHONY: run test check lint docs golden e2e accuracy cluster-programs cluster-test pictures chart docs-site image image-test sbom soak guard bench profile clean
 
 run: $(VENV)/.run
 	@if [ -e /proc/driver/nvidia/version ] || [ -e /dev/dxg ] || [ -n "$$MGPU_NVML_LIBRARY" ]; then \
@@ -74,6 +75,9 @@ e2e: $(VENV)/.dev
 
 accuracy: $(VENV)/.dev
 	$(BIN)/python -m benchmarks.accuracy $(ARGS)
+
+profile: $(VENV)/.dev
+	$(BIN)/python -m benchmarks.profile $(ARGS)
 
 soak: $(VENV)/.dev
 	$(BIN)/python -m benchmarks.soak $(ARGS)

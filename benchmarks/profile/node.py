@@ -55,7 +55,9 @@ class Node:
         self._documents = [self._pod(i, uids[i], containers[i]) for i in range(size.pods)]
         for document in self._documents:
             api.add_pod(document)
-        self._populate([container_path("systemd", *ids) for ids in zip(uids, containers)])
+        self._populate(
+            [container_path("systemd", *ids) for ids in zip(uids, containers, strict=True)]
+        )
 
     def change_pod(self, number: int) -> None:
         """Let a pod's container have been restarted; it keeps its allotment and its processes."""

@@ -93,8 +93,8 @@ class Rooms:
             call = function(library, name, *argtypes)
             return timed(call) if call else None
 
-        Library.ask = asked
-        Library.function = found
+        library: Any = Library
+        library.ask, library.function = asked, found
 
 
 def main() -> None:
@@ -129,14 +129,10 @@ def main() -> None:
         statistics.median, [_changed(collector, rooms, "replace") for _ in range(own.cycles // 3)]
     )
     found["page"] = _pages(collector)
-    import os
-
-    if os.environ.get("HOT"):
-        exec(open(os.environ["HOT"]).read(), {**globals(), **locals()})
     if own.profile:
         _profiled(collector, own.profile)
-    for source in sources.all:
-        source.close()
+    for one in sources.all:
+        one.close()
     print(json.dumps(found), flush=True)
 
 
@@ -186,6 +182,7 @@ def _pages(collector: Collector) -> dict[str, float]:
     """Rendering the newest Snapshot; medians."""
     renderer = Renderer()
     found: dict[str, float] = {}
+    page = b""
     for form in Format:
         page = renderer.render(collector.snapshot, form)
         samples = sum(not line.startswith(b"#") for line in page.splitlines())

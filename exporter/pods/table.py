@@ -33,12 +33,25 @@ def indexed(pods: Mapping[str, Pod], version: int = 0) -> PodTable:
 
 
 class Roster:
-    """Keeps the newest ``table`` and when each deleted pod leaves it. Not thread-safe."""
+    """Keeps the pods, and when each deleted one leaves. Not thread-safe.
+
+    A change costs next to nothing: the table is made of all of them when it is asked for.
+    """
 
     def __init__(self, grace_ns: int = GRACE_NS) -> None:
-        self.table = PodTable()
+        self._pods: dict[str, Pod] = {}
+        self._table = PodTable()
+        self._is_stale = False  # whether the table was made before a change
         self._grace_ns = grace_ns
         self._leaves_at: dict[str, int] = {}  # uid of a deleted pod → monotonic ns
+
+    @property
+    def table(self) -> PodTable:
+        """The newest table: the same one until a pod has changed."""
+        if self._is_stale:
+            self._table = indexed(self._pods, self._table.version + 1)
+            self._is_stale = False
+        return self._table
 
     def upsert(self, pod: Pod, now_ns: int) -> None:
         """Add a pod or replace its earlier state.
@@ -46,43 +59,36 @@ class Roster:
         A pod of the same name and another uid is its predecessor (a StatefulSet's): names are
         unique, so it is gone even if its deletion was not heard.
         """
-        pods = dict(self.table.pods)
-        for other in self.table.pods.values():
+        for other in tuple(self._pods.values()):
             if other.name == pod.name and other.namespace == pod.namespace and other.uid != pod.uid:
-                self._bury(pods, other, now_ns)
+                self.delete(other, now_ns)
         self._leaves_at.pop(pod.uid, None)
-        pods[pod.uid] = pod
-        self._publish(pods)
+        self._put(pod)
 
     def delete(self, pod: Pod, now_ns: int) -> None:
         """Mark a pod as deleted; ``pod`` is its last state."""
-        pods = dict(self.table.pods)
-        self._bury(pods, pod, now_ns)
-        self._publish(pods)
+        self._put(pod if pod.deleted else replace(pod, deleted=True))
+        self._leaves_at.setdefault(pod.uid, now_ns + self._grace_ns)
 
     def relist(self, listed: Iterable[Pod], now_ns: int) -> None:
         """Take over a complete list; whoever is not in it was deleted meanwhile."""
         living = {pod.uid: pod for pod in listed}
-        pods = dict(self.table.pods)
-        for uid, pod in self.table.pods.items():
-            if uid not in living:
-                self._bury(pods, pod, now_ns)
-        for uid in living:
+        for uid, pod in tuple(self._pods.items()):
+            if uid not in living and not pod.deleted:
+                self.delete(pod, now_ns)
+        for uid, pod in living.items():
             self._leaves_at.pop(uid, None)
-        self._publish({**pods, **living})
+            self._put(pod)
 
     def expire(self, now_ns: int) -> None:
         """Drop the deleted pods whose grace period is over."""
-        over = {uid for uid, leaves_at in self._leaves_at.items() if leaves_at <= now_ns}
-        if over:
-            for uid in over:
-                del self._leaves_at[uid]
-            self._publish({uid: pod for uid, pod in self.table.pods.items() if uid not in over})
+        for uid in [uid for uid, leaves_at in self._leaves_at.items() if leaves_at <= now_ns]:
+            del self._leaves_at[uid]
+            del self._pods[uid]
+            self._is_stale = True
 
-    def _bury(self, pods: dict[str, Pod], pod: Pod, now_ns: int) -> None:
-        pods[pod.uid] = replace(pod, deleted=True)
-        self._leaves_at.setdefault(pod.uid, now_ns + self._grace_ns)
-
-    def _publish(self, pods: dict[str, Pod]) -> None:
-        if pods != self.table.pods:
-            self.table = indexed(pods, self.table.version + 1)
+    def _put(self, pod: Pod) -> None:
+        before = self._pods.get(pod.uid)
+        if before is not pod and before != pod:
+            self._pods[pod.uid] = pod
+            self._is_stale = True
