@@ -10,6 +10,7 @@ from dataclasses import replace
 from exporter.model import Pod, PodTable
 
 GRACE_NS = 60 * 10**9
+MOST_DELETED = 500  # kept so long; beyond that the first to be deleted leave at once
 
 
 def indexed(pods: Mapping[str, Pod], version: int = 0) -> PodTable:
@@ -69,6 +70,8 @@ class Roster:
         """Mark a pod as deleted; ``pod`` is its last state."""
         self._put(pod if pod.deleted else replace(pod, deleted=True))
         self._leaves_at.setdefault(pod.uid, now_ns + self._grace_ns)
+        if len(self._leaves_at) > MOST_DELETED:
+            self._drop(next(iter(self._leaves_at)))
 
     def relist(self, listed: Iterable[Pod], now_ns: int) -> None:
         """Take over a complete list; whoever is not in it was deleted meanwhile."""
@@ -83,9 +86,12 @@ class Roster:
     def expire(self, now_ns: int) -> None:
         """Drop the deleted pods whose grace period is over."""
         for uid in [uid for uid, leaves_at in self._leaves_at.items() if leaves_at <= now_ns]:
-            del self._leaves_at[uid]
-            del self._pods[uid]
-            self._is_stale = True
+            self._drop(uid)
+
+    def _drop(self, uid: str) -> None:
+        del self._leaves_at[uid]
+        del self._pods[uid]
+        self._is_stale = True
 
     def _put(self, pod: Pod) -> None:
         before = self._pods.get(pod.uid)

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exporter.model import Container, Pod
-from exporter.pods.table import GRACE_NS, Roster, indexed
+from exporter.pods.table import GRACE_NS, MOST_DELETED, Roster, indexed
 
 
 def pod(
@@ -68,6 +68,17 @@ def test_a_change_raises_the_version_and_leaves_older_tables_as_they_were() -> N
     roster.upsert(pod("a", "a", "id"), 0)
     assert roster.table.version == before.version + 1
     assert before.by_container_id == {}
+
+
+def test_of_many_deleted_pods_the_first_leave_before_their_time() -> None:
+    roster = Roster()
+    for number in range(MOST_DELETED + 2):
+        roster.upsert(pod(f"pod-{number}"), 0)
+        roster.delete(pod(f"pod-{number}"), 0)
+    roster.upsert(pod("living"), 0)
+
+    assert len(roster.table.pods) == MOST_DELETED + 1
+    assert roster.table.pods.keys() >= {"pod-2", "living"}
 
 
 def test_an_update_that_changes_nothing_of_interest_keeps_the_table() -> None:
