@@ -37,8 +37,13 @@ from exporter.shares import share, share_core
 NO_CREDIT: Mapping[Owner, Credit] = MappingProxyType({})
 
 
-def owner_of(identity: CgroupIdentity | Unattributed, table: PodTable) -> Owner:
-    """Whose process this is: a known pod's container, else a group, else a reason."""
+def owner_of(
+    identity: CgroupIdentity | Unattributed, table: PodTable, *, by_step: bool = False
+) -> Owner:
+    """Whose process this is: a known pod's container, else a group, else a reason.
+
+    A Slurm job is one group, or ``by_step`` each of its steps is, as sacct writes it: ``211.0``.
+    """
     if isinstance(identity, Unattributed):
         return identity
     member = member_of(identity, table)
@@ -49,6 +54,10 @@ def owner_of(identity: CgroupIdentity | Unattributed, table: PodTable) -> Owner:
         return GroupKey("pod", f"{identity.pod_uid}/{identity.container_id or ''}")
     if identity.container_id:
         return GroupKey(identity.runtime or "container", identity.container_id)
+    unit = identity.unit
+    if unit is not None and unit.name:
+        step = f".{unit.step}" if by_step and unit.step else ""
+        return GroupKey(unit.kind, unit.name + step)
     return Unattributed.HOST_PROCESS
 
 

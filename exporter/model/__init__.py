@@ -24,6 +24,7 @@ from exporter.model.devices import (
     Window,
     XidCount,
 )
+from exporter.model.groups import GroupFacts, GroupMember
 from exporter.model.pods import (
     Allocation,
     ClaimedDevice,
@@ -35,7 +36,7 @@ from exporter.model.pods import (
     Pod,
     PodTable,
 )
-from exporter.model.processes import CgroupIdentity, PodSlot, ProcessInfo, Tree
+from exporter.model.processes import CgroupIdentity, PodSlot, ProcessInfo, Tree, Unit
 from exporter.model.schemes import SchemeDescription
 from exporter.model.snapshot import (
     History,
@@ -79,7 +80,9 @@ __all__ = [
     "DeviceUsage",
     "Engines",
     "Grant",
+    "GroupFacts",
     "GroupKey",
+    "GroupMember",
     "History",
     "Labelled",
     "MemoryHeld",
@@ -106,6 +109,7 @@ __all__ = [
     "Tenants",
     "Tree",
     "Unattributed",
+    "Unit",
     "Unexplained",
     "Unmeasured",
     "Value",
