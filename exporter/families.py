@@ -373,7 +373,17 @@ NAMESPACE = (
     _counter("namespace", "energy_joules_total", f"Energy used, {_ESTIMATE}.", divisor=UJ),
 )
 
-GROUP = (*_usage_gauges("group"), *_usage_counters("group"))
+GROUP = (
+    Family(
+        "group",
+        "info",
+        "What the group is called: its container's or machine's name, its unit, its user, and of a "
+        "Slurm job the account, the job and the step; empty where that is not known.",
+        labels=("name", "user", "account", "job", "step"),
+    ),
+    *_usage_gauges("group"),
+    *_usage_counters("group"),
+)
 
 EXPORTER = (
     Family("exporter", "build_info", "Version of the exporter.", labels=("version", "python")),

@@ -14,6 +14,8 @@ from exporter.gpus.nvml.accounting import choice_of
 from exporter.gpus.nvml.source import NvmlSource
 from exporter.gpus.simulated import SimulatedGpus
 from exporter.gpus.source import Demand, GpuSource
+from exporter.groups.choice import open_groups
+from exporter.groups.told import ToldGroups
 from exporter.ledger import Ledger
 from exporter.model import Clock
 from exporter.node.choice import open_pod_resources
@@ -101,6 +103,7 @@ def cycle_rules(settings: Settings) -> CycleRules:
         allowed=_allowed(settings),
         keep=_keep(settings),
         demand=_demand(settings),
+        by_step=settings.groups_slurm == "step",
     )
 
 
@@ -137,6 +140,7 @@ def _simulated(settings: Settings, clock: Clock) -> Sources:
         processes=SimulatedProcesses(node.cgroup_paths, node.process_infos),
         pods=SimulatedPods(node.pod_table, clock=clock),
         nodes=(ToldNode("node_simulated", node.facts, clock),),
+        groups=(ToldGroups("groups_simulated", node.group_facts, clock),),
     )
 
 
@@ -161,6 +165,12 @@ def _real(settings: Settings) -> Sources:
         pods=pods,
         nodes=_real_nodes(settings, pods, places),
         others=pods.others if isinstance(pods, ChainedPods) else tuple,
+        groups=open_groups(
+            settings.groups_sockets,
+            settings.path_passwd,
+            settings.path_procfs,
+            accounts=settings.groups_slurm_account,
+        ),
     )
 
 

@@ -181,8 +181,6 @@ def _container(parent: str, name: str) -> tuple[str, str | None] | None:
     if match is None or parent == "kata_overhead":
         return None
     prefix, container_id, unit = match.group("prefix", "id", "unit")
-    if prefix is None and parent == "libpod_parent":  # a podman pod: its containers lie below
-        return None
     parts = (prefix or "").split("-")
     if "conmon" in parts or "kata" in parts:
         return None
@@ -190,8 +188,9 @@ def _container(parent: str, name: str) -> tuple[str, str | None] | None:
     # but, for example, CRI-O's sandbox, which keeps a directory crio-<id> of its own.
     if parent.endswith(".slice") and not (unit or colon):
         return None
-    if prefix is None:
-        return container_id, _RUNTIME_BY_PARENT.get(parent)
+    if prefix is None:  # of podman's that is a pod: its containers lie below
+        is_pod = parent == "libpod_parent"
+        return None if is_pod else (container_id, _RUNTIME_BY_PARENT.get(parent))
     if prefix not in _RUNTIME_BY_PREFIX and not unit:
         return None
     return container_id, _RUNTIME_BY_PREFIX.get(prefix)

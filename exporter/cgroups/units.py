@@ -22,7 +22,7 @@ _USER_SLICE = re.compile(r"user-([0-9]{1,10})\.slice|([0-9]{1,10})\.user", re.AS
 _LIBVIRT = re.compile(r"machine-qemu-[0-9]+-(.+)\.scope|(?:qemu-[0-9]+-)?(.+)\.libvirt-qemu")
 _LIBVIRT_LXC = re.compile(r"machine-lxc-[0-9]+-(.+)\.scope|(?:lxc-[0-9]+-)?(.+)\.libvirt-lxc")
 _NSPAWN = re.compile(r"systemd-nspawn@(.+)\.service|machine-(.+)\.scope")
-_LXC = re.compile(r"lxc(?:\.payload)?(?:\.(.+))?")
+_LXC = re.compile(r"lxc|lxc\.payload(?:\.(.+))?")
 _ESCAPED = re.compile(r"\\x([0-9a-f]{2})")
 _TOP = frozenset({"", ".."})
 _LXC_ROOT = Unit("lxc", "")
@@ -33,20 +33,14 @@ OWN_INSIDE = frozenset({"slurm", "user", "lxc", "nspawn", "libvirt"})
 
 def below(unit: Unit | None, parent: str, name: str) -> Unit | None:
     """The unit of a directory, by that of the directory above and both names."""
-    if unit is not None and unit.kind == "slurm":
-        return _in_slurm(unit, name)
-    if unit == _LXC_ROOT:
-        return Unit("lxc", readable(name))
     if unit is not None and unit.kind in OWN_INSIDE:
-        return unit
+        return _inside(unit, name)
     if unit is not None and unit.name == parent and _SLURM_SCOPE.fullmatch(parent):
         job = _JOB.fullmatch(name)
         return Unit("slurm", job[1] or job[2]) if job else unit
-    lxc = _lxc(name)
-    if lxc is not None and (name.startswith("lxc.payload") or parent in _TOP):
-        return lxc
-    if unit is not None:
-        return unit
+    lxc = _lxc(parent, name)
+    if lxc is not None or unit is not None:
+        return lxc or unit
     if parent in _TOP and _SLURM_ROOT.fullmatch(name):
         return _SLURM
     return _machine(parent, name) or _user(parent, name) or _service(parent, name)
@@ -56,6 +50,12 @@ def readable(name: str) -> str:
     """A directory's name as a label: of bounded length, and text, which a file name need not be."""
     plain = name[:LONGEST_NAME].encode(errors="replace").decode()
     return "".join(c if c.isprintable() else "?" for c in plain)
+
+
+def _inside(unit: Unit, name: str) -> Unit:
+    if unit.kind == "slurm":
+        return _in_slurm(unit, name)
+    return Unit("lxc", readable(name)) if unit == _LXC_ROOT else unit
 
 
 def _in_slurm(unit: Unit, name: str) -> Unit:
@@ -70,9 +70,9 @@ def _in_slurm(unit: Unit, name: str) -> Unit:
     return unit
 
 
-def _lxc(name: str) -> Unit | None:
+def _lxc(parent: str, name: str) -> Unit | None:
     match = _LXC.fullmatch(name)
-    if match is None or name.startswith(("lxc.monitor", "lxc.pivot")):
+    if match is None or not (name.startswith("lxc.payload") or parent in _TOP):
         return None
     return Unit("lxc", readable(match[1])) if match[1] else _LXC_ROOT
 

@@ -12,6 +12,7 @@ from exporter.collector.asking import Asking
 from exporter.collector.bound import Surplus, bounded
 from exporter.collector.guard import Guard
 from exporter.collector.idle import IdlePolicy, idle_weights
+from exporter.collector.naming import Naming
 from exporter.collector.own_rows import LastReload, Own, own_row
 from exporter.collector.pulse import Pulse
 from exporter.collector.rules import CycleRules
@@ -66,6 +67,7 @@ class Collector:
         self._allotted: list[Allotted] = []
         self._rejected: Counter[str] = Counter()
         self._surplus = Surplus()
+        self._naming = Naming()
         self._residency = Residency(ledger.window_ns, Guard(sources.processes.name, clock))
         self._before_mono_ns: int | None = None
         self._pulse = Pulse(clock.monotonic_ns(), 0, self._rules.interval_ns)
@@ -119,7 +121,8 @@ class Collector:
         table = self._asking.table()
         identities, processes = self._asking.identities(devices.values())
         self._ledger.nameless = None if processes.up else processes.reason or Unmeasured.READ_FAILED
-        owners = {pid: owner_of(identity, table) for pid, identity in identities.items()}
+        by_step = self._rules.by_step
+        owners = {pid: owner_of(one, table, by_step=by_step) for pid, one in identities.items()}
         self._enter(devices, owners, now)
         seen = seen_on(devices.values(), identities, table)
         self._allotted = self._allot(table, self._asking.devices(readings), seen, now)
@@ -127,6 +130,7 @@ class Collector:
         facts = CycleFacts(
             *(now, devices, self._allotted, pods_by_name(table), self._allotments.replicas),
             shown=self._shown.of(table),
+            groups=self._naming.of(owners, identities, self._ledger.groups, self._asking.groups),
         )
         snapshot = self._publish(facts, readings, processes)
         self.snapshot = replace(

@@ -15,7 +15,8 @@ class CycleRules:
     """Frozen, so that they are taken up whole: between two cycles.
 
     ``window_ns`` and ``retention_ns`` are the ledger's; ``demand`` is what GPU sources are to read,
-    ``keep`` what the source of pods is to keep of them, ``allowed`` what is shown of that.
+    ``keep`` what the source of pods is to keep of them, ``allowed`` what is shown of that;
+    ``by_step``: each step of a Slurm job is a group of its own.
     """
 
     interval_ns: int = 10**9
@@ -26,3 +27,4 @@ class CycleRules:
     allowed: Allowed = ALLOW_NOTHING
     keep: Keep = KEEP_NOTHING
     demand: Demand = field(default_factory=Demand)
+    by_step: bool = False

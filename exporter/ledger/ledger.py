@@ -11,6 +11,7 @@ from exporter.model import (
     DeviceReading,
     DeviceState,
     DeviceUsage,
+    GroupKey,
     MemoryHeld,
     Owner,
     Spent,
@@ -167,6 +168,13 @@ class Ledger:
         self.tenures = {k: t for k, t in self.tenures.items() if t.last_mono_ns == now.mono_ns}
         for account in self.pods.values():
             account.recent.clear()
+
+    @property
+    def groups(self) -> set[GroupKey]:
+        """The groups that have an account on any device."""
+        return {
+            key for book in self.books.values() for key in book.owners if isinstance(key, GroupKey)
+        }
 
     def hidden(self, book: Book) -> Unmeasured | None:
         """Why the series of a device's owners must go: nothing of them is measured."""

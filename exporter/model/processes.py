@@ -17,8 +17,8 @@ class Unit(NamedTuple):
     """Where processes off Kubernetes belong.
 
     ``kind`` is one of slurm, systemd, user, lxc, nspawn, libvirt, host; ``name`` what that kind
-    calls it: a job's id, a unit, a user's id, a machine. ``step`` is a Slurm job's. ``uid`` is whose
-    it is, None where the path does not say. A ``name`` of "" is the way to a unit, not one.
+    calls it: a job's id, a unit, a user's id, a machine. ``step`` is a Slurm job's. ``uid`` is
+    its user's, None where the path does not say. A ``name`` of "" is the way to a unit, not one.
     """
 
     kind: str

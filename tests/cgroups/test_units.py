@@ -164,9 +164,11 @@ def test_a_name_is_text_of_bounded_length() -> None:
 
 
 NAMES = st.sampled_from(
-    ["slurm", "uid_1", "job_2", "step_0", "slurmstepd.scope", "system.slice", "user.slice"]
-    + ["user-7.slice", "x.service", "lxc", "lxc.payload.a", "machine.slice", "machine-m.scope"]
-    + [f"docker-{ID}.scope", "libvirt", "..", "kubepods"]
+    [
+        *("slurm", "uid_1", "job_2", "step_0", "slurmstepd.scope", "system.slice", "user.slice"),
+        *("user-7.slice", "x.service", "lxc", "lxc.payload.a", "machine.slice", "machine-m.scope"),
+        *(f"docker-{ID}.scope", "libvirt", "..", "kubepods"),
+    ]
 ) | st.text(st.characters(blacklist_characters="/"), min_size=1, max_size=20)
 
 
