@@ -60,7 +60,7 @@ def by_path(key: GroupKey, identity: CgroupIdentity) -> GroupFacts:
     if unit is None or unit.kind != "slurm":
         return GroupFacts()
     step = key.group.removeprefix(unit.name).removeprefix(".")
-    return GroupFacts(job=unit.name, step=step)
+    return GroupFacts(slurm_job=unit.name, slurm_step=step)
 
 
 def _joined(*facts: GroupFacts) -> GroupFacts:

@@ -10,15 +10,14 @@ from exporter.model.processes import CgroupIdentity
 class GroupFacts:
     """What is known of a group; "" is not known.
 
-    ``name``: what people call it. ``user``: whose it is. ``account``: what Slurm charges. ``job``
-    and ``step`` are Slurm's.
+    ``name``: what people call it. ``user``: whose it is. ``account``: what Slurm charges.
     """
 
     name: str = ""
     user: str = ""
     account: str = ""
-    job: str = ""
-    step: str = ""
+    slurm_job: str = ""
+    slurm_step: str = ""
 
 
 class GroupMember(NamedTuple):

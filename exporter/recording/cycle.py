@@ -28,7 +28,6 @@ class Failure(NamedTuple):
 
 
 Identities = Mapping[int, CgroupIdentity | Unattributed | None]
-Called = Mapping[GroupKey, GroupFacts]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +52,13 @@ class Head:
     index_bases: Mapping[str, str] = field(default_factory=dict)
     hami: Mapping[str, str] = field(default_factory=dict)
     groups: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Called:
+    """What one source says that groups are called."""
+
+    facts: Mapping[GroupKey, GroupFacts] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from exporter.groups.source import GroupSource
 from exporter.model import CgroupIdentity, GroupFacts, GroupKey, GroupMember, SourceStatus
+from exporter.recording.cycle import Called
 from exporter.recording.draft import Report
 from exporter.recording.noting import noted, rejected, status
 
@@ -34,12 +35,12 @@ class RecordedGroups:
             if isinstance(identity := recorder.real_identities.get(member.pid), CgroupIdentity)
         }
 
-        def ask() -> dict[GroupKey, GroupFacts]:
+        def ask() -> Called:
             told = self._source.facts(real)
-            return {key: recorder.names.group(facts) for key, facts in told.items()}
+            return Called({key: recorder.names.group(facts) for key, facts in told.items()})
 
         called = recorder.draft.called
-        return noted(ask, lambda answer: called.__setitem__(self._position, answer))
+        return noted(ask, lambda answer: called.__setitem__(self._position, answer)).facts
 
     def status(self) -> SourceStatus:
         """How the source fares."""

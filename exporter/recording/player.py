@@ -221,7 +221,7 @@ class _Groups:
 
     def facts(self, members: Mapping[GroupKey, GroupMember]) -> Mapping[GroupKey, GroupFacts]:
         told = said(self._player.called[self._position])
-        return {key: facts for key, facts in told.items() if key in members}
+        return {key: facts for key, facts in told.facts.items() if key in members}
 
     def status(self) -> SourceStatus:
         return said(self._said.status)
