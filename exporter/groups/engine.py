@@ -106,8 +106,8 @@ class Engine:
             self._call = None
         if answer.status != http.client.OK:
             raise EngineError(f"it answers {answer.status}")
-        if call.was_cut:
-            raise EngineError(self._told(call, None))
+        if call.was_cut or (answer.length and len(content) <= LARGEST_ANSWER):
+            raise EngineError(self._told(call, http.client.IncompleteRead(b"", answer.length)))
         if len(content) > LARGEST_ANSWER:
             raise EngineError(f"its answer is longer than {LARGEST_ANSWER} bytes")
         return content
@@ -142,9 +142,9 @@ def _names(content: bytes, wanted: frozenset[str]) -> dict[str, str]:
         raise EngineError("its answer is no list of containers")
     found: dict[str, str] = {}
     for one in listed:
-        if isinstance(one, dict) and one.get("Id") in wanted and (name := _name(one.get("Names"))):
-            found[one["Id"]] = name
-    return found
+        if isinstance(one, dict) and isinstance(own := one.get("Id"), str) and own in wanted:
+            found[own] = _name(one.get("Names"))
+    return {own: name for own, name in found.items() if name}
 
 
 def _name(names: object) -> str:
