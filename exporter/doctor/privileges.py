@@ -9,6 +9,8 @@ DRIVER = (
 DEVICES = "the devices /dev/nvidiactl and /dev/nvidiaN (the NVIDIA runtime gives them)"
 ROOT = "runAsUser: 0"
 MIG_MONITOR = "NVIDIA_MIG_MONITOR_DEVICES=all"
+PTRACE = "CAP_SYS_PTRACE (AmbientCapabilities= of the unit, capabilities.add of the container)"
+SEE_PROCESSES = "the group of /proc's mount option gid=, or hidepid=0"
 NODE_NAME = "env NODE_NAME from fieldRef spec.nodeName"
 SERVICE_ACCOUNT = "automountServiceAccountToken: true"
 PODS = "ClusterRole rule: pods [get, list, watch]"

@@ -3,6 +3,7 @@
 import contextlib
 import os
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 
 from exporter.groups.containers import RENAMED_NS, Containers, sockets_of
 from exporter.groups.source import GroupSource
-from exporter.model import CgroupIdentity, GroupFacts, GroupKey, GroupMember, Unit
+from exporter.model import CgroupIdentity, Clock, GroupFacts, GroupKey, GroupMember, Unit
 from tests.cgroups.clock import ManualClock
 from tests.groups.engines import Engine, serving, short_folder
 
@@ -38,9 +39,9 @@ def root() -> Iterator[Path]:
 
 @contextlib.contextmanager
 def opened(
-    root: Path, sockets: tuple[str, ...] = ("auto",), **more: ManualClock
+    root: Path, sockets: tuple[str, ...] = ("auto",), clock: Clock = time
 ) -> Iterator[Containers]:
-    source = Containers(sockets, root=str(root), **more)
+    source = Containers(sockets, clock, root=str(root))
     seam: GroupSource = source
     seam.start()
     try:
