@@ -1,4 +1,4 @@
-"""Groups off Kubernetes: names of containers and users, and what the kernel hides from this user."""
+"""Groups off Kubernetes: names of containers and users, and what the kernel hides."""
 
 import os
 from collections.abc import Iterator

@@ -83,7 +83,7 @@ def test_processes_that_are_hidden_are_told_with_what_shows_them(tmp_path: Path)
 def test_accounts_are_examined_where_they_are_asked_for_by_the_jobs_that_are_there() -> None:
     with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as process:
         job = CgroupIdentity(unit=Unit("slurm", "7"))
-        given = evidence(settings(groups_slurm_account="true"), identities={process.pid: job})
+        given = evidence(settings(groups_slurm__account="true"), identities={process.pid: job})
         assert by_subject(groups(given))["jobs' accounts"].verdict is Verdict.OK
         process.kill()
     gone = by_subject(groups(given))["jobs' accounts"]
