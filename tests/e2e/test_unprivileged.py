@@ -1,5 +1,6 @@
 """Without root, capabilities or groups: what the kernel lets everybody see is enough for groups."""
 
+import time
 from pathlib import Path
 
 import pytest
@@ -29,10 +30,10 @@ class Unprivileged(Exporter):
 
 
 def test_another_users_job_and_a_container_are_told_and_no_name_that_takes_a_right() -> None:
-    version = "v1" if mounted("v1") else "v2"
+    version, now = "v1" if mounted("v1") else "v2", time.time()
     with real_cgroups(version) as cgroups, short_folder() as folder:
         folder.chmod(0o755)
-        scenario = Scenario(gpus=[Gpu(0), Gpu(1)], loaded=0.0)
+        scenario = Scenario(gpus=[Gpu(0), Gpu(1)], loaded=now - 60)
         container = "f" * 64
         job = cgroups.spawn(
             "system.slice/slurmstepd.scope/job_99/step_0",
@@ -40,8 +41,8 @@ def test_another_users_job_and_a_container_are_told_and_no_name_that_takes_a_rig
         )
         docker = cgroups.spawn(f"system.slice/docker-{container}.scope")
         for gpu, pid in enumerate((job, docker)):
-            scenario.processes.append(Process(gpu, pid, memory=1 << 30, start=0.0))
-            scenario.works.append(Work(gpu, pid, start=0.0))
+            scenario.processes.append(Process(gpu, pid, memory=1 << 30, start=now))
+            scenario.works.append(Work(gpu, pid, start=now))
         scenario.write(folder / "gpus.txt")
         with serving(folder / "docker.sock") as engine:
             engine.containers = [{"Id": container, "Names": ["/secret"]}]
