@@ -4,7 +4,12 @@
 # make golden  refresh the golden exposition files after a wanted change
 # make e2e     the long end-to-end run: five minutes under a real Prometheus
 # make accuracy  hold this exporter and others against the truth of simulated nodes (minutes)
+# make soak    an hour of a node's life at twenty times its speed: nothing may grow (minutes)
+# make guard   fail where a cycle or a page has become a fifth dearer than the committed baseline
+# make bench   measure what the exporter costs, beside others, on nodes of real processes (root; 25 minutes;
+#              ARGS=--quick: a minute, this exporter only)
 # make cluster-test  run the exporter on a Kubernetes node of real programs (root; CASES=quick: the short half)
+# make cluster-programs  get and build what cluster-test runs, and run nothing (10 to 20 minutes, once)
 # make docs    write what is generated: pages of docs/, rules/exported/, dashboards/*.json
 # make pictures  take the pictures of the documents anew (needs Chromium)
 # make chart   write what the chart and deploy/ have from elsewhere (needs Helm)
@@ -19,7 +24,7 @@ PYTEST_ARGS ?=
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: run test check lint docs golden e2e accuracy cluster-test pictures chart docs-site image image-test sbom clean
+.PHONY: run test check lint docs golden e2e accuracy cluster-programs cluster-test pictures chart docs-site image image-test sbom soak guard bench clean
 
 run: $(VENV)/.run
 	@if [ -e /proc/driver/nvidia/version ] || [ -e /dev/dxg ] || [ -n "$$MGPU_NVML_LIBRARY" ]; then \
@@ -70,8 +75,20 @@ e2e: $(VENV)/.dev
 accuracy: $(VENV)/.dev
 	$(BIN)/python -m benchmarks.accuracy $(ARGS)
 
+soak: $(VENV)/.dev
+	$(BIN)/python -m benchmarks.soak $(ARGS)
+
+guard: $(VENV)/.dev
+	$(BIN)/python -m benchmarks.guard $(ARGS)
+
+bench: $(VENV)/.dev
+	$(BIN)/python -m benchmarks.cost $(ARGS)
+
 cluster-test: $(VENV)/.dev
 	$(BIN)/python -m cluster $(CASES) $(PYTEST_ARGS)
+
+cluster-programs: $(VENV)/.dev
+	$(BIN)/python -m cluster programs
 
 image: $(VENV)/.dev
 	$(BIN)/python -m image.build $(ARGS)

@@ -4,37 +4,48 @@ import os
 import shutil
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
 from cluster.pins import KUBERNETES_SOURCE
 from cluster.sandbox import run_inside
-from cluster.stage import EXPORTER
+from cluster.stage import DRIVER, EXPORTER, PROTO
 from cluster.tools import ToolError, module_folder, provide
+from cluster.turn import turn
+from tests.fakenvml.build import library
 
 _HERE = Path(__file__).parent
 _CASE_S = 600
 
 
 def main() -> int:
-    """Run the cases; pytest's exit status."""
+    """Run the cases; pytest's exit status. ``programs`` gets the programs and runs nothing."""
     arguments = sys.argv[1:]
-    quick = arguments[:1] == ["quick"]
     if os.geteuid() != 0:
         sys.exit("cluster: needs root, for namespaces, cgroups and containers")
-    state = Path(tempfile.mkdtemp(prefix="mgpu-cluster-"))
-    state.chmod(0o755)
     try:
         provide()
-        module_folder("k8s.io/kubelet", KUBERNETES_SOURCE.staging)
-        _build_image(state / EXPORTER)
-        pytest = [sys.executable, "-m", "pytest", str(_HERE), f"--timeout={_CASE_S}", "-ra"]
-        picked = [*(["-m", "quick"] if quick else []), *arguments[quick:]]
-        return run_inside([*pytest, "-p", "no:cacheprovider", *picked], state)
+        if arguments == ["programs"]:
+            return 0
+        with turn() as state:
+            _prepare(state)
+            return run_inside(_cases(arguments), state)
     except ToolError as error:
         sys.exit(f"cluster: {error}")
-    finally:
-        shutil.rmtree(state, ignore_errors=True)
+
+
+def _cases(arguments: list[str]) -> list[str]:
+    quick = arguments[:1] == ["quick"]
+    picked = [*(["-m", "quick"] if quick else []), *arguments[quick:]]
+    pytest = [sys.executable, "-m", "pytest", str(_HERE), f"--timeout={_CASE_S}", "-ra"]
+    return [*pytest, "-p", "no:cacheprovider", *picked]
+
+
+def _prepare(state: Path) -> None:
+    """What cannot be made within, where there is no network and little can be written."""
+    kubelet = module_folder("k8s.io/kubelet", KUBERNETES_SOURCE.staging)
+    shutil.copy(kubelet / "pkg/apis/deviceplugin/v1beta1" / PROTO, state / PROTO)
+    shutil.copytree(library().parent, state / DRIVER)
+    _build_image(state / EXPORTER)
 
 
 def _build_image(archive: Path) -> None:

@@ -10,10 +10,9 @@ from pathlib import Path
 from cluster.board import Board
 from cluster.kubectl import Document, Kubectl
 from cluster.pins import KUBERNETES
-from cluster.programs import eventually
+from cluster.programs import PATIENCE_S, eventually
 from cluster.tools import program
 from tests.e2e.programs import Page
-from tests.fakenvml.build import library
 
 NAMESPACE = "gpu-monitoring"
 NAME = "mgpu-exporter"
@@ -72,7 +71,7 @@ class Agent:
     def wait(self) -> None:
         """Wait until the DaemonSet's pod is ready."""
         what = ("rollout", "status", f"daemonset/{self.name}")
-        self._kubectl(*what, "-n", self.namespace, "--timeout=180s")
+        self._kubectl(*what, "-n", self.namespace, "--timeout=300s")
 
     @contextmanager
     def stopped(self) -> Iterator[None]:
@@ -115,10 +114,12 @@ class Agent:
 
     def scrape(self, address: str | None = None) -> Page:
         """Its page now."""
-        with urllib.request.urlopen(address or self.address(), timeout=10) as answer:  # noqa: S310 - http
+        with urllib.request.urlopen(address or self.address(), timeout=30) as answer:  # noqa: S310 - http
             return Page(answer.read().decode())
 
-    def when(self, true: Callable[[Page], object], what: str, patience_s: float = 60.0) -> Page:
+    def when(
+        self, true: Callable[[Page], object], what: str, patience_s: float = PATIENCE_S
+    ) -> Page:
         """The first page of which this is true."""
         address = self.address()
 
@@ -139,7 +140,7 @@ class Agent:
         return {
             "profile": self._profile,
             "gpuAccess": "hostPath",
-            "driverLibraries": str(library().parent),
+            "driverLibraries": str(self._board.driver),
             "readinessProbe": {"periodSeconds": 1},
             "extraEnv": [{"name": "FAKENVML_SCENARIO", "value": str(gpus)}],
             "extraVolumes": [{"name": "gpus", "hostPath": {"path": str(gpus.parent)}}],

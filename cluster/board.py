@@ -18,10 +18,11 @@ def uuid(gpu: int) -> str:
 
 
 class Board:
-    """Eight GPUs. ``file`` is the scenario that the library reads."""
+    """Eight GPUs. ``driver`` holds the library, ``file`` is the scenario that it reads."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, driver: Path) -> None:
         folder.mkdir()
+        self.driver = driver
         self.file = folder / "gpus.txt"
         gpus = [Gpu(index, uuid=uuid(index), memory=MEMORY, reserved=0) for index in range(CARDS)]
         self._scenario = Scenario(gpus=gpus, loaded=time.time() - 60)

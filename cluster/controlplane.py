@@ -12,8 +12,10 @@ from cluster.certificates import Authority, Certificate, signing_key
 from cluster.programs import Program, eventually
 from cluster.sandbox import NODE, NODE_IP, SERVICE_IP
 from cluster.tools import program
+from tests.e2e.programs import Page
 
 _ETCD = "http://127.0.0.1:2379"
+_CONTROLLERS = "127.0.0.1:10257"
 SERVER = f"{SERVICE_IP}:443"
 
 
@@ -75,6 +77,17 @@ class ControlPlane:
         path.write_text(json.dumps(document))
         return path
 
+    def blind_looks(self) -> int:
+        """How often the controllers could not have a metric that an autoscaler goes by.
+
+        Events do not say: of many like each other most are dropped (client-go's spam filter).
+        """
+        address = f"https://{_CONTROLLERS}/metrics"
+        with urllib.request.urlopen(address, timeout=10, context=self._trust()) as answer:
+            page = Page(answer.read().decode())
+        name = "horizontal_pod_autoscaler_controller_metric_computation_total"
+        return round(sum(value for _, value in page.all(name, error="internal")))
+
     def _is_ready(self) -> bool:
         for each in self.programs:
             each.check()
@@ -85,9 +98,12 @@ class ControlPlane:
             return False
 
     def _answers(self) -> bool:
-        context = ssl.create_default_context(cafile=str(self.authority.own.crt))
-        with urllib.request.urlopen(f"https://{SERVER}/readyz", timeout=2, context=context):
+        address = f"https://{SERVER}/readyz"
+        with urllib.request.urlopen(address, timeout=2, context=self._trust()):
             return True
+
+    def _trust(self) -> ssl.SSLContext:
+        return ssl.create_default_context(cafile=str(self.authority.own.crt))
 
     def _etcd(self) -> Program:
         command = [
@@ -135,6 +151,7 @@ class ControlPlane:
 
     def _controllers(self) -> Program:
         who = self.kubeconfig("system:kube-controller-manager", "")
+        own = self.authority.sign("kube-controller-manager", hosts=("127.0.0.1",))
         command = [
             program("kube-controller-manager"),
             f"--kubeconfig={who}",
@@ -143,6 +160,9 @@ class ControlPlane:
             f"--service-account-private-key-file={self._tokens.key}",
             f"--root-ca-file={self.authority.own.crt}",
             "--horizontal-pod-autoscaler-sync-period=5s",
+            f"--tls-cert-file={own.crt}",
+            f"--tls-private-key-file={own.key}",
+            "--authorization-always-allow-paths=/healthz,/metrics",
         ]
         return Program("kube-controller-manager", command, self._logs)
 

@@ -1,6 +1,6 @@
 """A device plugin that hands out made-up devices: kubelet's deviceplugin/v1beta1 over gRPC.
 
-Run as a program: ``python -m cluster.device_plugin <proto folder> <resource>=<id>,<id>...``. It
+Run as a program: ``python -m cluster.device_plugin <its api.proto> <resource>=<id>,<id>...``. It
 registers again when the kubelet has been started anew, which removes the sockets of all plugins.
 """
 
@@ -80,10 +80,11 @@ class Plugin:
         return self._api.PreStartContainerResponse()
 
 
-def main(folder: str, *offers: str) -> None:
+def main(proto: str, *offers: str) -> None:
     """Serve resources: ``name=count`` or ``name=id,id``."""
+    folder, _, name = proto.rpartition("/")
     sys.path.insert(0, folder)
-    api, services = grpc.protos_and_services("api.proto")
+    api, services = grpc.protos_and_services(name)
     threads = []
     for offer in offers:
         resource, _, listed = offer.partition("=")

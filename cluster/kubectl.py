@@ -5,6 +5,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+from cluster.programs import PATIENCE_S
 from cluster.tools import program
 
 Document = dict[str, Any]
@@ -39,6 +40,11 @@ class Kubectl:
         """Apply these documents, as one list."""
         text = json.dumps({"apiVersion": "v1", "kind": "List", "items": documents})
         self("apply", "-f", "-", given=text)
+
+    def wait(self, namespace: str, what: str, condition: str) -> None:
+        """Wait until an object has a condition."""
+        until = (f"--for=condition={condition}", f"--timeout={PATIENCE_S:.0f}s")
+        self("wait", "-n", namespace, what, *until)
 
     def get(self, *what: str) -> Document:
         """What ``kubectl get`` knows of an object or a list."""

@@ -60,6 +60,7 @@ PACKAGES = {
     "prometheus": "prometheus",
     "busybox": "busybox-static",
     "gcc": "gcc",
+    "/usr/include/stdlib.h": "libc6-dev",
     "openssl": "openssl",
     "buildah": "buildah",
     "debootstrap": "debootstrap",

@@ -11,10 +11,11 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
+PATIENCE_S = 180.0  # the machine may have other work; what is awaited takes seconds
 _GRACE_S = 20.0
 
 
-def eventually(ask: Callable[[], T | None], what: str, patience_s: float = 120.0) -> T:
+def eventually(ask: Callable[[], T | None], what: str, patience_s: float = PATIENCE_S) -> T:
     """Ask again and again until the answer is something true.
 
     Raises:

@@ -2,12 +2,12 @@
 
 Mounts, network, processes, host name and IPC are the cluster's own: no port, mount or process of
 the machine is touched, and everything ends with the first process. Cgroups cannot be had that way
-(cgroup v1 has no way to hand down controllers); they are all below one directory, removed after.
+(cgroup v1 has no way to hand down controllers); they are all below one directory, removed after
+(``turn.py``).
 """
 
 import contextlib
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -18,7 +18,7 @@ NODE = "mgpu-node"
 NODE_IP = "10.91.0.1"  # the node's own
 SERVICE_IP = "10.96.0.1"  # of the service "kubernetes"; there is no kube-proxy
 CGROUP = "mgpu-cluster"
-STATE = "MGPU_CLUSTER_STATE"
+_STATE = "MGPU_CLUSTER_STATE"
 
 _CGROUPS = Path("/sys/fs/cgroup")
 # What the kubelet would set for the whole machine (setupKernelTunables); it leaves be what is so.
@@ -30,57 +30,55 @@ _TUNABLES = {
     "kernel/keys/root_maxkeys": 1_000_000,
     "kernel/keys/root_maxbytes": 25_000_000,
 }
-# Folders whose place is fixed in the kubelet, containerd's shim and the CNI plugins.
-_OWN_FOLDERS = {
-    "kubelet": "/var/lib/kubelet",
-    "cni": "/var/lib/cni",
-    "log": "/var/log",
-    "run": "/run",
-}
+# Folders that the node's programs write to, wherever their own are: kubelet, CNI plugins, shims.
+_OWN_FOLDERS = ("/var/lib", "/var/log", "/run")
+_PATIENCE_S = 30
 
 
 def run_inside(command: list[str], state: Path) -> int:
     """Run a command as the first process of new namespaces; its exit status.
 
-    What it leaves behind is killed with it, and its cgroups are removed.
+    What it leaves behind is killed with it, and all of it with this process.
     """
-    made = [Path(place) for place in _OWN_FOLDERS.values() if not Path(place).exists()]
-    for place in made:
-        place.mkdir(parents=True)
     own = ["--mount", "--net", "--pid", "--uts", "--ipc"]
     unshare = ["unshare", *own, "--fork", "--mount-proc", "--kill-child", "--propagation=private"]
-    try:
-        child = subprocess.Popen(
-            [*unshare, *command],
-            env={**os.environ, STATE: str(state), "PYTHONDONTWRITEBYTECODE": "1"},
-        )
-        return _wait(child)
-    finally:
-        remove_cgroups()
-        for place in made:
-            with contextlib.suppress(OSError):
-                place.rmdir()
+    child = subprocess.Popen(
+        [
+            "setpriv",
+            "--pdeathsig=KILL",
+            *unshare,
+            sys.executable,
+            "-m",
+            "cluster.sandbox",
+            *command,
+        ],
+        env={**os.environ, **_environment(state)},
+    )
+    return _wait(child)
 
 
-def settle() -> Path:
-    """Make this process's namespaces a node: network, host name, folders. The state's folder.
+def state_inside() -> Path:
+    """The folder of this run's files.
 
     Raises:
-        RuntimeError: these are the machine's own namespaces.
+        SystemExit: this is not the first process of the cluster's namespaces.
 
     """
-    if os.getpid() != 1 or STATE not in os.environ:
+    if os.getpid() != 1 or _STATE not in os.environ:
         sys.exit("not in the cluster's own namespaces: run `make cluster-test`")
-    state = Path(os.environ[STATE])
-    _do("mount --make-rshared /")
-    for name, place in _OWN_FOLDERS.items():
-        (state / name).mkdir(exist_ok=True)
-        _do(f"mount --bind {state / name} {place}")
-    for name, value in _TUNABLES.items():
-        (state / "tunable").mkdir(exist_ok=True)
-        held = state / "tunable" / name.replace("/", "_")
-        held.write_text(f"{value}\n")
-        _do(f"mount --bind {held} /proc/sys/{name}")
+    return Path(os.environ[_STATE])
+
+
+def _environment(state: Path) -> dict[str, str]:
+    """Tells programs where to write what they would write somewhere else on the machine."""
+    folders = {"TMPDIR": "tmp", "KUBECACHEDIR": "kubectl", "HELM_CACHE_HOME": "helm"}
+    own = {variable: str(state / name) for variable, name in folders.items()}
+    return {**own, _STATE: str(state), "PYTHONDONTWRITEBYTECODE": "1"}
+
+
+def _settle(state: Path) -> None:
+    """Make this process's namespaces a node: network, host name, folders, cgroups."""
+    _make_folders(state)
     hosts = state / "hosts"
     hosts.write_text(f"127.0.0.1 localhost\n{NODE_IP} {NODE}\n")
     _do(f"mount --bind {hosts} /etc/hosts")
@@ -89,14 +87,16 @@ def settle() -> Path:
     for address in (NODE_IP, SERVICE_IP):
         _do(f"ip address add {address}/32 dev lo")
     _make_cgroups()
-    return state
 
 
 def remove_cgroups() -> None:
     """Remove the cluster's cgroups in all hierarchies, with whoever is still in them."""
-    for top in _tops():
-        for folder in (*sorted(top.rglob("*/"), reverse=True), top):
-            _remove(folder)
+    deadline = time.monotonic() + _PATIENCE_S
+    while (tops := _tops()) and time.monotonic() < deadline:
+        for top in tops:
+            for folder, _, _ in os.walk(top, topdown=False):
+                _remove(Path(folder))
+        time.sleep(0.1)  # the kernel takes its time with the last processes
 
 
 def _tops() -> list[Path]:
@@ -105,18 +105,34 @@ def _tops() -> list[Path]:
 
 
 def _remove(folder: Path) -> None:
-    deadline = time.monotonic() + 10
-    while folder.is_dir() and time.monotonic() < deadline:
-        try:
-            for pid in (folder / "cgroup.procs").read_text().split():
-                if pid != "0":  # 0: of a namespace that is not ours
-                    with contextlib.suppress(ProcessLookupError):
-                        os.kill(int(pid), signal.SIGKILL)
-            folder.rmdir()
-        except FileNotFoundError:
-            return
-        except OSError:
-            time.sleep(0.1)  # the kernel takes its time with the last process
+    with contextlib.suppress(OSError):  # it has gone, or not everybody in it
+        for pid in (folder / "cgroup.procs").read_text().split():
+            if pid != "0":  # 0: of a namespace that is not ours
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(int(pid), signal.SIGKILL)
+        folder.rmdir()
+
+
+def _make_folders(state: Path) -> None:
+    """Hide the machine's folders that are written to; all others can only be read from now on.
+
+    So what is not thought of here fails, and leaves nothing on the machine. Hidden are folders that
+    every machine has: were one of them removed outside, its mount in here would go with it
+    (mount_namespaces(7)), and what is in it would be written on the machine.
+    """
+    _do("mount --make-rshared /")
+    _do(f"mount --bind {state} {state}")
+    (state / "tmp").mkdir()
+    for place in _OWN_FOLDERS:
+        held = state / place.strip("/")
+        held.mkdir(parents=True)
+        _do(f"mount --bind {held} {place}")
+    _do("mount -o remount,bind,ro /")
+    for name, value in _TUNABLES.items():
+        held = state / "tunable" / name
+        held.parent.mkdir(parents=True, exist_ok=True)
+        held.write_text(f"{value}\n")
+        _do(f"mount --bind {held} /proc/sys/{name}")
 
 
 def _make_cgroups() -> None:
@@ -139,9 +155,9 @@ def _make_cgroups() -> None:
 
 
 def _wait(child: subprocess.Popen[bytes]) -> int:
-    """The status of a child. It gets a terminal's Ctrl-C itself; if we are to end, it is killed."""
+    """The status of a child. It gets a terminal's Ctrl-C itself; a request to end is handed on."""
     signals = (signal.SIGTERM, signal.SIGHUP)
-    previous = {number: signal.signal(number, lambda *_: child.kill()) for number in signals}
+    previous = {number: signal.signal(number, lambda *_: _end(child)) for number in signals}
     try:
         while True:
             with contextlib.suppress(KeyboardInterrupt):
@@ -151,10 +167,17 @@ def _wait(child: subprocess.Popen[bytes]) -> int:
             signal.signal(number, handler)
 
 
+def _end(child: subprocess.Popen[bytes]) -> None:
+    """Let the first process in the namespaces end in order."""
+    for pid in Path(f"/proc/{child.pid}/task/{child.pid}/children").read_text().split():
+        os.kill(int(pid), signal.SIGTERM)
+
+
 def _do(command: str) -> None:
     subprocess.run(command.split(), check=True)
 
 
-def clean(state: Path) -> None:
-    """Remove the state's folder; nothing is mounted in it any more."""
-    shutil.rmtree(state, ignore_errors=True)
+if __name__ == "__main__":
+    # Before the command is there: a folder that is written to cannot be made read-only.
+    _settle(state_inside())
+    os.execvp(sys.argv[1], sys.argv[1:])  # noqa: S606 - the command that run_inside was given

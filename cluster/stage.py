@@ -14,13 +14,13 @@ from cluster.controlplane import ControlPlane
 from cluster.images import busybox, pause
 from cluster.kubectl import Document, Kubectl
 from cluster.node import Node
-from cluster.pins import KUBERNETES_SOURCE
 from cluster.programs import Program, eventually
-from cluster.tools import module_folder
 from cluster.workloads import NAMESPACE
 from tests.e2e.programs import Page
 
 EXPORTER = "exporter.tar"
+PROTO = "api.proto"
+DRIVER = "driver"
 BURST_S = 3.0
 _SLACK_S = 0.5  # a sample is 1/6 s long, and a window's ends fall into one each; whole percents
 
@@ -51,7 +51,7 @@ class Stage:
         self.plane = ControlPlane(state, self.logs)
         self.kubectl = Kubectl(self.plane.admin)
         self.node = Node(state, self.logs, self.plane, self.kubectl)
-        self.board = Board(state / "gpus")
+        self.board = Board(state / "gpus", state / DRIVER)
         self.agent = Agent(self.kubectl, self.board, "podresources")
         self.plugin = Program("device-plugin", self._plugin(), self.logs)
 
@@ -78,16 +78,14 @@ class Stage:
 
     def log_files(self) -> list[Path]:
         """The logs of the node's programs, and of the containers that are not mere sleepers."""
-        pods = self.state / "log" / "pods"
+        pods = self.state / "var/log/pods"
         return [*sorted(self.logs.glob("*.log")), *sorted(pods.glob(f"{AGENTS}_*/*/*.log"))]
 
     def run(self, document: Document) -> dict[str, Running]:
         """Apply a pod and wait until its containers run; they by name, init containers too."""
         self.kubectl.apply(document)
         name = document["metadata"]["name"]
-        self.kubectl(
-            "wait", "-n", NAMESPACE, f"pod/{name}", "--for=condition=Ready", "--timeout=90s"
-        )
+        self.kubectl.wait(NAMESPACE, f"pod/{name}", "Ready")
         return self.running(name)
 
     def running(self, pod: str, namespace: str = NAMESPACE) -> dict[str, Running]:
@@ -121,7 +119,6 @@ class Stage:
             eventually(
                 partial(self._has_risen, address, before, one, gpu),
                 f"{one} is credited with {BURST_S} s on GPU {gpu}",
-                60,
             )
         after = self.agent.scrape(address)
         for one, gpu in uses.items():
@@ -148,11 +145,9 @@ class Stage:
         return any(one["metadata"]["name"] == "default" for one in found)
 
     def _plugin(self) -> list[str]:
-        staged = KUBERNETES_SOURCE.staging
-        proto = module_folder("k8s.io/kubelet", staged) / "pkg/apis/deviceplugin/v1beta1"
         shared, whole = len(boards.SHARED), ",".join(boards.uuid(gpu) for gpu in boards.WHOLE)
         return [
-            *(sys.executable, "-m", "cluster.device_plugin", str(proto)),
+            *(sys.executable, "-m", "cluster.device_plugin", str(self.state / PROTO)),
             f"vke.volcengine.com/mgpu-core={100 * shared}",
             f"vke.volcengine.com/mgpu-memory={shared * (boards.MEMORY >> 20)}",
             f"nvidia.com/gpu={whole}",

@@ -51,7 +51,6 @@ def test_use_is_named_on_over_a_restart_of_the_kubelet(stage: Stage) -> None:
     stage.agent.when(
         lambda page: page.all("mgpu_container_core_limit_ratio", **fresh.labels),
         "the kubelet tells of the new pod's device",
-        120,
     )
     stage.attributed({fresh: 2})
     for name in ("lasting", "later"):
@@ -67,7 +66,7 @@ def test_use_is_named_while_permissions_are_missing(stage: Stage) -> None:
         up = stage.agent.scrape().value("mgpu_exporter_source_up", source="pods_api")
         assert up == 0
     stage.agent.when(
-        lambda page: page.value("mgpu_exporter_source_up", source="pods_api") == 1, "again", 180
+        lambda page: page.value("mgpu_exporter_source_up", source="pods_api") == 1, "again"
     )
     stage.attributed({running: 1})
     stage.delete("forbidden")

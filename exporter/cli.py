@@ -5,11 +5,12 @@ import os
 import signal
 import sys
 from argparse import ArgumentParser, Namespace
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from collections.abc import Collection, Sequence
+from importlib import import_module
+from typing import Any, NamedTuple
 
 from exporter import __doc__ as about
-from exporter import __version__, check, check_config, logs, record, replay, snapshot, top
+from exporter import __version__, logs
 from exporter.commandline import USAGE_ERROR, Parser
 from exporter.serve import serve
 from exporter.settings import TABLE, Settings, SettingsError, add_arguments, unknown_variables
@@ -18,66 +19,69 @@ from exporter.wiring import read_settings
 logger = logging.getLogger(__name__)
 
 
+_SERVE = "serve"
 _CHECK_CONFIG = "check-config"  # the only one that is run with settings that cannot be used
 
 
 class _Command(NamedTuple):
-    """A sub-command. ``settings``: whether it takes the flags of the settings.
+    """A sub-command: the function and the module of its name, imported where it is asked for.
 
-    ``required``: what its usage says must be given.
+    ``settings``: whether it takes the flags of the settings. ``required``: what its usage says
+    must be given.
     """
 
+    name: str
     about: str
-    run: Callable[[Settings, Namespace], int]
-    add_arguments: Callable[[ArgumentParser], None] = lambda _: None
     settings: bool = True
     required: str = ""
 
+    def run(self, settings: Settings, arguments: Namespace) -> int:
+        """Run it."""
+        status: int = getattr(self._module, self.name)(settings, arguments)
+        return status
 
-def _serve(settings: Settings, arguments: Namespace) -> int:
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until it is heeded
-    return serve(settings, reread=lambda: read_settings(_flags(arguments)))
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        """Add its own flags."""
+        if self.name != _SERVE:
+            self._module.add_arguments(parser)
+
+    @property
+    def _module(self) -> Any:  # noqa: ANN401 - each has a function of its own name
+        return import_module(f"exporter.{self.name.replace('-', '_')}")
 
 
 _COMMANDS = {
-    "serve": _Command("serve the metrics; the default, if no command is given", _serve),
-    "top": _Command("show GPUs, pods and processes, live", top.top, top.add_arguments),
-    "snapshot": _Command(
-        "print what is on the GPUs once", snapshot.snapshot, snapshot.add_arguments
-    ),
-    "check": _Command(
-        "look at this node as serve would, and say what hinders it",
-        check.check,
-        check.add_arguments,
-    ),
-    _CHECK_CONFIG: _Command(
-        "say all that is wrong with the configuration, and start nothing",
-        lambda *_: 0,
-        check_config.add_arguments,
-    ),
-    "record": _Command(
-        "write down what the sources say, cycle by cycle",
-        record.record,
-        record.add_arguments,
-        required=" --output FILE",
-    ),
-    "replay": _Command(
-        "print the page that a recording comes to",
-        replay.replay,
-        replay.add_arguments,
-        settings=False,
-        required=" FILE",
-    ),
+    command.name: command
+    for command in (
+        _Command(_SERVE, "serve the metrics; the default, if no command is given"),
+        _Command("top", "show GPUs, pods and processes, live"),
+        _Command("snapshot", "print what is on the GPUs once"),
+        _Command("check", "look at this node as serve would, and say what hinders it"),
+        _Command(_CHECK_CONFIG, "say all that is wrong with the configuration, and start nothing"),
+        _Command(
+            "record",
+            "write down what the sources say, cycle by cycle",
+            required=" --output FILE",
+        ),
+        _Command(
+            "replay",
+            "print the page that a recording comes to",
+            settings=False,
+            required=" FILE",
+        ),
+    )
 }
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a sub-command and return the exit status; 2 means that the settings cannot be used."""
     signal.signal(signal.SIGUSR2, signal.SIG_IGN)  # until it is served, it would end the process
-    arguments = _parser().parse(sys.argv[1:] if argv is None else argv)
-    command = arguments.command or "serve"
+    arguments = _read(sys.argv[1:] if argv is None else argv)
+    command = arguments.command or _SERVE
     if command == _CHECK_CONFIG:
-        return check_config.check_config(_flags(arguments), arguments.format)
+        from exporter.check_config import check_config  # noqa: PLC0415 - as the other commands
+
+        return check_config(_flags(arguments), arguments.format)
     try:
         settings = read_settings(_flags(arguments))
     except SettingsError as error:
@@ -87,7 +91,21 @@ def main(argv: Sequence[str] | None = None) -> int:
     logs.configure(settings.log_level, settings.log_format)
     for warning in unknown_variables(os.environ):
         logger.warning("%s; it is not heeded", warning)
+    if command == _SERVE:
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until it is heeded
+        return serve(settings, reread=lambda: read_settings(_flags(arguments)))
     return _COMMANDS[command].run(settings, arguments)
+
+
+def _read(argv: Sequence[str]) -> Namespace:
+    """Read the arguments. Who only serves does not load the modules of all other commands."""
+    parser = _parser([_SERVE])
+    named = {given.partition("=")[0] for given in argv}
+    others = _COMMANDS.keys() - {_SERVE} | {"-h", "--help"}
+    strange = [name for name in named if name.startswith("--") and name not in parser.flags]
+    if strange or named & others:
+        parser = _parser(_COMMANDS)
+    return parser.parse(argv)
 
 
 def _flags(arguments: Namespace) -> dict[str, list[str]]:
@@ -96,7 +114,8 @@ def _flags(arguments: Namespace) -> dict[str, list[str]]:
     return {s.name: given[s.name] for s in TABLE.values() if s.name in given}
 
 
-def _parser() -> Parser:
+def _parser(known: Collection[str] = tuple(_COMMANDS)) -> Parser:
+    """``known``: the commands whose own flags it knows."""
     parser = Parser(
         prog="mgpu-exporter",
         usage="mgpu-exporter [COMMAND] [FLAG ...]",
@@ -119,8 +138,9 @@ def _parser() -> Parser:
             help=command.about,
             description=command.about,
         )
-        command.add_arguments(own)
-        if command.settings:
+        if name in known:
+            command.add_arguments(own)
+        if name in known and command.settings:
             add_arguments(own)
     return parser
 

@@ -74,15 +74,34 @@ def _optional(
 
 
 _WINDOW = "averaged over --collection.window"
-_CORE = "core (SM) busy time, from NVML process utilization as parts of the device's busy time"
+_CORE = (
+    "core (SM) busy time, from NVML process utilization as parts of the device's busy time; of AMD "
+    "an estimate by the compute units occupied at each sample"
+)
 _ESTIMATE = "estimated: active energy split by core use, idle energy by --energy.idle"
+
+
+_COPY = "Busy time of copy engines, all of them added up (AMD: KFD's sdma_<gpu>)."
+_EVICTED = "Time that queues were off the device to make room for others (AMD: KFD's evicted_ms)."
+
+
+def _counted(level: str) -> tuple[Family, ...]:
+    """What some drivers count of each process, summed up."""
+    return (
+        _counter(level, "copy_seconds_total", _COPY, divisor=NS),
+        _counter(level, "evicted_seconds_total", _EVICTED, divisor=NS),
+    )
 
 
 def _usage_gauges(level: str) -> tuple[Family, ...]:
     """The gauges that a container and a group have alike."""
     return (
         Family(level, "core_utilization_ratio", f"Share of the GPU's time in use, {_WINDOW}."),
-        Family(level, "memory_used_bytes", "Device memory held (NVML running processes)."),
+        Family(
+            level,
+            "memory_used_bytes",
+            "Device memory held (NVML running processes; AMD: KFD's vram_<gpu>).",
+        ),
         Family(level, "memory_used_peak_bytes", "Highest device memory seen held."),
         Family(level, "memory_active_ratio", f"Share of time with memory traffic, {_WINDOW}."),
         Family(level, "encoder_utilization_ratio", f"Share of the encoder's time, {_WINDOW}."),
@@ -107,6 +126,7 @@ def _usage_counters(level: str) -> tuple[Family, ...]:
         _counter(level, "encoder_seconds_total", "Encoder busy time.", divisor=NS),
         _counter(level, "decoder_seconds_total", "Decoder busy time.", divisor=NS),
         _counter(level, "energy_joules_total", f"Energy used, {_ESTIMATE}.", divisor=UJ),
+        *_counted(level),
     )
 
 
@@ -121,7 +141,7 @@ DEVICE = (
     Family(
         "device",
         "info",
-        "The device: model, place and driver (NVML).",
+        "The device: model, place and driver (NVML; AMD: sysfs and KFD topology).",
         labels=(
             *("vendor", "model", "pci_bus_id", "parent_uuid", "profile", "sharing"),
             "driver_version",
@@ -135,8 +155,17 @@ DEVICE = (
         labels=("quantity", "reason"),
     ),
     Family("device", "utilization_ratio", f"Share of time with work on the core, {_WINDOW}."),
-    Family("device", "memory_total_bytes", "Device memory (nvmlDeviceGetMemoryInfo)."),
-    Family("device", "memory_used_bytes", "Device memory in use (nvmlDeviceGetMemoryInfo)."),
+    Family(
+        "device",
+        "memory_total_bytes",
+        "Device memory (nvmlDeviceGetMemoryInfo; AMD: mem_info_vram_total).",
+    ),
+    Family(
+        "device",
+        "memory_used_bytes",
+        "Device memory in use (nvmlDeviceGetMemoryInfo; AMD: mem_info_vram_used, of a partition "
+        "what its processes hold).",
+    ),
     Family("device", "memory_reserved_bytes", "Device memory kept by driver and firmware."),
     Family("device", "memory_active_ratio", f"Share of time with memory traffic, {_WINDOW}."),
     Family("device", "encoder_utilization_ratio", f"Share of the encoder's time, {_WINDOW}."),
@@ -172,18 +201,26 @@ DEVICE = (
         "device",
         "method_info",
         "How it is measured now: busy time by samples, rates or gpm; shares by process_utilization,"
-        " accounting or sole_owner; energy by counter or power; none where it is not.",
+        " accounting, sole_owner or cu_occupancy (an estimate); energy by counter or power; none "
+        "where it is not.",
         labels=("busy", "shares", "energy"),
     ),
-    _counter("device", "busy_seconds_total", "Time with work on the core (NVML).", divisor=NS),
+    _counter(
+        "device",
+        "busy_seconds_total",
+        "Time with work on the core (NVML; AMD: gpu_busy_percent, or gfx_busy_inst of a partition, "
+        "sampled).",
+        divisor=NS,
+    ),
     _counter("device", "memory_active_seconds_total", "Time with memory traffic.", divisor=NS),
     _counter("device", "encoder_seconds_total", "Encoder busy time.", divisor=NS),
     _counter("device", "decoder_seconds_total", "Decoder busy time.", divisor=NS),
+    *_counted("device"),
     _counter(
         "device",
         "energy_joules_total",
-        "Energy of the board (nvmlDeviceGetTotalEnergyConsumption); estimated from power readings"
-        " where device_method_info says so.",
+        "Energy of the board (nvmlDeviceGetTotalEnergyConsumption; AMD: gpu_metrics); estimated "
+        "from power readings where device_method_info says so.",
         divisor=UJ,
     ),
     _counter(
@@ -207,6 +244,8 @@ DEVICE = (
             ("encoder_seconds", "encoder time", NS),
             ("decoder_seconds", "decoder time", NS),
             ("energy_joules", "energy", UJ),
+            ("copy_seconds", "copy engines' time", NS),
+            ("evicted_seconds", "eviction time", NS),
         )
     ),
     _counter(
@@ -227,26 +266,34 @@ DEVICE = (
 _SINCE = "since the driver was loaded or the board reset"
 
 BOARD = (
-    _optional("power", "power_watts", "Board power (nvmlDeviceGetPowerUsage)."),
+    _optional("power", "power_watts", "Board power (nvmlDeviceGetPowerUsage; AMD: hwmon)."),
     _optional(
-        "power", "power_limit_watts", "Enforced power limit (nvmlDeviceGetEnforcedPowerLimit)."
+        "power",
+        "power_limit_watts",
+        "Enforced power limit (nvmlDeviceGetEnforcedPowerLimit; AMD: power1_cap).",
     ),
     _optional(
         "temperature",
         "temperature_celsius",
-        "Temperature (nvmlDeviceGetTemperatureV; of the memory: NVML field 82).",
+        "Temperature (nvmlDeviceGetTemperatureV; of the memory: NVML field 82; AMD: hwmon).",
         ("sensor",),
     ),
-    _optional("clocks", "clock_hertz", "Clock now (nvmlDeviceGetClockInfo).", ("clock",)),
+    _optional(
+        "clocks", "clock_hertz", "Clock now (nvmlDeviceGetClockInfo; AMD: hwmon).", ("clock",)
+    ),
     _optional(
         "throttle",
         "throttle_seconds_total",
-        f"Time that clocks were held down {_SINCE} (NVML fields 74, 76, 269-271).",
+        f"Time that clocks were held down {_SINCE} (NVML fields 74, 76, 269-271); of AMD since the "
+        "exporter's start (residencies of gpu_metrics).",
         ("reason",),
         NS,
     ),
     _optional(
-        "ecc", "ecc_errors_total", f"Memory errors {_SINCE} (NVML fields 3 and 4).", ("kind",)
+        "ecc",
+        "ecc_errors_total",
+        f"Memory errors {_SINCE} (NVML fields 3 and 4; AMD: RAS's umc_err_count).",
+        ("kind",),
     ),
     _optional(
         "ecc",
@@ -287,6 +334,20 @@ BOARD = (
         "profiling",
         "tensor_active_ratio",
         "Share of time that tensor cores were in use, averaged over 5 s (NVML GPM).",
+    ),
+    _optional(
+        "cost",
+        "driver_seconds_total",
+        "Time that the exporter spent in the driver's calls for the device, by what it read.",
+        ("part",),
+        NS,
+    ),
+    _optional(
+        "cost",
+        "read_interval_seconds",
+        "Time from one read of it to the next; wider than set while the driver is slow to answer.",
+        ("part",),
+        NS,
     ),
     _optional(
         "xid",
@@ -371,6 +432,7 @@ NAMESPACE = (
     _counter("namespace", "encoder_seconds_total", "Encoder busy time.", divisor=NS),
     _counter("namespace", "decoder_seconds_total", "Decoder busy time.", divisor=NS),
     _counter("namespace", "energy_joules_total", f"Energy used, {_ESTIMATE}.", divisor=UJ),
+    *_counted("namespace"),
 )
 
 GROUP = (
@@ -442,6 +504,22 @@ EXPORTER = (
         "Series beyond --metrics.max-series-per-family, which are left out, summed over the "
         "collection cycles.",
         ("family",),
+    ),
+    Family(
+        "exporter",
+        "collection_interval_seconds",
+        "Time from one collection cycle to the next, as wide as it is now.",
+        divisor=NS,
+    ),
+    Family(
+        "exporter",
+        "cpu_budget_ratio",
+        "The share of one CPU of --collection.budget; absent where there is none.",
+    ),
+    Family(
+        "exporter",
+        "cpu_used_ratio",
+        "The share of one CPU that the exporter used lately; absent where there is no budget.",
     ),
     _counter("exporter", "cycles_total", "Collection cycles."),
     _counter("exporter", "cycle_overruns_total", "Cycles that took longer than the interval."),

@@ -113,5 +113,7 @@ def _said(setting: Setting, settings: Settings) -> str:
         value = ",".join(one if isinstance(one, str) else repr(one) for one in value)
     elif field.endswith("_ns"):
         value = f"{value / 1e9:g}s"
+    elif field.endswith("_ppm"):
+        value = f"{value / 1e4:g}%" if value else "none"
     text = str(value)
     return f"{setting.name}={text if len(text) <= LONGEST_SAID else text[:LONGEST_SAID] + '...'}"

@@ -11,12 +11,13 @@ import time
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from exporter import __version__, logs
+from exporter import __version__, garbage, logs
 from exporter.api import About
 from exporter.collector import Sources
 from exporter.compat import CompatPage
 from exporter.exposition import Renderer
 from exporter.families import families_without
+from exporter.model import Clock
 from exporter.pods.choice import node_name
 from exporter.reload import Reloader
 from exporter.scenario.description import ScenarioError
@@ -43,11 +44,13 @@ def serve(
     open_sources: Callable[[Settings], Sources] = open_sources,
     *,
     reread: Callable[[], Settings] | None = None,
+    clock: Clock = time,
+    stop: threading.Event | None = None,
 ) -> int:
     """Serve until SIGTERM or SIGINT; SIGUSR2 lets go of the GPUs or takes them up again.
 
     ``reread`` reads the settings anew, as they were read at the start: at SIGHUP, when their file
-    has changed, and at ``POST /-/reload``.
+    has changed, and at ``POST /-/reload``. ``stop`` is what the threads wait for between turns.
 
     Returns the exit status: 0 after a signal, 1 if it could not start or only a restart helps, 2 if
     the web configuration cannot be used.
@@ -67,7 +70,9 @@ def serve(
     logger.info("mgpu-exporter %s", __version__)
     if settings.simulate:
         logger.warning("SIMULATED NODE (%s): nothing here is measured", settings.simulate)
-    agent = _Agent(settings, sources, config, reread or (lambda: settings))
+    garbage.seldom()
+    stop = stop or threading.Event()
+    agent = _Agent(settings, sources, config, reread or (lambda: settings), clock, stop)
     return asyncio.run(agent.run(sockets))
 
 
@@ -78,15 +83,18 @@ class _Agent:
         sources: Sources,
         config: WebConfig,
         reread: Callable[[], Settings],
+        clock: Clock,
+        stop: threading.Event,
     ) -> None:
         self._settings = settings
+        self._clock = clock
         self._config = config
         self._sources = sources
-        self._collector = make_collector(settings, sources)
-        self._pages = Pages(lambda: self._collector.snapshot, time, *_writers(settings))
-        self._reloader = Reloader(settings, reread, self._follow, time)
+        self._collector = make_collector(settings, sources, clock)
+        self._pages = Pages(lambda: self._collector.snapshot, clock, *_writers(settings))
+        self._reloader = Reloader(settings, reread, self._follow, clock)
         self._collector.last_reload = lambda: self._reloader.last
-        self._stop = threading.Event()
+        self._stop = stop
         self._released = settings.nvml_released
         self._status = 0
 
@@ -112,6 +120,7 @@ class _Agent:
         threading.Thread(target=watch, name="settings", daemon=True).start()
         server = self._server()
         await server.start(sockets)
+        loop.call_later(garbage.STARTED_S, garbage.settle)
         await ended.wait()
         self._end_by_force_in(_END_WITHIN_S)
         logger.info("ending")
@@ -123,7 +132,7 @@ class _Agent:
 
     def _server(self) -> Server:
         app = make_app(
-            *(self._pages, self._collector, self._settings, time),
+            *(self._pages, self._collector, self._settings, self._clock),
             config=self._config,
             about=lambda: _about(self._reloader.settings),
             reload=self._reloader.reload,

@@ -1,10 +1,11 @@
-"""Devices on which the driver cannot tell one tenant from another: MIG and MPS.
+"""Devices on which the driver cannot tell one tenant from another: MIG, AMD partitions and MPS.
 
 Pure. Stands around ``attribution``, which shares a window out by figures for each process:
 
 * A MIG instance has one figure for all its processes. It is its only owner's; where several hold
   memory on it, it is nobody's, and unmeasured for each of them.
-* The energy of a board with MIG is that of all its instances together, and nobody's.
+* The energy of a board with MIG, or with AMD partitions, is that of all its parts together, and
+  nobody's.
 * MPS clients run at once in one context, so that a sample names one of them, or their server. What
   the server is credited with is nobody's; a client that is not named may have worked all the same.
 """
@@ -14,6 +15,7 @@ from dataclasses import replace
 
 from exporter.attribution import NO_CREDIT, account
 from exporter.model import (
+    PARTITIONED,
     Credit,
     Device,
     DeviceUsage,
@@ -28,6 +30,8 @@ from exporter.model import (
 
 SOLE_OWNER = "sole_owner"
 MIG, MPS, MPS_SERVER = "mig", "mps", "mps_server"
+
+OF_ALL_PARTS = {MIG: Unattributed.MIG, PARTITIONED: Unattributed.PARTITIONED}
 
 _EVERYONE = 0  # no process has this id
 
@@ -44,13 +48,14 @@ def account_for(
 
     The rest is as with ``attribution.account``: the shares add up.
     """
-    servers = (p.pid for p in residents or () if MPS_SERVER in p.kinds)
-    owners = {**owners, **dict.fromkeys(servers, Unattributed.MPS)}
+    servers = [p.pid for p in residents or () if MPS_SERVER in p.kinds]
+    if servers:
+        owners = {**owners, **dict.fromkeys(servers, Unattributed.MPS)}
     if window.methods.shares == SOLE_OWNER:
         return _account_instance(device, window, owners, residents)
     usage = account(device, window, owners, idle_weights, credit)
-    if device.sharing == MIG:
-        return replace(usage, shares=_of_all_instances(usage.shares))
+    if device.sharing in OF_ALL_PARTS:
+        return replace(usage, shares=_of_all_parts(usage.shares, OF_ALL_PARTS[device.sharing]))
     if residents is None and device.sharing == MPS:
         return replace(usage, unmeasured=None)
     return replace(usage, unmeasured=_unnamed_clients(window, owners, residents or ()))
@@ -76,11 +81,10 @@ def _account_instance(
     return replace(usage, named_core_ns=0, unmeasured=dict.fromkeys(shared, Unmeasured.MIG))
 
 
-def _of_all_instances(shares: Mapping[Owner, Spent]) -> dict[Owner, Spent]:
-    """What no process explains is no riddle under MIG: it is the instances' together."""
+def _of_all_parts(shares: Mapping[Owner, Spent], reason: Unattributed) -> dict[Owner, Spent]:
+    """What no process explains is no riddle on a divided board: it is the parts' together."""
     return {
-        Unattributed.MIG if owner is Unattributed.NO_PID else owner: spent
-        for owner, spent in shares.items()
+        reason if owner is Unattributed.NO_PID else owner: spent for owner, spent in shares.items()
     }
 
 

@@ -1,18 +1,18 @@
 """Which classes stand behind the settings. Opens nothing that may hang or fail without a GPU."""
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from exporter.allocations import rules
 from exporter.allocations.registry import NODE_ANNOTATION_PREFIXES
 from exporter.cgroups.processes import CgroupProcesses
-from exporter.cgroups.simulated import SimulatedProcesses
 from exporter.collector import Collector, CycleRules, IdlePolicy, Sources
 from exporter.families import groups_without
+from exporter.gpus.amd.source import AmdSource
+from exporter.gpus.awaited import Awaited, never, nvidia_missed
 from exporter.gpus.nvml.accounting import choice_of
 from exporter.gpus.nvml.source import NvmlSource
-from exporter.gpus.simulated import SimulatedGpus
 from exporter.gpus.source import Demand, GpuSource
 from exporter.groups.choice import open_groups
 from exporter.groups.told import ToldGroups
@@ -29,16 +29,14 @@ from exporter.pods.choice import Places, node_name, open_pod_source
 from exporter.pods.claims import Claims
 from exporter.pods.decode import Keep
 from exporter.pods.labels import Allowed
-from exporter.pods.simulated import SimulatedPods
 from exporter.pods.source import PodSource
 from exporter.scenario.description import ScenarioError
-from exporter.scenario.load import load as load_scenario
-from exporter.scenario.node import Node
 from exporter.settings import Complaint, Problem, Settings, examine, load
 
 DEADLINE_OF_INTERVAL = 0.8
 LONGEST_S = 5.0
 NS = 1e9  # in a second
+MILLION = 1_000_000
 CLAIMS_RHYTHM = Rhythm(period_s=60)
 POLICIES_RHYTHM = Rhythm(period_s=60)
 OLDEST_SCENARIO_NS = 3600 * 10**9  # its energy counter is computed from its beginning on
@@ -103,6 +101,7 @@ def cycle_rules(settings: Settings) -> CycleRules:
         allowed=_allowed(settings),
         keep=_keep(settings),
         demand=_demand(settings),
+        budget=settings.collection_budget_ppm / MILLION,
         by_step=settings.groups_slurm == "step",
     )
 
@@ -131,6 +130,13 @@ def cgroup_root(settings: Settings) -> str:
 
 
 def _simulated(settings: Settings, clock: Clock) -> Sources:
+    # Imported here: what a node in memory takes is not for those that run on a real one.
+    from exporter.cgroups.simulated import SimulatedProcesses  # noqa: PLC0415
+    from exporter.gpus.simulated import SimulatedGpus  # noqa: PLC0415
+    from exporter.pods.simulated import SimulatedPods  # noqa: PLC0415
+    from exporter.scenario.load import load as load_scenario  # noqa: PLC0415
+    from exporter.scenario.node import Node  # noqa: PLC0415
+
     start_unix_ns = settings.simulate_start * 10**9 or None
     if start_unix_ns is not None and clock.time_ns() - start_unix_ns > OLDEST_SCENARIO_NS:
         raise ScenarioError("--simulate.start lies more than an hour back; give a later time")
@@ -197,8 +203,31 @@ def _real_nodes(settings: Settings, pods: PodSource, places: Places) -> tuple[No
 
 
 def _real_gpus(settings: Settings) -> tuple[GpuSource, ...]:
-    """``auto`` is every real source there is: today NVML, which looks again for a driver."""
+    """``auto`` is every real source there is; each looks again for a driver that is not there."""
+    asked = settings.gpus_source
+    sysfs = Path(settings.path_sysfs)
+    sources: list[GpuSource] = []
+    for name, opener in _GPUS.items():
+        if name in asked:
+            sources.append(opener(settings))
+        elif "auto" in asked:
+            missed = nvidia_missed(sysfs) if name == NvmlSource.name else never
+            sources.append(Awaited(opener(settings), missed))
+    for source in sources:
+        source.follow(_demand(settings))
+    return tuple(sources)
+
+
+def _nvml(settings: Settings) -> GpuSource:
     accounting = choice_of(settings.nvml_shares, enable=settings.nvml_enable_accounting)
-    nvml = NvmlSource(settings.nvml_library or None, accounting=accounting)
-    nvml.follow(_demand(settings))
-    return (nvml,)
+    return NvmlSource(settings.nvml_library or None, accounting=accounting)
+
+
+def _amd(settings: Settings) -> GpuSource:
+    return AmdSource(Path(settings.path_sysfs))
+
+
+_GPUS: Mapping[str, Callable[[Settings], GpuSource]] = {  # by the values of --gpus.source
+    "nvml": _nvml,
+    "amd": _amd,
+}

@@ -48,6 +48,7 @@ VALUES: dict[str, tuple[str, str, str]] = {  # three texts that differ, and none
     "allocations.hami": ("memoryFactor=2", "memoryFactor=3", "memoryFactor=4"),
     "collection.interval": ("2s", "3s", "4s"),
     "collection.window": ("20s", "30s", "40s"),
+    "collection.budget": ("1%", "2%", "3%"),
     "collection.processes-interval": ("2s", "3s", "4s"),
     "collection.sensors-interval": ("2s", "3s", "4s"),
     "energy.idle": ("equal", "allotment", "equal"),

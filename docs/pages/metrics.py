@@ -49,9 +49,10 @@ Units are base units; a ratio of 1 is the whole. `gpu` is the device's index, `u
 is no node, host or instance label: Prometheus adds those of the target. Take counters for sums over
 time, and gauges for what is now; `_ratio` and `_gpus` gauges are averages over
 `--collection.window`. Values are as old as the last collection cycle
-(`mgpu_exporter_snapshot_timestamp_seconds`), at most 10 s: older ones are not served. The end of a
-process is noticed with the driver's next process list, at most 5 s later: until then its container
-keeps its gauges. Then they go, and the counters stay for `--ledger.retention`.
+(`mgpu_exporter_snapshot_timestamp_seconds`), at most 10 s, or three cycles: older ones are not
+served. The end of a process is noticed with the driver's next process list, 5 s later at most where
+the driver is quick (`mgpu_device_read_interval_seconds`): until then its container keeps its
+gauges. Then they go, and the counters stay for `--ledger.retention`.
 
 ```promql
 # GPUs' worth of core in use, by pod

@@ -15,10 +15,10 @@ Unconfirmed: the value of ``amd.com/compute-memory-partition`` (taken to be the 
 
 import re
 
-from exporter.allocations.devices import card_by_pci, cards, common_memory
+from exporter.allocations.devices import card_by_pci, cards, common_memory, instances
 from exporter.allocations.reader import NOTHING, PodReader, Share, lasting_containers
 from exporter.allocations.scheme import Decoded, IndexBasis, Reason, Scheme
-from exporter.model import Allocation, Container, Device, NodeFacts, Pod
+from exporter.model import PARTITIONED, Allocation, Container, Device, NodeFacts, Pod
 
 _NAME = "amd-device-plugin"
 _VENDOR = "amd"
@@ -72,16 +72,25 @@ def _placed(
     reader: PodReader, container: Container, resource: str, device_id: str
 ) -> list[Allocation]:
     card = card_by_pci(reader.node, _VENDOR, device_id)
-    whole = _is_whole(reader.node, resource, device_id)
+    whole = _is_whole(reader.node, card, resource, device_id)
     share = Share(1.0, _memory(reader.node, card)) if whole else NOTHING
-    return reader.allot(container, (card,), share)
+    return reader.allot(container, (_first_part(reader.node, card),), share)
 
 
-def _is_whole(node: NodeFacts, resource: str, device_id: str) -> bool:
+def _is_whole(node: NodeFacts, card: Device | None, resource: str, device_id: str) -> bool:
     if resource == _GPU:
-        mode = node.labels.get(_PARTITIONING, "spx")
-        return mode.lower().startswith("spx") and not device_id.startswith("amdgpu_xcp")
+        mode = node.labels.get(_PARTITIONING, "spx").lower()
+        parted = any(c.sharing == PARTITIONED for c in ((card,) if card else cards(node, _VENDOR)))
+        return mode.startswith("spx") and not parted and not device_id.startswith("amdgpu_xcp")
     return resource.startswith(_SPX)
+
+
+def _first_part(node: NodeFacts, card: Device | None) -> Device | None:
+    """What a card's address names where the exporter sees that it is partitioned."""
+    if card is None or card.sharing != PARTITIONED:
+        return card
+    parts = (part for part in instances(node, _VENDOR) if part.parent_uuid == card.uuid)
+    return next((part for part in parts if part.gpu_instance == 0), None)
 
 
 def _memory(node: NodeFacts, card: Device | None) -> int | None:

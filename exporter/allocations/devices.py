@@ -21,9 +21,9 @@ def cards(node: NodeFacts, vendor: str = "nvidia") -> tuple[Device, ...]:
     )
 
 
-def instances(node: NodeFacts) -> tuple[Device, ...]:
-    """Return the node's MIG instances."""
-    return tuple(device for device in node.devices if device.parent_uuid)
+def instances(node: NodeFacts, vendor: str = "nvidia") -> tuple[Device, ...]:
+    """Return the parts of one vendor's GPUs: MIG instances, AMD's partitions."""
+    return tuple(d for d in node.devices if d.vendor.lower() == vendor and d.parent_uuid)
 
 
 def card_by_number(node: NodeFacts, basis: IndexBasis, number: int) -> Device | None:

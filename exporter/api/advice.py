@@ -7,6 +7,11 @@ _DRIVER = (
     "In a container, the driver's libraries and device files must be mounted (NVIDIA container "
     "toolkit, or --nvml.library). It is looked for again and again; no restart is needed."
 )
+_AMD = (
+    "No amdgpu or KFD module is loaded, the host's sysfs is not where --path.sysfs says, or every "
+    "board hangs: see the kernel log for amdgpu. It is looked for again and again; no restart is "
+    "needed."
+)
 _CGROUPS = (
     "hostPID: true is missing in the pod, or the node's /sys/fs/cgroup is not mounted. Devices go "
     "on meanwhile; containers, pods and namespaces are withheld."
@@ -17,6 +22,7 @@ _API = (
 )
 _BY_NAME = {
     "nvml": _DRIVER,
+    "amd": _AMD,
     "cgroups": _CGROUPS,
     "pods_api": _API,
     "simulated": "The scenario's driver was let go of (SIGUSR2); SIGUSR2 takes it up again.",

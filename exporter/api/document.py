@@ -33,12 +33,11 @@ _Processes = Mapping[tuple[Owner, str], Sequence[Json]]
 class About:
     """What a document says beside the Snapshot. ``node`` "": its name is not known.
 
-    A Snapshot older than ``stale_ns`` is not told: nothing but its sources and the exporter is.
+    A Snapshot that is stale is not told: nothing but its sources and the exporter is.
     """
 
     node: str = ""
     window_ns: int = 0
-    stale_ns: int = 10_000_000_000
     families: Sequence[Family] = FAMILIES
 
 
@@ -109,7 +108,7 @@ def _head(of: Snapshot, about: About, age_ns: int) -> Document:
             "number": of.version,
             "timestamp_seconds": of.unix_ns / 1e9,
             "age_seconds": round(max(age_ns, 0) / 1e9, 3),
-            "stale": age_ns > about.stale_ns,
+            "stale": age_ns > of.stale_after_ns,
             "window_seconds": about.window_ns / 1e9,
         },
         "sources": [_source(source) for source in of.sources],

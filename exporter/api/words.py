@@ -15,6 +15,8 @@ UNMEASURED: Mapping[Unmeasured, str] = {
     Unmeasured.RELEASED: "The exporter was told to let go of the driver; SIGUSR2 takes it up.",
     Unmeasured.READ_FAILED: "A read failed; the log has the error. It is tried again each cycle.",
     Unmeasured.MIG: "Under MIG this cannot be told apart; read the instances.",
+    Unmeasured.PARTITIONED: "The board is partitioned: read its partitions, whose energy is the "
+    "board's.",
     Unmeasured.MPS: "A client of MPS that no sample has named while the device was busy.",
     Unmeasured.NEVER_IDLE: "What the board uses idle is not known before it was idle for 5 s.",
     Unmeasured.REJECTED_SAMPLES: "The driver's rows cannot be true, so none of them is believed.",
@@ -37,6 +39,7 @@ UNATTRIBUTED: Mapping[Unattributed, str] = {
     Unattributed.UNOBSERVED: "The driver had dropped the samples before they were read.",
     Unattributed.OVERLAP: "Memory that processes share, and the driver counts with each of them.",
     Unattributed.MIG: "An instance that several containers share.",
+    Unattributed.PARTITIONED: "The energy of all partitions of a board together.",
     Unattributed.MPS: "Credited to the MPS server, which works for all its clients.",
 }
 

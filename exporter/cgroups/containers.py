@@ -1,7 +1,8 @@
 """Which containers exist: the walked tree, kept current by events and walked as rarely as can be.
 
-A walk costs tens of milliseconds on a full node, so there is at most one a second, and only when
-the watch heard a change or a process asks for a walk younger than itself.
+A walk costs ten milliseconds and more on a full node, so there is at most one a second, and only
+when somebody wants to know: who asks for the tree after a change, or a process that ``/proc`` hides
+and that asks for a walk younger than itself. What every pod that comes or goes costs is no walk.
 """
 
 import logging
@@ -17,6 +18,7 @@ from exporter.model import CgroupIdentity, Clock, Tree
 logger = logging.getLogger(__name__)
 
 BETWEEN_WALKS_NS = 10**9
+BETWEEN_REVIEWS_NS = 60 * 10**9  # while the tree can be read and is good for identities
 _NEVER = -(2**63)
 _MOUNT = "mount the node's /sys/fs/cgroup read-only into the pod (hostPath) or set --path.cgroup"
 
@@ -58,6 +60,14 @@ class Containers:
         if self._changed:
             self._try()
         return self._walk
+
+    def review(self) -> None:
+        """Find out whether the tree can be read: soon after a change if it could not be so far."""
+        walked = self._started_ns > _NEVER and not self._problem
+        well = walked and not self.hides_processes(nested=True)
+        now = self._clock.monotonic_ns()
+        if not well or now - self._tried_ns >= BETWEEN_REVIEWS_NS:
+            self.newest()
 
     def since(self, moment_ns: int) -> Walk | None:
         """A walk begun at or after a moment, None while there may be none yet.

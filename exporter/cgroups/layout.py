@@ -10,7 +10,6 @@ nested systemd slices), containerd (``internal/cri/server/helpers.go``, getCgrou
 
 import re
 from collections.abc import Iterable
-from dataclasses import replace
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -125,7 +124,7 @@ def descend(place: Place, name: str) -> Place:
     if identity.container_id is None and identity.pod_uid is None:
         unit = below(identity.unit, place.name, name)
         if unit != identity.unit:
-            identity = replace(identity, unit=unit)
+            identity = CgroupIdentity(unit=unit)
     return Place(identity, name, is_pod=False)
 
 
@@ -133,8 +132,14 @@ def _of_container(
     identity: CgroupIdentity, container_id: str, runtime: str | None
 ) -> CgroupIdentity:
     """A container outside pods; a user who runs it without root is told by the slice around it."""
-    unit = identity.unit if identity.unit and identity.unit.kind == "user" else None
-    return replace(identity, container_id=container_id, runtime=runtime, unit=unit)
+    pod_uid, qos, enclosing, unit = (
+        identity.pod_uid,
+        identity.qos,
+        identity.enclosing,
+        identity.unit,
+    )
+    own = unit if unit and unit.kind == "user" else None
+    return CgroupIdentity(pod_uid, container_id, runtime, qos, enclosing, own)
 
 
 def _pod(place: Place, name: str) -> Place | None:
@@ -144,7 +149,7 @@ def _pod(place: Place, name: str) -> Place | None:
     the request for the name of a directory.
     """
     slice_, colon, _ = name.partition(":")
-    match = _POD.fullmatch(slice_)
+    match = _POD.fullmatch(slice_) if "pod" in slice_ else None
     if match is None:
         return None
     above, uid, unit = match.group("above", "uid", "unit")

@@ -52,6 +52,19 @@ def look_at(proc_root: str, pid: int) -> Seen | None:
     return Seen(None, exiting=False, paths=())  # never the same twice: nothing is known
 
 
+def look_again(proc_root: str, pid: int, start: int) -> Seen | None:
+    """The live process of this pid that started then; None if that is not sure.
+
+    For a process that is held, and was alive a moment ago: if the start time is its own afterwards
+    too, all that was read is about it.
+    """
+    paths = _paths(proc_root, pid)
+    after = _stat(proc_root, pid)
+    if after is None or after.start != start or after.exiting or paths is None:
+        return None
+    return Seen(start, exiting=False, paths=paths, name=after.name)
+
+
 def user_id(proc_root: str, pid: int) -> int | None:
     """Who runs a process: the real uid (``Uid`` of proc_pid_status(5)); None if unreadable.
 

@@ -18,6 +18,7 @@ from exporter.cgroups.lifetimes import Hold, Lifetimes
 from exporter.cgroups.proc import (
     Seen,
     in_nested_pid_namespace,
+    look_again,
     look_at,
     pid_namespace_depth,
     shows_own_pids,
@@ -38,7 +39,7 @@ from exporter.model import (
 
 SECOND_NS = 10**9
 KEPT_AFTER_END_NS = 15 * SECOND_NS  # the driver's ring holds a dead process's samples this long
-READ_AGAIN_NS = 30 * SECOND_NS
+READ_AGAIN_NS = 60 * SECOND_NS
 YOUNG_NS = 30 * SECOND_NS  # so long an entrypoint may still be moved into its container's cgroup
 ASKED_FOR_NS = 10 * SECOND_NS  # so long one walk serves for the processes that /proc hides
 MOST_PROCESSES = 8192
@@ -139,7 +140,7 @@ class CgroupProcesses:
     def status(self) -> SourceStatus:
         """Whether identities can be found, and what to do if not."""
         with self._lock:
-            self._containers.newest()
+            self._containers.review()
             detail, reason = self._containers.problem, self._blindness()
             # With the node's own /proc mounted, identities are found without hostPID; the pids in
             # the tree, and the news of a process's end, are not.
@@ -174,7 +175,10 @@ class CgroupProcesses:
             seen_start = start_time(self._proc_root, pid)
             if seen_start is not None and seen_start == known.start:
                 return known.answer
-        seen = look_at(self._proc_root, pid)
+        seen = None
+        if known.held and known.start is not None:
+            seen = look_again(self._proc_root, pid, known.start)
+        seen = seen or look_at(self._proc_root, pid)
         if seen is None and known.held and known.start is None:
             seen = Seen(None, exiting=False, paths=())  # alive, but hidden from us (hidepid)
         if seen is None:

@@ -144,8 +144,8 @@ class _Walker:
 
     def _processes(self, path: str) -> tuple[int, ...]:
         lines = self._read(path).split()
-        if any(len(line) > _PID_DIGITS or not line.isdigit() for line in lines):
-            good = [line for line in lines if len(line) <= _PID_DIGITS and line.isdigit()]
+        good = [line for line in lines if line.isdigit() and len(line) <= _PID_DIGITS]
+        if len(good) < len(lines):
             self._skipped["malformed"] += len(lines) - len(good)
             lines = good
         pids = tuple(map(int, lines))

@@ -2,24 +2,21 @@
 
 import logging
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from exporter.allocations.replicas import sharing_replicas
 from exporter.allocations.rules import Rules
 from exporter.allocations.scheme import SHARED, Problem, Reason
-from exporter.attribution import Member, member_of, place
+from exporter.attribution import Member, place
 from exporter.ledger import Allotted
 from exporter.model import (
     Allocation,
-    CgroupIdentity,
     ContainerKey,
     Device,
-    DeviceReading,
     NodeFacts,
     Pod,
     PodTable,
-    Unattributed,
 )
 
 logger = logging.getLogger(__name__)
@@ -45,6 +42,8 @@ class Allotments:
         self._devices: dict[str, Device] = {}  # by UUID
         self._decoded: dict[str, tuple[Allocation, ...]] = {}
         self._seen: dict[str, dict[str, list[str]]] = {}  # pod uid → container → device UUIDs
+        self._unplaced: frozenset[str] = frozenset()  # uids of pods whose devices are not told
+        self._allotted: list[Allotted] | None = None  # None: to be made anew
         self._told: set[tuple[str, str, str]] = set()
         self._said_node_unknown = False
 
@@ -53,6 +52,7 @@ class Allotments:
     ) -> list[Allotted]:
         """Every allocation on this node, under its container's labels.
 
+        It is the same list as the last time if nothing has changed.
         ``seen``: the devices on which a container has a process now, by UUID.
         """
         rules = self.rules
@@ -63,6 +63,11 @@ class Allotments:
             self._devices = {d.uuid: d for d in node.devices}
             self.replicas = sharing_replicas(node)
         self._observe(seen)
+        if self._allotted is None:
+            self._allotted = self._placed(table)
+        return self._allotted
+
+    def _placed(self, table: PodTable) -> list[Allotted]:
         placed: list[Allotted] = []
         for uid, allocations in self._decoded.items():
             pod, on = table.pods[uid], self._seen.get(uid, {})
@@ -84,13 +89,19 @@ class Allotments:
         known = self._pods if as_before else {}
         decoded: dict[str, tuple[Allocation, ...]] = {}
         for uid, pod in table.pods.items():
-            if known.get(uid) == pod:
+            before = known.get(uid)
+            if before is pod or before == pod:
                 allocations = self._decoded.get(uid, ())
             else:
                 allocations = self._decode_pod(pod, facts, rules)
             if allocations:
                 decoded[uid] = allocations
         self._decoded, self._facts, self._pods = decoded, facts, table.pods
+        self._unplaced = frozenset(
+            uid for uid, all_of_pod in decoded.items() if any(a.device is None for a in all_of_pod)
+        )
+        self._seen = {uid: seen for uid, seen in self._seen.items() if uid in decoded}
+        self._allotted = None
         self._told = {told for told in self._told if told[0] in table.pods}
 
     def _decode_pod(self, pod: Pod, facts: NodeFacts, rules: Rules) -> tuple[Allocation, ...]:
@@ -129,14 +140,14 @@ class Allotments:
     def _observe(self, seen: Mapping[Member, Sequence[str]]) -> None:
         """Remember where the containers were seen whose device is not told."""
         for (uid, container), uuids in seen.items():
-            if any(
-                a.device is None and a.container in {container, ""}
-                for a in self._decoded.get(uid, ())
+            if uid in self._unplaced and any(
+                a.device is None and a.container in {container, ""} for a in self._decoded[uid]
             ):
                 known = self._seen.setdefault(uid, {}).setdefault(container, [])
-                known += (uuid for uuid in uuids if uuid not in known)
-        for uid in [uid for uid in self._seen if uid not in self._decoded]:
-            del self._seen[uid]
+                news = [uuid for uuid in uuids if uuid not in known]
+                if news:
+                    known += news
+                    self._allotted = None
 
 
 def limited(allocation: Allocation, device: Device | None, sharers: int) -> Allocation:
@@ -165,27 +176,3 @@ def pods_by_name(table: PodTable) -> dict[tuple[str, str], Pod]:
         if before is None or before.deleted or before.terminal:
             pods[pod.namespace, pod.name] = pod
     return pods
-
-
-def seen_on(
-    devices: Iterable[DeviceReading],
-    identities: Mapping[int, CgroupIdentity | Unattributed],
-    table: PodTable,
-) -> dict[Member, list[str]]:
-    """The devices on which each container of a pod has a process now."""
-    seen: dict[Member, list[str]] = {}
-    for device in devices:
-        for pid in pids_of(device):
-            identity = identities.get(pid)
-            member = member_of(identity, table) if isinstance(identity, CgroupIdentity) else None
-            if member is not None and device.device.uuid not in seen.setdefault(member, []):
-                seen[member].append(device.device.uuid)
-    return seen
-
-
-def pids_of(device: DeviceReading) -> set[int]:
-    """All processes that a reading is about."""
-    pids = {p.pid for p in device.window.processes} if device.window else set()
-    if device.memory is not None:
-        pids.update(p.pid for p in device.memory.processes or ())
-    return pids

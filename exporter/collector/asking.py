@@ -4,8 +4,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from functools import partial
 
-from exporter.collector.allotments import pids_of
 from exporter.collector.guard import Guard
+from exporter.collector.membership import pids_of
 from exporter.collector.rules import CycleRules
 from exporter.collector.sources import Reporting, Sources
 from exporter.model import (

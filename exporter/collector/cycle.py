@@ -2,16 +2,19 @@
 
 import logging
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from exporter.attribution import Member, hold, owner_of
-from exporter.collector.allotments import Allotments, pods_by_name, seen_on
+from exporter.attribution import Member
+from exporter.collector.allotments import Allotments, pods_by_name
 from exporter.collector.asking import Asking
 from exporter.collector.bound import Surplus, bounded
 from exporter.collector.guard import Guard
 from exporter.collector.idle import IdlePolicy, idle_weights
+from exporter.collector.keeper import Keeper
+from exporter.collector.membership import Membership
 from exporter.collector.naming import Naming
 from exporter.collector.own_rows import LastReload, Own, own_row
 from exporter.collector.pulse import Pulse
@@ -52,6 +55,7 @@ class Collector:
         clock: Clock,
         rules: CycleRules | None = None,
         idle: IdlePolicy = IdlePolicy.UNATTRIBUTED,
+        cpu_ns: Callable[[], int] = time.process_time_ns,
     ) -> None:
         self.snapshot = Snapshot(mono_ns=clock.monotonic_ns(), unix_ns=clock.time_ns())
         self.fatal: RestartRequiredError | None = None
@@ -60,9 +64,11 @@ class Collector:
         self._asking = Asking(sources, clock)
         self._ledger = ledger
         self._clock = clock
-        self._rules = self._rules_to_come = rules or CycleRules()
+        self._rules_to_come = rules or CycleRules()
+        self._keeper = Keeper(self._rules_to_come, cpu_ns)
         self._idle = idle
         self._shown = Shown(self._rules.allowed)
+        self._membership = Membership()
         self._allotments = Allotments(self._rules.allotments)
         self._allotted: list[Allotted] = []
         self._rejected: Counter[str] = Counter()
@@ -72,6 +78,11 @@ class Collector:
         self._before_mono_ns: int | None = None
         self._pulse = Pulse(clock.monotonic_ns(), 0, self._rules.interval_ns)
         self._overruns = 0
+
+    @property
+    def _rules(self) -> CycleRules:
+        """Those in force."""
+        return self._keeper.rules
 
     @property
     def pulse(self) -> Pulse:
@@ -98,8 +109,10 @@ class Collector:
                 return
             except Exception:
                 logger.exception("the cycle failed; the next one starts anew")
-            due += self._rules.interval_ns
             now = self._clock.monotonic_ns()
+            if self._keeper.note(now):
+                self._asking.follow(self._rules)
+            due += self._rules.interval_ns
             if now > due:
                 self._overruns += 1
                 due = now
@@ -112,7 +125,7 @@ class Collector:
             RestartRequiredError: a source can only be helped by a new process.
 
         """
-        if self._rules_to_come is not self._rules:
+        if self._rules_to_come is not self._keeper.set:
             self._adopt(self._rules_to_come)
         readings = self._asking.readings()
         now = Moment(self._clock.monotonic_ns(), self._clock.time_ns())
@@ -121,10 +134,10 @@ class Collector:
         table = self._asking.table()
         identities, processes = self._asking.identities(devices.values())
         self._ledger.nameless = None if processes.up else processes.reason or Unmeasured.READ_FAILED
-        by_step = self._rules.by_step
-        owners = {pid: owner_of(one, table, by_step=by_step) for pid, one in identities.items()}
+        self._membership.update(identities, table, by_step=self._rules.by_step)
+        owners = self._membership.owners
         self._enter(devices, owners, now)
-        seen = seen_on(devices.values(), identities, table)
+        seen = self._membership.seen_on(devices.values())
         self._allotted = self._allot(table, self._asking.devices(readings), seen, now)
         self._ledger.settle(now)
         facts = CycleFacts(
@@ -145,12 +158,12 @@ class Collector:
         return self.snapshot
 
     def _adopt(self, rules: CycleRules) -> None:
-        self._rules = rules
+        self._keeper.follow(rules)
         self._ledger.window_ns, self._ledger.retention_ns = rules.window_ns, rules.retention_ns
         self._residency.window_ns = rules.window_ns
         self._allotments.rules = rules.allotments
         self._shown.allow(rules.allowed)
-        self._asking.follow(rules)
+        self._asking.follow(self._rules)
 
     def _enter(
         self, devices: Mapping[str, DeviceReading], owners: Mapping[int, Owner], now: Moment
@@ -162,7 +175,7 @@ class Collector:
             residents = reading.memory.processes if reading.memory else None
             held: Mapping[Owner, MemoryHeld] = {}
             if reading.memory is not None and residents is not None:
-                held = hold(reading.memory, owners)
+                held = self._membership.held(uuid, reading.memory)
                 self._ledger.hold(uuid, held, now)
             if reading.window is not None:
                 here = [a for a in self._allotted if a.allocation.device == uuid]
@@ -194,7 +207,8 @@ class Collector:
         self, facts: CycleFacts, readings: Sequence[Reading], processes: SourceStatus
     ) -> Snapshot:
         simulated = any(reading.simulated for reading in readings)
-        sources = (*(r.status for r in readings), processes, *self._asking.statuses())
+        gpus = (r.status for r in readings if not r.status.absent)
+        sources = (*gpus, processes, *self._asking.statuses())
         taken = bounded(rows_of(self._ledger, facts), self.snapshot.rows, self._rules.most_series)
         self._surplus.count(taken.dropped, self._rules.most_series)
         rejected = self._rejected + self._allotments.problems + self._shown.rejected
@@ -202,6 +216,9 @@ class Collector:
             unix_ns=facts.now.unix_ns,
             cycles=self._pulse.done + 1,
             overruns=self._overruns,
+            interval_ns=self._rules.interval_ns,
+            budget=self._keeper.budget.share,
+            cpu_used=self._keeper.budget.used,
             simulated=simulated,
             idle=self._idle,
             sources=sources,
@@ -219,4 +236,5 @@ class Collector:
             sources=sources,
             dropped=taken.dropped,
             most_series=self._rules.most_series,
+            interval_ns=self._rules.interval_ns,
         )

@@ -71,7 +71,7 @@ class Guard:
             status = replace(status, up=False, detail="; ".join(self._failures.values()))
         if status.up:
             self._last_success_unix_ns = self._clock.time_ns()
-        self._tell("" if status.up else status.detail or "no answer")
+        self._tell("" if status.up or status.absent else status.detail or "no answer")
         took = 0 if started_mono_ns is None else self._clock.monotonic_ns() - started_mono_ns
         return replace(
             status,

@@ -25,21 +25,23 @@ class Naming:
 
     def __init__(self) -> None:
         self._known: dict[GroupKey, GroupFacts] = {}
+        self._owners: Mapping[int, Owner] = {}
+        self._members: dict[GroupKey, GroupMember] = {}  # of these owners
 
     def of(
         self,
         owners: Mapping[int, Owner],
         identities: Mapping[int, CgroupIdentity | Unattributed],
-        kept: Collection[GroupKey],
+        kept: Callable[[], Collection[GroupKey]],
         ask: Ask,
     ) -> Mapping[GroupKey, GroupFacts]:
-        """Facts of the groups that have processes now, and of those that are ``kept``."""
-        members = {
-            owner: GroupMember(pid, identity)
-            for pid, owner in owners.items()
-            if isinstance(owner, GroupKey)
-            and isinstance(identity := identities[pid], CgroupIdentity)
-        }
+        """Facts of the groups that have processes now, and of those that are ``kept``.
+
+        The same mapping of owners has the same members.
+        """
+        if owners is not self._owners:
+            self._owners, self._members = owners, _members(owners, identities)
+        members = self._members
         if not (members or self._known):
             return self._known
         told = ask(members)
@@ -47,11 +49,22 @@ class Naming:
             key: _joined(by_path(key, member.identity), *(t[key] for t in told if key in t))
             for key, member in members.items()
         }
-        before = {key: facts for key, facts in self._known.items() if key in now or key in kept}
+        staying = kept()
+        before = {k: facts for k, facts in self._known.items() if k in now or k in staying}
         self._known = before | {
             key: _joined(before.get(key, GroupFacts()), facts) for key, facts in now.items()
         }
         return {key: _named(key, facts) for key, facts in self._known.items()}
+
+
+def _members(
+    owners: Mapping[int, Owner], identities: Mapping[int, CgroupIdentity | Unattributed]
+) -> dict[GroupKey, GroupMember]:
+    return {
+        owner: GroupMember(pid, identity)
+        for pid, owner in owners.items()
+        if isinstance(owner, GroupKey) and isinstance(identity := identities[pid], CgroupIdentity)
+    }
 
 
 def by_path(key: GroupKey, identity: CgroupIdentity) -> GroupFacts:

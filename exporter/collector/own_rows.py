@@ -23,6 +23,7 @@ class Own:
     unix_ns: int
     cycles: int
     overruns: int
+    interval_ns: int
     simulated: bool
     idle: str
     sources: Sequence[SourceStatus]
@@ -30,6 +31,8 @@ class Own:
     calls: Mapping[str, CallCount]
     dropped: Mapping[str, int] = field(default_factory=dict)
     reload: LastReload | None = None
+    budget: float = 0.0
+    cpu_used: float | None = None
 
 
 def own_row(own: Own) -> Row:
@@ -48,10 +51,15 @@ def own_row(own: Own) -> Row:
         "rejected_samples_total": {(reason,): count for reason, count in own.rejected.items()},
         "cycles_total": own.cycles,
         "cycle_overruns_total": own.overruns,
+        "collection_interval_seconds": own.interval_ns,
         "nvml_calls_total": {(name,): c.calls for name, c in own.calls.items()},
         "nvml_call_seconds_total": {(name,): c.duration_ns for name, c in own.calls.items()},
         "dropped_series_total": {(family,): count for family, count in own.dropped.items()},
     }
+    if own.budget:
+        values["cpu_budget_ratio"] = own.budget
+    if own.cpu_used is not None:
+        values["cpu_used_ratio"] = own.cpu_used
     if own.reload is not None:
         values["config_last_reload_successful"] = int(own.reload.successful)
         values["config_last_reload_success_timestamp_seconds"] = own.reload.success_unix_ns

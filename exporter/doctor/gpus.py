@@ -3,18 +3,20 @@
 import os
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from ctypes import CDLL
 from pathlib import Path
 
 import psutil
 
+from exporter.doctor.amd import AMD, amd
+from exporter.doctor.devices import devices_found
 from exporter.doctor.evidence import Evidence
 from exporter.doctor.finding import Finding, note, ok, problem
 from exporter.doctor.privileges import DEVICES, DRIVER, MIG_MONITOR, ROOT
 from exporter.gpus.nvml.errors import LibraryError
 from exporter.gpus.nvml.library import SONAME, load, nvml_version
-from exporter.model import DeviceReading, DeviceState, Unmeasured
+from exporter.model import DeviceReading, DeviceState, Reading, Unmeasured
 
 # What is asked of a device, by which calls; the names are those of ``DeviceReading.unmeasured``.
 CALLS: dict[str, str] = {
@@ -61,7 +63,17 @@ def gpus(evidence: Evidence, dev: Path = _DEV) -> Iterator[Finding]:
     if evidence.settings.simulate:
         yield note("driver", f"simulated ({evidence.settings.simulate}): nothing of it is measured")
         return
-    opened = any(reading.status.up for reading in evidence.readings)
+    readings = [r for r in evidence.readings if not r.status.absent]
+    others = [reading for reading in readings if reading.status.name == AMD]
+    wanted = {"auto", "nvml"} & set(evidence.settings.gpus_source)
+    if wanted and not any(r.status.absent and r.status.name == "nvml" for r in evidence.readings):
+        yield from _nvidia(evidence, [r for r in readings if r not in others], dev)
+    for reading in others:
+        yield from amd(reading, evidence.windows)
+
+
+def _nvidia(evidence: Evidence, readings: list[Reading], dev: Path) -> Iterator[Finding]:
+    opened = any(reading.status.up for reading in readings)
     module = module_version(Path(evidence.settings.path_procfs))
     yield _module(module, opened=opened)
     try:
@@ -72,9 +84,9 @@ def gpus(evidence: Evidence, dev: Path = _DEV) -> Iterator[Finding]:
         return
     yield from _library(library, module)
     yield from _device_files(dev, opened=opened)
-    yield from _driver(evidence)
-    devices = [device for reading in evidence.readings for device in reading.devices]
-    yield from _devices(devices, evidence.windows)
+    yield from _driver(evidence.fatal, readings)
+    devices = [device for reading in readings for device in reading.devices]
+    yield from devices_found(devices, evidence.windows, "see the kernel log for NVRM and Xid")
     asked = [
         name for name in CALLS if GROUPS.get(name, name) not in evidence.settings.metrics_disable
     ]
@@ -139,10 +151,10 @@ def _refusal(path: Path) -> str:
     return ""
 
 
-def _driver(evidence: Evidence) -> Iterator[Finding]:
-    if evidence.fatal:
-        yield problem("driver", evidence.fatal, "restart the pod", DRIVER)
-    for reading in evidence.readings:
+def _driver(fatal: str, readings: list[Reading]) -> Iterator[Finding]:
+    if fatal:
+        yield problem("driver", fatal, "restart the pod", DRIVER)
+    for reading in readings:
         status = reading.status
         if not status.up:
             yield problem("driver", status.detail or "it does not answer", "see above", DRIVER)
@@ -151,21 +163,6 @@ def _driver(evidence: Evidence) -> Iterator[Finding]:
         yield ok("driver", f"answers; version {', '.join(sorted(versions)) or 'not told'}")
         if status.detail:
             yield problem("devices", status.detail, "see the kernel log for NVRM and Xid", DEVICES)
-
-
-def _devices(devices: list[DeviceReading], windows: Mapping[str, int]) -> Iterator[Finding]:
-    for reading in devices:
-        device = reading.device
-        name = f"{device.model or device.vendor} {device.profile}".rstrip()
-        subject = f"GPU {device.index}"
-        if reading.state is not DeviceState.UP:
-            remedy = "see the kernel log for NVRM and Xid"
-            yield problem(subject, f"{name}: {reading.state}: {reading.detail}", remedy)
-        elif device.uuid in windows or "core" in reading.unmeasured:
-            yield ok(subject, f"{name}, {device.uuid}")
-        else:
-            remedy = "an idle driver takes its first samples seconds after it was opened; ask again"
-            yield note(subject, f"{name}, {device.uuid}: no new samples yet", remedy)
 
 
 def _quantities(devices: list[DeviceReading], asked: list[str]) -> Iterator[Finding]:

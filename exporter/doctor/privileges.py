@@ -7,6 +7,8 @@ DRIVER = (
     "NVIDIA_DRIVER_CAPABILITIES=utility, or the driver's libraries by hostPath"
 )
 DEVICES = "the devices /dev/nvidiactl and /dev/nvidiaN (the NVIDIA runtime gives them)"
+SYSFS = "hostPath /sys, readOnly, where the pod's own does not show the devices"
+AMD_DEVICES = "the devices /dev/kfd and /dev/dri/renderD* (amd.com/gpu, or privileged)"
 ROOT = "runAsUser: 0"
 MIG_MONITOR = "NVIDIA_MIG_MONITOR_DEVICES=all"
 PTRACE = "CAP_SYS_PTRACE (AmbientCapabilities= of the unit, capabilities.add of the container)"

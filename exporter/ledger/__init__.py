@@ -9,9 +9,10 @@ from exporter.ledger.accounts import Account, Moment
 from exporter.ledger.book import Book
 from exporter.ledger.history import extended
 from exporter.ledger.ledger import Ledger
+from exporter.ledger.limits import Allotted
 from exporter.ledger.processes import processes_of, unattributed_core
 from exporter.ledger.rows import rows_of
-from exporter.ledger.view import Allotted, CycleFacts
+from exporter.ledger.view import CycleFacts
 
 __all__ = [
     "Account",

@@ -1,9 +1,10 @@
 """One account."""
 
 from collections import deque
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from exporter.model import (
+    COUNTED,
     QUANTITIES,
     Engines,
     MemoryHeld,
@@ -11,6 +12,8 @@ from exporter.model import (
 )
 
 ENERGY = "energy"
+
+K = TypeVar("K")
 
 
 class Moment(NamedTuple):
@@ -21,11 +24,7 @@ class Moment(NamedTuple):
 
 
 class Account:
-    """What one key has used since the account was opened: integers that only rise.
-
-    ``recent`` holds the last windows in which something was used, for the averages; an idle
-    account costs nothing.
-    """
+    """What one key has used since the account was opened: integers that only rise."""
 
     __slots__ = (
         "active_unix_ns",
@@ -33,16 +32,14 @@ class Account:
         "held",
         "live_mono_ns",
         "peak_bytes",
-        "recent",
         "since_unix_ns",
         "totals",
         "used_mono_ns",
     )
 
     def __init__(self, now: Moment) -> None:
-        self.totals: dict[str, int] = dict.fromkeys((*QUANTITIES, ENERGY), 0)
+        self.totals: dict[str, int] = dict.fromkeys((*QUANTITIES, ENERGY, *COUNTED), 0)
         self.allocated_core_ns = 0
-        self.recent: deque[tuple[int, Engines]] = deque()
         self.held: MemoryHeld | None = None
         self.peak_bytes: int | None = None
         self.since_unix_ns = now.unix_ns
@@ -52,29 +49,23 @@ class Account:
 
     def add(self, spent: Spent, now: Moment) -> None:
         """Enter what was used in one window."""
-        busy = spent.busy
-        used = False
-        for quantity in QUANTITIES:
-            amount = getattr(busy, quantity)
-            if amount:
-                self.totals[quantity] += amount
-                used = True
+        _add(self.totals, spent.busy)
         self.totals[ENERGY] += spent.energy_uj or 0
         self.used_mono_ns = now.mono_ns
-        if used:
-            self.recent.append((now.mono_ns, busy))
-        if busy.core:
+        if spent.busy.core:
             self.active_unix_ns = now.unix_ns
+
+    def count(self, quantity: str, amount: int, now: Moment) -> None:
+        """Enter what was counted in one window."""
+        if amount:
+            self.totals[quantity] += amount
+            self.used_mono_ns = now.mono_ns
 
     def hold(self, held: MemoryHeld | None) -> None:
         """Set the memory held now."""
         self.held = held
         if held is not None and held.used_bytes is not None:
             self.peak_bytes = max(held.used_bytes, self.peak_bytes or 0)
-
-    def busy_since(self, quantity: str, mono_ns: int) -> int:
-        """Busy ns in the windows that ended after the given moment."""
-        return sum(getattr(busy, quantity) or 0 for at, busy in self.recent if at > mono_ns)
 
     def gone_since(self, mono_ns: int) -> bool:
         """Whether its owner has neither been there nor used anything since the given moment.
@@ -83,7 +74,49 @@ class Account:
         """
         return self.live_mono_ns < mono_ns and self.used_mono_ns < mono_ns
 
+
+class Averaged(Account):
+    """An account that is shown as an average, too: ``lately`` is used ns by quantity.
+
+    ``recent`` holds the windows of that time in which something was used; an idle account costs
+    nothing.
+    """
+
+    __slots__ = ("lately", "recent")
+
+    def __init__(self, now: Moment) -> None:
+        super().__init__(now)
+        self.lately: dict[str, int] = dict.fromkeys(QUANTITIES, 0)
+        self.recent: deque[tuple[int, Engines]] = deque()
+
+    def add(self, spent: Spent, now: Moment) -> None:
+        """Enter what was used in one window."""
+        super().add(spent, now)
+        if _add(self.lately, spent.busy):
+            self.recent.append((now.mono_ns, spent.busy))
+
     def forget(self, mono_ns: int) -> None:
-        """Drop the windows that no average needs any more."""
+        """Leave out of the averages what ended at the given moment or before."""
         while self.recent and self.recent[0][0] <= mono_ns:
-            self.recent.popleft()
+            _, busy = self.recent.popleft()
+            for quantity in QUANTITIES:
+                self.lately[quantity] -= getattr(busy, quantity) or 0
+
+
+def _add(sums: dict[str, int], busy: Engines) -> bool:
+    """Add to each quantity what was used; whether anything was."""
+    used = False
+    for quantity in QUANTITIES:
+        amount = getattr(busy, quantity)
+        if amount:
+            sums[quantity] += amount
+            used = True
+    return used
+
+
+def opened(accounts: dict[K, Account], key: K, now: Moment) -> Account:
+    """The account of this key, opened if there is none."""
+    account = accounts.get(key)
+    if account is None:
+        account = accounts[key] = Account(now)
+    return account

@@ -8,7 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from exporter.ledger.accounts import Account
 from exporter.ledger.book import Book
-from exporter.ledger.view import View, known, ratio, total, unmeasured
+from exporter.ledger.limits import Limit
+from exporter.ledger.view import View, known, ratio, unmeasured
 from exporter.model import Allocation, ContainerKey, Labelled, Row, Unmeasured, Value
 
 UNKNOWN_LIMITS = ("core_limit", "memory_limit")
@@ -23,7 +24,7 @@ def allotment(
     yet stands under "", and has no limits.
     """
     uuid = book.device.uuid
-    here = view.limits.get((key, uuid), [])
+    here = view.limits.of(key, uuid)
     shown: dict[str, Value] = {}
     if key.container:
         shown = _granted(here, account) | _against(here, values)
@@ -31,11 +32,14 @@ def allotment(
         shown = _granted(here, view.ledger.loose[key, uuid])
     if not view.live(account):
         return shown
-    shown |= known(placement_mismatch=_mismatch(view, book, key))
-    of_pod = view.limits.get((key._replace(container=""), uuid), [])
+    mismatch = _mismatch(view, book, key)
+    if mismatch is not None:
+        shown["placement_mismatch"] = mismatch
     reasons = values.get("unmeasured", {})
-    if key.container and of_pod and not here and isinstance(reasons, Mapping):
-        shown["unmeasured"] = {**reasons, **_unplaced(view, of_pod)}
+    if key.container and not here.allocations and isinstance(reasons, Mapping):
+        of_pod = view.limits.of(key._replace(container=""), uuid).allocations
+        if of_pod:
+            shown["unmeasured"] = {**reasons, **_unplaced(view, of_pod)}
     return shown
 
 
@@ -45,33 +49,31 @@ def loose_rows(view: View) -> Iterable[Row]:
     blind = dict.fromkeys(("core", "memory"), nameless) if nameless else {}
     for (key, uuid), account in view.ledger.loose.items():
         book = view.ledger.books.get(uuid)
-        allocations = view.limits.get((key, uuid), [])
+        limit = view.limits.of(key, uuid)
         if book is not None and key not in book.owners and not view.ledger.hidden(book):
-            yield Row((*key, str(book.device.index), uuid), _granted(allocations, account))
+            yield Row((*key, str(book.device.index), uuid), _granted(limit, account))
         elif not uuid:
-            values = {} if nameless else _granted(allocations, account)
-            if key.container and allocations:
-                unplaced = _unplaced(view, allocations)
+            values = {} if nameless else _granted(limit, account)
+            if key.container and limit.allocations:
+                unplaced = _unplaced(view, limit.allocations)
                 values["unmeasured"] = {**unplaced, **unmeasured(blind)}
             if values:
                 yield Row((*key, "", ""), values)
 
 
-def _granted(allocations: Sequence[Allocation], account: Account) -> dict[str, Value]:
+def _granted(limit: Limit, account: Account) -> dict[str, Value]:
     """What is true of an allotment wherever it is."""
-    core = total(a.core for a in allocations)
+    values = dict(limit.shown)
     spent = account.allocated_core_ns
-    values = known(allocated_core_seconds_total=spent if spent or core is not None else None)
-    if allocations:
-        values["allocation_info"] = {(a.scheme, a.policy, a.priority): 1 for a in allocations}
-    if any(a.device for a in allocations):
-        values |= known(allocated_replicas=total(a.replicas for a in allocations))
+    if spent or limit.core is not None:
+        values["allocated_core_seconds_total"] = spent
     return values
 
 
-def _against(allocations: Sequence[Allocation], values: dict[str, Value]) -> dict[str, Value]:
-    core = total(a.core for a in allocations)
-    memory = total(a.memory_bytes for a in allocations)
+def _against(limit: Limit, values: dict[str, Value]) -> dict[str, Value]:
+    core, memory = limit.core, limit.memory_bytes
+    if core is None and memory is None:
+        return {}
     return known(
         core_limit_ratio=core,
         memory_limit_bytes=memory,
@@ -89,7 +91,7 @@ def _mismatch(view: View, book: Book, key: ContainerKey) -> int | None:
     if not allotted:
         return None
     covered = {book.device.uuid, book.device.parent_uuid or book.device.uuid}
-    return int(covered.isdisjoint(a.device for a in allotted))
+    return int(covered.isdisjoint([a.device for a in allotted]))
 
 
 def _own(view: View, key: ContainerKey) -> list[Allocation]:
@@ -97,7 +99,7 @@ def _own(view: View, key: ContainerKey) -> list[Allocation]:
 
     Its own; else that of the pod as a whole. Of use that no container is named for: any.
     """
-    of_pod = view.of_pods.get(key[:2], ())
+    of_pod = view.limits.of_pod(key[:2]).allotted
     own = [a for k, a in of_pod if k == key or not key.container]
     return own or [a for k, a in of_pod if not k.container]
 

@@ -3,7 +3,7 @@
 from collections import deque
 from collections.abc import Mapping
 
-from exporter.ledger.accounts import ENERGY, Account, Moment
+from exporter.ledger.accounts import ENERGY, Account, Averaged, Moment
 from exporter.ledger.doubts import Doubts
 from exporter.model import (
     QUANTITIES,
@@ -37,6 +37,7 @@ class Book:
         "credited",
         "device",
         "doubts",
+        "has_newcomers",
         "held",
         "idle_energy_uj",
         "measured",
@@ -69,9 +70,9 @@ class Book:
         self.unmeasured: Mapping[str, Unmeasured] = {}
         self.doubts = Doubts()
         self.methods = Methods()
-        self.whole = Account(now)
+        self.whole = Averaged(now)
         self.unattributed: dict[Unattributed, Account] = {}
-        self.owners: dict[ContainerKey | GroupKey, Account] = {}
+        self.owners: dict[ContainerKey | GroupKey, Averaged] = {}
         self.namespaces: dict[str, Account] = {}
         self.idle_energy_uj = 0
         self.unobserved_ns = 0
@@ -81,12 +82,14 @@ class Book:
         self.unexplained: dict[Unexplained, int] = dict.fromkeys(Unexplained, 0)
         self.windows: deque[tuple[int, int]] = deque()
         self.held: Mapping[Owner, MemoryHeld] | None = None
+        self.has_newcomers = False  # owners that are not yet told what they hold
 
-    def account(self, key: ContainerKey | GroupKey, now: Moment) -> Account:
+    def account(self, key: ContainerKey | GroupKey, now: Moment) -> Averaged:
         """The owner's account on this device, opened if new."""
         found = self.owners.get(key)
         if found is None:
-            found = self.owners[key] = Account(now)
+            found = self.owners[key] = Averaged(now)
+            self.has_newcomers = True
         return found
 
     def renew(self, now: Moment, *, residents: bool) -> None:
@@ -164,5 +167,3 @@ class Book:
             self.credited.popleft()
         for account in (self.whole, *self.owners.values()):
             account.forget(mono_ns)
-        for account in (*self.unattributed.values(), *self.namespaces.values()):
-            account.recent.clear()

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from exporter.ledger.accounts import ENERGY
 from exporter.ledger.book import IDLE_ENERGY, Book
-from exporter.ledger.view import COUNTERS, View, known, total, unmeasured
+from exporter.ledger.view import COUNTERS, View, known, unmeasured
 from exporter.model import (
     Device,
     DeviceReading,
@@ -26,7 +26,8 @@ BUSY_REASONS = (
 )
 MEMORY_REASONS = (*BUSY_REASONS, Unattributed.OVERLAP)
 ENERGY_REASONS = (*BUSY_REASONS, Unattributed.IDLE, Unattributed.UNOBSERVED)
-SHARING_REASONS = (Unattributed.MIG, Unattributed.MPS)
+SHARING_REASONS = (Unattributed.MIG, Unattributed.PARTITIONED, Unattributed.MPS)
+PARTED = (Unattributed.MIG, Unattributed.PARTITIONED)  # its parts are allotted, not the board
 RENAMED = {  # the device's own core time is its busy time
     "core_utilization_ratio": "utilization_ratio",
     "core_seconds_total": "busy_seconds_total",
@@ -45,7 +46,7 @@ def device_rows(view: View) -> Iterable[Row]:
         )
         reading = view.facts.readings.get(uuid)
         if reading is not None:
-            values |= _xids(reading) | (_sensors(reading) if up else {})
+            values |= _xids(reading) | _costs(reading) | (_sensors(reading) if up else {})
         if reading is not None and up:
             values["unattributed_memory_bytes"] = _unattributed_memory(book, reading)
         if not book.blind:
@@ -106,6 +107,18 @@ def _xids(reading: DeviceReading) -> dict[str, Value]:
     }
 
 
+def _costs(reading: DeviceReading) -> dict[str, Value]:
+    """What reading the device costs matters most when it is slow, or does not answer."""
+    return {
+        "driver_seconds_total": {(part,): cost.duration_ns for part, cost in reading.costs.items()},
+        "read_interval_seconds": {
+            (part,): cost.every_ns
+            for part, cost in reading.costs.items()
+            if cost.every_ns is not None
+        },
+    }
+
+
 def _accounts(view: View, book: Book) -> dict[str, Value]:
     own = view.use(book, book.whole, book.measured)
     values = {RENAMED.get(name, name): value for name, value in own.items()}
@@ -134,7 +147,8 @@ def _unattributed(book: Book, quantity: str) -> dict[tuple[str, ...], Number]:
 
 
 def _can_apply(reason: Unattributed, book: Book) -> bool:
-    sharing = "mig" if book.device.parent_uuid else book.device.sharing
+    instance = book.device.parent_uuid and book.device.vendor == "nvidia"
+    sharing = "mig" if instance else book.device.sharing
     return sharing == reason or reason in book.unattributed
 
 
@@ -153,13 +167,12 @@ def _unattributed_memory(book: Book, reading: DeviceReading) -> dict[tuple[str, 
 def _allotted(view: View, book: Book) -> dict[str, Value]:
     """Sums over the allotments that name the device; 0 where it is known that none can be of it."""
     uuid = book.device.uuid
-    here = [a for _, a in view.facts.allotted if a.device == uuid]
-    unplaced = any(not device for _, device in view.limits)
-    parted = book.device.sharing == "mig"  # its instances are allotted
-    none = 0 if view.facts.pods and not (here or unplaced or parted) else None
-    core, memory = total(a.core for a in here), total(a.memory_bytes for a in here)
+    here = view.limits.of_device(uuid)
+    parted = book.device.sharing in PARTED
+    some = here.allocations or view.limits.unplaced or parted
+    none = 0 if view.facts.pods and not some else None
     return known(
-        allocated_core_ratio=none if core is None else core,
-        allocated_memory_bytes=none if memory is None else memory,
+        allocated_core_ratio=none if here.core is None else here.core,
+        allocated_memory_bytes=none if here.memory_bytes is None else here.memory_bytes,
         sharing_replicas=view.facts.replicas.get(uuid),
     )

@@ -26,6 +26,10 @@ class Doubts:
     def __init__(self) -> None:
         self._doubts: dict[Owner, _Doubt] = {}
 
+    def __bool__(self) -> bool:
+        """Whether there are any."""
+        return bool(self._doubts)
+
     def __iter__(self) -> Iterator[Owner]:
         """The owners in doubt, or nearly so."""
         return iter(self._doubts)

@@ -1,11 +1,13 @@
 """The ledger: one book a device, and the accounts of pods across devices."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
-from exporter.ledger.accounts import ENERGY, Account, Moment
+from exporter.ledger.accounts import ENERGY, Account, Moment, opened
 from exporter.ledger.book import BLIND_CYCLES, IDLE_ENERGY, Book
+from exporter.ledger.limits import Allotted, Limits
 from exporter.model import (
+    COUNTED,
     Allocation,
     ContainerKey,
     DeviceReading,
@@ -19,6 +21,7 @@ from exporter.model import (
     Unmeasured,
 )
 
+A = TypeVar("A", bound=Account)
 K = TypeVar("K")
 
 
@@ -49,6 +52,8 @@ class Ledger:
         self.loose: dict[tuple[ContainerKey, str], Account] = {}
         self.tenures: dict[tuple[str, str], Tenure] = {}  # by namespace and pod
         self.nameless: Unmeasured | None = None
+        self._limits = Limits()
+        self._limits_of: tuple[object, tuple[str, ...]] = (), ()
 
     def meet(self, reading: DeviceReading, now: Moment) -> None:
         """Note a device's state in this cycle."""
@@ -90,10 +95,26 @@ class Ledger:
             book.measured.add(IDLE_ENERGY)
         for owner, spent in usage.shares.items():
             self._enter(book, owner, spent, now)
+        self._count(book, usage.counted, now)
+
+    def _count(self, book: Book, counted: Mapping[str, Mapping[Owner, int]], now: Moment) -> None:
+        book.measured.difference_update(COUNTED)
+        for quantity, parts in counted.items():
+            book.measured.add(quantity)
+            for owner, amount in parts.items():
+                book.whole.count(quantity, amount, now)
+                if isinstance(owner, Unattributed):
+                    account = book.unattributed.setdefault(owner, Account(now))
+                else:
+                    account = book.account(owner, now)
+                account.count(quantity, amount, now)
+                if isinstance(owner, ContainerKey):
+                    of_all = book.namespaces.setdefault(owner.namespace, Account(now))
+                    of_all.count(quantity, amount, now)
 
     def _enter(self, book: Book, owner: Owner, spent: Spent, now: Moment) -> None:
         if isinstance(owner, Unattributed):
-            book.unattributed.setdefault(owner, Account(now)).add(spent, now)
+            opened(book.unattributed, owner, now).add(spent, now)
             return
         account = book.account(owner, now)
         account.add(spent, now)
@@ -101,18 +122,17 @@ class Ledger:
             account.live_mono_ns = now.mono_ns
         if isinstance(owner, ContainerKey):
             self._pod(owner, now).add(spent, now)
-            book.namespaces.setdefault(owner.namespace, Account(now)).add(spent, now)
+            opened(book.namespaces, owner.namespace, now).add(spent, now)
 
     def _pod(self, key: ContainerKey, now: Moment) -> Account:
-        account = self.pods.get((key.namespace, key.pod))
-        if account is None:
-            account = self.pods[key.namespace, key.pod] = Account(now)
-        return account
+        return opened(self.pods, (key.namespace, key.pod), now)
 
     def hold(self, uuid: str, held: Mapping[Owner, MemoryHeld], now: Moment) -> None:
         """Set who holds memory on a device now; who holds none any more holds 0."""
         book = self.books[uuid]
-        book.held = held
+        if held is book.held and not book.has_newcomers:
+            return
+        book.held, book.has_newcomers = held, False
         for key in held:
             if not isinstance(key, Unattributed):
                 book.account(key, now)
@@ -130,7 +150,7 @@ class Ledger:
         allotted_ns = int((allocation.core or 0.0) * elapsed_ns)
         book = self.books.get(allocation.device or "")
         for candidate in self.books.values() if book is None else (book,):
-            candidate.namespaces.setdefault(key.namespace, Account(now))
+            opened(candidate.namespaces, key.namespace, now)
         for account in (self._pod(key, now), self._allotted(key, book, now)):
             account.allocated_core_ns += allotted_ns
             account.live_mono_ns = now.mono_ns
@@ -139,7 +159,7 @@ class Ledger:
     def _allotted(self, key: ContainerKey, book: Book | None, now: Moment) -> Account:
         if book is None or not key.container:
             place = key, book.device.uuid if book else ""
-            return self.loose.setdefault(place, Account(now))
+            return opened(self.loose, place, now)
         account = book.account(key, now)
         if account.held is None and book.held is not None:
             account.hold(book.held.get(key, MemoryHeld(0, 0)))
@@ -166,10 +186,14 @@ class Ledger:
         _close_gone(self.pods, oldest)
         _close_gone(self.loose, oldest)
         self.tenures = {k: t for k, t in self.tenures.items() if t.last_mono_ns == now.mono_ns}
-        for account in self.pods.values():
-            account.recent.clear()
 
-    @property
+    def limits(self, allotted: Sequence[Allotted]) -> Limits:
+        """The allotments summed up; made anew where they are another sequence, or devices came."""
+        made_of = allotted, tuple(self.books)
+        if made_of[0] is not self._limits_of[0] or made_of[1] != self._limits_of[1]:
+            self._limits, self._limits_of = Limits(allotted, self.books), made_of
+        return self._limits
+
     def groups(self) -> set[GroupKey]:
         """The groups that have an account on any device."""
         return {
@@ -188,6 +212,6 @@ class Ledger:
                     pod.live_mono_ns = max(pod.live_mono_ns, account.live_mono_ns)
 
 
-def _close_gone(accounts: dict[K, Account], oldest_mono_ns: int) -> None:
+def _close_gone(accounts: dict[K, A], oldest_mono_ns: int) -> None:
     for key in [k for k, account in accounts.items() if account.gone_since(oldest_mono_ns)]:
         del accounts[key]

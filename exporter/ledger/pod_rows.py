@@ -3,9 +3,10 @@
 from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
-from exporter.ledger.accounts import ENERGY, Account
+from exporter.ledger.accounts import ENERGY, Account, Averaged
 from exporter.ledger.book import Book
-from exporter.ledger.view import Allotted, View, counters, known, ratio, total, whole
+from exporter.ledger.limits import Allotted, PodLimit
+from exporter.ledger.view import View, counters, known, ratio, whole
 from exporter.model import ContainerKey, Row, Value
 
 ACCOUNTED = frozenset({"core", ENERGY})
@@ -16,7 +17,7 @@ class _Part(NamedTuple):
 
     book: Book
     key: ContainerKey
-    account: Account
+    account: Averaged
 
 
 class _Use(NamedTuple):
@@ -32,9 +33,9 @@ def pod_rows(view: View) -> Iterable[Row]:
     """One row for each pod that has or had something to do with a GPU here."""
     parts: dict[tuple[str, str], list[_Part]] = {}
     for book in view.ledger.books.values():
-        for key, account in book.owners.items():
+        for key, own in book.owners.items():
             if isinstance(key, ContainerKey):
-                parts.setdefault(key[:2], []).append(_Part(book, key, account))
+                parts.setdefault(key[:2], []).append(_Part(book, key, own))
     for name, account in view.ledger.pods.items():
         pod = view.facts.pods.get(name)
         shown = view.facts.shown.get(pod.uid, {}) if pod else {}
@@ -66,20 +67,20 @@ def _pod(
     live = view.live(account)
     alive = [part for part in parts if view.live(part.account)]
     pod = view.facts.pods.get(name)
-    limits = view.of_pods.get(name, [])
-    blind = any(_is_blind(view, part) for part in parts) or _is_allotted_blind(view, limits)
+    limit = view.limits.of_pod(name)
+    blind = any(_is_blind(view, part) for part in parts) or _is_allotted_blind(view, limit.allotted)
     values: dict[str, Value] = {}
     if (live or blind) and pod is not None:
         values["info"] = {(pod.uid, pod.qos, pod.owner_kind, pod.owner_name): 1}
     if blind or view.ledger.nameless:
         return values
     values |= counters(account, _accounted(view, alive or parts))
-    if account.allocated_core_ns or any(a.core is not None for _, a in limits):
+    if account.allocated_core_ns or limit.core is not None:
         values["allocated_core_seconds_total"] = account.allocated_core_ns
     if live:
         values |= known(last_active_timestamp_seconds=account.active_unix_ns)
         uses = [_use(view, part) for part in alive if not view.pending(part.book, part.key)]
-        values |= _gauges(uses, limits)
+        values |= _gauges(uses, limit)
     return values
 
 
@@ -92,7 +93,7 @@ def _is_blind(view: View, part: _Part) -> bool:
     book, key, account = part
     if not book.blind or not (view.live(account) or key in (book.held or ())):
         return False
-    limits = view.of_pods.get(key[:2], ())
+    limits = view.limits.of_pod(key[:2]).allotted
     if not limits or any(a.device in {None, book.device.uuid} for _, a in limits):
         return True
     tenure = view.ledger.tenures.get(key[:2])
@@ -114,38 +115,33 @@ def _accounted(view: View, parts: Sequence[_Part]) -> Collection[str]:
 
 def _use(view: View, part: _Part) -> _Use:
     book, key, account = part
-    core = view.ratio(book, account, "core") if "core" in view.shared(book, key) else None
+    core = view.core(book, account) if "core" in view.shared(book, key) else None
     return _Use(key, book.device.uuid, core, account.held.used_bytes if account.held else None)
 
 
-def _gauges(uses: Sequence[_Use], limits: Sequence[Allotted]) -> dict[str, Value]:
+def _gauges(uses: Sequence[_Use], limit: PodLimit) -> dict[str, Value]:
     """Core against the limited containers only; memory against the fullest device."""
-    core_limit = total(a.core for _, a in limits)
-    limited = _held_against(uses, [key for key, a in limits if a.core is not None])
+    limited = _held_against(uses, limit.keys)
     return known(
-        core_usage_gpus=whole(use.core for use in uses),
-        core_limit_gpus=core_limit,
-        memory_used_bytes=whole(use.memory for use in uses),
-        memory_limit_bytes=total(a.memory_bytes for _, a in limits),
-        core_limit_utilization_ratio=ratio(whole(use.core for use in limited), core_limit),
-        memory_limit_utilization_ratio=max(_fullness(uses, limits), default=None),
+        core_usage_gpus=whole([use.core for use in uses]),
+        core_limit_gpus=limit.core,
+        memory_used_bytes=whole([use.memory for use in uses]),
+        memory_limit_bytes=limit.memory_bytes,
+        core_limit_utilization_ratio=ratio(whole([use.core for use in limited]), limit.core),
+        memory_limit_utilization_ratio=max(_fullness(uses, limit), default=None),
     )
 
 
-def _fullness(uses: Sequence[_Use], limits: Sequence[Allotted]) -> Iterable[float]:
+def _fullness(uses: Sequence[_Use], limit: PodLimit) -> Iterable[float]:
     """Memory held against what is allotted, for each device that is named."""
-    for device in {a.device for _, a in limits if a.device}:
-        here = [(key, a) for key, a in limits if a.device == device and a.memory_bytes is not None]
-        there = [use for use in uses if use.device == device]
-        limited = _held_against(there, [key for key, _ in here])
-        full = ratio(whole(u.memory for u in limited), total(a.memory_bytes for _, a in here))
+    for device, keys, most in limit.memory:
+        limited = _held_against([use for use in uses if use.device == device], keys)
+        full = ratio(whole([use.memory for use in limited]), most)
         if full is not None:
             yield full
 
 
-def _held_against(uses: Sequence[_Use], limited: Sequence[ContainerKey]) -> Sequence[_Use]:
+def _held_against(uses: Sequence[_Use], limited: Collection[ContainerKey]) -> Sequence[_Use]:
     """The use of containers with a limit; all of it where it or a limit is the pod's as a whole."""
-    keys = set(limited)
-    if all(key.container for key in (*keys, *(use.key for use in uses))):
-        return [use for use in uses if use.key in keys]
-    return uses
+    whole_pod = any(not key.container for key in limited) or any(not u.key.container for u in uses)
+    return uses if whole_pod else [use for use in uses if use.key in limited]

@@ -1,15 +1,13 @@
 """What the rows are made from: the ledger, the facts of one cycle, and when a value is shown."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
-from exporter.ledger.accounts import ENERGY, Account, Moment
+from exporter.ledger.accounts import ENERGY, Account, Averaged, Moment
 from exporter.ledger.book import Book
 from exporter.ledger.ledger import Ledger
+from exporter.ledger.limits import Allotted
 from exporter.model import (
-    QUANTITIES,
-    Allocation,
     ContainerKey,
     DeviceReading,
     GroupFacts,
@@ -32,14 +30,9 @@ COUNTERS = {
     "encoder": "encoder_seconds_total",
     "decoder": "decoder_seconds_total",
     ENERGY: "energy_joules_total",
+    "copy": "copy_seconds_total",
+    "evicted": "evicted_seconds_total",
 }
-
-
-class Allotted(NamedTuple):
-    """An allocation under the labels of its container."""
-
-    key: ContainerKey
-    allocation: Allocation
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,27 +52,18 @@ BY_CORE = ("core", "memory_active", ENERGY)  # known together: by the same sampl
 
 
 class View:
-    """The ledger as seen at the end of one cycle.
-
-    ``limits`` are the allotments by container and device; the device is "" where it is not known,
-    or is none of those here.
-    """
+    """The ledger as seen at the end of one cycle, once settled."""
 
     def __init__(self, ledger: Ledger, facts: CycleFacts) -> None:
         self.ledger = ledger
         self.facts = facts
         books = ledger.books
-        self.limits: dict[tuple[ContainerKey, str], list[Allocation]] = {}
-        self.of_pods: dict[tuple[str, str], list[Allotted]] = {}
-        for allotted in facts.allotted:
-            key, allocation = allotted
-            uuid = allocation.device if allocation.device in books else None
-            self.limits.setdefault((key, uuid or ""), []).append(allocation)
-            self.of_pods.setdefault(key[:2], []).append(allotted)
+        self.limits = ledger.limits(facts.allotted)
         self._since = facts.now.mono_ns - ledger.window_ns
         # Asked for each owner, and the same for all of them.
         self._observed = {uuid: b.observed_since(self._since) for uuid, b in books.items()}
         self._unshared = {uuid: b.unshared for uuid, b in books.items()}
+        self._shared = {uuid: b.measured - self._unshared[uuid].keys() for uuid, b in books.items()}
 
     def live(self, account: Account) -> bool:
         """Whether the owner was there in this cycle; else only its counters are shown."""
@@ -90,9 +74,11 @@ class View:
 
         Where all have their ids, one that was restarted has a new one: any without a process.
         """
-        whole_pod = book.owners.get(key._replace(container=""))
+        whole_pod = book.owners.get(ContainerKey(key.namespace, key.pod, ""))
+        if not key.container or whole_pod is None or not self.live(whole_pod):
+            return False
         pod = self.facts.pods.get(key[:2])
-        if not key.container or whole_pod is None or pod is None or not self.live(whole_pod):
+        if pod is None:
             return False
         waiting = {c.name for c in pod.containers if not c.container_ids}
         held = book.owners[key].held
@@ -106,19 +92,23 @@ class View:
 
     def shared(self, book: Book, owner: ContainerKey | GroupKey) -> set[str]:
         """What is known of an owner of the device."""
+        if not book.doubts:
+            return self._shared[book.device.uuid]
         return book.measured - self.unshared(book, owner).keys()
 
-    def ratio(self, book: Book, account: Account, quantity: str) -> float | None:
-        """Average over the stated window."""
+    def core(self, book: Book, account: Averaged) -> float | None:
+        """The average of the core's time; None while there is none to average over."""
         observed = self._observed[book.device.uuid]
-        if not observed or quantity not in book.measured:
-            return None
-        return account.busy_since(quantity, self._since) / observed
+        return account.lately["core"] / observed if observed else None
 
-    def use(self, book: Book, account: Account, of: Collection[str]) -> dict[str, Value]:
-        """The accounts and averages of these quantities."""
-        ratios = {RATIOS[q]: self.ratio(book, account, q) for q in QUANTITIES if q in of}
-        return counters(account, of) | known(**ratios)
+    def use(self, book: Book, account: Averaged, of: Collection[str]) -> dict[str, Value]:
+        """The accounts of these quantities, and their averages over the stated window."""
+        values = counters(account, of)
+        observed = self._observed[book.device.uuid]
+        if observed:
+            lately = account.lately
+            values |= {name: lately[q] / observed for q, name in RATIOS.items() if q in of}
+        return values
 
 
 def counters(account: Account, of: Collection[str]) -> dict[str, Value]:
@@ -140,20 +130,10 @@ def unmeasured(*reasons: Mapping[str, Unmeasured]) -> Labelled:
     }
 
 
-def total(parts: Iterable[float | None]) -> float | None:
-    """The sum of what is known; None if nothing is."""
-    present = [part for part in parts if part is not None]
-    return sum(present) if present else None
-
-
-def whole(parts: Iterable[float | None]) -> float | None:
+def whole(parts: Sequence[float | None]) -> float | None:
     """The sum if every part is known; None if one is not, or there is none."""
-    present: list[float] = []
-    for part in parts:
-        if part is None:
-            return None
-        present.append(part)
-    return sum(present) if present else None
+    present = [part for part in parts if part is not None]
+    return sum(present) if present and len(present) == len(parts) else None
 
 
 def ratio(part: float | None, of: float | None) -> float | None:

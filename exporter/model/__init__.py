@@ -7,6 +7,9 @@ whole GPU. Times called ``*_unix_ns`` are wall-clock nanoseconds since the epoch
 """
 
 from exporter.model.devices import (
+    COUNTED,
+    FIRST_INDEX,
+    PARTITIONED,
     QUANTITIES,
     CallCount,
     Clock,
@@ -16,6 +19,7 @@ from exporter.model.devices import (
     DeviceState,
     Engines,
     Methods,
+    PartCost,
     ProcessActivity,
     ProcessMemory,
     Reading,
@@ -63,6 +67,9 @@ from exporter.model.usage import (
 )
 
 __all__ = [
+    "COUNTED",
+    "FIRST_INDEX",
+    "PARTITIONED",
     "QUANTITIES",
     "Allocation",
     "CallCount",
@@ -91,6 +98,7 @@ __all__ = [
     "Number",
     "OfferedDevice",
     "Owner",
+    "PartCost",
     "Pod",
     "PodSlot",
     "PodTable",

@@ -20,12 +20,20 @@ class Clock(Protocol):
         ...
 
 
+FIRST_INDEX = {"nvidia": 0, "amd": 100, "intel": 200}
+"""Where the numbers of a vendor's devices begin: none collides, whichever driver comes first."""
+
+PARTITIONED = "partitioned"  # ``Device.sharing`` of a board whose partitions are devices: AMD's
+
+
 @dataclass(frozen=True, slots=True)
 class Device:
-    """A physical GPU or a MIG instance. ``index`` is the vendor's own (NVML's enumeration).
+    """A physical GPU or a part of one (a MIG instance, an AMD partition), which has a parent.
 
-    ``core_share`` is what the device is of a whole GPU's core: an instance's share of the compute
-    slices, 1 for a GPU. ``gpu_instance`` is the number that NVML gives an instance on its GPU.
+    ``index`` is the vendor's own number from its ``FIRST_INDEX`` on: NVML's enumeration, else the
+    order of PCI addresses. ``core_share`` is what the device is of a whole GPU's core: a part's
+    share of the compute slices or units, 1 for a GPU. ``gpu_instance`` is the number that a part
+    has on its GPU.
     """
 
     uuid: str
@@ -64,6 +72,8 @@ class Engines:
 
 
 QUANTITIES = ("core", "memory_active", "encoder", "decoder")
+COUNTED = ("copy", "evicted")
+"""What some drivers count of each process, and of nothing else: a device's is the sum of them."""
 
 
 class ProcessActivity(NamedTuple):
@@ -84,7 +94,8 @@ class Methods:
 
     ``busy``: samples (the driver's ring), rates (its newest sample only), gpm (hardware counters).
     ``shares``: process_utilization, accounting (the driver's sums per process), sole_owner (all of
-    it is its only owner's). ``energy``: counter, power (integrated). Each may be none.
+    it is its only owner's), cu_occupancy (by compute units that were occupied when it was asked, an
+    estimate). ``energy``: counter, power (integrated). Each may be none.
     """
 
     busy: str = "none"
@@ -104,7 +115,8 @@ class Window:
     of a whole GPU: a MIG instance that is always busy is so for its share of the window.
     ``told_apart``: the core time of processes is that of the samples that name them, not the
     driver's averages; then ``unclaimed_ns`` is the core's busy time in samples that name nobody
-    and in which the device paused: the turn of some process ended there.
+    and in which the device paused: the turn of some process ended there. ``counted``: of
+    ``COUNTED`` what is told here, nanoseconds by pid.
     """
 
     start_unix_ns: int
@@ -119,6 +131,7 @@ class Window:
     methods: Methods = Methods()
     told_apart: bool = False
     unclaimed_ns: int = 0
+    counted: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
 
 
 class ProcessMemory(NamedTuple):
@@ -170,6 +183,16 @@ class XidCount(NamedTuple):
     last_unix_ns: int | None = None
 
 
+class PartCost(NamedTuple):
+    """What one part of reading a device has cost since the start.
+
+    ``every_ns``: from one read of it to the next, as wide as it is now; None: each cycle.
+    """
+
+    duration_ns: int
+    every_ns: int | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class DeviceReading:
     """One device in one cycle. ``window`` None: the driver has no new samples yet."""
@@ -182,6 +205,7 @@ class DeviceReading:
     sensors: Sensors = field(default_factory=Sensors)
     unmeasured: Mapping[str, Unmeasured] = field(default_factory=dict)  # by quantity
     xids: Mapping[str, XidCount] = field(default_factory=dict)  # of a device that is lost, too
+    costs: Mapping[str, PartCost] = field(default_factory=dict)  # by part of the reading, likewise
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,6 +213,7 @@ class SourceStatus:
     """How a source fares. ``detail`` says what to do when it is not up.
 
     ``reason`` is why nothing that it would have told is known; None: it failed to be read.
+    ``absent``: it is not there to be read on this node, and nobody asked for it; it is not shown.
     """
 
     name: str
@@ -197,6 +222,7 @@ class SourceStatus:
     duration_ns: int = 0
     last_success_unix_ns: int | None = None
     reason: Unmeasured | None = None
+    absent: bool = False
 
 
 class CallCount(NamedTuple):

@@ -7,6 +7,9 @@ from exporter.model.devices import ProcessMemory, SourceStatus
 from exporter.model.processes import ProcessInfo
 from exporter.model.usage import Owner, SharedWindow
 
+STALE_CYCLES = 3
+LEAST_STALE_NS = 10_000_000_000
+
 Number = int | float
 Labelled = Mapping[tuple[str, ...], Number]  # values of the family's own labels → number
 Value = Number | Labelled
@@ -83,7 +86,8 @@ class Snapshot:
 
     ``sources`` say in words, for people, what the exporter's own rows say in numbers. ``dropped``:
     how many series of a family, by its full name, are left out because there are more than
-    ``most_series`` (0: there is no limit). ``tenants``, ``owners`` (by pid) and ``processes`` (by
+    ``most_series`` (0: there is no limit). ``interval_ns`` is how long the next one takes to come.
+    ``tenants``, ``owners`` (by pid) and ``processes`` (by
     pid) are what processes are derived from, by the readers that show any: no metric has a process
     in its labels.
     """
@@ -100,3 +104,9 @@ class Snapshot:
     owners: Mapping[int, Owner] = field(default_factory=dict)
     processes: Mapping[int, ProcessInfo] = field(default_factory=dict)
     history: History = field(default_factory=History)
+    interval_ns: int = 1_000_000_000
+
+    @property
+    def stale_after_ns(self) -> int:
+        """The age from which nothing that was measured is served any more."""
+        return max(STALE_CYCLES * self.interval_ns, LEAST_STALE_NS)

@@ -20,6 +20,7 @@ class Unmeasured(StrEnum):
     READ_FAILED = "read_failed"
     # what is read says nothing of it
     MIG = "mig"
+    PARTITIONED = "partitioned"
     MPS = "mps"
     NEVER_IDLE = "never_idle"
     REJECTED_SAMPLES = "rejected_samples"

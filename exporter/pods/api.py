@@ -79,15 +79,31 @@ class ApiPods(Listener):
         self._node_reader.read(client, self._clock.monotonic_ns(), self._pace.node_wait_s)
         if self._stop.is_set():
             return
-        if self._position is None or self._missed:
+        if self._position is None or self._missed or not self._watch_on(client):
             self._list(client)
-        self._watch(client)
+            self._watch(client)
+
+    def _watch_on(self, client: Client) -> bool:
+        """Watch from where the last watch ended; False if that position is too old.
+
+        It always is for a server that was restarted, whose memory begins anew. The list comes at
+        once then: a pause could be one of the long ones that an outage leads to, while the watch,
+        which the server opens before it says so, is taken for open.
+        """
+        try:
+            self._watch(client)
+        except ApiError as failure:
+            if failure.status != HTTPStatus.GONE:
+                raise
+            logger.debug("the watch's position is too old: %s", failure)
+            return False
+        return True
 
     def _fail(self, failure: ApiError) -> None:
         """Credentials and position are taken up anew, the table stays."""
         if failure.status is not None:
             self._position = None
-        if failure.status == HTTPStatus.GONE:
+        if failure.status == HTTPStatus.GONE and not self._failures:
             logger.debug("the watch's position is too old: %s", failure)
             return
         super()._fail(failure)

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from exporter.settings.setting import Setting
-from exporter.settings.values import choice, duration
+from exporter.settings.values import SHARE, choice, duration
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,6 +54,18 @@ class Measuring:
             duration("1s", "60s"),
             "5s",
             "Time from one reading of power, temperature, clocks and throttling to the next.",
+            live=True,
+        ),
+    ]
+    collection_budget_ppm: Annotated[
+        int,
+        Setting(
+            "collection.budget",
+            SHARE,
+            "none",
+            "Share of one CPU that the exporter may use, averaged over 30 s.",
+            "While it uses more, the intervals above are widened: that between cycles to 5 s at "
+            "most, which the driver's samples bridge, the others to 60 s.",
             live=True,
         ),
     ]

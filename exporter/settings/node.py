@@ -6,6 +6,8 @@ from typing import Annotated
 from exporter.settings.setting import Setting
 from exporter.settings.values import OPTIONAL_PATH, PATH, SWITCH, TEXT, choice, count, many
 
+GPU_SOURCES = ("auto", "nvml", "amd", "simulated")
+
 
 @dataclass(frozen=True, kw_only=True)
 class ThisNode:
@@ -43,7 +45,7 @@ class ThisNode:
         tuple[str, ...],
         Setting(
             "gpus.source",
-            many(choice("auto", "nvml", "simulated")),
+            many(choice(*GPU_SOURCES)),
             "auto",
             "How GPUs are read; auto takes every real source that is found.",
             "auto never simulates: a figure that is not measured must be asked for.",

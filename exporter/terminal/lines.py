@@ -55,8 +55,7 @@ def _device(device: Json, tenants: list[Line], node: _Node) -> Line:
     uuid, info = text(device, "uuid"), inner(device, "info")
     index = number(device, "index")
     model = text(info, "model").removeprefix("NVIDIA ")
-    profile = text(info, "profile")
-    name = " ".join(filter(None, (_whole(index), model, profile and f"MIG {profile}")))
+    name = " ".join(filter(None, (_whole(index), model, _profile(info))))
     why = _reason(device, "core") or ("" if flag(device, "up") else "not_up")
     memory = number(device, "memory_used_bytes")
     return Line(
@@ -74,6 +73,12 @@ def _device(device: Json, tenants: list[Line], node: _Node) -> Line:
         facts=facts.of_device(device) + facts.unmeasured(device, node.words),
         children=(*tenants, *_rest(device, (node.name, uuid))),
     )
+
+
+def _profile(info: Json) -> str:
+    """Which part of a board it is, as its vendor calls it."""
+    profile = text(info, "profile")
+    return f"MIG {profile}" if profile and text(info, "vendor") == "nvidia" else profile
 
 
 def _stray(uuid: str, tenants: list[Line], node: _Node) -> Line:

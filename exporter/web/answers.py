@@ -47,10 +47,9 @@ class Made:
 class Answers:
     """The answers of the newest Snapshot; for any number of threads."""
 
-    def __init__(self, newest: Callable[[], Snapshot], clock: Clock, stale_ns: int) -> None:
+    def __init__(self, newest: Callable[[], Snapshot], clock: Clock) -> None:
         self._newest = newest
         self._clock = clock
-        self._stale_ns = stale_ns
         self._making = threading.Lock()
         self._kept: tuple[Stamp, dict[Hashable, Made]] = (Stamp(-1, 0, 0), {})
 
@@ -79,7 +78,7 @@ class Answers:
 
     def _stamp(self, snapshot: Snapshot) -> Stamp:
         age_ns = self._clock.monotonic_ns() - snapshot.mono_ns
-        stale_s = age_ns // 1_000_000_000 if age_ns > self._stale_ns else 0
+        stale_s = age_ns // 1_000_000_000 if age_ns > snapshot.stale_after_ns else 0
         return Stamp(snapshot.version, snapshot.unix_ns, stale_s)
 
     async def respond(

@@ -1,7 +1,7 @@
 """The aiohttp application: routes, bounds and headers."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
@@ -19,7 +19,7 @@ from exporter.web.landing import landing
 from exporter.web.lifecycle import Reload, reload_handler
 from exporter.web.live import LivePage, static_routes
 from exporter.web.negotiation import accepts_gzip, choose_format
-from exporter.web.pages import STALE_NS, Pages
+from exporter.web.pages import Pages
 from exporter.web.selection import SelectionError, select
 from exporter.web.webconfig import WebConfig
 
@@ -52,30 +52,14 @@ def make_app(  # noqa: PLR0913 - what it serves, and for whom
     app.on_response_prepare.append(_add_headers(config))
 
     about = about or (lambda: About(window_ns=settings.collection_window_ns))
-    answers = Answers(lambda: health.snapshot, clock, STALE_NS)
+    answers = Answers(lambda: health.snapshot, clock)
     live = LivePage(answers, about, settings.web_telemetry_path)
-
-    async def home(request: web.Request) -> web.StreamResponse:
-        if gate.trusts(request):
-            return await live.show(request)
-        snapshot = health.snapshot
-        age_ns = clock.monotonic_ns() - snapshot.mono_ns
-        path = settings.web_telemetry_path
-        text = landing(snapshot, age_ns, path)
-        return web.Response(text=text, content_type="text/html")
-
-    async def healthy(_: web.Request) -> web.Response:
-        return _answer(alive(health, clock))
-
-    async def is_ready(_: web.Request) -> web.Response:
-        return _answer(ready(health))
-
+    home = _home(gate, live, health, clock, settings.web_telemetry_path)
     cardinality = Cardinality(lambda: health.snapshot, lambda: pages.families)
     reload = reload if settings.web_enable_lifecycle else None
     for route in (
         Route("/", home, Access.OPEN),
-        Route("/-/healthy", healthy, Access.HEALTH),
-        Route("/-/ready", is_ready, Access.HEALTH),
+        *_checks(health, clock),
         Route("/-/reload", reload_handler(reload), Access.OPEN, "POST"),
         Route(settings.web_telemetry_path, _metrics(pages), Access.OPEN),
         *cardinality.routes(),
@@ -85,6 +69,28 @@ def make_app(  # noqa: PLR0913 - what it serves, and for whom
     ):
         gate.add(app, route)
     return app
+
+
+def _home(gate: Gate, live: LivePage, health: Health, clock: Clock, metrics: str) -> Handler:
+    async def home(request: web.Request) -> web.StreamResponse:
+        if gate.trusts(request):
+            return await live.show(request)
+        snapshot = health.snapshot
+        age_ns = clock.monotonic_ns() - snapshot.mono_ns
+        return web.Response(text=landing(snapshot, age_ns, metrics), content_type="text/html")
+
+    return home
+
+
+def _checks(health: Health, clock: Clock) -> Iterator[Route]:
+    async def healthy(_: web.Request) -> web.Response:
+        return _answer(alive(health, clock))
+
+    async def is_ready(_: web.Request) -> web.Response:
+        return _answer(ready(health))
+
+    yield Route("/-/healthy", healthy, Access.HEALTH)
+    yield Route("/-/ready", is_ready, Access.HEALTH)
 
 
 def _metrics(pages: Pages) -> Handler:

@@ -7,7 +7,6 @@ from html import escape
 
 from exporter import __version__
 from exporter.model import Snapshot, SourceStatus
-from exporter.web.pages import STALE_NS
 
 _STYLE = """
 :root { color-scheme: light dark; }
@@ -68,7 +67,7 @@ loopback address (<code>--web.listen-address=127.0.0.1:10045</code>), or
 
 def _freshness(snapshot: Snapshot, age_ns: int) -> str:
     seconds = age_ns / 1e9
-    if age_ns > STALE_NS:
+    if age_ns > snapshot.stale_after_ns:
         return f"Nothing has been measured for {seconds:.0f} s; no stale values are served."
     if not snapshot.version:
         return "The first collection cycle is not done yet."

@@ -14,7 +14,6 @@ from exporter.model import Snapshot
 from exporter.web.access import Route
 from exporter.web.answers import Answers, is_known
 from exporter.web.negotiation import accepts_gzip
-from exporter.web.page import CONTENT_SECURITY_POLICY, choice_of, page
 
 HTML = "text/html; charset=utf-8"
 STATIC = {
@@ -33,7 +32,13 @@ class LivePage:
         self._metrics_path = metrics_path
 
     async def show(self, request: web.Request) -> web.StreamResponse:
-        """The page, as the query asks for it."""
+        """The page, as the query asks for it. Most nodes are never looked at: imported here."""
+        from exporter.web.page import (  # noqa: PLC0415
+            CONTENT_SECURITY_POLICY,
+            choice_of,
+            page,
+        )
+
         choice = choice_of(request.query)
 
         def render(snapshot: Snapshot, age_ns: int) -> bytes:

@@ -18,7 +18,6 @@ from exporter.families import LEVELS, Family
 from exporter.model import Clock, Snapshot
 from exporter.web.selection import Selection, selected
 
-STALE_NS = 10_000_000_000
 _SELECTIONS = 8  # kept of one snapshot; there are as many as a client likes to ask for
 _GZIP_LEVEL = 1  # a third of level 6's time for a tenth more bytes
 
@@ -49,7 +48,7 @@ class _Key(NamedTuple):
 class Pages:
     """The metrics pages of the newest Snapshot; for any number of threads.
 
-    A Snapshot older than ``STALE_NS`` is not served: only what the exporter says of itself is.
+    A Snapshot that is stale is not served: only what the exporter says of itself is.
     """
 
     def __init__(
@@ -109,7 +108,8 @@ class Pages:
 
     def _stamp(self, snapshot: Snapshot) -> _Stamp:
         age_ns = self._clock.monotonic_ns() - snapshot.mono_ns
-        return _Stamp(snapshot.version, age_ns // 1_000_000_000 if age_ns > STALE_NS else 0)
+        stale = age_ns > snapshot.stale_after_ns
+        return _Stamp(snapshot.version, age_ns // 1_000_000_000 if stale else 0)
 
     def _render(self, snapshot: Snapshot, form: Format, *, stale: bool) -> bytes:
         levels = ("exporter",) if stale else tuple(LEVELS)

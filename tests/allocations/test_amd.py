@@ -62,6 +62,30 @@ def test_request_means_a_card_or_a_part_of_one(
     assert decoded.problems == ()
 
 
+@pytest.mark.parametrize(
+    ("resource", "ids", "placed"),
+    [
+        (GPU, [ADDRESS[0]], ("amd-0-0", None, None)),
+        (CPX, [ADDRESS[0]], ("amd-0-0", None, None)),
+        (GPU, [], (None, None, None)),
+        (GPU, [ADDRESS[1]], ("amd-1", 1.0, CARD_MEMORY)),
+    ],
+)
+def test_of_a_card_that_is_seen_partitioned_the_address_is_its_first_partitions(
+    resource: str, ids: list[str], placed: Placed
+) -> None:
+    board = replace(amd_card(0), sharing="partitioned")
+    parts = [
+        replace(board, uuid=f"amd-0-{n}", sharing="", parent_uuid="amd-0", gpu_instance=n)
+        for n in range(2)
+    ]
+    facts = replace(node(board, *parts, amd_card(1)), grants=granted({resource: ids}))
+
+    [allocation] = decode(pod(container(limits={resource: "1"})), facts).allocations
+
+    assert (allocation.device, allocation.core, allocation.memory_bytes) == placed
+
+
 def test_cards_of_unequal_memory_promise_none_before_they_are_placed() -> None:
     facts = node(amd_card(0), amd_card(1, GIB))
     decoded = decode(pod(container(limits={GPU: "1"})), facts)

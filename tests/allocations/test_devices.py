@@ -2,7 +2,13 @@ from dataclasses import replace
 
 import pytest
 
-from exporter.allocations.devices import card_by_number, card_by_pci, cards, common_memory
+from exporter.allocations.devices import (
+    card_by_number,
+    card_by_pci,
+    cards,
+    common_memory,
+    instances,
+)
 from exporter.allocations.scheme import IndexBasis
 from tests.allocations.build import CARD_MEMORY, FOUR_CARDS, card, instance, node
 
@@ -64,3 +70,12 @@ def test_common_memory_needs_equal_known_sizes() -> None:
     assert common_memory(FOUR_CARDS) == CARD_MEMORY
     assert common_memory((card(0), card(1, memory=None))) is None
     assert common_memory(()) is None
+
+
+def test_parts_of_one_vendors_gpus_are_not_anothers() -> None:
+    mig = replace(card(0), uuid="MIG-1", parent_uuid="GPU-0")
+    partition = replace(card(1, vendor="amd"), uuid="GPU-a-0", parent_uuid="GPU-a")
+    facts = node(mig, partition)
+
+    assert instances(facts) == (mig,)
+    assert instances(facts, "amd") == (partition,)

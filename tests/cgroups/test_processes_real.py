@@ -69,13 +69,13 @@ def test_a_living_process_keeps_its_identity_without_a_look_at_it(
     assert processes.resolve([pid])[pid] == identity("systemd")
 
 
-def test_a_moved_process_has_its_new_container_within_half_a_minute(
+def test_a_moved_process_has_its_new_container_within_a_minute(
     cgroups: RealCgroups, processes: CgroupProcesses, clock: ManualClock
 ) -> None:
     pid = cgroups.spawn(container_path("systemd", UID, ID))
     processes.resolve([pid])
     cgroups.move(pid, container_path("systemd", UID, OTHER_ID))
-    clock.advance(30)
+    clock.advance(60)
     assert processes.resolve([pid])[pid] == identity("systemd", OTHER_ID)
 
 

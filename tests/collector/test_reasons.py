@@ -12,6 +12,7 @@ import pytest
 from exporter.cgroups.processes import CgroupProcesses
 from exporter.cgroups.source import ProcessSource
 from exporter.collector import Collector, Sources
+from exporter.gpus.amd.source import AmdSource
 from exporter.ledger import Ledger
 from exporter.model import (
     CgroupIdentity,
@@ -33,6 +34,7 @@ from tests.cgroups.names import container_path
 from tests.collector.bench import CID, DEVICE, PLACED, POD, SECOND, Bench
 from tests.fakenvml.build import library
 from tests.fakenvml.scenario import GIB, Fault, Gpu, Instance, Process, Work
+from tests.gpus.amd.trees import MI300X, TICKS, Tree, v1_6
 from tests.gpus.nvml.node import HASTY, PATIENT, START, Node
 
 ROWS = ("nvmlDeviceGetProcessUtilization", "nvmlDeviceGetProcessesUtilizationInfo")
@@ -171,6 +173,20 @@ def mps(scene: Scene) -> Snapshot:
     return [scene.bench.cycle() for _ in range(20)][-1]
 
 
+def partitioned(scene: Scene) -> Snapshot:
+    """An AMD board in partitions, which has one counter of energy for all of them."""
+    tree, clock = Tree(scene.folder / "sys"), scene.bench.clock
+    tree.load()
+    board = tree.add(MI300X, parts=8)
+    source = AmdSource(tree.sysfs, clock=clock)
+    for joules in (0, 100, 200):
+        board.metrics(v1_6(joules * TICKS))
+        scene.bench.gpus.devices = source.read().devices
+        scene.bench.cycle()  # a second later
+    source.close()
+    return scene.bench.collector.snapshot
+
+
 UNMEASURED: Mapping[Unmeasured, Callable[[Scene], Snapshot]] = {
     Unmeasured.NOT_SUPPORTED: lambda scene: refused(scene, 3),
     Unmeasured.NO_PERMISSION: lambda scene: refused(scene, 4),
@@ -192,6 +208,7 @@ UNMEASURED: Mapping[Unmeasured, Callable[[Scene], Snapshot]] = {
     Unmeasured.POD_UNKNOWN: pod_unknown,
     Unmeasured.PLACEMENT: placement,
     Unmeasured.MPS: mps,
+    Unmeasured.PARTITIONED: partitioned,
 }
 OF_THE_DRIVER = tuple(UNMEASURED)[:10]
 
@@ -229,6 +246,7 @@ UNATTRIBUTED: Mapping[Unattributed, Callable[[Scene], Snapshot]] = {
     Unattributed.OVERLAP: overlap,
     Unattributed.MIG: mig,
     Unattributed.MPS: mps,
+    Unattributed.PARTITIONED: partitioned,
 }
 
 

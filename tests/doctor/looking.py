@@ -12,6 +12,7 @@ from typing import NamedTuple
 from exporter.doctor import Evidence, Finding
 from exporter.doctor.evidence import Timed
 from exporter.settings import Settings, load
+from tests.e2e.programs import OWN_NODE
 
 
 class Report(NamedTuple):
@@ -34,7 +35,7 @@ def check(*flags: str, environment: Mapping[str, str] | None = None, wrap: str =
     """Run it; ``wrap`` is a command that is put before it."""
     done = subprocess.run(
         [*wrap.split(), sys.executable, "-m", "exporter", "check", "--format=json", *flags],
-        env={**os.environ, **(environment or {})},
+        env={**os.environ, **OWN_NODE, **(environment or {})},
         capture_output=True,
         timeout=60,
         check=False,

@@ -73,6 +73,10 @@ def eventually(ask: Callable[[], T | None], what: str, patience_s: float = PATIE
         time.sleep(0.05)  # another process's state has no event to wait for
 
 
+# The machine may have a kubelet, or what one left: tests that want one name their own.
+OWN_NODE = {"MGPU_KUBELET_POD_RESOURCES_SOCKET": "none"}
+
+
 class Exporter:
     """``mgpu-exporter serve`` as a process on a free port of the loopback interface."""
 
@@ -84,7 +88,7 @@ class Exporter:
             self.command("serve", "--web.listen-address=127.0.0.1:0", *flags),
             stderr=subprocess.PIPE,
             text=True,
-            env={**os.environ, **(environment or {})},
+            env={**os.environ, **OWN_NODE, **(environment or {})},
         )
         self._reader = threading.Thread(target=self._read_log, daemon=True)
         self._reader.start()

@@ -15,6 +15,8 @@ QUANTITIES = {  # of a device → of its parts
     "encoder_seconds_total": "encoder_seconds_total",
     "decoder_seconds_total": "decoder_seconds_total",
     "energy_joules_total": "energy_joules_total",
+    "copy_seconds_total": "copy_seconds_total",
+    "evicted_seconds_total": "evicted_seconds_total",
 }
 PARTS = ("mgpu_container_", "mgpu_group_", "mgpu_device_unattributed_")
 

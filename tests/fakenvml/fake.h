@@ -140,6 +140,7 @@ typedef struct {
     Instance *instance; /* NULL: the GPU itself */
     Unit *unit;
     int64_t now;
+    int64_t begun; /* CPU time of its thread, if that is asked for */
 } Call;
 
 nvmlReturn_t call_enter(Call *call, Counter *counter, nvmlDevice_t device, bool needs_init);

@@ -738,6 +738,21 @@ def test_calls_are_counted_in_the_process_and_in_a_file(tmp_path: Path) -> None:
     assert "nvmlDeviceGetName 2\n" in counts.read_text()
 
 
+def test_the_cpu_time_of_the_calls_is_kept_in_a_file_and_sleep_is_none_of_it(
+    tmp_path: Path,
+) -> None:
+    scenario, used = one_gpu(), tmp_path / "cpu"
+    scenario.faults.append(Fault("delay", "nvmlDeviceGetName", seconds=0.3))
+    path = scenario.write(tmp_path / "scenario.txt")
+    program = f"{PREAMBLE}{START}read = lambda: int.from_bytes(Path({str(used)!r}).read_bytes(), "
+    program += "sys.byteorder)\nbefore = read(); n.nvmlDeviceGetName(gpu)\n"
+    program += "print(before, read() - before)"
+    done = run(path, library(), "-c", program, FAKENVML_CPU=str(used))
+    before, more = map(int, done.stdout.split())
+    assert before > 0
+    assert 0 < more < 300_000_000
+
+
 # --- other people's programs ---
 
 

@@ -20,6 +20,7 @@ from exporter.model import (
     MemoryHeld,
     Methods,
     Owner,
+    PartCost,
     ProcessActivity,
     Row,
     Sensors,
@@ -163,10 +164,8 @@ def test_what_is_remembered_is_bounded_by_the_window_of_the_averages() -> None:
 
     book = node.ledger.books["GPU-0"]
     averaged = [book.whole, *book.owners.values()]
-    summed = [*book.unattributed.values(), *book.namespaces.values(), *node.ledger.pods.values()]
     assert len(book.windows) == 15
     assert {len(account.recent) for account in averaged} == {15}
-    assert {len(account.recent) for account in summed} == {0}
 
 
 def test_a_window_that_ended_when_the_average_begins_is_not_in_it() -> None:
@@ -176,9 +175,11 @@ def test_a_window_that_ended_when_the_average_begins_is_not_in_it() -> None:
         book.windows.append((at(second).mono_ns, SECOND))
         book.whole.add(Spent(Engines(core=second * SECOND // 2)), at(second))
 
-    since = [at(second).mono_ns for second in (0, 1, 2)]
-    busy = [book.whole.busy_since("core", moment) for moment in since]
-    observed = [book.observed_since(moment) for moment in since]
+    busy, observed = [], []
+    for second in (0, 1, 2):
+        observed.append(book.observed_since(at(second).mono_ns))
+        book.forget(at(second).mono_ns)
+        busy.append(book.whole.lately["core"])
 
     assert busy == [1.5 * SECOND, SECOND, 0]
     assert observed == [2 * SECOND, SECOND, 0]
@@ -606,6 +607,16 @@ def test_a_device_that_cannot_be_read_shows_its_xids_and_nothing_else_of_the_boa
     assert values["xid_last_timestamp_seconds"] == {("79",): 5 * SECOND}
     assert "power_watts" not in values
     assert "throttle_seconds_total" not in values
+
+
+@pytest.mark.parametrize("state", [DeviceState.UP, DeviceState.STUCK])
+def test_what_a_device_costs_is_told_whether_it_can_be_read_or_not(state: DeviceState) -> None:
+    costs = {"samples": PartCost(7), "processes": PartCost(9, 10 * SECOND)}
+    states = {"GPU-0": state}
+    values = Node().cycle(0, states=states, costs=costs)["device"]["0", "GPU-0"].values
+
+    assert values["driver_seconds_total"] == {("samples",): 7, ("processes",): 9}
+    assert values["read_interval_seconds"] == {("processes",): 10 * SECOND}
 
 
 BOTH: dict[Owner, MemoryHeld] = {A: MemoryHeld(10, 1), B: MemoryHeld(10, 1)}

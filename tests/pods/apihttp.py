@@ -120,9 +120,6 @@ class Handler(BaseHTTPRequestHandler):
             if fault.kind == request.kind and fault.times > 0:
                 fault.times -= 1
                 return fault.status, fault.message
-        version = int(request.query.get("resourceVersion") or 0)
-        if request.kind == "watch" and version < state.compacted:
-            return 410, f"too old resource version: {version} ({state.compacted})"
         return None
 
     def _list(self, query: Mapping[str, str]) -> bytes:
@@ -142,7 +139,11 @@ class Handler(BaseHTTPRequestHandler):
     def _watch(self, query: Mapping[str, str]) -> None:
         # Begun before the client hears of it, so that it misses nothing once it has.
         with self.server.changed:
-            lines = self._lines(query, self._start_of(query), self.server.state.epoch)
+            version, compacted = int(query["resourceVersion"]), self.server.state.compacted
+            if version < compacted:  # the answer is 200, as of the real server's memory
+                lines = iter([gone(f"too old resource version: {version} ({compacted})")])
+            else:
+                lines = self._lines(query, self._start_of(query), self.server.state.epoch)
         self._count(+1)
         try:
             self.send_response(200)
@@ -206,6 +207,12 @@ class Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
+
+
+def gone(message: str) -> bytes:
+    """The event of a watch whose position is too old."""
+    status = {"kind": "Status", "code": 410, "message": message, "status": "Failure"}
+    return json.dumps({"type": "ERROR", "object": status}).encode()
 
 
 def _node(query: Mapping[str, str]) -> str | None:

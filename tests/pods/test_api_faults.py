@@ -62,6 +62,37 @@ def test_the_table_outlives_a_dead_server_and_goes_on_when_it_is_back(
         pods.wait_until_up()
 
 
+def test_a_server_that_forgot_the_position_is_listed_without_the_patience_of_the_outage(
+    server: ApiServer, tmp_path: Path
+) -> None:
+    """A restarted server's memory begins anew, so no position from before is known to it."""
+    paused_after: list[tuple[int, int]] = []
+
+    class Noting(Pace):
+        def delay(self, failures: int, chance: float) -> float:
+            paused_after.append((len(server.requests("watch")), len(server.requests("list"))))
+            return super().delay(failures, chance)
+
+    pace = Noting(**{name: getattr(QUICK, name) for name in Pace.__slots__})
+    with Watching(connector(server, tmp_path), pace=pace) as pods:
+        server.wait_for_watches(1)
+        server.stop()
+        pods.wait_until_down("Connection refused")
+        server.add_pod(pod_document("meanwhile"))
+        server.expire(quietly=True)
+        server.start()
+        pods.wait_for_names("meanwhile")
+        assert set(paused_after) == {(1, 1)}
+
+
+def test_a_server_that_refuses_every_position_is_no_source(
+    server: ApiServer, tmp_path: Path
+) -> None:
+    server.state.compacted = 10**6
+    with Watching(connector(server, tmp_path)) as pods:
+        pods.wait_until_down("too old resource version")
+
+
 def test_a_server_that_is_absent_at_the_start_is_found_later(tmp_path: Path) -> None:
     server = ApiServer()
     server.start()

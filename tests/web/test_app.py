@@ -1,8 +1,10 @@
 import asyncio
 import gzip
+import json
 import socket
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
+from dataclasses import replace
 
 import pytest
 
@@ -128,6 +130,24 @@ def test_a_dead_cycle_is_unhealthy_and_its_values_are_not_served() -> None:
     assert (b"mgpu_device_up" in stale, unhealthy.status) == (False, 503)
     assert b"mgpu_exporter_snapshot_timestamp_seconds" in stale
     assert b"stood still for 16 s" in unhealthy.body
+
+
+@pytest.mark.parametrize(
+    ("interval_s", "age_s", "told"),
+    [(1, 10, True), (1, 11, False), (5, 11, True), (5, 15, True), (5, 16, False)],
+)
+def test_figures_are_served_for_three_of_the_intervals_in_force_and_ten_seconds_at_least(
+    interval_s: int,
+    age_s: int,
+    told: bool,  # noqa: FBT001 - a table
+) -> None:
+    snapshot = replace(with_every_family(), mono_ns=100 * SECOND, interval_ns=interval_s * SECOND)
+    with serving(snapshot) as site:
+        site.clock.now_ns += age_s * SECOND
+        page, document = site.ask("/metrics"), site.ask("/api/v1/snapshot")
+
+    assert (b"mgpu_device_up" in page.body) is told
+    assert json.loads(document.body)["snapshot"]["stale"] is not told
 
 
 def test_not_ready_before_the_first_cycle() -> None:

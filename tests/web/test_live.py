@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from html import unescape
 from html.parser import HTMLParser
 from urllib.parse import quote
@@ -200,6 +201,20 @@ def test_what_cannot_be_measured_is_said_with_its_reason_and_is_not_zero() -> No
     assert "train main · ml unknown: gpu_lost unknown: gpu_lost" in words
     assert "cgroups hostPID is not set" in words
     assert "Set hostPID: true in the exporter's pod." in words
+
+
+def test_an_exporter_with_a_budget_says_how_often_it_measures() -> None:
+    snapshot = demo()
+    [row] = snapshot.rows["exporter"]
+    told = {"cpu_budget_ratio": 0.01, "collection_interval_seconds": 5 * SECOND // 2}
+    rows = {**snapshot.rows, "exporter": (replace(row, values={**row.values, **told}),)}
+    with serving(replace(snapshot, rows=rows)) as site:
+        words = words_of(text_of(site))
+    with serving(snapshot) as site:
+        plain = words_of(text_of(site))
+
+    assert " ago, every 2.5 s" in words.replace("\xa0", " ")
+    assert " ago, every" not in plain
 
 
 def test_a_stale_snapshot_shows_no_figures() -> None:

@@ -14,8 +14,9 @@ from exporter.gpus.nvml.errors import (
 )
 from exporter.gpus.nvml.gpm import GPM, Gpm, GpmReading
 from exporter.gpus.nvml.library import Library
+from exporter.gpus.nvml.parts import COUNTERS, PROFILING, SAMPLES, SENSORS, Parts
 from exporter.gpus.nvml.refusals import Refusals
-from exporter.gpus.nvml.timing import Cadence, Wanted
+from exporter.gpus.nvml.timing import Wanted
 from exporter.model import Sensors
 
 T = TypeVar("T")
@@ -24,7 +25,6 @@ ARGUMENT_VERSION_MISMATCH = 25
 MEMORY_V2 = 40 | 2 << 24  # nvmlMemory_v2: size of the struct and its version
 CLOCKS = {"sm": 1, "memory": 2}  # nvmlClockType_t
 GPU_SENSOR = 0  # nvmlTemperatureSensors_t
-PROFILING = "profiling"  # the group of families that GPM is for
 
 
 class MemoryInfo(NamedTuple):
@@ -64,29 +64,25 @@ class Board:
         handle: Any,  # noqa: ANN401 - pynvml's pointer
         refusals: Refusals,
         wanted: Wanted,
+        parts: Parts,
     ) -> None:
         self._library = library
         self._ask = library.ask
         self._refusals = refusals
-        self._counters = BoardCounters(library, refusals, wanted)
+        self._parts = parts
+        self._counters = BoardCounters(library, refusals, wanted, parts)
         self._gpm: Gpm | None = None
-        self._want(wanted)
-        self.attach(handle)
-
-    def _want(self, wanted: Wanted) -> None:
-        clock = self._library.clock
         self._disabled = wanted.disabled
-        self._sensing = Cadence(clock, wanted.timing.sensors_every_s)
-        self._profiling = Cadence(clock, wanted.timing.profiling_every_s)
+        self.attach(handle)
 
     def follow(self, wanted: Wanted) -> None:
         """Ask for this from now on, through the same handle. Sums go on."""
         profiled = self._gpm is not None
-        self._want(wanted)
+        self._disabled = wanted.disabled
         self._counters.follow(wanted)
         if profiled is (PROFILING in wanted.disabled):
             self._profile_anew()
-        self._sensing.restart()
+        self._parts.turns(SENSORS).restart()
 
     def attach(self, handle: Any) -> None:  # noqa: ANN401 - pynvml's pointer
         """Ask through another handle from now on, and for everything at once."""
@@ -94,7 +90,7 @@ class Board:
         self._counters.attach(handle)
         self._profile_anew()
         self._sensors = Sensors()
-        self._sensing.restart()
+        self._parts.turns(SENSORS).restart()
 
     def _profile_anew(self) -> None:
         self.close()
@@ -104,7 +100,7 @@ class Board:
         self._moved: Mapping[str, float] = {}
         self._gpm_lacks_pcie = False
         self._counters.traffic.restart()  # what GPM counts, the counters do not see, and back
-        self._profiling.restart()
+        self._parts.turns(PROFILING).restart()
 
     def close(self) -> None:
         """Give back what the driver's library holds for us."""
@@ -119,13 +115,20 @@ class Board:
             DeviceLostError: the device is not there.
 
         """
-        if self._sensing.take():
-            self._sensors = self._read_sensors()
-        if self._gpm is not None and self._profiling.take():
-            self._profile = self._gpm.read()
+        if self._parts.turns(SENSORS).take():
+            with self._parts.reading(SENSORS):
+                self._sensors = self._read_sensors()
+                self._counters.read(SENSORS)
+        if self._parts.turns(COUNTERS).take():
+            with self._parts.reading(COUNTERS):
+                self._counters.read(COUNTERS)
+        if self._gpm is not None and self._parts.turns(PROFILING).take():
+            with self._parts.reading(PROFILING):
+                self._profile = self._gpm.read()
             self._moved = self._count_traffic(self._profile)
-        wrapping = self._gpm_lacks_pcie or self._gpm is None or GPM in self._refusals
-        counted = self._counters.read(pcie=wrapping)
+        if self._gpm_lacks_pcie or self._gpm is None or GPM in self._refusals:
+            self._counters.read(SAMPLES)  # each cycle, because it wraps
+        counted = self._counters.shown
         profile = self._profile or GpmReading()
         return replace(
             self._sensors,

@@ -11,8 +11,9 @@ from typing import Any, NamedTuple
 from exporter.gpus.nvml import errors
 from exporter.gpus.nvml.fields import Field, FieldValues
 from exporter.gpus.nvml.library import Library
+from exporter.gpus.nvml.parts import COUNTERS, SAMPLES, SENSORS, Parts
 from exporter.gpus.nvml.refusals import Refusals
-from exporter.gpus.nvml.timing import Cadence, Wanted
+from exporter.gpus.nvml.timing import Wanted
 from exporter.model import Unmeasured
 
 KIB = 1 << 10
@@ -29,34 +30,33 @@ class Counted(NamedTuple):
     sensor: str
     label: str
     field: Field
-    every: str  # the name of its cadence in Timing
+    part: str  # of a reading, with which it is asked for
     scale: int = 1
 
 
-_OFTEN, _SELDOM = "sensors_every_s", "counters_every_s"
 _SW_THERMAL, _HW_THERMAL, _HW_POWER_BRAKE = 269, 270, 271
 
 TABLE = (
     Counted(
-        "temperature", "memory_temperature", "temperature_celsius", "memory", Field(82), _OFTEN
+        "temperature", "memory_temperature", "temperature_celsius", "memory", Field(82), SENSORS
     ),
-    Counted("throttle", "throttle", "throttle_ns", "sw_power_cap", Field(74), _OFTEN),
-    Counted("throttle", "throttle", "throttle_ns", "sync_boost", Field(76), _OFTEN),
-    Counted("throttle", "throttle", "throttle_ns", "sw_thermal", Field(_SW_THERMAL), _OFTEN),
-    Counted("throttle", "throttle", "throttle_ns", "hw_thermal", Field(_HW_THERMAL), _OFTEN),
+    Counted("throttle", "throttle", "throttle_ns", "sw_power_cap", Field(74), SENSORS),
+    Counted("throttle", "throttle", "throttle_ns", "sync_boost", Field(76), SENSORS),
+    Counted("throttle", "throttle", "throttle_ns", "sw_thermal", Field(_SW_THERMAL), SENSORS),
+    Counted("throttle", "throttle", "throttle_ns", "hw_thermal", Field(_HW_THERMAL), SENSORS),
     Counted(
-        "throttle", "throttle", "throttle_ns", "hw_power_brake", Field(_HW_POWER_BRAKE), _OFTEN
+        "throttle", "throttle", "throttle_ns", "hw_power_brake", Field(_HW_POWER_BRAKE), SENSORS
     ),
-    Counted("ecc", "ecc_errors", "ecc_errors", "corrected", Field(3), _SELDOM),
-    Counted("ecc", "ecc_errors", "ecc_errors", "uncorrected", Field(4), _SELDOM),
-    Counted("ecc", "remapped_rows", "remapped_rows", "corrected", Field(142), _SELDOM),
-    Counted("ecc", "remapped_rows", "remapped_rows", "uncorrected", Field(143), _SELDOM),
-    Counted("ecc", "remapped_rows", "row_remapping", "pending", Field(144), _SELDOM),
-    Counted("ecc", "remapped_rows", "row_remapping", "failed", Field(145), _SELDOM),
-    Counted("nvlink", "nvlink", "nvlink_bytes", "transmit", Field(138, ALL_LINKS), _SELDOM, KIB),
-    Counted("nvlink", "nvlink", "nvlink_bytes", "receive", Field(139, ALL_LINKS), _SELDOM, KIB),
-    Counted(PCIE, PCIE, "pcie_bytes", "transmit", Field(197), "pcie_every_s"),
-    Counted(PCIE, PCIE, "pcie_bytes", "receive", Field(198), "pcie_every_s"),
+    Counted("ecc", "ecc_errors", "ecc_errors", "corrected", Field(3), COUNTERS),
+    Counted("ecc", "ecc_errors", "ecc_errors", "uncorrected", Field(4), COUNTERS),
+    Counted("ecc", "remapped_rows", "remapped_rows", "corrected", Field(142), COUNTERS),
+    Counted("ecc", "remapped_rows", "remapped_rows", "uncorrected", Field(143), COUNTERS),
+    Counted("ecc", "remapped_rows", "row_remapping", "pending", Field(144), COUNTERS),
+    Counted("ecc", "remapped_rows", "row_remapping", "failed", Field(145), COUNTERS),
+    Counted("nvlink", "nvlink", "nvlink_bytes", "transmit", Field(138, ALL_LINKS), COUNTERS, KIB),
+    Counted("nvlink", "nvlink", "nvlink_bytes", "receive", Field(139, ALL_LINKS), COUNTERS, KIB),
+    Counted(PCIE, PCIE, "pcie_bytes", "transmit", Field(197), SAMPLES),
+    Counted(PCIE, PCIE, "pcie_bytes", "receive", Field(198), SAMPLES),
 )
 
 
@@ -89,23 +89,17 @@ class Traffic:
 class BoardCounters:
     """The counters of one board; each value stands until its next turn. One thread at a time."""
 
-    def __init__(self, library: Library, refusals: Refusals, wanted: Wanted) -> None:
+    def __init__(self, library: Library, refusals: Refusals, wanted: Wanted, parts: Parts) -> None:
         self._library = library
         self._refusals = refusals
-        self.traffic = Traffic()
-        self._want(wanted)
-
-    def _want(self, wanted: Wanted) -> None:
+        self._turns = parts.turns(COUNTERS)
         self._disabled = wanted.disabled
-        self._cadences = {
-            name: Cadence(self._library.clock, getattr(wanted.timing, name))
-            for name in {counted.every for counted in TABLE}
-        }
+        self.traffic = Traffic()
 
     def follow(self, wanted: Wanted) -> None:
         """Ask for this from now on. Sums go on; what is not asked for any more is not shown."""
         before = self._wanted
-        self._want(wanted)
+        self._disabled = wanted.disabled
         self._begin()
         if not any(counted.topic == PCIE for counted in before.values()):
             self.traffic.restart()
@@ -122,25 +116,23 @@ class BoardCounters:
         enabled = (counted for counted in TABLE if counted.group not in self._disabled)
         self._wanted = {numbered(counted.field, version): counted for counted in enabled}
         self._shown: dict[str, dict[str, float]] = {c.sensor: {} for c in TABLE}
-        for cadence in self._cadences.values():
-            cadence.restart()
+        self._turns.restart()
 
-    def read(self, *, pcie: bool) -> Mapping[str, Mapping[str, float]]:
-        """What is known now, by field of Sensors; ``pcie`` False: its counters are not needed.
+    def read(self, part: str) -> None:
+        """Ask for what belongs to this part of a reading, in one call.
 
         Raises:
             DriverGoneError: the driver is not there.
             DeviceLostError: the device is not there.
 
         """
-        due = {name for name, cadence in self._cadences.items() if cadence.take()}
-        fields = [
-            field
-            for field, counted in self._wanted.items()
-            if counted.every in due and (pcie or counted.topic != PCIE)
-        ]
+        fields = [field for field, counted in self._wanted.items() if counted.part == part]
         for field, answer in self._ask(fields).items():
             self._take(field, answer)
+
+    @property
+    def shown(self) -> Mapping[str, Mapping[str, float]]:
+        """What is known now, by field of Sensors."""
         return {sensor: dict(values) for sensor, values in self._shown.items()}
 
     def _ask(self, fields: list[Field]) -> Mapping[Field, float | errors.NvmlError]:

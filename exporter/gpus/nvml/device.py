@@ -18,6 +18,7 @@ from exporter.gpus.nvml.engines import EngineReader
 from exporter.gpus.nvml.errors import DeviceLostError, DriverGoneError, NvmlError
 from exporter.gpus.nvml.instance import InstanceActivity
 from exporter.gpus.nvml.library import Library
+from exporter.gpus.nvml.parts import Parts
 from exporter.gpus.nvml.refusals import Refusals
 from exporter.gpus.nvml.residents import Residents
 from exporter.gpus.nvml.timing import Wanted
@@ -51,13 +52,14 @@ class NvmlDevice:
         accounting: AccountingChoice = NO_ACCOUNTING,
     ) -> None:
         self.device = found.device
-        self._library = library
+        self._parts = Parts(library.tally, clock, wanted.timing)
+        self._library = library = library.counted_by(self._parts)
         self._clock = clock
         self._wanted = self._followed = wanted
         self._refusals = Refusals(found.device.uuid)
         self._engines = EngineReader(library, found.handle, self._refusals)
-        self._residents = Residents(library, found, self._refusals, clock, wanted.timing)
-        self._board = Board(library, found.handle, self._refusals, wanted)
+        self._residents = Residents(library, found, self._refusals, wanted.timing, self._parts)
+        self._board = Board(library, found.handle, self._refusals, wanted, self._parts)
         self._cursor = WindowCursor(self._engines)
         self._accounting = Accounting(library, accounting, clock)
         self._activity = InstanceActivity(library, self._refusals, clock, wanted)
@@ -107,17 +109,21 @@ class NvmlDevice:
         """
         try:
             if self._lost and not self._found_again():
-                return DeviceReading(self.device, DeviceState.LOST, self._lost)
+                return self.unread(DeviceState.LOST, self._lost)
             reading = self._read()
         except DriverGoneError:
             raise
         except DeviceLostError as error:
             self.lose(str(error))
-            return DeviceReading(self.device, DeviceState.LOST, self._lost)
+            return self.unread(DeviceState.LOST, self._lost)
         except NvmlError as error:
-            return DeviceReading(self.device, DeviceState.FAILED, str(error))
+            return self.unread(DeviceState.FAILED, str(error))
         self._retry.reset()
         return reading
+
+    def unread(self, state: DeviceState, detail: str) -> DeviceReading:
+        """Say that the device was not read, and why. For any thread."""
+        return DeviceReading(self.device, state, detail, costs=self._parts.costs)
 
     def _found_again(self) -> bool:
         if not self._retry.due:
@@ -136,6 +142,7 @@ class NvmlDevice:
 
     def _adopt(self, wanted: Wanted) -> None:
         self._followed = wanted
+        self._parts.follow(wanted.timing)
         self._residents.timing = wanted.timing
         self._board.follow(wanted)
         self._activity.follow(wanted)
@@ -153,6 +160,7 @@ class NvmlDevice:
             memory=memory,
             sensors=self._board.read(),
             unmeasured=self._unmeasured(),
+            costs=self._parts.costs,
         )
 
     def _read_instance(self) -> DeviceReading:
@@ -167,6 +175,7 @@ class NvmlDevice:
             memory=memory,
             sensors=self._activity.sensors,
             unmeasured=self._unmeasured(),
+            costs=self._parts.costs,
         )
 
     @property

@@ -89,7 +89,7 @@ class Fleet:
 
     def all(self, state: DeviceState, detail: str) -> tuple[DeviceReading, ...]:
         """Every device in the same state, none of them read."""
-        return tuple(DeviceReading(d.device, state, detail) for d in self._devices.values())
+        return tuple(device.unread(state, detail) for device in self._devices.values())
 
     @property
     def troubled(self) -> int:
@@ -132,8 +132,8 @@ class Fleet:
         if isinstance(result, Stuck):
             waited_s = (self._clock.monotonic_ns() - result.since_mono_ns) / SECOND
             detail = f"a driver call has not come back for {waited_s:.1f} s"
-            return DeviceReading(device.device, DeviceState.STUCK, detail)
-        return DeviceReading(device.device, DeviceState.FAILED, repr(result))
+            return device.unread(DeviceState.STUCK, detail)
+        return device.unread(DeviceState.FAILED, repr(result))
 
     def _log_changes(self, readings: tuple[DeviceReading, ...]) -> None:
         for reading in readings:

@@ -4,10 +4,10 @@ The driver keeps no samples of an instance. GPM tells for how much of the time b
 anything ran on it; of a whole GPU that is as much less as the instance has fewer compute slices.
 """
 
-from exporter.gpus.nvml.board import PROFILING
 from exporter.gpus.nvml.discovery import Found, is_part
 from exporter.gpus.nvml.gpm import GPM, Gpm, GpmReading
 from exporter.gpus.nvml.library import Library
+from exporter.gpus.nvml.parts import PROFILING
 from exporter.gpus.nvml.refusals import Refusals
 from exporter.gpus.nvml.timing import Wanted
 from exporter.model import Clock, Engines, Methods, Sensors, Window

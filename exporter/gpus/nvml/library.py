@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import pynvml
 
 from exporter.gpus.nvml import errors
-from exporter.gpus.nvml.tally import CallTally
+from exporter.gpus.nvml.tally import Tally
 from exporter.model import Clock
 
 logger = logging.getLogger(__name__)
@@ -98,10 +98,10 @@ def nvml_version(cdll: ctypes.CDLL) -> str:
 class Library:
     """NVML, initialised. Safe to call from several threads, as NVML itself is (nvml.h)."""
 
-    def __init__(self, cdll: ctypes.CDLL, clock: Clock, tally: CallTally) -> None:
+    def __init__(self, cdll: ctypes.CDLL, clock: Clock, tally: Tally) -> None:
         self._cdll = cdll
         self.clock = clock
-        self._tally = tally
+        self.tally = tally
         self.driver_version = ""
 
     def initialise(self) -> None:
@@ -143,7 +143,13 @@ class Library:
         except pynvml.NVMLError as error:
             raise errors.error_of(int(error.value), name) from None
         finally:
-            self._tally.add(name, self.clock.monotonic_ns() - started)
+            self.tally.add(name, self.clock.monotonic_ns() - started)
+
+    def counted_by(self, tally: Tally) -> "Library":
+        """The same library, whose calls are counted there."""
+        library = Library(self._cdll, self.clock, tally)
+        library.driver_version = self.driver_version
+        return library
 
     def has(self, name: str) -> bool:
         """Whether this driver's library exports a symbol."""
@@ -156,7 +162,7 @@ class Library:
         pointer = self._cdll[name]  # a fresh object: its argtypes are nobody else's
         pointer.argtypes = argtypes
         pointer.restype = ctypes.c_int
-        clock, tally = self.clock, self._tally
+        clock, tally = self.clock, self.tally
 
         def timed(*args: object) -> int:
             started = clock.monotonic_ns()

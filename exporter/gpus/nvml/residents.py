@@ -5,7 +5,6 @@ The process lists lock the whole driver while it walks every client of every ten
 
 import logging
 
-from exporter.gpus.nvml.backoff import SECOND
 from exporter.gpus.nvml.board import memory_info
 from exporter.gpus.nvml.discovery import Found
 from exporter.gpus.nvml.errors import (
@@ -17,10 +16,11 @@ from exporter.gpus.nvml.errors import (
 )
 from exporter.gpus.nvml.library import Library
 from exporter.gpus.nvml.mps import MpsServers
+from exporter.gpus.nvml.parts import PROCESSES, Parts
 from exporter.gpus.nvml.processes import ProcessLists
 from exporter.gpus.nvml.refusals import Refusals
 from exporter.gpus.nvml.timing import Timing
-from exporter.model import Clock, DeviceMemory
+from exporter.model import DeviceMemory
 
 logger = logging.getLogger(__name__)
 
@@ -33,12 +33,13 @@ class Residents:
         library: Library,
         found: Found,
         refusals: Refusals,
-        clock: Clock,
         timing: Timing,
+        parts: Parts,
     ) -> None:
         self._library = library
         self._refusals = refusals
-        self._clock = clock
+        self._parts = parts
+        self._turns = parts.turns(PROCESSES)
         self.timing = timing
         self._known: frozenset[int] = frozenset()
         self._memory: DeviceMemory | None = None
@@ -50,7 +51,7 @@ class Residents:
         self._uuid, self._handle = found.device.uuid, found.handle
         self._servers = MpsServers(self._library)
         self._lists = ProcessLists(self._library, found.handle, self._refusals)
-        self._read_ns: int | None = None
+        self._turns.restart()
 
     def read(self, active: frozenset[int], *, at_once: bool = False) -> DeviceMemory | None:
         """Memory now, or a few seconds old; ``active`` are the pids with samples in this cycle.
@@ -63,20 +64,15 @@ class Residents:
 
         """
         self._hurried = self._hurried or at_once
-        if self._due(at_once=self._hurried or not active <= self._known):
-            self._read_ns, self._hurried = self._clock.monotonic_ns(), False
-            self._memory = self._refusals.ask("memory", self._ask)
+        hurry = self._hurried or not active <= self._known
+        if self._turns.take(self.timing.memory_at_most_every_s if hurry else None):
+            self._hurried = False
+            with self._parts.reading(PROCESSES):
+                self._memory = self._refusals.ask("memory", self._ask)
             listed = self._memory.processes if self._memory else None
             # A pid that is active but not listed has ended: it is not worth a second look.
             self._known = active.union(process.pid for process in listed or ())
         return self._memory
-
-    def _due(self, *, at_once: bool) -> bool:
-        if self._read_ns is None:
-            return True
-        waited_s = (self._clock.monotonic_ns() - self._read_ns) / SECOND
-        every_s = self.timing.memory_at_most_every_s if at_once else self.timing.memory_every_s
-        return waited_s >= every_s
 
     def _ask(self) -> DeviceMemory | None:
         try:

@@ -4,6 +4,7 @@ Field-by-field access through ctypes costs ten times what ``struct.iter_unpack``
 """
 
 import ctypes
+import mmap
 from collections.abc import Callable
 
 from exporter.gpus.nvml import errors
@@ -52,6 +53,7 @@ class Rows:
 
     def _allocate(self, capacity: int) -> None:
         self.capacity = capacity
-        buffer = bytearray(capacity * self._size)
+        # Pages of its own: those that the driver never writes to take no memory.
+        buffer = mmap.mmap(-1, capacity * self._size)
         self.address = ctypes.addressof((ctypes.c_char * len(buffer)).from_buffer(buffer))
         self._bytes = memoryview(buffer)  # keeps the buffer alive and its size fixed

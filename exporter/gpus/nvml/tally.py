@@ -2,8 +2,17 @@
 
 from collections.abc import Mapping
 from threading import Lock
+from typing import Protocol
 
 from exporter.model import CallCount
+
+
+class Tally(Protocol):
+    """Whoever counts calls."""
+
+    def add(self, name: str, duration_ns: int) -> None:
+        """Count one call that took ``duration_ns``."""
+        ...
 
 
 class CallTally:

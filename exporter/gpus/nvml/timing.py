@@ -2,30 +2,6 @@
 
 from dataclasses import dataclass, field
 
-from exporter.gpus.nvml.backoff import SECOND
-from exporter.model import Clock
-
-
-class Cadence:
-    """A turn every ``every_s`` seconds, the first at once."""
-
-    def __init__(self, clock: Clock, every_s: float) -> None:
-        self._clock = clock
-        self._every_ns = int(every_s * SECOND)
-        self.restart()
-
-    def restart(self) -> None:
-        """Let the next turn be at once."""
-        self._last_ns: int | None = None
-
-    def take(self) -> bool:
-        """Take the turn if it is due."""
-        now_ns = self._clock.monotonic_ns()
-        due = self._last_ns is None or now_ns - self._last_ns >= self._every_ns
-        if due:
-            self._last_ns = now_ns
-        return due
-
 
 @dataclass(frozen=True, slots=True)
 class Timing:
@@ -51,9 +27,6 @@ class Timing:
 
     counters_every_s: float = 10.0
     """Memory errors and NVLink traffic: the driver asks the board's firmware."""
-
-    pcie_every_s: float = 0.0
-    """Each cycle: the driver's counter goes round after 4 GiB, a fifth of a second at worst."""
 
     profiling_every_s: float = 5.0
     """GPM. A figure is the average of the time in between."""

@@ -86,7 +86,11 @@ def freshness(document: Json) -> str:
         return "The first collection cycle is not done yet."
     if snapshot["stale"]:
         return f"Nothing was measured for {age(snapshot['age_seconds'])}."
-    return f"Measured {age(snapshot['age_seconds'])} ago"
+    exporter = document.get("exporter", {})
+    if "cpu_budget_ratio" not in exporter:
+        return f"Measured {age(snapshot['age_seconds'])} ago"
+    seconds = fixed(exporter["collection_interval_seconds"], 1)
+    return f"Measured {age(snapshot['age_seconds'])} ago, every {seconds}{NBSP}s"
 
 
 def _hatch() -> Html:

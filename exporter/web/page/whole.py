@@ -35,7 +35,7 @@ def _banner(document: Json) -> list[Html]:
         text = "Simulated node: nothing here is measured."
         made.append(h("p", {"class": "banner", "data-k": "simulated"}, text))
     if document["snapshot"]["stale"]:
-        text = "No collection cycle has ended for more than 10 s, so no figures are shown. A call "
+        text = "No collection cycle has ended for too long, so no figures are shown. A call "
         text += "hangs; the exporter's log and the kernel's log say more."
         made.append(h("p", {"class": "banner bad", "role": "alert", "data-k": "stale"}, text))
     return made

@@ -814,10 +814,12 @@ function mainOf(doc, series, choice, lostFor) {
   ];
 }
 
-function freshness(snapshot, old) {
+function freshness({ snapshot, exporter }, old) {
   if (!snapshot.number) return "The first collection cycle is not done yet.";
   if (snapshot.stale) return `Nothing was measured for ${age(old)}.`;
-  return `Measured ${age(old)} ago`;
+  if (exporter.cpu_budget_ratio === undefined) return `Measured ${age(old)} ago`;
+  const every = fixed(exporter.collection_interval_seconds, 1);
+  return `Measured ${age(old)} ago, every ${every}${NBSP}s`;
 }
 
 function banners(doc, lostFor) {
@@ -828,7 +830,7 @@ function banners(doc, lostFor) {
   }
   if (doc.snapshot.stale) {
     const text =
-      "No collection cycle has ended for more than 10 s, so no figures are shown. A call " +
+      "No collection cycle has ended for too long, so no figures are shown. A call " +
       "hangs; the exporter's log and the kernel's log say more.";
     made.push(h("p", { class: "banner bad", role: "alert", "data-k": "stale" }, text));
   }
@@ -1014,7 +1016,7 @@ function tick() {
   if (state.doc === null) return;
   const lost = lostFor() > PATIENCE_S;
   const silence = `No answer for ${age(lostFor())}`;
-  const text = lost ? silence : freshness(state.doc.snapshot, ageNow());
+  const text = lost ? silence : freshness(state.doc, ageNow());
   if (ageLine.textContent !== text) ageLine.textContent = text;
   ageLine.classList.toggle("lost", lost || state.doc.snapshot.stale);
   if (lost && !main.classList.contains("lost")) render();

@@ -19,13 +19,15 @@ from exporter.gpus.source import Demand
 
 
 class SetClock:
-    """Shows the time it was set to."""
+    """Shows the time it was set to; every look at it takes ``step_ns``, and so does every call."""
 
     def __init__(self) -> None:
         self.now_ns = 0
+        self.step_ns = 0
 
     def monotonic_ns(self) -> int:
         """The same as the wall clock, which no test steps."""
+        self.now_ns += self.step_ns
         return self.now_ns
 
     def time_ns(self) -> int:
@@ -49,6 +51,10 @@ class Agent:
     def read(self) -> Any:
         """One cycle."""
         return self.source.read()
+
+    def take(self, each_ns: int) -> None:
+        """Let every call of the driver take so long."""
+        self.clock.step_ns = each_ns
 
     def release(self, released: bool) -> None:  # noqa: FBT001 - the source's own signature
         """Let go of the driver, or take it up."""

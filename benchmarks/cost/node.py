@@ -1,0 +1,90 @@
+"""A node: processes in cgroups, GPUs that they work on, and an API server that names the pods."""
+
+import os
+import shutil
+import time
+from collections.abc import Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import Self
+
+from benchmarks.cost.cluster import Cluster
+from benchmarks.cost.crowd import Crowd
+from benchmarks.cost.size import Size, Tenant
+from tests.fakenvml.build import library
+from tests.fakenvml.scenario import GIB, Fault, Gpu, Process, Scenario, Work
+from tests.pods.apiserver import write_kubeconfig
+
+# Seconds that calls take where there is a driver. Nobody has published any; these are the orders
+# of magnitude that are known: a call that reads the board's state, one that asks the GSP for its
+# sample buffer, and one that walks all clients with all locks held.
+DELAYS = (
+    ("nvmlDeviceGetProcessUtilization", 0.0015),
+    ("nvmlDeviceGetSamples", 0.001),
+    ("nvmlDeviceGetComputeRunningProcesses*", 0.003),
+    ("nvmlDeviceGetGraphicsRunningProcesses*", 0.003),
+    ("nvmlDeviceGetMemoryInfo*", 0.0005),
+    ("nvmlDeviceGetFieldValues", 0.001),
+    ("nvmlDeviceGetTotalEnergyConsumption", 0.0002),
+)
+HELD = GIB // 2
+
+
+class Node:
+    """``with Node(size) as node:``; everything of it ends on leaving."""
+
+    def __init__(self, size: Size) -> None:
+        self.size = size
+        self.nvml = library()
+        self.folder = Path(mkdtemp(prefix="mgpu-bench-"))
+        self._scenario = Scenario(
+            gpus=[Gpu(index) for index in range(size.gpus)], loaded=time.time() - 60
+        )
+        self._stack = ExitStack()
+        self._pods = size.pods
+
+    def __enter__(self) -> Self:
+        with ExitStack() as stack:
+            stack.callback(shutil.rmtree, self.folder, ignore_errors=True)
+            self.crowd = stack.enter_context(Crowd(self.size))
+            self.cluster = stack.enter_context(Cluster(self.size))
+            self._stack = stack.pop_all()
+        self.kubeconfig = write_kubeconfig(self.folder / "kubeconfig", self.cluster.url)
+        born = time.time() - 30
+        for pid, tenant in self.crowd.workers.items():
+            assert tenant.gpu is not None
+            self._scenario.processes.append(Process(tenant.gpu, pid, memory=HELD, start=born))
+            self._scenario.works.append(Work(tenant.gpu, pid, start=born, memory=0.25))
+        self.break_()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def create_pod(self) -> None:
+        """One more pod: its processes in their cgroups, and what the API server says of it."""
+        self.crowd.add([Tenant(self._pods)], self.size.app_processes)
+        self.cluster.order("create")
+        self._pods += 1
+
+    def break_(self, *faults: Fault) -> None:
+        """Let the driver fail in these ways, and in no others."""
+        self._scenario.faults = list(faults)
+        self._scenario.write(self.folder / "gpus.txt")
+
+    def delay(self) -> None:
+        """Let the driver's calls take their time; nobody's CPU is used meanwhile."""
+        self.break_(*(Fault("delay", name, seconds=seconds) for name, seconds in DELAYS))
+
+    def hang(self) -> None:
+        """Let every call to the first GPU hang."""
+        self.break_(Fault("hang", "nvmlDeviceGet*", gpu=0))
+
+    def environment(self, more: Mapping[str, str]) -> dict[str, str]:
+        """Of an agent on this node."""
+        own = {
+            "FAKENVML_SCENARIO": str(self.folder / "gpus.txt"),
+            "LD_LIBRARY_PATH": str(self.nvml.parent),
+        }
+        return {**os.environ, **own, **more}

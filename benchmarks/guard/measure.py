@@ -1,0 +1,194 @@
+"""Measures in this process, in units that mean the same on a faster machine.
+
+A node is recorded in memory once, and played to a fresh collector again and again: what is measured
+is the exporter's own work, none of the simulation's. CPU time is divided by that of a fixed piece
+of Python which runs between the cycles, so that what slows the machine slows both. Of several
+passes the best counts: a machine that is shared makes things slower, never faster.
+"""
+
+import gc
+import json
+import os
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+from typing import Any, NamedTuple
+
+from exporter.cgroups.simulated import SimulatedProcesses
+from exporter.collector import Sources
+from exporter.exposition import Format, Renderer
+from exporter.gpus.simulated import SimulatedGpus
+from exporter.node.told import ToldNode
+from exporter.pods.simulated import SimulatedPods
+from exporter.record import Session
+from exporter.recording.cycle import Cycle, Head
+from exporter.recording.player import Player
+from exporter.scenario.load import describe
+from exporter.scenario.node import Node
+from exporter.settings import Settings, load
+from exporter.wiring import make_collector
+from tests.scenario.clock import START, ManualClock
+
+GPUS = 8
+PODS = 110
+PROCESSES = 3  # a container
+WARM, CYCLES, PASSES = 5, 20, 10
+COUNTED = 6  # cycles whose bytecode is counted
+LOOP = 3000  # rows of the calibration, some 3 ms
+MIB = 1 << 20
+
+Work = Callable[[], object]
+
+
+class Figures(NamedTuple):
+    """CPU of a cycle and of its page in calibrations, their bytecode, and MiB at the end."""
+
+    cycle: float
+    page: float
+    cycle_steps: float
+    page_steps: float
+    rss_mib: float
+
+
+class Tape(NamedTuple):
+    """What the sources of a node said."""
+
+    head: Head
+    cycles: list[Cycle]
+
+
+def scenario() -> dict[str, Any]:
+    """A full node: every pod works on a GPU, and shares it."""
+    process = {"duty": 0.2, "jitter": 0.5, "memory": "1GiB", "memory_active": 0.3}
+    return {
+        "devices": [{"model": "NVIDIA H100 80GB HBM3", "memory": "80GiB"}] * GPUS,
+        "pods": [
+            {
+                "name": f"pod-{n}",
+                "namespace": f"team-{n % 7}",
+                "scheme": "mgpu",
+                "containers": [
+                    {
+                        "name": "main",
+                        "core": 5,
+                        "memory": "4GiB",
+                        "devices": [n % GPUS],
+                        "processes": [{"device": n % GPUS, **process}] * PROCESSES,
+                    }
+                ],
+            }
+            for n in range(PODS)
+        ],
+    }
+
+
+def recorded(settings: Settings) -> Tape:
+    """What the sources of the node say in some cycles."""
+    clock = ManualClock()
+    node = Node(describe(scenario(), "guard"), clock, START)
+    sources = Sources(
+        gpus=(SimulatedGpus(node, clock),),
+        processes=SimulatedProcesses(node.cgroup_paths),
+        pods=SimulatedPods(node.pod_table, clock=clock),
+        nodes=(ToldNode("node_simulated", node.facts, clock),),
+    )
+    session = Session(settings, sources, clock)
+    cycles = []
+    for _ in range(WARM + CYCLES):
+        clock.move(1)
+        cycles.append(session.cycle())
+    return Tape(session.head, cycles)
+
+
+def calibration() -> int:
+    """The kinds of work that the exporter does, on as much memory: dicts, tuples, text."""
+    rows = {(str(n % 97), n): [n, n + 1] for n in range(LOOP)}
+    found = [f'{name}="{values[0]}"' for (name, _), values in rows.items() if values[1]]
+    return len(",".join(found)) + len({key: rows[key] for key in sorted(rows)})
+
+
+def took(work: Work) -> int:
+    """CPU nanoseconds of this thread."""
+    begun = time.thread_time_ns()
+    work()
+    return time.thread_time_ns() - begun
+
+
+def steps(work: Work) -> int:
+    """Bytecode instructions: always the same, but blind to what C functions do."""
+    count = 0
+
+    def trace(frame: FrameType, event: str, _: object) -> Any:  # noqa: ANN401 - itself
+        nonlocal count
+        frame.f_trace_opcodes, frame.f_trace_lines = True, False
+        count += event == "opcode"
+        return trace
+
+    sys.settrace(trace)
+    try:
+        work()
+    finally:
+        sys.settrace(None)
+    return count
+
+
+def slowed(work: Work, part: float) -> Work:
+    """The same work, and so much of it again in vain."""
+
+    def more() -> None:
+        begun = time.thread_time_ns()
+        work()
+        until = time.thread_time_ns() + part * (time.thread_time_ns() - begun)
+        while time.thread_time_ns() < until:
+            pass
+
+    return more if part else work
+
+
+def one_pass(
+    settings: Settings, tape: Tape, slower: float, measured: Callable[[Work], int]
+) -> list[list[int]]:
+    """What each cycle, its page and a calibration took."""
+    head, cycles = tape
+    player = Player(head)
+    collector = make_collector(settings, player.sources, player.clock)
+    renderer = Renderer()
+    cycle = slowed(collector.cycle, slower)
+    costs = []
+    for number, said in enumerate(cycles):
+        player.turn_to(said)
+        measure_it = measured if number >= WARM else took
+        costs.append(
+            [
+                measure_it(cycle),
+                measure_it(lambda: renderer.render(collector.snapshot, Format.TEXT)),
+                measure_it(calibration),
+            ]
+        )
+    return costs[WARM:]
+
+
+def measure(slower: float = 0.0) -> Figures:
+    """The least that each piece took in any pass, against the least of the calibration."""
+    settings = load({}, {})
+    tape = recorded(settings)
+    gc.disable()  # whose turn a collection is in is chance; how much there is to collect is not
+    passes = []
+    for _ in range(PASSES):
+        gc.collect()
+        passes.append(one_pass(settings, tape, slower, took))
+    rss = int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / MIB
+    least = [[min(costs) for costs in zip(*of, strict=True)] for of in zip(*passes, strict=True)]
+    loop = min(calibrated for _, _, calibrated in least)
+    cycle, page, _ = (sum(costs) / CYCLES for costs in zip(*least, strict=True))
+    counted = one_pass(settings, Tape(tape.head, tape.cycles[: WARM + COUNTED]), slower, steps)
+    cycle_steps, page_steps, _ = (sum(costs) / COUNTED for costs in zip(*counted, strict=True))
+    return Figures(
+        round(cycle / loop, 3), round(page / loop, 3), cycle_steps, page_steps, round(rss, 1)
+    )
+
+
+if __name__ == "__main__":
+    print(json.dumps(measure(float(sys.argv[1]))._asdict()))

@@ -1,0 +1,72 @@
+"""Says what the exporter's CPU time goes into, room by room, on a full node. Run as root.
+
+python -m benchmarks.profile                                8 GPUs x 64 processes x 110 pods
+python -m benchmarks.profile --pods 1000                    whether the cycle grows with the pods
+python -m benchmarks.profile --functions /tmp/cycle.prof    for pstats, by function too
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+from benchmarks.profile.node import Node, Size, full_node
+
+COLUMNS = ("first", "steady", "steady, mean", "changed", "replaced")
+
+
+def main() -> None:
+    """Raise the node, run the exporter's cycles on it, print the tables."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    for name, default in (("gpus", 8), ("processes", 64), ("pods", 110), ("cycles", 20)):
+        parser.add_argument(f"--{name}", type=int, default=default)
+    parser.add_argument("--functions", default="", help="file for pstats")
+    own = parser.parse_args()
+    size = Size(own.gpus, own.processes, own.pods)
+    with tempfile.TemporaryDirectory() as folder, full_node(Path(folder), size) as node:
+        found = _measure(node, own.cycles, own.functions)
+    print(f"{size.gpus} GPUs x {size.processes} processes x {size.pods} pods; CPU, ms a cycle\n")
+    _print(found)
+
+
+def _measure(node: Node, cycles: int, functions: str) -> Mapping[str, Mapping[str, float]]:
+    command = [sys.executable, "-m", "benchmarks.profile.rooms", f"--cycles={cycles}"]
+    environment = {**os.environ, "FAKENVML_SCENARIO": str(node.scenario_file)}
+    with subprocess.Popen(
+        [*command, f"--profile={functions}", *node.flags],
+        env=environment,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as exporter:
+        assert exporter.stdout is not None
+        replaced, last = 0, ""
+        for number, line in enumerate(exporter.stdout):
+            last = line.strip()
+            if last == "change":
+                node.change_pod(number)
+            elif last == "replace":
+                node.replace_pod(replaced)
+                replaced += 1
+    if exporter.returncode:
+        sys.exit(f"the measured process failed ({exporter.returncode})")
+    answer: Mapping[str, Mapping[str, float]] = json.loads(last)
+    return answer
+
+
+def _print(found: Mapping[str, Mapping[str, float]]) -> None:
+    rooms = dict.fromkeys(room for column in COLUMNS for room in found[column])
+    print(f"| room | {' | '.join(COLUMNS)} |\n|---|{'---|' * len(COLUMNS)}")
+    for room in rooms:
+        cells = (f"{found[column].get(room, 0.0):.2f}" for column in COLUMNS)
+        print(f"| {room} | {' | '.join(cells)} |")
+    print("\n| page | |\n|---|---|")
+    for name, value in found["page"].items():
+        print(f"| {name} | {value:.2f} |")
+
+
+if __name__ == "__main__":
+    main()

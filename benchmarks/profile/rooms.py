@@ -1,0 +1,219 @@
+"""One exporter's cycles in this process, with the CPU time of each room. Started by ``__main__``.
+
+Asks on standard output for what shall happen to the pods, a line each, and writes its findings as
+the last line. CPU is that of all threads: each device has one, and the watch of the pods.
+"""
+
+import argparse
+import functools
+import gzip
+import json
+import statistics
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import exporter.collector.cycle as cycle_module
+from exporter import garbage
+from exporter.cgroups.processes import CgroupProcesses
+from exporter.collector import Collector, asking, tenants
+from exporter.collector.allotments import Allotments
+from exporter.collector.membership import Membership
+from exporter.exposition import Format, Renderer
+from exporter.gpus.nvml.library import Library
+from exporter.gpus.nvml.source import NvmlSource
+from exporter.ledger import Ledger
+from exporter.wiring import make_collector, open_sources, read_settings
+
+ROOMS: tuple[tuple[str, Any, tuple[str, ...]], ...] = (
+    ("gpus", NvmlSource, ("read",)),
+    ("cgroups", CgroupProcesses, ("resolve", "status", "describe")),
+    ("pods", asking.Asking, ("table", "statuses")),
+    ("node", asking.Asking, ("node_facts",)),
+    ("allocations", Allotments, ("of",)),
+    ("membership", Membership, ("update", "seen_on", "held")),
+    ("attribution", cycle_module, ("account_for",)),
+    ("ledger", Ledger, ("meet", "record", "hold", "allot", "settle")),
+    ("rows", cycle_module, ("rows_of", "bounded", "own_row", "pods_by_name")),
+    ("processes", tenants.Residency, ("enter", "tenants", "described")),
+    ("history", cycle_module, ("extended",)),
+)
+MS, US = 1e6, 1e3
+CHANGE_WITHIN_S = 10.0
+
+
+class Rooms:
+    """CPU ns of each room since ``clear``; a room that is called from another is counted apart."""
+
+    def __init__(self) -> None:
+        self.spent: Counter[str] = Counter()
+        self._inner: list[int] = []
+        self._lock = threading.Lock()
+        for room, owner, names in ROOMS:
+            for name in names:
+                setattr(owner, name, self._timed(room, getattr(owner, name)))
+
+    def _timed(self, room: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(function)
+        def timed(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - whatever it takes
+            self._inner.append(0)
+            began = time.process_time_ns()
+            try:
+                return function(*args, **kwargs)
+            finally:
+                whole = time.process_time_ns() - began
+                self.spent[room] += whole - self._inner.pop()
+                if self._inner:
+                    self._inner[-1] += whole
+
+        return timed
+
+    def watch_driver(self) -> None:
+        """Count what the driver's calls take of their threads: it is the stand-in's own cost."""
+        ask, function = Library.ask, Library.function
+
+        def timed(call: Callable[..., Any]) -> Callable[..., Any]:
+            def timed(*args: Any) -> Any:  # noqa: ANN401 - whatever it takes
+                began = time.thread_time_ns()
+                try:
+                    return call(*args)
+                finally:
+                    spent = time.thread_time_ns() - began
+                    with self._lock:
+                        self.spent["driver"] += spent
+
+            return timed
+
+        def asked(library: Library, name: str, *args: object) -> Any:  # noqa: ANN401 - as above
+            return timed(functools.partial(ask, library, name))(*args)
+
+        def found(library: Library, name: str, *argtypes: Any) -> Any:  # noqa: ANN401 - as above
+            call = function(library, name, *argtypes)
+            return timed(call) if call else None
+
+        Library.ask = asked
+        Library.function = found
+
+
+def main() -> None:
+    """Measure, and say what was found."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--cycles", type=int, required=True)
+    parser.add_argument("--profile", default="")
+    own, flags = parser.parse_known_args()
+    given = {name: [value] for name, value in (f[2:].split("=", 1) for f in flags)}
+    garbage.seldom()
+    rooms = Rooms()
+    rooms.watch_driver()
+    settings = read_settings(given)
+    sources = open_sources(settings)
+    collector = make_collector(settings, sources)
+    for source in sources.listening:
+        source.start()
+    assert sources.pods.wait(10), "no pods"
+    found = {"first": _cycle(collector, rooms)}
+    time.sleep(1)
+    _cycle(collector, rooms)  # the first window
+    garbage.settle()
+    steady = [_paced(collector, rooms) for _ in range(own.cycles)]
+    found["steady"], found["steady, mean"] = (
+        _over(statistics.median, steady),
+        _over(statistics.fmean, steady),
+    )
+    found["changed"] = _over(
+        statistics.median, [_changed(collector, rooms, "change") for _ in range(own.cycles // 3)]
+    )
+    found["replaced"] = _over(
+        statistics.median, [_changed(collector, rooms, "replace") for _ in range(own.cycles // 3)]
+    )
+    found["page"] = _pages(collector)
+    import os
+
+    if os.environ.get("HOT"):
+        exec(open(os.environ["HOT"]).read(), {**globals(), **locals()})
+    if own.profile:
+        _profiled(collector, own.profile)
+    for source in sources.all:
+        source.close()
+    print(json.dumps(found), flush=True)
+
+
+def _cycle(collector: Collector, rooms: Rooms) -> dict[str, float]:
+    """One cycle: CPU ms by room, and of all but the driver."""
+    rooms.spent.clear()
+    began = time.process_time_ns()
+    collector.cycle()
+    return _parts(rooms, time.process_time_ns() - began)
+
+
+def _parts(rooms: Rooms, whole: int) -> dict[str, float]:
+    spent = dict(rooms.spent)
+    spent["gpus"] -= spent.get("driver", 0)
+    spent["rest"] = whole - sum(spent.values())
+    spent["all but the driver"] = whole - spent.get("driver", 0)
+    return {room: ns / MS for room, ns in spent.items()}
+
+
+def _paced(collector: Collector, rooms: Rooms) -> dict[str, float]:
+    time.sleep(1)
+    return _cycle(collector, rooms)
+
+
+def _changed(collector: Collector, rooms: Rooms, what: str) -> dict[str, float]:
+    """A cycle after something happened to one pod; with what the watch spent on it."""
+    time.sleep(0.9)
+    table = collector._pods.table()  # noqa: SLF001 - the benchmark waits for its news
+    began = time.process_time_ns()
+    print(what, flush=True)
+    deadline = time.monotonic() + CHANGE_WITHIN_S
+    while collector._pods.table() is table:  # noqa: SLF001 - as above
+        assert time.monotonic() < deadline, "no news of a pod"
+        time.sleep(0.05)
+    watch = time.process_time_ns() - began
+    return {**_cycle(collector, rooms), "watch, beside the cycle": watch / MS}
+
+
+def _over(
+    average: Callable[[Iterable[float]], float], cycles: Sequence[Mapping[str, float]]
+) -> dict[str, float]:
+    names = dict.fromkeys(name for cycle in cycles for name in cycle)
+    return {name: average([cycle.get(name, 0.0) for cycle in cycles]) for name in names}
+
+
+def _pages(collector: Collector) -> dict[str, float]:
+    """Rendering the newest Snapshot; medians."""
+    renderer = Renderer()
+    found: dict[str, float] = {}
+    for form in Format:
+        page = renderer.render(collector.snapshot, form)
+        samples = sum(not line.startswith(b"#") for line in page.splitlines())
+        took = []
+        for _ in range(20):
+            began = time.thread_time_ns()
+            renderer.render(collector.snapshot, form)
+            took.append(time.thread_time_ns() - began)
+        found |= {"samples": samples, "bytes": len(page)}
+        found[f"{form.value} us a sample"] = statistics.median(took) / US / samples
+    began = time.thread_time_ns()
+    found["gzip bytes"] = len(gzip.compress(page, 1))
+    found["gzip ms"] = (time.thread_time_ns() - began) / MS
+    return found
+
+
+def _profiled(collector: Collector, file: str) -> None:
+    """Where the cycle's own thread is, function by function."""
+    import cProfile  # noqa: PLC0415 - wanted seldom
+
+    profile = cProfile.Profile()
+    for _ in range(10):
+        time.sleep(1)
+        profile.enable()
+        collector.cycle()
+        profile.disable()
+    profile.dump_stats(file)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,77 @@
+"""``mgpu-exporter serve`` whose clock runs fast: ``python -m benchmarks.soak.child SPEED FLAGS``.
+
+A line on standard input asks for what only the process itself can tell: one line of JSON.
+"""
+
+import gc
+import json
+import sys
+import threading
+import time
+
+from benchmarks.soak.node import SECOND, sources
+from exporter import logs
+from exporter.serve import serve
+from exporter.wiring import read_settings
+
+
+class Pace(threading.Event):
+    """A ``Clock`` that stands while the cycle runs, and what the cycle waits for.
+
+    It moves by as long as the cycle would have waited, which then takes a part of that time, or
+    none if it is behind: on a busy machine the hour takes longer, and is the same hour.
+    """
+
+    def __init__(self, speed: float) -> None:
+        super().__init__()
+        self._speed = speed
+        self._start_ns = time.monotonic_ns()
+        self._ahead_ns = time.time_ns() - self._start_ns
+        self._passed_ns = 0
+
+    def monotonic_ns(self) -> int:
+        """See ``Clock``."""
+        return self._start_ns + self._passed_ns
+
+    def time_ns(self) -> int:
+        """See ``Clock``."""
+        return self._ahead_ns + self._start_ns + self._passed_ns
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Let the cycle's time pass; whoever else waits does so beside it."""
+        if timeout is None:
+            return super().wait()
+        if threading.current_thread().name != "collector":
+            return super().wait(timeout / self._speed)
+        self._passed_ns += int(timeout * SECOND)
+        due_ns = self._start_ns + self._passed_ns / self._speed
+        return super().wait(max(due_ns - time.monotonic_ns(), 0) / SECOND)
+
+
+def tell() -> None:
+    """Answer each line that is asked."""
+    for _ in sys.stdin:
+        gc.collect()
+        found = {"blocks": sys.getallocatedblocks(), "objects": len(gc.get_objects())}
+        print(json.dumps(found), flush=True)
+
+
+def main(speed: float, flags: list[str]) -> int:
+    """Serve until a signal comes."""
+    parted = (flag.removeprefix("--").partition("=") for flag in flags)
+    given = {name: [value] for name, _, value in parted}
+    settings = read_settings(given)
+    logs.configure(settings.log_level, settings.log_format)
+    clock = Pace(speed)
+    threading.Thread(target=tell, name="tell", daemon=True).start()
+    return serve(
+        settings,
+        lambda _: sources(clock),
+        reread=lambda: read_settings(given),
+        clock=clock,
+        stop=clock,
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main(float(sys.argv[1]), sys.argv[2:]))

@@ -1,0 +1,55 @@
+"""AMD's drivers: what their files in sysfs tell of each board, and what may not be read."""
+
+from collections.abc import Iterator, Mapping
+
+from exporter.doctor.devices import devices_found
+from exporter.doctor.finding import Finding, note, ok, problem
+from exporter.doctor.privileges import AMD_DEVICES, SYSFS
+from exporter.model import DeviceReading, DeviceState, Reading, Unmeasured
+
+AMD = "amd"  # the source
+FILES: Mapping[str, str] = {  # what is told of processes, and by which files
+    "core": "gpu_busy_percent, KFD's stats_<gpu>/cu_occupancy",
+    "memory": "KFD's vram_<gpu>",
+    "energy": "gpu_metrics, hwmon power1_average",
+}
+_KERNEL_LOG = "see the kernel log for amdgpu"
+_REFUSED = (
+    "KFD shows a GPU's processes to those only whose device cgroup has its /dev/dri/renderD*: give "
+    "the pod /dev/kfd and /dev/dri, or run it privileged"
+)
+
+
+def amd(reading: Reading, windows: Mapping[str, int]) -> Iterator[Finding]:
+    """All of AMD's."""
+    status = reading.status
+    if not status.up:
+        remedy = "load amdgpu on this node; in a container mount the host's /sys"
+        yield problem("amdgpu", status.detail or "it does not answer", remedy, SYSFS)
+        return
+    versions = {d.device.driver_version for d in reading.devices} - {""}
+    yield ok("amdgpu", f"version {', '.join(sorted(versions)) or 'of the kernel'}")
+    if status.detail:
+        yield problem("amdgpu devices", status.detail, _KERNEL_LOG, AMD_DEVICES)
+    yield from devices_found(reading.devices, windows, _KERNEL_LOG)
+    up = [device for device in reading.devices if device.state is DeviceState.UP]
+    for quantity in FILES:
+        yield from _quantity(quantity, up)
+
+
+def _quantity(quantity: str, devices: list[DeviceReading]) -> Iterator[Finding]:
+    """What of it is not told, by reason; a partitioned board's is told of its partitions."""
+    subject, by = f"amdgpu {quantity}", FILES[quantity]
+    reasons: dict[Unmeasured, list[str]] = {}
+    for reading in devices:
+        reason = reading.unmeasured.get(quantity)
+        if reason and reason is not Unmeasured.PARTITIONED:
+            reasons.setdefault(reason, []).append(str(reading.device.index))
+    if devices and not reasons:
+        yield ok(subject, f"told ({by})")
+    for reason, indexes in reasons.items():
+        found = f"not told by GPU {', '.join(dict.fromkeys(indexes))}: {reason} ({by})"
+        if reason is Unmeasured.NO_PERMISSION:
+            yield problem(subject, found, _REFUSED, AMD_DEVICES)
+        else:
+            yield note(subject, found, "nothing: this kind of GPU does not tell it")

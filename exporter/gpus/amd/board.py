@@ -1,0 +1,156 @@
+"""One board: what it tells of itself, and its device or its partitions.
+
+Of a partitioned board, power, energy and sensors are the board's; no file splits them. Each
+partition has its own processes, memory and, where ``gpu_metrics`` has them, figures of activity.
+"""
+
+from dataclasses import replace
+from pathlib import Path
+
+from exporter.gpus.amd.activity import Sample
+from exporter.gpus.amd.device import AmdDevice
+from exporter.gpus.amd.discovery import FoundBoard
+from exporter.gpus.amd.files import RefusedError, is_gone, read_bytes, read_count, read_text
+from exporter.gpus.amd.metrics import Metrics, decode
+from exporter.gpus.amd.sensors import Hwmon, Throttling, memory_errors
+from exporter.gpus.energy import EnergyMeter
+from exporter.gpus.power import PowerIntegral
+from exporter.gpus.source import Demand
+from exporter.model import (
+    QUANTITIES,
+    Clock,
+    DeviceReading,
+    DeviceState,
+    Sensors,
+    Unmeasured,
+    Window,
+)
+
+SECOND = 1_000_000_000
+WHOLE = 100
+UNDER_PARTITIONS = dict.fromkeys((*QUANTITIES, "memory"), Unmeasured.PARTITIONED)
+
+
+class AmdBoard:
+    """Reads one board. One caller at a time."""
+
+    def __init__(self, found: FoundBoard, sysfs: Path, clock: Clock) -> None:
+        self.found = found
+        self._folder = found.folder
+        self._clock = clock
+        self._hwmon = Hwmon(found.folder)
+        self._whole = AmdDevice(found.whole, sysfs, clock)
+        self._parts = tuple(AmdDevice(part, sysfs, clock) for part in found.parts)
+        nodes = (each.node for each in (found.whole, *found.parts))
+        self._gfx = next((node.gfx for node in nodes if node), 0)
+        self._meter, self._power = EnergyMeter(), PowerIntegral()
+        self._method = "none"  # how energy is known: a value of Methods.energy
+        self._metered = False
+        self._throttling = Throttling()
+        self._sensors = Sensors()
+        self._sensed_mono_ns: int | None = None
+
+    def read(self, demand: Demand) -> tuple[DeviceReading, ...]:
+        """The board, then its partitions."""
+        if is_gone(self._folder):
+            return self.all(DeviceState.LOST, "its folder in sysfs is gone")
+        try:
+            return self._read(demand)
+        except RefusedError as error:
+            return self.all(DeviceState.FAILED, f"{error} may not be read")
+
+    def all(self, state: DeviceState, detail: str) -> tuple[DeviceReading, ...]:
+        """The board and its partitions in one state, none of them read."""
+        devices = (self._whole.device, *(part.device for part in self._parts))
+        return tuple(DeviceReading(device, state, detail) for device in devices)
+
+    def _read(self, demand: Demand) -> tuple[DeviceReading, ...]:
+        asleep = read_text(self._folder / "power/runtime_status") == "suspended"
+        metrics = Metrics() if asleep else self._metrics()
+        core = 0.0 if asleep else self._percent("gpu_busy_percent", metrics.gfx_percent)
+        active = 0.0 if asleep else self._percent("mem_busy_percent", metrics.umc_percent)
+        mine = Sample(None, None) if self._parts else Sample(core, active)
+        window = self._whole.window(mine)
+        if window is not None or not self._metered:
+            busiest = max((p for p in (core, *metrics.partitions.values()) if p), default=core)
+            used, idle = self._used(metrics, busiest, asleep=asleep)
+            window = window and with_energy(window, used, idle, self._method)
+        sensors = Sensors() if asleep else self._sense(metrics, demand)
+        whole = self._parted(window) if self._parts else self._undivided(window, demand)
+        parts = (self._part(part, metrics, demand, asleep=asleep) for part in self._parts)
+        return (replace(whole, sensors=sensors), *parts)
+
+    def _metrics(self) -> Metrics:
+        return decode(read_bytes(self._folder / "gpu_metrics") or b"", self._gfx)
+
+    def _percent(self, name: str, otherwise: float | None) -> float | None:
+        told = read_count(self._folder / name)
+        return otherwise if told is None else float(min(told, WHOLE))
+
+    def _undivided(self, window: Window | None, demand: Demand) -> DeviceReading:
+        total = read_count(self._folder / "mem_info_vram_total")
+        used = read_count(self._folder / "mem_info_vram_used")
+        memory = None if used is None else self._whole.memory(demand, total, used)
+        reasons = self._whole.unmeasured(window)
+        if self._method == "none":
+            reasons["energy"] = Unmeasured.NOT_SUPPORTED
+        return DeviceReading(self._whole.device, window=window, memory=memory, unmeasured=reasons)
+
+    def _parted(self, window: Window | None) -> DeviceReading:
+        reasons = dict(UNDER_PARTITIONS)
+        if self._method == "none":
+            reasons["energy"] = Unmeasured.NOT_SUPPORTED
+        return DeviceReading(self._whole.device, window=window, unmeasured=reasons)
+
+    def _part(
+        self, part: AmdDevice, metrics: Metrics, demand: Demand, *, asleep: bool
+    ) -> DeviceReading:
+        told = metrics.partitions.get(part.found.partition)
+        window = part.window(Sample(0.0 if asleep else told, None))
+        memory = part.memory(demand, part.device.memory_bytes, None)
+        reasons = part.unmeasured(window)
+        reasons["energy"] = Unmeasured.PARTITIONED
+        if told is None and not asleep:
+            reasons["core"] = Unmeasured.PARTITIONED
+        return DeviceReading(part.device, window=window, memory=memory, unmeasured=reasons)
+
+    def _used(
+        self, metrics: Metrics, core: float | None, *, asleep: bool
+    ) -> tuple[int | None, int | None]:
+        """Microjoules since the last window and their idle part."""
+        self._metered = True
+        mono_ns = self._clock.monotonic_ns()
+        counter = None if asleep else self._counter(metrics, mono_ns)
+        return self._meter.take(counter, mono_ns, None if core is None else int(core * SECOND))
+
+    def _counter(self, metrics: Metrics, mono_ns: int) -> int | None:
+        counted = metrics.energy_uj
+        if counted is None:
+            counted = self._hwmon.energy_uj()
+        if counted is not None:
+            self._method = "counter"
+            return counted
+        power_uw = self._hwmon.power_uw() if self._method != "counter" else None
+        if power_uw is None:
+            return None
+        self._method = "power"
+        return self._power.add(power_uw // 1000, mono_ns)
+
+    def _sense(self, metrics: Metrics, demand: Demand) -> Sensors:
+        now_ns = self._clock.monotonic_ns()
+        last_ns = self._sensed_mono_ns
+        if last_ns is None or now_ns - last_ns >= int(demand.sensors_every_s * SECOND):
+            self._sensed_mono_ns = now_ns
+            off = demand.disabled
+            self._sensors = replace(
+                self._hwmon.sensors(off),
+                throttle_ns={} if "throttle" in off else self._throttling.add(metrics, now_ns),
+                ecc_errors={} if "ecc" in off else memory_errors(self._folder),
+            )
+        return self._sensors
+
+
+def with_energy(window: Window, used: int | None, idle: int | None, method: str) -> Window:
+    """The window with what the board used in it."""
+    methods = replace(window.methods, energy=method)
+    return replace(window, energy_uj=used, idle_energy_uj=idle, methods=methods)

@@ -1,0 +1,157 @@
+"""Which AMD boards the node has, and how each is partitioned."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+from exporter.gpus.amd.files import RefusedError, names_in, read_count, read_text
+from exporter.gpus.amd.topology import KFD, KfdNode, read_topology
+from exporter.model import FIRST_INDEX, PARTITIONED, Device
+
+VENDOR = "amd"
+VENDOR_ID = "0x1002"
+MOST_BOARDS = 64
+_CARD = re.compile(r"card\d{1,4}", re.ASCII)
+_UNIQUE = re.compile(r"[0-9a-f]{1,16}", re.ASCII)
+_MODE = re.compile(r"[a-z]{2,4}\d?", re.ASCII)
+_PCI = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]", re.ASCII)
+
+
+class Found(NamedTuple):
+    """A board, or one partition of it, with KFD's node; None where KFD does not know it.
+
+    ``partition`` is the place of its figures in ``gpu_metrics``.
+    """
+
+    device: Device
+    node: KfdNode | None
+    partition: int = 0
+
+
+class FoundBoard(NamedTuple):
+    """``folder`` is the PCI device's in sysfs. ``parts`` are empty where it is one device."""
+
+    folder: Path
+    whole: Found
+    parts: tuple[Found, ...] = ()
+
+
+class Discovery(NamedTuple):
+    """All boards, by PCI address, and what of them we may not see."""
+
+    boards: tuple[FoundBoard, ...]
+    trouble: str = ""
+
+
+def present(sysfs: Path) -> bool:
+    """Whether one of AMD's kernel drivers is loaded."""
+    return any((sysfs / place).is_dir() for place in ("module/amdgpu", KFD))
+
+
+def discover(sysfs: Path) -> Discovery:
+    """Look at DRM's cards, which are boards, and at KFD's nodes on them.
+
+    Raises:
+        RefusedError: we may not look into the folders.
+
+    """
+    topology = read_topology(sysfs)
+    folders = _boards(sysfs / "class/drm")
+    boards = tuple(
+        _board(folders[pci], pci, place, [n for n in topology.nodes if n.pci_bus_id == pci])
+        for place, pci in enumerate(sorted(folders)[:MOST_BOARDS])
+    )
+    trouble = ""
+    if topology.refused:
+        trouble = (
+            f"{topology.refused} of KFD's nodes may not be read: their processes are not known; "
+            "let the device cgroup of the exporter have /dev/kfd and /dev/dri/renderD*"
+        )
+    return Discovery(boards, trouble)
+
+
+def _boards(drm: Path) -> Mapping[str, Path]:
+    """Folders of boards with the amdgpu driver, by PCI address.
+
+    A partition is a card of its own, but a platform device without a vendor.
+    """
+    found: dict[str, Path] = {}
+    for name in names_in(drm):
+        folder = drm / name / "device"
+        if not _CARD.fullmatch(name) or _read(folder / "vendor") != VENDOR_ID:
+            continue
+        address = folder.resolve().name.lower()
+        if _PCI.fullmatch(address):
+            found.setdefault(address, folder)
+    return found
+
+
+def _read(path: Path) -> str:
+    try:
+        return read_text(path) or ""
+    except RefusedError:
+        return ""
+
+
+def _board(folder: Path, pci: str, place: int, nodes: list[KfdNode]) -> FoundBoard:
+    parted = len(nodes) > 1
+    device = Device(
+        uuid=_uuid(folder, pci),
+        index=FIRST_INDEX[VENDOR] + place,
+        vendor=VENDOR,
+        model=_model(folder),
+        minor=_minor(folder),
+        pci_bus_id=pci,
+        sharing=PARTITIONED if parted else "",
+        driver_version=_read(folder / "driver/module/version"),  # only AMD's own packages have one
+        memory_bytes=read_count(folder / "mem_info_vram_total"),
+    )
+    if not parted:
+        return FoundBoard(folder, Found(device, nodes[0] if nodes else None))
+    units = sum(node.cus for node in nodes)
+    profile = _profile(folder)
+    ordered = sorted(nodes, key=lambda node: node.partition)
+    parts = (
+        _part(device, node, profile, node.cus / units if units else 1 / len(nodes))
+        for node in ordered
+    )
+    return FoundBoard(folder, Found(device, None), tuple(parts))
+
+
+def _part(board: Device, node: KfdNode, profile: str, share: float) -> Found:
+    device = replace(
+        board,
+        uuid=f"{board.uuid}-{node.partition}",
+        parent_uuid=board.uuid,
+        profile=profile,
+        sharing="",
+        minor=None,
+        memory_bytes=node.memory_bytes,
+        core_share=share,
+        gpu_instance=node.partition,
+    )
+    return Found(device, node, node.partition)
+
+
+def _uuid(folder: Path, pci: str) -> str:
+    """As ROCm's tools write it; consumer boards without a number of their own go by their place."""
+    unique = _read(folder / "unique_id").lower()
+    return f"GPU-{unique}" if _UNIQUE.fullmatch(unique) and int(unique, 16) else f"AMD-{pci}"
+
+
+def _profile(folder: Path) -> str:
+    """The modes as device plugins name them: cpx_nps4."""
+    modes = (_read(folder / f"current_{of}_partition").lower() for of in ("compute", "memory"))
+    return "_".join(filter(_MODE.fullmatch, modes))
+
+
+def _model(folder: Path) -> str:
+    """The board's name as its firmware has it, else the PCI device's number."""
+    return _read(folder / "product_name") or f"AMD {_read(folder / 'device')}".strip()
+
+
+def _minor(folder: Path) -> int | None:
+    nodes = [n for n in names_in(folder / "drm") if n.startswith("renderD")]
+    return int(nodes[0][7:]) if nodes and nodes[0][7:].isdecimal() else None

@@ -1,0 +1,156 @@
+"""The AMD source: finds the boards and reads them side by side, under a deadline."""
+
+import logging
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+from exporter.gpus.amd.board import AmdBoard
+from exporter.gpus.amd.discovery import Discovery, discover, present
+from exporter.gpus.amd.files import RefusedError
+from exporter.gpus.pool import DeviceWorkers, Stuck
+from exporter.gpus.source import Demand
+from exporter.model import Clock, DeviceReading, DeviceState, Reading, SourceStatus
+
+logger = logging.getLogger(__name__)
+
+SECOND = 1_000_000_000
+LOOK_EVERY_NS = 30 * SECOND  # boards are partitioned anew, and drivers loaded
+LOOK_AGAIN_NS = 5 * SECOND
+LOOK = "look"  # the worker's key; no UUID
+RELEASED = "released on request; it keeps no file open"
+NO_DRIVER = "neither amdgpu nor KFD is loaded on this node; they are taken up as soon as they are"
+NO_DEVICE = "amdgpu reports no board"
+HANGS = "no board answers: the driver hangs; see the kernel log for amdgpu"
+
+
+class AmdSource:
+    """AMD GPUs, as a ``GpuSource``. A file that hangs costs the board it was for."""
+
+    name = "amd"
+
+    def __init__(self, sysfs: Path, *, clock: Clock = time) -> None:
+        self._sysfs = sysfs
+        self._clock = clock
+        self._workers = DeviceWorkers(clock, self.name)
+        self._boards: dict[str, AmdBoard] = {}
+        self._demand = Demand()
+        self._released = False
+        self._trouble = ""
+        self._told: dict[str, DeviceState] = {}
+        self._look_at_ns = 0
+        self._last_success: int | None = None
+
+    def read(self) -> Reading:
+        """Read every board within the deadline; see ``GpuSource.read``."""
+        began_ns = self._clock.monotonic_ns()
+        if self._released:
+            devices = self._all(DeviceState.RELEASED, RELEASED)
+            return self._reading(began_ns, devices, up=False, detail=RELEASED)
+        if not present(self._sysfs):
+            self._adopt(Discovery(()))
+            self._look_at_ns = 0
+            return Reading(SourceStatus(self.name, up=False, detail=NO_DRIVER))
+        devices = self._cycle(began_ns)
+        hung = bool(devices) and all(d.state is DeviceState.STUCK for d in devices)
+        detail = HANGS if hung else self._trouble or ("" if devices else NO_DEVICE)
+        return self._reading(began_ns, devices, up=not hung, detail=detail)
+
+    def release(self, released: bool) -> None:  # noqa: FBT001 - a state, not an option
+        """Stop reading, or begin again. No file is kept open either way."""
+        self._released = released
+
+    def follow(self, demand: Demand) -> None:
+        """Read by this from the next read on."""
+        self._demand = demand
+
+    def close(self) -> None:
+        """End the workers; a file that hangs is left behind."""
+        self._workers.close()
+
+    def _cycle(self, began_ns: int) -> tuple[DeviceReading, ...]:
+        before, jobs = dict(self._boards), self._jobs()
+        if began_ns >= self._look_at_ns:
+            jobs[LOOK] = partial(discover, self._sysfs)
+        results = self._workers.run(jobs, self._demand.deadline_s)
+        if LOOK in results:
+            self._heed(results[LOOK], began_ns)
+            known = {u for u, board in self._boards.items() if before.get(u) is board}
+            fresh = {uuid: job for uuid, job in self._jobs().items() if uuid not in known}
+            spent_s = (self._clock.monotonic_ns() - began_ns) / SECOND
+            results |= self._workers.run(fresh, max(self._demand.deadline_s - spent_s, 0.0))
+        devices = tuple(
+            reading
+            for uuid, board in self._boards.items()
+            for reading in self._of(board, results[uuid])
+        )
+        self._log_changes(devices)
+        if any(reading.state is not DeviceState.UP for reading in devices):
+            self._look_at_ns = min(self._look_at_ns, began_ns + LOOK_AGAIN_NS)
+        return devices
+
+    def _jobs(self) -> dict[str, Callable[[], object]]:
+        demand = self._demand
+        return {uuid: partial(board.read, demand) for uuid, board in self._boards.items()}
+
+    def _heed(self, result: object, now_ns: int) -> None:
+        """Take over what a look found."""
+        self._look_at_ns = now_ns + LOOK_EVERY_NS
+        if isinstance(result, Discovery):
+            self._trouble = result.trouble
+            self._adopt(result)
+        elif isinstance(result, RefusedError):
+            self._trouble = f"{result} may not be read; mount the host's sysfs readable"
+        elif isinstance(result, Stuck):
+            self._trouble = "looking for boards has not come back; see the kernel log for amdgpu"
+        else:
+            self._trouble = repr(result)
+
+    def _adopt(self, discovery: Discovery) -> None:
+        """Keep the boards that are as they were, with their cursors; begin the others anew."""
+        before, self._boards = self._boards, {}
+        for found in discovery.boards:
+            uuid = found.whole.device.uuid
+            board = before.pop(uuid, None)
+            if board is None or board.found != found:
+                board = AmdBoard(found, self._sysfs, self._clock)
+            self._boards[uuid] = board
+        for uuid in before:
+            logger.info("board %s is no longer there", uuid)
+        self._workers.forget(before)
+
+    def _all(self, state: DeviceState, detail: str) -> tuple[DeviceReading, ...]:
+        return tuple(r for board in self._boards.values() for r in board.all(state, detail))
+
+    def _of(self, board: AmdBoard, result: object) -> tuple[DeviceReading, ...]:
+        """What a board's worker brought back."""
+        if isinstance(result, Stuck):
+            waited_s = (self._clock.monotonic_ns() - result.since_mono_ns) / SECOND
+            return board.all(DeviceState.STUCK, f"a file has not been read for {waited_s:.1f} s")
+        if isinstance(result, tuple):
+            return result
+        return board.all(DeviceState.FAILED, repr(result))
+
+    def _log_changes(self, devices: tuple[DeviceReading, ...]) -> None:
+        before, self._told = self._told, {d.device.uuid: d.state for d in devices}
+        for reading in devices:
+            uuid, state = reading.device.uuid, reading.state
+            if state is before.get(uuid, DeviceState.UP):
+                continue
+            if state is DeviceState.UP:
+                logger.info("device %s is read again (it was %s)", uuid, before[uuid])
+            else:
+                logger.warning(
+                    "device %s is not read (%s): %s; its series are withheld until it is",
+                    *(uuid, state, reading.detail),
+                )
+
+    def _reading(
+        self, began_ns: int, devices: tuple[DeviceReading, ...], *, up: bool, detail: str
+    ) -> Reading:
+        if up:
+            self._last_success = self._clock.time_ns()
+        took_ns = self._clock.monotonic_ns() - began_ns
+        status = SourceStatus(self.name, up, detail, took_ns, self._last_success)
+        return Reading(status, devices)

@@ -1,0 +1,110 @@
+"""What is allotted, summed up: made once for as long as the allotments stay the same."""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from exporter.model import Allocation, ContainerKey, Value
+
+
+class Allotted(NamedTuple):
+    """An allocation under the labels of its container."""
+
+    key: ContainerKey
+    allocation: Allocation
+
+
+class Limit(NamedTuple):
+    """Some allotments together, None where none of them says. ``shown``: values of their row."""
+
+    allocations: Sequence[Allocation] = ()
+    core: float | None = None
+    memory_bytes: float | None = None
+    shown: Mapping[str, Value] = {}
+
+
+class MemoryLimit(NamedTuple):
+    """The memory that these containers of one pod may have together on one device."""
+
+    device: str
+    keys: Collection[ContainerKey]
+    bytes: float | None
+
+
+class PodLimit(NamedTuple):
+    """What one pod was allotted. ``keys``: its containers with a share of the core."""
+
+    allotted: Sequence[Allotted] = ()
+    core: float | None = None
+    memory_bytes: float | None = None
+    keys: Collection[ContainerKey] = frozenset()
+    memory: Sequence[MemoryLimit] = ()
+
+
+NO_LIMIT, NO_POD_LIMIT = Limit(), PodLimit()
+
+
+class Limits:
+    """The allotments by container and device, by device and by pod.
+
+    The device is "" where it is not known, or is none of ``devices``.
+    """
+
+    def __init__(self, allotted: Sequence[Allotted] = (), devices: Collection[str] = ()) -> None:
+        here, named, pods = defaultdict(list), defaultdict(list), defaultdict(list)
+        for one in allotted:
+            key, allocation = one
+            uuid = allocation.device if allocation.device in devices else None
+            here[key, uuid or ""].append(allocation)
+            named[allocation.device].append(allocation)
+            pods[key[:2]].append(one)
+        self._here = {place: _limit(many) for place, many in here.items()}
+        self._devices = {device: _limit(many) for device, many in named.items()}
+        self._pods = {name: _pod(many) for name, many in pods.items()}
+        self.unplaced = any(not device for _, device in here)
+
+    def of(self, key: ContainerKey, uuid: str) -> Limit:
+        """Of one container on one device."""
+        return self._here.get((key, uuid), NO_LIMIT)
+
+    def of_device(self, uuid: str) -> Limit:
+        """Of all that are of one device."""
+        return self._devices.get(uuid, NO_LIMIT)
+
+    def of_pod(self, name: tuple[str, str]) -> PodLimit:
+        """Of one pod, by namespace and name."""
+        return self._pods.get(name, NO_POD_LIMIT)
+
+
+def _limit(allocations: Sequence[Allocation]) -> Limit:
+    shown: dict[str, Value] = {
+        "allocation_info": {(a.scheme, a.policy, a.priority): 1 for a in allocations}
+    }
+    replicas = total(a.replicas for a in allocations)
+    if replicas is not None and any(a.device for a in allocations):
+        shown["allocated_replicas"] = replicas
+    core, memory = total(a.core for a in allocations), total(a.memory_bytes for a in allocations)
+    return Limit(allocations, core, memory, shown)
+
+
+def _pod(allotted: Sequence[Allotted]) -> PodLimit:
+    memory = defaultdict(list)
+    for one in allotted:
+        if one.allocation.device and one.allocation.memory_bytes is not None:
+            memory[one.allocation.device].append(one)
+    return PodLimit(
+        allotted,
+        total(a.core for _, a in allotted),
+        total(a.memory_bytes for _, a in allotted),
+        frozenset(key for key, a in allotted if a.core is not None),
+        [
+            MemoryLimit(device, {key for key, _ in here}, total(a.memory_bytes for _, a in here))
+            for device, here in memory.items()
+        ],
+    )
+
+
+def total(parts: Iterable[float | None]) -> float | None:
+    """The sum of what is known; None if nothing is."""
+    present = [part for part in parts if part is not None]
+    return sum(present) if present else None

@@ -1,0 +1,84 @@
+"""What the examination says of AMD's drivers, from a composed tree."""
+
+from pathlib import Path
+
+import pytest
+
+from exporter.doctor import Finding, Verdict, privileges
+from exporter.doctor.gpus import gpus
+from exporter.gpus.amd.source import AmdSource
+from exporter.model import Reading, SourceStatus, Unmeasured
+from tests.doctor.looking import by_subject, check, evidence, settings
+from tests.gpus.amd.node import Node
+from tests.gpus.amd.trees import MI210, MI300X, RADEON, v1_6
+
+ABSENT = Reading(SourceStatus("nvml", up=False, absent=True))
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Node:
+    made = Node(tmp_path / "sys")
+    made.tree.load()
+    return made
+
+
+def found(*readings: Reading, windows: bool = True) -> dict[str, Finding]:
+    ends = {d.device.uuid: 1 for r in readings for d in r.devices if windows}
+    given = evidence(settings(), readings=(ABSENT, *readings), windows=ends)
+    return by_subject(gpus(given, Path("/nonexistent")))
+
+
+def test_boards_and_partitions_are_named_and_nvidia_is_not_missed(node: Node) -> None:
+    node.tree.add(MI210)
+    node.tree.add(MI300X, parts=2).metrics(v1_6(0, [[0], [0]]))
+    node.read()
+
+    findings = found(node.read())
+
+    assert {subject: f.verdict for subject, f in findings.items()} == dict.fromkeys(
+        [
+            *("amdgpu", "GPU 100", "GPU 101", "GPU 101/0", "GPU 101/1"),
+            *("amdgpu core", "amdgpu memory", "amdgpu energy"),
+        ],
+        Verdict.OK,
+    )
+
+
+def test_what_a_radeon_cannot_tell_is_a_note(node: Node) -> None:
+    node.tree.add(RADEON)
+
+    findings = found(node.read())
+
+    assert findings["amdgpu core"].verdict is Verdict.NOTE
+    assert "not_supported" in findings["amdgpu core"].found
+
+
+def test_what_may_not_be_read_names_the_devices_that_are_needed(node: Node) -> None:
+    node.tree.add(MI210)
+    reading = node.read()
+    [device] = reading.devices
+    device.unmeasured["memory"] = Unmeasured.NO_PERMISSION  # type: ignore[index] # a plain dict
+
+    finding = found(reading)["amdgpu memory"]
+
+    assert (finding.verdict, finding.privilege) == (Verdict.PROBLEM, privileges.AMD_DEVICES)
+
+
+def test_without_the_driver_there_is_one_problem(tmp_path: Path) -> None:
+    source = AmdSource(tmp_path)
+
+    findings = found(source.read())
+
+    source.close()
+    assert [(s, f.verdict) for s, f in findings.items()] == [("amdgpu", Verdict.PROBLEM)]
+
+
+def test_the_command_tells_of_amd_where_it_is(tmp_path: Path) -> None:
+    node = Node(tmp_path / "sys")
+    node.tree.load()
+    node.tree.add(MI210)
+
+    report = check(f"--path.sysfs={tmp_path / 'sys'}", "--pods.source=none")
+
+    assert report.of("gpus", "GPU 100")["verdict"] == "ok"
+    assert not [f for f in report.findings if f["subject"] in {"libnvidia-ml.so.1", "driver"}]

@@ -1,0 +1,190 @@
+"""What is found on a node, and how it is named and numbered."""
+
+import os
+from pathlib import Path
+
+import pytest
+from pyfakefs.fake_filesystem import FakeFilesystem
+from pyfakefs.helpers import reset_ids, set_uid
+
+from exporter.gpus.amd.discovery import discover
+from exporter.gpus.source import Demand
+from exporter.model import Unmeasured
+from tests.gpus.amd.node import DEMAND, Node
+from tests.gpus.amd.trees import GIB, MI210, MI300X, RADEON, Kind, Tree, put, remove
+
+
+@pytest.mark.parametrize(
+    ("kind", "model"),
+    [
+        (MI210, "AMD INSTINCT MI210"),
+        (MI300X, "AMD Instinct MI300X OAM"),
+        (RADEON, "AMD 0x744c"),
+    ],
+)
+def test_a_board_is_one_device(node: Node, kind: Kind, model: str) -> None:
+    board = node.tree.add(kind)
+
+    [reading] = node.read().devices
+
+    device = reading.device
+    assert (device.uuid, device.vendor, device.model) == (board.uuid, "amd", model)
+    assert (device.pci_bus_id, device.memory_bytes) == (board.pci, kind.vram)
+    assert (device.parent_uuid, device.profile, device.core_share) == ("", "", 1)
+
+
+def test_boards_are_numbered_from_100_on_by_their_place_on_the_bus(node: Node) -> None:
+    node.tree.add(MI210)
+    node.tree.add(RADEON)
+
+    assert [r.device.index for r in node.read().devices] == [100, 101]
+
+
+def test_the_partitions_of_a_board_are_devices_with_a_parent(node: Node) -> None:
+    board = node.tree.add(MI300X, parts=8, memory="NPS4")
+
+    parent, *parts = (reading.device for reading in node.read().devices)
+
+    assert (parent.uuid, parent.sharing) == (board.uuid, "partitioned")
+    assert [part.uuid for part in parts] == [f"{board.uuid}-{n}" for n in range(8)]
+    assert {(p.parent_uuid, p.profile, p.core_share, p.memory_bytes) for p in parts} == {
+        (board.uuid, "cpx_nps4", 1 / 8, 24 * GIB)
+    }
+
+
+def test_a_board_that_is_partitioned_anew_is_found_so(node: Node) -> None:
+    board = node.tree.add(MI300X)
+    assert len(node.read().devices) == 1
+    remove(node.tree.kfd / "topology/nodes/1")
+    remove(node.tree.sysfs / "devices")
+    remove(node.tree.sysfs / "class/drm")
+    node.tree.boards.clear()
+
+    node.tree.add(MI300X, parts=2)
+
+    assert [r.device.uuid for r in node.read(after=31).devices] == [
+        board.uuid,
+        f"{board.uuid}-0",
+        f"{board.uuid}-1",
+    ]
+
+
+def test_cards_of_other_vendors_are_not_ours(node: Node) -> None:
+    put(node.tree.sysfs / "class/drm/card0/device/vendor", "0x8086")
+
+    reading = node.read()
+
+    assert (reading.devices, reading.status.up) == ((), True)
+    assert reading.status.detail == "amdgpu reports no board"
+
+
+def test_without_a_driver_the_source_is_down_and_takes_it_up_when_it_is_loaded(
+    node: Node,
+) -> None:
+    remove(node.tree.sysfs / "module")
+    remove(node.tree.sysfs / "class")
+    assert not node.read().status.up
+
+    node.tree.load()
+    node.tree.add(MI210)
+
+    reading = node.read()
+    assert reading.status.up
+    assert len(reading.devices) == 1
+
+
+def test_a_board_that_is_removed_is_lost_and_then_forgotten_and_the_others_go_on(
+    node: Node,
+) -> None:
+    gone, stays = node.tree.add(MI210), node.tree.add(MI210)
+    node.read()
+    remove(gone.folder)
+
+    assert [(r.device.uuid, str(r.state)) for r in node.read().devices] == [
+        (gone.uuid, "gpu_lost"),
+        (stays.uuid, "up"),
+    ]
+    assert [r.device.uuid for r in node.read(after=6).devices] == [stays.uuid]
+
+
+def test_a_board_that_kfd_does_not_know_has_no_processes_but_all_else(node: Node) -> None:
+    board = node.tree.add(RADEON)
+    node.tree.hide(board)
+    board.set(mem_info_vram_used=GIB, gpu_busy_percent=25)
+    node.read()
+
+    reading = node.device(board.uuid)
+
+    assert reading.memory is not None
+    assert (reading.memory.used_bytes, reading.memory.processes) == (GIB, None)
+    assert reading.unmeasured["core"] is Unmeasured.NOT_SUPPORTED
+    assert reading.unmeasured["memory"] is Unmeasured.NOT_SUPPORTED
+    assert reading.window is not None
+    assert reading.window.busy.core == 250_000_000
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("gpu_id", "one"),
+        ("gpu_id", "9" * 400),
+        ("properties", "location_id\nsimd_count -4\n\x00\xff"),
+        ("properties", ""),
+    ],
+)
+def test_a_node_of_kfd_that_cannot_be_understood_costs_only_itself(
+    node: Node, name: str, content: str
+) -> None:
+    broken, fine = node.tree.add(MI210), node.tree.add(MI210)
+    put(node.tree.kfd / "topology/nodes/1" / name, content)
+
+    found = {r.device.uuid: r for r in node.read().devices}
+
+    assert found[broken.uuid].unmeasured["memory"] is Unmeasured.NOT_SUPPORTED
+    assert "memory" not in found[fine.uuid].unmeasured
+
+
+def test_a_released_source_reads_nothing_and_goes_on_when_it_is_taken_up(node: Node) -> None:
+    node.tree.add(MI210)
+    node.read()
+
+    node.source.release(True)
+    reading = node.read()
+    node.source.release(False)
+
+    assert not reading.status.up
+    assert [str(r.state) for r in reading.devices] == ["released"]
+    assert [str(r.state) for r in node.read().devices] == ["up"]
+
+
+def test_a_file_that_hangs_costs_the_board_it_is_of(node: Node) -> None:
+    stuck, fine = node.tree.add(MI210), node.tree.add(MI210)
+    node.read()
+    pipe = stuck.folder / "gpu_busy_percent"
+    pipe.unlink()
+    os.mkfifo(pipe)
+    node.source.follow(Demand(deadline_s=0.2))
+
+    states = {r.device.uuid: str(r.state) for r in node.read().devices}
+    node.source.follow(DEMAND)
+    pipe.write_text("30\n")  # which lets the read come back
+    after = {r.device.uuid: r for r in node.read().devices}
+
+    assert states == {stuck.uuid: "driver_stuck", fine.uuid: "up"}
+    assert str(after[fine.uuid].state) == "up"
+
+
+def test_kfds_nodes_that_may_not_be_read_are_told(fs: FakeFilesystem) -> None:
+    fs.is_case_sensitive = True
+    tree = Tree(Path("/host/sys"))
+    tree.load()
+    tree.add(MI210)
+    (tree.kfd / "topology/nodes/1/gpu_id").chmod(0o200)
+    set_uid(65532)
+
+    found = discover(tree.sysfs)
+
+    reset_ids()
+    assert "1 of KFD's nodes may not be read" in found.trouble
+    [board] = found.boards
+    assert board.whole.node is None

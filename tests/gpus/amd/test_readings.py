@@ -1,0 +1,288 @@
+"""Windows, memory, energy and sensors, by the numbers of the tree."""
+
+from pathlib import Path
+
+from pyfakefs.fake_filesystem import FakeFilesystem
+from pyfakefs.helpers import reset_ids, set_uid
+
+from exporter.model import ProcessMemory, Unmeasured
+from tests.gpus.amd.node import Node
+from tests.gpus.amd.trees import GIB, MI210, MI300X, RADEON, TICKS, V1_3, put, table, v1_6
+
+SECOND = 1_000_000_000
+JOULE = 1_000_000
+COMPUTE = frozenset({"compute"})
+
+
+def test_the_newest_percentage_speaks_for_the_time_since_the_last(node: Node) -> None:
+    board = node.tree.add(MI210)
+    assert node.device(board.uuid).window is None
+
+    board.set(gpu_busy_percent=40, mem_busy_percent=10)
+    window = node.window(board.uuid, after=2)
+
+    assert (window.observed_ns, window.unobserved_ns) == (2 * SECOND, 0)
+    assert (window.busy.core, window.busy.memory_active) == (800_000_000, 200_000_000)
+    assert (window.methods.busy, window.methods.shares) == ("rates", "cu_occupancy")
+
+
+def test_windows_follow_one_another_and_long_gaps_are_unobserved(node: Node) -> None:
+    board = node.tree.add(MI210)
+    node.read()
+
+    windows = [node.window(board.uuid, after) for after in (1, 0.5, 60, 1)]
+
+    starts, ends = [w.start_unix_ns for w in windows], [w.end_unix_ns for w in windows]
+    assert starts[1:] == ends[:-1]
+    assert [w.unobserved_ns for w in windows] == [0, 0, 55 * SECOND, 0]
+
+
+def test_a_processes_part_is_that_of_the_compute_units_it_occupies(node: Node) -> None:
+    board = node.tree.add(MI210)
+    node.tree.run(7)
+    node.tree.run(8)
+    node.read()
+    board.set(gpu_busy_percent=100)
+    node.tree.use(7, board.gpu_ids[0], cus=26)
+    node.tree.use(8, board.gpu_ids[0], cus=52)
+
+    window = node.window(board.uuid)
+
+    assert {p.pid: p.busy.core for p in window.processes} == {7: SECOND // 4, 8: SECOND // 2}
+
+
+def test_processes_hold_what_kfd_says_and_only_where_they_hold_something(node: Node) -> None:
+    first, second = node.tree.add(MI210), node.tree.add(MI210)
+    node.tree.run(7)
+    node.tree.use(7, first.gpu_ids[0], vram=3 * GIB)
+    first.set(mem_info_vram_used=4 * GIB)
+
+    readings = {r.device.uuid: r.memory for r in node.read().devices}
+
+    held = readings[first.uuid]
+    assert held is not None
+    assert (held.total_bytes, held.used_bytes) == (64 * GIB, 4 * GIB)
+    assert held.processes == (ProcessMemory(7, 3 * GIB, COMPUTE),)
+    nothing = readings[second.uuid]
+    assert nothing is not None
+    assert nothing.processes == ()
+
+
+def test_a_new_process_at_work_is_listed_at_once_and_others_at_the_slow_pace(node: Node) -> None:
+    board = node.tree.add(MI210)
+    node.read()
+    node.tree.run(7)
+    node.tree.use(7, board.gpu_ids[0], vram=GIB)
+
+    quiet = node.device(board.uuid).memory
+    node.tree.use(7, board.gpu_ids[0], cus=1)
+    woken = node.device(board.uuid).memory
+
+    assert quiet is not None
+    assert woken is not None
+    assert (quiet.processes, woken.processes) == ((), (ProcessMemory(7, GIB, COMPUTE),))
+
+
+def test_the_contexts_of_one_process_are_taken_together(node: Node) -> None:
+    board = node.tree.add(MI210)
+    node.tree.run(7)
+    node.tree.use(7, board.gpu_ids[0], vram=GIB, name="7/context_1")
+    node.tree.use(7, board.gpu_ids[0], vram=GIB, name="pid:7-id:2")
+    node.tree.run(8, name="not a process")
+
+    memory = node.device(board.uuid).memory
+
+    assert memory is not None
+    assert memory.processes == (ProcessMemory(7, 2 * GIB, COMPUTE),)
+
+
+def test_who_has_ended_has_no_part_any_more(node: Node) -> None:
+    board = node.tree.add(MI210)
+    node.tree.run(7)
+    node.tree.use(7, board.gpu_ids[0], cus=26, vram=GIB)
+    node.read()
+    node.tree.end(7)
+
+    reading = node.device(board.uuid, after=6)
+
+    assert reading.memory is not None
+    assert reading.window is not None
+    assert (reading.memory.processes, reading.window.processes) == ((), ())
+
+
+def test_a_radeon_tells_of_itself_and_of_memory_and_not_of_parts(node: Node) -> None:
+    board = node.tree.add(RADEON)
+    node.tree.run(7)
+    node.tree.use(7, board.gpu_ids[0], vram=GIB)
+    board.metrics(table(V1_3, {16: ("H", 99), 24: ("Q", 10**9)}))
+    node.read()
+    board.set(gpu_busy_percent=80)
+
+    reading = node.device(board.uuid)
+
+    assert reading.unmeasured["core"] is Unmeasured.NOT_SUPPORTED
+    assert "memory" not in reading.unmeasured
+    assert reading.window is not None
+    assert reading.window.busy.core == 800_000_000
+    assert reading.window.methods.shares == "none"
+    assert reading.window.energy_uj == 100 * JOULE  # by its power: the counter's unit is not told
+    assert reading.window.methods.energy == "power"
+    assert reading.sensors.ecc_errors == {}
+    assert reading.sensors.throttle_ns == {}
+
+
+def test_energy_is_the_difference_of_the_counter(node: Node) -> None:
+    board = node.tree.add(MI300X)
+    board.metrics(v1_6(1000 * TICKS))
+    node.read()
+    board.metrics(v1_6(1350 * TICKS))
+
+    window = node.window(board.uuid)
+
+    assert (window.energy_uj, window.methods.energy) == (350 * JOULE, "counter")
+
+
+def test_a_partition_has_its_own_activity_and_the_board_the_energy(node: Node) -> None:
+    board = node.tree.add(MI300X, parts=8)
+    node.tree.run(7)
+    board.metrics(v1_6(0, [[0]] * 8))
+    node.read()
+    board.metrics(v1_6(700 * TICKS, [[100], [50], *[[0]] * 6]))
+    node.tree.use(7, board.gpu_ids[1], cus=19, vram=2 * GIB)
+
+    whole, first, second, *_ = node.read().devices
+
+    assert whole.window is not None
+    assert whole.window.energy_uj == 700 * JOULE
+    assert whole.window.busy.core is None
+    assert whole.unmeasured["memory"] is Unmeasured.PARTITIONED
+    assert first.window is not None
+    assert second.window is not None
+    assert (first.window.busy.core, second.window.busy.core) == (SECOND // 8, SECOND // 16)
+    assert (first.window.energy_uj, second.window.energy_uj) == (None, None)
+    [activity] = second.window.processes
+    assert activity.busy.core == SECOND // 16  # 19 of its 38 units, of an eighth of the board
+    assert second.memory is not None
+    assert (second.memory.total_bytes, second.memory.used_bytes) == (24 * GIB, 2 * GIB)
+    assert second.unmeasured["energy"] is Unmeasured.PARTITIONED
+
+
+def test_a_partition_whose_activity_is_not_told_is_unmeasured_not_idle(node: Node) -> None:
+    board = node.tree.add(MI300X, parts=2)
+    board.metrics(v1_6(0))
+    node.read()
+
+    reading = node.device(f"{board.uuid}-1")
+
+    assert reading.unmeasured["core"] is Unmeasured.PARTITIONED
+    assert reading.window is not None
+    assert reading.window.busy.core is None
+
+
+def test_sensors_are_those_of_hwmon_and_ras(node: Node) -> None:
+    board = node.tree.add(MI210)
+    put(board.folder / "ras/umc_err_count", "ue: 2\nce: 5")
+
+    sensors = node.device(board.uuid).sensors
+
+    assert (sensors.power_watts, sensors.power_limit_watts) == (100, 300)
+    assert sensors.temperature_celsius == {"gpu": 41, "junction": 52, "memory": 47}
+    assert sensors.clock_hertz == {"sm": 800_000_000, "memory": 1_600_000_000}
+    assert sensors.ecc_errors == {"corrected": 5, "uncorrected": 2}
+
+
+def test_throttling_is_the_share_of_the_cycles_between_two_reads(node: Node) -> None:
+    board = node.tree.add(MI300X)
+    board.metrics(v1_6(cycles=2**32 - 500, ppt=2**32 - 100))
+    assert node.device(board.uuid).sensors.throttle_ns == {"ppt": 0}
+    board.metrics(v1_6(cycles=500, ppt=150))  # both have gone round
+
+    sensors = node.device(board.uuid, after=10).sensors
+
+    assert sensors.throttle_ns == {"ppt": 2.5 * SECOND}
+
+
+def test_a_board_that_sleeps_is_idle_and_is_not_woken(node: Node) -> None:
+    board = node.tree.add(RADEON)
+    board.set(gpu_busy_percent=70)  # would be read if it were awake
+    put(board.folder / "power/runtime_status", "suspended")
+    node.read()
+
+    reading = node.device(board.uuid)
+
+    assert reading.window is not None
+    assert reading.window.busy.core == 0
+    assert reading.sensors.power_watts is None
+
+
+def test_what_kfd_denies_is_a_reason_and_not_a_failure(fs: FakeFilesystem) -> None:
+    """KFD asks the reader's device cgroup; a mode of the file answers alike."""
+    fs.is_case_sensitive = True
+    node = Node(Path("/host/sys"))
+    node.tree.load()
+    board = node.tree.add(MI210)
+    node.tree.run(7)
+    node.read()
+    files = node.tree.kfd / "proc/7"
+    (files / f"vram_{board.gpu_ids[0]}").chmod(0o200)
+    (files / f"stats_{board.gpu_ids[0]}/cu_occupancy").chmod(0o200)
+    set_uid(65532)
+
+    reading = node.device(board.uuid, after=6)
+
+    reset_ids()
+    node.source.close()
+    assert reading.unmeasured["core"] is Unmeasured.NO_PERMISSION
+    assert reading.unmeasured["memory"] is Unmeasured.NO_PERMISSION
+    assert reading.memory is not None
+    assert reading.memory.processes is None
+
+
+def counted(node: Node, uuid: str) -> dict[str, dict[int, int]]:
+    """What is counted in the window after the next list of processes."""
+    node.read(after=6)
+    window = node.window(uuid)
+    return {name: dict(by_pid) for name, by_pid in window.counted.items()}
+
+
+def test_copy_time_and_evictions_are_what_the_counters_rise_by(node: Node) -> None:
+    board = node.tree.add(MI210)
+    node.tree.run(7)
+    node.tree.count(7, board.gpu_ids[0], sdma_us=5_000_000, evicted_ms=10)
+    node.read()
+    node.tree.count(7, board.gpu_ids[0], sdma_us=5_000_250, evicted_ms=12)
+
+    assert counted(node, board.uuid) == {"copy": {7: 250_000}, "evicted": {7: 2_000_000}}
+    assert counted(node, board.uuid) == {"copy": {}, "evicted": {}}
+
+
+def test_a_counter_that_goes_back_is_held_at_its_highest(node: Node) -> None:
+    board = node.tree.add(MI210)
+    node.tree.run(7)
+    found = []
+    for sdma_us in (1000, 4000, 3000, 5000):
+        node.tree.count(7, board.gpu_ids[0], sdma_us=sdma_us)
+        found.append(counted(node, board.uuid)["copy"])
+
+    assert found == [{}, {7: 3_000_000}, {}, {7: 1_000_000}]
+
+
+def test_a_process_that_came_later_is_counted_from_its_beginning(node: Node) -> None:
+    board = node.tree.add(MI210)
+    node.read()
+    node.tree.run(8)
+    node.tree.count(8, board.gpu_ids[0], sdma_us=70)
+
+    assert counted(node, board.uuid)["copy"] == {8: 70_000}
+
+
+def test_a_board_is_not_idle_while_one_of_its_partitions_works(node: Node) -> None:
+    board = node.tree.add(MI300X, parts=2)
+    for second in range(8):
+        board.metrics(v1_6(100 * second * TICKS, [[0], [100]]))
+        node.read()
+    board.metrics(v1_6(800 * TICKS, [[0], [100]]))
+
+    window = node.window(board.uuid)
+
+    assert (window.energy_uj, window.idle_energy_uj) == (100 * JOULE, None)

@@ -1,0 +1,226 @@
+"""Composed sysfs trees of AMD nodes. They were not recorded on hardware.
+
+Put together from the kernel's sources and documentation: amdgpu_pm.c (hwmon, ``gpu_busy_percent``,
+``gpu_metrics``), amdgpu_device.c (``unique_id``, ``mem_info_*``), amdgpu_gfx.c (partitions),
+kfd_topology.c and kfd_process.c. What a board has and has not is what those drivers give its kind.
+"""
+
+import struct
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+GIB = 1 << 30
+TICKS = 1 << 16  # of the energy counter, in a joule
+_NONE = {"H": 0xFFFF, "I": 0xFFFFFFFF, "Q": 0xFFFFFFFFFFFFFFFF}
+V1_3 = (120, 1, 3)  # MI200, and Radeon
+V1_4 = (288, 1, 4)  # MI300 with the first firmwares
+V1_6 = (1664, 1, 6)  # MI300 since Linux 6.14
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What boards of one kind have. ``cus``: of all compute dies together."""
+
+    model: str
+    device: str
+    gfx: int
+    cus: int
+    vram: int
+    occupancy: bool = True
+    ras: bool = True
+    table: tuple[int, int, int] | None = None
+    partitionable: bool = False
+    unique: bool = True
+    edge: bool = True
+
+
+MI210 = Kind("AMD INSTINCT MI210", "0x740f", 90010, 104, 64 * GIB, table=V1_3)
+MI300X = Kind(
+    *("AMD Instinct MI300X OAM", "0x74a1", 90402, 304, 192 * GIB),
+    table=V1_6,
+    partitionable=True,
+    edge=False,
+)
+RADEON = Kind(
+    *("", "0x744c", 110000, 96, 24 * GIB),
+    occupancy=False,
+    ras=False,
+    table=V1_3,
+    unique=False,
+)
+
+
+def table(version: tuple[int, int, int], fields: Mapping[int, tuple[str, int]]) -> bytes:
+    """A ``gpu_metrics`` table: all bits set, but for the header and fields by their offset."""
+    size = version[0]
+    content = bytearray(b"\xff" * size)
+    struct.pack_into("<HBB", content, 0, *version)
+    for offset, (kind, value) in fields.items():
+        struct.pack_into(f"<{kind}", content, offset, value)
+    return bytes(content)
+
+
+def v1_6(
+    energy_ticks: int | None = None,
+    busy: Sequence[Sequence[int]] = (),
+    cycles: int | None = None,
+    ppt: int | None = None,
+) -> bytes:
+    """A table of an MI300: ``busy`` in percent, of each compute die of each partition."""
+    fields: dict[int, tuple[str, int]] = {}
+    if energy_ticks is not None:
+        fields[16] = ("Q", energy_ticks)
+    if cycles is not None:
+        fields[32] = ("I", cycles)
+    if ppt is not None:
+        fields[40] = ("I", ppt)
+    for partition, dies in enumerate(busy):
+        for die, percent in enumerate(dies):
+            fields[312 + 168 * partition + 4 * die] = ("I", percent)
+    return table(V1_6, fields)
+
+
+def put(path: Path, content: str | int | bytes) -> None:
+    """Write a file in one step, so that no reader sees a part of it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    fresh = path.with_name(f".{path.name}.new")
+    fresh.write_bytes(content if isinstance(content, bytes) else f"{content}\n".encode())
+    fresh.rename(path)
+
+
+class Board:
+    """One board in the tree, with KFD's numbers of its partitions (one, if it has none)."""
+
+    def __init__(self, tree: "Tree", kind: Kind, number: int, parts: int) -> None:
+        self.kind = kind
+        self.pci = f"0000:{0xC1 + number:02x}:00.0"
+        self.folder = tree.sysfs / "devices/pci0000:00" / self.pci
+        self.gpu_ids = [1000 * (number + 1) + part for part in range(parts)]
+        self.unique = f"{0xABC000 + number:016x}"
+        self.uuid = f"GPU-{self.unique}" if kind.unique else f"AMD-{self.pci}"
+
+    def set(self, **files: int) -> None:
+        """Rewrite numbers by the files' names."""
+        for name, value in files.items():
+            put(self.folder / name, value)
+
+    def hwmon(self, **files: int | str) -> None:
+        """Rewrite files of its hwmon."""
+        for name, value in files.items():
+            put(self.folder / "hwmon/hwmon4" / name, value)
+
+    def metrics(self, content: bytes) -> None:
+        """Rewrite its ``gpu_metrics``."""
+        put(self.folder / "gpu_metrics", content)
+
+
+class Tree:
+    """A node's ``/sys``, as far as AMD's drivers fill it."""
+
+    def __init__(self, sysfs: Path) -> None:
+        self.sysfs = sysfs
+        self.boards: list[Board] = []
+        self.kfd = sysfs / "class/kfd/kfd"
+
+    def load(self) -> None:
+        """Load the drivers: a node of CPUs is there before any GPU."""
+        (self.sysfs / "module/amdgpu").mkdir(parents=True)
+        (self.kfd / "proc").mkdir(parents=True)
+        put(self.kfd / "topology/nodes/0/gpu_id", 0)
+        put(self.kfd / "topology/nodes/0/properties", "cpu_cores_count 64\nsimd_count 0")
+
+    def add(self, kind: Kind, parts: int = 1, memory: str = "NPS1") -> Board:
+        """Add a board, in as many partitions."""
+        board = Board(self, kind, len(self.boards), parts)
+        self.boards.append(board)
+        self._card(board)
+        if kind.partitionable:
+            put(board.folder / "current_compute_partition", "CPX" if parts > 1 else "SPX")
+            put(board.folder / "current_memory_partition", memory)
+        for part, gpu_id in enumerate(board.gpu_ids):
+            self._node(board, part, gpu_id)
+        return board
+
+    def hide(self, board: Board) -> None:
+        """Let KFD not know it, as without ROCm's kernel options."""
+        for node in sorted((self.kfd / "topology/nodes").iterdir()):
+            if int((node / "gpu_id").read_text()) in board.gpu_ids:
+                put(node / "gpu_id", 0)
+
+    def run(self, pid: int, name: str = "") -> None:
+        """Begin a process on KFD: it has files for every GPU."""
+        for board in self.boards:
+            for gpu_id in board.gpu_ids:
+                self.use(pid, gpu_id, vram=0, cus=0, name=name)
+
+    def use(
+        self, pid: int, gpu_id: int, vram: int | None = None, cus: int | None = None, name: str = ""
+    ) -> None:
+        """Let a process hold memory and occupy compute units."""
+        folder = self.kfd / "proc" / (name or str(pid))
+        [board] = [board for board in self.boards if gpu_id in board.gpu_ids]
+        if vram is not None:
+            put(folder / f"vram_{gpu_id}", vram)
+        if cus is not None and board.kind.occupancy:
+            put(folder / f"stats_{gpu_id}" / "cu_occupancy", cus)
+
+    def count(self, pid: int, gpu_id: int, sdma_us: int, evicted_ms: int = 0) -> None:
+        """Let a process's counters stand at these."""
+        folder = self.kfd / "proc" / str(pid)
+        put(folder / f"sdma_{gpu_id}", sdma_us)
+        put(folder / f"stats_{gpu_id}" / "evicted_ms", evicted_ms)
+
+    def end(self, pid: int) -> None:
+        """Let a process go."""
+        remove(self.kfd / "proc" / str(pid))
+
+    def _card(self, board: Board) -> None:
+        folder, kind = board.folder, board.kind
+        number = 2 * len(self.boards) - 1  # card0 is often the host's own display
+        put(folder / "vendor", "0x1002")
+        put(folder / "device", kind.device)
+        (folder / f"drm/renderD{127 + number}").mkdir(parents=True)
+        if kind.unique:
+            put(folder / "unique_id", board.unique)
+            put(folder / "product_name", kind.model)
+        board.set(mem_info_vram_total=kind.vram, mem_info_vram_used=0, gpu_busy_percent=0)
+        board.set(mem_busy_percent=0)
+        board.hwmon(name="amdgpu", power1_average=100_000_000, power1_cap=300_000_000)
+        if kind.edge:
+            board.hwmon(temp1_label="edge", temp1_input=41_000)
+        board.hwmon(temp2_label="junction", temp2_input=52_000)
+        board.hwmon(temp3_label="mem", temp3_input=47_000)
+        board.hwmon(freq1_label="sclk", freq1_input=800_000_000)
+        board.hwmon(freq2_label="mclk", freq2_input=1_600_000_000)
+        if kind.ras:
+            put(folder / "ras/umc_err_count", "ue: 0\nce: 0")
+        card = self.sysfs / f"class/drm/card{number}"
+        card.mkdir(parents=True)
+        (card / "device").symlink_to(folder)
+
+    def _node(self, board: Board, part: int, gpu_id: int) -> None:
+        kind, parts = board.kind, len(board.gpu_ids)
+        nodes = self.kfd / "topology/nodes"
+        folder = nodes / str(len(list(nodes.iterdir())))
+        location = int(board.pci[5:7], 16) << 8 | (part << 28 if parts > 1 else 0)
+        put(folder / "gpu_id", gpu_id)
+        put(
+            folder / "properties",
+            f"simd_count {4 * kind.cus // parts}\nsimd_per_cu 4\nvendor_id 4098\n"
+            f"location_id {location}\ndomain 0\ngfx_target_version {kind.gfx}\n"
+            f"drm_render_minor {128 + part}\nunique_id {int(board.unique, 16)}",
+        )
+        put(
+            folder / "mem_banks/0/properties",
+            f"heap_type 1\nsize_in_bytes {kind.vram // parts}\nflags 0",
+        )
+
+
+def remove(folder: Path) -> None:
+    """Remove a folder at once, as the kernel does."""
+    away = folder.with_name(f".{folder.name}.gone")
+    folder.rename(away)
+    for path in sorted(away.rglob("*"), reverse=True):
+        path.rmdir() if path.is_dir() and not path.is_symlink() else path.unlink()
+    away.rmdir()
