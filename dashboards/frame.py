@@ -22,6 +22,7 @@ SOURCE = DataSourceRef(type_val="prometheus", uid="$datasource")
 EXPORTER = 'job=~"$job",cluster=~"$cluster"'
 NODE = f'{EXPORTER},instance=~"$node"'
 DEVICE = f'{NODE},uuid=~"$uuid"'
+GROUP = f'{NODE},kind=~"$kind"'
 NAMESPACE = f'{NODE},$namespace_label=~"$namespace"'
 POD = f'{NAMESPACE},$pod_label=~"$pod"'
 
@@ -35,6 +36,7 @@ RENAMED = (
 CHOICES = {
     "namespace": ("Namespace", f"label_values(mgpu_pod_info{{{NODE}}}, $namespace_label)"),
     "pod": ("Pod", f"label_values(mgpu_pod_info{{{NAMESPACE}}}, $pod_label)"),
+    "kind": ("Kind", f"label_values(mgpu_group_info{{{NODE}}}, kind)"),
     "uuid": ("GPU", f"label_values(mgpu_device_info{{{NODE}}}, uuid)"),
 }
 

@@ -10,10 +10,10 @@ from pathlib import Path
 from grafana_foundation_sdk.builders.dashboard import Dashboard
 from grafana_foundation_sdk.cog.encoder import JSONEncoder
 
-from dashboards import cost, exporter, node, overview, pod
+from dashboards import cost, exporter, groups, node, overview, pod
 
 FOLDER = Path(__file__).parent
-BOARDS = (overview, node, pod, cost, exporter)
+BOARDS = (overview, node, pod, groups, cost, exporter)
 
 
 def text(builder: Dashboard) -> str:

@@ -37,14 +37,23 @@ from exporter.shares import share, share_core
 NO_CREDIT: Mapping[Owner, Credit] = MappingProxyType({})
 
 
-def owner_of(identity: CgroupIdentity | Unattributed, table: PodTable) -> Owner:
-    """Whose this process is: a known pod's container, else a group, else a reason."""
+def owner_of(
+    identity: CgroupIdentity | Unattributed, table: PodTable, *, by_step: bool = False
+) -> Owner:
+    """Whose this process is: a known pod's container, else a group, else a reason.
+
+    A Slurm job is one group, or ``by_step`` each of its steps is, as sacct writes it: ``211.0``.
+    """
     known = member_of(identity, table) if isinstance(identity, CgroupIdentity) else None
-    return owner_as(identity, known, table)
+    return owner_as(identity, known, table, by_step=by_step)
 
 
 def owner_as(
-    identity: CgroupIdentity | Unattributed, member: "Member | None", table: PodTable
+    identity: CgroupIdentity | Unattributed,
+    member: "Member | None",
+    table: PodTable,
+    *,
+    by_step: bool = False,
 ) -> Owner:
     """As ``owner_of``, where it is known what container of a pod this is."""
     if isinstance(identity, Unattributed):
@@ -56,6 +65,10 @@ def owner_as(
         return GroupKey("pod", f"{identity.pod_uid}/{identity.container_id or ''}")
     if identity.container_id:
         return GroupKey(identity.runtime or "container", identity.container_id)
+    unit = identity.unit
+    if unit is not None and unit.name:
+        step = f".{unit.step}" if by_step and unit.step else ""
+        return GroupKey(unit.kind, unit.name + step)
     return Unattributed.HOST_PROCESS
 
 

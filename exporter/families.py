@@ -435,7 +435,17 @@ NAMESPACE = (
     *_counted("namespace"),
 )
 
-GROUP = (*_usage_gauges("group"), *_usage_counters("group"))
+GROUP = (
+    Family(
+        "group",
+        "info",
+        "What the group is called: its container's or machine's name, its unit, its user, and of a "
+        "Slurm job the account, the job and the step; empty where that is not known.",
+        labels=("name", "user", "account", "slurm_job", "slurm_step"),
+    ),
+    *_usage_gauges("group"),
+    *_usage_counters("group"),
+)
 
 EXPORTER = (
     Family("exporter", "build_info", "Version of the exporter.", labels=("version", "python")),

@@ -151,6 +151,7 @@ class Session:
             schemes=settings.allocations_schemes,
             index_bases=dict(settings.allocations_index_basis),
             hami=dict(settings.allocations_hami),
+            groups=tuple(source.name for source in sources.groups),
         )
 
     def cycle(self) -> Cycle:

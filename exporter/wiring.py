@@ -14,6 +14,8 @@ from exporter.gpus.awaited import Awaited, never, nvidia_missed
 from exporter.gpus.nvml.accounting import choice_of
 from exporter.gpus.nvml.source import NvmlSource
 from exporter.gpus.source import Demand, GpuSource
+from exporter.groups.choice import open_groups
+from exporter.groups.told import ToldGroups
 from exporter.ledger import Ledger
 from exporter.model import Clock
 from exporter.node.choice import open_pod_resources
@@ -100,6 +102,7 @@ def cycle_rules(settings: Settings) -> CycleRules:
         keep=_keep(settings),
         demand=_demand(settings),
         budget=settings.collection_budget_ppm / MILLION,
+        by_step=settings.groups_slurm == "step",
     )
 
 
@@ -143,6 +146,7 @@ def _simulated(settings: Settings, clock: Clock) -> Sources:
         processes=SimulatedProcesses(node.cgroup_paths, node.process_infos),
         pods=SimulatedPods(node.pod_table, clock=clock),
         nodes=(ToldNode("node_simulated", node.facts, clock),),
+        groups=(ToldGroups("groups_simulated", node.group_facts, clock),),
     )
 
 
@@ -167,6 +171,12 @@ def _real(settings: Settings) -> Sources:
         pods=pods,
         nodes=_real_nodes(settings, pods, places),
         others=pods.others if isinstance(pods, ChainedPods) else tuple,
+        groups=open_groups(
+            settings.groups_sockets,
+            settings.path_passwd,
+            settings.path_procfs,
+            accounts=settings.groups_slurm_account,
+        ),
     )
 
 

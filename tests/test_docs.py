@@ -58,7 +58,8 @@ def test_every_sharing_system_is_described_and_says_on_what_it_stands() -> None:
 
 
 def queries() -> list[str]:
-    blocks = re.findall(r"```promql\n(.*?)```", (DOCS / "metrics.md").read_text(), re.DOTALL)
+    pages = "".join((DOCS / name).read_text() for name in ("metrics.md", "off-kubernetes.md"))
+    blocks = re.findall(r"```promql\n(.*?)```", pages, re.DOTALL)
     return [query.strip() for block in blocks for query in block.split("\n\n")]
 
 

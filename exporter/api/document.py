@@ -206,7 +206,9 @@ def _groups(of: Snapshot, figures: Figures, processes: _Processes) -> list[Json]
         key = GroupKey(kind, group)
         own = made.setdefault(key, {"kind": kind, "group": group, "devices": []})
         listed = processes.get((key, uuid), ())
-        own["devices"].append(_part(figures, "group", row, (index, uuid), listed))
+        part = _part(figures, "group", row, (index, uuid), listed)
+        own |= {"info": part.pop("info")} if "info" in part else {}
+        own["devices"].append(part)
     return list(made.values())
 
 
@@ -219,7 +221,7 @@ def _part(
     return {
         **known,
         **figures.of(level, row),
-        "ended": is_ended(row),
+        "ended": is_ended(row, ("info",) if level == "group" else ()),
         **({"process_list": listed} if listed else {}),
     }
 

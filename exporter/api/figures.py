@@ -1,6 +1,6 @@
 """Rows as JSON objects: the values of a row by the names of the metric table, in base units."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from math import isfinite
 from typing import Any
 
@@ -34,9 +34,12 @@ class Figures:
         return made
 
 
-def is_ended(row: Row) -> bool:
-    """Whether the owner has gone, and nothing but its counters is shown for a while."""
-    return all(name.endswith("_total") for name in row.values)
+def is_ended(row: Row, beside: Collection[str] = ()) -> bool:
+    """Whether the owner has gone, and nothing but its counters is shown for a while.
+
+    ``beside`` are the families that go on with the counters.
+    """
+    return all(name.endswith("_total") or name in beside for name in row.values)
 
 
 def _plain(family: Family, value: Number) -> Json:

@@ -101,7 +101,12 @@ def _parts() -> Json:
         ),
         "container_on_device": _on_device("container"),
         "group": _object(
-            {"kind": TEXT, "group": TEXT, "devices": _list(_ref("group_on_device"))},
+            {
+                "kind": TEXT,
+                "group": TEXT,
+                "info": _figures("group")["info"],
+                "devices": _list(_ref("group_on_device")),
+            },
             ["kind", "group", "devices"],
         ),
         "group_on_device": _on_device("group"),
@@ -154,7 +159,7 @@ def _on_device(level: str) -> Json:
     fields = {
         "index": _said(WHOLE, "Absent, as uuid, where the device of an allotment is not known."),
         "uuid": TEXT,
-        **_figures(level),
+        **{name: own for name, own in _figures(level).items() if name != "info"},
         "ended": _said(FLAG, "It has gone; its counters are told for a while."),
         "process_list": _list(_ref("process")),
     }

@@ -5,7 +5,7 @@ and its parent; ``descend`` is that one step, and a walk of the file system take
 
 The shapes come from the kubelet (``pkg/kubelet/cm``: ``kubepods[/qos]/pod<uid>``, or the same as
 nested systemd slices), containerd (``internal/cri/server/helpers.go``, getCgroupsPath), CRI-O
-(``internal/config/cgmgr``), docker, podman and kata.
+(``internal/config/cgmgr``), docker, podman and kata; those of everything else stand in ``units``.
 """
 
 import re
@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import NamedTuple
 
+from exporter.cgroups.units import below
 from exporter.model import CgroupIdentity, PodSlot
 
 HOST = CgroupIdentity()
@@ -33,8 +34,7 @@ _RUNTIME_BY_PREFIX = {
     "libpod-payload": "podman",
 }
 _RUNTIME_BY_PARENT = {"k8s.io": "containerd", "docker": "docker"}
-# Below these a bare id is a sandbox's overhead (kata) or a podman pod, never a container.
-_NOT_A_CONTAINERS_PARENT = frozenset({"kata_overhead", "libpod_parent"})
+_HOW_TELLING = {"": 0, "systemd": 1}  # units by their kinds; all others 2
 _QOS = {"": "guaranteed", "burstable": "burstable", "besteffort": "besteffort"}
 
 
@@ -80,7 +80,7 @@ def cgroup_paths(text: str) -> tuple[str, ...]:
 
 
 def best_identity(paths: Iterable[str]) -> CgroupIdentity:
-    """What the most telling path says: pod and container, else a container, else a pod.
+    """What the most telling path says: a job, else pod and container, a container, a pod, a unit.
 
     The lines of one process may differ: on hybrid nodes the ``0::`` line can name the runtime's
     own service, and with mixed cgroup drivers some controllers stay at the root.
@@ -93,8 +93,15 @@ def parse_proc_cgroup(text: str) -> CgroupIdentity:
     return best_identity(cgroup_paths(text))
 
 
-def _telling(identity: CgroupIdentity) -> int:
-    return 2 * (identity.container_id is not None) + (identity.pod_uid is not None)
+def _telling(identity: CgroupIdentity) -> tuple[bool, bool, bool, int]:
+    """Slurm makes its directories in some controllers of cgroup v1, systemd in all of them."""
+    kind = identity.unit.kind if identity.unit and identity.unit.name else ""
+    return (
+        kind == "slurm",
+        identity.container_id is not None,
+        identity.pod_uid is not None,
+        _HOW_TELLING.get(kind, 2),
+    )
 
 
 def descend(place: Place, name: str) -> Place:
@@ -103,17 +110,36 @@ def descend(place: Place, name: str) -> Place:
     The deepest pod directory wins: it is a cluster's node inside a container (kind, minikube), and
     the pods around it are kept as ``enclosing``. The container is the directory directly below the
     pod's; whatever it makes inside (``/container``, ``/init.scope``, ``/docker/<id>``) is its own.
+    A Slurm job has all that is below its directory, containers too.
     """
-    pod = _pod(place, name)
+    identity = place.identity
+    in_job = identity.unit is not None and identity.unit.kind == "slurm"
+    pod = None if in_job else _pod(place, name)
     if pod is not None:
         return pod
-    identity = place.identity
-    if identity.container_id is None and (identity.pod_uid is None or place.is_pod):
+    if identity.container_id is None and not in_job and (identity.pod_uid is None or place.is_pod):
         container = _container(place.name, name)
         if container is not None:
-            pod_uid, qos, enclosing = identity.pod_uid, identity.qos, identity.enclosing
-            identity = CgroupIdentity(pod_uid, *container, qos, enclosing)
+            identity = _of_container(identity, *container)
+    if identity.container_id is None and identity.pod_uid is None:
+        unit = below(identity.unit, place.name, name)
+        if unit != identity.unit:
+            identity = CgroupIdentity(unit=unit)
     return Place(identity, name, is_pod=False)
+
+
+def _of_container(
+    identity: CgroupIdentity, container_id: str, runtime: str | None
+) -> CgroupIdentity:
+    """A container outside pods; a user who runs it without root is told by the slice around it."""
+    pod_uid, qos, enclosing, unit = (
+        identity.pod_uid,
+        identity.qos,
+        identity.enclosing,
+        identity.unit,
+    )
+    own = unit if unit and unit.kind == "user" else None
+    return CgroupIdentity(pod_uid, container_id, runtime, qos, enclosing, own)
 
 
 def _pod(place: Place, name: str) -> Place | None:
@@ -157,7 +183,7 @@ def _container(parent: str, name: str) -> tuple[str, str | None] | None:
     """
     slice_, colon, leaf = name.partition(".slice:")
     match = _CONTAINER.fullmatch(leaf.replace(":", "-") if slice_ and colon else name)
-    if match is None or parent in _NOT_A_CONTAINERS_PARENT:
+    if match is None or parent == "kata_overhead":
         return None
     prefix, container_id, unit = match.group("prefix", "id", "unit")
     parts = (prefix or "").split("-")
@@ -167,8 +193,9 @@ def _container(parent: str, name: str) -> tuple[str, str | None] | None:
     # but, for example, CRI-O's sandbox, which keeps a directory crio-<id> of its own.
     if parent.endswith(".slice") and not (unit or colon):
         return None
-    if prefix is None:
-        return container_id, _RUNTIME_BY_PARENT.get(parent)
+    if prefix is None:  # of podman's that is a pod: its containers lie below
+        is_pod = parent == "libpod_parent"
+        return None if is_pod else (container_id, _RUNTIME_BY_PARENT.get(parent))
     if prefix not in _RUNTIME_BY_PREFIX and not unit:
         return None
     return container_id, _RUNTIME_BY_PREFIX.get(prefix)

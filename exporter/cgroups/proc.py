@@ -65,6 +65,20 @@ def look_again(proc_root: str, pid: int, start: int) -> Seen | None:
     return Seen(start, exiting=False, paths=paths, name=after.name)
 
 
+def user_id(proc_root: str, pid: int) -> int | None:
+    """Who runs a process: the real uid (``Uid`` of proc_pid_status(5)); None if unreadable.
+
+    Not the owner of its directory, which is root's where the process may not be traced.
+    """
+    try:
+        for line in _read(f"{proc_root}/{pid}/status").split(b"\n"):
+            if line.startswith(b"Uid:"):
+                return int(line.split()[1])
+    except (OSError, ValueError, IndexError):
+        pass
+    return None
+
+
 def start_time(proc_root: str, pid: int) -> int | None:
     """When the process started, in clock ticks since boot; None if that cannot be read."""
     stat = _stat(proc_root, pid)

@@ -13,7 +13,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from exporter.cgroups.containers import Containers
-from exporter.cgroups.layout import best_identity
+from exporter.cgroups.layout import HOST, best_identity
 from exporter.cgroups.lifetimes import Hold, Lifetimes
 from exporter.cgroups.proc import (
     Seen,
@@ -24,6 +24,7 @@ from exporter.cgroups.proc import (
     shows_own_pids,
     start_time,
     uptime_ns,
+    user_id,
 )
 from exporter.model import (
     CgroupIdentity,
@@ -32,6 +33,7 @@ from exporter.model import (
     SourceStatus,
     Tree,
     Unattributed,
+    Unit,
     Unmeasured,
 )
 
@@ -211,6 +213,8 @@ class CgroupProcesses:
     ) -> CgroupIdentity | Unattributed:
         """Take what was seen of a live process as its answer, and say when to look again."""
         answer, is_settled = self._identify(pid, known, seen, now)
+        if answer == HOST:
+            answer = self._bare(pid)
         known.name = seen.name or known.name
         if not (seen.exiting and isinstance(known.answer, CgroupIdentity)):
             known.answer = answer
@@ -241,6 +245,11 @@ class CgroupProcesses:
             return identity, walk is not None
         reason = Unattributed.EXITED if seen.exiting else Unattributed.UNKNOWN_CGROUP
         return reason, walk is not None
+
+    def _bare(self, pid: int) -> CgroupIdentity:
+        """A process in no unit: it is its user's."""
+        uid = user_id(self._proc_root, pid)
+        return HOST if uid is None else CgroupIdentity(unit=Unit("host", str(uid), uid=uid))
 
     def _note_ends(self, now: int) -> None:
         for pid in self._lifetimes.ended():

@@ -128,7 +128,8 @@ class _Walker:
             return _NO_SUBDIRECTORIES
 
     def _collect(self, path: str, identity: CgroupIdentity) -> None:
-        if identity.pod_uid is None and identity.container_id is None:
+        unit = identity.unit
+        if not (identity.pod_uid or identity.container_id or (unit and unit.name)):
             return
         pids: tuple[int, ...] = ()
         try:

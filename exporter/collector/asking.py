@@ -13,6 +13,9 @@ from exporter.model import (
     Clock,
     Device,
     DeviceReading,
+    GroupFacts,
+    GroupKey,
+    GroupMember,
     NodeFacts,
     PodTable,
     Reading,
@@ -81,6 +84,16 @@ class Asking:
             guard = self._guards[source.name]
             self._told[source.name] = guard.call("facts", partial(source.facts, table), last)
         return merged(self._told[source.name] for source in self._sources.nodes)
+
+    def groups(
+        self, members: Mapping[GroupKey, GroupMember]
+    ) -> tuple[Mapping[GroupKey, GroupFacts], ...]:
+        """What each source knows of groups; nothing where one fails."""
+        nothing: Mapping[GroupKey, GroupFacts] = {}
+        return tuple(
+            self._guards[source.name].call("facts", partial(source.facts, members), nothing)
+            for source in self._sources.groups
+        )
 
     def statuses(self) -> tuple[SourceStatus, ...]:
         """How those fare that listen, and those that stand behind one of them."""

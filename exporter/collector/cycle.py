@@ -15,6 +15,7 @@ from exporter.collector.guard import Guard
 from exporter.collector.idle import IdlePolicy, idle_weights
 from exporter.collector.keeper import Keeper
 from exporter.collector.membership import Membership
+from exporter.collector.naming import Naming
 from exporter.collector.own_rows import LastReload, Own, own_row
 from exporter.collector.pulse import Pulse
 from exporter.collector.rules import CycleRules
@@ -72,6 +73,7 @@ class Collector:
         self._allotted: list[Allotted] = []
         self._rejected: Counter[str] = Counter()
         self._surplus = Surplus()
+        self._naming = Naming()
         self._residency = Residency(ledger.window_ns, Guard(sources.processes.name, clock))
         self._before_mono_ns: int | None = None
         self._pulse = Pulse(clock.monotonic_ns(), 0, self._rules.interval_ns)
@@ -132,7 +134,7 @@ class Collector:
         table = self._asking.table()
         identities, processes = self._asking.identities(devices.values())
         self._ledger.nameless = None if processes.up else processes.reason or Unmeasured.READ_FAILED
-        self._membership.update(identities, table)
+        self._membership.update(identities, table, by_step=self._rules.by_step)
         owners = self._membership.owners
         self._enter(devices, owners, now)
         seen = self._membership.seen_on(devices.values())
@@ -141,6 +143,7 @@ class Collector:
         facts = CycleFacts(
             *(now, devices, self._allotted, pods_by_name(table), self._allotments.replicas),
             shown=self._shown.of(table),
+            groups=self._naming.of(owners, identities, self._ledger.groups, self._asking.groups),
         )
         snapshot = self._publish(facts, readings, processes)
         self.snapshot = replace(

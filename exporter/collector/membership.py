@@ -22,20 +22,30 @@ class Membership:
         self.members: Mapping[int, Member] = {}
         self._identities: Mapping[int, CgroupIdentity | Unattributed] = {}
         self._table = PodTable()
+        self._by_step = False
         self._held: dict[str, tuple[DeviceMemory, Mapping[Owner, MemoryHeld]]] = {}  # by device
 
     def update(
-        self, identities: Mapping[int, CgroupIdentity | Unattributed], table: PodTable
+        self,
+        identities: Mapping[int, CgroupIdentity | Unattributed],
+        table: PodTable,
+        *,
+        by_step: bool = False,
     ) -> None:
-        """Take in what the processes are now. Those of one container have equal identities."""
-        if table is self._table and identities == self._identities:
+        """Take in what the processes are now. Those of one container have equal identities.
+
+        ``by_step``: see ``owner_of``.
+        """
+        same = table is self._table and by_step == self._by_step
+        if same and identities == self._identities:
             return
-        self._table, self._identities, self._held = table, identities, {}
+        self._table, self._by_step, self._identities = table, by_step, identities
+        self._held = {}
         found = {
             identity: member_of(identity, table) if isinstance(identity, CgroupIdentity) else None
             for identity in set(identities.values())
         }
-        owners = {i: owner_as(i, member, table) for i, member in found.items()}
+        owners = {i: owner_as(i, m, table, by_step=by_step) for i, m in found.items()}
         self.owners = {pid: owners[i] for pid, i in identities.items()}
         self.members = {pid: m for pid, i in identities.items() if (m := found[i]) is not None}
 

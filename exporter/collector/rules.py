@@ -16,7 +16,8 @@ class CycleRules:
 
     ``window_ns`` and ``retention_ns`` are the ledger's; ``demand`` is what GPU sources are to read,
     ``keep`` what the source of pods is to keep of them, ``allowed`` what is shown of that;
-    ``budget`` is the share of one CPU that the exporter may use, 0 for any.
+    ``budget`` is the share of one CPU that the exporter may use, 0 for any; ``by_step``: each step
+    of a Slurm job is a group of its own.
     """
 
     interval_ns: int = 10**9
@@ -28,3 +29,4 @@ class CycleRules:
     keep: Keep = KEEP_NOTHING
     demand: Demand = field(default_factory=Demand)
     budget: float = 0.0
+    by_step: bool = False

@@ -10,6 +10,7 @@ from exporter.doctor.evidence import Evidence
 from exporter.doctor.exporter import exporter
 from exporter.doctor.finding import Finding, problem
 from exporter.doctor.gpus import gpus
+from exporter.doctor.groups import groups
 from exporter.doctor.node import node
 from exporter.doctor.pods import pods
 from exporter.doctor.together import together
@@ -30,6 +31,7 @@ EXAMINATIONS: dict[str, Callable[[Evidence], Iterator[Finding]]] = {
     "gpus": gpus,
     "pods": pods,
     "node": node,
+    "groups": groups,
     "clock": clock,
     "together": together,
 }

@@ -13,7 +13,10 @@ from exporter.node.wire import WireError
 
 # Sources that other rooms look closer at.
 ELSEWHERE = frozenset(
-    {"cgroups", "podresources", "pods_api", "pods_kubelet", "pods_files", "pods_none"}
+    {
+        *("cgroups", "podresources", "pods_api", "pods_kubelet", "pods_files", "pods_none"),
+        *("users", "containers"),
+    }
 )
 _WITHOUT = (
     "without it containers of plugins that leave no annotation (NVIDIA, GKE, AMD, Intel) are "

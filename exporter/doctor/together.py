@@ -12,7 +12,8 @@ _KINDS = {
     "container": "of named containers",
     "pod": "of pods whose names are not known",
     "group": "of containers outside of pods",
-    "host": "of the host",
+    "unit": "of jobs, units, machines and users outside of pods",
+    "host": "of the host, in no unit",
     "lost": "that nobody is found for",
 }
 
@@ -36,5 +37,6 @@ def _kind(owner: Owner) -> str:
     if isinstance(owner, ContainerKey):
         return "container"
     if isinstance(owner, GroupKey):
-        return "pod" if owner.kind == "pod" else "group"
+        units = {"slurm", "systemd", "user", "lxc", "nspawn", "libvirt", "host"}
+        return "pod" if owner.kind == "pod" else "unit" if owner.kind in units else "group"
     return "host" if owner is Unattributed.HOST_PROCESS else "lost"

@@ -13,6 +13,7 @@ from exporter.model import (
     DeviceReading,
     DeviceState,
     DeviceUsage,
+    GroupKey,
     MemoryHeld,
     Owner,
     Spent,
@@ -192,6 +193,12 @@ class Ledger:
         if made_of[0] is not self._limits_of[0] or made_of[1] != self._limits_of[1]:
             self._limits, self._limits_of = Limits(allotted, self.books), made_of
         return self._limits
+
+    def groups(self) -> set[GroupKey]:
+        """The groups that have an account on any device."""
+        return {
+            key for book in self.books.values() for key in book.owners if isinstance(key, GroupKey)
+        }
 
     def hidden(self, book: Book) -> Unmeasured | None:
         """Why the series of a device's owners must go: nothing of them is measured."""

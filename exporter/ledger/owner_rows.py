@@ -1,6 +1,7 @@
 """Rows of containers and groups on each device."""
 
 from collections.abc import Iterable
+from dataclasses import astuple
 
 from exporter.ledger.accounts import Account
 from exporter.ledger.allotment_rows import UNKNOWN_LIMITS, allotment, loose_rows
@@ -24,11 +25,14 @@ def container_rows(view: View) -> Iterable[Row]:
 
 
 def group_rows(view: View) -> Iterable[Row]:
-    """One row for each group on each device."""
+    """One row for each group on each device. Its names stand beside its counters to the last."""
     for uuid, book in view.ledger.books.items():
         for key in book.owners:
             if isinstance(key, GroupKey):
-                yield Row((*key, str(book.device.index), uuid), _owner(view, book, key))
+                values = _owner(view, book, key)
+                if (facts := view.facts.groups.get(key)) and values:
+                    values["info"] = {astuple(facts): 1}
+                yield Row((*key, str(book.device.index), uuid), values)
 
 
 def _owner(view: View, book: Book, key: ContainerKey | GroupKey) -> dict[str, Value]:

@@ -10,6 +10,7 @@ from exporter.ledger.limits import Allotted
 from exporter.model import (
     ContainerKey,
     DeviceReading,
+    GroupFacts,
     GroupKey,
     Labelled,
     Pod,
@@ -44,6 +45,7 @@ class CycleFacts:
     pods: Mapping[tuple[str, str], Pod] = field(default_factory=dict)  # by namespace, name
     replicas: Mapping[str, int] = field(default_factory=dict)  # of divided devices, by UUID
     shown: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # of pods, by uid
+    groups: Mapping[GroupKey, GroupFacts] = field(default_factory=dict)
 
 
 BY_CORE = ("core", "memory_active", ENERGY)  # known together: by the same samples, or by core

@@ -28,6 +28,7 @@ from exporter.model.devices import (
     Window,
     XidCount,
 )
+from exporter.model.groups import GroupFacts, GroupMember
 from exporter.model.pods import (
     Allocation,
     ClaimedDevice,
@@ -39,7 +40,7 @@ from exporter.model.pods import (
     Pod,
     PodTable,
 )
-from exporter.model.processes import CgroupIdentity, PodSlot, ProcessInfo, Tree
+from exporter.model.processes import CgroupIdentity, PodSlot, ProcessInfo, Tree, Unit
 from exporter.model.schemes import SchemeDescription
 from exporter.model.snapshot import (
     History,
@@ -86,7 +87,9 @@ __all__ = [
     "DeviceUsage",
     "Engines",
     "Grant",
+    "GroupFacts",
     "GroupKey",
+    "GroupMember",
     "History",
     "Labelled",
     "MemoryHeld",
@@ -115,6 +118,7 @@ __all__ = [
     "Tree",
     "Unattributed",
     "Unexplained",
+    "Unit",
     "Unmeasured",
     "Value",
     "Window",

@@ -13,13 +13,28 @@ class PodSlot(NamedTuple):
     container_id: str | None
 
 
+class Unit(NamedTuple):
+    """Where processes off Kubernetes belong.
+
+    ``kind`` is one of slurm, systemd, user, lxc, nspawn, libvirt, host; ``name`` what that kind
+    calls it: a job's id, a unit, a user's id, a machine. ``step`` is a Slurm job's. ``uid`` is
+    its user's, None where the path does not say. A ``name`` of "" is the way to a unit, not one.
+    """
+
+    kind: str
+    name: str
+    step: str = ""
+    uid: int | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class CgroupIdentity:
     """What a cgroup path says of the processes in it.
 
     ``pod_uid`` is the kubelet's own: for a static pod the 32-hex config hash. ``enclosing`` holds
     further pod directories of the same path, from the inside out (a kind node inside a pod).
-    A container outside any pod has a ``container_id`` only; a host process has neither.
+    A container outside any pod has a ``container_id``, and the ``unit`` that holds it where that
+    is a user's own. A host process has a ``unit`` only, or nothing.
     """
 
     pod_uid: str | None = None
@@ -27,6 +42,7 @@ class CgroupIdentity:
     runtime: str | None = None
     qos: str | None = None
     enclosing: tuple[PodSlot, ...] = ()
+    unit: Unit | None = None
 
 
 class ProcessInfo(NamedTuple):

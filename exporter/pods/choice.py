@@ -52,7 +52,8 @@ class Places:
         path = self.kubeconfig or self.environ.get("KUBECONFIG")
         if path:
             return from_kubeconfig(path)
-        return from_kubeconfig(str(self._home)) if self._home.is_file() else None
+        home = str(self._home)  # of a service without root it may be anybody's
+        return from_kubeconfig(home) if os.access(home, os.R_OK) else None
 
     def to_api(self) -> Callable[[], Client]:
         """Connects to the API server; without credentials it says at each try what it lacks."""

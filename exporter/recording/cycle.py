@@ -7,6 +7,8 @@ from typing import NamedTuple
 from exporter.ledger import Moment
 from exporter.model import (
     CgroupIdentity,
+    GroupFacts,
+    GroupKey,
     NodeFacts,
     PodTable,
     Reading,
@@ -30,7 +32,7 @@ Identities = Mapping[int, CgroupIdentity | Unattributed | None]
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """The first line. ``gpus``, ``processes``, ``pods`` and ``nodes`` are the sources' names.
+    """The first line, with the names of the sources of each kind.
 
     ``nodes`` None: made before there were several sources of facts about the node.
     ``settings`` holds, by their names, the values that shape the result; none that names anything.
@@ -49,6 +51,14 @@ class Head:
     schemes: tuple[SchemeDescription, ...] = ()
     index_bases: Mapping[str, str] = field(default_factory=dict)
     hami: Mapping[str, str] = field(default_factory=dict)
+    groups: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Called:
+    """What one source says that groups are called."""
+
+    facts: Mapping[GroupKey, GroupFacts] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +76,8 @@ class Cycle:
     ``moments`` has the time at the cycle's beginning and after each GPU source was read.
     ``identities`` has the pids whose answer is another than when they were last asked for (None:
     no answer). ``pod_table`` None: as before, and so with each of ``told``, what the sources of
-    facts about the node contributed. ``others`` is how further sources fare. ``page`` is the digest
+    facts about the node contributed; with ``called``, what each source of groups' names said, too.
+    ``others`` is how further sources fare. ``page`` is the digest
     of the page that was made of it, "" if none was. ``node`` stands in files that were made before
     there were several of them.
     """
@@ -82,3 +93,5 @@ class Cycle:
     page: str = ""
     told: tuple[NodeFacts | Failure | None, ...] = ()
     nodes: tuple[Said, ...] = ()
+    called: tuple[Called | Failure | None, ...] = ()
+    groups: tuple[Said, ...] = ()

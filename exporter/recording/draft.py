@@ -11,13 +11,13 @@ from exporter.model import (
     SourceStatus,
     Unattributed,
 )
-from exporter.recording.cycle import Failure, Identities, Said
+from exporter.recording.cycle import Called, Failure, Identities, Said
 
 
 class Draft:
-    """What was said so far in one cycle, with so many sources of facts about the node."""
+    """What was said so far in one cycle, with so many sources of facts about node and groups."""
 
-    def __init__(self, nodes: int) -> None:
+    def __init__(self, nodes: int, groups: int = 0) -> None:
         self.moments: list[Moment] = []
         self.gpus: list[Reading | Failure] = []
         self.identities: dict[int, CgroupIdentity | Unattributed | None] = {}
@@ -27,6 +27,8 @@ class Draft:
         self.processes = Report()
         self.pods = Report()
         self.nodes = [Report() for _ in range(nodes)]
+        self.called: list[Called | Failure | None] = [None] * groups
+        self.groups = [Report() for _ in range(groups)]
         self.others: tuple[SourceStatus, ...] = ()
 
     def follow(self, before: "Draft") -> None:
@@ -34,6 +36,7 @@ class Draft:
         self.identities = before.identities
         self.pod_table = before.pod_table
         self.told = list(before.told)
+        self.called = list(before.called)
 
     def identify(
         self,

@@ -22,6 +22,7 @@ from exporter.model import (
     Container,
     Device,
     DeviceReading,
+    GroupFacts,
     NodeFacts,
     Pod,
     PodSlot,
@@ -29,6 +30,7 @@ from exporter.model import (
     Reading,
     SourceStatus,
     Unattributed,
+    Unit,
 )
 from exporter.recording.device_names import (
     disguised_claims,
@@ -66,6 +68,10 @@ class Names:
 
     def node(self, facts: NodeFacts) -> NodeFacts:
         """What the cluster says of the node."""
+        return facts
+
+    def group(self, facts: GroupFacts) -> GroupFacts:
+        """What a group is called."""
         return facts
 
     def status(self, status: SourceStatus) -> SourceStatus:
@@ -123,7 +129,17 @@ class Pseudonyms(Names):
                 PodSlot(self.name(slot.pod_uid), self._maybe(slot.container_id))
                 for slot in identity.enclosing
             ),
+            unit=identity.unit and self._unit(identity.unit),
         )
+
+    def _unit(self, unit: Unit) -> Unit:
+        """A user's number is left out: whoever needs it asks about the real process."""
+        return unit._replace(name=self.name(unit.name), uid=None)
+
+    def group(self, facts: GroupFacts) -> GroupFacts:
+        """See ``Names``. A job and its step are in the identity of its processes."""
+        name = self.name
+        return GroupFacts(name(facts.name), name(facts.user), name(facts.account))
 
     def _maybe(self, text: str | None) -> str | None:
         return None if text is None else self.name(text)

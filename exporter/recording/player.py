@@ -7,6 +7,9 @@ from exporter.collector import Sources
 from exporter.gpus.source import Demand, RestartRequiredError
 from exporter.model import (
     CgroupIdentity,
+    GroupFacts,
+    GroupKey,
+    GroupMember,
     NodeFacts,
     PodTable,
     ProcessInfo,
@@ -19,7 +22,7 @@ from exporter.node.source import NodeSource
 from exporter.node.told import ToldNode
 from exporter.pods.decode import Keep
 from exporter.recording.clocks import PlayedClock
-from exporter.recording.cycle import Cycle, Failure, Head, Said
+from exporter.recording.cycle import Called, Cycle, Failure, Head, Said
 
 T = TypeVar("T")
 
@@ -40,12 +43,14 @@ class Player:
         self.identities: dict[int, CgroupIdentity | Unattributed | None] = {}
         self.pod_table: PodTable | Failure | None = None
         self.told: list[NodeFacts | Failure | None] = [None] * len(head.nodes or [""])
+        self.called: list[Called | Failure | None] = [None] * len(head.groups)
         self.sources = Sources(
             gpus=tuple(_Gpus(name, n, self) for n, name in enumerate(head.gpus)),
             processes=_Processes(head.processes, self),
             pods=_Pods(head.pods, self),
             nodes=self._nodes(head),
             others=lambda: self.cycle.others,
+            groups=tuple(_Groups(name, n, self) for n, name in enumerate(head.groups)),
         )
 
     def _nodes(self, head: Head) -> tuple[NodeSource, ...]:
@@ -63,6 +68,9 @@ class Player:
         for position, told in enumerate(cycle.told or (cycle.node,)):
             if told is not None and position < len(self.told):
                 self.told[position] = told
+        for position, called in enumerate(cycle.called[: len(self.called)]):
+            if called is not None:
+                self.called[position] = called
 
 
 def said(answer: T | Failure | None) -> T:
@@ -195,6 +203,36 @@ class _Node:
     def _said(self) -> Said:
         nodes = self._player.cycle.nodes
         return nodes[self._position] if self._position < len(nodes) else Said()
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+class _Groups:
+    """A ``GroupSource``."""
+
+    def __init__(self, name: str, position: int, player: Player) -> None:
+        self.name = name
+        self._position = position
+        self._player = player
+
+    def start(self) -> None:
+        """Nothing to begin."""
+
+    def facts(self, members: Mapping[GroupKey, GroupMember]) -> Mapping[GroupKey, GroupFacts]:
+        told = said(self._player.called[self._position])
+        return {key: facts for key, facts in told.facts.items() if key in members}
+
+    def status(self) -> SourceStatus:
+        return said(self._said.status)
+
+    def rejected(self) -> Mapping[str, int]:
+        return said(self._said.rejected)
+
+    @property
+    def _said(self) -> Said:
+        groups = self._player.cycle.groups
+        return groups[self._position] if self._position < len(groups) else Said()
 
     def close(self) -> None:
         """Nothing is held."""

@@ -4,13 +4,12 @@ The cycle's clock moves only where a GPU source is read, so that whoever plays t
 with the moments kept here, shows the same time at every look at the clock.
 """
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
-from typing import TypeVar
 
 from exporter.cgroups.source import ProcessSource
 from exporter.collector import Sources
-from exporter.gpus.source import Demand, GpuSource, RestartRequiredError
+from exporter.gpus.source import Demand, GpuSource
 from exporter.model import (
     CgroupIdentity,
     Clock,
@@ -26,15 +25,11 @@ from exporter.node.source import NodeSource
 from exporter.pods.decode import Keep
 from exporter.pods.source import PodSource
 from exporter.recording.clocks import StandingClock
-from exporter.recording.cycle import Cycle, Failure
+from exporter.recording.cycle import Cycle
 from exporter.recording.draft import Draft, Report
+from exporter.recording.groups import RecordedGroups
 from exporter.recording.names import Names
-
-T = TypeVar("T")
-
-LONGEST_MESSAGE = 200
-
-_Reporter = ProcessSource | PodSource | NodeSource
+from exporter.recording.noting import noted, rejected, status
 
 
 class Recorder:
@@ -48,19 +43,24 @@ class Recorder:
         self.clock = StandingClock(clock)
         self.names = names or Names()
         self.real_table = PodTable()
-        self.draft = Draft(len(sources.nodes))
-        self.before = Draft(len(sources.nodes))
+        self.real_identities: dict[int, CgroupIdentity | Unattributed] = {}
+        self.draft = Draft(len(sources.nodes), len(sources.groups))
+        self.before = Draft(len(sources.nodes), len(sources.groups))
         self.sources = Sources(
             gpus=tuple(_Gpus(source, self) for source in sources.gpus),
             processes=_Processes(sources.processes, self),
             pods=_Pods(sources.pods, self),
             nodes=tuple(_Node(source, n, self) for n, source in enumerate(sources.nodes)),
             others=lambda: self._others(sources),
+            groups=tuple(
+                RecordedGroups(source, n, self) for n, source in enumerate(sources.groups)
+            ),
         )
 
     def begin(self) -> None:
         """A new cycle begins now."""
-        self.before, self.draft = self.draft, Draft(len(self.draft.told))
+        draft = self.draft
+        self.before, self.draft = draft, Draft(len(draft.told), len(draft.called))
         self.draft.follow(self.before)
         self.move()
 
@@ -84,23 +84,16 @@ class Recorder:
                 None if now.told[n] == before.told[n] else now.told[n] for n in range(len(now.told))
             ),
             nodes=tuple(report.said() for report in now.nodes),
+            called=tuple(
+                None if now.called[n] == before.called[n] else now.called[n]
+                for n in range(len(now.called))
+            ),
+            groups=tuple(report.said() for report in now.groups),
         )
 
     def _others(self, sources: Sources) -> tuple[SourceStatus, ...]:
         self.draft.others = tuple(map(self.names.status, sources.others()))
         return self.draft.others
-
-
-def _noted(ask: Callable[[], T], note: Callable[[T | Failure], None]) -> T:
-    """What ``ask`` returns or raises, noted."""
-    try:
-        answer = ask()
-    except Exception as error:
-        restart = isinstance(error, RestartRequiredError)
-        note(Failure((str(error) if restart else repr(error))[:LONGEST_MESSAGE], restart))
-        raise
-    note(answer)
-    return answer
 
 
 class _Gpus:
@@ -114,7 +107,7 @@ class _Gpus:
     def read(self) -> Reading:
         names, draft = self._recorder.names, self._recorder.draft
         try:
-            return _noted(lambda: names.reading(self._source.read()), draft.gpus.append)
+            return noted(lambda: names.reading(self._source.read()), draft.gpus.append)
         finally:
             self._recorder.move()
 
@@ -137,11 +130,13 @@ class _Processes:
         self._recorder = recorder
 
     def resolve(self, pids: Collection[int]) -> Mapping[int, CgroupIdentity | Unattributed]:
-        names, draft = self._recorder.names, self._recorder.draft
-        return _noted(
-            lambda: {p: names.identity(one) for p, one in self._source.resolve(pids).items()},
-            lambda found: draft.identify(pids, found),
-        )
+        recorder, names, draft = self._recorder, self._recorder.names, self._recorder.draft
+
+        def ask() -> dict[int, CgroupIdentity | Unattributed]:
+            recorder.real_identities = dict(self._source.resolve(pids))
+            return {pid: names.identity(one) for pid, one in recorder.real_identities.items()}
+
+        return noted(ask, lambda found: draft.identify(pids, found))
 
     def describe(self, pids: Collection[int]) -> Mapping[int, ProcessInfo]:
         """Not kept: no metric tells it, and names of processes may say anything."""
@@ -151,10 +146,10 @@ class _Processes:
         return self._source.tree()
 
     def status(self) -> SourceStatus:
-        return _status(self._source, self._recorder.draft.processes, self._recorder.names)
+        return status(self._source, self._recorder.draft.processes, self._recorder.names)
 
     def rejected(self) -> Mapping[str, int]:
-        return _rejected(self._source, self._recorder.draft.processes)
+        return rejected(self._source, self._recorder.draft.processes)
 
     def close(self) -> None:
         self._source.close()
@@ -181,13 +176,13 @@ class _Pods:
             recorder.real_table = self._source.table()
             return recorder.names.table(recorder.real_table)
 
-        return _noted(ask, lambda answer: setattr(recorder.draft, "pod_table", answer))
+        return noted(ask, lambda answer: setattr(recorder.draft, "pod_table", answer))
 
     def status(self) -> SourceStatus:
-        return _status(self._source, self._recorder.draft.pods, self._recorder.names)
+        return status(self._source, self._recorder.draft.pods, self._recorder.names)
 
     def rejected(self) -> Mapping[str, int]:
-        return _rejected(self._source, self._recorder.draft.pods)
+        return rejected(self._source, self._recorder.draft.pods)
 
     def follow(self, keep: Keep) -> None:
         self._source.follow(keep)
@@ -216,13 +211,13 @@ class _Node:
             # the devices are in the readings, the pods in the table
             return names.node(replace(facts, devices=(), pods={}))
 
-        return _noted(ask, lambda answer: told.__setitem__(self._position, answer))
+        return noted(ask, lambda answer: told.__setitem__(self._position, answer))
 
     def status(self) -> SourceStatus:
-        return _status(self._source, self._report, self._recorder.names)
+        return status(self._source, self._report, self._recorder.names)
 
     def rejected(self) -> Mapping[str, int]:
-        return _rejected(self._source, self._report)
+        return rejected(self._source, self._report)
 
     @property
     def _report(self) -> Report:
@@ -230,13 +225,3 @@ class _Node:
 
     def close(self) -> None:
         self._source.close()
-
-
-def _status(source: _Reporter, report: Report, names: Names) -> SourceStatus:
-    return _noted(
-        lambda: names.status(source.status()), lambda answer: setattr(report, "status", answer)
-    )
-
-
-def _rejected(source: _Reporter, report: Report) -> Mapping[str, int]:
-    return _noted(source.rejected, lambda answer: setattr(report, "rejected", answer))

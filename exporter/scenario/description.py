@@ -89,7 +89,8 @@ class ProcessSpec:
     """A process and its work, the same on each of its devices.
 
     ``memory`` is bytes over its age. The engine shares say how long the engine is busy for each
-    unit of time that the process has the GPU's cores. ``cgroup`` is set outside pods only.
+    unit of time that the process has the GPU's cores. ``cgroup`` is set outside pods only; what
+    people call its group, its ``user`` and ``account`` with it.
     """
 
     devices: tuple[int, ...]
@@ -101,6 +102,9 @@ class ProcessSpec:
     decoder: float = 0.0
     kind: str = "compute"
     cgroup: str = ""
+    called: str = ""
+    user: str = ""
+    account: str = ""
 
 
 @dataclass(frozen=True, slots=True)

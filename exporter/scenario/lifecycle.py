@@ -8,6 +8,7 @@ from exporter.scenario.description import PodSpec, Scenario
 from exporter.scenario.population import (
     Life,
     PodName,
+    Population,
     container_id,
     pod_key,
     pod_name,
@@ -46,8 +47,9 @@ class Cluster(NamedTuple):
 class Lifecycle:
     """The pods of a scenario over time, in nanoseconds since its start."""
 
-    def __init__(self, scenario: Scenario) -> None:
+    def __init__(self, scenario: Scenario, population: Population) -> None:
         self._scenario = scenario
+        self._population = population
         self._site = Site.of_scenario(scenario)
         self._newest = Cluster(PodTable(version=-1), {}, {})
 
@@ -99,10 +101,10 @@ class Lifecycle:
 
     def cgroup_path(self, life: Life) -> str:
         """The cgroup of a process, as ``/proc/PID/cgroup`` shows it."""
-        process, pod, container = life.resident.resident
+        _, pod, container = life.resident.resident
         if pod is None or container is None:
-            return process.cgroup
-        seed, number = self._scenario.seed, life.pod_number
+            return self._population.cgroup(life)
+        seed, number = self._scenario.seed, life.number
         cid = container_id(seed, pod, container, number)
         return cgroup_path(pod, pod_name(seed, pod, number).kubelet_uid, cid)
 

@@ -134,6 +134,9 @@ def read_process(
         decoder=section.get(keys.DECODER),
         kind=section.get(keys.CONTEXT),
         cgroup="" if pod_span else section.get(keys.CGROUP),
+        called=section.get(keys.CALLED),
+        user=section.get(keys.USER),
+        account=section.get(keys.ACCOUNT),
     )
 
 

@@ -9,6 +9,7 @@ from exporter.model import (
     Device,
     DeviceMemory,
     DeviceState,
+    GroupFacts,
     NodeFacts,
     PodTable,
     ProcessInfo,
@@ -43,7 +44,7 @@ class Node:
         start = clock.time_ns() if start_unix_ns is None else start_unix_ns
         self.start_unix_ns = start // 1000 * 1000  # sample times are whole microseconds
         self._population = Population(scenario)
-        self._lifecycle = Lifecycle(scenario)
+        self._lifecycle = Lifecycle(scenario, self._population)
         self._meters = [self._meter(device) for device in scenario.devices]
         self._rings = [self._ring(device) for device in scenario.devices]
         self._offer = _offer(scenario)
@@ -174,6 +175,13 @@ class Node:
             life.pid: ProcessInfo(_process_name(life), self.start_unix_ns + life.start_ns)
             for life in self._population.lives(now, now + 1)
         }
+
+    def group_facts(self) -> Mapping[int, GroupFacts]:
+        """Process id → what its group is called, of those that live outside pods."""
+        now = self._now_ns()
+        lives = self._population.lives(now - REMEMBERED_NS, now + 1)
+        outside = ((life.pid, life.resident.process) for life in lives if not life.in_pod)
+        return {pid: GroupFacts(own.called, own.user, own.account) for pid, own in outside}
 
     def truth(self, start_unix_ns: int, end_unix_ns: int) -> Truth:
         """The exact use in a range of time, past or to come."""

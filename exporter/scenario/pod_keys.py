@@ -180,8 +180,12 @@ CGROUP = may(
     TEXT,
     "/system.slice/gpu-tool.service",
     "/system.slice/gpu-tool.service",
-    "Its cgroup; outside pods only.",
+    "Its cgroup; outside pods only. `{id}` stands for a container's id, a number in braces, as in "
+    "`job_{4711}`, for that number and one more each time that the process comes again.",
 )
+CALLED = may(R, "name", TEXT, "", "none", "What its container is called; outside pods only.")
+USER = may(R, "user", TEXT, "", "none", "Name of the user whose it is; outside pods only.")
+ACCOUNT = may(R, "account", TEXT, "", "none", "Slurm's account of its job; outside pods only.")
 PROCESS_START = may(R, *START)
 PROCESS_FOR = may(R, *FOR)
 PROCESS_EVERY = may(R, *EVERY)

@@ -14,7 +14,15 @@ from exporter.scenario.description import ContainerSpec, PodSpec, ProcessSpec, R
 
 FIRST_PID = 2001
 PIDS = 4_000_000  # below the kernel's largest pid_max, 2^22
-DOCKER_SCOPE = re.compile(r"/docker-([0-9a-f]{64})\.scope$")
+NUMBERED = re.compile(r"\{([0-9]{1,9})\}", re.ASCII)
+GROUPS = (  # what the paths outside pods are of; the first that is found
+    ("slurm", re.compile(r"slurm.*/job_([0-9]+)(?:/|$)", re.ASCII)),
+    ("docker", re.compile(r"/docker-([0-9a-f]{64})\.scope(?:/|$)")),
+    ("podman", re.compile(r"/libpod-([0-9a-f]{64})\.scope(?:/|$)")),
+    ("user", re.compile(r"^/user\.slice/user-([0-9]+)\.slice(?:/|$)", re.ASCII)),
+    ("lxc", re.compile(r"^/lxc\.payload\.([^/]+)(?:/|$)")),
+    ("systemd", re.compile(r"^(?:/[^/]+\.slice)*/([^/]+\.service)(?:/|$)")),
+)
 
 
 class PodName(NamedTuple):
@@ -51,13 +59,21 @@ def pod_key(seed: int, pod: PodSpec) -> int:
 
 
 class Life(NamedTuple):
-    """A process from its start to its end (exclusive), in ns since the scenario's start."""
+    """A process from its start to its end (exclusive), in ns since the scenario's start.
+
+    ``number`` is that of its pod's occurrence, or outside pods of its own.
+    """
 
     pid: int
     start_ns: int
     end_ns: int
     resident: "Inhabitant"
-    pod_number: int
+    number: int
+
+    @property
+    def in_pod(self) -> bool:
+        """Whether it is a pod's."""
+        return self.resident.resident.pod is not None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -128,16 +144,24 @@ class Population:
         """Who a process belongs to, as the exporter is to find out."""
         _, pod, container = life.resident.resident
         if pod is None or container is None:
-            docker = DOCKER_SCOPE.search(life.resident.process.cgroup)
-            return GroupKey("docker", docker[1]) if docker else Unattributed.HOST_PROCESS
-        name = pod_name(self._seed, pod, life.pod_number).name
+            path = self.cgroup(life)
+            named = (GroupKey(kind, m[1]) for kind, shape in GROUPS if (m := shape.search(path)))
+            return next(named, Unattributed.HOST_PROCESS)
+        name = pod_name(self._seed, pod, life.number).name
         return ContainerKey(pod.namespace, name, container.name)
+
+    def cgroup(self, life: Life) -> str:
+        """The cgroup of a process outside pods: of each occurrence, under a new id or number."""
+        process, number = life.resident.process, life.number
+        marks = (self._seed, "cgroup", process.cgroup, process.called, number)
+        path = process.cgroup.replace("{id}", identity.digest(*marks))
+        return NUMBERED.sub(lambda found: str(int(found[1]) + number), path)
 
     def _lives_of(self, inhabitant: Inhabitant, begin_ns: int, end_ns: int) -> Iterator[Life]:
         process, pod, _ = inhabitant.resident
         if pod is None:
             for number, start, end in process.span.occurrences(inhabitant.key, begin_ns, end_ns):
-                yield Life(self._pid(inhabitant, number), start, end, inhabitant, 0)
+                yield Life(self._pid(inhabitant, number), start, end, inhabitant, number)
             return
         for home in pod.span.occurrences(inhabitant.pod_key, begin_ns, end_ns):
             since = home.start_ns

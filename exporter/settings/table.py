@@ -5,6 +5,7 @@ from typing import get_type_hints
 
 from exporter.settings.cluster import Cluster
 from exporter.settings.general import General
+from exporter.settings.groups import Groups
 from exporter.settings.measuring import Measuring
 from exporter.settings.metrics import Metrics
 from exporter.settings.node import ThisNode
@@ -13,7 +14,7 @@ from exporter.settings.web import Web
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings(Metrics, Measuring, Cluster, ThisNode, General, Web):
+class Settings(Metrics, Measuring, Groups, Cluster, ThisNode, General, Web):
     """The values in force. Durations are nanoseconds; what is not set is "", or () of several."""
 
 
@@ -24,7 +25,7 @@ def _settings(subject: type) -> dict[str, Setting]:
 
 SUBJECTS: dict[str, dict[str, Setting]] = {
     subject.__doc__ or "": _settings(subject)
-    for subject in (Web, General, ThisNode, Cluster, Measuring, Metrics)
+    for subject in (Web, General, ThisNode, Cluster, Groups, Measuring, Metrics)
 }
 """Title → the settings of a subject, by field name."""
 

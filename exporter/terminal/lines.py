@@ -109,9 +109,12 @@ def _pod(pod: Json, node: _Node) -> Iterator[tuple[str, Line]]:
 
 def _group(group: Json, node: _Node) -> Iterator[tuple[str, Line]]:
     labels = (text(group, "kind"), text(group, "group"))
+    info = group.get("info")
+    called = text(info, "name") if isinstance(info, dict) else ""
     for part in items(group, "devices"):
         if not flag(part, "ended"):
-            yield text(part, "uuid"), _part(Kind.GROUP, labels, part, node)
+            line = _part(Kind.GROUP, labels, part, node)
+            yield text(part, "uuid"), replace(line, name=f"{labels[0]} {called or labels[1]}")
 
 
 def _part(kind: Kind, labels: tuple[str, ...], part: Json, node: _Node) -> Line:

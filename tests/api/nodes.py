@@ -48,10 +48,10 @@ HOSTILE = (
 
 
 @cache
-def demo(seconds: int = 60) -> Snapshot:
-    """The shipped scenario after so many cycles of a second."""
+def demo(seconds: int = 60, scenario: str = "demo") -> Snapshot:
+    """A shipped scenario after so many cycles of a second."""
     clock = ManualClock()
-    settings = load({"simulate": ["demo"]}, {})
+    settings = load({"simulate": [scenario]}, {})
     return _run(make_collector(settings, open_sources(settings, clock), clock), clock, seconds)
 
 

@@ -118,7 +118,7 @@ def test_a_stale_snapshot_tells_of_its_sources_only() -> None:
     document = whole(demo(), 11 * SECOND)
     assert document["snapshot"]["stale"]
     assert (document["devices"], document["pods"], document["groups"]) == ([], [], [])
-    assert len(document["sources"]) == 4
+    assert len(document["sources"]) == 5
     assert document["exporter"]["cycles_total"] == 60
 
 
@@ -168,11 +168,33 @@ def test_a_history_tells_where_nothing_was_known() -> None:
 
 
 def test_who_holds_what_nobody_is_named_for_is_told() -> None:
-    devices = whole(demo(61))["devices"]
+    devices = whole(demo(61, "hpc"))["devices"]
     parts = [part for device in devices for part in device["unattributed"]]
     [host] = [part for part in parts if part["reason"] == "host_process"]
-    assert host["process_list"][0]["name"] == "nvidia-dcgm"
+    assert host["process_list"][0]["type"] == "C"
     assert host["core_utilization_ratio"] >= 0
+
+
+def test_a_group_says_what_it_is_called_beside_its_key() -> None:
+    groups = whole(demo(61, "hpc"))["groups"]
+    info = {group["kind"]: group["info"] for group in groups if group["group"] != "4711"}
+    assert info["docker"] == {"name": "llm-server"}
+    assert info["podman"] == {"name": "carols-notebook", "user": "carol"}
+    assert info["user"] == {"name": "dave", "user": "dave"}
+    job = next(group for group in groups if group["group"] == "4711")
+    assert job["info"] == {
+        "name": "4711",
+        "user": "alice",
+        "account": "climate",
+        "slurm_job": "4711",
+    }
+    assert [device["index"] for device in job["devices"]] == [0, 1]
+
+
+def test_a_job_that_has_ended_is_marked_so_and_keeps_its_names() -> None:
+    groups = whole(demo(61, "hpc"))["groups"]
+    ended = {g["group"]: g["info"] for g in groups if all(d["ended"] for d in g["devices"])}
+    assert ended["4720"]["user"] == "bob"
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,7 @@ class FakeProc:
         state: str = "S",
         flags: int = 0x400000,
         command: str = "python",
+        uid: int | None = None,
     ) -> None:
         """Add or replace a process; ``paths`` are of its cgroups, the last of them of v2."""
         numbered = enumerate(paths)
@@ -31,6 +32,9 @@ class FakeProc:
         self.put_text(pid, "".join(f"{line}\n" for line in lines))
         stat = f"{pid} ({command}) {state} 1 1 1 0 -1 {flags} " + "0 " * 12 + f"{start} 0 0\n"
         (self.root / str(pid) / "stat").write_text(stat)
+        if uid is not None:
+            status = f"Name:\t{command}\nUid:\t{uid}\t{uid}\t{uid}\t{uid}\n"
+            (self.root / str(pid) / "status").write_text(status)
 
     def put_text(self, pid: int, text: str) -> None:
         """Write a process's cgroup file only."""

@@ -99,12 +99,12 @@ class RealCgroups:
 
 
 @contextlib.contextmanager
-def real_cgroups(version: str) -> Iterator[RealCgroups]:
+def real_cgroups(version: str, prefix: str = "mgpu-test-") -> Iterator[RealCgroups]:
     """A private subtree of the mounted hierarchy of cgroup "v1" or "v2"; skips where none is."""
     mount = mounted(version)
     if mount is None:
         pytest.skip(f"no cgroup {version} hierarchy is mounted")
-    root = mount / f"mgpu-test-{uuid.uuid4().hex}"
+    root = mount / f"{prefix}{uuid.uuid4().hex}"
     root.mkdir()
     cgroups = RealCgroups(root)
     try:

@@ -12,7 +12,7 @@ import pytest
 
 from exporter.cgroups.processes import CgroupProcesses
 from exporter.cgroups.source import ProcessSource
-from exporter.model import CgroupIdentity, ProcessInfo, Unattributed
+from exporter.model import CgroupIdentity, ProcessInfo, Unattributed, Unit
 from tests.cgroups.clock import ManualClock
 from tests.cgroups.fakeproc import PF_EXITING, FakeProc
 from tests.cgroups.names import container_path, new_container_id, new_uid, pod_path
@@ -25,6 +25,7 @@ IDENTITY = CgroupIdentity(UID, ID, "containerd", "burstable")
 OTHER_IDENTITY = CgroupIdentity(OTHER_UID, OTHER_ID, "containerd", "burstable")
 HOST = CgroupIdentity()
 SERVICE = "/system.slice/sshd.service"
+SSHD = CgroupIdentity(unit=Unit("systemd", "sshd.service"))
 
 
 @dataclass
@@ -72,12 +73,29 @@ def test_all_pids_asked_for_are_answered(node: Node) -> None:
     node.proc.put(7, CONTAINER)
     node.proc.put(8, SERVICE)
     answers = node.processes.resolve([7, 8, 9])
-    assert answers == {7: IDENTITY, 8: HOST, 9: Unattributed.EXITED}
+    assert answers == {7: IDENTITY, 8: SSHD, 9: Unattributed.EXITED}
 
 
-def test_a_host_process_has_neither_and_is_not_unknown(node: Node) -> None:
+def test_a_process_of_a_service_is_its_units(node: Node) -> None:
     node.proc.put(7, SERVICE)
+    assert node.resolve(7) == SSHD
+
+
+def test_a_process_in_no_unit_is_its_users(node: Node) -> None:
+    node.proc.put(7, "/", uid=1000)
+    assert node.resolve(7) == CgroupIdentity(unit=Unit("host", "1000", uid=1000))
+
+
+def test_a_host_process_whose_user_cannot_be_read_is_not_unknown(node: Node) -> None:
+    node.proc.put(7, "/")
     assert node.resolve(7) == HOST
+
+
+def test_a_process_that_proc_hides_has_its_unit_from_the_tree(node: Node) -> None:
+    node.list_in_cgroup("/system.slice/slurmstepd.scope/job_7/step_0/user/task_0", 7)
+    node.proc.put(7, "/")
+    hide_cgroup(node, 7)
+    assert node.resolve(7) == CgroupIdentity(unit=Unit("slurm", "7", "0"))
 
 
 @pytest.mark.parametrize("pid", [0, -1, 2**22 + 1, 2**32 - 1, 2**70])
@@ -175,7 +193,7 @@ def test_the_second_readings_of_many_processes_are_spread(node: Node) -> None:
 
 def test_a_young_process_outside_containers_is_read_again_each_time(node: Node) -> None:
     node.proc.put(7, SERVICE)
-    assert node.resolve(7) == HOST
+    assert node.resolve(7) == SSHD
     node.proc.put(7, CONTAINER)  # the runtime has moved the entrypoint into its cgroup
     assert node.resolve(7) == IDENTITY
 
@@ -186,7 +204,7 @@ def test_a_host_process_of_some_age_is_read_again_at_leisure(node: Node) -> None
     node.clock.advance(40)
     node.resolve(7)
     node.proc.put(7, CONTAINER)
-    assert node.resolve(7) == HOST
+    assert node.resolve(7) == SSHD
     node.clock.advance(60)
     assert node.resolve(7) == IDENTITY
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from exporter.cgroups.processes import CgroupProcesses
-from exporter.model import CgroupIdentity, Unattributed
+from exporter.model import CgroupIdentity, Unattributed, Unit
 from tests.cgroups.clock import ManualClock
 from tests.cgroups.names import container_path, new_container_id, new_uid
 from tests.cgroups.real import RealCgroups, real_cgroups
@@ -54,7 +54,9 @@ def test_a_process_and_its_children_have_their_container(
 
 
 def test_this_process_is_known_to_be_no_container(processes: CgroupProcesses) -> None:
-    assert processes.resolve([os.getpid()]) == {os.getpid(): CgroupIdentity()}
+    identity = processes.resolve([os.getpid()])[os.getpid()]
+    assert isinstance(identity, CgroupIdentity)
+    assert (identity.pod_uid, identity.container_id) == (None, None)
 
 
 def test_a_living_process_keeps_its_identity_without_a_look_at_it(
@@ -81,7 +83,9 @@ def test_an_entrypoint_moved_after_its_fork_has_its_container_at_the_next_questi
     cgroups: RealCgroups, processes: CgroupProcesses
 ) -> None:
     pid = cgroups.spawn("system.slice/containerd.service")
-    assert processes.resolve([pid])[pid] == CgroupIdentity()
+    assert processes.resolve([pid])[pid] == CgroupIdentity(
+        unit=Unit("systemd", "containerd.service")
+    )
     cgroups.move(pid, container_path("systemd", UID, ID))
     assert processes.resolve([pid])[pid] == identity("systemd")
 

@@ -1,6 +1,6 @@
 from exporter.cgroups.simulated import SimulatedProcesses
 from exporter.cgroups.source import ProcessSource
-from exporter.model import CgroupIdentity, ProcessInfo, Unattributed
+from exporter.model import CgroupIdentity, ProcessInfo, Unattributed, Unit
 from tests.cgroups.names import container_path, new_container_id, new_uid, pod_path
 
 UID, ID, OTHER_ID = new_uid(), new_container_id(), new_container_id()
@@ -16,7 +16,7 @@ PATHS = {
 def test_paths_are_read_by_the_real_parser() -> None:
     source: ProcessSource = SimulatedProcesses(lambda: PATHS)
     assert source.resolve([1, 10, 99]) == {
-        1: CgroupIdentity(),
+        1: CgroupIdentity(unit=Unit("systemd", "sshd.service")),
         10: CgroupIdentity(UID, ID, "containerd", "burstable"),
         99: Unattributed.EXITED,
     }

@@ -10,7 +10,7 @@ from pyfakefs.fake_filesystem import FakeFilesystem
 from pyfakefs.helpers import set_uid
 
 from exporter.cgroups.walk import LARGEST_LIST, Limits, walk
-from exporter.model import PodSlot
+from exporter.model import CgroupIdentity, PodSlot, Unit
 from tests.cgroups.names import container_path, new_container_id, new_uid, pod_path
 from tests.cgroups.real import RealCgroups, real_cgroups
 
@@ -87,10 +87,12 @@ def test_containers_and_pods_without_processes_exist(tmp_path: Path) -> None:
     assert walk([str(tmp_path)]).tree.pods == {UID: {ID: ()}, OTHER_UID: {}}
 
 
-def test_host_processes_leave_no_trace(tmp_path: Path) -> None:
-    put(tmp_path, "user.slice/session-3.scope", 10)
+def test_host_processes_leave_no_trace_in_the_tree(tmp_path: Path) -> None:
+    put(tmp_path, "user.slice/user-1000.slice")
+    put(tmp_path, "user.slice/user-1000.slice/session-3.scope", 10)
+    put(tmp_path, "somewhere", 11)
     walked = walk([str(tmp_path)])
-    assert not walked.by_pid
+    assert walked.by_pid == {10: CgroupIdentity(unit=Unit("user", "1000", uid=1000))}
     assert not walked.tree.pods
     assert not walked.tree.skipped
 

@@ -26,6 +26,7 @@ from exporter.model import (
     Reading,
     SourceStatus,
     Unattributed,
+    Unit,
     Unmeasured,
 )
 from tests.doctor.looking import by_subject, evidence, settings
@@ -307,7 +308,12 @@ def test_the_drivers_samples_tell_of_its_clock(age_s: float, verdict: Verdict) -
 @pytest.mark.parametrize(
     ("identity", "words", "verdict"),
     [
-        (CgroupIdentity(), "1 of the host", Verdict.OK),
+        (CgroupIdentity(), "1 of the host, in no unit", Verdict.OK),
+        (
+            CgroupIdentity(unit=Unit("slurm", "7")),
+            "1 of jobs, units, machines and users outside of pods",
+            Verdict.OK,
+        ),
         (CgroupIdentity("uid", "id"), "1 of pods whose names are not known", Verdict.NOTE),
         (CgroupIdentity(None, "id", "docker"), "1 of containers outside of pods", Verdict.OK),
         (Unattributed.UNKNOWN_CGROUP, "1 that nobody is found for", Verdict.NOTE),

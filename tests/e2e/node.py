@@ -32,7 +32,10 @@ class Node:
 
     def run(self, cgroup: str, *gpus: int, duty: float = 1.0, period: float = 0.0) -> int:
         """Start a process in a cgroup that works on these GPUs and holds 1 GiB on each. Its pid."""
-        pid = self.cgroups.spawn(cgroup)
+        return self.work(self.cgroups.spawn(cgroup), *gpus, duty=duty, period=period)
+
+    def work(self, pid: int, *gpus: int, duty: float = 1.0, period: float = 0.0) -> int:
+        """Let a process that is there already work on these GPUs. Its pid."""
         now = time.time()
         for gpu in gpus:
             self.scenario.processes.append(Process(gpu, pid, memory=GIB, start=now))

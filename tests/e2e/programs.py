@@ -34,7 +34,7 @@ class Page:
             for sample in family.samples:
                 self._samples.setdefault(sample.name, []).append((sample.labels, sample.value))
 
-    def all(self, name: str, **labels: str) -> list[tuple[Mapping[str, str], float]]:
+    def all(self, name: str, /, **labels: str) -> list[tuple[Mapping[str, str], float]]:
         """The samples of a name that carry these labels."""
         return [
             (own, value)
@@ -42,7 +42,7 @@ class Page:
             if labels.items() <= own.items()
         ]
 
-    def value(self, name: str, **labels: str) -> float | None:
+    def value(self, name: str, /, **labels: str) -> float | None:
         """The one sample of a name with these labels; None if absent."""
         found = self.all(name, **labels)
         assert len(found) <= 1, (name, labels, found)

@@ -157,27 +157,27 @@ def test_a_pod_without_a_name_is_a_group_until_the_api_server_names_it(stage: St
     assert (tenant.core(later) or 0) > (tenant.core(named) or 0)
 
 
-def test_a_process_outside_containers_is_a_host_process_and_a_docker_container_a_group(
-    stage: Stage,
-) -> None:
+def test_a_process_outside_pods_is_its_users_or_a_docker_containers(stage: Stage) -> None:
     host, docker, container_id = stage.gpu(), stage.gpu(), new_container_id()
-    stage.node.run("user.slice/session-1.scope", host)
+    stage.node.run("user.slice/user-4711.slice/session-1.scope", host)
     stage.node.run(f"system.slice/docker-{container_id}.scope", docker)
 
-    group = {"kind": "docker", "group": container_id, "gpu": str(docker)}
-    nobody = {"reason": "host_process", "gpu": str(host)}
+    groups = [
+        {"kind": "docker", "group": container_id, "gpu": str(docker)},
+        {"kind": "user", "group": "4711", "gpu": str(host)},
+    ]
     page = stage.pages.when(
-        lambda p: (
+        lambda p: all(
             p.value("mgpu_group_core_seconds_total", **group)
             and p.value("mgpu_group_memory_used_bytes", **group) == GIB
-            and p.value("mgpu_device_unattributed_core_seconds_total", **nobody)
-            and p.value("mgpu_device_unattributed_memory_bytes", **nobody) == GIB
+            for group in groups
         ),
         "both, with their memory",
     )
 
     assert page.all(CORE, gpu=str(host)) == page.all(CORE, gpu=str(docker)) == []
-    assert page.all("mgpu_group_core_seconds_total", gpu=str(host)) == []
+    assert page.value("mgpu_group_info", **groups[0], name=container_id[:12]) == 1
+    assert page.value("mgpu_group_info", **groups[1], name="4711", user="4711") == 1
 
 
 def test_when_a_process_ends_its_gauges_go_and_its_counters_stay(stage: Stage) -> None:

@@ -163,7 +163,7 @@ def test_a_bad_file_is_refused_with_place_and_what_is_allowed(
 
 
 def test_a_name_that_is_neither_shipped_nor_a_file_is_told_the_choice() -> None:
-    with pytest.raises(ScenarioError, match="give a file or one of demo, eight-schemes, single"):
+    with pytest.raises(ScenarioError, match="one of demo, eight-schemes, hpc, single"):
         load("no-such-scenario")
 
 

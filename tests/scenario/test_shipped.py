@@ -5,8 +5,9 @@ from dataclasses import replace
 import pytest
 
 from exporter.allocations.registry import decode
+from exporter.attribution import owner_of
 from exporter.cgroups.layout import parse_path
-from exporter.model import ContainerKey, GroupKey, Pod, Unattributed
+from exporter.model import ContainerKey, GroupKey, Pod, PodTable, Unattributed
 from exporter.scenario.load import load, shipped
 from exporter.scenario.node import Node
 from tests.scenario.clock import SECOND, START, ManualClock
@@ -56,11 +57,34 @@ def test_the_demo_shows_every_kind_of_owner_and_scheme() -> None:
     node, _ = _node("demo", 60)
     truth = node.truth(START, START + 90 * SECOND)
     owners = {owner for owner, _ in truth.core_ns}
-    assert Unattributed.HOST_PROCESS in owners
-    assert any(isinstance(owner, GroupKey) for owner in owners)
+    assert GroupKey("systemd", "nvidia-dcgm.service") in owners
     assert len({o for o in owners if isinstance(o, ContainerKey)}) > 12
     assert {a.scheme for pod in _pods(node).values() for a in decode(pod, node.facts()).allocations}
     assert all(truth.device_core_ns.values())
+
+
+def test_the_hpc_node_shows_every_kind_of_group_and_no_pod() -> None:
+    node, _ = _node("hpc", 60)
+    truth = node.truth(START, START + 90 * SECOND)
+    owners = {owner for owner, _ in truth.core_ns}
+    kinds = {owner.kind for owner in owners if isinstance(owner, GroupKey)}
+    assert kinds == {"slurm", "docker", "podman", "user", "systemd", "lxc"}
+    assert Unattributed.HOST_PROCESS in owners
+    assert not any(isinstance(owner, ContainerKey) for owner in owners)
+
+
+def test_the_parser_of_paths_finds_the_owners_that_the_scenario_tells() -> None:
+    node, clock = _node("hpc", 60)
+    found = {owner_of(parse_path(path), PodTable()) for path in node.cgroup_paths().values()}
+    living = node.truth(clock.now_ns - 15 * SECOND, clock.now_ns + 1).core_ns
+    assert {owner for owner, _ in living} <= found
+
+
+def test_a_job_that_comes_again_has_a_new_number_and_the_same_user() -> None:
+    node, _ = _node("hpc", 95)
+    names = {path.split("/")[3] for path in node.cgroup_paths().values() if "slurmstepd" in path}
+    assert names >= {"job_4711", "job_4723"}
+    assert {"alice", "bob", "carol"} <= {facts.user for facts in node.group_facts().values()}
 
 
 def test_the_demo_has_a_pod_over_its_share_and_one_idle() -> None:

@@ -71,7 +71,8 @@ def test_energy_is_idle_power_all_the_time_and_the_rest_while_busy() -> None:
     (device,) = asked.devices()
     truth = asked.truth(START, START + 10 * SECOND)
     assert truth.idle_energy_uj[device.uuid] == 10 * 20_000_000
-    assert truth.active_energy_uj[Unattributed.HOST_PROCESS, device.uuid] == 5 * 130_000_000
+    tool = GroupKey("systemd", "gpu-tool.service")
+    assert truth.active_energy_uj[tool, device.uuid] == 5 * 130_000_000
     assert truth.device_energy_uj[device.uuid] == 10 * 20_000_000 + 5 * 130_000_000
 
 

@@ -85,7 +85,10 @@ def _group(group: Json) -> Entry:
         Part(kind, device["index"], device["uuid"], device, _labels((kind, name), device))
         for device in here
     )
-    note = "pod whose name is not known" if kind == "pod" else "outside Kubernetes"
+    info = group.get("info", {})
+    called = [text for text in (info.get("name"), info.get("user"), info.get("account")) if text]
+    note = ", ".join(text for text in called if text != name) or "outside Kubernetes"
+    note = "pod whose name is not known" if kind == "pod" else note
     return Entry(key_of("group", kind, name), "group", kind, name, note, _summed(here), parts)
 
 

@@ -113,7 +113,7 @@ function podEntry(pod) {
   return { key: keyOf("pod", space, name), kind: "pod", space, name, note, figures: pod, parts };
 }
 
-function groupEntry({ kind, group: name, devices }) {
+function groupEntry({ kind, group: name, info = {}, devices }) {
   const here = devices.filter((device) => !device.ended);
   const parts = here.map((device) => ({
     name: kind,
@@ -122,7 +122,9 @@ function groupEntry({ kind, group: name, devices }) {
     figures: device,
     labels: labelsOf([kind, name], device),
   }));
-  const note = kind === "pod" ? "pod whose name is not known" : "outside Kubernetes";
+  const called = [info.name, info.user, info.account].filter((text) => text && text !== name);
+  const outside = called.join(", ") || "outside Kubernetes";
+  const note = kind === "pod" ? "pod whose name is not known" : outside;
   const key = keyOf("group", kind, name);
   return { key, kind: "group", space: kind, name, note, figures: summed(here), parts };
 }

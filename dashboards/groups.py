@@ -1,0 +1,136 @@
+"""Who uses what off Kubernetes: containers, Slurm jobs, units and users."""
+
+from grafana_foundation_sdk.builders import dashboard as build
+
+from dashboards.frame import GROUP, board
+from dashboards.panels import Column, Panel, series, stat, table
+
+JOULES_PER_KWH = "3.6e6"
+SAME = "job, cluster, instance, uuid, kind, group"
+CORE = f"mgpu_group_core_utilization_ratio{{{GROUP}}}"
+MEMORY = f"mgpu_group_memory_used_bytes{{{GROUP}}}"
+POWER = f"rate(mgpu_group_energy_joules_total{{{GROUP}}}[$__rate_interval])"
+HOURS = f"increase(mgpu_group_core_seconds_total{{{GROUP}}}[$__range]) / 3600"
+KWH = f"increase(mgpu_group_energy_joules_total{{{GROUP}}}[$__range]) / {JOULES_PER_KWH}"
+INFO = f"mgpu_group_info{{{GROUP}}}"
+# Of the names that a group has had in the time range, one: a join takes no more.
+INFO_OF_RANGE = f"topk by ({SAME}) (1, max_over_time({INFO}[$__range]))"
+PEOPLE = {"kind": "Kind", "name": "Name", "user": "User"}
+JOB = {"slurm_job": "Job", "user": "User", "account": "Account"}
+
+
+def dashboard() -> build.Dashboard:
+    """Top row: all groups together; then who they are; then users, accounts and jobs."""
+    found = board(
+        "groups",
+        "Groups",
+        "Containers of Docker and Podman, Slurm jobs, systemd units, users and machines that use "
+        "GPUs outside of pods. Energy is an estimate whose parts add up to the board's counter.",
+        ["kind"],
+    )
+    for panel in _totals():
+        found.with_panel(panel)
+    found.with_row(build.Row("Who uses what"))
+    for panel in (_who(), _cores(), _memory()):
+        found.with_panel(panel)
+    found.with_row(build.Row("Users and Slurm jobs"))
+    return found.with_panel(_users()).with_panel(_accounts()).with_panel(_jobs())
+
+
+def _named(expr: str, by: str, info: str = INFO) -> str:
+    """The sum of a group's figure by what it is called."""
+    return f"sum by ({by}) ({expr} * on ({SAME}) group_left ({by_labels(by)}) {info})"
+
+
+def by_labels(by: str) -> str:
+    """Those of the labels that only the names have."""
+    return ", ".join(label for label in by.split(", ") if label != "kind")
+
+
+def _totals() -> list[Panel]:
+    there = f"count by (instance, kind, group) (mgpu_group_processes{{{GROUP}}} > 0)"
+    return [
+        stat("Groups on GPUs", "That have a process on a GPU now.", f"count({there})", "short"),
+        stat("GPUs in use", "GPUs' worth of core, by groups.", f"sum({CORE})", "short"),
+        stat("Memory held", "Device memory, by groups.", f"sum({MEMORY})", "bytes"),
+        stat("Power", "Drawn for groups.", f"sum({POWER})", "watt"),
+        stat("GPU-hours", "Used by groups in the time range.", f"sum({HOURS})", "short"),
+        stat("Energy", "Used by groups in the time range.", f"sum({KWH})", "kwatth"),
+    ]
+
+
+def _who() -> Panel:
+    by = ", ".join(PEOPLE)
+    return table(
+        "Groups",
+        "A container is called as its engine calls it, or by its short id where that is not known.",
+        PEOPLE,
+        [
+            Column("GPU-hours", _named(HOURS, by), "short"),
+            Column("GPUs in use", _named(CORE, by), "short"),
+            Column("Memory", _named(MEMORY, by), "bytes"),
+            Column("Energy", _named(KWH, by), "kwatth"),
+        ],
+    )
+
+
+def _cores() -> Panel:
+    return series(
+        "GPUs in use, by group",
+        "GPUs' worth of core.",
+        {"{{kind}} {{name}}": _named(CORE, "kind, name")},
+        "short",
+        stacked=True,
+    )
+
+
+def _memory() -> Panel:
+    return series(
+        "Memory held, by group",
+        "Device memory, on all GPUs.",
+        {"{{kind}} {{name}}": _named(MEMORY, "kind, name")},
+        "bytes",
+        stacked=True,
+    )
+
+
+def _users() -> Panel:
+    mine = INFO.replace("}", ',user!=""}')
+    return series(
+        "Power, by user",
+        "Of groups whose user is known: jobs, sessions, services, containers without root.",
+        {"{{user}}": _named(POWER, "user", mine)},
+        "watt",
+        stacked=True,
+    )
+
+
+def _accounts() -> Panel:
+    charged = INFO.replace("}", ',account!=""}')
+    return series(
+        "GPUs in use, by Slurm account",
+        "Where accounts are read (--groups.slurm-account).",
+        {"{{account}}": _named(CORE, "account", charged)},
+        "short",
+        stacked=True,
+    )
+
+
+def _jobs() -> Panel:
+    by, jobs = ", ".join(JOB), GROUP + ',kind="slurm"'
+    info = INFO_OF_RANGE.replace(GROUP, jobs)
+
+    def total(family: str, per: str) -> str:
+        used = f"max_over_time({family}{{{jobs}}}[$__range]) / {per}"
+        return _named(used, by, info)
+
+    return table(
+        "Slurm jobs of the time range",
+        "What each job has used in all, those that have ended with it: a job's counters begin "
+        "with the job.",
+        JOB,
+        [
+            Column("GPU-hours", total("mgpu_group_core_seconds_total", "3600"), "short"),
+            Column("Energy", total("mgpu_group_energy_joules_total", JOULES_PER_KWH), "kwatth"),
+        ],
+    )

@@ -1,0 +1,66 @@
+"""The queries of docs/off-kubernetes.md, asked of a real Prometheus over a simulated node."""
+
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.e2e.programs import Exporter, Prometheus, eventually
+
+DOCUMENT = Path(__file__).parents[2] / "docs/off-kubernetes.md"
+ENDED = "4720"  # the first of the jobs that come again: it has ended after 24 s
+
+pytestmark = pytest.mark.program("prometheus")
+Ask = Callable[[str], list[dict[str, Any]]]
+
+
+def documented() -> list[str]:
+    blocks = re.findall(r"```promql\n(.*?)```", DOCUMENT.read_text(), re.DOTALL)
+    return [query.strip() for block in blocks for query in block.split("\n\n")]
+
+
+@pytest.fixture(scope="module")
+def exporter() -> Iterator[Exporter]:
+    with Exporter("--simulate=hpc") as exporter:
+        yield exporter.ready()
+
+
+@pytest.fixture(scope="module")
+def ask(exporter: Exporter, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ask]:
+    with Prometheus(exporter.url, tmp_path_factory.mktemp("prometheus"), "1s") as prometheus:
+        yield prometheus.query
+
+
+@pytest.mark.parametrize("query", documented())
+def test_every_documented_query_finds_something(ask: Ask, query: str) -> None:
+    assert eventually(lambda: ask(query), query)
+
+
+def test_a_job_that_has_ended_has_what_it_used_in_all(exporter: Exporter, ask: Ask) -> None:
+    by_user = next(query for query in documented() if "by (user, account)" in query)
+
+    def ended() -> bool:
+        page = exporter.scrape()
+        return bool(
+            page.value("mgpu_group_core_seconds_total", group=ENDED)
+            and not page.all("mgpu_group_processes", group=ENDED)
+        )
+
+    eventually(ended, "the first job has ended")
+    used = exporter.scrape().value("mgpu_group_core_seconds_total", group=ENDED)
+    hours = next(query for query in documented() if "by (group)" in query)
+    eventually(
+        lambda: (
+            [one["value"] for one in ask(hours) if one["metric"].get("group") == ENDED]
+            and abs(_value(ask(hours), group=ENDED) * 3600 - (used or 0)) < 1e-6
+        ),
+        "Prometheus has the job's last value",
+    )
+    assert _value(ask(by_user), user="bob", account="genomics") * 3600 >= (used or 0) - 1e-6
+
+
+def _value(found: list[dict[str, Any]], **labels: str) -> float:
+    [one] = [one for one in found if labels.items() <= one["metric"].items()]
+    return float(one["value"][1])

@@ -1,0 +1,164 @@
+"""Users and accounts of groups, from passwd and /proc: files, and a real process."""
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from exporter.groups.choice import open_groups
+from exporter.groups.containers import Containers
+from exporter.groups.owners import LONGEST_ENVIRONMENT, Owners, slurm_account
+from exporter.groups.users import Users, _parsed
+from exporter.model import CgroupIdentity, GroupFacts, GroupKey, GroupMember, Unit
+from tests.cgroups.clock import ManualClock
+from tests.cgroups.fakeproc import FakeProc
+
+JOB = CgroupIdentity(unit=Unit("slurm", "211", "0"))
+JOB_V1 = CgroupIdentity(unit=Unit("slurm", "211", "0", 1000))
+KEY = GroupKey("slurm", "211")
+LINES = "root:x:0:0::/root:/bin/sh\nalice:x:1000:1000:Alice:/home/alice:/bin/bash\n"
+
+
+@pytest.fixture
+def passwd(tmp_path: Path) -> Path:
+    file = tmp_path / "passwd"
+    file.write_text(LINES)
+    return file
+
+
+@pytest.fixture
+def proc(tmp_path: Path) -> FakeProc:
+    return FakeProc(tmp_path / "proc")
+
+
+def owners(passwd: Path, proc: FakeProc, *, accounts: bool = False) -> Owners:
+    return Owners(str(passwd), str(proc.root), ManualClock(), accounts=accounts)
+
+
+def of(identity: CgroupIdentity, pid: int = 7) -> dict[GroupKey, GroupMember]:
+    return {KEY: GroupMember(pid, identity)}
+
+
+def test_a_job_is_its_processs_users_where_the_path_does_not_say(
+    passwd: Path, proc: FakeProc
+) -> None:
+    proc.put(7, "/", uid=1000)
+    assert owners(passwd, proc).facts(of(JOB)) == {KEY: GroupFacts(user="alice")}
+
+
+def test_the_path_of_cgroup_v1_says_whose_a_job_is(passwd: Path, proc: FakeProc) -> None:
+    assert owners(passwd, proc).facts(of(JOB_V1)) == {KEY: GroupFacts(user="alice")}
+
+
+def test_a_user_without_a_name_has_a_number(passwd: Path, proc: FakeProc) -> None:
+    stranger = CgroupIdentity(unit=Unit("user", "4711", uid=4711))
+    assert owners(passwd, proc).facts(of(stranger)) == {KEY: GroupFacts(user="4711")}
+
+
+def test_a_group_whose_process_has_gone_is_looked_at_again(passwd: Path, proc: FakeProc) -> None:
+    source = owners(passwd, proc)
+    assert source.facts(of(JOB)) == {}
+    proc.put(8, "/", uid=0)
+    assert source.facts(of(JOB, 8)) == {KEY: GroupFacts(user="root")}
+    proc.remove(8)
+    assert source.facts(of(JOB, 8)) == {KEY: GroupFacts(user="root")}
+    assert source.facts({}) == {}
+
+
+def test_a_machine_or_a_container_of_the_machine_is_no_users(passwd: Path, proc: FakeProc) -> None:
+    proc.put(7, "/", uid=1000)
+    source = owners(passwd, proc)
+    assert source.facts(of(CgroupIdentity(unit=Unit("lxc", "a")))) == {}
+    assert source.facts(of(CgroupIdentity(None, "a" * 64, "docker"))) == {}
+
+
+def environment(proc: FakeProc, content: bytes, pid: int = 7) -> None:
+    proc.put(pid, "/", uid=1000)
+    (proc.root / str(pid) / "environ").write_bytes(content)
+
+
+def test_an_account_is_read_where_that_is_asked_for(passwd: Path, proc: FakeProc) -> None:
+    environment(proc, b"PATH=/bin\0SLURM_JOB_ACCOUNT=climate\0TOKEN=secret\0")
+    assert owners(passwd, proc).facts(of(JOB)) == {KEY: GroupFacts(user="alice")}
+    told = owners(passwd, proc, accounts=True).facts(of(JOB))
+    assert told == {KEY: GroupFacts(user="alice", account="climate")}
+
+
+@pytest.mark.parametrize(
+    ("content", "account"),
+    [
+        (b"", ""),
+        (b"SLURM_JOB_ACCOUNT=", ""),
+        (b"X=SLURM_JOB_ACCOUNT=a\0", ""),
+        (b"X=\nSLURM_JOB_ACCOUNT=a\0", ""),
+        (b"SLURM_JOB_ACCOUNT=a\xff\x1b\nb\0", "a??b".replace("??", "\ufffd??")),
+        (b"SLURM_JOB_ACCOUNT=" + b"x" * 500, "x" * 128),
+        (b"A=" + b"x" * LONGEST_ENVIRONMENT + b"\0SLURM_JOB_ACCOUNT=late\0", ""),
+    ],
+)
+def test_an_account_is_one_variable_of_bounded_length(
+    proc: FakeProc, content: bytes, account: str
+) -> None:
+    environment(proc, content)
+    assert slurm_account(str(proc.root), 7) == account
+
+
+def test_the_account_of_a_real_process_is_read_from_the_real_proc() -> None:
+    environ = {"SLURM_JOB_ACCOUNT": "physics", "PATH": os.environ["PATH"]}
+    pipe = subprocess.PIPE
+    with subprocess.Popen(["cat"], env=environ, stdin=pipe, stdout=pipe) as process:
+        assert process.stdin
+        assert process.stdout
+        process.stdin.write(b"\n")
+        process.stdin.flush()
+        assert process.stdout.read(1)  # it runs: its environment is there
+        assert slurm_account("/proc", process.pid) == "physics"
+        process.stdin.close()
+    assert slurm_account("/proc", process.pid) == ""
+
+
+def test_users_are_read_again_when_the_file_changes(tmp_path: Path, passwd: Path) -> None:
+    clock = ManualClock()
+    users = Users(str(passwd), clock)
+    assert users.name(1000) == "alice"
+    other = tmp_path / "other"
+    other.write_text(LINES.replace("alice", "alicia"))
+    other.rename(passwd)
+    assert users.name(1000) == "alice"
+    clock.advance(11)
+    assert users.name(1000) == "alicia"
+    passwd.unlink()
+    clock.advance(11)
+    assert users.name(1000) == "alicia"
+    assert users.problem
+
+
+def test_without_a_file_there_are_no_names_and_that_is_said_once(
+    tmp_path: Path, proc: FakeProc, caplog: pytest.LogCaptureFixture
+) -> None:
+    source = owners(tmp_path / "none", proc)
+    for _ in range(3):
+        assert source.facts(of(JOB_V1)) == {KEY: GroupFacts(user="1000")}
+    assert caplog.text.count("users have no names") == 1
+    assert source.status().up
+    assert "No such file" in source.status().detail
+
+
+@given(st.binary(max_size=200))
+def test_any_file_is_read(content: bytes) -> None:
+    assert all(isinstance(uid, int) for uid in _parsed(content))
+
+
+def test_of_two_with_one_number_the_first_counts_and_bad_lines_nothing() -> None:
+    content = b"a:x:5:5\nb:x:5:5\nbad\n:x:6:6\nc:x:-7:7\nd:x:99999999999:1\n+::::::\n#c:x:8\xff:8"
+    assert _parsed(content) == {5: "a"}
+
+
+def test_sockets_are_asked_unless_there_are_to_be_none() -> None:
+    sources = open_groups(("none",), "/etc/passwd", "/proc", accounts=False)
+    assert [source.name for source in sources] == ["users"]
+    sources = open_groups(("auto",), "/etc/passwd", "/proc", accounts=False)
+    assert isinstance(sources[1], Containers)
