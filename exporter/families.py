@@ -81,7 +81,7 @@ _CORE = (
 _ESTIMATE = "estimated: active energy split by core use, idle energy by --energy.idle"
 
 
-_COPY = "Busy time of copy engines, all of them added up (AMD: KFD's sdma_<gpu>)."
+_COPY = "Busy time of copy engines, all of them added up (AMD: KFD's sdma_<gpu>; DRM: fdinfo)."
 _EVICTED = "Time that queues were off the device to make room for others (AMD: KFD's evicted_ms)."
 
 
@@ -200,8 +200,9 @@ DEVICE = (
     Family(
         "device",
         "method_info",
-        "How it is measured now: busy time by samples, rates or gpm; shares by process_utilization,"
-        " accounting, sole_owner or cu_occupancy (an estimate); energy by counter or power; none "
+        "How it is measured now: busy time by samples, rates, gpm or fdinfo; shares by "
+        "process_utilization, accounting, sole_owner, fdinfo or cu_occupancy (an estimate); energy "
+        "by counter or power; none "
         "where it is not.",
         labels=("busy", "shares", "energy"),
     ),
