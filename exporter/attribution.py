@@ -191,7 +191,8 @@ def hold(memory: DeviceMemory, owners: Mapping[int, Owner]) -> dict[Owner, Memor
     nothing here. Processes may hold more together than the device has in use: the driver counts
     memory that they share with each, and reads device and processes at different moments. What is
     too much then is OVERLAP, below zero; each holder keeps what the driver says of it, because
-    that is what its limit is held against. So the parts always add up to the device's.
+    that is what its limit is held against. So the parts always add up to the device's, where that
+    is known.
     """
     held: dict[Owner, MemoryHeld] = {}
     for process in memory.processes or ():
@@ -200,7 +201,8 @@ def hold(memory: DeviceMemory, owners: Mapping[int, Owner]) -> dict[Owner, Memor
         known = before.used_bytes is not None and process.used_bytes is not None
         size = (before.used_bytes or 0) + (process.used_bytes or 0) if known else None
         held[owner] = MemoryHeld(size, before.processes + 1)
-    rest = memory.used_bytes - sum(h.used_bytes or 0 for h in held.values())
+    whole = memory.used_bytes
+    rest = 0 if whole is None else whole - sum(h.used_bytes or 0 for h in held.values())
     if memory.processes is not None and rest:
         held[Unattributed.NO_PID if rest > 0 else Unattributed.OVERLAP] = MemoryHeld(rest, 0)
     return held

@@ -81,7 +81,7 @@ _CORE = (
 _ESTIMATE = "estimated: active energy split by core use, idle energy by --energy.idle"
 
 
-_COPY = "Busy time of copy engines, all of them added up (AMD: KFD's sdma_<gpu>)."
+_COPY = "Busy time of copy engines, all of them added up (AMD: KFD's sdma_<gpu>; DRM: fdinfo)."
 _EVICTED = "Time that queues were off the device to make room for others (AMD: KFD's evicted_ms)."
 
 
@@ -100,7 +100,7 @@ def _usage_gauges(level: str) -> tuple[Family, ...]:
         Family(
             level,
             "memory_used_bytes",
-            "Device memory held (NVML running processes; AMD: KFD's vram_<gpu>).",
+            "Device memory held (NVML running processes; AMD: KFD's vram_<gpu>; DRM: fdinfo).",
         ),
         Family(level, "memory_used_peak_bytes", "Highest device memory seen held."),
         Family(level, "memory_active_ratio", f"Share of time with memory traffic, {_WINDOW}."),
@@ -141,7 +141,7 @@ DEVICE = (
     Family(
         "device",
         "info",
-        "The device: model, place and driver (NVML; AMD: sysfs and KFD topology).",
+        "The device: model, place and driver (NVML; AMD: sysfs and KFD topology; DRM: sysfs).",
         labels=(
             *("vendor", "model", "pci_bus_id", "parent_uuid", "profile", "sharing"),
             "driver_version",
@@ -200,8 +200,9 @@ DEVICE = (
     Family(
         "device",
         "method_info",
-        "How it is measured now: busy time by samples, rates or gpm; shares by process_utilization,"
-        " accounting, sole_owner or cu_occupancy (an estimate); energy by counter or power; none "
+        "How it is measured now: busy time by samples, rates, gpm or fdinfo; shares by "
+        "process_utilization, accounting, sole_owner, fdinfo or cu_occupancy (an estimate); energy "
+        "by counter or power; none "
         "where it is not.",
         labels=("busy", "shares", "energy"),
     ),
@@ -209,7 +210,7 @@ DEVICE = (
         "device",
         "busy_seconds_total",
         "Time with work on the core (NVML; AMD: gpu_busy_percent, or gfx_busy_inst of a partition, "
-        "sampled).",
+        "sampled; DRM: fdinfo, the sum of all clients).",
         divisor=NS,
     ),
     _counter("device", "memory_active_seconds_total", "Time with memory traffic.", divisor=NS),
@@ -219,8 +220,8 @@ DEVICE = (
     _counter(
         "device",
         "energy_joules_total",
-        "Energy of the board (nvmlDeviceGetTotalEnergyConsumption; AMD: gpu_metrics); estimated "
-        "from power readings where device_method_info says so.",
+        "Energy of the board (nvmlDeviceGetTotalEnergyConsumption; AMD: gpu_metrics; DRM: hwmon); "
+        "estimated from power readings where device_method_info says so.",
         divisor=UJ,
     ),
     _counter(
@@ -266,7 +267,7 @@ DEVICE = (
 _SINCE = "since the driver was loaded or the board reset"
 
 BOARD = (
-    _optional("power", "power_watts", "Board power (nvmlDeviceGetPowerUsage; AMD: hwmon)."),
+    _optional("power", "power_watts", "Board power (nvmlDeviceGetPowerUsage; AMD and DRM: hwmon)."),
     _optional(
         "power",
         "power_limit_watts",
@@ -275,11 +276,15 @@ BOARD = (
     _optional(
         "temperature",
         "temperature_celsius",
-        "Temperature (nvmlDeviceGetTemperatureV; of the memory: NVML field 82; AMD: hwmon).",
+        "Temperature (nvmlDeviceGetTemperatureV; of the memory: NVML field 82; AMD and DRM: "
+        "hwmon).",
         ("sensor",),
     ),
     _optional(
-        "clocks", "clock_hertz", "Clock now (nvmlDeviceGetClockInfo; AMD: hwmon).", ("clock",)
+        "clocks",
+        "clock_hertz",
+        "Clock now (nvmlDeviceGetClockInfo; AMD and DRM: hwmon).",
+        ("clock",),
     ),
     _optional(
         "throttle",

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 
 from exporter.allocations import rules
@@ -9,8 +10,10 @@ from exporter.allocations.registry import NODE_ANNOTATION_PREFIXES
 from exporter.cgroups.processes import CgroupProcesses
 from exporter.collector import Collector, CycleRules, IdlePolicy, Sources
 from exporter.families import groups_without
+from exporter.gpus.amd.discovery import addresses
 from exporter.gpus.amd.source import AmdSource
 from exporter.gpus.awaited import Awaited, never, nvidia_missed
+from exporter.gpus.drm.source import DrmSource
 from exporter.gpus.nvml.accounting import choice_of
 from exporter.gpus.nvml.source import NvmlSource
 from exporter.gpus.source import Demand, GpuSource
@@ -114,6 +117,7 @@ def _demand(settings: Settings) -> Demand:
         processes_every_s=settings.collection_processes_interval_ns / NS,
         sensors_every_s=settings.collection_sensors_interval_ns / NS,
         disabled=groups_without(settings.metrics_disable),
+        wake=settings.drm_wake,
     )
 
 
@@ -227,7 +231,20 @@ def _amd(settings: Settings) -> GpuSource:
     return AmdSource(Path(settings.path_sysfs))
 
 
+def _drm(settings: Settings) -> GpuSource:
+    """What AMD's own source has is left to it, by PCI address."""
+    asked, sysfs = settings.gpus_source, settings.path_sysfs
+    has_amd = "auto" in asked or "amd" in asked
+    return DrmSource(
+        sysfs,
+        settings.path_procfs,
+        taken=partial(addresses, Path(sysfs)) if has_amd else tuple,
+        any_driver="drm" in asked,
+    )
+
+
 _GPUS: Mapping[str, Callable[[Settings], GpuSource]] = {  # by the values of --gpus.source
     "nvml": _nvml,
     "amd": _amd,
+    "drm": _drm,
 }

@@ -515,3 +515,11 @@ def test_placing_changes_nothing_but_what_was_unplaced_and_loses_nothing(
         assert not set(added) & set(named)
         if container:
             assert set(added) <= set(seen.get(container, ()))
+
+
+def test_where_the_whole_devices_memory_is_not_told_its_holders_are_all_there_is() -> None:
+    memory = DeviceMemory(None, None, None, (ProcessMemory(1, 5, frozenset({"compute"})),))
+
+    assert hold(memory, {1: Unattributed.HOST_PROCESS}) == {
+        Unattributed.HOST_PROCESS: MemoryHeld(5, 1)
+    }

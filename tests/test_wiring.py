@@ -6,6 +6,7 @@ import pytest
 
 from exporter.settings import load
 from exporter.wiring import open_sources
+from tests.gpus.drm.machine import Machine
 from tests.pods.apiserver import write_kubeconfig
 
 
@@ -45,10 +46,11 @@ def test_of_a_simulated_node_all_is_simulated() -> None:
 @pytest.mark.parametrize(
     ("flags", "names"),
     [
-        ({}, ["nvml", "amd"]),
+        ({}, ["nvml", "amd", "drm"]),
         ({"gpus.source": ["nvml"]}, ["nvml"]),
         ({"gpus.source": ["amd"]}, ["amd"]),
         ({"gpus.source": ["amd,nvml"]}, ["nvml", "amd"]),
+        ({"gpus.source": ["drm,nvml"]}, ["nvml", "drm"]),
     ],
 )
 def test_the_gpu_sources_follow_from_the_settings(
@@ -59,15 +61,37 @@ def test_the_gpu_sources_follow_from_the_settings(
     assert [source.name for source in sources.gpus] == names
 
 
-@pytest.mark.parametrize(("flag", "absent"), [("auto", True), ("amd", False)])
+@pytest.mark.parametrize(("flag", "absent"), [("auto", True), ("amd", False), ("drm", False)])
 def test_a_vendor_that_is_not_here_is_a_fault_only_where_it_was_asked_for(
     tmp_path: Path,
     flag: str,
     absent: bool,  # noqa: FBT001 - a parameter of the table
 ) -> None:
     given = {"pods.source": ["none"], "gpus.source": [flag], "path.sysfs": [str(tmp_path)]}
-    *_, amd = open_sources(load(given, {})).gpus
+    *_, last = open_sources(load(given, {})).gpus
 
-    status = amd.read().status
+    status = last.read().status
 
     assert (status.up, status.absent) == (False, absent)
+
+
+@pytest.mark.parametrize(
+    ("flag", "addresses"),
+    [
+        ("auto", ["0000:00:02.0"]),
+        ("amd,drm", ["0000:00:02.0"]),
+        ("drm", ["0000:00:02.0", "0000:03:00.0"]),
+        ("nvml,drm", ["0000:00:02.0", "0000:03:00.0"]),
+    ],
+)
+def test_amds_cards_are_drms_only_where_amds_own_source_is_not_taken(
+    tmp_path: Path, flag: str, addresses: list[str]
+) -> None:
+    machine = Machine(tmp_path)
+    machine.card(0, "i915", "0000:00:02.0")
+    machine.card(1, "amdgpu", "0000:03:00.0", (0x1002, 0x744C))
+    roots = {"path.sysfs": [str(machine.sys)], "path.procfs": [str(machine.proc)]}
+    flags = {"pods.source": ["none"], "gpus.source": [flag], **roots}
+    *_, drm = open_sources(load(flags, {})).gpus
+
+    assert sorted(d.device.pci_bus_id for d in drm.read().devices) == addresses

@@ -3,7 +3,7 @@
 import os
 import re
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from ctypes import CDLL
 from pathlib import Path
 
@@ -11,6 +11,7 @@ import psutil
 
 from exporter.doctor.amd import AMD, amd
 from exporter.doctor.devices import devices_found
+from exporter.doctor.drm import DRM, drm
 from exporter.doctor.evidence import Evidence
 from exporter.doctor.finding import Finding, note, ok, problem
 from exporter.doctor.privileges import DEVICES, DRIVER, MIG_MONITOR, ROOT
@@ -46,6 +47,11 @@ GROUPS = {  # of metric families, by the quantity, where the names differ
 }
 NEEDED = ("core", "memory")  # without these no container has a figure
 
+OTHERS: Mapping[str, Callable[[Reading, Mapping[str, int]], Iterator[Finding]]] = {
+    AMD: amd,
+    DRM: drm,
+}
+
 _DEV = Path("/dev")
 _VERSION = re.compile(r"NVRM version:.*?\s(\d+\.\d+(?:\.\d+)?)\s")
 _REMEDIES = {
@@ -59,17 +65,17 @@ _REMEDIES = {
 
 
 def gpus(evidence: Evidence, dev: Path = _DEV) -> Iterator[Finding]:
-    """All of the driver."""
+    """All of the drivers."""
     if evidence.settings.simulate:
         yield note("driver", f"simulated ({evidence.settings.simulate}): nothing of it is measured")
         return
     readings = [r for r in evidence.readings if not r.status.absent]
-    others = [reading for reading in readings if reading.status.name == AMD]
+    others = [reading for reading in readings if reading.status.name in OTHERS]
     wanted = {"auto", "nvml"} & set(evidence.settings.gpus_source)
     if wanted and not any(r.status.absent and r.status.name == "nvml" for r in evidence.readings):
         yield from _nvidia(evidence, [r for r in readings if r not in others], dev)
     for reading in others:
-        yield from amd(reading, evidence.windows)
+        yield from OTHERS[reading.status.name](reading, evidence.windows)
 
 
 def _nvidia(evidence: Evidence, readings: list[Reading], dev: Path) -> Iterator[Finding]:

@@ -2,6 +2,7 @@
 
 HOST_PID = "hostPID: true"
 CGROUPS = "hostPath /sys/fs/cgroup, readOnly"
+CAP_PTRACE = "capabilities.add: [SYS_PTRACE]"
 DRIVER = (
     "runtimeClassName: nvidia with NVIDIA_VISIBLE_DEVICES=all and "
     "NVIDIA_DRIVER_CAPABILITIES=utility, or the driver's libraries by hostPath"

@@ -11,13 +11,15 @@ class Demand:
     """What is wanted of a source at run time. One that has no use for a part of it ignores that.
 
     ``deadline_s`` is for a whole read; ``disabled`` are groups of metric families that nobody is
-    shown, so that what only they need is not to be asked for.
+    shown, so that what only they need is not to be asked for. ``wake``: a device may be woken, and
+    kept awake, by being read.
     """
 
     deadline_s: float = 0.8
     processes_every_s: float = 5.0
     sensors_every_s: float = 5.0
     disabled: frozenset[str] = frozenset()
+    wake: bool = False
 
 
 class GpuSource(Protocol):

@@ -154,7 +154,7 @@ def _can_apply(reason: Unattributed, book: Book) -> bool:
 
 def _unattributed_memory(book: Book, reading: DeviceReading) -> dict[tuple[str, ...], Number]:
     """By reason, from 0 on; all of it where the device's processes are not listed."""
-    if reading.memory is None:
+    if reading.memory is None or reading.memory.used_bytes is None:
         return {}
     if book.held is None:
         return {(str(Unattributed.NO_PID),): reading.memory.used_bytes}

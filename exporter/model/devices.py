@@ -92,10 +92,11 @@ class ProcessActivity(NamedTuple):
 class Methods:
     """How a window was measured. The values are label values.
 
-    ``busy``: samples (the driver's ring), rates (its newest sample only), gpm (hardware counters).
-    ``shares``: process_utilization, accounting (the driver's sums per process), sole_owner (all of
-    it is its only owner's), cu_occupancy (by compute units that were occupied when it was asked, an
-    estimate). ``energy``: counter, power (integrated). Each may be none.
+    ``busy``: samples (the driver's ring), rates (its newest sample only), gpm (hardware counters),
+    fdinfo (the sum of what the kernel counts for each client). ``shares``: process_utilization,
+    accounting (the driver's sums per process), sole_owner (all of it is its only owner's), fdinfo,
+    cu_occupancy (by compute units that were occupied when it was asked, an estimate). ``energy``:
+    counter, power (integrated). Each may be none.
     """
 
     busy: str = "none"
@@ -144,10 +145,13 @@ class ProcessMemory(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class DeviceMemory:
-    """Memory of a device and who holds it, all read at the same moment."""
+    """Memory of a device and who holds it, all read at the same moment.
 
-    total_bytes: int
-    used_bytes: int
+    ``total_bytes`` and ``used_bytes`` None: the driver does not say.
+    """
+
+    total_bytes: int | None
+    used_bytes: int | None
     reserved_bytes: int | None
     processes: tuple[ProcessMemory, ...] | None
 

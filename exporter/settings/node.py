@@ -6,7 +6,7 @@ from typing import Annotated
 from exporter.settings.setting import Setting
 from exporter.settings.values import OPTIONAL_PATH, PATH, SWITCH, TEXT, choice, count, many
 
-GPU_SOURCES = ("auto", "nvml", "amd", "simulated")
+GPU_SOURCES = ("auto", "nvml", "amd", "drm", "simulated")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,6 +90,18 @@ class ThisNode:
             "Start with the driver let go of.",
             "An open driver cannot be unloaded or upgraded. SIGUSR2 lets go of it, or takes it "
             "up again, while the exporter runs.",
+        ),
+    ]
+    drm_wake: Annotated[
+        bool,
+        Setting(
+            "drm.wake",
+            SWITCH,
+            "false",
+            "Whether a device of the DRM drivers may be woken, and kept awake, by being read.",
+            "Intel's xe has to be awake to tell. Without this it is let sleep: what it did just "
+            "before is told when it wakes.",
+            live=True,
         ),
     ]
     simulate: Annotated[

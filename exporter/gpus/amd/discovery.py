@@ -50,6 +50,14 @@ def present(sysfs: Path) -> bool:
     return any((sysfs / place).is_dir() for place in ("module/amdgpu", KFD))
 
 
+def addresses(sysfs: Path) -> frozenset[str]:
+    """PCI addresses of the boards that ``discover`` finds; none where we may not look."""
+    try:
+        return frozenset(_boards(sysfs / "class/drm"))
+    except RefusedError:
+        return frozenset()
+
+
 def discover(sysfs: Path) -> Discovery:
     """Look at DRM's cards, which are boards, and at KFD's nodes on them.
 

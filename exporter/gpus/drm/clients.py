@@ -1,0 +1,159 @@
+"""The clients of one device: how much of its engines each has used since it was read last. Pure.
+
+A client is one open DRM file, however many descriptors and processes have it. Its counters begin at
+0 when it is opened, may step back, in which case the largest value stands until it is passed
+(drm-usage-stats.rst), and vanish when it is closed: what was used until the last look is kept by
+being given out at each look, what came after it nobody can know.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from exporter.gpus.drm.fdinfo import Client, Engine
+from exporter.gpus.drm.roles import role_of
+
+KEPT_NS = 60 * 10**9  # a client that nobody holds may be on its way to another process (SCM_RIGHTS)
+MOST_CLIENTS = 4096
+SHORTEST_NS = 20 * 10**6  # over less, the device's clock is not compared with ours
+
+
+class Rate(NamedTuple):
+    """So many nanoseconds are so many cycles."""
+
+    ns: int
+    cycles: int
+
+
+class _Clock:
+    """The clock that an engine class counts its total in, against the monotonic one."""
+
+    __slots__ = ("mono_ns", "rate", "stopped", "total")
+
+    def __init__(self, total: int, mono_ns: int) -> None:
+        self.total, self.mono_ns = total, mono_ns
+        self.rate: Rate | None = None
+        self.stopped = False
+
+    def learn(self, total: int, mono_ns: int) -> None:
+        """Take a later reading. One that stepped back begins anew and leaves the rate as it was."""
+        elapsed = mono_ns - self.mono_ns
+        if total <= self.total or self.stopped:
+            self.total, self.mono_ns, self.stopped = total, mono_ns, False
+        elif elapsed >= SHORTEST_NS:
+            self.rate = Rate(elapsed, total - self.total)
+            self.total, self.mono_ns = total, mono_ns
+
+
+class _Used:
+    """One class of engines as one client uses it. ``since_ns``: it began no earlier than then."""
+
+    __slots__ = ("counted", "credited_ns", "since_ns", "used_ns")
+
+    def __init__(self, counted: int, since_ns: int | None) -> None:
+        self.counted = counted
+        self.used_ns = 0
+        self.credited_ns = 0
+        self.since_ns = since_ns
+
+    def take(self, engine: Engine, rate: Rate | None, mono_ns: int) -> int:
+        """Nanoseconds since the last time, of one engine of the class; 0 while it steps back."""
+        value = engine.busy_ns if engine.busy_ns is not None else engine.cycles or 0
+        by = Rate(1, 1) if engine.busy_ns is not None else rate
+        if value <= self.counted or by is None:
+            return 0
+        self.used_ns += (value - self.counted) * by.ns // by.cycles
+        self.counted = value
+        spent = self.used_ns // engine.capacity - self.credited_ns
+        self.credited_ns += spent
+        if self.since_ns is not None:  # no client can have used more than the time it was there
+            spent, self.since_ns = min(spent, max(mono_ns - self.since_ns, 0)), None
+        return spent
+
+
+class _Account:
+    __slots__ = ("engines", "seen_ns")
+
+    def __init__(self, seen_ns: int) -> None:
+        self.engines: dict[str, _Used] = {}
+        self.seen_ns = seen_ns
+
+
+class Clients:
+    """The accounts of one device's clients, by client id."""
+
+    def __init__(self) -> None:
+        self._accounts: dict[int, _Account] = {}
+        self._clocks: dict[str, _Clock] = {}
+
+    def take(
+        self, clients: Iterable[Client], mono_ns: int, since_ns: int | None
+    ) -> dict[int, dict[str, int]]:
+        """Client id → quantity → nanoseconds since the last time; of each client once.
+
+        ``since_ns``: when every client that was there was looked for the last time before. One
+        that is new has been opened since then, and all that it has used is new. None: it is not
+        known what was there; then a new client is counted from now on.
+        """
+        spent: dict[int, dict[str, int]] = {}
+        for client in clients:
+            full = len(self._accounts) >= MOST_CLIENTS and client.client_id not in self._accounts
+            if client.client_id not in spent and not full:
+                self._learn(client, mono_ns)
+                spent[client.client_id] = self._enter(client, mono_ns, since_ns)
+        self._forget(mono_ns)
+        return spent
+
+    def pause(self) -> None:
+        """The device sleeps, and its clocks may."""
+        for clock in self._clocks.values():
+            clock.stopped = True
+
+    def _learn(self, client: Client, mono_ns: int) -> None:
+        for name, engine in client.engines.items():
+            if engine.total_cycles is None:
+                continue
+            clock = self._clocks.get(name)
+            if clock is None:
+                self._clocks[name] = _Clock(engine.total_cycles, mono_ns)
+            elif clock.mono_ns != mono_ns:  # the first of each look; the others follow in no time
+                clock.learn(engine.total_cycles, mono_ns)
+
+    def _enter(self, client: Client, mono_ns: int, since_ns: int | None) -> dict[str, int]:
+        account = self._accounts.get(client.client_id)
+        if account is None:
+            account = self._accounts[client.client_id] = _Account(mono_ns)
+            begun_ns = since_ns
+        else:  # an engine that was not listed until now had not been used
+            begun_ns = account.seen_ns
+        spent: dict[str, int] = {}
+        for name, engine in client.engines.items():
+            role = role_of(client.driver, name)
+            if role is None:
+                continue
+            used = account.engines.get(name)
+            if used is None:
+                value = engine.busy_ns if engine.busy_ns is not None else engine.cycles or 0
+                counted = value if begun_ns is None else 0
+                used = account.engines[name] = _Used(counted, begun_ns)
+            clock = self._clocks.get(name)
+            rate = clock.rate if clock else None
+            spent[role] = spent.get(role, 0) + used.take(engine, rate, mono_ns)
+        account.seen_ns = mono_ns
+        return spent
+
+    def _forget(self, mono_ns: int) -> None:
+        oldest = mono_ns - KEPT_NS
+        for client_id in [i for i, a in self._accounts.items() if a.seen_ns < oldest]:
+            del self._accounts[client_id]
+
+
+def by_process(
+    spent: Mapping[int, Mapping[str, int]], holders: Mapping[int, int]
+) -> dict[int, dict[str, int]]:
+    """Pid → quantity → nanoseconds, by who holds each client."""
+    sums: dict[int, dict[str, int]] = {}
+    for client_id, roles in spent.items():
+        own = sums.setdefault(holders[client_id], {})
+        for role, ns in roles.items():
+            own[role] = own.get(role, 0) + ns
+    return sums

@@ -1,0 +1,182 @@
+"""Which processes have DRM devices open, by ``/proc/PID/fd``.
+
+All processes are looked through, now and then and a part at a time: nothing tells of a device that
+is opened. What each costs is a directory listing and a readlink(2) for each descriptor, some 30 µs
+for a process; the more there are, the more seldom it is done. ``fdinfo`` is read elsewhere, of the
+descriptors found here only. To list another user's descriptors takes
+root, and CAP_SYS_PTRACE where that user is no part of this one's (proc_pid_fd(5)).
+"""
+
+import errno
+import os
+import re
+import stat
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from exporter.gpus.drm.files import read
+from exporter.model import Clock
+
+DRM_MAJOR = 226
+MOST_PROCESSES = 32_768
+MOST_DESCRIPTORS = 65_536  # of one process
+MOST_HANDLES = 8192
+PERIOD = 50  # times as long as a look took, from one to the next: a fiftieth of a core at most
+_NODE = re.compile(r"/dev/dri/(?:card|renderD)([0-9]{1,4})(?: \(deleted\))?", re.ASCII)
+_NODES = "/dev/dri/"
+_START = 19  # position of field 22 of proc_pid_stat(5) after the command's ")"
+_REFUSED = {errno.EACCES, errno.EPERM}
+_INITIAL_PID_NAMESPACE = "pid:[4026531836]"  # PROC_PID_INIT_INO of the kernel
+
+
+class Handle(NamedTuple):
+    """One descriptor of a process. ``start``: clock ticks since boot at which the process began."""
+
+    start: int
+    pid: int
+    descriptor: int
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """All processes, looked through once. ``handles``: by minor number of the device's node.
+
+    ``since_mono_ns`` is when the look before was begun, if that one saw everything. ``refused`` is
+    how many processes did not let themselves be looked into; ``left`` how many were too many.
+    """
+
+    handles: Mapping[int, tuple[Handle, ...]] = field(default_factory=dict)
+    begun_mono_ns: int = 0
+    since_mono_ns: int | None = None
+    refused: int = 0
+    left: int = 0
+
+
+class Holders:
+    """Looks through ``proc_root`` again and again. One caller at a time."""
+
+    def __init__(self, proc_root: str, clock: Clock) -> None:
+        self._root = proc_root
+        self._clock = clock
+        self._under_way: Iterator[Sight | None] | None = None
+        self._took_ns = 0
+        self.newest: Sight | None = None
+
+    def forget(self) -> None:
+        """Begin anew: what happened meanwhile was not seen."""
+        self._under_way = self.newest = None
+
+    def look(self, every_s: float, budget_s: float) -> None:
+        """Go on with the look, or begin one that is due, for no longer than the budget."""
+        now = self._clock.monotonic_ns()
+        if self._under_way is None:
+            pause_ns = max(every_s * 10**9, PERIOD * self._took_ns)
+            if self.newest and now - self.newest.begun_mono_ns < pause_ns:
+                return
+            self._under_way, self._took_ns = self._through(now), 0
+        self._go_on(self._under_way, now + int(budget_s * 10**9))
+        self._took_ns += self._clock.monotonic_ns() - now
+
+    def _go_on(self, under_way: Iterator[Sight | None], until_ns: int) -> None:
+        for sight in under_way:
+            if sight is not None:
+                self.newest, self._under_way = sight, None
+                return
+            if self._clock.monotonic_ns() >= until_ns:
+                return
+
+    def _through(self, begun_ns: int) -> Iterator[Sight | None]:
+        """Yield None after each process, and what was seen at the end."""
+        found: dict[int, list[Handle]] = {}
+        pids = sorted(int(name) for name in _listed(self._root) if name.isdecimal())
+        refused, left, room = 0, max(len(pids) - MOST_PROCESSES, 0), MOST_HANDLES
+        for pid in pids[:MOST_PROCESSES]:
+            try:
+                for minor, handle in _handles(self._root, pid):
+                    if room > 0:
+                        found.setdefault(minor, []).append(handle)
+                    room -= 1
+            except OSError as error:
+                refused += error.errno in _REFUSED  # else it ended meanwhile
+            yield None
+        left += max(-room, 0)
+        before = self.newest
+        whole = before is not None and not before.refused and not before.left
+        yield Sight(
+            # The youngest process comes first: see DrmDevice.
+            {minor: tuple(sorted(all_of, reverse=True)) for minor, all_of in found.items()},
+            begun_ns,
+            before.begun_mono_ns if before and whole else None,
+            refused,
+            left,
+        )
+
+
+def _listed(path: str) -> list[str]:
+    try:
+        return os.listdir(path)  # noqa: PTH208 - names are all that is wanted, ten times a cheap
+    except OSError:
+        return []
+
+
+def _handles(root: str, pid: int) -> Iterator[tuple[int, Handle]]:
+    """Minor number and handle of each descriptor of a DRM device.
+
+    Raises:
+        OSError: the process has ended, or does not let itself be looked into.
+
+    """
+    folder = os.open(f"{root}/{pid}/fd", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    start: int | None = None
+    try:
+        for name in os.listdir(folder)[:MOST_DESCRIPTORS]:  # noqa: PTH208 - by descriptor
+            minor = _minor(name, folder)
+            if minor is not None:
+                start = _start(root, pid) if start is None else start
+                yield minor, Handle(start, pid, int(name))
+    finally:
+        os.close(folder)
+
+
+def _minor(name: str, folder: int) -> int | None:
+    """The minor number of the DRM device that the descriptor is of."""
+    try:
+        target = os.readlink(name, dir_fd=folder)
+    except OSError:
+        return None
+    if not target.startswith(_NODES) or not name.isdecimal():
+        return None
+    named = _NODE.fullmatch(target)
+    try:
+        node = os.stat(name, dir_fd=folder)
+    except OSError:  # a plain directory laid out like /proc, whose links lead nowhere
+        return int(named[1]) if named else None
+    # A container may have the device under another name: its number is the same everywhere.
+    is_drm = stat.S_ISCHR(node.st_mode) and os.major(node.st_rdev) == DRM_MAJOR
+    return os.minor(node.st_rdev) if is_drm else None
+
+
+def _start(root: str, pid: int) -> int:
+    """When the process began, in clock ticks since boot; 0 if that cannot be read."""
+    try:
+        return int(read(f"{root}/{pid}/stat", 1024).rpartition(b")")[2].split()[_START])
+    except (OSError, ValueError, IndexError):
+        return 0
+
+
+def sees_all_processes(proc_root: str) -> bool:
+    """Whether ``proc_root`` shows the whole machine's processes, as far as it tells.
+
+    It does not where it is the procfs of a container's own PID namespace.
+    """
+    try:
+        depth = next(
+            len(line.split()) - 1
+            for line in read(f"{proc_root}/self/status", 16_384).split(b"\n")
+            if line.startswith(b"NSpid:")
+        )
+        link = os.readlink(f"{proc_root}/self/ns/pid")  # noqa: PTH115 - a string
+    except (OSError, StopIteration):
+        return True
+    return depth > 1 or link == _INITIAL_PID_NAMESPACE

@@ -1,0 +1,182 @@
+"""The DRM source: finds the devices and who has them open, and reads them side by side."""
+
+import logging
+import time
+from collections.abc import Callable, Collection, Mapping
+from functools import partial
+from threading import Lock
+
+from exporter.gpus.drm.device import DrmDevice
+from exporter.gpus.drm.discovery import discover
+from exporter.gpus.drm.holders import Holders, Sight, sees_all_processes
+from exporter.gpus.pool import DeviceWorkers, Stuck
+from exporter.gpus.source import Demand
+from exporter.model import (
+    Clock,
+    DeviceReading,
+    DeviceState,
+    Reading,
+    SourceStatus,
+    Unmeasured,
+)
+
+logger = logging.getLogger(__name__)
+
+SECOND_NS = 10**9
+LOOK_EVERY_S = 10.0  # for devices that came or went
+SHARE_OF_DEADLINE = 0.5  # for looking through the processes
+RELEASED = "released on request"
+NO_DEVICE = "no device of a DRM driver that tells of its clients, or another source has it"
+GONE = "its driver was unloaded, or it was taken out"
+REFUSED = (
+    "processes do not let themselves be looked into, so that not all clients can be seen: run as "
+    "root with hostPID and CAP_SYS_PTRACE"
+)
+NESTED = "not all of the machine's processes can be seen: set hostPID: true in the pod spec"
+
+
+class DrmSource:
+    """GPUs of the kernel's DRM drivers, as a ``GpuSource``.
+
+    ``taken`` gives the PCI addresses of the devices that other sources have: those are left to
+    them. ``any_driver``: also devices of drivers that are not known to tell of their clients.
+    """
+
+    name = "drm"
+
+    def __init__(
+        self,
+        sys_root: str = "/sys",
+        proc_root: str = "/proc",
+        *,
+        clock: Clock = time,
+        taken: Callable[[], Collection[str]] = tuple,
+        any_driver: bool = False,
+    ) -> None:
+        self._sys, self._proc = sys_root, proc_root
+        self._clock = clock
+        self._taken = taken
+        self._any_driver = any_driver
+        self._demand = Demand()
+        self._holders = Holders(proc_root, clock)
+        self._workers = DeviceWorkers(clock, self.name)
+        self._devices: dict[str, DrmDevice] = {}
+        self._gone: set[str] = set()
+        self._look_at_ns: int | None = None
+        self._nested = not sees_all_processes(proc_root)
+        self._lock = Lock()
+        self._released = False
+        self._last_success: int | None = None
+        self._said = ""
+
+    def read(self) -> Reading:
+        """Read every device within the deadline; see ``GpuSource.read``."""
+        with self._lock:
+            begun_ns = self._clock.monotonic_ns()
+            self._look(begun_ns)
+            if self._released:
+                devices = tuple(self._off(d, DeviceState.RELEASED, RELEASED) for d in self._all())
+            else:
+                devices = self._read(begun_ns)
+            return Reading(self._status(devices, self._clock.monotonic_ns() - begun_ns), devices)
+
+    def release(self, released: bool) -> None:  # noqa: FBT001 - a state, not an option
+        """Read nothing of the drivers any more (True), or begin anew (False)."""
+        with self._lock:
+            if self._released and not released:
+                self._holders.forget()
+                for device in self._devices.values():
+                    device.restart()
+            self._released = released
+
+    def follow(self, demand: Demand) -> None:
+        """Read by this from the next read on."""
+        with self._lock:
+            self._demand = demand
+
+    def close(self) -> None:
+        """End the workers; no device is held."""
+        self._workers.close()
+
+    def _look(self, now_ns: int) -> None:
+        """Find the devices, now and then. One that was seen once is remembered."""
+        if self._look_at_ns is not None and now_ns < self._look_at_ns:
+            return
+        self._look_at_ns = now_ns + int(LOOK_EVERY_S * SECOND_NS)
+        taken = self._taken()
+        found = discover(self._sys, self._proc, taken=taken, any_driver=self._any_driver)
+        here = {each.device.uuid: each for each in found}
+        for uuid, each in here.items():
+            known = self._devices.get(uuid)
+            if known is None or known.found != each:
+                logger.info("device %s: %s, %s", uuid, each.device.model, each.driver)
+                self._devices[uuid] = DrmDevice(each, self._proc, self._clock)
+        for uuid in [u for u, d in self._devices.items() if d.found.device.pci_bus_id in taken]:
+            del self._devices[uuid]
+        self._gone = self._devices.keys() - here.keys()
+
+    def _all(self) -> tuple[DrmDevice, ...]:
+        return tuple(self._devices.values())
+
+    def _read(self, begun_ns: int) -> tuple[DeviceReading, ...]:
+        demand = self._demand
+        if self._devices:
+            self._holders.look(demand.processes_every_s, SHARE_OF_DEADLINE * demand.deadline_s)
+        sight = self._holders.newest
+        if sight is None:  # the first look takes longer than its time: there is nothing to tell
+            return tuple(DeviceReading(device.found.device) for device in self._all())
+        jobs = {
+            uuid: partial(device.read, sight, demand, self._blindness(sight))
+            for uuid, device in self._devices.items()
+            if uuid not in self._gone
+        }
+        spent_s = (self._clock.monotonic_ns() - begun_ns) / SECOND_NS
+        results = self._workers.run(jobs, max(demand.deadline_s - spent_s, 0.0))
+        return tuple(self._reading(device, results) for device in self._all())
+
+    def _reading(self, device: DrmDevice, results: Mapping[str, object]) -> DeviceReading:
+        result = results.get(device.found.device.uuid)
+        if isinstance(result, DeviceReading):
+            return result
+        if result is None:
+            return self._off(device, DeviceState.LOST, GONE)
+        if isinstance(result, Stuck):
+            waited_s = (self._clock.monotonic_ns() - result.since_mono_ns) / SECOND_NS
+            detail = f"the driver has not answered for {waited_s:.1f} s"
+            return self._off(device, DeviceState.STUCK, detail)
+        return self._off(device, DeviceState.FAILED, repr(result)[:200])
+
+    @staticmethod
+    def _off(device: DrmDevice, state: DeviceState, detail: str) -> DeviceReading:
+        return DeviceReading(device.found.device, state, detail)
+
+    def _blindness(self, sight: Sight) -> Unmeasured | None:
+        """Why not all clients can be seen, so that what is seen is not all that was used."""
+        if self._nested:
+            return Unmeasured.NO_HOSTPID
+        return Unmeasured.NO_PERMISSION if sight.refused else None
+
+    def _status(self, devices: tuple[DeviceReading, ...], duration_ns: int) -> SourceStatus:
+        sight = self._holders.newest
+        up = bool(devices) and not self._released
+        detail = ""
+        if self._released:
+            detail = RELEASED
+        elif not devices:
+            detail = NO_DEVICE
+        elif self._nested:
+            detail = NESTED
+        elif sight and sight.refused:
+            detail = REFUSED
+        elif sight and sight.left:
+            detail = f"{sight.left} processes or descriptors are too many to be looked through"
+        if up:
+            self._say(detail)
+            self._last_success = self._clock.time_ns()
+        return SourceStatus(self.name, up, detail, duration_ns, self._last_success)
+
+    def _say(self, detail: str) -> None:
+        """Log once what is missing though the source is up."""
+        if detail and detail != self._said:
+            logger.warning("source drm: %s", detail)
+        self._said = detail

@@ -1,0 +1,312 @@
+"""Energy, sensors and sleep of a DRM device, by composed sysfs."""
+
+from pathlib import Path
+
+import pytest
+
+from exporter.gpus.drm.source import DrmSource
+from exporter.gpus.source import Demand
+from exporter.model import DeviceReading, Sensors, Unmeasured, Window
+from tests.gpus.drm.machine import Machine, i915, only, xe
+
+PCI = "0000:03:00.0"
+SECOND = 10**9
+HWMON = "hwmon/hwmon3"
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    return Machine(tmp_path)
+
+
+def step(machine: Machine, source: DrmSource, seconds: float = 1.0) -> DeviceReading:
+    machine.clock.move(seconds)
+    return only(source.read())
+
+
+def energy(reading: DeviceReading) -> tuple[int | None, int | None]:
+    assert reading.window is not None
+    return reading.window.energy_uj, reading.window.idle_energy_uj
+
+
+def window(reading: DeviceReading) -> Window:
+    assert reading.window is not None
+    return reading.window
+
+
+@pytest.mark.parametrize("driver", ["i915", "xe"])
+def test_energy_is_the_hwmon_counters(machine: Machine, driver: str) -> None:
+    files = {f"{HWMON}/name": driver, f"{HWMON}/energy1_input": "5000000"}
+    device = machine.card(0, driver, PCI, files=files)
+    source = machine.source()
+    source.read()
+    machine.write(device, {f"{HWMON}/energy1_input": "47000000"})
+
+    reading = step(machine, source)
+
+    assert window(reading).energy_uj == 42_000_000
+    assert window(reading).methods.energy == "counter"
+    assert reading.sensors.power_watts == 42
+    assert "energy" not in reading.unmeasured
+
+
+def test_the_counter_of_a_part_is_not_the_devices(machine: Machine) -> None:
+    files = {f"{HWMON}/name": "i915_gt0", f"{HWMON}/energy1_input": "5000000"}
+    machine.card(0, "i915", PCI, files=files)
+    source = machine.source()
+    source.read()
+
+    reading = step(machine, source)
+
+    assert energy(reading) == (None, None)
+    assert reading.unmeasured["energy"] is Unmeasured.NOT_SUPPORTED
+
+
+def test_power_is_integrated_where_there_is_no_counter(machine: Machine) -> None:
+    files = {f"{HWMON}/name": "amdgpu", f"{HWMON}/power1_average": "100000000"}
+    machine.card(0, "amdgpu", PCI, (0x1002, 0x7448), files)
+    source = machine.source()
+    source.read()
+
+    reading = step(machine, source, 3)
+
+    assert window(reading).energy_uj == 300_000_000
+    assert window(reading).methods.energy == "power"
+    assert reading.sensors.power_watts == 100
+
+
+def test_the_idle_part_is_what_an_idle_board_used(machine: Machine) -> None:
+    files = {f"{HWMON}/name": "xe", f"{HWMON}/energy1_input": "0"}
+    device = machine.card(0, "xe", PCI, files=files)
+    machine.process(42)
+    machine.open(42, 5, xe(1, 0))
+    source, used = machine.source(), 0
+    source.read()
+    for second in range(1, 8):
+        used += 10_000_000
+        machine.write(device, {f"{HWMON}/energy1_input": str(used)})
+        machine.open(42, 5, xe(1, second * 1000))
+        idle = step(machine, source)
+    machine.write(device, {f"{HWMON}/energy1_input": str(used + 90_000_000)})
+    machine.open(42, 5, xe(1, 8000, rcs=1000))
+
+    busy = step(machine, source)
+
+    assert energy(idle) == (10_000_000, 10_000_000)
+    assert energy(busy) == (90_000_000, 10_000_000)
+
+
+@pytest.mark.parametrize(
+    ("driver", "files", "sensors"),
+    [
+        (
+            "i915",
+            {"drm/card0/gt_act_freq_mhz": "1550", f"{HWMON}/power1_max": "190000000"},
+            Sensors(power_limit_watts=190, clock_hertz={"graphics": 1_550_000_000}),
+        ),
+        (
+            "xe",
+            {
+                "tile0/gt0/freq0/act_freq": "2850",
+                f"{HWMON}/power1_max": "0",  # switched off: no limit
+                f"{HWMON}/temp2_input": "48000",
+                f"{HWMON}/temp2_label": "pkg",
+                f"{HWMON}/temp3_input": "52500",
+                f"{HWMON}/temp3_label": "vram",
+            },
+            Sensors(
+                temperature_celsius={"gpu": 48, "memory": 52.5},
+                clock_hertz={"graphics": 2_850_000_000},
+            ),
+        ),
+        (
+            "amdgpu",
+            {
+                f"{HWMON}/power1_average": "45000000",
+                f"{HWMON}/power1_cap": "295000000",
+                f"{HWMON}/temp1_input": "-3000",
+                f"{HWMON}/temp1_label": "edge",
+                f"{HWMON}/temp2_input": "61000",
+                f"{HWMON}/temp2_label": "junction",
+                f"{HWMON}/temp3_input": "70000",
+                f"{HWMON}/temp3_label": "mem",
+                f"{HWMON}/freq1_input": "2100000000",
+                f"{HWMON}/freq2_input": "1249000000",
+            },
+            Sensors(
+                power_watts=45,
+                power_limit_watts=295,
+                temperature_celsius={"gpu": -3, "hotspot": 61, "memory": 70},
+                clock_hertz={"graphics": 2_100_000_000, "memory": 1_249_000_000},
+            ),
+        ),
+        ("i915", {f"{HWMON}/temp1_input": "fourty", f"{HWMON}/power1_max": "-1"}, Sensors()),
+    ],
+)
+def test_sensors_are_what_sysfs_says(
+    machine: Machine, driver: str, files: dict[str, str], sensors: Sensors
+) -> None:
+    machine.card(0, driver, PCI, files={f"{HWMON}/name": driver, **files})
+
+    assert only(machine.source().read()).sensors == sensors
+
+
+def test_what_nobody_is_shown_is_neither_read_nor_said_to_be_missing(machine: Machine) -> None:
+    files = {f"{HWMON}/name": "xe", f"{HWMON}/temp2_input": "48000"}
+    machine.card(0, "xe", PCI, files=files)
+    source = machine.source()
+    source.follow(Demand(deadline_s=30, disabled=frozenset({"temperature", "ecc", "power"})))
+
+    reading = only(source.read())
+
+    assert reading.sensors.temperature_celsius == {}
+    assert not {"temperature", "ecc_errors", "power", "power_limit"} & reading.unmeasured.keys()
+    assert {"clock", "throttle", "pcie"} <= reading.unmeasured.keys()
+
+
+SLEEPY = {"power/control": "auto", "power/autosuspend_delay_ms": "1000"}
+
+
+def sleepy_xe(machine: Machine) -> Path:
+    """A card that may sleep, with a client; what reads it can be seen in its energy."""
+    files = {
+        **SLEEPY,
+        "power/runtime_status": "active",
+        f"{HWMON}/name": "xe",
+        f"{HWMON}/energy1_input": "0",
+    }
+    device = machine.card(0, "xe", PCI, files=files)
+    machine.process(42)
+    machine.open(42, 5, xe(1, 0))
+    return device
+
+
+def tick(machine: Machine, device: Path, second: int, rcs: int, status: str = "active") -> None:
+    machine.write(device, {"power/runtime_status": status})
+    machine.write(device, {f"{HWMON}/energy1_input": str(second * 1_000_000)})
+    machine.open(42, 5, xe(1, second * 1000, rcs=rcs))
+
+
+def test_a_device_at_work_is_read_each_time(machine: Machine) -> None:
+    device = sleepy_xe(machine)
+    source = machine.source()
+    tick(machine, device, 0, 0)
+    source.read()
+    tick(machine, device, 1, 0)
+    step(machine, source, 3)
+    cores = []
+    for second, rcs in ((4, 100), (5, 300), (6, 400)):
+        tick(machine, device, second, rcs)
+        reading = step(machine, source, 3 if second == 4 else 1)
+        cores.append(window(reading).busy.core)
+
+    assert all(cores)
+
+
+def test_an_idle_device_is_left_alone_long_enough_to_fall_asleep(machine: Machine) -> None:
+    device = sleepy_xe(machine)
+    source = machine.source()
+    read = []
+    for second in range(9):
+        tick(machine, device, second, 0)
+        read.append(step(machine, source).window is not None)
+
+    assert read == [False, False, True, False, True, False, True, False, True]
+
+
+def test_nothing_is_read_of_a_device_that_sleeps(machine: Machine) -> None:
+    device = sleepy_xe(machine)
+    source = machine.source()
+    source.read()
+    tick(machine, device, 60, 55_000, "suspended")
+
+    asleep = step(machine, source, 60)
+
+    assert window(asleep).busy.core == 0
+    assert window(asleep).observed_ns == 60 * SECOND
+    assert energy(asleep) == (None, None)
+
+
+def test_what_it_used_asleep_is_nobodys_when_it_wakes(machine: Machine) -> None:
+    device = sleepy_xe(machine)
+    source = machine.source()
+    source.read()
+    for second in range(1, 4):
+        tick(machine, device, second, 0, "suspended")
+        step(machine, source)
+    tick(machine, device, 4, 500)
+
+    awake = step(machine, source)
+
+    assert energy(awake) == (4_000_000, 4_000_000)
+
+
+def test_what_it_did_before_it_slept_is_told_when_it_wakes_by_a_clock_that_stood(
+    machine: Machine,
+) -> None:
+    device = sleepy_xe(machine)
+    source = machine.source()
+    source.read()
+    tick(machine, device, 3, 100)
+    step(machine, source, 3)
+    tick(machine, device, 4, 100, "suspended")
+    step(machine, source, 3600)
+    tick(machine, device, 4, 400)
+
+    assert window(step(machine, source)).busy.core == 3 * SECOND // 10
+
+
+def test_a_device_may_be_kept_awake_if_that_is_wanted(machine: Machine) -> None:
+    device = sleepy_xe(machine)
+    source = machine.source()
+    source.follow(Demand(deadline_s=30, processes_every_s=0, wake=True))
+    source.read()
+    seen = []
+    for second in range(1, 4):
+        tick(machine, device, second, second * 100, "suspended")
+        seen.append(window(step(machine, source)).energy_uj)
+
+    assert seen == [1_000_000] * 3
+
+
+def test_the_switch_is_taken_up_while_it_runs(machine: Machine) -> None:
+    device = sleepy_xe(machine)
+    source = machine.source()
+    source.read()
+    tick(machine, device, 1, 0, "suspended")
+    asleep = step(machine, source)
+    source.follow(Demand(deadline_s=30, processes_every_s=0, wake=True))
+    tick(machine, device, 2, 0, "suspended")
+
+    assert (window(asleep).energy_uj, window(step(machine, source)).energy_uj) == (None, 2_000_000)
+
+
+def test_i915_tells_of_its_clients_asleep_and_only_its_sensors_wait(machine: Machine) -> None:
+    """Its fdinfo wakes nothing; its energy counter does."""
+    files = {
+        **SLEEPY,
+        "power/runtime_status": "suspended",
+        f"{HWMON}/name": "i915",
+        f"{HWMON}/energy1_input": "0",
+    }
+    machine.card(0, "i915", PCI, files=files)
+    machine.process(42)
+    machine.open(42, 5, i915(1))
+    source = machine.source()
+    source.read()
+    machine.open(42, 5, i915(1, render=7))
+
+    reading = step(machine, source)
+
+    assert window(reading).busy.core == 7
+    assert energy(reading) == (None, None)
+
+
+@pytest.mark.parametrize("control", ["on", ""])
+def test_a_device_that_may_not_sleep_is_read_each_time(machine: Machine, control: str) -> None:
+    files = {"power/control": control, "power/runtime_status": "active"} if control else {}
+    machine.card(0, "xe", PCI, files=files)
+    source = machine.source()
+    source.read()
+
+    assert all(step(machine, source).window for _ in range(5))

@@ -1,0 +1,251 @@
+"""Who has DRM devices open: of real processes, of composed ones, and of those that hide."""
+
+import json
+import subprocess
+import sys
+import tempfile
+import threading
+from pathlib import Path
+
+import pytest
+
+from exporter.gpus.drm.holders import Handle, Holders, Sight, sees_all_processes
+from exporter.gpus.source import Demand
+from exporter.model import DeviceState, Unmeasured
+from tests.gpus.drm.machine import Machine, i915, only
+from tests.scenario.clock import ManualClock
+
+PCI = "0000:03:00.0"
+AS_NOBODY = """
+import json, os, sys
+from exporter.gpus.drm.source import DrmSource
+os.setgroups([])
+os.setuid(65534)
+source = DrmSource(sys.argv[1], "/proc")
+for _ in range(1000):  # to look through a busy machine's processes may take several
+    reading = source.read()
+    [device] = reading.devices
+    if device.window:
+        break
+status = reading.status
+busy = device.window.busy.core
+print(json.dumps([status.up, status.detail, device.unmeasured["core"], busy]))
+"""
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    return Machine(tmp_path)
+
+
+def looked(machine: Machine) -> Holders:
+    holders = Holders(str(machine.proc), machine.clock)
+    holders.look(0, 60)
+    return holders
+
+
+@pytest.mark.parametrize(
+    ("node", "minor"),
+    [
+        ("renderD128", 128),
+        ("card0", 0),
+        ("renderD131 (deleted)", 131),
+        ("by-path/pci-0000:03:00.0-card", None),
+        ("renderD", None),
+        ("../zero", None),
+    ],
+)
+def test_descriptors_are_known_by_their_node(
+    machine: Machine, node: str, minor: int | None
+) -> None:
+    machine.process(42, 77)
+    machine.open(42, 5, "", node)
+
+    sight = looked(machine).newest
+
+    assert sight is not None
+    assert sight.handles == ({} if minor is None else {minor: (Handle(77, 42, 5),)})
+
+
+def test_the_youngest_process_comes_first(machine: Machine) -> None:
+    for pid, start in ((42, 10), (43, 30), (44, 20)):
+        machine.process(pid, start)
+        machine.open(pid, 5, "")
+
+    sight = looked(machine).newest
+
+    assert sight is not None
+    assert [handle.pid for handle in sight.handles[128]] == [43, 44, 42]
+
+
+def test_what_is_no_process_is_passed_over(machine: Machine) -> None:
+    (machine.proc / "1000000").write_text("no directory\n")
+    (machine.proc / "self").symlink_to("42")
+    machine.process(42)
+    machine.open(42, 5, "")
+    (machine.proc / "42/stat").unlink()
+
+    sight = looked(machine).newest
+
+    assert sight is not None
+    assert sight.handles == {128: (Handle(0, 42, 5),)}
+    assert (sight.refused, sight.left) == (0, 0)
+
+
+class Ticking(ManualClock):
+    """A clock on which each look at it takes a second."""
+
+    def monotonic_ns(self) -> int:
+        """A second later each time."""
+        self.move(1)
+        return self.now_ns
+
+
+def test_a_look_keeps_to_its_time_and_goes_on_with_the_next(machine: Machine) -> None:
+    for pid in range(10, 20):
+        machine.process(pid)
+        machine.open(pid, 5, "")
+    holders, looks = Holders(str(machine.proc), Ticking()), 0
+    while holders.newest is None:
+        holders.look(5, 3)
+        looks += 1
+
+    assert looks == 4  # 3 processes each, then the last and the end
+    assert len(holders.newest.handles[128]) == 10
+
+
+def test_the_longer_a_look_takes_the_more_seldom_it_is_done(machine: Machine) -> None:
+    for pid in range(10, 20):
+        machine.process(pid)
+    clock = Ticking()
+    holders = Holders(str(machine.proc), clock)
+    holders.look(0, 60)
+    begun = [holders.newest.begun_mono_ns] if holders.newest else []
+    while len(begun) < 3:
+        holders.look(0, 60)
+        if holders.newest and holders.newest.begun_mono_ns != begun[-1]:
+            begun.append(holders.newest.begun_mono_ns)
+
+    took_s = 11  # 10 processes, and the end
+    assert begun[2] - begun[1] >= 50 * took_s * 10**9
+
+
+def test_a_sight_tells_since_when_what_is_new_in_it_can_be_there(machine: Machine) -> None:
+    holders = looked(machine)
+    first = holders.newest
+    machine.clock.move(5)
+    holders.look(0, 60)
+    second = holders.newest
+
+    assert first is not None
+    assert second is not None
+    assert (first.since_mono_ns, second.since_mono_ns) == (None, first.begun_mono_ns)
+
+
+@pytest.mark.parametrize("before", [Sight(refused=1), Sight(left=1)])
+def test_after_a_look_that_did_not_see_all_nothing_is_known_to_be_new(
+    machine: Machine, before: Sight
+) -> None:
+    holders = Holders(str(machine.proc), machine.clock)
+    holders.newest = before
+    holders.look(0, 60)
+
+    assert holders.newest is not before
+    assert holders.newest.since_mono_ns is None
+
+
+def test_real_processes_are_looked_through() -> None:
+    """This machine's own: none has a DRM device unless it has one, and all can be looked into."""
+    holders = Holders("/proc", ManualClock())
+    holders.look(0, 60)
+
+    assert holders.newest is not None
+    assert holders.newest.left == 0
+    assert Path("/dev/dri").exists() or not holders.newest.handles
+
+
+@pytest.mark.root
+def test_without_rights_it_is_unknown_how_busy_a_device_is() -> None:
+    """As nobody: of root's processes nothing is seen, which is not that they do nothing."""
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        machine = Machine(Path(folder))
+        machine.card(0, "i915", PCI)
+        command = [sys.executable, "-c", AS_NOBODY, str(machine.sys)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    up, detail, reason, busy = json.loads(done.stdout)
+
+    assert (up, reason, busy) == (True, "no_permission", None)
+    assert "CAP_SYS_PTRACE" in detail
+
+
+@pytest.mark.parametrize(
+    ("nspid", "link", "sees"),
+    [
+        ("7", "pid:[4026531836]", True),  # the machine's own
+        ("7", "pid:[4026532900]", False),  # a container's own /proc
+        ("7\t1", "pid:[4026532900]", True),  # in a container, the host's /proc
+        (None, None, True),  # a directory laid out the same way
+    ],
+)
+def test_the_proc_of_a_container_shows_not_all(
+    machine: Machine, nspid: str | None, link: str | None, *, sees: bool
+) -> None:
+    if nspid and link:
+        machine.write(machine.proc, {"self/status": f"Name:\tx\nNSpid:\t{nspid}"})
+        (machine.proc / "self/ns").mkdir()
+        (machine.proc / "self/ns/pid").symlink_to(link)
+    machine.card(0, "i915", PCI)
+    source = machine.source()
+    source.read()
+    machine.clock.move(1)
+
+    reading = only(source.read())
+
+    assert sees_all_processes(str(machine.proc)) is sees
+    assert reading.window is not None
+    assert reading.window.busy.core == (0 if sees else None)
+    assert reading.unmeasured.get("core") == (None if sees else Unmeasured.NO_HOSTPID)
+
+
+class HangingClock(ManualClock):
+    """Whoever works for the source waits here, as in a driver that hangs, until it is let go."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.go_on = threading.Event()
+        self.go_on.set()
+
+    def monotonic_ns(self) -> int:
+        """The time, once the driver comes back."""
+        if threading.current_thread() is not threading.main_thread():
+            self.go_on.wait()
+        return self.now_ns
+
+
+def test_a_driver_that_hangs_costs_only_its_device(machine: Machine) -> None:
+    clock = machine.clock = HangingClock()
+    machine.card(0, "i915", PCI)
+    machine.process(42)
+    machine.open(42, 5, i915(7))
+    source = machine.source()
+    source.read()
+    clock.go_on.clear()
+    source.follow(Demand(deadline_s=0, processes_every_s=0))
+    clock.move(1)
+    stuck = only(source.read())
+    machine.open(42, 5, i915(7, render=9))
+    clock.move(1)
+    clock.go_on.set()
+    source.follow(Demand(deadline_s=30, processes_every_s=0))
+
+    readings = [stuck]
+    while readings[-1].state is DeviceState.STUCK:  # until its worker has come back
+        readings.append(only(source.read()))
+    readings.append(only(source.read()))
+
+    assert stuck.state is DeviceState.STUCK
+    assert stuck.detail.startswith("the driver has not answered")
+    assert readings[-1].state is DeviceState.UP
+    assert sum(p.busy.core or 0 for r in readings if r.window for p in r.window.processes) == 9

@@ -1,0 +1,455 @@
+"""The DRM source over composed trees: every figure is the arithmetic of what the kernel says."""
+
+from pathlib import Path
+
+import pytest
+
+from exporter.gpus.drm.source import DrmSource
+from exporter.gpus.source import Demand, GpuSource
+from exporter.model import (
+    DeviceReading,
+    DeviceState,
+    Engines,
+    Methods,
+    ProcessMemory,
+    Unmeasured,
+)
+from tests.gpus.drm.machine import Machine, i915, only, xe
+
+PCI = "0000:03:00.0"
+MIB = 1024**2
+MS = 10**6
+SECOND = 10**9
+NOBODY: frozenset[str] = frozenset()
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    return Machine(tmp_path)
+
+
+def step(machine: Machine, source: DrmSource, seconds: float = 1.0) -> DeviceReading:
+    machine.clock.move(seconds)
+    return only(source.read())
+
+
+def core(reading: DeviceReading) -> dict[int, int | None]:
+    assert reading.window is not None
+    return {process.pid: process.busy.core for process in reading.window.processes}
+
+
+def test_it_is_a_source(machine: Machine) -> None:
+    source: GpuSource = machine.source()
+
+    assert source.name == "drm"
+    assert source.read().devices == ()
+    source.close()
+
+
+def test_the_device_is_as_sysfs_describes_it(machine: Machine) -> None:
+    machine.card(0, "xe", PCI, (0x8086, 0xE20B), {"tile0/physical_vram_size_bytes": str(12 << 30)})
+
+    device = only(machine.source().read()).device
+
+    assert (device.uuid, device.index, device.minor) == (f"DRM-{PCI}", 200, 0)
+    assert (device.vendor, device.model, device.pci_bus_id) == ("intel", "8086:e20b", PCI)
+    assert (device.driver_version, device.memory_bytes) == ("xe 6.12.0", 12 << 30)
+
+
+def test_a_name_that_the_driver_knows_is_the_model(machine: Machine) -> None:
+    files = {"product_name": "AMD Radeon PRO W7900", "mem_info_vram_total": str(48 << 30)}
+    machine.card(1, "amdgpu", PCI, (0x1002, 0x7448), files)
+
+    device = only(machine.source().read()).device
+
+    assert (device.vendor, device.model, device.memory_bytes) == (
+        *("amd", "AMD Radeon PRO W7900"),
+        48 << 30,
+    )
+
+
+def test_a_device_without_a_pci_address_is_known_by_its_platform_name(machine: Machine) -> None:
+    machine.card(0, "v3d")
+
+    device = only(machine.source().read()).device
+
+    assert (device.uuid, device.vendor, device.pci_bus_id) == ("DRM-0.gpu", "broadcom", "")
+
+
+@pytest.mark.parametrize("driver", ["ast", "mgag200", "simpledrm", "vkms", "nvidia-drm"])
+def test_what_only_shows_or_is_another_sources_is_no_device(machine: Machine, driver: str) -> None:
+    machine.card(0, driver, PCI, render=False)
+
+    assert machine.source().read().devices == ()
+    assert machine.source(any_driver=True).read().devices == ()
+
+
+def test_a_driver_that_is_not_known_is_taken_up_if_asked_for(machine: Machine) -> None:
+    machine.card(0, "unheard-of", PCI)
+
+    assert machine.source().read().devices == ()
+    assert len(machine.source(any_driver=True).read().devices) == 1
+
+
+def test_devices_that_another_source_has_are_left_to_it(machine: Machine) -> None:
+    machine.card(0, "amdgpu", PCI)
+    machine.card(1, "i915", "0000:00:02.0")
+    theirs: set[str] = set()
+    source = machine.source(taken=lambda: theirs)
+    assert len(source.read().devices) == 2
+
+    theirs.add(PCI)
+    machine.clock.move(10)
+
+    assert only(source.read()).device.pci_bus_id == "0000:00:02.0"
+
+
+def test_i915_render_and_compute_are_core_time_over_their_capacity(machine: Machine) -> None:
+    machine.card(0, "i915", PCI)
+    machine.process(42)
+    machine.open(42, 5, i915(7, render=10**12))
+    source = machine.source()
+    first = only(source.read())
+    render = 10**12 + 100 * MS
+    told = i915(7, render=render, compute=800 * MS, video=60 * MS, copy=SECOND)
+    machine.open(42, 5, told)
+
+    window = step(machine, source).window
+
+    assert first.window is None
+    assert window is not None
+    assert window.end_unix_ns - window.start_unix_ns == window.observed_ns == SECOND
+    assert window.busy == Engines(core=300 * MS, decoder=30 * MS)
+    assert window.counted == {"copy": {42: SECOND}}
+    assert [(p.pid, p.busy) for p in window.processes] == [(42, window.busy)]
+    assert window.methods == Methods("fdinfo", "fdinfo", "none")
+
+
+def test_xe_cycles_are_time(machine: Machine) -> None:
+    machine.card(0, "xe", PCI)
+    machine.process(42)
+    machine.open(42, 5, xe(3, 0))
+    source = machine.source()
+    source.read()
+    machine.open(42, 5, xe(3, 19_200_000, rcs=1_920_000, ccs=19_200_000, vcs=3_840_000))
+
+    window = step(machine, source).window
+
+    assert window is not None
+    assert window.busy == Engines(core=350 * MS, decoder=100 * MS)
+
+
+def test_a_client_counts_once_however_many_descriptors_and_processes_have_it(
+    machine: Machine,
+) -> None:
+    machine.card(0, "i915", PCI)
+    for pid, start in ((42, 1000), (43, 2000)):
+        machine.process(pid, start)
+    source = machine.source()
+    source.read()
+    for pid, descriptor, node in ((42, 5, "renderD128"), (42, 6, "card0"), (43, 9, "renderD128")):
+        machine.open(pid, descriptor, i915(7, render=400 * MS), node)
+
+    reading = step(machine, source)
+
+    assert reading.window is not None
+    assert reading.window.busy.core == 400 * MS
+    assert core(reading) == {43: 400 * MS}  # the youngest: whoever handed it on was there before
+    assert reading.memory is not None
+    assert reading.memory.processes == (ProcessMemory(43, 16 * MIB, NOBODY),)
+
+
+def test_when_the_youngest_closes_it_the_next_one_goes_on_with_it(machine: Machine) -> None:
+    machine.card(0, "i915", PCI)
+    for pid, start in ((42, 1000), (43, 2000)):
+        machine.process(pid, start)
+        machine.open(pid, 5, i915(7, render=100))
+    source = machine.source()
+    source.read()
+    machine.end(43)
+    machine.open(42, 5, i915(7, render=250))
+
+    assert core(step(machine, source)) == {42: 150}
+
+
+def test_two_clients_of_a_process_are_summed_and_two_processes_are_not(machine: Machine) -> None:
+    machine.card(0, "i915", PCI)
+    for pid in (42, 43):
+        machine.process(pid)
+    source = machine.source()
+    source.read()
+    machine.open(42, 5, i915(7, render=100, local_mib=1))
+    machine.open(42, 6, i915(8, render=20, local_mib=2))
+    machine.open(43, 5, i915(9, render=3, local_mib=4))
+
+    reading = step(machine, source)
+
+    assert core(reading) == {42: 120, 43: 3}
+    assert reading.memory is not None
+    assert {p.pid: p.used_bytes for p in reading.memory.processes or ()} == {
+        42: 3 * MIB,
+        43: 4 * MIB,
+    }
+
+
+def test_the_same_id_on_two_devices_is_two_clients(machine: Machine) -> None:
+    machine.card(0, "i915", PCI)
+    machine.card(1, "i915", "0000:04:00.0")
+    machine.process(42)
+    source = machine.source()
+    source.read()
+    machine.open(42, 5, i915(7, render=100))
+    machine.open(42, 6, i915(7, render=30, pdev="0000:04:00.0"), "renderD129")
+    machine.clock.move(1)
+
+    first, second = source.read().devices
+
+    assert (core(first), core(second)) == ({42: 100}, {42: 30})
+
+
+def test_what_a_client_used_until_the_last_look_stays_when_it_is_closed(machine: Machine) -> None:
+    machine.card(0, "i915", PCI)
+    machine.process(42)
+    source = machine.source()
+    source.read()
+    total = 0
+    for client in range(5):  # each opened, seen twice at work, and closed
+        for render in (100, 250):
+            machine.open(42, 5, i915(client, render=render))
+            total += core(step(machine, source)).get(42) or 0
+        machine.close(42, 5)
+
+    assert total == 5 * 250
+    reading = step(machine, source)
+    assert reading.window is not None
+    assert (reading.window.busy.core, reading.window.processes) == (0, ())
+
+
+def test_a_descriptor_number_that_is_taken_by_another_client_is_that_client(
+    machine: Machine,
+) -> None:
+    machine.card(0, "i915", PCI)
+    for pid in (42, 43):
+        machine.process(pid)
+        machine.open(pid, 5, i915(7, render=100))
+    source = machine.source()
+    source.read()
+    machine.open(43, 5, i915(7, render=120))
+    machine.open(42, 5, i915(8, render=30))
+
+    assert core(step(machine, source)) == {42: 30, 43: 20}
+
+
+def test_one_descriptor_of_each_client_is_read_until_the_processes_are_looked_through_again(
+    machine: Machine,
+) -> None:
+    machine.card(0, "i915", PCI)
+    machine.process(42)
+    for descriptor in (5, 6):
+        machine.open(42, descriptor, i915(7))
+    source = machine.source()
+    source.follow(Demand(deadline_s=30, processes_every_s=5))
+    source.read()
+    machine.open(42, 6, i915(7, render=3))
+    machine.open(42, 5, i915(8, render=4))  # its number was taken by another client
+
+    assert core(step(machine, source)) == {42: 3}
+    assert core(step(machine, source, 5)) == {42: 4}
+
+
+def test_the_device_is_never_busier_than_the_time_that_went_by(machine: Machine) -> None:
+    machine.card(0, "i915", PCI)
+    for pid in (42, 43):
+        machine.process(pid)
+        machine.open(pid, 5, i915(pid))
+    source = machine.source()
+    source.read()
+    for pid in (42, 43):
+        machine.open(pid, 5, i915(pid, render=900 * MS))
+
+    window = step(machine, source).window
+
+    assert window is not None
+    assert window.busy.core == SECOND
+
+
+def test_windows_follow_one_another_without_gap(machine: Machine) -> None:
+    machine.card(0, "i915", PCI)
+    source = machine.source()
+    source.read()
+
+    windows = [step(machine, source, seconds).window for seconds in (1, 0.3, 7)]
+
+    assert all(windows)
+    ends = [w.end_unix_ns for w in windows if w]
+    assert [w.start_unix_ns for w in windows if w][1:] == ends[:-1]
+    assert sum(w.observed_ns for w in windows if w) == 8_300 * MS
+
+
+def test_amdgpu_lists_an_engine_once_it_is_used(machine: Machine) -> None:
+    machine.card(0, "amdgpu", PCI, (0x1002, 0x744C), {"mem_info_vram_total": str(24 << 30)})
+    machine.write(machine.sys / f"devices/pci0000:00/{PCI}", {"mem_info_vram_used": str(900 * MIB)})
+    machine.process(42)
+    head = f"drm-driver:\tamdgpu\ndrm-client-id:\t4\ndrm-pdev:\t{PCI}\npasid:\t32771\n"
+    memory = "drm-memory-vram:\t44564 KiB\ndrm-memory-gtt: \t2392 KiB\ndrm-shared-vram:\t8 KiB\n"
+    machine.open(42, 5, head + memory)
+    source = machine.source()
+    source.read()
+    machine.open(42, 5, head + memory + "drm-engine-gfx:\t70 ns\ndrm-engine-enc:\t9 ns\n")
+
+    reading = step(machine, source)
+
+    assert reading.window is not None
+    assert reading.window.busy == Engines(core=70, encoder=9, decoder=0)
+    assert reading.memory is not None
+    assert reading.memory.used_bytes == 900 * MIB
+    assert reading.memory.total_bytes == 24 << 30
+    assert reading.memory.processes == (ProcessMemory(42, 44564 * 1024, NOBODY),)
+
+
+def test_a_device_without_memory_of_its_own_sizes_nobody(machine: Machine) -> None:
+    machine.card(0, "i915", PCI)
+    machine.process(42)
+    machine.open(
+        42,
+        5,
+        f"drm-driver:\ti915\ndrm-client-id:\t1\ndrm-pdev:\t{PCI}\n"
+        "drm-resident-system0:\t4096 KiB\ndrm-engine-render:\t0 ns\n",
+    )
+
+    reading = only(machine.source().read())
+
+    assert reading.memory is not None
+    assert (reading.memory.total_bytes, reading.memory.used_bytes) == (None, None)
+    assert reading.memory.processes == (ProcessMemory(42, None, NOBODY),)
+    assert reading.unmeasured["memory"] is Unmeasured.NOT_SUPPORTED
+
+
+def test_a_driver_that_tells_of_no_engine_measures_none(machine: Machine) -> None:
+    """Before generation 8, i915 lists no engine: unknown, not idle."""
+    machine.card(0, "i915", PCI)
+    machine.process(42)
+    machine.open(42, 5, f"drm-driver:\ti915\ndrm-client-id:\t1\ndrm-pdev:\t{PCI}\n")
+    source = machine.source()
+    source.read()
+
+    reading = step(machine, source)
+
+    assert reading.unmeasured["core"] is Unmeasured.NOT_SUPPORTED
+    assert reading.window is not None
+    assert reading.window.busy == Engines()
+
+
+@pytest.mark.parametrize(("bits", "measured"), [("0", False), ("1", True), ("", False)])
+def test_panfrost_counts_only_where_its_profiling_is_on(
+    machine: Machine, bits: str, *, measured: bool
+) -> None:
+    machine.card(0, "panfrost", files={"profiling": bits} if bits else {})
+    machine.process(42)
+    text = "drm-driver:\tpanfrost\ndrm-client-id:\t14\ndrm-engine-fragment:\t{} ns\n"
+    machine.open(42, 5, text.format(5))
+    source = machine.source()
+    source.read()
+    machine.open(42, 5, text.format(9))
+
+    reading = step(machine, source)
+
+    assert reading.window is not None
+    assert reading.window.busy.core == (4 if measured else None)
+    assert ("core" in reading.unmeasured) is not measured
+
+
+def test_a_foreign_address_in_fdinfo_is_not_counted(machine: Machine) -> None:
+    machine.card(0, "i915", PCI)
+    machine.process(42)
+    source = machine.source()
+    source.read()
+    machine.open(42, 5, i915(7, render=100, pdev="0000:99:00.0"))
+
+    assert core(step(machine, source)) == {}
+
+
+def test_processes_without_drm_descriptors_are_not_asked(machine: Machine) -> None:
+    machine.card(0, "i915", PCI)
+    for pid in (42, 43):
+        machine.process(pid)
+    machine.open(42, 5, i915(7))
+    for number in range(3):  # would be an error if it were opened and not regular
+        (machine.proc / "43/fdinfo" / str(number)).mkdir()
+
+    assert only(machine.source().read()).memory is not None
+
+
+def test_a_device_that_left_is_lost_and_one_that_came_is_found(machine: Machine) -> None:
+    machine.card(0, "i915", PCI)
+    source = machine.source()
+    source.read()
+    card = machine.sys / "class/drm/card0"
+    where = card.readlink()
+    card.unlink()
+
+    lost = step(machine, source, 10)
+    card.symlink_to(where)
+    back = step(machine, source, 10)
+
+    assert (lost.state, back.state) == (DeviceState.LOST, DeviceState.UP)
+
+
+def test_what_happened_while_it_was_released_is_unobserved(machine: Machine) -> None:
+    machine.card(0, "i915", PCI)
+    machine.process(42)
+    machine.open(42, 5, i915(7, render=100))
+    source = machine.source()
+    source.read()
+    source.release(True)
+    released = step(machine, source, 60)
+    machine.open(42, 5, i915(7, render=5_000))
+    source.release(False)
+
+    again = step(machine, source, 1)
+    machine.open(42, 5, i915(7, render=5_007))
+    on = step(machine, source, 1)
+
+    assert released.state is DeviceState.RELEASED
+    assert again.window is not None
+    assert (again.window.observed_ns, again.window.unobserved_ns) == (0, 61 * SECOND)
+    assert again.window.busy.core == 0
+    assert core(on) == {42: 7}
+
+
+def test_without_devices_it_is_down_and_one_that_comes_brings_it_up(machine: Machine) -> None:
+    source = machine.source()
+    before = source.read().status
+    machine.card(0, "i915", PCI)
+    machine.clock.move(10)
+
+    assert (before.up, source.read().status.up) == (False, True)
+    assert before.detail.startswith("no device of a DRM driver")
+
+
+def test_the_processes_are_looked_through_at_their_own_cadence(machine: Machine) -> None:
+    machine.card(0, "i915", PCI)
+    source = machine.source()
+    source.follow(Demand(deadline_s=30, processes_every_s=5))
+    source.read()
+    machine.process(42)
+    machine.open(42, 5, i915(7, render=SECOND))
+
+    found = [core(step(machine, source)) for _ in range(6)]
+
+    assert found == [{}, {}, {}, {}, {42: SECOND}, {}]
+
+
+def test_a_process_that_is_known_is_read_each_time(machine: Machine) -> None:
+    machine.card(0, "i915", PCI)
+    machine.process(42)
+    machine.open(42, 5, i915(7))
+    source = machine.source()
+    source.follow(Demand(deadline_s=30, processes_every_s=60))
+    source.read()
+    spent = []
+    for render in (5, 12, 13):
+        machine.open(42, 5, i915(7, render=render))
+        spent.append(core(step(machine, source)).get(42))
+
+    assert spent == [5, 7, 1]
