@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from exporter.pods.api import ApiPods
 from exporter.settings import load
-from exporter.wiring import open_sources
+from exporter.wiring import open_for_agent, open_sources
 from tests.pods.apiserver import write_kubeconfig
 
 
@@ -71,3 +72,14 @@ def test_a_vendor_that_is_not_here_is_a_fault_only_where_it_was_asked_for(
     status = amd.read().status
 
     assert (status.up, status.absent) == (False, absent)
+
+
+def test_only_the_agent_lets_its_lists_of_pods_wait(tmp_path: Path) -> None:
+    kubeconfig = write_kubeconfig(tmp_path / "kubeconfig", "http://127.0.0.1:1")
+    given = {"pods.source": ["api"], "kubeconfig": [str(kubeconfig)], "pods.list-spread": ["7s"]}
+
+    agent, person = (opened(load(given, {})) for opened in (open_for_agent, open_sources))
+
+    assert isinstance(agent.pods, ApiPods)
+    assert isinstance(person.pods, ApiPods)
+    assert (agent.pods._pace.list_spread_s, person.pods._pace.list_spread_s) == (7, 0)

@@ -24,6 +24,7 @@ from exporter.pods.wire import JsonError, lines, watch_event
 logger = logging.getLogger(__name__)
 
 PODS = "/api/v1/pods"
+KEEP_POSITION = {None, HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE}
 
 
 class ApiPods(Listener):
@@ -69,6 +70,8 @@ class ApiPods(Listener):
 
     def _step(self) -> None:
         """One connection: list if the position is lost, then watch until the watch ends."""
+        if self._position is None or self._missed:
+            self._stop.wait(self._pace.spread(self._chance()))
         if self._client is None:
             self._client = self._connect()
         client = self._client
@@ -100,8 +103,12 @@ class ApiPods(Listener):
         return True
 
     def _fail(self, failure: ApiError) -> None:
-        """Credentials and position are taken up anew, the table stays."""
-        if failure.status is not None:
+        """Credentials are taken up anew; the position too, unless the server is only busy.
+
+        A busy server (429, priority and fairness) that is asked for a list instead of a watch would
+        be given more to do.
+        """
+        if failure.status not in KEEP_POSITION:
             self._position = None
         if failure.status == HTTPStatus.GONE and not self._failures:
             logger.debug("the watch's position is too old: %s", failure)
