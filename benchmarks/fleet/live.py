@@ -4,6 +4,7 @@ Both write to one VictoriaMetrics: the zone what its rules recorded, the agent e
 """
 
 import json
+import os
 import subprocess
 import sys
 import time
@@ -63,6 +64,7 @@ class Live(NamedTuple):
     answers: dict[str, float]
     alerts: dict[str, int]
     late: int
+    load: float
     disk: dict[str, int]
 
 
@@ -96,9 +98,9 @@ def measure(folder: Path, nodes: int, every_s: int, seconds: int, said: Progress
         answers = {name: _asked(zone, query) for name, query in QUERIES.items()}
         alerts = _alerts(zone)
         pages = tuple(_pages(address, nodes))
-        late = int(_got(f"http://{address}/late"))
+        late, load = int(_got(f"http://{address}/late")), os.getloadavg()[1]
         disk = {"agent wal": bytes_below(folder / "agent" / "data" / "wal")}
-    return Live(nodes, every_s, idle, begin, end, pages, answers, alerts, late, disk)
+    return Live(nodes, every_s, idle, begin, end, pages, answers, alerts, late, load, disk)
 
 
 @contextmanager

@@ -26,7 +26,8 @@ class Assumed:
     node_read_s: float = 600.0  # labels of the node are read again
     shard_bytes: int = 32 * GIB  # of memory that one Prometheus may have
     headroom: float = 2.0  # for queries, and for the replay of the WAL after a restart
-    rules_s: float = 30.0  # that one evaluation of a shard's rules may take: half of a minute
+    evaluate_s: float = 60.0  # between evaluations of the rules, whose ranges are minutes
+    rules_s: float = 30.0  # of CPU for one evaluation of a shard's rules: half of a minute
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,14 +55,16 @@ class Servers:
 def servers(found: Figures, assumed: Assumed, every_s: int, series_per_node: float) -> Servers:
     """Extrapolate in proportion: to nodes, series and samples.
 
-    The rules take the same time whatever else is scraped: they ask for what they name.
+    The rules take the same time whatever else is scraped: they ask for what they name. A shard
+    scrapes as an agent does, and evaluates them besides.
     """
     series = assumed.nodes * series_per_node
     samples = series / every_s
     rules_s = found.rules_s_per_million * assumed.nodes * found.standard_samples / MILLION
     memory = series * found.zone.bytes_per_series * assumed.headroom
     shards = max(ceil(memory / assumed.shard_bytes), ceil(rules_s / assumed.rules_s))
-    recorded = assumed.nodes * found.recorded / every_s
+    recorded = assumed.nodes * found.recorded / assumed.evaluate_s
+    scraping = samples / MILLION * found.agent.cpu_s_per_million
     zipped = found.standard_zipped * series_per_node / found.standard_samples
     return Servers(
         every_s=every_s,
@@ -69,9 +72,9 @@ def servers(found: Figures, assumed: Assumed, every_s: int, series_per_node: flo
         samples=samples,
         scrape_bytes=assumed.nodes * zipped / every_s,
         shards=shards,
-        shard_cpus=samples / MILLION * found.zone.cpu_s_per_million / shards,
+        shard_cpus=(scraping + rules_s / assumed.evaluate_s) / shards,
         rules_s=rules_s / shards,
-        agent_cpus=samples / MILLION * found.agent.cpu_s_per_million,
+        agent_cpus=scraping,
         agent_bytes=series * found.agent.bytes_per_series,
         sent_bytes=samples * found.sent_bytes_per_sample,
         recorded_samples=recorded,

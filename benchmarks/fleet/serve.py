@@ -8,11 +8,13 @@ import asyncio
 import threading
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
 from benchmarks.fleet.agent import CYCLE_S, Agent, settings
+from benchmarks.fleet.clock import SetClock
 from benchmarks.fleet.nodes import Trouble, scenario, trouble
 from exporter.web import make_app
 
@@ -20,7 +22,11 @@ NOTHING = Trouble("none", 0, 0)
 
 
 class Member:
-    """A node of the fleet, and what is wrong with it now; ``age_s`` is that of the fleet."""
+    """A node of the fleet, and what is wrong with it now; ``age_s`` is that of the fleet.
+
+    Its clock moves with its cycles: where the machine is too busy for them, its page stands still
+    instead of being withheld as too old, for it is the servers that are measured.
+    """
 
     def __init__(self, number: int, age_s: Callable[[], float]) -> None:
         self.number = number
@@ -28,7 +34,9 @@ class Member:
         self._trouble = trouble(number) or NOTHING
         self._was_down = False
         self.settings = settings()
-        self.agent = Agent(scenario(number), self.settings, time, lambda: self.suffers("blind"))
+        self.clock = SetClock(int(time.time()))
+        blind = partial(self.suffers, "blind")
+        self.agent = Agent(scenario(number), self.settings, self.clock, blind)
 
     def suffers(self, kind: str) -> bool:
         """Whether this is wrong with it now."""
@@ -46,6 +54,7 @@ class Member:
             self.agent.restart()
         self._was_down = down
         if not down:
+            self.clock.now_ns = time.time_ns()
             self.agent.cycle()
 
 
@@ -91,7 +100,7 @@ def application(fleet: Fleet) -> web.Application:
     """Each node's own application under its path, and what is wrong with the node before it."""
     app = web.Application()
     for member in fleet.members:
-        node = make_app(member.agent.pages, member.agent, member.settings, time)
+        node = make_app(member.agent.pages, member.agent, member.settings, member.clock)
         node.middlewares.insert(0, _troubled(member))
         app.add_subapp(f"/node/{member.number}", node)
 

@@ -29,6 +29,7 @@ FOUND = Figures(
     scrape_p50=0.01,
     scrape_p99=2,
     failed_scrapes=3,
+    rounds=6,
     rules_s=0.1,
     zone=Cost(4096, 10),
     agent=Cost(2048, 5),
@@ -98,6 +99,8 @@ def moment(at_s: float, cpu_s: float, rss: int, count: int) -> Moment:
         prometheus_agent_active_series=100,
         prometheus_agent_samples_appended_total=count,
         prometheus_rule_group_duration_seconds_sum=count / 10_000,
+        prometheus_rule_evaluations_total=count / 50,
+        prometheus_rule_group_rules=10,
         prometheus_remote_storage_samples_total=count,
         prometheus_remote_storage_bytes_total=20 * count,
     )
@@ -116,6 +119,7 @@ def live() -> Live:
         answers=dict.fromkeys(("recorded", "scrape p50", "scrape p99", "failed scrapes"), 40.0),
         alerts={"MgpuGpuLost": 2},
         late=0,
+        load=1.0,
         disk={"agent wal": 30_000},
     )
 
@@ -128,11 +132,16 @@ def test_figures_are_of_the_time_that_was_measured_and_for_each_unit_of_work() -
     assert (found.standard_samples, found.standard_plain, found.standard_zipped) == (6, 200, 20)
     assert found.zone == Cost(bytes_per_series=80, cpu_s_per_million=1000)
     assert found.sent_bytes_per_sample == 20
-    assert found.rules_s == pytest.approx(0.2 / 10 * 15)
-    assert found.rules_s_per_million == pytest.approx(3000)
+    assert found.rounds == 4
+    assert found.rules_s == pytest.approx(0.2 / 4)
     assert found.recorded == 2
     assert found.agent_wal_per_sample == 10
     assert (found.block_bytes_per_sample, found.victoria_bytes_per_sample) == (3, 2)
+
+
+def test_the_rules_cost_what_a_zone_needs_beyond_an_agent() -> None:
+    assert FOUND.rules_cpu_s == pytest.approx((10 - 5) / 1e6 * 5000 * 180 / 6)
+    assert FOUND.rules_s_per_million == pytest.approx(FOUND.rules_cpu_s * 10)
 
 
 def test_a_large_fleet_is_the_figures_times_its_work() -> None:
@@ -142,9 +151,11 @@ def test_a_large_fleet_is_the_figures_times_its_work() -> None:
     assert made.samples == pytest.approx(10_000_000 / 15)
     assert made.scrape_bytes == 10_000 * 15_000 / 15
     assert made.shards == -(-10_000_000 * 4096 * 2 // (32 * GIB)) == 3
-    assert made.shard_cpus * made.shards == pytest.approx(made.samples / 1e6 * 10)
-    assert made.rules_s * made.shards == pytest.approx(0.1 / 100_000 * 10_000_000)
-    assert made.recorded_samples == 10_000 * 100 / 15
+    assert made.shard_cpus * made.shards == pytest.approx(
+        made.samples / 1e6 * 5 + FOUND.rules_cpu_s * 100 / 60
+    )
+    assert made.rules_s * made.shards == pytest.approx(FOUND.rules_cpu_s * 100)
+    assert made.recorded_samples == 10_000 * 100 / 60
     assert made.tsdb_disk_day == pytest.approx(made.samples * 86_400 * 3)
 
 
@@ -152,7 +163,7 @@ def test_where_rules_take_longer_than_they_may_they_decide_on_the_shards() -> No
     of_memory = servers(FOUND, Assumed(rules_s=1000), 15, 1000).shards
     of_rules = servers(FOUND, Assumed(rules_s=1), 15, 1000)
 
-    assert of_rules.shards == 10 > of_memory
+    assert of_rules.shards == 75 > of_memory
     assert of_rules.rules_s <= 1
 
 
