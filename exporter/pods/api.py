@@ -70,8 +70,8 @@ class ApiPods(Listener):
 
     def _step(self) -> None:
         """One connection: list if the position is lost, then watch until the watch ends."""
-        if self._position is None or self._missed:
-            self._stop.wait(self._pace.spread(self._chance()))
+        if self._has_no_place():
+            self._wait_for_turn()
         if self._client is None:
             self._client = self._connect()
         client = self._client
@@ -82,15 +82,27 @@ class ApiPods(Listener):
         self._node_reader.read(client, self._clock.monotonic_ns(), self._pace.node_wait_s)
         if self._stop.is_set():
             return
-        if self._position is None or self._missed or not self._watch_on(client):
-            self._list(client)
-            self._watch(client)
+        if not self._has_no_place():
+            if self._watch_on(client):
+                return
+            self._wait_for_turn()
+            if self._stop.is_set():
+                return
+        self._list(client)
+        self._watch(client)
+
+    def _has_no_place(self) -> bool:
+        return self._position is None or self._missed
+
+    def _wait_for_turn(self) -> None:
+        """A list comes next, maybe on every node: they start, or lose their server, together."""
+        self._stop.wait(self._pace.spread(self._chance()))
 
     def _watch_on(self, client: Client) -> bool:
         """Watch from where the last watch ended; False if that position is too old.
 
-        It always is for a server that was restarted, whose memory begins anew. The list comes at
-        once then: a pause could be one of the long ones that an outage leads to, while the watch,
+        It always is for a server that was restarted, whose memory begins anew. The list comes
+        next then: a pause could be one of the long ones that an outage leads to, while the watch,
         which the server opens before it says so, is taken for open.
         """
         try:
