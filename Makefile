@@ -9,6 +9,7 @@
 # make bench   measure what the exporter costs, beside others, on nodes of real processes (root; 25 minutes;
 #              ARGS=--quick: a minute, this exporter only)
 # make profile  what the cycle's CPU time goes into, room by room (root; a minute)
+# make fleet   measure what a fleet of nodes costs Prometheus and VictoriaMetrics (minutes)
 # make cluster-test  run the exporter on a Kubernetes node of real programs (root; CASES=quick: the short half)
 # make cluster-programs  get and build what cluster-test runs, and run nothing (10 to 20 minutes, once)
 # make docs    write what is generated: pages of docs/, rules/exported/, dashboards/*.json
@@ -25,7 +26,7 @@ PYTEST_ARGS ?=
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: run test check lint docs golden e2e accuracy cluster-programs cluster-test pictures chart docs-site image image-test sbom soak guard bench profile clean
+.PHONY: run test check lint docs golden e2e accuracy cluster-programs cluster-test pictures chart docs-site image image-test sbom soak guard bench profile fleet clean
 
 run: $(VENV)/.run
 	@if [ -e /proc/driver/nvidia/version ] || [ -e /dev/dxg ] || [ -n "$$MGPU_NVML_LIBRARY" ]; then \
@@ -56,6 +57,7 @@ docs: $(VENV)/.dev
 	$(BIN)/python docs/generate.py
 	$(BIN)/python rules/generate.py
 	$(BIN)/python -m dashboards.generate
+	$(BIN)/python -m benchmarks.fleet --series --write
 
 pictures: $(VENV)/.dev
 	$(BIN)/python -m docs.pictures
@@ -87,6 +89,9 @@ guard: $(VENV)/.dev
 
 bench: $(VENV)/.dev
 	$(BIN)/python -m benchmarks.cost $(ARGS)
+
+fleet: $(VENV)/.dev
+	$(BIN)/python -m benchmarks.fleet $(ARGS)
 
 cluster-test: $(VENV)/.dev
 	$(BIN)/python -m cluster $(CASES) $(PYTEST_ARGS)

@@ -31,7 +31,7 @@ from exporter.web import (
     listen,
     make_app,
 )
-from exporter.wiring import cycle_rules, make_collector, open_sources
+from exporter.wiring import cycle_rules, make_collector, open_for_agent
 
 logger = logging.getLogger(__name__)
 
@@ -41,7 +41,7 @@ _CYCLE_MAY_TAKE_S = 0.2
 
 def serve(
     settings: Settings,
-    open_sources: Callable[[Settings], Sources] = open_sources,
+    open_sources: Callable[[Settings], Sources] = open_for_agent,
     *,
     reread: Callable[[], Settings] | None = None,
     clock: Clock = time,

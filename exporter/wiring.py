@@ -32,6 +32,7 @@ from exporter.pods.choice import Places, node_name, open_pod_source
 from exporter.pods.claims import Claims
 from exporter.pods.decode import Keep
 from exporter.pods.labels import Allowed
+from exporter.pods.pace import Pace
 from exporter.pods.source import PodSource
 from exporter.scenario.description import ScenarioError
 from exporter.settings import Complaint, Problem, Settings, examine, load
@@ -83,14 +84,23 @@ def rules_of(settings: Settings) -> rules.Rules:
     )
 
 
-def open_sources(settings: Settings, clock: Clock = time) -> Sources:
+def open_sources(settings: Settings, clock: Clock = time, *, spread: bool = False) -> Sources:
     """Make the sources that the settings name; none is started.
+
+    With ``spread`` a list of pods waits for its part of ``--pods.list-spread``.
 
     Raises:
         ScenarioError: the scenario of ``--simulate`` cannot be used.
 
     """
-    return _simulated(settings, clock) if settings.simulate else _real(settings)
+    if settings.simulate:
+        return _simulated(settings, clock)
+    return _real(settings, Pace(list_spread_s=settings.pods_list_spread_ns / NS * spread))
+
+
+def open_for_agent(settings: Settings) -> Sources:
+    """Make those of the agent, for whose first list of pods no person waits; raises as above."""
+    return open_sources(settings, spread=True)
 
 
 def cycle_rules(settings: Settings) -> CycleRules:
@@ -165,10 +175,10 @@ def places_of(settings: Settings) -> Places:
     )
 
 
-def _real(settings: Settings) -> Sources:
+def _real(settings: Settings, pace: Pace) -> Sources:
     places = places_of(settings)
     node = node_name(settings.node_name)
-    pods = open_pod_source(settings.pods_source, node, places, _keep(settings))
+    pods = open_pod_source(settings.pods_source, node, places, _keep(settings), pace)
     return Sources(
         gpus=_real_gpus(settings),
         processes=CgroupProcesses(cgroup_root(settings), settings.path_procfs),

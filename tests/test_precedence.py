@@ -36,6 +36,7 @@ VALUES: dict[str, tuple[str, str, str]] = {  # three texts that differ, and none
     "pods.labels": ("a", "b", "c"),
     "pods.annotations": ("a", "b", "c"),
     "pods.claims": ("off", "auto", "off"),
+    "pods.list-spread": ("2s", "3s", "4s"),
     "kubelet.pod-resources-socket": ("none", "/a", "/b"),
     "kubeconfig": ("/a", "/b", "/c"),
     "kubelet.address": ("https://a:1", "https://b:1", "https://c:1"),

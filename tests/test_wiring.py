@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from exporter.pods.api import ApiPods
 from exporter.settings import load
-from exporter.wiring import open_sources
+from exporter.wiring import open_for_agent, open_sources
 from tests.gpus.drm.machine import Machine
 from tests.pods.apiserver import write_kubeconfig
 
@@ -95,3 +96,14 @@ def test_amds_cards_are_drms_only_where_amds_own_source_is_not_taken(
     *_, drm = open_sources(load(flags, {})).gpus
 
     assert sorted(d.device.pci_bus_id for d in drm.read().devices) == addresses
+
+
+def test_only_the_agent_lets_its_lists_of_pods_wait(tmp_path: Path) -> None:
+    kubeconfig = write_kubeconfig(tmp_path / "kubeconfig", "http://127.0.0.1:1")
+    given = {"pods.source": ["api"], "kubeconfig": [str(kubeconfig)], "pods.list-spread": ["7s"]}
+
+    agent, person = (opened(load(given, {})) for opened in (open_for_agent, open_sources))
+
+    assert isinstance(agent.pods, ApiPods)
+    assert isinstance(person.pods, ApiPods)
+    assert (agent.pods._pace.list_spread_s, person.pods._pace.list_spread_s) == (7, 0)

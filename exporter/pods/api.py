@@ -24,6 +24,7 @@ from exporter.pods.wire import JsonError, lines, watch_event
 logger = logging.getLogger(__name__)
 
 PODS = "/api/v1/pods"
+KEEP_POSITION = {None, HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE}
 
 
 class ApiPods(Listener):
@@ -69,6 +70,8 @@ class ApiPods(Listener):
 
     def _step(self) -> None:
         """One connection: list if the position is lost, then watch until the watch ends."""
+        if self._has_no_place():
+            self._wait_for_turn()
         if self._client is None:
             self._client = self._connect()
         client = self._client
@@ -79,15 +82,27 @@ class ApiPods(Listener):
         self._node_reader.read(client, self._clock.monotonic_ns(), self._pace.node_wait_s)
         if self._stop.is_set():
             return
-        if self._position is None or self._missed or not self._watch_on(client):
-            self._list(client)
-            self._watch(client)
+        if not self._has_no_place():
+            if self._watch_on(client):
+                return
+            self._wait_for_turn()
+            if self._stop.is_set():
+                return
+        self._list(client)
+        self._watch(client)
+
+    def _has_no_place(self) -> bool:
+        return self._position is None or self._missed
+
+    def _wait_for_turn(self) -> None:
+        """A list comes next, maybe on every node: they start, or lose their server, together."""
+        self._stop.wait(self._pace.spread(self._chance()))
 
     def _watch_on(self, client: Client) -> bool:
         """Watch from where the last watch ended; False if that position is too old.
 
-        It always is for a server that was restarted, whose memory begins anew. The list comes at
-        once then: a pause could be one of the long ones that an outage leads to, while the watch,
+        It always is for a server that was restarted, whose memory begins anew. The list comes
+        next then: a pause could be one of the long ones that an outage leads to, while the watch,
         which the server opens before it says so, is taken for open.
         """
         try:
@@ -100,8 +115,12 @@ class ApiPods(Listener):
         return True
 
     def _fail(self, failure: ApiError) -> None:
-        """Credentials and position are taken up anew, the table stays."""
-        if failure.status is not None:
+        """Credentials are taken up anew; the position too, unless the server is only busy.
+
+        A busy server (429, priority and fairness) that is asked for a list instead of a watch would
+        be given more to do.
+        """
+        if failure.status not in KEEP_POSITION:
             self._position = None
         if failure.status == HTTPStatus.GONE and not self._failures:
             logger.debug("the watch's position is too old: %s", failure)

@@ -23,6 +23,7 @@ from exporter.pods.decode import KEEP_NOTHING, Keep
 from exporter.pods.files import FilePods
 from exporter.pods.kubelet import KubeletPods
 from exporter.pods.none import NoPods
+from exporter.pods.pace import DEFAULT_PACE, Pace
 from exporter.pods.source import PodSource
 
 KINDS = ("auto", "api", "kubelet", "files", "none")
@@ -95,7 +96,11 @@ def node_name(given: str | None = None, environ: Mapping[str, str] = os.environ)
 
 
 def open_pod_source(
-    kind: str, node: str, places: Places = HERE, keep: Keep = KEEP_NOTHING
+    kind: str,
+    node: str,
+    places: Places = HERE,
+    keep: Keep = KEEP_NOTHING,
+    pace: Pace = DEFAULT_PACE,
 ) -> PodSource:
     """Make the source for ``--pods.source``; it is not started. Imports nothing heavy.
 
@@ -110,18 +115,18 @@ def open_pod_source(
     if kind == "none":
         return NoPods()
     if kind == "api":
-        return ApiPods(places.to_api(), node, keep=keep)
+        return ApiPods(places.to_api(), node, keep=keep, pace=pace)
     if kind == "kubelet":
         return KubeletPods(places.to_kubelet(), keep=keep)
     if kind == "files":
         return FilePods(places.logs)
-    return _auto(node, places, keep)
+    return _auto(node, places, keep, pace)
 
 
-def _auto(node: str, places: Places, keep: Keep) -> PodSource:
+def _auto(node: str, places: Places, keep: Keep, pace: Pace) -> PodSource:
     """The API server, else the kubelet, else files; without credentials what needs none."""
     if places.credentials() is not None:
-        api = ApiPods(places.to_api(), node, keep=keep)
+        api = ApiPods(places.to_api(), node, keep=keep, pace=pace)
         kubelet = KubeletPods(places.to_kubelet(), wanted=False, keep=keep)
         files = FilePods(places.logs, alone=False)
         return ChainedPods(api, [Standby(kubelet, PATIENCE_S)], files, node=api.node)

@@ -15,6 +15,7 @@ from exporter.settings.values import (
     SWITCH,
     TEXT,
     choice,
+    duration,
     many,
     pairs,
 )
@@ -60,6 +61,19 @@ class Cluster:
             "Annotations can be long and secret: name those that you need. A value of more than "
             "256 characters is cut, and ends in an ellipsis.",
             live=True,
+        ),
+    ]
+    pods_list_spread_ns: Annotated[
+        int,
+        Setting(
+            "pods.list-spread",
+            duration("0s", "5m"),
+            "1s",
+            "For up to how long, at random, a list of pods waits: at the start, and when the watch "
+            "has lost its place.",
+            "So that a fleet does not list in step after its API server came back. docs/scaling.md "
+            "says how much suits how many nodes. Names come from the kubelet or from files "
+            "meanwhile, where those are there.",
         ),
     ]
     pods_claims: Annotated[

@@ -266,3 +266,60 @@ def test_delays_double_up_to_a_limit_and_are_spread(
     failures: int, chance: float, expected: float
 ) -> None:
     assert Pace().delay(failures, chance) == pytest.approx(expected)
+
+
+def spreading(asked: list[float]) -> Pace:
+    """A pace that notes by which chance a list was to wait, and lets it not wait."""
+
+    class Spreading(Pace):
+        def spread(self, chance: float) -> float:
+            asked.append(chance)
+            return 0.0
+
+    return Spreading(**{name: getattr(QUICK, name) for name in Pace.__slots__})
+
+
+def test_each_list_waits_by_chance_and_a_watch_that_goes_on_does_not(
+    server: ApiServer, tmp_path: Path
+) -> None:
+    asked: list[float] = []
+    chances = iter(range(100))
+    with Watching(
+        connector(server, tmp_path), pace=spreading(asked), chance=lambda: next(chances) / 100
+    ):
+        server.wait_for_watches(1)
+        server.end_watches()
+        server.wait_for_requests("watch", 2)
+        assert asked == [0.0]
+        server.wait_for_watches(1)
+        server.expire()
+        server.wait_for_requests("list", 2)
+    assert len(asked) == len(set(asked)) == 2
+
+
+def test_a_list_waits_for_its_part_of_the_spread() -> None:
+    assert [Pace(list_spread_s=30).spread(chance) for chance in (0, 0.5, 1)] == [0, 15, 30]
+    assert Pace().spread(1) == 0
+
+
+def test_close_does_not_wait_for_a_list_that_waits(server: ApiServer, tmp_path: Path) -> None:
+    with Watching(
+        connector(server, tmp_path), pace=Pace(list_spread_s=3600), chance=lambda: 1.0
+    ) as pods:
+        thread = pods.source._thread
+    assert not thread.is_alive()
+    assert server.requests("list") == []
+
+
+@pytest.mark.parametrize(("status", "lists"), [(429, 1), (503, 1), (500, 2)])
+def test_a_busy_server_is_asked_for_the_watch_again_and_not_for_a_list(
+    server: ApiServer, tmp_path: Path, status: int, lists: int
+) -> None:
+    with Watching(connector(server, tmp_path)) as pods:
+        server.wait_for_watches(1)
+        server.fail("watch", status, times=2)
+        server.end_watches()
+        server.wait_for_requests("watch", 4)
+        pods.wait_until_up()
+    assert len(server.requests("list")) >= lists
+    assert (len(server.requests("list")) == 1) is (lists == 1)

@@ -1,5 +1,6 @@
 """An ApiPods under test whose changes can be awaited."""
 
+import random
 import threading
 import time
 from collections.abc import Callable
@@ -43,10 +44,11 @@ class Watching:
         keep: Keep = KEEP_NOTHING,
         clock: Clock = time,
         node: str = "node-1",
+        chance: Callable[[], float] = random.random,
     ) -> None:
         self._condition = threading.Condition()
         self.source = ApiPods(
-            connect, node, keep=keep, clock=clock, pace=pace, changed=self._changed
+            connect, node, keep=keep, clock=clock, pace=pace, chance=chance, changed=self._changed
         )
 
     def __enter__(self) -> Self:
