@@ -10,7 +10,7 @@ from typing import NamedTuple
 ROWS = {
     "start_s": "start to ready, s",
     "start_cpu_ms": "CPU until ready, ms",
-    "cycle_ms": "CPU a cycle, ms",
+    "cycle_ms": "CPU a cycle (of a second), ms",
     "delayed_ms": "the same, driver calls take their time, ms",
     "change_ms": "the same, one pod changes in each, ms",
     "created_ms": "the same, one pod starts in each, ms",

@@ -101,7 +101,7 @@ def test_the_table_has_a_row_for_what_any_agent_has() -> None:
     assert table(columns) == (
         "|  | one | other |\n"
         "| --- | ---: | ---: |\n"
-        "| CPU a cycle, ms | 1.25 |  |\n"
+        "| CPU a cycle (of a second), ms | 1.25 |  |\n"
         "| series | 10 | 2,000 |\n"
     )
 
