@@ -3,6 +3,7 @@
 import argparse
 import os
 import platform
+import subprocess
 import sys
 import time
 from collections.abc import Sequence
@@ -88,11 +89,13 @@ def machine() -> str:
     """What it was measured on."""
     info = Path("/proc/cpuinfo").read_text(encoding="ascii")
     names = {line.partition(": ")[2] for line in info.splitlines() if "model name" in line}
+    asked = ["git", "-C", str(PAGE.parent), "describe", "--always", "--dirty"]
+    commit = subprocess.run(asked, capture_output=True, text=True, check=False).stdout.strip()
     load = ", ".join(f"{each:.1f}" for each in os.getloadavg())
     return (
         f"{os.cpu_count()} x {', '.join(names)}; Linux {platform.release()}; Python "
-        f"{platform.python_version()}; mgpu-exporter {__version__}, nvitop-exporter "
-        f"{peers.NVITOP}; load before the run: {load}.\n"
+        f"{platform.python_version()}; mgpu-exporter {__version__} ({commit}), "
+        f"nvitop-exporter {peers.NVITOP}; load before the run: {load}.\n"
     )
 
 
