@@ -24,7 +24,7 @@ from tests.e2e.scraper import measured_at
 PAGE = Path(__file__).parents[2] / "docs" / "performance.md"
 BEGIN, END = "<!-- soak: made by python -m benchmarks.soak --write -->\n", "<!-- soak end -->\n"
 SCRAPE_S = 5.0  # of the node
-LOOKS = 60
+LOOKS = 120
 MOST_SAID = 20
 
 

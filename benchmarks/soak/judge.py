@@ -25,8 +25,8 @@ ALLOWED = {  # growth of the median: a part of it, and so many more
     "rss": (0.05, MIB),
     "fds": (0.0, 1),
     "threads": (0.0, 1),
-    "blocks": (0.03, 1000),
-    "objects": (0.03, 500),
+    "blocks": (0.05, 1000),
+    "objects": (0.15, 1000),
     "series": (0.10, 50),
 }
 

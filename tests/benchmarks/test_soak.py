@@ -36,7 +36,7 @@ def leaks(looks: list[Look]) -> list[str]:
 
 @pytest.mark.parametrize(
     ("field", "each"),
-    [("rss", MIB // 4), ("fds", 0.1), ("threads", 0.1), ("blocks", 400), ("objects", 100)],
+    [("rss", MIB // 4), ("fds", 0.1), ("threads", 0.1), ("blocks", 600), ("objects", 500)],
 )
 def test_a_slow_leak_is_seen_and_named(field: str, each: float) -> None:
     assert leaks(run(field, each=each)) == [field]
