@@ -132,14 +132,9 @@ def _of_container(
     identity: CgroupIdentity, container_id: str, runtime: str | None
 ) -> CgroupIdentity:
     """A container outside pods; a user who runs it without root is told by the slice around it."""
-    pod_uid, qos, enclosing, unit = (
-        identity.pod_uid,
-        identity.qos,
-        identity.enclosing,
-        identity.unit,
-    )
-    own = unit if unit and unit.kind == "user" else None
-    return CgroupIdentity(pod_uid, container_id, runtime, qos, enclosing, own)
+    unit = identity.unit if identity.unit and identity.unit.kind == "user" else None
+    pod_uid, qos, enclosing = identity.pod_uid, identity.qos, identity.enclosing
+    return CgroupIdentity(pod_uid, container_id, runtime, qos, enclosing, unit)
 
 
 def _pod(place: Place, name: str) -> Place | None:
