@@ -107,14 +107,14 @@ def _wanted(tenant: Tenant) -> list[tuple[str, dict[str, str], float]]:
     """Names, labels and values."""
     arc, other = {"uuid": UUIDS[0]}, {"uuid": UUIDS[1]}
     group = {"kind": "docker", "group": DOCKER}
-    host = {**arc, "reason": "host_process"}
+    unit = {**arc, "kind": "systemd", "group": "sshd.service"}
     return [
         ("mgpu_container_core_seconds_total", tenant.labels, 0.2),
         ("mgpu_container_decoder_seconds_total", tenant.labels, 0.03),
         ("mgpu_group_core_seconds_total", group, 0.05),
         ("mgpu_group_encoder_seconds_total", group, 0.02),
         ("mgpu_group_copy_seconds_total", group, 0.9),
-        ("mgpu_device_unattributed_core_seconds_total", host, 0.01),
+        ("mgpu_group_core_seconds_total", unit, 0.01),
         ("mgpu_device_busy_seconds_total", arc, 0.21),
         ("mgpu_device_busy_seconds_total", other, 0.05),
         ("mgpu_device_energy_joules_total", arc, 21.0),
