@@ -8,6 +8,8 @@ Pure. Stands around ``attribution``, which shares a window out by figures for ea
   nobody's.
 * MPS clients run at once in one context, so that a sample names one of them, or their server. What
   the server is credited with is nobody's; a client that is not named may have worked all the same.
+* Where fdinfo tells each process's time, that of compute queues which the kernel does not schedule
+  (AMD's KFD) is not in it: who has such queues is unmeasured.
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,7 +30,8 @@ from exporter.model import (
     Window,
 )
 
-SOLE_OWNER = "sole_owner"
+SOLE_OWNER, FDINFO = "sole_owner", "fdinfo"
+COMPUTE = "compute"
 MIG, MPS, MPS_SERVER = "mig", "mps", "mps_server"
 
 OF_ALL_PARTS = {MIG: Unattributed.MIG, PARTITIONED: Unattributed.PARTITIONED}
@@ -58,6 +61,9 @@ def account_for(
         return replace(usage, shares=_of_all_parts(usage.shares, OF_ALL_PARTS[device.sharing]))
     if residents is None and device.sharing == MPS:
         return replace(usage, unmeasured=None)
+    if window.methods.shares == FDINFO:
+        computing = {_owner(owners, p) for p in residents or () if COMPUTE in p.kinds}
+        return replace(usage, unmeasured=dict.fromkeys(computing, Unmeasured.NOT_SUPPORTED))
     return replace(usage, unmeasured=_unnamed_clients(window, owners, residents or ()))
 
 

@@ -11,6 +11,7 @@ from exporter.cgroups.processes import CgroupProcesses
 from exporter.collector import Collector, CycleRules, IdlePolicy, Sources
 from exporter.families import groups_without
 from exporter.gpus.amd.discovery import addresses
+from exporter.gpus.amd.processes import pids_of
 from exporter.gpus.amd.source import AmdSource
 from exporter.gpus.awaited import Awaited, never, nvidia_missed
 from exporter.gpus.drm.source import DrmSource
@@ -238,7 +239,7 @@ def _nvml(settings: Settings) -> GpuSource:
 
 
 def _amd(settings: Settings) -> GpuSource:
-    return AmdSource(Path(settings.path_sysfs))
+    return AmdSource(Path(settings.path_sysfs), Path(settings.path_procfs))
 
 
 def _drm(settings: Settings) -> GpuSource:
@@ -249,6 +250,7 @@ def _drm(settings: Settings) -> GpuSource:
         sysfs,
         settings.path_procfs,
         taken=partial(addresses, Path(sysfs)) if has_amd else tuple,
+        computing=partial(pids_of, Path(sysfs)),
         any_driver="drm" in asked,
     )
 

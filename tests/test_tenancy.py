@@ -1,5 +1,7 @@
 """Where the driver cannot tell tenants apart nothing is invented, and the books balance still."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,6 +17,7 @@ from exporter.model import (
     ProcessMemory,
     Unattributed,
     Unexplained,
+    Unmeasured,
     Window,
 )
 from exporter.tenancy import account_for
@@ -186,3 +189,13 @@ def test_activity_of_an_instance_without_a_tenant_has_no_process_to_explain_it()
 
     assert core_of(usage) == {Unattributed.NO_PID: 300}
     assert usage.unexplained[Unexplained.NO_PROCESS] == 300
+
+
+def test_who_has_queues_that_fdinfo_does_not_time_is_unmeasured_and_the_others_are_not() -> None:
+    """A process of ROCm and one of Mesa on a Radeon: what is left of its busy time is nobody's."""
+    window = replace(sampled(800, {2: 100}), methods=Methods("rates", "fdinfo"), told_apart=True)
+
+    usage = account_for(CARD, window, OWNERS, [holder(1), ProcessMemory(2, 10, frozenset())])
+
+    assert usage.unmeasured == {A: Unmeasured.NOT_SUPPORTED}
+    assert core_of(usage) == {B: 100, Unattributed.NO_PID: 700}

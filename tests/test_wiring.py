@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from exporter.model import Unmeasured
 from exporter.pods.api import ApiPods
 from exporter.settings import load
 from exporter.wiring import open_for_agent, open_sources
@@ -96,6 +97,27 @@ def test_amds_cards_are_drms_only_where_amds_own_source_is_not_taken(
     *_, drm = open_sources(load(flags, {})).gpus
 
     assert sorted(d.device.pci_bus_id for d in drm.read().devices) == addresses
+
+
+@pytest.mark.parametrize("source", ["auto", "amd", "drm"])
+def test_whatever_source_has_a_radeon_it_knows_kfds_processes(tmp_path: Path, source: str) -> None:
+    machine = Machine(tmp_path)
+    machine.card(1, "amdgpu", "0000:03:00.0", (0x1002, 0x744C), {"mem_info_vram_total": "9"})
+    machine.write(machine.sys / "devices/pci0000:00/0000:03:00.0", {"mem_info_vram_used": "9"})
+    (machine.sys / "class/kfd/kfd/proc/42").mkdir(parents=True)
+    machine.process(42)
+    told = "drm-driver:\tamdgpu\ndrm-client-id:\t1\ndrm-pdev:\t0000:03:00.0\n"
+    machine.open(42, 5, told, "renderD129")
+    roots = {"path.sysfs": [str(machine.sys)], "path.procfs": [str(machine.proc)]}
+    flags = {"pods.source": ["none"], "gpus.source": [source], **roots}
+
+    readings = [g.read() for g in open_sources(load(flags, {})).gpus if g.name != "nvml"]
+
+    [device] = [device for reading in readings for device in reading.devices]
+    assert device.memory is not None
+    kinds = {p.pid: p.kinds for p in device.memory.processes or ()}
+    unmeasured = device.unmeasured.get("core") is Unmeasured.NOT_SUPPORTED
+    assert unmeasured or kinds == {42: {"compute"}}
 
 
 def test_only_the_agent_lets_its_lists_of_pods_wait(tmp_path: Path) -> None:

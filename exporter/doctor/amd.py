@@ -3,20 +3,24 @@
 from collections.abc import Iterator, Mapping
 
 from exporter.doctor.devices import devices_found
+from exporter.doctor.drm import BLIND, clients_seen
 from exporter.doctor.finding import Finding, note, ok, problem
 from exporter.doctor.privileges import AMD_DEVICES, SYSFS
+from exporter.gpus.drm.holders import NESTED, REFUSED
 from exporter.model import DeviceReading, DeviceState, Reading, Unmeasured
 
 AMD = "amd"  # the source
 FILES: Mapping[str, str] = {  # what is told of processes, and by which files
-    "core": "gpu_busy_percent, KFD's stats_<gpu>/cu_occupancy",
-    "memory": "KFD's vram_<gpu>",
+    "core": "gpu_busy_percent, KFD's stats_<gpu>/cu_occupancy or fdinfo: drm-engine-*",
+    "memory": "KFD's vram_<gpu>, fdinfo: drm-memory-vram",
     "energy": "gpu_metrics, hwmon power1_average",
 }
+_OF_CLIENTS = "decoder"  # told by fdinfo, of boards without cu_occupancy, or not at all
+_CLIENTS = {None, *BLIND}  # what becomes of it there
 _KERNEL_LOG = "see the kernel log for amdgpu"
 _REFUSED = (
-    "KFD shows a GPU's processes to those only whose device cgroup has its /dev/dri/renderD*: give "
-    "the pod /dev/kfd and /dev/dri, or run it privileged"
+    "KFD shows a GPU to those only whose device cgroup has its /dev/dri/renderD*: let a device "
+    "plugin or an NRI plugin give it to the pod (docs/installation.md, AMD), or run it privileged"
 )
 
 
@@ -29,12 +33,21 @@ def amd(reading: Reading, windows: Mapping[str, int]) -> Iterator[Finding]:
         return
     versions = {d.device.driver_version for d in reading.devices} - {""}
     yield ok("amdgpu", f"version {', '.join(sorted(versions)) or 'of the kernel'}")
-    if status.detail:
+    if status.detail and status.detail not in {NESTED, REFUSED}:
         yield problem("amdgpu devices", status.detail, _KERNEL_LOG, AMD_DEVICES)
     yield from devices_found(reading.devices, windows, _KERNEL_LOG)
     up = [device for device in reading.devices if device.state is DeviceState.UP]
+    yield from clients_seen(
+        [d for d in up if d.unmeasured.get(_OF_CLIENTS) in _CLIENTS], _OF_CLIENTS
+    )
     for quantity in FILES:
-        yield from _quantity(quantity, up)
+        yield from _quantity(quantity, [d for d in up if not _blind(quantity, d)])
+
+
+def _blind(quantity: str, reading: DeviceReading) -> bool:
+    """Whether it is not told because the device's clients are not seen, which is said already."""
+    reason = reading.unmeasured.get(quantity)
+    return reason in BLIND and reason is reading.unmeasured.get(_OF_CLIENTS)
 
 
 def _quantity(quantity: str, devices: list[DeviceReading]) -> Iterator[Finding]:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 
 from exporter.doctor.finding import Finding, note, ok, problem
-from exporter.doctor.privileges import CAP_PTRACE, HOST_PID, ROOT, SYSFS
+from exporter.doctor.privileges import FDINFO, HOST_PID, SYSFS
 from exporter.model import DeviceReading, DeviceState, Reading, Unmeasured
 
 DRM = "drm"  # the source
@@ -18,11 +18,11 @@ _PROFILING = (
     "if it is panfrost or panthor, write 1 or 3 to the device's profiling file in sysfs; else "
     "nothing: this driver does not tell it"
 )
-_BLIND = {
+BLIND = {
     Unmeasured.NO_HOSTPID: ("set hostPID: true", HOST_PID),
     Unmeasured.NO_PERMISSION: (
-        "run as root, and with CAP_SYS_PTRACE where others' processes are to be looked into",
-        f"{ROOT}, and {CAP_PTRACE}",
+        "run as root with CAP_SYS_PTRACE; see docs/installation.md where AppArmor or SELinux is on",
+        FDINFO,
     ),
 }
 
@@ -37,19 +37,21 @@ def drm(reading: Reading, windows: Mapping[str, int]) -> Iterator[Finding]:
     drivers = sorted({d.device.driver_version for d in reading.devices})
     yield note("DRM", f"{', '.join(drivers)}: experimental, not yet seen on hardware")
     devices = [device for device in reading.devices if device.state is DeviceState.UP]
-    yield from _processes(devices, status.detail)
+    yield from clients_seen(devices, "core", status.detail)
     for each in reading.devices:
         yield _device(each, windows)
     for quantity in _TOLD:
         yield from _quantity(quantity, devices)
 
 
-def _processes(devices: list[DeviceReading], detail: str) -> Iterator[Finding]:
-    """Whether every client can be seen: else nothing is known of how busy a device is."""
-    reasons = {device.unmeasured.get("core") for device in devices}
-    blind = next((reason for reason in _BLIND if reason in reasons), None)
+def clients_seen(
+    devices: list[DeviceReading], quantity: str, detail: str = ""
+) -> Iterator[Finding]:
+    """Whether every client can be seen; the quantity is one that only clients tell."""
+    reasons = {device.unmeasured.get(quantity) for device in devices}
+    blind = next((reason for reason in BLIND if reason in reasons), None)
     if blind is not None:
-        remedy, privilege = _BLIND[blind]
+        remedy, privilege = BLIND[blind]
         yield problem(_SEES, detail or str(blind), remedy, privilege)
     elif devices:
         yield ok(_SEES, "the descriptors of all processes can be looked through")

@@ -11,6 +11,7 @@ DEVICES = "the devices /dev/nvidiactl and /dev/nvidiaN (the NVIDIA runtime gives
 SYSFS = "hostPath /sys, readOnly, where the pod's own does not show the devices"
 AMD_DEVICES = "the devices /dev/kfd and /dev/dri/renderD* (amd.com/gpu, or privileged)"
 ROOT = "runAsUser: 0"
+FDINFO = f"{ROOT} and {CAP_PTRACE}, as the chart's profile fdinfo has them"
 MIG_MONITOR = "NVIDIA_MIG_MONITOR_DEVICES=all"
 PTRACE = "CAP_SYS_PTRACE (AmbientCapabilities= of the unit, capabilities.add of the container)"
 SEE_PROCESSES = "the group of /proc's mount option gid=, or hidepid=0"

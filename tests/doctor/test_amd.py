@@ -1,5 +1,6 @@
 """What the examination says of AMD's drivers, from a composed tree."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from exporter.doctor import Finding, Verdict, privileges
 from exporter.doctor.gpus import gpus
 from exporter.gpus.amd.source import AmdSource
+from exporter.gpus.drm.holders import REFUSED
 from exporter.model import Reading, SourceStatus, Unmeasured
 from tests.doctor.looking import by_subject, check, evidence, settings
 from tests.gpus.amd.node import Node
@@ -44,13 +46,40 @@ def test_boards_and_partitions_are_named_and_nvidia_is_not_missed(node: Node) ->
     )
 
 
-def test_what_a_radeon_cannot_tell_is_a_note(node: Node) -> None:
+def test_of_a_radeon_the_clients_of_drm_are_seen(node: Node) -> None:
     node.tree.add(RADEON)
+    node.read()
 
     findings = found(node.read())
 
-    assert findings["amdgpu core"].verdict is Verdict.NOTE
-    assert "not_supported" in findings["amdgpu core"].found
+    assert {f.verdict for f in findings.values()} == {Verdict.OK}
+    assert "clients of DRM" in findings
+
+
+def test_where_clients_of_a_radeon_are_not_seen_the_charts_profile_is_named(node: Node) -> None:
+    node.tree.add(RADEON)
+    node.read()
+    reading = node.read()
+    [device] = reading.devices
+    blind = dict.fromkeys(("core", "encoder", "decoder"), Unmeasured.NO_PERMISSION)
+    reading = Reading(replace(reading.status, detail=REFUSED), (replace(device, unmeasured=blind),))
+
+    findings = found(reading)
+
+    problems = [f for f in findings.values() if f.verdict is Verdict.PROBLEM]
+    assert [(f.subject, f.privilege) for f in problems] == [("clients of DRM", privileges.FDINFO)]
+    assert "profile fdinfo" in privileges.FDINFO
+    assert "amdgpu core" not in findings
+
+
+def test_what_a_board_cannot_tell_is_a_note(node: Node) -> None:
+    board = node.tree.add(MI210)
+    (board.folder / "hwmon/hwmon4/power1_average").unlink()
+
+    findings = found(node.read())
+
+    assert findings["amdgpu energy"].verdict is Verdict.NOTE
+    assert "not_supported" in findings["amdgpu energy"].found
 
 
 def test_what_may_not_be_read_names_the_devices_that_are_needed(node: Node) -> None:

@@ -17,13 +17,13 @@ from tests.e2e.programs import Exporter, Page
 from tests.e2e.scraper import Scraper, falls, imbalances
 from tests.fakenvml.build import library
 from tests.fakenvml.scenario import GIB, Gpu, Process, Scenario, Work
-from tests.gpus.amd.trees import MI300X, RADEON, TICKS, Board, Tree, v1_6
+from tests.gpus.amd.trees import MI300X, RADEON, TICKS, Board, Tree, put, v1_6
 from tests.pods.apiserver import ApiServer, write_kubeconfig
 from tests.pods.documents import node_document, pod_document
 
 pytestmark = pytest.mark.program("cc")
 
-FIRST, SECOND, ON_NVIDIA = 70_001, 70_002, 70_003
+FIRST, SECOND, ON_NVIDIA, DRAWS = 70_001, 70_002, 70_003, 70_004
 BUSY = "mgpu_device_busy_seconds_total"
 CORE = "mgpu_container_core_seconds_total"
 JOULES = "mgpu_device_energy_joules_total"
@@ -37,6 +37,7 @@ class Place:
     whole: Board
     parted: Board
     radeon: Board
+    proc: Path
     pages: Scraper
 
     def works(self, pod: str, uuid: str) -> Page:
@@ -61,6 +62,17 @@ def put_pod(folder: Path, api: ApiServer, name: str, pid: int) -> None:
     api.add_pod(pod_document(name, uid=uid, containers={"main": container_id}))
 
 
+def open_client(proc: Path, board: Board, gfx_ns: int = 0) -> None:
+    """Let the process that draws have a DRM client, which has kept the board busy for so long."""
+    told = f"drm-engine-gfx:\t{gfx_ns} ns\n" if gfx_ns else ""
+    head = f"drm-driver:\tamdgpu\ndrm-client-id:\t3\ndrm-pdev:\t{board.pci}\n"
+    put(proc / str(DRAWS) / "fdinfo/5", f"{head}drm-memory-vram:\t2048 KiB\n{told}")
+    link = proc / str(DRAWS) / "fd/5"
+    if not link.is_symlink():
+        link.parent.mkdir()
+        link.symlink_to(f"/dev/dri/{board.render}")
+
+
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     folder = tmp_path_factory.mktemp("mixed")
@@ -77,8 +89,10 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     for pid in (FIRST, SECOND):
         tree.run(pid)
     with ApiServer() as api:
-        for name, pid in (("first", FIRST), ("second", SECOND), ("nvidia", ON_NVIDIA)):
+        pods = {"first": FIRST, "second": SECOND, "nvidia": ON_NVIDIA, "draws": DRAWS}
+        for name, pid in pods.items():
             put_pod(folder, api, name, pid)
+        open_client(folder / "proc", radeon)
         (folder / "cgroup/cgroup.controllers").touch()
         api.set_node(node_document("node-1", {}, {}))
         flags = (
@@ -96,7 +110,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
             Exporter(*flags, environment=environment) as exporter,
             Scraper(exporter.ready()) as pages,
         ):
-            yield Place(tree, whole, parted, radeon, pages)
+            yield Place(tree, whole, parted, radeon, folder / "proc", pages)
             assert pages.failures == []
             assert list(falls(pages.pages)) == []
             assert [wrong for page in pages.pages for wrong in imbalances(page)] == []
@@ -203,3 +217,20 @@ def test_a_radeon_shows_what_it_has_and_says_why_the_rest_is_not_there(place: Pl
     assert page.value("mgpu_container_unmeasured", pod="second", uuid=board.uuid, **why) == 1
     assert page.value("mgpu_device_power_watts", uuid=board.uuid) == 100
     assert page.all("mgpu_device_ecc_errors_total", uuid=board.uuid) == []
+
+
+def test_beside_rocm_on_a_radeon_who_draws_has_the_time_of_its_engines(place: Place) -> None:
+    board = place.radeon
+    place.tree.use(SECOND, board.gpu_ids[0], vram=GIB)
+    board.set(gpu_busy_percent=70)
+    held = "mgpu_container_memory_used_bytes"
+    place.pages.when(lambda p: p.value(held, pod="draws", uuid=board.uuid), "its memory")
+
+    open_client(place.proc, board, gfx_ns=40_000_000)
+    page = place.works("draws", board.uuid)
+
+    assert page.value(CORE, pod="draws", uuid=board.uuid) == 0.04  # not scaled up to 70 %
+    assert page.value(CORE, pod="second", uuid=board.uuid) is None  # ROCm's time is not counted
+    assert page.value(held, pod="draws", uuid=board.uuid) == 2048 * 1024
+    how = {"busy": "rates", "shares": "fdinfo", "energy": "power"}
+    assert page.value("mgpu_device_method_info", uuid=board.uuid, **how) == 1

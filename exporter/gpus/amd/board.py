@@ -8,11 +8,14 @@ from dataclasses import replace
 from pathlib import Path
 
 from exporter.gpus.amd.activity import Sample
+from exporter.gpus.amd.clients import ClientDevice
 from exporter.gpus.amd.device import AmdDevice
 from exporter.gpus.amd.discovery import FoundBoard
 from exporter.gpus.amd.files import RefusedError, is_gone, read_bytes, read_count, read_text
 from exporter.gpus.amd.metrics import Metrics, decode
 from exporter.gpus.amd.sensors import Hwmon, Throttling, memory_errors
+from exporter.gpus.drm.holders import Sight
+from exporter.gpus.drm.reader import ClientReader
 from exporter.gpus.energy import EnergyMeter
 from exporter.gpus.power import PowerIntegral
 from exporter.gpus.source import Demand
@@ -34,12 +37,15 @@ UNDER_PARTITIONS = dict.fromkeys((*QUANTITIES, "memory"), Unmeasured.PARTITIONED
 class AmdBoard:
     """Reads one board. One caller at a time."""
 
-    def __init__(self, found: FoundBoard, sysfs: Path, clock: Clock) -> None:
+    def __init__(self, found: FoundBoard, sysfs: Path, procfs: Path, clock: Clock) -> None:
         self.found = found
         self._folder = found.folder
         self._clock = clock
         self._hwmon = Hwmon(found.folder)
-        self._whole = AmdDevice(found.whole, sysfs, clock)
+        self._whole: AmdDevice | ClientDevice = AmdDevice(found.whole, sysfs, clock)
+        if not found.parts and not self._whole.tells_parts:
+            reader = ClientReader(found.minors, found.whole.device.pci_bus_id, str(procfs))
+            self._whole = ClientDevice(self._whole, reader, sysfs, clock)
         self._parts = tuple(AmdDevice(part, sysfs, clock) for part in found.parts)
         nodes = (each.node for each in (found.whole, *found.parts))
         self._gfx = next((node.gfx for node in nodes if node), 0)
@@ -50,8 +56,15 @@ class AmdBoard:
         self._sensors = Sensors()
         self._sensed_mono_ns: int | None = None
 
-    def read(self, demand: Demand) -> tuple[DeviceReading, ...]:
-        """The board, then its partitions."""
+    @property
+    def by_clients(self) -> bool:
+        """Whether its processes are known by their DRM clients."""
+        return isinstance(self._whole, ClientDevice)
+
+    def read(self, demand: Demand, sight: Sight | None = None) -> tuple[DeviceReading, ...]:
+        """The board, then its partitions. ``sight``: who has it open, as far as that is known."""
+        if isinstance(self._whole, ClientDevice):
+            self._whole.see(sight)
         if is_gone(self._folder):
             return self.all(DeviceState.LOST, "its folder in sysfs is gone")
         try:

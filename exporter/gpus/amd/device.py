@@ -42,6 +42,11 @@ class AmdDevice:
         self._occupancy = self._central
         self._counting = Counting()
 
+    @property
+    def tells_parts(self) -> bool:
+        """Whether this kind of GPU has ``cu_occupancy``: the family gfx9."""
+        return self._central
+
     def window(self, sample: Sample) -> Window | None:
         """The window until now; ``sample`` speaks for all of it."""
         cus = self._cus()

@@ -14,6 +14,7 @@ VENDOR = "amd"
 VENDOR_ID = "0x1002"
 MOST_BOARDS = 64
 _CARD = re.compile(r"card\d{1,4}", re.ASCII)
+_NODE = re.compile(r"(?:card|renderD)(\d{1,4})", re.ASCII)
 _UNIQUE = re.compile(r"[0-9a-f]{1,16}", re.ASCII)
 _MODE = re.compile(r"[a-z]{2,4}\d?", re.ASCII)
 _PCI = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]", re.ASCII)
@@ -31,11 +32,15 @@ class Found(NamedTuple):
 
 
 class FoundBoard(NamedTuple):
-    """``folder`` is the PCI device's in sysfs. ``parts`` are empty where it is one device."""
+    """``folder`` is the PCI device's in sysfs. ``parts`` are empty where it is one device.
+
+    ``minors`` are those of its device files.
+    """
 
     folder: Path
     whole: Found
     parts: tuple[Found, ...] = ()
+    minors: frozenset[int] = frozenset()
 
 
 class Discovery(NamedTuple):
@@ -117,7 +122,8 @@ def _board(folder: Path, pci: str, place: int, nodes: list[KfdNode]) -> FoundBoa
         memory_bytes=read_count(folder / "mem_info_vram_total"),
     )
     if not parted:
-        return FoundBoard(folder, Found(device, nodes[0] if nodes else None))
+        whole = Found(device, nodes[0] if nodes else None)
+        return FoundBoard(folder, whole, minors=_minors(folder))
     units = sum(node.cus for node in nodes)
     profile = _profile(folder)
     ordered = sorted(nodes, key=lambda node: node.partition)
@@ -158,6 +164,11 @@ def _profile(folder: Path) -> str:
 def _model(folder: Path) -> str:
     """The board's name as its firmware has it, else the PCI device's number."""
     return _read(folder / "product_name") or f"AMD {_read(folder / 'device')}".strip()
+
+
+def _minors(folder: Path) -> frozenset[int]:
+    found = map(_NODE.fullmatch, names_in(folder / "drm"))
+    return frozenset(int(match[1]) for match in found if match)
 
 
 def _minor(folder: Path) -> int | None:

@@ -111,6 +111,16 @@ class Counting:
         return {name: {p: n for p, n in by_pid.items() if n} for name, by_pid in taken.items()}
 
 
+def pids_of(sysfs: Path) -> frozenset[int]:
+    """All processes of KFD.
+
+    Raises:
+        RefusedError: we may not look.
+
+    """
+    return frozenset(KfdProcesses(sysfs).folders())
+
+
 def _sum(numbers: list[int | None]) -> int | None:
     told = [number for number in numbers if number is not None]
     return sum(told) if told else None

@@ -9,6 +9,7 @@ from pathlib import Path
 from exporter.gpus.amd.board import AmdBoard
 from exporter.gpus.amd.discovery import Discovery, discover, present
 from exporter.gpus.amd.files import RefusedError
+from exporter.gpus.drm.holders import Holders, Sight
 from exporter.gpus.pool import DeviceWorkers, Stuck
 from exporter.gpus.source import Demand
 from exporter.model import Clock, DeviceReading, DeviceState, Reading, SourceStatus
@@ -18,6 +19,7 @@ logger = logging.getLogger(__name__)
 SECOND = 1_000_000_000
 LOOK_EVERY_NS = 30 * SECOND  # boards are partitioned anew, and drivers loaded
 LOOK_AGAIN_NS = 5 * SECOND
+SHARE_OF_DEADLINE = 0.5  # for looking through the processes
 LOOK = "look"  # the worker's key; no UUID
 RELEASED = "released on request; it keeps no file open"
 NO_DRIVER = "neither amdgpu nor KFD is loaded on this node; they are taken up as soon as they are"
@@ -30,10 +32,11 @@ class AmdSource:
 
     name = "amd"
 
-    def __init__(self, sysfs: Path, *, clock: Clock = time) -> None:
-        self._sysfs = sysfs
+    def __init__(self, sysfs: Path, procfs: Path = Path("/proc"), *, clock: Clock = time) -> None:
+        self._sysfs, self._procfs = sysfs, procfs
         self._clock = clock
         self._workers = DeviceWorkers(clock, self.name)
+        self._holders = Holders(str(procfs), clock)
         self._boards: dict[str, AmdBoard] = {}
         self._demand = Demand()
         self._released = False
@@ -46,6 +49,7 @@ class AmdSource:
         """Read every board within the deadline; see ``GpuSource.read``."""
         began_ns = self._clock.monotonic_ns()
         if self._released:
+            self._holders.forget()
             devices = self._all(DeviceState.RELEASED, RELEASED)
             return self._reading(began_ns, devices, up=False, detail=RELEASED)
         if not present(self._sysfs):
@@ -54,7 +58,7 @@ class AmdSource:
             return Reading(SourceStatus(self.name, up=False, detail=NO_DRIVER))
         devices = self._cycle(began_ns)
         hung = bool(devices) and all(d.state is DeviceState.STUCK for d in devices)
-        detail = HANGS if hung else self._trouble or ("" if devices else NO_DEVICE)
+        detail = HANGS if hung else self._missing() if devices else self._trouble or NO_DEVICE
         return self._reading(began_ns, devices, up=not hung, detail=detail)
 
     def release(self, released: bool) -> None:  # noqa: FBT001 - a state, not an option
@@ -91,8 +95,21 @@ class AmdSource:
         return devices
 
     def _jobs(self) -> dict[str, Callable[[], object]]:
-        demand = self._demand
-        return {uuid: partial(board.read, demand) for uuid, board in self._boards.items()}
+        demand, sight = self._demand, self._sight()
+        return {uuid: partial(board.read, demand, sight) for uuid, board in self._boards.items()}
+
+    def _sight(self) -> Sight | None:
+        """Who has devices open: looked for where a board's processes are known by that only."""
+        if not any(board.by_clients for board in self._boards.values()):
+            return None
+        budget_s = SHARE_OF_DEADLINE * self._demand.deadline_s
+        self._holders.look(self._demand.processes_every_s, budget_s)
+        return self._holders.newest
+
+    def _missing(self) -> str:
+        """What of the boards may not be seen."""
+        by_clients = any(board.by_clients for board in self._boards.values())
+        return self._trouble or (self._holders.trouble if by_clients else "")
 
     def _heed(self, result: object, now_ns: int) -> None:
         """Take over what a look found."""
@@ -114,7 +131,7 @@ class AmdSource:
             uuid = found.whole.device.uuid
             board = before.pop(uuid, None)
             if board is None or board.found != found:
-                board = AmdBoard(found, self._sysfs, self._clock)
+                board = AmdBoard(found, self._sysfs, self._procfs, self._clock)
             self._boards[uuid] = board
         for uuid in before:
             logger.info("board %s is no longer there", uuid)

@@ -1,15 +1,16 @@
 """One DRM device, read once a cycle by its own worker thread: reading it may hang in its driver."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 
 from exporter.gpus.drm.board import Board
 from exporter.gpus.drm.clients import Clients, by_process
 from exporter.gpus.drm.discovery import Found
-from exporter.gpus.drm.fdinfo import LONGEST, Client, parse
-from exporter.gpus.drm.files import number, read
-from exporter.gpus.drm.holders import Handle, Sight
+from exporter.gpus.drm.fdinfo import Client
+from exporter.gpus.drm.files import number
+from exporter.gpus.drm.holders import Sight
 from exporter.gpus.drm.memory import held_by
+from exporter.gpus.drm.reader import ClientReader
 from exporter.gpus.drm.rest import Rest, State
 from exporter.gpus.drm.roles import COPY, CORE, DECODER, DRIVERS, ENCODER, Driver, role_of
 from exporter.gpus.source import Demand
@@ -33,22 +34,28 @@ class DrmDevice:
     """Reads one device. ``read`` runs in one thread at a time.
 
     The device's busy time is the sum of what its clients used of its core's engines, at most the
-    time that went by: the kernel has no figure of the whole device that all drivers have.
-
-    A client that several processes hold is the youngest's: whoever opens a device for another one
-    - a login manager, a broker, a parent - was there before it.
+    time that went by: the kernel has no figure of the whole device that all drivers have. While a
+    process is on the device whose core time no engine counts (``uncounted`` gives the pids), that
+    of the device is not measured.
     """
 
-    def __init__(self, found: Found, proc_root: str, clock: Clock) -> None:
+    def __init__(
+        self,
+        found: Found,
+        proc_root: str,
+        clock: Clock,
+        uncounted: Callable[[], Collection[int]] = tuple,
+    ) -> None:
         self.found = found
         self._proc = proc_root
+        self._uncounted = uncounted
         self._clock = clock
         self._driver = DRIVERS.get(found.driver, Driver({}))
         self._clients = Clients()
         self._board = Board(found.card, found.driver)
         self._rest = Rest(found.card)
-        self._known: dict[Handle, int] = {}  # client id
-        self._known_of: Sight | None = None
+        self._reader = self._begin_reading()
+        self._has_uncounted = False
         self._told: set[str] = set()  # quantities that some client's engines count as
         self._silent = False  # a client was asked, and no engine was told
         self._memory: DeviceMemory | None = None
@@ -60,18 +67,22 @@ class DrmDevice:
 
     def restart(self) -> None:
         """Nothing was read for a while: what happened then is unobserved."""
-        self._clients, self._known, self._known_of = Clients(), {}, None
+        self._clients, self._reader = Clients(), self._begin_reading()
         self._metered_mono_ns = None
         self._missed = True
 
-    def read(self, sight: Sight, demand: Demand, blind: Unmeasured | None) -> DeviceReading:
-        """Read what can be read now. ``blind``: why not all its clients can be seen."""
-        now_ns = self._clock.monotonic_ns()
+    def _begin_reading(self) -> ClientReader:
+        return ClientReader(self.found.minors, self.found.device.pci_bus_id, self._proc)
+
+    def read(self, sight: Sight, demand: Demand) -> DeviceReading:
+        """Read what can be read now."""
+        blind, now_ns = sight.blind, self._clock.monotonic_ns()
         state = State.AWAKE if demand.wake else self._rest.state(now_ns)
         spared = self._driver.wakes and state is not State.AWAKE
         window: Window | None = None
         if not spared:
-            clients = self._ask(sight)
+            clients = self._reader.ask(sight)
+            self._has_uncounted = bool(self._reader.holders(sight) & {*self._uncounted()})
             window = self._measure(sight, clients, now_ns, blind)
             idle = window is None or not window.busy.core
             if state is State.AWAKE or not idle:
@@ -96,41 +107,6 @@ class DrmDevice:
     ) -> DeviceMemory:
         memory = held_by(clients, self.found.device, self._board.vram_used())
         return replace(memory, processes=None) if blind else memory
-
-    def _ask(self, sight: Sight) -> dict[int, tuple[int, Client]]:
-        """Each client by its id, with the pid of the youngest process that has it open.
-
-        One descriptor of each is read; all of them after a new look at the processes, because a
-        descriptor may have been closed and its number taken by another one.
-        """
-        if sight is not self._known_of:
-            self._known, self._known_of = {}, sight
-        asked: dict[int, tuple[int, Client]] = {}
-        for handle in self._handles(sight):
-            if self._known.get(handle) in asked:
-                continue
-            client = self._client(handle)
-            if client is None:
-                self._known.pop(handle, None)
-                continue
-            self._known[handle] = client.client_id
-            asked.setdefault(client.client_id, (handle.pid, client))
-        return asked
-
-    def _handles(self, sight: Sight) -> Sequence[Handle]:
-        """Youngest process first."""
-        several = [sight.handles[m] for m in self.found.minors if m in sight.handles]
-        return several[0] if len(several) == 1 else sorted(_chained(several), reverse=True)
-
-    def _client(self, handle: Handle) -> Client | None:
-        try:
-            path = f"{self._proc}/{handle.pid}/fdinfo/{handle.descriptor}"
-            client = parse(read(path, LONGEST))
-        except OSError:
-            return None
-        pci = self.found.device.pci_bus_id
-        is_ours = client is not None and client.pdev in {pci, ""}
-        return client if is_ours else None
 
     def _measure(
         self,
@@ -190,7 +166,8 @@ class DrmDevice:
             return []
         if self._silent and not self._told and not self._driver.omits_unused:
             return []
-        return [r for r in ROLES if r in self._told or r in self._driver.roles.values()]
+        roles = [r for r in ROLES if r in self._told or r in self._driver.roles.values()]
+        return [r for r in roles if r != CORE] if self._has_uncounted else roles
 
     @property
     def _unprofiled(self) -> bool:
@@ -236,8 +213,3 @@ class DrmDevice:
         memory = self._memory
         sized = memory is not None and any(p.used_bytes is not None for p in memory.processes or ())
         return sized or self.found.device.memory_bytes is not None
-
-
-def _chained(several: Sequence[Sequence[Handle]]) -> Iterator[Handle]:
-    for handles in several:
-        yield from handles

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from exporter.gpus.drm.files import read
-from exporter.model import Clock
+from exporter.model import Clock, Unmeasured
 
 DRM_MAJOR = 226
 MOST_PROCESSES = 32_768
@@ -28,6 +28,11 @@ _NODES = "/dev/dri/"
 _START = 19  # position of field 22 of proc_pid_stat(5) after the command's ")"
 _REFUSED = {errno.EACCES, errno.EPERM}
 _INITIAL_PID_NAMESPACE = "pid:[4026531836]"  # PROC_PID_INIT_INO of the kernel
+REFUSED = (
+    "processes do not let themselves be looked into, so that not all clients can be seen: run as "
+    "root with hostPID and CAP_SYS_PTRACE"
+)
+NESTED = "not all of the machine's processes can be seen: set hostPID: true in the pod spec"
 
 
 class Handle(NamedTuple):
@@ -44,6 +49,7 @@ class Sight:
 
     ``since_mono_ns`` is when the look before was begun, if that one saw everything. ``refused`` is
     how many processes did not let themselves be looked into; ``left`` how many were too many.
+    ``nested``: only those of a container can be seen.
     """
 
     handles: Mapping[int, tuple[Handle, ...]] = field(default_factory=dict)
@@ -51,6 +57,14 @@ class Sight:
     since_mono_ns: int | None = None
     refused: int = 0
     left: int = 0
+    nested: bool = False
+
+    @property
+    def blind(self) -> Unmeasured | None:
+        """Why not all clients can be seen, so that what is seen is not all that was used."""
+        if self.nested:
+            return Unmeasured.NO_HOSTPID
+        return Unmeasured.NO_PERMISSION if self.refused else None
 
 
 class Holders:
@@ -61,7 +75,20 @@ class Holders:
         self._clock = clock
         self._under_way: Iterator[Sight | None] | None = None
         self._took_ns = 0
+        self._nested = not sees_all_processes(proc_root)
         self.newest: Sight | None = None
+
+    @property
+    def trouble(self) -> str:
+        """What is not seen, and what to do; "" if nothing is missing."""
+        sight = self.newest
+        if self._nested:
+            return NESTED
+        if sight and sight.refused:
+            return REFUSED
+        if sight and sight.left:
+            return f"{sight.left} processes or descriptors are too many to be looked through"
+        return ""
 
     def forget(self) -> None:
         """Begin anew: what happened meanwhile was not seen."""
@@ -110,6 +137,7 @@ class Holders:
             before.begun_mono_ns if before and whole else None,
             refused,
             left,
+            self._nested,
         )
 
 

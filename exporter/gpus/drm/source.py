@@ -8,7 +8,7 @@ from threading import Lock
 
 from exporter.gpus.drm.device import DrmDevice
 from exporter.gpus.drm.discovery import discover
-from exporter.gpus.drm.holders import Holders, Sight, sees_all_processes
+from exporter.gpus.drm.holders import Holders
 from exporter.gpus.pool import DeviceWorkers, Stuck
 from exporter.gpus.source import Demand
 from exporter.model import (
@@ -17,7 +17,6 @@ from exporter.model import (
     DeviceState,
     Reading,
     SourceStatus,
-    Unmeasured,
 )
 
 logger = logging.getLogger(__name__)
@@ -28,18 +27,14 @@ SHARE_OF_DEADLINE = 0.5  # for looking through the processes
 RELEASED = "released on request"
 NO_DEVICE = "no device of a DRM driver that tells of its clients, or another source has it"
 GONE = "its driver was unloaded, or it was taken out"
-REFUSED = (
-    "processes do not let themselves be looked into, so that not all clients can be seen: run as "
-    "root with hostPID and CAP_SYS_PTRACE"
-)
-NESTED = "not all of the machine's processes can be seen: set hostPID: true in the pod spec"
 
 
 class DrmSource:
     """GPUs of the kernel's DRM drivers, as a ``GpuSource``.
 
     ``taken`` gives the PCI addresses of the devices that other sources have: those are left to
-    them. ``any_driver``: also devices of drivers that are not known to tell of their clients.
+    them. ``computing`` gives the pids of processes with queues of KFD, whose time amdgpu does not
+    count. ``any_driver``: also devices of drivers that are not known to tell of their clients.
     """
 
     name = "drm"
@@ -51,11 +46,13 @@ class DrmSource:
         *,
         clock: Clock = time,
         taken: Callable[[], Collection[str]] = tuple,
+        computing: Callable[[], Collection[int]] = tuple,
         any_driver: bool = False,
     ) -> None:
         self._sys, self._proc = sys_root, proc_root
         self._clock = clock
         self._taken = taken
+        self._computing = computing
         self._any_driver = any_driver
         self._demand = Demand()
         self._holders = Holders(proc_root, clock)
@@ -63,7 +60,6 @@ class DrmSource:
         self._devices: dict[str, DrmDevice] = {}
         self._gone: set[str] = set()
         self._look_at_ns: int | None = None
-        self._nested = not sees_all_processes(proc_root)
         self._lock = Lock()
         self._released = False
         self._last_success: int | None = None
@@ -110,7 +106,8 @@ class DrmSource:
             known = self._devices.get(uuid)
             if known is None or known.found != each:
                 logger.info("device %s: %s, %s", uuid, each.device.model, each.driver)
-                self._devices[uuid] = DrmDevice(each, self._proc, self._clock)
+                uncounted = self._computing if each.driver == "amdgpu" else tuple
+                self._devices[uuid] = DrmDevice(each, self._proc, self._clock, uncounted)
         for uuid in [u for u, d in self._devices.items() if d.found.device.pci_bus_id in taken]:
             del self._devices[uuid]
         self._gone = self._devices.keys() - here.keys()
@@ -126,7 +123,7 @@ class DrmSource:
         if sight is None:  # the first look takes longer than its time: there is nothing to tell
             return tuple(DeviceReading(device.found.device) for device in self._all())
         jobs = {
-            uuid: partial(device.read, sight, demand, self._blindness(sight))
+            uuid: partial(device.read, sight, demand)
             for uuid, device in self._devices.items()
             if uuid not in self._gone
         }
@@ -150,26 +147,10 @@ class DrmSource:
     def _off(device: DrmDevice, state: DeviceState, detail: str) -> DeviceReading:
         return DeviceReading(device.found.device, state, detail)
 
-    def _blindness(self, sight: Sight) -> Unmeasured | None:
-        """Why not all clients can be seen, so that what is seen is not all that was used."""
-        if self._nested:
-            return Unmeasured.NO_HOSTPID
-        return Unmeasured.NO_PERMISSION if sight.refused else None
-
     def _status(self, devices: tuple[DeviceReading, ...], duration_ns: int) -> SourceStatus:
-        sight = self._holders.newest
         up = bool(devices) and not self._released
-        detail = ""
-        if self._released:
-            detail = RELEASED
-        elif not devices:
-            detail = NO_DEVICE
-        elif self._nested:
-            detail = NESTED
-        elif sight and sight.refused:
-            detail = REFUSED
-        elif sight and sight.left:
-            detail = f"{sight.left} processes or descriptors are too many to be looked through"
+        seen = self._holders.trouble if devices else NO_DEVICE
+        detail = RELEASED if self._released else seen
         if up:
             self._say(detail)
             self._last_success = self._clock.time_ns()

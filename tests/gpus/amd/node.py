@@ -6,7 +6,8 @@ from exporter.gpus.amd.source import AmdSource
 from exporter.gpus.source import Demand
 from exporter.model import DeviceReading, Reading, Window
 from tests.collector.sources import ManualClock
-from tests.gpus.amd.trees import Tree
+from tests.gpus.amd.trees import Board, Tree
+from tests.gpus.drm.machine import Machine
 
 DEMAND = Demand(deadline_s=10.0)
 
@@ -16,8 +17,9 @@ class Node:
 
     def __init__(self, sysfs: Path) -> None:
         self.tree = Tree(sysfs)
+        self.machine = Machine(sysfs.parent)
         self.clock = ManualClock()
-        self.source = AmdSource(sysfs, clock=self.clock)
+        self.source = AmdSource(sysfs, self.machine.proc, clock=self.clock)
         self.source.follow(DEMAND)
 
     def read(self, after: float = 1.0) -> Reading:
@@ -36,3 +38,15 @@ class Node:
         window = self.device(uuid, after).window
         assert window is not None
         return window
+
+    def client(self, pid: int, board: Board, number: int = 1, vram: int = 0, **ns: int) -> None:
+        """Let a process have a DRM client on a board, whose engines have been busy for so long."""
+        if not (self.machine.proc / str(pid)).is_dir():
+            self.machine.process(pid)
+        told = "".join(f"drm-engine-{name}:\t{used} ns\n" for name, used in ns.items())
+        self.machine.open(
+            *(pid, 4 + number),
+            f"drm-driver:\tamdgpu\ndrm-client-id:\t{number}\ndrm-pdev:\t{board.pci}\n"
+            f"pasid:\t32771\ndrm-memory-vram:\t{vram >> 10} KiB\n{told}",
+            board.render,
+        )

@@ -9,7 +9,7 @@ from pyfakefs.helpers import reset_ids, set_uid
 
 from exporter.gpus.amd.discovery import discover
 from exporter.gpus.source import Demand
-from exporter.model import Unmeasured
+from exporter.model import DeviceState, Unmeasured
 from tests.gpus.amd.node import DEMAND, Node
 from tests.gpus.amd.trees import GIB, MI210, MI300X, RADEON, Kind, Tree, put, remove
 
@@ -107,7 +107,7 @@ def test_a_board_that_is_removed_is_lost_and_then_forgotten_and_the_others_go_on
     assert [r.device.uuid for r in node.read(after=6).devices] == [stays.uuid]
 
 
-def test_a_board_that_kfd_does_not_know_has_no_processes_but_all_else(node: Node) -> None:
+def test_a_board_that_kfd_does_not_know_has_all_but_what_kfd_tells(node: Node) -> None:
     board = node.tree.add(RADEON)
     node.tree.hide(board)
     board.set(mem_info_vram_used=GIB, gpu_busy_percent=25)
@@ -116,9 +116,8 @@ def test_a_board_that_kfd_does_not_know_has_no_processes_but_all_else(node: Node
     reading = node.device(board.uuid)
 
     assert reading.memory is not None
-    assert (reading.memory.used_bytes, reading.memory.processes) == (GIB, None)
-    assert reading.unmeasured["core"] is Unmeasured.NOT_SUPPORTED
-    assert reading.unmeasured["memory"] is Unmeasured.NOT_SUPPORTED
+    assert (reading.memory.used_bytes, reading.memory.processes) == (GIB, ())
+    assert reading.unmeasured == {"memory_active": Unmeasured.NOT_SUPPORTED}
     assert reading.window is not None
     assert reading.window.busy.core == 250_000_000
 
@@ -140,8 +139,9 @@ def test_a_node_of_kfd_that_cannot_be_understood_costs_only_itself(
 
     found = {r.device.uuid: r for r in node.read().devices}
 
-    assert found[broken.uuid].unmeasured["memory"] is Unmeasured.NOT_SUPPORTED
-    assert "memory" not in found[fine.uuid].unmeasured
+    assert found[broken.uuid].state is DeviceState.UP
+    assert "decoder" not in found[broken.uuid].unmeasured  # it goes by its DRM clients
+    assert found[fine.uuid].unmeasured["decoder"] is Unmeasured.NOT_SUPPORTED  # and it by KFD
 
 
 def test_a_released_source_reads_nothing_and_goes_on_when_it_is_taken_up(node: Node) -> None:

@@ -110,7 +110,7 @@ def test_who_has_ended_has_no_part_any_more(node: Node) -> None:
     assert (reading.memory.processes, reading.window.processes) == ((), ())
 
 
-def test_a_radeon_tells_of_itself_and_of_memory_and_not_of_parts(node: Node) -> None:
+def test_a_radeon_tells_of_itself_and_of_memory(node: Node) -> None:
     board = node.tree.add(RADEON)
     node.tree.run(7)
     node.tree.use(7, board.gpu_ids[0], vram=GIB)
@@ -120,11 +120,10 @@ def test_a_radeon_tells_of_itself_and_of_memory_and_not_of_parts(node: Node) -> 
 
     reading = node.device(board.uuid)
 
-    assert reading.unmeasured["core"] is Unmeasured.NOT_SUPPORTED
-    assert "memory" not in reading.unmeasured
+    assert reading.memory is not None
+    assert reading.memory.processes == (ProcessMemory(7, GIB, COMPUTE),)
     assert reading.window is not None
     assert reading.window.busy.core == 800_000_000
-    assert reading.window.methods.shares == "none"
     assert reading.window.energy_uj == 100 * JOULE  # by its power: the counter's unit is not told
     assert reading.window.methods.energy == "power"
     assert reading.sensors.ecc_errors == {}

@@ -97,6 +97,7 @@ class Board:
         self.pci = f"0000:{0xC1 + number:02x}:00.0"
         self.folder = tree.sysfs / "devices/pci0000:00" / self.pci
         self.gpu_ids = [1000 * (number + 1) + part for part in range(parts)]
+        self.render = f"renderD{128 + 2 * number}"
         self.unique = f"{0xABC000 + number:016x}"
         self.uuid = f"GPU-{self.unique}" if kind.unique else f"AMD-{self.pci}"
 
@@ -180,7 +181,8 @@ class Tree:
         number = 2 * len(self.boards) - 1  # card0 is often the host's own display
         put(folder / "vendor", "0x1002")
         put(folder / "device", kind.device)
-        (folder / f"drm/renderD{127 + number}").mkdir(parents=True)
+        for node in (f"card{number}", board.render):
+            (folder / "drm" / node).mkdir(parents=True)
         if kind.unique:
             put(folder / "unique_id", board.unique)
             put(folder / "product_name", kind.model)

@@ -307,6 +307,28 @@ def test_amdgpu_lists_an_engine_once_it_is_used(machine: Machine) -> None:
     assert reading.memory.processes == (ProcessMemory(42, 44564 * 1024, NOBODY),)
 
 
+def test_a_device_that_kfd_works_on_does_not_look_idle(machine: Machine) -> None:
+    """ROCm's queues are not counted in fdinfo: until its process closes the device, unknown."""
+    machine.card(0, "amdgpu", PCI, (0x1002, 0x744C), {"mem_info_vram_total": str(24 << 30)})
+    for pid in (42, 43):
+        machine.process(pid)
+        head = f"drm-driver:\tamdgpu\ndrm-client-id:\t{pid}\ndrm-pdev:\t{PCI}\n"
+        machine.open(pid, 5, f"{head}drm-engine-gfx:\t{pid} ns\ndrm-engine-dec:\t{pid} ns\n")
+    source = machine.source(computing=lambda: {43})
+    source.read()
+
+    beside = step(machine, source)
+    machine.end(43)
+    alone = step(machine, source)
+
+    assert beside.unmeasured["core"] is Unmeasured.NOT_SUPPORTED
+    assert beside.window is not None
+    assert beside.window.busy == Engines(encoder=0, decoder=0)
+    assert "core" not in alone.unmeasured
+    assert alone.window is not None
+    assert alone.window.busy.core == 0
+
+
 def test_a_device_without_memory_of_its_own_sizes_nobody(machine: Machine) -> None:
     machine.card(0, "i915", PCI)
     machine.process(42)

@@ -1,0 +1,216 @@
+"""Radeon boards, whose processes are told by fdinfo: a Mesa client, a ROCm client, and both."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from exporter.gpus.amd.source import AmdSource
+from exporter.gpus.source import Demand
+from exporter.model import DeviceReading, Engines, ProcessMemory, Unmeasured, Window
+from tests.gpus.amd.node import Node
+from tests.gpus.amd.trees import GIB, MI210, MI300X, RADEON, Board, Kind, remove
+
+MS = 1_000_000
+SECOND = 1_000_000_000
+MESA, ROCM, CHILD = 42, 7, 43
+COMPUTE, NOBODY = frozenset({"compute"}), frozenset[str]()
+
+
+@pytest.fixture
+def board(node: Node) -> Board:
+    """A Radeon."""
+    return node.tree.add(RADEON)
+
+
+def rocm(node: Node, board: Board, vram: int = GIB) -> None:
+    """A process of ROCm: KFD has it, and its DRM client tells of no engine."""
+    node.tree.run(ROCM)
+    node.tree.use(ROCM, board.gpu_ids[0], vram=vram)
+    node.client(ROCM, board, number=9, vram=vram)
+
+
+def core(window: Window) -> dict[int, int | None]:
+    return {process.pid: process.busy.core for process in window.processes}
+
+
+def held(reading: DeviceReading) -> dict[int, ProcessMemory]:
+    assert reading.memory is not None
+    return {process.pid: process for process in reading.memory.processes or ()}
+
+
+def test_a_client_of_mesa_has_what_its_engines_did(node: Node, board: Board) -> None:
+    node.client(MESA, board, vram=GIB)
+    node.read()
+    board.set(gpu_busy_percent=40)
+    node.client(MESA, board, vram=GIB, gfx=300 * MS, compute=50 * MS, dec=20 * MS, dma=5 * MS)
+
+    reading = node.device(board.uuid)
+
+    window = reading.window
+    assert window is not None
+    assert window.busy.core == 400 * MS  # as gpu_busy_percent says
+    assert [p.busy for p in window.processes] == [
+        Engines(core=350 * MS, encoder=0, decoder=20 * MS)
+    ]
+    assert (window.busy.encoder, window.busy.decoder) == (0, 20 * MS)
+    assert window.counted["copy"] == {MESA: 5 * MS}
+    assert (window.methods.busy, window.methods.shares) == ("rates", "fdinfo")
+    assert held(reading) == {MESA: ProcessMemory(MESA, GIB, NOBODY)}
+    assert reading.unmeasured == {"memory_active": Unmeasured.NOT_SUPPORTED}
+
+
+def test_the_device_is_never_less_busy_than_its_clients(node: Node, board: Board) -> None:
+    """The percentage is of a moment, the counters are of all the time."""
+    node.client(MESA, board)
+    node.read()
+    board.set(gpu_busy_percent=3)
+    node.client(MESA, board, gfx=600 * MS)
+
+    window = node.window(board.uuid)
+
+    assert (window.busy.core, core(window)) == (600 * MS, {MESA: 600 * MS})
+
+
+def test_a_process_of_rocm_is_marked_and_never_has_zero(node: Node, board: Board) -> None:
+    rocm(node, board)
+    node.read()
+    board.set(gpu_busy_percent=90)
+
+    reading = node.device(board.uuid)
+
+    assert reading.window is not None
+    assert reading.window.busy.core == 900 * MS
+    assert reading.window.processes == ()
+    assert held(reading) == {ROCM: ProcessMemory(ROCM, GIB, COMPUTE)}  # counted once
+
+
+def test_beside_rocm_a_client_of_mesa_keeps_its_own_time_and_no_more(
+    node: Node, board: Board
+) -> None:
+    rocm(node, board)
+    node.client(MESA, board, vram=2 * GIB)
+    node.read()
+    board.set(gpu_busy_percent=80)
+    node.client(MESA, board, vram=2 * GIB, gfx=100 * MS)
+
+    reading = node.device(board.uuid)
+
+    assert reading.window is not None
+    assert reading.window.told_apart  # so that nothing is scaled up to what ROCm did
+    assert (reading.window.busy.core, core(reading.window)) == (800 * MS, {MESA: 100 * MS})
+    assert {pid: p.kinds for pid, p in held(reading).items()} == {ROCM: COMPUTE, MESA: NOBODY}
+
+
+def test_rocm_is_known_where_kfd_does_not_let_its_nodes_be_read(node: Node, board: Board) -> None:
+    """As in a pod whose device cgroup has no /dev/dri/renderD*: the names of its processes stay."""
+    rocm(node, board)
+    node.client(MESA, board)
+    node.tree.hide(board)
+    node.read()
+    node.client(MESA, board, gfx=10 * MS)
+
+    reading = node.device(board.uuid)
+
+    assert reading.window is not None
+    assert core(reading.window) == {MESA: 10 * MS}
+    assert held(reading)[ROCM] == ProcessMemory(ROCM, GIB, COMPUTE)
+    assert "copy" not in reading.window.counted  # ROCm's is not known
+    assert "core" not in reading.unmeasured
+
+
+def test_a_client_that_a_child_of_rocms_inherited_is_still_rocms(node: Node, board: Board) -> None:
+    rocm(node, board)
+    node.tree.hide(board)
+    node.machine.process(CHILD, start=2000)
+    node.client(CHILD, board, number=9, vram=GIB)
+
+    reading = node.device(board.uuid)
+
+    assert held(reading)[ROCM].kinds == COMPUTE
+
+
+@pytest.mark.parametrize(("kind", "parts"), [(MI210, 1), (MI300X, 8)])
+def test_where_kfd_tells_parts_no_process_is_looked_into(
+    node: Node, kind: Kind, parts: int
+) -> None:
+    board = node.tree.add(kind, parts=parts)
+    node.client(MESA, board, gfx=1)
+    node.read()
+    node.client(MESA, board, gfx=SECOND)
+
+    readings = node.read().devices
+
+    assert [p for r in readings if r.window for p in r.window.processes] == []
+    assert {r.unmeasured["decoder"] for r in readings} <= {
+        Unmeasured.NOT_SUPPORTED,
+        Unmeasured.PARTITIONED,
+    }
+
+
+@pytest.fixture
+def nested(node: Node) -> Iterator[Node]:
+    """As in a pod without hostPID."""
+    proc = node.machine.proc
+    node.machine.write(proc, {"self/status": "Name:\tx\nNSpid:\t7"})
+    (proc / "self/ns").mkdir()
+    (proc / "self/ns/pid").symlink_to("pid:[4026532900]")
+    node.source = AmdSource(node.tree.sysfs, proc, clock=node.clock)
+    node.source.follow(Demand(deadline_s=10.0))
+    yield node
+    node.source.close()
+
+
+def test_where_clients_cannot_be_seen_the_device_is_told_and_no_part_of_it(
+    nested: Node,
+) -> None:
+    board = nested.tree.add(RADEON)
+    rocm(nested, board)
+    nested.read()
+    board.set(gpu_busy_percent=50)
+    nested.client(ROCM, board, gfx=10 * MS)
+
+    reading, status = nested.device(board.uuid), nested.read().status
+
+    assert reading.window is not None
+    assert (reading.window.busy, reading.window.processes) == (
+        Engines(core=SECOND // 2, memory_active=0),
+        (),
+    )
+    assert {q: reading.unmeasured[q] for q in ("core", "encoder", "decoder")} == dict.fromkeys(
+        ("core", "encoder", "decoder"), Unmeasured.NO_HOSTPID
+    )
+    assert held(reading) == {ROCM: ProcessMemory(ROCM, GIB, COMPUTE)}  # KFD tells it
+    assert "hostPID" in status.detail
+
+
+def test_of_a_long_gap_the_observed_part_is_told(node: Node, board: Board) -> None:
+    node.client(MESA, board)
+    node.read()
+    node.client(MESA, board, gfx=8 * SECOND)
+
+    window = node.window(board.uuid, after=20)
+
+    assert (window.observed_ns, window.unobserved_ns) == (5 * SECOND, 15 * SECOND)
+    assert core(window) == {MESA: 2 * SECOND}
+
+
+def test_a_board_that_tells_no_percentage_is_as_busy_as_its_clients(
+    node: Node, board: Board
+) -> None:
+    (Path(board.folder) / "gpu_busy_percent").unlink()
+    node.client(MESA, board)
+    node.read()
+    node.client(MESA, board, gfx=7 * MS)
+
+    window = node.window(board.uuid)
+
+    assert (window.busy.core, window.methods.busy) == (7 * MS, "fdinfo")
+
+
+def test_who_has_ended_holds_nothing_any_more(node: Node, board: Board) -> None:
+    node.client(MESA, board, vram=GIB)
+    node.read()
+    remove(node.machine.proc / str(MESA))
+
+    assert held(node.device(board.uuid, after=6)) == {}
