@@ -19,20 +19,26 @@ ACCESS = (
             Value(
                 "profile",
                 "minimal",
-                choice("minimal", "podresources", "mig", "podresources-mig"),
+                choice(
+                    *("minimal", "podresources", "mig", "podresources-mig"),
+                    *("fdinfo", "podresources-fdinfo"),
+                ),
                 "What the container is given. `minimal`: UID 65532, no capability. "
                 "`podresources`: UID 0 without capabilities, and the kubelet's PodResources "
-                "socket, which is root's. `mig`: the monitor capability of MIG. "
+                "socket, which is root's. `mig`: the monitor capability of MIG. `fdinfo`: UID 0 "
+                "with SYS_PTRACE and DAC_READ_SEARCH, by which the DRM clients of all processes "
+                "are seen: GPUs of Intel, and AMD's Radeon. "
                 "See docs/installation.md.",
             ),
             Value(
                 "gpuAccess",
                 "runtimeClass",
-                choice("runtimeClass", "env", "cdi", "hostPath"),
+                choice("runtimeClass", "env", "cdi", "hostPath", "none"),
                 "How the driver gets into the container. `runtimeClass`: by NVIDIA's container "
                 "runtime under a RuntimeClass. `env`: the same where that runtime is the default "
                 "one. `cdi`: by the container toolkit's NRI plugin. `hostPath`: its libraries "
-                "from a folder of the host; the devices must come by other means.",
+                "from a folder of the host; the devices must come by other means. `none`: not at "
+                "all, for nodes that have GPUs of AMD or Intel only.",
             ),
             Value("runtimeClassName", "nvidia", TEXT, "RuntimeClass of `runtimeClass`."),
             Value(

@@ -21,7 +21,7 @@ _PROFILING = (
 BLIND = {
     Unmeasured.NO_HOSTPID: ("set hostPID: true", HOST_PID),
     Unmeasured.NO_PERMISSION: (
-        "run as root with CAP_SYS_PTRACE; see docs/installation.md where AppArmor or SELinux is on",
+        "run as root with CAP_DAC_READ_SEARCH and CAP_SYS_PTRACE (docs/installation.md, fdinfo)",
         FDINFO,
     ),
 }

@@ -2,7 +2,7 @@
 
 HOST_PID = "hostPID: true"
 CGROUPS = "hostPath /sys/fs/cgroup, readOnly"
-CAP_PTRACE = "capabilities.add: [SYS_PTRACE]"
+CAPS_FDINFO = "capabilities.add: [DAC_READ_SEARCH, SYS_PTRACE]"
 DRIVER = (
     "runtimeClassName: nvidia with NVIDIA_VISIBLE_DEVICES=all and "
     "NVIDIA_DRIVER_CAPABILITIES=utility, or the driver's libraries by hostPath"
@@ -11,9 +11,12 @@ DEVICES = "the devices /dev/nvidiactl and /dev/nvidiaN (the NVIDIA runtime gives
 SYSFS = "hostPath /sys, readOnly, where the pod's own does not show the devices"
 AMD_DEVICES = "the devices /dev/kfd and /dev/dri/renderD* (amd.com/gpu, or privileged)"
 ROOT = "runAsUser: 0"
-FDINFO = f"{ROOT} and {CAP_PTRACE}, as the chart's profile fdinfo has them"
+FDINFO = f"{ROOT} and {CAPS_FDINFO}, as the chart's profile fdinfo has them"
 MIG_MONITOR = "NVIDIA_MIG_MONITOR_DEVICES=all"
-PTRACE = "CAP_SYS_PTRACE (AmbientCapabilities= of the unit, capabilities.add of the container)"
+PTRACE = (
+    "CAP_DAC_READ_SEARCH and CAP_SYS_PTRACE (AmbientCapabilities= of the unit, capabilities.add of "
+    "the container)"
+)
 SEE_PROCESSES = "the group of /proc's mount option gid=, or hidepid=0"
 NODE_NAME = "env NODE_NAME from fieldRef spec.nodeName"
 SERVICE_ACCOUNT = "automountServiceAccountToken: true"

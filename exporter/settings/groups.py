@@ -43,8 +43,9 @@ class Groups:
             SWITCH,
             "false",
             "Show a Slurm job's account, by SLURM_JOB_ACCOUNT of its process.",
-            "It takes the right to trace other users' processes (CAP_SYS_PTRACE), and a user can "
-            "write anything there; sacct knows the account of each job for certain.",
+            "It takes the right to read other users' processes (CAP_DAC_READ_SEARCH, "
+            "CAP_SYS_PTRACE), and a user can write anything there; sacct knows the account of "
+            "each job for certain.",
         ),
     ]
     path_passwd: Annotated[

@@ -4,8 +4,11 @@ from collections.abc import Iterator
 from itertools import product
 from typing import Any
 
-PROFILES = ("minimal", "podresources", "mig", "podresources-mig")
-ACCESSES = ("runtimeClass", "env", "cdi", "hostPath")
+PROFILES = (
+    *("minimal", "podresources", "mig", "podresources-mig"),
+    *("fdinfo", "podresources-fdinfo"),
+)
+ACCESSES = ("runtimeClass", "env", "cdi", "hostPath", "none")
 SOURCES = ("auto", "api", "kubelet", "files", "none")
 MONITORS = ("", "podMonitor", "serviceMonitor")
 
@@ -88,7 +91,7 @@ PROXIED: dict[str, Any] = {
 
 
 def _pairs() -> Iterator[tuple[str, dict[str, Any]]]:
-    """Every two of profile, access and source together, in 20 of the 80 combinations."""
+    """Every two of profile, access and source together, in 30 of the 150 combinations."""
     for (i, profile), (j, source) in product(enumerate(PROFILES), enumerate(SOURCES)):
         access = ACCESSES[(i + j) % len(ACCESSES)]
         monitor = MONITORS[(i + 2 * j) % len(MONITORS)]

@@ -1,17 +1,17 @@
 """What the pod is given on its node and in the cluster, by profile and by source."""
 
+import subprocess
+import sys
 from typing import Any
 
 import pytest
 
 from exporter.node.kubelet import SOCKET
+from tests.chart.matrix import ACCESSES, PROFILES
 from tests.chart.rendering import Refused, Rendered, render
 
 pytestmark = pytest.mark.program("helm")
 
-PROFILES = ("minimal", "podresources", "mig", "podresources-mig")
-ACCESSES = ("runtimeClass", "env", "cdi", "hostPath")
-SOURCES = ("auto", "api", "kubelet", "files", "none")
 
 PODS = {("", "pods", "list"), ("", "pods", "watch"), ("", "nodes", "get")}
 KUBELET = {("", "nodes/pods", "get")}
@@ -21,6 +21,13 @@ CLAIMS = {
 }
 LOGS = {"/var/log/pods": "/var/log/pods", "/var/log/containers": "/var/log/containers"}
 CGROUP = {"/sys/fs/cgroup": "/host/sys/fs/cgroup"}
+CAPABILITIES = ["DAC_READ_SEARCH", "SYS_PTRACE"]
+LOOK = """
+import os, sys
+for name in os.listdir(f"/proc/{sys.argv[1]}/fd"):
+    os.readlink(f"/proc/{sys.argv[1]}/fd/{name}")
+    open(f"/proc/{sys.argv[1]}/fdinfo/{name}").read()
+"""
 
 
 @pytest.mark.parametrize("access", ACCESSES)
@@ -38,7 +45,7 @@ def test_no_profile_is_privileged_or_writes_or_escalates(profile: str, access: s
 
 @pytest.mark.parametrize("access", ACCESSES)
 @pytest.mark.parametrize("profile", ["minimal", "podresources"])
-def test_without_mig_no_capability_is_added(profile: str, access: str) -> None:
+def test_without_mig_or_fdinfo_no_capability_is_added(profile: str, access: str) -> None:
     capabilities = render(profile=profile, gpuAccess=access).container["securityContext"][
         "capabilities"
     ]
@@ -46,7 +53,7 @@ def test_without_mig_no_capability_is_added(profile: str, access: str) -> None:
 
 
 @pytest.mark.parametrize("profile", ["minimal", "mig"])
-def test_only_podresources_is_root(profile: str) -> None:
+def test_only_podresources_and_fdinfo_are_root(profile: str) -> None:
     context = render(profile=profile).container["securityContext"]
     assert (context["runAsUser"], context["runAsGroup"]) == (65532, 65532)
     assert context["runAsNonRoot"] is True
@@ -82,6 +89,32 @@ def test_mig_adds_nothing_where_nvidias_runtime_is_not_asked(access: str) -> Non
     assert rendered.container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
 
 
+@pytest.mark.parametrize("profile", ["fdinfo", "podresources-fdinfo"])
+def test_fdinfo_is_root_with_the_two_capabilities_that_it_takes(profile: str) -> None:
+    rendered = render(profile=profile, gpuAccess="none")
+    context = rendered.container["securityContext"]
+    assert (context["runAsUser"], context["runAsNonRoot"]) == (0, False)
+    assert context["capabilities"] == {"drop": ["ALL"], "add": CAPABILITIES}
+    assert rendered.pod["hostPID"] is True
+    assert any("pod-resources" in path for path in rendered.host_paths) is (profile != "fdinfo")
+
+
+@pytest.mark.root
+@pytest.mark.program("setpriv")
+@pytest.mark.parametrize("left_out", [None, *CAPABILITIES])
+def test_fdinfo_sees_descriptors_of_other_users_and_takes_both_capabilities_for_it(
+    left_out: str | None,
+) -> None:
+    kept = ",".join(f"+{name.lower()}" for name in CAPABILITIES if name != left_out)
+    reader = ["setpriv", f"--bounding-set=-all,{kept}", f"--inh-caps=-all,{kept}", sys.executable]
+    nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "cat"]
+    with subprocess.Popen(nobody, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL) as theirs:
+        looked = [*reader, "-c", LOOK, str(theirs.pid)]
+        done = subprocess.run(looked, capture_output=True, text=True, check=False)
+    assert (done.returncode == 0) is (left_out is None), done.stderr
+    assert left_out is None or "PermissionError" in done.stderr
+
+
 @pytest.mark.parametrize(
     ("access", "runtime", "env", "annotated", "mounted"),
     [
@@ -89,9 +122,10 @@ def test_mig_adds_nothing_where_nvidias_runtime_is_not_asked(access: str) -> Non
         ("env", None, True, False, False),
         ("cdi", None, False, True, False),
         ("hostPath", None, False, False, True),
+        ("none", None, False, False, False),
     ],
 )
-def test_the_driver_comes_by_one_way_only(
+def test_the_driver_comes_by_one_way_or_none(
     access: str,
     runtime: str | None,
     env: bool,  # noqa: FBT001 - a column
@@ -153,8 +187,9 @@ def test_the_node_is_told_by_the_downward_api() -> None:
     assert paths == {"NODE_NAME": "spec.nodeName", "NODE_IP": "status.hostIP"}
 
 
-def test_a_simulated_node_takes_nothing_of_its_host() -> None:
-    rendered = render(simulate="demo", profile="podresources-mig", pods={"kubelet": True})
+@pytest.mark.parametrize("profile", PROFILES)
+def test_a_simulated_node_takes_nothing_of_its_host(profile: str) -> None:
+    rendered = render(simulate="demo", profile=profile, pods={"kubelet": True})
     assert rendered.host_paths == {}
     assert rendered.pod["hostPID"] is False
     assert "affinity" not in rendered.pod

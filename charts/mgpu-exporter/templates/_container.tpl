@@ -60,10 +60,14 @@ All capabilities are dropped. NVIDIA's runtime refuses MIG's monitor capability 
 whose bounding set lacks SYS_ADMIN; a process of UID 65532 does not get it from there.
 */}}
 {{- define "mgpu.securityContext" -}}
-{{- $root := include "mgpu.readsPodResources" . }}
+{{- $traces := include "mgpu.looksIntoProcesses" . }}
+{{- $root := or (include "mgpu.readsPodResources" .) $traces }}
 {{- $capabilities := dict "drop" (list "ALL") }}
 {{- if and (include "mgpu.monitorsMig" .) (include "mgpu.hasNvidiaRuntime" .) }}
 {{- $_ := set $capabilities "add" (list "SYS_ADMIN") }}
+{{- end }}
+{{- if $traces }}
+{{- $_ := set $capabilities "add" (list "DAC_READ_SEARCH" "SYS_PTRACE") }}
 {{- end }}
 {{- $profile := dict
   "allowPrivilegeEscalation" false

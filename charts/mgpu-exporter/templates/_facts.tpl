@@ -28,6 +28,14 @@
 {{- if and (not .Values.simulate) (hasSuffix "mig" .Values.profile) }}true{{ end }}
 {{- end }}
 
+{{/*
+Whether it looks into all processes. /proc/PID/fd is its owner's alone (DAC_READ_SEARCH), and what is
+in it is told to those only who could trace the process (SYS_PTRACE): proc_pid_fd(5).
+*/}}
+{{- define "mgpu.looksIntoProcesses" -}}
+{{- if and (not .Values.simulate) (hasSuffix "fdinfo" .Values.profile) }}true{{ end }}
+{{- end }}
+
 {{/* How the driver gets in; nothing of it in a simulated node. */}}
 {{- define "mgpu.gpuAccess" -}}
 {{- if not .Values.simulate }}{{ .Values.gpuAccess }}{{ end }}

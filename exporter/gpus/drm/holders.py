@@ -3,8 +3,8 @@
 All processes are looked through, now and then and a part at a time: nothing tells of a device that
 is opened. What each costs is a directory listing and a readlink(2) for each descriptor, some 30 µs
 for a process; the more there are, the more seldom it is done. ``fdinfo`` is read elsewhere, of the
-descriptors found here only. To list another user's descriptors takes
-root, and CAP_SYS_PTRACE where that user is no part of this one's (proc_pid_fd(5)).
+descriptors found here only. To list another user's descriptors takes CAP_DAC_READ_SEARCH, because
+the directory is that user's alone, and to see where they lead CAP_SYS_PTRACE (proc_pid_fd(5)).
 """
 
 import errno
@@ -30,7 +30,7 @@ _REFUSED = {errno.EACCES, errno.EPERM}
 _INITIAL_PID_NAMESPACE = "pid:[4026531836]"  # PROC_PID_INIT_INO of the kernel
 REFUSED = (
     "processes do not let themselves be looked into, so that not all clients can be seen: run as "
-    "root with hostPID and CAP_SYS_PTRACE"
+    "root with hostPID, CAP_DAC_READ_SEARCH and CAP_SYS_PTRACE"
 )
 NESTED = "not all of the machine's processes can be seen: set hostPID: true in the pod spec"
 
