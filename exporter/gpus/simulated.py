@@ -1,39 +1,30 @@
 """The GPUs of a scenario, read as a driver's: the same cursor and meter over a ring in memory."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
-from exporter.gpus.energy import EnergyMeter
 from exporter.gpus.samples import ProcessSample, Sample
+from exporter.gpus.simulated_device import SimulatedDevice
+from exporter.gpus.simulated_others import SimulatedAmd, SimulatedAmdPart, SimulatedDrm
 from exporter.gpus.source import Demand
 from exporter.gpus.window import WindowCursor
-from exporter.gpus.xids import ACTED_ON, FALLEN_OFF
 from exporter.model import (
     QUANTITIES,
     Clock,
     Device,
-    DeviceMemory,
     DeviceReading,
-    DeviceState,
     Engines,
     Methods,
     Reading,
     SourceStatus,
     Unmeasured,
     Window,
-    XidCount,
 )
 from exporter.scenario.node import Node
 
 NAME = "simulated"
 MIG = dict.fromkeys(QUANTITIES, Unmeasured.MIG)
 MIG_MEMORY, MIG_ENERGY = {"memory": Unmeasured.MIG}, {"energy": Unmeasured.MIG}
-MEMORY_EVERY_NS = 5 * 10**9
-DETAILS = {
-    DeviceState.LOST: "the scenario has taken this device off the bus for a while",
-    DeviceState.STUCK: "the scenario lets calls for this device hang for a while",
-    DeviceState.FAILED: "the scenario lets calls for this device fail for a while",
-}
 
 
 class SimulatedGpus:
@@ -77,66 +68,19 @@ class SimulatedGpus:
         """There is nothing to give back."""
 
 
-class _SimulatedDevice:
-    """What all kinds of device have in common: state, XIDs and the last process list."""
-
-    def __init__(self, node: Node, number: int, device: Device, clock: Clock) -> None:
-        self._node = node
-        self._number = number
-        self._device = device
-        self._clock = clock
-        self._memory: DeviceMemory | None = None
-        self._memory_at_ns = 0
-        self._known: frozenset[int] = frozenset()
-
-    def read(self, released: bool) -> DeviceReading:  # noqa: FBT001 - a state, not an option
-        state = DeviceState.RELEASED if released else self._node.state(self._number)
-        if state is not DeviceState.UP:
-            self._memory = None
-            return DeviceReading(
-                self._device,
-                state,
-                DETAILS.get(state, ""),
-                xids={} if released else self._xids(),
-            )
-        return self._read()
-
-    def _read(self) -> DeviceReading:
-        raise NotImplementedError
-
-    def _xids(self) -> Mapping[str, XidCount]:
-        """The driver's word for a device that has fallen off the bus."""
-        when = self._node.fallen_off_unix_ns(self._number)
-        counts = {str(xid): XidCount() for xid in ACTED_ON}
-        return counts | ({str(FALLEN_OFF): XidCount(len(when), max(when))} if when else {})
-
-    def _memory_now(self, active: frozenset[int]) -> DeviceMemory:
-        """The process list, at the slow cadence of a driver's, and at once for a new process."""
-        now_ns = self._clock.monotonic_ns()
-        due = now_ns - self._memory_at_ns >= MEMORY_EVERY_NS or not active <= self._known
-        if self._memory is None or due:
-            self._memory = self._node.memory(self._number)
-            self._memory_at_ns = now_ns
-            # An active process that is not listed has ended: it is not worth a second look.
-            self._known = active | {process.pid for process in self._memory.processes or ()}
-        return self._memory
-
-
-class _SimulatedCard(_SimulatedDevice):
+class _SimulatedCard(SimulatedDevice):
     """A whole card: windows out of its ring, with its energy."""
 
     def __init__(self, node: Node, number: int, device: Device, clock: Clock) -> None:
         super().__init__(node, number, device, clock)
         self._cursor = WindowCursor(_RingReader(node, number))
-        self._meter = EnergyMeter()
-        self._metered = False
 
     def _read(self) -> DeviceReading:
         window = self._window()
         active = frozenset(row.pid for row in window.processes) if window else frozenset()
         return DeviceReading(
             self._device,
-            window=self._with_energy(window),
+            window=self._with_energy(window, window.busy.core if window else None),
             memory=self._memory_now(active),
             sensors=self._node.sensors(self._number),
             xids=self._xids(),
@@ -144,21 +88,6 @@ class _SimulatedCard(_SimulatedDevice):
 
     def _window(self) -> Window | None:
         return self._cursor.next(self._clock.time_ns() // 1000, self._clock.monotonic_ns() // 1000)
-
-    def _with_energy(self, window: Window | None) -> Window | None:
-        """Cut the energy counter where the samples are cut; energy without a window waits."""
-        if window is None and self._metered:
-            return None
-        used, idle = self._meter.take(
-            self._node.energy_uj(self._number),
-            self._clock.monotonic_ns(),
-            window.busy.core if window else None,
-        )
-        self._metered = True
-        if window is None:
-            return None
-        methods = replace(window.methods, energy="counter")
-        return replace(window, energy_uj=used, idle_energy_uj=idle, methods=methods)
 
 
 class _SimulatedParts(_SimulatedCard):
@@ -172,7 +101,7 @@ class _SimulatedParts(_SimulatedCard):
         return window and replace(window, busy=Engines(), processes=(), methods=Methods())
 
 
-class _SimulatedInstance(_SimulatedDevice):
+class _SimulatedInstance(SimulatedDevice):
     """A MIG instance: its activity by hardware counters (GPM), where its board has them."""
 
     _end_ns: int | None = None
@@ -205,7 +134,11 @@ class _SimulatedInstance(_SimulatedDevice):
         )
 
 
-def _kind_of(device: Device) -> type[_SimulatedDevice]:
+def _kind_of(device: Device) -> type[SimulatedDevice]:
+    if device.vendor == "intel":
+        return SimulatedDrm
+    if device.vendor == "amd":
+        return SimulatedAmdPart if device.parent_uuid else SimulatedAmd
     if device.parent_uuid:
         return _SimulatedInstance
     return _SimulatedParts if device.sharing == "mig" else _SimulatedCard

@@ -5,13 +5,13 @@ the energy of any range of time is known exactly. A board that is busy for the w
 draws its limit, and the driver holds its clocks down for a part of that second.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from exporter.model import Sensors
 from exporter.scenario.description import DeviceSpec
 from exporter.scenario.population import Population
-from exporter.scenario.ring import DEPTH, PER_SECOND, Ring
+from exporter.scenario.ring import DEPTH, PER_SECOND
 from exporter.scenario.sharing import busy_ns
 
 STEP_NS = 10**9
@@ -29,6 +29,8 @@ LINKED = "SXM"  # the form of boards with NVLink to all others
 PROFILED = ("H100", "H200", "B100", "B200", "B300")  # Hopper and newer
 PROFILE = 5 * PER_SECOND  # samples that a figure of GPM is an average of
 SM_SHARE, WARP_SHARE, TENSOR_SHARE = 0.85, 0.4, 0.3  # of the busy time
+
+Load = Callable[[int, int], float]  # how busy a board was at a time (us) over so many samples
 
 
 class Counts(NamedTuple):
@@ -97,10 +99,34 @@ def energy_uj(device: DeviceSpec, length_ns: int, busy: int) -> tuple[int, int]:
     return idle, active
 
 
-def sensors(device: DeviceSpec, ring: Ring, now_us: int, counts: Counts) -> Sensors:
-    """Power over the last second, temperature over the whole ring, clocks of the moment."""
-    busy = ring.busy_ratio(now_us, PER_SECOND)
-    warmth = RISE_CELSIUS * ring.busy_ratio(now_us, DEPTH)
+def sensors(device: DeviceSpec, load: Load, now_us: int, counts: Counts) -> Sensors:
+    """Power over the last second, temperature over the whole ring, clocks of the moment.
+
+    Of these, what the driver of its vendor tells.
+    """
+    known = _known(device, load, now_us, counts)
+    if device.vendor == "amd":  # as gpu_metrics and hwmon of an Instinct have it
+        names = ("prochot", "socket_thermal", "vr_thermal", "hbm_thermal")
+        capped = known.throttle_ns["sw_power_cap"]
+        warmth = known.temperature_celsius
+        return Sensors(
+            known.power_watts,
+            known.power_limit_watts,
+            {"hotspot": warmth["gpu"], "memory": warmth["memory"]},
+            known.clock_hertz,
+            throttle_ns={"ppt": capped, **dict.fromkeys(names, 0)},
+            ecc_errors=known.ecc_errors,
+        )
+    if device.vendor == "intel":  # xe's hwmon
+        clocks = {"graphics": known.clock_hertz["sm"]}
+        limit, warmth = known.power_limit_watts, known.temperature_celsius
+        return Sensors(known.power_watts, limit, warmth, clocks)
+    return known
+
+
+def _known(device: DeviceSpec, load: Load, now_us: int, counts: Counts) -> Sensors:
+    busy = load(now_us, PER_SECOND)
+    warmth = RISE_CELSIUS * load(now_us, DEPTH)
     return Sensors(
         power_watts=round(device.idle_watts + (device.max_watts - device.idle_watts) * busy, 3),
         power_limit_watts=device.max_watts,
@@ -127,7 +153,7 @@ def sensors(device: DeviceSpec, ring: Ring, now_us: int, counts: Counts) -> Sens
             ("transmit", "receive") if LINKED in device.model else (),
             int(NVLINK_PER_BUSY_NS * counts.busy_ns),
         ),
-        **_profile(device, ring, now_us),
+        **_profile(device, load, now_us),
     )
 
 
@@ -136,11 +162,11 @@ def profiled(device: DeviceSpec) -> bool:
     return any(name in device.model for name in PROFILED)
 
 
-def _profile(device: DeviceSpec, ring: Ring, now_us: int) -> dict[str, float]:
+def _profile(device: DeviceSpec, load: Load, now_us: int) -> dict[str, float]:
     """GPM's figures, of the boards that have it."""
     if not profiled(device):
         return {}
-    busy = ring.busy_ratio(now_us, PROFILE)
+    busy = load(now_us, PROFILE)
     return {
         "sm_active_ratio": round(SM_SHARE * busy, 4),
         "sm_occupancy_ratio": round(WARP_SHARE * busy, 4),

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
-from exporter.model import DeviceState
+from exporter.model import Device, DeviceState
 from exporter.scenario.work import Curve, Span, Work
 
 
@@ -50,11 +50,11 @@ class Scheme(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class DeviceSpec:
-    """A GPU, or a MIG instance of one. Memory in bytes, power in watts, clock in hertz.
+    """A GPU, or a part of one: a MIG instance, an AMD partition. Bytes, watts, hertz.
 
-    ``number`` is its place in the file, ``index`` the driver's own among the cards of its vendor;
-    an instance has its card's index, minor and address, and in ``parent`` its card's number.
-    A card with instances is ``divided``. ``instance_id`` is the driver's for a GPU instance.
+    ``number`` is its place among all devices, ``index`` what the source numbers it by; a part has
+    its card's index, minor and address, and in ``parent`` its card's number. A card with parts is
+    ``divided``. ``instance_id`` is the driver's for a part. ``memory_bytes`` 0: nobody tells it.
     ``replicas`` is into how many a device plugin divides it, ``resource`` what the plugin calls it
     if not by its usual name. ``policy`` is what the node says of it (``/proc/qgpu/N/policy``).
     """
@@ -83,6 +83,25 @@ class DeviceSpec:
     core_share: float = 1.0
     divided: bool = False
 
+    def device(self) -> Device:
+        """The device as its source shows it."""
+        is_partition = self.parent is not None and self.vendor == "amd"
+        return Device(
+            uuid=self.uuid,
+            index=self.index,
+            vendor=self.vendor,
+            model=self.model,
+            minor=None if is_partition else self.minor,
+            pci_bus_id=self.pci_bus_id,
+            parent_uuid=self.parent_uuid,
+            profile=self.profile,
+            sharing=self.sharing,
+            driver_version=self.driver_version,
+            memory_bytes=self.memory_bytes or None,
+            core_share=self.core_share,
+            gpu_instance=self.instance_id,
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class ProcessSpec:
@@ -100,6 +119,7 @@ class ProcessSpec:
     memory_active: float = 0.0
     encoder: float = 0.0
     decoder: float = 0.0
+    copy: float = 0.0
     kind: str = "compute"
     cgroup: str = ""
     called: str = ""

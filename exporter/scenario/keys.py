@@ -31,6 +31,7 @@ T_co = TypeVar("T_co", covariant=True)
 SECOND = 10**9
 GIB = 1 << 30
 MOST_DEVICES = 64
+PARTITIONS = {"dpx": 2, "qpx": 4, "cpx": 8}  # into how many, by AMD's name of the mode
 WORST_MINOR = 1023
 HUNDRED = 100
 MOST_REPLICAS = 48
@@ -67,7 +68,11 @@ def _entered(section: str, key: Key[T]) -> Key[T]:
 
 F = "file"
 DEVICES = must(
-    F, "devices", listed("device"), "The GPUs, and MIG instances of them; numbered from 0."
+    F,
+    "devices",
+    listed("device"),
+    "The GPUs, and MIG instances of them; numbered from 0. A board's partitions have the numbers "
+    "that follow its own.",
 )
 PODS = may(F, "pods", ITEMS, [], "none", "The pods of the node.")
 HOST_PROCESSES = may(F, "processes", ITEMS, [], "none", "Processes outside all pods.")
@@ -115,7 +120,9 @@ MEMORY_UNIT = may(
 
 D = "devices"
 MODEL = may(D, "model", TEXT, "", "its card's", "Name as the driver has it. A card must have one.")
-DEVICE_MEMORY = must(D, "memory", SIZE, "All of its memory.")
+DEVICE_MEMORY = may(
+    D, "memory", SIZE, 0, "not told: Intel's only", "All of its memory, of its partitions together."
+)
 RESERVED = may(D, "reserved", SIZE, GIB // 2, "512MiB", "What the driver keeps for itself.")
 PARENT = may(
     D,
@@ -123,20 +130,32 @@ PARENT = may(
     integer(0, MOST_DEVICES),
     None,
     "a card",
-    "Number of the card that this is a MIG instance of; it stands before it.",
+    "Number of the NVIDIA card that this is a MIG instance of; it stands before it.",
 )
-DEVICE_PROFILE = may(
-    D, "profile", PROFILE, "", "none", "MIG profile of an instance, or AMD's partition of a card."
+DEVICE_PROFILE = may(D, "profile", PROFILE, "", "none", "MIG profile of an instance.")
+VENDOR = may(
+    D,
+    "vendor",
+    choice("nvidia", "amd", "intel"),
+    "nvidia",
+    "nvidia",
+    "Who makes it: it is numbered, named and measured as by the source for its driver.",
 )
-VENDOR = may(D, "vendor", choice("nvidia", "amd", "intel"), "nvidia", "nvidia", "Who makes it.")
+PARTITION = may(
+    D,
+    "partition",
+    choice(*PARTITIONS),
+    "",
+    "one device",
+    "Compute partitions of an AMD board: 2, 4 or 8 devices, which equally share its cores and "
+    "memory.",
+)
 UUID = may(D, "uuid", TEXT, "", "drawn from the seed", "UUID.")
-MINOR = may(
-    D, "minor", integer(0, WORST_MINOR), None, "its index", "The number of its device file."
-)
+MINOR = may(D, "minor", integer(0, WORST_MINOR), None, "in order", "The number of its device file.")
 PCI_BUS_ID = may(
     D, "pci_bus_id", TEXT, "", "by its index", "PCI address; some systems number by their order."
 )
-DRIVER_VERSION = may(D, "driver_version", TEXT, "580.95.05", "580.95.05", "Driver.")
+DRIVER_VERSION = may(D, "driver_version", TEXT, None, "as its vendor's tells it", "Driver.")
 SHARING = may(
     D,
     "sharing",
@@ -155,7 +174,7 @@ DEVICE_RESOURCE = may(
     "",
     "the plugin's usual name",
     "What its device plugin calls it: `nvidia.com/gpu.shared`, `gpu.intel.com/xe`, "
-    "`amd.com/cpx_nps4`.",
+    "`amd.com/cpx_nps1`.",
 )
 CARD_POLICY = may(
     D, "policy", TEXT, "", "not told", "What the node says of it in `/proc/qgpu/<index>/policy`."

@@ -123,7 +123,7 @@ def read_process(
         raise section.wrong(keys.PROCESS_EVERY, instead)
     numbers = _numbers(section, keys.DEVICE, len(devices))
     if any(devices[number].divided for number in numbers):
-        raise section.wrong(keys.DEVICE, "instances: nothing runs on a card that is divided")
+        raise section.wrong(keys.DEVICE, "parts of it: nothing runs on a card that is divided")
     return ProcessSpec(
         devices=numbers,
         work=_work(section),
@@ -132,6 +132,7 @@ def read_process(
         memory_active=section.get(keys.MEMORY_ACTIVE),
         encoder=section.get(keys.ENCODER),
         decoder=section.get(keys.DECODER),
+        copy=section.get(keys.COPY),
         kind=section.get(keys.CONTEXT),
         cgroup="" if pod_span else section.get(keys.CGROUP),
         called=section.get(keys.CALLED),

@@ -1,7 +1,9 @@
 """A scenario brought to life by a clock: what the simulated sources read, and the truth."""
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 
 from exporter.model import (
     QUANTITIES,
@@ -21,12 +23,13 @@ from exporter.scenario.board import BoardMeter, profiled, sensors
 from exporter.scenario.description import DeviceSpec, Scenario
 from exporter.scenario.lifecycle import Lifecycle
 from exporter.scenario.population import Life, Population
-from exporter.scenario.ring import BusySample, ProcessRow, Ring
+from exporter.scenario.ring import SECOND_US, BusySample, ProcessRow, Ring
 from exporter.scenario.schemes import Offer, Site, offered, texts
-from exporter.scenario.sharing import busy_ns
+from exporter.scenario.sharing import busy_ns, segments
 from exporter.scenario.truth import Truth, truth_between
 
 COMM_LENGTH = 15  # of a process's name: the kernel's TASK_COMM_LEN without the end
+ENGINES = (*QUANTITIES, "copy")
 REMEMBERED_NS = 15 * 10**9  # a process that ended is told of so long, for the ring still names it
 
 
@@ -60,7 +63,7 @@ class Node:
 
     def devices(self) -> tuple[Device, ...]:
         """The devices, in the order of their numbers in the scenario."""
-        return tuple(map(_device, self.scenario.devices))
+        return tuple(spec.device() for spec in self.scenario.devices)
 
     def facts(self) -> NodeFacts:
         """What the node's API object, its kubelet and its own files say now, with the devices."""
@@ -136,6 +139,30 @@ class Node:
         begin_ns, end_ns = begin_unix_ns - self.start_unix_ns, end_unix_ns - self.start_unix_ns
         return busy_ns(self._population.bursts(device, begin_ns, end_ns))
 
+    def busy_percent(self, device: int, engine: str) -> float:
+        """How busy an engine was over the last second."""
+        second_ago_us = self._clock.time_ns() // 1000 - SECOND_US
+        samples = self.busy_samples(device, engine, second_ago_us)
+        return sum(sample.percent for sample in samples) / len(samples) if samples else 0.0
+
+    def occupants(self, device: int) -> list[int]:
+        """Processes with work on a device at this instant."""
+        now = self._now_ns()
+        return [burst.life.pid for burst in self._population.bursts(device, now, now + 1)]
+
+    def spent_ns(
+        self, device: int, begin_unix_ns: int, end_unix_ns: int
+    ) -> Mapping[int, Mapping[str, int]]:
+        """How long each process kept each kind of engine busy, as the kernel counts it."""
+        begin_ns, end_ns = begin_unix_ns - self.start_unix_ns, end_unix_ns - self.start_unix_ns
+        core: Counter[Life] = Counter()
+        for segment in segments(self._population.bursts(device, begin_ns, end_ns)):
+            core.update(dict(segment.parts()))
+        return {
+            life.pid: {each: int(ns * life.resident.ratio(each)) for each in ENGINES}
+            for life, ns in core.items()
+        }
+
     def energy_uj(self, device: int) -> int:
         """The board's energy counter, in microjoules that step by whole millijoules."""
         return self._meters[device].read_uj(self._now_ns())
@@ -144,9 +171,17 @@ class Node:
         """What the board tells of itself."""
         return sensors(
             self.scenario.devices[device],
-            self._rings[device],
+            partial(self._load, device),
             self._now_us(),
             self._meters[device].counts(self._now_ns()),
+        )
+
+    def _load(self, device: int, now_us: int, samples: int) -> float:
+        """How busy a board was; of one that is divided, its parts for their share."""
+        parts = [d for d in self.scenario.devices if d.parent == device]
+        parts = parts or [self.scenario.devices[device]]
+        return sum(
+            part.core_share * self._rings[part.number].busy_ratio(now_us, samples) for part in parts
         )
 
     def fallen_off_unix_ns(self, device: int) -> list[int]:
@@ -202,24 +237,6 @@ def _process_name(life: Life) -> str:
     process, _, container = life.resident.resident
     unit = process.cgroup.rpartition("/")[2].removesuffix(".service")
     return (container.name if container else unit)[:COMM_LENGTH]
-
-
-def _device(spec: DeviceSpec) -> Device:
-    return Device(
-        uuid=spec.uuid,
-        index=spec.index,
-        vendor=spec.vendor,
-        model=spec.model,
-        minor=spec.minor,
-        pci_bus_id=spec.pci_bus_id,
-        parent_uuid=spec.parent_uuid,
-        profile=spec.profile,
-        sharing=spec.sharing,
-        driver_version=spec.driver_version,
-        memory_bytes=spec.memory_bytes,
-        core_share=spec.core_share,
-        gpu_instance=spec.instance_id,
-    )
 
 
 def _offer(scenario: Scenario) -> Offer:

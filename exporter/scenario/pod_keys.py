@@ -171,6 +171,7 @@ HELD = may(R, "memory", curve(SIZE), ZERO, "0", "Device memory that it holds, ov
 MEMORY_ACTIVE = may(R, "memory_active", RATIO, 0.0, "0", "Memory traffic per core time.")
 ENCODER = may(R, "encoder", RATIO, 0.0, "0", "Encoder time per core time.")
 DECODER = may(R, "decoder", RATIO, 0.0, "0", "Decoder time per core time.")
+COPY = may(R, "copy", RATIO, 0.0, "0", "Copy engines' time per core time; NVIDIA's tell none.")
 CONTEXT = may(
     R, "kind", choice("compute", "graphics"), "compute", "compute", "What the driver lists it as."
 )

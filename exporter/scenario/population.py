@@ -92,7 +92,7 @@ class Inhabitant:
 
     def ratio(self, engine: str) -> float:
         """How long it keeps an engine busy for each unit of core time."""
-        return float(getattr(self.process, engine))
+        return 1.0 if engine == "core" else float(getattr(self.process, engine))
 
 
 class Burst(NamedTuple):

@@ -13,7 +13,7 @@ T_co = TypeVar("T_co", covariant=True)
 DURATION_FORM = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
 SIZE_FORM = re.compile(r"(\d+(?:\.\d+)?)([KMGT]iB)")
 NAME_FORM = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
-PROFILE_FORM = re.compile(r"[1-7]g\.\d{1,3}gb(\+(me|gfx))?|[a-z]{3}_nps[1248]")
+PROFILE_FORM = re.compile(r"[1-7]g\.\d{1,3}gb(\+(me|gfx))?")
 SECOND = 10**9
 NANOSECONDS = {"ms": 10**6, "s": SECOND, "m": 60 * SECOND, "h": 3600 * SECOND, "d": 86400 * SECOND}
 BYTES = {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
@@ -131,7 +131,7 @@ ITEMS = Kind(_items, "a list")
 TEXTS = Kind(_texts, "a mapping of texts")
 MAPPING = Kind(_mapping, "a mapping of keys")
 NUMBERS = Kind(_numbers, "a device's number, or a list of them, none twice")
-PROFILE = Kind(_profile, "a profile such as 1g.10gb, 1g.5gb+me, or cpx_nps4")
+PROFILE = Kind(_profile, "a MIG profile such as 1g.10gb or 1g.5gb+me")
 
 
 def choice(*words: str) -> Kind[str]:

@@ -39,6 +39,12 @@ def container(
     return {"name": name, **given, "processes": busy, **keys}
 
 
+def steady(name: str, devices: list[int]) -> Keys:
+    """A container that keeps its devices busy: AMD's sample of who does is one a second."""
+    busy = [{"device": devices, "duty": 1, "memory": "3GiB"}]
+    return {"name": name, "devices": devices, "processes": busy}
+
+
 def pod(name: str, scheme: str, *containers: Keys, **keys: Any) -> Keys:
     return {
         "name": name,
@@ -263,8 +269,16 @@ _NODES: dict[str, Keys] = {
         devices=mig((0, "1g.10gb", "9984MiB"), (0, "3g.40gb", "40GiB")),
     ),
     "amd": node(
-        pod("two-cards", "amd", container("a", [1, 0], **RUNNING)),
+        pod("two-cards", "amd", steady("a", [1, 0])),
         devices=[{"model": "AMD Instinct MI300X", "memory": "192GiB", "vendor": "amd"}] * 2,
+    ),
+    "amd-partitions": node(
+        pod("first", "amd", steady("a", [1])),
+        pod("others", "amd", steady("a", [2, 11])),
+        devices=[
+            {"model": "AMD Instinct MI300X", "memory": "192GiB", "vendor": "amd", "partition": p}
+            for p in ("cpx", "dpx")
+        ],
     ),
     "intel": node(
         pod("one", "intel", container("a", [1], **RUNNING)),

@@ -68,15 +68,36 @@ def test_an_instance_is_its_card_s_part() -> None:
 def test_cards_of_each_vendor_are_numbered_on_their_own() -> None:
     amd = {"model": "MI300X", "memory": "192GiB", "vendor": "amd"}
     devices = describe({"devices": [A10, amd, A10, amd]}, "f").devices
-    assert [device.index for device in devices] == [0, 0, 1, 1]
+    assert [device.index for device in devices] == [0, 100, 1, 101]
     assert [device.number for device in devices] == [0, 1, 2, 3]
-    assert devices[3].pci_bus_id == "0000:11:00.0"
+    assert devices[3].pci_bus_id == "0000:91:00.0"
+
+
+def test_a_partitioned_board_is_followed_by_its_partitions() -> None:
+    board = {"model": "MI300X", "memory": "192GiB", "vendor": "amd", "partition": "cpx"}
+    devices = describe({"devices": [A10, board, A10]}, "f").devices
+    _, whole, *parts, last = devices
+    assert [device.number for device in devices] == list(range(11))
+    assert (whole.divided, whole.sharing, last.vendor) == (True, "partitioned", "nvidia")
+    assert [part.uuid for part in parts] == [f"{whole.uuid}-{n}" for n in range(8)]
+    assert {(p.parent, p.profile, p.core_share) for p in parts} == {(1, "cpx_nps1", 1 / 8)}
+    assert sum(part.memory_bytes for part in parts) == whole.memory_bytes
+
+
+def test_what_a_vendor_s_source_does_not_tell_of_a_device_is_not_there() -> None:
+    xe = {"model": "8086:e20b", "vendor": "intel", "minor": 3}
+    amd = {"model": "MI300X", "memory": "192GiB", "vendor": "amd", "partition": "dpx"}
+    intel, _, part, _ = (each.device() for each in describe({"devices": [xe, amd]}, "f").devices)
+    assert (intel.index, intel.minor, intel.memory_bytes) == (203, 3, None)
+    assert (intel.uuid, intel.driver_version) == ("DRM-0000:50:00.0", "xe 6.12.0")
+    assert (part.index, part.minor, part.driver_version) == (100, None, "")
 
 
 def _with(**keys: Any) -> dict[str, Any]:
     return {"devices": [A10], **keys}
 
 
+AMD = {**A10, "vendor": "amd"}
 PART = {"parent": 0, "profile": "1g.6gb", "memory": "6GiB"}
 
 
@@ -130,6 +151,16 @@ BAD: list[tuple[object, str, str]] = [
     ({"devices": [A10, PART, {**PART, "parent": 1}]}, "f.devices[2].parent", "of a card"),
     ({"devices": [A10, {**PART, "profile": "7gb"}]}, "f.devices[1].profile", "1g.10gb"),
     ({"devices": [A10, {**PART, "profile": "cpx_nps4"}]}, "f.devices[1].profile", "a MIG profile"),
+    ({"devices": [{**A10, "profile": "1g.6gb"}]}, "f.devices[0].profile", "has a parent"),
+    ({"devices": [{**A10, "partition": "cpx"}]}, "f.devices[0].partition", "AMD's"),
+    ({"devices": [{**AMD, "partition": "tpx"}]}, "f.devices[0].partition", "dpx, qpx, cpx"),
+    ({"devices": [AMD, PART]}, "f.devices[1].parent", "NVIDIA's"),
+    ({"devices": [{"model": "MI300X", "vendor": "amd"}]}, "f.devices[0].memory: missing", "16GiB"),
+    (
+        {"devices": [{**AMD, "partition": "cpx"}], "processes": [process(device=0)]},
+        "f.processes[0].device",
+        "parts of it",
+    ),
     (
         {"devices": [A10, PART], "processes": [process(device=0)]},
         "f.processes[0].device",
@@ -163,7 +194,7 @@ def test_a_bad_file_is_refused_with_place_and_what_is_allowed(
 
 
 def test_a_name_that_is_neither_shipped_nor_a_file_is_told_the_choice() -> None:
-    with pytest.raises(ScenarioError, match="one of demo, eight-schemes, hpc, single"):
+    with pytest.raises(ScenarioError, match="one of demo, eight-schemes, hpc, mixed, single"):
         load("no-such-scenario")
 
 

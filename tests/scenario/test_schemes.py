@@ -262,16 +262,16 @@ GRANTS: list[tuple[str, list[dict[str, Any]], dict[str, Any], str, tuple[str, ..
         [
             {
                 "model": "MI300X",
-                "memory": "24GiB",
+                "memory": "192GiB",
                 "vendor": "amd",
-                "profile": "cpx_nps4",
-                "minor": 30,
-                "resource": "amd.com/cpx_nps4",
+                "partition": "cpx",
+                "resource": "amd.com/cpx_nps1",
             }
-        ],
-        {"devices": 0},
-        "amd.com/cpx_nps4",
-        ("amdgpu_xcp_30",),
+        ]
+        * 2,
+        {"devices": [10, 11]},
+        "amd.com/cpx_nps1",
+        ("0000:91:00.0", "amdgpu_xcp_7"),
     ),
     (
         "intel",

@@ -1,5 +1,6 @@
 """The shipped scenarios hold what they are shipped for."""
 
+from collections import Counter
 from dataclasses import replace
 
 import pytest
@@ -119,6 +120,20 @@ def test_the_demo_s_jobs_come_and_go() -> None:
         clock.move(1)
     assert len(seen) > 40
     assert sum(pod.namespace == "batch" for pod in _pods(node).values()) < 20
+
+
+def test_the_mixed_node_has_pods_and_jobs_on_devices_of_each_vendor() -> None:
+    node, _ = _node("mixed", 60)
+    devices = {device.uuid: device for device in node.devices()}
+    assert Counter(device.vendor for device in devices.values()) == {
+        "nvidia": 2,
+        "amd": 18,
+        "intel": 1,
+    }
+    used = node.truth(START, START + 90 * SECOND).core_ns
+    by_kind = {(devices[u].vendor, o.kind if isinstance(o, GroupKey) else "") for o, u in used}
+    vendors = ("nvidia", "amd", "intel")
+    assert by_kind >= {(vendor, kind) for vendor in vendors for kind in ("", "slurm")}
 
 
 def test_the_single_scenario_is_exact() -> None:

@@ -1,8 +1,9 @@
 """AMD's and Intel's device plugins: the kubelet (PodResources) says which devices.
 
-ROCm/k8s-device-plugin ``docs/user-guide/configuration.md``: ids are PCI addresses, or partitions
-``amdgpu_xcp_N``. intel-device-plugins ``cmd/gpu_plugin``: ids are ``card<minor>-<n>``; a card that
-is divided promises nothing. Its resource ``monitoring`` gives all cards to look at, none to use.
+ROCm/k8s-device-plugin ``docs/user-guide/configuration.md``: ids are PCI addresses, of a
+board or its first partition, and of other partitions ``amdgpu_xcp_N``, counted over all boards.
+intel-device-plugins ``cmd/gpu_plugin``: ids are ``card<minor>-<n>``; a card that is divided
+promises nothing. Its resource ``monitoring`` gives all cards to look at, none to use.
 """
 
 from collections import Counter
@@ -23,23 +24,26 @@ def _amd(order: Order) -> Marks:
         resource = ask.devices[0].resource or AMD
         limits[ask.name] = {resource: ask.count}
         if ask.allotment.placed:
-            ids = tuple(_amd_id(device) for device in ask.devices)
+            ids = tuple(_amd_id(device, order.site) for device in ask.devices)
             grants.append(Grant(ask.name, resource, ids))
     return Marks(limits, grants=tuple(grants))
 
 
-def _amd_id(device: DeviceSpec) -> str:
-    return f"amdgpu_xcp_{device.minor}" if device.profile else device.pci_bus_id
+def _amd_id(device: DeviceSpec, site: Site) -> str:
+    if not device.instance_id:
+        return device.pci_bus_id
+    others = [each.number for each in site.of("amd") if each.instance_id]
+    return f"amdgpu_xcp_{others.index(device.number)}"
 
 
 def _amd_promise(ask: Ask, device: DeviceSpec) -> Promise:
-    if device.profile:  # of a partition's share the plugin says nothing
-        return Promise(None, None, told=False)
-    return Promise(1.0, device.memory_bytes, told=ask.allotment.placed)
+    """The plugin says nothing of a partition's share; it is its container's alone."""
+    told = ask.allotment.placed and not device.instance_id
+    return Promise(device.core_share, device.memory_bytes, told=told)
 
 
 def _amd_offer(site: Site) -> Offer:
-    devices = site.of("amd")
+    devices = [device for device in site.of("amd") if not device.divided]
     labels = {"amd.com/gpu.product-name": devices[0].model.replace(" ", "_")} if devices else {}
     return Offer(Counter(device.resource or AMD for device in devices), labels)
 
@@ -66,7 +70,7 @@ def _intel_promise(ask: Ask, device: DeviceSpec) -> Promise | None:
         return None
     told = ask.allotment.placed
     if device.replicas == 1:
-        return Promise(1.0, device.memory_bytes, told=told)
+        return Promise(1.0, device.memory_bytes or None, told=told)
     return Promise(None, None, ask.allotment.replicas, told)
 
 
