@@ -29,12 +29,14 @@ BIN := $(VENV)/bin
 .PHONY: run test check lint docs golden e2e accuracy cluster-programs cluster-test pictures chart docs-site image image-test sbom soak guard bench profile fleet clean
 
 run: $(VENV)/.run
-	@if [ -e /proc/driver/nvidia/version ] || [ -e /dev/dxg ] || [ -n "$$MGPU_NVML_LIBRARY" ]; then \
+	@if [ -e /proc/driver/nvidia/version ] || [ -e /dev/dxg ] || [ -n "$$MGPU_NVML_LIBRARY" ] \
+	  || ls -d /sys/bus/pci/drivers/amdgpu/*:* >/dev/null 2>&1; then \
 	  exec $(BIN)/mgpu-exporter serve $(ARGS); \
-	else \
-	  echo "make run: no NVIDIA driver on this machine, so a simulated node is served (--simulate demo)"; \
-	  exec $(BIN)/mgpu-exporter serve --simulate demo --web.open-page $(ARGS); \
-	fi
+	fi; \
+	case " $(ARGS)" in *" --simulate"*|*" --gpus.source"*) exec $(BIN)/mgpu-exporter serve $(ARGS);; esac; \
+	echo "make run: no NVIDIA or AMD driver on this machine, so a simulated node is served (--simulate demo);" \
+	  "to serve this machine all the same: $(BIN)/mgpu-exporter serve"; \
+	exec $(BIN)/mgpu-exporter serve --simulate demo --web.open-page $(ARGS)
 
 test: $(VENV)/.dev
 	$(BIN)/pytest $(PYTEST_ARGS)

@@ -36,7 +36,10 @@ def add_arguments(parser: ArgumentParser) -> None:
 def top(settings: Settings, arguments: Namespace) -> int:
     """Show it until told to quit. The exit status is 0; 2 if it cannot be shown."""
     if find_spec("textual") is None:
-        logger.error("top needs the package textual: pip install 'mgpu-exporter[terminal]'")
+        logger.error(
+            "top needs the package textual: pip install 'mgpu-exporter[terminal]' (of pipx: "
+            "pipx inject mgpu-exporter textual); mgpu-exporter snapshot needs none"
+        )
         return _CANNOT
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         logger.error("top needs a terminal; mgpu-exporter snapshot prints the same once")

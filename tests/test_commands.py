@@ -81,6 +81,26 @@ def test_the_targets_that_the_pages_name_are_in_the_makefile(arguments: list[str
     assert set(wanted) <= set(targets[1].split())
 
 
+@pytest.mark.parametrize("given", ["--simulate=hpc", "--gpus.source=amd"])
+def test_make_run_serves_the_node_that_is_asked_for(tmp_path: Path, given: str) -> None:
+    for name in ("uv", "mgpu-exporter"):
+        (tmp_path / "bin").mkdir(exist_ok=True)
+        program = tmp_path / "bin" / name
+        program.write_text('#!/bin/sh\necho "$@"\n')
+        program.chmod(0o755)
+    (tmp_path / ".run").touch()
+
+    done = subprocess.run(
+        ["make", "--silent", "run", f"VENV={tmp_path}", f"ARGS={given} --web.open-page"],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=ROOT,
+    )
+
+    assert done.stdout == f"serve {given} --web.open-page\n"
+
+
 def test_the_pages_show_commands() -> None:
     """So that the tests above have found some."""
     assert len(started("mgpu-exporter")) > 5

@@ -85,7 +85,10 @@ def _nvidia(evidence: Evidence, readings: list[Reading], dev: Path) -> Iterator[
     try:
         library = load(evidence.settings.nvml_library or None)
     except LibraryError as error:
-        remedy = "give the pod the driver's libraries, or name the file with --nvml.library"
+        remedy = (
+            "on the machine itself install the driver, in a container give it the driver's "
+            "libraries; or name the file with --nvml.library"
+        )
         yield problem(SONAME, f"not found: {error.detail}", remedy, DRIVER)
         return
     yield from _library(library, module)

@@ -29,7 +29,8 @@ def node(evidence: Evidence, usual: str = SOCKET) -> Iterator[Finding]:
     setting = evidence.settings.kubelet_pod_resources_socket
     if evidence.settings.simulate:
         return
-    if setting != NONE:
+    expected = evidence.settings.pods_source != NONE or Path(usual).parent.is_dir()
+    if setting != NONE and (setting != AUTO or expected):
         yield _pod_resources(usual if setting == AUTO else setting, asked_for=setting != AUTO)
     elsewhere = ELSEWHERE | {reading.status.name for reading in evidence.readings}
     for source in evidence.sources:

@@ -43,7 +43,7 @@ def pods(evidence: Evidence) -> Iterator[Finding]:
     kind = settings.pods_source
     places = places_of(settings)
     if kind == "none":
-        yield note("pods", "off (--pods.source=none): use is accounted to groups by pod uid")
+        yield note("pods", "off (--pods.source=none): pods, if any, are groups by their uids")
         return
     if kind in {"auto", "api"}:
         if kind == "auto" and places.credentials() is None:

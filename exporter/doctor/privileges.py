@@ -4,7 +4,7 @@ HOST_PID = "hostPID: true"
 CGROUPS = "hostPath /sys/fs/cgroup, readOnly"
 CAPS_FDINFO = "capabilities.add: [DAC_READ_SEARCH, SYS_PTRACE]"
 DRIVER = (
-    "runtimeClassName: nvidia with NVIDIA_VISIBLE_DEVICES=all and "
+    "in a pod: runtimeClassName: nvidia with NVIDIA_VISIBLE_DEVICES=all and "
     "NVIDIA_DRIVER_CAPABILITIES=utility, or the driver's libraries by hostPath"
 )
 DEVICES = "the devices /dev/nvidiactl and /dev/nvidiaN (the NVIDIA runtime gives them)"

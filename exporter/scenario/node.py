@@ -204,10 +204,10 @@ class Node:
         return {life.pid: self._lifecycle.cgroup_path(life) for life in lives}
 
     def process_infos(self) -> Mapping[int, ProcessInfo]:
-        """Process id → name and start, of those that live: named as their container or unit is."""
+        """Process id → name and start, of those that live: named as their container or group."""
         now = self._now_ns()
         return {
-            life.pid: ProcessInfo(_process_name(life), self.start_unix_ns + life.start_ns)
+            life.pid: ProcessInfo(self._process_name(life), self.start_unix_ns + life.start_ns)
             for life in self._population.lives(now, now + 1)
         }
 
@@ -229,14 +229,15 @@ class Node:
     def _now_ns(self) -> int:
         return self._clock.time_ns() - self.start_unix_ns
 
+    def _process_name(self, life: Life) -> str:
+        process, _, container = life.resident.resident
+        if container is not None:
+            return container.name[:COMM_LENGTH]
+        unit = self._population.cgroup(life).rpartition("/")[2].removesuffix(".service")
+        return (process.called or unit)[:COMM_LENGTH]
+
     def _now_us(self) -> int:
         return self._now_ns() // 1000
-
-
-def _process_name(life: Life) -> str:
-    process, _, container = life.resident.resident
-    unit = process.cgroup.rpartition("/")[2].removesuffix(".service")
-    return (container.name if container else unit)[:COMM_LENGTH]
 
 
 def _offer(scenario: Scenario) -> Offer:

@@ -266,6 +266,10 @@ def test_a_socket_that_was_named_and_is_not_there_is_a_problem() -> None:
     assert of_kubelet("auto").verdict is Verdict.NOTE
 
 
+def test_nothing_is_said_of_a_kubelet_where_there_is_none_and_no_pods_are_asked_for() -> None:
+    assert not list(node(evidence(settings(pods_source="none")), "/nonexistent/kubelet.sock"))
+
+
 def test_other_sources_say_how_they_fare() -> None:
     fine, down = SourceStatus("card_policies", up=True), SourceStatus("claims_api", up=False)
     given = settings(kubelet_pod__resources__socket="none")

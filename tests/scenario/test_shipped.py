@@ -142,3 +142,11 @@ def test_the_single_scenario_is_exact() -> None:
     truth = node.truth(START, START + 2 * SECOND)
     assert truth.device_core_ns[node.devices()[1].uuid] == 2 * SECOND
     assert truth.namespace_core_ns["research", node.devices()[1].uuid] == 2 * SECOND
+
+
+def test_a_process_outside_of_pods_is_named_as_what_it_runs_in_is_called() -> None:
+    node, _ = _node("hpc", 60)
+    names = {info.name for info in node.process_infos().values()}
+
+    assert {"llm-server", "carols-notebook", "ollama"} <= names
+    assert not [name for name in names if "{" in name]

@@ -1,6 +1,7 @@
 """The live page in a real browser, with scripts and without."""
 
 import asyncio
+import re
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
@@ -22,6 +23,7 @@ STRUCTURE = """(() => {
            [...node.childNodes].map(told)];
     return JSON.stringify(told(document.getElementById('main')));
 })()"""
+TEXTS = ".map((each) => each.textContent)"
 OVERFLOWING = """[...document.querySelectorAll('body *')]
     .filter((each) => each.getBoundingClientRect().right > innerWidth + 1)
     .filter((each) => !each.closest('.scroll, .sr, .who th'))
@@ -75,7 +77,11 @@ async def go(tab: Tab, site: Site, query: str = "") -> None:
     await tab.until(LIVE)
 
 
-@pytest.mark.parametrize("made", [Snapshot, demo, failing, hostile, crowded])
+def outside_kubernetes() -> Snapshot:
+    return demo(61, "hpc")
+
+
+@pytest.mark.parametrize("made", [Snapshot, demo, outside_kubernetes, failing, hostile, crowded])
 def test_scripts_make_what_is_there_without_them(made: Callable[[], Snapshot]) -> None:
     async def look(tab: Tab, site: Site) -> None:
         await tab.without_scripts()
@@ -104,6 +110,32 @@ def test_without_scripts_everything_is_there_and_opens() -> None:
         assert "pid 2001" in await tab.tell("document.body.innerText")
 
     watched(demo(), look)
+
+
+def test_groups_are_called_by_their_names_with_their_ids_beside() -> None:
+    async def look(tab: Tab, site: Site) -> None:
+        await go(tab, site)
+        names = await tab.tell(f"[...document.querySelectorAll('details.entry .name')]{TEXTS}")
+        notes = await tab.tell(f"[...document.querySelectorAll('details.entry .note')]{TEXTS}")
+        within = await tab.tell(f"[...document.querySelectorAll('article.gpu .name')]{TEXTS}")
+        assert {"llm-server", "carols-notebook", "dave"} <= set(names) & set(within)
+        assert "1004" in notes
+        assert any(re.fullmatch("[0-9a-f]{12}", note) for note in notes)
+
+    watched(outside_kubernetes(), look)
+
+
+def test_use_of_two_gpus_is_not_shown_as_too_much_where_nothing_was_allotted() -> None:
+    async def look(tab: Tab, site: Site) -> None:
+        await go(tab, site)
+        core = await tab.tell(
+            "[...document.querySelectorAll('details.entry .core')]"
+            ".filter((each) => parseInt(each.innerText) > 100)"
+            ".map((each) => each.querySelector('rect:not(.track)').getAttribute('class'))"
+        )
+        assert core == ["free"]
+
+    watched(demo(35, "hpc"), look)
 
 
 def test_the_page_follows_the_snapshots_and_keeps_what_is_open_and_focused() -> None:

@@ -211,8 +211,9 @@ def explain(reason: object) -> str:
     """Say in plain words why there is no driver, and what to do about it."""
     if isinstance(reason, errors.LibraryError):
         return (
-            f"no NVIDIA management library: {reason.detail}; on a node with NVIDIA GPUs mount the "
-            "driver's libraries into this container or name the file with --nvml.library"
+            f"no NVIDIA management library: {reason.detail}; on a machine with NVIDIA GPUs "
+            "install the driver, in a container mount its libraries, or name the file with "
+            "--nvml.library"
         )
     if isinstance(reason, errors.NvmlError) and reason.code == errors.DRIVER_NOT_LOADED:
         return "the NVIDIA kernel driver is not loaded; it is taken up as soon as it is"

@@ -86,10 +86,13 @@ def _group(group: Json) -> Entry:
         for device in here
     )
     info = group.get("info", {})
-    called = [text for text in (info.get("name"), info.get("user"), info.get("account")) if text]
-    note = ", ".join(text for text in called if text != name) or "outside Kubernetes"
+    called = info.get("name") or name
+    if called == shortened(name):
+        called = name
+    told = dict.fromkeys((name, info.get("user"), info.get("account")))
+    note = ", ".join(text for text in told if text and text != called) or "outside Kubernetes"
     note = "pod whose name is not known" if kind == "pod" else note
-    return Entry(key_of("group", kind, name), "group", kind, name, note, _summed(here), parts)
+    return Entry(key_of("group", kind, name), "group", kind, called, note, _summed(here), parts)
 
 
 def _nobody(document: Json) -> Iterator[Entry]:

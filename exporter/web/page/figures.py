@@ -47,7 +47,7 @@ def meter(about: str, filled: float | None, *, limited: bool) -> Html | None:
     if filled is None:
         return None
     over = filled > 1.005  # noqa: PLR2004 - which rounds to 101 %
-    look = "over" if over else "fill" if limited else "free"
+    look = "free" if not limited else "over" if over else "fill"
     inner = []
     if filled:
         inner = [

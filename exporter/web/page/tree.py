@@ -65,7 +65,7 @@ def _name(entry: Entry, colours: Colours) -> Html:
         [swatch(colour) for colour in _colours(entry, colours)],
         h("bdi", {"class": "space"}, entry.space) if entry.space else None,
         h("bdi", {"class": "name"}, shortened(entry.name)),
-        h("bdi", {"class": "note"}, entry.note) if entry.note else None,
+        h("bdi", {"class": "note"}, shortened(entry.note)) if entry.note else None,
     )
 
 

@@ -122,11 +122,13 @@ function groupEntry({ kind, group: name, info = {}, devices }) {
     figures: device,
     labels: labelsOf([kind, name], device),
   }));
-  const called = [info.name, info.user, info.account].filter((text) => text && text !== name);
-  const outside = called.join(", ") || "outside Kubernetes";
+  const called = !info.name || info.name === shortened(name) ? name : info.name;
+  const told = [...new Set([name, info.user, info.account])];
+  const outside =
+    told.filter((text) => text && text !== called).join(", ") || "outside Kubernetes";
   const note = kind === "pod" ? "pod whose name is not known" : outside;
   const key = keyOf("group", kind, name);
-  return { key, kind: "group", space: kind, name, note, figures: summed(here), parts };
+  return { key, kind: "group", space: kind, name: called, note, figures: summed(here), parts };
 }
 
 function nobodyEntries(doc) {
@@ -269,7 +271,7 @@ function laid(segments, y, height) {
 
 function meter(about, filled, limited) {
   if (filled === undefined) return null;
-  const look = filled > 1.005 ? "over" : limited ? "fill" : "free";
+  const look = !limited ? "free" : filled > 1.005 ? "over" : "fill";
   const size = { height: "6", rx: "2" };
   return h(
     "svg",
@@ -669,7 +671,7 @@ function entryName(entry, looks) {
     coloursOfEntry(entry, looks).map(swatch),
     entry.space ? h("bdi", { class: "space" }, entry.space) : null,
     h("bdi", { class: "name" }, shortened(entry.name)),
-    entry.note ? h("bdi", { class: "note" }, entry.note) : null,
+    entry.note ? h("bdi", { class: "note" }, shortened(entry.note)) : null,
   );
 }
 
