@@ -68,7 +68,10 @@ class Membership:
 
 def pids_of(device: DeviceReading) -> set[int]:
     """All processes that a reading is about."""
-    pids = {p.pid for p in device.window.processes} if device.window else set()
+    pids: set[int] = set()
+    if device.window:
+        pids.update(p.pid for p in device.window.processes)
+        pids.update(*device.window.counted.values())  # evicted ones hold nothing at the moment
     if device.memory is not None:
         pids.update(p.pid for p in device.memory.processes or ())
     return pids

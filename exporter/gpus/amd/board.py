@@ -141,6 +141,8 @@ class AmdBoard:
         if counted is None:
             counted = self._hwmon.energy_uj()
         if counted is not None:
+            if self._method == "power":  # the firmware was late: the two are not one counter
+                self._meter = EnergyMeter()
             self._method = "counter"
             return counted
         power_uw = self._hwmon.power_uw() if self._method != "counter" else None

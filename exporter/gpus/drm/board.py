@@ -42,6 +42,7 @@ class Board:
         self._hwmon = _hwmon(f"{card}/device/hwmon", driver)
         self._meter = EnergyMeter()
         self._integral = PowerIntegral()
+        self._counts = False
         self._taken_ns: int | None = None
         self._watts: float | None = None
         self.method = "none"
@@ -49,7 +50,7 @@ class Board:
 
     def take_energy(self, mono_ns: int, busy_ns: int | None) -> Spent:
         """Microjoules since the last time and the idle part of it; None where that is not told."""
-        counter = self._counter(mono_ns)
+        counter = self._counter(mono_ns)  # it may make the meter anew
         used, idle = self._meter.take(counter, mono_ns, busy_ns)
         before, self._taken_ns = self._taken_ns, mono_ns
         if used is not None and before is not None and self.method == "counter":
@@ -59,9 +60,11 @@ class Board:
     def _counter(self, mono_ns: int) -> int | None:
         counter = self._number("energy1_input")
         if counter is not None:
+            if not self._counts:  # power may have stood in until now: the two are not one counter
+                self._counts, self._meter = True, EnergyMeter()
             self.method = "counter"
             return counter
-        microwatts = self._first(_POWER)
+        microwatts = None if self._counts else self._first(_POWER)
         self.method = "none" if microwatts is None else "power"
         return None if microwatts is None else self._integral.add(microwatts // 1000, mono_ns)
 

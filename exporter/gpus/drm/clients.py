@@ -82,6 +82,7 @@ class Clients:
     """The accounts of one device's clients, by client id."""
 
     def __init__(self) -> None:
+        self.left = 0  # how many clients were too many the last time
         self._accounts: dict[int, _Account] = {}
         self._clocks: dict[str, _Clock] = {}
 
@@ -95,8 +96,10 @@ class Clients:
         known what was there; then a new client is counted from now on.
         """
         spent: dict[int, dict[str, int]] = {}
+        self.left = 0
         for client in clients:
             full = len(self._accounts) >= MOST_CLIENTS and client.client_id not in self._accounts
+            self.left += full
             if client.client_id not in spent and not full:
                 self._learn(client, mono_ns)
                 spent[client.client_id] = self._enter(client, mono_ns, since_ns)

@@ -119,7 +119,8 @@ class DrmDevice:
         told = {role_of(c.driver, name) for c in clients for name in c.engines}
         self._told |= {role for role in told if role is not None}
         self._silent = self._silent or any(not client.engines for client in clients)
-        spent = self._clients.take(clients, now_ns, None if blind else sight.since_mono_ns)
+        since_ns = None if blind or self._clients.left else sight.since_mono_ns
+        spent = self._clients.take(clients, now_ns, since_ns)
         holders = {client_id: pid for client_id, (pid, _) in asked.items()}
         return self._cut(now_ns, by_process(spent, holders), blind)
 
@@ -162,7 +163,7 @@ class DrmDevice:
 
     def _measured(self, blind: Unmeasured | None) -> list[str]:
         """The quantities whose engines are counted on this device."""
-        if blind or self._unprofiled:
+        if blind or self._clients.left or self._unprofiled:
             return []
         if self._silent and not self._told and not self._driver.omits_unused:
             return []
@@ -198,7 +199,8 @@ class DrmDevice:
 
     def _unmeasured(self, demand: Demand, blind: Unmeasured | None) -> dict[str, Unmeasured]:
         measured = self._measured(blind)
-        missing = blind or Unmeasured.NOT_SUPPORTED
+        unread = Unmeasured.READ_FAILED if self._clients.left else Unmeasured.NOT_SUPPORTED
+        missing = blind or unread
         reasons = {**UNTOLD, **{role: missing for role in ROLES if role not in measured}}
         if self._sensed_mono_ns is not None:
             reasons |= self._board.unmeasured(demand.disabled)

@@ -64,7 +64,9 @@ class Sight:
         """Why not all clients can be seen, so that what is seen is not all that was used."""
         if self.nested:
             return Unmeasured.NO_HOSTPID
-        return Unmeasured.NO_PERMISSION if self.refused else None
+        if self.refused:
+            return Unmeasured.NO_PERMISSION
+        return Unmeasured.READ_FAILED if self.left else None
 
 
 class Holders:
@@ -87,7 +89,10 @@ class Holders:
         if sight and sight.refused:
             return REFUSED
         if sight and sight.left:
-            return f"{sight.left} processes or descriptors are too many to be looked through"
+            return (
+                f"{sight.left} processes or descriptors are too many to be looked through, so that "
+                "not all clients can be seen: find out who opens so many files of /dev/dri"
+            )
         return ""
 
     def forget(self) -> None:
@@ -125,7 +130,8 @@ class Holders:
                         found.setdefault(minor, []).append(handle)
                     room -= 1
             except OSError as error:
-                refused += error.errno in _REFUSED  # else it ended meanwhile
+                refused += error.errno in _REFUSED
+                left += error.errno == errno.E2BIG  # else it ended meanwhile
             yield None
         left += max(-room, 0)
         before = self.newest
@@ -152,17 +158,20 @@ def _handles(root: str, pid: int) -> Iterator[tuple[int, Handle]]:
     """Minor number and handle of each descriptor of a DRM device.
 
     Raises:
-        OSError: the process has ended, or does not let itself be looked into.
+        OSError: the process has ended, does not let itself be looked into, or has too many (E2BIG).
 
     """
     folder = os.open(f"{root}/{pid}/fd", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     start: int | None = None
     try:
-        for name in os.listdir(folder)[:MOST_DESCRIPTORS]:  # noqa: PTH208 - by descriptor
+        names = os.listdir(folder)  # noqa: PTH208 - by descriptor
+        for name in names[:MOST_DESCRIPTORS]:
             minor = _minor(name, folder)
             if minor is not None:
                 start = _start(root, pid) if start is None else start
                 yield minor, Handle(start, pid, int(name))
+        if len(names) > MOST_DESCRIPTORS:
+            raise OSError(errno.E2BIG, os.strerror(errno.E2BIG))
     finally:
         os.close(folder)
 

@@ -130,6 +130,20 @@ def test_a_radeon_tells_of_itself_and_of_memory(node: Node) -> None:
     assert reading.sensors.throttle_ns == {}
 
 
+def test_a_counter_that_comes_after_power_is_not_spent_all_at_once(node: Node) -> None:
+    board = node.tree.add(MI300X)
+    board.hwmon(power1_average=100 * 10**6)
+    node.read()  # the firmware has no table yet
+    node.read()
+    board.metrics(v1_6(10**9 * TICKS))
+
+    switched = node.window(board.uuid)
+    board.metrics(v1_6((10**9 + 300) * TICKS))
+
+    assert switched.energy_uj is None
+    assert node.window(board.uuid).energy_uj == 300 * JOULE
+
+
 def test_energy_is_the_difference_of_the_counter(node: Node) -> None:
     board = node.tree.add(MI300X)
     board.metrics(v1_6(1000 * TICKS))

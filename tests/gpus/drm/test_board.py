@@ -50,6 +50,25 @@ def test_energy_is_the_hwmon_counters(machine: Machine, driver: str) -> None:
     assert "energy" not in reading.unmeasured
 
 
+def test_a_counter_that_is_away_for_a_moment_is_not_spent_again(machine: Machine) -> None:
+    files = {
+        f"{HWMON}/name": "i915",
+        f"{HWMON}/energy1_input": "5000000000000",
+        f"{HWMON}/power1_average": "40000000",
+    }
+    device = machine.card(0, "i915", PCI, files=files)
+    source = machine.source()
+    source.read()
+    machine.write(device, {f"{HWMON}/energy1_input": ""})
+    away = [step(machine, source) for _ in range(3)]
+    machine.write(device, {f"{HWMON}/energy1_input": "5000040000000"})
+    back = step(machine, source)
+    machine.write(device, {f"{HWMON}/energy1_input": "5000080000000"})
+
+    assert [energy(reading)[0] for reading in (*away, back)] == [None] * 4
+    assert energy(step(machine, source))[0] == 40_000_000
+
+
 def test_the_counter_of_a_part_is_not_the_devices(machine: Machine) -> None:
     files = {f"{HWMON}/name": "i915_gt0", f"{HWMON}/energy1_input": "5000000"}
     machine.card(0, "i915", PCI, files=files)

@@ -4,6 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from exporter.gpus.drm.clients import MOST_CLIENTS
+from exporter.gpus.drm.holders import MOST_HANDLES
 from exporter.gpus.drm.source import DrmSource
 from exporter.gpus.source import Demand, GpuSource
 from exporter.model import (
@@ -475,3 +477,46 @@ def test_a_process_that_is_known_is_read_each_time(machine: Machine) -> None:
         spent.append(core(step(machine, source)).get(42))
 
     assert spent == [5, 7, 1]
+
+
+def test_where_descriptors_are_too_many_nobody_is_idle(machine: Machine) -> None:
+    machine.card(0, "i915", PCI)
+    machine.process(41)
+    for descriptor in range(3, MOST_HANDLES + 4):
+        machine.open(41, descriptor, i915(1))
+    machine.process(42)
+    machine.open(42, 5, i915(2, render=SECOND))
+    source = machine.source()
+    source.read()
+
+    reading = step(machine, source)
+
+    assert reading.window is not None
+    assert (reading.window.busy.core, reading.window.processes) == (None, ())
+    assert reading.unmeasured["core"] is Unmeasured.READ_FAILED
+    assert reading.memory is not None
+    assert reading.memory.processes is None
+    assert "too many" in source.read().status.detail
+
+
+def test_where_clients_are_too_many_nobody_is_idle(machine: Machine) -> None:
+    machine.card(0, "i915", PCI)
+    machine.process(41)
+    for descriptor in range(3, MOST_CLIENTS + 4):
+        machine.open(41, descriptor, i915(descriptor))
+    machine.process(42, start=500)
+    machine.open(42, 5, i915(2, render=SECOND))
+    source = machine.source()
+    source.read()
+
+    crowded = step(machine, source)
+    machine.end(41)
+    step(machine, source, 61)
+    step(machine, source)
+    machine.open(42, 5, i915(2, render=2 * SECOND))
+    after = step(machine, source)
+
+    assert crowded.window is not None
+    assert (crowded.window.busy.core, crowded.window.processes) == (None, ())
+    assert crowded.unmeasured["core"] is Unmeasured.READ_FAILED
+    assert core(after) == {42: SECOND}
