@@ -63,9 +63,10 @@ def owner_as(
         return ContainerKey(pod.namespace, pod.name, member.container)
     if identity.pod_uid:
         return GroupKey("pod", f"{identity.pod_uid}/{identity.container_id or ''}")
-    if identity.container_id:
-        return GroupKey(identity.runtime or "container", identity.container_id)
     unit = identity.unit
+    if identity.container_id:
+        within = f"{unit.name}/" if unit and unit.name else ""
+        return GroupKey(identity.runtime or "container", within + identity.container_id)
     if unit is not None and unit.name:
         step = f".{unit.step}" if by_step and unit.step else ""
         return GroupKey(unit.kind, unit.name + step)
@@ -83,8 +84,10 @@ def member_of(identity: CgroupIdentity, table: PodTable) -> Member | None:
     """The container of a known pod that a process is in; None if no pod here is known.
 
     The outermost known pod of the path has it: what lies within is a nested kubelet's, or was made
-    by a tenant who may make cgroups of any name.
+    by a tenant who may make cgroups of any name. So may a user or a machine in a unit of their own.
     """
+    if identity.unit is not None:
+        return None
     inside_out = (PodSlot(identity.pod_uid or "", identity.container_id), *identity.enclosing)
     for slot in reversed(inside_out):
         named = table.by_container_id.get(slot.container_id or "")

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import NamedTuple
 
-from exporter.cgroups.units import below
+from exporter.cgroups.units import OWN_INSIDE, below
 from exporter.model import CgroupIdentity, PodSlot
 
 HOST = CgroupIdentity()
@@ -110,11 +110,13 @@ def descend(place: Place, name: str) -> Place:
     The deepest pod directory wins: it is a cluster's node inside a container (kind, minikube), and
     the pods around it are kept as ``enclosing``. The container is the directory directly below the
     pod's; whatever it makes inside (``/container``, ``/init.scope``, ``/docker/<id>``) is its own.
-    A Slurm job has all that is below its directory, containers too.
+    A Slurm job has all that is below its directory, containers too. In the directory of a user or
+    of a machine nothing is a pod, or anybody could pass for one.
     """
     identity = place.identity
-    in_job = identity.unit is not None and identity.unit.kind == "slurm"
-    pod = None if in_job else _pod(place, name)
+    within = identity.unit.kind if identity.unit else ""
+    in_job = within == "slurm"
+    pod = None if within in OWN_INSIDE else _pod(place, name)
     if pod is not None:
         return pod
     if identity.container_id is None and not in_job and (identity.pod_uid is None or place.is_pod):
@@ -131,8 +133,11 @@ def descend(place: Place, name: str) -> Place:
 def _of_container(
     identity: CgroupIdentity, container_id: str, runtime: str | None
 ) -> CgroupIdentity:
-    """A container outside pods; a user who runs it without root is told by the slice around it."""
-    unit = identity.unit if identity.unit and identity.unit.kind == "user" else None
+    """A container outside pods, with the user or machine whose directory it is in.
+
+    They may make directories of any name there: an id alone does not tell theirs from others'.
+    """
+    unit = identity.unit if identity.unit and identity.unit.kind in OWN_INSIDE else None
     pod_uid, qos, enclosing = identity.pod_uid, identity.qos, identity.enclosing
     return CgroupIdentity(pod_uid, container_id, runtime, qos, enclosing, unit)
 

@@ -139,7 +139,8 @@ class _Walker:
                 return
         self._builder.add(identity, pids)
         self._by_pid.update(dict.fromkeys(pids, identity))
-        if identity.container_id is not None:
+        # A user's or a machine's, which has a unit, may have taken another's id.
+        if identity.container_id is not None and identity.unit is None:
             self._by_container[identity.container_id] = identity
 
     def _processes(self, path: str) -> tuple[int, ...]:

@@ -91,4 +91,5 @@ def _named(key: GroupKey, facts: GroupFacts) -> GroupFacts:
         return facts
     if key.kind in {"user", "host"}:
         return replace(facts, name=facts.user or key.group)
-    return replace(facts, name=key.group[:SHORT_ID] if _ID.fullmatch(key.group) else key.group)
+    own = key.group.rpartition("/")[2]
+    return replace(facts, name=own[:SHORT_ID] if _ID.fullmatch(own) else key.group)

@@ -11,8 +11,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from exporter.groups.engine import Engine, EngineError, is_socket
-from exporter.model import Clock, GroupFacts, GroupKey, GroupMember, SourceStatus
+from exporter.groups.engine import Engine, EngineError, is_of, is_socket
+from exporter.model import CgroupIdentity, Clock, GroupFacts, GroupKey, GroupMember, SourceStatus
 
 logger = logging.getLogger(__name__)
 
@@ -53,7 +53,8 @@ class Containers:
     """Implements ``GroupSource`` over the sockets of Docker and Podman.
 
     ``sockets`` is "auto", for the usual places as far as they can be used, or paths, each of which
-    is asked about every container and must answer. ``root`` goes before the usual places.
+    must answer, and is asked about every container but those of another user. ``root`` goes before
+    the usual places.
     """
 
     name = "containers"
@@ -88,7 +89,7 @@ class Containers:
         here = {
             key: member.identity
             for key, member in members.items()
-            if member.identity.container_id and not member.identity.pod_uid
+            if member.identity.container_id and not _elsewhere(member.identity)
         }
         with self._news:
             if here.keys() != self._wanted.keys():
@@ -147,7 +148,7 @@ class Containers:
         by_socket: dict[str, list[str]] = {}
         for one in due:
             for path in self._paths or sockets_of(one.runtime, one.uid, self._root):
-                if self._paths or is_socket(path, one.uid):
+                if is_of(path, one.uid) if self._paths else is_socket(path, one.uid):
                     by_socket.setdefault(path, []).append(one.container_id)
         names: dict[str, str] = {}
         started_ns = self._clock.monotonic_ns()
@@ -189,6 +190,12 @@ class Containers:
                 duration_ns=now - started_ns,
                 last_success_unix_ns=succeeded or self._status.last_success_unix_ns,
             )
+
+
+def _elsewhere(identity: CgroupIdentity) -> bool:
+    """Whether no engine of this machine or its users has it, whatever its id says."""
+    unit = identity.unit
+    return identity.pod_uid is not None or (unit is not None and unit.uid is None)
 
 
 def _asked(one: _Container, name: str, now_ns: int) -> _Container:

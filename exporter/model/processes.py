@@ -34,7 +34,7 @@ class CgroupIdentity:
     ``pod_uid`` is the kubelet's own: for a static pod the 32-hex config hash. ``enclosing`` holds
     further pod directories of the same path, from the inside out (a kind node inside a pod).
     A container outside any pod has a ``container_id``, and the ``unit`` that holds it where that
-    is a user's own. A host process has a ``unit`` only, or nothing.
+    is a user's or a machine's own. A host process has a ``unit`` only, or nothing.
     """
 
     pod_uid: str | None = None

@@ -7,7 +7,16 @@ from hypothesis import strategies as st
 from exporter.attribution import owner_of
 from exporter.cgroups.layout import parse_path, parse_proc_cgroup
 from exporter.cgroups.units import LONGEST_NAME, OWN_INSIDE
-from exporter.model import CgroupIdentity, GroupKey, PodTable, Unattributed, Unit
+from exporter.model import (
+    CgroupIdentity,
+    Container,
+    ContainerKey,
+    GroupKey,
+    Pod,
+    PodTable,
+    Unattributed,
+    Unit,
+)
 
 ID = "cde6dfaf5007ed65aad2d6aed72af91b0f3d95813492f773286e29ae145d20f4"
 TASK = "step_0/user/task_0"
@@ -133,8 +142,23 @@ def test_a_container_is_its_own_and_of_the_user_who_runs_it_without_root(
     path: str, runtime: str, uid: int | None
 ) -> None:
     identity = parse_path(path)
-    assert owner_of(identity, PodTable()) == GroupKey(runtime, ID)
-    assert (identity.unit.uid if identity.unit else None) == uid
+    unit = identity.unit
+    within = f"{unit.name}/" if unit else ""
+    assert owner_of(identity, PodTable()) == GroupKey(runtime, within + ID)
+    assert (unit.uid if unit else None) == uid
+
+
+@pytest.mark.parametrize("within", [HOME, "/lxc.payload.box", "/machine.slice/machine-m.scope"])
+def test_a_directory_with_anothers_id_is_not_the_other(within: str) -> None:
+    victims = Pod("uid-1", "a", "victim", containers=(Container("main", container_ids=(ID,)),))
+    table = PodTable(pods={"uid-1": victims}, by_container_id={ID: ("uid-1", "main")})
+    pod = "kubepods/pod11111111-2222-3333-4444-555555555555"
+    assert not isinstance(owner_of(parse_path(f"{within}/{pod}/{ID}"), table), ContainerKey)
+    for leaf in (f"docker-{ID}.scope", f"libpod-{ID}.scope"):
+        forged = parse_path(f"{within}/system.slice/{leaf}")
+        true = parse_path(f"/system.slice/{leaf}")
+        assert owner_of(forged, PodTable()) != owner_of(true, PodTable())
+        assert isinstance(owner_of(forged, table), GroupKey)
 
 
 def test_a_step_is_a_group_of_its_own_where_that_is_asked_for() -> None:

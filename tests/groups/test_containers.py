@@ -180,14 +180,35 @@ def test_a_socket_that_was_named_and_does_not_answer_is_a_source_that_is_down(ro
 
 
 def test_a_socket_that_was_named_is_asked_about_every_container(root: Path) -> None:
-    asked = members(
-        CgroupIdentity(None, A, "containerd"), CgroupIdentity(None, B, None, unit=ALICE)
-    )
+    own = Unit("user", str(os.getuid()), uid=os.getuid())
+    asked = members(CgroupIdentity(None, A, "containerd"), CgroupIdentity(None, B, None, unit=own))
     with serving(root / "any.sock") as engine, opened(root, (str(engine.path),)) as source:
         put(engine, A, "web")
         put(engine, B, "db")
         until(lambda: len(source.facts(asked)) == 2)
         assert engine.asked == [[A, B]]
+
+
+def test_nobody_is_asked_for_a_container_in_a_machine(root: Path) -> None:
+    box = CgroupIdentity(None, A, "docker", unit=Unit("lxc", "box"))
+    asked = members(box, CgroupIdentity(None, B, "docker"))
+    with serving(root / "run/docker.sock") as docker, opened(root) as source:
+        put(docker, A, "anothers")
+        put(docker, B, "web")
+        assert [facts.name for facts in named(source, asked).values()] == ["web"]
+        assert docker.asked == [[B]]
+
+
+def test_a_named_socket_is_not_asked_for_another_users_container(root: Path) -> None:
+    stranger = Unit("user", "4321", uid=4321)
+    asked = members(
+        CgroupIdentity(None, A, "docker", unit=stranger), CgroupIdentity(None, B, "docker")
+    )
+    with serving(root / "any.sock") as docker, opened(root, (str(docker.path),)) as source:
+        put(docker, A, "anothers")
+        put(docker, B, "web")
+        assert [facts.name for facts in named(source, asked).values()] == ["web"]
+        assert docker.asked == [[B]]
 
 
 @pytest.mark.parametrize(
