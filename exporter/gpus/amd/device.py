@@ -66,7 +66,7 @@ class AmdDevice:
     def unmeasured(self, window: Window | None) -> dict[str, Unmeasured]:
         """What cannot be told of processes, or of the device at all, and why."""
         reasons = dict.fromkeys(OF_THE_DEVICE_ONLY, Unmeasured.NOT_SUPPORTED)
-        if self._refused:
+        if self._refused or self.found.refused:
             return {**reasons, **dict.fromkeys(OF_PROCESSES, Unmeasured.NO_PERMISSION)}
         if self.found.node is None:
             return {**reasons, **dict.fromkeys(OF_PROCESSES, Unmeasured.NOT_SUPPORTED)}

@@ -6,13 +6,21 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from exporter.gpus.amd.files import RefusedError, names_in, read_count, read_text
+from exporter.gpus.amd.files import (
+    RefusedError,
+    as_count,
+    is_refused,
+    names_in,
+    read_text,
+)
 from exporter.gpus.amd.topology import KFD, KfdNode, read_topology
 from exporter.model import FIRST_INDEX, PARTITIONED, Device
 
 VENDOR = "amd"
 VENDOR_ID = "0x1002"
 MOST_BOARDS = 64
+UNDIVIDED = {"", "spx"}
+WHAT_IT_IS = ("unique_id", "current_compute_partition", "mem_info_vram_total")
 _CARD = re.compile(r"card\d{1,4}", re.ASCII)
 _NODE = re.compile(r"(?:card|renderD)(\d{1,4})", re.ASCII)
 _UNIQUE = re.compile(r"[0-9a-f]{1,16}", re.ASCII)
@@ -23,12 +31,14 @@ _PCI = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]", re.ASCII)
 class Found(NamedTuple):
     """A board, or one partition of it, with KFD's node; None where KFD does not know it.
 
-    ``partition`` is the place of its figures in ``gpu_metrics``.
+    ``partition`` is the place of its figures in ``gpu_metrics``. ``refused``: KFD may know it, and
+    does not let us see.
     """
 
     device: Device
     node: KfdNode | None
     partition: int = 0
+    refused: bool = False
 
 
 class FoundBoard(NamedTuple):
@@ -42,12 +52,21 @@ class FoundBoard(NamedTuple):
     parts: tuple[Found, ...] = ()
     minors: frozenset[int] = frozenset()
 
+    @property
+    def nodes(self) -> tuple[KfdNode | None, ...]:
+        """What KFD knows of it."""
+        return (self.whole.node, *(part.node for part in self.parts))
+
 
 class Discovery(NamedTuple):
-    """All boards, by PCI address, and what of them we may not see."""
+    """All boards, by PCI address, and what of them we may not see.
+
+    ``unsure``: folders of boards whose driver did not tell all of what they are.
+    """
 
     boards: tuple[FoundBoard, ...]
     trouble: str = ""
+    unsure: frozenset[Path] = frozenset()
 
 
 def present(sysfs: Path) -> bool:
@@ -73,7 +92,7 @@ def discover(sysfs: Path) -> Discovery:
     topology = read_topology(sysfs)
     folders = _boards(sysfs / "class/drm")
     boards = tuple(
-        _board(folders[pci], pci, place, [n for n in topology.nodes if n.pci_bus_id == pci])
+        _seen(_board(folders[pci], pci, place, topology.of(pci)), refused=bool(topology.refused))
         for place, pci in enumerate(sorted(folders)[:MOST_BOARDS])
     )
     trouble = ""
@@ -82,7 +101,8 @@ def discover(sysfs: Path) -> Discovery:
             f"{topology.refused} of KFD's nodes may not be read: their processes are not known; "
             "let the device cgroup of the exporter have /dev/kfd and /dev/dri/renderD*"
         )
-    return Discovery(boards, trouble)
+    unsure = (b.folder for b in boards if any(is_refused(b.folder / name) for name in WHAT_IT_IS))
+    return Discovery(boards, trouble, frozenset(unsure))
 
 
 def _boards(drm: Path) -> Mapping[str, Path]:
@@ -108,6 +128,26 @@ def _read(path: Path) -> str:
         return ""
 
 
+def _seen(board: FoundBoard, *, refused: bool) -> FoundBoard:
+    """The board, where some of KFD's nodes are refused: one that is not seen whole is not parted.
+
+    Nobody knows then what of it the parts are that are seen; together they have all its memory.
+    """
+    if not refused:
+        return board
+    whole, total = board.whole, board.whole.device.memory_bytes
+    of_parts = sum(part.device.memory_bytes or 0 for part in board.parts)
+    if board.parts:
+        is_whole = total is not None and of_parts * 10 >= total * 9
+    else:
+        is_whole = whole.node is not None and _compute_mode(board.folder) in UNDIVIDED
+    if is_whole:
+        return board
+    is_parted = board.parts or _compute_mode(board.folder) not in UNDIVIDED
+    device = replace(whole.device, sharing=PARTITIONED if is_parted else "")
+    return FoundBoard(board.folder, Found(device, None, refused=True), minors=_minors(board.folder))
+
+
 def _board(folder: Path, pci: str, place: int, nodes: list[KfdNode]) -> FoundBoard:
     parted = len(nodes) > 1
     device = Device(
@@ -119,7 +159,7 @@ def _board(folder: Path, pci: str, place: int, nodes: list[KfdNode]) -> FoundBoa
         pci_bus_id=pci,
         sharing=PARTITIONED if parted else "",
         driver_version=_read(folder / "driver/module/version"),  # only AMD's own packages have one
-        memory_bytes=read_count(folder / "mem_info_vram_total"),
+        memory_bytes=as_count(_read(folder / "mem_info_vram_total")),
     )
     if not parted:
         whole = Found(device, nodes[0] if nodes else None)
@@ -157,8 +197,12 @@ def _uuid(folder: Path, pci: str) -> str:
 
 def _profile(folder: Path) -> str:
     """The modes as device plugins name them: cpx_nps4."""
-    modes = (_read(folder / f"current_{of}_partition").lower() for of in ("compute", "memory"))
+    modes = _compute_mode(folder), _read(folder / "current_memory_partition").lower()
     return "_".join(filter(_MODE.fullmatch, modes))
+
+
+def _compute_mode(folder: Path) -> str:
+    return _read(folder / "current_compute_partition").lower()
 
 
 def _model(folder: Path) -> str:

@@ -71,6 +71,16 @@ def names_in(folder: Path) -> list[str]:
         return []
 
 
+def is_refused(path: Path) -> bool:
+    """Whether a file that is there does not tell what is in it: while its driver resets a board."""
+    try:
+        with path.open("rb") as file:
+            file.read(1)
+    except OSError as error:
+        return error.errno not in _GONE
+    return False
+
+
 def is_gone(folder: Path) -> bool:
     """Whether a folder is certainly not there any more."""
     try:

@@ -127,11 +127,15 @@ class AmdSource:
     def _adopt(self, discovery: Discovery) -> None:
         """Keep the boards that are as they were, with their cursors; begin the others anew."""
         before, self._boards = self._boards, {}
+        known = {b.found.folder: b for b in before.values() if b.found.folder in discovery.unsure}
         for found in discovery.boards:
-            uuid = found.whole.device.uuid
-            board = before.pop(uuid, None)
-            if board is None or board.found != found:
-                board = AmdBoard(found, self._sysfs, self._procfs, self._clock)
+            board = known.get(found.folder)
+            if board is None or board.found.nodes != found.nodes:
+                board = before.get(found.whole.device.uuid)
+                if board is None or board.found != found:
+                    board = AmdBoard(found, self._sysfs, self._procfs, self._clock)
+            uuid = board.found.whole.device.uuid
+            before.pop(uuid, None)
             self._boards[uuid] = board
         for uuid in before:
             logger.info("board %s is no longer there", uuid)

@@ -31,6 +31,10 @@ class Topology(NamedTuple):
     nodes: tuple[KfdNode, ...]
     refused: int
 
+    def of(self, pci_bus_id: str) -> list[KfdNode]:
+        """Those of one board."""
+        return [node for node in self.nodes if node.pci_bus_id == pci_bus_id]
+
 
 def read_topology(sysfs: Path) -> Topology:
     """Read every node; one that cannot be understood is left out."""

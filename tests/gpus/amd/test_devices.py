@@ -1,17 +1,20 @@
 """What is found on a node, and how it is named and numbered."""
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from pyfakefs.fake_filesystem import FakeFilesystem
 from pyfakefs.helpers import reset_ids, set_uid
 
+from exporter.gpus.amd.device import AmdDevice
 from exporter.gpus.amd.discovery import discover
 from exporter.gpus.source import Demand
 from exporter.model import DeviceState, Unmeasured
+from tests.collector.sources import ManualClock
 from tests.gpus.amd.node import DEMAND, Node
-from tests.gpus.amd.trees import GIB, MI210, MI300X, RADEON, Kind, Tree, put, remove
+from tests.gpus.amd.trees import GIB, MI210, MI300X, RADEON, Board, Kind, Tree, put, remove
 
 
 @pytest.mark.parametrize(
@@ -188,3 +191,76 @@ def test_kfds_nodes_that_may_not_be_read_are_told(fs: FakeFilesystem) -> None:
     assert "1 of KFD's nodes may not be read" in found.trouble
     [board] = found.boards
     assert board.whole.node is None
+
+
+def in_reset(board: Board) -> Callable[[], None]:
+    """Let the driver refuse what it refuses while it resets a board; gives the way back."""
+    names = ("unique_id", "current_compute_partition", "mem_info_vram_total")
+    before = {name: (board.folder / name).read_bytes() for name in names}
+    for name in names:
+        (board.folder / name).unlink()
+        (board.folder / name).mkdir()  # EISDIR: root is refused nothing here
+
+    def end() -> None:
+        for name, content in before.items():
+            (board.folder / name).rmdir()
+            put(board.folder / name, content)
+
+    return end
+
+
+def test_a_board_that_is_reset_stays_the_board_it_is(node: Node) -> None:
+    board = node.tree.add(MI300X, parts=8)
+    known = [r.device for r in node.read().devices]
+
+    end = in_reset(board)
+    meanwhile = [r.device for r in node.read(after=31).devices]
+    end()
+
+    assert meanwhile == known
+    assert [r.device for r in node.read(after=31).devices] == known
+
+
+def test_a_board_that_was_partitioned_while_files_were_refused_is_found_so(node: Node) -> None:
+    board = node.tree.add(MI300X)
+    node.read()
+    in_reset(board)
+    remove(node.tree.kfd / "topology/nodes/1")
+    board.gpu_ids = [5001, 5002]
+    for part, gpu_id in enumerate(board.gpu_ids):
+        node.tree.node(board, part, gpu_id)
+
+    assert len(node.read(after=31).devices) == 3
+
+
+def test_a_node_that_may_not_be_read_has_processes_that_are_not_known(fs: FakeFilesystem) -> None:
+    tree = seen_in_part(fs, parts=1)
+
+    [board] = discover(tree.sysfs).boards
+    reading = AmdDevice(board.whole, tree.sysfs, ManualClock())
+
+    assert reading.unmeasured(None)["core"] is Unmeasured.NO_PERMISSION
+    assert reading.unmeasured(None)["memory"] is Unmeasured.NO_PERMISSION
+    reset_ids()
+
+
+def test_a_partition_that_may_be_seen_does_not_stand_for_the_board(fs: FakeFilesystem) -> None:
+    tree = seen_in_part(fs, parts=8)
+
+    [board] = discover(tree.sysfs).boards
+    reset_ids()
+
+    assert (board.whole.node, board.parts) == (None, ())
+    assert board.whole.device.sharing == "partitioned"
+
+
+def seen_in_part(fs: FakeFilesystem, parts: int) -> Tree:
+    """A tree of one board of whose KFD nodes all but one, or the only one, are refused."""
+    fs.is_case_sensitive = True
+    tree = Tree(Path("/host/sys"))
+    tree.load()
+    tree.add(MI300X, parts=parts)
+    for number in range(2 if parts > 1 else 1, parts + 1):
+        (tree.kfd / f"topology/nodes/{number}/gpu_id").chmod(0o200)
+    set_uid(65532)
+    return tree

@@ -140,7 +140,7 @@ class Tree:
             put(board.folder / "current_compute_partition", "CPX" if parts > 1 else "SPX")
             put(board.folder / "current_memory_partition", memory)
         for part, gpu_id in enumerate(board.gpu_ids):
-            self._node(board, part, gpu_id)
+            self.node(board, part, gpu_id)
         return board
 
     def hide(self, board: Board) -> None:
@@ -201,7 +201,8 @@ class Tree:
         card.mkdir(parents=True)
         (card / "device").symlink_to(folder)
 
-    def _node(self, board: Board, part: int, gpu_id: int) -> None:
+    def node(self, board: Board, part: int, gpu_id: int) -> None:
+        """Let KFD know a board, or one partition of it."""
         kind, parts = board.kind, len(board.gpu_ids)
         nodes = self.kfd / "topology/nodes"
         folder = nodes / str(len(list(nodes.iterdir())))
