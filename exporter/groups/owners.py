@@ -1,12 +1,10 @@
 """Whose a group is: its user by the path, its process and ``passwd``, and Slurm's account."""
 
-import os
 import time
 from collections.abc import Mapping
-from typing import NamedTuple
 
 from exporter.cgroups.proc import user_id
-from exporter.cgroups.units import readable
+from exporter.groups.accounts import Accounts
 from exporter.groups.users import Users
 from exporter.model import (
     CgroupIdentity,
@@ -17,14 +15,7 @@ from exporter.model import (
     SourceStatus,
 )
 
-LONGEST_ENVIRONMENT = 256 * 1024
-_ACCOUNT = b"SLURM_JOB_ACCOUNT="
 _BY_PROCESS = frozenset({"slurm", "systemd"})  # whose paths do not tell the user
-
-
-class _Owner(NamedTuple):
-    uid: int
-    account: str
 
 
 class Owners:
@@ -46,21 +37,22 @@ class Owners:
     ) -> None:
         self._users = Users(passwd, clock)
         self._proc_root = proc_root
-        self._accounts = accounts
-        self._known: dict[GroupKey, _Owner] = {}
+        self._accounts = Accounts(proc_root) if accounts else None
+        self._known: dict[GroupKey, int] = {}
 
     def start(self) -> None:
         """Nothing to begin: all is read from small files, once for a group."""
 
     def facts(self, members: Mapping[GroupKey, GroupMember]) -> Mapping[GroupKey, GroupFacts]:
         """See ``GroupSource``."""
-        self._known = {key: own for key, own in self._known.items() if key in members}
+        self._known = {key: uid for key, uid in self._known.items() if key in members}
         for key, member in members.items():
-            if key not in self._known and (owner := self._owner(member)):
-                self._known[key] = owner
+            if key not in self._known and (uid := self._user(member)) is not None:
+                self._known[key] = uid
+        accounts = self._charged(self._accounts, members) if self._accounts else {}
         return {
-            key: GroupFacts(user=self._users.name(own.uid) or str(own.uid), account=own.account)
-            for key, own in self._known.items()
+            key: GroupFacts(user=self._users.name(uid) or str(uid), account=accounts.get(key, ""))
+            for key, uid in self._known.items()
         }
 
     def status(self) -> SourceStatus:
@@ -74,41 +66,24 @@ class Owners:
     def close(self) -> None:
         """Nothing is held."""
 
-    def _owner(self, member: GroupMember) -> _Owner | None:
+    def _user(self, member: GroupMember) -> int | None:
         uid = _uid(member.identity)
-        unit = member.identity.unit
-        kind = unit.kind if unit else ""
-        if uid is None and kind in _BY_PROCESS:
+        if uid is None and _kind(member) in _BY_PROCESS:
             uid = user_id(self._proc_root, member.pid)
-        if uid is None:
-            return None
-        account = ""
-        if kind == "slurm" and self._accounts:
-            account = slurm_account(self._proc_root, member.pid)
-        return _Owner(uid, account)
+        return uid
+
+    def _charged(
+        self, accounts: Accounts, members: Mapping[GroupKey, GroupMember]
+    ) -> dict[GroupKey, str]:
+        accounts.keep(members.keys())
+        jobs = {key: one for key, one in members.items() if _kind(one) == "slurm"}
+        return {key: accounts.of(key, one.pid) for key, one in jobs.items()}
+
+
+def _kind(member: GroupMember) -> str:
+    unit = member.identity.unit
+    return unit.kind if unit else ""
 
 
 def _uid(identity: CgroupIdentity) -> int | None:
     return identity.unit.uid if identity.unit else None
-
-
-def slurm_account(proc_root: str, pid: int) -> str:
-    """The account that a job's process was started with; "" where it may not be read.
-
-    ``environ`` of proc_pid_environ(5). Of all that is in it, one variable is looked at.
-    """
-    try:
-        file = os.open(f"{proc_root}/{pid}/environ", os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-        try:
-            content = chunk = os.read(file, LONGEST_ENVIRONMENT)
-            while chunk and len(content) < LONGEST_ENVIRONMENT:
-                chunk = os.read(file, LONGEST_ENVIRONMENT)
-                content += chunk
-        finally:
-            os.close(file)
-    except OSError:
-        return ""
-    for variable in content.split(b"\0"):
-        if variable.startswith(_ACCOUNT):
-            return readable(variable.removeprefix(_ACCOUNT).decode(errors="replace"))
-    return ""

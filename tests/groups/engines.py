@@ -108,3 +108,13 @@ def talking(path: Path, talk: Callable[[socket.socket], None]) -> Iterator[None]
         listener.shutdown(socket.SHUT_RDWR)
         listener.close()
         thread.join()
+
+
+def until(found: Callable[[], bool]) -> None:
+    """Wait for what another thread does; it tells nobody."""
+    nobody = threading.Event()
+    for _ in range(2000):
+        if found():
+            return
+        nobody.wait(0.005)
+    raise AssertionError("it did not come")

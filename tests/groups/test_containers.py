@@ -2,9 +2,8 @@
 
 import contextlib
 import os
-import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,7 @@ from exporter.groups.containers import RENAMED_NS, Containers, sockets_of
 from exporter.groups.source import GroupSource
 from exporter.model import CgroupIdentity, Clock, GroupFacts, GroupKey, GroupMember, Unit
 from tests.cgroups.clock import ManualClock
-from tests.groups.engines import Engine, serving, short_folder
+from tests.groups.engines import Engine, serving, short_folder, until
 
 A, B = "a" * 64, "b" * 64
 ALICE = Unit("user", "1000", uid=1000)
@@ -48,16 +47,6 @@ def opened(
         yield source
     finally:
         seam.close()
-
-
-def until(found: Callable[[], bool]) -> None:
-    """Wait for what another thread does; it tells nobody."""
-    nobody = threading.Event()
-    for _ in range(2000):
-        if found():
-            return
-        nobody.wait(0.005)
-    raise AssertionError("it did not come")
 
 
 def named(source: Containers, of: dict[GroupKey, GroupMember]) -> dict[GroupKey, GroupFacts]:

@@ -2,19 +2,27 @@
 
 import os
 import subprocess
+import threading
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from exporter.groups.accounts import (
+    LONGEST_ENVIRONMENT,
+    MOST_AT_ONCE,
+    Accounts,
+    slurm_account,
+)
 from exporter.groups.choice import open_groups
 from exporter.groups.containers import Containers
-from exporter.groups.owners import LONGEST_ENVIRONMENT, Owners, slurm_account
+from exporter.groups.owners import Owners
 from exporter.groups.users import Users, _parsed
 from exporter.model import CgroupIdentity, GroupFacts, GroupKey, GroupMember, Unit
 from tests.cgroups.clock import ManualClock
 from tests.cgroups.fakeproc import FakeProc
+from tests.groups.engines import until
 
 JOB = CgroupIdentity(unit=Unit("slurm", "211", "0"))
 JOB_V1 = CgroupIdentity(unit=Unit("slurm", "211", "0", 1000))
@@ -83,8 +91,47 @@ def environment(proc: FakeProc, content: bytes, pid: int = 7) -> None:
 def test_an_account_is_read_where_that_is_asked_for(passwd: Path, proc: FakeProc) -> None:
     environment(proc, b"PATH=/bin\0SLURM_JOB_ACCOUNT=climate\0TOKEN=secret\0")
     assert owners(passwd, proc).facts(of(JOB)) == {KEY: GroupFacts(user="alice")}
-    told = owners(passwd, proc, accounts=True).facts(of(JOB))
-    assert told == {KEY: GroupFacts(user="alice", account="climate")}
+    source = owners(passwd, proc, accounts=True)
+    until(lambda: bool(source.facts(of(JOB))[KEY].account))
+    assert source.facts(of(JOB)) == {KEY: GroupFacts(user="alice", account="climate")}
+
+
+def test_an_account_that_never_comes_holds_up_nobody() -> None:
+    hung = threading.Event()
+
+    def read(_root: str, pid: int) -> str:
+        if pid < MOST_AT_ONCE - 1:
+            hung.wait()
+        return f"account {pid}"
+
+    accounts = Accounts("/proc", read)
+    keys = [GroupKey("slurm", str(number)) for number in range(MOST_AT_ONCE)]
+
+    assert [accounts.of(key, int(key.group)) for key in keys[:-1]] == [""] * (MOST_AT_ONCE - 1)
+    until(lambda: accounts.of(keys[-1], MOST_AT_ONCE - 1) == f"account {MOST_AT_ONCE - 1}")
+    hung.set()
+    until(lambda: accounts.of(keys[0], 99) == "account 0")
+
+
+def test_only_so_many_accounts_are_waited_for(caplog: pytest.LogCaptureFixture) -> None:
+    hung, begun = threading.Event(), []
+
+    def read(_root: str, pid: int) -> str:
+        begun.append(pid)
+        hung.wait()
+        return "late"
+
+    accounts = Accounts("/proc", read)
+    keys = [GroupKey("slurm", str(number)) for number in range(MOST_AT_ONCE + 2)]
+    for _ in range(3):
+        accounts.keep(keys)
+        assert {accounts.of(key, int(key.group)) for key in keys} == {""}
+
+    assert len(begun) <= MOST_AT_ONCE
+    assert caplog.text.count("slow to be read") == 1
+    accounts.keep([])
+    hung.set()
+    until(lambda: accounts.of(keys[-1], 7) == "late")
 
 
 @pytest.mark.parametrize(
