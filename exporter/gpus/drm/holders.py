@@ -49,7 +49,7 @@ class Sight:
 
     ``since_mono_ns`` is when the look before was begun, if that one saw everything. ``refused`` is
     how many processes did not let themselves be looked into; ``left`` how many were too many.
-    ``nested``: only those of a container can be seen.
+    ``nested``: only those of a container can be seen. ``stale``: a newer look does not come back.
     """
 
     handles: Mapping[int, tuple[Handle, ...]] = field(default_factory=dict)
@@ -58,6 +58,7 @@ class Sight:
     refused: int = 0
     left: int = 0
     nested: bool = False
+    stale: bool = False
 
     @property
     def blind(self) -> Unmeasured | None:
@@ -66,7 +67,7 @@ class Sight:
             return Unmeasured.NO_HOSTPID
         if self.refused:
             return Unmeasured.NO_PERMISSION
-        return Unmeasured.READ_FAILED if self.left else None
+        return Unmeasured.READ_FAILED if self.left or self.stale else None
 
 
 class Holders:

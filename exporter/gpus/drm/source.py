@@ -3,11 +3,12 @@
 import logging
 import time
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
 from functools import partial
 from threading import Lock
 
 from exporter.gpus.drm.device import DrmDevice
-from exporter.gpus.drm.discovery import discover
+from exporter.gpus.drm.discovery import Found, discover
 from exporter.gpus.drm.holders import Holders
 from exporter.gpus.pool import DeviceWorkers, Stuck
 from exporter.gpus.source import Demand
@@ -22,10 +23,13 @@ from exporter.model import (
 logger = logging.getLogger(__name__)
 
 SECOND_NS = 10**9
+LOOK = "look"  # the worker's key; no UUID
+HUNG_NS = 5 * SECOND_NS  # so long what was seen last is as good as what is looked for
 LOOK_EVERY_S = 10.0  # for devices that came or went
 SHARE_OF_DEADLINE = 0.5  # for looking through the processes
 RELEASED = "released on request"
 NO_DEVICE = "no device of a DRM driver that tells of its clients, or another source has it"
+HANGS = "looking for devices and who has them open has not come back; see the kernel log"
 GONE = "its driver was unloaded, or it was taken out"
 
 
@@ -60,6 +64,7 @@ class DrmSource:
         self._devices: dict[str, DrmDevice] = {}
         self._gone: set[str] = set()
         self._look_at_ns: int | None = None
+        self._hangs = False
         self._lock = Lock()
         self._released = False
         self._last_success: int | None = None
@@ -80,7 +85,7 @@ class DrmSource:
         """Read nothing of the drivers any more (True), or begin anew (False)."""
         with self._lock:
             if self._released and not released:
-                self._holders.forget()
+                self._holders = Holders(self._proc, self._clock)
                 for device in self._devices.values():
                     device.restart()
             self._released = released
@@ -95,12 +100,33 @@ class DrmSource:
         self._workers.close()
 
     def _look(self, now_ns: int) -> None:
-        """Find the devices, now and then. One that was seen once is remembered."""
-        if self._look_at_ns is not None and now_ns < self._look_at_ns:
-            return
-        self._look_at_ns = now_ns + int(LOOK_EVERY_S * SECOND_NS)
-        taken = self._taken()
-        found = discover(self._sys, self._proc, taken=taken, any_driver=self._any_driver)
+        """Find the devices, now and then, and who has them open; by a worker, for it may hang."""
+        is_due = self._look_at_ns is None or now_ns >= self._look_at_ns
+        job = partial(self._seek, self._holders, is_due=is_due, released=self._released)
+        result = self._workers.run({LOOK: job}, self._demand.deadline_s)[LOOK]
+        self._hangs = isinstance(result, Stuck) and now_ns - result.since_mono_ns >= HUNG_NS
+        if isinstance(result, Exception):
+            raise result
+        if isinstance(result, tuple) and not isinstance(result, Stuck):
+            self._look_at_ns = now_ns + int(LOOK_EVERY_S * SECOND_NS)
+            self._adopt(*result)
+
+    def _seek(
+        self, holders: Holders, *, is_due: bool, released: bool
+    ) -> tuple[tuple[Found, ...], Collection[str]] | None:
+        """What devices there are, and which of all another source has, if that is due."""
+        found: tuple[Found, ...] = ()
+        taken: Collection[str] = ()
+        if is_due:
+            taken = self._taken()
+            found = discover(self._sys, self._proc, taken=taken, any_driver=self._any_driver)
+        if (found or self._devices) and not released:
+            demand = self._demand
+            holders.look(demand.processes_every_s, SHARE_OF_DEADLINE * demand.deadline_s)
+        return (found, taken) if is_due else None
+
+    def _adopt(self, found: tuple[Found, ...], taken: Collection[str]) -> None:
+        """Take over what was found. A device that was seen once is remembered."""
         here = {each.device.uuid: each for each in found}
         for uuid, each in here.items():
             known = self._devices.get(uuid)
@@ -108,6 +134,8 @@ class DrmSource:
                 logger.info("device %s: %s, %s", uuid, each.device.model, each.driver)
                 uncounted = self._computing if each.driver == "amdgpu" else tuple
                 self._devices[uuid] = DrmDevice(each, self._proc, self._clock, uncounted)
+            elif uuid in self._gone:
+                known.restart()
         for uuid in [u for u, d in self._devices.items() if d.found.device.pci_bus_id in taken]:
             del self._devices[uuid]
         self._gone = self._devices.keys() - here.keys()
@@ -117,11 +145,11 @@ class DrmSource:
 
     def _read(self, begun_ns: int) -> tuple[DeviceReading, ...]:
         demand = self._demand
-        if self._devices:
-            self._holders.look(demand.processes_every_s, SHARE_OF_DEADLINE * demand.deadline_s)
         sight = self._holders.newest
         if sight is None:  # the first look takes longer than its time: there is nothing to tell
             return tuple(DeviceReading(device.found.device) for device in self._all())
+        if self._hangs:
+            sight = replace(sight, stale=True)
         jobs = {
             uuid: partial(device.read, sight, demand)
             for uuid, device in self._devices.items()
@@ -149,7 +177,7 @@ class DrmSource:
 
     def _status(self, devices: tuple[DeviceReading, ...], duration_ns: int) -> SourceStatus:
         up = bool(devices) and not self._released
-        seen = self._holders.trouble if devices else NO_DEVICE
+        seen = NO_DEVICE if not devices else HANGS if self._hangs else self._holders.trouble
         detail = RELEASED if self._released else seen
         if up:
             self._say(detail)

@@ -210,7 +210,7 @@ def test_the_proc_of_a_container_shows_not_all(
 
 
 class HangingClock(ManualClock):
-    """Whoever works for the source waits here, as in a driver that hangs, until it is let go."""
+    """Whoever reads a device waits here, as in a driver that hangs, until it is let go."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -219,9 +219,41 @@ class HangingClock(ManualClock):
 
     def monotonic_ns(self) -> int:
         """The time, once the driver comes back."""
-        if threading.current_thread() is not threading.main_thread():
+        if threading.current_thread().name.startswith("drm DRM-"):
             self.go_on.wait()
         return self.now_ns
+
+
+def test_a_look_that_hangs_is_not_waited_for_and_then_nobody_is_idle(machine: Machine) -> None:
+    come_back = threading.Event()
+    come_back.set()
+    machine.card(0, "i915", PCI)
+    machine.process(42)
+    machine.open(42, 5, i915(2))
+
+    def hang() -> tuple[str, ...]:
+        come_back.wait()
+        return ()
+
+    source = machine.source(taken=hang)
+    source.read()
+    come_back.clear()
+    source.follow(Demand(deadline_s=0.05, processes_every_s=0))
+    machine.clock.move(10)
+    late = source.read()
+    machine.clock.move(6)
+    hung = source.read()
+    come_back.set()
+    source.follow(Demand(deadline_s=30, processes_every_s=0))
+    readings = [hung]
+    while "core" in only(readings[-1]).unmeasured:  # until its worker has come back
+        machine.clock.move(1)
+        readings.append(source.read())
+
+    assert "core" not in only(late).unmeasured
+    assert only(hung).unmeasured["core"] is Unmeasured.READ_FAILED
+    assert "has not come back" in hung.status.detail
+    assert only(readings[-1]).state is DeviceState.UP
 
 
 def test_a_driver_that_hangs_costs_only_its_device(machine: Machine) -> None:
