@@ -9,6 +9,7 @@ import pytest
 
 from exporter.allocations.scheme import SHARED
 from exporter.collector.allotments import limited
+from exporter.collector.membership import pids_of
 from exporter.families import FAMILIES
 from exporter.gpus.source import RestartRequiredError
 from exporter.model import (
@@ -408,3 +409,10 @@ def test_every_value_that_is_published_has_its_family_and_its_labels(bench: Benc
                     assert not family.labels
                 else:
                     assert all(len(key) == len(family.labels) for key in value)
+
+
+def test_what_a_process_is_is_asked_of_those_too_that_are_only_counted() -> None:
+    counted = {"copy": {8: 1}, "evicted": {9: SECOND}}
+    window = Window(0, SECOND, SECOND, 0, Engines(core=0), counted=counted)
+
+    assert pids_of(DeviceReading(DEVICE, window=window)) == {8, 9}

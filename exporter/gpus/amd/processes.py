@@ -100,7 +100,7 @@ class Counting:
         for pid, counts in now.items():
             known = counts if before is None else before.get(pid, {})
             highest = {name: max(count, known.get(name, 0)) for name, count in counts.items()}
-            self._highest[pid] = highest
+            self._highest[pid] = {**known, **highest}  # one that is not told now is not new later
             for name, count in highest.items():
                 by_pid = self._risen.setdefault(name, {})
                 by_pid[pid] = by_pid.get(pid, 0) + count - known.get(name, 0)

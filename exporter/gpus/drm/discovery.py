@@ -57,7 +57,7 @@ def _device(card: str, driver: str, pci: str, kernel: str) -> Device:
     number_of, vendor = int(card.rpartition("/card")[2]), _vendor(card, driver)
     return Device(
         uuid=f"DRM-{pci or link(f'{card}/device') or number_of}",
-        index=FIRST_INDEX.get(vendor, _FIRST_OF_OTHERS) + number_of,
+        index=(FIRST_INDEX.get(vendor) or _FIRST_OF_OTHERS) + number_of,  # NVML's begin at 0
         vendor=vendor,
         model=_model(card),
         minor=number_of,

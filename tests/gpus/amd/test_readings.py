@@ -144,6 +144,21 @@ def test_a_counter_that_comes_after_power_is_not_spent_all_at_once(node: Node) -
     assert node.window(board.uuid).energy_uj == 300 * JOULE
 
 
+def test_a_counter_that_is_not_told_for_a_moment_is_not_counted_again(node: Node) -> None:
+    board = node.tree.add(MI210)
+    node.tree.run(7)
+    node.tree.count(7, board.gpu_ids[0], sdma_us=5_000_000)
+    node.read()
+    sdma = node.tree.kfd / f"proc/7/sdma_{board.gpu_ids[0]}"
+    sdma.unlink()
+    node.read(after=6)
+    put(sdma, 5_000_100)
+
+    windows = [node.window(board.uuid, after=6), node.window(board.uuid)]
+
+    assert sum(w.counted["copy"].get(7, 0) for w in windows) == 100_000
+
+
 def test_energy_is_the_difference_of_the_counter(node: Node) -> None:
     board = node.tree.add(MI300X)
     board.metrics(v1_6(1000 * TICKS))

@@ -93,6 +93,12 @@ def test_a_driver_that_is_not_known_is_taken_up_if_asked_for(machine: Machine) -
     assert len(machine.source(any_driver=True).read().devices) == 1
 
 
+def test_no_device_has_the_number_of_one_of_nvmls(machine: Machine) -> None:
+    machine.card(0, "nouveau", PCI, (0x10DE, 0x1B81))
+
+    assert only(machine.source().read()).device.index == 300
+
+
 def test_devices_that_another_source_has_are_left_to_it(machine: Machine) -> None:
     machine.card(0, "amdgpu", PCI)
     machine.card(1, "i915", "0000:00:02.0")
@@ -520,3 +526,21 @@ def test_where_clients_are_too_many_nobody_is_idle(machine: Machine) -> None:
     assert (crowded.window.busy.core, crowded.window.processes) == (None, ())
     assert crowded.unmeasured["core"] is Unmeasured.READ_FAILED
     assert core(after) == {42: SECOND}
+
+
+def test_what_happened_while_a_device_was_away_was_not_observed(machine: Machine) -> None:
+    machine.card(0, "i915", PCI)
+    source = machine.source()
+    source.read()
+    step(machine, source)
+    card = machine.sys / "class/drm/card0"
+    target = card.readlink()
+    card.unlink()
+    away = step(machine, source, 10)
+    card.symlink_to(target)
+
+    back = step(machine, source, 30)
+
+    assert (away.state, back.state) == (DeviceState.LOST, DeviceState.UP)
+    assert back.window is not None
+    assert (back.window.observed_ns, back.window.unobserved_ns) == (0, 40 * SECOND)
