@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from exporter.gpus.amd.source import AmdSource
+from exporter.gpus.drm.clients import MOST_CLIENTS
 from exporter.gpus.source import Demand
 from exporter.model import DeviceReading, Engines, ProcessMemory, Unmeasured, Window
 from tests.gpus.amd.node import Node
@@ -182,6 +183,18 @@ def test_where_clients_cannot_be_seen_the_device_is_told_and_no_part_of_it(
     )
     assert held(reading) == {ROCM: ProcessMemory(ROCM, GIB, COMPUTE)}  # KFD tells it
     assert "hostPID" in status.detail
+
+
+def test_where_clients_are_too_many_no_part_is_told(node: Node, board: Board) -> None:
+    for number in range(MOST_CLIENTS + 1):
+        node.client(MESA, board, number=number + 1)
+    node.read()
+
+    reading = node.device(board.uuid)
+
+    assert reading.unmeasured["core"] is Unmeasured.READ_FAILED
+    assert reading.window is not None
+    assert (reading.window.processes, reading.window.methods.shares) == ((), "none")
 
 
 def test_of_a_long_gap_the_observed_part_is_told(node: Node, board: Board) -> None:
