@@ -3,6 +3,7 @@
 import logging
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -20,7 +21,8 @@ SECOND = 1_000_000_000
 LOOK_EVERY_NS = 30 * SECOND  # boards are partitioned anew, and drivers loaded
 LOOK_AGAIN_NS = 5 * SECOND
 SHARE_OF_DEADLINE = 0.5  # for looking through the processes
-LOOK = "look"  # the worker's key; no UUID
+LOOK, SIGHT = "look", "clients"  # workers' keys; no UUIDs
+HUNG_NS = 5 * SECOND  # so long what was seen last is as good as what is looked for
 RELEASED = "released on request; it keeps no file open"
 NO_DRIVER = "neither amdgpu nor KFD is loaded on this node; they are taken up as soon as they are"
 NO_DEVICE = "amdgpu reports no board"
@@ -49,7 +51,7 @@ class AmdSource:
         """Read every board within the deadline; see ``GpuSource.read``."""
         began_ns = self._clock.monotonic_ns()
         if self._released:
-            self._holders.forget()
+            self._holders = Holders(str(self._procfs), self._clock)
             devices = self._all(DeviceState.RELEASED, RELEASED)
             return self._reading(began_ns, devices, up=False, detail=RELEASED)
         if not present(self._sysfs):
@@ -99,12 +101,20 @@ class AmdSource:
         return {uuid: partial(board.read, demand, sight) for uuid, board in self._boards.items()}
 
     def _sight(self) -> Sight | None:
-        """Who has devices open: looked for where a board's processes are known by that only."""
+        """Who has devices open: looked for where a board's processes are known by that only.
+
+        By a worker, for a file of /proc may hang. One look that does not come back blinds.
+        """
         if not any(board.by_clients for board in self._boards.values()):
             return None
         budget_s = SHARE_OF_DEADLINE * self._demand.deadline_s
-        self._holders.look(self._demand.processes_every_s, budget_s)
-        return self._holders.newest
+        look = partial(self._holders.look, self._demand.processes_every_s, budget_s)
+        result = self._workers.run({SIGHT: look}, 2 * budget_s)[SIGHT]
+        if isinstance(result, Exception):
+            raise result
+        sight = self._holders.newest
+        hung = result is not None and self._clock.monotonic_ns() - result.since_mono_ns >= HUNG_NS
+        return replace(sight, stale=True) if sight and hung else sight
 
     def _missing(self) -> str:
         """What of the boards may not be seen."""
