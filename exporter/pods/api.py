@@ -24,6 +24,7 @@ from exporter.pods.wire import JsonError, lines, watch_event
 logger = logging.getLogger(__name__)
 
 PODS = "/api/v1/pods"
+SHORT_S = 1.0
 KEEP_POSITION = {None, HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE}
 
 
@@ -95,8 +96,15 @@ class ApiPods(Listener):
         return self._position is None or self._missed
 
     def _wait_for_turn(self) -> None:
-        """A list comes next, maybe on every node: they start, or lose their server, together."""
-        self._stop.wait(self._pace.spread(self._chance()))
+        """A list comes next, maybe on every node: they start, or lose their server, together.
+
+        Changes are not heard meanwhile. Where that is for long, others have to stand in.
+        """
+        wait_s = self._pace.spread(self._chance())
+        if wait_s > SHORT_S:
+            self._health.down(f"the list of pods comes in {wait_s:.0f} s, to spread them")
+            self._changed()
+        self._stop.wait(wait_s)
 
     def _watch_on(self, client: Client) -> bool:
         """Watch from where the last watch ended; False if that position is too old.

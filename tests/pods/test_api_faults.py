@@ -302,6 +302,21 @@ def test_a_list_waits_for_its_part_of_the_spread() -> None:
     assert Pace().spread(1) == 0
 
 
+def test_while_a_list_waits_for_long_nobody_takes_it_for_a_source_that_hears(
+    server: ApiServer, tmp_path: Path
+) -> None:
+    class SecondWaits(Pace):
+        def spread(self, _chance: float) -> float:
+            return 3600.0 if server.requests("list") else 0.0
+
+    with Watching(connector(server, tmp_path), pace=SecondWaits(backoff_s=0.01)) as pods:
+        server.wait_for_watches(1)
+        pods.wait_until_up()
+        server.expire()
+        pods.wait_until_down("in 3600 s")
+    assert len(server.requests("list")) == 1
+
+
 def test_close_does_not_wait_for_a_list_that_waits(server: ApiServer, tmp_path: Path) -> None:
     with Watching(
         connector(server, tmp_path), pace=Pace(list_spread_s=3600), chance=lambda: 1.0

@@ -36,7 +36,7 @@ def test_pods_that_are_known_are_listed_anew_by_the_api_server(
             return pods.table.pods["u"].annotations == ANNOTATIONS
 
         pods.wait_for(all_kept, "both annotations")
-        peopled.wait_for_watches(1)
+        peopled.wait_for_requests("watch", 2)
         peopled.add_pod(pod_document("b", uid="v", annotations=ANNOTATIONS))
         pods.wait_for_names("a", "b")
 
