@@ -10,12 +10,12 @@ from exporter.web.page.tenants import Tenant
 from exporter.web.page.words import NBSP, fixed, gibibytes, percent
 
 WHO_SHOWN = 5
+PARTED = ("mig", "partitioned")
 
 
 def card(device: Json, tenants: Sequence[Tenant], series: Series, words: Json) -> Html:
     """One GPU."""
-    index, uuid = device["index"], device["uuid"]
-    name = f"gpu-{uuid}"
+    name = f"gpu-{device['uuid']}"
     up = device.get("up", False)
     return h(
         "article",
@@ -23,7 +23,7 @@ def card(device: Json, tenants: Sequence[Tenant], series: Series, words: Json) -
         h(
             "header",
             None,
-            h("h3", {"id": name}, f"GPU{NBSP}{index}"),
+            h("h3", {"id": name}, f"GPU{NBSP}{_number(device)}"),
             h("span", {"class": "model"}, h("bdi", None, _model(device))),
             h("ul", {"class": "facts"}, [h("li", None, fact) for fact in facts(device)]),
         ),
@@ -35,6 +35,13 @@ def card(device: Json, tenants: Sequence[Tenant], series: Series, words: Json) -
     )
 
 
+def _number(device: Json) -> str:
+    """Its board's number, and of a partition whose UUID is its board's with a number, that one."""
+    parent = device.get("info", {}).get("parent_uuid")
+    part = device["uuid"].removeprefix(parent) if parent else ""
+    return f"{device['index']}{part if len(part) < len(device['uuid']) else ''}"
+
+
 def _model(device: Json) -> str:
     info = device.get("info", {})
     return " ".join(filter(None, (info.get("model", ""), info.get("profile", ""))))
@@ -44,15 +51,17 @@ def facts(device: Json) -> list[str]:
     """Temperature, power, clock and the way that it is shared."""
     made = []
     heat = {each["sensor"]: each["value"] for each in device.get("temperature_celsius", ())}
-    if "gpu" in heat:
-        made.append(f"{fixed(heat['gpu'], 0)}{NBSP}°C")
+    warmest = heat.get("gpu", heat.get("hotspot"))
+    if warmest is not None:
+        made.append(f"{fixed(warmest, 0)}{NBSP}°C")
     if "power_watts" in device:
         limit = device.get("power_limit_watts")
         of = f"{NBSP}/{NBSP}{fixed(limit, 0)}" if limit else ""
         made.append(f"{fixed(device['power_watts'], 0)}{of}{NBSP}W")
     clocks = {each["clock"]: each["value"] for each in device.get("clock_hertz", ())}
-    if "sm" in clocks:
-        made.append(f"{fixed(clocks['sm'] / 1e9, 2)}{NBSP}GHz")
+    clock = clocks.get("sm", clocks.get("graphics"))
+    if clock is not None:
+        made.append(f"{fixed(clock / 1e9, 2)}{NBSP}GHz")
     sharing = device.get("info", {}).get("sharing")
     return [*made, sharing.upper()] if sharing else made
 
@@ -74,7 +83,9 @@ def _who(device: Json, tenants: Sequence[Tenant], words: Json) -> Html:
     rows = [_tenant(tenant, words) for tenant in tenants]
     first, others = rows[:WHO_SHOWN], rows[WHO_SHOWN:]
     if not rows and not nobody:
-        return h("p", {"class": "quiet"}, "Nobody is on it.")
+        parted = device.get("info", {}).get("sharing") in PARTED
+        text = "Its parts have cards of their own." if parted else "Nobody is on it."
+        return h("p", {"class": "quiet"}, text)
     rest = None
     if others:
         told = h("summary", None, f"{len(others)} more")

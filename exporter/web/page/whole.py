@@ -10,7 +10,7 @@ from exporter.web.page.tenants import tenants_of
 from exporter.web.page.tree import line
 from exporter.web.page.words import NBSP, fixed, gibibytes, gpus, many
 
-GPUS_SHOWN = 16
+GPUS_SHOWN = 24
 ENTRIES_SHOWN = 60
 
 
@@ -45,6 +45,7 @@ def _summary(document: Json, listed: Sequence[Entry]) -> Html:
     devices = document["devices"]
     up = [device for device in devices if device.get("up")]
     boards = [device for device in up if "utilization_ratio" in device]
+    whole = {d.get("info", {}).get("parent_uuid") or d["uuid"] for d in boards}
     pods = sum(entry.kind == "pod" for entry in listed)
     processes = sum(len(part.processes) for entry in listed for part in entry.parts)
     watts = [device["power_watts"] for device in up if "power_watts" in device]
@@ -55,7 +56,7 @@ def _summary(document: Json, listed: Sequence[Entry]) -> Html:
         part.get("core_utilization_ratio", 0.0) for d in boards for part in d["unattributed"]
     )
     pairs = (
-        ("Core in use", gpus(core) if boards else "?", f"of {many(len(boards), 'GPU')}"),
+        ("Core in use", gpus(core) if boards else "?", f"of {many(len(whole), 'GPU')}"),
         ("Unattributed", gpus(nobody) if boards else "?", "GPUs"),
         ("Memory in use", gibibytes(held) if boards else "?", f"of {gibibytes(total)}"),
         ("Power", f"{fixed(sum(watts), 0)}{NBSP}W" if watts else "?", ""),

@@ -490,7 +490,7 @@ function allottedNote(figure, over) {
 }
 
 function card(device, tenants, series, words) {
-  const { up = false, uuid, index, info = {} } = device;
+  const { up = false, uuid, info = {} } = device;
   const name = `gpu-${uuid}`;
   const model = [info.model, info.profile].filter(Boolean).join(" ");
   return h(
@@ -499,7 +499,7 @@ function card(device, tenants, series, words) {
     h(
       "header",
       null,
-      h("h3", { id: name }, `GPU${NBSP}${index}`),
+      h("h3", { id: name }, `GPU${NBSP}${numberOf(device)}`),
       h("span", { class: "model" }, h("bdi", null, model)),
       h("ul", { class: "facts" }, facts(device).map((fact) => h("li", null, fact))),
     ),
@@ -511,16 +511,23 @@ function card(device, tenants, series, words) {
   );
 }
 
+function numberOf({ index, uuid, info }) {
+  const parent = info?.parent_uuid;
+  return parent && uuid.startsWith(parent) ? `${index}${uuid.slice(parent.length)}` : `${index}`;
+}
+
 function facts(device) {
   const made = [];
-  const heat = device.temperature_celsius?.find((each) => each.sensor === "gpu");
+  const sensor = (name) => device.temperature_celsius?.find((each) => each.sensor === name);
+  const heat = sensor("gpu") ?? sensor("hotspot");
   if (heat) made.push(`${fixed(heat.value, 0)}${NBSP}°C`);
   if (device.power_watts !== undefined) {
     const limit = device.power_limit_watts;
     const of = limit ? `${NBSP}/${NBSP}${fixed(limit, 0)}` : "";
     made.push(`${fixed(device.power_watts, 0)}${of}${NBSP}W`);
   }
-  const clock = device.clock_hertz?.find((each) => each.clock === "sm");
+  const clocked = (name) => device.clock_hertz?.find((each) => each.clock === name);
+  const clock = clocked("sm") ?? clocked("graphics");
   if (clock) made.push(`${fixed(clock.value / 1e9, 2)}${NBSP}GHz`);
   const sharing = device.info?.sharing;
   return sharing ? [...made, sharing.toUpperCase()] : made;
@@ -539,7 +546,11 @@ function problem(device, words) {
 function who(device, tenants, words) {
   const nobody = device.unattributed.map(nobodyRow);
   const rows = tenants.map((tenant) => tenantRow(tenant, words));
-  if (!rows.length && !nobody.length) return h("p", { class: "quiet" }, "Nobody is on it.");
+  if (!rows.length && !nobody.length) {
+    const parted = PARTED.includes(device.info?.sharing);
+    const text = parted ? "Its parts have cards of their own." : "Nobody is on it.";
+    return h("p", { class: "quiet" }, text);
+  }
   const [first, others] = [rows.slice(0, WHO_SHOWN), rows.slice(WHO_SHOWN)];
   const rest = others.length
     ? h(
@@ -801,7 +812,8 @@ function since(start, doc) {
 
 // whole.py
 
-const GPUS_SHOWN = 16;
+const GPUS_SHOWN = 24;
+const PARTED = ["mig", "partitioned"];
 const ENTRIES_SHOWN = 60;
 
 function mainOf(doc, series, choice, lostFor) {
@@ -847,6 +859,7 @@ function summary(doc, listed) {
   const total = (list, figure) => list.reduce((sum, each) => sum + figure(each), 0);
   const up = doc.devices.filter((device) => device.up);
   const boards = up.filter((device) => "utilization_ratio" in device);
+  const gpus = new Set(boards.map((each) => each.info?.parent_uuid || each.uuid));
   const powered = up.filter((device) => "power_watts" in device);
   const nobody = boards.flatMap((device) => device.unattributed);
   const pods = listed.filter((entry) => entry.kind === "pod").length;
@@ -861,7 +874,7 @@ function summary(doc, listed) {
   const watts = total(powered, (device) => device.power_watts);
   const known = boards.length > 0;
   const pairs = [
-    ["Core in use", known ? fixed(core, 2) : "?", `of ${many(boards.length, "GPU")}`],
+    ["Core in use", known ? fixed(core, 2) : "?", `of ${many(gpus.size, "GPU")}`],
     ["Unattributed", known ? fixed(idle, 2) : "?", "GPUs"],
     ["Memory in use", known ? gibibytes(held) : "?", `of ${gibibytes(whole)}`],
     ["Power", powered.length ? `${fixed(watts, 0)}${NBSP}W` : "?", ""],
