@@ -74,7 +74,7 @@ async def photograph(snapshot: Snapshot, clock: Clock, file: Path, *, dark: bool
     about = About("gpu-node-1", settings.collection_window_ns)
     shown = Shown(snapshot, Pulse(clock.now_ns, 1))
     [sock] = listen([Address("127.0.0.1", 0)])
-    server = Server(make_app(pages, shown, settings, clock, about=about))
+    server = Server(make_app(pages, shown, settings, clock, about=lambda: about))
     await server.start([sock])
     try:
         async with browsing() as tab:

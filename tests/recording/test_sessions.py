@@ -106,7 +106,7 @@ def path(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("anonymise", [False, True])
-@pytest.mark.parametrize("scenario", ["single", "demo", "hpc"])
+@pytest.mark.parametrize("scenario", ["single", "demo", "hpc", "mixed"])
 def test_a_simulated_node_is_replayed_byte_for_byte(
     path: Path, scenario: str, *, anonymise: bool
 ) -> None:

@@ -183,6 +183,17 @@ def test_pods_are_sorted_as_asked() -> None:
     assert names == sorted(names)
 
 
+def test_partitions_are_numbered_and_only_whole_gpus_are_counted() -> None:
+    with serving(demo(20, "mixed")) as site:
+        words = " ".join(words_of(text_of(site)).split())
+
+    assert "of 5 GPUs" in words
+    numbers = [f"GPU {board}-{part} AMD" for board in (100, 101) for part in range(8)]
+    assert [number for number in numbers if words.count(number) != 1] == []
+    assert "GPU 203 8086:e20b" in words
+    assert words.count("Its parts have cards of their own.") == 2
+
+
 def test_a_crowd_is_bounded_until_all_is_asked_for() -> None:
     with serving(crowded()) as site:
         some, everything = text_of(site), text_of(site, "/?all=1")

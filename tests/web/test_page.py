@@ -60,6 +60,11 @@ FAINT = """(() => {
 })()"""
 
 
+def mixed() -> Snapshot:
+    """A node of three vendors, boards in partitions among them."""
+    return demo(60, "mixed")
+
+
 def watched(made: Snapshot, look: Callable[[Tab, Site], Awaitable[None]]) -> None:
     """Look at the page of a snapshot; the browser may have nothing to complain of."""
 
@@ -81,7 +86,9 @@ def outside_kubernetes() -> Snapshot:
     return demo(61, "hpc")
 
 
-@pytest.mark.parametrize("made", [Snapshot, demo, outside_kubernetes, failing, hostile, crowded])
+@pytest.mark.parametrize(
+    "made", [Snapshot, demo, outside_kubernetes, mixed, failing, hostile, crowded]
+)
 def test_scripts_make_what_is_there_without_them(made: Callable[[], Snapshot]) -> None:
     async def look(tab: Tab, site: Site) -> None:
         await tab.without_scripts()
@@ -178,7 +185,7 @@ def test_what_is_typed_filters_and_what_is_chosen_sorts() -> None:
 def test_all_of_a_crowd_is_shown_on_request_and_it_stays_quick() -> None:
     async def look(tab: Tab, site: Site) -> None:
         await go(tab, site)
-        assert await tab.tell("document.querySelectorAll('article').length") == 16
+        assert await tab.tell("document.querySelectorAll('article').length") == 24
         await tab.tell("document.querySelector('a.all').click()")
         await tab.until("document.querySelectorAll('article').length === 64")
         assert await tab.tell("document.querySelectorAll('details.entry').length") >= 500
@@ -226,7 +233,7 @@ def test_landmarks_tables_and_pictures_have_names() -> None:
     watched(demo(), look)
 
 
-@pytest.mark.parametrize("made", [demo, failing, hostile])
+@pytest.mark.parametrize("made", [demo, mixed, failing, hostile])
 def test_it_fits_and_can_be_read_in_any_size_light_or_dark(
     made: Callable[[], Snapshot], tmp_path: Path
 ) -> None:
