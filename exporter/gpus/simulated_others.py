@@ -64,7 +64,8 @@ class SimulatedAmd(SimulatedDevice):
         now_ns = self._clock.time_ns()
         pids = self._node.occupants(self._number)
         units = round(UNITS * self._device.core_share)
-        cus = {pid: units // len(pids) for pid in pids}
+        here = self._node.memory(self._number).processes or ()  # KFD has the idle ones too
+        cus = {each.pid: 0 for each in here} | {pid: units // len(pids) for pid in pids}
         window = self._windows.cut(sample, cus, now_ns, self._clock.monotonic_ns())
         before, self._ended_unix_ns = self._ended_unix_ns, now_ns
         if window is None or before is None or sample.core is None:

@@ -90,11 +90,11 @@ def test_processes_of_one_device_of_amd_are_parted_by_who_works_at_the_instant()
     assert looked.last[0].memory
 
 
-def test_bursts_shorter_than_the_cycle_are_named_for_too_little_by_occupancy() -> None:
+def test_bursts_shorter_than_the_cycle_are_named_though_a_sample_may_miss_them() -> None:
     looked = Looked(BOARD, process(duty=0.5, period="170ms", jitter=0.3), seconds=201)
     assert looked.busy(0) == pytest.approx(looked.truth(0), rel=0.02)
     named = sum(min(w.busy.core or 0, 4 * looked_for(w)) for w in looked.windows(0))
-    assert 0.35 < named / looked.busy(0) < 0.65
+    assert named / looked.busy(0) > 0.97
 
 
 def looked_for(window: Window) -> int:

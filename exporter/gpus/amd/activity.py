@@ -10,6 +10,7 @@ from typing import NamedTuple
 from exporter.model import Engines, Methods, ProcessActivity, Window
 
 LONGEST_NS = 5_000_000_000  # a sample says nothing of longer ago
+LATELY_NS = 15_000_000_000  # who works in bursts is met by a sample now and then only
 
 
 class Sample(NamedTuple):
@@ -27,6 +28,8 @@ class Windows:
         self._units = units
         self._end_unix_ns: int | None = None
         self._ended_mono_ns = 0
+        self._met: Mapping[int, int] = {}
+        self._met_mono_ns = 0
 
     def cut(
         self, sample: Sample, cus: Mapping[int, int] | None, unix_ns: int, mono_ns: int
@@ -54,7 +57,7 @@ class Windows:
                 core=self._busy(sample.core, observed_ns),
                 memory_active=self._busy(sample.memory, observed_ns),
             ),
-            processes=self._processes(cus or {}, observed_ns) if told else (),
+            processes=self._processes(self._at_work(cus or {}), observed_ns) if told else (),
             methods=Methods(
                 busy="rates" if told else "none",
                 shares="cu_occupancy" if told and cus is not None else "none",
@@ -64,11 +67,23 @@ class Windows:
     def _busy(self, percent: float | None, observed_ns: int) -> int | None:
         return None if percent is None else int(observed_ns * self._share * percent / 100)
 
+    def _at_work(self, cus: Mapping[int, int]) -> Mapping[int, int]:
+        """Who has waves in flight; if nobody at this instant, who had when last somebody had.
+
+        A device that was busy and idle when it was looked at worked for one of those. Else who
+        works in short bursts would be named only as often as he is met: for half of the half.
+        """
+        here = {pid: occupied for pid, occupied in cus.items() if occupied}
+        if here:
+            self._met, self._met_mono_ns = here, self._ended_mono_ns
+        elif self._ended_mono_ns - self._met_mono_ns <= LATELY_NS:
+            return {pid: occupied for pid, occupied in self._met.items() if pid in cus}
+        return here
+
     def _processes(self, cus: Mapping[int, int], observed_ns: int) -> tuple[ProcessActivity, ...]:
         """A process's part of the device's compute units, for the whole window."""
         whole_ns, units = int(observed_ns * self._share), max(self._units, *cus.values(), 1)
         return tuple(
             ProcessActivity(pid, Engines(core=whole_ns * occupied // units))
             for pid, occupied in cus.items()
-            if occupied
         )
