@@ -36,7 +36,7 @@ ROOMS: tuple[tuple[str, Any, tuple[str, ...]], ...] = (
     ("membership", Membership, ("update", "seen_on", "held")),
     ("attribution", cycle_module, ("account_for",)),
     ("ledger", Ledger, ("meet", "record", "hold", "allot", "settle")),
-    ("rows", cycle_module, ("rows_of", "bounded", "own_row", "pods_by_name")),
+    ("rows", cycle_module, ("rows_of", "bounded", "own_row")),
     ("processes", tenants.Residency, ("enter", "tenants", "described")),
     ("history", cycle_module, ("extended",)),
 )

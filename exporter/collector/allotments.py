@@ -35,6 +35,7 @@ class Allotments:
         self.rules = rules
         self.problems: Counter[str] = Counter()
         self.replicas: Mapping[str, int] = {}  # of each device that is divided into some, by UUID
+        self.named: Mapping[tuple[str, str], Pod] = {}  # the pods, by namespace and name
         self._decoded_by: Rules | None = None
         self._version = -1
         self._node = self._facts = NodeFacts()  # as told; as the decoders were given it
@@ -56,6 +57,8 @@ class Allotments:
         ``seen``: the devices on which a container has a process now, by UUID.
         """
         rules = self.rules
+        if table.pods is not self._pods:
+            self.named = pods_by_name(table)
         as_before = rules is self._decoded_by and table.version == self._version
         if not as_before or node != self._node:
             self._decode(table, node, rules)
