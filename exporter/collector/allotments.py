@@ -35,6 +35,7 @@ class Allotments:
         self.rules = rules
         self.problems: Counter[str] = Counter()
         self.replicas: Mapping[str, int] = {}  # of each device that is divided into some, by UUID
+        self.named: Mapping[tuple[str, str], Pod] = {}  # the pods, by namespace and name
         self._decoded_by: Rules | None = None
         self._version = -1
         self._node = self._facts = NodeFacts()  # as told; as the decoders were given it
@@ -56,8 +57,12 @@ class Allotments:
         ``seen``: the devices on which a container has a process now, by UUID.
         """
         rules = self.rules
+        if table.pods is not self._pods:
+            self.named = pods_by_name(table)
         as_before = rules is self._decoded_by and table.version == self._version
         if not as_before or node != self._node:
+            if node.devices != self._node.devices:
+                self._allotted = None
             self._decode(table, node, rules)
             self._version, self._node, self._decoded_by = table.version, node, rules
             self._devices = {d.uuid: d for d in node.devices}
@@ -96,12 +101,13 @@ class Allotments:
                 allocations = self._decode_pod(pod, facts, rules)
             if allocations:
                 decoded[uid] = allocations
+        if decoded != self._decoded:  # most news of pods is about something else
+            self._allotted = None
         self._decoded, self._facts, self._pods = decoded, facts, table.pods
         self._unplaced = frozenset(
             uid for uid, all_of_pod in decoded.items() if any(a.device is None for a in all_of_pod)
         )
         self._seen = {uid: seen for uid, seen in self._seen.items() if uid in decoded}
-        self._allotted = None
         self._told = {told for told in self._told if told[0] in table.pods}
 
     def _decode_pod(self, pod: Pod, facts: NodeFacts, rules: Rules) -> tuple[Allocation, ...]:

@@ -48,7 +48,7 @@ def bounded(rows: Rows, before: Rows, most: int) -> Bounded:
         for row in left:
             dropped.update({f"{PREFIX}_{level}_{n}": _series_of(row, n) for n in row.values})
         for name in _LABELLED[level]:
-            if sum(_series_of(row, name) for row in kept) > most:
+            if sum(len(cast("Labelled", row.values.get(name, ()))) for row in kept) > most:
                 kept, surplus = _series(kept, before.get(level, ()), name, most)
                 dropped[f"{PREFIX}_{level}_{name}"] += surplus
         taken[level] = tuple(kept)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from exporter.attribution import Member
-from exporter.collector.allotments import Allotments, pods_by_name
+from exporter.collector.allotments import Allotments
 from exporter.collector.asking import Asking
 from exporter.collector.bound import Surplus, bounded
 from exporter.collector.guard import Guard
@@ -141,7 +141,7 @@ class Collector:
         self._allotted = self._allot(table, self._asking.devices(readings), seen, now)
         self._ledger.settle(now)
         facts = CycleFacts(
-            *(now, devices, self._allotted, pods_by_name(table), self._allotments.replicas),
+            *(now, devices, self._allotted, self._allotments.named, self._allotments.replicas),
             shown=self._shown.of(table),
             groups=self._naming.of(owners, identities, self._ledger.groups, self._asking.groups),
         )

@@ -13,6 +13,8 @@ from exporter.model import (
     Unattributed,
 )
 
+_Identity = CgroupIdentity | Unattributed
+
 
 class Membership:
     """``owners`` of all processes by pid, and the ``members`` among them: containers of pods."""
@@ -20,14 +22,16 @@ class Membership:
     def __init__(self) -> None:
         self.owners: Mapping[int, Owner] = {}
         self.members: Mapping[int, Member] = {}
-        self._identities: Mapping[int, CgroupIdentity | Unattributed] = {}
+        self._identities: Mapping[int, _Identity] = {}
+        self._same: Mapping[int, _Identity] = {}  # one object for all that are equal
+        self._whose: Mapping[int, tuple[Owner, Member | None]] = {}  # by id() of these objects
         self._table = PodTable()
         self._by_step = False
         self._held: dict[str, tuple[DeviceMemory, Mapping[Owner, MemoryHeld]]] = {}  # by device
 
     def update(
         self,
-        identities: Mapping[int, CgroupIdentity | Unattributed],
+        identities: Mapping[int, _Identity],
         table: PodTable,
         *,
         by_step: bool = False,
@@ -36,18 +40,24 @@ class Membership:
 
         ``by_step``: see ``owner_of``.
         """
-        same = table is self._table and by_step == self._by_step
-        if same and identities == self._identities:
+        as_before = identities == self._identities
+        if as_before and table is self._table and by_step == self._by_step:
             return
-        self._table, self._by_step, self._identities = table, by_step, identities
-        self._held = {}
-        found = {
-            identity: member_of(identity, table) if isinstance(identity, CgroupIdentity) else None
-            for identity in set(identities.values())
-        }
-        owners = {i: owner_as(i, m, table, by_step=by_step) for i, m in found.items()}
-        self.owners = {pid: owners[i] for pid, i in identities.items()}
-        self.members = {pid: m for pid, i in identities.items() if (m := found[i]) is not None}
+        self._table, self._by_step = table, by_step
+        if not as_before:
+            one: dict[_Identity, _Identity] = {}
+            self._identities = identities
+            self._same = {pid: one.setdefault(i, i) for pid, i in identities.items()}
+        whose = {id(i): _whose(i, table, by_step=by_step) for i in self._distinct()}
+        if as_before and whose == self._whose:  # most news of pods is about something else
+            return
+        self._whose, self._held = whose, {}
+        self.owners = {pid: whose[id(i)][0] for pid, i in self._same.items()}
+        members = ((pid, whose[id(i)][1]) for pid, i in self._same.items())
+        self.members = {pid: member for pid, member in members if member is not None}
+
+    def _distinct(self) -> Iterable[_Identity]:
+        return {id(i): i for i in self._same.values()}.values()
 
     def seen_on(self, devices: Iterable[DeviceReading]) -> dict[Member, list[str]]:
         """The devices on which each container of a pod has a process now, by UUID."""
@@ -64,6 +74,11 @@ class Membership:
         if known is None or known[0] is not memory:
             known = self._held[uuid] = memory, hold(memory, self.owners)
         return known[1]
+
+
+def _whose(identity: _Identity, table: PodTable, *, by_step: bool) -> tuple[Owner, Member | None]:
+    member = member_of(identity, table) if isinstance(identity, CgroupIdentity) else None
+    return owner_as(identity, member, table, by_step=by_step), member
 
 
 def pids_of(device: DeviceReading) -> set[int]:

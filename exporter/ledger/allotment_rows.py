@@ -17,30 +17,30 @@ UNKNOWN_LIMITS = ("core_limit", "memory_limit")
 
 def allotment(
     view: View, book: Book, key: ContainerKey, account: Account, values: dict[str, Value]
-) -> dict[str, Value]:
-    """What a container with an account on the device was allotted there.
+) -> None:
+    """Add to a row's values what a container with an account on the device was allotted there.
 
-    ``values`` is what its row has so far. The use of a pod whose containers cannot be told apart
+    The use of a pod whose containers cannot be told apart
     yet stands under "", and has no limits.
     """
     uuid = book.device.uuid
     here = view.limits.of(key, uuid)
-    shown: dict[str, Value] = {}
     if key.container:
-        shown = _granted(here, account) | _against(here, values)
+        values |= _granted(here, account)
+        if here.core is not None or here.memory_bytes is not None:
+            values |= _against(here, values)
     elif (key, uuid) in view.ledger.loose:
-        shown = _granted(here, view.ledger.loose[key, uuid])
+        values |= _granted(here, view.ledger.loose[key, uuid])
     if not view.live(account):
-        return shown
+        return
     mismatch = _mismatch(view, book, key)
     if mismatch is not None:
-        shown["placement_mismatch"] = mismatch
+        values["placement_mismatch"] = mismatch
     reasons = values.get("unmeasured", {})
     if key.container and not here.allocations and isinstance(reasons, Mapping):
         of_pod = view.limits.of(key._replace(container=""), uuid).allocations
         if of_pod:
-            shown["unmeasured"] = {**reasons, **_unplaced(view, of_pod)}
-    return shown
+            values["unmeasured"] = {**reasons, **_unplaced(view, of_pod)}
 
 
 def loose_rows(view: View) -> Iterable[Row]:
@@ -72,8 +72,6 @@ def _granted(limit: Limit, account: Account) -> dict[str, Value]:
 
 def _against(limit: Limit, values: dict[str, Value]) -> dict[str, Value]:
     core, memory = limit.core, limit.memory_bytes
-    if core is None and memory is None:
-        return {}
     return known(
         core_limit_ratio=core,
         memory_limit_bytes=memory,
@@ -87,21 +85,10 @@ def _mismatch(view: View, book: Book, key: ContainerKey) -> int | None:
 
     An allotment of a card covers the instances that it is divided into.
     """
-    allotted = _own(view, key)
+    allotted = view.limits.devices_of(key)
     if not allotted:
         return None
-    covered = {book.device.uuid, book.device.parent_uuid or book.device.uuid}
-    return int(covered.isdisjoint([a.device for a in allotted]))
-
-
-def _own(view: View, key: ContainerKey) -> list[Allocation]:
-    """The allotment that a container's use is held against, on all devices.
-
-    Its own; else that of the pod as a whole. Of use that no container is named for: any.
-    """
-    of_pod = view.limits.of_pod(key[:2]).allotted
-    own = [a for k, a in of_pod if k == key or not key.container]
-    return own or [a for k, a in of_pod if not k.container]
+    return int(allotted.isdisjoint([book.device.uuid, book.device.parent_uuid or book.device.uuid]))
 
 
 def _unplaced(view: View, allocations: Sequence[Allocation]) -> Labelled:

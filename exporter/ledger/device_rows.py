@@ -120,7 +120,7 @@ def _costs(reading: DeviceReading) -> dict[str, Value]:
 
 
 def _accounts(view: View, book: Book) -> dict[str, Value]:
-    own = view.use(book, book.whole, book.measured)
+    own = view.use(book, book.whole, frozenset(book.measured))
     values = {RENAMED.get(name, name): value for name, value in own.items()}
     for quantity in book.measured & COUNTERS.keys():
         values[f"unattributed_{COUNTERS[quantity]}"] = _unattributed(book, quantity)

@@ -61,6 +61,7 @@ class Limits:
         self._here = {place: _limit(many) for place, many in here.items()}
         self._devices = {device: _limit(many) for device, many in named.items()}
         self._pods = {name: _pod(many) for name, many in pods.items()}
+        self._devices_of: dict[ContainerKey, frozenset[str | None]] = {}
         self.unplaced = any(not device for _, device in here)
 
     def of(self, key: ContainerKey, uuid: str) -> Limit:
@@ -70,6 +71,19 @@ class Limits:
     def of_device(self, uuid: str) -> Limit:
         """Of all that are of one device."""
         return self._devices.get(uuid, NO_LIMIT)
+
+    def devices_of(self, key: ContainerKey) -> frozenset[str | None]:
+        """The devices of the allotment that a container's use is held against; None: not known.
+
+        Its own; else that of the pod as a whole. Of use that no container is named for: any.
+        """
+        found = self._devices_of.get(key)
+        if found is None:
+            of_pod = self.of_pod(key[:2]).allotted
+            own = [a for k, a in of_pod if k == key or not key.container]
+            own = own or [a for k, a in of_pod if not k.container]
+            found = self._devices_of[key] = frozenset(a.device for a in own)
+        return found
 
     def of_pod(self, name: tuple[str, str]) -> PodLimit:
         """Of one pod, by namespace and name."""

@@ -15,27 +15,31 @@ UNNAMED = dict.fromkeys(UNKNOWN_LIMITS, Unmeasured.POD_UNKNOWN)
 def container_rows(view: View) -> Iterable[Row]:
     """One row for each container on each device, and for what is allotted and has no such row."""
     for uuid, book in view.ledger.books.items():
+        hidden, index = view.ledger.hidden(book), str(book.device.index)
         for key, account in book.owners.items():
             if isinstance(key, ContainerKey):
-                values = _owner(view, book, key)
-                if not view.ledger.hidden(book):
-                    values |= allotment(view, book, key, account, values)
-                yield Row((*key, str(book.device.index), uuid), values)
+                values = _owner(view, book, key, hidden)
+                if not hidden:
+                    allotment(view, book, key, account, values)
+                yield Row((*key, index, uuid), values)
     yield from loose_rows(view)
 
 
 def group_rows(view: View) -> Iterable[Row]:
     """One row for each group on each device. Its names stand beside its counters to the last."""
     for uuid, book in view.ledger.books.items():
+        hidden = view.ledger.hidden(book)
         for key in book.owners:
             if isinstance(key, GroupKey):
-                values = _owner(view, book, key)
+                values = _owner(view, book, key, hidden)
                 if (facts := view.facts.groups.get(key)) and values:
                     values["info"] = {astuple(facts): 1}
                 yield Row((*key, str(book.device.index), uuid), values)
 
 
-def _owner(view: View, book: Book, key: ContainerKey | GroupKey) -> dict[str, Value]:
+def _owner(
+    view: View, book: Book, key: ContainerKey | GroupKey, hidden: Unmeasured | None
+) -> dict[str, Value]:
     """What a container and a group have alike.
 
     An owner that has gone keeps its counters for a while; one of whom nothing is measured, or
@@ -43,7 +47,6 @@ def _owner(view: View, book: Book, key: ContainerKey | GroupKey) -> dict[str, Va
     """
     account = book.owners[key]
     live = view.live(account)
-    hidden = view.ledger.hidden(book)
     if hidden:
         return _reason(book, hidden) if live or key in (book.held or ()) else {}
     if not live:
@@ -51,16 +54,17 @@ def _owner(view: View, book: Book, key: ContainerKey | GroupKey) -> dict[str, Va
     if isinstance(key, ContainerKey) and view.pending(book, key):
         return _reason(book, Unmeasured.CONTAINER_PENDING)
     values = view.use(book, account, view.shared(book, key))
-    if account.held is not None:
-        values |= known(memory_used_bytes=account.held.used_bytes, processes=account.held.processes)
+    held = account.held
     values |= known(
+        memory_used_bytes=held.used_bytes if held else None,
+        processes=held.processes if held else None,
         memory_used_peak_bytes=account.peak_bytes,
         last_active_timestamp_seconds=account.active_unix_ns,
         observed_since_timestamp_seconds=account.since_unix_ns,
     )
     unnamed = UNNAMED if isinstance(key, GroupKey) and key.kind == "pod" else {}
     unshared = view.unshared(book, key)
-    values["unmeasured"] = unmeasured(_memory_reason(book, account), unshared, unnamed)
+    values["unmeasured"] = unmeasured(_memory_reason(view, book, account), unshared, unnamed)
     return values
 
 
@@ -70,9 +74,9 @@ def _reason(book: Book, reason: Unmeasured) -> dict[str, Value]:
     return {"unmeasured": unmeasured(dict.fromkeys(lacking, reason))}
 
 
-def _memory_reason(book: Book, account: Account) -> dict[str, Unmeasured]:
+def _memory_reason(view: View, book: Book, account: Account) -> dict[str, Unmeasured]:
     """Why the memory held is not told, where the device itself gives no reason."""
-    if "memory" in book.unshared:
+    if "memory" in view.unshared_by_any(book):
         return {}
     if account.held is not None:
         unsized = account.held.used_bytes is None

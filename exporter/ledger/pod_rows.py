@@ -36,10 +36,13 @@ def pod_rows(view: View) -> Iterable[Row]:
         for key, own in book.owners.items():
             if isinstance(key, ContainerKey):
                 parts.setdefault(key[:2], []).append(_Part(book, key, own))
+    any_blind = any(book.blind for book in view.ledger.books.values())
     for name, account in view.ledger.pods.items():
         pod = view.facts.pods.get(name)
-        shown = view.facts.shown.get(pod.uid, {}) if pod else {}
-        values = _pod(view, name, account, parts.get(name, []))
+        shown = view.facts.shown.get(pod.uid) if pod else None
+        here = parts.get(name, [])
+        blind = any_blind and _is_any_blind(view, name, here)
+        values = _pod(view, name, account, here, blind=blind)
         yield Row(name, values, {"info": shown} if shown else {})
 
 
@@ -52,23 +55,22 @@ def namespace_rows(view: View) -> Iterable[Row]:
             yield Row((namespace, uuid), counters(account, _shared_in(view, book, namespace)))
 
 
-def _shared_in(view: View, book: Book, namespace: str) -> set[str]:
+def _shared_in(view: View, book: Book, namespace: str) -> frozenset[str]:
     """What is known of all owners of a namespace on the device."""
-    shared = book.shared
+    shared = view.shared_by_all(book)
     for owner in book.doubts:
         if isinstance(owner, ContainerKey) and owner.namespace == namespace:
-            shared -= view.unshared(book, owner).keys()
+            shared = shared.difference(view.unshared(book, owner))
     return shared
 
 
 def _pod(
-    view: View, name: tuple[str, str], account: Account, parts: Sequence[_Part]
+    view: View, name: tuple[str, str], account: Account, parts: Sequence[_Part], *, blind: bool
 ) -> dict[str, Value]:
     live = view.live(account)
     alive = [part for part in parts if view.live(part.account)]
     pod = view.facts.pods.get(name)
     limit = view.limits.of_pod(name)
-    blind = any(_is_blind(view, part) for part in parts) or _is_allotted_blind(view, limit.allotted)
     values: dict[str, Value] = {}
     if (live or blind) and pod is not None:
         values["info"] = {(pod.uid, pod.qos, pod.owner_kind, pod.owner_name): 1}
@@ -82,6 +84,12 @@ def _pod(
         uses = [_use(view, part) for part in alive if not view.pending(part.book, part.key)]
         values |= _gauges(uses, limit)
     return values
+
+
+def _is_any_blind(view: View, name: tuple[str, str], parts: Sequence[_Part]) -> bool:
+    """Whether the pod is or should be on a device that cannot be read."""
+    allotted = view.limits.of_pod(name).allotted
+    return any(_is_blind(view, part) for part in parts) or _is_allotted_blind(view, allotted)
 
 
 def _is_blind(view: View, part: _Part) -> bool:
@@ -105,7 +113,7 @@ def _is_allotted_blind(view: View, limits: Sequence[Allotted]) -> bool:
     return any(book is not None and book.blind for book in books)
 
 
-def _accounted(view: View, parts: Sequence[_Part]) -> Collection[str]:
+def _accounted(view: View, parts: Sequence[_Part]) -> frozenset[str]:
     """What is known of a pod: on all its devices, or on any before its placement is known."""
     if parts:
         return ACCOUNTED.intersection(*(view.shared(part.book, part.key) for part in parts))
@@ -121,13 +129,14 @@ def _use(view: View, part: _Part) -> _Use:
 
 def _gauges(uses: Sequence[_Use], limit: PodLimit) -> dict[str, Value]:
     """Core against the limited containers only; memory against the fullest device."""
-    limited = _held_against(uses, limit.keys)
+    core, limited = whole([use.core for use in uses]), _held_against(uses, limit.keys)
+    limited_core = core if limited is uses else whole([use.core for use in limited])
     return known(
-        core_usage_gpus=whole([use.core for use in uses]),
+        core_usage_gpus=core,
         core_limit_gpus=limit.core,
         memory_used_bytes=whole([use.memory for use in uses]),
         memory_limit_bytes=limit.memory_bytes,
-        core_limit_utilization_ratio=ratio(whole([use.core for use in limited]), limit.core),
+        core_limit_utilization_ratio=ratio(limited_core, limit.core),
         memory_limit_utilization_ratio=max(_fullness(uses, limit), default=None),
     )
 
@@ -143,5 +152,8 @@ def _fullness(uses: Sequence[_Use], limit: PodLimit) -> Iterable[float]:
 
 def _held_against(uses: Sequence[_Use], limited: Collection[ContainerKey]) -> Sequence[_Use]:
     """The use of containers with a limit; all of it where it or a limit is the pod's as a whole."""
+    own = [use for use in uses if use.key in limited]
+    if len(own) == len(uses):
+        return uses
     whole_pod = any(not key.container for key in limited) or any(not u.key.container for u in uses)
-    return uses if whole_pod else [use for use in uses if use.key in limited]
+    return uses if whole_pod else own

@@ -1,7 +1,8 @@
 """What the rows are made from: the ledger, the facts of one cycle, and when a value is shown."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 
 from exporter.ledger.accounts import ENERGY, Account, Averaged, Moment
 from exporter.ledger.book import Book
@@ -63,7 +64,10 @@ class View:
         # Asked for each owner, and the same for all of them.
         self._observed = {uuid: b.observed_since(self._since) for uuid, b in books.items()}
         self._unshared = {uuid: b.unshared for uuid, b in books.items()}
-        self._shared = {uuid: b.measured - self._unshared[uuid].keys() for uuid, b in books.items()}
+        self._shared = {
+            uuid: frozenset(b.measured - self._unshared[uuid].keys()) for uuid, b in books.items()
+        }
+        self._pods_in = {uuid: _whole_pods(b) for uuid, b in books.items()}
 
     def live(self, account: Account) -> bool:
         """Whether the owner was there in this cycle; else only its counters are shown."""
@@ -74,8 +78,10 @@ class View:
 
         Where all have their ids, one that was restarted has a new one: any without a process.
         """
-        whole_pod = book.owners.get(ContainerKey(key.namespace, key.pod, ""))
-        if not key.container or whole_pod is None or not self.live(whole_pod):
+        if not key.container or key[:2] not in self._pods_in[book.device.uuid]:
+            return False
+        whole_pod = book.owners.get(key._replace(container=""))
+        if whole_pod is None or not self.live(whole_pod):
             return False
         pod = self.facts.pods.get(key[:2])
         if pod is None:
@@ -90,30 +96,55 @@ class View:
         doubt = book.doubts.reason(owner, self._since)
         return unshared if doubt is None else {**dict.fromkeys(BY_CORE, doubt), **unshared}
 
-    def shared(self, book: Book, owner: ContainerKey | GroupKey) -> set[str]:
+    def unshared_by_any(self, book: Book) -> Mapping[str, Unmeasured]:
+        """What cannot be told of any owner of the device, and why."""
+        return self._unshared[book.device.uuid]
+
+    def shared_by_all(self, book: Book) -> frozenset[str]:
+        """What is known of owners of the device, but for those in doubt."""
+        return self._shared[book.device.uuid]
+
+    def shared(self, book: Book, owner: ContainerKey | GroupKey) -> frozenset[str]:
         """What is known of an owner of the device."""
         if not book.doubts:
             return self._shared[book.device.uuid]
-        return book.measured - self.unshared(book, owner).keys()
+        return frozenset(book.measured - self.unshared(book, owner).keys())
 
     def core(self, book: Book, account: Averaged) -> float | None:
         """The average of the core's time; None while there is none to average over."""
         observed = self._observed[book.device.uuid]
         return account.lately["core"] / observed if observed else None
 
-    def use(self, book: Book, account: Averaged, of: Collection[str]) -> dict[str, Value]:
+    def use(self, book: Book, account: Averaged, of: frozenset[str]) -> dict[str, Value]:
         """The accounts of these quantities, and their averages over the stated window."""
         values = counters(account, of)
         observed = self._observed[book.device.uuid]
         if observed:
             lately = account.lately
-            values |= {name: lately[q] / observed for q, name in RATIOS.items() if q in of}
+            for quantity, name in _ratios(of):
+                values[name] = lately[quantity] / observed
         return values
 
 
-def counters(account: Account, of: Collection[str]) -> dict[str, Value]:
+def counters(account: Account, of: frozenset[str]) -> dict[str, Value]:
     """The accounts of these quantities."""
-    return {name: account.totals[quantity] for quantity, name in COUNTERS.items() if quantity in of}
+    totals = account.totals
+    return {name: totals[quantity] for quantity, name in _counters(of)}
+
+
+@cache
+def _counters(of: frozenset[str]) -> tuple[tuple[str, str], ...]:
+    return tuple((quantity, name) for quantity, name in COUNTERS.items() if quantity in of)
+
+
+@cache
+def _ratios(of: frozenset[str]) -> tuple[tuple[str, str], ...]:
+    return tuple((quantity, name) for quantity, name in RATIOS.items() if quantity in of)
+
+
+def _whole_pods(book: Book) -> set[tuple[str, str]]:
+    """The pods, by namespace and name, in whose accounts use stands under no container."""
+    return {k[:2] for k in book.owners if isinstance(k, ContainerKey) and not k.container}
 
 
 def known(**values: float | None) -> dict[str, Value]:
@@ -132,6 +163,8 @@ def unmeasured(*reasons: Mapping[str, Unmeasured]) -> Labelled:
 
 def whole(parts: Sequence[float | None]) -> float | None:
     """The sum if every part is known; None if one is not, or there is none."""
+    if len(parts) == 1:  # as nearly always
+        return parts[0]
     present = [part for part in parts if part is not None]
     return sum(present) if present and len(present) == len(parts) else None
 
