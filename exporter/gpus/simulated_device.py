@@ -1,5 +1,6 @@
 """What all kinds of simulated device have in common: state, XIDs, the process list, energy."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -16,7 +17,7 @@ DETAILS = {
 }
 
 
-class SimulatedDevice:
+class SimulatedDevice(ABC):
     """A device in the state that its scenario has it in. ``_read``: its kind's way to be read."""
 
     def __init__(self, node: Node, number: int, device: Device, clock: Clock) -> None:
@@ -43,8 +44,9 @@ class SimulatedDevice:
             )
         return self._read()
 
+    @abstractmethod
     def _read(self) -> DeviceReading:
-        raise NotImplementedError
+        """What an up device's source tells."""
 
     def _xids(self) -> Mapping[str, XidCount]:
         """NVIDIA's driver's word for a device that has fallen off the bus."""
