@@ -118,19 +118,14 @@ def account(
     ``credit`` is what the device's window before has left.
     """
     core = share_core(window, owners, credit)
-    shared: dict[str, Mapping[Owner, int] | None] = {"core": core.shares if core else None}
-    shared |= {q: share(q, window, owners) for q in QUANTITIES if q not in shared}
-    energy = _share_energy(window, shared["core"], idle_weights)
-    everyone = dict.fromkeys(owner for parts in (*shared.values(), energy) for owner in parts or ())
-    shares = {
-        owner: Spent(
-            Engines(
-                **{q: None if (p := shared[q]) is None else p.get(owner, 0) for q in QUANTITIES}
-            ),
-            None if energy is None else energy.get(owner, 0),
-        )
-        for owner in everyone
-    }
+    of_core = core.shares if core else None
+    energy = _share_energy(window, of_core, idle_weights)
+    shared = (of_core, *(share(q, window, owners) for q in QUANTITIES[1:]), energy)
+    everyone = dict.fromkeys(owner for parts in shared for owner in parts or ())
+    shares: dict[Owner, Spent] = {}
+    for owner in everyone:
+        *busy, energy_uj = (None if parts is None else parts.get(owner, 0) for parts in shared)
+        shares[owner] = Spent(Engines(*busy), energy_uj)
     return DeviceUsage(
         device=device,
         observed_ns=window.observed_ns,

@@ -64,7 +64,8 @@ def account_for(
     if window.methods.shares == FDINFO:
         computing = {_owner(owners, p) for p in residents or () if COMPUTE in p.kinds}
         return replace(usage, unmeasured=dict.fromkeys(computing, Unmeasured.NOT_SUPPORTED))
-    return replace(usage, unmeasured=_unnamed_clients(window, owners, residents or ()))
+    unnamed = _unnamed_clients(window, owners, residents or ())
+    return replace(usage, unmeasured=unnamed) if unnamed else usage
 
 
 def _account_instance(

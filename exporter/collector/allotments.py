@@ -2,7 +2,7 @@
 
 import logging
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from exporter.allocations.replicas import sharing_replicas
@@ -49,12 +49,13 @@ class Allotments:
         self._said_node_unknown = False
 
     def of(
-        self, table: PodTable, node: NodeFacts, seen: Mapping[Member, Sequence[str]]
+        self, table: PodTable, node: NodeFacts, seen: Callable[[], Mapping[Member, Sequence[str]]]
     ) -> list[Allotted]:
         """Every allocation on this node, under its container's labels.
 
         It is the same list as the last time if nothing has changed.
-        ``seen``: the devices on which a container has a process now, by UUID.
+        ``seen`` tells the devices on which a container has a process now, by UUID; it is asked
+        only while there is an allotment that names no device.
         """
         rules = self.rules
         if table.pods is not self._pods:
@@ -67,7 +68,8 @@ class Allotments:
             self._version, self._node, self._decoded_by = table.version, node, rules
             self._devices = {d.uuid: d for d in node.devices}
             self.replicas = sharing_replicas(node)
-        self._observe(seen)
+        if self._unplaced:
+            self._observe(seen())
         if self._allotted is None:
             self._allotted = self._placed(table)
         return self._allotted

@@ -62,7 +62,7 @@ class Asking:
         self, devices: Iterable[DeviceReading]
     ) -> tuple[Mapping[int, CgroupIdentity | Unattributed], SourceStatus]:
         """What the processes are, nothing where the source of them says that it is not up."""
-        pids = {pid for device in devices for pid in pids_of(device)}
+        pids = set[int]().union(*map(pids_of, devices))
         source = self._sources.processes
         nobody: Mapping[int, CgroupIdentity | Unattributed] = {}
         found = self._guards[source.name].call("resolve", lambda: source.resolve(pids), nobody)

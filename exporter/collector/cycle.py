@@ -6,6 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 from exporter.attribution import Member
 from exporter.collector.allotments import Allotments
@@ -137,7 +138,7 @@ class Collector:
         self._membership.update(identities, table, by_step=self._rules.by_step)
         owners = self._membership.owners
         self._enter(devices, owners, now)
-        seen = self._membership.seen_on(devices.values())
+        seen = partial(self._membership.seen_on, devices.values())
         self._allotted = self._allot(table, self._asking.devices(readings), seen, now)
         self._ledger.settle(now)
         facts = CycleFacts(
@@ -178,7 +179,7 @@ class Collector:
                 held = self._membership.held(uuid, reading.memory)
                 self._ledger.hold(uuid, held, now)
             if reading.window is not None:
-                here = [a for a in self._allotted if a.allocation.device == uuid]
+                here = (a for a in self._allotted if a.allocation.device == uuid)
                 weights = idle_weights(self._idle, held, here)
                 credit = self._ledger.books[uuid].credit
                 usage = account_for(
@@ -192,7 +193,7 @@ class Collector:
         self,
         table: PodTable,
         devices: tuple[Device, ...],
-        seen: Mapping[Member, Sequence[str]],
+        seen: Callable[[], Mapping[Member, Sequence[str]]],
         now: Moment,
     ) -> list[Allotted]:
         node = replace(self._asking.node_facts(table), devices=devices)

@@ -1,6 +1,7 @@
 """Whose the processes are, and where: made anew only when processes or pods changed."""
 
 from collections.abc import Iterable, Mapping
+from operator import attrgetter
 
 from exporter.attribution import Member, hold, member_of, owner_as
 from exporter.model import (
@@ -14,6 +15,7 @@ from exporter.model import (
 )
 
 _Identity = CgroupIdentity | Unattributed
+PID = attrgetter("pid")
 
 
 class Membership:
@@ -85,8 +87,8 @@ def pids_of(device: DeviceReading) -> set[int]:
     """All processes that a reading is about."""
     pids: set[int] = set()
     if device.window:
-        pids.update(p.pid for p in device.window.processes)
+        pids.update(map(PID, device.window.processes))
         pids.update(*device.window.counted.values())  # evicted ones hold nothing at the moment
     if device.memory is not None:
-        pids.update(p.pid for p in device.memory.processes or ())
+        pids.update(map(PID, device.memory.processes or ()))
     return pids

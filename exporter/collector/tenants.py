@@ -29,7 +29,7 @@ class Residency:
         self._guard = guard
         self.window_ns = window_ns
         self._windows: dict[str, deque[SharedWindow]] = {}  # by device UUID
-        self._pids: set[int] = set()
+        self._pids: Collection[int] = ()
         self._infos: Mapping[int, ProcessInfo] = {}
         self._described_mono_ns = 0
 
@@ -66,9 +66,9 @@ class Residency:
     ) -> Mapping[int, ProcessInfo]:
         """What is known of processes, asked for when some come or go, and now and then."""
         due = mono_ns - self._described_mono_ns >= DESCRIBED_EVERY_NS
-        if due or set(pids) != self._pids:
+        if due or (pids is not self._pids and set(pids) != set(self._pids)):
             nothing: Mapping[int, ProcessInfo] = {}
             self._infos = self._guard.call("describe", lambda: source.describe(pids), nothing)
-            self._pids = set(pids)
             self._described_mono_ns = mono_ns
+        self._pids = pids
         return self._infos

@@ -6,6 +6,7 @@ import pytest
 
 from exporter.allocations.rules import Rules, make
 from exporter.allocations.scheme import Decoded, IndexBasis, Scheme
+from exporter.attribution import Member
 from exporter.collector.allotments import Allotments
 from exporter.ledger import Allotted
 from exporter.model import (
@@ -53,19 +54,19 @@ def devices(allotted: list[Allotted]) -> list[str | None]:
 )
 def test_an_override_says_which_card_a_number_means(basis: str | None, device: str) -> None:
     rules = make((), {"vke-mgpu": basis} if basis else {})
-    assert devices(Allotments(rules).of(TABLE, NODE, {})) == [device]
+    assert devices(Allotments(rules).of(TABLE, NODE, dict)) == [device]
 
 
 def test_an_override_is_for_its_scheme_alone() -> None:
     allotments = Allotments(make((), {"tke-qgpu": "minor"}))
-    assert devices(allotments.of(TABLE, NODE, {})) == ["GPU-2"]
+    assert devices(allotments.of(TABLE, NODE, dict)) == ["GPU-2"]
 
 
 def test_other_rules_are_followed_from_the_next_cycle_on() -> None:
     allotments = Allotments(Rules())
-    before = devices(allotments.of(TABLE, NODE, {}))
+    before = devices(allotments.of(TABLE, NODE, dict))
     allotments.rules = make((), {"vke-mgpu": "pci"})
-    after = devices(allotments.of(TABLE, NODE, {}))
+    after = devices(allotments.of(TABLE, NODE, dict))
     own = SchemeDescription(
         name="mine",
         core_resource=f"{MGPU}mgpu-core",
@@ -74,7 +75,7 @@ def test_other_rules_are_followed_from_the_next_cycle_on() -> None:
         replaces=("vke-mgpu",),
     )
     allotments.rules = make([own])
-    [(_, replaced)] = allotments.of(TABLE, NODE, {})
+    [(_, replaced)] = allotments.of(TABLE, NODE, dict)
 
     assert (before, after) == (["GPU-2"], ["GPU-1"])
     assert (replaced.scheme, replaced.core, replaced.device) == ("mine", 0.5, "GPU-2")
@@ -98,7 +99,7 @@ class Counting:
     def after(self, *pods: Pod, node: NodeFacts = NODE, version: int) -> list[str]:
         """The names of the pods that are decoded in a cycle."""
         self.asked.clear()
-        self.allotments.of(indexed({pod.uid: pod for pod in pods}, version), node, {})
+        self.allotments.of(indexed({pod.uid: pod for pod in pods}, version), node, dict)
         return self.asked
 
     def _decode(self, pod: Pod, node: NodeFacts) -> Decoded:
@@ -137,8 +138,8 @@ def test_a_fraction_is_placed_by_a_reservation_that_comes_later() -> None:
     uuid = {"run.ai/reserve_for_gpu_index": "GPU-1"}
     reserving = Pod("r", "kai-resource-reservation", "r", annotations=uuid, labels=group)
     allotments = Allotments(Rules())
-    before = devices(allotments.of(indexed({part.uid: part}, 1), NODE, {}))
-    after = devices(allotments.of(indexed({part.uid: part, "r": reserving}, 2), NODE, {}))
+    before = devices(allotments.of(indexed({part.uid: part}, 1), NODE, dict))
+    after = devices(allotments.of(indexed({part.uid: part, "r": reserving}, 2), NODE, dict))
     assert (before, after) == ([None], ["GPU-1"])
 
 
@@ -149,6 +150,14 @@ def test_a_claim_that_a_second_pod_takes_up_promises_nothing_any_more() -> None:
     memory = {("gpu.nvidia.com", "p", "gpu-0"): OfferedDevice(capacity={"memory": "10Gi"})}
     node = replace(NODE, claims={("n", "c"): (claimed,)}, offered=memory)
     allotments = Allotments(Rules())
-    [(_, alone)] = allotments.of(indexed({"1": first}, 1), node, {})
-    [(_, shared), _] = allotments.of(indexed({"1": first, "2": second}, 2), node, {})
+    [(_, alone)] = allotments.of(indexed({"1": first}, 1), node, dict)
+    [(_, shared), _] = allotments.of(indexed({"1": first, "2": second}, 2), node, dict)
     assert (alone.memory_bytes, shared.memory_bytes) == (10 << 30, None)
+
+
+def test_where_processes_are_is_asked_only_for_an_allotment_without_a_device() -> None:
+    def asked() -> dict[Member, list[str]]:
+        raise AssertionError
+
+    allotments = Allotments(make((), {"tke-qgpu": "minor"}))
+    assert devices(allotments.of(TABLE, NODE, asked)) == ["GPU-2"]
