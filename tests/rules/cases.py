@@ -103,6 +103,12 @@ PODS = f'mgpu_exporter_source_up{{{NODE},source="pods_api"}}'
 OVERRUNS = f"mgpu_exporter_cycle_overruns_total{{{NODE}}}"
 CYCLES = f"mgpu_exporter_cycles_total{{{NODE}}}"
 RELOADED = f"mgpu_exporter_config_last_reload_successful{{{NODE}}}"
+SPENT = f"mgpu_exporter_cpu_used_ratio{{{NODE}}}"
+BUDGET = f"mgpu_exporter_cpu_budget_ratio{{{NODE}}}"
+INTERVAL = f"mgpu_exporter_collection_interval_seconds{{{NODE}}}"
+UNIT = f'{GPU},kind="systemd",group="ollama.service"'
+UNIT_CORE = f"mgpu_group_core_seconds_total{{{UNIT}}}"
+UNIT_HOLDS = f"mgpu_group_memory_used_bytes{{{UNIT}}}"
 (OWN_USE, OWN_SHARE) = _core(MAIN, 0, 0)
 (NEXT_USE, NEXT_SHARE) = _core(NEXT, 0, 0)
 (BUSY,) = _busy(0)
@@ -203,6 +209,26 @@ CASES: dict[str, Example] = {
             },
         },
         minute=120,
+    ),
+    "MgpuGpuUsedOutsidePods": Example(
+        {UNIT_CORE: f"0+30{HOURS}", PODS: f"1{HOURS}"},
+        {
+            "a daemon looks in": {UNIT_CORE: f"0+3{HOURS}"},
+            "for ten minutes": {UNIT_CORE: "0x30 0+30x5 150x400"},
+            "a pod whose name is not known yet": {
+                UNIT_CORE: None,
+                UNIT_CORE.replace("systemd", "pod"): f"0+30{HOURS}",
+            },
+            "the machine is of no cluster": {
+                PODS: None,
+                PODS.replace("pods_api", "pods_none"): f"1{HOURS}",
+            },
+        },
+    ),
+    "MgpuGpuUsedOutsidePods and idles": Example(
+        {UNIT_CORE: f"0{HOURS}", UNIT_HOLDS: f"20e9{HOURS}", MEMORY: f"80e9{HOURS}"}
+        | {PODS.replace("pods_api", "pods_files"): f"1{HOURS}"},
+        {"it holds little": {UNIT_HOLDS: f"4e8{HOURS}"}},
     ),
     "MgpuBooksOutOfBalance core": _books("busy_seconds_total", "core_seconds_total", 0.8),
     "MgpuBooksOutOfBalance memory_active": _same_books("memory_active_seconds_total", 0.5),
@@ -307,6 +333,19 @@ CASES: dict[str, Example] = {
     "MgpuExporterOverrun": Example(
         {OVERRUNS: f"0+20{HOURS}", CYCLES: f"0+60{HOURS}"},
         {"now and then": {OVERRUNS: f"0+3{HOURS}"}},
+    ),
+    "MgpuExporterOverBudget": Example(
+        {SPENT: f"0.03{HOURS}", BUDGET: f"0.01{HOURS}", INTERVAL: f"5{HOURS}"},
+        {
+            "it keeps to it": {SPENT: f"0.009{HOURS}"},
+            "no budget is set": {SPENT: None, BUDGET: None},
+            "it is still slowing down": {INTERVAL: "1+0.1x400"},
+            "for some minutes": {SPENT: "0.009x38 0.03x3 0.009x400"},
+        },
+    ),
+    "MgpuExporterOverBudget now and then": Example(
+        {SPENT: "0.013x8 0.009 " * 40, BUDGET: f"0.01{HOURS}", INTERVAL: f"5{HOURS}"},
+        {"as often as not": {SPENT: "0.011 0.008 " * 200}},
     ),
     "MgpuExporterConfigReloadFailed": Example(
         {RELOADED: f"0{HOURS}"}, {"the settings are in use": {RELOADED: f"1{HOURS}"}}
