@@ -1,7 +1,8 @@
 """What the sources say within a few seconds, asked as the cycle asks them."""
 
 import threading
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -10,6 +11,7 @@ from exporter.gpus.source import GpuSource, RestartRequiredError
 from exporter.model import (
     CgroupIdentity,
     Clock,
+    PartCost,
     PodTable,
     Reading,
     SourceStatus,
@@ -34,7 +36,8 @@ class Evidence:
     """All of it. ``fatal``: a source said that only a new process can help.
 
     ``begun`` and ``ended`` are the clocks before and after. Of GPUs, ``read_at`` is the time of the
-    last reading and ``windows`` whether a device told of one in any reading, by UUID.
+    last reading, ``windows`` whether a device told of one in any reading, and ``costs`` what was
+    spent on it until each reading, by UUID.
     """
 
     settings: Settings
@@ -42,6 +45,7 @@ class Evidence:
     ended: Timed
     readings: tuple[Reading, ...] = ()
     windows: Mapping[str, int] = field(default_factory=dict)
+    costs: Mapping[str, Sequence[Mapping[str, PartCost]]] = field(default_factory=dict)
     fatal: str = ""
     tree: Tree = field(default_factory=lambda: Tree({}, {}))
     identities: Mapping[int, CgroupIdentity | Unattributed] = field(default_factory=dict)
@@ -62,8 +66,8 @@ def gather(
         for listening in sources.listening:
             listening.start()
         sources.pods.wait(FIRST_LIST_S)
-        readings, windows, fatal = _read(sources.gpus, every_s)
-        memories = [device.memory for reading in readings for device in reading.devices]
+        gpus = _read(sources.gpus, every_s)
+        memories = [device.memory for reading in gpus.readings for device in reading.devices]
         pids = {p.pid for memory in memories if memory for p in memory.processes or ()}
         table = sources.pods.table()
         for node in sources.nodes:
@@ -72,14 +76,12 @@ def gather(
             settings=settings,
             begun=begun,
             ended=Timed(clock.monotonic_ns(), clock.time_ns()),
-            readings=readings,
-            windows=windows,
-            fatal=fatal,
+            **gpus._asdict(),
             tree=sources.processes.tree(),
             identities=sources.processes.resolve(pids),
             table=table,
             sources=tuple(
-                [reading.status for reading in readings]
+                [reading.status for reading in gpus.readings]
                 + [source.status() for source in sources.reporting]
             ),
         )
@@ -88,18 +90,28 @@ def gather(
             source.close()
 
 
-def _read(
-    gpus: tuple[GpuSource, ...], every_s: float
-) -> tuple[tuple[Reading, ...], dict[str, int], str]:
-    """The newest readings, the newest end of a window by device, and what only a restart helps."""
+class _Gpus(NamedTuple):
+    """What was read of them; the names are those of ``Evidence``."""
+
+    readings: tuple[Reading, ...]
+    windows: Mapping[str, int]
+    costs: Mapping[str, Sequence[Mapping[str, PartCost]]]
+    fatal: str = ""
+
+
+def _read(gpus: tuple[GpuSource, ...], every_s: float) -> _Gpus:
+    """Read them some times."""
     readings: tuple[Reading, ...] = ()
     windows: dict[str, int] = {}
+    costs: dict[str, list[Mapping[str, PartCost]]] = defaultdict(list)
     try:
         for _ in range(READS):
             readings = tuple(source.read() for source in gpus)
-            devices = [device for reading in readings for device in reading.devices]
-            windows |= {d.device.uuid: d.window.end_unix_ns for d in devices if d.window}
+            for told in (device for reading in readings for device in reading.devices):
+                costs[told.device.uuid].append(told.costs)
+                if told.window:
+                    windows[told.device.uuid] = told.window.end_unix_ns
             threading.Event().wait(every_s)
     except RestartRequiredError as error:
-        return readings, windows, str(error)
-    return readings, windows, ""
+        return _Gpus(readings, windows, costs, str(error))
+    return _Gpus(readings, windows, costs)

@@ -6,17 +6,21 @@ from resource import RLIM_INFINITY, RLIMIT_NOFILE
 
 import psutil
 
+from exporter.collector.keeper import widest
 from exporter.doctor.evidence import Evidence
 from exporter.doctor.finding import Finding, note, ok
-from exporter.settings import TABLE, load
+from exporter.settings import TABLE, Settings, load
+from exporter.wiring import cycle_rules
 
 LEAST_FILES = 1024  # a pidfd for each process on a GPU, a connection for each scraper
 MIB = 1 << 20
+SECOND_NS = 10**9
 
 
 def exporter(evidence: Evidence) -> Iterator[Finding]:
     """What was set, and as whom it runs."""
     yield _settings(evidence)
+    yield _pace(evidence.settings)
     process = psutil.Process()
     user = os.geteuid()
     yield ok("user", "root" if user == 0 else f"uid {user}")
@@ -34,3 +38,16 @@ def _settings(evidence: Evidence) -> Finding:
     changed = ", ".join(TABLE[field].name for field in differs)
     file = f"file {settings.config_file}" if settings.config_file else "no settings file"
     return ok("settings", f"{file}; {f'set: {changed}' if changed else 'all as by default'}")
+
+
+def _pace(settings: Settings) -> Finding:
+    rules = cycle_rules(settings)
+    cycle = f"a cycle every {rules.interval_ns / SECOND_NS:g} s"
+    if not rules.budget:
+        return ok("pace", f"{cycle}; no CPU budget is set (--collection.budget)")
+    budget = f"a budget of {100 * rules.budget:g} % of a CPU"
+    if widest(rules) == 1:
+        remedy = "the budget changes nothing: shorten --collection.interval, or do without one"
+        return note("pace", f"{cycle}, as seldom as may be; {budget}", remedy)
+    longest_s = rules.interval_ns * widest(rules) / SECOND_NS
+    return ok("pace", f"{cycle}, up to {longest_s:g} s apart while more is used than {budget}")

@@ -14,6 +14,7 @@ from exporter.doctor.devices import devices_found
 from exporter.doctor.drm import DRM, drm
 from exporter.doctor.evidence import Evidence
 from exporter.doctor.finding import Finding, note, ok, problem
+from exporter.doctor.pace import pace
 from exporter.doctor.privileges import DEVICES, DRIVER, MIG_MONITOR, ROOT
 from exporter.gpus.nvml.errors import LibraryError
 from exporter.gpus.nvml.library import SONAME, load, nvml_version
@@ -76,6 +77,7 @@ def gpus(evidence: Evidence, dev: Path = _DEV) -> Iterator[Finding]:
         yield from _nvidia(evidence, [r for r in readings if r not in others], dev)
     for reading in others:
         yield from OTHERS[reading.status.name](reading, evidence.windows)
+    yield from pace(evidence)
 
 
 def _nvidia(evidence: Evidence, readings: list[Reading], dev: Path) -> Iterator[Finding]:

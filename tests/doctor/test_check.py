@@ -1,5 +1,6 @@
 """The command on a node with real cgroups and processes, a driver's library and an API server."""
 
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -82,6 +83,21 @@ def test_each_part_that_fails_is_named_and_the_others_are_well(site: Site) -> No
     assert report.of("gpus", "power")["verdict"] == "note"
     assert report.of("pods", "pods: list")["privilege"] == privileges.PODS
     assert report.of("together", "processes on GPUs")["verdict"] == "note"
+
+
+def test_what_the_driver_is_slow_to_tell_is_named_with_its_pace(site: Site) -> None:
+    lists = "nvmlDeviceGetComputeRunningProcesses_v3"
+    site.node.break_(Fault("delay", lists, gpu=1, seconds=0.08))
+
+    report = site.check("--collection.budget=1%")
+
+    slow = report.of("gpus", "slow to tell")
+    assert slow["verdict"] == "note"
+    assert re.match(
+        r"processes: \d+ ms of GPU 1, 1 of 2 devices over 1% of the time", slow["found"]
+    )
+    assert re.search("processes .* to .* ms every 5 s", report.of("gpus", "driver's pace")["found"])
+    assert "a budget of 1 % of a CPU" in report.of("exporter", "pace")["found"]
 
 
 def test_a_driver_that_hangs_ends_with_a_report(site: Site) -> None:
