@@ -9,7 +9,7 @@ import yaml
 
 from benchmarks.fleet import config
 from benchmarks.fleet.report import begin, series_tables
-from benchmarks.fleet.series import DASHBOARDS, RULES, choices, named_in
+from benchmarks.fleet.series import DASHBOARDS, RULES, choices, named_in, series_without
 from exporter.families import families_without
 from exporter.settings import load
 
@@ -34,6 +34,14 @@ def test_the_measured_tables_are_there(name: str) -> None:
     table = PAGE.partition(begin(name))[2].partition("<!-- end -->")[0]
 
     assert len(table.strip().splitlines()) > 10
+
+
+def test_how_many_more_series_nodes_have_than_when_they_were_measured_is_said() -> None:
+    found = re.search(r"nodes had ([\d,]+) series.*?all of it is (\d+) % more", PAGE, re.DOTALL)
+    assert found is not None
+    measured = int(found[1].replace(",", ""))
+
+    assert int(found[2]) == round(100 * (series_without(()) / measured - 1))
 
 
 @pytest.mark.parametrize(
