@@ -31,12 +31,14 @@ class Draft:
         self.groups = [Report() for _ in range(groups)]
         self.others: tuple[SourceStatus, ...] = ()
 
-    def follow(self, before: "Draft") -> None:
-        """What was known stays known until something else is said."""
-        self.identities = before.identities
-        self.pod_table = before.pod_table
-        self.told = list(before.told)
-        self.called = list(before.called)
+    def next(self) -> "Draft":
+        """Make that of the cycle after: what was known stays known until something else is said."""
+        after = Draft(len(self.told), len(self.called))
+        after.identities = self.identities
+        after.pod_table = self.pod_table
+        after.told = list(self.told)
+        after.called = list(self.called)
+        return after
 
     def identify(
         self,

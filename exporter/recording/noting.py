@@ -1,14 +1,10 @@
 """Asks a source, and keeps what it said or raised."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TypeVar
 
-from exporter.collector.sources import Reporting
 from exporter.gpus.source import RestartRequiredError
-from exporter.model import SourceStatus
 from exporter.recording.cycle import Failure
-from exporter.recording.draft import Report
-from exporter.recording.names import Names
 
 T = TypeVar("T")
 
@@ -25,15 +21,3 @@ def noted(ask: Callable[[], T], note: Callable[[T | Failure], None]) -> T:
         raise
     note(answer)
     return answer
-
-
-def status(source: Reporting, report: Report, names: Names) -> SourceStatus:
-    """How a source says it fares, noted."""
-    return noted(
-        lambda: names.status(source.status()), lambda answer: setattr(report, "status", answer)
-    )
-
-
-def rejected(source: Reporting, report: Report) -> Mapping[str, int]:
-    """What a source says it could not use, noted."""
-    return noted(source.rejected, lambda answer: setattr(report, "rejected", answer))

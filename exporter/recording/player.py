@@ -1,6 +1,7 @@
 """The sources of a recording: each says again what it said in the cycle that is being played."""
 
-from collections.abc import Collection, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Mapping, Sequence
 from typing import TypeVar
 
 from exporter.collector import Sources
@@ -50,13 +51,13 @@ class Player:
             pods=_Pods(head.pods, self),
             nodes=self._nodes(head),
             others=lambda: self.cycle.others,
-            groups=tuple(_Groups(name, n, self) for n, name in enumerate(head.groups)),
+            groups=tuple(_Groups(name, self, n) for n, name in enumerate(head.groups)),
         )
 
     def _nodes(self, head: Head) -> tuple[NodeSource, ...]:
         if head.nodes is None:
             return (ToldNode("node", lambda: said(self.told[0]), self.clock),)
-        return tuple(_Node(name, n, self) for n, name in enumerate(head.nodes))
+        return tuple(_Node(name, self, n) for n, name in enumerate(head.nodes))
 
     def turn_to(self, cycle: Cycle) -> None:
         """Let the sources answer as in this cycle."""
@@ -115,12 +116,42 @@ class _Gpus:
         """Nothing is held."""
 
 
-class _Processes:
-    """A ``ProcessSource``. A process that was not asked for has exited; the tree is empty."""
+class _Played(ABC):
+    """What the others have alike: how they fared. ``position`` is among those of their kind."""
 
-    def __init__(self, name: str, player: Player) -> None:
+    def __init__(self, name: str, player: Player, position: int = 0) -> None:
         self.name = name
         self._player = player
+        self._position = position
+
+    @property
+    @abstractmethod
+    def _said(self) -> Said:
+        """What it said of itself in this cycle."""
+
+    def start(self) -> None:  # noqa: B027 - the same of all
+        """Nothing to begin."""
+
+    def status(self) -> SourceStatus:
+        return said(self._said.status)
+
+    def rejected(self) -> Mapping[str, int]:
+        return said(self._said.rejected)
+
+    def close(self) -> None:  # noqa: B027 - the same of all
+        """Nothing is held."""
+
+    def _of(self, reports: Sequence[Said]) -> Said:
+        """Its own of those that were asked; there may have been fewer."""
+        return reports[self._position] if self._position < len(reports) else Said()
+
+
+class _Processes(_Played):
+    """A ``ProcessSource``. A process that was not asked for has exited; the tree is empty."""
+
+    @property
+    def _said(self) -> Said:
+        return self._player.cycle.processes
 
     def resolve(self, pids: Collection[int]) -> Mapping[int, CgroupIdentity | Unattributed]:
         said(self._player.cycle.identities)
@@ -135,25 +166,13 @@ class _Processes:
     def tree(self) -> Tree:
         return Tree({}, {})
 
-    def status(self) -> SourceStatus:
-        return said(self._player.cycle.processes.status)
 
-    def rejected(self) -> Mapping[str, int]:
-        return said(self._player.cycle.processes.rejected)
-
-    def close(self) -> None:
-        """Nothing is held."""
-
-
-class _Pods:
+class _Pods(_Played):
     """A ``PodSource``."""
 
-    def __init__(self, name: str, player: Player) -> None:
-        self.name = name
-        self._player = player
-
-    def start(self) -> None:
-        """Nothing to begin."""
+    @property
+    def _said(self) -> Said:
+        return self._player.cycle.pods
 
     def wait(self, timeout_s: float) -> bool:  # noqa: ARG002 - the protocol's
         """Nothing to wait for: what was known then is known."""
@@ -162,77 +181,28 @@ class _Pods:
     def table(self) -> PodTable:
         return said(self._player.pod_table)
 
-    def status(self) -> SourceStatus:
-        return said(self._said.status)
-
-    def rejected(self) -> Mapping[str, int]:
-        return said(self._said.rejected)
-
-    @property
-    def _said(self) -> Said:
-        return self._player.cycle.pods
-
     def follow(self, keep: Keep) -> None:
         """What was kept is told as it was."""
 
-    def close(self) -> None:
-        """Nothing is held."""
 
-
-class _Node:
+class _Node(_Played):
     """A ``NodeSource``."""
 
-    def __init__(self, name: str, position: int, player: Player) -> None:
-        self.name = name
-        self._position = position
-        self._player = player
-
-    def start(self) -> None:
-        """Nothing to begin."""
+    @property
+    def _said(self) -> Said:
+        return self._of(self._player.cycle.nodes)
 
     def facts(self, table: PodTable) -> NodeFacts:  # noqa: ARG002 - the protocol's
         return said(self._player.told[self._position])
 
-    def status(self) -> SourceStatus:
-        return said(self._said.status)
 
-    def rejected(self) -> Mapping[str, int]:
-        return said(self._said.rejected)
+class _Groups(_Played):
+    """A ``GroupSource``."""
 
     @property
     def _said(self) -> Said:
-        nodes = self._player.cycle.nodes
-        return nodes[self._position] if self._position < len(nodes) else Said()
-
-    def close(self) -> None:
-        """Nothing is held."""
-
-
-class _Groups:
-    """A ``GroupSource``."""
-
-    def __init__(self, name: str, position: int, player: Player) -> None:
-        self.name = name
-        self._position = position
-        self._player = player
-
-    def start(self) -> None:
-        """Nothing to begin."""
+        return self._of(self._player.cycle.groups)
 
     def facts(self, members: Mapping[GroupKey, GroupMember]) -> Mapping[GroupKey, GroupFacts]:
         told = said(self._player.called[self._position])
         return {key: facts for key, facts in told.facts.items() if key in members}
-
-    def status(self) -> SourceStatus:
-        return said(self._said.status)
-
-    def rejected(self) -> Mapping[str, int]:
-        return said(self._said.rejected)
-
-    @property
-    def _said(self) -> Said:
-        groups = self._player.cycle.groups
-        return groups[self._position] if self._position < len(groups) else Said()
-
-    def close(self) -> None:
-        """Nothing is held."""

@@ -4,15 +4,22 @@ The cycle's clock moves only where a GPU source is read, so that whoever plays t
 with the moments kept here, shows the same time at every look at the clock.
 """
 
-from collections.abc import Collection, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from typing import Generic, TypeVar
 
 from exporter.cgroups.source import ProcessSource
 from exporter.collector import Sources
+from exporter.collector.sources import Reporting
 from exporter.gpus.source import Demand, GpuSource
+from exporter.groups.source import GroupSource
 from exporter.model import (
     CgroupIdentity,
     Clock,
+    GroupFacts,
+    GroupKey,
+    GroupMember,
     NodeFacts,
     PodTable,
     ProcessInfo,
@@ -25,11 +32,13 @@ from exporter.node.source import NodeSource
 from exporter.pods.decode import Keep
 from exporter.pods.source import PodSource
 from exporter.recording.clocks import StandingClock
-from exporter.recording.cycle import Cycle
+from exporter.recording.cycle import Called, Cycle
 from exporter.recording.draft import Draft, Report
-from exporter.recording.groups import RecordedGroups
 from exporter.recording.names import Names
-from exporter.recording.noting import noted, rejected, status
+from exporter.recording.noting import noted
+
+S = TypeVar("S", bound=Reporting)
+T = TypeVar("T")
 
 
 class Recorder:
@@ -44,24 +53,19 @@ class Recorder:
         self.names = names or Names()
         self.real_table = PodTable()
         self.real_identities: dict[int, CgroupIdentity | Unattributed] = {}
-        self.draft = Draft(len(sources.nodes), len(sources.groups))
-        self.before = Draft(len(sources.nodes), len(sources.groups))
+        self.draft = self.before = Draft(len(sources.nodes), len(sources.groups))
         self.sources = Sources(
             gpus=tuple(_Gpus(source, self) for source in sources.gpus),
             processes=_Processes(sources.processes, self),
             pods=_Pods(sources.pods, self),
-            nodes=tuple(_Node(source, n, self) for n, source in enumerate(sources.nodes)),
+            nodes=tuple(_Node(source, self, n) for n, source in enumerate(sources.nodes)),
             others=lambda: self._others(sources),
-            groups=tuple(
-                RecordedGroups(source, n, self) for n, source in enumerate(sources.groups)
-            ),
+            groups=tuple(_Groups(source, self, n) for n, source in enumerate(sources.groups)),
         )
 
     def begin(self) -> None:
         """A new cycle begins now."""
-        draft = self.draft
-        self.before, self.draft = draft, Draft(len(draft.told), len(draft.called))
-        self.draft.follow(self.before)
+        self.before, self.draft = self.draft, self.draft.next()
         self.move()
 
     def move(self) -> None:
@@ -80,20 +84,20 @@ class Recorder:
             pods=now.pods.said(),
             others=now.others,
             page=page,
-            told=tuple(
-                None if now.told[n] == before.told[n] else now.told[n] for n in range(len(now.told))
-            ),
+            told=_changed(now.told, before.told),
             nodes=tuple(report.said() for report in now.nodes),
-            called=tuple(
-                None if now.called[n] == before.called[n] else now.called[n]
-                for n in range(len(now.called))
-            ),
+            called=_changed(now.called, before.called),
             groups=tuple(report.said() for report in now.groups),
         )
 
     def _others(self, sources: Sources) -> tuple[SourceStatus, ...]:
         self.draft.others = tuple(map(self.names.status, sources.others()))
         return self.draft.others
+
+
+def _changed(now: Sequence[T | None], before: Sequence[T | None]) -> tuple[T | None, ...]:
+    """None for each that is as before."""
+    return tuple(None if one == old else one for one, old in zip(now, before, strict=True))
 
 
 class _Gpus:
@@ -121,13 +125,41 @@ class _Gpus:
         self._source.close()
 
 
-class _Processes:
-    """A ``ProcessSource`` whose answers are kept, but for the tree."""
+class _Kept(ABC, Generic[S]):
+    """What the others have alike: how they fare is kept. ``position`` is among their kind."""
 
-    def __init__(self, source: ProcessSource, recorder: Recorder) -> None:
+    def __init__(self, source: S, recorder: Recorder, position: int = 0) -> None:
         self.name = source.name
         self._source = source
         self._recorder = recorder
+        self._position = position
+
+    @property
+    @abstractmethod
+    def _report(self) -> Report:
+        """Where what it says of itself is kept."""
+
+    def status(self) -> SourceStatus:
+        names, report = self._recorder.names, self._report
+        return noted(
+            lambda: names.status(self._source.status()),
+            lambda answer: setattr(report, "status", answer),
+        )
+
+    def rejected(self) -> Mapping[str, int]:
+        report = self._report
+        return noted(self._source.rejected, lambda answer: setattr(report, "rejected", answer))
+
+    def close(self) -> None:
+        self._source.close()
+
+
+class _Processes(_Kept[ProcessSource]):
+    """A ``ProcessSource`` whose answers are kept, but for the tree."""
+
+    @property
+    def _report(self) -> Report:
+        return self._recorder.draft.processes
 
     def resolve(self, pids: Collection[int]) -> Mapping[int, CgroupIdentity | Unattributed]:
         recorder, names, draft = self._recorder, self._recorder.names, self._recorder.draft
@@ -145,23 +177,13 @@ class _Processes:
     def tree(self) -> Tree:
         return self._source.tree()
 
-    def status(self) -> SourceStatus:
-        return status(self._source, self._recorder.draft.processes, self._recorder.names)
 
-    def rejected(self) -> Mapping[str, int]:
-        return rejected(self._source, self._recorder.draft.processes)
-
-    def close(self) -> None:
-        self._source.close()
-
-
-class _Pods:
+class _Pods(_Kept[PodSource]):
     """A ``PodSource`` whose answers are kept."""
 
-    def __init__(self, source: PodSource, recorder: Recorder) -> None:
-        self.name = source.name
-        self._source = source
-        self._recorder = recorder
+    @property
+    def _report(self) -> Report:
+        return self._recorder.draft.pods
 
     def start(self) -> None:
         self._source.start()
@@ -178,27 +200,16 @@ class _Pods:
 
         return noted(ask, lambda answer: setattr(recorder.draft, "pod_table", answer))
 
-    def status(self) -> SourceStatus:
-        return status(self._source, self._recorder.draft.pods, self._recorder.names)
-
-    def rejected(self) -> Mapping[str, int]:
-        return rejected(self._source, self._recorder.draft.pods)
-
     def follow(self, keep: Keep) -> None:
         self._source.follow(keep)
 
-    def close(self) -> None:
-        self._source.close()
 
-
-class _Node:
+class _Node(_Kept[NodeSource]):
     """A ``NodeSource`` whose contribution is kept, in the names of the pods that it was told of."""
 
-    def __init__(self, source: NodeSource, position: int, recorder: Recorder) -> None:
-        self.name = source.name
-        self._source = source
-        self._position = position
-        self._recorder = recorder
+    @property
+    def _report(self) -> Report:
+        return self._recorder.draft.nodes[self._position]
 
     def start(self) -> None:
         self._source.start()
@@ -213,15 +224,27 @@ class _Node:
 
         return noted(ask, lambda answer: told.__setitem__(self._position, answer))
 
-    def status(self) -> SourceStatus:
-        return status(self._source, self._report, self._recorder.names)
 
-    def rejected(self) -> Mapping[str, int]:
-        return rejected(self._source, self._report)
+class _Groups(_Kept[GroupSource]):
+    """A ``GroupSource`` whose answers are kept; it is asked about the real groups."""
 
     @property
     def _report(self) -> Report:
-        return self._recorder.draft.nodes[self._position]
+        return self._recorder.draft.groups[self._position]
 
-    def close(self) -> None:
-        self._source.close()
+    def start(self) -> None:
+        self._source.start()
+
+    def facts(self, members: Mapping[GroupKey, GroupMember]) -> Mapping[GroupKey, GroupFacts]:
+        recorder, called = self._recorder, self._recorder.draft.called
+        real = {
+            key: member._replace(identity=identity)
+            for key, member in members.items()
+            if isinstance(identity := recorder.real_identities.get(member.pid), CgroupIdentity)
+        }
+
+        def ask() -> Called:
+            told = self._source.facts(real)
+            return Called({key: recorder.names.group(facts) for key, facts in told.items()})
+
+        return noted(ask, lambda answer: called.__setitem__(self._position, answer)).facts
