@@ -2,22 +2,14 @@
 
 from grafana_foundation_sdk.builders import dashboard as build
 
+from dashboards.boards import GPU, engines, errors, of, power, rate
 from dashboards.frame import DEVICE, WORKLOAD, board
-from dashboards.panels import ANY, BAD, HIGH, NOBODY, Column, Panel, series, stat, table
+from dashboards.panels import ANY, HIGH, NOBODY, Column, Panel, series, stat, table
 
 BY_DEVICE = "cluster, instance, gpu, uuid"
-GPU = "{{instance}} GPU {{gpu}}"
 HOLDER = "{{$namespace_label}}/{{$pod_label}} {{$container_label}}"
 BY_HOLDER = "cluster, $namespace_label, $pod_label, $container_label"
 COLORS = {"^nobody": NOBODY, "^group": "purple"}
-
-
-def _of(family: str, more: str = "") -> str:
-    return f"mgpu_device_{family}{{{DEVICE}{more}}}"
-
-
-def _rate(family: str, more: str = "") -> str:
-    return f"rate({_of(family, more)}[$__rate_interval])"
 
 
 def _held(family: str) -> dict[str, str]:
@@ -48,13 +40,13 @@ def dashboard() -> build.Dashboard:
     found.with_panel(_utilization()).with_panel(_memory())
     found.with_row(build.Row("For whom")).with_panel(_core_by()).with_panel(_memory_by())
     found.with_row(build.Row("Power and clocks"))
-    for panel in _power():
+    for panel in power():
         found.with_panel(panel)
     found.with_row(build.Row("Engines and traffic"))
-    for panel in _engines():
+    for panel in engines():
         found.with_panel(panel)
     found.with_row(build.Row("Errors"))
-    for panel in _errors():
+    for panel in errors():
         found.with_panel(panel)
     return found
 
@@ -64,40 +56,40 @@ def _totals() -> list[Panel]:
         stat(
             "Devices that cannot be read",
             "GPUs and instances that are lost, stuck, or were let go of.",
-            f"count({_of('up')} == 0) or vector(0)",
+            f"count({of('up')} == 0) or vector(0)",
             "short",
             ANY,
         ),
         stat(
             "Core in use",
             "Share of the time with work, over the chosen devices.",
-            f"sum({_rate('busy_seconds_total')}) / count({_of('busy_seconds_total')})",
+            f"sum({rate('busy_seconds_total')}) / count({of('busy_seconds_total')})",
             "percentunit",
         ),
         stat(
             "Memory in use",
             "Of the chosen devices together.",
-            f"sum({_of('memory_used_bytes')}) / sum({_of('memory_total_bytes')})",
+            f"sum({of('memory_used_bytes')}) / sum({of('memory_total_bytes')})",
             "percentunit",
             HIGH,
         ),
         stat(
             "Power of the limit",
             "What the boards draw, of what they may.",
-            f"sum({_of('power_watts')}) / sum({_of('power_limit_watts')})",
+            f"sum({of('power_watts')}) / sum({of('power_limit_watts')})",
             "percentunit",
         ),
         stat(
             "Hottest sensor",
             "The highest temperature of a GPU or its memory.",
-            f"max({_of('temperature_celsius')})",
+            f"max({of('temperature_celsius')})",
             "celsius",
             ((None, "green"), (85, "yellow"), (95, "red")),
         ),
         stat(
             "XIDs in the time range",
             "Errors that the driver reported.",
-            f"sum(increase({_of('xid_errors_total')}[$__range])) or vector(0)",
+            f"sum(increase({of('xid_errors_total')}[$__range])) or vector(0)",
             "short",
             ANY,
         ),
@@ -106,7 +98,7 @@ def _totals() -> list[Panel]:
 
 def _devices() -> Panel:
     names = f"{BY_DEVICE}, model, profile, sharing"
-    info = f"group by ({names}) ({_of('info')})"
+    info = f"group by ({names}) ({of('info')})"
 
     def with_names(expr: str) -> str:
         extra = f"on ({BY_DEVICE}) group_left (model, profile, sharing)"
@@ -125,13 +117,13 @@ def _devices() -> Panel:
             "uuid": "UUID",
         },
         [
-            Column("Core in use", with_names(_rate("busy_seconds_total")), "percentunit"),
-            Column("Core allotted", with_names(_of("allocated_core_ratio")), "percentunit"),
-            Column("Memory in use", with_names(_of("memory_used_bytes")), "bytes"),
-            Column("Memory allotted", with_names(_of("allocated_memory_bytes")), "bytes"),
-            Column("Memory", with_names(_of("memory_total_bytes")), "bytes"),
-            Column("Replicas", with_names(_of("sharing_replicas")), "short"),
-            Column("Power", with_names(_of("power_watts")), "watt"),
+            Column("Core in use", with_names(rate("busy_seconds_total")), "percentunit"),
+            Column("Core allotted", with_names(of("allocated_core_ratio")), "percentunit"),
+            Column("Memory in use", with_names(of("memory_used_bytes")), "bytes"),
+            Column("Memory allotted", with_names(of("allocated_memory_bytes")), "bytes"),
+            Column("Memory", with_names(of("memory_total_bytes")), "bytes"),
+            Column("Replicas", with_names(of("sharing_replicas")), "short"),
+            Column("Power", with_names(of("power_watts")), "watt"),
         ],
         links={"UUID": "/d/mgpu-node?${__url_time_range}&var-uuid=${__value.raw}"},
     )
@@ -142,7 +134,7 @@ def _utilization() -> Panel:
         "Core in use, by device",
         "Share of the time in which the device had work. It says that the GPU was at work, not how "
         "well its units were used: see SM activity.",
-        {GPU: f"sum by ({BY_DEVICE}) ({_rate('busy_seconds_total')})"},
+        {GPU: f"sum by ({BY_DEVICE}) ({rate('busy_seconds_total')})"},
         "percentunit",
         most=1,
     )
@@ -152,7 +144,7 @@ def _memory() -> Panel:
     return series(
         "Memory in use, by device",
         "Share of the device's memory.",
-        {GPU: f"{_of('memory_used_bytes')} / {_of('memory_total_bytes')}"},
+        {GPU: f"{of('memory_used_bytes')} / {of('memory_total_bytes')}"},
         "percentunit",
         most=1,
     )
@@ -178,111 +170,9 @@ def _memory_by() -> Panel:
             HOLDER: f"sum by ({BY_HOLDER}) (mgpu_container_memory_used_bytes{{{DEVICE}}})",
             "group {{kind}} {{group}}": "sum by (kind, group) "
             f"(mgpu_group_memory_used_bytes{{{DEVICE}}})",
-            "nobody: {{reason}}": f"sum by (reason) ({_of('unattributed_memory_bytes')} > 0)",
+            "nobody: {{reason}}": f"sum by (reason) ({of('unattributed_memory_bytes')} > 0)",
         },
         "bytes",
         stacked=True,
         colors=COLORS,
     )
-
-
-def _power() -> list[Panel]:
-    return [
-        series("Power", "What each board draws.", {GPU: _of("power_watts")}, "watt"),
-        series(
-            "Temperature",
-            "Of the GPU and of its memory.",
-            {f"{GPU} {{{{sensor}}}}": _of("temperature_celsius")},
-            "celsius",
-        ),
-        series(
-            "Clocks",
-            "What the clocks are at.",
-            {f"{GPU} {{{{clock}}}}": _of("clock_hertz")},
-            "hertz",
-        ),
-        series(
-            "Held down",
-            "Share of the time in which clocks were held down, by reason. The power cap is normal "
-            "under load; heat and the power brake are not.",
-            {f"{GPU} {{{{reason}}}}": _rate("throttle_seconds_total")},
-            "percentunit",
-            colors={"thermal|brake": BAD},
-        ),
-    ]
-
-
-def _engines() -> list[Panel]:
-    return [
-        series(
-            "Memory traffic, encoder, decoder",
-            "Share of the time in which each was in use.",
-            {
-                f"{GPU} memory": _rate("memory_active_seconds_total"),
-                f"{GPU} encoder": _rate("encoder_seconds_total"),
-                f"{GPU} decoder": _rate("decoder_seconds_total"),
-            },
-            "percentunit",
-        ),
-        series(
-            "SM and tensor activity",
-            "Share of the SMs that were busy, of the warps that fit on them, and of the time that "
-            "tensor cores were in use. Hopper and newer only.",
-            {
-                f"{GPU} SM": _of("sm_active_ratio"),
-                f"{GPU} occupancy": _of("sm_occupancy_ratio"),
-                f"{GPU} tensor": _of("tensor_active_ratio"),
-            },
-            "percentunit",
-        ),
-        series(
-            "PCIe traffic",
-            "As the device sees it.",
-            {f"{GPU} {{{{direction}}}}": _rate("pcie_bytes_total")},
-            "Bps",
-        ),
-        series(
-            "NVLink traffic",
-            "Payload over all links of a device.",
-            {f"{GPU} {{{{direction}}}}": _rate("nvlink_bytes_total")},
-            "Bps",
-        ),
-    ]
-
-
-def _errors() -> list[Panel]:
-    return [
-        series(
-            "XIDs",
-            "Errors that the driver reported in the time range, by number. The runbooks "
-            "MgpuXidHardware and MgpuXidError tell what they mean.",
-            {f"{GPU} XID {{{{xid}}}}": f"increase({_of('xid_errors_total')}[$__range]) > 0"},
-            "short",
-            width=8,
-        ),
-        series(
-            "Memory errors",
-            "Errors of the memory in the time range, and rows of it that are replaced.",
-            {
-                f"{GPU} {{{{kind}}}} errors": f"increase({_of('ecc_errors_total')}[$__range])",
-                f"{GPU} {{{{kind}}}} rows": _of("remapped_rows"),
-            },
-            "short",
-            colors={"uncorrected": BAD},
-            width=8,
-        ),
-        table(
-            "What cannot be measured of devices",
-            "Quantities whose series are absent, and why; docs/troubleshooting.md has a line for "
-            "each reason.",
-            {"instance": "Node", "gpu": "GPU", "quantity": "Quantity", "reason": "Reason"},
-            [
-                Column(
-                    "Devices",
-                    f"sum by (instance, gpu, quantity, reason) ({_of('unmeasured')})",
-                    "short",
-                )
-            ],
-            width=8,
-        ),
-    ]
