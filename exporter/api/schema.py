@@ -72,25 +72,8 @@ def _parts() -> Json:
     return {
         "snapshot_head": _snapshot_head(),
         "source": _source(),
-        "device": _object(
-            {
-                "index": _said(WHOLE, "The vendor's number of the device."),
-                "uuid": TEXT,
-                **_figures("device"),
-                "unattributed": _list(_ref("unattributed")),
-            },
-            ["index", "uuid", "unattributed"],
-        ),
-        "unattributed": _object(
-            {
-                "reason": {"enum": [str(reason) for reason in Unattributed]},
-                "core_utilization_ratio": NUMBER,
-                "memory_used_bytes": NUMBER,
-                "process_list": _list(_ref("process")),
-            },
-            ["reason"],
-            "What nobody is named for, by reason; see docs/troubleshooting.md.",
-        ),
+        "device": _device(),
+        "unattributed": _unattributed(),
         "pod_object": _pod(),
         "container": _object(
             {
@@ -116,6 +99,31 @@ def _parts() -> Json:
         "process": _process(),
         "series": _series(),
     }
+
+
+def _device() -> Json:
+    return _object(
+        {
+            "index": _said(WHOLE, "The vendor's number of the device."),
+            "uuid": TEXT,
+            **_figures("device"),
+            "unattributed": _list(_ref("unattributed")),
+        },
+        ["index", "uuid", "unattributed"],
+    )
+
+
+def _unattributed() -> Json:
+    return _object(
+        {
+            "reason": {"enum": [str(reason) for reason in Unattributed]},
+            "core_utilization_ratio": NUMBER,
+            "memory_used_bytes": NUMBER,
+            "process_list": _list(_ref("process")),
+        },
+        ["reason"],
+        "What nobody is named for, by reason; see docs/troubleshooting.md.",
+    )
 
 
 def _snapshot_head() -> Json:
