@@ -9,25 +9,18 @@ How busy time is shared out is told in ``exporter.shares``; docs/accuracy.md mea
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
-from typing import NamedTuple
 
 from exporter.credit import apportion
 from exporter.model import (
     QUANTITIES,
     Allocation,
-    CgroupIdentity,
-    ContainerKey,
     Credit,
     Device,
     DeviceMemory,
     DeviceUsage,
     Engines,
-    GroupKey,
     MemoryHeld,
     Owner,
-    Pod,
-    PodSlot,
-    PodTable,
     Spent,
     Unattributed,
     Window,
@@ -35,74 +28,6 @@ from exporter.model import (
 from exporter.shares import share, share_core
 
 NO_CREDIT: Mapping[Owner, Credit] = MappingProxyType({})
-
-
-def owner_of(
-    identity: CgroupIdentity | Unattributed, table: PodTable, *, by_step: bool = False
-) -> Owner:
-    """Whose this process is: a known pod's container, else a group, else a reason.
-
-    A Slurm job is one group, or ``by_step`` each of its steps is, as sacct writes it: ``211.0``.
-    """
-    known = member_of(identity, table) if isinstance(identity, CgroupIdentity) else None
-    return owner_as(identity, known, table, by_step=by_step)
-
-
-def owner_as(
-    identity: CgroupIdentity | Unattributed,
-    member: "Member | None",
-    table: PodTable,
-    *,
-    by_step: bool = False,
-) -> Owner:
-    """As ``owner_of``, where it is known what container of a pod this is."""
-    if isinstance(identity, Unattributed):
-        return identity
-    if member is not None:
-        pod = table.pods[member.pod_uid]
-        return ContainerKey(pod.namespace, pod.name, member.container)
-    if identity.pod_uid:
-        return GroupKey("pod", f"{identity.pod_uid}/{identity.container_id or ''}")
-    unit = identity.unit
-    if identity.container_id:
-        within = f"{unit.name}/" if unit and unit.name else ""
-        return GroupKey(identity.runtime or "container", within + identity.container_id)
-    if unit is not None and unit.name:
-        step = f".{unit.step}" if by_step and unit.step else ""
-        return GroupKey(unit.kind, unit.name + step)
-    return Unattributed.HOST_PROCESS
-
-
-class Member(NamedTuple):
-    """A container of a pod in the table, by the pod's API uid; "" while only the pod is known."""
-
-    pod_uid: str
-    container: str
-
-
-def member_of(identity: CgroupIdentity, table: PodTable) -> Member | None:
-    """The container of a known pod that a process is in; None if no pod here is known.
-
-    The outermost known pod of the path has it: what lies within is a nested kubelet's, or was made
-    by a tenant who may make cgroups of any name. So may a user or a machine in a unit of their own.
-    """
-    if identity.unit is not None:
-        return None
-    inside_out = (PodSlot(identity.pod_uid or "", identity.container_id), *identity.enclosing)
-    for slot in reversed(inside_out):
-        named = table.by_container_id.get(slot.container_id or "")
-        if named:
-            return Member(*named)
-        uid = table.by_kubelet_uid.get(slot.pod_uid)
-        if uid:
-            return Member(uid, _pending_container(table.pods[uid]))
-    return None
-
-
-def _pending_container(pod: Pod) -> str:
-    """The only container without an id yet, else "": never a guess by order."""
-    waiting = [c.name for c in pod.containers if not c.container_ids]
-    return waiting[0] if len(waiting) == 1 else ""
 
 
 def account(

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.attribution import account, hold, owner_of, place
+from exporter.attribution import account, hold, place
 from exporter.model import (
     QUANTITIES,
     Allocation,
@@ -28,6 +28,7 @@ from exporter.model import (
     Unexplained,
     Window,
 )
+from exporter.ownership import owner_of
 from exporter.shares import SCALE_CAP
 
 CID = "a" * 64

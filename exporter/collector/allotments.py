@@ -8,7 +8,7 @@ from dataclasses import replace
 from exporter.allocations.replicas import sharing_replicas
 from exporter.allocations.rules import Rules
 from exporter.allocations.scheme import SHARED, Problem, Reason
-from exporter.attribution import Member, place
+from exporter.attribution import place
 from exporter.ledger import Allotted
 from exporter.model import (
     Allocation,
@@ -18,6 +18,7 @@ from exporter.model import (
     Pod,
     PodTable,
 )
+from exporter.ownership import Member
 
 logger = logging.getLogger(__name__)
 

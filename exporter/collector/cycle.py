@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
-from exporter.attribution import Member
 from exporter.collector.allotments import Allotments
 from exporter.collector.asking import Asking
 from exporter.collector.bound import Surplus, bounded
@@ -38,6 +37,7 @@ from exporter.model import (
     SourceStatus,
     Unmeasured,
 )
+from exporter.ownership import Member
 from exporter.pods.labels import Shown
 from exporter.tenancy import account_for
 

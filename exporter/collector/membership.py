@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from operator import attrgetter
 
-from exporter.attribution import Member, hold, member_of, owner_as
+from exporter.attribution import hold
 from exporter.model import (
     CgroupIdentity,
     DeviceMemory,
@@ -13,6 +13,7 @@ from exporter.model import (
     PodTable,
     Unattributed,
 )
+from exporter.ownership import Member, member_of, owner_as
 
 _Identity = CgroupIdentity | Unattributed
 PID = attrgetter("pid")

@@ -3,10 +3,10 @@
 from collections import Counter
 from collections.abc import Iterator
 
-from exporter.attribution import owner_of
 from exporter.doctor.evidence import Evidence
 from exporter.doctor.finding import Finding, note, ok
 from exporter.model import ContainerKey, GroupKey, Owner, Unattributed
+from exporter.ownership import owner_of
 
 _KINDS = {
     "container": "of named containers",

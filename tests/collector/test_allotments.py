@@ -6,7 +6,6 @@ import pytest
 
 from exporter.allocations.rules import Rules, make
 from exporter.allocations.scheme import Decoded, IndexBasis, Scheme
-from exporter.attribution import Member
 from exporter.collector.allotments import Allotments
 from exporter.ledger import Allotted
 from exporter.model import (
@@ -19,6 +18,7 @@ from exporter.model import (
     Pod,
     SchemeDescription,
 )
+from exporter.ownership import Member
 from exporter.pods.table import indexed
 from tests.allocations.build import container, pod
 

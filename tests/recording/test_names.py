@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exporter.allocations.registry import SCHEMES, decode
-from exporter.attribution import owner_of
 from exporter.model import (
     CgroupIdentity,
     ClaimedDevice,
@@ -31,6 +30,7 @@ from exporter.model import (
     SourceStatus,
     Unattributed,
 )
+from exporter.ownership import owner_of
 from exporter.pods.table import indexed
 from exporter.recording.codec import to_json
 from exporter.recording.names import Names, Pseudonyms

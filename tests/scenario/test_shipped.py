@@ -6,9 +6,9 @@ from dataclasses import replace
 import pytest
 
 from exporter.allocations.registry import decode
-from exporter.attribution import owner_of
 from exporter.cgroups.layout import parse_path
 from exporter.model import ContainerKey, GroupKey, Pod, PodTable, Unattributed
+from exporter.ownership import owner_of
 from exporter.scenario.load import load, shipped
 from exporter.scenario.node import Node
 from tests.scenario.clock import SECOND, START, ManualClock
