@@ -8,7 +8,7 @@ from exporter.gpus.amd.smi.check import ASK_EVERY_NS, TIMES, SmiCheck
 from exporter.gpus.amd.smi.source import CheckedSource, SmiSource
 from exporter.gpus.source import Demand
 from exporter.model import DeviceReading, SourceStatus
-from tests.fakeamdsmi.build import describe, library
+from tests.fakeamdsmi.build import library
 from tests.gpus.amd.node import DEMAND, Node
 from tests.gpus.amd.trees import Board
 
@@ -78,6 +78,3 @@ def same(board: Board, **other: object) -> str:
         told["edge"] = 41
     told |= other
     return "processor " + " ".join(f"{k}={v}" for k, v in told.items() if v is not None)
-
-
-__all__ = ["Checked", "describe", "same"]

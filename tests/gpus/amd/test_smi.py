@@ -8,7 +8,7 @@ import pytest
 from exporter.gpus.amd.smi import check as checking
 from exporter.gpus.amd.smi.check import HUNG_NS, SmiCheck
 from exporter.gpus.amd.smi.places import find
-from exporter.gpus.amd.smi.source import CheckedSource
+from exporter.gpus.amd.smi.source import CheckedSource, SmiSource
 from exporter.model import Window
 from tests.fakeamdsmi.build import describe, library
 from tests.gpus.amd.checked import MINUTE, Checked, same
@@ -24,6 +24,8 @@ from tests.gpus.amd.trees import (
     table,
     v1_6,
 )
+
+pytestmark = pytest.mark.program("cc")
 
 
 @pytest.fixture
@@ -285,11 +287,12 @@ def test_a_call_that_hangs_costs_no_cycle(node: Node, tmp_path: Path, function: 
         node.clock.move(1.0)
         [device] = source.read().devices
         assert device.sensors.power_watts == 100
-    assert not check.status.up
-    assert "has not come back for" in check.status.detail
+    state = SmiSource(check)
+    assert not state.read().status.up
+    assert "has not come back for" in state.read().status.detail
 
     describe(path, [same(board)])
-    while not check.status.up:
+    while not state.read().status.up:
         [device] = source.read().devices
         threading.Event().wait(0.001)
     assert device.sensors.crosscheck["power"] == 0
