@@ -17,6 +17,7 @@ OWNED = frozenset(
         "path.sysfs",
         "path.logs",
         "nvml.library",
+        "amd.smi",
         "simulate",
         "simulate.start",
         "pods.source",

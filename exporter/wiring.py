@@ -12,6 +12,8 @@ from exporter.collector import Collector, CycleRules, IdlePolicy, Sources
 from exporter.families import groups_without
 from exporter.gpus.amd.discovery import addresses
 from exporter.gpus.amd.processes import pids_of
+from exporter.gpus.amd.smi.check import SmiCheck
+from exporter.gpus.amd.smi.source import CheckedSource, SmiSource
 from exporter.gpus.amd.source import AmdSource
 from exporter.gpus.awaited import Awaited, never, nvidia_missed
 from exporter.gpus.drm.source import DrmSource
@@ -222,12 +224,20 @@ def _real_gpus(settings: Settings) -> tuple[GpuSource, ...]:
     asked = settings.gpus_source
     sysfs = Path(settings.path_sysfs)
     sources: list[GpuSource] = []
+    states: list[GpuSource] = []
     for name, opener in _GPUS.items():
-        if name in asked:
-            sources.append(opener(settings))
-        elif "auto" in asked:
-            missed = nvidia_missed(sysfs) if name == NvmlSource.name else never
-            sources.append(Awaited(opener(settings), missed))
+        if name not in asked and "auto" not in asked:
+            continue
+        source = opener(settings)
+        if name == AmdSource.name and settings.amd_smi != "off":
+            path = None if settings.amd_smi == "auto" else Path(settings.amd_smi)
+            check = SmiCheck(path, time)
+            source = CheckedSource(source, check, sysfs)
+            states.append(SmiSource(check))
+        if name not in asked:
+            source = Awaited(source, nvidia_missed(sysfs) if name == NvmlSource.name else never)
+        sources.append(source)
+    sources += states  # once the boards are read
     for source in sources:
         source.follow(_demand(settings))
     return tuple(sources)

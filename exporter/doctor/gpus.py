@@ -9,7 +9,7 @@ from pathlib import Path
 
 import psutil
 
-from exporter.doctor.amd import AMD, amd
+from exporter.doctor.amd import AMD, AMD_SMI, amd, library
 from exporter.doctor.devices import devices_found
 from exporter.doctor.drm import DRM, drm
 from exporter.doctor.evidence import Evidence
@@ -50,6 +50,7 @@ NEEDED = ("core", "memory")  # without these no container has a figure
 
 OTHERS: Mapping[str, Callable[[Reading, Mapping[str, int]], Iterator[Finding]]] = {
     AMD: amd,
+    AMD_SMI: library,
     DRM: drm,
 }
 
@@ -70,7 +71,7 @@ def gpus(evidence: Evidence, dev: Path = _DEV) -> Iterator[Finding]:
     if evidence.settings.simulate:
         yield note("driver", f"simulated ({evidence.settings.simulate}): nothing of it is measured")
         return
-    readings = [r for r in evidence.readings if not r.status.absent]
+    readings = [r for r in evidence.readings if not r.status.absent or r.status.name == AMD_SMI]
     others = [reading for reading in readings if reading.status.name in OTHERS]
     wanted = {"auto", "nvml"} & set(evidence.settings.gpus_source)
     if wanted and not any(r.status.absent and r.status.name == "nvml" for r in evidence.readings):

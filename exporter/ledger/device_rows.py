@@ -92,6 +92,7 @@ def _sensors(reading: DeviceReading) -> dict[str, Value]:
         ("row_remapping", sensors.row_remapping),
         ("pcie_bytes_total", sensors.pcie_bytes),
         ("nvlink_bytes_total", sensors.nvlink_bytes),
+        ("crosscheck_mismatch", sensors.crosscheck),
     ):
         values[name] = {(label,): value for label, value in labelled.items()}
     return values

@@ -221,6 +221,9 @@ PATH = Kind(_path, "an absolute path")
 SOCKET = Kind(
     lambda text: text if text in {"auto", "none"} else _path(text), "auto, none or an absolute path"
 )
+LIBRARY = Kind(
+    lambda text: text if text in {"auto", "off"} else _path(text), "auto, off or an absolute path"
+)
 OPTIONAL_PATH = Kind(lambda text: _path(text) if text else text, "an absolute path")
 ORIGIN = Kind(_origin, "an address such as https://10.0.0.1:10250 or http://127.0.0.1:10255")
 KEY = Kind(_key, "the key of a label, the beginning of one with a * after it, or *")

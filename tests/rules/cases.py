@@ -80,6 +80,7 @@ FULLNESS = f"mgpu_pod_memory_limit_utilization_ratio{{{POD}}}"
 POD_CORE = f"mgpu_pod_core_seconds_total{{{POD}}}"
 PROCESSES = f"mgpu_container_processes{{{MAIN}}}"
 MISMATCH = f"mgpu_container_placement_mismatch{{{MAIN}}}"
+CROSSCHECK = f'mgpu_device_crosscheck_mismatch{{{GPU},quantity="energy"}}'
 UNMEASURED = f'mgpu_container_unmeasured{{{MAIN},quantity="core",reason="no_hostpid"}}'
 CORE_ALLOTTED = f"mgpu_device_allocated_core_ratio{{{GPU}}}"
 MEMORY_ALLOTTED = f"mgpu_device_allocated_memory_bytes{{{GPU}}}"
@@ -289,6 +290,14 @@ CASES: dict[str, Example] = {
         },
     ),
     "MgpuUseUnobserved": Example({UNOBSERVED: f"0+6{HOURS}"}, {"once": {UNOBSERVED: "0x30 8x400"}}),
+    "MgpuCrosscheckMismatch energy": Example(
+        {CROSSCHECK: f"1{HOURS}"},
+        {
+            "the two agree": {CROSSCHECK: f"0{HOURS}"},
+            "they agree again": {CROSSCHECK: "1x40 0x400"},
+            "the library does not tell": {CROSSCHECK: None},
+        },
+    ),
     "MgpuExporterAbsent": Example({UP: f"0{HOURS}"}, {"one is there": {BUILD: f"1{HOURS}"}}),
     "MgpuExporterDown": Example(
         {UP: f"0{HOURS}"},

@@ -12,6 +12,9 @@
 - --simulate={{ .Values.simulate }}
 {{- else }}
 - --path.cgroup=/host/sys/fs/cgroup
+{{- if .Values.amdLibraries }}
+- --amd.smi=auto
+{{- end }}
 - --pods.source={{ .Values.pods.source }}
 {{- if not (include "mgpu.readsClaims" .) }}
 - --pods.claims=off
@@ -109,6 +112,9 @@ whose bounding set lacks SYS_ADMIN; a process of UID 65532 does not get it from 
 {{- if eq (include "mgpu.gpuAccess" .) "hostPath" }}
 - {name: driver, mountPath: /usr/local/nvidia/lib64, readOnly: true}
 {{- end }}
+{{- if and .Values.amdLibraries (not .Values.simulate) }}
+- {name: amd-libraries, mountPath: /opt/rocm/lib, readOnly: true}
+{{- end }}
 {{- with .Values.extraVolumeMounts }}
 {{ toYaml . }}
 {{- end }}
@@ -151,6 +157,10 @@ whose bounding set lacks SYS_ADMIN; a process of UID 65532 does not get it from 
 {{- if eq (include "mgpu.gpuAccess" .) "hostPath" }}
 - name: driver
   hostPath: {path: {{ .Values.driverLibraries | quote }}, type: Directory}
+{{- end }}
+{{- if and .Values.amdLibraries (not .Values.simulate) }}
+- name: amd-libraries
+  hostPath: {path: {{ .Values.amdLibraries | quote }}, type: Directory}
 {{- end }}
 {{- if and .Values.kubeRBACProxy.enabled .Values.kubeRBACProxy.tlsSecret }}
 - name: proxy-tls
