@@ -189,9 +189,9 @@ def test_it_is_looked_for_where_rocm_and_distributions_put_it(tmp_path: Path) ->
         put(debian / name, "")
     assert find([tmp_path]) == debian / "libamd_smi.so.26.2.70200"
     put(tmp_path / "opt/rocm-6.3.0/lib/libamd_smi.so", "")
-    put(tmp_path / "opt/rocm-7.0.2/lib/libamd_smi.so", "")
-    put(tmp_path / "opt/rocm-7.0.2/lib/libamd_smi.so.26", "")
-    assert find([tmp_path]) == tmp_path / "opt/rocm-7.0.2/lib/libamd_smi.so"
+    put(tmp_path / "opt/rocm-10.0.2/lib/libamd_smi.so", "")
+    put(tmp_path / "opt/rocm-10.0.2/lib/libamd_smi.so.26", "")
+    assert find([tmp_path]) == tmp_path / "opt/rocm-10.0.2/lib/libamd_smi.so"
 
 
 @pytest.mark.parametrize("content", [None, b"", b"#!/bin/sh\nexit 1\n", b"\x7fELF" + bytes(200)])

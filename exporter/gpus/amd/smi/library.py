@@ -174,7 +174,7 @@ class SmiLibrary:
         if into is None:
             return None
         told = (int(struct.unpack_from(kind, into, at)[0]) for kind, at in POWER[self._major])
-        return next((float(watts) for watts in told if watts not in _UNTOLD), None)
+        return next((float(watts) for watts in told if watts and watts not in _UNTOLD), None)
 
     def _activity(self, handle: c_void_p) -> float | None:
         into = self._filled("amdsmi_get_gpu_activity", handle)

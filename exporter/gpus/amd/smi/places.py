@@ -1,5 +1,6 @@
 """Where ``libamd_smi.so`` is looked for."""
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -18,7 +19,7 @@ def find(roots: Sequence[Path] = ROOTS) -> Path | None:
     """The first library in the usual places; of one folder the unnumbered name, else the newest."""
     for root in roots:
         for place in PLACES:
-            for folder in sorted(root.glob(place), reverse=True):
+            for folder in sorted(root.glob(place), key=_numbers, reverse=True):
                 names = sorted(folder.glob(f"{NAME}*"), key=_numbers)
                 if names:
                     plain = folder / NAME
@@ -27,4 +28,5 @@ def find(roots: Sequence[Path] = ROOTS) -> Path | None:
 
 
 def _numbers(path: Path) -> list[int]:
-    return [int(part) for part in path.name.split(".") if part.isdecimal()]
+    """The versions in its name, so that 10 comes behind 9."""
+    return [int(number) for number in re.findall(r"\d+", str(path))]
