@@ -64,6 +64,7 @@ def account(
         credit=core.credit if core else credit,
         methods=window.methods,
         counted={name: _owned(by_pid, owners) for name, by_pid in window.counted.items()},
+        is_lower_bound=window.is_sum_of_told,
     )
 
 
@@ -82,9 +83,11 @@ def _share_energy(
     if window.energy_uj is None:
         return None
     unobserved, idle, active = _energy_parts(window)
-    shares = apportion(active, core or {})
+    by_core = {} if window.is_sum_of_told else core or {}  # else who is not told would pay nothing
+    shares = apportion(active, by_core)
     if not shares and active:
-        nobody = Unattributed.IDLE if window.busy.core == 0 else Unattributed.NO_PID
+        is_idle = window.busy.core == 0 and not window.is_sum_of_told
+        nobody = Unattributed.IDLE if is_idle else Unattributed.NO_PID
         shares = {nobody: active}
     idle_shares = apportion(idle, idle_weights or {}) or {Unattributed.IDLE: idle}
     for owner, part in ((Unattributed.UNOBSERVED, unobserved), *idle_shares.items()):

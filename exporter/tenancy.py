@@ -9,7 +9,8 @@ Pure. Stands around ``attribution``, which shares a window out by figures for ea
 * MPS clients run at once in one context, so that a sample names one of them, or their server. What
   the server is credited with is nobody's; a client that is not named may have worked all the same.
 * Where fdinfo tells each process's time, that of compute queues which the kernel does not schedule
-  (AMD's KFD) is not in it: who has such queues is unmeasured.
+  (AMD's KFD) is not in it: who has such queues is unmeasured. So is who has more clients than are
+  looked at.
 """
 
 from collections.abc import Mapping, Sequence
@@ -63,7 +64,9 @@ def account_for(
         return replace(usage, unmeasured=None)
     if window.methods.shares == FDINFO:
         computing = {_owner(owners, p) for p in residents or () if COMPUTE in p.kinds}
-        return replace(usage, unmeasured=dict.fromkeys(computing, Unmeasured.NOT_SUPPORTED))
+        untold = {owners.get(pid, Unattributed.UNKNOWN_CGROUP) for pid in window.untold}
+        unmeasured = dict.fromkeys(computing, Unmeasured.NOT_SUPPORTED)
+        return replace(usage, unmeasured=unmeasured | dict.fromkeys(untold, Unmeasured.READ_FAILED))
     unnamed = _unnamed_clients(window, owners, residents or ())
     return replace(usage, unmeasured=unnamed) if unnamed else usage
 

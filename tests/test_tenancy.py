@@ -199,3 +199,24 @@ def test_who_has_queues_that_fdinfo_does_not_time_is_unmeasured_and_the_others_a
 
     assert usage.unmeasured == {A: Unmeasured.NOT_SUPPORTED}
     assert core_of(usage) == {B: 100, Unattributed.NO_PID: 700}
+
+
+@pytest.mark.parametrize(("busy", "energy_of_b"), [("fdinfo", None), ("rates", 10)])
+def test_who_is_not_told_costs_nobody_else_energy(busy: str, energy_of_b: int | None) -> None:
+    """Where the device's busy time is the sum of what is told, nobody's part of the energy is."""
+    window = replace(
+        sampled(800, {2: 100}),
+        methods=Methods(busy, "fdinfo"),
+        told_apart=True,
+        untold=frozenset({1}),
+        energy_uj=80,
+    )
+
+    usage = account_for(CARD, window, OWNERS, [holder(1), ProcessMemory(2, 10, frozenset())])
+
+    assert usage.unmeasured is not None
+    assert usage.unmeasured[A] is Unmeasured.READ_FAILED
+    assert B not in usage.unmeasured
+    assert usage.is_lower_bound is (busy == "fdinfo")
+    assert usage.shares[B].energy_uj == (energy_of_b or 0)
+    assert sum(spent.energy_uj or 0 for spent in usage.shares.values()) == 80

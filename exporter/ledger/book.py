@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from exporter.ledger.accounts import ENERGY, Account, Averaged, Moment
 from exporter.ledger.doubts import Doubts
 from exporter.model import (
+    COUNTED,
     QUANTITIES,
     ContainerKey,
     Credit,
@@ -40,6 +41,7 @@ class Book:
         "has_newcomers",
         "held",
         "idle_energy_uj",
+        "is_lower_bound",
         "measured",
         "met_mono_ns",
         "methods",
@@ -67,6 +69,7 @@ class Book:
         self.unlisted_cycles = 0
         self.met_mono_ns = now.mono_ns
         self.measured: set[str] = set()
+        self.is_lower_bound = False
         self.unmeasured: Mapping[str, Unmeasured] = {}
         self.doubts = Doubts()
         self.methods = Methods()
@@ -133,6 +136,11 @@ class Book:
             self.unexplained[reason] += core_ns
 
     @property
+    def undertold(self) -> frozenset[str]:
+        """What its owners have, and the device at least as much as them together."""
+        return frozenset(self.measured & {*QUANTITIES, *COUNTED} if self.is_lower_bound else ())
+
+    @property
     def unshared(self) -> Mapping[str, Unmeasured]:
         """What cannot be told of the device's owners, and why, though the device may have it.
 
@@ -142,6 +150,8 @@ class Book:
         if self.rejected_windows >= REJECTED_WINDOWS:
             reasons = {q: Unmeasured.REJECTED_SAMPLES for q in QUANTITIES if q in self.measured}
         reasons |= {q: r for q, r in self.unmeasured.items() if q in OWNED}
+        if self.is_lower_bound:  # who used what of it goes by core, of which some is not told
+            reasons[ENERGY] = Unmeasured.READ_FAILED
         return {ENERGY: reasons["core"], **reasons} if "core" in reasons else reasons
 
     @property

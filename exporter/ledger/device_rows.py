@@ -42,6 +42,7 @@ def device_rows(view: View) -> Iterable[Row]:
         values["unmeasured"] = unmeasured(
             {q: r for q, r in book.unmeasured.items() if q not in book.measured},
             {} if up else {"device": Unmeasured(book.state)},
+            dict.fromkeys(book.undertold, Unmeasured.READ_FAILED),
             {IDLE_ENERGY: Unmeasured.NEVER_IDLE} if _never_idle(book) else {},
         )
         reading = view.facts.readings.get(uuid)
@@ -121,9 +122,10 @@ def _costs(reading: DeviceReading) -> dict[str, Value]:
 
 
 def _accounts(view: View, book: Book) -> dict[str, Value]:
-    own = view.use(book, book.whole, frozenset(book.measured))
+    told = book.measured - book.undertold
+    own = view.use(book, book.whole, frozenset(told))
     values = {RENAMED.get(name, name): value for name, value in own.items()}
-    for quantity in book.measured & COUNTERS.keys():
+    for quantity in told & COUNTERS.keys():
         values[f"unattributed_{COUNTERS[quantity]}"] = _unattributed(book, quantity)
     if IDLE_ENERGY in book.measured:
         values["idle_energy_joules_total"] = book.idle_energy_uj
@@ -131,7 +133,7 @@ def _accounts(view: View, book: Book) -> dict[str, Value]:
         values["unobserved_seconds_total"] = book.unobserved_ns
         methods = book.methods
         values["method_info"] = {(methods.busy, methods.shares, methods.energy): 1}
-    if "core" in book.measured:
+    if "core" in told:
         values |= known(normalization_ratio=book.normalization)
         values["unexplained_core_seconds_total"] = {
             (str(reason),): ns for reason, ns in book.unexplained.items()

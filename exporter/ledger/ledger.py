@@ -86,6 +86,7 @@ class Ledger:
         book.unobserved_ns += usage.unobserved_ns
         book.rejected_windows = book.rejected_windows + 1 if usage.rejected else 0
         book.methods = usage.methods
+        book.is_lower_bound = usage.is_lower_bound
         book.doubts.enter(usage, now.mono_ns)
         book.explain(usage, now)
         book.measure(usage.total.busy)

@@ -3,7 +3,6 @@
 from collections.abc import Iterable
 from dataclasses import astuple
 
-from exporter.ledger.accounts import Account
 from exporter.ledger.allotment_rows import UNKNOWN_LIMITS, allotment, loose_rows
 from exporter.ledger.book import OWNED, Book
 from exporter.ledger.view import View, counters, known, unmeasured
@@ -64,7 +63,7 @@ def _owner(
     )
     unnamed = UNNAMED if isinstance(key, GroupKey) and key.kind == "pod" else {}
     unshared = view.unshared(book, key)
-    values["unmeasured"] = unmeasured(_memory_reason(view, book, account), unshared, unnamed)
+    values["unmeasured"] = unmeasured(_memory_reason(view, book, key), unshared, unnamed)
     return values
 
 
@@ -74,11 +73,13 @@ def _reason(book: Book, reason: Unmeasured) -> dict[str, Value]:
     return {"unmeasured": unmeasured(dict.fromkeys(lacking, reason))}
 
 
-def _memory_reason(view: View, book: Book, account: Account) -> dict[str, Unmeasured]:
+def _memory_reason(view: View, book: Book, key: ContainerKey | GroupKey) -> dict[str, Unmeasured]:
     """Why the memory held is not told, where the device itself gives no reason."""
     if "memory" in view.unshared_by_any(book):
         return {}
-    if account.held is not None:
-        unsized = account.held.used_bytes is None
-        return {"memory": Unmeasured.NOT_SUPPORTED} if unsized else {}
+    held = book.owners[key].held
+    if held is not None:
+        is_untold = view.unshared(book, key).get("core") is Unmeasured.READ_FAILED
+        reason = Unmeasured.READ_FAILED if is_untold else Unmeasured.NOT_SUPPORTED
+        return {"memory": reason} if held.used_bytes is None else {}
     return {"memory": Unmeasured.READ_FAILED} if book.unlisted else {}

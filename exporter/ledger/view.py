@@ -9,6 +9,8 @@ from exporter.ledger.book import Book
 from exporter.ledger.ledger import Ledger
 from exporter.ledger.limits import Allotted
 from exporter.model import (
+    COUNTED,
+    QUANTITIES,
     ContainerKey,
     DeviceReading,
     GroupFacts,
@@ -50,6 +52,8 @@ class CycleFacts:
 
 
 BY_CORE = ("core", "memory_active", ENERGY)  # known together: by the same samples, or by core
+
+BY_CLIENT = frozenset({*QUANTITIES, *COUNTED, ENERGY})  # what is told of each of an owner's clients
 
 
 class View:
@@ -94,7 +98,11 @@ class View:
         """What cannot be told of an owner of the device, and why."""
         unshared = self._unshared[book.device.uuid]
         doubt = book.doubts.reason(owner, self._since)
-        return unshared if doubt is None else {**dict.fromkeys(BY_CORE, doubt), **unshared}
+        if doubt is None:
+            return unshared
+        by_client = doubt is Unmeasured.READ_FAILED
+        untold = BY_CLIENT & book.measured if by_client else BY_CORE
+        return {**dict.fromkeys(untold, doubt), **unshared}
 
     def unshared_by_any(self, book: Book) -> Mapping[str, Unmeasured]:
         """What cannot be told of any owner of the device, and why."""

@@ -117,7 +117,8 @@ class Window:
     ``told_apart``: the core time of processes is that of the samples that name them, not the
     driver's averages; then ``unclaimed_ns`` is the core's busy time in samples that name nobody
     and in which the device paused: the turn of some process ended there. ``counted``: of
-    ``COUNTED`` what is told here, nanoseconds by pid.
+    ``COUNTED`` what is told here, nanoseconds by pid. ``untold`` are processes whose use could not
+    be read, or not all of it.
     """
 
     start_unix_ns: int
@@ -133,6 +134,12 @@ class Window:
     told_apart: bool = False
     unclaimed_ns: int = 0
     counted: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
+    untold: frozenset[int] = frozenset()
+
+    @property
+    def is_sum_of_told(self) -> bool:
+        """Whether the device's busy time is its processes', and some of theirs is not told."""
+        return bool(self.untold) and self.methods.busy == "fdinfo"
 
 
 class ProcessMemory(NamedTuple):

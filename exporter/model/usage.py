@@ -89,7 +89,7 @@ class DeviceUsage:
     ``Unattributed.NO_PID``. ``credit`` is to be given back with the device's next window.
     ``unmeasured`` names the owners whose part of the core cannot be told from the others', and why;
     None where it could not be found out who they are this time. ``counted``: nanoseconds of what
-    is told of ``COUNTED``.
+    is told of ``COUNTED``. ``is_lower_bound``: the device's busy time may be more than ``total``.
     """
 
     device: Device
@@ -105,6 +105,7 @@ class DeviceUsage:
     methods: Methods = field(default_factory=Methods)
     unmeasured: Mapping[Owner, Unmeasured] | None = field(default_factory=dict)
     counted: Mapping[str, Mapping[Owner, int]] = field(default_factory=dict)
+    is_lower_bound: bool = False
 
 
 class SharedWindow(NamedTuple):

@@ -647,6 +647,30 @@ def test_owner_who_cannot_be_told_from_others_is_withheld_and_says_why() -> None
     assert rows["device"]["0", "GPU-0"].values["busy_seconds_total"] == 700
 
 
+def test_where_the_clients_of_one_owner_are_too_many_the_others_are_measured() -> None:
+    node = Node()
+    node.cycle(0, {"GPU-0": window({1: 300, 2: 200}, energy=70)}, held=BOTH)
+    node.untold = {A: Unmeasured.READ_FAILED}
+    by_client = replace(
+        window({2: 200}, energy=70), methods=Methods("fdinfo", "fdinfo"), untold=frozenset({1})
+    )
+    rows = node.cycle(1, {"GPU-0": by_client}, held={**BOTH, A: MemoryHeld(None, 1)})
+
+    withheld, others = (rows["container"][*k, "0", "GPU-0"].values for k in (A, B))
+    assert withheld["unmeasured"] == dict.fromkeys(
+        [("core", "read_failed"), ("energy", "read_failed"), ("memory", "read_failed")], 1
+    )
+    assert "core_seconds_total" not in withheld
+    assert (others["core_seconds_total"], others["memory_used_bytes"]) == (400, 10)
+    assert others["unmeasured"] == {("energy", "read_failed"): 1}
+    device = rows["device"]["0", "GPU-0"].values
+    assert "busy_seconds_total" not in device
+    assert ("core", "read_failed") in device["unmeasured"]  # type: ignore[operator] # a mapping
+    assert device["energy_joules_total"] == 140
+    again = node.cycle(2, {"GPU-0": window({2: 5}, energy=70)}, held=BOTH)["device"]["0", "GPU-0"]
+    assert again.values["busy_seconds_total"] == 705
+
+
 def test_pod_and_namespace_of_an_owner_who_cannot_be_told_are_withheld_too() -> None:
     node = Node()
     node.cycle(0, {"GPU-0": window({1: 300, 2: 200}, energy=70)}, held=BOTH)

@@ -69,16 +69,17 @@ class ClientDevice:
         if sight is None:
             return None
         asked = self._reader.ask(sight)
-        since_ns = None if self._untold else sight.since_mono_ns
+        since_ns = None if self._blind else sight.since_mono_ns
         clients = [client for _, client in asked.values()]
-        spent = self._clients.take(clients, self._clock.monotonic_ns(), since_ns)
         holders = {client_id: pid for client_id, (pid, _) in asked.items()}
-        memory = held_by(asked.values(), self.device, None)
+        unsure = [i for i, pid in holders.items() if pid in sight.cut or pid in sight.was_cut]
+        spent = self._clients.take(clients, self._clock.monotonic_ns(), since_ns, unsure)
+        memory = held_by(asked.values(), self.device, None, sight.cut)
         self._held = {p.pid: p.used_bytes for p in memory.processes or ()}
         window = self._kfd.window(sample)
-        if window is None or self._untold:
+        if window is None or self._blind:
             return window
-        return self._with(window, by_process(spent, holders))
+        return replace(self._with(window, by_process(spent, holders)), untold=sight.cut)
 
     def memory(self, demand: Demand, total: int | None, used: int | None) -> DeviceMemory | None:
         """Who holds how much: by fdinfo and by KFD, of which neither has all."""
@@ -88,11 +89,6 @@ class ClientDevice:
         of_kfd = {p.pid: p.used_bytes for p in memory.processes or ()}
         pids = sorted({*self._held, *of_kfd, *self._computing})
         return replace(memory, processes=tuple(self._resident(pid, of_kfd) for pid in pids))
-
-    @property
-    def _untold(self) -> Unmeasured | None:
-        """Why what clients used is not all that was used."""
-        return self._blind or (Unmeasured.READ_FAILED if self._clients.left else None)
 
     def _resident(self, pid: int, of_kfd: Mapping[int, int | None]) -> ProcessMemory:
         """Memory by KFD may be in fdinfo as well: the larger one is certainly held."""
@@ -104,9 +100,9 @@ class ClientDevice:
     def unmeasured(self, window: Window | None) -> dict[str, Unmeasured]:
         """What cannot be told of processes, or of the device at all, and why."""
         reasons = self._kfd.unmeasured(window)
-        if self._untold:
-            untold = (*ROLES, "memory") if self._blind and "memory" in reasons else ROLES
-            return {**reasons, **dict.fromkeys(untold, self._untold)}
+        if self._blind:
+            untold = (*ROLES, "memory") if "memory" in reasons else ROLES
+            return {**reasons, **dict.fromkeys(untold, self._blind)}
         return {q: reason for q, reason in reasons.items() if q not in (*ROLES, "memory")}
 
     def _with(self, window: Window, used: Mapping[int, Mapping[str, int]]) -> Window:

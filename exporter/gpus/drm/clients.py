@@ -6,14 +6,14 @@ A client is one open DRM file, however many descriptors and processes have it. I
 being given out at each look, what came after it nobody can know.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
 from exporter.gpus.drm.fdinfo import Client, Engine
 from exporter.gpus.drm.roles import role_of
 
 KEPT_NS = 60 * 10**9  # a client that nobody holds may be on its way to another process (SCM_RIGHTS)
-MOST_CLIENTS = 4096
+MOST_CLIENTS = 16_384  # twice what is ever open: those beyond are closed, and forgotten
 SHORTEST_NS = 20 * 10**6  # over less, the device's clock is not compared with ours
 
 
@@ -82,27 +82,29 @@ class Clients:
     """The accounts of one device's clients, by client id."""
 
     def __init__(self) -> None:
-        self.left = 0  # how many clients were too many the last time
         self._accounts: dict[int, _Account] = {}
         self._clocks: dict[str, _Clock] = {}
 
     def take(
-        self, clients: Iterable[Client], mono_ns: int, since_ns: int | None
+        self,
+        clients: Iterable[Client],
+        mono_ns: int,
+        since_ns: int | None,
+        unsure: Collection[int] = (),
     ) -> dict[int, dict[str, int]]:
         """Client id → quantity → nanoseconds since the last time; of each client once.
 
         ``since_ns``: when every client that was there was looked for the last time before. One
         that is new has been opened since then, and all that it has used is new. None: it is not
-        known what was there; then a new client is counted from now on.
+        known what was there; then a new client is counted from now on, and so are those of whom
+        it is not known, ``unsure``.
         """
         spent: dict[int, dict[str, int]] = {}
-        self.left = 0
         for client in clients:
-            full = len(self._accounts) >= MOST_CLIENTS and client.client_id not in self._accounts
-            self.left += full
-            if client.client_id not in spent and not full:
+            if client.client_id not in spent:
                 self._learn(client, mono_ns)
-                spent[client.client_id] = self._enter(client, mono_ns, since_ns)
+                begun_ns = None if client.client_id in unsure else since_ns
+                spent[client.client_id] = self._enter(client, mono_ns, begun_ns)
         self._forget(mono_ns)
         return spent
 
@@ -148,6 +150,10 @@ class Clients:
         oldest = mono_ns - KEPT_NS
         for client_id in [i for i, a in self._accounts.items() if a.seen_ns < oldest]:
             del self._accounts[client_id]
+        if len(self._accounts) > MOST_CLIENTS:  # somebody opens and closes them without end
+            closed = [(a.seen_ns, i) for i, a in self._accounts.items() if a.seen_ns < mono_ns]
+            for _, client_id in sorted(closed)[: len(self._accounts) - MOST_CLIENTS]:
+                del self._accounts[client_id]
 
 
 def by_process(

@@ -87,7 +87,7 @@ class DrmDevice:
             idle = window is None or not window.busy.core
             if state is State.AWAKE or not idle:
                 self._rest.note(now_ns, idle=idle)
-            self._memory = self._held(clients.values(), blind)
+            self._memory = self._held(clients.values(), sight)
         elif state is State.ASLEEP:  # what it had not told before is read when it wakes
             self._clients.pause()
             window = self._cut(now_ns, {}, blind)
@@ -102,11 +102,9 @@ class DrmDevice:
             unmeasured=self._unmeasured(demand, blind),
         )
 
-    def _held(
-        self, clients: Iterable[tuple[int, Client]], blind: Unmeasured | None
-    ) -> DeviceMemory:
-        memory = held_by(clients, self.found.device, self._board.vram_used())
-        return replace(memory, processes=None) if blind else memory
+    def _held(self, clients: Iterable[tuple[int, Client]], sight: Sight) -> DeviceMemory:
+        memory = held_by(clients, self.found.device, self._board.vram_used(), sight.cut)
+        return replace(memory, processes=None) if sight.blind else memory
 
     def _measure(
         self,
@@ -119,10 +117,12 @@ class DrmDevice:
         told = {role_of(c.driver, name) for c in clients for name in c.engines}
         self._told |= {role for role in told if role is not None}
         self._silent = self._silent or any(not client.engines for client in clients)
-        since_ns = None if blind or self._clients.left else sight.since_mono_ns
-        spent = self._clients.take(clients, now_ns, since_ns)
         holders = {client_id: pid for client_id, (pid, _) in asked.items()}
-        return self._cut(now_ns, by_process(spent, holders), blind)
+        unsure = [i for i, pid in holders.items() if pid in sight.cut or pid in sight.was_cut]
+        since_ns = None if blind else sight.since_mono_ns
+        spent = self._clients.take(clients, now_ns, since_ns, unsure)
+        window = self._cut(now_ns, by_process(spent, holders), blind)
+        return window and replace(window, untold=frozenset() if blind else sight.cut)
 
     def _cut(
         self, now_ns: int, used: Mapping[int, Mapping[str, int]], blind: Unmeasured | None
@@ -163,7 +163,7 @@ class DrmDevice:
 
     def _measured(self, blind: Unmeasured | None) -> list[str]:
         """The quantities whose engines are counted on this device."""
-        if blind or self._clients.left or self._unprofiled:
+        if blind or self._unprofiled:
             return []
         if self._silent and not self._told and not self._driver.omits_unused:
             return []
@@ -199,8 +199,7 @@ class DrmDevice:
 
     def _unmeasured(self, demand: Demand, blind: Unmeasured | None) -> dict[str, Unmeasured]:
         measured = self._measured(blind)
-        unread = Unmeasured.READ_FAILED if self._clients.left else Unmeasured.NOT_SUPPORTED
-        missing = blind or unread
+        missing = blind or Unmeasured.NOT_SUPPORTED
         reasons = {**UNTOLD, **{role: missing for role in ROLES if role not in measured}}
         if self._sensed_mono_ns is not None:
             reasons |= self._board.unmeasured(demand.disabled)

@@ -8,20 +8,23 @@ the directory is that user's alone, and to see where they lead CAP_SYS_PTRACE (p
 """
 
 import errno
+import logging
 import os
 import re
 import stat
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from exporter.gpus.drm.files import read
+from exporter.gpus.drm.handles import Handle, Handles
 from exporter.model import Clock, Unmeasured
 
+logger = logging.getLogger(__name__)
+
 DRM_MAJOR = 226
-MOST_PROCESSES = 32_768
-MOST_DESCRIPTORS = 65_536  # of one process
-MOST_HANDLES = 8192
+MOST_PROCESSES = 262_144
+MOST_DESCRIPTORS = 1 << 20  # of one process: as many as it may have, unless fs.nr_open is raised
+AT_ONCE = 1024  # descriptors, of one process
 PERIOD = 50  # times as long as a look took, from one to the next: a fiftieth of a core at most
 _NODE = re.compile(r"/dev/dri/(?:card|renderD)([0-9]{1,4})(?: \(deleted\))?", re.ASCII)
 _NODES = "/dev/dri/"
@@ -33,14 +36,11 @@ REFUSED = (
     "root with hostPID, CAP_DAC_READ_SEARCH and CAP_SYS_PTRACE"
 )
 NESTED = "not all of the machine's processes can be seen: set hostPID: true in the pod spec"
-
-
-class Handle(NamedTuple):
-    """One descriptor of a process. ``start``: clock ticks since boot at which the process began."""
-
-    start: int
-    pid: int
-    descriptor: int
+CROWDED = "processes are too many to be looked through, so that not all clients can be seen"
+CUT = (
+    "have more files of /dev/dri open than are looked at: what they and their containers use is "
+    "unmeasured; find out why they do"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,9 @@ class Sight:
 
     ``since_mono_ns`` is when the look before was begun, if that one saw everything. ``refused`` is
     how many processes did not let themselves be looked into; ``left`` how many were too many.
-    ``nested``: only those of a container can be seen. ``stale``: a newer look does not come back.
+    ``cut`` are those with too many descriptors of DRM devices, of which some were looked at;
+    ``was_cut`` those of the look before. ``nested``: only those of a container can be seen.
+    ``stale``: a newer look does not come back.
     """
 
     handles: Mapping[int, tuple[Handle, ...]] = field(default_factory=dict)
@@ -57,12 +59,14 @@ class Sight:
     since_mono_ns: int | None = None
     refused: int = 0
     left: int = 0
+    cut: frozenset[int] = frozenset()
+    was_cut: frozenset[int] = frozenset()
     nested: bool = False
     stale: bool = False
 
     @property
     def blind(self) -> Unmeasured | None:
-        """Why not all clients can be seen, so that what is seen is not all that was used."""
+        """Why not all processes can be seen, so that what is seen is not all that was used."""
         if self.nested:
             return Unmeasured.NO_HOSTPID
         if self.refused:
@@ -78,23 +82,24 @@ class Holders:
         self._clock = clock
         self._under_way: Iterator[Sight | None] | None = None
         self._took_ns = 0
+        self._said = ""
         self._nested = not sees_all_processes(proc_root)
         self.newest: Sight | None = None
 
     @property
     def trouble(self) -> str:
         """What is not seen, and what to do; "" if nothing is missing."""
-        sight = self.newest
+        cut = self.newest.cut if self.newest else ()
+        some = f"processes ({min(cut)} is the first of {len(cut)}) " if cut else ""
+        return self._missing().replace(CUT, some + CUT)
+
+    def _missing(self) -> str:
+        sight = self.newest or Sight()
         if self._nested:
             return NESTED
-        if sight and sight.refused:
+        if sight.refused:
             return REFUSED
-        if sight and sight.left:
-            return (
-                f"{sight.left} processes or descriptors are too many to be looked through, so that "
-                "not all clients can be seen: find out who opens so many files of /dev/dri"
-            )
-        return ""
+        return CROWDED if sight.left else CUT if sight.cut else ""
 
     def forget(self) -> None:
         """Begin anew: what happened meanwhile was not seen."""
@@ -115,35 +120,45 @@ class Holders:
         for sight in under_way:
             if sight is not None:
                 self.newest, self._under_way = sight, None
+                self._say()
                 return
             if self._clock.monotonic_ns() >= until_ns:
                 return
 
+    def _say(self) -> None:
+        """Log once what is not seen, whosever it is and however much."""
+        missing = self._missing()
+        if missing and missing != self._said:
+            logger.warning("clients of /dev/dri: %s", self.trouble)
+        self._said = missing
+
     def _through(self, begun_ns: int) -> Iterator[Sight | None]:
         """Yield None after each process, and what was seen at the end."""
-        found: dict[int, list[Handle]] = {}
+        found = Handles()
         pids = sorted(int(name) for name in _listed(self._root) if name.isdecimal())
-        refused, left, room = 0, max(len(pids) - MOST_PROCESSES, 0), MOST_HANDLES
+        refused, left = 0, max(len(pids) - MOST_PROCESSES, 0)
         for pid in pids[:MOST_PROCESSES]:
             try:
-                for minor, handle in _handles(self._root, pid):
-                    if room > 0:
-                        found.setdefault(minor, []).append(handle)
-                    room -= 1
+                for opened in _handles(self._root, pid):
+                    if opened is None:
+                        yield None
+                    elif not found.add(*opened):
+                        break
             except OSError as error:
                 refused += error.errno in _REFUSED
-                left += error.errno == errno.E2BIG  # else it ended meanwhile
+                if error.errno == errno.E2BIG:  # else it ended meanwhile
+                    found.cut_off(pid)
             yield None
-        left += max(-room, 0)
         before = self.newest
         whole = before is not None and not before.refused and not before.left
         yield Sight(
-            # The youngest process comes first: see DrmDevice.
-            {minor: tuple(sorted(all_of, reverse=True)) for minor, all_of in found.items()},
+            found.by_minor(),
             begun_ns,
             before.begun_mono_ns if before and whole else None,
             refused,
             left,
+            frozenset(found.cut),
+            before.cut if before else frozenset(),
             self._nested,
         )
 
@@ -155,8 +170,8 @@ def _listed(path: str) -> list[str]:
         return []
 
 
-def _handles(root: str, pid: int) -> Iterator[tuple[int, Handle]]:
-    """Minor number and handle of each descriptor of a DRM device.
+def _handles(root: str, pid: int) -> Iterator[tuple[int, Handle] | None]:
+    """Minor number and handle of each descriptor of a DRM device; None now and then in between.
 
     Raises:
         OSError: the process has ended, does not let itself be looked into, or has too many (E2BIG).
@@ -165,14 +180,16 @@ def _handles(root: str, pid: int) -> Iterator[tuple[int, Handle]]:
     folder = os.open(f"{root}/{pid}/fd", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     start: int | None = None
     try:
-        names = os.listdir(folder)  # noqa: PTH208 - by descriptor
-        for name in names[:MOST_DESCRIPTORS]:
-            minor = _minor(name, folder)
-            if minor is not None:
-                start = _start(root, pid) if start is None else start
-                yield minor, Handle(start, pid, int(name))
-        if len(names) > MOST_DESCRIPTORS:
-            raise OSError(errno.E2BIG, os.strerror(errno.E2BIG))
+        with os.scandir(folder) as entries:
+            for number, entry in enumerate(entries, 1):
+                if number > MOST_DESCRIPTORS:
+                    raise OSError(errno.E2BIG, os.strerror(errno.E2BIG))
+                minor = _minor(entry.name, folder)
+                if minor is not None:
+                    start = _start(root, pid) if start is None else start
+                    yield minor, Handle(start, pid, int(entry.name))
+                if number % AT_ONCE == 0:
+                    yield None
     finally:
         os.close(folder)
 

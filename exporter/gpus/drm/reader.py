@@ -4,7 +4,8 @@ from collections.abc import Iterator, Sequence
 
 from exporter.gpus.drm.fdinfo import LONGEST, Client, parse
 from exporter.gpus.drm.files import read
-from exporter.gpus.drm.holders import Handle, Sight
+from exporter.gpus.drm.handles import Handle
+from exporter.gpus.drm.holders import Sight
 
 
 class ClientReader:

@@ -180,12 +180,12 @@ class DrmSource:
         seen = NO_DEVICE if not devices else HANGS if self._hangs else self._holders.trouble
         detail = RELEASED if self._released else seen
         if up:
-            self._say(detail)
+            self._say(HANGS if self._hangs else "")
             self._last_success = self._clock.time_ns()
         return SourceStatus(self.name, up, detail, duration_ns, self._last_success)
 
     def _say(self, detail: str) -> None:
-        """Log once what is missing though the source is up."""
+        """Log once that it hangs though the source is up; ``Holders`` logs what is not seen."""
         if detail and detail != self._said:
             logger.warning("source drm: %s", detail)
         self._said = detail

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from exporter.gpus.amd.source import AmdSource
-from exporter.gpus.drm.clients import MOST_CLIENTS
+from exporter.gpus.drm.handles import MOST_OF_ONE
 from exporter.gpus.source import Demand
 from exporter.model import DeviceReading, DeviceState, Engines, ProcessMemory, Unmeasured, Window
 from tests.collector.sources import ManualClock
@@ -223,16 +223,20 @@ def test_where_clients_cannot_be_seen_the_device_is_told_and_no_part_of_it(
     assert "hostPID" in status.detail
 
 
-def test_where_clients_are_too_many_no_part_is_told(node: Node, board: Board) -> None:
-    for number in range(MOST_CLIENTS + 1):
+def test_who_has_too_many_clients_is_not_told_and_the_others_are(node: Node, board: Board) -> None:
+    for number in range(MOST_OF_ONE + 1):
         node.client(MESA, board, number=number + 1)
+    node.client(MESA + 1, board, number=9999)
     node.read()
+    node.client(MESA + 1, board, number=9999, gfx=7 * MS)
 
     reading = node.device(board.uuid)
 
-    assert reading.unmeasured["core"] is Unmeasured.READ_FAILED
     assert reading.window is not None
-    assert (reading.window.processes, reading.window.methods.shares) == ((), "none")
+    assert core(reading.window) == {MESA + 1: 7 * MS}
+    assert reading.window.untold == {MESA}
+    assert "core" not in reading.unmeasured
+    assert held(reading)[MESA].used_bytes is None
 
 
 def test_of_a_long_gap_the_observed_part_is_told(node: Node, board: Board) -> None:

@@ -185,13 +185,16 @@ def test_a_client_is_taken_once_however_often_it_is_told() -> None:
     assert Clients().take([one, one], BEGAN + SECOND, BEGAN) == {1: {"core": 5}}
 
 
-def test_clients_beyond_the_bound_are_left_out_and_the_others_go_on() -> None:
-    clients, many = Clients(), range(MOST_CLIENTS + 5)
-    clients.take([client(n, render=Engine(0)) for n in many], BEGAN, None)
+def test_closed_clients_are_forgotten_where_they_are_too_many_and_open_ones_never() -> None:
+    clients, many = Clients(), range(2, MOST_CLIENTS + 50)
+    first = client(1, render=Engine(5))
+    clients.take([first, *(client(n, render=Engine(7)) for n in many[:50])], BEGAN, None)
+    clients.take([first, *(client(n) for n in many[50:])], BEGAN + SECOND, BEGAN)
 
-    spent = clients.take([client(n, render=Engine(1)) for n in many], BEGAN + SECOND, BEGAN)
+    again = [client(n, render=Engine(9)) for n in (1, 2)]
+    spent = clients.take(again, BEGAN + 2 * SECOND, BEGAN + SECOND)
 
-    assert spent == {n: {"core": 1} for n in range(MOST_CLIENTS)}
+    assert spent == {1: {"core": 4}, 2: {"core": 9}}  # the second is taken for a new one
 
 
 def test_a_process_has_what_its_clients_used() -> None:

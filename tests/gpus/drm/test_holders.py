@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from exporter.gpus.drm.holders import Handle, Holders, Sight, sees_all_processes
+from exporter.gpus.drm.handles import Handle
+from exporter.gpus.drm.holders import Holders, Sight, sees_all_processes
 from exporter.gpus.source import Demand
 from exporter.model import DeviceState, Unmeasured
 from tests.gpus.drm.machine import Machine, i915, only

@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from exporter.gpus.drm.clients import MOST_CLIENTS
-from exporter.gpus.drm.holders import MOST_HANDLES
+from exporter.gpus.drm.handles import MOST_OF_ONE
 from exporter.gpus.drm.source import DrmSource
 from exporter.gpus.source import Demand, GpuSource
 from exporter.model import (
@@ -33,6 +32,11 @@ def machine(tmp_path: Path) -> Machine:
 def step(machine: Machine, source: DrmSource, seconds: float = 1.0) -> DeviceReading:
     machine.clock.move(seconds)
     return only(source.read())
+
+
+def held(reading: DeviceReading) -> dict[int, int | None]:
+    assert reading.memory is not None
+    return {process.pid: process.used_bytes for process in reading.memory.processes or ()}
 
 
 def core(reading: DeviceReading) -> dict[int, int | None]:
@@ -485,47 +489,70 @@ def test_a_process_that_is_known_is_read_each_time(machine: Machine) -> None:
     assert spent == [5, 7, 1]
 
 
-def test_where_descriptors_are_too_many_nobody_is_idle(machine: Machine) -> None:
+def crowd(machine: Machine, pid: int, number: int = MOST_OF_ONE + 1) -> None:
+    """A process with so many clients that not all are looked at."""
+    machine.process(pid)
+    for descriptor in range(3, 3 + number):
+        machine.open(pid, descriptor, i915(1000 * pid + descriptor, render=SECOND))
+
+
+def test_who_has_too_many_clients_costs_itself_and_the_others_are_measured(
+    machine: Machine,
+) -> None:
     machine.card(0, "i915", PCI)
-    machine.process(41)
-    for descriptor in range(3, MOST_HANDLES + 4):
-        machine.open(41, descriptor, i915(1))
+    crowd(machine, 41)
     machine.process(42)
-    machine.open(42, 5, i915(2, render=SECOND))
+    machine.open(42, 5, i915(2))
     source = machine.source()
     source.read()
+    machine.open(42, 5, i915(2, render=7 * MS))
 
     reading = step(machine, source)
 
     assert reading.window is not None
-    assert (reading.window.busy.core, reading.window.processes) == (None, ())
-    assert reading.unmeasured["core"] is Unmeasured.READ_FAILED
-    assert reading.memory is not None
-    assert reading.memory.processes is None
-    assert "too many" in source.read().status.detail
+    assert reading.window.untold == {41}
+    assert core(reading) == {42: 7 * MS}
+    assert "core" not in reading.unmeasured
+    assert held(reading) == {41: None, 42: 16 * MIB}
+    assert "(41 is the first of 1)" in source.read().status.detail
 
 
-def test_where_clients_are_too_many_nobody_is_idle(machine: Machine) -> None:
+def test_it_is_said_once_that_some_have_too_many(
+    machine: Machine, caplog: pytest.LogCaptureFixture
+) -> None:
     machine.card(0, "i915", PCI)
-    machine.process(41)
-    for descriptor in range(3, MOST_CLIENTS + 4):
-        machine.open(41, descriptor, i915(descriptor))
-    machine.process(42, start=500)
-    machine.open(42, 5, i915(2, render=SECOND))
+    source = machine.source()
+    for pid in (41, 42):
+        crowd(machine, pid)
+        machine.clock.move(1)
+        source.read()
+
+    assert caplog.text.count("more files of /dev/dri open than are looked at") == 1
+
+
+def test_what_a_process_had_used_before_it_could_be_seen_whole_is_not_counted(
+    machine: Machine,
+) -> None:
+    machine.card(0, "i915", PCI)
+    crowd(machine, 41)
     source = machine.source()
     source.read()
+    for descriptor in range(3, MOST_OF_ONE):  # which makes room for the last, used long ago
+        machine.close(41, descriptor)
 
-    crowded = step(machine, source)
-    machine.end(41)
-    step(machine, source, 61)
-    step(machine, source)
-    machine.open(42, 5, i915(2, render=2 * SECOND))
-    after = step(machine, source)
+    assert [core(step(machine, source)) for _ in range(2)] == [{}, {}]
 
-    assert crowded.window is not None
-    assert (crowded.window.busy.core, crowded.window.processes) == (None, ())
-    assert crowded.unmeasured["core"] is Unmeasured.READ_FAILED
-    assert core(after) == {42: SECOND}
+
+def test_who_has_only_other_files_open_is_measured_however_many(machine: Machine) -> None:
+    machine.card(0, "i915", PCI)
+    machine.process(41, descriptors=3000)
+
+    source = machine.source()
+    source.read()
+    reading = step(machine, source)
+
+    assert reading.window is not None
+    assert (reading.window.untold, reading.window.busy.core) == (frozenset(), 0)
 
 
 def test_what_happened_while_a_device_was_away_was_not_observed(machine: Machine) -> None:
