@@ -65,7 +65,7 @@ class AmdBoard:
         """The board, then its partitions. ``sight``: who has it open, as far as that is known."""
         if isinstance(self._whole, ClientDevice):
             self._whole.see(sight)
-        if is_gone(self._folder):
+        if is_gone(self._folder / "drm"):
             return self.all(DeviceState.LOST, "its folder in sysfs is gone")
         try:
             return self._read(demand)

@@ -115,9 +115,9 @@ def _boards(drm: Path) -> Mapping[str, Path]:
         folder = drm / name / "device"
         if not _CARD.fullmatch(name) or _read(folder / "vendor") != VENDOR_ID:
             continue
-        address = folder.resolve().name.lower()
-        if _PCI.fullmatch(address):
-            found.setdefault(address, folder)
+        place = folder.resolve()  # a card's number may be another board's later, its place not
+        if _PCI.fullmatch(address := place.name.lower()):
+            found.setdefault(address, place)
     return found
 
 

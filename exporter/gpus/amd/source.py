@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -10,6 +10,7 @@ from pathlib import Path
 from exporter.gpus.amd.board import AmdBoard
 from exporter.gpus.amd.discovery import Discovery, discover, present
 from exporter.gpus.amd.files import RefusedError
+from exporter.gpus.amd.numbers import Numbers
 from exporter.gpus.drm.holders import Holders, Sight
 from exporter.gpus.pool import DeviceWorkers, Stuck
 from exporter.gpus.source import Demand
@@ -26,6 +27,7 @@ HUNG_NS = 5 * SECOND  # so long what was seen last is as good as what is looked 
 RELEASED = "released on request; it keeps no file open"
 NO_DRIVER = "neither amdgpu nor KFD is loaded on this node; they are taken up as soon as they are"
 NO_DEVICE = "amdgpu reports no board"
+GONE = "it was taken out, or its driver let go of it; it is taken up again when it is back"
 HANGS = "no board answers: the driver hangs; see the kernel log for amdgpu"
 
 
@@ -40,6 +42,8 @@ class AmdSource:
         self._workers = DeviceWorkers(clock, self.name)
         self._holders = Holders(str(procfs), clock)
         self._boards: dict[str, AmdBoard] = {}
+        self._gone: dict[str, AmdBoard] = {}  # boards that were there
+        self._numbers = Numbers()
         self._demand = Demand()
         self._released = False
         self._trouble = ""
@@ -56,6 +60,7 @@ class AmdSource:
             return self._reading(began_ns, devices, up=False, detail=RELEASED)
         if not present(self._sysfs):
             self._adopt(Discovery(()))
+            self._gone.clear()  # with the driver, not by themselves
             self._look_at_ns = 0
             return Reading(SourceStatus(self.name, up=False, detail=NO_DRIVER))
         devices = self._cycle(began_ns)
@@ -91,6 +96,7 @@ class AmdSource:
             for uuid, board in self._boards.items()
             for reading in self._of(board, results[uuid])
         )
+        devices += tuple(r for b in self._gone.values() for r in b.all(DeviceState.LOST, GONE))
         self._log_changes(devices)
         if any(reading.state is not DeviceState.UP for reading in devices):
             self._look_at_ns = min(self._look_at_ns, began_ns + LOOK_AGAIN_NS)
@@ -138,21 +144,31 @@ class AmdSource:
         """Keep the boards that are as they were, with their cursors; begin the others anew."""
         before, self._boards = self._boards, {}
         known = {b.found.folder: b for b in before.values() if b.found.folder in discovery.unsure}
-        for found in discovery.boards:
+        for found in self._numbers.given(discovery.boards):
+            uuid = found.whole.device.uuid
             board = known.get(found.folder)
             if board is None or board.found.nodes != found.nodes:
-                board = before.get(found.whole.device.uuid)
+                board = before.get(uuid) or self._gone.get(uuid)
                 if board is None or board.found != found:
                     board = AmdBoard(found, self._sysfs, self._procfs, self._clock)
             uuid = board.found.whole.device.uuid
             before.pop(uuid, None)
             self._boards[uuid] = board
-        for uuid in before:
-            logger.info("board %s is no longer there", uuid)
         self._workers.forget(before)
+        self._lose(before)
+
+    def _lose(self, boards: Mapping[str, AmdBoard]) -> None:
+        """Remember boards that are gone, until there is another one in their place."""
+        taken = {board.found.whole.device.pci_bus_id for board in self._boards.values()}
+        self._gone = {
+            uuid: board
+            for uuid, board in {**self._gone, **boards}.items()
+            if uuid not in self._boards and board.found.whole.device.pci_bus_id not in taken
+        }
 
     def _all(self, state: DeviceState, detail: str) -> tuple[DeviceReading, ...]:
-        return tuple(r for board in self._boards.values() for r in board.all(state, detail))
+        boards = (*self._boards.values(), *self._gone.values())
+        return tuple(reading for board in boards for reading in board.all(state, detail))
 
     def _of(self, board: AmdBoard, result: object) -> tuple[DeviceReading, ...]:
         """What a board's worker brought back."""

@@ -11,7 +11,7 @@ from pyfakefs.helpers import reset_ids, set_uid
 from exporter.gpus.amd.device import AmdDevice
 from exporter.gpus.amd.discovery import discover
 from exporter.gpus.source import Demand
-from exporter.model import DeviceState, Unmeasured
+from exporter.model import DeviceState, Reading, Unmeasured
 from tests.collector.sources import ManualClock
 from tests.gpus.amd.node import DEMAND, Node
 from tests.gpus.amd.trees import GIB, MI210, MI300X, RADEON, Board, Kind, Tree, put, remove
@@ -96,18 +96,75 @@ def test_without_a_driver_the_source_is_down_and_takes_it_up_when_it_is_loaded(
     assert len(reading.devices) == 1
 
 
-def test_a_board_that_is_removed_is_lost_and_then_forgotten_and_the_others_go_on(
+def states(reading: Reading) -> dict[str, tuple[int, str]]:
+    """The number and state of each device."""
+    return {r.device.uuid: (r.device.index, str(r.state)) for r in reading.devices}
+
+
+def test_a_board_that_is_removed_is_lost_and_the_others_go_on_under_their_numbers(
     node: Node,
 ) -> None:
     gone, stays = node.tree.add(MI210), node.tree.add(MI210)
     node.read()
     remove(gone.folder)
 
-    assert [(r.device.uuid, str(r.state)) for r in node.read().devices] == [
-        (gone.uuid, "gpu_lost"),
-        (stays.uuid, "up"),
-    ]
-    assert [r.device.uuid for r in node.read(after=6).devices] == [stays.uuid]
+    for after in (1, 6, 60):
+        assert states(node.read(after)) == {
+            gone.uuid: (100, "gpu_lost"),
+            stays.uuid: (101, "up"),
+        }
+
+
+def test_a_board_that_comes_back_is_what_it_was(node: Node) -> None:
+    away = node.tree.add(MI210)
+    node.tree.add(MI210)
+    before = states(node.read())
+    elsewhere = away.folder.parent / "elsewhere"
+    away.folder.rename(elsewhere)
+    node.read(after=60)
+
+    elsewhere.rename(away.folder)
+
+    assert states(node.read(after=60)) == before
+
+
+def test_a_board_that_is_added_takes_no_ones_number(node: Node) -> None:
+    first = node.tree.add(MI210)
+    away = first.folder.parent / "away"
+    last = node.tree.add(MI210)
+    first.folder.rename(away)
+    assert states(node.read()) == {last.uuid: (100, "up")}
+
+    away.rename(first.folder)  # its place on the bus is before the other's
+
+    assert states(node.read(after=60)) == {last.uuid: (100, "up"), first.uuid: (101, "up")}
+
+
+def test_a_board_that_is_put_where_one_was_takes_its_number(node: Node) -> None:
+    taken_out, stays = node.tree.add(MI210), node.tree.add(MI210)
+    node.read()
+    put(taken_out.folder / "unique_id", "00000000000d1ce5")
+
+    assert states(node.read(after=60)) == {
+        "GPU-00000000000d1ce5": (100, "up"),
+        stays.uuid: (101, "up"),
+    }
+
+
+def test_a_card_that_is_another_board_now_is_not_read_for_the_one_before(node: Node) -> None:
+    gone = node.tree.add(MI210)
+    node.read()
+    card = node.tree.sysfs / "class/drm/card1/device"
+    other = node.tree.add(MI210)
+    remove(gone.folder)
+    card.unlink()
+    card.symlink_to(other.folder)
+
+    assert states(node.read()) == {gone.uuid: (100, "gpu_lost")}
+    assert states(node.read(after=60)) == {
+        gone.uuid: (100, "gpu_lost"),
+        other.uuid: (101, "up"),
+    }
 
 
 def test_a_board_that_kfd_does_not_know_has_all_but_what_kfd_tells(node: Node) -> None:
