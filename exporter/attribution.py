@@ -103,9 +103,9 @@ def _idle(window: Window) -> int | None:
 
 def _energy_parts(window: Window) -> tuple[int, int, int]:
     """The window's energy: unobserved, idle and active part."""
-    whole = window.energy_uj or 0
+    whole, late = window.energy_uj or 0, window.late_energy_uj
     length = window.observed_ns + window.unobserved_ns
-    unobserved = whole * window.unobserved_ns // length if length else 0
+    unobserved = late + ((whole - late) * window.unobserved_ns // length if length else 0)
     idle = min(window.idle_energy_uj or 0, whole - unobserved)
     return unobserved, idle, whole - unobserved - idle
 

@@ -1,5 +1,7 @@
 """The join: whose process it is, and that every unit of a device ends in exactly one place."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -237,6 +239,18 @@ def test_energy_is_idle_part_apart_and_active_part_by_core() -> None:
         Unattributed.IDLE: 100,
     }
     assert usage.idle_energy_uj == 100
+
+
+def test_energy_of_windows_before_is_charged_to_nobody_who_works_now() -> None:
+    seen = replace(idling(100), late_energy_uj=400)
+
+    usage = account(DEVICE, seen, OWNERS)
+
+    assert {owner: spent.energy_uj for owner, spent in usage.shares.items()} == {
+        A: 500,
+        Unattributed.UNOBSERVED: 400,
+        Unattributed.IDLE: 100,
+    }
 
 
 def idling(idle: int) -> Window:

@@ -5,10 +5,27 @@ driver was loaded) and on the device's busy time.
 """
 
 from collections import deque
+from dataclasses import replace
 from statistics import median
+from typing import NamedTuple
+
+from exporter.model import Window
 
 IDLE_NS = 5_000_000_000  # boards move their counter about ten times a second; shorter is noise
 IDLE_SPELLS = 9
+LONGEST_GAP_NS = 90_000_000_000  # a counter that was not told for longer may have begun anew
+
+
+class Metered(NamedTuple):
+    """Microjoules since the last reading, what of them idling costs, and what came too late.
+
+    ``late_uj`` is of windows in which the counter was not told: whoever worked in those, it is not
+    the one who works now. ``idle_uj`` is of the rest. None: not known.
+    """
+
+    used_uj: int | None = None
+    idle_uj: int | None = None
+    late_uj: int = 0
 
 
 class EnergyMeter:
@@ -17,33 +34,49 @@ class EnergyMeter:
     The idle power is the median of the last spells, of some seconds on end each, in which the
     device did nothing: neither a spell with a counter that stood still nor one after hot work sets
     it. Until there was such a spell, the idle part is unknown (None), not zero.
+
+    A counter that fails to be read and is back in time has counted on: nothing of it is lost.
     """
 
     def __init__(self) -> None:
         self._counter_uj: int | None = None
         self._read_mono_ns = 0
+        self._missed_mono_ns: int | None = None  # when it was last asked in vain
         self._idle_uj = 0
         self._idle_ns = 0
         self._idle_watts: deque[float] = deque(maxlen=IDLE_SPELLS)
 
-    def take(
-        self, counter_uj: int | None, mono_ns: int, busy_ns: int | None
-    ) -> tuple[int | None, int | None]:
-        """Energy since the last reading and its idle part, in microjoules.
+    def take(self, counter_uj: int | None, mono_ns: int, busy_ns: int | None) -> Metered:
+        """Energy since the last reading, at the end of a window. ``busy_ns`` is of that window.
 
-        Both None at the first reading, without a counter, and after the counter was set back by
-        a driver reload.
+        Nothing is known at the first reading, without a counter (None), and after the counter was
+        set back by a driver reload.
         """
+        elapsed_ns = mono_ns - self._read_mono_ns
+        if counter_uj is None:
+            self._miss(mono_ns)
+            return Metered()
         before, self._counter_uj = self._counter_uj, counter_uj
-        elapsed_ns, self._read_mono_ns = mono_ns - self._read_mono_ns, mono_ns
-        if before is None or counter_uj is None or counter_uj < before or elapsed_ns <= 0:
+        missed_ns, self._missed_mono_ns = self._missed_mono_ns, None
+        gap_ns = 0 if missed_ns is None else missed_ns - self._read_mono_ns
+        self._read_mono_ns = mono_ns
+        if before is None or counter_uj < before or not 0 <= gap_ns < elapsed_ns:
             self._idle_uj = self._idle_ns = 0
-            return None, None
-        used = counter_uj - before
-        self._learn(used, elapsed_ns, idle=busy_ns == 0)
+            return Metered()
+        late = (counter_uj - before) * gap_ns // elapsed_ns
+        used, own_ns = counter_uj - before - late, elapsed_ns - gap_ns
+        self._learn(used, own_ns, idle=busy_ns == 0)
         if not self._idle_watts:
-            return used, None
-        return used, min(used, int(median(self._idle_watts) * elapsed_ns / 1000))
+            return Metered(used + late, None, late)
+        idle = min(used, int(median(self._idle_watts) * own_ns / 1000))
+        return Metered(used + late, idle, late)
+
+    def _miss(self, mono_ns: int) -> None:
+        """The counter was not told: go on from the last reading, unless that is too long ago."""
+        self._missed_mono_ns = mono_ns
+        self._idle_uj = self._idle_ns = 0
+        if mono_ns - self._read_mono_ns > LONGEST_GAP_NS:
+            self._counter_uj = None
 
     def _learn(self, used_uj: int, elapsed_ns: int, *, idle: bool) -> None:
         if not idle:
@@ -54,3 +87,14 @@ class EnergyMeter:
         if self._idle_ns >= IDLE_NS:
             self._idle_watts.append(self._idle_uj * 1000 / self._idle_ns)
             self._idle_uj = self._idle_ns = 0
+
+
+def with_energy(window: Window, metered: Metered, method: str) -> Window:
+    """The window with what the board used in it; ``method`` is a value of ``Methods.energy``."""
+    return replace(
+        window,
+        energy_uj=metered.used_uj,
+        idle_energy_uj=metered.idle_uj,
+        late_energy_uj=metered.late_uj,
+        methods=replace(window.methods, energy=method),
+    )

@@ -2,9 +2,8 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import replace
 
-from exporter.gpus.energy import EnergyMeter
+from exporter.gpus.energy import EnergyMeter, with_energy
 from exporter.gpus.xids import ACTED_ON, FALLEN_OFF
 from exporter.model import Clock, Device, DeviceMemory, DeviceReading, DeviceState, Window, XidCount
 from exporter.scenario.node import Node
@@ -71,11 +70,7 @@ class SimulatedDevice(ABC):
         """Cut the energy counter where the window is cut; energy without a window waits."""
         if window is None and self._metered:
             return None
-        used, idle = self._meter.take(
-            self._node.energy_uj(self._number), self._clock.monotonic_ns(), busy_ns
-        )
+        counter_uj, now_ns = self._node.energy_uj(self._number), self._clock.monotonic_ns()
+        metered = self._meter.take(counter_uj, now_ns, busy_ns)
         self._metered = True
-        if window is None:
-            return None
-        methods = replace(window.methods, energy="counter")
-        return replace(window, energy_uj=used, idle_energy_uj=idle, methods=methods)
+        return window and with_energy(window, metered, "counter")

@@ -112,8 +112,9 @@ class Window:
     ``observed_ns + unobserved_ns == end_unix_ns - start_unix_ns``; the second part fell out of the
     driver's ring before it was read. ``rejected`` counts rows that cannot be true, by reason.
     ``energy_uj`` is what the board used in the window, ``idle_energy_uj`` the part it would have
-    used without work; both None where the board tells neither energy nor power. Busy time is that
-    of a whole GPU: a MIG instance that is always busy is so for its share of the window.
+    used without work; both None where the board tells neither energy nor power. ``late_energy_uj``
+    is in the first, and of windows before, in which it could not be read. Busy time is that of a
+    whole GPU: a MIG instance that is always busy is so for its share of the window.
     ``told_apart``: the core time of processes is that of the samples that name them, not the
     driver's averages; then ``unclaimed_ns`` is the core's busy time in samples that name nobody
     and in which the device paused: the turn of some process ended there. ``counted``: of
@@ -130,6 +131,7 @@ class Window:
     rejected: Mapping[str, int] = field(default_factory=dict)
     energy_uj: int | None = None
     idle_energy_uj: int | None = None
+    late_energy_uj: int = 0
     methods: Methods = Methods()
     told_apart: bool = False
     unclaimed_ns: int = 0

@@ -4,17 +4,44 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.gpus.energy import EnergyMeter
+from exporter.gpus.energy import LONGEST_GAP_NS, EnergyMeter
 
 SECOND = 10**9
 JOULE = 10**6
 
 
-def test_first_reading_and_missing_counter_tell_nothing() -> None:
+def test_the_first_reading_tells_nothing_and_one_that_fails_neither() -> None:
     meter = EnergyMeter()
-    assert meter.take(5 * JOULE, SECOND, 0) == (None, None)
-    assert meter.take(None, 2 * SECOND, 0) == (None, None)
-    assert meter.take(9 * JOULE, 3 * SECOND, 0) == (None, None)
+    assert meter.take(5 * JOULE, SECOND, 0) == (None, None, 0)
+    assert meter.take(None, 2 * SECOND, 0) == (None, None, 0)
+
+
+def test_what_was_used_while_the_counter_was_not_told_is_told_apart_when_it_is_back() -> None:
+    meter = EnergyMeter()
+    meter.take(0, 0, None)
+    meter.take(None, SECOND, SECOND)
+    meter.take(None, 2 * SECOND, SECOND)
+
+    assert meter.take(300 * JOULE, 3 * SECOND, SECOND) == (300 * JOULE, None, 200 * JOULE)
+
+
+def test_the_idle_part_is_that_of_the_window_in_which_the_counter_is_back() -> None:
+    meter = EnergyMeter()
+    meter.take(0, 0, None)
+    counter, mono = idle(meter, 0, 0, 70, 5)
+    meter.take(None, mono + SECOND, 0)
+
+    back = meter.take(counter + 400 * JOULE, mono + 2 * SECOND, SECOND)
+
+    assert back == (400 * JOULE, 70 * JOULE, 200 * JOULE)
+
+
+def test_a_counter_that_was_not_told_for_too_long_begins_anew() -> None:
+    meter = EnergyMeter()
+    meter.take(0, 0, None)
+    meter.take(None, LONGEST_GAP_NS + 1, 0)
+
+    assert meter.take(300 * JOULE, LONGEST_GAP_NS + SECOND, 0) == (None, None, 0)
 
 
 def idle(meter: EnergyMeter, counter: int, mono: int, watts: int, seconds: int) -> tuple[int, int]:
@@ -28,11 +55,11 @@ def idle(meter: EnergyMeter, counter: int, mono: int, watts: int, seconds: int) 
 def test_idle_part_is_unknown_until_the_device_was_idle_for_some_seconds() -> None:
     meter = EnergyMeter()
     meter.take(0, 0, None)
-    assert meter.take(300 * JOULE, SECOND, SECOND) == (300 * JOULE, None)
+    assert meter.take(300 * JOULE, SECOND, SECOND) == (300 * JOULE, None, 0)
     counter, mono = idle(meter, 300 * JOULE, SECOND, 70, 4)
-    assert meter.take(counter + 300 * JOULE, mono + SECOND, SECOND) == (300 * JOULE, None)
+    assert meter.take(counter + 300 * JOULE, mono + SECOND, SECOND) == (300 * JOULE, None, 0)
     counter, mono = idle(meter, counter + 300 * JOULE, mono + SECOND, 70, 5)
-    assert meter.take(counter + 300 * JOULE, mono + SECOND, SECOND) == (300 * JOULE, 70 * JOULE)
+    assert meter.take(counter + 300 * JOULE, mono + SECOND, SECOND) == (300 * JOULE, 70 * JOULE, 0)
 
 
 @pytest.mark.parametrize(
@@ -50,41 +77,49 @@ def test_idle_power_is_the_median_of_the_last_spells(spells: list[int], watts: i
     meter.take(counter, mono, None)
     for spell in spells:
         counter, mono = idle(meter, counter, mono, spell, 5)
-    assert meter.take(counter + 300 * JOULE, mono + SECOND, SECOND) == (300 * JOULE, watts * JOULE)
+    assert meter.take(counter + 300 * JOULE, mono + SECOND, SECOND) == (
+        *(300 * JOULE, watts * JOULE),
+        0,
+    )
 
 
 def test_a_board_that_idles_at_nothing_is_known_to() -> None:
     meter = EnergyMeter()
     meter.take(0, 0, None)
     counter, mono = idle(meter, 0, 0, 0, 5)
-    assert meter.take(counter + 9 * JOULE, mono + SECOND, SECOND) == (9 * JOULE, 0)
+    assert meter.take(counter + 9 * JOULE, mono + SECOND, SECOND) == (9 * JOULE, 0, 0)
 
 
 @pytest.mark.parametrize(("counter", "mono"), [(99 * JOULE, 2 * SECOND), (200 * JOULE, SECOND)])
 def test_counter_that_fell_or_time_that_stood_still_tells_nothing(counter: int, mono: int) -> None:
     meter = EnergyMeter()
     meter.take(100 * JOULE, SECOND, SECOND)
-    assert meter.take(counter, mono, SECOND) == (None, None)
-    assert meter.take(counter + 7 * JOULE, mono + SECOND, SECOND) == (7 * JOULE, None)
+    assert meter.take(counter, mono, SECOND) == (None, None, 0)
+    assert meter.take(counter + 7 * JOULE, mono + SECOND, SECOND) == (7 * JOULE, None, 0)
 
 
 @given(
     st.lists(
         st.tuples(
             st.integers(0, 1000 * JOULE),
-            st.integers(1, 60 * SECOND),
+            st.integers(1, 10 * SECOND),
             st.one_of(st.none(), st.just(0), st.integers(0, SECOND)),
-        )
+            st.booleans(),
+        ),
+        max_size=9,
     )
 )
-def test_parts_add_up_to_the_counter(steps: list[tuple[int, int, int | None]]) -> None:
+def test_parts_add_up_to_the_counter_whichever_readings_fail(
+    steps: list[tuple[int, int, int | None, bool]],
+) -> None:
     meter = EnergyMeter()
     meter.take(0, 0, None)
     counter = mono = total = 0
-    for used, elapsed, busy in steps:
+    for used, elapsed, busy, fails in [*steps, (1, 1, None, False)]:
         counter, mono = counter + used, mono + elapsed
-        taken, idle = meter.take(counter, mono, busy)
-        assert taken == used
-        assert idle is None or 0 <= idle <= used
-        total += taken
+        taken, idle, late = meter.take(None if fails else counter, mono, busy)
+        assert (taken is None) is fails
+        total += taken or 0
+        assert 0 <= late <= (taken or 0)
+        assert idle is None or 0 <= idle <= (taken or 0) - late
     assert total == counter

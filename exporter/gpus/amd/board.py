@@ -16,7 +16,7 @@ from exporter.gpus.amd.metrics import Metrics, decode
 from exporter.gpus.amd.sensors import Hwmon, Throttling, memory_errors
 from exporter.gpus.drm.holders import Sight
 from exporter.gpus.drm.reader import ClientReader
-from exporter.gpus.energy import EnergyMeter
+from exporter.gpus.energy import EnergyMeter, Metered, with_energy
 from exporter.gpus.power import PowerIntegral
 from exporter.gpus.source import Demand
 from exporter.model import (
@@ -86,8 +86,8 @@ class AmdBoard:
         window = self._whole.window(mine)
         if window is not None or not self._metered:
             busiest = max((p for p in (core, *metrics.partitions.values()) if p), default=core)
-            used, idle = self._used(metrics, busiest, asleep=asleep)
-            window = window and with_energy(window, used, idle, self._method)
+            metered = self._used(metrics, busiest, asleep=asleep)
+            window = window and with_energy(window, metered, self._method)
         sensors = Sensors() if asleep else self._sense(metrics, demand)
         whole = self._parted(window) if self._parts else self._undivided(window, demand)
         parts = (self._part(part, metrics, demand, asleep=asleep) for part in self._parts)
@@ -127,10 +127,8 @@ class AmdBoard:
             reasons["core"] = Unmeasured.PARTITIONED
         return DeviceReading(part.device, window=window, memory=memory, unmeasured=reasons)
 
-    def _used(
-        self, metrics: Metrics, core: float | None, *, asleep: bool
-    ) -> tuple[int | None, int | None]:
-        """Microjoules since the last window and their idle part."""
+    def _used(self, metrics: Metrics, core: float | None, *, asleep: bool) -> Metered:
+        """Energy since the last window."""
         self._metered = True
         mono_ns = self._clock.monotonic_ns()
         counter = None if asleep else self._counter(metrics, mono_ns)
@@ -163,9 +161,3 @@ class AmdBoard:
                 ecc_errors={} if "ecc" in off else memory_errors(self._folder),
             )
         return self._sensors
-
-
-def with_energy(window: Window, used: int | None, idle: int | None, method: str) -> Window:
-    """The window with what the board used in it."""
-    methods = replace(window.methods, energy=method)
-    return replace(window, energy_uj=used, idle_energy_uj=idle, methods=methods)

@@ -5,10 +5,9 @@ Reading them may wake the device; whether that is wanted is decided elsewhere.
 """
 
 from collections.abc import Collection, Iterator, Mapping
-from typing import NamedTuple
 
 from exporter.gpus.drm.files import names, number, text
-from exporter.gpus.energy import EnergyMeter
+from exporter.gpus.energy import EnergyMeter, Metered
 from exporter.gpus.power import PowerIntegral
 from exporter.model import Sensors, Unmeasured
 
@@ -27,13 +26,6 @@ _LIMIT = ("power1_cap", "power1_max")
 _MOST_SENSORS = 16
 
 
-class Spent(NamedTuple):
-    """Energy in microjoules, and what would have been used without work. None: not known."""
-
-    used_uj: int | None
-    idle_uj: int | None
-
-
 class Board:
     """What one device tells of itself. ``card``: its directory in sysfs."""
 
@@ -48,14 +40,14 @@ class Board:
         self.method = "none"
         self.sensors = Sensors()
 
-    def take_energy(self, mono_ns: int, busy_ns: int | None) -> Spent:
-        """Microjoules since the last time and the idle part of it; None where that is not told."""
+    def take_energy(self, mono_ns: int, busy_ns: int | None) -> Metered:
+        """Energy since the last time."""
         counter = self._counter(mono_ns)  # it may make the meter anew
-        used, idle = self._meter.take(counter, mono_ns, busy_ns)
+        metered = self._meter.take(counter, mono_ns, busy_ns)
         before, self._taken_ns = self._taken_ns, mono_ns
-        if used is not None and before is not None and self.method == "counter":
-            self._watts = used * 1000 / (mono_ns - before)
-        return Spent(used, idle)
+        if metered.used_uj is not None and before is not None and self.method == "counter":
+            self._watts = (metered.used_uj - metered.late_uj) * 1000 / (mono_ns - before)
+        return metered
 
     def _counter(self, mono_ns: int) -> int | None:
         counter = self._number("energy1_input")

@@ -13,6 +13,7 @@ from exporter.gpus.drm.memory import held_by
 from exporter.gpus.drm.reader import ClientReader
 from exporter.gpus.drm.rest import Rest, State
 from exporter.gpus.drm.roles import COPY, CORE, DECODER, DRIVERS, ENCODER, Driver, role_of
+from exporter.gpus.energy import with_energy
 from exporter.gpus.source import Demand
 from exporter.model import (
     Clock,
@@ -182,14 +183,13 @@ class DrmDevice:
         if window is None and before is not None:
             return None
         self._metered_mono_ns = now_ns
-        used_uj, idle_uj = self._board.take_energy(now_ns, window.busy.core if window else None)
+        metered = self._board.take_energy(now_ns, window.busy.core if window else None)
         if window is None or before is None:
             return window
         has_slept = now_ns - before > window.observed_ns
-        if idle_uj is None and has_slept:  # it is nobody's, rather than the first one's to wake it
-            idle_uj = used_uj
-        methods = replace(window.methods, energy=self._board.method)
-        return replace(window, energy_uj=used_uj, idle_energy_uj=idle_uj, methods=methods)
+        if metered.idle_uj is None and has_slept:  # nobody's: not the first one's to wake it
+            metered = metered._replace(idle_uj=metered.used_uj)
+        return with_energy(window, metered, self._board.method)
 
     def _sense(self, demand: Demand, now_ns: int) -> None:
         before = self._sensed_mono_ns

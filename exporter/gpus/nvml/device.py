@@ -9,6 +9,7 @@ import logging
 from collections.abc import Mapping
 from dataclasses import replace
 
+from exporter.gpus.energy import with_energy
 from exporter.gpus.nvml.accounting import NO_ACCOUNTING, Accounting, AccountingChoice
 from exporter.gpus.nvml.backoff import Backoff
 from exporter.gpus.nvml.board import Board
@@ -199,9 +200,7 @@ class NvmlDevice:
         if window is None:
             return None
         self._end_ns = window.end_unix_ns
-        used_uj, idle_uj = self._energy.take(window.busy.core)
-        methods = replace(window.methods, energy=self._energy.method)
-        window = replace(window, energy_uj=used_uj, idle_energy_uj=idle_uj, methods=methods)
+        window = with_energy(window, self._energy.take(window.busy.core), self._energy.method)
         summed = None if self._blind else self._accounting.processes(window)
         if summed is None:
             return window

@@ -1,6 +1,6 @@
 """The energy of one board: its counter (Volta and newer), else its power, integrated."""
 
-from exporter.gpus.energy import EnergyMeter
+from exporter.gpus.energy import EnergyMeter, Metered
 from exporter.gpus.nvml.engines import EngineReader
 from exporter.gpus.nvml.errors import DeviceLostError, DriverGoneError, NvmlError
 from exporter.gpus.nvml.refusals import Refusals
@@ -25,8 +25,8 @@ class BoardEnergy:
             return "counter"
         return "none" if "power" in self._refusals else "power"
 
-    def take(self, core_ns: int | None) -> tuple[int | None, int | None]:
-        """Microjoules since the last window and their idle part; asked once a window.
+    def take(self, core_ns: int | None) -> Metered:
+        """Energy since the last window; asked once a window.
 
         Raises:
             DriverGoneError: the driver is not there.
@@ -40,7 +40,7 @@ class BoardEnergy:
         except (DriverGoneError, DeviceLostError):
             raise
         except NvmlError:
-            return None, None  # the next window's energy holds this one's too
+            counter_uj = None
         return self._meter.take(counter_uj, self._clock.monotonic_ns(), core_ns)
 
     def _integrated_uj(self) -> int | None:

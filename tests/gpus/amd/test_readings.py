@@ -170,6 +170,20 @@ def test_energy_is_the_difference_of_the_counter(node: Node) -> None:
     assert (window.energy_uj, window.methods.energy) == (350 * JOULE, "counter")
 
 
+def test_energy_of_a_table_that_fails_once_is_not_lost(node: Node) -> None:
+    board = node.tree.add(MI300X)
+    board.metrics(v1_6(1000 * TICKS))
+    node.read()
+    board.metrics(b"")
+    failed = node.window(board.uuid)
+    board.metrics(v1_6(1700 * TICKS))
+
+    back = node.window(board.uuid)
+
+    assert failed.energy_uj is None
+    assert (back.energy_uj, back.late_energy_uj) == (700 * JOULE, 350 * JOULE)
+
+
 def test_a_partition_has_its_own_activity_and_the_board_the_energy(node: Node) -> None:
     board = node.tree.add(MI300X, parts=8)
     node.tree.run(7)

@@ -50,7 +50,7 @@ def test_energy_is_the_hwmon_counters(machine: Machine, driver: str) -> None:
     assert "energy" not in reading.unmeasured
 
 
-def test_a_counter_that_is_away_for_a_moment_is_not_spent_again(machine: Machine) -> None:
+def test_a_counter_that_is_away_for_a_moment_is_spent_once_and_told_apart(machine: Machine) -> None:
     files = {
         f"{HWMON}/name": "i915",
         f"{HWMON}/energy1_input": "5000000000000",
@@ -61,11 +61,13 @@ def test_a_counter_that_is_away_for_a_moment_is_not_spent_again(machine: Machine
     source.read()
     machine.write(device, {f"{HWMON}/energy1_input": ""})
     away = [step(machine, source) for _ in range(3)]
-    machine.write(device, {f"{HWMON}/energy1_input": "5000040000000"})
+    machine.write(device, {f"{HWMON}/energy1_input": "5000160000000"})
     back = step(machine, source)
-    machine.write(device, {f"{HWMON}/energy1_input": "5000080000000"})
+    machine.write(device, {f"{HWMON}/energy1_input": "5000200000000"})
 
-    assert [energy(reading)[0] for reading in (*away, back)] == [None] * 4
+    assert [energy(reading)[0] for reading in away] == [None] * 3
+    assert (window(back).energy_uj, window(back).late_energy_uj) == (160_000_000, 120_000_000)
+    assert back.sensors.power_watts == 40
     assert energy(step(machine, source))[0] == 40_000_000
 
 

@@ -66,3 +66,4 @@ def test_power_that_fails_once_is_in_the_next_window(old: Node) -> None:
     assert after
     assert failed.energy_uj is None
     assert after.energy_uj == pytest.approx(2 * 70e6)
+    assert after.late_energy_uj == pytest.approx(70e6, rel=0.1)  # and not the next one's to pay
