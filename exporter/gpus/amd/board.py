@@ -11,13 +11,13 @@ from exporter.gpus.amd.activity import Sample
 from exporter.gpus.amd.clients import ClientDevice
 from exporter.gpus.amd.device import AmdDevice
 from exporter.gpus.amd.discovery import FoundBoard
+from exporter.gpus.amd.energy import BoardEnergy
 from exporter.gpus.amd.files import RefusedError, is_gone, read_bytes, read_count, read_text
 from exporter.gpus.amd.metrics import Metrics, decode
 from exporter.gpus.amd.sensors import Hwmon, Throttling, memory_errors
 from exporter.gpus.drm.holders import Sight
 from exporter.gpus.drm.reader import ClientReader
-from exporter.gpus.energy import EnergyMeter, Metered, with_energy
-from exporter.gpus.power import PowerIntegral
+from exporter.gpus.energy import with_energy
 from exporter.gpus.source import Demand
 from exporter.model import (
     QUANTITIES,
@@ -35,9 +35,20 @@ UNDER_PARTITIONS = dict.fromkeys((*QUANTITIES, "memory"), Unmeasured.PARTITIONED
 
 
 class AmdBoard:
-    """Reads one board. One caller at a time."""
+    """Reads one board. One caller at a time.
 
-    def __init__(self, found: FoundBoard, sysfs: Path, procfs: Path, clock: Clock) -> None:
+    ``before`` is the same one as it was found before, partitioned otherwise: what counts of the
+    board itself, ``energy`` and ``throttling``, goes on.
+    """
+
+    def __init__(
+        self,
+        found: FoundBoard,
+        sysfs: Path,
+        procfs: Path,
+        clock: Clock,
+        before: "AmdBoard | None" = None,
+    ) -> None:
         self.found = found
         self._folder = found.folder
         self._clock = clock
@@ -49,10 +60,8 @@ class AmdBoard:
         self._parts = tuple(AmdDevice(part, sysfs, clock) for part in found.parts)
         nodes = (each.node for each in (found.whole, *found.parts))
         self._gfx = next((node.gfx for node in nodes if node), 0)
-        self._meter, self._power = EnergyMeter(), PowerIntegral()
-        self._method = "none"  # how energy is known: a value of Methods.energy
-        self._metered = False
-        self._throttling = Throttling()
+        self.energy = before.energy if before else BoardEnergy(clock)
+        self.throttling = before.throttling if before else Throttling()
         self._sensors = Sensors()
         self._sensed_mono_ns: int | None = None
 
@@ -84,10 +93,10 @@ class AmdBoard:
         active = 0.0 if asleep else self._percent("mem_busy_percent", metrics.umc_percent)
         mine = Sample(None, None) if self._parts else Sample(core, active)
         window = self._whole.window(mine)
-        if window is not None or not self._metered:
+        if not asleep and (window is not None or not self.energy.begun):
             busiest = max((p for p in (core, *metrics.partitions.values()) if p), default=core)
-            metered = self._used(metrics, busiest, asleep=asleep)
-            window = window and with_energy(window, metered, self._method)
+            metered = self.energy.take(metrics, self._hwmon, busiest)
+            window = window and with_energy(window, metered, self.energy.method)
         sensors = Sensors() if asleep else self._sense(metrics, demand)
         whole = self._parted(window) if self._parts else self._undivided(window, demand)
         parts = (self._part(part, metrics, demand, asleep=asleep) for part in self._parts)
@@ -105,13 +114,13 @@ class AmdBoard:
         used = read_count(self._folder / "mem_info_vram_used")
         memory = None if used is None else self._whole.memory(demand, total, used)
         reasons = self._whole.unmeasured(window)
-        if self._method == "none":
+        if self.energy.method == "none":
             reasons["energy"] = Unmeasured.NOT_SUPPORTED
         return DeviceReading(self._whole.device, window=window, memory=memory, unmeasured=reasons)
 
     def _parted(self, window: Window | None) -> DeviceReading:
         reasons = dict(UNDER_PARTITIONS)
-        if self._method == "none":
+        if self.energy.method == "none":
             reasons["energy"] = Unmeasured.NOT_SUPPORTED
         return DeviceReading(self._whole.device, window=window, unmeasured=reasons)
 
@@ -127,28 +136,6 @@ class AmdBoard:
             reasons["core"] = Unmeasured.PARTITIONED
         return DeviceReading(part.device, window=window, memory=memory, unmeasured=reasons)
 
-    def _used(self, metrics: Metrics, core: float | None, *, asleep: bool) -> Metered:
-        """Energy since the last window."""
-        self._metered = True
-        mono_ns = self._clock.monotonic_ns()
-        counter = None if asleep else self._counter(metrics, mono_ns)
-        return self._meter.take(counter, mono_ns, None if core is None else int(core * SECOND))
-
-    def _counter(self, metrics: Metrics, mono_ns: int) -> int | None:
-        counted = metrics.energy_uj
-        if counted is None:
-            counted = self._hwmon.energy_uj()
-        if counted is not None:
-            if self._method == "power":  # the firmware was late: the two are not one counter
-                self._meter = EnergyMeter()
-            self._method = "counter"
-            return counted
-        power_uw = self._hwmon.power_uw() if self._method != "counter" else None
-        if power_uw is None:
-            return None
-        self._method = "power"
-        return self._power.add(power_uw // 1000, mono_ns)
-
     def _sense(self, metrics: Metrics, demand: Demand) -> Sensors:
         now_ns = self._clock.monotonic_ns()
         last_ns = self._sensed_mono_ns
@@ -157,7 +144,7 @@ class AmdBoard:
             off = demand.disabled
             self._sensors = replace(
                 self._hwmon.sensors(off),
-                throttle_ns={} if "throttle" in off else self._throttling.add(metrics, now_ns),
+                throttle_ns={} if "throttle" in off else self.throttling.add(metrics, now_ns),
                 ecc_errors={} if "ecc" in off else memory_errors(self._folder),
             )
         return self._sensors

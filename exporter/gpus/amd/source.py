@@ -150,7 +150,7 @@ class AmdSource:
             if board is None or board.found.nodes != found.nodes:
                 board = before.get(uuid) or self._gone.get(uuid)
                 if board is None or board.found != found:
-                    board = AmdBoard(found, self._sysfs, self._procfs, self._clock)
+                    board = AmdBoard(found, self._sysfs, self._procfs, self._clock, board)
             uuid = board.found.whole.device.uuid
             before.pop(uuid, None)
             self._boards[uuid] = board

@@ -7,7 +7,7 @@ from pyfakefs.helpers import reset_ids, set_uid
 
 from exporter.model import ProcessMemory, Unmeasured
 from tests.gpus.amd.node import Node
-from tests.gpus.amd.trees import GIB, MI210, MI300X, RADEON, TICKS, V1_3, put, table, v1_6
+from tests.gpus.amd.trees import GIB, MI210, MI300X, RADEON, TICKS, V1_3, put, remove, table, v1_6
 
 SECOND = 1_000_000_000
 JOULE = 1_000_000
@@ -242,6 +242,29 @@ def test_throttling_is_the_share_of_the_cycles_between_two_reads(node: Node) -> 
     sensors = node.device(board.uuid, after=10).sensors
 
     assert sensors.throttle_ns == {"ppt": 2.5 * SECOND}
+
+
+def test_counters_of_a_board_go_on_when_it_is_partitioned_anew(node: Node) -> None:
+    board = node.tree.add(MI300X)
+    board.metrics(v1_6(1000 * TICKS, cycles=0, ppt=0))
+    node.read()
+    board.metrics(v1_6(1400 * TICKS, cycles=100, ppt=50))
+    before = node.device(board.uuid, after=10)
+    remove(node.tree.kfd / "topology/nodes/1")
+    board.gpu_ids = [5001, 5002]
+    for part, gpu_id in enumerate(board.gpu_ids):
+        node.tree.node(board, part, gpu_id)
+    node.read(after=31)
+
+    board.metrics(v1_6(1900 * TICKS, cycles=200, ppt=50))
+    after = node.device(board.uuid, after=10)
+
+    assert len(node.read().devices) == 3
+    assert before.sensors.throttle_ns == {"ppt": 5 * SECOND}
+    assert after.sensors.throttle_ns == {"ppt": 5 * SECOND}
+    assert before.window is not None
+    assert after.window is not None
+    assert (before.window.energy_uj or 0) + (after.window.energy_uj or 0) == 900 * JOULE
 
 
 def test_a_board_that_sleeps_is_idle_and_is_not_woken(node: Node) -> None:
