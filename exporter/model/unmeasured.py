@@ -23,6 +23,7 @@ class Unmeasured(StrEnum):
     PARTITIONED = "partitioned"
     MPS = "mps"
     NEVER_IDLE = "never_idle"
+    ASLEEP = "asleep"
     REJECTED_SAMPLES = "rejected_samples"
     # whose it is cannot be told
     NO_HOSTPID = "no_hostpid"

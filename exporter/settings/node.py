@@ -110,9 +110,9 @@ class ThisNode:
             "drm.wake",
             SWITCH,
             "false",
-            "Whether a device of the DRM drivers may be woken, and kept awake, by being read.",
-            "Intel's xe has to be awake to tell. Without this it is let sleep: what it did just "
-            "before is told when it wakes.",
+            "Whether Intel's and AMD's devices may be woken, and kept awake, by being read.",
+            "Intel's xe has to be awake to tell, and AMD's boards to tell of power and clocks. "
+            "Without this they are let sleep: what they did just before is told when they wake.",
             live=True,
         ),
     ]

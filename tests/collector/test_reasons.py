@@ -34,7 +34,7 @@ from tests.cgroups.names import container_path
 from tests.collector.bench import CID, DEVICE, PLACED, POD, SECOND, Bench
 from tests.fakenvml.build import library
 from tests.fakenvml.scenario import GIB, Fault, Gpu, Instance, Process, Work
-from tests.gpus.amd.trees import MI300X, TICKS, Tree, v1_6
+from tests.gpus.amd.trees import MI300X, RADEON, TICKS, Tree, put, v1_6
 from tests.gpus.nvml.node import HASTY, PATIENT, START, Node
 
 ROWS = ("nvmlDeviceGetProcessUtilization", "nvmlDeviceGetProcessesUtilizationInfo")
@@ -173,6 +173,19 @@ def mps(scene: Scene) -> Snapshot:
     return [scene.bench.cycle() for _ in range(20)][-1]
 
 
+def asleep(scene: Scene) -> Snapshot:
+    """A Radeon that the kernel has suspended."""
+    tree = Tree(scene.folder / "sys")
+    tree.load()
+    board = tree.add(RADEON)
+    put(board.folder / "power/control", "auto")
+    put(board.folder / "power/runtime_status", "suspended")
+    source = AmdSource(tree.sysfs, scene.folder / "proc", clock=scene.bench.clock)
+    scene.bench.gpus.devices = source.read().devices
+    source.close()
+    return scene.bench.cycle()
+
+
 def partitioned(scene: Scene) -> Snapshot:
     """An AMD board in partitions, which has one counter of energy for all of them."""
     tree, clock = Tree(scene.folder / "sys"), scene.bench.clock
@@ -209,6 +222,7 @@ UNMEASURED: Mapping[Unmeasured, Callable[[Scene], Snapshot]] = {
     Unmeasured.PLACEMENT: placement,
     Unmeasured.MPS: mps,
     Unmeasured.PARTITIONED: partitioned,
+    Unmeasured.ASLEEP: asleep,
 }
 OF_THE_DRIVER = tuple(UNMEASURED)[:10]
 

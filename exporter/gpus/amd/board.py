@@ -12,12 +12,13 @@ from exporter.gpus.amd.clients import ClientDevice
 from exporter.gpus.amd.device import AmdDevice
 from exporter.gpus.amd.discovery import FoundBoard
 from exporter.gpus.amd.energy import BoardEnergy
-from exporter.gpus.amd.files import RefusedError, is_gone, read_bytes, read_count, read_text
+from exporter.gpus.amd.files import RefusedError, is_gone, read_bytes, read_count
 from exporter.gpus.amd.metrics import Metrics, decode
 from exporter.gpus.amd.sensors import Hwmon, Throttling, memory_errors
 from exporter.gpus.drm.holders import Sight
 from exporter.gpus.drm.reader import ClientReader
-from exporter.gpus.energy import with_energy
+from exporter.gpus.drm.rest import Rest, State
+from exporter.gpus.energy import Metered, with_energy
 from exporter.gpus.source import Demand
 from exporter.model import (
     QUANTITIES,
@@ -31,6 +32,8 @@ from exporter.model import (
 
 SECOND = 1_000_000_000
 WHOLE = 100
+LONGEST_PAUSE_NS = 15 * SECOND  # amdgpu lets a board sleep after 5 s, unless told otherwise
+SENSED = {"power": "power", "power_limit": "power", "temperature": "temperature", "clock": "clocks"}
 UNDER_PARTITIONS = dict.fromkeys((*QUANTITIES, "memory"), Unmeasured.PARTITIONED)
 
 
@@ -60,8 +63,9 @@ class AmdBoard:
         self._parts = tuple(AmdDevice(part, sysfs, clock) for part in found.parts)
         nodes = (each.node for each in (found.whole, *found.parts))
         self._gfx = next((node.gfx for node in nodes if node), 0)
-        self.energy = before.energy if before else BoardEnergy(clock)
-        self.throttling = before.throttling if before else Throttling()
+        self.energy: BoardEnergy = before.energy if before else BoardEnergy(clock)
+        self.throttling: Throttling = before.throttling if before else Throttling()
+        self._rest = Rest(str(found.folder / "power"), LONGEST_PAUSE_NS)
         self._sensors = Sensors()
         self._sensed_mono_ns: int | None = None
 
@@ -87,20 +91,60 @@ class AmdBoard:
         return tuple(DeviceReading(device, state, detail) for device in devices)
 
     def _read(self, demand: Demand) -> tuple[DeviceReading, ...]:
-        asleep = read_text(self._folder / "power/runtime_status") == "suspended"
-        metrics = Metrics() if asleep else self._metrics()
-        core = 0.0 if asleep else self._percent("gpu_busy_percent", metrics.gfx_percent)
-        active = 0.0 if asleep else self._percent("mem_busy_percent", metrics.umc_percent)
-        mine = Sample(None, None) if self._parts else Sample(core, active)
-        window = self._whole.window(mine)
-        if not asleep and (window is not None or not self.energy.begun):
-            busiest = max((p for p in (core, *metrics.partitions.values()) if p), default=core)
+        now_ns = self._clock.monotonic_ns()
+        state = State.AWAKE if demand.wake else self._rest.state(now_ns)
+        if state is State.ASLEEP or (state is State.DROWSY and not self._has_work):
+            return self._spared(demand, asleep=state is State.ASLEEP)
+        metrics = self._metrics()
+        core = self._percent("gpu_busy_percent", metrics.gfx_percent)
+        active = self._percent("mem_busy_percent", metrics.umc_percent)
+        window = self._whole.window(Sample(None, None) if self._parts else Sample(core, active))
+        busiest = max((p for p in (core, *metrics.partitions.values()) if p), default=core)
+        self._rest.note(now_ns, idle=busiest == 0)
+        if window is not None or not self.energy.begun:
             metered = self.energy.take(metrics, self._hwmon, busiest)
             window = window and with_energy(window, metered, self.energy.method)
-        sensors = Sensors() if asleep else self._sense(metrics, demand)
+        sensors = self._sense(metrics, demand)
         whole = self._parted(window) if self._parts else self._undivided(window, demand)
-        parts = (self._part(part, metrics, demand, asleep=asleep) for part in self._parts)
+        parts = (
+            self._part(p, metrics.partitions.get(p.found.partition), demand) for p in self._parts
+        )
         return (replace(whole, sensors=sensors), *parts)
+
+    @property
+    def _has_work(self) -> bool:
+        """Whether a process of KFD is on it, which lets no board fall asleep."""
+        return any(device.has_work for device in (self._whole, *self._parts))
+
+    def _spared(self, demand: Demand, *, asleep: bool) -> tuple[DeviceReading, ...]:
+        """The board while it sleeps, or may fall asleep: nothing is read that keeps it awake.
+
+        Who sleeps is idle. Until then clients are asked, which wakes nothing, and if they work it
+        is read again; where nobody tells of clients, the window waits.
+        """
+        window = None
+        if asleep or self.by_clients:
+            window = self._whole.window(Sample(None, None) if self._parts else Sample(0.0, 0.0))
+        if not asleep and window is not None and window.busy.core:
+            self._rest.note(self._clock.monotonic_ns(), idle=False)
+            window = replace(window, busy=replace(window.busy, memory_active=None))
+        if asleep:
+            self.energy.sleep()
+            self._sensors = replace(
+                self._sensors,
+                power_watts=None,
+                power_limit_watts=None,
+                temperature_celsius={},
+                clock_hertz={},
+            )
+        window = window and with_energy(window, Metered(), self.energy.method)
+        whole = self._parted(window) if self._parts else self._undivided(window, demand)
+        reasons = {
+            q: Unmeasured.ASLEEP for q, group in SENSED.items() if group not in demand.disabled
+        }
+        told = {**whole.unmeasured, **(reasons if asleep else {})}
+        parts = (self._part(part, 0.0, demand) for part in self._parts)
+        return (replace(whole, sensors=self._sensors, unmeasured=told), *parts)
 
     def _metrics(self) -> Metrics:
         return decode(read_bytes(self._folder / "gpu_metrics") or b"", self._gfx)
@@ -124,15 +168,12 @@ class AmdBoard:
             reasons["energy"] = Unmeasured.NOT_SUPPORTED
         return DeviceReading(self._whole.device, window=window, unmeasured=reasons)
 
-    def _part(
-        self, part: AmdDevice, metrics: Metrics, demand: Demand, *, asleep: bool
-    ) -> DeviceReading:
-        told = metrics.partitions.get(part.found.partition)
-        window = part.window(Sample(0.0 if asleep else told, None))
+    def _part(self, part: AmdDevice, told: float | None, demand: Demand) -> DeviceReading:
+        window = part.window(Sample(told, None))
         memory = part.memory(demand, part.device.memory_bytes, None)
         reasons = part.unmeasured(window)
         reasons["energy"] = Unmeasured.PARTITIONED
-        if told is None and not asleep:
+        if told is None:
             reasons["core"] = Unmeasured.PARTITIONED
         return DeviceReading(part.device, window=window, memory=memory, unmeasured=reasons)
 

@@ -63,6 +63,11 @@ class ClientDevice:
         except RefusedError:  # whose clients are silent because they are KFD's is not known
             self._blind = self._blind or Unmeasured.NO_PERMISSION
 
+    @property
+    def has_work(self) -> bool:
+        """Whether a process of KFD has it open."""
+        return bool(self._computing) or self._kfd.has_work
+
     def window(self, sample: Sample) -> Window | None:
         """The window until now; none before the processes have been looked through."""
         sight = self._sight

@@ -47,6 +47,11 @@ class AmdDevice:
         """Whether this kind of GPU has ``cu_occupancy``: the family gfx9."""
         return self._central
 
+    @property
+    def has_work(self) -> bool:
+        """Whether a process of KFD holds something on it."""
+        return bool(self._held)
+
     def window(self, sample: Sample) -> Window | None:
         """The window until now; ``sample`` speaks for all of it."""
         cus = self._cus()

@@ -15,8 +15,15 @@ class BoardEnergy:
     def __init__(self, clock: Clock) -> None:
         self.method = "none"  # how it is known: a value of Methods.energy
         self.begun = False
+        self.rested = False  # it was left alone for a while
         self._clock = clock
         self._meter, self._power = EnergyMeter(), PowerIntegral()
+
+    def sleep(self) -> None:
+        """The board sleeps. A counter goes on or begins anew; power in between nobody can tell."""
+        self.rested = True
+        if self.method == "power":
+            self._power = PowerIntegral()
 
     def take(self, metrics: Metrics, hwmon: Hwmon, busy: float | None) -> Metered:
         """Energy since the last window, of which the device was busy for so much of one.
@@ -28,7 +35,12 @@ class BoardEnergy:
         self.begun = True
         mono_ns = self._clock.monotonic_ns()
         counter = self._counter(metrics, hwmon, mono_ns)
-        return self._meter.take(counter, mono_ns, None if busy is None else int(busy * SECOND))
+        rested, self.rested = self.rested, False
+        busy_ns = None if busy is None or rested else int(busy * SECOND)
+        metered = self._meter.take(counter, mono_ns, busy_ns)
+        if rested and metered.idle_uj is None and metered.used_uj is not None:
+            return metered._replace(idle_uj=metered.used_uj - metered.late_uj)  # nobody's
+        return metered
 
     def _counter(self, metrics: Metrics, hwmon: Hwmon, mono_ns: int) -> int | None:
         counted = metrics.energy_uj

@@ -54,7 +54,7 @@ class DrmDevice:
         self._driver = DRIVERS.get(found.driver, Driver({}))
         self._clients = Clients()
         self._board = Board(found.card, found.driver)
-        self._rest = Rest(found.card)
+        self._rest = Rest(f"{found.card}/device/power")
         self._reader = self._begin_reading()
         self._has_uncounted = False
         self._told: set[str] = set()  # quantities that some client's engines count as

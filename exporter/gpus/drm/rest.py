@@ -10,7 +10,7 @@ from enum import Enum, auto
 from exporter.gpus.drm.files import number, text
 
 MS = 10**6
-_LONGEST_PAUSE_NS = 5 * 10**9
+LONGEST_PAUSE_NS = 5 * 10**9
 _DEFAULT_DELAY_MS = 1000
 
 
@@ -23,10 +23,11 @@ class State(Enum):
 
 
 class Rest:
-    """The sleep of one device. ``card``: its directory in sysfs."""
+    """The sleep of one device. ``power``: the directory of that name in sysfs."""
 
-    def __init__(self, card: str) -> None:
-        self._power = f"{card}/device/power"
+    def __init__(self, power: str, longest_pause_ns: int = LONGEST_PAUSE_NS) -> None:
+        self._power = power
+        self._longest_ns = longest_pause_ns
         self._was_idle = False
         self._read_ns = 0
 
@@ -42,6 +43,6 @@ class Rest:
             return State.ASLEEP
         delay_ms = number(f"{self._power}/autosuspend_delay_ms")
         pause_ns = 2 * MS * (_DEFAULT_DELAY_MS if delay_ms is None else max(delay_ms, 0))
-        pause_ns = min(pause_ns, _LONGEST_PAUSE_NS)
+        pause_ns = min(pause_ns, self._longest_ns)
         is_resting = self._was_idle and mono_ns - self._read_ns < pause_ns
         return State.DROWSY if is_resting else State.AWAKE
