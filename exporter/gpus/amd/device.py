@@ -6,7 +6,7 @@ from pathlib import Path
 
 from exporter.gpus.amd.activity import Sample, Windows
 from exporter.gpus.amd.discovery import Found
-from exporter.gpus.amd.files import RefusedError
+from exporter.gpus.amd.files import RefusedError, is_gone
 from exporter.gpus.amd.metrics import CENTRAL_GFX
 from exporter.gpus.amd.processes import Counting, KfdProcesses
 from exporter.gpus.source import Demand
@@ -93,7 +93,9 @@ class AmdDevice:
             return None
         self._refused = False
         known = {pid: cus for pid, cus in told.items() if cus is not None}
-        self._occupancy = bool(node.cus and known) or (self._central and not folders)
+        ended = {pid for pid in told.keys() - known.keys() if all(map(is_gone, folders[pid]))}
+        is_empty = not folders.keys() - ended
+        self._occupancy = bool(node.cus and known) or (self._central and is_empty)
         active = frozenset(pid for pid, cus in known.items() if cus)
         if not active <= self._listed:
             self._listed_mono_ns = None  # who works and is not listed is looked for at once

@@ -123,6 +123,18 @@ def test_who_has_ended_has_no_part_any_more(node: Node) -> None:
     assert (reading.memory.processes, reading.window.processes) == ((), ())
 
 
+def test_who_ends_between_being_listed_and_read_has_just_gone(node: Node) -> None:
+    board = node.tree.add(MI210)
+    (node.tree.kfd / "proc/7").symlink_to("ended")  # is listed, and is not there
+    node.read()
+
+    reading = node.device(board.uuid)
+
+    assert "core" not in reading.unmeasured
+    assert reading.window is not None
+    assert reading.window.methods.shares == "cu_occupancy"
+
+
 def test_a_radeon_tells_of_itself_and_of_memory(node: Node) -> None:
     board = node.tree.add(RADEON)
     node.tree.run(7)
