@@ -1,6 +1,7 @@
 """Which AMD boards the node has, and how each is partitioned."""
 
 import re
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +15,7 @@ from exporter.gpus.amd.files import (
     read_text,
 )
 from exporter.gpus.amd.topology import KFD, KfdNode, read_topology
+from exporter.gpus.drm.files import label
 from exporter.model import FIRST_INDEX, PARTITIONED, Device
 
 VENDOR = "amd"
@@ -61,12 +63,14 @@ class FoundBoard(NamedTuple):
 class Discovery(NamedTuple):
     """All boards, by PCI address, and what of them we may not see.
 
-    ``unsure``: folders of boards whose driver did not tell all of what they are.
+    ``unsure``: folders of boards whose driver did not tell all of what they are. ``doubled`` are
+    UUIDs that several boards have had, so that they go by their places.
     """
 
     boards: tuple[FoundBoard, ...]
     trouble: str = ""
     unsure: frozenset[Path] = frozenset()
+    doubled: frozenset[str] = frozenset()
 
 
 def present(sysfs: Path) -> bool:
@@ -82,8 +86,10 @@ def addresses(sysfs: Path) -> frozenset[str]:
         return frozenset()
 
 
-def discover(sysfs: Path) -> Discovery:
+def discover(sysfs: Path, doubled: frozenset[str] = frozenset()) -> Discovery:
     """Look at DRM's cards, which are boards, and at KFD's nodes on them.
+
+    ``doubled`` are those of the look before: what a board is called does not depend on another.
 
     Raises:
         RefusedError: we may not look into the folders.
@@ -102,7 +108,10 @@ def discover(sysfs: Path) -> Discovery:
             "let the device cgroup of the exporter have /dev/kfd and /dev/dri/renderD*"
         )
     unsure = (b.folder for b in boards if any(is_refused(b.folder / name) for name in WHAT_IT_IS))
-    return Discovery(boards, trouble, frozenset(unsure))
+    counts = Counter(board.whole.device.uuid for board in boards)
+    doubled |= {uuid for uuid, number in counts.items() if number > 1}
+    boards = tuple(_placed(b) if b.whole.device.uuid in doubled else b for b in boards)
+    return Discovery(boards, trouble, frozenset(unsure), doubled)
 
 
 def _boards(drm: Path) -> Mapping[str, Path]:
@@ -158,7 +167,8 @@ def _board(folder: Path, pci: str, place: int, nodes: list[KfdNode]) -> FoundBoa
         minor=_minor(folder),
         pci_bus_id=pci,
         sharing=PARTITIONED if parted else "",
-        driver_version=_read(folder / "driver/module/version"),  # only AMD's own packages have one
+        # Only AMD's own packages have a version.
+        driver_version=label(_read(folder / "driver/module/version")),
         memory_bytes=as_count(_read(folder / "mem_info_vram_total")),
     )
     if not parted:
@@ -192,7 +202,24 @@ def _part(board: Device, node: KfdNode, profile: str, share: float) -> Found:
 def _uuid(folder: Path, pci: str) -> str:
     """As ROCm's tools write it; consumer boards without a number of their own go by their place."""
     unique = _read(folder / "unique_id").lower()
-    return f"GPU-{unique}" if _UNIQUE.fullmatch(unique) and int(unique, 16) else f"AMD-{pci}"
+    return f"GPU-{unique}" if _UNIQUE.fullmatch(unique) and int(unique, 16) else _by_place(pci)
+
+
+def _by_place(pci: str) -> str:
+    return f"AMD-{pci}"
+
+
+def _placed(board: FoundBoard) -> FoundBoard:
+    """The board by its place, because its own number is another one's too."""
+    uuid = _by_place(board.whole.device.pci_bus_id)
+    device = replace(board.whole.device, uuid=uuid)
+    parts = (
+        part._replace(
+            device=replace(part.device, uuid=f"{uuid}-{part.partition}", parent_uuid=uuid)
+        )
+        for part in board.parts
+    )
+    return board._replace(whole=board.whole._replace(device=device), parts=tuple(parts))
 
 
 def _profile(folder: Path) -> str:
@@ -207,7 +234,7 @@ def _compute_mode(folder: Path) -> str:
 
 def _model(folder: Path) -> str:
     """The board's name as its firmware has it, else the PCI device's number."""
-    return _read(folder / "product_name") or f"AMD {_read(folder / 'device')}".strip()
+    return label(_read(folder / "product_name") or f"AMD {_read(folder / 'device')}".strip())
 
 
 def _minors(folder: Path) -> frozenset[int]:

@@ -44,6 +44,7 @@ class AmdSource:
         self._boards: dict[str, AmdBoard] = {}
         self._gone: dict[str, AmdBoard] = {}  # boards that were there
         self._numbers = Numbers()
+        self._doubled: frozenset[str] = frozenset()
         self._demand = Demand()
         self._released = False
         self._trouble = ""
@@ -83,7 +84,7 @@ class AmdSource:
     def _cycle(self, began_ns: int) -> tuple[DeviceReading, ...]:
         before, jobs = dict(self._boards), self._jobs()
         if began_ns >= self._look_at_ns:
-            jobs[LOOK] = partial(discover, self._sysfs)
+            jobs[LOOK] = partial(discover, self._sysfs, self._doubled)
         results = self._workers.run(jobs, self._demand.deadline_s)
         if LOOK in results:
             self._heed(results[LOOK], began_ns)
@@ -132,13 +133,16 @@ class AmdSource:
         self._look_at_ns = now_ns + LOOK_EVERY_NS
         if isinstance(result, Discovery):
             self._trouble = result.trouble
+            for uuid in sorted(result.doubled - self._doubled):
+                logger.warning("several boards are %s: they are known by their PCI address", uuid)
+            self._doubled = result.doubled
             self._adopt(result)
         elif isinstance(result, RefusedError):
             self._trouble = f"{result} may not be read; mount the host's sysfs readable"
         elif isinstance(result, Stuck):
             self._trouble = "looking for boards has not come back; see the kernel log for amdgpu"
         else:
-            self._trouble = repr(result)
+            self._trouble = repr(result)[:200]
 
     def _adopt(self, discovery: Discovery) -> None:
         """Keep the boards that are as they were, with their cursors; begin the others anew."""
@@ -177,7 +181,7 @@ class AmdSource:
             return board.all(DeviceState.STUCK, f"a file has not been read for {waited_s:.1f} s")
         if isinstance(result, tuple):
             return result
-        return board.all(DeviceState.FAILED, repr(result))
+        return board.all(DeviceState.FAILED, repr(result)[:200])
 
     def _log_changes(self, devices: tuple[DeviceReading, ...]) -> None:
         before, self._told = self._told, {d.device.uuid: d.state for d in devices}

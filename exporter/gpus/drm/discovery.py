@@ -7,7 +7,7 @@ import re
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from exporter.gpus.drm.files import link, names, number, text
+from exporter.gpus.drm.files import label, link, names, number, text
 from exporter.gpus.drm.roles import DRIVERS
 from exporter.model import FIRST_INDEX, Device
 
@@ -62,7 +62,7 @@ def _device(card: str, driver: str, pci: str, kernel: str) -> Device:
         model=_model(card),
         minor=number_of,
         pci_bus_id=pci,
-        driver_version=f"{driver} {kernel}".strip(),
+        driver_version=label(f"{driver} {kernel}".strip()),
         memory_bytes=_memory(card),
     )
 
@@ -85,9 +85,9 @@ def _vendor(card: str, driver: str) -> str:
 
 def _model(card: str) -> str:
     """The board's name where its driver knows it, else the ids of a PCI device."""
-    name = text(f"{card}/device/product_name")[:64]
+    name = label(text(f"{card}/device/product_name"))
     vendor, device = (_hexadecimal(f"{card}/device/{each}") for each in ("vendor", "device"))
-    if name.isprintable() and name:
+    if name:
         return name
     return "" if vendor is None or device is None else f"{vendor:04x}:{device:04x}"
 

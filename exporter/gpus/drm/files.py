@@ -4,6 +4,7 @@ import os
 import re
 
 LONGEST = 4096
+LONGEST_LABEL = 64
 _NUMBER = re.compile(r"-?[0-9]{1,20}", re.ASCII)
 
 
@@ -27,6 +28,11 @@ def text(path: str) -> str:
         return read(path, LONGEST).decode("ascii", errors="replace").strip()
     except OSError:
         return ""
+
+
+def label(told: str) -> str:
+    """What firmware and drivers call something, as a label: of bounded length, and printable."""
+    return "".join(c if c.isprintable() else "?" for c in told[:LONGEST_LABEL])
 
 
 def number(path: str) -> int | None:

@@ -72,6 +72,33 @@ def test_a_board_that_is_partitioned_anew_is_found_so(node: Node) -> None:
     ]
 
 
+def test_boards_with_one_unique_id_go_by_their_places_for_good_and_it_is_said_once(
+    node: Node, caplog: pytest.LogCaptureFixture
+) -> None:
+    first, second = node.tree.add(MI210), node.tree.add(MI300X, parts=2)
+    put(second.folder / "unique_id", first.unique)
+    uuids = [f"AMD-{second.pci}", f"AMD-{second.pci}-0", f"AMD-{second.pci}-1"]
+
+    found = [reading.device for reading in node.read().devices]
+    node.read(after=31)
+    remove(first.folder)
+    node.read(after=31)
+
+    assert [device.uuid for device in found] == [f"AMD-{first.pci}", *uuids]
+    assert [device.parent_uuid for device in found] == ["", "", uuids[0], uuids[0]]
+    assert [r.device.uuid for r in node.read().devices if r.state is DeviceState.UP] == uuids
+    assert caplog.text.count("several boards are") == 1
+
+
+def test_what_firmware_calls_a_board_is_bounded_and_printable(node: Node) -> None:
+    board = node.tree.add(MI210)
+    put(board.folder / "product_name", b"AMD\x1b[31m\n" + b"x" * 4000)
+
+    [reading] = node.read().devices
+
+    assert reading.device.model == "AMD?[31m?" + "x" * 55
+
+
 def test_cards_of_other_vendors_are_not_ours(node: Node) -> None:
     put(node.tree.sysfs / "class/drm/card0/device/vendor", "0x8086")
 

@@ -74,6 +74,13 @@ def test_a_name_that_the_driver_knows_is_the_model(machine: Machine) -> None:
     )
 
 
+def test_what_firmware_calls_a_device_is_bounded_and_printable(machine: Machine) -> None:
+    files = {"product_name": "Radeon\x1b[31m" + "x" * 4000}
+    machine.card(1, "amdgpu", PCI, (0x1002, 0x7448), files)
+
+    assert only(machine.source().read()).device.model == "Radeon?[31m" + "x" * 53
+
+
 def test_a_device_without_a_pci_address_is_known_by_its_platform_name(machine: Machine) -> None:
     machine.card(0, "v3d")
 
