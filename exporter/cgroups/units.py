@@ -7,10 +7,12 @@ own directory stays its own: names there are chosen by tenants.
 """
 
 import re
+from hashlib import sha256
 
 from exporter.model import Unit
 
 LONGEST_NAME = 128
+DIGITS = 16
 
 _SLURM_ROOT = re.compile(r"slurm(_[\w.-]+)?")  # cgroup v1; with the node where slurmds are several
 _SLURM_SCOPE = re.compile(r"(?:.+_)?slurmstepd\.scope")
@@ -24,6 +26,7 @@ _LIBVIRT_LXC = re.compile(r"machine-lxc-[0-9]+-(.+)\.scope|(?:lxc-[0-9]+-)?(.+)\
 _NSPAWN = re.compile(r"systemd-nspawn@(.+)\.service|machine-(.+)\.scope")
 _LXC = re.compile(r"lxc|lxc\.payload(?:\.(.+))?")
 _ESCAPED = re.compile(r"\\x([0-9a-f]{2})")
+_DIGEST = re.compile(r"~[0-9a-f]{16}\Z")
 _TOP = frozenset({"", ".."})
 _LXC_ROOT = Unit("lxc", "")
 _SLURM = Unit("slurm", "")
@@ -52,10 +55,19 @@ def readable(name: str) -> str:
     return "".join(c if c.isprintable() else "?" for c in plain)
 
 
+def _distinct(name: str) -> str:
+    """As readable, and no other name's: what is cut or changed has a digest of all of it behind."""
+    plain = readable(name)
+    if plain == name and not _DIGEST.search(name):
+        return name
+    digest = sha256(name.encode(errors="surrogatepass")).hexdigest()[:DIGITS]
+    return f"{plain[: LONGEST_NAME - DIGITS - 1]}~{digest}"
+
+
 def _inside(unit: Unit, name: str) -> Unit:
     if unit.kind == "slurm":
         return _in_slurm(unit, name)
-    return Unit("lxc", readable(name)) if unit == _LXC_ROOT else unit
+    return Unit("lxc", _distinct(name)) if unit == _LXC_ROOT else unit
 
 
 def _in_slurm(unit: Unit, name: str) -> Unit:
@@ -74,7 +86,7 @@ def _lxc(parent: str, name: str) -> Unit | None:
     match = _LXC.fullmatch(name)
     if match is None or not (name.startswith("lxc.payload") or parent in _TOP):
         return None
-    return Unit("lxc", readable(match[1])) if match[1] else _LXC_ROOT
+    return Unit("lxc", _distinct(match[1])) if match[1] else _LXC_ROOT
 
 
 def _machine(parent: str, name: str) -> Unit | None:
@@ -83,7 +95,7 @@ def _machine(parent: str, name: str) -> Unit | None:
     plain = _ESCAPED.sub(lambda found: chr(int(found[1], 16)), name)
     for kind, shape in (("libvirt", _LIBVIRT), ("lxc", _LIBVIRT_LXC), ("nspawn", _NSPAWN)):
         if match := shape.fullmatch(plain):
-            return Unit(kind, readable(match[1] or match[2]))
+            return Unit(kind, _distinct(match[1] or match[2]))
     return None
 
 
@@ -96,4 +108,4 @@ def _service(parent: str, name: str) -> Unit | None:
     """A unit in nothing but slices; in a directory of another kind the name means nothing."""
     of_systemd = name.endswith((".service", ".scope"))
     in_slices = parent in _TOP or parent.endswith(".slice")
-    return Unit("systemd", readable(name)) if of_systemd and in_slices else None
+    return Unit("systemd", _distinct(name)) if of_systemd and in_slices else None

@@ -187,6 +187,33 @@ def test_a_name_is_text_of_bounded_length() -> None:
     assert len(name.name) == LONGEST_NAME
 
 
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("x" * 200 + "1.service", "x" * 200 + "2.service"),
+        ("a\x1b.service", "a\x1c.service"),
+        ("a\udc80.service", "a\udc81.service"),
+    ],
+)
+def test_units_whose_names_are_cut_or_changed_are_not_one(one: str, other: str) -> None:
+    first, second = (parse_path(f"/system.slice/{name}").unit for name in (one, other))
+
+    assert first is not None
+    assert second is not None
+    assert first.name != second.name
+    assert max(len(first.name), len(second.name)) <= LONGEST_NAME
+
+
+def test_nobody_passes_for_a_unit_whose_name_is_cut() -> None:
+    cut = parse_path("/lxc/" + "x" * 200).unit
+    assert cut is not None
+
+    forged = parse_path(f"/lxc/{cut.name}").unit
+
+    assert forged != cut
+    assert cut.name.startswith("x" * 100)
+
+
 NAMES = st.sampled_from(
     [
         *("slurm", "uid_1", "job_2", "step_0", "slurmstepd.scope", "system.slice", "user.slice"),
