@@ -16,6 +16,7 @@ OWNED = frozenset(
         "path.procfs",
         "path.sysfs",
         "path.logs",
+        "path.passwd",
         "nvml.library",
         "amd.smi",
         "simulate",

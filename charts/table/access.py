@@ -135,6 +135,14 @@ ACCESS = (
             Value("kubelet.insecureTLS", False, SWITCH, "Take any certificate of the kubelet."),
             Value("kubelet.rootDir", "/var/lib/kubelet", PATH, "The kubelet's root directory."),
             Value("cgroupRoot", "/sys/fs/cgroup", PATH, "The host's cgroup file system."),
+            Value(
+                "passwd",
+                "",
+                OPTIONAL_PATH,
+                "The host's file of users, /etc/passwd where there is one, for the names of those "
+                "who run processes outside pods. Without it they have numbers, or names that the "
+                "image knows: root's.",
+            ),
             Value("logRoot", "/var/log", PATH, "The host's folder of pods' and containers' logs."),
         ),
     ),

@@ -5,8 +5,10 @@ does not answer would hold up whoever asks. Where users come from one, ``getent 
 file.
 """
 
+import contextlib
 import logging
 import os
+from threading import Thread
 
 from exporter.cgroups.units import readable
 from exporter.model import Clock
@@ -14,13 +16,17 @@ from exporter.model import Clock
 logger = logging.getLogger(__name__)
 
 LARGEST_FILE = 16 << 20
+AT_ONCE = 256 << 10  # bytes that are read in some 10 ms; longer ones are read aside
 LOOK_AGAIN_NS = 10 * 10**9
 _UID, _FIELDS = 2, 4
 _LONGEST_UID = 10
 
 
 class Users:
-    """The users of one machine. Not for use by several threads at once."""
+    """The users of one machine. Not for use by several threads at once.
+
+    A long file, as of a directory's users, is read by a thread: the cycle does not wait for it.
+    """
 
     def __init__(self, path: str, clock: Clock) -> None:
         self._path = path
@@ -28,6 +34,7 @@ class Users:
         self._looked_ns: int | None = None
         self._state: tuple[int, int, int] | None = None
         self._names: dict[int, str] = {}
+        self._reading: Thread | None = None
         self.problem = ""
 
     def name(self, uid: int) -> str:
@@ -40,23 +47,40 @@ class Users:
 
     def _look(self) -> None:
         """Read the file if it is another one than before; of one that is unreadable, the last."""
+        if self._reading is not None and self._reading.is_alive():
+            return
         try:
-            file = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-            try:
-                about = os.fstat(file)
-                state = (about.st_ino, about.st_mtime_ns, about.st_size)
-                if state != self._state:
-                    self._names, self._state = _parsed(_read(file)), state
-            finally:
-                os.close(file)
+            about = os.stat(self._path)  # noqa: PTH116 - a string
+            state = (about.st_ino, about.st_mtime_ns, about.st_size)
+            if state == self._state:
+                pass
+            elif about.st_size <= AT_ONCE:
+                self._take(state)
+            else:
+                self._reading = Thread(target=self._aside, args=(state,), name="users", daemon=True)
+                self._reading.start()
         except OSError as error:
             self._report(f"{self._path}: {os.strerror(error.errno or 0)}")
         else:
-            self._report("")
+            is_cut = about.st_size > LARGEST_FILE
+            cut = f"{self._path}: of a file this long only {LARGEST_FILE >> 20} MiB are read"
+            self._report(cut if is_cut else "")
+
+    def _aside(self, state: tuple[int, int, int]) -> None:
+        with contextlib.suppress(OSError):  # it is tried again at the next look
+            self._take(state)
+
+    def _take(self, state: tuple[int, int, int]) -> None:
+        file = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        try:
+            self._names = _parsed(_read(file))
+            self._state = state
+        finally:
+            os.close(file)
 
     def _report(self, problem: str) -> None:
         if problem and problem != self.problem:
-            logger.warning("users have no names (%s): set --path.passwd to the host's", problem)
+            logger.warning("users lack names (%s): set --path.passwd to the host's", problem)
         self.problem = problem
 
 

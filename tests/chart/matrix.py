@@ -16,6 +16,7 @@ EVERYTHING: dict[str, Any] = {
     "amdLibraries": "/opt/rocm/lib",
     "pods": {"kubelet": True},
     "kubelet": {"caFile": "/var/lib/kubelet/pki/kubelet.crt", "address": "https://10.0.0.1:10250"},
+    "passwd": "/etc/passwd",
     "networkPolicy": {
         "enabled": True,
         "from": [{"namespaceSelector": {"matchLabels": {"name": "monitoring"}}}],

@@ -177,6 +177,14 @@ def test_the_kubelets_authority_is_mounted_only_if_the_kubelet_is_asked() -> Non
     assert not any(arg.startswith("--kubelet.ca-file") for arg in render(kubelet=kubelet).args)
 
 
+def test_the_hosts_users_are_mounted_only_if_they_are_wanted() -> None:
+    wanted, not_wanted = render({"passwd": "/etc/passwd"}), render()
+    assert wanted.host_paths["/etc/passwd"] == "/host/passwd"
+    assert "--path.passwd=/host/passwd" in wanted.args
+    assert "/etc/passwd" not in not_wanted.host_paths
+    assert not any(arg.startswith("--path.passwd") for arg in not_wanted.args)
+
+
 def test_the_node_is_told_by_the_downward_api() -> None:
     env = {one["name"]: one for one in render().container["env"]}
     paths = {

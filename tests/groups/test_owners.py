@@ -18,7 +18,7 @@ from exporter.groups.accounts import (
 from exporter.groups.choice import open_groups
 from exporter.groups.containers import Containers
 from exporter.groups.owners import Owners
-from exporter.groups.users import Users, _parsed
+from exporter.groups.users import LARGEST_FILE, Users, _parsed
 from exporter.model import CgroupIdentity, GroupFacts, GroupKey, GroupMember, Unit
 from tests.cgroups.clock import ManualClock
 from tests.cgroups.fakeproc import FakeProc
@@ -183,13 +183,29 @@ def test_users_are_read_again_when_the_file_changes(tmp_path: Path, passwd: Path
     assert users.problem
 
 
+def test_a_long_file_is_read_aside_and_its_names_come_when_it_is(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    file = tmp_path / "passwd"
+    file.write_text(LINES + "x:x:7:7\n" * (LARGEST_FILE // 8) + "beyond:x:8:8\n")
+    clock = ManualClock()
+    users = Users(str(file), clock)
+
+    first = users.name(1000)
+    until(lambda: users.name(1000) == "alice")
+
+    assert first == ""  # nobody waited for it
+    assert users.name(8) == ""
+    assert caplog.text.count("only 16 MiB are read") == 1
+
+
 def test_without_a_file_there_are_no_names_and_that_is_said_once(
     tmp_path: Path, proc: FakeProc, caplog: pytest.LogCaptureFixture
 ) -> None:
     source = owners(tmp_path / "none", proc)
     for _ in range(3):
         assert source.facts(of(JOB_V1)) == {KEY: GroupFacts(user="1000")}
-    assert caplog.text.count("users have no names") == 1
+    assert caplog.text.count("users lack names") == 1
     assert source.status().up
     assert "No such file" in source.status().detail
 

@@ -15,6 +15,9 @@
 {{- if .Values.amdLibraries }}
 - --amd.smi=auto
 {{- end }}
+{{- with .Values.passwd }}
+- --path.passwd=/host/passwd
+{{- end }}
 - --pods.source={{ .Values.pods.source }}
 {{- if not (include "mgpu.readsClaims" .) }}
 - --pods.claims=off
@@ -99,6 +102,9 @@ whose bounding set lacks SYS_ADMIN; a process of UID 65532 does not get it from 
   recursiveReadOnly: IfPossible # under cgroup v1 each hierarchy is a mount below
   {{- end }}
 {{- end }}
+{{- if and .Values.passwd (not .Values.simulate) }}
+- {name: passwd, mountPath: /host/passwd, readOnly: true}
+{{- end }}
 {{- if include "mgpu.readsPodResources" . }}
 - {name: pod-resources, mountPath: /var/lib/kubelet/pod-resources, readOnly: true}
 {{- end }}
@@ -137,6 +143,10 @@ whose bounding set lacks SYS_ADMIN; a process of UID 65532 does not get it from 
 {{- if not .Values.simulate }}
 - name: cgroup
   hostPath: {path: {{ .Values.cgroupRoot | quote }}, type: Directory}
+{{- end }}
+{{- if and .Values.passwd (not .Values.simulate) }}
+- name: passwd
+  hostPath: {path: {{ .Values.passwd | quote }}, type: File}
 {{- end }}
 {{- if include "mgpu.readsPodResources" . }}
 - name: pod-resources
