@@ -11,7 +11,8 @@ from exporter.model import GroupKey
 logger = logging.getLogger(__name__)
 
 LONGEST_ENVIRONMENT = 256 * 1024
-MOST_AT_ONCE = 4
+MOST_AT_ONCE = 32
+MOST_OF_USER = 2  # so that one whose memory never comes holds up nobody else's
 _ACCOUNT = b"SLURM_JOB_ACCOUNT="
 
 
@@ -28,12 +29,12 @@ class Accounts:
         self._asked: dict[GroupKey, _Asked] = {}
         self._is_full = False
 
-    def of(self, key: GroupKey, pid: int) -> str:
-        """The account of a group by one of its processes; "" where there is none, or none yet."""
+    def of(self, key: GroupKey, pid: int, uid: int | None = None) -> str:
+        """The account of a user's group by one of its processes; "" if none, or none yet."""
         asked = self._asked.get(key)
         if asked is None:
-            asked = self._asked[key] = _Asked()
-        if asked.thread is None and not self._full(key):
+            asked = self._asked[key] = _Asked(uid)
+        if asked.thread is None and not self._full(key, asked):
             asked.thread = Thread(target=self._ask, args=(asked, pid), name="account", daemon=True)
             asked.thread.start()
         return asked.account
@@ -45,19 +46,23 @@ class Accounts:
     def _ask(self, asked: "_Asked", pid: int) -> None:
         asked.account = self._read(self._proc_root, pid)
 
-    def _full(self, key: GroupKey) -> bool:
-        """Whether too many are being read, which is said once."""
-        was_full = self._is_full
-        self._is_full = sum(a.is_being_read for a in self._asked.values()) >= MOST_AT_ONCE
-        if self._is_full and not was_full:
+    def _full(self, key: GroupKey, asked: "_Asked") -> bool:
+        """Whether too many are being read, of this user or at all; said once if it lasts."""
+        users = [a.uid for a in self._asked.values() if a.is_being_read]
+        is_full = len(users) >= MOST_AT_ONCE or users.count(asked.uid) >= MOST_OF_USER
+        has_waited, asked.waits = asked.waits, is_full
+        if is_full and has_waited and not self._is_full:
             logger.warning("accounts of jobs are slow to be read: that of %s waits", key.group)
-        return self._is_full
+        self._is_full = (is_full and has_waited) or (self._is_full and bool(users))
+        return is_full
 
 
 class _Asked:
     """What became of one group's account; ``thread`` reads it, or has."""
 
-    def __init__(self) -> None:
+    def __init__(self, uid: int | None) -> None:
+        self.uid = uid
+        self.waits = False
         self.account = ""
         self.thread: Thread | None = None
 

@@ -77,7 +77,7 @@ class Owners:
     ) -> dict[GroupKey, str]:
         accounts.keep(members.keys())
         jobs = {key: one for key, one in members.items() if _kind(one) == "slurm"}
-        return {key: accounts.of(key, one.pid) for key, one in jobs.items()}
+        return {k: accounts.of(k, one.pid, self._known.get(k)) for k, one in jobs.items()}
 
 
 def _kind(member: GroupMember) -> str:

@@ -107,10 +107,27 @@ def test_an_account_that_never_comes_holds_up_nobody() -> None:
     accounts = Accounts("/proc", read)
     keys = [GroupKey("slurm", str(number)) for number in range(MOST_AT_ONCE)]
 
-    assert [accounts.of(key, int(key.group)) for key in keys[:-1]] == [""] * (MOST_AT_ONCE - 1)
+    told = [accounts.of(key, int(key.group), int(key.group)) for key in keys[:-1]]
+    assert told == [""] * (MOST_AT_ONCE - 1)
     until(lambda: accounts.of(keys[-1], MOST_AT_ONCE - 1) == f"account {MOST_AT_ONCE - 1}")
     hung.set()
     until(lambda: accounts.of(keys[0], 99) == "account 0")
+
+
+def test_a_user_whose_accounts_never_come_holds_up_no_other_user() -> None:
+    hung, hostile, other = threading.Event(), 1000, 1001
+
+    def read(_root: str, pid: int) -> str:
+        if pid == hostile:
+            hung.wait()
+        return "physics"
+
+    accounts = Accounts("/proc", read)
+    for number in range(MOST_AT_ONCE + 1):
+        assert accounts.of(GroupKey("slurm", str(number)), hostile, hostile) == ""
+
+    until(lambda: accounts.of(GroupKey("slurm", "x"), other, other) == "physics")
+    hung.set()
 
 
 def test_only_so_many_accounts_are_waited_for(caplog: pytest.LogCaptureFixture) -> None:
@@ -125,7 +142,7 @@ def test_only_so_many_accounts_are_waited_for(caplog: pytest.LogCaptureFixture) 
     keys = [GroupKey("slurm", str(number)) for number in range(MOST_AT_ONCE + 2)]
     for _ in range(3):
         accounts.keep(keys)
-        assert {accounts.of(key, int(key.group)) for key in keys} == {""}
+        assert {accounts.of(key, int(key.group), int(key.group)) for key in keys} == {""}
 
     assert len(begun) <= MOST_AT_ONCE
     assert caplog.text.count("slow to be read") == 1
