@@ -29,6 +29,7 @@ from exporter.ledger import (
     Moment,
     at_most,
     extended,
+    present_of,
     rows_of,
 )
 from exporter.model import (
@@ -154,12 +155,13 @@ class Collector:
             groups=self._naming.of(owners, identities, self._ledger.groups, self._asking.groups),
         )
         snapshot = self._publish(facts, readings, processes)
+        present = snapshot.rows if snapshot.dropped else present_of(self._ledger, facts)
         self.snapshot = replace(
             snapshot,
             tenants=self._residency.tenants(devices.values(), now.mono_ns),
             owners=owners,
             processes=self._residency.described(owners, now.mono_ns, self._processes),
-            history=extended(self.snapshot.history, snapshot.rows, now),
+            history=extended(self.snapshot.history, present, now),
         )
         moved, interval_ns = self._clock.monotonic_ns(), self._rules.interval_ns
         self._pulse = Pulse(moved, self._pulse.done + 1, interval_ns)

@@ -11,6 +11,7 @@ from exporter.ledger.history import extended
 from exporter.ledger.late import LateRows
 from exporter.ledger.ledger import Ledger
 from exporter.ledger.limits import Allotted
+from exporter.ledger.present import present_of
 from exporter.ledger.processes import processes_of, unattributed_core
 from exporter.ledger.rows import at_most, rows_of
 from exporter.ledger.view import CycleFacts
@@ -25,6 +26,7 @@ __all__ = [
     "Moment",
     "at_most",
     "extended",
+    "present_of",
     "processes_of",
     "rows_of",
     "unattributed_core",

@@ -6,7 +6,17 @@ from dataclasses import replace
 from typing import Any
 
 from exporter.attribution import account
-from exporter.ledger import Allotted, CycleFacts, LateRows, Ledger, Moment, at_most, rows_of
+from exporter.ledger import (
+    Allotted,
+    CycleFacts,
+    LateRows,
+    Ledger,
+    Moment,
+    at_most,
+    extended,
+    present_of,
+    rows_of,
+)
 from exporter.model import (
     Allocation,
     ContainerKey,
@@ -16,6 +26,7 @@ from exporter.model import (
     DeviceState,
     Engines,
     GroupKey,
+    History,
     MemoryHeld,
     Owner,
     Pod,
@@ -111,6 +122,8 @@ class Node:
         rows = rows_of(self.ledger, facts)
         self.unread = rows_of(self.ledger, facts)
         assert max(series_in(rows).values(), default=0) <= at_most(self.ledger, facts)
+        present = extended(History(), present_of(self.ledger, facts), now)
+        assert list(present.series.items()) == list(extended(History(), rows, now).series.items())
         assert all(len({row.labels for row in many}) == len(many) for many in rows.values())
         return {level: {row.labels: row for row in many} for level, many in rows.items()}
 
