@@ -8,7 +8,8 @@ from exporter.ledger.book import Book
 from exporter.ledger.history import CORE, MEMORY
 from exporter.ledger.late import LateRows
 from exporter.ledger.ledger import Ledger
-from exporter.ledger.view import CycleFacts, View, known
+from exporter.ledger.limits import known
+from exporter.ledger.view import CycleFacts, View
 from exporter.model import ContainerKey, DeviceState, GroupKey, Row, Value
 
 
