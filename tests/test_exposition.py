@@ -1,6 +1,7 @@
 import math
 import subprocess
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -9,8 +10,8 @@ from prometheus_client import Metric
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as read_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as read_text
 
-from exporter.exposition import Format, Renderer
-from exporter.families import FAMILIES, Family
+from exporter.exposition import Format, Renderer, written
+from exporter.families import FAMILIES, LEVELS, Family
 from exporter.model import Number, Row, Snapshot, Value
 from tests.snapshots import row_of, with_every_family
 
@@ -28,7 +29,7 @@ def lines(**values: Value) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("name", "number", "written"),
+    ("name", "number", "text"),
     [
         ("memory_used_bytes", 85_899_345_920, "85899345920"),
         ("memory_used_bytes", 2**60 + 1, "1152921504606846977"),
@@ -43,8 +44,8 @@ def lines(**values: Value) -> list[str]:
         ("core_utilization_ratio", True, "1.0"),
     ],
 )
-def test_a_number_is_written_in_its_base_unit(name: str, number: Number, written: str) -> None:
-    assert lines(**{name: number}) == [f"mgpu_container_{name}{{{LABELS}}} {written}"]
+def test_a_number_is_written_in_its_base_unit(name: str, number: Number, text: str) -> None:
+    assert lines(**{name: number}) == [f"mgpu_container_{name}{{{LABELS}}} {text}"]
 
 
 @pytest.mark.parametrize(
@@ -138,7 +139,7 @@ def test_the_order_of_rows_does_not_matter() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "written"),
+    ("value", "text"),
     [
         ('say "x"', r"say \"x\""),
         ("back\\slash", r"back\\slash"),
@@ -148,10 +149,10 @@ def test_the_order_of_rows_does_not_matter() -> None:
         ("", ""),
     ],
 )
-def test_label_text_is_escaped(value: str, written: str) -> None:
-    text = page(Snapshot(rows=row_of("pod", value, "p", core_seconds_total=1)))
+def test_label_text_is_escaped(value: str, text: str) -> None:
+    whole = page(Snapshot(rows=row_of("pod", value, "p", core_seconds_total=1)))
 
-    assert f'{{namespace="{written}",pod="p"}}' in text
+    assert f'{{namespace="{text}",pod="p"}}' in whole
 
 
 def test_half_surrogates_of_two_rows_stay_apart() -> None:
@@ -183,6 +184,8 @@ def test_label_texts_of_rows_that_went_are_not_kept() -> None:
         renderer.render(snapshot, Format.TEXT)
 
     assert len(renderer._kept) == 2
+    assert not renderer._used
+    assert {text for kept in renderer._numbers.values() for text in kept.values()} == {"1"}
 
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
@@ -204,6 +207,50 @@ ROWS = st.dictionaries(
     max_size=5,
 )
 Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
+
+
+PODS = st.dictionaries(
+    st.tuples(st.sampled_from("ab"), st.sampled_from("xy")),
+    st.tuples(
+        st.fixed_dictionaries(
+            {},
+            optional={
+                "core_seconds_total": st.integers(0, 3) | st.integers(10**9, 10**17),
+                "core_limit_gpus": st.sampled_from([0, 1, 0.0, 1.0, 0.1, math.nan, True]),
+                "info": st.dictionaries(st.tuples(*[st.sampled_from("ab")] * 4), st.just(1)),
+            },
+        ),
+        st.sampled_from([{}, {"info": {"label_a": "1"}}, {"info": {"label_a": "2"}}]),
+    ),
+)
+PAGES = st.lists(
+    st.tuples(PODS, st.sampled_from(Format), st.sampled_from([("pod",), tuple(LEVELS), ()])),
+    max_size=8,
+)
+
+
+@given(PAGES)
+def test_a_page_is_what_it_would_be_without_those_before_it(
+    pages: list[tuple[Any, Format, tuple[str, ...]]],
+) -> None:
+    renderer = Renderer()
+    for pods, form, levels in pages:
+        rows = tuple(Row(labels, values, more) for labels, (values, more) in pods.items())
+        snapshot = Snapshot(rows={"pod": rows, "exporter": (Row((), {"cycles_total": 1}),)})
+
+        assert renderer.render(snapshot, form, levels) == Renderer().render(snapshot, form, levels)
+
+
+@given(st.integers(0, 2**60), st.sampled_from([10**9, 10**6]))
+def test_an_account_is_written_as_the_float_that_it_is(amount: int, divisor: int) -> None:
+    assert written(amount, divisor) == repr(amount / divisor)
+
+
+@pytest.mark.parametrize("divisor", [10**9, 10**6])
+@pytest.mark.parametrize("near", [10**6, 10**9, 10**15, 2**51, 2**52, 2**53, 9 * 10**15])
+def test_large_accounts_are_written_as_the_floats_that_they_are(near: int, divisor: int) -> None:
+    for amount in range(near - 2000, near + 2000):
+        assert written(amount, divisor) == repr(amount / divisor)
 
 
 def expected(rows: dict[tuple[str, ...], dict[str, Value]]) -> Samples:

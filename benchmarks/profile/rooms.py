@@ -11,7 +11,7 @@ import json
 import statistics
 import threading
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -37,12 +37,13 @@ ROOMS: tuple[tuple[str, Any, tuple[str, ...]], ...] = (
     ("attribution", cycle_module, ("account_for",)),
     ("ledger", Ledger, ("meet", "record", "hold", "settle")),
     ("ledger", Collector, ("_allot",)),
-    ("rows", cycle_module, ("rows_of", "bounded", "own_row")),
+    ("rows", cycle_module, ("rows_of", "bounded", "with_own")),
     ("processes", tenants.Residency, ("enter", "tenants", "described")),
     ("history", cycle_module, ("extended",)),
 )
 MS, US = 1e6, 1e3
 CHANGE_WITHIN_S = 10.0
+PAGES = 12
 
 
 class Rooms:
@@ -202,24 +203,32 @@ def _over(
 
 
 def _pages(collector: Collector) -> dict[str, float]:
-    """Rendering the newest Snapshot; medians."""
-    renderer = Renderer()
-    found: dict[str, float] = {}
-    page = b""
-    for form in Format:
-        page = renderer.render(collector.snapshot, form)
-        samples = sum(not line.startswith(b"#") for line in page.splitlines())
-        took = []
-        for _ in range(20):
-            began = time.thread_time_ns()
-            renderer.render(collector.snapshot, form)
-            took.append(time.thread_time_ns() - began)
-        found |= {"samples": samples, "bytes": len(page)}
-        found[f"{form.value} us a sample"] = statistics.median(took) / US / samples
-    began = time.thread_time_ns()
-    found["gzip bytes"] = len(gzip.compress(page, 1))
-    found["gzip ms"] = (time.thread_time_ns() - began) / MS
+    """The first page of each of some Snapshots, rows and all, in both formats; medians."""
+    renderers = {form: Renderer() for form in Format}
+    took: dict[str, list[int]] = defaultdict(list)
+    page = zipped = b""
+    for _ in range(PAGES):
+        time.sleep(1)
+        collector.cycle()
+        rows = collector.snapshot.rows
+        took["rows"].append(_took(functools.partial(list, rows.values()))[0])
+        for form, renderer in renderers.items():
+            ns, page = _took(functools.partial(renderer.render, collector.snapshot, form))
+            took[form.value].append(ns)
+        ns, zipped = _took(functools.partial(gzip.compress, page, 1))
+        took["gzip"].append(ns)
+    samples = sum(not line.startswith(b"#") for line in page.splitlines())
+    found: dict[str, float] = {"samples": samples, "bytes": len(page), "gzip bytes": len(zipped)}
+    for name, times in took.items():
+        found[f"{name} us a sample"] = statistics.median(times[1:]) / US / samples
     return found
+
+
+def _took(work: Callable[[], Any]) -> tuple[int, Any]:
+    """CPU ns of this thread, and what was made."""
+    began = time.thread_time_ns()
+    made = work()
+    return time.thread_time_ns() - began, made
 
 
 def _profiled(collector: Collector, file: str) -> None:

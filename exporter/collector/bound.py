@@ -33,11 +33,15 @@ class Bounded:
     dropped: Mapping[str, int] = field(default_factory=dict)
 
 
-def bounded(rows: Rows, before: Rows, most: int) -> Bounded:
+def bounded(rows: Rows, before: Rows, most: int, highest: int | None = None) -> Bounded:
     """Take at most so many rows of a level, and so many series of a family with own labels.
 
     ``before`` are the rows that were taken the last time. The exporter's own are all taken.
+    ``highest``: no family can have more series than so many. Where those are not too many, the
+    rows are not looked at: they may not have been made yet.
     """
+    if highest is not None and highest <= most:
+        return Bounded(rows)
     dropped: Counter[str] = Counter()
     taken: dict[str, tuple[Row, ...]] = {}
     for level, all_of_level in rows.items():

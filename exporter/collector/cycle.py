@@ -16,14 +16,22 @@ from exporter.collector.idle import IdlePolicy, idle_weights
 from exporter.collector.keeper import Keeper
 from exporter.collector.membership import Membership
 from exporter.collector.naming import Naming
-from exporter.collector.own_rows import LastReload, Own, own_row
+from exporter.collector.own_rows import LastReload, Own, with_own
 from exporter.collector.pulse import Pulse
 from exporter.collector.rules import CycleRules
 from exporter.collector.sources import Sources
 from exporter.collector.tenants import Residency
-from exporter.families import OWN_LEVEL
 from exporter.gpus.source import RestartRequiredError
-from exporter.ledger import Allotted, CycleFacts, Ledger, Moment, extended, rows_of
+from exporter.ledger import (
+    Allotted,
+    CycleFacts,
+    Ledger,
+    Moment,
+    at_most,
+    extended,
+    present_of,
+    rows_of,
+)
 from exporter.model import (
     Clock,
     Device,
@@ -147,12 +155,13 @@ class Collector:
             groups=self._naming.of(owners, identities, self._ledger.groups, self._asking.groups),
         )
         snapshot = self._publish(facts, readings, processes)
+        present = snapshot.rows if snapshot.dropped else present_of(self._ledger, facts)
         self.snapshot = replace(
             snapshot,
             tenants=self._residency.tenants(devices.values(), now.mono_ns),
             owners=owners,
             processes=self._residency.described(owners, now.mono_ns, self._processes),
-            history=extended(self.snapshot.history, snapshot.rows, now),
+            history=extended(self.snapshot.history, present, now),
         )
         moved, interval_ns = self._clock.monotonic_ns(), self._rules.interval_ns
         self._pulse = Pulse(moved, self._pulse.done + 1, interval_ns)
@@ -210,7 +219,8 @@ class Collector:
         simulated = any(reading.simulated for reading in readings)
         gpus = (r.status for r in readings if not r.status.absent)
         sources = (*gpus, processes, *self._asking.statuses())
-        taken = bounded(rows_of(self._ledger, facts), self.snapshot.rows, self._rules.most_series)
+        rows, highest = rows_of(self._ledger, facts), at_most(self._ledger, facts)
+        taken = bounded(rows, self.snapshot.rows, self._rules.most_series, highest)
         self._surplus.count(taken.dropped, self._rules.most_series)
         rejected = self._rejected + self._allotments.problems + self._shown.rejected
         own = Own(
@@ -225,7 +235,7 @@ class Collector:
             sources=sources,
             rejected=rejected + self._asking.rejected(),
             calls={name: count for reading in readings for name, count in reading.calls.items()},
-            dropped=self._surplus.total,
+            dropped=dict(self._surplus.total),
             reload=self.last_reload(),
         )
         return Snapshot(
@@ -233,7 +243,7 @@ class Collector:
             unix_ns=facts.now.unix_ns,
             mono_ns=facts.now.mono_ns,
             simulated=simulated,
-            rows={**taken.rows, OWN_LEVEL: (own_row(own),)},
+            rows=with_own(taken.rows, own),
             sources=sources,
             dropped=taken.dropped,
             most_series=self._rules.most_series,

@@ -3,9 +3,12 @@
 import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import NamedTuple
 
 from exporter import __version__
+from exporter.families import OWN_LEVEL
+from exporter.ledger import LateRows
 from exporter.model import CallCount, Row, SourceStatus, Value
 
 
@@ -33,6 +36,12 @@ class Own:
     reload: LastReload | None = None
     budget: float = 0.0
     cpu_used: float | None = None
+
+
+def with_own(rows: Mapping[str, tuple[Row, ...]], own: Own) -> LateRows:
+    """The rows of all levels, made when they are asked for."""
+    levels = {level: partial(rows.__getitem__, level) for level in rows}
+    return LateRows({**levels, OWN_LEVEL: lambda: (own_row(own),)})
 
 
 def own_row(own: Own) -> Row:

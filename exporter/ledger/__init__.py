@@ -8,10 +8,12 @@ counted stays in the accounts of its device and namespace for as long as the exp
 from exporter.ledger.accounts import Account, Moment
 from exporter.ledger.book import Book
 from exporter.ledger.history import extended
+from exporter.ledger.late import LateRows
 from exporter.ledger.ledger import Ledger
 from exporter.ledger.limits import Allotted
+from exporter.ledger.present import present_of
 from exporter.ledger.processes import processes_of, unattributed_core
-from exporter.ledger.rows import rows_of
+from exporter.ledger.rows import at_most, rows_of
 from exporter.ledger.view import CycleFacts
 
 __all__ = [
@@ -19,9 +21,12 @@ __all__ = [
     "Allotted",
     "Book",
     "CycleFacts",
+    "LateRows",
     "Ledger",
     "Moment",
+    "at_most",
     "extended",
+    "present_of",
     "processes_of",
     "rows_of",
     "unattributed_core",

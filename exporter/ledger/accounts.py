@@ -1,7 +1,7 @@
 """One account."""
 
 from collections import deque
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple, Self, TypeVar
 
 from exporter.model import (
     COUNTED,
@@ -67,6 +67,16 @@ class Account:
         if held is not None and held.used_bytes is not None:
             self.peak_bytes = max(held.used_bytes, self.peak_bytes or 0)
 
+    def frozen(self) -> Self:
+        """What it says now, for readers of rows; it is not to be added to."""
+        made = self.__class__.__new__(self.__class__)
+        made.totals = self.totals.copy()
+        made.allocated_core_ns = self.allocated_core_ns
+        made.held, made.peak_bytes = self.held, self.peak_bytes
+        made.since_unix_ns, made.active_unix_ns = self.since_unix_ns, self.active_unix_ns
+        made.live_mono_ns = self.live_mono_ns
+        return made
+
     def gone_since(self, mono_ns: int) -> bool:
         """Whether its owner has neither been there nor used anything since the given moment.
 
@@ -94,6 +104,12 @@ class Averaged(Account):
         super().add(spent, now)
         if _add(self.lately, spent.busy):
             self.recent.append((now.mono_ns, spent.busy))
+
+    def frozen(self) -> Self:
+        """What it says now, with its averages."""
+        made = super().frozen()
+        made.lately = self.lately.copy()
+        return made
 
     def forget(self, mono_ns: int) -> None:
         """Leave out of the averages what ended at the given moment or before."""

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from exporter.ledger.accounts import Account
 from exporter.ledger.book import Book
 from exporter.ledger.limits import Limit
-from exporter.ledger.view import View, known, ratio, unmeasured
+from exporter.ledger.view import View, ratio, unmeasured
 from exporter.model import Allocation, ContainerKey, Labelled, Row, Unmeasured, Value
 
 UNKNOWN_LIMITS = ("core_limit", "memory_limit")
@@ -27,8 +27,9 @@ def allotment(
     here = view.limits.of(key, uuid)
     if key.container:
         values |= _granted(here, account)
-        if here.core is not None or here.memory_bytes is not None:
-            values |= _against(here, values)
+        if here.limits:
+            values |= here.limits
+            _hold_against(here, values)
     elif (key, uuid) in view.ledger.loose:
         values |= _granted(here, view.ledger.loose[key, uuid])
     if not view.live(account):
@@ -70,14 +71,13 @@ def _granted(limit: Limit, account: Account) -> dict[str, Value]:
     return values
 
 
-def _against(limit: Limit, values: dict[str, Value]) -> dict[str, Value]:
-    core, memory = limit.core, limit.memory_bytes
-    return known(
-        core_limit_ratio=core,
-        memory_limit_bytes=memory,
-        core_limit_utilization_ratio=ratio(_number(values, "core_utilization_ratio"), core),
-        memory_limit_utilization_ratio=ratio(_number(values, "memory_used_bytes"), memory),
-    )
+def _hold_against(limit: Limit, values: dict[str, Value]) -> None:
+    core = ratio(_number(values, "core_utilization_ratio"), limit.core)
+    if core is not None:
+        values["core_limit_utilization_ratio"] = core
+    memory = ratio(_number(values, "memory_used_bytes"), limit.memory_bytes)
+    if memory is not None:
+        values["memory_limit_utilization_ratio"] = memory
 
 
 def _mismatch(view: View, book: Book, key: ContainerKey) -> int | None:
@@ -88,7 +88,9 @@ def _mismatch(view: View, book: Book, key: ContainerKey) -> int | None:
     allotted = view.limits.devices_of(key)
     if not allotted:
         return None
-    return int(allotted.isdisjoint([book.device.uuid, book.device.parent_uuid or book.device.uuid]))
+    device = book.device
+    whole = device.parent_uuid or device.uuid
+    return int(device.uuid not in allotted and whole not in allotted)
 
 
 def _unplaced(view: View, allocations: Sequence[Allocation]) -> Labelled:

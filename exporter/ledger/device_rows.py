@@ -4,7 +4,8 @@ from collections.abc import Iterable
 
 from exporter.ledger.accounts import ENERGY
 from exporter.ledger.book import IDLE_ENERGY, Book
-from exporter.ledger.view import COUNTERS, View, known, unmeasured
+from exporter.ledger.limits import known
+from exporter.ledger.view import COUNTERS, View, unmeasured
 from exporter.model import (
     Device,
     DeviceReading,

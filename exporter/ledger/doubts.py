@@ -34,6 +34,12 @@ class Doubts:
         """The owners in doubt, or nearly so."""
         return iter(self._doubts)
 
+    def frozen(self) -> "Doubts":
+        """A copy that no later window changes."""
+        made = Doubts()
+        made._doubts = self._doubts
+        return made
+
     def enter(self, usage: DeviceUsage, mono_ns: int) -> None:
         """Note who could not be told in one window."""
         before, busy = self._doubts, usage.total.busy.core

@@ -16,11 +16,12 @@ MOST_SERIES = 4096  # 4 MB
 _PAIR = Struct("=ff")
 POINT_BYTES = _PAIR.size
 _UNKNOWN = float("nan")
-_CORE = {
+CORE = {
     "device": "utilization_ratio",
     "container": "core_utilization_ratio",
     "group": "core_utilization_ratio",
 }
+MEMORY = "memory_used_bytes"
 
 
 def extended(before: History, rows: Mapping[str, Sequence[Row]], now: Moment) -> History:
@@ -43,12 +44,12 @@ def _with_point(
     end_mono_ns: int,
 ) -> History:
     series: dict[tuple[str, ...], bytes] = {}
-    for level, core in _CORE.items():
+    for level, core in CORE.items():
         for row in rows.get(level, ())[: MOST_SERIES - len(series)]:
             past, values = before.series.get(row.labels, b""), row.values
             if gap and past:
                 past += gap
-            point = _PAIR.pack(_number(values.get(core)), _number(values.get("memory_used_bytes")))
+            point = _PAIR.pack(_number(values.get(core)), _number(values.get(MEMORY)))
             series[row.labels] = (past + point)[-POINTS * POINT_BYTES :]
     return History(end_unix_ns, end_mono_ns, before.step_ns, series)
 

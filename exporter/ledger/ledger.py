@@ -1,6 +1,7 @@
 """The ledger: one book a device, and the accounts of pods across devices."""
 
 from collections.abc import Mapping, Sequence
+from copy import copy
 from typing import NamedTuple, TypeVar
 
 from exporter.ledger.accounts import ENERGY, Account, Moment, opened
@@ -56,14 +57,20 @@ class Ledger:
         self._limits_of: tuple[object, tuple[str, ...]] = (), ()
 
     def meet(self, reading: DeviceReading, now: Moment) -> None:
-        """Note a device's state in this cycle."""
+        """Note a device's state in this cycle.
+
+        Raises:
+            ValueError: a reason is none of the closed list.
+
+        """
         uuid = reading.device.uuid
         book = self.books.get(uuid)
         if book is None:
             book = self.books[uuid] = Book(reading.device, now)
         book.device = reading.device
         book.state = reading.state
-        book.unmeasured = reading.unmeasured
+        if reading.unmeasured != book.unmeasured:
+            book.unmeasured = {q: Unmeasured(reason) for q, reason in reading.unmeasured.items()}
         book.measured.difference_update({ENERGY, IDLE_ENERGY} & reading.unmeasured.keys())
         book.met_mono_ns = now.mono_ns
         if reading.state is not DeviceState.UP:
@@ -194,6 +201,16 @@ class Ledger:
         if made_of[0] is not self._limits_of[0] or made_of[1] != self._limits_of[1]:
             self._limits, self._limits_of = Limits(allotted, self.books), made_of
         return self._limits
+
+    def frozen(self, allotted: Sequence[Allotted]) -> "Ledger":
+        """A copy for readers of rows, which no later cycle changes; with the sums of allotments."""
+        self.limits(allotted)
+        made = copy(self)
+        made.books = {uuid: book.frozen() for uuid, book in self.books.items()}
+        made.pods = {name: a.frozen() for name, a in self.pods.items()}
+        made.loose = {place: a.frozen() for place, a in self.loose.items()}
+        made.tenures = self.tenures.copy()
+        return made
 
     def groups(self) -> set[GroupKey]:
         """The groups that have an account on any device."""

@@ -15,12 +15,16 @@ class Allotted(NamedTuple):
 
 
 class Limit(NamedTuple):
-    """Some allotments together, None where none of them says. ``shown``: values of their row."""
+    """Some allotments together, None where none of them says.
+
+    ``shown``: values of their row wherever it is; ``limits``: where use is held against them.
+    """
 
     allocations: Sequence[Allocation] = ()
     core: float | None = None
     memory_bytes: float | None = None
     shown: Mapping[str, Value] = {}
+    limits: Mapping[str, Value] = {}
 
 
 class MemoryLimit(NamedTuple):
@@ -32,13 +36,16 @@ class MemoryLimit(NamedTuple):
 
 
 class PodLimit(NamedTuple):
-    """What one pod was allotted. ``keys``: its containers with a share of the core."""
+    """What one pod was allotted. ``keys``: its containers with a share of the core.
+
+    ``shown``: values of its row.
+    """
 
     allotted: Sequence[Allotted] = ()
     core: float | None = None
-    memory_bytes: float | None = None
     keys: Collection[ContainerKey] = frozenset()
     memory: Sequence[MemoryLimit] = ()
+    shown: Mapping[str, Value] = {}
 
 
 NO_LIMIT, NO_POD_LIMIT = Limit(), PodLimit()
@@ -98,7 +105,8 @@ def _limit(allocations: Sequence[Allocation]) -> Limit:
     if replicas is not None and any(a.device for a in allocations):
         shown["allocated_replicas"] = replicas
     core, memory = total(a.core for a in allocations), total(a.memory_bytes for a in allocations)
-    return Limit(allocations, core, memory, shown)
+    limits = known(core_limit_ratio=core, memory_limit_bytes=memory)
+    return Limit(allocations, core, memory, shown, limits)
 
 
 def _pod(allotted: Sequence[Allotted]) -> PodLimit:
@@ -106,16 +114,23 @@ def _pod(allotted: Sequence[Allotted]) -> PodLimit:
     for one in allotted:
         if one.allocation.device and one.allocation.memory_bytes is not None:
             memory[one.allocation.device].append(one)
+    core = total(a.core for _, a in allotted)
+    of_all = total(a.memory_bytes for _, a in allotted)
     return PodLimit(
         allotted,
-        total(a.core for _, a in allotted),
-        total(a.memory_bytes for _, a in allotted),
+        core,
         frozenset(key for key, a in allotted if a.core is not None),
         [
             MemoryLimit(device, {key for key, _ in here}, total(a.memory_bytes for _, a in here))
             for device, here in memory.items()
         ],
+        known(core_limit_gpus=core, memory_limit_bytes=of_all),
     )
+
+
+def known(**values: float | None) -> dict[str, Value]:
+    """Only what is known: None means that the series is absent."""
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def total(parts: Iterable[float | None]) -> float | None:

@@ -5,7 +5,7 @@ from dataclasses import astuple
 
 from exporter.ledger.allotment_rows import UNKNOWN_LIMITS, allotment, loose_rows
 from exporter.ledger.book import OWNED, Book
-from exporter.ledger.view import View, counters, known, unmeasured
+from exporter.ledger.view import View, counters, unmeasured
 from exporter.model import ContainerKey, GroupKey, Row, Unmeasured, Value
 
 UNNAMED = dict.fromkeys(UNKNOWN_LIMITS, Unmeasured.POD_UNKNOWN)
@@ -54,13 +54,15 @@ def _owner(
         return _reason(book, Unmeasured.CONTAINER_PENDING)
     values = view.use(book, account, view.shared(book, key))
     held = account.held
-    values |= known(
-        memory_used_bytes=held.used_bytes if held else None,
-        processes=held.processes if held else None,
-        memory_used_peak_bytes=account.peak_bytes,
-        last_active_timestamp_seconds=account.active_unix_ns,
-        observed_since_timestamp_seconds=account.since_unix_ns,
-    )
+    if held is not None:
+        values["processes"] = held.processes
+        if held.used_bytes is not None:
+            values["memory_used_bytes"] = held.used_bytes
+    if account.peak_bytes is not None:
+        values["memory_used_peak_bytes"] = account.peak_bytes
+    if account.active_unix_ns is not None:
+        values["last_active_timestamp_seconds"] = account.active_unix_ns
+    values["observed_since_timestamp_seconds"] = account.since_unix_ns
     unnamed = UNNAMED if isinstance(key, GroupKey) and key.kind == "pod" else {}
     unshared = view.unshared(book, key)
     values["unmeasured"] = unmeasured(_memory_reason(view, book, key), unshared, unnamed)

@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 from exporter.ledger.accounts import ENERGY, Account, Averaged
 from exporter.ledger.book import Book
-from exporter.ledger.limits import Allotted, PodLimit
-from exporter.ledger.view import View, counters, known, ratio, whole
+from exporter.ledger.limits import Allotted, PodLimit, known
+from exporter.ledger.view import View, counters, ratio, whole
 from exporter.model import ContainerKey, Row, Value
 
 ACCOUNTED = frozenset({"core", ENERGY})
@@ -80,8 +80,10 @@ def _pod(
     if account.allocated_core_ns or limit.core is not None:
         values["allocated_core_seconds_total"] = account.allocated_core_ns
     if live:
-        values |= known(last_active_timestamp_seconds=account.active_unix_ns)
+        if account.active_unix_ns is not None:
+            values["last_active_timestamp_seconds"] = account.active_unix_ns
         uses = [_use(view, part) for part in alive if not view.pending(part.book, part.key)]
+        values |= limit.shown
         values |= _gauges(uses, limit)
     return values
 
@@ -116,7 +118,10 @@ def _is_allotted_blind(view: View, limits: Sequence[Allotted]) -> bool:
 def _accounted(view: View, parts: Sequence[_Part]) -> frozenset[str]:
     """What is known of a pod: on all its devices, or on any before its placement is known."""
     if parts:
-        return ACCOUNTED.intersection(*(view.shared(part.book, part.key) for part in parts))
+        accounted = ACCOUNTED
+        for part in parts:
+            accounted &= view.shared(part.book, part.key)
+        return accounted
     books = view.ledger.books.values()
     return ACCOUNTED & set[str]().union(*(book.shared for book in books if not book.blind))
 
@@ -133,9 +138,7 @@ def _gauges(uses: Sequence[_Use], limit: PodLimit) -> dict[str, Value]:
     limited_core = core if limited is uses else whole([use.core for use in limited])
     return known(
         core_usage_gpus=core,
-        core_limit_gpus=limit.core,
         memory_used_bytes=whole([use.memory for use in uses]),
-        memory_limit_bytes=limit.memory_bytes,
         core_limit_utilization_ratio=ratio(limited_core, limit.core),
         memory_limit_utilization_ratio=max(_fullness(uses, limit), default=None),
     )

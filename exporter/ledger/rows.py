@@ -4,21 +4,45 @@ A gauge of an owner that has gone leaves at once, its counters stay for a while;
 reason is shown on a device that could not be read for some cycles.
 """
 
+from functools import cache
+
 from exporter.ledger.device_rows import device_rows
+from exporter.ledger.late import LateRows
 from exporter.ledger.ledger import Ledger
 from exporter.ledger.owner_rows import container_rows, group_rows
 from exporter.ledger.pod_rows import namespace_rows, pod_rows
 from exporter.ledger.view import CycleFacts, View
-from exporter.model import Row
+
+MOST_OF_DEVICE = 128  # series of one family: labels of devices are closed lists
+MOST_REASONS = 16  # series of one owner's ``unmeasured``
 
 
-def rows_of(ledger: Ledger, facts: CycleFacts) -> dict[str, tuple[Row, ...]]:
-    """All rows but the exporter's own, by level."""
-    view = View(ledger, facts)
-    return {
-        "device": tuple(device_rows(view)),
-        "container": tuple(container_rows(view)),
-        "pod": tuple(pod_rows(view)),
-        "namespace": tuple(namespace_rows(view)),
-        "group": tuple(group_rows(view)),
-    }
+def rows_of(ledger: Ledger, facts: CycleFacts) -> LateRows:
+    """All rows but the exporter's own, by level; later cycles do not change them."""
+    frozen = ledger.frozen(facts.allotted)
+
+    @cache
+    def view() -> View:
+        return View(frozen, facts)
+
+    return LateRows(
+        {
+            "device": lambda: device_rows(view()),
+            "container": lambda: container_rows(view()),
+            "pod": lambda: pod_rows(view()),
+            "namespace": lambda: namespace_rows(view()),
+            "group": lambda: group_rows(view()),
+        }
+    )
+
+
+def at_most(ledger: Ledger, facts: CycleFacts) -> int:
+    """No family has more series in ``rows_of`` than so many; mostly it has far fewer."""
+    owners = len(ledger.loose) + sum(len(book.owners) for book in ledger.books.values())
+    namespaces = sum(len(book.namespaces) for book in ledger.books.values())
+    return max(
+        MOST_OF_DEVICE * len(ledger.books),
+        MOST_REASONS * owners + len(facts.allotted),
+        len(ledger.pods),
+        namespaces,
+    )

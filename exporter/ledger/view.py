@@ -155,11 +155,6 @@ def _whole_pods(book: Book) -> set[tuple[str, str]]:
     return {k[:2] for k in book.owners if isinstance(k, ContainerKey) and not k.container}
 
 
-def known(**values: float | None) -> dict[str, Value]:
-    """Only what is known: None means that the series is absent."""
-    return {name: value for name, value in values.items() if value is not None}
-
-
 def unmeasured(*reasons: Mapping[str, Unmeasured]) -> Labelled:
     """Series that say which quantity is not measured, and why: nothing but the closed list."""
     return {

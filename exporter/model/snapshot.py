@@ -84,6 +84,9 @@ class History:
 class Snapshot:
     """Everything that a reader is served until the next one. ``rows`` are keyed by level.
 
+    They may be made only when somebody asks for them, and say what was so at ``mono_ns`` all the
+    same: it takes a moment, so not in an event loop.
+
     ``sources`` say in words, for people, what the exporter's own rows say in numbers. ``dropped``:
     how many series of a family, by its full name, are left out because there are more than
     ``most_series`` (0: there is no limit). ``interval_ns`` is how long the next one takes to come.

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from exporter.collector import CycleRules
 from exporter.collector.bound import Rows, Surplus, bounded
+from exporter.ledger import LateRows
 from exporter.model import CgroupIdentity, Row, Value
 from tests.collector.bench import SECOND, Bench
 
@@ -87,6 +88,18 @@ def test_what_the_exporter_says_of_itself_is_never_left_out() -> None:
 
     assert taken.rows == own
     assert not taken.dropped
+
+
+def test_rows_are_not_looked_at_where_there_cannot_be_too_many() -> None:
+    rows = LateRows({"container": lambda: pytest.fail("were made")})
+
+    assert bounded(rows, {}, 3, highest=3).rows is rows
+
+
+def test_rows_are_counted_where_there_may_be_too_many() -> None:
+    rows = containers("c", "a", "b")
+
+    assert bounded(rows, {}, 2, highest=4) == bounded(rows, {}, 2)
 
 
 @given(

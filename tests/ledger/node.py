@@ -1,11 +1,22 @@
 """A ledger under devices that a test sets, one cycle at a time."""
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
 from exporter.attribution import account
-from exporter.ledger import Allotted, CycleFacts, Ledger, Moment, rows_of
+from exporter.ledger import (
+    Allotted,
+    CycleFacts,
+    LateRows,
+    Ledger,
+    Moment,
+    at_most,
+    extended,
+    present_of,
+    rows_of,
+)
 from exporter.model import (
     Allocation,
     ContainerKey,
@@ -15,6 +26,7 @@ from exporter.model import (
     DeviceState,
     Engines,
     GroupKey,
+    History,
     MemoryHeld,
     Owner,
     Pod,
@@ -49,6 +61,16 @@ def window(core: dict[int, int], busy: int | None = None, energy: int | None = N
     )
 
 
+def series_in(rows: Mapping[str, Iterable[Row]]) -> Counter[tuple[str, str]]:
+    """How many series there are of each level's families."""
+    series: Counter[tuple[str, str]] = Counter()
+    for level, many in rows.items():
+        for row in many:
+            for name, value in row.values.items():
+                series[level, name] += len(value) if isinstance(value, Mapping) else 1
+    return series
+
+
 class Node:
     """A ledger under one or more devices, one cycle at a time."""
 
@@ -59,6 +81,7 @@ class Node:
         self.before: Moment | None = None
         self.pod = Pod("uid-a", "n", "a", owner_kind="Job", owner_name="j")
         self.untold: Mapping[Owner, Unmeasured] | None = {}
+        self.unread = LateRows({})  # those of the newest cycle, of which none was read
 
     def cycle(
         self,
@@ -95,7 +118,12 @@ class Node:
             self.ledger.allot(key, allocation, elapsed, now)
         self.ledger.settle(now)
         pods = {("n", "a"): self.pod}
-        rows = rows_of(self.ledger, CycleFacts(now, readings, allotted, pods))
+        facts = CycleFacts(now, readings, allotted, pods)
+        rows = rows_of(self.ledger, facts)
+        self.unread = rows_of(self.ledger, facts)
+        assert max(series_in(rows).values(), default=0) <= at_most(self.ledger, facts)
+        present = extended(History(), present_of(self.ledger, facts), now)
+        assert list(present.series.items()) == list(extended(History(), rows, now).series.items())
         assert all(len({row.labels for row in many}) == len(many) for many in rows.values())
         return {level: {row.labels: row for row in many} for level, many in rows.items()}
 

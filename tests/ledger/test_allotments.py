@@ -378,6 +378,7 @@ CORES = st.sampled_from([None, 0.25, 1.0])
 KEYS = st.sampled_from([A, SIDE, WHOLE_POD, ContainerKey("m", "b", "c")])
 DEVICES = st.sampled_from([None, "GPU-0", "GPU-1", "GPU-far"])
 grants = st.builds(grant, KEYS, DEVICES, CORES, st.sampled_from([None, 0, 400]))
+Histories = list[tuple[float, dict[int, int], dict[str, DeviceState], list[Allotted]]]
 histories = st.lists(
     st.tuples(
         st.floats(0.1, 200),
@@ -392,7 +393,7 @@ histories = st.lists(
 @settings(max_examples=150, deadline=None)
 @given(histories)
 def test_allotments_that_come_change_and_disagree_let_no_counter_fall(
-    history: list[tuple[float, dict[int, int], dict[str, DeviceState], list[Allotted]]],
+    history: Histories,
 ) -> None:
     node = Node((GPU, OTHER))
     node.owners = {1: A, 2: SIDE, 3: WHOLE_POD, 4: ContainerKey("m", "b", "c")}

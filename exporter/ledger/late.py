@@ -1,0 +1,43 @@
+"""Rows that are made for their first reader: of most Snapshots nobody asks for any."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+
+from exporter.model import Row
+
+Make = Callable[[], Iterable[Row]]
+
+
+class LateRows(Mapping[str, tuple[Row, ...]]):
+    """Rows by level, each level made for the first who asks for it; for any number of threads.
+
+    What they are made from must not change any more. It is let go once all levels are made. Two
+    that ask at the same moment may both make a level, and are given the same rows.
+    """
+
+    __slots__ = ("_levels", "_made", "_makers")
+
+    def __init__(self, makers: Mapping[str, Make]) -> None:
+        self._levels = tuple(makers)
+        self._makers = dict(makers)
+        self._made: dict[str, tuple[Row, ...]] = {}
+
+    def __getitem__(self, level: str) -> tuple[Row, ...]:
+        """The rows of a level; KeyError if there is no such level."""
+        make = self._makers.get(level)
+        if make is None:
+            return self._made[level]
+        made = self._made.setdefault(level, tuple(make()))
+        self._makers.pop(level, None)
+        return made
+
+    def __contains__(self, level: object) -> bool:
+        """Whether there is such a level; makes nothing."""
+        return level in self._levels
+
+    def __iter__(self) -> Iterator[str]:
+        """The levels."""
+        return iter(self._levels)
+
+    def __len__(self) -> int:
+        """How many levels there are."""
+        return len(self._levels)
