@@ -141,6 +141,11 @@ class Book:
         return frozenset(self.measured & {*QUANTITIES, *COUNTED} if self.is_lower_bound else ())
 
     @property
+    def told(self) -> frozenset[str]:
+        """What is known of the device as a whole."""
+        return frozenset(self.measured - self.undertold)
+
+    @property
     def unshared(self) -> Mapping[str, Unmeasured]:
         """What cannot be told of the device's owners, and why, though the device may have it.
 

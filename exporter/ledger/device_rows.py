@@ -123,8 +123,8 @@ def _costs(reading: DeviceReading) -> dict[str, Value]:
 
 
 def _accounts(view: View, book: Book) -> dict[str, Value]:
-    told = book.measured - book.undertold
-    own = view.use(book, book.whole, frozenset(told))
+    told = book.told
+    own = view.use(book, book.whole, told)
     values = {RENAMED.get(name, name): value for name, value in own.items()}
     for quantity in told & COUNTERS.keys():
         values[f"unattributed_{COUNTERS[quantity]}"] = _unattributed(book, quantity)

@@ -53,7 +53,7 @@ def _owners(view: View, kind: type[ContainerKey | GroupKey]) -> Iterable[Row]:
 
 def _device(view: View, book: Book) -> dict[str, Value]:
     core = None
-    if not book.blind and "core" in book.measured:
+    if not book.blind and "core" in book.told:
         core = view.core(book, book.whole)
     reading = view.facts.readings.get(book.device.uuid)
     memory = reading.memory if reading and book.state is DeviceState.UP else None
