@@ -109,7 +109,7 @@ class Agent:
         """Wait until every call has come back."""
         workers = self.source._workers
         with workers._changed:
-            workers._changed.wait_for(lambda: not any(w.running for w in workers._workers.values()))
+            workers._changed.wait_for(lambda: not any(w.running for w in workers._tasks.values()))
 
     def logged(self) -> list[str]:
         """Messages so far."""
