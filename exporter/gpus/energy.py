@@ -6,9 +6,23 @@ driver was loaded) and on the device's busy time.
 
 from collections import deque
 from statistics import median
+from typing import Protocol
 
 IDLE_NS = 5_000_000_000  # boards move their counter about ten times a second; shorter is noise
 IDLE_SPELLS = 9
+
+
+class Metered(Protocol):
+    """What tells of a device's energy."""
+
+    @property
+    def method(self) -> str:
+        """How it is known: a value of ``Methods.energy``."""
+        ...
+
+    def take(self, core_ns: int | None) -> tuple[int | None, int | None]:
+        """Microjoules since the last window and their idle part, where the core was so busy."""
+        ...
 
 
 class EnergyMeter:
@@ -24,7 +38,8 @@ class EnergyMeter:
         self._read_mono_ns = 0
         self._idle_uj = 0
         self._idle_ns = 0
-        self._idle_watts: deque[float] = deque(maxlen=IDLE_SPELLS)
+        self._spells_watts: deque[float] = deque(maxlen=IDLE_SPELLS)
+        self._idle_watts: float | None = None
 
     def take(
         self, counter_uj: int | None, mono_ns: int, busy_ns: int | None
@@ -41,9 +56,9 @@ class EnergyMeter:
             return None, None
         used = counter_uj - before
         self._learn(used, elapsed_ns, idle=busy_ns == 0)
-        if not self._idle_watts:
+        if self._idle_watts is None:
             return used, None
-        return used, min(used, int(median(self._idle_watts) * elapsed_ns / 1000))
+        return used, min(used, int(self._idle_watts * elapsed_ns / 1000))
 
     def _learn(self, used_uj: int, elapsed_ns: int, *, idle: bool) -> None:
         if not idle:
@@ -52,5 +67,6 @@ class EnergyMeter:
         self._idle_uj += used_uj
         self._idle_ns += elapsed_ns
         if self._idle_ns >= IDLE_NS:
-            self._idle_watts.append(self._idle_uj * 1000 / self._idle_ns)
+            self._spells_watts.append(self._idle_uj * 1000 / self._idle_ns)
+            self._idle_watts = median(self._spells_watts)
             self._idle_uj = self._idle_ns = 0
