@@ -71,7 +71,7 @@ def main() -> None:
     }
     took: dict[str, list[float]] = {way: [] for way in ways}
     for cycle in range(cycles + 2):
-        if cycle == 2:  # the first reads open the driver  # noqa: PLR2004 - said here
+        if cycle == 2:  # the first reads open the driver
             garbage.settle()
             took = {way: [] for way in ways}
         for way, make in ways.items():

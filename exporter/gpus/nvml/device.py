@@ -6,7 +6,6 @@ Those of a MIG instance come from ``instance``.
 """
 
 import logging
-from collections.abc import Mapping
 from dataclasses import replace
 
 from exporter.gpus.nvml.accounting import Accounting, AccountingChoice
@@ -33,7 +32,6 @@ from exporter.model import (
     DeviceState,
     Engines,
     Methods,
-    Unmeasured,
     Window,
 )
 
