@@ -49,7 +49,8 @@ def stretches(start_us: int, samples: Sequence[BusySample], longest_us: float) -
     parts = []
     before = start_us
     for timestamp_us, percent in samples:
-        covered_ns = int(min(timestamp_us - before, longest_us) * 1000)
+        gap_us = timestamp_us - before
+        covered_ns = gap_us * 1000 if gap_us <= longest_us else int(longest_us * 1000)
         parts.append(Stretch(timestamp_us, percent, covered_ns, int(covered_ns * percent / 100)))
         before = timestamp_us
     return parts
