@@ -16,7 +16,7 @@ from exporter.model import Clock
 
 T = TypeVar("T")
 
-QUICK_NS = 10_000_000  # a job that takes longer twice running shares no thread
+QUICK_NS = 50_000_000  # a job that takes longer twice running shares no thread; CPUs may be busy
 ALONE_RUNS = 30  # so many more, after which it shares one again
 PATIENCE_S = 0.2  # so long a job may keep those behind it waiting, and
 PATIENCE = 0.25  # no longer than this part of the deadline
