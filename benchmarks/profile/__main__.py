@@ -29,8 +29,23 @@ def main() -> None:
     size = Size(own.gpus, own.processes, own.pods)
     with tempfile.TemporaryDirectory() as folder, full_node(Path(folder), size) as node:
         found = _measure(node, own.cycles, own.functions)
+        floor = _floor(node, own.cycles)
     print(f"{size.gpus} GPUs x {size.processes} processes x {size.pods} pods; CPU, ms a cycle\n")
     _print(found)
+    _table("the GPUs' part alone, with the driver", floor)
+
+
+def _floor(node: Node, cycles: int) -> Mapping[str, float]:
+    """What the driver's calls of a cycle take if nothing but them is done from Python."""
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks.profile.floor", str(node.library), str(cycles)],
+        env={**os.environ, "FAKENVML_SCENARIO": str(node.scenario_file)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    answer: Mapping[str, float] = json.loads(done.stdout)
+    return answer
 
 
 def _measure(node: Node, cycles: int, functions: str) -> Mapping[str, Mapping[str, float]]:
@@ -63,8 +78,12 @@ def _print(found: Mapping[str, Mapping[str, float]]) -> None:
     for room in rooms:
         cells = (f"{found[column].get(room, 0.0):.2f}" for column in COLUMNS)
         print(f"| {room} | {' | '.join(cells)} |")
-    print("\n| page | |\n|---|---|")
-    for name, value in found["page"].items():
+    _table("page", found["page"])
+
+
+def _table(title: str, values: Mapping[str, float]) -> None:
+    print(f"\n| {title} | |\n|---|---|")
+    for name, value in values.items():
         print(f"| {name} | {value:.2f} |")
 
 

@@ -43,8 +43,9 @@ class Node:
         self.size, self._cgroups, self._api = size, cgroups, api
         self.scenario_file = folder / "gpus.txt"
         kubeconfig = write_kubeconfig(folder / "kubeconfig", api.url)
+        self.library = library()
         self.flags = (
-            f"--nvml.library={library()}",
+            f"--nvml.library={self.library}",
             f"--node.name={NAME}",
             f"--kubeconfig={kubeconfig}",
             f"--path.cgroup={cgroups.root}",  # others on this machine make cgroups too

@@ -1,7 +1,7 @@
 """One exporter's cycles in this process, with the CPU time of each room. Started by ``__main__``.
 
 Asks on standard output for what shall happen to the pods, a line each, and writes its findings as
-the last line. CPU is that of all threads: each device has one, and the watch of the pods.
+the last line. CPU is that of all threads: those that read devices, and the watch of the pods.
 """
 
 import argparse

@@ -7,7 +7,7 @@ driver was loaded) and on the device's busy time.
 from collections import deque
 from dataclasses import replace
 from statistics import median
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from exporter.model import Window
 
@@ -28,6 +28,19 @@ class Metered(NamedTuple):
     late_uj: int = 0
 
 
+class EnergySource(Protocol):
+    """What tells of a device's energy, window by window."""
+
+    @property
+    def method(self) -> str:
+        """How it is known: a value of ``Methods.energy``."""
+        ...
+
+    def take(self, core_ns: int | None) -> Metered:
+        """Energy since the last window, in which the core was so busy."""
+        ...
+
+
 class EnergyMeter:
     """Energy used between two readings of one device, and the idle part of it.
 
@@ -44,7 +57,8 @@ class EnergyMeter:
         self._missed_mono_ns: int | None = None  # when it was last asked in vain
         self._idle_uj = 0
         self._idle_ns = 0
-        self._idle_watts: deque[float] = deque(maxlen=IDLE_SPELLS)
+        self._spells_watts: deque[float] = deque(maxlen=IDLE_SPELLS)
+        self._idle_watts: float | None = None
 
     def take(self, counter_uj: int | None, mono_ns: int, busy_ns: int | None) -> Metered:
         """Energy since the last reading, at the end of a window. ``busy_ns`` is of that window.
@@ -66,9 +80,9 @@ class EnergyMeter:
         late = (counter_uj - before) * gap_ns // elapsed_ns
         used, own_ns = counter_uj - before - late, elapsed_ns - gap_ns
         self._learn(used, own_ns, idle=busy_ns == 0)
-        if not self._idle_watts:
+        if self._idle_watts is None:
             return Metered(used + late, None, late)
-        idle = min(used, int(median(self._idle_watts) * own_ns / 1000))
+        idle = min(used, int(self._idle_watts * own_ns / 1000))
         return Metered(used + late, idle, late)
 
     def _miss(self, mono_ns: int) -> None:
@@ -85,7 +99,8 @@ class EnergyMeter:
         self._idle_uj += used_uj
         self._idle_ns += elapsed_ns
         if self._idle_ns >= IDLE_NS:
-            self._idle_watts.append(self._idle_uj * 1000 / self._idle_ns)
+            self._spells_watts.append(self._idle_uj * 1000 / self._idle_ns)
+            self._idle_watts = median(self._spells_watts)
             self._idle_uj = self._idle_ns = 0
 
 

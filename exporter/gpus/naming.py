@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from operator import attrgetter
 from typing import NamedTuple
 
-from exporter.gpus.samples import ProcessSample, Sample
+from exporter.gpus.samples import BusySample, ProcessSample
 
 FULL_PERCENT = 99  # above it the device was busy to the sample's end: rounding hides no pause
 MOST_SUMS = 64  # of samples, that are looked at: enough for all of a second's
@@ -44,12 +44,13 @@ class Naming(NamedTuple):
     unclaimed_ns: int
 
 
-def stretches(start_us: int, samples: Sequence[Sample], longest_us: float) -> list[Stretch]:
+def stretches(start_us: int, samples: Sequence[BusySample], longest_us: float) -> list[Stretch]:
     """What each sample speaks for: the time since the one before it, but not more than one may."""
     parts = []
     before = start_us
     for timestamp_us, percent in samples:
-        covered_ns = int(min(timestamp_us - before, longest_us) * 1000)
+        gap_us = timestamp_us - before
+        covered_ns = gap_us * 1000 if gap_us <= longest_us else int(longest_us * 1000)
         parts.append(Stretch(timestamp_us, percent, covered_ns, int(covered_ns * percent / 100)))
         before = timestamp_us
     return parts
@@ -62,30 +63,38 @@ def tell_apart(stretches: Sequence[Stretch], rows: Iterable[ProcessSample]) -> N
     busy, is whose. A process that was named last long ago has the fewest to choose from and
     chooses first.
     """
-    free = [s for s in stretches if s.percent > 0]
     ordered = sorted(rows, key=attrgetter("timestamp_us"))
     lasts = [_at(row.timestamp_us, stretches) for row in ordered]
+    last_ones = [s for s in stretches if s.percent > 0 and s in lasts]
+    others = [s for s in stretches if s.percent > 0 and s not in lasts]
     slack = len(stretches) / 2
     by_pid: dict[int, Named] = {}
     for row, last in zip(ordered, lasts, strict=True):
-        average = len(stretches) * (row.core + 0.5)  # cut to whole percents: this is the middle
+        left = len(stretches) * (row.core + 0.5)  # cut to whole percents: this is the middle
         if last is None:
             return None
-        mine = [last] if last in free and last.percent <= average + slack else []
-        left = average - sum(s.percent for s in mine)
-        earlier = [s for s in free if s.timestamp_us < row.timestamp_us and s not in lasts]
-        mine += _adding_up(left, left + slack, earlier)
-        if average - sum(s.percent for s in mine) > 100 + slack:
+        mine: tuple[Stretch, ...] = ()
+        if last in last_ones and last.percent <= left + slack:
+            mine, left = (last,), left - last.percent
+            last_ones.remove(last)
+        if left > 0 and others:
+            earlier = [s for s in others if s.timestamp_us < row.timestamp_us]
+            chosen = _adding_up(left, left + slack, earlier)
+            mine, left = mine + chosen, left - sum([s.percent for s in chosen])
+            others = [s for s in others if s not in chosen]
+        if left > 100 + slack:
             return None
-        free = [s for s in free if s not in mine]
-        by_pid[row.pid] = Named(
-            sum(s.busy_ns for s in mine), sum(s.covered_ns - s.busy_ns for s in mine)
-        )
-    return Naming(by_pid, sum(s.busy_ns for s in free if s.percent <= FULL_PERCENT))
+        busy_ns = sum([s.busy_ns for s in mine])
+        by_pid[row.pid] = Named(busy_ns, sum([s.covered_ns for s in mine]) - busy_ns)
+    unclaimed = [s.busy_ns for s in last_ones + others if s.percent <= FULL_PERCENT]
+    return Naming(by_pid, sum(unclaimed))
 
 
 def _at(timestamp_us: int, stretches: Sequence[Stretch]) -> Stretch | None:
-    return next((s for s in stretches if abs(s.timestamp_us - timestamp_us) <= SAME_US), None)
+    for stretch in stretches:
+        if abs(stretch.timestamp_us - timestamp_us) <= SAME_US:
+            return stretch
+    return None
 
 
 def _adding_up(wanted: float, most: float, samples: Sequence[Stretch]) -> tuple[Stretch, ...]:

@@ -1,17 +1,25 @@
-"""Worker threads that wait for driver calls, so that nobody else has to.
+"""Threads that wait for driver calls, so that nobody else has to.
 
-A call into a driver cannot be interrupted. What can be done is to make it in a thread of its own,
-to wait for no longer than a deadline, and to go on without that one device.
+A call into a driver cannot be interrupted. What can be done is to make it in another thread, to
+wait for no longer than a deadline, and to go on without that one device. Devices that answer
+quickly share one thread, which reads one after the other: switching between threads costs more
+than most calls do. One that is slow or hangs has a thread of its own.
 """
 
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from queue import SimpleQueue
-from threading import Condition, Thread
+from threading import Condition, Lock, Thread
 from typing import Any, NamedTuple, TypeVar
 
 from exporter.model import Clock
 
 T = TypeVar("T")
+
+QUICK_NS = 50_000_000  # a job that takes longer twice running shares no thread; CPUs may be busy
+ALONE_RUNS = 30  # so many more, after which it shares one again
+PATIENCE_S = 0.2  # so long a job may keep those behind it waiting, and
+PATIENCE = 0.25  # no longer than this part of the deadline
 
 
 class Stuck(NamedTuple):
@@ -20,88 +28,169 @@ class Stuck(NamedTuple):
     since_mono_ns: int
 
 
-class _Worker:
-    """One thread and at most one job. Its state is guarded by the pool's condition."""
+class _Task:
+    """What is known of one key. Guarded by the pool's condition."""
 
-    def __init__(self, name: str, changed: Condition) -> None:
-        self._changed = changed
-        self._inbox: SimpleQueue[Callable[[], object] | None] = SimpleQueue()
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.job: Callable[[], object] = tuple
         self.started_mono_ns = 0
         self.running = False
         self.results: list[object] = []
-        Thread(target=self._work, name=name, daemon=True).start()
+        self.took_ns = 0
+        self.alone_runs = 0
+        self.worker: _Worker | None = None  # its own
 
-    def begin(self, job: Callable[[], object], now_mono_ns: int) -> None:
-        self.running = True
-        self.started_mono_ns = now_mono_ns
-        self._inbox.put(job)
+    def come_back(self, result: object, took_ns: int) -> None:
+        """Take in the end of its job. One slow run alone, such as the first, says little."""
+        self.running = False
+        self.results.append(result)
+        cheaper_ns, self.took_ns = min(took_ns, self.took_ns), took_ns
+        self.alone_runs = ALONE_RUNS if cheaper_ns > QUICK_NS else max(self.alone_runs - 1, 0)
+
+    def take(self) -> Any:  # noqa: ANN401 - what its job was typed to give
+        """Its result, once."""
+        return self.results.pop() if self.results else Stuck(self.started_mono_ns)
+
+
+class _Worker:
+    """One thread, named after what it is at. What it has to do is guarded by the pool's condition.
+
+    ``todo`` may be taken from it; ``at`` is what it cannot be called back from.
+    """
+
+    def __init__(self, clock: Clock, changed: Condition) -> None:
+        self._clock = clock
+        self._changed = changed
+        self._orders: SimpleQueue[bool] = SimpleQueue()
+        self.todo: deque[_Task] = deque()
+        self.at: _Task | None = None
+        self._thread = Thread(target=self._work, daemon=True)
+        self._thread.start()
+
+    def begin(self, tasks: Iterable[_Task]) -> None:
+        """Run them, one after the other."""
+        self.todo.extend(tasks)
+        self._orders.put(True)
 
     def stop(self) -> None:
-        self._inbox.put(None)
+        """End the thread as soon as it has nothing more to do."""
+        self._orders.put(False)
 
     def _work(self) -> None:
-        while job := self._inbox.get():
-            try:
-                result = job()
-            except Exception as error:  # noqa: BLE001 - handed to who asked for the job
-                result = error
+        while self._orders.get():
             with self._changed:
-                self.running = False
-                self.results.append(result)
-                self._changed.notify_all()
+                task = self._next()
+            while task:
+                began_ns = task.started_mono_ns = self._clock.monotonic_ns()
+                try:
+                    result = task.job()
+                except Exception as error:  # noqa: BLE001 - handed to who asked for the job
+                    result = error
+                took_ns = self._clock.monotonic_ns() - began_ns
+                with self._changed:
+                    task.come_back(result, took_ns)
+                    task = self._next()
+
+    def _next(self) -> _Task | None:
+        self.at = self.todo.popleft() if self.todo else None
+        if self.at:
+            self._thread.name = self.at.name
+        else:
+            self._changed.notify_all()
+        return self.at
 
 
 class DeviceWorkers:
-    """A worker for each key, started when it is first needed. One caller at a time."""
+    """Runs one job a key. One caller at a time. Between two runs the shared thread is idle."""
 
     def __init__(self, clock: Clock, name: str) -> None:
         self._clock = clock
         self._name = name
-        self._changed = Condition()
-        self._workers: dict[str, _Worker] = {}
+        self._changed = Condition(Lock())
+        self._tasks: dict[str, _Task] = {}
+        self._shared: _Worker | None = None
 
     def run(
         self, jobs: Mapping[str, Callable[[], T]], deadline_s: float
     ) -> dict[str, T | Stuck | Exception]:
-        """Run one job a key, side by side, and give what has come back within ``deadline_s``.
+        """Run one job a key, and give what has come back within ``deadline_s``.
 
         A key whose job of an earlier run has not come back is stuck at once and gets no second job.
         When it has come back meanwhile, its late result stands in for the job of this run: what it
         measured is not lost. What a job raises is its result.
         """
+        patience_s = min(PATIENCE_S, PATIENCE * deadline_s)
         with self._changed:
-            begun = [key for key, job in jobs.items() if self._offer(key, job)]
-            self._changed.wait_for(
-                lambda: not any(self._workers[key].running for key in begun), deadline_s
-            )
-            return {key: self._take(self._workers[key]) for key in jobs}
+            begun = self._begun(jobs)
+            if not self._wait(begun, patience_s):
+                self._part()
+                self._wait(begun, deadline_s - patience_s)
+            return {key: self._tasks[key].take() for key in jobs}
 
     def busy(self, keys: Iterable[str]) -> bool:
         """Whether a job of one of these keys is still running."""
         with self._changed:
-            return any(key in self._workers and self._workers[key].running for key in keys)
+            return any(key in self._tasks and self._tasks[key].running for key in keys)
 
     def forget(self, keys: Iterable[str]) -> None:
-        """End the workers of these keys, each as soon as its job has come back."""
+        """Know nothing of these keys; a thread of theirs ends as soon as its job has come back."""
         for key in keys:
-            if worker := self._workers.pop(key, None):
-                worker.stop()
+            task = self._tasks.pop(key, None)
+            if task and task.worker:
+                task.worker.stop()
 
     def close(self) -> None:
-        """End all workers. Waits for none: a hung call ends with the process."""
-        self.forget(tuple(self._workers))
+        """End all threads. Waits for none: a hung call ends with the process."""
+        self.forget(tuple(self._tasks))
+        if self._shared:
+            self._shared.stop()
+            self._shared = None
 
-    def _offer(self, key: str, job: Callable[[], object]) -> bool:
-        worker = self._workers.get(key)
-        if worker is None:
-            worker = self._workers[key] = _Worker(f"{self._name} {key}", self._changed)
-        if worker.running or worker.results:
-            return False
-        worker.begin(job, self._clock.monotonic_ns())
-        return True
+    def _begun(self, jobs: Mapping[str, Callable[[], object]]) -> list[_Task]:
+        """Begin all jobs but of those who owe the result of an earlier one."""
+        begun, quick = [], []
+        now_ns = self._clock.monotonic_ns()
+        for key, job in jobs.items():
+            task = self._tasks.get(key)
+            if task is None:
+                task = self._tasks[key] = _Task(f"{self._name} {key}")
+            if task.running or task.results:
+                continue
+            task.job, task.started_mono_ns, task.running = job, now_ns, True
+            begun.append(task)
+            if task.alone_runs:
+                self._apart(task)
+            else:
+                quick.append(task)
+        if quick:
+            self._together(quick)
+        return begun
 
-    @staticmethod
-    def _take(worker: _Worker) -> Any:  # noqa: ANN401 - what its job was typed to give
-        if worker.results:
-            return worker.results.pop()
-        return Stuck(worker.started_mono_ns)
+    def _apart(self, task: _Task) -> None:
+        task.worker = task.worker or _Worker(self._clock, self._changed)
+        task.worker.begin([task])
+
+    def _together(self, tasks: Iterable[_Task]) -> None:
+        for task in tasks:
+            if task.worker:  # it was slow, and is quick again
+                task.worker.stop()
+                task.worker = None
+        self._shared = self._shared or _Worker(self._clock, self._changed)
+        self._shared.begin(tasks)
+
+    def _wait(self, tasks: Iterable[_Task], seconds: float) -> bool:
+        return self._changed.wait_for(lambda: not any(t.running for t in tasks), seconds)
+
+    def _part(self) -> None:
+        """Whom the shared thread keeps waiting gets one of its own; who keeps it has that one."""
+        if self._shared is None:
+            return
+        waiting = list(self._shared.todo)
+        self._shared.todo.clear()
+        if keeping := self._shared.at:
+            keeping.worker, self._shared = self._shared, None
+            keeping.alone_runs = ALONE_RUNS
+        for task in waiting:
+            task.alone_runs = ALONE_RUNS
+            self._apart(task)

@@ -12,6 +12,10 @@ FUTURE_US = 5_000_000  # a timestamp further ahead than this is garbage, or the 
 WHOLE = 100  # percent
 
 
+BusySample = tuple[int, float]
+"""A ``Sample`` or a bare tuple of the same: tens of them are made of each device each second."""
+
+
 class Sample(NamedTuple):
     """How busy one engine of a device was during one sample, in percent."""
 
@@ -33,7 +37,7 @@ class ProcessSample(NamedTuple):
 class SampleReader(Protocol):
     """The driver calls for one device."""
 
-    def busy_samples(self, engine: str, newer_than_us: int) -> Sequence[Sample] | None:
+    def busy_samples(self, engine: str, newer_than_us: int) -> Sequence[BusySample] | None:
         """Samples of the whole device, oldest first; None: this device keeps none."""
         ...
 
@@ -46,7 +50,7 @@ class SampleReader(Protocol):
         ...
 
 
-def credible(samples: Iterable[Sample], start_us: int, latest_us: int) -> list[Sample]:
+def credible(samples: Iterable[BusySample], start_us: int, latest_us: int) -> list[BusySample]:
     """Keep the samples after ``start_us``, of those given oldest first, that can be true.
 
     ``latest_us`` is from before the driver was asked. After a call that hung, the samples lead past
@@ -54,9 +58,10 @@ def credible(samples: Iterable[Sample], start_us: int, latest_us: int) -> list[S
     """
     kept = []
     for sample in samples:
-        if start_us < sample.timestamp_us <= latest_us and 0 <= sample.percent <= WHOLE:
+        timestamp_us, percent = sample
+        if start_us < timestamp_us <= latest_us and 0 <= percent <= WHOLE:
             kept.append(sample)
-            latest_us = max(latest_us, sample.timestamp_us + FUTURE_US)
+            latest_us = max(latest_us, timestamp_us + FUTURE_US)
     return kept
 
 
@@ -71,19 +76,16 @@ def sift(
     kept: dict[int, ProcessSample] = {}
     rejected: dict[str, int] = {}
     for row in rows:
-        reason = _implausible(row, start_us, latest_us)
-        if reason:
-            rejected[reason] = rejected.get(reason, 0) + 1
-        elif row.pid not in kept or kept[row.pid].timestamp_us < row.timestamp_us:
-            kept[row.pid] = row
+        pid, timestamp_us = row[:2]
+        if pid in NO_PID:
+            reason = "pid"
+        elif max(row[2:]) > WHOLE:
+            reason = "percentage"
+        elif not start_us < timestamp_us <= latest_us:
+            reason = "timestamp"
+        else:
+            if pid not in kept or kept[pid].timestamp_us < timestamp_us:
+                kept[pid] = row
+            continue
+        rejected[reason] = rejected.get(reason, 0) + 1
     return list(kept.values()), rejected
-
-
-def _implausible(row: ProcessSample, start_us: int, latest_us: int) -> str:
-    if row.pid in NO_PID:
-        return "pid"
-    if max(row[2:]) > WHOLE:
-        return "percentage"
-    if not start_us < row.timestamp_us <= latest_us:
-        return "timestamp"
-    return ""

@@ -8,13 +8,13 @@ one device; NVML and the simulated node are such readers.
 
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import replace
-from itertools import pairwise
+from functools import cache
 from statistics import median
 
-from exporter.gpus.naming import Named, Naming, Stretch, stretches, tell_apart
-from exporter.gpus.samples import FUTURE_US, ProcessSample, Sample, SampleReader, credible, sift
-from exporter.model import QUANTITIES, Engines, Methods, ProcessActivity, Window
+from exporter.gpus.energy import EnergySource, Metered
+from exporter.gpus.naming import Naming, Stretch, stretches, tell_apart
+from exporter.gpus.samples import FUTURE_US, BusySample, ProcessSample, SampleReader, credible, sift
+from exporter.model import Engines, Methods, ProcessActivity, Window
 
 REREADS = 3  # how often the rows are read again because a sample arrived meanwhile
 LONGEST_SAMPLE = 1.5  # a gap longer than this many periods holds samples that nobody saw
@@ -28,10 +28,14 @@ STEP_WAIT_US = 5_000_000  # so long the ring may take to follow
 
 
 class WindowCursor:
-    """Turns one device's sample ring into windows. Not thread-safe: one device, one caller."""
+    """Turns one device's sample ring into windows. Not thread-safe: one device, one caller.
 
-    def __init__(self, reader: SampleReader) -> None:
+    Windows have the energy that ``energy`` tells, asked for when all else of the window is known.
+    """
+
+    def __init__(self, reader: SampleReader, energy: EnergySource | None = None) -> None:
         self._reader = reader
+        self._energy = energy
         self._end_us: int | None = None  # of the last window, in the ring's clock
         self._ended_mono_us = 0  # when that window was made
         self._ahead_us = 0  # the ring's clock against the monotonic one
@@ -54,15 +58,14 @@ class WindowCursor:
         if samples:
             self._learn_period(start, samples)
             parts = stretches(start, samples, self._period_us * LONGEST_SAMPLE)
-            return self._window(start, parts, rows, mono_us, sampled=rows is not None)
+            return self._window(start, parts, rows, mono_us)
         if self._step_us and (jump := self._follow_step(mono_us)):
             return jump
         stand_in = self._stand_in(start, mono_us + self._ahead_us)
         if not stand_in:
             return None
         parts, rows = stretches(start, stand_in, RING_US), self._reader.process_samples(start)
-        window = self._window(start, parts, rows, mono_us, sampled=False)
-        return replace(window, methods=replace(window.methods, busy="rates"))
+        return self._window(start, parts, rows, mono_us, method="rates")
 
     def _note_step(self, wall_us: int, mono_us: int) -> None:
         before, self._wall_us = self._wall_us, wall_us
@@ -78,7 +81,7 @@ class WindowCursor:
         self._anchored = bool(samples)
         if samples:
             self._learn_period(None, samples)
-        self._move(samples[-1].timestamp_us if samples else unix_us, mono_us)
+        self._move(_newest(samples) if samples else unix_us, mono_us)
 
     def _anchor(self, end_us: int, mono_us: int) -> int:
         """The ring was empty until now: what it holds is new, whatever clock it counts in."""
@@ -86,8 +89,8 @@ class WindowCursor:
         if not samples:
             return end_us
         self._anchored = True
-        self._ahead_us = samples[-1].timestamp_us - mono_us
-        return samples[-1].timestamp_us - (mono_us - self._ended_mono_us)
+        self._ahead_us = _newest(samples) - mono_us
+        return _newest(samples) - (mono_us - self._ended_mono_us)
 
     def _move(self, end_us: int, mono_us: int) -> None:
         self._end_us, self._ended_mono_us = end_us, mono_us
@@ -101,29 +104,32 @@ class WindowCursor:
         now = mono_us + self._ahead_us + self._step_us
         elapsed = mono_us - self._ended_mono_us
         samples = self._reader.busy_samples("core", 0) or ()
-        follow = [s for s in samples if abs(s.timestamp_us - now) <= elapsed + STEP_US]
+        follow = [s for s in samples if abs(s[0] - now) <= elapsed + STEP_US]
         if not follow:
             return None
         self._step_us = 0
-        end = follow[-1].timestamp_us
+        end = _newest(follow)
         self._move(end, mono_us)
-        return self._cut(end - elapsed, [Stretch(end, 0.0, 0, 0)], (), sampled=False)
+        return self._cut(end - elapsed, [Stretch(end, 0.0, 0, 0)], ())
 
     def _read_together(
         self, start: int, latest: int
-    ) -> tuple[list[Sample], Sequence[ProcessSample] | None]:
+    ) -> tuple[list[BusySample], Sequence[ProcessSample] | None]:
         """Device samples and process rows of the same window: read again if a sample arrived."""
-        samples = credible(self._reader.busy_samples("core", start) or (), start, latest)
+        told = self._reader.busy_samples("core", start)
+        samples = credible(told or (), start, latest)
         rows: Sequence[ProcessSample] | None = ()
         for _ in range(REREADS if samples else 0):
             rows = self._reader.process_samples(start)
-            before = samples
-            samples = credible(self._reader.busy_samples("core", start) or (), start, latest)
+            told_before, told = told, self._reader.busy_samples("core", start)
+            if told == told_before:
+                break
+            before, samples = samples, credible(told or (), start, latest)
             if not samples or samples[-1] == before[-1]:
                 break
         return samples, rows
 
-    def _stand_in(self, start: int, now: int) -> list[Sample]:
+    def _stand_in(self, start: int, now: int) -> list[BusySample]:
         """Where the device keeps no samples, or has stopped taking them: the newest rate.
 
         An idle driver may stop sampling (gpu-metrics-agent#37); idle is an answer, not blindness.
@@ -131,7 +137,7 @@ class WindowCursor:
         if now - start < DARK_PERIODS * self._period_us:
             return []
         percent = self._reader.utilization("core")
-        return [] if percent is None else [Sample(now, min(max(percent, 0.0), 100.0))]
+        return [] if percent is None else [(now, min(max(percent, 0.0), 100.0))]
 
     def _window(
         self,
@@ -140,9 +146,9 @@ class WindowCursor:
         rows: Sequence[ProcessSample] | None,
         mono_us: int,
         *,
-        sampled: bool,
+        method: str = "samples",
     ) -> Window:
-        window = self._cut(start, parts, rows, sampled=sampled)
+        window = self._cut(start, parts, rows, method=method)
         end = parts[-1].timestamp_us
         # A driver that hung answers with samples from long after the moment when it was asked.
         ahead = min(end - mono_us, self._ahead_us + DRIFT_US)
@@ -155,41 +161,64 @@ class WindowCursor:
         parts: Sequence[Stretch],
         rows: Sequence[ProcessSample] | None,
         *,
-        sampled: bool,
+        method: str = "samples",
     ) -> Window:
         end = parts[-1].timestamp_us
-        observed_ns = sum(part.covered_ns for part in parts)
-        others = {e: self._busy(e, start, end, observed_ns) for e in QUANTITIES if e != "core"}
-        busy = Engines(core=sum(part.busy_ns for part in parts), **others)
+        observed_ns = sum([part.covered_ns for part in parts])
+        busy = Engines(
+            sum([part.busy_ns for part in parts]),
+            self._busy("memory_active", start, end, observed_ns),
+            self._busy("encoder", start, end, observed_ns),
+            self._busy("decoder", start, end, observed_ns),
+        )
         kept, rejected = sift(rows or (), start, end + FUTURE_US)
-        naming = tell_apart(parts, kept) if sampled else None
+        samples_told = method == "samples" and rows is not None and observed_ns
+        naming = tell_apart(parts, kept) if samples_told else None
+        metered = self._energy.take(busy.core) if self._energy else Metered()
         return Window(
             start_unix_ns=start * 1000,
             end_unix_ns=end * 1000,
             observed_ns=observed_ns,
             unobserved_ns=(end - start) * 1000 - observed_ns,
             busy=busy,
-            processes=tuple(_activity(row, busy, observed_ns, naming) for row in kept),
+            processes=tuple([_activity(row, busy, observed_ns, naming) for row in kept]),
             rejected=rejected,
-            unclaimed_ns=naming.unclaimed_ns if naming else 0,
-            methods=Methods("samples", "none" if rows is None else "process_utilization"),
+            energy_uj=metered.used_uj,
+            idle_energy_uj=metered.idle_uj,
+            late_energy_uj=metered.late_uj,
+            methods=_methods(
+                method,
+                "none" if rows is None else "process_utilization",
+                self._energy.method if self._energy else "none",
+            ),
             told_apart=naming is not None,
+            unclaimed_ns=naming.unclaimed_ns if naming else 0,
         )
 
     def _busy(self, engine: str, start: int, end: int, observed_ns: int) -> int | None:
         samples = credible(self._reader.busy_samples(engine, start) or (), start, end)
         if samples:
-            percent: float | None = sum(s.percent for s in samples) / len(samples)
-        else:
-            percent = self._reader.utilization(engine)
+            return int(observed_ns * (sum([p for _, p in samples]) / len(samples)) / 100)
+        percent = self._reader.utilization(engine)
         return None if percent is None else int(observed_ns * min(max(percent, 0.0), 100.0) / 100)
 
-    def _learn_period(self, start: int | None, samples: Sequence[Sample]) -> None:
+    def _learn_period(self, start: int | None, samples: Sequence[BusySample]) -> None:
         """The median of the newest gaps; a device may take one sample a second, one a window."""
-        stamps = [*([] if start is None else [start]), *(s.timestamp_us for s in samples)]
-        self._gaps.extend(max(b - a, 1) for a, b in pairwise(stamps))
+        before = start
+        for timestamp_us, _ in samples[-GAPS - 1 :] if start is None else samples:
+            if before is not None:
+                self._gaps.append(max(timestamp_us - before, 1))
+            before = timestamp_us
         if len(self._gaps) >= 3:  # noqa: PLR2004 - fewer say too little
             self._period_us = median(self._gaps)
+
+
+_methods = cache(Methods)  # there are a handful, and one is needed in each cycle
+
+
+def _newest(samples: Sequence[BusySample]) -> int:
+    timestamp_us, _ = samples[-1]
+    return timestamp_us
 
 
 def _activity(
@@ -199,19 +228,15 @@ def _activity(
 
     Its core time is that of the samples that name it, where these could be told apart.
     """
-    average = Named(row.core * observed_ns // 100, 0)
-    core = naming.by_pid[row.pid] if naming else average
+    pid, _, core, memory, encoder, decoder = row
+    busy_ns, spare_ns = naming.by_pid[pid] if naming else (core * observed_ns // 100, 0)
     return ProcessActivity(
-        row.pid,
+        pid,
         Engines(
-            core=core.busy_ns,
-            memory_active=_known(busy.memory_active, row.memory_active, observed_ns),
-            encoder=_known(busy.encoder, row.encoder, observed_ns),
-            decoder=_known(busy.decoder, row.decoder, observed_ns),
+            busy_ns,
+            None if busy.memory_active is None else memory * observed_ns // 100,
+            None if busy.encoder is None else encoder * observed_ns // 100,
+            None if busy.decoder is None else decoder * observed_ns // 100,
         ),
-        core.spare_ns,
+        spare_ns,
     )
-
-
-def _known(device_busy: int | None, percent: int, observed_ns: int) -> int | None:
-    return None if device_busy is None else percent * observed_ns // 100

@@ -34,7 +34,7 @@ class XidCounts:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._counts = {str(xid): XidCount() for xid in ACTED_ON}
+        self._counts: Mapping[str, XidCount] = {str(xid): XidCount() for xid in ACTED_ON}
 
     def add(self, xid: int) -> bool:
         """Count one report, now; gives whether it is the first of its number."""
@@ -42,9 +42,9 @@ class XidCounts:
         if label not in self._counts and len(self._counts) >= len(ACTED_ON) + MOST_OTHERS:
             label = OTHER
         events = self._counts.get(label, XidCount()).events
-        self._counts[label] = XidCount(events + 1, self._clock.time_ns())
+        self._counts = {**self._counts, label: XidCount(events + 1, self._clock.time_ns())}
         return events == 0
 
     def snapshot(self) -> Mapping[str, XidCount]:
-        """Count and last time, by XID."""
-        return dict(self._counts)
+        """Count and last time, by XID: the same object until there is another report."""
+        return self._counts

@@ -1,14 +1,16 @@
 """Workers under a deadline: what hangs costs only itself."""
 
 import time
-from collections.abc import Iterator
-from threading import Event, current_thread
+from collections.abc import Callable, Iterator
+from threading import Event, current_thread, get_ident
 
 import pytest
 
-from exporter.gpus.pool import DeviceWorkers, Stuck
+from exporter.gpus.pool import ALONE_RUNS, DeviceWorkers, Stuck
+from tests.scenario.clock import ManualClock
 
 PATIENT, HASTY = 60.0, 0.05
+LONG = 1.0  # waited for to the end
 
 
 @pytest.fixture
@@ -22,7 +24,7 @@ def workers() -> Iterator[DeviceWorkers]:
 def settle(workers: DeviceWorkers, key: str) -> None:
     """Wait until the job of a key has come back."""
     with workers._changed:
-        assert workers._changed.wait_for(lambda: not workers._workers[key].running, PATIENT)
+        assert workers._changed.wait_for(lambda: not workers._tasks[key].running, PATIENT)
 
 
 def test_results_come_by_key(workers: DeviceWorkers) -> None:
@@ -110,3 +112,86 @@ def test_close_does_not_wait_for_a_hung_job() -> None:
     workers.close()
     assert not let_go.is_set()
     let_go.set()
+
+
+class Reader:
+    """Tells which thread a job runs in; ``slow`` makes it take longer than a shared one may."""
+
+    def __init__(self, clock: ManualClock) -> None:
+        self._clock = clock
+        self.slow = False
+
+    def job(self) -> int:
+        """Its thread."""
+        if self.slow:
+            self._clock.move(1)
+        return get_ident()
+
+
+def test_quick_jobs_share_a_thread_that_is_named_after_what_it_is_at(
+    workers: DeviceWorkers,
+) -> None:
+    names: list[str] = []
+
+    def job() -> int:
+        names.append(current_thread().name)
+        return get_ident()
+
+    a, b, c = workers.run(dict.fromkeys("abc", job), PATIENT).values()
+    assert a == b == c != get_ident()
+    assert names == ["test a", "test b", "test c"]
+
+
+def test_slow_job_leaves_the_shared_thread_and_comes_back_when_it_is_quick() -> None:
+    clock = ManualClock()
+    workers = DeviceWorkers(clock, "test")
+    a, b = Reader(clock), Reader(clock)
+    jobs = {"a": a.job, "b": b.job}
+
+    def apart() -> bool:
+        results = workers.run(jobs, PATIENT)
+        return results["a"] != results["b"]
+
+    a.slow = True
+    assert [apart() for _ in range(4)] == [False, False, True, True]
+    a.slow = False
+    runs = [apart() for _ in range(2 * ALONE_RUNS)]
+    assert runs == [True] * ALONE_RUNS + [False] * ALONE_RUNS
+    workers.close()
+
+
+def test_one_slow_run_alone_parts_nobody() -> None:
+    clock = ManualClock()
+    workers = DeviceWorkers(clock, "test")
+    a, b = Reader(clock), Reader(clock)
+    for a.slow in (True, False) * 3:
+        assert len(set(workers.run({"a": a.job, "b": b.job}, PATIENT).values())) == 1
+    workers.close()
+
+
+def test_job_that_hangs_first_keeps_nobody_behind_it_waiting(workers: DeviceWorkers) -> None:
+    let_go = Event()
+    jobs: dict[str, Callable[[], object]] = {"a": let_go.wait}
+    results = workers.run(jobs | dict.fromkeys("bcd", lambda: current_thread().name), LONG)
+    assert isinstance(results.pop("a"), Stuck)
+    assert results == {"b": "test b", "c": "test c", "d": "test d"}
+    let_go.set()
+
+
+def test_jobs_that_hang_one_behind_the_other_keep_nobody_waiting(workers: DeviceWorkers) -> None:
+    let_go = Event()
+    hung = dict.fromkeys("abcdefgh", let_go.wait)
+    results = workers.run({**hung, "z": lambda: True}, LONG)
+    assert results.pop("z") is True
+    assert all(isinstance(result, Stuck) for result in results.values())
+    let_go.set()
+
+
+def test_hung_job_that_is_back_stays_alone_for_a_while(workers: DeviceWorkers) -> None:
+    let_go = Event()
+    workers.run({"a": let_go.wait, "b": get_ident}, HASTY)
+    let_go.set()
+    settle(workers, "a")
+    workers.run({"a": get_ident}, PATIENT)
+    results = workers.run({"a": get_ident, "b": get_ident, "c": get_ident}, PATIENT)
+    assert len(set(results.values())) == 3

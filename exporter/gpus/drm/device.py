@@ -1,4 +1,4 @@
-"""One DRM device, read once a cycle by its own worker thread: reading it may hang in its driver."""
+"""One DRM device, read once a cycle by a worker: reading it may hang in its driver."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace

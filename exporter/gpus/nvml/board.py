@@ -70,6 +70,8 @@ class Board:
         self._ask = library.ask
         self._refusals = refusals
         self._parts = parts
+        self._turns = {part: parts.turns(part) for part in (SENSORS, COUNTERS, PROFILING)}
+        self._told: Sensors | None = None  # until something is asked
         self._counters = BoardCounters(library, refusals, wanted, parts)
         self._gpm: Gpm | None = None
         self._disabled = wanted.disabled
@@ -82,7 +84,7 @@ class Board:
         self._counters.follow(wanted)
         if profiled is (PROFILING in wanted.disabled):
             self._profile_anew()
-        self._parts.turns(SENSORS).restart()
+        self._turns[SENSORS].restart()
 
     def attach(self, handle: Any) -> None:  # noqa: ANN401 - pynvml's pointer
         """Ask through another handle from now on, and for everything at once."""
@@ -90,7 +92,8 @@ class Board:
         self._counters.attach(handle)
         self._profile_anew()
         self._sensors = Sensors()
-        self._parts.turns(SENSORS).restart()
+        self._told = None
+        self._turns[SENSORS].restart()
 
     def _profile_anew(self) -> None:
         self.close()
@@ -99,8 +102,9 @@ class Board:
         self._profile: GpmReading | None = None
         self._moved: Mapping[str, float] = {}
         self._gpm_lacks_pcie = False
+        self._told = None
         self._counters.traffic.restart()  # what GPM counts, the counters do not see, and back
-        self._parts.turns(PROFILING).restart()
+        self._turns[PROFILING].restart()
 
     def close(self) -> None:
         """Give back what the driver's library holds for us."""
@@ -108,26 +112,39 @@ class Board:
             self._gpm.close()
 
     def read(self) -> Sensors:
-        """What the board tells; what fails is left out.
+        """What the board tells; what fails is left out. The same object while nothing was asked.
 
         Raises:
             DriverGoneError: the driver is not there.
             DeviceLostError: the device is not there.
 
         """
-        if self._parts.turns(SENSORS).take():
+        if self._taken(SENSORS):
             with self._parts.reading(SENSORS):
                 self._sensors = self._read_sensors()
                 self._counters.read(SENSORS)
-        if self._parts.turns(COUNTERS).take():
+        if self._taken(COUNTERS):
             with self._parts.reading(COUNTERS):
                 self._counters.read(COUNTERS)
-        if self._gpm is not None and self._parts.turns(PROFILING).take():
+        if self._gpm is not None and self._taken(PROFILING):
             with self._parts.reading(PROFILING):
                 self._profile = self._gpm.read()
             self._moved = self._count_traffic(self._profile)
         if self._gpm_lacks_pcie or self._gpm is None or GPM in self._refusals:
+            self._told = None
             self._counters.read(SAMPLES)  # each cycle, because it wraps
+        if self._told is None:
+            self._told = self._united()
+        return self._told
+
+    def _taken(self, part: str) -> bool:
+        """Take a turn if it is due; what was told then has had its time."""
+        due = self._turns[part].take()
+        if due:
+            self._told = None
+        return due
+
+    def _united(self) -> Sensors:
         counted = self._counters.shown
         profile = self._profile or GpmReading()
         return replace(

@@ -6,13 +6,13 @@ ten times as long on one Python object per row. Struct layouts: nvml.h (64-bit).
 
 import struct
 from collections.abc import Callable
-from ctypes import POINTER, Structure, byref, c_int, c_uint, c_ulonglong, c_void_p, cast
+from ctypes import Structure, byref, c_int, c_uint, c_ulonglong, c_void_p, cast
 from typing import Any
 
 from exporter.gpus.nvml import errors
 from exporter.gpus.nvml.library import CFunction, Library
 from exporter.gpus.nvml.rows import Rows
-from exporter.gpus.samples import ProcessSample, Sample
+from exporter.gpus.samples import BusySample, ProcessSample
 
 LEGACY = "nvmlDeviceGetProcessUtilization"
 NEWER = "nvmlDeviceGetProcessesUtilizationInfo"
@@ -45,21 +45,25 @@ class _ProcessesUtilizationInfo(Structure):
 
 
 class DeviceCalls:
-    """The hot calls for one device handle. One thread at a time."""
+    """The hot calls for one device handle, with arguments made once. One thread at a time."""
 
     def __init__(self, library: Library, handle: Any) -> None:  # noqa: ANN401 - pynvml's pointer
         self._address = cast(handle, c_void_p)
         self._library = library
-        self._samples = library.function(
-            SAMPLES,
-            *(c_void_p, c_uint, c_ulonglong, POINTER(c_int), POINTER(c_uint), c_void_p),
-        )
-        self._energy = library.function(ENERGY, c_void_p, POINTER(c_ulonglong))
-        self._sample_rows = Rows(16, 256)
-        self._legacy_rows = Rows(LEGACY_ROW.size)
-        self._newer_rows = Rows(NEWER_ROW.size)
+        self._newer_than_us = c_ulonglong(0)
+        self._samples = library.function(SAMPLES)
+        self._sample_rows = rows = Rows(16, 256)
         self._value_type = c_int(UNSIGNED_INT)
+        self._sample_arguments = {
+            engine: (
+                *(self._address, c_uint(kind), self._newer_than_us),
+                *(byref(self._value_type), byref(rows.count), rows.place),
+            )
+            for engine, kind in SAMPLING_TYPES.items()
+        }
+        self._energy = library.function(ENERGY)
         self._millijoules = c_ulonglong(0)
+        self._energy_arguments = self._address, byref(self._millijoules)
         # Some Blackwell drivers leave the older call without an answer (HAMi-core#218): until one
         # of the two has told of a process, both are asked.
         ways = (self._legacy(), self._newer())
@@ -72,7 +76,7 @@ class DeviceCalls:
             NvmlError: UnmeasurableError where no call of this driver tells (MIG, vGPU guests).
 
         """
-        failure = errors.error_of(errors.FUNCTION_NOT_FOUND, LEGACY)
+        failure: errors.NvmlError | None = None
         answered: list[ProcessCall] = []
         rows: list[ProcessSample] = []
         for way in self._ways:
@@ -87,11 +91,11 @@ class DeviceCalls:
             if rows:
                 break
         if not answered:
-            raise failure
+            raise failure or errors.error_of(errors.FUNCTION_NOT_FOUND, LEGACY)
         self._ways = answered[-1:] if rows else answered
         return rows
 
-    def samples(self, engine: str, newer_than_us: int) -> list[Sample]:
+    def samples(self, engine: str, newer_than_us: int) -> list[BusySample]:
         """Samples of the whole device for one engine, oldest first, in percent, blank ones too.
 
         Raises:
@@ -99,20 +103,11 @@ class DeviceCalls:
 
         """
         call = self._have(self._samples, SAMPLES)
-        rows = self._sample_rows.read(
-            SAMPLES,
-            lambda rows: call(
-                *(self._address, SAMPLING_TYPES[engine], newer_than_us),
-                *(byref(self._value_type), byref(rows.count), rows.address),
-            ),
-        )
+        self._newer_than_us.value = newer_than_us
+        rows = self._sample_rows.read(SAMPLES, call, *self._sample_arguments[engine])
         kind = self._value_type.value
         layout = SAMPLE_ROWS[kind if kind in range(len(SAMPLE_ROWS)) else UNSIGNED_INT]
-        return sorted(
-            Sample(timestamp_us, float(value))
-            for timestamp_us, value in layout.iter_unpack(rows)
-            if timestamp_us > newer_than_us
-        )
+        return sorted([row for row in layout.iter_unpack(rows) if row[0] > newer_than_us])
 
     def energy_uj(self) -> int:
         """Microjoules that the board used since the driver was loaded.
@@ -121,40 +116,43 @@ class DeviceCalls:
             NvmlError: UnmeasurableError before Volta.
 
         """
-        code = self._have(self._energy, ENERGY)(self._address, byref(self._millijoules))
+        code = self._have(self._energy, ENERGY)(*self._energy_arguments)
         if code != errors.SUCCESS:
             raise errors.error_of(code, ENERGY)
         return self._millijoules.value * 1000
 
     def _legacy(self) -> ProcessCall | None:
-        call = self._library.function(LEGACY, c_void_p, c_void_p, POINTER(c_uint), c_ulonglong)
+        call = self._library.function(LEGACY)
         if call is None:
             return None
+        buffer = Rows(LEGACY_ROW.size)
+        since = self._newer_than_us
+        arguments = self._address, buffer.place, byref(buffer.count), since
 
         def ask(newer_than_us: int) -> list[ProcessSample]:
-            rows = self._legacy_rows.read(
-                LEGACY,
-                lambda rows: call(self._address, rows.address, byref(rows.count), newer_than_us),
-            )
+            since.value = newer_than_us
+            rows = buffer.read(LEGACY, call, *arguments)
             return list(map(ProcessSample._make, LEGACY_ROW.iter_unpack(rows)))
 
         return ask
 
     def _newer(self) -> ProcessCall | None:
-        call = self._library.function(NEWER, c_void_p, c_void_p)
+        call = self._library.function(NEWER)
         if call is None:
             return None
+        buffer = Rows(NEWER_ROW.size)
         info = _ProcessesUtilizationInfo(version=_ProcessesUtilizationInfo.VERSION)
+        arguments = self._address, byref(info)
 
-        def fill(rows: Rows) -> int:
-            info.count, info.rows = rows.capacity, rows.address
-            code = call(self._address, byref(info))
-            rows.count.value = info.count
+        def fill() -> int:
+            info.count, info.rows = buffer.capacity, buffer.place.value
+            code = call(*arguments)
+            buffer.count.value = info.count
             return code
 
         def ask(newer_than_us: int) -> list[ProcessSample]:
             info.newer_than_us = newer_than_us
-            rows = self._newer_rows.read(NEWER, fill)
+            rows = buffer.read(NEWER, fill)
             return [
                 ProcessSample(pid, timestamp_us, *busy)
                 for timestamp_us, pid, *busy in NEWER_ROW.iter_unpack(rows)

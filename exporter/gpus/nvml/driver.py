@@ -27,7 +27,7 @@ class Look(NamedTuple):
 
 
 class Driver:
-    """The library and whether it is initialised. ``look`` and ``shut`` run in one thread only."""
+    """The library and whether it is initialised. ``look`` and ``shut`` never run at once."""
 
     def __init__(self, path: str | None, roots: Sequence[Path], clock: Clock) -> None:
         self.tally = CallTally()

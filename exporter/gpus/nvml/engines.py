@@ -1,16 +1,19 @@
 """How busy the engines of one device are: NVML's sample rings and rates, as a SampleReader."""
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any, TypeVar
 
 from exporter.gpus.nvml.calls import DeviceCalls
 from exporter.gpus.nvml.errors import DeviceLostError, DriverGoneError, NvmlError
 from exporter.gpus.nvml.library import Library
 from exporter.gpus.nvml.refusals import PROCESS_SAMPLES, Refusals, rate_of, samples_of
-from exporter.gpus.samples import ProcessSample, Sample
+from exporter.gpus.samples import BusySample, ProcessSample
+from exporter.model import QUANTITIES
 
 T = TypeVar("T")
+
+SAMPLES = {engine: samples_of(engine) for engine in QUANTITIES}
+RATES = {engine: rate_of(engine) for engine in QUANTITIES}
 
 
 class EngineReader:
@@ -39,24 +42,20 @@ class EngineReader:
     @property
     def coreless(self) -> bool:
         """Whether this device has refused to tell of its core in any way."""
-        return samples_of("core") in self._refusals and rate_of("core") in self._refusals
+        return SAMPLES["core"] in self._refusals and RATES["core"] in self._refusals
 
-    def busy_samples(self, engine: str, newer_than_us: int) -> Sequence[Sample] | None:
+    def busy_samples(self, engine: str, newer_than_us: int) -> Sequence[BusySample] | None:
         """Samples of the whole device, oldest first; None: this device keeps none."""
-        return self._tell(
-            engine, samples_of(engine), partial(self._calls.samples, engine, newer_than_us)
-        )
+        return self._tell(engine, SAMPLES[engine], self._calls.samples, newer_than_us)
 
     def utilization(self, engine: str) -> float | None:
         """Percent of the newest sample only; None: this device does not tell."""
-        return self._tell(engine, rate_of(engine), partial(self._rate, engine))
+        return self._tell(engine, RATES[engine], self._rate)
 
     def process_samples(self, newer_than_us: int) -> Sequence[ProcessSample] | None:
         """Rows of processes active since then; None: this device does not tell."""
-        rows = self._refusals.ask(
-            PROCESS_SAMPLES, partial(self._calls.process_samples, newer_than_us)
-        )
-        self.pids = frozenset(row.pid for row in rows or ())
+        rows = self._refusals.ask(PROCESS_SAMPLES, self._calls.process_samples, newer_than_us)
+        self.pids = frozenset([row.pid for row in rows or ()])
         return rows
 
     def energy_uj(self) -> int | None:
@@ -65,9 +64,8 @@ class EngineReader:
 
     def power_mw(self) -> int | None:
         """Milliwatts now; None: this board does not tell."""
-        return self._refusals.ask(
-            "power", partial(self._library.ask, "nvmlDeviceGetPowerUsage", self._handle)
-        )
+        ask: Callable[..., int] = self._library.ask
+        return self._refusals.ask("power", ask, "nvmlDeviceGetPowerUsage", self._handle)
 
     def _rate(self, engine: str) -> float:
         ask, handle = self._library.ask, self._handle
@@ -78,9 +76,11 @@ class EngineReader:
         rates = ask("nvmlDeviceGetUtilizationRates", handle)
         return float(rates.gpu if engine == "core" else rates.memory)
 
-    def _tell(self, engine: str, topic: str, call: Callable[[], T]) -> T | None:
+    def _tell(
+        self, engine: str, topic: str, call: Callable[..., T], *arguments: object
+    ) -> T | None:
         try:
-            return self._refusals.ask(topic, call)
+            return self._refusals.ask(topic, call, engine, *arguments)
         except (DriverGoneError, DeviceLostError):
             raise
         except NvmlError:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import closing
 from ctypes import Structure, byref, c_uint, c_ulonglong, c_void_p, cast
 from threading import Condition, Thread
-from typing import Any
+from typing import Any, NamedTuple
 
 from exporter.gpus.nvml import errors
 from exporter.gpus.nvml.library import CFunction, Library
@@ -16,6 +16,8 @@ from exporter.gpus.xids import ACTED_ON, XidCounts
 from exporter.model import Clock, Unmeasured, XidCount
 
 logger = logging.getLogger(__name__)
+
+XID = "xid"  # the group of metric families, and the quantity
 
 CREATE = "nvmlEventSetCreate"
 FREE = "nvmlEventSetFree"
@@ -82,6 +84,19 @@ def _check(code: int, name: str) -> None:
         raise errors.error_of(code, name)
 
 
+class Xids(NamedTuple):
+    """The XIDs of a board, empty where none can be told; and why it does not tell, if it does not.
+
+    While there is no reason and no count, it may yet tell.
+    """
+
+    counts: Mapping[str, XidCount]
+    refusal: Unmeasured | None
+
+
+NO_XIDS = Xids({}, None)
+
+
 class XidWatch:
     """Counts the XIDs of the boards that it is told of. For any number of threads.
 
@@ -100,16 +115,12 @@ class XidWatch:
         self._pause_s = FIRST_PAUSE_S
         self._thread: Thread | None = None
 
-    def of(self, uuid: str) -> Mapping[str, XidCount]:
-        """The XIDs of a board, also of one that is lost; empty where none can be told."""
+    def of(self, uuid: str) -> Xids:
+        """The XIDs of a board, also of one that is lost."""
         with self._changed:
             counts = self._counts.get(uuid)
-            return counts.snapshot() if counts and self._running else {}
-
-    def refusal(self, uuid: str) -> Unmeasured | None:
-        """Why a board does not tell of its XIDs; None: it does, or may."""
-        with self._changed:
-            return self._refused.get(uuid)
+            told = counts.snapshot() if counts and self._running else {}
+            return Xids(told, self._refused.get(uuid))
 
     def watch(self, library: Library, boards: Mapping[str, Any]) -> None:
         """Watch these boards, handle by UUID; those that have failed so far are tried again."""

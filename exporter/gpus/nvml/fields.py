@@ -6,7 +6,7 @@ same place. Each value has its own return code.
 
 import struct
 from collections.abc import Mapping, Sequence
-from ctypes import c_char, c_int, c_void_p, cast
+from ctypes import byref, c_char, c_int, c_void_p, cast
 from math import isfinite
 from typing import Any, NamedTuple
 
@@ -27,12 +27,21 @@ class Field(NamedTuple):
     scope: int = 0
 
 
+class _Request(NamedTuple):
+    """A list of fields: its bytes before it is asked, those that the driver fills, the call's."""
+
+    blank: bytes
+    rows: bytearray
+    arguments: tuple[object, ...]
+
+
 class FieldValues:
     """The field values of one device. One thread at a time."""
 
     def __init__(self, library: Library, handle: Any) -> None:  # noqa: ANN401 - pynvml's pointer
         self._address = cast(handle, c_void_p)
-        self._call = library.function(FIELD_VALUES, c_void_p, c_int, c_void_p)
+        self._call = library.function(FIELD_VALUES)
+        self._requests: dict[tuple[Field, ...], _Request] = {}
 
     def read(self, fields: Sequence[Field]) -> Mapping[Field, float | errors.NvmlError]:
         """Ask for all of them at once; each has its value or its own failure.
@@ -43,11 +52,21 @@ class FieldValues:
         """
         if self._call is None:
             raise errors.error_of(errors.FUNCTION_NOT_FOUND, FIELD_VALUES)
-        rows = bytearray().join(ROW.pack(*field, 0, 0, 0, 0, b"") for field in fields)
-        code = self._call(self._address, len(fields), (c_char * len(rows)).from_buffer(rows))
+        asked = tuple(fields)
+        request = self._requests.get(asked) or self._new_request(asked)
+        request.rows[:] = request.blank
+        code = self._call(*request.arguments)
         if code != errors.SUCCESS:
             raise errors.error_of(code, FIELD_VALUES)
-        return dict(zip(fields, map(_value, ROW.iter_unpack(rows)), strict=True))
+        return dict(zip(asked, map(_value, ROW.iter_unpack(request.rows)), strict=True))
+
+    def _new_request(self, asked: tuple[Field, ...]) -> _Request:
+        blank = b"".join([ROW.pack(*field, 0, 0, 0, 0, b"") for field in asked])
+        rows = bytearray(blank)
+        place = (c_char * len(rows)).from_buffer(rows)
+        request = _Request(blank, rows, (self._address, c_int(len(asked)), byref(place)))
+        self._requests[asked] = request
+        return request
 
 
 def _value(row: tuple[Any, ...]) -> float | errors.NvmlError:

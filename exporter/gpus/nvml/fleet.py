@@ -3,12 +3,13 @@
 import logging
 from collections.abc import Callable, Mapping
 
-from exporter.gpus.nvml.accounting import NO_ACCOUNTING, AccountingChoice
+from exporter.gpus.nvml.accounting import AccountingChoice
 from exporter.gpus.nvml.backoff import SECOND
 from exporter.gpus.nvml.device import NvmlDevice
 from exporter.gpus.nvml.discovery import Found
 from exporter.gpus.nvml.driver import Look
 from exporter.gpus.nvml.errors import DriverGoneError
+from exporter.gpus.nvml.events import XidWatch
 from exporter.gpus.nvml.library import Library
 from exporter.gpus.nvml.timing import Wanted
 from exporter.gpus.pool import DeviceWorkers, Stuck
@@ -25,12 +26,14 @@ class Fleet:
         workers: DeviceWorkers,
         clock: Clock,
         wanted: Wanted,
-        accounting: AccountingChoice = NO_ACCOUNTING,
+        accounting: AccountingChoice,
+        xids: XidWatch,
     ) -> None:
         self._workers = workers
         self._clock = clock
         self._wanted = wanted
         self._accounting = accounting
+        self._xids = xids
         self._devices: dict[str, NvmlDevice] = {}
         self._states: dict[str, DeviceState] = {}
         self._unreadable: Mapping[int, str] = {}
@@ -108,7 +111,7 @@ class Fleet:
             device.close()
 
     def _new(self, library: Library, found: Found) -> NvmlDevice:
-        return NvmlDevice(library, found, self._clock, self._wanted, self._accounting)
+        return NvmlDevice(library, found, self._clock, self._wanted, self._accounting, self._xids)
 
     def _miss(self, device: NvmlDevice) -> None:
         """Keep a device whose board did not answer; forget one that is not there any more."""

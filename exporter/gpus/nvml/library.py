@@ -162,12 +162,12 @@ class Library:
         pointer = self._cdll[name]  # a fresh object: its argtypes are nobody else's
         pointer.argtypes = argtypes
         pointer.restype = ctypes.c_int
-        clock, tally = self.clock, self.tally
+        now, add = self.clock.monotonic_ns, self.tally.add
 
         def timed(*args: object) -> int:
-            started = clock.monotonic_ns()
+            started = now()
             code: int = pointer(*args)
-            tally.add(name, clock.monotonic_ns() - started)
+            add(name, now() - started)
             return code
 
         return timed

@@ -28,33 +28,36 @@ class Turns:
     """A turn every so many seconds, the first at once; fewer while the driver is slow."""
 
     def __init__(self, clock: Clock) -> None:
-        self.every_s = 0.0
-        self._clock = clock
+        self._now = clock.monotonic_ns
         self._pace = Pace()
+        self.follow(0.0)
         self.restart()
+
+    def follow(self, every_s: float) -> None:
+        """Give one so often from now on, where the driver is quick."""
+        self.every_s = every_s
+        self.interval_ns = self._widened_ns(every_s)
 
     def restart(self) -> None:
         """Let the next turn be at once."""
         self._last_ns: int | None = None
 
-    @property
-    def interval_s(self) -> float:
-        """Seconds from one turn to the next now."""
-        return self._pace.widened_s(int(self.every_s * SECOND))
-
     def take(self, every_s: float | None = None) -> bool:
         """Take the turn if it is due; ``every_s`` for one that is in a hurry."""
-        every_ns = int((self.every_s if every_s is None else every_s) * SECOND)
-        now_ns = self._clock.monotonic_ns()
-        wait_ns = int(self._pace.widened_s(every_ns) * SECOND)
+        wait_ns = self.interval_ns if every_s is None else self._widened_ns(every_s)
+        now_ns = self._now()
         due = self._last_ns is None or now_ns - self._last_ns >= wait_ns
         if due:
             self._last_ns = now_ns
         return due
 
     def note(self, cost_ns: int) -> None:
-        """Take in what a turn cost."""
+        """Take in what a turn cost; the interval, in nanoseconds, may change with it."""
         self._pace.note(cost_ns, int(self.every_s * SECOND))
+        self.interval_ns = self._widened_ns(self.every_s)
+
+    def _widened_ns(self, every_s: float) -> int:
+        return int(self._pace.widened_s(int(every_s * SECOND)) * SECOND)
 
 
 class Parts:
@@ -62,6 +65,7 @@ class Parts:
 
     def __init__(self, whole: Tally, clock: Clock, timing: Timing) -> None:
         self._whole = whole
+        self._counted: dict[str, list[int]] = {}  # by name, not handed over yet: time, calls
         self._spent_ns = dict.fromkeys((SAMPLES, *EVERY), 0)
         self._turns = {name: Turns(clock) for name in EVERY}
         self._at = SAMPLES
@@ -70,16 +74,28 @@ class Parts:
     def follow(self, timing: Timing) -> None:
         """Give turns by this from now on."""
         for name, every in EVERY.items():
-            self._turns[name].every_s = getattr(timing, every)
+            self._turns[name].follow(getattr(timing, every))
+        self._cost_turns()
 
     def turns(self, part: str) -> Turns:
         """When a part has its turn."""
         return self._turns[part]
 
-    def add(self, name: str, duration_ns: int) -> None:
-        """See ``Tally``."""
-        self._whole.add(name, duration_ns)
+    def add(self, name: str, duration_ns: int, calls: int = 1) -> None:
+        """See ``Tally``. The whole is told when all is read: it must be locked for that."""
         self._spent_ns[self._at] += duration_ns
+        counted = self._counted.get(name)
+        if counted is None:
+            self._counted[name] = [duration_ns, calls]
+        else:
+            counted[0] += duration_ns
+            counted[1] += calls
+
+    def hand_over(self) -> None:
+        """Let what was called since the last time be counted by the whole."""
+        for name, counted in self._counted.items():
+            self._whole.add(name, *counted)
+        self._counted.clear()
 
     @contextmanager
     def reading(self, part: str) -> Iterator[None]:
@@ -91,15 +107,18 @@ class Parts:
         finally:
             self._at = before
             self._turns[part].note(self._spent_ns[part] - before_ns)
+            self._cost_turns()
 
     @property
     def costs(self) -> Mapping[str, PartCost]:
         """Time in the driver since the start, and the interval now, of each part that was read."""
-        return {
-            part: PartCost(
-                spent_ns,
-                int(self._turns[part].interval_s * SECOND) if part in self._turns else None,
-            )
-            for part, spent_ns in self._spent_ns.items()
-            if spent_ns
+        each_cycle_ns = self._spent_ns[SAMPLES]
+        told = {SAMPLES: PartCost(each_cycle_ns)} if each_cycle_ns else {}
+        return told | self._turns_cost
+
+    def _cost_turns(self) -> None:
+        self._turns_cost = {
+            part: PartCost(self._spent_ns[part], turns.interval_ns)
+            for part, turns in self._turns.items()
+            if self._spent_ns[part]
         }

@@ -7,7 +7,6 @@ three lists and three generations of each, and one driver branch with a struct o
 import struct
 from collections.abc import Iterable
 from ctypes import POINTER, byref, c_uint, c_void_p, cast
-from functools import partial
 from typing import Any, NamedTuple
 
 from exporter.gpus.nvml import errors
@@ -82,7 +81,7 @@ class ProcessLists:
         """
         listed: list[tuple[str, int, int]] = []
         for kind in LISTS:
-            rows = self._refusals.ask(listing_of(kind), partial(self._list, kind))
+            rows = self._refusals.ask(listing_of(kind), self._list, kind)
             listed += [(kind, *row) for row in rows or ()]
         return None if listing_of("compute") in self._refusals else united(listed)
 
@@ -91,7 +90,7 @@ class ProcessLists:
         if newest_call is None:
             raise errors.error_of(errors.FUNCTION_NOT_FOUND, LISTS[kind])
         name, call, layout, rows = newest_call
-        filled = rows.read(name, lambda r: call(self._address, byref(r.count), r.address))
+        filled = rows.read(name, call, self._address, byref(rows.count), rows.place)
         return list(layout.iter_unpack(filled))
 
 

@@ -44,19 +44,23 @@ def listing_of(kind: str) -> str:
 
 
 class Refusals:
-    """Reasons by topic. A topic is what is asked, whatever the name of the call in this driver."""
+    """Reasons by topic. A topic is what is asked, whatever the name of the call in this driver.
+
+    ``changes`` counts what was added or forgotten.
+    """
 
     def __init__(self, uuid: str) -> None:
         self._uuid = uuid
         self._reasons: dict[str, Unmeasured] = {}
+        self.changes = 0
         self._logged: set[str] = set()
 
-    def ask(self, topic: str, call: Callable[[], T]) -> T | None:
+    def ask(self, topic: str, call: Callable[..., T], *arguments: object) -> T | None:
         """Make the call, unless the device refused it before; None where it refuses."""
         if topic in self._reasons:
             return None
         try:
-            return call()
+            return call(*arguments)
         except UnmeasurableError as error:
             self.add(topic, error.reason)
             return None
@@ -64,6 +68,7 @@ class Refusals:
     def add(self, topic: str, reason: Unmeasured) -> None:
         """Remember a refusal; the first one of a topic is logged."""
         self._reasons[topic] = reason
+        self.changes += 1
         if topic not in self._logged:
             self._logged.add(topic)
             logger.info(
@@ -77,6 +82,7 @@ class Refusals:
     def forget(self) -> None:
         """Begin anew: another driver, or MIG switched, may answer what this one refused."""
         self._reasons.clear()
+        self.changes += 1
 
     def unmeasured(self, disabled: Collection[str] = ()) -> Mapping[str, Unmeasured]:
         """Quantity → reason: of QUANTITIES and OTHERS, but for groups of families that are off."""

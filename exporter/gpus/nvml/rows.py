@@ -15,15 +15,19 @@ TRIES = 6  # FIRST_CAPACITY doubled so often passes MOST_ROWS
 
 
 class Rows:
-    """A buffer for up to ``capacity`` structs of ``size`` bytes. One caller at a time."""
+    """A buffer for up to ``capacity`` structs of ``size`` bytes. One caller at a time.
+
+    ``place`` and ``count`` are arguments for the driver; they stay the same objects.
+    """
 
     def __init__(self, size: int, capacity: int = FIRST_CAPACITY) -> None:
         self.count = ctypes.c_uint(0)
+        self.place = ctypes.c_void_p()
         self._size = size
         self._written = 0
         self._allocate(capacity)
 
-    def read(self, name: str, call: Callable[["Rows"], int]) -> memoryview:
+    def read(self, name: str, call: Callable[..., int], *arguments: object) -> memoryview:
         """Let the driver write rows; gives their bytes, valid until the next read.
 
         One call, no size probe: between a probe and the call a process may start, and what probes
@@ -34,13 +38,14 @@ class Rows:
             NvmlError: for the function ``name``, by its return code.
 
         """
-        # Some drivers count rows that they have not written (nvtop#110): nothing old may be there.
-        ctypes.memset(self.address, 0, self._written)
-        self._written = 0
+        if self._written:
+            # Some drivers count rows that they have not written (nvtop#110): nothing old may stay.
+            self._bytes[: self._written] = bytes(self._written)
+            self._written = 0
         code = errors.INSUFFICIENT_SIZE
         for _ in range(TRIES):
             self.count.value = self.capacity
-            code = call(self)
+            code = call(*arguments)
             if code != errors.INSUFFICIENT_SIZE or self.capacity >= MOST_ROWS:
                 break
             self._allocate(min(max(self.count.value, 2 * self.capacity), MOST_ROWS))
@@ -55,5 +60,5 @@ class Rows:
         self.capacity = capacity
         # Pages of its own: those that the driver never writes to take no memory.
         buffer = mmap.mmap(-1, capacity * self._size)
-        self.address = ctypes.addressof((ctypes.c_char * len(buffer)).from_buffer(buffer))
+        self.place.value = ctypes.addressof((ctypes.c_char * len(buffer)).from_buffer(buffer))
         self._bytes = memoryview(buffer)  # keeps the buffer alive and its size fixed

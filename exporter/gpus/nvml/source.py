@@ -10,7 +10,7 @@ from exporter.gpus.nvml import errors
 from exporter.gpus.nvml.accounting import NO_ACCOUNTING, AccountingChoice
 from exporter.gpus.nvml.backoff import SECOND, Backoff
 from exporter.gpus.nvml.driver import Driver, Look
-from exporter.gpus.nvml.events import XidWatch
+from exporter.gpus.nvml.events import XID, XidWatch
 from exporter.gpus.nvml.fleet import Fleet
 from exporter.gpus.nvml.library import ROOTS
 from exporter.gpus.nvml.timing import Timing, Wanted
@@ -19,7 +19,6 @@ from exporter.gpus.source import Demand, RestartRequiredError
 from exporter.model import Clock, DeviceReading, DeviceState, Reading, SourceStatus
 
 DRIVER = "driver"
-XID = "xid"  # the group of metric families, and the quantity
 NO_DEVICE = "the driver reports no device"
 RELEASED = "released on request, so that the driver can be unloaded"
 
@@ -27,9 +26,9 @@ RELEASED = "released on request, so that the driver can be unloaded"
 class NvmlSource:
     """NVIDIA GPUs, as a ``GpuSource``.
 
-    The driver is opened, enumerated and closed in a worker of its own, and each device is read in
-    its own: a hung call costs the device it was for. Devices once seen are remembered, so that
-    what is lost, stuck or released can be named.
+    The driver is opened, enumerated and closed by a worker, and so is each device read: a hung call
+    costs the device it was for. Devices once seen are remembered, so that what is lost, stuck or
+    released can be named.
     """
 
     name = "nvml"
@@ -48,8 +47,8 @@ class NvmlSource:
         self._wanted = Wanted(timing or Timing(), frozenset(disabled))
         self._driver = Driver(library_path, roots, clock)
         self._workers = DeviceWorkers(clock, self.name)
-        self._fleet = Fleet(self._workers, clock, self._wanted, accounting)
         self._xids = XidWatch(clock)
+        self._fleet = Fleet(self._workers, clock, self._wanted, accounting, self._xids)
         self._lock = Lock()
         self._retry = Backoff(clock)
         self._attached = False  # the devices' handles are those of the driver as it is open now
@@ -69,8 +68,7 @@ class NvmlSource:
             else:
                 devices = self._cycle(began_ns)
             status = self._status(devices, self._clock.monotonic_ns() - began_ns)
-            told = tuple(map(self._with_xids, devices))
-            return Reading(status, told, self._driver.tally.snapshot())
+            return Reading(status, devices, self._driver.tally.snapshot())
 
     def release(self, released: bool) -> None:  # noqa: FBT001 - a state, not an option
         """Close the driver (True), as soon as no call is under way; or open it again (False)."""
@@ -159,20 +157,8 @@ class NvmlSource:
 
     def _watch(self, look: Look) -> None:
         boards = (f for f in look.discovery.found if not f.device.parent_uuid)
-        wanted = {} if self._unwatched else {f.device.uuid: f.handle for f in boards}
+        wanted = {} if XID in self._wanted.disabled else {f.device.uuid: f.handle for f in boards}
         self._xids.watch(look.library, wanted)
-
-    @property
-    def _unwatched(self) -> bool:
-        return XID in self._wanted.disabled
-
-    def _with_xids(self, reading: DeviceReading) -> DeviceReading:
-        if self._unwatched or reading.device.parent_uuid:
-            return reading
-        uuid = reading.device.uuid
-        refusal = self._xids.refusal(uuid)
-        unmeasured = {**reading.unmeasured, XID: refusal} if refusal else reading.unmeasured
-        return replace(reading, xids=self._xids.of(uuid), unmeasured=unmeasured)
 
     def _shut(self) -> None:
         """Close the driver once nobody waits in it for events."""

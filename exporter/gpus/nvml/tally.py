@@ -10,23 +10,23 @@ from exporter.model import CallCount
 class Tally(Protocol):
     """Whoever counts calls."""
 
-    def add(self, name: str, duration_ns: int) -> None:
-        """Count one call that took ``duration_ns``."""
+    def add(self, name: str, duration_ns: int, calls: int = 1) -> None:
+        """Count calls that together took ``duration_ns``."""
         ...
 
 
 class CallTally:
-    """Counts calls by function name. Thread-safe: the devices are read side by side."""
+    """Counts calls by function name. Thread-safe: devices are read side by side."""
 
     def __init__(self) -> None:
         self._lock = Lock()
         self._counts: dict[str, CallCount] = {}
 
-    def add(self, name: str, duration_ns: int) -> None:
-        """Count one call that took ``duration_ns``."""
+    def add(self, name: str, duration_ns: int, calls: int = 1) -> None:
+        """See ``Tally``."""
         with self._lock:
-            calls, total_ns = self._counts.get(name, (0, 0))
-            self._counts[name] = CallCount(calls + 1, total_ns + duration_ns)
+            before, before_ns = self._counts.get(name, (0, 0))
+            self._counts[name] = CallCount(before + calls, before_ns + duration_ns)
 
     def snapshot(self) -> Mapping[str, CallCount]:
         """Counts since the start, by function name."""

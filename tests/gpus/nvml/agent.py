@@ -92,24 +92,27 @@ class Agent:
     def xids(self, uuid: str, xid: int, events: int = 0) -> Any:
         """Wait until so many events of a number were counted, and give the XIDs of the device."""
         watch = self.source._xids
+
+        def counted() -> bool:
+            counts = watch.of(uuid).counts
+            return str(xid) in counts and counts[str(xid)].events >= events
+
         with watch._changed:
-            assert watch._changed.wait_for(
-                lambda: str(xid) in watch.of(uuid) and watch.of(uuid)[str(xid)].events >= events, 30
-            )
-            return watch.of(uuid)
+            assert watch._changed.wait_for(counted, 30)
+            return watch.of(uuid).counts
 
     def xid_refusal(self, uuid: str) -> Any:
         """Wait until a device has refused to tell of its XIDs, and give the reason."""
         watch = self.source._xids
         with watch._changed:
-            assert watch._changed.wait_for(lambda: watch.refusal(uuid), 30)
-            return watch.refusal(uuid)
+            assert watch._changed.wait_for(lambda: watch.of(uuid).refusal, 30)
+            return watch.of(uuid).refusal
 
     def settle(self) -> None:
         """Wait until every call has come back."""
         workers = self.source._workers
         with workers._changed:
-            workers._changed.wait_for(lambda: not any(w.running for w in workers._workers.values()))
+            workers._changed.wait_for(lambda: not any(w.running for w in workers._tasks.values()))
 
     def logged(self) -> list[str]:
         """Messages so far."""

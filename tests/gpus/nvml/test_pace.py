@@ -139,6 +139,7 @@ def test_each_call_is_counted_for_its_part_and_for_all() -> None:
     with parts.reading(PROCESSES):
         parts.add("list", 7)
     parts.add("ring", 1)
+    parts.hand_over()
 
     assert parts.costs == {SAMPLES: PartCost(6), PROCESSES: PartCost(7, FIVE_NS)}
     assert whole.snapshot() == {"ring": CallCount(2, 6), "list": CallCount(1, 7)}

@@ -31,7 +31,7 @@ def driver(rows: Rows, values: list[int], claimed: int | None = None) -> int:
 
 
 def decoded(rows: Rows, values: list[int], claimed: int | None = None) -> list[int]:
-    read = rows.read("call", lambda r: driver(r, values, claimed))
+    read = rows.read("call", driver, rows, values, claimed)
     return [value for (value,) in ROW.iter_unpack(read)]
 
 
@@ -59,13 +59,13 @@ def test_rows_do_not_grow_for_ever() -> None:
         return errors.INSUFFICIENT_SIZE
 
     with pytest.raises(errors.NvmlError, match="insufficient_size"):
-        rows.read("call", never_enough)
+        rows.read("call", never_enough, rows)
     assert rows.capacity == MOST_ROWS
 
 
 def test_nothing_found_is_no_rows() -> None:
     rows = Rows(ROW.size, capacity=2)
-    assert bytes(rows.read("call", lambda _: errors.NOT_FOUND)) == b""
+    assert bytes(rows.read("call", lambda: errors.NOT_FOUND)) == b""
 
 
 @pytest.mark.parametrize(

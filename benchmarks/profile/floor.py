@@ -1,0 +1,87 @@
+"""The floor of the GPUs' part: a steady cycle's driver calls, made from Python, and nothing else.
+
+Arguments and buffers are ready beforehand, answers are unpacked into tuples and thrown away: no
+thread, no deadline, no account, no window. Beside it in the same process, turn by turn, what the
+exporter's source takes for all that. Started by ``__main__``; writes medians of CPU milliseconds.
+"""
+
+import ctypes
+import json
+import struct
+import sys
+import time
+from collections.abc import Callable
+from functools import partial
+from statistics import median
+
+from exporter import garbage
+from exporter.gpus.nvml.calls import ENERGY, LEGACY, LEGACY_ROW, SAMPLES
+from exporter.gpus.nvml.source import NvmlSource
+
+SAMPLE = struct.Struct("=QI4x")
+ENGINES = (1, 1, 2, 3, 4)  # nvmlSamplingType_t; the core's are read before and after the rows
+ROOM = 4096
+WINDOW_US = 1_000_000
+
+
+def calls(library: ctypes.CDLL, index: int) -> Callable[[bool], None]:
+    """All that a cycle asks of one device; True: unpack the answers too."""
+    handle, count, kind = ctypes.c_void_p(), ctypes.c_uint(), ctypes.c_int()
+    assert library.nvmlDeviceGetHandleByIndex_v2(index, ctypes.byref(handle)) == 0
+    room = (ctypes.c_char * (ROOM * LEGACY_ROW.size))()
+    answer, energy, since = memoryview(room), ctypes.c_ulonglong(), ctypes.c_ulonglong()
+    samples, utilization, consumption = library[SAMPLES], library[LEGACY], library[ENERGY]
+    kind_at, count_at, room_at, energy_at = map(ctypes.byref, (kind, count, room, energy))
+    engines = [ctypes.c_int(engine) for engine in ENGINES]
+
+    def ask(unpack: bool) -> None:  # noqa: FBT001 - two ways to measure
+        since.value = time.time_ns() // 1000 - WINDOW_US
+        for engine in engines:
+            count.value = ROOM
+            samples(handle, engine, since, kind_at, count_at, room_at)
+            if unpack:
+                list(SAMPLE.iter_unpack(answer[: count.value * SAMPLE.size]))
+        count.value = ROOM
+        utilization(handle, room_at, count_at, since)
+        if unpack:
+            list(LEGACY_ROW.iter_unpack(answer[: count.value * LEGACY_ROW.size]))
+        consumption(handle, energy_at)
+
+    return ask
+
+
+def main() -> None:
+    """Measure."""
+    path, cycles = sys.argv[1], int(sys.argv[2])
+    garbage.seldom()
+    library, found = ctypes.CDLL(path), ctypes.c_uint()
+    assert library.nvmlInit_v2() == 0
+    assert library.nvmlDeviceGetCount_v2(ctypes.byref(found)) == 0
+    devices = [calls(library, index) for index in range(found.value)]
+
+    def ask_all(unpack: bool) -> None:  # noqa: FBT001 - as above
+        for ask in devices:
+            ask(unpack)
+
+    source = NvmlSource(path)
+    ways: dict[str, Callable[[], object]] = {
+        "calls": partial(ask_all, unpack=False),
+        "calls, unpacked": partial(ask_all, unpack=True),
+        "ours": source.read,
+    }
+    took: dict[str, list[float]] = {way: [] for way in ways}
+    for cycle in range(cycles + 2):
+        if cycle == 2:  # the first reads open the driver
+            garbage.settle()
+            took = {way: [] for way in ways}
+        for way, make in ways.items():
+            time.sleep(1 / len(ways))
+            began = time.process_time_ns()
+            make()
+            took[way].append((time.process_time_ns() - began) / 1e6)
+    source.close()
+    print(json.dumps({way: median(each) for way, each in took.items()}))
+
+
+if __name__ == "__main__":
+    main()
