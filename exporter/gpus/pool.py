@@ -82,15 +82,17 @@ class _Worker:
             with self._changed:
                 task = self._next()
             while task:
-                began_ns = task.started_mono_ns = self._clock.monotonic_ns()
+                began_ns = self._clock.monotonic_ns()
                 try:
                     result = task.job()
                 except Exception as error:  # noqa: BLE001 - handed to who asked for the job
                     result = error
-                took_ns = self._clock.monotonic_ns() - began_ns
+                ended_ns = self._clock.monotonic_ns()
                 with self._changed:
-                    task.come_back(result, took_ns)
+                    task.come_back(result, ended_ns - began_ns)
                     task = self._next()
+                    if task:  # until now it waited for the others
+                        task.started_mono_ns = ended_ns
 
     def _next(self) -> _Task | None:
         self.at = self.todo.popleft() if self.todo else None
