@@ -9,7 +9,7 @@ from argparse import ArgumentParser, Namespace
 
 from exporter.doctor import Examined, Verdict, as_json, as_text, examine, gather
 from exporter.progress import progress
-from exporter.scenario.description import ScenarioError
+from exporter.scenario.error import ScenarioError
 from exporter.settings import Settings
 from exporter.wiring import open_sources
 

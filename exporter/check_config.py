@@ -10,7 +10,7 @@ from argparse import ArgumentParser
 from collections.abc import Iterator, Mapping
 
 from exporter.pods.client import KubeconfigError, read_kubeconfig
-from exporter.scenario.description import ScenarioError
+from exporter.scenario.error import ScenarioError
 from exporter.scenario.load import load as load_scenario
 from exporter.settings import Place, Problem, Settings, unknown_variables
 from exporter.web import WebConfig, WebFileError

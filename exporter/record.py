@@ -25,7 +25,7 @@ from exporter.recording.names import Pseudonyms
 from exporter.recording.recorder import Recorder
 from exporter.recording.settings import disguised, kept
 from exporter.recording.tape import TapeError, TapeWriter, digest
-from exporter.scenario.description import ScenarioError
+from exporter.scenario.error import ScenarioError
 from exporter.settings import Settings, argument, count, duration
 from exporter.wiring import make_collector, open_sources
 

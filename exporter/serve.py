@@ -20,7 +20,7 @@ from exporter.families import families_without
 from exporter.model import Clock
 from exporter.pods.choice import node_name
 from exporter.reload import Reloader
-from exporter.scenario.description import ScenarioError
+from exporter.scenario.error import ScenarioError
 from exporter.settings import Settings
 from exporter.web import (
     BindError,

@@ -11,7 +11,7 @@ from argparse import ArgumentParser, Namespace
 from exporter.exposition import Format, Renderer
 from exporter.families import families_without
 from exporter.progress import progress
-from exporter.scenario.description import ScenarioError
+from exporter.scenario.error import ScenarioError
 from exporter.settings import Settings, argument, duration
 from exporter.terminal.access import add_arguments as add_access
 from exporter.terminal.access import far_feed

@@ -5,7 +5,7 @@ import sys
 from argparse import ArgumentParser, Namespace
 from importlib.util import find_spec
 
-from exporter.scenario.description import ScenarioError
+from exporter.scenario.error import ScenarioError
 from exporter.settings import Settings, argument, duration
 from exporter.terminal.access import add_arguments as add_access
 from exporter.terminal.access import far_feed

@@ -1,8 +1,7 @@
 """Which classes stand behind the settings. Opens nothing that may hang or fail without a GPU."""
 
 import time
-from collections.abc import Callable, Iterator, Mapping
-from functools import partial
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from exporter.allocations import rules
@@ -10,16 +9,8 @@ from exporter.allocations.registry import NODE_ANNOTATION_PREFIXES
 from exporter.cgroups.processes import CgroupProcesses
 from exporter.collector import Collector, CycleRules, IdlePolicy, Sources
 from exporter.families import groups_without
-from exporter.gpus.amd.discovery import addresses
-from exporter.gpus.amd.processes import pids_of
-from exporter.gpus.amd.smi.check import SmiCheck
-from exporter.gpus.amd.smi.source import CheckedSource, SmiSource
-from exporter.gpus.amd.source import AmdSource
-from exporter.gpus.awaited import Awaited, never, nvidia_missed
-from exporter.gpus.drm.source import DrmSource
-from exporter.gpus.nvml.accounting import choice_of
-from exporter.gpus.nvml.source import NvmlSource
-from exporter.gpus.source import Demand, GpuSource
+from exporter.gpus.choice import open_gpus
+from exporter.gpus.source import Demand
 from exporter.groups.choice import open_groups
 from exporter.groups.told import ToldGroups
 from exporter.ledger import Ledger
@@ -37,7 +28,7 @@ from exporter.pods.decode import Keep
 from exporter.pods.labels import Allowed
 from exporter.pods.pace import Pace
 from exporter.pods.source import PodSource
-from exporter.scenario.description import ScenarioError
+from exporter.scenario.error import ScenarioError
 from exporter.settings import Complaint, Problem, Settings, examine, load
 
 DEADLINE_OF_INTERVAL = 0.8
@@ -182,8 +173,11 @@ def _real(settings: Settings, pace: Pace) -> Sources:
     places = places_of(settings)
     node = node_name(settings.node_name)
     pods = open_pod_source(settings.pods_source, node, places, _keep(settings), pace)
+    gpus = open_gpus(settings)
+    for source in gpus:
+        source.follow(_demand(settings))
     return Sources(
-        gpus=_real_gpus(settings),
+        gpus=gpus,
         processes=CgroupProcesses(cgroup_root(settings), settings.path_procfs),
         pods=pods,
         nodes=_real_nodes(settings, pods, places),
@@ -217,56 +211,3 @@ def _real_nodes(settings: Settings, pods: PodSource, places: Places) -> tuple[No
             claims = Claims(places.to_api(), node_name(settings.node_name))
             nodes.append(Polled(claims, CLAIMS_RHYTHM))
     return tuple(nodes)
-
-
-def _real_gpus(settings: Settings) -> tuple[GpuSource, ...]:
-    """``auto`` is every real source there is; each looks again for a driver that is not there."""
-    asked = settings.gpus_source
-    sysfs = Path(settings.path_sysfs)
-    sources: list[GpuSource] = []
-    states: list[GpuSource] = []
-    for name, opener in _GPUS.items():
-        if name not in asked and "auto" not in asked:
-            continue
-        source = opener(settings)
-        if name == AmdSource.name and settings.amd_smi != "off":
-            path = None if settings.amd_smi == "auto" else Path(settings.amd_smi)
-            check = SmiCheck(path, time)
-            source = CheckedSource(source, check, sysfs)
-            states.append(SmiSource(check))
-        if name not in asked:
-            source = Awaited(source, nvidia_missed(sysfs) if name == NvmlSource.name else never)
-        sources.append(source)
-    sources += states  # once the boards are read
-    for source in sources:
-        source.follow(_demand(settings))
-    return tuple(sources)
-
-
-def _nvml(settings: Settings) -> GpuSource:
-    accounting = choice_of(settings.nvml_shares, enable=settings.nvml_enable_accounting)
-    return NvmlSource(settings.nvml_library or None, accounting=accounting)
-
-
-def _amd(settings: Settings) -> GpuSource:
-    return AmdSource(Path(settings.path_sysfs), Path(settings.path_procfs))
-
-
-def _drm(settings: Settings) -> GpuSource:
-    """What AMD's own source has is left to it, by PCI address."""
-    asked, sysfs = settings.gpus_source, settings.path_sysfs
-    has_amd = "auto" in asked or "amd" in asked
-    return DrmSource(
-        sysfs,
-        settings.path_procfs,
-        taken=partial(addresses, Path(sysfs)) if has_amd else tuple,
-        computing=partial(pids_of, Path(sysfs)),
-        any_driver="drm" in asked,
-    )
-
-
-_GPUS: Mapping[str, Callable[[Settings], GpuSource]] = {  # by the values of --gpus.source
-    "nvml": _nvml,
-    "amd": _amd,
-    "drm": _drm,
-}

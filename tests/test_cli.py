@@ -12,7 +12,7 @@ import pytest
 
 from exporter import __version__
 from exporter.cli import main
-from exporter.scenario.description import ScenarioError
+from exporter.scenario.error import ScenarioError
 from exporter.settings import SUBJECTS, TABLE, load
 from exporter.wiring import open_sources
 

@@ -25,6 +25,8 @@ CHURN_RATE = 500
 def measure(agent: Agent, node: Node, seconds: float, say: Callable[[str], None]) -> Figures:
     """All figures of an agent."""
     found = Figures()
+    with Running(agent, node):
+        say(f"{agent.name}: a first start, which compiles its modules and reads its files")
     with Running(agent, node) as running:
         found.set("start_s", running.start_s)
         found.set("start_cpu_ms", running.start_cpu_ms)

@@ -29,6 +29,7 @@ DELAYS = (
     ("nvmlDeviceGetTotalEnergyConsumption", 0.0002),
 )
 HELD = GIB // 2
+NO_BYTECODE = "PYTHONDONTWRITEBYTECODE"
 
 
 class Node:
@@ -82,9 +83,10 @@ class Node:
         self.break_(Fault("hang", "nvmlDeviceGet*", gpu=0))
 
     def environment(self, more: Mapping[str, str]) -> dict[str, str]:
-        """Of an agent on this node."""
+        """Of an agent on this node. One in Python finds its bytecode, as it does in an image."""
         own = {
             "FAKENVML_SCENARIO": str(self.folder / "gpus.txt"),
             "LD_LIBRARY_PATH": str(self.nvml.parent),
         }
-        return {**os.environ, **own, **more}
+        kept = {name: value for name, value in os.environ.items() if name != NO_BYTECODE}
+        return {**kept, **own, **more}

@@ -1,8 +1,8 @@
 """Authenticated GET requests to the API server; stands on the kubernetes package's configuration.
 
-The only importer of that package, at the first connection, because it weighs 20-35 MiB. Its typed
-API is not used: ``CoreV1Api`` and its models would add as much again. What is used is what it does
-best: kubeconfig and in-cluster credentials, TLS, proxies.
+The only importer of that package, at the first connection, and of no more of it than is used
+(``exporter.pods.library``): kubeconfig and in-cluster credentials, TLS, proxies. Its typed API is
+not: it weighs 20 MiB and more.
 """
 
 import http
@@ -18,6 +18,7 @@ from urllib.parse import urlencode
 
 import yaml
 
+from exporter.pods import library
 from exporter.pods.failure import ApiError
 from exporter.pods.stream import Stream, attempt, message_of
 from exporter.settings import told
@@ -143,10 +144,11 @@ def from_kubeconfig(path: str) -> Load:
     """The credentials of a kubeconfig's current context, or of several joined by ":"."""
 
     def load(configuration: "Configuration") -> None:
-        from kubernetes import config  # noqa: PLC0415 - see the module's docstring
+        library.import_kube_config()
+        from kubernetes.config import kube_config  # noqa: PLC0415 - see the module's docstring
 
         try:
-            config.load_kube_config(  # type: ignore[no-untyped-call]
+            kube_config.load_kube_config(  # type: ignore[no-untyped-call]
                 config_file=path, client_configuration=configuration, persist_config=False
             )
         except Exception as error:  # noqa: BLE001 - a broken file makes the library raise any type
@@ -170,6 +172,7 @@ def read_kubeconfig(path: str) -> None:
         KubeconfigError: it cannot be used.
 
     """
+    library.import_client()
     from kubernetes.client import Configuration  # noqa: PLC0415 - see the module's docstring
 
     from_kubeconfig(path)(Configuration())
@@ -199,6 +202,7 @@ def connect(load: Load) -> Client:
     """
 
     def client() -> Client:
+        library.import_client()
         from kubernetes.client import Configuration  # noqa: PLC0415 - see the module's docstring
 
         configuration = Configuration()

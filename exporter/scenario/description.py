@@ -9,10 +9,6 @@ from exporter.model import Device, DeviceState
 from exporter.scenario.work import Curve, Span, Work
 
 
-class ScenarioError(Exception):
-    """A scenario cannot be used; the message names the file, the key and what is allowed there."""
-
-
 class SampleRule(StrEnum):
     """Which process a driver's sample names, where several ran in it.
 

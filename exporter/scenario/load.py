@@ -7,7 +7,8 @@ import yaml
 
 from exporter.model import DeviceState
 from exporter.scenario import keys, pod_keys
-from exporter.scenario.description import Fault, SampleRule, Scenario, ScenarioError
+from exporter.scenario.description import Fault, SampleRule, Scenario
+from exporter.scenario.error import ScenarioError
 from exporter.scenario.load_devices import read_devices
 from exporter.scenario.load_pods import below, read_pods, read_process
 from exporter.scenario.schemes import Site, companions

@@ -5,7 +5,8 @@ from dataclasses import replace
 
 from exporter.model import FIRST_INDEX, PARTITIONED
 from exporter.scenario import identity, keys
-from exporter.scenario.description import DeviceSpec, ScenarioError
+from exporter.scenario.description import DeviceSpec
+from exporter.scenario.error import ScenarioError
 from exporter.scenario.section import Section
 
 SLICES = 7  # of compute that a card has which can be divided

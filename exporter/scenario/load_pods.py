@@ -12,9 +12,9 @@ from exporter.scenario.description import (
     DeviceSpec,
     PodSpec,
     ProcessSpec,
-    ScenarioError,
     Scheme,
 )
+from exporter.scenario.error import ScenarioError
 from exporter.scenario.keys import Key
 from exporter.scenario.schemes import Site, memory_unit
 from exporter.scenario.section import Section

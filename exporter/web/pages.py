@@ -8,9 +8,11 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from prometheus_client import CollectorRegistry, PlatformCollector, ProcessCollector
-from prometheus_client import generate_latest as write_text
+from prometheus_client.exposition import generate_latest as write_text
 from prometheus_client.openmetrics.exposition import generate_latest as write_openmetrics
+from prometheus_client.platform_collector import PlatformCollector
+from prometheus_client.process_collector import ProcessCollector
+from prometheus_client.registry import CollectorRegistry
 
 from exporter.compat import CompatPage
 from exporter.exposition import Format, Renderer

@@ -3,7 +3,8 @@ from typing import Any
 
 import pytest
 
-from exporter.scenario.description import SampleRule, ScenarioError, Scheme
+from exporter.scenario.description import SampleRule, Scheme
+from exporter.scenario.error import ScenarioError
 from exporter.scenario.load import describe, load, shipped
 from tests.scenario.nodes import A10, pod, process
 
