@@ -22,8 +22,9 @@ LONGEST_PATH = 4096  # PATH_MAX: the kernel prints no longer one
 LONGEST_FILE = 64 * 1024  # /proc/PID/cgroup has at most a line for each of some 30 hierarchies
 
 _UID = r"[0-9a-f]{8}(?:[-_][0-9a-f]{4}){3}[-_][0-9a-f]{12}|[0-9a-f]{32}"  # 32: static pod's hash
-_POD = re.compile(rf"(?:(?P<above>.*)-)?pod(?P<uid>{_UID})(?P<unit>\.slice)?", re.DOTALL)
-_CONTAINER = re.compile(r"(?:(?P<prefix>.+)-)?(?P<id>[0-9a-f]{64})(?P<unit>\.scope)?", re.DOTALL)
+_POD_UID = re.compile(_UID)
+_ID_DIGITS = 64
+_CONTAINER_ID = re.compile(rf"[0-9a-f]{{{_ID_DIGITS}}}")
 
 _RUNTIME_BY_PREFIX = {
     "cri-containerd": "containerd",
@@ -148,20 +149,23 @@ def _pod(place: Place, name: str) -> Place | None:
     containerd asks for the latter when the kubelet uses the systemd driver; runc without it takes
     the request for the name of a directory.
     """
+    if "pod" not in name:
+        return None
     slice_, colon, _ = name.partition(":")
-    match = _POD.fullmatch(slice_) if "pod" in slice_ else None
-    if match is None:
+    stem = slice_.removesuffix(".slice")
+    above, _, uid = stem.rpartition("pod")
+    if not _POD_UID.fullmatch(uid) or above[-1:] not in {"", "-"}:
         return None
-    above, uid, unit = match.group("above", "uid", "unit")
-    if unit is None and (above is not None or colon):
-        return None
-    if unit is not None and "kubepods" not in (above or "").split("-"):
+    if stem == slice_:
+        if above or colon:
+            return None
+    elif "kubepods" not in above.split("-"):
         return None
     outer = place.identity
     enclosing = outer.enclosing
     if outer.pod_uid is not None:
         enclosing = (PodSlot(outer.pod_uid, outer.container_id), *enclosing)
-    qos = _slice_qos(above) if above else _directory_qos(place.name)
+    qos = _slice_qos(above[:-1]) if above else _directory_qos(place.name)
     container_id, runtime = (_container("", name) if colon else None) or (None, None)
     identity = CgroupIdentity(uid.replace("_", "-"), container_id, runtime, qos, enclosing)
     return Place(identity, name, is_pod=not colon)
@@ -182,20 +186,21 @@ def _container(parent: str, name: str) -> tuple[str, str | None] | None:
     ``…<id>-rootfs.mount`` its mount, ``kata_<id>`` the sandbox of all a pod's containers.
     """
     slice_, colon, leaf = name.partition(".slice:")
-    match = _CONTAINER.fullmatch(leaf.replace(":", "-") if slice_ and colon else name)
-    if match is None or parent == "kata_overhead":
+    whole = leaf.replace(":", "-") if slice_ and colon else name
+    stem = whole.removesuffix(".scope")
+    prefix, dash, container_id = stem.rpartition("-")
+    if len(container_id) != _ID_DIGITS or not _CONTAINER_ID.fullmatch(container_id):
         return None
-    prefix, container_id, unit = match.group("prefix", "id", "unit")
-    parts = (prefix or "").split("-")
-    if "conmon" in parts or "kata" in parts:
-        return None
+    unit, runtime = stem != whole, _RUNTIME_BY_PREFIX.get(prefix)
     # In a slice systemd makes all directories and names their kind: one without is no container
     # but, for example, CRI-O's sandbox, which keeps a directory crio-<id> of its own.
-    if parent.endswith(".slice") and not (unit or colon):
+    if parent == "kata_overhead" or (parent.endswith(".slice") and not (unit or colon)):
         return None
-    if prefix is None:  # of podman's that is a pod: its containers lie below
+    if runtime is not None:
+        return container_id, runtime
+    if not prefix:  # of podman's that is a pod: its containers lie below
         is_pod = parent == "libpod_parent"
-        return None if is_pod else (container_id, _RUNTIME_BY_PARENT.get(parent))
-    if prefix not in _RUNTIME_BY_PREFIX and not unit:
-        return None
-    return container_id, _RUNTIME_BY_PREFIX.get(prefix)
+        return None if is_pod or dash else (container_id, _RUNTIME_BY_PARENT.get(parent))
+    parts = prefix.split("-")
+    is_other = "conmon" in parts or "kata" in parts
+    return (container_id, None) if unit and not is_other else None
