@@ -11,9 +11,10 @@ from collections import Counter
 from collections.abc import Mapping
 
 from exporter.cgroups.hierarchy import Hierarchy, find_hierarchy
-from exporter.cgroups.walk import Walk, walk
+from exporter.cgroups.walk import walk
+from exporter.cgroups.walked import Walk
 from exporter.cgroups.watch import Watch
-from exporter.model import CgroupIdentity, Clock, Tree
+from exporter.model import CgroupIdentity, Clock
 
 logger = logging.getLogger(__name__)
 
@@ -30,7 +31,8 @@ class Containers:
         self._root = root
         self._clock = clock
         self._watch = Watch(clock)
-        self._walk = Walk(Tree({}, {}), {}, {})
+        self._walk = Walk()
+        self._own: CgroupIdentity | None = None  # of this process, in that walk
         self._hierarchy: Hierarchy | None = None
         self._started_ns = _NEVER
         self._tried_ns = _NEVER
@@ -89,12 +91,12 @@ class Containers:
         All others are then in a PID namespace that is not ours: cgroup v2 lists such as 0, cgroup
         v1 leaves them out, which proves it only to a process ``nested`` in such a namespace.
         """
-        own = self._walk.by_pid.get(os.getpid())
-        if any(identity != own for identity in self._walk.by_pid.values()):
+        if any(one.lines and one.identity != self._own for one in self._walk.lists):
             return False
-        if self._walk.tree.skipped.get("foreign_pid"):
+        if self._walk.skipped.get("foreign_pid"):
             return True
-        return nested and any(identity != own for identity in self._walk.by_container.values())
+        others = (one != self._own for one in self._walk.by_container.values())
+        return nested and any(others)
 
     def close(self) -> None:
         """Stop watching."""
@@ -131,9 +133,10 @@ class Containers:
         self._walk = walk(hierarchy.roots, self._watch.add)
         self._started_ns = now
         self._walks += 1
-        tree = self._walk.tree
-        self._skipped.update(tree.skipped)
-        blind = tree.skipped.get("unreadable", 0) and not (tree.pods or tree.containers)
+        self._own = self._walk.of(os.getpid())
+        skipped = self._walk.skipped
+        self._skipped.update(skipped)
+        blind = skipped.get("unreadable", 0) and not self._walk.has_containers
         self._report(f"cgroups below {hierarchy.roots[0]!r} are unreadable: {_MOUNT}" * bool(blind))
 
     def _report(self, problem: str) -> None:

@@ -47,10 +47,10 @@ class Place(NamedTuple):
 
     identity: CgroupIdentity
     name: str
-    is_pod: bool
+    is_pod: bool = False
 
 
-ROOT = Place(HOST, "", is_pod=False)
+ROOT = Place(HOST, "")
 
 
 def parse_path(path: str) -> CgroupIdentity:
@@ -116,11 +116,12 @@ def descend(place: Place, name: str) -> Place:
     """
     identity = place.identity
     within = identity.unit.kind if identity.unit else ""
-    in_job = within == "slurm"
-    pod = None if within in OWN_INSIDE else _pod(place, name)
-    if pod is not None:
-        return pod
-    if identity.container_id is None and not in_job and (identity.pod_uid is None or place.is_pod):
+    if "pod" in name and within not in OWN_INSIDE:
+        pod = _pod(place, name)
+        if pod is not None:
+            return pod
+    may_hold = place.is_pod or (identity.pod_uid is None and within != "slurm")
+    if may_hold and identity.container_id is None:
         container = _container(place.name, name)
         if container is not None:
             identity = _of_container(identity, *container)
@@ -128,7 +129,7 @@ def descend(place: Place, name: str) -> Place:
         unit = below(identity.unit, place.name, name)
         if unit != identity.unit:
             identity = CgroupIdentity(unit=unit)
-    return Place(identity, name, is_pod=False)
+    return Place(identity, name)
 
 
 def _of_container(
@@ -149,8 +150,6 @@ def _pod(place: Place, name: str) -> Place | None:
     containerd asks for the latter when the kubelet uses the systemd driver; runc without it takes
     the request for the name of a directory.
     """
-    if "pod" not in name:
-        return None
     slice_, colon, _ = name.partition(":")
     stem = slice_.removesuffix(".slice")
     above, _, uid = stem.rpartition("pod")

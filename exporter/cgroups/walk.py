@@ -19,16 +19,17 @@ of containers is walked last and counted for each, so that it hides no other pod
 import errno
 import os
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from exporter.cgroups.layout import ROOT, Place, descend
-from exporter.cgroups.tree import TreeBuilder
-from exporter.model import CgroupIdentity, Tree
+from exporter.cgroups.walked import Listed, Walk, cleared, is_sound
+from exporter.model import CgroupIdentity
 
 LARGEST_LIST = 4 * 1024 * 1024
 _CHUNK = 64 * 1024
-_PID_DIGITS = 10
+# Non-blocking, for where a plain directory stands in and holds a pipe instead of a list.
+_TO_READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
 _NO_SUBDIRECTORIES = 2  # links of an empty directory: its name and its "."
 
 _REASONS = {
@@ -36,14 +37,6 @@ _REASONS = {
     errno.ENODEV: "vanished",
     errno.EOPNOTSUPP: "threaded",
 }
-
-
-class Walk(NamedTuple):
-    """A finished walk. The mappings index what ``tree`` holds, with the whole identity."""
-
-    tree: Tree
-    by_pid: Mapping[int, CgroupIdentity]
-    by_container: Mapping[str, CgroupIdentity]
 
 
 class Limits(NamedTuple):
@@ -64,8 +57,7 @@ class _Directory(NamedTuple):
 
     path: str
     place: Place
-    depth: int
-    links: int
+    depth: int = 0
     container: str = ""
 
 
@@ -94,71 +86,112 @@ class _Walker:
         self._limits = limits
         self._left = limits.directories
         self._inside: Counter[str] = Counter()  # directories by the container that they are in
-        self._builder = TreeBuilder()
-        self._by_pid: dict[int, CgroupIdentity] = {}
+        self._lists: list[Listed] = []
         self._by_container: dict[str, CgroupIdentity] = {}
         self._skipped: Counter[str] = Counter()
 
     def result(self) -> Walk:
-        tree = self._builder.build(self._skipped)
-        return Walk(tree, self._by_pid, self._by_container)
+        return Walk(self._lists, self._by_container, dict(+self._skipped))
 
     def descend_from(self, root: str) -> None:
         self._enter(root)
-        waiting = deque([_Directory(root, ROOT, 0, self._links(root))])
-        while waiting:
-            if self._left <= 0:
-                self._skipped["too_many"] += len(waiting)
-                return
-            self._left -= 1
-            # A directory's own list is read before its children's: processes are moved downward
-            # (crun's /container), so one on its way is seen twice rather than missed.
-            directory = waiting.pop()
-            self._collect(directory.path, directory.place.identity)
-            if directory.links != _NO_SUBDIRECTORIES:
-                put = waiting.appendleft if directory.container else waiting.append
-                for child in self._children(directory):
-                    put(child)
+        self._left -= 1
+        waiting = deque([_Directory(root, ROOT)])
+        while waiting and self._left > 0:
+            for child in self._children(waiting.pop()):
+                (waiting.appendleft if child.container else waiting.append)(child)
+        self._skipped["too_many"] += len(waiting)
 
-    def _links(self, root: str) -> int:
+    def _children(self, parent: _Directory) -> list[_Directory]:
+        """List a directory and collect those in it; those that have some in turn."""
         try:
-            return os.stat(root).st_nlink  # noqa: PTH116 - same call as the entries' own
+            folder = os.open(parent.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         except OSError as error:
             self._skip(error)
-            return _NO_SUBDIRECTORIES
+            return []
+        try:
+            names = _subdirectories(folder)
+            # Listing a directory is the dear part: a cgroup's holds some 70 files. Where the file
+            # system counts subdirectories as links, as cgroup's does, those with none are not
+            # listed (kernfs_refresh_inode in the kernel's fs/kernfs/inode.c).
+            counted = os.fstat(folder).st_nlink == len(names) + _NO_SUBDIRECTORIES
+            deepest = self._limits.depth_inside if parent.container else self._limits.depth
+            if parent.depth < deepest:
+                found = [self._child(parent, folder, name, counted=counted) for name in names]
+                return [child for child in found if child is not None]
+            self._skipped["too_deep"] += len(names)
+        except OSError as error:
+            self._skip(error)
+        finally:
+            os.close(folder)
+        return []
 
-    def _collect(self, path: str, identity: CgroupIdentity) -> None:
+    def _child(
+        self, parent: _Directory, folder: int, name: str, *, counted: bool
+    ) -> _Directory | None:
+        """Collect one directory; give it back if it may have subdirectories.
+
+        Its own list is read before its children's: processes are moved downward (crun's
+        /container), so one on its way is seen twice rather than missed.
+        """
+        if not self._has_room(parent.container):
+            return None
+        place = descend(parent.place, name)
+        path = f"{parent.path}/{name}"
+        if place.identity.container_id is None:
+            self._enter(path)
+        links = 0
+        if counted and not place.is_pod:  # which is most often with containers: it is listed
+            try:
+                links = os.stat(name, dir_fd=folder, follow_symlinks=False).st_nlink
+            except OSError as error:
+                self._skip(error)
+                return None
+        self._collect(folder, name, place.identity)
+        if links == _NO_SUBDIRECTORIES:
+            return None
+        if parent.container or place.identity.container_id is None:
+            return _Directory(path, place, parent.depth + 1, parent.container)
+        return _Directory(path, place, 0, path)
+
+    def _has_room(self, container: str) -> bool:
+        """Count one more directory, inside of this container if any; whether it is to be walked."""
+        crowded = False
+        if container:
+            self._inside[container] += 1
+            crowded = self._inside[container] > self._limits.directories_inside
+        if crowded or self._left <= 0:
+            self._skipped["too_many"] += 1
+            return False
+        self._left -= 1
+        return True
+
+    def _collect(self, folder: int, name: str, identity: CgroupIdentity) -> None:
         unit = identity.unit
         if not (identity.pod_uid or identity.container_id or (unit and unit.name)):
             return
-        pids: tuple[int, ...] = ()
+        lines = b""
         try:
-            pids = self._processes(path + "/cgroup.procs")
+            lines = self._processes(folder, name + "/cgroup.procs")
         except OSError as error:
             if self._skip(error) == "vanished":
                 return
-        self._builder.add(identity, pids)
-        self._by_pid.update(dict.fromkeys(pids, identity))
+        self._lists.append(Listed(identity, lines))
         # A user's or a machine's, which has a unit, may have taken another's id.
         if identity.container_id is not None and identity.unit is None:
             self._by_container[identity.container_id] = identity
 
-    def _processes(self, path: str) -> tuple[int, ...]:
-        lines = self._read(path).split()
-        good = [line for line in lines if line.isdigit() and len(line) <= _PID_DIGITS]
-        if len(good) < len(lines):
-            self._skipped["malformed"] += len(lines) - len(good)
-            lines = good
-        pids = tuple(map(int, lines))
-        foreign = pids.count(0)
-        if foreign:
-            self._skipped["foreign_pid"] += foreign
-            pids = tuple(filter(None, pids))
-        return pids
+    def _processes(self, folder: int, path: str) -> bytes:
+        content = self._read(folder, path)
+        if is_sound(content):
+            return content
+        lines, malformed, foreign = cleared(content)
+        self._skipped["malformed"] += malformed
+        self._skipped["foreign_pid"] += foreign
+        return lines
 
-    def _read(self, path: str) -> bytes:
-        # Non-blocking, for where a plain directory stands in and holds a pipe of that name.
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    def _read(self, folder: int, path: str) -> bytes:
+        descriptor = os.open(path, _TO_READ, dir_fd=folder)
         try:
             content = chunk = os.read(descriptor, _CHUNK)
             while chunk and len(content) < LARGEST_LIST:
@@ -171,46 +204,12 @@ class _Walker:
             content = content[: content.rfind(b"\n") + 1]
         return content
 
-    def _children(self, parent: _Directory) -> Iterator[_Directory]:
-        try:
-            with os.scandir(parent.path) as listing:
-                entries = [entry for entry in listing if entry.is_dir(follow_symlinks=False)]
-        except OSError as error:
-            self._skip(error)
-            return
-        inside = parent.container
-        deepest = self._limits.depth_inside if inside else self._limits.depth
-        if entries and parent.depth >= deepest:
-            self._skipped["too_deep"] += len(entries)
-            return
-        # Listing a directory is the dear part: a cgroup's holds some 70 files. Where the file
-        # system counts subdirectories as links, as cgroup's does, those with none are not listed.
-        counted = parent.links == len(entries) + _NO_SUBDIRECTORIES
-        for entry in entries:
-            if inside and not self._has_room(inside):
-                continue
-            place = descend(parent.place, entry.name)
-            if place.identity.container_id is None:
-                self._enter(entry.path)
-            try:
-                links = entry.stat(follow_symlinks=False).st_nlink if counted else 0
-            except OSError as error:
-                self._skip(error)
-                continue
-            if inside or place.identity.container_id is None:
-                yield _Directory(entry.path, place, parent.depth + 1, links, inside)
-            else:
-                yield _Directory(entry.path, place, 0, links, entry.path)
-
-    def _has_room(self, container: str) -> bool:
-        """Count one more directory inside of a container; whether it is to be walked."""
-        self._inside[container] += 1
-        if self._inside[container] <= self._limits.directories_inside:
-            return True
-        self._skipped["too_many"] += 1
-        return False
-
     def _skip(self, error: OSError) -> str:
         reason = _REASONS.get(error.errno or 0, "unreadable")
         self._skipped[reason] += 1
         return reason
+
+
+def _subdirectories(folder: int) -> list[str]:
+    with os.scandir(folder) as listing:
+        return [entry.name for entry in listing if entry.is_dir(follow_symlinks=False)]
