@@ -2,7 +2,7 @@
 
 A walk costs ten milliseconds and more on a full node, so there is at most one a second, and only
 when somebody wants to know: who asks for the tree after a change, or a process that ``/proc`` hides
-and that asks for a walk younger than itself. What every pod that comes or goes costs is no walk.
+and that asks for a walk younger than itself. Pods that come and go cost none.
 """
 
 import logging
@@ -58,18 +58,27 @@ class Containers:
 
     def newest(self) -> Walk:
         """The newest walk, made anew if a container came or went since."""
-        self._changed = self._watch.changed() or self._changed
+        self._listen()
         if self._changed:
             self._try()
         return self._walk
 
     def review(self) -> None:
-        """Find out whether the tree can be read: soon after a change if it could not be so far."""
-        walked = self._started_ns > _NEVER and not self._problem
-        well = walked and not self.hides_processes(nested=True)
-        now = self._clock.monotonic_ns()
-        if not well or now - self._tried_ns >= BETWEEN_REVIEWS_NS:
+        """Find out whether the tree can be read: soon after a change if it could not be so far.
+
+        While it can, that costs no walk: whose a process is, ``/proc`` tells.
+        """
+        if self._started_ns == _NEVER or self._problem or self.hides_processes(nested=True):
             self.newest()
+            return
+        now = self._clock.monotonic_ns()
+        if now - self._tried_ns >= BETWEEN_REVIEWS_NS:
+            self._tried_ns = now
+            self._listen()
+            hierarchy = self._find()
+            if hierarchy is not None and hierarchy != self._hierarchy:
+                self._do(hierarchy, now)
+            self._changed = self._changed or hierarchy is None  # so that it is tried again soon
 
     def since(self, moment_ns: int) -> Walk | None:
         """A walk begun at or after a moment, None while there may be none yet.
@@ -110,6 +119,9 @@ class Containers:
         hierarchy = self._find()
         if hierarchy is not None:
             self._do(hierarchy, now)
+
+    def _listen(self) -> None:
+        self._changed = self._watch.changed() or self._changed
 
     def _find(self) -> Hierarchy | None:
         try:

@@ -12,7 +12,7 @@ import pytest
 
 from exporter.cgroups.processes import CgroupProcesses
 from exporter.cgroups.source import ProcessSource
-from exporter.model import CgroupIdentity, ProcessInfo, Unattributed, Unit
+from exporter.model import CgroupIdentity, ProcessInfo, Unattributed, Unit, Unmeasured
 from tests.cgroups.clock import ManualClock
 from tests.cgroups.fakeproc import PF_EXITING, FakeProc
 from tests.cgroups.names import container_path, new_container_id, new_uid, pod_path
@@ -461,7 +461,7 @@ def test_where_containers_are_looked_for_is_said_once(
         for number in range(3):
             (node.cgroups / f"{number}.slice").mkdir()
             node.clock.advance(60)
-            node.processes.status()
+            node.processes.tree()
     (said,) = [record.getMessage() for record in caplog.records]
     assert said.startswith("cgroup v2: containers are looked for in /")
     assert node.processes.walks > 1
@@ -471,9 +471,20 @@ def test_containers_that_come_and_go_cost_no_walk_while_the_tree_can_be_read(nod
     node.list_in_cgroup(CONTAINER, 7)
     for number in range(30):
         node.list_in_cgroup(f"/{number}.slice", number + 8)
-        node.clock.advance(1)
+        node.clock.advance(10)
         assert node.processes.status().up
     assert node.processes.walks == 1
+
+
+def test_a_root_that_goes_away_is_down_within_a_minute_until_it_is_there_again(node: Node) -> None:
+    node.list_in_cgroup(CONTAINER, 7)
+    assert node.processes.status().up
+    away = node.cgroups.rename(node.cgroups.with_name("away"))
+    node.clock.advance(60)
+    assert node.processes.status().reason is Unmeasured.NO_CGROUPS
+    away.rename(node.cgroups)
+    node.clock.advance(1)
+    assert node.processes.status().up
 
 
 def test_a_root_without_cgroups_is_down(tmp_path: Path) -> None:
