@@ -73,10 +73,11 @@ NODE_ANNOTATION_PREFIXES: tuple[str, ...] = (
 def decode(pod: Pod, node: NodeFacts, schemes: Sequence[Scheme] = SCHEMES) -> Decoded:
     """Return what a pod's containers were allotted; never raises.
 
-    A pod that has ended, or is deleted, has no allotment. A scheme that found something in the pod
-    keeps those after it from counting the same resources once more.
+    A pod that has ended, or is deleted, has no allotment, nor has one of which neither it nor the
+    kubelet says anything that a scheme reads. A scheme that found something in the pod keeps those
+    after it from counting the same resources once more.
     """
-    if pod.terminal or pod.deleted:
+    if pod.terminal or pod.deleted or not (pod.uid in node.grants or _asks(pod)):
         return Decoded()
     claimed: set[str] = set()
     allocations: list[Allocation] = []
@@ -90,6 +91,13 @@ def decode(pod: Pod, node: NodeFacts, schemes: Sequence[Scheme] = SCHEMES) -> De
             allocations += found.allocations
             problems += found.problems
     return Decoded(tuple(allocations), tuple(problems))
+
+
+def _asks(pod: Pod) -> bool:
+    """Whether it says anything that a scheme reads."""
+    if pod.annotations or pod.labels:
+        return True
+    return any(container.limits or container.claims for container in pod.containers)
 
 
 def _guarded(scheme: Scheme, pod: Pod, node: NodeFacts) -> Decoded:

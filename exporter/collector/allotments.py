@@ -91,26 +91,31 @@ class Allotments:
 
     def _decode(self, table: PodTable, node: NodeFacts, rules: Rules) -> None:
         """Decode the pods that changed; all of them where the facts or the rules did."""
-        neighbours = rules.neighbours(table.pods)
+        known = self._pods if rules is self._decoded_by else {}
+        changed: Mapping[str, Pod] = {
+            uid: pod
+            for uid, pod in table.pods.items()
+            if not ((before := known.get(uid)) is pod or before == pod)
+        }
+        telling = rules.neighbours(changed).keys() | (self._facts.pods.keys() - changed.keys())
+        neighbours = {uid: pod for uid, pod in table.pods.items() if uid in telling}
         facts = replace(node, pods=neighbours, index_bases=rules.index_bases)
-        as_before = rules is self._decoded_by and facts == self._facts
-        known = self._pods if as_before else {}
+        if facts != self._facts:
+            changed = table.pods
         decoded: dict[str, tuple[Allocation, ...]] = {}
-        for uid, pod in table.pods.items():
-            before = known.get(uid)
-            if before is pod or before == pod:
-                allocations = self._decoded.get(uid, ())
-            else:
-                allocations = self._decode_pod(pod, facts, rules)
+        for uid in table.pods:
+            pod = changed.get(uid)
+            was = self._decoded.get(uid, ())
+            allocations = was if pod is None else self._decode_pod(pod, facts, rules)
             if allocations:
                 decoded[uid] = allocations
         if decoded != self._decoded:  # most news of pods is about something else
             self._allotted = None
+            self._unplaced = frozenset(
+                uid for uid, of_pod in decoded.items() if any(a.device is None for a in of_pod)
+            )
+            self._seen = {uid: seen for uid, seen in self._seen.items() if uid in decoded}
         self._decoded, self._facts, self._pods = decoded, facts, table.pods
-        self._unplaced = frozenset(
-            uid for uid, all_of_pod in decoded.items() if any(a.device is None for a in all_of_pod)
-        )
-        self._seen = {uid: seen for uid, seen in self._seen.items() if uid in decoded}
         self._told = {told for told in self._told if told[0] in table.pods}
 
     def _decode_pod(self, pod: Pod, facts: NodeFacts, rules: Rules) -> tuple[Allocation, ...]:

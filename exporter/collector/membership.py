@@ -27,6 +27,7 @@ class Membership:
         self.members: Mapping[int, Member] = {}
         self._identities: Mapping[int, _Identity] = {}
         self._same: Mapping[int, _Identity] = {}  # one object for all that are equal
+        self._distinct: tuple[_Identity, ...] = ()  # these objects
         self._whose: Mapping[int, tuple[Owner, Member | None]] = {}  # by id() of these objects
         self._table = PodTable()
         self._by_step = False
@@ -51,16 +52,14 @@ class Membership:
             one: dict[_Identity, _Identity] = {}
             self._identities = identities
             self._same = {pid: one.setdefault(i, i) for pid, i in identities.items()}
-        whose = {id(i): _whose(i, table, by_step=by_step) for i in self._distinct()}
+            self._distinct = tuple(one)
+        whose = {id(i): _whose(i, table, by_step=by_step) for i in self._distinct}
         if as_before and whose == self._whose:  # most news of pods is about something else
             return
         self._whose, self._held = whose, {}
         self.owners = {pid: whose[id(i)][0] for pid, i in self._same.items()}
         members = ((pid, whose[id(i)][1]) for pid, i in self._same.items())
         self.members = {pid: member for pid, member in members if member is not None}
-
-    def _distinct(self) -> Iterable[_Identity]:
-        return {id(i): i for i in self._same.values()}.values()
 
     def seen_on(self, devices: Iterable[DeviceReading]) -> dict[Member, list[str]]:
         """The devices on which each container of a pod has a process now, by UUID."""

@@ -6,6 +6,7 @@ after it, and of which the kubelet had told the API server before the call (its 
 container's id) - so that the kubelet has given it its devices.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
@@ -17,11 +18,12 @@ Key = tuple[str, str]  # namespace and name
 
 def held_by_kubelet(table: PodTable) -> dict[Key, Pod]:
     """The living pods that the kubelet has taken on, where only one lives under the name."""
-    living: dict[Key, list[Pod]] = {}
-    for pod in table.pods.values():
-        if not pod.deleted and not pod.terminal:
-            living.setdefault((pod.namespace, pod.name), []).append(pod)
-    return {key: pods[0] for key, pods in living.items() if len(pods) == 1 and _taken_on(pods[0])}
+    living = [pod for pod in table.pods.values() if not pod.deleted and not pod.terminal]
+    by_name = {(pod.namespace, pod.name): pod for pod in living}
+    if len(by_name) < len(living):
+        several = Counter((pod.namespace, pod.name) for pod in living)
+        by_name = {key: pod for key, pod in by_name.items() if several[key] == 1}
+    return {key: pod for key, pod in by_name.items() if _taken_on(pod)}
 
 
 def _taken_on(pod: Pod) -> bool:

@@ -5,7 +5,7 @@ import pytest
 from exporter.allocations import registry
 from exporter.allocations.registry import ANNOTATION_PREFIXES, LABEL_PREFIXES, SCHEMES, decode
 from exporter.allocations.scheme import Decoded, IndexBasis, Reason, Scheme
-from exporter.model import NodeFacts, Pod
+from exporter.model import Grant, NodeFacts, Pod
 from tests.allocations.build import FOUR_CARDS, POD_UID, container, node, pod
 
 GPU = {"nvidia.com/gpu": "1"}
@@ -98,6 +98,18 @@ def test_schemes_of_different_resources_add_up() -> None:
 )
 def test_pod_that_has_ended_has_no_allotment(ended: Pod) -> None:
     assert decode(ended, NODE) == Decoded()
+
+
+@pytest.mark.parametrize("scheme", SCHEMES, ids=lambda scheme: scheme.name)
+def test_pod_that_asks_for_nothing_and_holds_nothing_is_no_schemes(scheme: Scheme) -> None:
+    assert scheme.decode(pod(container()), NODE) == Decoded()
+
+
+def test_devices_of_a_pod_that_asks_for_nothing_count_where_the_kubelet_tells_of_them() -> None:
+    grant = Grant(container().name, "nvidia.com/gpu", (FOUR_CARDS[0].uuid,))
+    facts = replace(NODE, grants={POD_UID: (grant,)})
+    [allocation] = decode(pod(container()), facts).allocations
+    assert allocation.device == FOUR_CARDS[0].uuid
 
 
 def test_pod_that_waits_to_start_has_its_allotment() -> None:

@@ -108,7 +108,9 @@ class Counting:
         return Decoded()
 
 
-ONE, TWO, RESERVE = (Pod(f"u-{name}", "n", name) for name in ("one", "two", "reserve"))
+ONE, TWO, RESERVE = (
+    Pod(f"u-{name}", "n", name, labels={"for": "a scheme"}) for name in ("one", "two", "reserve")
+)
 
 
 def test_only_pods_that_changed_are_decoded_again() -> None:
