@@ -14,6 +14,7 @@ from benchmarks.cost import peers
 from benchmarks.cost.documents import NODE
 from benchmarks.cost.meter import Meter
 from benchmarks.cost.node import Node
+from exporter import garbage
 
 PATIENCE_S = 120.0
 FIRST = ("nice", "-n", "-10")  # so that other work on the machine is not measured
@@ -21,13 +22,17 @@ FIRST = ("nice", "-n", "-10")  # so that other work on the machine is not measur
 
 @dataclass(frozen=True, slots=True)
 class Agent:
-    """``collects``: in cycles of a second, else at each scrape. ``watches`` the API server."""
+    """``collects``: in cycles of a second, else at each scrape. ``watches`` the API server.
+
+    ``settled_s``: so long after its start it has done what it does once.
+    """
 
     name: str
     command: Callable[[Node, int], list[str]]
     ready: str = "/metrics"
     collects: bool = True
     watches: bool = False
+    settled_s: float = 0.0
 
 
 def _with_pods(node: Node, port: int) -> list[str]:
@@ -59,8 +64,9 @@ def _node_exporter(_: Node, port: int) -> list[str]:
     return [program, f"--web.listen-address=127.0.0.1:{port}", "--log.level=error"]
 
 
-OURS = Agent("this exporter", _with_pods, "/-/ready", watches=True)
-WITHOUT_PODS = Agent("this exporter, no pod watch", _without_pods, "/-/ready")
+_SETTLED_S = garbage.STARTED_S + 2
+OURS = Agent("this exporter", _with_pods, "/-/ready", watches=True, settled_s=_SETTLED_S)
+WITHOUT_PODS = Agent("this exporter, no pod watch", _without_pods, "/-/ready", settled_s=_SETTLED_S)
 AGENTS = (
     OURS,
     WITHOUT_PODS,
@@ -79,7 +85,7 @@ class Running:
         driver = node.folder / f"driver-{self.port}"
         self._log = (node.folder / f"log-{self.port}").open("w+")
         environment = node.environment({"FAKENVML_CPU": str(driver)})
-        begun = time.monotonic()
+        self.begun = time.monotonic()
         self.process = subprocess.Popen(
             [*FIRST, *command, *more], stdout=self._log, stderr=subprocess.STDOUT, env=environment
         )
@@ -89,7 +95,7 @@ class Running:
         except BaseException:
             self.__exit__()
             raise
-        self.start_s = time.monotonic() - begun
+        self.start_s = time.monotonic() - self.begun
         self.start_cpu_ms = self.meter.used().own / 1e6
 
     def get(self, path: str, headers: Mapping[str, str] | None = None) -> bytes:

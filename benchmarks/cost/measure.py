@@ -53,10 +53,11 @@ def measure(agent: Agent, node: Node, seconds: float, say: Callable[[str], None]
 
 
 def settle(running: Running) -> None:
-    """Wait until the pods are known, and what is done every five seconds was done."""
+    """Wait until the pods are known, and what is done once, or every five seconds, was done."""
     if running.agent.watches:
         running.wait_for(b"mgpu_pod_info")
-    time.sleep(SETTLED_S)
+    left = running.begun + running.agent.settled_s - time.monotonic()
+    time.sleep(max(SETTLED_S, left))
 
 
 def _cycles(found: Figures, running: Running, node: Node, seconds: float) -> None:
