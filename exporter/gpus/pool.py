@@ -16,10 +16,10 @@ from exporter.model import Clock
 
 T = TypeVar("T")
 
-QUICK_NS = 50_000_000  # a job that takes longer twice running shares no thread; CPUs may be busy
-ALONE_RUNS = 30  # so many more, after which it shares one again
-PATIENCE_S = 0.2  # so long a job may keep those behind it waiting, and
+SECOND = 1_000_000_000
+PATIENCE_S = 0.2  # so long the shared thread may take for all, and
 PATIENCE = 0.25  # no longer than this part of the deadline
+ALONE_RUNS = 30  # of a job that was slow, until it shares a thread again
 
 
 class Stuck(NamedTuple):
@@ -35,6 +35,7 @@ class _Task:
         self.name = name
         self.job: Callable[[], object] = tuple
         self.started_mono_ns = 0
+        self.quick_ns = 0
         self.running = False
         self.results: list[object] = []
         self.took_ns = 0
@@ -46,7 +47,8 @@ class _Task:
         self.running = False
         self.results.append(result)
         cheaper_ns, self.took_ns = min(took_ns, self.took_ns), took_ns
-        self.alone_runs = ALONE_RUNS if cheaper_ns > QUICK_NS else max(self.alone_runs - 1, 0)
+        slow = cheaper_ns > self.quick_ns
+        self.alone_runs = ALONE_RUNS if slow else max(self.alone_runs - 1, 0)
 
     def take(self) -> Any:  # noqa: ANN401 - what its job was typed to give
         """Its result, once."""
@@ -87,12 +89,10 @@ class _Worker:
                     result = task.job()
                 except Exception as error:  # noqa: BLE001 - handed to who asked for the job
                     result = error
-                ended_ns = self._clock.monotonic_ns()
+                took_ns = self._clock.monotonic_ns() - began_ns
                 with self._changed:
-                    task.come_back(result, ended_ns - began_ns)
+                    task.come_back(result, took_ns)
                     task = self._next()
-                    if task:  # until now it waited for the others
-                        task.started_mono_ns = ended_ns
 
     def _next(self) -> _Task | None:
         self.at = self.todo.popleft() if self.todo else None
@@ -153,6 +153,7 @@ class DeviceWorkers:
         """Begin all jobs but of those who owe the result of an earlier one."""
         begun, quick = [], []
         now_ns = self._clock.monotonic_ns()
+        quick_ns = int(PATIENCE_S * SECOND / max(len(jobs), 1))
         for key, job in jobs.items():
             task = self._tasks.get(key)
             if task is None:
@@ -160,6 +161,7 @@ class DeviceWorkers:
             if task.running or task.results:
                 continue
             task.job, task.started_mono_ns, task.running = job, now_ns, True
+            task.quick_ns = quick_ns
             begun.append(task)
             if task.alone_runs:
                 self._apart(task)
@@ -194,5 +196,4 @@ class DeviceWorkers:
             keeping.worker, self._shared = self._shared, None
             keeping.alone_runs = ALONE_RUNS
         for task in waiting:
-            task.alone_runs = ALONE_RUNS
             self._apart(task)
