@@ -6,22 +6,21 @@ the last line. CPU is that of all threads: those that read devices, and the watc
 
 import argparse
 import functools
-import gzip
 import json
 import statistics
 import threading
 import time
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import exporter.collector.cycle as cycle_module
+from benchmarks.profile.pages import pages
 from exporter import garbage
 from exporter.cgroups.processes import CgroupProcesses
 from exporter.collector import Collector, asking, tenants
 from exporter.collector.allotments import Allotments
 from exporter.collector.membership import Membership
-from exporter.exposition import Format, Renderer
 from exporter.gpus.nvml.library import Library
 from exporter.gpus.nvml.source import NvmlSource
 from exporter.ledger import Ledger
@@ -41,9 +40,8 @@ ROOMS: tuple[tuple[str, Any, tuple[str, ...]], ...] = (
     ("processes", tenants.Residency, ("enter", "tenants", "described")),
     ("history", cycle_module, ("extended",)),
 )
-MS, US = 1e6, 1e3
+MS = 1e6
 CHANGE_WITHIN_S = 10.0
-PAGES = 12
 
 
 class Rooms:
@@ -141,7 +139,7 @@ def main() -> None:
     found["replaced"] = _over(
         statistics.median, [_changed(collector, rooms, "replace") for _ in range(own.cycles // 3)]
     )
-    found["page"] = _pages(collector)
+    found["page"] = pages(collector)
     if own.profile:
         _profiled(collector, own.profile)
     for one in sources.all:
@@ -200,48 +198,6 @@ def _over(
 ) -> dict[str, float]:
     names = dict.fromkeys(name for cycle in cycles for name in cycle)
     return {name: average([cycle.get(name, 0.0) for cycle in cycles]) for name in names}
-
-
-def _pages(collector: Collector) -> dict[str, float]:
-    """The first page of each of some Snapshots, rows and all, in both formats; medians.
-
-    The floor of Python: all labels are ready, and only the numbers are written and joined.
-    """
-    renderers = {form: Renderer() for form in Format}
-    took: dict[str, list[int]] = defaultdict(list)
-    page = zipped = b""
-    for _ in range(PAGES):
-        time.sleep(1)
-        collector.cycle()
-        rows = collector.snapshot.rows
-        took["rows"].append(_took(functools.partial(list, rows.values()))[0])
-        for form, renderer in renderers.items():
-            ns, page = _took(functools.partial(renderer.render, collector.snapshot, form))
-            took[form.value].append(ns)
-        ns, zipped = _took(functools.partial(gzip.compress, page, 1))
-        took["gzip"].append(ns)
-        took["floor"].append(_took(functools.partial(_written, _pairs(page)))[0])
-    samples = sum(not line.startswith(b"#") for line in page.splitlines())
-    found: dict[str, float] = {"samples": samples, "bytes": len(page), "gzip bytes": len(zipped)}
-    for name, times in took.items():
-        found[f"{name} us a sample"] = statistics.median(times[1:]) / US / samples
-    return found
-
-
-def _pairs(page: bytes) -> list[tuple[str, float]]:
-    lines = (line.rpartition(" ") for line in page.decode().splitlines() if line[0] != "#")
-    return [(f"{text} ", float(number)) for text, _, number in lines]
-
-
-def _written(pairs: Iterable[tuple[str, float]]) -> bytes:
-    return "".join([f"{text}{number!r}\n" for text, number in pairs]).encode()
-
-
-def _took(work: Callable[[], Any]) -> tuple[int, Any]:
-    """CPU ns of this thread, and what was made."""
-    began = time.thread_time_ns()
-    made = work()
-    return time.thread_time_ns() - began, made
 
 
 def _profiled(collector: Collector, file: str) -> None:
