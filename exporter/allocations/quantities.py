@@ -5,7 +5,6 @@ as ``"3k"`` (apimachinery ``pkg/api/resource/quantity.go``).
 """
 
 import re
-from fractions import Fraction
 
 MIB = 1 << 20
 GIB = 1 << 30
@@ -16,12 +15,12 @@ MAX_QUANTITY = (1 << 63) - 1
 
 _MAX_DIGITS = 18
 _QUANTITY = re.compile(
-    r"\+?(\d{1,18}(?:\.\d{0,9})?)(?:([numkMGTPE]|[KMGTPE]i)|[eE]([+-]?\d{1,2}))?", re.ASCII
+    r"\+?(\d{1,18})(?:\.(\d{0,9}))?(?:([numkMGTPE]|[KMGTPE]i)|[eE]([+-]?\d{1,2}))?", re.ASCII
 )
 _SHARE = re.compile(r"\d{1,3}(?:\.\d{0,9})?|\.\d{1,9}", re.ASCII)
-_SUFFIXES = {"n": Fraction(1, 10**9), "u": Fraction(1, 10**6), "m": Fraction(1, 1000)}
-_SUFFIXES |= {suffix: Fraction(1000**power) for power, suffix in enumerate("kMGTPE", 1)}
-_SUFFIXES |= {f"{suffix}i": Fraction(1024**power) for power, suffix in enumerate("KMGTPE", 1)}
+_TENS = {"n": -9, "u": -6, "m": -3}
+_TENS |= {suffix: 3 * power for power, suffix in enumerate("kMGTPE", 1)}
+_BINARY = {f"{suffix}i": 1024**power for power, suffix in enumerate("KMGTPE", 1)}
 
 
 def parse_quantity(text: str) -> int | None:
@@ -29,13 +28,11 @@ def parse_quantity(text: str) -> int | None:
     match = _QUANTITY.fullmatch(text)
     if match is None:
         return None
-    number, suffix, exponent = match.groups()
-    value = Fraction(number) * (_SUFFIXES[suffix] if suffix else 1)
-    if exponent:
-        value *= Fraction(10) ** int(exponent)
-    if value.denominator != 1 or value > MAX_QUANTITY:
-        return None
-    return int(value)
+    whole, fraction, suffix, exponent = match.groups(default="")
+    value = int(whole + fraction) * _BINARY.get(suffix, 1)
+    tens = (int(exponent) if exponent else _TENS.get(suffix, 0)) - len(fraction)
+    value, rest = divmod(value * 10 ** max(tens, 0), 10 ** max(-tens, 0))
+    return None if rest or value > MAX_QUANTITY else value
 
 
 def parse_natural(text: str) -> int | None:
