@@ -184,7 +184,10 @@ def limited(allocation: Allocation, device: Device | None, sharers: int) -> Allo
 
 def pods_by_name(table: PodTable) -> dict[tuple[str, str], Pod]:
     """Pods by namespace and name; of two with one name, the one that lives."""
-    pods: dict[tuple[str, str], Pod] = {}
+    pods = {(pod.namespace, pod.name): pod for pod in table.pods.values()}
+    if len(pods) == len(table.pods):
+        return pods
+    pods.clear()
     for pod in table.pods.values():
         before = pods.get((pod.namespace, pod.name))
         if before is None or before.deleted or before.terminal:
