@@ -146,6 +146,8 @@ def place(
     the others stay unplaced.
     """
     waiting = {a.container for a in allocations if a.device is None}
+    if not waiting:
+        return tuple(allocations)
     free = {container: _free(allocations, container, seen_on) for container in waiting}
     return tuple(
         placed

@@ -175,16 +175,19 @@ def limited(allocation: Allocation, device: Device | None, sharers: int) -> Allo
         return allocation
     core, memory = allocation.core, allocation.memory_bytes
     if device.parent_uuid and core is None and sharers == 1:
-        core = device.core_share
         memory = device.memory_bytes if memory is None else memory
-    elif core == 1 and memory is None:
-        memory = device.memory_bytes
-    return replace(allocation, core=core, memory_bytes=memory)
+        return replace(allocation, core=device.core_share, memory_bytes=memory)
+    if core == 1 and memory is None:
+        return replace(allocation, memory_bytes=device.memory_bytes)
+    return allocation
 
 
 def pods_by_name(table: PodTable) -> dict[tuple[str, str], Pod]:
     """Pods by namespace and name; of two with one name, the one that lives."""
-    pods: dict[tuple[str, str], Pod] = {}
+    pods = {(pod.namespace, pod.name): pod for pod in table.pods.values()}
+    if len(pods) == len(table.pods):
+        return pods
+    pods.clear()
     for pod in table.pods.values():
         before = pods.get((pod.namespace, pod.name))
         if before is None or before.deleted or before.terminal:

@@ -199,7 +199,8 @@ class Ledger:
         """The allotments summed up; made anew where they are another sequence, or devices came."""
         made_of = allotted, tuple(self.books)
         if made_of[0] is not self._limits_of[0] or made_of[1] != self._limits_of[1]:
-            self._limits, self._limits_of = Limits(allotted, self.books), made_of
+            self._limits = self._limits.then(allotted, self.books)
+            self._limits_of = made_of
         return self._limits
 
     def frozen(self, allotted: Sequence[Allotted]) -> "Ledger":

@@ -2,9 +2,15 @@
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import NamedTuple
+from types import MappingProxyType
+from typing import Any, NamedTuple, TypeVar
 
 from exporter.model import Allocation, ContainerKey, Value
+
+K = TypeVar("K")
+_NONE: Mapping[Any, Any] = MappingProxyType({})
+_Place = tuple[ContainerKey, str]  # and the device
+_Name = tuple[str, str]
 
 
 class Allotted(NamedTuple):
@@ -54,10 +60,21 @@ NO_LIMIT, NO_POD_LIMIT = Limit(), PodLimit()
 class Limits:
     """The allotments by container and device, by device and by pod.
 
-    The device is "" where it is not known, or is none of ``devices``.
+    The device is "" where it is not known, or is none of the ledger's.
     """
 
-    def __init__(self, allotted: Sequence[Allotted] = (), devices: Collection[str] = ()) -> None:
+    def __init__(
+        self,
+        here: Mapping[_Place, Limit] = _NONE,
+        devices: Mapping[str | None, Limit] = _NONE,
+        pods: Mapping[_Name, PodLimit] = _NONE,
+    ) -> None:
+        self._here, self._devices, self._pods = here, devices, pods
+        self._devices_of: dict[ContainerKey, frozenset[str | None]] = {}
+        self.unplaced = any(not device for _, device in here)
+
+    def then(self, allotted: Sequence[Allotted], devices: Collection[str]) -> "Limits":
+        """Of these allotments; what was made of the same ones is as it was."""
         here, named, pods = defaultdict(list), defaultdict(list), defaultdict(list)
         for one in allotted:
             key, allocation = one
@@ -65,11 +82,11 @@ class Limits:
             here[key, uuid or ""].append(allocation)
             named[allocation.device].append(allocation)
             pods[key[:2]].append(one)
-        self._here = {place: _limit(many) for place, many in here.items()}
-        self._devices = {device: _limit(many) for device, many in named.items()}
-        self._pods = {name: _pod(many) for name, many in pods.items()}
-        self._devices_of: dict[ContainerKey, frozenset[str | None]] = {}
-        self.unplaced = any(not device for _, device in here)
+        of_pods = {
+            name: was if (was := self.of_pod(name)).allotted == many else _pod(many)
+            for name, many in pods.items()
+        }
+        return Limits(_limits(here, self._here), _limits(named, self._devices), of_pods)
 
     def of(self, key: ContainerKey, uuid: str) -> Limit:
         """Of one container on one device."""
@@ -95,6 +112,15 @@ class Limits:
     def of_pod(self, name: tuple[str, str]) -> PodLimit:
         """Of one pod, by namespace and name."""
         return self._pods.get(name, NO_POD_LIMIT)
+
+
+def _limits(
+    groups: Mapping[K, Sequence[Allocation]], before: Mapping[K, Limit]
+) -> Mapping[K, Limit]:
+    return {
+        key: was if (was := before.get(key, NO_LIMIT)).allocations == many else _limit(many)
+        for key, many in groups.items()
+    }
 
 
 def _limit(allocations: Sequence[Allocation]) -> Limit:
