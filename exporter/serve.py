@@ -70,7 +70,6 @@ def serve(
     logger.info("mgpu-exporter %s", __version__)
     if settings.simulate:
         logger.warning("SIMULATED NODE (%s): nothing here is measured", settings.simulate)
-    garbage.share_heap()
     garbage.seldom()
     stop = stop or threading.Event()
     agent = _Agent(settings, sources, config, reread or (lambda: settings), clock, stop)
