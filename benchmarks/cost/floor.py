@@ -21,15 +21,19 @@ WAYS = {
 
 
 def floor(node: Node) -> dict[str, float]:
-    """CPU ms of each way, the median of some passes."""
+    """CPU ms of each way, the median of some passes. Walks are made in turns, to be compared."""
     root = str(node.crowd.root)
+    walks: list[list[float]] = []
+    own: list[list[float]] = []
+    for _ in range(STARTS):
+        walks.append(_run(program("floor"), "walk", root))
+        own.append(_run(sys.executable, "-m", "benchmarks.cost.walk", root))
     found = {
-        "walk": _run(program("floor"), "walk", root),
+        "walk": [each for passes in walks for each in passes],
         "known": _run(program("floor"), "known", root),
         "lookup": _run(program("floor"), "lookup", given=node.crowd.workers),
         "nvml": _run(program("floor"), "nvml", str(node.nvml), scenario=node.environment({})),
     }
-    own = [_run(sys.executable, "-m", "benchmarks.cost.walk", root) for _ in range(STARTS)]
     found["first_walk"] = [passes[0] for passes in own]
     found["our_walk"] = [each for passes in own for each in passes[1:]]
     return {way: median(passes) / 1000 for way, passes in found.items()}

@@ -32,11 +32,11 @@ def main() -> None:
         floor = _floor(node, own.cycles)
     print(f"{size.gpus} GPUs x {size.processes} processes x {size.pods} pods; CPU, ms a cycle\n")
     _print(found)
-    _table("the GPUs' part alone, with the driver", floor)
+    _table("floors; ours: the GPUs' part alone, with the driver", floor)
 
 
 def _floor(node: Node, cycles: int) -> Mapping[str, float]:
-    """What the driver's calls of a cycle take if nothing but them is done from Python."""
+    """What the driver's calls of a cycle take, and its values, if nothing else is done."""
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks.profile.floor", str(node.library), str(cycles)],
         env={**os.environ, "FAKENVML_SCENARIO": str(node.scenario_file)},

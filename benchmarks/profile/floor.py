@@ -1,8 +1,10 @@
-"""The floor of the GPUs' part: a steady cycle's driver calls, made from Python, and nothing else.
+"""Floors of a steady cycle: its driver calls made from Python, and its values made from nothing.
 
-Arguments and buffers are ready beforehand, answers are unpacked into tuples and thrown away: no
-thread, no deadline, no account, no window. Beside it in the same process, turn by turn, what the
-exporter's source takes for all that. Started by ``__main__``; writes medians of CPU milliseconds.
+Calls: arguments and buffers are ready beforehand, answers are unpacked into tuples and thrown away:
+no thread, no deadline, no account, no window. Values: the frozen ones that a cycle hands from room
+to room, made again of parts that are ready; nothing is looked up or worked out. Beside them in the
+same process, turn by turn, what the exporter's source takes to read. Started by ``__main__``;
+writes medians of CPU milliseconds.
 """
 
 import ctypes
@@ -10,13 +12,17 @@ import json
 import struct
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import fields
 from functools import partial
 from statistics import median
+from typing import Any
 
 from exporter import garbage
+from exporter.attribution import account
 from exporter.gpus.nvml.calls import ENERGY, LEGACY, LEGACY_ROW, SAMPLES
 from exporter.gpus.nvml.source import NvmlSource
+from exporter.model import ContainerKey, ProcessActivity
 
 SAMPLE = struct.Struct("=QI4x")
 ENGINES = (1, 1, 2, 3, 4)  # nvmlSamplingType_t; the core's are read before and after the rows
@@ -50,6 +56,33 @@ def calls(library: ctypes.CDLL, index: int) -> Callable[[bool], None]:
     return ask
 
 
+def again(value: Any) -> Callable[[], object]:  # noqa: ANN401 - any dataclass
+    """What makes a frozen value of its parts."""
+    return partial(type(value), *(getattr(value, field.name) for field in fields(value)))
+
+
+def handed_on(source: NvmlSource) -> list[Callable[[], object]]:
+    """What makes the windows of a cycle, and what attribution says of them."""
+    makers: list[Callable[[], object]] = []
+    for reading in source.read().devices:
+        window = reading.window
+        assert window
+        owners = {p.pid: ContainerKey("n", "p", str(p.pid)) for p in window.processes}
+        usage = account(reading.device, window, owners)
+        makers += map(again, (reading, window, window.busy, usage, usage.total))
+        for process in window.processes:
+            makers += (again(process.busy), partial(ProcessActivity, *process))
+        for spent in usage.shares.values():
+            makers += (again(spent.busy), again(spent))
+    return makers
+
+
+def make_all(makers: Iterable[Callable[[], object]]) -> None:
+    """Make them, and throw them away."""
+    for make in makers:
+        make()
+
+
 def main() -> None:
     """Measure."""
     path, cycles = sys.argv[1], int(sys.argv[2])
@@ -64,9 +97,12 @@ def main() -> None:
             ask(unpack)
 
     source = NvmlSource(path)
+    source.read()
+    time.sleep(1)
     ways: dict[str, Callable[[], object]] = {
         "calls": partial(ask_all, unpack=False),
         "calls, unpacked": partial(ask_all, unpack=True),
+        "values": partial(make_all, handed_on(source)),
         "ours": source.read,
     }
     took: dict[str, list[float]] = {way: [] for way in ways}
