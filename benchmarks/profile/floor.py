@@ -58,7 +58,8 @@ def calls(library: ctypes.CDLL, index: int) -> Callable[[bool], None]:
 
 def again(value: Any) -> Callable[[], object]:  # noqa: ANN401 - any dataclass
     """What makes a frozen value of its parts."""
-    return partial(type(value), *(getattr(value, field.name) for field in fields(value)))
+    made: type[object] = type(value)
+    return partial(made, *(getattr(value, field.name) for field in fields(value)))
 
 
 def handed_on(source: NvmlSource) -> list[Callable[[], object]]:
