@@ -156,7 +156,7 @@ class Book:
             reasons = {q: Unmeasured.REJECTED_SAMPLES for q in QUANTITIES if q in self.measured}
         reasons |= {q: r for q, r in self.unmeasured.items() if q in OWNED}
         if self.is_lower_bound:  # who used what of it goes by core, of which some is not told
-            reasons[ENERGY] = Unmeasured.READ_FAILED
+            reasons.setdefault(ENERGY, Unmeasured.READ_FAILED)
         return {ENERGY: reasons["core"], **reasons} if "core" in reasons else reasons
 
     @property

@@ -1,10 +1,12 @@
 """Rows that are made for their first reader: of most Snapshots nobody asks for any."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TypeVar, overload
 
 from exporter.model import Row
 
 Make = Callable[[], Iterable[Row]]
+T = TypeVar("T")
 
 
 class LateRows(Mapping[str, tuple[Row, ...]]):
@@ -29,6 +31,16 @@ class LateRows(Mapping[str, tuple[Row, ...]]):
         made = self._made.setdefault(level, tuple(make()))
         self._makers.pop(level, None)
         return made
+
+    @overload
+    def get(self, level: str, default: None = None, /) -> tuple[Row, ...] | None: ...
+    @overload
+    def get(self, level: str, default: tuple[Row, ...] | T, /) -> tuple[Row, ...] | T: ...
+    def get(
+        self, level: str, default: tuple[Row, ...] | T | None = None, /
+    ) -> tuple[Row, ...] | T | None:
+        """As of any mapping; but a KeyError of who makes a level does not pass for its absence."""
+        return self[level] if level in self._levels else default
 
     def __contains__(self, level: object) -> bool:
         """Whether there is such a level; makes nothing."""

@@ -128,6 +128,7 @@ def from_service_account(
     """The credentials of the pod's ServiceAccount; its token is read again once a minute."""
 
     def load(configuration: "Configuration") -> None:
+        library.import_incluster_config()
         from kubernetes.config import incluster_config  # noqa: PLC0415 - see the docstring
 
         loader = incluster_config.InClusterConfigLoader(  # type: ignore[no-untyped-call]

@@ -33,6 +33,12 @@ def import_client() -> None:
         load("kubernetes.client.rest")
 
 
+def import_incluster_config() -> None:
+    """Import ``kubernetes.config.incluster_config``, after ``import_client``."""
+    with _importing:
+        load("kubernetes.config.incluster_config")
+
+
 def import_kube_config() -> None:
     """Import ``kubernetes.config.kube_config``, after ``import_client``."""
     with _importing:

@@ -1,7 +1,7 @@
 """Rows are made for their first reader, and say what was true when their cycle ended."""
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import pytest
 from hypothesis import given, settings
@@ -100,12 +100,16 @@ def test_rows_are_a_mapping_of_their_levels() -> None:
         rows["exporter"]
 
 
-def test_making_them_fails_for_each_reader_anew() -> None:
+@pytest.mark.parametrize("failure", [ValueError, KeyError])
+@pytest.mark.parametrize("read", [LateRows.__getitem__, LateRows.get])
+def test_making_them_fails_for_each_reader_anew(
+    failure: type[Exception], read: Callable[[LateRows, str], object]
+) -> None:
     def fail() -> Iterable[Row]:
-        raise ValueError("no rows")
+        raise failure("no rows")
 
     rows = LateRows({"pod": fail})
 
     for _ in range(2):
-        with pytest.raises(ValueError, match="no rows"):
-            rows["pod"]
+        with pytest.raises(failure, match="no rows"):
+            read(rows, "pod")

@@ -671,6 +671,20 @@ def test_where_the_clients_of_one_owner_are_too_many_the_others_are_measured() -
     assert again.values["busy_seconds_total"] == 705
 
 
+def test_the_boards_own_reason_stands_before_that_of_clients_who_are_too_many() -> None:
+    node = Node()
+    by_client = replace(
+        window({2: 200}), methods=Methods("fdinfo", "fdinfo"), untold=frozenset({1})
+    )
+    rows = node.cycle(
+        0, {"GPU-0": by_client}, held=BOTH, unmeasured={"energy": Unmeasured.NOT_SUPPORTED}
+    )
+
+    assert rows["container"][*B, "0", "GPU-0"].values["unmeasured"] == {
+        ("energy", "not_supported"): 1
+    }
+
+
 def test_pod_and_namespace_of_an_owner_who_cannot_be_told_are_withheld_too() -> None:
     node = Node()
     node.cycle(0, {"GPU-0": window({1: 300, 2: 200}, energy=70)}, held=BOTH)
