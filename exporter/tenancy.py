@@ -13,8 +13,9 @@ Pure. Stands around ``attribution``, which shares a window out by figures for ea
   looked at.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 from exporter.attribution import NO_CREDIT, account
 from exporter.model import (
@@ -40,45 +41,64 @@ OF_ALL_PARTS = {MIG: Unattributed.MIG, PARTITIONED: Unattributed.PARTITIONED}
 _EVERYONE = 0  # no process has this id
 
 
+class Residents(NamedTuple):
+    """Whose processes hold memory on a device, and what the driver lists them as."""
+
+    owners: frozenset[Owner]
+    computing: frozenset[Owner]
+    mps_clients: frozenset[Owner]
+    mps_servers: frozenset[int]  # process ids
+
+
+def residents_of(processes: Sequence[ProcessMemory], owners: Mapping[int, Owner]) -> Residents:
+    """All that is asked of a device's process list; it holds until the list or an owner changes."""
+    servers = frozenset([pid for pid, _, kinds in processes if MPS_SERVER in kinds])
+    owners = _with_servers(owners, servers)
+    nobody = Unattributed.UNKNOWN_CGROUP
+    found = {(owners.get(pid, nobody), kinds) for pid, _, kinds in processes}
+    return Residents(
+        owners=frozenset(owner for owner, _ in found),
+        computing=frozenset(owner for owner, kinds in found if COMPUTE in kinds),
+        mps_clients=frozenset(owner for owner, kinds in found if MPS in kinds),
+        mps_servers=servers,
+    )
+
+
 def account_for(
     device: Device,
     window: Window,
     owners: Mapping[int, Owner],
-    residents: Sequence[ProcessMemory] | None,
+    residents: Residents | None,
     idle_weights: Mapping[Owner, int] | None = None,
     credit: Mapping[Owner, Credit] = NO_CREDIT,
 ) -> DeviceUsage:
-    """Share out one window of a device; ``residents`` hold memory there, None if that is unknown.
+    """Share out one window of a device; ``residents`` None if it is unknown who they are.
 
     The rest is as with ``attribution.account``: the shares add up.
     """
-    servers = [p.pid for p in residents or () if MPS_SERVER in p.kinds]
-    if servers:
-        owners = {**owners, **dict.fromkeys(servers, Unattributed.MPS)}
+    owners = _with_servers(owners, residents.mps_servers if residents else ())
     if window.methods.shares == SOLE_OWNER:
-        return _account_instance(device, window, owners, residents)
+        return _account_instance(device, window, residents)
     usage = account(device, window, owners, idle_weights, credit)
     if device.sharing in OF_ALL_PARTS:
         return replace(usage, shares=_of_all_parts(usage.shares, OF_ALL_PARTS[device.sharing]))
     if residents is None and device.sharing == MPS:
         return replace(usage, unmeasured=None)
     if window.methods.shares == FDINFO:
-        computing = {_owner(owners, p) for p in residents or () if COMPUTE in p.kinds}
-        untold = {owners.get(pid, Unattributed.UNKNOWN_CGROUP) for pid in window.untold}
+        computing = residents.computing if residents else ()
+        untold = {_owner(owners, pid) for pid in window.untold}
         unmeasured = dict.fromkeys(computing, Unmeasured.NOT_SUPPORTED)
         return replace(usage, unmeasured=unmeasured | dict.fromkeys(untold, Unmeasured.READ_FAILED))
-    unnamed = _unnamed_clients(window, owners, residents or ())
-    return replace(usage, unmeasured=unnamed) if unnamed else usage
+    if residents and residents.mps_clients and window.busy.core:  # on an idle device they are idle
+        named = {_owner(owners, process.pid) for process in window.processes}
+        unnamed = residents.mps_clients - named
+        return replace(usage, unmeasured=dict.fromkeys(unnamed, Unmeasured.MPS))
+    return usage
 
 
-def _account_instance(
-    device: Device,
-    window: Window,
-    owners: Mapping[int, Owner],
-    residents: Sequence[ProcessMemory] | None,
-) -> DeviceUsage:
+def _account_instance(device: Device, window: Window, residents: Residents | None) -> DeviceUsage:
     """Give all of an instance's activity to its only owner, or else to nobody."""
-    found = {_owner(owners, process) for process in residents or ()}
+    found = residents.owners if residents else frozenset()
     tenants = found - {Unattributed.EXITED, Unattributed.MPS}  # neither keeps the instance busy
     if len(tenants) == 1:
         (whose,) = tenants
@@ -98,16 +118,10 @@ def _of_all_parts(shares: Mapping[Owner, Spent], reason: Unattributed) -> dict[O
     }
 
 
-def _unnamed_clients(
-    window: Window, owners: Mapping[int, Owner], residents: Sequence[ProcessMemory]
-) -> dict[Owner, Unmeasured]:
-    """MPS clients without a row while the device was busy. On an idle device they are idle."""
-    if not window.busy.core:
-        return {}
-    clients = {_owner(owners, process) for process in residents if MPS in process.kinds}
-    named = {_owner(owners, process) for process in window.processes}
-    return dict.fromkeys(clients - named, Unmeasured.MPS)
+def _with_servers(owners: Mapping[int, Owner], servers: Collection[int]) -> Mapping[int, Owner]:
+    """An MPS server works for its clients: what it does is nobody's."""
+    return {**owners, **dict.fromkeys(servers, Unattributed.MPS)} if servers else owners
 
 
-def _owner(owners: Mapping[int, Owner], process: ProcessMemory | ProcessActivity) -> Owner:
-    return owners.get(process.pid, Unattributed.UNKNOWN_CGROUP)
+def _owner(owners: Mapping[int, Owner], pid: int) -> Owner:
+    return owners.get(pid, Unattributed.UNKNOWN_CGROUP)

@@ -20,7 +20,7 @@ from exporter.model import (
     Unmeasured,
     Window,
 )
-from exporter.tenancy import account_for
+from exporter.tenancy import Residents, account_for, residents_of
 
 CARD = Device("GPU-0", 0, "nvidia")
 BOARD = Device("GPU-0", 0, "nvidia", sharing="mig")
@@ -38,6 +38,10 @@ OWNERS: dict[int, Owner] = {
 
 def holder(pid: int, *kinds: str) -> ProcessMemory:
     return ProcessMemory(pid, 10, frozenset(kinds or ("compute",)))
+
+
+def listed(*processes: ProcessMemory) -> Residents:
+    return residents_of(processes, OWNERS)
 
 
 def activity(core: int) -> Window:
@@ -60,20 +64,18 @@ def core_of(usage: DeviceUsage) -> dict[Owner, int | None]:
 @pytest.mark.parametrize(
     ("residents", "owner"),
     [
-        ([holder(1)], A),
-        ([holder(1), holder(3)], A),
-        ([holder(1), holder(5)], A),
-        ([holder(4)], Unattributed.HOST_PROCESS),
-        ([], Unattributed.NO_PID),
-        ([holder(5)], Unattributed.NO_PID),
+        (listed(holder(1)), A),
+        (listed(holder(1), holder(3)), A),
+        (listed(holder(1), holder(5)), A),
+        (listed(holder(4)), Unattributed.HOST_PROCESS),
+        (listed(), Unattributed.NO_PID),
+        (listed(holder(5)), Unattributed.NO_PID),
         (None, Unattributed.MIG),
-        ([holder(9)], Unattributed.UNKNOWN_CGROUP),
-        ([holder(1, "mps"), holder(4, "compute", "mps_server")], A),
+        (listed(holder(9)), Unattributed.UNKNOWN_CGROUP),
+        (listed(holder(1, "mps"), holder(4, "compute", "mps_server")), A),
     ],
 )
-def test_all_of_an_instance_is_its_only_owners(
-    residents: list[ProcessMemory] | None, owner: Owner
-) -> None:
+def test_all_of_an_instance_is_its_only_owners(residents: Residents | None, owner: Owner) -> None:
     usage = account_for(INSTANCE, activity(300), OWNERS, residents)
 
     assert core_of(usage) == {owner: 300}
@@ -82,14 +84,14 @@ def test_all_of_an_instance_is_its_only_owners(
 
 
 def test_an_instance_of_several_owners_is_nobodys_and_unmeasured_for_each() -> None:
-    usage = account_for(INSTANCE, activity(300), OWNERS, [holder(1), holder(2)])
+    usage = account_for(INSTANCE, activity(300), OWNERS, listed(holder(1), holder(2)))
 
     assert core_of(usage) == {Unattributed.MIG: 300}
     assert usage.unmeasured == {A: "mig", B: "mig"}
 
 
 def test_owners_of_a_shared_instance_are_unmeasured_while_it_idles_too() -> None:
-    usage = account_for(INSTANCE, activity(0), OWNERS, [holder(1), holder(2)])
+    usage = account_for(INSTANCE, activity(0), OWNERS, listed(holder(1), holder(2)))
 
     assert usage.shares == {}
     assert usage.unmeasured == {A: "mig", B: "mig"}
@@ -110,7 +112,7 @@ def test_energy_of_a_board_is_that_of_its_instances_together() -> None:
 
 
 def test_what_the_mps_server_is_credited_with_is_nobodys() -> None:
-    residents = [holder(1, "mps"), holder(4, "compute", "mps_server")]
+    residents = listed(holder(1, "mps"), holder(4, "compute", "mps_server"))
 
     usage = account_for(CARD, sampled(800, {1: 200, 4: 600}), OWNERS, residents)
 
@@ -131,19 +133,19 @@ def test_what_the_mps_server_is_credited_with_is_nobodys() -> None:
 def test_mps_client_without_a_row_is_unmeasured_unless_the_device_is_idle(
     busy: int, rows: dict[int, int], unmeasured: dict[Owner, str]
 ) -> None:
-    residents = [holder(1, "mps"), holder(2, "mps"), holder(4, "compute", "mps_server")]
+    residents = listed(holder(1, "mps"), holder(2, "mps"), holder(4, "compute", "mps_server"))
 
     assert account_for(CARD, sampled(busy, rows), OWNERS, residents).unmeasured == unmeasured
 
 
 def test_process_beside_mps_that_has_no_row_is_idle() -> None:
-    residents = [holder(1, "mps"), holder(2)]
+    residents = listed(holder(1, "mps"), holder(2))
 
     assert account_for(CARD, sampled(800, {1: 800}), OWNERS, residents).unmeasured == {}
 
 
 def test_card_without_mps_or_mig_is_shared_by_its_rows() -> None:
-    usage = account_for(CARD, sampled(900, {1: 300, 2: 300}), OWNERS, [holder(1), holder(2)])
+    usage = account_for(CARD, sampled(900, {1: 300, 2: 300}), OWNERS, listed(holder(1), holder(2)))
 
     assert core_of(usage) == {A: 450, B: 450}
     assert usage.unmeasured == {}
@@ -178,14 +180,15 @@ def test_shares_add_up_whoever_shares_the_device(
     methods = Methods("gpm", "sole_owner") if whole else Methods()
     window = Window(*(0, 1, 1, 0), Engines(core=busy), processes, energy_uj=energy, methods=methods)
 
-    usage = account_for(device, window, OWNERS, residents)
+    known = None if residents is None else listed(*residents)
+    usage = account_for(device, window, OWNERS, known)
 
     assert sum(spent.busy.core or 0 for spent in usage.shares.values()) == busy
     assert sum(spent.energy_uj or 0 for spent in usage.shares.values()) == energy
 
 
 def test_activity_of_an_instance_without_a_tenant_has_no_process_to_explain_it() -> None:
-    usage = account_for(INSTANCE, activity(300), OWNERS, [])
+    usage = account_for(INSTANCE, activity(300), OWNERS, listed())
 
     assert core_of(usage) == {Unattributed.NO_PID: 300}
     assert usage.unexplained[Unexplained.NO_PROCESS] == 300
@@ -195,7 +198,7 @@ def test_who_has_queues_that_fdinfo_does_not_time_is_unmeasured_and_the_others_a
     """A process of ROCm and one of Mesa on a Radeon: what is left of its busy time is nobody's."""
     window = replace(sampled(800, {2: 100}), methods=Methods("rates", "fdinfo"), told_apart=True)
 
-    usage = account_for(CARD, window, OWNERS, [holder(1), ProcessMemory(2, 10, frozenset())])
+    usage = account_for(CARD, window, OWNERS, listed(holder(1), ProcessMemory(2, 10, frozenset())))
 
     assert usage.unmeasured == {A: Unmeasured.NOT_SUPPORTED}
     assert core_of(usage) == {B: 100, Unattributed.NO_PID: 700}
@@ -212,7 +215,7 @@ def test_who_is_not_told_costs_nobody_else_energy(busy: str, energy_of_b: int | 
         energy_uj=80,
     )
 
-    usage = account_for(CARD, window, OWNERS, [holder(1), ProcessMemory(2, 10, frozenset())])
+    usage = account_for(CARD, window, OWNERS, listed(holder(1), ProcessMemory(2, 10, frozenset())))
 
     assert usage.unmeasured is not None
     assert usage.unmeasured[A] is Unmeasured.READ_FAILED

@@ -32,7 +32,7 @@ ROOMS: tuple[tuple[str, Any, tuple[str, ...]], ...] = (
     ("pods", asking.Asking, ("table", "statuses")),
     ("node", asking.Asking, ("node_facts",)),
     ("allocations", Allotments, ("of",)),
-    ("membership", Membership, ("update", "seen_on", "held")),
+    ("membership", Membership, ("update", "seen_on", "holders")),
     ("attribution", cycle_module, ("account_for",)),
     ("ledger", Ledger, ("meet", "record", "hold", "settle")),
     ("ledger", Collector, ("_allot",)),

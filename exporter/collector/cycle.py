@@ -37,7 +37,6 @@ from exporter.model import (
     Device,
     DeviceReading,
     DeviceState,
-    MemoryHeld,
     Owner,
     PodTable,
     Reading,
@@ -182,10 +181,8 @@ class Collector:
             self._ledger.meet(reading, now)
             if reading.state is not DeviceState.UP:
                 continue
-            residents = reading.memory.processes if reading.memory else None
-            held: Mapping[Owner, MemoryHeld] = {}
-            if reading.memory is not None and residents is not None:
-                held = self._membership.held(uuid, reading.memory)
+            held, residents = self._membership.holders(uuid, reading.memory)
+            if residents is not None:
                 self._ledger.hold(uuid, held, now)
             if reading.window is not None:
                 here = (a for a in self._allotted if a.allocation.device == uuid)

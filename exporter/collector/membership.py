@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from operator import attrgetter
+from typing import NamedTuple
 
 from exporter.attribution import hold
 from exporter.model import (
@@ -14,9 +15,17 @@ from exporter.model import (
     Unattributed,
 )
 from exporter.ownership import Member, member_of, owner_as
+from exporter.tenancy import Residents, residents_of
 
 _Identity = CgroupIdentity | Unattributed
 PID = attrgetter("pid")
+
+
+class Holders(NamedTuple):
+    """The memory that owners hold on a device, and who they are: None, if that is not told."""
+
+    held: Mapping[Owner, MemoryHeld]
+    residents: Residents | None
 
 
 class Membership:
@@ -31,7 +40,7 @@ class Membership:
         self._whose: Mapping[int, tuple[Owner, Member | None]] = {}  # by id() of these objects
         self._table = PodTable()
         self._by_step = False
-        self._held: dict[str, tuple[DeviceMemory, Mapping[Owner, MemoryHeld]]] = {}  # by device
+        self._holders: dict[str, tuple[DeviceMemory, Holders]] = {}  # by device
 
     def update(
         self,
@@ -56,7 +65,7 @@ class Membership:
         whose = {id(i): _whose(i, table, by_step=by_step) for i in self._distinct}
         if as_before and whose == self._whose:  # most news of pods is about something else
             return
-        self._whose, self._held = whose, {}
+        self._whose, self._holders = whose, {}
         self.owners = {pid: whose[id(i)][0] for pid, i in self._same.items()}
         members = ((pid, whose[id(i)][1]) for pid, i in self._same.items())
         self.members = {pid: member for pid, member in members if member is not None}
@@ -70,11 +79,14 @@ class Membership:
                 seen.setdefault(member, []).append(device.device.uuid)
         return seen
 
-    def held(self, uuid: str, memory: DeviceMemory) -> Mapping[Owner, MemoryHeld]:
-        """The device's memory by owner: the same as before as long as the driver's answer is."""
-        known = self._held.get(uuid)
+    def holders(self, uuid: str, memory: DeviceMemory | None) -> Holders:
+        """Who holds a device's memory: the same as before as long as the driver's answer is."""
+        if memory is None or memory.processes is None:
+            return Holders({}, None)
+        known = self._holders.get(uuid)
         if known is None or known[0] is not memory:
-            known = self._held[uuid] = memory, hold(memory, self.owners)
+            residents = residents_of(memory.processes, self.owners)
+            known = self._holders[uuid] = memory, Holders(hold(memory, self.owners), residents)
         return known[1]
 
 
