@@ -6,13 +6,14 @@ group, or a reason why it has no owner.
 How busy time is shared out is told in ``exporter.shares``; docs/accuracy.md measures it.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain, repeat
 from types import MappingProxyType
+from typing import NamedTuple
 
 from exporter.credit import apportion
 from exporter.model import (
-    QUANTITIES,
     Allocation,
     Credit,
     Device,
@@ -25,7 +26,7 @@ from exporter.model import (
     Unattributed,
     Window,
 )
-from exporter.shares import share, share_core
+from exporter.shares import named_in, share_averages, share_core
 
 NO_CREDIT: Mapping[Owner, Credit] = MappingProxyType({})
 
@@ -42,30 +43,46 @@ def account(
     What the board would have used idle goes by ``idle_weights``; without any it is unattributed.
     ``credit`` is what the device's window before has left.
     """
-    core = share_core(window, owners, credit)
-    of_core = core.shares if core else None
-    energy = _share_energy(window, of_core, idle_weights)
-    shared = (of_core, *(share(q, window, owners) for q in QUANTITIES[1:]), energy)
-    everyone = dict.fromkeys(owner for parts in shared for owner in parts or ())
-    shares: dict[Owner, Spent] = {}
-    for owner in everyone:
-        *busy, energy_uj = (None if parts is None else parts.get(owner, 0) for parts in shared)
-        shares[owner] = Spent(Engines(*busy), energy_uj)
+    named, busy = named_in(window, owners), window.busy
+    core = share_core(window, named, credit)
+    energy = _energy_parts(window)
+    shares = _by_owner(
+        core.shares,
+        share_averages(busy.memory_active, named.memory_active, window),
+        share_averages(busy.encoder, named.encoder, window),
+        share_averages(busy.decoder, named.decoder, window),
+        _share_energy(window, energy, core.shares or {}, idle_weights or {}),
+    )
     return DeviceUsage(
         device=device,
         observed_ns=window.observed_ns,
         unobserved_ns=window.unobserved_ns,
-        total=Spent(window.busy, window.energy_uj),
+        total=Spent(busy, window.energy_uj),
         shares=shares,
-        idle_energy_uj=_idle(window),
+        idle_energy_uj=energy.idle if energy and window.idle_energy_uj is not None else None,
         rejected=sum(window.rejected.values()),
-        named_core_ns=sum(p.busy.core or 0 for p in window.processes),
-        unexplained=core.unexplained if core else {},
-        credit=core.credit if core else credit,
+        named_core_ns=sum(named.core.values()),
+        unexplained=core.unexplained,
+        credit=core.credit,
         methods=window.methods,
         counted={name: _owned(by_pid, owners) for name, by_pid in window.counted.items()},
         is_lower_bound=window.is_sum_of_told,
     )
+
+
+def _by_owner(*parts: Mapping[Owner, int] | None) -> dict[Owner, Spent]:
+    """What each owner spent, by its parts of the time of each engine and, last, of the energy."""
+    everyone = dict.fromkeys(chain.from_iterable(filter(None, parts)))
+    *engines, energy = (_column(part, everyone) for part in parts)
+    spent = map(Spent, map(Engines, *engines), energy)
+    return dict(zip(everyone, spent, strict=True))
+
+
+def _column(part: Mapping[Owner, int] | None, everyone: Collection[Owner]) -> Iterable[int | None]:
+    """Each one's part, 0 for who has none; None for everyone where it is not measured."""
+    if not part:
+        return repeat(None if part is None else 0, len(everyone))
+    return map(part.get, everyone, repeat(0))
 
 
 def _owned(by_pid: Mapping[int, int], owners: Mapping[int, Owner]) -> dict[Owner, int]:
@@ -76,38 +93,44 @@ def _owned(by_pid: Mapping[int, int], owners: Mapping[int, Owner]) -> dict[Owner
     return owned
 
 
-def _share_energy(
-    window: Window, core: Mapping[Owner, int] | None, idle_weights: Mapping[Owner, int] | None
-) -> dict[Owner, int] | None:
-    """The window's energy per owner: what was not observed, what idling costs, then by core."""
-    if window.energy_uj is None:
+class _Energy(NamedTuple):
+    """A window's energy in µJ: of unobserved time, of idling, and of work."""
+
+    unobserved: int
+    idle: int
+    active: int
+
+
+def _energy_parts(window: Window) -> _Energy | None:
+    whole, late = window.energy_uj, window.late_energy_uj
+    if whole is None:
         return None
-    unobserved, idle, active = _energy_parts(window)
-    by_core = {} if window.is_sum_of_told else core or {}  # else who is not told would pay nothing
-    shares = apportion(active, by_core)
-    if not shares and active:
-        is_idle = window.busy.core == 0 and not window.is_sum_of_told
-        nobody = Unattributed.IDLE if is_idle else Unattributed.NO_PID
-        shares = {nobody: active}
-    idle_shares = apportion(idle, idle_weights or {}) or {Unattributed.IDLE: idle}
-    for owner, part in ((Unattributed.UNOBSERVED, unobserved), *idle_shares.items()):
-        if part:
-            shares[owner] = shares.get(owner, 0) + part
-    return shares
-
-
-def _idle(window: Window) -> int | None:
-    unknown = window.energy_uj is None or window.idle_energy_uj is None
-    return None if unknown else _energy_parts(window)[1]
-
-
-def _energy_parts(window: Window) -> tuple[int, int, int]:
-    """The window's energy: unobserved, idle and active part."""
-    whole, late = window.energy_uj or 0, window.late_energy_uj
     length = window.observed_ns + window.unobserved_ns
     unobserved = late + ((whole - late) * window.unobserved_ns // length if length else 0)
     idle = min(window.idle_energy_uj or 0, whole - unobserved)
-    return unobserved, idle, whole - unobserved - idle
+    return _Energy(unobserved, idle, whole - unobserved - idle)
+
+
+def _share_energy(
+    window: Window,
+    energy: _Energy | None,
+    core: Mapping[Owner, int],
+    idle_weights: Mapping[Owner, int],
+) -> dict[Owner, int] | None:
+    """The window's energy per owner: what was not observed, what idling costs, and work by core."""
+    if energy is None:
+        return None
+    by_core = {} if window.is_sum_of_told else core  # else who is not told would pay nothing
+    shares = apportion(energy.active, by_core)
+    if not shares and energy.active:
+        is_idle = window.busy.core == 0 and not window.is_sum_of_told
+        nobody = Unattributed.IDLE if is_idle else Unattributed.NO_PID
+        shares = {nobody: energy.active}
+    idle_shares = apportion(energy.idle, idle_weights) or {Unattributed.IDLE: energy.idle}
+    for owner, part in ((Unattributed.UNOBSERVED, energy.unobserved), *idle_shares.items()):
+        if part:
+            shares[owner] = shares.get(owner, 0) + part
+    return shares
 
 
 def hold(memory: DeviceMemory, owners: Mapping[int, Owner]) -> dict[Owner, MemoryHeld]:
@@ -120,18 +143,20 @@ def hold(memory: DeviceMemory, owners: Mapping[int, Owner]) -> dict[Owner, Memor
     that is what its limit is held against. So the parts always add up to the device's, where that
     is known.
     """
-    held: dict[Owner, MemoryHeld] = {}
-    for process in memory.processes or ():
-        owner = owners.get(process.pid, Unattributed.UNKNOWN_CGROUP)
-        before = held.get(owner, MemoryHeld(0, 0))
-        known = before.used_bytes is not None and process.used_bytes is not None
-        size = (before.used_bytes or 0) + (process.used_bytes or 0) if known else None
-        held[owner] = MemoryHeld(size, before.processes + 1)
+    sizes: dict[Owner, list[int | None]] = {}
+    for pid, used_bytes, _ in memory.processes or ():
+        sizes.setdefault(owners.get(pid, Unattributed.UNKNOWN_CGROUP), []).append(used_bytes)
+    held = {owner: _held(own) for owner, own in sizes.items()}
     whole = memory.used_bytes
     rest = 0 if whole is None else whole - sum(h.used_bytes or 0 for h in held.values())
     if memory.processes is not None and rest:
         held[Unattributed.NO_PID if rest > 0 else Unattributed.OVERLAP] = MemoryHeld(rest, 0)
     return held
+
+
+def _held(sizes: Sequence[int | None]) -> MemoryHeld:
+    known = [size for size in sizes if size is not None]
+    return MemoryHeld(sum(known) if len(known) == len(sizes) else None, len(sizes))
 
 
 def place(

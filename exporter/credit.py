@@ -9,13 +9,14 @@ lately, and it is all that can be given: a device that is busy for another reaso
 """
 
 from collections.abc import Mapping
-from itertools import accumulate
 from typing import NamedTuple
 
 from exporter.model import Credit, Owner
 
 FADING_NS = 300 * 10**9  # in which a credit fades to about a third
 SILENCE_NS = 15 * 10**9  # who was not named for so long, which no ring lasts, has no credit left
+
+NONE = Credit(0)
 
 
 class Grant(NamedTuple):
@@ -29,24 +30,25 @@ def carry(
     credit: Mapping[Owner, Credit], spare: Mapping[Owner, int], elapsed_ns: int
 ) -> dict[Owner, Credit]:
     """The credit after a window of this length in which these owners were named."""
-    faded = {
-        owner: Credit(spare_ns * FADING_NS // (FADING_NS + elapsed_ns), silent_ns + elapsed_ns)
-        for owner, (spare_ns, silent_ns) in credit.items()
-        if silent_ns + elapsed_ns <= SILENCE_NS or owner in spare
-    }
-    for owner, spare_ns in spare.items():
-        before = faded.get(owner, Credit(0))
-        faded[owner] = Credit(before.spare_ns + spare_ns)
-    return {owner: left for owner, left in faded.items() if left.spare_ns > 0}
+    carried: dict[Owner, Credit] = {}
+    for owner in {**credit, **spare}:
+        spare_ns, silent_ns = credit.get(owner, NONE)
+        left_ns = spare_ns * FADING_NS // (FADING_NS + elapsed_ns) + spare.get(owner, 0)
+        silent_ns = 0 if owner in spare else silent_ns + elapsed_ns
+        if left_ns > 0 and silent_ns <= SILENCE_NS:
+            carried[owner] = Credit(left_ns, silent_ns)
+    return carried
 
 
 def grant(unclaimed_ns: int, credit: Mapping[Owner, Credit]) -> Grant:
     """Give unclaimed time in proportion to the credits, to none more than it has."""
+    if not unclaimed_ns:
+        return Grant({}, credit)
     spare = {owner: left.spare_ns for owner, left in credit.items()}
     parts = apportion(min(unclaimed_ns, sum(spare.values())), spare)
     rest = {
-        owner: left._replace(spare_ns=left.spare_ns - parts.get(owner, 0))
-        for owner, left in credit.items()
+        owner: Credit(spare_ns - parts.get(owner, 0), silent_ns)
+        for owner, (spare_ns, silent_ns) in credit.items()
     }
     return Grant({owner: part for owner, part in parts.items() if part}, rest)
 
@@ -56,5 +58,13 @@ def apportion(total: int, weights: Mapping[Owner, int]) -> dict[Owner, int]:
     whole = sum(weights.values())
     if not whole:
         return {}
-    bounds = [total * upto // whole for upto in accumulate(weights.values(), initial=0)]
-    return {owner: bounds[i + 1] - bounds[i] for i, owner in enumerate(weights)}
+    if total == whole:
+        return dict(weights)
+    shares: dict[Owner, int] = {}
+    upto = begin = 0
+    for owner, weight in weights.items():
+        upto += weight
+        end = total * upto // whole
+        shares[owner] = end - begin
+        begin = end
+    return shares

@@ -7,98 +7,100 @@ of it within a cap (facts: dcgm-exporter#107). Either way a device that reports 
 any process to show for it must not make an idle neighbour look busy.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from exporter.credit import apportion, carry, grant
-from exporter.model import (
-    Credit,
-    Owner,
-    ProcessActivity,
-    Unattributed,
-    Unexplained,
-    Window,
-)
+from exporter.model import Credit, Owner, Unattributed, Unexplained, Window
 
 SCALE_CAP = 4
 
 
-class CoreShares(NamedTuple):
-    """One window's core time by owner, why some has none, and the credit that is left."""
+class Named(NamedTuple):
+    """What the driver credits owners with in one window: ns of each engine, of those who have any.
 
-    shares: Mapping[Owner, int]
+    ``spare`` is the idle time within the samples that name an owner's processes, of all who have
+    core time.
+    """
+
+    core: Mapping[Owner, int]
+    memory_active: Mapping[Owner, int]
+    encoder: Mapping[Owner, int]
+    decoder: Mapping[Owner, int]
+    spare: Mapping[Owner, int]
+
+
+class CoreShares(NamedTuple):
+    """One window's core time by owner, why some has none, and the credit that is left.
+
+    ``shares`` None: the core is not measured.
+    """
+
+    shares: Mapping[Owner, int] | None
     unexplained: Mapping[Unexplained, int]
     credit: Mapping[Owner, Credit]
 
 
-def share(quantity: str, window: Window, owners: Mapping[int, Owner]) -> dict[Owner, int] | None:
-    """Busy ns of one quantity per owner; what no process explains goes to NO_PID."""
-    busy: int | None = getattr(window.busy, quantity)
-    if busy is None:
+def named_in(window: Window, owners: Mapping[int, Owner]) -> Named:
+    """Add up what the driver credits each owner's processes with."""
+    core: dict[Owner, int] = {}
+    memory_active: dict[Owner, int] = {}
+    encoder: dict[Owner, int] = {}
+    decoder: dict[Owner, int] = {}
+    spare: dict[Owner, int] = {}
+    for pid, busy, spare_ns in window.processes:
+        owner = owners.get(pid, Unattributed.UNKNOWN_CGROUP)
+        if busy.core:
+            core[owner] = core.get(owner, 0) + busy.core
+            spare[owner] = spare.get(owner, 0) + spare_ns
+        if busy.memory_active:
+            memory_active[owner] = memory_active.get(owner, 0) + busy.memory_active
+        if busy.encoder:
+            encoder[owner] = encoder.get(owner, 0) + busy.encoder
+        if busy.decoder:
+            decoder[owner] = decoder.get(owner, 0) + busy.decoder
+    return Named(core, memory_active, encoder, decoder, spare)
+
+
+def share_averages(
+    busy_ns: int | None, named: Mapping[Owner, int], window: Window
+) -> Mapping[Owner, int] | None:
+    """Busy ns of any engine but the core per owner; what no process explains goes to NO_PID."""
+    if busy_ns is None:
         return None
-    return _complete(busy, _explained(busy, quantity, window, owners))
+    shares = _explained(busy_ns, named, 1 if window.rejected else SCALE_CAP) if named else {}
+    return _with_nobody(shares, busy_ns - sum(shares.values()))
 
 
-def share_core(
-    window: Window, owners: Mapping[int, Owner], credit: Mapping[Owner, Credit]
-) -> CoreShares | None:
+def share_core(window: Window, named: Named, credit: Mapping[Owner, Credit]) -> CoreShares:
     """Core time by owner, with what is granted out of the credits."""
-    busy = window.busy.core
-    if busy is None:
-        return None
-    sampled = window.told_apart
-    shares = _explained(busy, "core", window, owners)
-    missing = busy - sum(shares.values())
+    busy_ns, sampled = window.busy.core, window.told_apart
+    if busy_ns is None:
+        return CoreShares(None, {}, credit)
+    shares = _explained(busy_ns, named.core, 1 if sampled or window.rejected else SCALE_CAP)
+    missing = busy_ns - sum(shares.values())
     unclaimed = min(window.unclaimed_ns, missing) if sampled and not window.rejected else 0
-    length_ns = window.end_unix_ns - window.start_unix_ns
-    credit = carry(credit, _spare(window, owners), length_ns)
+    credit = carry(credit, named.spare, window.end_unix_ns - window.start_unix_ns)
     anyone = bool(shares or credit)
     parts, credit = grant(unclaimed, credit)
-    given = sum(parts.values())
-    missing -= given
-    capped = (unclaimed - given if sampled else missing) if anyone else 0
-    unexplained = {Unexplained.CAP: capped, Unexplained.NO_PROCESS: missing - capped}
+    for owner, part in parts.items():
+        shares[owner] = shares.get(owner, 0) + part
+        missing, unclaimed = missing - part, unclaimed - part
     if window.rejected:
         unexplained = {Unexplained.REJECTED_ROWS: missing}
-    both = {o: shares.get(o, 0) + parts.get(o, 0) for o in (*shares, *parts)}
-    return CoreShares(_complete(busy, both), unexplained, credit)
+    else:
+        capped = (unclaimed if sampled else missing) if anyone else 0
+        unexplained = {Unexplained.CAP: capped, Unexplained.NO_PROCESS: missing - capped}
+    return CoreShares(_with_nobody(shares, missing), unexplained, credit)
 
 
-def _spare(window: Window, owners: Mapping[int, Owner]) -> dict[Owner, int]:
-    """Idle time within the samples that name an owner's processes; all who are named are there."""
-    spare: dict[Owner, int] = {}
-    for process in window.processes:
-        if process.busy.core:
-            owner = owners.get(process.pid, Unattributed.UNKNOWN_CGROUP)
-            spare[owner] = spare.get(owner, 0) + process.spare_ns
-    return spare
-
-
-def _explained(
-    busy: int, quantity: str, window: Window, owners: Mapping[int, Owner]
-) -> dict[Owner, int]:
+def _explained(busy_ns: int, named: Mapping[Owner, int], cap: int) -> dict[Owner, int]:
     """What the driver's figures explain of a busy time: averages are scaled up, samples are not."""
-    named = _named(window.processes, quantity, owners)
-    sampled = quantity == "core" and window.told_apart
-    cap = 1 if sampled or window.rejected else SCALE_CAP
-    return apportion(min(busy, sum(named.values()) * cap), named)
+    return apportion(min(busy_ns, sum(named.values()) * cap), named)
 
 
-def _complete(busy: int, shares: Mapping[Owner, int]) -> dict[Owner, int]:
+def _with_nobody(shares: dict[Owner, int], rest_ns: int) -> dict[Owner, int]:
     """The shares with what no process explains, as NO_PID."""
-    rest = busy - sum(shares.values())
-    if not rest:
-        return dict(shares)
-    return {**shares, Unattributed.NO_PID: shares.get(Unattributed.NO_PID, 0) + rest}
-
-
-def _named(
-    processes: Sequence[ProcessActivity], quantity: str, owners: Mapping[int, Owner]
-) -> dict[Owner, int]:
-    named: dict[Owner, int] = {}
-    for process in processes:
-        busy = getattr(process.busy, quantity)
-        if busy:
-            owner = owners.get(process.pid, Unattributed.UNKNOWN_CGROUP)
-            named[owner] = named.get(owner, 0) + busy
-    return named
+    if rest_ns:
+        shares[Unattributed.NO_PID] = shares.get(Unattributed.NO_PID, 0) + rest_ns
+    return shares
