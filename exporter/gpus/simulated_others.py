@@ -91,8 +91,7 @@ class SimulatedAmdPart(SimulatedAmd):
     """A partition: how busy it is and with whom; power and energy are the board's."""
 
     def _read(self) -> DeviceReading:
-        core, _ = self._sample()
-        window = self._cut(Sample(core, None))
+        window = self._cut(self._sample()._replace(memory=None))
         return DeviceReading(
             self._device,
             window=window,

@@ -9,15 +9,19 @@ from typing import NamedTuple
 
 from exporter.model import Engines, Methods, ProcessActivity, Window
 
-LONGEST_NS = 5_000_000_000  # a sample says nothing of longer ago
+LONGEST_NS = 5_000_000_000  # one sample says nothing of longer ago
 LATELY_NS = 15_000_000_000  # who works in bursts is met by a sample now and then only
 
 
 class Sample(NamedTuple):
-    """How busy a device was, in percent; None where that is not told."""
+    """How busy a device was, in percent; None where that is not told.
+
+    ``speaks_ns``: how long before it that was so, at most.
+    """
 
     core: float | None
     memory: float | None
+    speaks_ns: int = LONGEST_NS
 
 
 class Windows:
@@ -46,7 +50,7 @@ class Windows:
         if passed_ns <= 0:
             return None
         self._end_unix_ns = start_ns + passed_ns
-        observed_ns = min(passed_ns, LONGEST_NS)
+        observed_ns = min(passed_ns, sample.speaks_ns)
         told = sample.core is not None
         return Window(
             start_unix_ns=start_ns,

@@ -4,10 +4,11 @@ Of a partitioned board, power, energy and sensors are the board's; no file split
 partition has its own processes, memory and, where ``gpu_metrics`` has them, figures of activity.
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from exporter.gpus.amd.activity import Sample
+from exporter.gpus.amd.activity import LONGEST_NS, Sample
 from exporter.gpus.amd.clients import ClientDevice
 from exporter.gpus.amd.device import AmdDevice
 from exporter.gpus.amd.discovery import FoundBoard
@@ -33,6 +34,7 @@ from exporter.model import (
 SECOND = 1_000_000_000
 WHOLE = 100
 LONGEST_PAUSE_NS = 15 * SECOND  # amdgpu lets a board sleep after 5 s, unless told otherwise
+IDLE_SPEAKS_NS = LONGEST_PAUSE_NS + LONGEST_NS  # idle before the pause and after it: throughout
 SENSED = {"power": "power", "power_limit": "power", "temperature": "temperature", "clock": "clocks"}
 UNDER_PARTITIONS = dict.fromkeys((*QUANTITIES, "memory"), Unmeasured.PARTITIONED)
 
@@ -66,6 +68,9 @@ class AmdBoard:
         self.energy: BoardEnergy = before.energy if before else BoardEnergy(clock)
         self.throttling: Throttling = before.throttling if before else Throttling()
         self._rest = Rest(str(found.folder / "power"), LONGEST_PAUSE_NS)
+        self._paused = False  # it was left alone since it was read last
+        self._sample = Sample(None, None)  # the board's newest
+        self._told: Mapping[int, float] = {}  # how busy the partitions were in it
         self._sensors = Sensors()
         self._sensed_mono_ns: int | None = None
 
@@ -93,57 +98,80 @@ class AmdBoard:
     def _read(self, demand: Demand) -> tuple[DeviceReading, ...]:
         now_ns = self._clock.monotonic_ns()
         state = State.AWAKE if demand.wake else self._rest.state(now_ns)
-        if state is State.ASLEEP or (state is State.DROWSY and not self._has_work):
-            return self._spared(demand, asleep=state is State.ASLEEP)
+        if state is State.ASLEEP:
+            return self._asleep(demand)
+        if state is State.DROWSY and not self._has_work:
+            return self._drowsy(demand)
         metrics = self._metrics()
         core = self._percent("gpu_busy_percent", metrics.gfx_percent)
         active = self._percent("mem_busy_percent", metrics.umc_percent)
-        window = self._whole.window(Sample(None, None) if self._parts else Sample(core, active))
         busiest = max((p for p in (core, *metrics.partitions.values()) if p), default=core)
-        self._rest.note(now_ns, idle=busiest == 0)
+        idle = busiest == 0 and not active
+        speaks_ns = self._speaks_ns(idle=idle)
+        self._sample, self._told = Sample(core, active), metrics.partitions
+        window = self._window(self._sample, speaks_ns)
+        self._rest.note(now_ns, idle=idle and not _has_worked(window))
         if window is not None or not self.energy.begun:
             metered = self.energy.take(metrics, self._hwmon, busiest)
             window = window and with_energy(window, metered, self.energy.method)
         sensors = self._sense(metrics, demand)
         whole = self._parted(window) if self._parts else self._undivided(window, demand)
-        parts = (
-            self._part(p, metrics.partitions.get(p.found.partition), demand) for p in self._parts
-        )
+        parts = (self._part(part, speaks_ns, demand) for part in self._parts)
         return (replace(whole, sensors=sensors), *parts)
+
+    def _window(self, sample: Sample, speaks_ns: int) -> Window | None:
+        """The board's; how busy a partitioned one was its partitions tell."""
+        told = Sample(None, None) if self._parts else sample
+        return self._whole.window(told._replace(speaks_ns=speaks_ns))
+
+    def _speaks_ns(self, *, idle: bool) -> int:
+        """How long the look that is taken now speaks for."""
+        paused, self._paused = self._paused, False
+        return IDLE_SPEAKS_NS if paused and idle else LONGEST_NS
 
     @property
     def _has_work(self) -> bool:
         """Whether a process of KFD is on it, which lets no board fall asleep."""
         return any(device.has_work for device in (self._whole, *self._parts))
 
-    def _spared(self, demand: Demand, *, asleep: bool) -> tuple[DeviceReading, ...]:
-        """The board while it sleeps, or may fall asleep: nothing is read that keeps it awake.
+    def _drowsy(self, demand: Demand) -> tuple[DeviceReading, ...]:
+        """The board while it may fall asleep: nothing is read that keeps it awake.
 
-        Who sleeps is idle. Until then clients are asked, which wakes nothing, and if they work it
-        is read again; where nobody tells of clients, the window waits.
+        Its clients are asked, which wakes nothing. Until they work it is as idle as it said last;
+        then it is read again. Where they are not seen, the window waits for the next look.
         """
+        self._paused = True
         window = None
-        if asleep or self.by_clients:
-            window = self._whole.window(Sample(None, None) if self._parts else Sample(0.0, 0.0))
-        if not asleep and window is not None and window.busy.core:
+        if isinstance(self._whole, ClientDevice) and self._whole.sees_clients:
+            window = self._whole.window(self._sample)
+        if window and _has_worked(window):
             self._rest.note(self._clock.monotonic_ns(), idle=False)
             window = replace(window, busy=replace(window.busy, memory_active=None))
-        if asleep:
-            self.energy.sleep()
-            self._sensors = replace(
-                self._sensors,
-                power_watts=None,
-                power_limit_watts=None,
-                temperature_celsius={},
-                clock_hertz={},
-            )
+        window = window and with_energy(window, Metered(), self.energy.method)
+        whole = self._parted(window) if self._parts else self._undivided(window, demand)
+        parts = (self._part(part, None, demand) for part in self._parts)
+        return (replace(whole, sensors=self._sensors), *parts)
+
+    def _asleep(self, demand: Demand) -> tuple[DeviceReading, ...]:
+        """The board while it sleeps, which is idle: nothing is read that would wake it."""
+        speaks_ns = self._speaks_ns(idle=True)
+        self._told = {part.found.partition: 0.0 for part in self._parts}
+        window = self._window(Sample(0.0, 0.0), speaks_ns)
+        self.energy.sleep()
+        self._sensors = replace(
+            self._sensors,
+            power_watts=None,
+            power_limit_watts=None,
+            temperature_celsius={},
+            clock_hertz={},
+        )
         window = window and with_energy(window, Metered(), self.energy.method)
         whole = self._parted(window) if self._parts else self._undivided(window, demand)
         reasons = {
             q: Unmeasured.ASLEEP for q, group in SENSED.items() if group not in demand.disabled
         }
-        told = {**whole.unmeasured, **(reasons if asleep else {})}
-        parts = (self._part(part, 0.0, demand) for part in self._parts)
+        told = {**whole.unmeasured, **reasons}
+        parts = (self._part(part, speaks_ns, demand) for part in self._parts)
         return (replace(whole, sensors=self._sensors, unmeasured=told), *parts)
 
     def _metrics(self) -> Metrics:
@@ -168,8 +196,10 @@ class AmdBoard:
             reasons["energy"] = Unmeasured.NOT_SUPPORTED
         return DeviceReading(self._whole.device, window=window, unmeasured=reasons)
 
-    def _part(self, part: AmdDevice, told: float | None, demand: Demand) -> DeviceReading:
-        window = part.window(Sample(told, None))
+    def _part(self, part: AmdDevice, speaks_ns: int | None, demand: Demand) -> DeviceReading:
+        """A partition; None: its window waits."""
+        told = self._told.get(part.found.partition)
+        window = None if speaks_ns is None else part.window(Sample(told, None, speaks_ns))
         memory = part.memory(demand, part.device.memory_bytes, None)
         reasons = part.unmeasured(window)
         reasons["energy"] = Unmeasured.PARTITIONED
@@ -189,3 +219,11 @@ class AmdBoard:
                 ecc_errors={} if "ecc" in off else memory_errors(self._folder),
             )
         return self._sensors
+
+
+def _has_worked(window: Window | None) -> bool:
+    """Whether anything of the device is known to have worked."""
+    if window is None:
+        return False
+    busy = (getattr(window.busy, quantity) for quantity in QUANTITIES)
+    return any(busy) or any(window.counted.values())

@@ -64,6 +64,11 @@ class ClientDevice:
             self._blind = self._blind or Unmeasured.NO_PERMISSION
 
     @property
+    def sees_clients(self) -> bool:
+        """Whether all of its clients are seen, so that it is idle while they are."""
+        return self._sight is not None and not self._sight.cut and self._blind is None
+
+    @property
     def has_work(self) -> bool:
         """Whether a process of KFD has it open."""
         return bool(self._computing) or self._kfd.has_work

@@ -3,7 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.gpus.amd.node import Node
+from exporter.gpus.amd.source import AmdSource
+from tests.gpus.amd.node import DEMAND, Node
 
 
 @pytest.fixture
@@ -13,3 +14,16 @@ def node(tmp_path: Path) -> Iterator[Node]:
     made.tree.load()
     yield made
     made.source.close()
+
+
+@pytest.fixture
+def nested(node: Node) -> Iterator[Node]:
+    """As in a pod without hostPID."""
+    proc = node.machine.proc
+    node.machine.write(proc, {"self/status": "Name:\tx\nNSpid:\t7"})
+    (proc / "self/ns").mkdir()
+    (proc / "self/ns/pid").symlink_to("pid:[4026532900]")
+    node.source = AmdSource(node.tree.sysfs, proc, clock=node.clock)
+    node.source.follow(DEMAND)
+    yield node
+    node.source.close()

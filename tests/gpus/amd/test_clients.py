@@ -1,7 +1,6 @@
 """Radeon boards, whose processes are told by fdinfo: a Mesa client, a ROCm client, and both."""
 
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -185,19 +184,6 @@ def test_where_kfd_tells_parts_no_process_is_looked_into(
         Unmeasured.NOT_SUPPORTED,
         Unmeasured.PARTITIONED,
     }
-
-
-@pytest.fixture
-def nested(node: Node) -> Iterator[Node]:
-    """As in a pod without hostPID."""
-    proc = node.machine.proc
-    node.machine.write(proc, {"self/status": "Name:\tx\nNSpid:\t7"})
-    (proc / "self/ns").mkdir()
-    (proc / "self/ns/pid").symlink_to("pid:[4026532900]")
-    node.source = AmdSource(node.tree.sysfs, proc, clock=node.clock)
-    node.source.follow(Demand(deadline_s=10.0))
-    yield node
-    node.source.close()
 
 
 def test_where_clients_cannot_be_seen_the_device_is_told_and_no_part_of_it(

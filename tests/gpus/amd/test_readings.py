@@ -1,13 +1,12 @@
 """Windows, memory, energy and sensors, by the numbers of the tree."""
 
-from dataclasses import replace
 from pathlib import Path
 
 from pyfakefs.fake_filesystem import FakeFilesystem
 from pyfakefs.helpers import reset_ids, set_uid
 
 from exporter.model import ProcessMemory, Unmeasured
-from tests.gpus.amd.node import DEMAND, Node
+from tests.gpus.amd.node import Node
 from tests.gpus.amd.trees import (
     GIB,
     MI210,
@@ -15,7 +14,6 @@ from tests.gpus.amd.trees import (
     RADEON,
     TICKS,
     V1_3,
-    Board,
     put,
     remove,
     table,
@@ -290,89 +288,6 @@ def test_counters_of_a_board_go_on_when_it_is_partitioned_anew(node: Node) -> No
     assert before.window is not None
     assert after.window is not None
     assert (before.window.energy_uj or 0) + (after.window.energy_uj or 0) == 900 * JOULE
-
-
-def test_a_board_that_sleeps_is_idle_and_is_not_woken(node: Node) -> None:
-    board = node.tree.add(RADEON)
-    board.set(gpu_busy_percent=70)  # would be read if it were awake
-    sleepy(board, "suspended")
-    node.read()
-
-    reading = node.device(board.uuid)
-
-    assert reading.window is not None
-    assert reading.window.busy.core == 0
-    assert reading.sensors.power_watts is None
-    assert reading.unmeasured["power"] is reading.unmeasured["clock"] is Unmeasured.ASLEEP
-
-
-def sleepy(board: Board, status: str = "active") -> None:
-    """Let the kernel suspend a board when it was idle for 5 s, as amdgpu does."""
-    put(board.folder / "power/control", "auto")
-    put(board.folder / "power/autosuspend_delay_ms", 5000)
-    put(board.folder / "power/runtime_status", status)
-
-
-def test_an_idle_board_is_left_alone_long_enough_to_fall_asleep(node: Node) -> None:
-    board = node.tree.add(RADEON)
-    sleepy(board)
-    node.read()
-    board.hwmon(power1_average=40_000_000)
-
-    powers = [node.device(board.uuid).sensors.power_watts for _ in range(20)]
-
-    assert powers == [100] * 9 + [40] * 11  # not asked for before twice the delay
-
-
-def test_clients_that_work_on_a_board_that_was_left_alone_are_seen_at_once(node: Node) -> None:
-    board = node.tree.add(RADEON)
-    sleepy(board)
-    node.client(42, board)
-    node.read()
-    node.read()
-    node.client(42, board, gfx=SECOND // 4)
-    board.set(gpu_busy_percent=30)
-
-    first, second = node.window(board.uuid), node.window(board.uuid)
-
-    assert (first.busy.core, first.busy.memory_active) == (SECOND // 4, None)
-    assert second.busy.core == SECOND * 3 // 10
-
-
-def test_a_process_of_kfds_lets_no_board_fall_asleep(node: Node) -> None:
-    board = node.tree.add(MI210)
-    sleepy(board)
-    node.tree.run(7)
-    node.tree.use(7, board.gpu_ids[0], vram=GIB)
-
-    node.read()
-
-    assert all(node.device(board.uuid).window for _ in range(5))
-
-
-def test_what_a_board_used_asleep_is_nobodys_when_it_wakes(node: Node) -> None:
-    board = node.tree.add(MI300X)
-    sleepy(board)
-    board.metrics(v1_6(1000 * TICKS))
-    node.read()
-    sleepy(board, "suspended")
-    asleep = [node.window(board.uuid, after=60).energy_uj for _ in range(5)]
-    sleepy(board)
-    board.set(gpu_busy_percent=100)
-    board.metrics(v1_6(1700 * TICKS))
-
-    awake = node.window(board.uuid)
-
-    assert asleep == [None] * 5
-    assert (awake.energy_uj, awake.idle_energy_uj) == (700 * JOULE, 700 * JOULE)
-
-
-def test_a_board_may_be_kept_awake_if_that_is_wanted(node: Node) -> None:
-    board = node.tree.add(RADEON)
-    sleepy(board, "suspended")
-    node.source.follow(replace(DEMAND, wake=True))
-
-    assert node.device(board.uuid).sensors.power_watts == 100
 
 
 def test_what_kfd_denies_is_a_reason_and_not_a_failure(fs: FakeFilesystem) -> None:

@@ -111,6 +111,12 @@ class Board:
         for name, value in files.items():
             put(self.folder / "hwmon/hwmon4" / name, value)
 
+    def may_sleep(self, status: str = "active", delay_ms: int = 5000) -> None:
+        """Let the kernel suspend it when it was idle for so long: 5 s, as amdgpu does."""
+        put(self.folder / "power/control", "auto")
+        put(self.folder / "power/autosuspend_delay_ms", delay_ms)
+        put(self.folder / "power/runtime_status", status)
+
     def metrics(self, content: bytes) -> None:
         """Rewrite its ``gpu_metrics``."""
         put(self.folder / "gpu_metrics", content)
