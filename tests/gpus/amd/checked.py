@@ -2,11 +2,11 @@
 
 import ctypes
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from exporter.gpus.amd.smi.check import ASK_EVERY_NS, TIMES, SmiCheck
 from exporter.gpus.amd.smi.source import CheckedSource, SmiSource
-from exporter.gpus.source import Demand
 from exporter.model import DeviceReading, SourceStatus
 from tests.fakeamdsmi.build import library
 from tests.gpus.amd.node import DEMAND, Node
@@ -30,7 +30,7 @@ class Checked:
 
     def follow(self, **demand: object) -> None:
         """Let it be read so."""
-        self.source.follow(Demand(deadline_s=10.0, **demand))  # type: ignore[arg-type] # a test's
+        self.source.follow(replace(DEMAND, **demand))  # type: ignore[arg-type] # a test's
 
     def read(self, after: float = 1.0) -> Mapping[str, float]:
         """A cycle so many seconds later; gives what is said of the only board, or the first."""

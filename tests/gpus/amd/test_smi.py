@@ -1,6 +1,8 @@
 import logging
+import os
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 import pytest
@@ -20,6 +22,7 @@ from tests.gpus.amd.trees import (
     RADEON,
     TICKS,
     V1_3,
+    Board,
     put,
     table,
     v1_6,
@@ -395,6 +398,86 @@ def test_a_board_that_comes_is_looked_for_at_once(checked: Checked) -> None:
         checked.read()
 
     assert checked.devices[other.uuid].sensors.crosscheck["power"] == 0
+
+
+@contextmanager
+def hanging(checked: Checked, board: Board) -> Iterator[None]:
+    """A file of a board hangs, and costs a cycle no time."""
+    pipe = board.folder / "gpu_busy_percent"
+    pipe.unlink()
+    os.mkfifo(pipe)
+    checked.follow(deadline_s=0.2)
+    yield
+    checked.follow()
+    pipe.write_text("0\n")  # which lets the read come back
+    board.set(gpu_busy_percent=0)
+
+
+def test_a_board_that_hangs_for_a_moment_brings_no_ask_forward(checked: Checked) -> None:
+    hangs, fine = checked.node.tree.add(MI210), checked.node.tree.add(MI210)
+    describe(checked.library, [same(hangs), same(fine, power=300)])
+    checked.read()
+    first = checked.status
+    describe(checked.library, [])
+
+    for second in range(1, int(MINUTE)):
+        with hanging(checked, hangs) if second % 9 == 0 else nullcontext():
+            checked.read()
+        assert checked.devices[fine.uuid].sensors.crosscheck["power"] == 0
+        assert checked.initialised()
+        assert checked.status == first
+
+    checked.read()
+    assert checked.status != first
+
+
+def test_of_a_board_that_hangs_nothing_is_compared_and_of_the_others_all_is(
+    checked: Checked,
+) -> None:
+    hangs, fine = checked.node.tree.add(MI210), checked.node.tree.add(MI210)
+    describe(checked.library, [same(hangs, power=300), same(fine)])
+    checked.read(MINUTE)
+
+    with hanging(checked, hangs):
+        checked.read(MINUTE)
+
+    assert checked.status.up
+    assert "no board of this node" not in checked.status.detail
+    told = {uuid: reading.sensors.crosscheck for uuid, reading in checked.devices.items()}
+    assert told[hangs.uuid] == {}
+    assert told[fine.uuid]["power"] == 0
+
+
+def test_while_no_board_is_read_the_library_is_kept_and_not_asked(checked: Checked) -> None:
+    board = checked.node.tree.add(MI210)
+    describe(checked.library, [same(board)])
+    checked.read()
+    first = checked.status
+    describe(checked.library, [])
+
+    with hanging(checked, board):
+        checked.read(MINUTE)
+
+    assert checked.status == first
+    assert checked.initialised()
+
+
+def test_a_board_that_goes_and_comes_brings_no_ask_forward(checked: Checked) -> None:
+    comes, stays = checked.node.tree.add(MI210), checked.node.tree.add(MI210)
+    describe(checked.library, [same(comes), same(stays, power=300)])
+    checked.read()
+    away = comes.folder.with_name("away")
+
+    for _ in range(4):
+        comes.folder.rename(away)
+        checked.read()
+        assert str(checked.devices[comes.uuid].state) == "gpu_lost"
+        away.rename(comes.folder)
+        checked.read(6)
+        checked.read(6)
+        assert str(checked.devices[comes.uuid].state) == "up"
+
+    assert checked.devices[stays.uuid].sensors.crosscheck["power"] == 0
 
 
 def test_a_board_that_sysfs_has_no_name_for_has_the_librarys(checked: Checked) -> None:

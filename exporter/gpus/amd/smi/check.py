@@ -23,8 +23,9 @@ NOT_FOUND = (
     f"{NAME} is in none of the usual places: mount the host's /opt/rocm/lib, or name the file with "
     "--amd.smi"
 )
-NO_BOARD = "no board of AMD's is read"
+NO_BOARD = "no board of AMD's is there"
 ASLEEP = "a board sleeps, and would be woken"
+AWAY = {DeviceState.LOST, DeviceState.RELEASED}  # the states of boards that are not there
 _JOB = "ask"  # the worker's only key
 
 
@@ -57,6 +58,7 @@ class SmiCheck:
         self._out = False  # a job is
         self._ask_at_ns = 0
         self._listed: frozenset[str] = frozenset()  # the boards when the library looked for them
+        self._known: frozenset[str] = frozenset()  # all that ever were there
         self._seen: dict[str, Seen] = {}
         self._in_a_row: dict[tuple[str, str], int] = {}
         self._said: set[tuple[str, str] | str] = set()
@@ -73,13 +75,12 @@ class SmiCheck:
         """
         now_ns = self._clock.monotonic_ns()
         boards = {
-            d.device.uuid: d
-            for d in devices
-            if d.state is DeviceState.UP and not d.device.parent_uuid
+            d.device.uuid: d for d in devices if d.state not in AWAY and not d.device.parent_uuid
         }
         self._seen = {uuid: self._seen.get(uuid) or Seen() for uuid in boards}
         for uuid, reading in boards.items():
-            self._seen[uuid].add(reading, now_ns)
+            if reading.state is DeviceState.UP:
+                self._seen[uuid].add(reading, now_ns)
         rest = rest or ("" if boards else NO_BOARD)
         if self._out:
             self._run(self._ask, boards)
@@ -98,12 +99,15 @@ class SmiCheck:
         boards: Mapping[str, DeviceReading],
         now_ns: int,
     ) -> None:
-        if self._library and (rest or self._listed != boards.keys()):  # it looks once, when opened
+        if boards.keys() - self._known:
+            self._known |= boards.keys()
             self._ask_at_ns = now_ns
+        if self._library and (rest or self._listed != boards.keys()):  # it looks once, when opened
             self._run(self._leave, boards)
         elif rest:
             self._tell(_absent(rest))
-        elif now_ns >= self._ask_at_ns:
+            self._ask_at_ns = now_ns
+        elif now_ns >= self._ask_at_ns and _are_read(boards):
             self._ask_at_ns = now_ns + ASK_EVERY_NS
             if asleep():
                 self._tell(_absent(ASLEEP))
@@ -163,8 +167,10 @@ class SmiCheck:
             self._fail(f"none of its GPUs is a board of this node: {', '.join(unknown)}")
             return
         before, self._in_a_row = self._in_a_row, {}
-        verdicts, differing = {}, []
+        verdicts, differing = self._named(), []
         for uuid, processor in found.items():
+            if boards[uuid].state is not DeviceState.UP:
+                continue
             compared = self._seen[uuid].compare(processor)
             gpu = f"GPU {boards[uuid].device.index}"
             differing += [f"{gpu} {each}" for each in compared if each.differs]
@@ -206,8 +212,16 @@ class SmiCheck:
         self.status = status
         if verdicts is None:
             self._in_a_row = {}
-            verdicts = {uuid: Verdict(name=name) for uuid, name in self._names.items() if name}
+            verdicts = self._named()
         self._verdicts = verdicts
+
+    def _named(self) -> dict[str, Verdict]:
+        """What is known of boards that are not compared."""
+        return {uuid: Verdict(name=name) for uuid, name in self._names.items() if name}
+
+
+def _are_read(boards: Mapping[str, DeviceReading]) -> bool:
+    return any(reading.state is DeviceState.UP for reading in boards.values())
 
 
 def _absent(detail: str) -> SourceStatus:
