@@ -6,7 +6,7 @@ from exporter.doctor.devices import devices_found
 from exporter.doctor.drm import BLIND, clients_seen
 from exporter.doctor.finding import Finding, note, ok, problem
 from exporter.doctor.privileges import AMD_DEVICES, AMD_LIBRARY, SYSFS
-from exporter.gpus.amd.smi.check import DIFFERS, SOURCE
+from exporter.gpus.amd.smi.check import DIFFERS, SOURCE, UNANSWERED
 from exporter.gpus.amd.smi.places import NAME
 from exporter.gpus.drm.holders import NESTED, REFUSED
 from exporter.model import DeviceReading, DeviceState, Reading, Unmeasured
@@ -77,6 +77,8 @@ def library(reading: Reading, windows: Mapping[str, int]) -> Iterator[Finding]: 
     version, _, differing = status.detail.partition(DIFFERS)
     if status.absent:
         yield note(NAME, f"not asked: {status.detail}", privilege=AMD_LIBRARY)
+    elif not status.up and UNANSWERED in status.detail:
+        yield note(NAME, status.detail, "nothing: the exporter goes on and takes it when it comes")
     elif not status.up:
         yield problem(NAME, status.detail, "see docs/vendors.md, or set --amd.smi=off", AMD_LIBRARY)
     elif differing:

@@ -148,3 +148,11 @@ def test_a_library_that_is_not_found_is_a_note() -> None:
 
     assert (finding.verdict, finding.privilege) == (Verdict.NOTE, privileges.AMD_LIBRARY)
     assert "in none of the usual places" in finding.found
+
+
+def test_a_library_that_has_not_answered_yet_is_no_problem_and_was_asked() -> None:
+    status = SourceStatus("amdsmi", up=False, detail="asked 2 s ago, no answer yet")
+
+    finding = found(Reading(status))["libamd_smi.so"]
+
+    assert (finding.verdict, finding.found) == (Verdict.NOTE, "asked 2 s ago, no answer yet")

@@ -13,7 +13,7 @@ from exporter.gpus.amd.smi.places import find
 from exporter.gpus.amd.smi.source import CheckedSource, SmiSource
 from exporter.model import Window
 from tests.fakeamdsmi.build import describe, library
-from tests.gpus.amd.checked import MINUTE, Checked, same
+from tests.gpus.amd.checked import MINUTE, PATIENCE_S, Checked, same
 from tests.gpus.amd.node import Node
 from tests.gpus.amd.trees import (
     GIB,
@@ -300,6 +300,39 @@ def test_a_call_that_hangs_costs_no_cycle(node: Node, tmp_path: Path, function: 
         threading.Event().wait(0.001)
     assert device.sensors.crosscheck["power"] == 0
     source.close()
+
+
+def test_a_library_that_has_never_answered_was_asked_and_not_left_out(checked: Checked) -> None:
+    board = checked.node.tree.add(MI210)
+    describe(checked.library, [same(board), "hang function=amdsmi_init"])
+    checked.check._wait_s = 0.0
+    said = []
+    for _ in range(4):
+        checked.read()
+        said.append((checked.status.absent, checked.status.up, checked.status.detail))
+
+    assert said[1:] == [
+        (False, False, f"asked {seconds} s ago, no answer yet") for seconds in (1, 2, 3)
+    ]
+    describe(checked.library, [same(board)])
+    checked.check._wait_s = PATIENCE_S
+    checked.read()
+    assert checked.status.up
+
+
+def test_a_library_that_takes_its_time_once_leaves_what_it_said(checked: Checked) -> None:
+    board = checked.node.tree.add(MI210)
+    describe(checked.library, [same(board)])
+    checked.read()
+    first = checked.status
+    describe(checked.library, [same(board), "hang function=amdsmi_get_power_info"])
+    checked.check._wait_s = 0.0
+
+    checked.read(MINUTE)
+    checked.read(HUNG_NS / 1e9 - 1)
+
+    assert checked.status == first
+    describe(checked.library, [])
 
 
 def test_a_hung_library_takes_back_what_it_said(checked: Checked) -> None:

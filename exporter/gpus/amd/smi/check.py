@@ -16,6 +16,7 @@ logger = logging.getLogger(__name__)
 SOURCE = "amdsmi"
 SECOND = 1_000_000_000
 ASK_EVERY_NS = 60 * SECOND
+SLOW_NS = SECOND  # then it is said that it was asked
 HUNG_NS = 10 * SECOND
 TIMES = 3  # a figure differs in so many asks one after another before it is said to
 DIFFERS = "; differs: "
@@ -25,6 +26,7 @@ NOT_FOUND = (
 )
 NO_BOARD = "no board of AMD's is there"
 ASLEEP = "a board sleeps, and would be woken"
+UNANSWERED = "no answer yet"
 AWAY = {DeviceState.LOST, DeviceState.RELEASED}  # the states of boards that are not there
 _JOB = "ask"  # the worker's only key
 
@@ -122,10 +124,7 @@ class SmiCheck:
         result = self._workers.run({_JOB: job}, self._wait_s)[_JOB]
         self._out = isinstance(result, Stuck)
         if isinstance(result, Stuck):
-            waited_ns = self._clock.monotonic_ns() - result.since_mono_ns
-            if waited_ns >= HUNG_NS:
-                detail = f"a call has not come back for {waited_ns / SECOND:.1f} s"
-                self._fail(f"{detail}; see the kernel log for amdgpu")
+            self._wait(self._clock.monotonic_ns() - result.since_mono_ns)
         elif isinstance(result, AbsentError):
             self._tell(_absent(str(result)))
         elif isinstance(result, UnknownVersionError) and self._path is None:
@@ -138,6 +137,15 @@ class SmiCheck:
             self._fail(str(result) if isinstance(result, SmiError) else repr(result))
         elif result:
             self._judge(result, boards)
+
+    def _wait(self, waited_ns: int) -> None:
+        """Say so if it takes long; until then what it said last stands, if it has said anything."""
+        if waited_ns >= HUNG_NS:
+            detail = f"a call has not come back for {waited_ns / SECOND:.1f} s"
+            self._fail(f"{detail}; see the kernel log for amdgpu")
+        elif waited_ns >= SLOW_NS and (self.status.absent or UNANSWERED in self.status.detail):
+            detail = f"asked {waited_ns / SECOND:.0f} s ago, {UNANSWERED}"
+            self._tell(SourceStatus(SOURCE, up=False, detail=detail))
 
     def _ask(self) -> tuple[Processor, ...]:
         """In the worker's thread."""
