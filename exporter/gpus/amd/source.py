@@ -65,8 +65,9 @@ class AmdSource:
             self._look_at_ns = 0
             return Reading(SourceStatus(self.name, up=False, detail=NO_DRIVER))
         devices = self._cycle(began_ns)
-        hung = bool(devices) and all(d.state is DeviceState.STUCK for d in devices)
-        detail = HANGS if hung else self._missing() if devices else self._trouble or NO_DEVICE
+        there = [d.state for d in devices if d.state is not DeviceState.LOST]
+        hung = bool(there) and all(state is DeviceState.STUCK for state in there)
+        detail = HANGS if hung else self._missing() if there else self._trouble or NO_DEVICE
         return self._reading(began_ns, devices, up=not hung, detail=detail)
 
     def release(self, released: bool) -> None:  # noqa: FBT001 - a state, not an option

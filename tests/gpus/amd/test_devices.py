@@ -10,6 +10,7 @@ from pyfakefs.helpers import reset_ids, set_uid
 
 from exporter.gpus.amd.device import AmdDevice
 from exporter.gpus.amd.discovery import discover
+from exporter.gpus.amd.source import HANGS, NO_DEVICE
 from exporter.gpus.source import Demand
 from exporter.model import DeviceState, Reading, Unmeasured
 from tests.collector.sources import ManualClock
@@ -259,6 +260,38 @@ def test_a_file_that_hangs_costs_the_board_it_is_of(node: Node) -> None:
 
     assert states == {stuck.uuid: "driver_stuck", fine.uuid: "up"}
     assert str(after[fine.uuid].state) == "up"
+
+
+def test_a_driver_that_hangs_is_down_whatever_boards_were_there_before(node: Node) -> None:
+    gone, stuck = node.tree.add(MI210), node.tree.add(MI210)
+    node.read()
+    remove(gone.folder)
+    node.read(60)
+    pipe = stuck.folder / "gpu_busy_percent"
+    pipe.unlink()
+    os.mkfifo(pipe)
+    node.source.follow(Demand(deadline_s=0.2))
+
+    reading = node.read()
+
+    pipe.write_text("30\n")  # which lets the read come back
+    assert {uuid: state for uuid, (_, state) in states(reading).items()} == {
+        gone.uuid: "gpu_lost",
+        stuck.uuid: "driver_stuck",
+    }
+    assert (reading.status.up, reading.status.detail) == (False, HANGS)
+
+
+def test_a_driver_without_a_board_any_more_is_up_and_says_so(node: Node) -> None:
+    """As NVML's is: the driver answers, and the board is lost."""
+    gone = node.tree.add(MI210)
+    node.read()
+    remove(gone.folder)
+
+    reading = node.read(60)
+
+    assert states(reading) == {gone.uuid: (100, "gpu_lost")}
+    assert (reading.status.up, reading.status.detail) == (True, NO_DEVICE)
 
 
 def test_kfds_nodes_that_may_not_be_read_are_told(fs: FakeFilesystem) -> None:
