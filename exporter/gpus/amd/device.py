@@ -93,9 +93,11 @@ class AmdDevice:
             return None
         self._refused = False
         known = {pid: cus for pid, cus in told.items() if cus is not None}
-        ended = {pid for pid in told.keys() - known.keys() if all(map(is_gone, folders[pid]))}
-        is_empty = not folders.keys() - ended
-        self._occupancy = bool(node.cus and known) or (self._central and is_empty)
+        if known:
+            self._occupancy = bool(node.cus)
+        else:  # there is nobody, or each has ended since the folders were listed
+            ended = (is_gone(inner) for each in folders.values() for inner in each)
+            self._occupancy = self._central and all(ended)
         active = frozenset(pid for pid, cus in known.items() if cus)
         if not active <= self._listed:
             self._listed_mono_ns = None  # who works and is not listed is looked for at once
