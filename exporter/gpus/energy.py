@@ -13,7 +13,7 @@ from exporter.model import Window
 
 IDLE_NS = 5_000_000_000  # boards move their counter about ten times a second; shorter is noise
 IDLE_SPELLS = 9
-LONGEST_GAP_NS = 90_000_000_000  # a counter that was not told for longer may have begun anew
+LONGEST_GAP_NS = 90_000_000_000  # what a counter not told for longer did is anyone's guess
 
 
 class Metered(NamedTuple):
@@ -26,6 +26,15 @@ class Metered(NamedTuple):
     used_uj: int | None = None
     idle_uj: int | None = None
     late_uj: int = 0
+
+    def all_idle(self) -> "Metered":
+        """As of a device that slept: what is not known to be idle energy is nobody's all the same.
+
+        Else it would be the first one's to wake it.
+        """
+        if self.used_uj is None or self.idle_uj is not None:
+            return self
+        return self._replace(idle_uj=self.used_uj - self.late_uj)
 
 
 class EnergySource(Protocol):

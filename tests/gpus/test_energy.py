@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.gpus.energy import LONGEST_GAP_NS, EnergyMeter
+from exporter.gpus.energy import LONGEST_GAP_NS, EnergyMeter, Metered
 
 SECOND = 10**9
 JOULE = 10**6
@@ -42,6 +42,20 @@ def test_a_counter_that_was_not_told_for_too_long_begins_anew() -> None:
     meter.take(None, LONGEST_GAP_NS + 1, 0)
 
     assert meter.take(300 * JOULE, LONGEST_GAP_NS + SECOND, 0) == (None, None, 0)
+
+
+@pytest.mark.parametrize(
+    ("metered", "idle_uj"),
+    [
+        (Metered(5 * JOULE, None, 2 * JOULE), 3 * JOULE),  # what is late is nobody's already
+        (Metered(5 * JOULE, 1 * JOULE), 1 * JOULE),
+        (Metered(), None),
+    ],
+)
+def test_what_a_device_that_slept_is_not_known_to_have_used_idle_is_nobodys(
+    metered: Metered, idle_uj: int | None
+) -> None:
+    assert metered.all_idle() == metered._replace(idle_uj=idle_uj)
 
 
 def idle(meter: EnergyMeter, counter: int, mono: int, watts: int, seconds: int) -> tuple[int, int]:

@@ -2,8 +2,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.gpus.energy import EnergyMeter
-from exporter.gpus.power import LONGEST_GAP_NS, PowerIntegral
+from exporter.gpus.energy import LONGEST_GAP_NS, EnergyMeter
+from exporter.gpus.power import PowerIntegral
 
 SECOND = 10**9
 

@@ -38,9 +38,7 @@ class BoardEnergy:
         rested, self.rested = self.rested, False
         busy_ns = None if busy is None or rested else int(busy * SECOND)
         metered = self._meter.take(counter, mono_ns, busy_ns)
-        if rested and metered.idle_uj is None and metered.used_uj is not None:
-            return metered._replace(idle_uj=metered.used_uj - metered.late_uj)  # nobody's
-        return metered
+        return metered.all_idle() if rested else metered
 
     def _counter(self, metrics: Metrics, hwmon: Hwmon, mono_ns: int) -> int | None:
         counted = metrics.energy_uj

@@ -187,9 +187,7 @@ class DrmDevice:
         if window is None or before is None:
             return window
         has_slept = now_ns - before > window.observed_ns
-        if metered.idle_uj is None and has_slept:  # nobody's: not the first one's to wake it
-            metered = metered._replace(idle_uj=metered.used_uj)
-        return with_energy(window, metered, self._board.method)
+        return with_energy(window, metered.all_idle() if has_slept else metered, self._board.method)
 
     def _sense(self, demand: Demand, now_ns: int) -> None:
         before = self._sensed_mono_ns

@@ -262,6 +262,22 @@ def test_what_it_used_asleep_is_nobodys_when_it_wakes(machine: Machine) -> None:
     assert energy(awake) == (4_000_000, 4_000_000)
 
 
+def test_of_what_it_used_asleep_what_came_too_late_is_counted_once(machine: Machine) -> None:
+    device = sleepy_xe(machine)
+    source = machine.source()
+    source.read()
+    machine.write(device, {f"{HWMON}/energy1_input": ""})
+    step(machine, source, 3)
+    tick(machine, device, 5, 0, "suspended")
+    step(machine, source, 2)
+    tick(machine, device, 6, 500)
+
+    awake = step(machine, source)
+
+    assert energy(awake) == (6_000_000, 3_000_000)
+    assert window(awake).late_energy_uj == 3_000_000
+
+
 def test_what_it_did_before_it_slept_is_told_when_it_wakes_by_a_clock_that_stood(
     machine: Machine,
 ) -> None:
