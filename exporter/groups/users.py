@@ -5,7 +5,6 @@ does not answer would hold up whoever asks. Where users come from one, ``getent 
 file.
 """
 
-import contextlib
 import logging
 import os
 from threading import Thread
@@ -35,6 +34,7 @@ class Users:
         self._state: tuple[int, int, int] | None = None
         self._names: dict[int, str] = {}
         self._reading: Thread | None = None
+        self._refusal = ""  # why a long file could not be read
         self.problem = ""
 
     def name(self, uid: int) -> str:
@@ -53,28 +53,34 @@ class Users:
             about = os.stat(self._path)  # noqa: PTH116 - a string
             state = (about.st_ino, about.st_mtime_ns, about.st_size)
             if state == self._state:
-                pass
+                self._refusal = ""
             elif about.st_size <= AT_ONCE:
                 self._take(state)
             else:
                 self._reading = Thread(target=self._aside, args=(state,), name="users", daemon=True)
                 self._reading.start()
         except OSError as error:
-            self._report(f"{self._path}: {os.strerror(error.errno or 0)}")
+            self._report(self._why(error))
         else:
             is_cut = about.st_size > LARGEST_FILE
             cut = f"{self._path}: of a file this long only {LARGEST_FILE >> 20} MiB are read"
-            self._report(cut if is_cut else "")
+            self._report(self._refusal or (cut if is_cut else ""))
 
     def _aside(self, state: tuple[int, int, int]) -> None:
-        with contextlib.suppress(OSError):  # it is tried again at the next look
+        """Read a long file. What fails is said, and tried again, at the next look."""
+        try:
             self._take(state)
+        except OSError as error:
+            self._refusal = self._why(error)
+
+    def _why(self, error: OSError) -> str:
+        return f"{self._path}: {os.strerror(error.errno or 0)}"
 
     def _take(self, state: tuple[int, int, int]) -> None:
         file = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         try:
             self._names = _parsed(_read(file))
-            self._state = state
+            self._state, self._refusal = state, ""
         finally:
             os.close(file)
 

@@ -1,6 +1,7 @@
 """Users and accounts of groups, from passwd and /proc: files, and a real process."""
 
 import os
+import stat
 import subprocess
 import threading
 from pathlib import Path
@@ -8,6 +9,8 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pyfakefs.fake_filesystem import FakeFilesystem
+from pyfakefs.helpers import reset_ids, set_uid
 
 from exporter.groups.accounts import (
     LONGEST_ENVIRONMENT,
@@ -18,7 +21,7 @@ from exporter.groups.accounts import (
 from exporter.groups.choice import open_groups
 from exporter.groups.containers import Containers
 from exporter.groups.owners import Owners
-from exporter.groups.users import LARGEST_FILE, Users, _parsed
+from exporter.groups.users import AT_ONCE, LARGEST_FILE, Users, _parsed
 from exporter.model import CgroupIdentity, GroupFacts, GroupKey, GroupMember, Unit
 from tests.cgroups.clock import ManualClock
 from tests.cgroups.fakeproc import FakeProc
@@ -214,6 +217,35 @@ def test_a_long_file_is_read_aside_and_its_names_come_when_it_is(
     assert first == ""  # nobody waited for it
     assert users.name(8) == ""
     assert caplog.text.count("only 16 MiB are read") == 1
+
+
+def test_a_long_file_that_may_not_be_read_is_said_until_it_is(
+    fs: FakeFilesystem, caplog: pytest.LogCaptureFixture
+) -> None:
+    file = Path("/host/passwd")
+    fs.create_file(file, contents=LINES + "x:x:7:7\n" * AT_ONCE, st_mode=stat.S_IFREG | 0o600)
+    set_uid(65532)
+    clock = ManualClock()
+    users = Users(str(file), clock)
+
+    def look() -> str:
+        clock.advance(11)
+        name = users.name(1000)
+        for thread in threading.enumerate():
+            if thread.name == "users":
+                thread.join()
+        return name
+
+    said = [(look(), users.problem) for _ in range(4)]
+    fs.get_object(str(file)).st_mode = stat.S_IFREG | 0o644
+    look()
+    told = look(), users.problem
+    reset_ids()
+
+    assert [name for name, _ in said] == [""] * 4
+    assert [problem for _, problem in said[1:]] == [f"{file}: Permission denied"] * 3
+    assert caplog.text.count("users lack names") == 1
+    assert told == ("alice", "")
 
 
 def test_without_a_file_there_are_no_names_and_that_is_said_once(
