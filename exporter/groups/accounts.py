@@ -27,34 +27,42 @@ class Accounts:
         self._proc_root = proc_root
         self._read = read or slurm_account
         self._asked: dict[GroupKey, _Asked] = {}
-        self._is_full = False
+        self._slow: tuple[_Asked, ...] = ()  # were being read already when this cycle began
+        self._is_said = False
 
     def of(self, key: GroupKey, pid: int, uid: int | None = None) -> str:
         """The account of a user's group by one of its processes; "" if none, or none yet."""
         asked = self._asked.get(key)
         if asked is None:
             asked = self._asked[key] = _Asked(uid)
-        if asked.thread is None and not self._full(key, asked):
+        if asked.thread is None and not self._waits(key, asked):
             asked.thread = Thread(target=self._ask, args=(asked, pid), name="account", daemon=True)
             asked.thread.start()
         return asked.account
 
     def keep(self, keys: Collection[GroupKey]) -> None:
-        """Forget the other groups, as soon as they are read."""
+        """Begin a cycle with these groups: forget the others, as soon as they are read."""
         self._asked = {k: a for k, a in self._asked.items() if k in keys or a.is_being_read}
+        self._slow = tuple(a for a in self._asked.values() if a.is_being_read)
+        self._is_said = self._is_said and bool(self._slow)
 
     def _ask(self, asked: "_Asked", pid: int) -> None:
         asked.account = self._read(self._proc_root, pid)
 
-    def _full(self, key: GroupKey, asked: "_Asked") -> bool:
-        """Whether too many are being read, of this user or at all; said once if it lasts."""
+    def _waits(self, key: GroupKey, asked: "_Asked") -> bool:
+        """Whether too many are being read, of this user or at all.
+
+        Said once, and only if one of those is slow: else it is its turn in the next cycle.
+        """
         users = [a.uid for a in self._asked.values() if a.is_being_read]
-        is_full = len(users) >= MOST_AT_ONCE or users.count(asked.uid) >= MOST_OF_USER
-        has_waited, asked.waits = asked.waits, is_full
-        if is_full and has_waited and not self._is_full:
-            logger.warning("accounts of jobs are slow to be read: that of %s waits", key.group)
-        self._is_full = (is_full and has_waited) or (self._is_full and bool(users))
-        return is_full
+        is_full = len(users) >= MOST_AT_ONCE
+        waits = is_full or users.count(asked.uid) >= MOST_OF_USER
+        if waits and not self._is_said:
+            slow = {a.uid for a in self._slow if a.is_being_read}
+            self._is_said = bool(slow) if is_full else asked.uid in slow
+            if self._is_said:
+                logger.warning("accounts of jobs are slow to be read: that of %s waits", key.group)
+        return waits
 
 
 class _Asked:
@@ -62,7 +70,6 @@ class _Asked:
 
     def __init__(self, uid: int | None) -> None:
         self.uid = uid
-        self.waits = False
         self.account = ""
         self.thread: Thread | None = None
 

@@ -154,6 +154,49 @@ def test_only_so_many_accounts_are_waited_for(caplog: pytest.LogCaptureFixture) 
     until(lambda: accounts.of(keys[-1], 7) == "late")
 
 
+def finish() -> None:
+    """Wait for all accounts that are being read."""
+    for thread in threading.enumerate():
+        if thread.name == "account":
+            thread.join()
+
+
+def test_a_user_with_many_jobs_waits_for_his_own_and_nothing_is_slow(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    in_cycle = threading.Event()
+    accounts = Accounts("/proc", lambda _root, _pid: "physics" if in_cycle.wait() else "")
+    keys = [GroupKey("slurm", str(number)) for number in range(6)]
+    for _ in range(3):
+        accounts.keep(keys)
+        in_cycle.clear()
+        told = [accounts.of(key, 7, 1000) for key in keys]
+        in_cycle.set()
+        finish()
+
+    assert told == ["physics"] * 4 + [""] * 2
+    assert [accounts.of(key, 7, 1000) for key in keys] == ["physics"] * 6
+    assert caplog.text == ""
+
+
+def test_accounts_that_wait_for_slow_ones_are_said_once_while_it_lasts(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    hung = threading.Event()
+    accounts = Accounts("/proc", lambda _root, _pid: "late" if hung.wait() else "")
+    keys = [GroupKey("slurm", str(number)) for number in range(4)]
+    said = []
+    for _ in range(4):
+        accounts.keep(keys)
+        for key in keys:
+            accounts.of(key, 7, 1000)
+        said.append(caplog.text.count("slow to be read"))
+
+    hung.set()
+    finish()
+    assert said == [0, 1, 1, 1]
+
+
 @pytest.mark.parametrize(
     ("content", "account"),
     [
