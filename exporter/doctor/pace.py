@@ -11,14 +11,19 @@ from exporter.gpus.nvml.pace import MOST_SHARE, SECOND, Pace
 from exporter.model import PartCost
 
 _MS = 1_000_000
+_MANY_MS = 10
 
 
 class _Turn(NamedTuple):
-    """One read of a part of a device: what it costs, and the time that is set between two."""
+    """One read of a part of a device: what it costs, and the time that is set between two.
+
+    ``alone``: no other was seen. It may have been a cold one, and widens nothing.
+    """
 
     cost_ns: int
     every_ns: int | None
     gpu: int
+    alone: bool
 
     @property
     def widened_s(self) -> float:
@@ -31,7 +36,9 @@ class _Turn(NamedTuple):
     @property
     def slow(self) -> bool:
         """Whether it is read more seldom than set."""
-        return self.every_ns is not None and self.widened_s * SECOND > self.every_ns
+        if self.every_ns is None or self.alone:
+            return False
+        return self.widened_s * SECOND > self.every_ns
 
 
 def pace(evidence: Evidence) -> Iterator[Finding]:
@@ -54,7 +61,8 @@ def pace(evidence: Evidence) -> Iterator[Finding]:
 def _turns(gpu: int, told: Sequence[Mapping[str, PartCost]]) -> Iterator[tuple[str, _Turn]]:
     """What the newest turn of each part costs: the cheaper of the last two, as ``Pace`` takes it.
 
-    A part's cost rises with each turn; how often it is read is as set when it is first told of.
+    Of what is read less often than the doctor waits for, there is one only. A part's cost rises
+    with each turn; how often it is read is as set when it is first told of.
     """
     spent: dict[str, list[int]] = {}
     every: dict[str, int | None] = {}
@@ -66,22 +74,23 @@ def _turns(gpu: int, told: Sequence[Mapping[str, PartCost]]) -> Iterator[tuple[s
     for part, found in spent.items():
         newest = [after - before for before, after in pairwise(found)][-2:]
         if newest:
-            yield part, _Turn(min(newest), every[part], gpu)
+            yield part, _Turn(min(newest), every[part], gpu, alone=len(newest) == 1)
 
 
 def _said(part: str, turns: Sequence[_Turn]) -> str:
     costs = [turn.cost_ns / _MS for turn in turns]
-    low, high = (f"{cost:.2g}" for cost in (min(costs), max(costs)))
+    low, high = (f"{c:.2g}" if c < _MANY_MS else f"{c:.0f}" for c in (min(costs), max(costs)))
     every_ns = turns[0].every_ns
     often = "each cycle" if every_ns is None else f"every {every_ns / SECOND:g} s"
-    return f"{part} {low if low == high else f'{low} to {high}'} ms {often}"
+    by = " (one read)" if any(turn.alone for turn in turns) else ""
+    return f"{part} {low if low == high else f'{low} to {high}'} ms{by} {often}"
 
 
 def _slow(part: str, turns: Sequence[_Turn]) -> str:
-    worst = max(turns, key=lambda turn: turn.cost_ns)
-    slow = len([turn for turn in turns if turn.slow])
+    slow = [turn for turn in turns if turn.slow]
+    worst = max(slow, key=lambda turn: turn.cost_ns)
     return (
-        f"{part}: {worst.cost_ns / _MS:.0f} ms of GPU {worst.gpu}, {slow} of {len(turns)} devices "
-        f"over {MOST_SHARE:.0%} of the time; while it stays so they are read every "
+        f"{part}: {worst.cost_ns / _MS:.0f} ms of GPU {worst.gpu}, {len(slow)} of {len(turns)} "
+        f"devices over {MOST_SHARE:.0%} of the time; while it stays so they are read every "
         f"{worst.widened_s:g} s, not every {(worst.every_ns or 0) / SECOND:g} s"
     )

@@ -89,15 +89,28 @@ def test_what_the_driver_is_slow_to_tell_is_named_with_its_pace(site: Site) -> N
     lists = "nvmlDeviceGetComputeRunningProcesses_v3"
     site.node.break_(Fault("delay", lists, gpu=1, seconds=0.08))
 
-    report = site.check("--collection.budget=1%")
+    report = site.check("--collection.budget=1%", "--collection.processes-interval=1s")
 
     slow = report.of("gpus", "slow to tell")
     assert slow["verdict"] == "note"
     assert re.match(
         r"processes: \d+ ms of GPU 1, 1 of 2 devices over 1% of the time", slow["found"]
     )
-    assert re.search("processes .* to .* ms every 5 s", report.of("gpus", "driver's pace")["found"])
+    assert re.search("processes .* to .* ms every 1 s", report.of("gpus", "driver's pace")["found"])
     assert "a budget of 1 % of a CPU" in report.of("exporter", "pace")["found"]
+
+
+def test_what_is_read_once_in_the_meantime_is_told_and_not_called_slow(site: Site) -> None:
+    lists = "nvmlDeviceGetComputeRunningProcesses_v3"
+    site.node.break_(Fault("delay", lists, gpu=1, seconds=0.08))
+
+    report = site.check()
+
+    assert re.search(
+        r"processes \S+ to \S+ ms \(one read\) every 5 s",
+        report.of("gpus", "driver's pace")["found"],
+    )
+    assert "slow to tell" not in {finding["subject"] for finding in report.findings}
 
 
 def test_a_driver_that_hangs_ends_with_a_report(site: Site) -> None:

@@ -39,8 +39,15 @@ def test_what_one_read_costs_is_told_by_part_from_the_cheapest_device_to_the_dea
         "driver's pace": Verdict.OK
     }
     assert found["driver's pace"].found == (
-        "samples 0.4 to 0.5 ms each cycle; processes 2 to 3 ms every 5 s"
+        "samples 0.4 to 0.5 ms each cycle; processes 2 to 3 ms (one read) every 5 s"
     )
+
+
+def test_one_read_alone_which_may_be_a_cold_one_is_told_and_not_judged() -> None:
+    found = paces(told({"processes": 300}, {"processes": 300}))
+
+    assert found["driver's pace"].found == "processes 300 ms (one read) every 5 s"
+    assert "slow to tell" not in found
 
 
 def test_a_part_that_is_slow_is_named_with_how_often_it_is_read_then() -> None:
