@@ -32,7 +32,7 @@ class Containers:
         self._clock = clock
         self._watch = Watch(clock)
         self._walk = Walk()
-        self._own: CgroupIdentity | None = None  # of this process, in that walk
+        self._sees_others = self._has_others = False  # processes, containers: but for our own
         self._hierarchy: Hierarchy | None = None
         self._started_ns = _NEVER
         self._tried_ns = _NEVER
@@ -100,12 +100,9 @@ class Containers:
         All others are then in a PID namespace that is not ours: cgroup v2 lists such as 0, cgroup
         v1 leaves them out, which proves it only to a process ``nested`` in such a namespace.
         """
-        if any(one.lines and one.identity != self._own for one in self._walk.lists):
+        if self._sees_others:
             return False
-        if self._walk.skipped.get("foreign_pid"):
-            return True
-        others = (one != self._own for one in self._walk.by_container.values())
-        return nested and any(others)
+        return bool(self._walk.skipped.get("foreign_pid")) or (nested and self._has_others)
 
     def close(self) -> None:
         """Stop watching."""
@@ -145,7 +142,9 @@ class Containers:
         self._walk = walk(hierarchy.roots, self._watch.add)
         self._started_ns = now
         self._walks += 1
-        self._own = self._walk.of(os.getpid())
+        own = self._walk.of(os.getpid())
+        self._sees_others = any(one.lines and one.identity != own for one in self._walk.lists)
+        self._has_others = any(one != own for one in self._walk.by_container.values())
         skipped = self._walk.skipped
         self._skipped.update(skipped)
         blind = skipped.get("unreadable", 0) and not self._walk.has_containers

@@ -76,6 +76,23 @@ def test_all_pids_asked_for_are_answered(node: Node) -> None:
     assert answers == {7: IDENTITY, 8: SSHD, 9: Unattributed.EXITED}
 
 
+def test_nothing_new_of_the_same_processes_is_the_same_mapping(node: Node) -> None:
+    node.proc.put(7, CONTAINER)
+    node.proc.put(8, SERVICE)
+    before = node.processes.resolve({7, 8, 9})
+    node.clock.advance(1)
+    assert node.processes.resolve({7, 8, 9}) is before
+
+
+def test_what_was_answered_stays_as_it_was_when_a_process_moves(node: Node) -> None:
+    node.proc.put(7, CONTAINER)
+    node.proc.put(8, SERVICE)
+    before = node.processes.resolve({7, 8})
+    node.proc.put(8, OTHER_CONTAINER)
+    assert node.processes.resolve({7, 8}) == {7: IDENTITY, 8: OTHER_IDENTITY}
+    assert before == {7: IDENTITY, 8: SSHD}
+
+
 def test_a_process_of_a_service_is_its_units(node: Node) -> None:
     node.proc.put(7, SERVICE)
     assert node.resolve(7) == SSHD

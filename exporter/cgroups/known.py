@@ -1,0 +1,225 @@
+"""The processes met before, and what each of them is: a memory of ``/proc`` and the walked tree.
+
+A process is known by pid and start time. While its pidfd says that it lives, its answer stands; it
+is read anew now and then because a process can be moved between cgroups, and kept for a while after
+its end because the driver's sample ring still reports the dead.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from heapq import heappop, heappush
+
+from exporter.cgroups.containers import Containers
+from exporter.cgroups.layout import HOST, best_identity
+from exporter.cgroups.lifetimes import Hold, Lifetimes
+from exporter.cgroups.proc import Seen, look_again, look_at, start_time, user_id
+from exporter.model import CgroupIdentity, Unattributed, Unit
+
+SECOND_NS = 10**9
+KEPT_AFTER_END_NS = 15 * SECOND_NS  # the driver's ring holds a dead process's samples this long
+READ_AGAIN_NS = 60 * SECOND_NS
+YOUNG_NS = 30 * SECOND_NS  # so long an entrypoint may still be moved into its container's cgroup
+ASKED_FOR_NS = 10 * SECOND_NS  # so long one walk serves for the processes that /proc hides
+_LARGEST_PID = 2**22  # PID_MAX_LIMIT of the kernel
+
+Answer = CgroupIdentity | Unattributed
+
+
+@dataclass(slots=True)
+class Known:
+    """A process met before. ``fresh_until_ns``: so long the answer holds without a look."""
+
+    start: int | None
+    held: bool
+    met_ns: int
+    answer: Answer = Unattributed.UNKNOWN_CGROUP
+    look_ns: int = 0
+    fresh_until_ns: int = 0
+    ended_ns: int | None = None
+    name: str = ""
+
+
+class KnownProcesses:
+    """At most ``most`` of them; how many had to be forgotten is in ``rejected``.
+
+    ``is_blind`` tells whether a pid of the node may mean another process to us. Not for use by
+    several threads at once.
+    """
+
+    def __init__(
+        self,
+        proc_root: str,
+        containers: Containers,
+        lifetimes: Lifetimes,
+        is_blind: Callable[[], bool],
+        most: int,
+    ) -> None:
+        self.rejected: Counter[str] = Counter()
+        self._proc_root, self._containers, self._lifetimes = proc_root, containers, lifetimes
+        self._is_blind, self._most = is_blind, most
+        self._known: dict[int, Known] = {}
+        self._ended: dict[int, Known] = {}
+        self._answers: Mapping[int, Answer] = {}  # as given the last time
+        # Of each of these: it is to be looked at the next time, or from a moment on (a heap).
+        self._stale: set[int] = set()
+        self._due: list[tuple[int, int]] = []
+
+    def get(self, pid: int) -> Known | None:
+        """What is remembered of a process."""
+        return self._known.get(pid)
+
+    def answers(self, pids: Collection[int], now: int) -> Mapping[int, Answer]:
+        """What each of these is now: the same mapping as before while nothing else is known.
+
+        Of processes that were asked for the last time only those are looked at that are not fresh.
+        """
+        before, self._answers = self._answers, {}  # should this fail, all are looked at next time
+        self._note_ends(now)
+        # One that is forgotten and met again leaves its old moment behind: not too many of those.
+        if before.keys() == frozenset(pids) and len(self._due) <= 2 * self._most:
+            self._answers = self._renewed(before, now)
+        else:
+            self._stale, self._due = set(), []
+            self._answers = {pid: self._answer(pid, now) for pid in pids}
+        return self._answers
+
+    def close(self) -> None:
+        """Forget all of them."""
+        self._known.clear()
+        self._ended.clear()
+        self._answers = {}
+        self._lifetimes.close()
+
+    def _renewed(self, before: Mapping[int, Answer], now: int) -> Mapping[int, Answer]:
+        while self._due and self._due[0][0] <= now:
+            self._stale.add(heappop(self._due)[1])
+        stale, self._stale = self._stale & before.keys(), set()
+        news = {pid: self._answer(pid, now) for pid in stale}
+        changed = any(answer != before[pid] for pid, answer in news.items())
+        return {**before, **news} if changed else before
+
+    def _answer(self, pid: int, now: int) -> Answer:
+        """What one process is, and when it is to be looked at again."""
+        known = self._known.get(pid)
+        if known is None or now >= known.fresh_until_ns:
+            answer = self._look(pid, known, now)
+            known = self._known.get(pid)
+        else:
+            answer = known.answer
+        if known is None or now >= known.fresh_until_ns:
+            self._stale.add(pid)
+        else:
+            heappush(self._due, (known.fresh_until_ns, pid))
+        return answer
+
+    def _look(self, pid: int, known: Known | None, now: int) -> Answer:
+        if known is None:
+            return self._meet(pid, now)
+        if known.ended_ns is None and now < known.look_ns:  # not held: is it still the same one?
+            seen_start = start_time(self._proc_root, pid)
+            if seen_start is not None and seen_start == known.start:
+                return known.answer
+        seen = None
+        if known.held and known.start is not None:
+            seen = look_again(self._proc_root, pid, known.start)
+        seen = seen or look_at(self._proc_root, pid)
+        if seen is None and known.held and known.start is None:
+            seen = Seen(None, exiting=False, paths=())  # alive, but hidden from us (hidepid)
+        if seen is None:
+            self._note_end(pid, known, now)
+            return known.answer if pid in self._known else Unattributed.EXITED
+        is_same = seen.start == known.start
+        if is_same and known.ended_ns is None:
+            return self._judge(pid, known, seen, now)
+        if is_same and seen.exiting:  # a zombie: its identity is kept until its parent takes it
+            known.ended_ns = now
+            return known.answer
+        self._forget(pid)
+        return self._meet(pid, now)
+
+    def _meet(self, pid: int, now: int) -> Answer:
+        if not 0 < pid <= _LARGEST_PID or self._is_blind():
+            return Unattributed.UNKNOWN_CGROUP
+        # Held before it is read: a pidfd taken afterwards might be of the pid's next process.
+        hold = self._lifetimes.hold(pid)
+        seen = None if hold is Hold.GONE else look_at(self._proc_root, pid)
+        if seen is None and (hold is not Hold.HELD or self._lifetimes.hold(pid) is not Hold.HELD):
+            return Unattributed.EXITED
+        while len(self._known) >= self._most:
+            self._forget(next(iter(self._known)))
+            self.rejected["cache_full"] += 1
+        seen = seen or Seen(None, exiting=False, paths=())
+        known = self._known[pid] = Known(seen.start, hold is Hold.HELD, now)
+        return self._judge(pid, known, seen, now)
+
+    def _judge(self, pid: int, known: Known, seen: Seen, now: int) -> Answer:
+        """Take what was seen of a live process as its answer, and say when to look again."""
+        answer, is_settled = self._identify(pid, known, seen, now)
+        if answer == HOST:
+            answer = self._bare(pid)
+        known.name = seen.name or known.name
+        if not (seen.exiting and isinstance(known.answer, CgroupIdentity)):
+            known.answer = answer
+        known.look_ns = now + (_patience(pid, known, now) if is_settled else 0)
+        known.fresh_until_ns = known.look_ns if known.held else 0
+        return known.answer
+
+    def _identify(self, pid: int, known: Known, seen: Seen, now: int) -> tuple[Answer, bool]:
+        """The answer, and whether it is settled: the tree was asked wherever it had to be."""
+        identity = best_identity(seen.paths)
+        is_container = identity.container_id is not None
+        is_relative = any(path.startswith("/..") for path in seen.paths)
+        is_within = identity.pod_uid is not None or identity.unit is not None
+        if is_container and (is_within or not is_relative):
+            return identity, True
+        # "/" and "/../.." name no cgroup: a reader in a cgroup namespace of its own sees those, as
+        # does one who looks at a process that is exiting (cgroup v1).
+        names_a_cgroup = any(path.strip("/.") for path in seen.paths)
+        if names_a_cgroup and not is_container and not seen.exiting:
+            return identity, True
+        walk = self._containers.since(max(known.met_ns, now - ASKED_FOR_NS))
+        found = walk.by_pid.get(pid) if walk is not None else None
+        found = found or self._containers.container(identity.container_id)
+        if found is not None:
+            return found, True
+        if is_container or (seen.paths and not seen.exiting):
+            return identity, walk is not None
+        reason = Unattributed.EXITED if seen.exiting else Unattributed.UNKNOWN_CGROUP
+        return reason, walk is not None
+
+    def _bare(self, pid: int) -> CgroupIdentity:
+        """A process in no unit: it is its user's."""
+        uid = user_id(self._proc_root, pid)
+        return HOST if uid is None else CgroupIdentity(unit=Unit("host", str(uid), uid=uid))
+
+    def _note_ends(self, now: int) -> None:
+        for pid in self._lifetimes.ended():
+            self._note_end(pid, self._known[pid], now)
+        for pid, known in list(self._ended.items()):
+            if now - (known.ended_ns or 0) >= KEPT_AFTER_END_NS:
+                self._forget(pid)
+
+    def _note_end(self, pid: int, known: Known, now: int) -> None:
+        if known.ended_ns is not None:
+            return
+        if known.start is None or not isinstance(known.answer, CgroupIdentity):
+            self._forget(pid)  # nothing worth keeping, or no way to tell the pid's next process
+            return
+        known.held, known.ended_ns, known.fresh_until_ns = False, now, 0
+        self._ended[pid] = known
+        self._stale.add(pid)
+
+    def _forget(self, pid: int) -> None:
+        del self._known[pid]
+        self._ended.pop(pid, None)
+        self._lifetimes.release(pid)
+        self._stale.add(pid)
+
+
+def _patience(pid: int, known: Known, now: int) -> int:
+    """How long a settled answer is not looked into; spread over the processes by their pid."""
+    is_container = isinstance(known.answer, CgroupIdentity) and known.answer.container_id
+    if not is_container and now - known.met_ns < YOUNG_NS:
+        return 0
+    return READ_AGAIN_NS * (16 + pid % 16) // 32
