@@ -41,7 +41,7 @@ class Known:
 
 
 class KnownProcesses:
-    """At most ``most`` of them; how many had to be forgotten is in ``rejected``.
+    """At most ``most`` of them, ``by_pid``; how many had to be forgotten is in ``rejected``.
 
     ``is_blind`` tells whether a pid of the node may mean another process to us. Not for use by
     several threads at once.
@@ -58,16 +58,13 @@ class KnownProcesses:
         self.rejected: Counter[str] = Counter()
         self._proc_root, self._containers, self._lifetimes = proc_root, containers, lifetimes
         self._is_blind, self._most = is_blind, most
-        self._known: dict[int, Known] = {}
+        self.by_pid: dict[int, Known] = {}
+        self.version = 0  # rises where one is met, and where one takes another name
         self._ended: dict[int, Known] = {}
         self._answers: Mapping[int, Answer] = {}  # as given the last time
         # Of each of these: it is to be looked at the next time, or from a moment on (a heap).
         self._stale: set[int] = set()
         self._due: list[tuple[int, int]] = []
-
-    def get(self, pid: int) -> Known | None:
-        """What is remembered of a process."""
-        return self._known.get(pid)
 
     def answers(self, pids: Collection[int], now: int) -> Mapping[int, Answer]:
         """What each of these is now: the same mapping as before while nothing else is known.
@@ -86,7 +83,7 @@ class KnownProcesses:
 
     def close(self) -> None:
         """Forget all of them."""
-        self._known.clear()
+        self.by_pid.clear()
         self._ended.clear()
         self._answers = {}
         self._lifetimes.close()
@@ -101,10 +98,10 @@ class KnownProcesses:
 
     def _answer(self, pid: int, now: int) -> Answer:
         """What one process is, and when it is to be looked at again."""
-        known = self._known.get(pid)
+        known = self.by_pid.get(pid)
         if known is None or now >= known.fresh_until_ns:
             answer = self._look(pid, known, now)
-            known = self._known.get(pid)
+            known = self.by_pid.get(pid)
         else:
             answer = known.answer
         if known is None or now >= known.fresh_until_ns:
@@ -128,7 +125,7 @@ class KnownProcesses:
             seen = Seen(None, exiting=False, paths=())  # alive, but hidden from us (hidepid)
         if seen is None:
             self._note_end(pid, known, now)
-            return known.answer if pid in self._known else Unattributed.EXITED
+            return known.answer if pid in self.by_pid else Unattributed.EXITED
         is_same = seen.start == known.start
         if is_same and known.ended_ns is None:
             return self._judge(pid, known, seen, now)
@@ -146,11 +143,12 @@ class KnownProcesses:
         seen = None if hold is Hold.GONE else look_at(self._proc_root, pid)
         if seen is None and (hold is not Hold.HELD or self._lifetimes.hold(pid) is not Hold.HELD):
             return Unattributed.EXITED
-        while len(self._known) >= self._most:
-            self._forget(next(iter(self._known)))
+        while len(self.by_pid) >= self._most:
+            self._forget(next(iter(self.by_pid)))
             self.rejected["cache_full"] += 1
         seen = seen or Seen(None, exiting=False, paths=())
-        known = self._known[pid] = Known(seen.start, hold is Hold.HELD, now)
+        known = self.by_pid[pid] = Known(seen.start, hold is Hold.HELD, now)
+        self.version += 1
         return self._judge(pid, known, seen, now)
 
     def _judge(self, pid: int, known: Known, seen: Seen, now: int) -> Answer:
@@ -158,7 +156,9 @@ class KnownProcesses:
         answer, is_settled = self._identify(pid, known, seen, now)
         if answer == HOST:
             answer = self._bare(pid)
-        known.name = seen.name or known.name
+        if seen.name not in {"", known.name}:
+            known.name = seen.name
+            self.version += 1
         if not (seen.exiting and isinstance(known.answer, CgroupIdentity)):
             known.answer = answer
         known.look_ns = now + (_patience(pid, known, now) if is_settled else 0)
@@ -195,7 +195,7 @@ class KnownProcesses:
 
     def _note_ends(self, now: int) -> None:
         for pid in self._lifetimes.ended():
-            self._note_end(pid, self._known[pid], now)
+            self._note_end(pid, self.by_pid[pid], now)
         for pid, known in list(self._ended.items()):
             if now - (known.ended_ns or 0) >= KEPT_AFTER_END_NS:
                 self._forget(pid)
@@ -211,7 +211,7 @@ class KnownProcesses:
         self._stale.add(pid)
 
     def _forget(self, pid: int) -> None:
-        del self._known[pid]
+        del self.by_pid[pid]
         self._ended.pop(pid, None)
         self._lifetimes.release(pid)
         self._stale.add(pid)

@@ -8,7 +8,6 @@ import os
 import threading
 import time
 from collections.abc import Collection, Mapping
-from functools import lru_cache
 
 from exporter.cgroups.containers import Containers
 from exporter.cgroups.known import KnownProcesses
@@ -59,6 +58,8 @@ class CgroupProcesses:
         self._duration_ns = 0
         self._success_unix_ns: int | None = None
         self._boot_unix_ns: int | None = None
+        self._infos: Mapping[int, ProcessInfo] = {}
+        self._infos_of: tuple[frozenset[int], int, int | None] | None = None
 
     @property
     def name(self) -> str:
@@ -89,13 +90,18 @@ class CgroupProcesses:
     def describe(self, pids: Collection[int]) -> Mapping[int, ProcessInfo]:
         """Name and start of those among the resolved processes of which they are known."""
         with self._lock:
-            boot_ns = self._booted()
-            get = self._known.get
-            return {
-                pid: _described(one.name, one.start, boot_ns)
-                for pid in pids
-                if (one := get(pid)) is not None and one.name
-            }
+            known, boot_ns = self._known.by_pid, self._booted()
+            made_of = frozenset(known.keys() & pids), self._known.version, boot_ns
+            if made_of != self._infos_of:
+                self._infos_of, self._infos = (
+                    made_of,
+                    {
+                        pid: ProcessInfo(one.name, _started(one.start, boot_ns))
+                        for pid in made_of[0]
+                        if (one := known[pid]).name
+                    },
+                )
+            return self._infos
 
     def tree(self) -> Tree:
         """The newest walk of the cgroup file system; at most one a second, and only on change."""
@@ -143,8 +149,7 @@ class CgroupProcesses:
         return self._containers.hides_processes(nested=self._is_nested)
 
 
-@lru_cache(MOST_PROCESSES)  # they are asked for again and again, and stay as they are
-def _described(name: str, start: int | None, boot_unix_ns: int | None) -> ProcessInfo:
+def _started(start: int | None, boot_unix_ns: int | None) -> int | None:
     if start is None or boot_unix_ns is None:
-        return ProcessInfo(name)
-    return ProcessInfo(name, boot_unix_ns + start * SECOND_NS // _TICKS)
+        return None
+    return boot_unix_ns + start * SECOND_NS // _TICKS

@@ -1,11 +1,12 @@
 """What the cycle asks of its sources, each under its guard. Of one that fails, the last stands."""
 
-from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
 from functools import partial
+from operator import is_not
 
 from exporter.collector.guard import Guard
-from exporter.collector.membership import pids_of
+from exporter.collector.pids import Pids
 from exporter.collector.rules import CycleRules
 from exporter.collector.sources import Reporting, Sources
 from exporter.model import (
@@ -32,7 +33,9 @@ class Asking:
         self._sources = sources
         self._guards = {source.name: Guard(source.name, clock) for source in sources.all}
         self._table = PodTable()
-        self._told: dict[str, NodeFacts] = {}
+        self._pids = Pids()
+        self._told = [NodeFacts() for _ in sources.nodes]
+        self._node = NodeFacts()
         self._found: dict[str, tuple[Device, ...]] = {}
         self._rejected: dict[str, Mapping[str, int]] = {}
 
@@ -59,31 +62,37 @@ class Asking:
         return self._table
 
     def identities(
-        self, devices: Iterable[DeviceReading]
+        self, devices: Collection[DeviceReading]
     ) -> tuple[Mapping[int, CgroupIdentity | Unattributed], SourceStatus]:
         """What the processes are, nothing where the source of them says that it is not up."""
-        pids = set[int]().union(*map(pids_of, devices))
+        pids = self._pids.of(devices)
         source = self._sources.processes
         nobody: Mapping[int, CgroupIdentity | Unattributed] = {}
         found = self._guards[source.name].call("resolve", lambda: source.resolve(pids), nobody)
         status = self._status(source)
         return found if status.up else nobody, status
 
-    def devices(self, readings: Iterable[Reading]) -> tuple[Device, ...]:
+    def node_facts(self, table: PodTable, readings: Iterable[Reading]) -> NodeFacts:
+        """The devices, and what all node sources know; one that fails keeps what it said last.
+
+        It is the same object as long as they say the same.
+        """
+        devices = self._devices(readings)
+        told = [
+            self._guards[source.name].call("facts", partial(source.facts, table), last)
+            for source, last in zip(self._sources.nodes, self._told, strict=True)
+        ]
+        if devices != self._node.devices or any(map(is_not, told, self._told)):
+            self._node, self._told = replace(merged(told), devices=devices), told
+        return self._node
+
+    def _devices(self, readings: Iterable[Reading]) -> tuple[Device, ...]:
         """The node's devices; those of a source that is down and lists none are as it had them."""
         for reading in readings:
             if reading.devices or reading.status.up:
                 self._found[reading.status.name] = tuple(d.device for d in reading.devices)
         known = {d.uuid: d for found in self._found.values() for d in found}
         return tuple(known.values())
-
-    def node_facts(self, table: PodTable) -> NodeFacts:
-        """What all node sources know; one that fails keeps what it said last."""
-        for source in self._sources.nodes:
-            last = self._told.get(source.name, NodeFacts())
-            guard = self._guards[source.name]
-            self._told[source.name] = guard.call("facts", partial(source.facts, table), last)
-        return merged(self._told[source.name] for source in self._sources.nodes)
 
     def groups(
         self, members: Mapping[GroupKey, GroupMember]
@@ -100,16 +109,14 @@ class Asking:
         listening = (self._status(source) for source in self._sources.listening)
         return (*listening, *self._sources.others())
 
-    def rejected(self) -> Counter[str]:
-        """What the sources could not use, by reason."""
-        rejected: Counter[str] = Counter()
+    def rejected(self) -> tuple[Mapping[str, int], ...]:
+        """What each source could not use, by reason."""
         for source in self._sources.reporting:
             before = self._rejected.get(source.name, {})
             counts = self._guards[source.name].call("rejected", source.rejected, before)
             self._rejected[source.name] = counts
-            rejected.update(counts)
-        return rejected
+        return tuple(self._rejected.values())
 
     def _status(self, source: Reporting) -> SourceStatus:
         guard = self._guards[source.name]
-        return guard.note(guard.call("status", source.status, SourceStatus(source.name, up=False)))
+        return guard.note(guard.call("status", source.status, guard.away))

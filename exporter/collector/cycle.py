@@ -5,7 +5,6 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 
 from exporter.collector.allotments import Allotments
@@ -34,17 +33,14 @@ from exporter.ledger import (
 )
 from exporter.model import (
     Clock,
-    Device,
     DeviceReading,
     DeviceState,
     Owner,
-    PodTable,
     Reading,
     Snapshot,
     SourceStatus,
     Unmeasured,
 )
-from exporter.ownership import Member
 from exporter.pods.labels import Shown
 from exporter.tenancy import account_for
 
@@ -146,22 +142,16 @@ class Collector:
         owners = self._membership.owners
         self._enter(devices, owners, now)
         seen = partial(self._membership.seen_on, devices.values())
-        self._allotted = self._allot(table, self._asking.devices(readings), seen, now)
+        node = self._asking.node_facts(table, readings)
+        self._allotted = self._allotments.of(table, node, seen)
+        self._allot(now)
         self._ledger.settle(now)
         facts = CycleFacts(
             *(now, devices, self._allotted, self._allotments.named, self._allotments.replicas),
             shown=self._shown.of(table),
             groups=self._naming.of(owners, identities, self._ledger.groups, self._asking.groups),
         )
-        snapshot = self._publish(facts, readings, processes)
-        present = snapshot.rows if snapshot.dropped else present_of(self._ledger, facts)
-        self.snapshot = replace(
-            snapshot,
-            tenants=self._residency.tenants(devices.values(), now.mono_ns),
-            owners=owners,
-            processes=self._residency.described(owners, now.mono_ns, self._processes),
-            history=extended(self.snapshot.history, present, now),
-        )
+        self.snapshot = self._published(facts, readings, processes)
         moved, interval_ns = self._clock.monotonic_ns(), self._rules.interval_ns
         self._pulse = Pulse(moved, self._pulse.done + 1, interval_ns)
         return self.snapshot
@@ -193,56 +183,55 @@ class Collector:
                 )
                 self._ledger.record(usage, now)
                 self._residency.enter(usage, reading.window.processes, owners, now.mono_ns)
-                self._rejected.update(reading.window.rejected)
+                if reading.window.rejected:
+                    self._rejected.update(reading.window.rejected)
 
-    def _allot(
-        self,
-        table: PodTable,
-        devices: tuple[Device, ...],
-        seen: Callable[[], Mapping[Member, Sequence[str]]],
-        now: Moment,
-    ) -> list[Allotted]:
-        node = replace(self._asking.node_facts(table), devices=devices)
-        allotted = self._allotments.of(table, node, seen)
+    def _allot(self, now: Moment) -> None:
         elapsed = now.mono_ns - (self._before_mono_ns or now.mono_ns)
         self._before_mono_ns = now.mono_ns
-        for key, allocation in allotted:
+        for key, allocation in self._allotted:
             self._ledger.allot(key, allocation, elapsed, now)
-        return allotted
 
-    def _publish(
+    def _published(
         self, facts: CycleFacts, readings: Sequence[Reading], processes: SourceStatus
     ) -> Snapshot:
-        simulated = any(reading.simulated for reading in readings)
-        gpus = (r.status for r in readings if not r.status.absent)
-        sources = (*gpus, processes, *self._asking.statuses())
+        now, rules, owners = facts.now, self._rules, self._membership.owners
         rows, highest = rows_of(self._ledger, facts), at_most(self._ledger, facts)
-        taken = bounded(rows, self.snapshot.rows, self._rules.most_series, highest)
-        self._surplus.count(taken.dropped, self._rules.most_series)
-        rejected = self._rejected + self._allotments.problems + self._shown.rejected
-        own = Own(
-            unix_ns=facts.now.unix_ns,
+        taken = bounded(rows, self.snapshot.rows, rules.most_series, highest)
+        self._surplus.count(taken.dropped, rules.most_series)
+        present = taken.rows if taken.dropped else present_of(self._ledger, facts)
+        own = self._own(readings, processes, now)
+        return Snapshot(
+            version=self.snapshot.version + 1,
+            unix_ns=now.unix_ns,
+            mono_ns=now.mono_ns,
+            simulated=own.simulated,
+            rows=with_own(taken.rows, own),
+            sources=own.sources,
+            dropped=taken.dropped,
+            most_series=rules.most_series,
+            tenants=self._residency.tenants(facts.readings.values(), now.mono_ns),
+            owners=owners,
+            processes=self._residency.described(owners, now.mono_ns, self._processes),
+            history=extended(self.snapshot.history, present, now),
+            interval_ns=rules.interval_ns,
+        )
+
+    def _own(self, readings: Sequence[Reading], processes: SourceStatus, now: Moment) -> Own:
+        gpus = (r.status for r in readings if not r.status.absent)
+        counted = self._rejected, self._allotments.problems, self._shown.rejected
+        return Own(
+            unix_ns=now.unix_ns,
             cycles=self._pulse.done + 1,
             overruns=self._overruns,
             interval_ns=self._rules.interval_ns,
             budget=self._keeper.budget.share,
             cpu_used=self._keeper.budget.used,
-            simulated=simulated,
+            simulated=any(reading.simulated for reading in readings),
             idle=self._idle,
-            sources=sources,
-            rejected=rejected + self._asking.rejected(),
-            calls={name: count for reading in readings for name, count in reading.calls.items()},
+            sources=(*gpus, processes, *self._asking.statuses()),
+            rejected=(*map(dict, counted), *self._asking.rejected()),
+            calls=tuple(reading.calls for reading in readings),
             dropped=dict(self._surplus.total),
             reload=self.last_reload(),
-        )
-        return Snapshot(
-            version=self.snapshot.version + 1,
-            unix_ns=facts.now.unix_ns,
-            mono_ns=facts.now.mono_ns,
-            simulated=simulated,
-            rows=with_own(taken.rows, own),
-            sources=sources,
-            dropped=taken.dropped,
-            most_series=self._rules.most_series,
-            interval_ns=self._rules.interval_ns,
         )

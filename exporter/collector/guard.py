@@ -21,6 +21,7 @@ class Guard:
 
     def __init__(self, name: str, clock: Clock) -> None:
         self.name = name
+        self.away = SourceStatus(name, up=False)
         self._clock = clock
         self._last_success_unix_ns: int | None = None
         self._failures: dict[str, str] = {}  # what the last call of each kind raised
@@ -29,9 +30,9 @@ class Guard:
     def read(self, source: GpuSource) -> Reading:
         """Read a GPU source; a defect in it is a source that is down."""
         started = self._clock.monotonic_ns()
-        away = Reading(SourceStatus(self.name, up=False))
-        reading = self.call("read", source.read, away)
-        return replace(reading, status=self.note(reading.status, started))
+        reading = self.call("read", source.read, Reading(self.away))
+        status = self.note(reading.status, started)
+        return reading if status is reading.status else replace(reading, status=status)
 
     def call(self, kind: str, ask: Callable[[], T], otherwise: T) -> T:
         """What ``ask`` returns; if it fails, ``otherwise``, and the source is down.
@@ -72,12 +73,16 @@ class Guard:
         if status.up:
             self._last_success_unix_ns = self._clock.time_ns()
         self._tell("" if status.up or status.absent else status.detail or "no answer")
-        took = 0 if started_mono_ns is None else self._clock.monotonic_ns() - started_mono_ns
-        return replace(
-            status,
-            duration_ns=status.duration_ns or took,
-            last_success_unix_ns=status.last_success_unix_ns or self._last_success_unix_ns,
-        )
+        if status.absent:
+            return status  # shown to nobody
+        took = status.duration_ns
+        if not took and started_mono_ns is not None:
+            took = self._clock.monotonic_ns() - started_mono_ns
+        success = status.last_success_unix_ns or self._last_success_unix_ns
+        if (took, success) == (status.duration_ns, status.last_success_unix_ns):
+            return status
+        name, up, detail, reason = status.name, status.up, status.detail, status.reason
+        return SourceStatus(name, up, detail, took, success, reason, status.absent)
 
     def _tell(self, detail: str) -> None:
         said = _SECONDS.sub("", detail)

@@ -1,10 +1,10 @@
 """Whose the processes are, and where: made anew only when processes or pods changed."""
 
 from collections.abc import Iterable, Mapping
-from operator import attrgetter
 from typing import NamedTuple
 
 from exporter.attribution import hold
+from exporter.collector.pids import pids_of
 from exporter.model import (
     CgroupIdentity,
     DeviceMemory,
@@ -18,7 +18,6 @@ from exporter.ownership import Member, member_of, owner_as
 from exporter.tenancy import Residents, residents_of
 
 _Identity = CgroupIdentity | Unattributed
-PID = attrgetter("pid")
 
 
 class Holders(NamedTuple):
@@ -53,7 +52,7 @@ class Membership:
 
         ``by_step``: see ``owner_of``.
         """
-        as_before = identities == self._identities
+        as_before = identities is self._identities or identities == self._identities
         if as_before and table is self._table and by_step == self._by_step:
             return
         self._table, self._by_step = table, by_step
@@ -93,14 +92,3 @@ class Membership:
 def _whose(identity: _Identity, table: PodTable, *, by_step: bool) -> tuple[Owner, Member | None]:
     member = member_of(identity, table) if isinstance(identity, CgroupIdentity) else None
     return owner_as(identity, member, table, by_step=by_step), member
-
-
-def pids_of(device: DeviceReading) -> set[int]:
-    """All processes that a reading is about."""
-    pids: set[int] = set()
-    if device.window:
-        pids.update(map(PID, device.window.processes))
-        pids.update(*device.window.counted.values())  # evicted ones hold nothing at the moment
-    if device.memory is not None:
-        pids.update(map(PID, device.memory.processes or ()))
-    return pids

@@ -1,6 +1,7 @@
 """The exporter's own rows: its sources, its cycle, what it had to reject."""
 
 import platform
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -21,7 +22,10 @@ class LastReload(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Own:
-    """What the exporter says of itself in one cycle."""
+    """What the exporter says of itself in one cycle.
+
+    What was rejected is to be summed up over all who say it; each driver's calls have their names.
+    """
 
     unix_ns: int
     cycles: int
@@ -29,9 +33,9 @@ class Own:
     interval_ns: int
     simulated: bool
     idle: str
-    sources: Sequence[SourceStatus]
-    rejected: Mapping[str, int]
-    calls: Mapping[str, CallCount]
+    sources: tuple[SourceStatus, ...]
+    rejected: Sequence[Mapping[str, int]]
+    calls: Sequence[Mapping[str, CallCount]]
     dropped: Mapping[str, int] = field(default_factory=dict)
     reload: LastReload | None = None
     budget: float = 0.0
@@ -47,6 +51,8 @@ def with_own(rows: Mapping[str, tuple[Row, ...]], own: Own) -> LateRows:
 def own_row(own: Own) -> Row:
     """The one row of the level ``exporter``."""
     sources = own.sources
+    rejected = sum(map(Counter, own.rejected), Counter[str]())
+    calls = {name: count for counts in own.calls for name, count in counts.items()}
     values: dict[str, Value] = {
         "build_info": {(__version__, platform.python_version()): 1},
         "simulated": int(own.simulated),
@@ -57,12 +63,12 @@ def own_row(own: Own) -> Row:
             (s.name,): s.last_success_unix_ns for s in sources if s.last_success_unix_ns
         },
         "snapshot_timestamp_seconds": own.unix_ns,
-        "rejected_samples_total": {(reason,): count for reason, count in own.rejected.items()},
+        "rejected_samples_total": {(reason,): count for reason, count in rejected.items()},
         "cycles_total": own.cycles,
         "cycle_overruns_total": own.overruns,
         "collection_interval_seconds": own.interval_ns,
-        "nvml_calls_total": {(name,): c.calls for name, c in own.calls.items()},
-        "nvml_call_seconds_total": {(name,): c.duration_ns for name, c in own.calls.items()},
+        "nvml_calls_total": {(name,): c.calls for name, c in calls.items()},
+        "nvml_call_seconds_total": {(name,): c.duration_ns for name, c in calls.items()},
         "dropped_series_total": {(family,): count for family, count in own.dropped.items()},
     }
     if own.budget:

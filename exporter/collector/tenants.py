@@ -16,6 +16,7 @@ from exporter.model import (
 )
 
 MOST_WINDOWS = 60
+_NONE: deque[SharedWindow] = deque(maxlen=0)
 DESCRIBED_EVERY_NS = 10 * 10**9  # a process may take another name (exec, prctl)
 
 
@@ -47,15 +48,17 @@ class Residency:
     def tenants(self, devices: Iterable[DeviceReading], mono_ns: int) -> tuple[Tenants, ...]:
         """Who is on each of the devices that were read."""
         oldest = mono_ns - self.window_ns
-        found = []
+        found: list[Tenants] = []
+        kept: dict[str, deque[SharedWindow]] = {}
         for reading in devices:
-            uuid = reading.device.uuid
-            windows = self._windows.get(uuid, deque())
+            uuid, memory = reading.device.uuid, reading.memory
+            windows = self._windows.get(uuid, _NONE)
             while windows and windows[0].ended_mono_ns <= oldest:
                 windows.popleft()
-            listed = reading.memory.processes if reading.memory else None
-            found.append(Tenants(uuid, listed, tuple(windows)))
-        self._windows = {t.device_uuid: self._windows[t.device_uuid] for t in found if t.windows}
+            if windows:
+                kept[uuid] = windows
+            found.append(Tenants(uuid, memory.processes if memory else None, tuple(windows)))
+        self._windows = kept
         return tuple(found)
 
     def described(

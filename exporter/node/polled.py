@@ -15,6 +15,7 @@ logger = logging.getLogger(__name__)
 A = TypeVar("A")
 
 SECOND_NS = 10**9
+NOTHING = NodeFacts()
 CLOSE_TIMEOUT_S = 0.9
 LONGEST_DETAIL = 500
 
@@ -113,7 +114,7 @@ class Polled(Generic[A]):
                 self._news.notify_all()
             answers = self._answers
         if not answers:
-            return NodeFacts()
+            return NOTHING
         if self._told is None or self._told[0] is not answers or self._told[1] is not table:
             self._told = answers, table, self._inquiry.facts(answers[0], table)
         return self._told[2]

@@ -11,7 +11,6 @@ period of ``table``.
 import logging
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
@@ -82,8 +81,12 @@ class ChainedPods:
     def table(self) -> PodTable:
         """What is known now. Decides, too, who is asked."""
         now_ns = self._clock.monotonic_ns()
-        statuses = [source.status() for source in self._all]
-        up = next((i for i, status in enumerate(statuses) if status.up), None)
+        statuses: list[SourceStatus] = []  # as far as the first that is up
+        for source in self._all:
+            statuses.append(source.status())
+            if statuses[-1].up:
+                break
+        up = len(statuses) - 1 if statuses[-1].up else None
         self._note_loss(now_ns, lost=up != 0)
         self._ask(now_ns, up)
         self._say(statuses, up, now_ns)
@@ -103,7 +106,8 @@ class ChainedPods:
 
     def rejected(self) -> Mapping[str, int]:
         """What any of them could not use, by reason."""
-        return sum((Counter(source.rejected()) for source in self._all), Counter[str]())
+        counts = [source.rejected() for source in self._all]
+        return {reason: sum(c.get(reason, 0) for c in counts) for reason in set().union(*counts)}
 
     def follow(self, keep: Keep) -> None:
         """Let all of them keep this."""

@@ -52,8 +52,12 @@ class Health:
         with self._lock:
             status, heard_ns = self._status, self._heard_mono_ns
         if status.up:
+            if not self._watches:
+                return status
             now_ns = self._clock.time_ns()
-            return replace(status, last_success_unix_ns=now_ns) if self._watches else status
+            return SourceStatus(
+                status.name, up=True, duration_ns=status.duration_ns, last_success_unix_ns=now_ns
+            )
         age = "no pods are known yet"
         if heard_ns is not None:
             seconds = (self._clock.monotonic_ns() - heard_ns) // SECOND_NS

@@ -9,7 +9,7 @@ import pytest
 
 from exporter.allocations.scheme import SHARED
 from exporter.collector.allotments import limited
-from exporter.collector.membership import pids_of
+from exporter.collector.pids import pids_of
 from exporter.families import FAMILIES
 from exporter.gpus.source import RestartRequiredError
 from exporter.model import (

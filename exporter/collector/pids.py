@@ -1,0 +1,43 @@
+"""Which processes the readings are about."""
+
+from collections.abc import Collection, Sequence
+from operator import attrgetter, is_
+
+from exporter.model import DeviceMemory, DeviceReading, Window
+
+_PID = attrgetter("pid")
+
+
+class Pids:
+    """Of all devices together. What the driver lists is looked through where it lists others."""
+
+    def __init__(self) -> None:
+        self._memories: Sequence[DeviceMemory | None] = ()
+        self._listed: frozenset[int] = frozenset()
+
+    def of(self, devices: Collection[DeviceReading]) -> frozenset[int]:
+        """All processes that these readings are about."""
+        memories = [device.memory for device in devices]
+        if not _same(memories, self._memories):
+            self._memories = memories
+            self._listed = frozenset[int]().union(*map(_listed, memories))
+        active = set[int]().union(*(_active(d.window) for d in devices if d.window))
+        return self._listed if active <= self._listed else self._listed | active
+
+
+def pids_of(device: DeviceReading) -> set[int]:
+    """All processes that a reading is about."""
+    return _listed(device.memory) | (_active(device.window) if device.window else set())
+
+
+def _listed(memory: DeviceMemory | None) -> set[int]:
+    return set(map(_PID, memory.processes or ())) if memory else set()
+
+
+def _active(window: Window) -> set[int]:
+    active = set(map(_PID, window.processes))
+    return active.union(*window.counted.values())  # evicted ones hold nothing at the moment
+
+
+def _same(some: Sequence[object], others: Sequence[object]) -> bool:
+    return len(some) == len(others) and all(map(is_, some, others))
