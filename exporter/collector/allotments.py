@@ -62,13 +62,16 @@ class Allotments:
         if table.pods is not self._pods:
             self.named = pods_by_name(table)
         as_before = rules is self._decoded_by and table.version == self._version
-        if not as_before or node != self._node:
+        if node != self._node:
+            as_before = False
             if node.devices != self._node.devices:
                 self._allotted = None
-            self._decode(table, node, rules)
-            self._version, self._node, self._decoded_by = table.version, node, rules
             self._devices = {d.uuid: d for d in node.devices}
             self.replicas = sharing_replicas(node)
+            self._node = node
+        if not as_before:
+            self._decode(table, node, rules)
+            self._version, self._decoded_by = table.version, rules
         if self._unplaced:
             self._observe(seen())
         if self._allotted is None:
@@ -91,32 +94,30 @@ class Allotments:
 
     def _decode(self, table: PodTable, node: NodeFacts, rules: Rules) -> None:
         """Decode the pods that changed; all of them where the facts or the rules did."""
-        known = self._pods if rules is self._decoded_by else {}
-        changed: Mapping[str, Pod] = {
-            uid: pod
-            for uid, pod in table.pods.items()
-            if not ((before := known.get(uid)) is pod or before == pod)
-        }
+        pods, known = table.pods, self._pods if rules is self._decoded_by else {}
+        others = {uid: pod for uid, pod in pods.items() if known.get(uid) is not pod}
+        changed: Mapping[str, Pod]
+        changed = {uid: pod for uid, pod in others.items() if known.get(uid) != pod}
         telling = rules.neighbours(changed).keys() | (self._facts.pods.keys() - changed.keys())
-        neighbours = {uid: pod for uid, pod in table.pods.items() if uid in telling}
+        neighbours = {uid: pods[uid] for uid in pods if uid in telling} if telling else {}
         facts = replace(node, pods=neighbours, index_bases=rules.index_bases)
         if facts != self._facts:
-            changed = table.pods
-        decoded: dict[str, tuple[Allocation, ...]] = {}
-        for uid in table.pods:
-            pod = changed.get(uid)
-            was = self._decoded.get(uid, ())
-            allocations = was if pod is None else self._decode_pod(pod, facts, rules)
-            if allocations:
-                decoded[uid] = allocations
-        if decoded != self._decoded:  # most news of pods is about something else
-            self._allotted = None
-            self._unplaced = frozenset(
-                uid for uid, of_pod in decoded.items() if any(a.device is None for a in of_pod)
-            )
-            self._seen = {uid: seen for uid, seen in self._seen.items() if uid in decoded}
-        self._decoded, self._facts, self._pods = decoded, facts, table.pods
-        self._told = {told for told in self._told if told[0] in table.pods}
+            changed = pods
+        found = {uid: self._decode_pod(pod, facts, rules) for uid, pod in changed.items()}
+        before = self._decoded
+        news = any(before.get(uid, ()) != allocations for uid, allocations in found.items())
+        if news or before.keys() - pods.keys():  # most news of pods is about something else
+            decoded = {uid: found[uid] if uid in found else before.get(uid, ()) for uid in pods}
+            self._take({uid: allocations for uid, allocations in decoded.items() if allocations})
+        self._facts, self._pods = facts, pods
+        self._told = {told for told in self._told if told[0] in pods}
+
+    def _take(self, decoded: dict[str, tuple[Allocation, ...]]) -> None:
+        self._decoded, self._allotted = decoded, None
+        self._unplaced = frozenset(
+            uid for uid, of_pod in decoded.items() if any(a.device is None for a in of_pod)
+        )
+        self._seen = {uid: seen for uid, seen in self._seen.items() if uid in decoded}
 
     def _decode_pod(self, pod: Pod, facts: NodeFacts, rules: Rules) -> tuple[Allocation, ...]:
         found = rules.decode(pod, facts)

@@ -3,7 +3,6 @@
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
-from operator import is_not
 
 from exporter.collector.guard import Guard
 from exporter.collector.pids import Pids
@@ -82,8 +81,9 @@ class Asking:
             self._guards[source.name].call("facts", partial(source.facts, table), last)
             for source, last in zip(self._sources.nodes, self._told, strict=True)
         ]
-        if devices != self._node.devices or any(map(is_not, told, self._told)):
-            self._node, self._told = replace(merged(told), devices=devices), told
+        if devices != self._node.devices or told != self._told:
+            self._node = replace(merged(told), devices=devices)
+        self._told = told
         return self._node
 
     def _devices(self, readings: Iterable[Reading]) -> tuple[Device, ...]:

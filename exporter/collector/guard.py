@@ -22,6 +22,7 @@ class Guard:
     def __init__(self, name: str, clock: Clock) -> None:
         self.name = name
         self.away = SourceStatus(name, up=False)
+        self._no_reading = Reading(self.away)
         self._clock = clock
         self._last_success_unix_ns: int | None = None
         self._failures: dict[str, str] = {}  # what the last call of each kind raised
@@ -30,7 +31,7 @@ class Guard:
     def read(self, source: GpuSource) -> Reading:
         """Read a GPU source; a defect in it is a source that is down."""
         started = self._clock.monotonic_ns()
-        reading = self.call("read", source.read, Reading(self.away))
+        reading = self.call("read", source.read, self._no_reading)
         status = self.note(reading.status, started)
         return reading if status is reading.status else replace(reading, status=status)
 

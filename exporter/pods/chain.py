@@ -185,9 +185,6 @@ class ChainedPods:
             or self._named is not self._made_of[1]
         ):
             self._made_of = (base, self._named)
-            pods = merged(base, self._named or PodTable())
-            self._roster.relist((pod for pod in pods if not pod.deleted), now_ns)
-            for pod in pods:
-                if pod.deleted:
-                    self._roster.delete(pod, now_ns)
+            pods = merged(base, self._named) if self._named else base.pods.values()
+            self._roster.relist(pods, now_ns)
         self._roster.expire(now_ns)

@@ -60,9 +60,9 @@ class Claims:
         keys = {
             (pod.namespace, reference.claim)
             for pod in table.pods.values()
-            if not pod.deleted and not pod.terminal
             for container in pod.containers
             for reference in container.claims
+            if not pod.deleted and not pod.terminal
         }
         return frozenset(sorted(keys)[:MAX_CLAIMS]) or None
 

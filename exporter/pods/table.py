@@ -94,14 +94,18 @@ class Roster:
             self._drop(next(iter(self._leaves_at)))
 
     def relist(self, listed: Iterable[Pod], now_ns: int) -> None:
-        """Take over a complete list; whoever is not in it was deleted meanwhile."""
-        living = {pod.uid: pod for pod in listed}
-        for uid, pod in tuple(self._pods.items()):
-            if uid not in living and not pod.deleted:
+        """Take over a complete list; whoever is not in it, or marked there, was deleted."""
+        pods = {pod.uid: pod for pod in listed}
+        gone = [pod for uid, pod in self._pods.items() if uid not in pods and not pod.deleted]
+        news = [pod for uid, pod in pods.items() if self._pods.get(uid) is not pod]
+        for pod in gone:
+            self.delete(pod, now_ns)
+        for pod in news:
+            if pod.deleted:
                 self.delete(pod, now_ns)
-        for uid, pod in living.items():
-            self._leaves_at.pop(uid, None)
-            self._put(pod)
+            else:
+                self._leaves_at.pop(pod.uid, None)
+                self._put(pod)
 
     def expire(self, now_ns: int) -> None:
         """Drop the deleted pods whose grace period is over."""
