@@ -61,7 +61,8 @@ class KnownProcesses:
         self.by_pid: dict[int, Known] = {}
         self.version = 0  # rises where one is met, and where one takes another name
         self._ended: dict[int, Known] = {}
-        self._answers: Mapping[int, Answer] = {}  # as given the last time
+        self._asked: frozenset[int] | None = None  # the last time, and what was answered
+        self._answers: Mapping[int, Answer] = {}
         # Of each of these: it is to be looked at the next time, or from a moment on (a heap).
         self._stale: set[int] = set()
         self._due: list[tuple[int, int]] = []
@@ -71,30 +72,33 @@ class KnownProcesses:
 
         Of processes that were asked for the last time only those are looked at that are not fresh.
         """
-        before, self._answers = self._answers, {}  # should this fail, all are looked at next time
+        asked = frozenset(pids)
+        as_before = asked is self._asked or asked == self._asked
+        self._asked = None  # should this fail, all are looked at the next time
         self._note_ends(now)
         # One that is forgotten and met again leaves its old moment behind: not too many of those.
-        if before.keys() == frozenset(pids) and len(self._due) <= 2 * self._most:
-            self._answers = self._renewed(before, now)
+        if as_before and len(self._due) <= 2 * self._most:
+            self._renew(now)
         else:
             self._stale, self._due = set(), []
             self._answers = {pid: self._answer(pid, now) for pid in pids}
+        self._asked = asked
         return self._answers
 
     def close(self) -> None:
         """Forget all of them."""
         self.by_pid.clear()
         self._ended.clear()
-        self._answers = {}
+        self._asked = None
         self._lifetimes.close()
 
-    def _renewed(self, before: Mapping[int, Answer], now: int) -> Mapping[int, Answer]:
+    def _renew(self, now: int) -> None:
         while self._due and self._due[0][0] <= now:
             self._stale.add(heappop(self._due)[1])
-        stale, self._stale = self._stale & before.keys(), set()
-        news = {pid: self._answer(pid, now) for pid in stale}
-        changed = any(answer != before[pid] for pid, answer in news.items())
-        return {**before, **news} if changed else before
+        before, stale, self._stale = self._answers, self._stale, set()
+        news = {pid: self._answer(pid, now) for pid in stale if pid in before}
+        if any(answer != before[pid] for pid, answer in news.items()):
+            self._answers = {**before, **news}
 
     def _answer(self, pid: int, now: int) -> Answer:
         """What one process is, and when it is to be looked at again."""

@@ -80,9 +80,12 @@ class Roster:
         A pod of the same name and another uid is its predecessor (a StatefulSet's): names are
         unique, so it is gone even if its deletion was not heard.
         """
-        for other in tuple(self._pods.values()):
-            if other.name == pod.name and other.namespace == pod.namespace and other.uid != pod.uid:
-                self.delete(other, now_ns)
+        before = self._pods.get(pod.uid)
+        if before is None or before.deleted:  # else it was seen to when this one came
+            name = pod.namespace, pod.name
+            for other in tuple(self._pods.values()):
+                if (other.namespace, other.name) == name and other.uid != pod.uid:
+                    self.delete(other, now_ns)
         self._leaves_at.pop(pod.uid, None)
         self._put(pod)
 
