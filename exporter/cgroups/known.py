@@ -173,9 +173,8 @@ class KnownProcesses:
         """The answer, and whether it is settled: the tree was asked wherever it had to be."""
         identity = best_identity(seen.paths)
         is_container = identity.container_id is not None
-        is_relative = any(path.startswith("/..") for path in seen.paths)
         is_within = identity.pod_uid is not None or identity.unit is not None
-        if is_container and (is_within or not is_relative):
+        if is_container and (is_within or not any(p.startswith("/..") for p in seen.paths)):
             return identity, True
         # "/" and "/../.." name no cgroup: a reader in a cgroup namespace of its own sees those, as
         # does one who looks at a process that is exiting (cgroup v1).

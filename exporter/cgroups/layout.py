@@ -9,7 +9,6 @@ nested systemd slices), containerd (``internal/cri/server/helpers.go``, getCgrou
 """
 
 import re
-from collections.abc import Iterable
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -71,6 +70,7 @@ def _parse(path: str) -> CgroupIdentity:
     return place.identity
 
 
+@lru_cache(maxsize=256)  # likewise; few, for they may be long
 def cgroup_paths(text: str) -> tuple[str, ...]:
     """The distinct paths of a ``/proc/PID/cgroup``, in its order; cgroups(7), ``id:names:path``."""
     if len(text) > LONGEST_FILE:
@@ -80,7 +80,8 @@ def cgroup_paths(text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(field[2] for field in fields if len(field) == 3))  # noqa: PLR2004 - id, names, path
 
 
-def best_identity(paths: Iterable[str]) -> CgroupIdentity:
+@lru_cache(maxsize=256)
+def best_identity(paths: tuple[str, ...]) -> CgroupIdentity:
     """What the most telling path says: a job, else pod and container, a container, a pod, a unit.
 
     The lines of one process may differ: on hybrid nodes the ``0::`` line can name the runtime's
