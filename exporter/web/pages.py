@@ -8,25 +8,15 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from prometheus_client.exposition import generate_latest as write_text
-from prometheus_client.openmetrics.exposition import generate_latest as write_openmetrics
-from prometheus_client.platform_collector import PlatformCollector
-from prometheus_client.process_collector import ProcessCollector
-from prometheus_client.registry import CollectorRegistry
-
 from exporter.compat import CompatPage
 from exporter.exposition import Format, Renderer
 from exporter.families import LEVELS, Family
 from exporter.model import Clock, Snapshot
+from exporter.web.process import OwnProcess
 from exporter.web.selection import Selection, selected
 
 _SELECTIONS = 8  # kept of one snapshot; there are as many as a client likes to ask for
 _GZIP_LEVEL = 1  # a third of level 6's time for a tenth more bytes
-
-_WRITERS: dict[Format, Callable[[CollectorRegistry], bytes]] = {
-    Format.TEXT: write_text,
-    Format.OPENMETRICS: write_openmetrics,
-}
 
 
 class _Stamp(NamedTuple):
@@ -63,9 +53,7 @@ class Pages:
         self._newest = newest
         self._clock = clock
         self._write = _Write(renderer or Renderer(), compat or CompatPage((), ""))
-        self._process = CollectorRegistry()
-        ProcessCollector(registry=self._process)
-        PlatformCollector(registry=self._process)
+        self._process = OwnProcess()
         self._making = threading.Lock()
         self._made: tuple[_Stamp, dict[_Key, bytes]] = (_Stamp(-1, 0), {})
 
@@ -117,7 +105,7 @@ class Pages:
         levels = ("exporter",) if stale else tuple(LEVELS)
         page = self._write.renderer.render(snapshot, form, levels)
         others = b"" if stale else self._write.compat.render(snapshot, form)
-        return page + others + _WRITERS[form](self._process)
+        return b"".join((page, others, self._process.page(form)))
 
 
 def _make_room(pages: dict[_Key, bytes]) -> None:
