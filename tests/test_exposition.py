@@ -1,4 +1,5 @@
 import math
+import pickle
 import subprocess
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -177,15 +178,30 @@ def test_help_is_escaped_as_the_format_asks(form: Format, help_line: str) -> Non
     assert text.splitlines()[0] == help_line
 
 
-def test_label_texts_of_rows_that_went_are_not_kept() -> None:
+def test_nothing_is_kept_of_rows_that_went() -> None:
     renderer = Renderer()
+    values: dict[str, Value] = {"info": {("gone", "2", "3", "4"): 1}, "core_limit_gpus": 0.625}
+    sizes = []
     for number in range(100):
-        snapshot = Snapshot(rows=row_of("pod", "n", str(number), info={("1", "2", "3", "4"): 1}))
+        snapshot = Snapshot(rows=row_of("pod", "n", f"pod-{number:02}", **values))
         renderer.render(snapshot, Format.TEXT)
+        sizes.append(len(pickle.dumps(renderer)))
 
-    assert len(renderer._kept) == 2
-    assert not renderer._used
-    assert {text for kept in renderer._numbers.values() for text in kept.values()} == {"1"}
+    assert len(set(sizes[1:])) == 1
+    renderer.render(Snapshot(), Format.TEXT)
+    kept = pickle.dumps(renderer)
+    assert not [text for text in (b"pod-99", b"gone", b"0.625") if text in kept]
+
+
+def test_numbers_of_a_few_pages_are_kept_and_no_more() -> None:
+    renderer = Renderer()
+    for number in range(100, 200):
+        rows = row_of("pod", "n", "p", core_seconds_total=number, core_limit_gpus=number + 0.625)
+        renderer.render(Snapshot(rows=rows), Format.TEXT)
+
+    kept = pickle.dumps(renderer)
+    assert b"199.625" in kept
+    assert not [number for number in range(100, 190) if f"{number}.625".encode() in kept]
 
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
