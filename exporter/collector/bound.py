@@ -7,7 +7,7 @@ new, the first by labels are taken. The accounts of what is left out go on.
 import logging
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import cast
 
 from exporter.families import FAMILIES, LEVELS, OWN_LEVEL, PREFIX
@@ -96,7 +96,7 @@ def _series_in(rows: Iterable[Row], name: str) -> Iterable[_Series]:
 def _cut(row: Row, name: str, taken: set[_Series]) -> Row:
     labelled = cast("Labelled", row.values.get(name, {}))
     left = {own: number for own, number in labelled.items() if (row.labels, own) in taken}
-    return row if len(left) == len(labelled) else replace(row, values={**row.values, name: left})
+    return row if len(left) == len(labelled) else row._replace(values={**row.values, name: left})
 
 
 class Surplus:

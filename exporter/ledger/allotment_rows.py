@@ -7,40 +7,38 @@ the two differ, ``placement_mismatch`` says so, and neither is moved to the othe
 from collections.abc import Iterable, Mapping, Sequence
 
 from exporter.ledger.accounts import Account
-from exporter.ledger.book import Book
 from exporter.ledger.limits import Limit
-from exporter.ledger.view import View, ratio, unmeasured
-from exporter.model import Allocation, ContainerKey, Labelled, Row, Unmeasured, Value
+from exporter.ledger.view import BookView, View, unmeasured
+from exporter.model import Allocation, ContainerKey, Device, Labelled, Row, Unmeasured, Value
 
 UNKNOWN_LIMITS = ("core_limit", "memory_limit")
 
 
 def allotment(
-    view: View, book: Book, key: ContainerKey, account: Account, values: dict[str, Value]
+    view: View, seen: BookView, key: ContainerKey, account: Account, values: dict[str, Value]
 ) -> None:
     """Add to a row's values what a container with an account on the device was allotted there.
 
     The use of a pod whose containers cannot be told apart
     yet stands under "", and has no limits.
     """
-    uuid = book.device.uuid
-    here = view.limits.of(key, uuid)
+    here = view.limits.of(key, seen.uuid)
     if key.container:
-        values |= _granted(here, account)
+        _grant(values, here, account)
         if here.limits:
             values |= here.limits
             _hold_against(here, values)
-    elif (key, uuid) in view.ledger.loose:
-        values |= _granted(here, view.ledger.loose[key, uuid])
-    if not view.live(account):
+    elif (key, seen.uuid) in view.ledger.loose:
+        _grant(values, here, view.ledger.loose[key, seen.uuid])
+    if not seen.live(account):
         return
-    mismatch = _mismatch(view, book, key)
+    mismatch = _mismatch(view, seen.book.device, key)
     if mismatch is not None:
         values["placement_mismatch"] = mismatch
-    reasons = values.get("unmeasured", {})
-    if key.container and not here.allocations and isinstance(reasons, Mapping):
-        of_pod = view.limits.of(key._replace(container=""), uuid).allocations
-        if of_pod:
+    if key.container and not here.allocations:
+        of_pod = view.limits.of(key._replace(container=""), seen.uuid).allocations
+        reasons = values.get("unmeasured", {})
+        if of_pod and isinstance(reasons, Mapping):
             values["unmeasured"] = {**reasons, **_unplaced(view, of_pod)}
 
 
@@ -49,12 +47,15 @@ def loose_rows(view: View) -> Iterable[Row]:
     nameless = view.ledger.nameless
     blind = dict.fromkeys(("core", "memory"), nameless) if nameless else {}
     for (key, uuid), account in view.ledger.loose.items():
-        book = view.ledger.books.get(uuid)
+        seen = view.books.get(uuid)
         limit = view.limits.of(key, uuid)
-        if book is not None and key not in book.owners and not view.ledger.hidden(book):
-            yield Row((*key, str(book.device.index), uuid), _granted(limit, account))
+        values: dict[str, Value] = {}
+        if seen is not None and key not in seen.book.owners and not seen.hidden:
+            _grant(values, limit, account)
+            yield Row((*key, seen.index, uuid), values)
         elif not uuid:
-            values = {} if nameless else _granted(limit, account)
+            if not nameless:
+                _grant(values, limit, account)
             if key.container and limit.allocations:
                 unplaced = _unplaced(view, limit.allocations)
                 values["unmeasured"] = {**unplaced, **unmeasured(blind)}
@@ -62,25 +63,23 @@ def loose_rows(view: View) -> Iterable[Row]:
                 yield Row((*key, "", ""), values)
 
 
-def _granted(limit: Limit, account: Account) -> dict[str, Value]:
-    """What is true of an allotment wherever it is."""
-    values = dict(limit.shown)
+def _grant(values: dict[str, Value], limit: Limit, account: Account) -> None:
+    """Add what is true of an allotment wherever it is."""
+    values |= limit.shown
     spent = account.allocated_core_ns
     if spent or limit.core is not None:
         values["allocated_core_seconds_total"] = spent
-    return values
 
 
 def _hold_against(limit: Limit, values: dict[str, Value]) -> None:
-    core = ratio(_number(values, "core_utilization_ratio"), limit.core)
-    if core is not None:
-        values["core_limit_utilization_ratio"] = core
-    memory = ratio(_number(values, "memory_used_bytes"), limit.memory_bytes)
-    if memory is not None:
-        values["memory_limit_utilization_ratio"] = memory
+    core, memory = values.get("core_utilization_ratio"), values.get("memory_used_bytes")
+    if limit.core and isinstance(core, int | float):
+        values["core_limit_utilization_ratio"] = core / limit.core
+    if limit.memory_bytes and isinstance(memory, int | float):
+        values["memory_limit_utilization_ratio"] = memory / limit.memory_bytes
 
 
-def _mismatch(view: View, book: Book, key: ContainerKey) -> int | None:
+def _mismatch(view: View, device: Device, key: ContainerKey) -> int | None:
     """Whether a container is on a device that its allotment leaves out; None without any.
 
     An allotment of a card covers the instances that it is divided into.
@@ -88,14 +87,13 @@ def _mismatch(view: View, book: Book, key: ContainerKey) -> int | None:
     allotted = view.limits.devices_of(key)
     if not allotted:
         return None
-    device = book.device
     whole = device.parent_uuid or device.uuid
     return int(device.uuid not in allotted and whole not in allotted)
 
 
 def _unplaced(view: View, allocations: Sequence[Allocation]) -> Labelled:
     """Which limits there are that cannot be shown; what nobody promised is not one of them."""
-    instances = any(book.device.parent_uuid for book in view.ledger.books.values())
+    instances = any(seen.book.device.parent_uuid for seen in view.books.values())
     has = {
         # a whole MIG instance is known to promise its share once it is known
         "core_limit": any(
@@ -105,8 +103,3 @@ def _unplaced(view: View, allocations: Sequence[Allocation]) -> Labelled:
         "allocated_replicas": any(a.replicas is not None for a in allocations),
     }
     return unmeasured({name: Unmeasured.PLACEMENT for name, there in has.items() if there})
-
-
-def _number(values: dict[str, Value], name: str) -> float | None:
-    value = values.get(name)
-    return value if isinstance(value, int | float) else None

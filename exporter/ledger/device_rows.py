@@ -5,29 +5,28 @@ from collections.abc import Iterable
 from exporter.ledger.accounts import ENERGY
 from exporter.ledger.book import IDLE_ENERGY, Book
 from exporter.ledger.limits import known
-from exporter.ledger.view import COUNTERS, View, unmeasured
+from exporter.ledger.view import COUNTERS, BookView, View, unmeasured
 from exporter.model import (
     Device,
     DeviceReading,
     DeviceState,
-    MemoryHeld,
     Number,
-    Owner,
     Row,
     Unattributed,
     Unmeasured,
     Value,
 )
 
+# of time and energy that is nobody's, in the order of the page
 BUSY_REASONS = (
-    Unattributed.HOST_PROCESS,
-    Unattributed.UNKNOWN_CGROUP,
-    Unattributed.EXITED,
-    Unattributed.NO_PID,
+    str(Unattributed.HOST_PROCESS),
+    str(Unattributed.UNKNOWN_CGROUP),
+    str(Unattributed.EXITED),
+    str(Unattributed.NO_PID),
 )
-MEMORY_REASONS = (*BUSY_REASONS, Unattributed.OVERLAP)
-ENERGY_REASONS = (*BUSY_REASONS, Unattributed.IDLE, Unattributed.UNOBSERVED)
-SHARING_REASONS = (Unattributed.MIG, Unattributed.PARTITIONED, Unattributed.MPS)
+MEMORY_REASONS = (*BUSY_REASONS, str(Unattributed.OVERLAP))
+ENERGY_REASONS = (*BUSY_REASONS, str(Unattributed.IDLE), str(Unattributed.UNOBSERVED))
+SHARING_REASONS = tuple(map(str, (Unattributed.MIG, Unattributed.PARTITIONED, Unattributed.MPS)))
 PARTED = (Unattributed.MIG, Unattributed.PARTITIONED)  # its parts are allotted, not the board
 RENAMED = {  # the device's own core time is its busy time
     "core_utilization_ratio": "utilization_ratio",
@@ -37,7 +36,8 @@ RENAMED = {  # the device's own core time is its busy time
 
 def device_rows(view: View) -> Iterable[Row]:
     """One row a device, also of one that cannot be read: it then says why."""
-    for uuid, book in view.ledger.books.items():
+    for uuid, seen in view.books.items():
+        book = seen.book
         up = book.state is DeviceState.UP
         values: dict[str, Value] = {"info": {_info(book.device): 1}, "up": int(up)}
         values["unmeasured"] = unmeasured(
@@ -51,9 +51,9 @@ def device_rows(view: View) -> Iterable[Row]:
             values |= _xids(reading) | _costs(reading) | (_sensors(reading) if up else {})
         if reading is not None and up:
             values["unattributed_memory_bytes"] = _unattributed_memory(book, reading)
-        if not book.blind:
-            values |= _accounts(view, book) | _allotted(view, book)
-        yield Row((str(book.device.index), uuid), values)
+        if not seen.blind:
+            values |= _accounts(seen) | _allotted(view, book)
+        yield Row((seen.index, uuid), values)
 
 
 def _never_idle(book: Book) -> bool:
@@ -122,12 +122,11 @@ def _costs(reading: DeviceReading) -> dict[str, Value]:
     }
 
 
-def _accounts(view: View, book: Book) -> dict[str, Value]:
-    told = book.told
-    own = view.use(book, book.whole, told)
+def _accounts(seen: BookView) -> dict[str, Value]:
+    book, told = seen.book, seen.told
+    own = seen.use(book.whole, told)
     values = {RENAMED.get(name, name): value for name, value in own.items()}
-    for quantity in told & COUNTERS.keys():
-        values[f"unattributed_{COUNTERS[quantity]}"] = _unattributed(book, quantity)
+    values |= _unattributed(book, told)
     if IDLE_ENERGY in book.measured:
         values["idle_energy_joules_total"] = book.idle_energy_uj
     if book.measured:
@@ -142,18 +141,21 @@ def _accounts(view: View, book: Book) -> dict[str, Value]:
     return values
 
 
-def _unattributed(book: Book, quantity: str) -> dict[tuple[str, ...], Number]:
-    """Each reason that can apply, from 0 on: a series that begins at its first use loses it."""
-    sharing = (reason for reason in SHARING_REASONS if _can_apply(reason, book))
-    reasons = (*(ENERGY_REASONS if quantity == ENERGY else BUSY_REASONS), *sharing)
-    accounts = ((reason, book.unattributed.get(reason)) for reason in reasons)
-    return {(str(r),): account.totals[quantity] if account else 0 for r, account in accounts}
-
-
-def _can_apply(reason: Unattributed, book: Book) -> bool:
+def _unattributed(book: Book, told: frozenset[str]) -> dict[str, Value]:
+    """By each reason that can apply, from 0 on: a series that begins at its first use loses it."""
+    accounts = {str(reason): account for reason, account in book.unattributed.items()}
     instance = book.device.parent_uuid and book.device.vendor == "nvidia"
     sharing = "mig" if instance else book.device.sharing
-    return sharing == reason or reason in book.unattributed
+    shared = tuple(r for r in SHARING_REASONS if r == sharing or r in accounts)
+    busy = [((r,), accounts.get(r)) for r in BUSY_REASONS + shared]
+    energy = [((r,), accounts.get(r)) for r in ENERGY_REASONS + shared]
+    return {
+        f"unattributed_{COUNTERS[quantity]}": {
+            reason: account.totals[quantity] if account else 0
+            for reason, account in (energy if quantity == ENERGY else busy)
+        }
+        for quantity in told & COUNTERS.keys()
+    }
 
 
 def _unattributed_memory(book: Book, reading: DeviceReading) -> dict[tuple[str, ...], Number]:
@@ -162,10 +164,11 @@ def _unattributed_memory(book: Book, reading: DeviceReading) -> dict[tuple[str, 
         return {}
     if book.held is None:
         return {(str(Unattributed.NO_PID),): reading.memory.used_bytes}
-    nobody = MemoryHeld(0, 0)
-    held: dict[Owner, MemoryHeld] = dict.fromkeys(MEMORY_REASONS, nobody)
-    held |= {o: h for o, h in book.held.items() if isinstance(o, Unattributed)}
-    return {(str(r),): h.used_bytes for r, h in held.items() if h.used_bytes is not None}
+    used: dict[str, int | None] = dict.fromkeys(MEMORY_REASONS, 0)
+    for owner, held in book.held.items():
+        if isinstance(owner, Unattributed):
+            used[str(owner)] = held.used_bytes
+    return {(reason,): held for reason, held in used.items() if held is not None}
 
 
 def _allotted(view: View, book: Book) -> dict[str, Value]:

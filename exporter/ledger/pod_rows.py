@@ -4,18 +4,17 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
 from exporter.ledger.accounts import ENERGY, Account, Averaged
-from exporter.ledger.book import Book
-from exporter.ledger.limits import Allotted, PodLimit, known
-from exporter.ledger.view import View, counters, ratio, whole
+from exporter.ledger.limits import Allotted, PodLimit
+from exporter.ledger.view import COUNTERS, BookView, View, counters, ratio, whole
 from exporter.model import ContainerKey, Row, Value
 
-ACCOUNTED = frozenset({"core", ENERGY})
+ACCOUNTED = ("core", ENERGY)
 
 
 class _Part(NamedTuple):
     """One container of a pod on one device."""
 
-    book: Book
+    seen: BookView
     key: ContainerKey
     account: Averaged
 
@@ -32,60 +31,62 @@ class _Use(NamedTuple):
 def pod_rows(view: View) -> Iterable[Row]:
     """One row for each pod that has or had something to do with a GPU here."""
     parts: dict[tuple[str, str], list[_Part]] = {}
-    for book in view.ledger.books.values():
-        for key, own in book.owners.items():
+    for seen in view.books.values():
+        for key, own in seen.book.owners.items():
             if isinstance(key, ContainerKey):
-                parts.setdefault(key[:2], []).append(_Part(book, key, own))
-    any_blind = any(book.blind for book in view.ledger.books.values())
+                parts.setdefault(key[:2], []).append(_Part(seen, key, own))
+    any_blind = any(seen.blind for seen in view.books.values())
     for name, account in view.ledger.pods.items():
         pod = view.facts.pods.get(name)
-        shown = view.facts.shown.get(pod.uid) if pod else None
-        here = parts.get(name, [])
+        here = parts.get(name, ())
         blind = any_blind and _is_any_blind(view, name, here)
-        values = _pod(view, name, account, here, blind=blind)
-        yield Row(name, values, {"info": shown} if shown else {})
+        values: dict[str, Value] = {}
+        if pod is not None and (blind or view.live(account)):
+            values["info"] = {(pod.uid, pod.qos, pod.owner_kind, pod.owner_name): 1}
+        if not blind and not view.ledger.nameless:
+            _account(view, view.limits.of_pod(name), account, here, values)
+        shown = view.facts.shown.get(pod.uid) if pod else None
+        yield Row(name, values, {"info": shown}) if shown else Row(name, values)
 
 
 def namespace_rows(view: View) -> Iterable[Row]:
     """One row for each namespace on each device of which owners can be told."""
-    for uuid, book in view.ledger.books.items():
-        if view.ledger.hidden(book):
+    for seen in view.books.values():
+        if seen.hidden:
             continue
-        for namespace, account in book.namespaces.items():
-            yield Row((namespace, uuid), counters(account, _shared_in(view, book, namespace)))
+        for namespace, account in seen.book.namespaces.items():
+            yield Row((namespace, seen.uuid), counters(account, _shared_in(seen, namespace)))
 
 
-def _shared_in(view: View, book: Book, namespace: str) -> frozenset[str]:
+def _shared_in(seen: BookView, namespace: str) -> frozenset[str]:
     """What is known of all owners of a namespace on the device."""
-    shared = view.shared_by_all(book)
-    for owner in book.doubts:
+    shared = seen.shared
+    for owner in seen.book.doubts:
         if isinstance(owner, ContainerKey) and owner.namespace == namespace:
-            shared = shared.difference(view.unshared(book, owner))
+            shared = shared.difference(seen.unshared_of(owner))
     return shared
 
 
-def _pod(
-    view: View, name: tuple[str, str], account: Account, parts: Sequence[_Part], *, blind: bool
-) -> dict[str, Value]:
-    live = view.live(account)
-    alive = [part for part in parts if view.live(part.account)]
-    pod = view.facts.pods.get(name)
-    limit = view.limits.of_pod(name)
-    values: dict[str, Value] = {}
-    if (live or blind) and pod is not None:
-        values["info"] = {(pod.uid, pod.qos, pod.owner_kind, pod.owner_name): 1}
-    if blind or view.ledger.nameless:
-        return values
-    values |= counters(account, _accounted(view, alive or parts))
+def _account(
+    view: View,
+    limit: PodLimit,
+    account: Account,
+    parts: Sequence[_Part],
+    values: dict[str, Value],
+) -> None:
+    """Add to a row's values what the pod uses and used."""
+    alive = [part for part in parts if part.seen.live(part.account)]
+    known, totals = _known(view, alive or parts), account.totals
+    for quantity in ACCOUNTED:
+        if quantity in known:
+            values[COUNTERS[quantity]] = totals[quantity]
     if account.allocated_core_ns or limit.core is not None:
         values["allocated_core_seconds_total"] = account.allocated_core_ns
-    if live:
+    if view.live(account):
         if account.active_unix_ns is not None:
             values["last_active_timestamp_seconds"] = account.active_unix_ns
-        uses = [_use(view, part) for part in alive if not view.pending(part.book, part.key)]
         values |= limit.shown
-        values |= _gauges(uses, limit)
-    return values
+        _gauge([_use(part) for part in alive if not part.seen.pending(part.key)], limit, values)
 
 
 def _is_any_blind(view: View, name: tuple[str, str], parts: Sequence[_Part]) -> bool:
@@ -100,48 +101,51 @@ def _is_blind(view: View, part: _Part) -> bool:
     One that is allotted other devices now, and not this one, has left it: a StatefulSet's pod that
     was made anew keeps its name. But not one that had its allotment while it was still seen here.
     """
-    book, key, account = part
-    if not book.blind or not (view.live(account) or key in (book.held or ())):
+    seen, key, account = part
+    if not seen.blind or not (seen.live(account) or key in (seen.book.held or ())):
         return False
     limits = view.limits.of_pod(key[:2]).allotted
-    if not limits or any(a.device in {None, book.device.uuid} for _, a in limits):
+    if not limits or any(a.device in {None, seen.uuid} for _, a in limits):
         return True
     tenure = view.ledger.tenures.get(key[:2])
-    return tenure is not None and tenure.since_mono_ns <= book.read_mono_ns
+    return tenure is not None and tenure.since_mono_ns <= seen.book.read_mono_ns
 
 
 def _is_allotted_blind(view: View, limits: Sequence[Allotted]) -> bool:
-    books = (view.ledger.books.get(a.device or "") for _, a in limits)
-    return any(book is not None and book.blind for book in books)
+    books = (view.books.get(a.device or "") for _, a in limits)
+    return any(seen is not None and seen.blind for seen in books)
 
 
-def _accounted(view: View, parts: Sequence[_Part]) -> frozenset[str]:
+def _known(view: View, parts: Sequence[_Part]) -> frozenset[str]:
     """What is known of a pod: on all its devices, or on any before its placement is known."""
-    if parts:
-        accounted = ACCOUNTED
-        for part in parts:
-            accounted &= view.shared(part.book, part.key)
-        return accounted
-    books = view.ledger.books.values()
-    return ACCOUNTED & set[str]().union(*(book.shared for book in books if not book.blind))
+    if not parts:
+        return frozenset().union(*(seen.shared for seen in view.books.values() if not seen.blind))
+    known, *others = [part.seen.shared_of(part.key) for part in parts]
+    return known.intersection(*others) if others else known
 
 
-def _use(view: View, part: _Part) -> _Use:
-    book, key, account = part
-    core = view.core(book, account) if "core" in view.shared(book, key) else None
-    return _Use(key, book.device.uuid, core, account.held.used_bytes if account.held else None)
+def _use(part: _Part) -> _Use:
+    seen, key, account = part
+    core = seen.core(account) if "core" in seen.shared_of(key) else None
+    return _Use(key, seen.uuid, core, account.held.used_bytes if account.held else None)
 
 
-def _gauges(uses: Sequence[_Use], limit: PodLimit) -> dict[str, Value]:
-    """Core against the limited containers only; memory against the fullest device."""
-    core, limited = whole([use.core for use in uses]), _held_against(uses, limit.keys)
-    limited_core = core if limited is uses else whole([use.core for use in limited])
-    return known(
-        core_usage_gpus=core,
-        memory_used_bytes=whole([use.memory for use in uses]),
-        core_limit_utilization_ratio=ratio(limited_core, limit.core),
-        memory_limit_utilization_ratio=max(_fullness(uses, limit), default=None),
-    )
+def _gauge(uses: Sequence[_Use], limit: PodLimit, values: dict[str, Value]) -> None:
+    """Add core against the limited containers only; memory against the fullest device."""
+    core, memory = whole([use.core for use in uses]), whole([use.memory for use in uses])
+    if core is not None:
+        values["core_usage_gpus"] = core
+    if memory is not None:
+        values["memory_used_bytes"] = memory
+    if limit.core:
+        limited = _held_against(uses, limit.keys)
+        held = core if limited is uses else whole([use.core for use in limited])
+        if held is not None:
+            values["core_limit_utilization_ratio"] = held / limit.core
+    if limit.memory:
+        fullness = list(_fullness(uses, limit))
+        if fullness:
+            values["memory_limit_utilization_ratio"] = max(fullness)
 
 
 def _fullness(uses: Sequence[_Use], limit: PodLimit) -> Iterable[float]:

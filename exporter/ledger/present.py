@@ -3,13 +3,12 @@
 from collections.abc import Iterable
 from functools import cache
 
+from exporter.ledger.accounts import Averaged
 from exporter.ledger.allotment_rows import loose_rows
-from exporter.ledger.book import Book
 from exporter.ledger.history import CORE, MEMORY
 from exporter.ledger.late import LateRows
 from exporter.ledger.ledger import Ledger
-from exporter.ledger.limits import known
-from exporter.ledger.view import CycleFacts, View
+from exporter.ledger.view import BookView, CycleFacts, View
 from exporter.model import ContainerKey, DeviceState, GroupKey, Row, Value
 
 
@@ -33,8 +32,8 @@ def present_of(ledger: Ledger, facts: CycleFacts) -> LateRows:
 
 
 def _devices(view: View) -> Iterable[Row]:
-    for uuid, book in view.ledger.books.items():
-        yield Row((str(book.device.index), uuid), _device(view, book))
+    for seen in view.books.values():
+        yield Row((seen.index, seen.uuid), _device(view, seen))
 
 
 def _containers(view: View) -> Iterable[Row]:
@@ -44,28 +43,30 @@ def _containers(view: View) -> Iterable[Row]:
 
 
 def _owners(view: View, kind: type[ContainerKey | GroupKey]) -> Iterable[Row]:
-    for uuid, book in view.ledger.books.items():
-        index = str(book.device.index)
-        for key in book.owners:
+    for seen in view.books.values():
+        for key, account in seen.book.owners.items():
             if isinstance(key, kind):
-                yield Row((*key, index, uuid), _owner(view, book, key))
+                yield Row((*key, seen.index, seen.uuid), _owner(seen, key, account))
 
 
-def _device(view: View, book: Book) -> dict[str, Value]:
+def _device(view: View, seen: BookView) -> dict[str, Value]:
     core = None
-    if not book.blind and "core" in book.told:
-        core = view.core(book, book.whole)
-    reading = view.facts.readings.get(book.device.uuid)
-    memory = reading.memory if reading and book.state is DeviceState.UP else None
-    return known(**{CORE["device"]: core, MEMORY: memory.used_bytes if memory else None})
+    if not seen.blind and "core" in seen.told:
+        core = seen.core(seen.book.whole)
+    reading = view.facts.readings.get(seen.uuid)
+    memory = reading.memory if reading and seen.book.state is DeviceState.UP else None
+    return _known(CORE["device"], core, memory.used_bytes if memory else None)
 
 
-def _owner(view: View, book: Book, key: ContainerKey | GroupKey) -> dict[str, Value]:
-    account = book.owners[key]
-    if view.ledger.hidden(book) or not view.live(account):
+def _owner(seen: BookView, key: ContainerKey | GroupKey, account: Averaged) -> dict[str, Value]:
+    if seen.hidden or not seen.live(account):
         return {}
-    if isinstance(key, ContainerKey) and view.pending(book, key):
+    if isinstance(key, ContainerKey) and seen.pending(key):
         return {}
-    core = view.core(book, account) if "core" in view.shared(book, key) else None
+    core = seen.core(account) if "core" in seen.shared_of(key) else None
     held = account.held.used_bytes if account.held else None
-    return known(**{CORE["container"]: core, MEMORY: held})
+    return _known(CORE["container"], core, held)
+
+
+def _known(name: str, core: float | None, memory_bytes: int | None) -> dict[str, Value]:
+    return {n: v for n, v in ((name, core), (MEMORY, memory_bytes)) if v is not None}

@@ -54,84 +54,96 @@ class CycleFacts:
 BY_CORE = ("core", "memory_active", ENERGY)  # known together: by the same samples, or by core
 
 BY_CLIENT = frozenset({*QUANTITIES, *COUNTED, ENERGY})  # what is told of each of an owner's clients
+_NOTHING: Labelled = {}
 
 
-class View:
-    """The ledger as seen at the end of one cycle, once settled."""
+class BookView:
+    """A device's book as seen at the end of one cycle.
 
-    def __init__(self, ledger: Ledger, facts: CycleFacts) -> None:
-        self.ledger = ledger
-        self.facts = facts
-        books = ledger.books
-        self.limits = ledger.limits(facts.allotted)
+    What is asked for each owner and is the same for all of them is found out once. ``hidden`` says
+    why the series of its owners must go, ``unshared`` what cannot be told of any of them and why,
+    ``shared`` what can, but for those in doubt. ``told`` is what is known of the device itself.
+    """
+
+    def __init__(self, book: Book, ledger: Ledger, facts: CycleFacts) -> None:
+        self.book = book
+        self.uuid, self.index = book.device.uuid, str(book.device.index)
+        self.blind = book.blind
+        self.hidden = self.blind or ledger.nameless
+        self.told = book.told
+        self.unshared = book.unshared
+        self.shared = frozenset(book.measured - self.unshared.keys())
         self._since = facts.now.mono_ns - ledger.window_ns
-        # Asked for each owner, and the same for all of them.
-        self._observed = {uuid: b.observed_since(self._since) for uuid, b in books.items()}
-        self._unshared = {uuid: b.unshared for uuid, b in books.items()}
-        self._shared = {
-            uuid: frozenset(b.measured - self._unshared[uuid].keys()) for uuid, b in books.items()
+        self._observed = book.observed_since(self._since)
+        self._facts = facts
+        self._doubts = book.doubts or None
+        # The pods, by namespace and name, in whose accounts use stands under no container.
+        self._whole_pods = {
+            k[:2] for k in book.owners if isinstance(k, ContainerKey) and not k.container
         }
-        self._pods_in = {uuid: _whole_pods(b) for uuid, b in books.items()}
 
     def live(self, account: Account) -> bool:
         """Whether the owner was there in this cycle; else only its counters are shown."""
-        return account.live_mono_ns == self.facts.now.mono_ns
+        return account.live_mono_ns == self._facts.now.mono_ns
 
-    def pending(self, book: Book, key: ContainerKey) -> bool:
+    def pending(self, key: ContainerKey) -> bool:
         """Whether a container's use may stand under "" for now: the pod's status lacks its id.
 
         Where all have their ids, one that was restarted has a new one: any without a process.
         """
-        if not key.container or key[:2] not in self._pods_in[book.device.uuid]:
+        if not self._whole_pods or not key.container or key[:2] not in self._whole_pods:
             return False
-        whole_pod = book.owners.get(key._replace(container=""))
+        whole_pod = self.book.owners.get(key._replace(container=""))
         if whole_pod is None or not self.live(whole_pod):
             return False
-        pod = self.facts.pods.get(key[:2])
+        pod = self._facts.pods.get(key[:2])
         if pod is None:
             return False
         waiting = {c.name for c in pod.containers if not c.container_ids}
-        held = book.owners[key].held
+        held = self.book.owners[key].held
         return key.container in waiting if waiting else not (held and held.processes)
 
-    def unshared(self, book: Book, owner: ContainerKey | GroupKey) -> Mapping[str, Unmeasured]:
+    def unshared_of(self, owner: ContainerKey | GroupKey) -> Mapping[str, Unmeasured]:
         """What cannot be told of an owner of the device, and why."""
-        unshared = self._unshared[book.device.uuid]
-        doubt = book.doubts.reason(owner, self._since)
+        doubt = self._doubts.reason(owner, self._since) if self._doubts is not None else None
         if doubt is None:
-            return unshared
+            return self.unshared
         by_client = doubt is Unmeasured.READ_FAILED
-        untold = BY_CLIENT & book.measured if by_client else BY_CORE
-        return {**dict.fromkeys(untold, doubt), **unshared}
+        untold = BY_CLIENT & self.book.measured if by_client else BY_CORE
+        return {**dict.fromkeys(untold, doubt), **self.unshared}
 
-    def unshared_by_any(self, book: Book) -> Mapping[str, Unmeasured]:
-        """What cannot be told of any owner of the device, and why."""
-        return self._unshared[book.device.uuid]
-
-    def shared_by_all(self, book: Book) -> frozenset[str]:
-        """What is known of owners of the device, but for those in doubt."""
-        return self._shared[book.device.uuid]
-
-    def shared(self, book: Book, owner: ContainerKey | GroupKey) -> frozenset[str]:
+    def shared_of(self, owner: ContainerKey | GroupKey) -> frozenset[str]:
         """What is known of an owner of the device."""
-        if not book.doubts:
-            return self._shared[book.device.uuid]
-        return frozenset(book.measured - self.unshared(book, owner).keys())
+        if self._doubts is None:
+            return self.shared
+        return frozenset(self.book.measured - self.unshared_of(owner).keys())
 
-    def core(self, book: Book, account: Averaged) -> float | None:
+    def core(self, account: Averaged) -> float | None:
         """The average of the core's time; None while there is none to average over."""
-        observed = self._observed[book.device.uuid]
-        return account.lately["core"] / observed if observed else None
+        return account.lately["core"] / self._observed if self._observed else None
 
-    def use(self, book: Book, account: Averaged, of: frozenset[str]) -> dict[str, Value]:
+    def use(self, account: Averaged, of: frozenset[str]) -> dict[str, Value]:
         """The accounts of these quantities, and their averages over the stated window."""
         values = counters(account, of)
-        observed = self._observed[book.device.uuid]
+        lately, observed = account.lately, self._observed
         if observed:
-            lately = account.lately
             for quantity, name in _ratios(of):
                 values[name] = lately[quantity] / observed
         return values
+
+
+class View:
+    """The ledger as seen at the end of one cycle, once settled. ``books`` are by device UUID."""
+
+    def __init__(self, ledger: Ledger, facts: CycleFacts) -> None:
+        self.ledger = ledger
+        self.facts = facts
+        self.limits = ledger.limits(facts.allotted)
+        self.books = {u: BookView(book, ledger, facts) for u, book in ledger.books.items()}
+
+    def live(self, account: Account) -> bool:
+        """Whether the owner was there in this cycle, on whichever device."""
+        return account.live_mono_ns == self.facts.now.mono_ns
 
 
 def counters(account: Account, of: frozenset[str]) -> dict[str, Value]:
@@ -150,13 +162,10 @@ def _ratios(of: frozenset[str]) -> tuple[tuple[str, str], ...]:
     return tuple((quantity, name) for quantity, name in RATIOS.items() if quantity in of)
 
 
-def _whole_pods(book: Book) -> set[tuple[str, str]]:
-    """The pods, by namespace and name, in whose accounts use stands under no container."""
-    return {k[:2] for k in book.owners if isinstance(k, ContainerKey) and not k.container}
-
-
 def unmeasured(*reasons: Mapping[str, Unmeasured]) -> Labelled:
     """Series that say which quantity is not measured, and why: nothing but the closed list."""
+    if not any(reasons):  # as nearly always
+        return _NOTHING
     return {
         (quantity, str(Unmeasured(reason))): 1
         for many in reasons

@@ -2,6 +2,8 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import NamedTuple
 
 from exporter.model.devices import ProcessMemory, SourceStatus
 from exporter.model.processes import ProcessInfo
@@ -15,8 +17,7 @@ Labelled = Mapping[tuple[str, ...], Number]  # values of the family's own labels
 Value = Number | Labelled
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(NamedTuple):
     """The metrics of one device, container, pod, namespace, group, or of the exporter itself.
 
     ``labels`` are the values of the level's labels, in the order of ``families.LEVELS``.
@@ -28,7 +29,7 @@ class Row:
 
     labels: tuple[str, ...]
     values: Mapping[str, Value]
-    more: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    more: Mapping[str, Mapping[str, str]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ os.environ[_NO_EXTENSIONS] = "1"
 postpone("aiohttp", __version__="")  # stands in a header that is replaced
 load("aiohttp.web")
 postpone("prometheus_client")
-for module in ("exposition", "openmetrics.exposition", "platform_collector", "process_collector"):
+for module in ("exposition", "openmetrics.exposition", "platform_collector"):
     load(f"prometheus_client.{module}")
 if _given is None:
     del os.environ[_NO_EXTENSIONS]

@@ -228,7 +228,7 @@ def test_a_shared_devices_own_figures_stand_once_and_without_a_pod() -> None:
 
 def without(snapshot: Snapshot, level: str, *names: str) -> Snapshot:
     rows = tuple(
-        replace(row, values={k: v for k, v in row.values.items() if k not in names})
+        row._replace(values={k: v for k, v in row.values.items() if k not in names})
         for row in snapshot.rows[level]
     )
     return replace(snapshot, rows={**snapshot.rows, level: rows})
@@ -264,7 +264,7 @@ def test_a_device_that_had_no_xid_says_0() -> None:
 
 def test_names_from_the_cluster_are_escaped() -> None:
     hostile = 'a"b\\c\nd'
-    row = replace(NODE.rows["container"][0], labels=("ml", hostile, "main", "0", "GPU-0"))
+    row = NODE.rows["container"][0]._replace(labels=("ml", hostile, "main", "0", "GPU-0"))
     found = samples(page(replace(NODE, rows={**NODE.rows, "container": (row,)})))
     assert found["hami_vgpu_memory_used_bytes"][0][0]["pod"] == hostile
 

@@ -218,7 +218,7 @@ def test_an_exporter_with_a_budget_says_how_often_it_measures() -> None:
     snapshot = demo()
     [row] = snapshot.rows["exporter"]
     told = {"cpu_budget_ratio": 0.01, "collection_interval_seconds": 5 * SECOND // 2}
-    rows = {**snapshot.rows, "exporter": (replace(row, values={**row.values, **told}),)}
+    rows = {**snapshot.rows, "exporter": (row._replace(values={**row.values, **told}),)}
     with serving(replace(snapshot, rows=rows)) as site:
         words = words_of(text_of(site))
     with serving(snapshot) as site:

@@ -258,7 +258,7 @@ def test_a_card_holds_its_gauges_where_figures_are_long_and_room_is_short() -> N
     made = demo()
     held = {"memory_total_bytes": 143_771 << 20, "memory_used_bytes": 140_123 << 20}
     rows = tuple(
-        replace(row, values={k: v for k, v in row.values.items() if "alloc" not in k} | held)
+        row._replace(values={k: v for k, v in row.values.items() if "alloc" not in k} | held)
         for row in made.rows["device"]
     )
 
