@@ -1,9 +1,11 @@
 """The aiohttp application: routes, bounds and headers."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 
 from aiohttp import web
+from aiohttp.abc import AbstractStreamWriter
+from aiohttp.payload import Payload
 from aiohttp.typedefs import Handler, Middleware
 
 from exporter.api import About
@@ -96,7 +98,7 @@ def _checks(health: Health, clock: Clock) -> Iterator[Route]:
 def _metrics(pages: Pages) -> Handler:
     async def metrics(request: web.Request) -> web.Response:
         try:
-            families = select(request.query)
+            families = select(request.query) if request.query_string else None
         except SelectionError as error:
             raise web.HTTPBadRequest(text=f"{error}\n") from None
         form, content_type = choose_format(_header(request, "Accept"))
@@ -104,22 +106,30 @@ def _metrics(pages: Pages) -> Handler:
         body = pages.made(form, families, zipped=zipped)
         if body is None:  # made in a thread, so that the probes are answered meanwhile
             body = await asyncio.to_thread(pages.page, form, families, zipped=zipped)
-        headers = {
-            "Content-Type": content_type,
-            "Content-Length": str(len(body)),
-            "Vary": "Accept, Accept-Encoding",
-        }
+        headers = {"Content-Type": content_type, "Vary": "Accept, Accept-Encoding"}
         if zipped:
             headers["Content-Encoding"] = "gzip"
-        return web.Response(body=_in_pieces(body), headers=headers)
+        return web.Response(body=_Pieces(body), headers=headers)
 
     return metrics
 
 
-async def _in_pieces(page: bytes) -> AsyncIterator[bytes]:
-    """Hand a page on as its reader takes it: what waits for a slow one is a piece, not a page."""
-    for start in range(0, len(page), _PIECE):
-        yield page[start : start + _PIECE]
+class _Pieces(Payload):
+    """Hands a page on as its reader takes it: what waits for a slow one is a piece, not a page."""
+
+    def __init__(self, page: bytes) -> None:
+        super().__init__(page)
+        self._page = memoryview(page)
+        self._size = len(page)
+
+    def decode(self, encoding: str = "utf-8", errors: str = "strict") -> str:
+        """The page as text."""
+        return str(self._page, encoding, errors)
+
+    async def write(self, writer: AbstractStreamWriter) -> None:
+        """Write it, and wait after each piece for a reader who is behind."""
+        for start in range(0, len(self._page), _PIECE):
+            await writer.write(self._page[start : start + _PIECE])
 
 
 def _bounded(most: int, write_s: float) -> Middleware:
@@ -159,6 +169,8 @@ async def _send(request: web.Request, response: web.StreamResponse, write_s: flo
         async with asyncio.timeout(write_s):
             await response.prepare(request)
             await response.write_eof()
+        if isinstance(request.protocol, Connection):
+            request.protocol.sent = response
     except (TimeoutError, ConnectionError):
         if transport is not None:
             transport.abort()

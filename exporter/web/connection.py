@@ -48,14 +48,14 @@ class Limits:
 class Connection(web.RequestHandler):
     """Cut off if a request, the first one above all, does not arrive whole within ``request_s``.
 
-    ``local`` says that only this machine reaches its listener; ``lost`` is called once it is
-    closed, and ``outdated`` asked whether new connections have another TLS by now. ``options``
-    are aiohttp's.
+    ``local`` says that only this machine reaches its listener; ``sent`` is a response that its
+    client has taken to the last byte. ``lost`` is called once it is closed, and ``outdated`` asked
+    whether new connections have another TLS by now. ``options`` are aiohttp's.
     """
 
     __slots__ = (
         *("_aborted", "_allowed_sans", "_arrival", "_limits", "_lost", "_opening", "_outdated"),
-        *("at_work", "certified", "local"),
+        *("at_work", "certified", "local", "sent"),
     )
 
     def __init__(
@@ -73,6 +73,7 @@ class Connection(web.RequestHandler):
         self.at_work = False
         self.local = local
         self.certified = False
+        self.sent: web.StreamResponse | None = None
         self._allowed_sans = allowed_sans
         self._limits = limits
         self._lost = lost
@@ -157,15 +158,17 @@ class Connection(web.RequestHandler):
 
         aiohttp would wait for a slow reader for ever.
         """
-        self.renew(resp)
         try:
+            if resp is self.sent:
+                return await super().finish_response(request, resp, start_time)
+            self.renew(resp)
             async with asyncio.timeout(self._limits.write_s):
                 return await super().finish_response(request, resp, start_time)
         except TimeoutError:
             self.abort()
             return resp, True
         finally:
-            self.at_work = False
+            self.at_work, self.sent = False, None
 
     def handle_error(
         self,

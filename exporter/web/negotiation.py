@@ -1,11 +1,13 @@
 """What a client wants: its Accept and Accept-Encoding headers → format and encoding. Pure."""
 
+from functools import lru_cache
 from typing import NamedTuple
 
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, choose_encoder
 
 from exporter.exposition import Format
 
+_KEPT = 16  # answers; who scrapes asks the same each time
 _OPENMETRICS = "application/openmetrics-text"
 
 
@@ -16,6 +18,7 @@ class Choice(NamedTuple):
     content_type: str
 
 
+@lru_cache(_KEPT)
 def choose_format(accept: str) -> Choice:
     """Choose as prometheus_client does, but heed q-values, and never promise OpenMetrics 2.0.
 
@@ -34,6 +37,7 @@ def choose_format(accept: str) -> Choice:
     return Choice(Format.OPENMETRICS, f"{_OPENMETRICS}; version=1.0.0; charset=utf-8{suffix}")
 
 
+@lru_cache(_KEPT)
 def accepts_gzip(accept_encoding: str) -> bool:
     """Whether gzip is accepted: named or as ``*``, and not with a weight of 0."""
     weights = {}

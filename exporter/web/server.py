@@ -4,6 +4,7 @@ import asyncio
 import logging
 import socket
 from collections.abc import Iterable
+from functools import partial
 
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
@@ -45,7 +46,8 @@ class Server:
         self._limits = limits or Limits()
         self._config = config or WebConfig()
         self._runner = web.AppRunner(app, shutdown_timeout=_GRACE_S)
-        self._tasks: list[asyncio.Task[None]] = []
+        self._refreshing: asyncio.Task[None] | None = None
+        self._resting: dict[socket.socket, asyncio.TimerHandle] = {}  # accept none for a moment
         self._sockets: list[socket.socket] = []
         self._open: dict[Connection, None] = {}  # the oldest first
         self._said = False
@@ -57,34 +59,43 @@ class Server:
         for sock in sockets:
             sock.setblocking(False)
             self._sockets.append(sock)
-            self._tasks.append(asyncio.create_task(self._accept_on(sock)))
+            self._accept_on(sock)
             logger.info("listening on %s", written(sock, tls=tls))
-        self._tasks.append(asyncio.create_task(self._refresh()))
+        self._refreshing = asyncio.create_task(self._refresh())
 
     async def stop(self) -> None:
         """Accept no more, give requests a moment, close."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.wait(self._tasks)
+        if self._refreshing is not None:
+            self._refreshing.cancel()
+            await asyncio.wait([self._refreshing])
+        for rest in self._resting.values():
+            rest.cancel()
         for sock in self._sockets:
+            asyncio.get_running_loop().remove_reader(sock)
             close(sock)
         for connection in list(self._open):
             connection.give_up_opening()
         await self._runner.cleanup()
 
-    async def _accept_on(self, sock: socket.socket) -> None:
-        loop = asyncio.get_running_loop()
-        local = is_local(sock)
-        while True:
-            try:
-                client, _ = await loop.sock_accept(sock)
-            except OSError as error:  # no more files may be open, as a rule
-                self._say_once(error)
-                self._close_an_idle_one()
-                await asyncio.sleep(_NO_ROOM_S)
-            else:
-                self._welcome(client, local=local)
-                await asyncio.sleep(0)  # a crowd at the door does not keep out those inside
+    def _accept_on(self, sock: socket.socket) -> None:
+        """Accept one at a time: a crowd at the door does not keep out those inside."""
+        accept = partial(self._accept, sock, local=is_local(sock))
+        asyncio.get_running_loop().add_reader(sock, accept)
+
+    def _accept(self, sock: socket.socket, *, local: bool) -> None:
+        try:
+            client, _ = sock.accept()
+        except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+            return  # it has gone again
+        except OSError as error:  # no more files may be open, as a rule
+            self._say_once(error)
+            self._close_an_idle_one()
+            loop = asyncio.get_running_loop()
+            loop.remove_reader(sock)
+            self._resting[sock] = loop.call_later(_NO_ROOM_S, self._accept_on, sock)
+        else:
+            client.setblocking(False)
+            self._welcome(client, local=local)
 
     def _say_once(self, error: OSError) -> None:
         if not self._said:
