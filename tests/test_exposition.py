@@ -233,7 +233,9 @@ PODS = st.dictionaries(
             optional={
                 "core_seconds_total": st.integers(0, 3) | st.integers(10**9, 10**17),
                 "core_limit_gpus": st.sampled_from([0, 1, 0.0, 1.0, 0.1, math.nan, True]),
-                "info": st.dictionaries(st.tuples(*[st.sampled_from("ab")] * 4), st.just(1)),
+                "info": st.dictionaries(
+                    st.tuples(*[st.sampled_from("ab")] * 4), st.sampled_from([1, 2, 1.0])
+                ),
             },
         ),
         st.sampled_from([{}, {"info": {"label_a": "1"}}, {"info": {"label_a": "2"}}]),

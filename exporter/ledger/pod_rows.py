@@ -11,12 +11,8 @@ from exporter.model import ContainerKey, Row, Value
 ACCOUNTED = ("core", ENERGY)
 
 
-class _Part(NamedTuple):
-    """One container of a pod on one device."""
-
-    seen: BookView
-    key: ContainerKey
-    account: Averaged
+_Part = tuple[BookView, ContainerKey, Averaged]
+"""One container of a pod on one device."""
 
 
 class _Use(NamedTuple):
@@ -34,7 +30,7 @@ def pod_rows(view: View) -> Iterable[Row]:
     for seen in view.books.values():
         for key, own in seen.book.owners.items():
             if isinstance(key, ContainerKey):
-                parts.setdefault(key[:2], []).append(_Part(seen, key, own))
+                parts.setdefault(key[:2], []).append((seen, key, own))
     any_blind = any(seen.blind for seen in view.books.values())
     for name, account in view.ledger.pods.items():
         pod = view.facts.pods.get(name)
@@ -75,7 +71,7 @@ def _account(
     values: dict[str, Value],
 ) -> None:
     """Add to a row's values what the pod uses and used."""
-    alive = [part for part in parts if part.seen.live(part.account)]
+    alive = [(seen, key, own) for seen, key, own in parts if seen.live(own)]
     known, totals = _known(view, alive or parts), account.totals
     for quantity in ACCOUNTED:
         if quantity in known:
@@ -86,7 +82,8 @@ def _account(
         if account.active_unix_ns is not None:
             values["last_active_timestamp_seconds"] = account.active_unix_ns
         values |= limit.shown
-        _gauge([_use(part) for part in alive if not part.seen.pending(part.key)], limit, values)
+        uses = [_use(seen, key, own) for seen, key, own in alive if not seen.pending(key)]
+        _gauge(uses, limit, values)
 
 
 def _is_any_blind(view: View, name: tuple[str, str], parts: Sequence[_Part]) -> bool:
@@ -120,12 +117,11 @@ def _known(view: View, parts: Sequence[_Part]) -> frozenset[str]:
     """What is known of a pod: on all its devices, or on any before its placement is known."""
     if not parts:
         return frozenset().union(*(seen.shared for seen in view.books.values() if not seen.blind))
-    known, *others = [part.seen.shared_of(part.key) for part in parts]
+    known, *others = [seen.shared_of(key) for seen, key, _ in parts]
     return known.intersection(*others) if others else known
 
 
-def _use(part: _Part) -> _Use:
-    seen, key, account = part
+def _use(seen: BookView, key: ContainerKey, account: Averaged) -> _Use:
     core = seen.core(account) if "core" in seen.shared_of(key) else None
     return _Use(key, seen.uuid, core, account.held.used_bytes if account.held else None)
 
