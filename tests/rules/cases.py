@@ -333,6 +333,10 @@ CASES: dict[str, Example] = {
                 PODS.replace("pods_api", "pods_kubelet"): f"1{HOURS}"
             },
             "it is not names that are missing": {PODS: None, CGROUPS: f"0{HOURS}"},
+            "it is AMD's library, which no figure needs": {
+                PODS: None,
+                PODS.replace("pods_api", "amdsmi"): f"0{HOURS}",
+            },
         },
     ),
     "MgpuExporterStale of allotments": Example(
