@@ -225,6 +225,23 @@ def test_who_has_too_many_clients_is_not_told_and_the_others_are(node: Node, boa
     assert held(reading)[MESA].used_bytes is None
 
 
+def test_what_a_process_had_used_before_it_could_be_seen_whole_is_not_counted(
+    node: Node, board: Board
+) -> None:
+    """In whichever order its files are listed, some of those that stay were not looked at."""
+    numbers = range(1, 1 + 2 * MOST_OF_ONE)
+    for number in numbers:
+        node.client(MESA, board, number=number, gfx=SECOND)
+    node.read()
+    for number in numbers[::2]:
+        node.machine.close(MESA, 4 + number)
+
+    windows = [node.window(board.uuid, after=6) for _ in range(2)]
+
+    assert [core(window) for window in windows] == [{}, {}]
+    assert windows[-1].untold == frozenset()  # it is seen whole
+
+
 def test_of_a_long_gap_the_observed_part_is_told(node: Node, board: Board) -> None:
     node.client(MESA, board)
     node.read()
