@@ -4,6 +4,7 @@ The exporter runs unmodified. The tree is rewritten while it runs; what stands o
 arithmetic of what was written, and the books of every device balance on each of them.
 """
 
+import json
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from exporter.gpus.amd.smi.check import DIFFERS
 from tests.cgroups.fakeproc import FakeProc
 from tests.cgroups.names import container_path, new_container_id, new_uid
 from tests.e2e.programs import Exporter, Page
@@ -41,6 +43,7 @@ class Place:
     parted: Board
     radeon: Board
     proc: Path
+    exporter: Exporter
     pages: Scraper
 
     def works(self, pod: str, uuid: str) -> Page:
@@ -116,7 +119,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
             Exporter(*flags, environment=environment) as exporter,
             Scraper(exporter.ready()) as pages,
         ):
-            yield Place(tree, whole, parted, radeon, folder / "proc", pages)
+            yield Place(tree, whole, parted, radeon, folder / "proc", exporter, pages)
             assert pages.failures == []
             assert list(falls(pages.pages)) == []
             assert [wrong for page in pages.pages for wrong in imbalances(page)] == []
@@ -145,6 +148,9 @@ def test_amds_own_library_agrees_with_the_page(place: Place) -> None:
         assert found.keys() >= {"power", "temperature"}
         assert set(found.values()) == {0}
     assert page.value("mgpu_exporter_source_up", source="amdsmi") == 1
+    _, told = place.exporter.get("/api/v1/snapshot")
+    [source] = [one for one in json.loads(told)["sources"] if one["name"] == "amdsmi"]
+    assert DIFFERS not in source["detail"]  # the page has a mismatch from the third minute only
     assert page.all("mgpu_device_info", uuid=place.radeon.uuid, model="Radeon RX 7900 XTX")
 
 
