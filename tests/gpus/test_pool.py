@@ -2,11 +2,11 @@
 
 import time
 from collections.abc import Callable, Iterator
-from threading import Event, current_thread, get_ident
+from threading import Event, Thread, current_thread, get_ident
 
 import pytest
 
-from exporter.gpus.pool import ALONE_RUNS, DeviceWorkers, Stuck
+from exporter.gpus.pool import ALONE_RUNS, PATIENCE_S, DeviceWorkers, Stuck
 from tests.scenario.clock import ManualClock
 
 PATIENT, HASTY = 60.0, 0.05
@@ -115,17 +115,16 @@ def test_close_does_not_wait_for_a_hung_job() -> None:
 
 
 class Reader:
-    """Tells which thread a job runs in; ``slow`` makes it take longer than a shared one may."""
+    """Tells which thread a job runs in, and takes so long for it."""
 
     def __init__(self, clock: ManualClock) -> None:
         self._clock = clock
-        self.slow = False
+        self.takes_s = 0.0
 
-    def job(self) -> int:
+    def job(self) -> Thread:
         """Its thread."""
-        if self.slow:
-            self._clock.move(1)
-        return get_ident()
+        self._clock.move(self.takes_s)
+        return current_thread()
 
 
 def test_quick_jobs_share_a_thread_that_is_named_after_what_it_is_at(
@@ -142,31 +141,96 @@ def test_quick_jobs_share_a_thread_that_is_named_after_what_it_is_at(
     assert names == ["test a", "test b", "test c"]
 
 
-def test_slow_job_leaves_the_shared_thread_and_comes_back_when_it_is_quick() -> None:
-    clock = ManualClock()
-    workers = DeviceWorkers(clock, "test")
-    a, b = Reader(clock), Reader(clock)
-    jobs = {"a": a.job, "b": b.job}
+class Two:
+    """A pool with two readers."""
 
-    def apart() -> bool:
-        results = workers.run(jobs, PATIENT)
-        return results["a"] != results["b"]
+    def __init__(self) -> None:
+        clock = ManualClock()
+        self.workers = DeviceWorkers(clock, "test")
+        self.a, self.b = Reader(clock), Reader(clock)
 
-    a.slow = True
-    assert [apart() for _ in range(4)] == [False, False, True, True]
-    a.slow = False
-    runs = [apart() for _ in range(2 * ALONE_RUNS)]
+    def run(self) -> list[Thread]:
+        """The threads that each ran in."""
+        results = self.workers.run({"a": self.a.job, "b": self.b.job}, PATIENT).values()
+        return [thread for thread in results if isinstance(thread, Thread)]
+
+    def apart(self) -> bool:
+        """Run them, and tell whether each had a thread of its own."""
+        a, b = self.run()
+        return a != b
+
+
+@pytest.fixture
+def two() -> Iterator[Two]:
+    made = Two()
+    yield made
+    made.workers.close()
+
+
+def test_slow_job_leaves_the_shared_thread_and_comes_back_when_it_is_quick(two: Two) -> None:
+    two.a.takes_s = 1
+    assert [two.apart() for _ in range(4)] == [False, False, True, True]
+    two.a.takes_s = 0
+    runs = [two.apart() for _ in range(2 * ALONE_RUNS)]
     assert runs == [True] * ALONE_RUNS + [False] * ALONE_RUNS
-    workers.close()
 
 
-def test_one_slow_run_alone_parts_nobody() -> None:
-    clock = ManualClock()
-    workers = DeviceWorkers(clock, "test")
-    a, b = Reader(clock), Reader(clock)
-    for a.slow in (True, False) * 3:
-        assert len(set(workers.run({"a": a.job, "b": b.job}, PATIENT).values())) == 1
+@pytest.mark.parametrize(("part", "apart"), [(0.45, False), (0.55, True)])
+def test_of_two_each_may_take_half_of_what_all_may(
+    two: Two,
+    part: float,
+    apart: bool,  # noqa: FBT001 - a column
+) -> None:
+    two.a.takes_s = part * PATIENCE_S
+
+    assert [two.apart() for _ in range(4)] == [False, False, apart, apart]
+
+
+def test_the_thread_of_who_was_slow_ends_when_it_shares_again(two: Two) -> None:
+    two.a.takes_s = 1
+    for _ in range(3):
+        own, _ = two.run()
+    two.a.takes_s = 0
+    for _ in range(ALONE_RUNS + 2):
+        shared, _ = two.run()
+
+    own.join(PATIENT)
+
+    assert not own.is_alive()
+    assert shared.is_alive()
+
+
+def test_the_thread_of_a_forgotten_key_ends_when_its_job_has_come_back(
+    workers: DeviceWorkers,
+) -> None:
+    let_go = Event()
+    threads = []
+
+    def hang() -> None:
+        threads.append(current_thread())
+        let_go.wait()
+
+    workers.run({"a": hang}, HASTY)
+    workers.forget(["a"])
+    let_go.set()
+    threads[0].join(PATIENT)
+
+    assert not threads[0].is_alive()
+
+
+def test_close_ends_the_shared_thread(workers: DeviceWorkers) -> None:
+    shared = workers.run({"a": current_thread}, PATIENT)["a"]
+    assert isinstance(shared, Thread)
+
     workers.close()
+    shared.join(PATIENT)
+
+    assert not shared.is_alive()
+
+
+def test_one_slow_run_alone_parts_nobody(two: Two) -> None:
+    for two.a.takes_s in (1, 0) * 3:
+        assert not two.apart()
 
 
 def test_job_that_hangs_first_keeps_nobody_behind_it_waiting(workers: DeviceWorkers) -> None:
