@@ -36,6 +36,28 @@ def test_the_idle_part_is_that_of_the_window_in_which_the_counter_is_back() -> N
     assert back == (400 * JOULE, 70 * JOULE, 200 * JOULE)
 
 
+def test_what_came_late_is_none_of_the_idle_part() -> None:
+    """The window's own 40 J are less than idling for it costs; those of the missed one stay out."""
+    meter = EnergyMeter()
+    meter.take(0, 0, None)
+    counter, mono = idle(meter, 0, 0, 70, 5)
+    meter.take(None, mono + SECOND, 0)
+
+    back = meter.take(counter + 80 * JOULE, mono + 2 * SECOND, SECOND)
+
+    assert back == (80 * JOULE, 40 * JOULE, 40 * JOULE)
+
+
+def test_a_spell_of_idling_ends_with_a_reading_that_fails() -> None:
+    meter = EnergyMeter()
+    meter.take(0, 0, None)
+    counter, mono = idle(meter, 0, 0, 70, 4)
+    meter.take(None, mono + SECOND, 0)
+    counter, mono = idle(meter, counter + 70 * JOULE, mono + SECOND, 70, 1)
+
+    assert meter.take(counter + 300 * JOULE, mono + SECOND, SECOND) == (300 * JOULE, None, 0)
+
+
 def test_a_counter_that_was_not_told_for_too_long_begins_anew() -> None:
     meter = EnergyMeter()
     meter.take(0, 0, None)

@@ -4,6 +4,7 @@ import os
 import stat
 import subprocess
 import threading
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -117,17 +118,17 @@ def test_an_account_that_never_comes_holds_up_nobody() -> None:
     until(lambda: accounts.of(keys[0], 99) == "account 0")
 
 
-def test_a_user_whose_accounts_never_come_holds_up_no_other_user() -> None:
-    hung, hostile, other = threading.Event(), 1000, 1001
+def test_users_whose_accounts_never_come_hold_up_no_other_user() -> None:
+    hung, hostile, other = threading.Event(), range(1000, 1015), 2000
 
     def read(_root: str, pid: int) -> str:
-        if pid == hostile:
+        if pid in hostile:
             hung.wait()
         return "physics"
 
     accounts = Accounts("/proc", read)
-    for number in range(MOST_AT_ONCE + 1):
-        assert accounts.of(GroupKey("slurm", str(number)), hostile, hostile) == ""
+    for uid, number in product(hostile, range(MOST_AT_ONCE)):
+        assert accounts.of(GroupKey("slurm", f"{uid}-{number}"), uid, uid) == ""
 
     until(lambda: accounts.of(GroupKey("slurm", "x"), other, other) == "physics")
     hung.set()
@@ -255,9 +256,13 @@ def test_a_long_file_is_read_aside_and_its_names_come_when_it_is(
     users = Users(str(file), clock)
 
     first = users.name(1000)
-    until(lambda: users.name(1000) == "alice")
+    assert users._reading
+    users._reading.join()
+    read = users.name(1000)
+    clock.advance(11)
+    again = users.name(1000)
 
-    assert first == ""  # nobody waited for it
+    assert (first, read, again) == ("", "alice", "alice")  # nobody waited for it
     assert users.name(8) == ""
     assert caplog.text.count("only 16 MiB are read") == 1
 
@@ -294,8 +299,10 @@ def test_a_long_file_that_may_not_be_read_is_said_until_it_is(
 def test_without_a_file_there_are_no_names_and_that_is_said_once(
     tmp_path: Path, proc: FakeProc, caplog: pytest.LogCaptureFixture
 ) -> None:
-    source = owners(tmp_path / "none", proc)
+    clock = ManualClock()
+    source = Owners(str(tmp_path / "none"), str(proc.root), clock)
     for _ in range(3):
+        clock.advance(11)
         assert source.facts(of(JOB_V1)) == {KEY: GroupFacts(user="1000")}
     assert caplog.text.count("users lack names") == 1
     assert source.status().up
