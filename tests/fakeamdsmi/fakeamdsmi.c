@@ -241,12 +241,13 @@ EXPORT Status amdsmi_get_power_info(Handle handle, Power *into)
     uint64_t watts;
     Status status = number(__func__, handle, "power", &watts);
     if (status) return status;
-    memset(into, 0, sizeof *into);
+    *into = (Power){
 #if MAJOR >= 25
-    into->socket_power = watts;
+        .socket_power = watts,
 #endif
-    into->current_socket_power = MAJOR < 26 ? 0xFFFF : 0xFFFFFFFF; /* this kind of board has an average only */
-    into->average_socket_power = (uint32_t)watts;
+        .current_socket_power = MAJOR < 26 ? 0xFFFF : 0xFFFFFFFF, /* this kind of board has an average only */
+        .average_socket_power = (uint32_t)watts,
+    };
     return SUCCESS;
 }
 
@@ -254,20 +255,16 @@ EXPORT Status amdsmi_get_gpu_activity(Handle handle, Activity *into)
 {
     uint64_t percent;
     Status status = number(__func__, handle, "activity", &percent);
-    if (status) return status;
-    memset(into, 0xFF, sizeof *into);
-    into->gfx_activity = (uint32_t)percent;
-    return SUCCESS;
+    if (!status) *into = (Activity){.gfx_activity = (uint32_t)percent, .umc_activity = UINT32_MAX, .mm_activity = UINT32_MAX};
+    return status;
 }
 
 EXPORT Status amdsmi_get_gpu_kfd_info(Handle handle, Kfd *into)
 {
     uint64_t partition;
     Status status = number(__func__, handle, "partition", &partition);
-    if (status) return status;
-    memset(into, 0, sizeof *into);
-    into->current_partition_id = (uint32_t)partition;
-    return SUCCESS;
+    if (!status) *into = (Kfd){.current_partition_id = (uint32_t)partition};
+    return status;
 }
 
 EXPORT Status amdsmi_get_gpu_asic_info(Handle handle, Asic *into)

@@ -10,7 +10,7 @@ the test's process.
 import json
 import ssl
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Self
 
@@ -234,13 +234,18 @@ def write_kubeconfig(
     token_file: Path | None = None,
     authority: Path | None = None,
 ) -> Path:
-    """Write a kubeconfig with one context; JSON, which is YAML too. Returns ``path``."""
+    """Write a kubeconfig for this server and the owner of a token. Returns ``path``."""
     cluster = {"server": url}
     if authority is not None:
         cluster["certificate-authority"] = str(authority)
     user = {"token": token} if token else {}
     if token_file is not None:
         user["tokenFile"] = str(token_file)
+    return write_context(path, cluster, user)
+
+
+def write_context(path: Path, cluster: Mapping[str, object], user: Mapping[str, object]) -> Path:
+    """Write a kubeconfig with one context; JSON, which is YAML too. Returns ``path``."""
     document = {
         "apiVersion": "v1",
         "kind": "Config",

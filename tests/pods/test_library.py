@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.pods.apiserver import write_context
 from tests.pods.authority import make_certificate
 from tests.pods.issuer import EXPIRED, GIVEN, Issuer, id_token
 
@@ -70,16 +71,7 @@ def account(tmp_path: Path) -> Path:
 def kubeconfig(path: Path, user: Mapping[str, object]) -> Path:
     """One whose server nobody asks."""
     cluster = {"server": "https://10.0.0.2", "insecure-skip-tls-verify": True}
-    document = {
-        "apiVersion": "v1",
-        "kind": "Config",
-        "current-context": "test",
-        "contexts": [{"name": "test", "context": {"cluster": "test", "user": "test"}}],
-        "clusters": [{"name": "test", "cluster": cluster}],
-        "users": [{"name": "test", "user": user}],
-    }
-    path.write_text(json.dumps(document))
-    return path
+    return write_context(path, cluster, user)
 
 
 def encoded(path: Path) -> str:
