@@ -63,6 +63,14 @@ class Checked:
         self.source.close()
 
 
+def wait_for_hung(check: SmiCheck) -> None:
+    """Wait until a call that hung has come back: the next cycle then takes its result in."""
+    workers = check._workers
+    with workers._changed:
+        [ask] = workers._tasks.values()
+        assert workers._changed.wait_for(lambda: not ask.running, PATIENCE_S)
+
+
 def same(board: Board, **other: object) -> str:
     """The line of a processor that says of a board what its files say, but for these."""
     told: dict[str, object] = {

@@ -12,7 +12,7 @@ from exporter.gpus.amd.smi.places import find
 from exporter.gpus.amd.smi.source import CheckedSource, SmiSource
 from exporter.model import Window
 from tests.fakeamdsmi.build import describe, library
-from tests.gpus.amd.checked import MINUTE, PATIENCE_S, Checked, same
+from tests.gpus.amd.checked import MINUTE, Checked, same, wait_for_hung
 from tests.gpus.amd.node import DEMAND, Node
 from tests.gpus.amd.trees import (
     GIB,
@@ -294,10 +294,7 @@ def test_a_call_that_hangs_costs_no_cycle(node: Node, tmp_path: Path, function: 
     assert "has not come back for" in state.read().status.detail
 
     describe(path, [same(board)])
-    workers = check._workers
-    with workers._changed:
-        ask = workers._tasks[checking._JOB]
-        assert workers._changed.wait_for(lambda: not ask.running, PATIENCE_S)
+    wait_for_hung(check)
     [device] = source.read().devices
     assert state.read().status.up
     assert device.sensors.crosscheck["power"] == 0
@@ -317,7 +314,7 @@ def test_a_library_that_has_never_answered_was_asked_and_not_left_out(checked: C
         (False, False, f"asked {seconds} s ago, no answer yet") for seconds in (1, 2, 3)
     ]
     describe(checked.library, [same(board)])
-    checked.check._wait_s = PATIENCE_S
+    wait_for_hung(checked.check)
     checked.read()
     assert checked.status.up
 
