@@ -114,7 +114,7 @@ class WindowCursor:
 
     def _read_together(
         self, start: int, latest: int
-    ) -> tuple[list[BusySample], Sequence[ProcessSample] | None]:
+    ) -> tuple[Sequence[BusySample], Sequence[ProcessSample] | None]:
         """Device samples and process rows of the same window: read again if a sample arrived."""
         told = self._reader.busy_samples("core", start)
         samples = credible(told or (), start, latest)
@@ -198,7 +198,8 @@ class WindowCursor:
     def _busy(self, engine: str, start: int, end: int, observed_ns: int) -> int | None:
         samples = credible(self._reader.busy_samples(engine, start) or (), start, end)
         if samples:
-            return int(observed_ns * (sum([p for _, p in samples]) / len(samples)) / 100)
+            _, percents = zip(*samples, strict=True)
+            return int(observed_ns * (sum(percents) / len(percents)) / 100)
         percent = self._reader.utilization(engine)
         return None if percent is None else int(observed_ns * min(max(percent, 0.0), 100.0) / 100)
 

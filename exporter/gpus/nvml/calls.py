@@ -5,12 +5,14 @@ ten times as long on one Python object per row. Struct layouts: nvml.h (64-bit).
 """
 
 import struct
+from bisect import bisect_left
 from collections.abc import Callable
 from ctypes import Structure, byref, c_int, c_uint, c_ulonglong, c_void_p, cast
+from functools import partial
 from typing import Any
 
 from exporter.gpus.nvml import errors
-from exporter.gpus.nvml.library import CFunction, Library
+from exporter.gpus.nvml.library import Library
 from exporter.gpus.nvml.rows import Rows
 from exporter.gpus.samples import BusySample, ProcessSample
 
@@ -21,14 +23,22 @@ ENERGY = "nvmlDeviceGetTotalEnergyConsumption"
 
 LEGACY_ROW = struct.Struct("=I4xQ4I")  # pid, µs, sm, memory, encoder, decoder
 NEWER_ROW = struct.Struct("=Q5I12x")  # µs, pid, sm, memory, encoder, decoder; jpeg, ofa
-SAMPLE_ROWS = tuple(  # by nvmlValueType_t: µs and a union of 8 bytes
-    struct.Struct(f"=Q{value}") for value in ("d", "I4x", "Q", "Q", "q", "i4x", "H6x")
-)
+SAMPLE_ROWS = {  # by nvmlValueType_t: µs and a union of 8 bytes
+    kind: struct.Struct(f"=Q{value}")
+    for kind, value in enumerate(("d", "I4x", "Q", "Q", "q", "i4x", "H6x"))
+}
 UNSIGNED_INT = 1
 SAMPLING_TYPES = {"core": 1, "memory_active": 2, "encoder": 3, "decoder": 4}
 
+process_sample = partial(tuple.__new__, ProcessSample)
+"""What ``ProcessSample._make`` gives, for a tuple that is known to be of the right length."""
 
 ProcessCall = Callable[[int], list[ProcessSample]]
+
+
+def _missing(*_: object) -> int:
+    """Stand in for a function that this driver lacks."""
+    return errors.FUNCTION_NOT_FOUND
 
 
 class _ProcessesUtilizationInfo(Structure):
@@ -51,7 +61,7 @@ class DeviceCalls:
         self._address = cast(handle, c_void_p)
         self._library = library
         self._newer_than_us = c_ulonglong(0)
-        self._samples = library.function(SAMPLES)
+        self._samples = library.function(SAMPLES) or _missing
         self._sample_rows = rows = Rows(16, 256)
         self._value_type = c_int(UNSIGNED_INT)
         self._sample_arguments = {
@@ -61,7 +71,7 @@ class DeviceCalls:
             )
             for engine, kind in SAMPLING_TYPES.items()
         }
-        self._energy = library.function(ENERGY)
+        self._energy = library.function(ENERGY) or _missing
         self._millijoules = c_ulonglong(0)
         self._energy_arguments = self._address, byref(self._millijoules)
         # Some Blackwell drivers leave the older call without an answer (HAMi-core#218): until one
@@ -102,12 +112,11 @@ class DeviceCalls:
             NvmlError: UnmeasurableError where the device keeps none.
 
         """
-        call = self._have(self._samples, SAMPLES)
         self._newer_than_us.value = newer_than_us
-        rows = self._sample_rows.read(SAMPLES, call, *self._sample_arguments[engine])
-        kind = self._value_type.value
-        layout = SAMPLE_ROWS[kind if kind in range(len(SAMPLE_ROWS)) else UNSIGNED_INT]
-        return sorted([row for row in layout.iter_unpack(rows) if row[0] > newer_than_us])
+        rows = self._sample_rows.read(SAMPLES, self._samples, *self._sample_arguments[engine])
+        layout = SAMPLE_ROWS.get(self._value_type.value) or SAMPLE_ROWS[UNSIGNED_INT]
+        samples = sorted(layout.iter_unpack(rows))
+        return samples[bisect_left(samples, (newer_than_us + 1,)) :]
 
     def energy_uj(self) -> int:
         """Microjoules that the board used since the driver was loaded.
@@ -116,7 +125,7 @@ class DeviceCalls:
             NvmlError: UnmeasurableError before Volta.
 
         """
-        code = self._have(self._energy, ENERGY)(*self._energy_arguments)
+        code = self._energy(*self._energy_arguments)
         if code != errors.SUCCESS:
             raise errors.error_of(code, ENERGY)
         return self._millijoules.value * 1000
@@ -132,7 +141,7 @@ class DeviceCalls:
         def ask(newer_than_us: int) -> list[ProcessSample]:
             since.value = newer_than_us
             rows = buffer.read(LEGACY, call, *arguments)
-            return list(map(ProcessSample._make, LEGACY_ROW.iter_unpack(rows)))
+            return list(map(process_sample, LEGACY_ROW.iter_unpack(rows)))
 
         return ask
 
@@ -159,9 +168,3 @@ class DeviceCalls:
             ]
 
         return ask
-
-    @staticmethod
-    def _have(function: CFunction | None, name: str) -> CFunction:
-        if function is None:
-            raise errors.error_of(errors.FUNCTION_NOT_FOUND, name)
-        return function

@@ -111,21 +111,23 @@ class NvmlDevice:
             DriverGoneError: the driver is not there; the handle is void.
 
         """
+        failed = ""
         try:
-            if self._lost and not self._found_again():
-                return self.unread(DeviceState.LOST, self._lost)
-            reading = self._read()
+            if not self._lost or self._found_again():
+                reading = self._read()
+                self._retry.reset()
+                return reading
         except DriverGoneError:
             raise
         except DeviceLostError as error:
             self.lose(str(error))
-            return self.unread(DeviceState.LOST, self._lost)
         except NvmlError as error:
-            return self.unread(DeviceState.FAILED, str(error))
+            failed = str(error)
         finally:
             self._parts.hand_over()
-        self._retry.reset()
-        return reading
+        if failed:
+            return self.unread(DeviceState.FAILED, failed)
+        return self.unread(DeviceState.LOST, self._lost)
 
     def unread(self, state: DeviceState, detail: str) -> DeviceReading:
         """Say that the device was not read, and why. For any thread."""
@@ -166,12 +168,14 @@ class NvmlDevice:
             return self._read_instance()
         window = self._window()
         memory = None if self._parted else self._residents.read(self._engines.pids)
+        sensors = self._board.read()
         xids = self._xids()
+        self._parts.hand_over()  # for their costs
         return DeviceReading(
             device=self._as_shared(memory),
             window=window,
             memory=memory,
-            sensors=self._board.read(),
+            sensors=sensors,
             unmeasured=self._reasons.of(self.device, self._followed.disabled, xids.refusal),
             xids=xids.counts,
             costs=self._parts.costs,
@@ -184,6 +188,7 @@ class NvmlDevice:
         unmeasured = self._reasons.of(self.device, self._followed.disabled)
         # Without its processes nobody can be given the window: it goes on into the next cycle.
         window = self._activity.take() if listed or "memory" in unmeasured else None
+        self._parts.hand_over()
         return DeviceReading(
             device=self._as_shared(memory),
             window=window,

@@ -1,6 +1,7 @@
 """How busy the engines of one device are: NVML's sample rings and rates, as a SampleReader."""
 
 from collections.abc import Callable, Sequence
+from operator import attrgetter
 from typing import Any, TypeVar
 
 from exporter.gpus.nvml.calls import DeviceCalls
@@ -14,6 +15,7 @@ T = TypeVar("T")
 
 SAMPLES = {engine: samples_of(engine) for engine in QUANTITIES}
 RATES = {engine: rate_of(engine) for engine in QUANTITIES}
+PID = attrgetter("pid")
 
 
 class EngineReader:
@@ -55,7 +57,7 @@ class EngineReader:
     def process_samples(self, newer_than_us: int) -> Sequence[ProcessSample] | None:
         """Rows of processes active since then; None: this device does not tell."""
         rows = self._refusals.ask(PROCESS_SAMPLES, self._calls.process_samples, newer_than_us)
-        self.pids = frozenset([row.pid for row in rows or ()])
+        self.pids = frozenset(map(PID, rows or ()))
         return rows
 
     def energy_uj(self) -> int | None:

@@ -143,7 +143,7 @@ class Library:
         except pynvml.NVMLError as error:
             raise errors.error_of(int(error.value), name) from None
         finally:
-            self.tally.add(name, self.clock.monotonic_ns() - started)
+            self.tally.add((name, self.clock.monotonic_ns() - started))
 
     def counted_by(self, tally: Tally) -> "Library":
         """The same library, whose calls are counted there."""
@@ -167,7 +167,7 @@ class Library:
         def timed(*args: object) -> int:
             started = now()
             code: int = pointer(*args)
-            add(name, now() - started)
+            add((name, now() - started))
             return code
 
         return timed

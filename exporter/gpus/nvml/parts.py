@@ -3,11 +3,11 @@
 What is read in every cycle is no matter of turns: the driver's ring would overflow.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from exporter.gpus.nvml.pace import SECOND, Pace
-from exporter.gpus.nvml.tally import Tally
+from exporter.gpus.nvml.tally import TOOK_NS, Call, Tally
 from exporter.gpus.nvml.timing import Timing
 from exporter.model import Clock, PartCost
 
@@ -61,14 +61,18 @@ class Turns:
 
 
 class Parts:
-    """The ``Tally`` of one device. One thread at a time, but ``costs`` are for any."""
+    """The ``Tally`` of one device. One thread at a time, but ``costs`` are for any.
+
+    What was called is counted when it is handed over.
+    """
 
     def __init__(self, whole: Tally, clock: Clock, timing: Timing) -> None:
         self._whole = whole
-        self._counted: dict[str, list[int]] = {}  # by name, not handed over yet: time, calls
+        self._calls: list[Call] = []  # not handed over yet
+        self.add, self.add_all = self._calls.append, self._calls.extend
+        self._in_turns_ns = 0  # what of them was in turns
         self._spent_ns = dict.fromkeys((SAMPLES, *EVERY), 0)
         self._turns = {name: Turns(clock) for name in EVERY}
-        self._at = SAMPLES
         self.follow(timing)
 
     def follow(self, timing: Timing) -> None:
@@ -81,32 +85,26 @@ class Parts:
         """When a part has its turn."""
         return self._turns[part]
 
-    def add(self, name: str, duration_ns: int, calls: int = 1) -> None:
-        """See ``Tally``. The whole is told when all is read: it must be locked for that."""
-        self._spent_ns[self._at] += duration_ns
-        counted = self._counted.get(name)
-        if counted is None:
-            self._counted[name] = [duration_ns, calls]
-        else:
-            counted[0] += duration_ns
-            counted[1] += calls
-
     def hand_over(self) -> None:
-        """Let what was called since the last time be counted by the whole."""
-        for name, counted in self._counted.items():
-            self._whole.add(name, *counted)
-        self._counted.clear()
+        """Let the whole count what was called since the last time: it must be locked for that."""
+        if not self._calls:
+            return
+        self._spent_ns[SAMPLES] += _took_ns(self._calls) - self._in_turns_ns
+        self._in_turns_ns = 0
+        self._whole.add_all(self._calls)
+        self._calls.clear()
 
     @contextmanager
     def reading(self, part: str) -> Iterator[None]:
         """Count what is called within for this part, as one turn of it."""
-        before, self._at = self._at, part
-        before_ns = self._spent_ns[part]
+        begun = len(self._calls)
         try:
             yield
         finally:
-            self._at = before
-            self._turns[part].note(self._spent_ns[part] - before_ns)
+            took_ns = _took_ns(self._calls[begun:])
+            self._in_turns_ns += took_ns
+            self._spent_ns[part] += took_ns
+            self._turns[part].note(took_ns)
             self._cost_turns()
 
     @property
@@ -122,3 +120,7 @@ class Parts:
             for part, turns in self._turns.items()
             if self._spent_ns[part]
         }
+
+
+def _took_ns(calls: Sequence[Call]) -> int:
+    return sum(map(TOOK_NS, calls))

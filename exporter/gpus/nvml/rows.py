@@ -11,7 +11,6 @@ from exporter.gpus.nvml import errors
 
 FIRST_CAPACITY = 4096  # what recent drivers ask for, whatever the number of processes
 MOST_ROWS = 1 << 16
-TRIES = 6  # FIRST_CAPACITY doubled so often passes MOST_ROWS
 
 
 class Rows:
@@ -42,13 +41,12 @@ class Rows:
             # Some drivers count rows that they have not written (nvtop#110): nothing old may stay.
             self._bytes[: self._written] = bytes(self._written)
             self._written = 0
-        code = errors.INSUFFICIENT_SIZE
-        for _ in range(TRIES):
+        self.count.value = self.capacity
+        code = call(*arguments)
+        while code == errors.INSUFFICIENT_SIZE and self.capacity < MOST_ROWS:
+            self._allocate(min(max(self.count.value, 2 * self.capacity), MOST_ROWS))
             self.count.value = self.capacity
             code = call(*arguments)
-            if code != errors.INSUFFICIENT_SIZE or self.capacity >= MOST_ROWS:
-                break
-            self._allocate(min(max(self.count.value, 2 * self.capacity), MOST_ROWS))
         if code == errors.NOT_FOUND:
             return self._bytes[:0]
         if code != errors.SUCCESS:

@@ -96,7 +96,7 @@ def read(parts: Parts, clock: ManualClock, part: str, cost_ms: int) -> bool:
     taken = parts.turns(part).take()
     if taken:
         with parts.reading(part):
-            parts.add("call", cost_ms * MS)
+            parts.add(("call", cost_ms * MS))
     return taken
 
 
@@ -119,7 +119,7 @@ def test_a_turn_in_a_hurry_is_put_off_in_the_same_measure() -> None:
     waits = []
     for _ in range(4):
         with parts.reading(PROCESSES):
-            parts.add("call", 190 * MS)
+            parts.add(("call", 190 * MS))
     for hurry_s in (None, 1.0):
         assert parts.turns(PROCESSES).take()
         seconds = 0
@@ -135,10 +135,10 @@ def test_a_turn_in_a_hurry_is_put_off_in_the_same_measure() -> None:
 def test_each_call_is_counted_for_its_part_and_for_all() -> None:
     whole = CallTally()
     parts = Parts(whole, ManualClock(), Timing())
-    parts.add("ring", 5)
+    parts.add(("ring", 5))
     with parts.reading(PROCESSES):
-        parts.add("list", 7)
-    parts.add("ring", 1)
+        parts.add(("list", 7))
+    parts.add(("ring", 1))
     parts.hand_over()
 
     assert parts.costs == {SAMPLES: PartCost(6), PROCESSES: PartCost(7, FIVE_NS)}
