@@ -26,12 +26,15 @@ class MpsServers:
     def __init__(self, library: Library) -> None:
         self._name = library.function(NAME, c_uint, c_char_p, c_uint)
         self._buffer = create_string_buffer(MOST_BYTES)
+        self._looked_at: tuple[ProcessMemory, ...] = ()
+        self._serving = False  # whether there are clients among those
 
     def marked(self, processes: tuple[ProcessMemory, ...]) -> tuple[ProcessMemory, ...]:
         """The same processes, with the kind ``mps_server`` where there are clients to serve."""
-        if not any("mps" in process.kinds for process in processes):
-            return processes
-        return tuple(self._marked(processes))
+        if processes is not self._looked_at:
+            self._looked_at = processes
+            self._serving = any("mps" in process.kinds for process in processes)
+        return tuple(self._marked(processes)) if self._serving else processes
 
     def _marked(self, processes: Iterable[ProcessMemory]) -> Iterable[ProcessMemory]:
         for process in processes:

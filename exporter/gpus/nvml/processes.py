@@ -5,7 +5,7 @@ three lists and three generations of each, and one driver branch with a struct o
 """
 
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from ctypes import POINTER, byref, c_uint, c_void_p, cast
 from typing import Any, NamedTuple
 
@@ -71,27 +71,37 @@ class ProcessLists:
         self._address = cast(handle, c_void_p)
         self._refusals = refusals
         self._calls = {kind: newest(library, kind) for kind in LISTS}
+        self._told: dict[str, bytes] = {}  # by kind, as the driver wrote it
+        self._processes: tuple[ProcessMemory, ...] = ()
 
     def read(self) -> tuple[ProcessMemory, ...] | None:
         """Every process once, with the kinds it is listed under; None: the device does not tell.
+
+        It is the same object as long as the driver's answer is the same.
 
         Raises:
             NvmlError: the driver's answer.
 
         """
-        listed: list[tuple[str, int, int]] = []
-        for kind in LISTS:
-            rows = self._refusals.ask(listing_of(kind), self._list, kind)
-            listed += [(kind, *row) for row in rows or ()]
-        return None if listing_of("compute") in self._refusals else united(listed)
+        told = {
+            kind: self._refusals.ask(listing_of(kind), self._list, kind) or b"" for kind in LISTS
+        }
+        if told != self._told:
+            self._told, self._processes = told, united(self._decoded(told))
+        return None if listing_of("compute") in self._refusals else self._processes
 
-    def _list(self, kind: str) -> list[tuple[int, int]]:
+    def _list(self, kind: str) -> bytes:
         newest_call = self._calls[kind]
         if newest_call is None:
             raise errors.error_of(errors.FUNCTION_NOT_FOUND, LISTS[kind])
-        name, call, layout, rows = newest_call
-        filled = rows.read(name, call, self._address, byref(rows.count), rows.place)
-        return list(layout.iter_unpack(filled))
+        name, call, _, rows = newest_call
+        return bytes(rows.read(name, call, self._address, byref(rows.count), rows.place))
+
+    def _decoded(self, told: Mapping[str, bytes]) -> Iterator[tuple[str, int, int]]:
+        for kind, newest_call in self._calls.items():
+            if newest_call is not None:
+                for pid, used_bytes in newest_call.layout.iter_unpack(told[kind]):
+                    yield kind, pid, used_bytes
 
 
 def united(listed: Iterable[tuple[str, int, int]]) -> tuple[ProcessMemory, ...]:

@@ -4,6 +4,7 @@ The process lists lock the whole driver while it walks every client of every ten
 """
 
 import logging
+from operator import attrgetter
 
 from exporter.gpus.nvml.board import memory_info
 from exporter.gpus.nvml.discovery import Found
@@ -21,6 +22,8 @@ from exporter.gpus.nvml.processes import ProcessLists
 from exporter.gpus.nvml.refusals import Refusals
 from exporter.gpus.nvml.timing import Timing
 from exporter.model import DeviceMemory
+
+PID = attrgetter("pid")
 
 logger = logging.getLogger(__name__)
 
@@ -56,6 +59,8 @@ class Residents:
     def read(self, active: frozenset[int], *, at_once: bool = False) -> DeviceMemory | None:
         """Memory now, or a few seconds old; ``active`` are the pids with samples in this cycle.
 
+        It is the same object as long as nothing of it has changed.
+
         Where activity has no pid, ``at_once`` says that somebody else may be active.
 
         Raises:
@@ -68,10 +73,12 @@ class Residents:
         if self._turns.take(self.timing.memory_at_most_every_s if hurry else None):
             self._hurried = False
             with self._parts.reading(PROCESSES):
-                self._memory = self._refusals.ask("memory", self._ask)
+                memory = self._refusals.ask("memory", self._ask)
+            if memory != self._memory:
+                self._memory = memory
             listed = self._memory.processes if self._memory else None
             # A pid that is active but not listed has ended: it is not worth a second look.
-            self._known = active.union(process.pid for process in listed or ())
+            self._known = active.union(map(PID, listed or ()))
         return self._memory
 
     def _ask(self) -> DeviceMemory | None:

@@ -42,6 +42,7 @@ class Agent:
         self.clock = SetClock()
         self.log: list[str] = []
         self.source = NvmlSource(clock=self.clock, **settings)
+        self.memory: list[Any] = []
         self.gpms: dict[str, Gpm] = {}
         handler = logging.Handler()
         handler.emit = lambda record: self.log.append(record.getMessage())  # type: ignore[method-assign]
@@ -51,6 +52,11 @@ class Agent:
     def read(self) -> Any:
         """One cycle."""
         return self.source.read()
+
+    def same_memory(self) -> bool:
+        """One cycle: whether each device's memory is the very object of the last time."""
+        before, self.memory = self.memory, [d.memory for d in self.source.read().devices]
+        return [id(memory) for memory in before] == [id(memory) for memory in self.memory]
 
     def take(self, each_ns: int) -> None:
         """Let every call of the driver take so long."""

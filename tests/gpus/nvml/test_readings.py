@@ -11,6 +11,7 @@ from tests.gpus.nvml.node import START, Node, calls
 
 GIB = 1 << 30
 LEGACY = "nvmlDeviceGetProcessUtilization"
+LIST = "nvmlDeviceGetComputeRunningProcesses_v3"
 NEWER = "nvmlDeviceGetProcessesUtilizationInfo"
 
 
@@ -125,6 +126,25 @@ def test_process_in_two_lists_is_one_process(busy: Node) -> None:
     memory = busy.device("GPU-0").memory
     assert memory
     assert memory.processes == (ProcessMemory(101, 2 * GIB, frozenset({"compute", "graphics"})),)
+
+
+def test_memory_is_the_same_object_as_long_as_the_driver_tells_the_same(busy: Node) -> None:
+    busy.start(timing=Timing(memory_every_s=1))
+    busy.ask("same_memory")
+    listed = calls(busy.read(), LIST)
+
+    for _ in range(3):
+        busy.advance(1)
+        assert busy.ask("same_memory")
+    assert calls(busy.read(), LIST) == listed + 6
+
+    busy.scenario.processes[0] = Process(gpu=0, pid=101, memory=4 * GIB)
+    busy.advance(1)
+    assert not busy.ask("same_memory")
+    memory = busy.device("GPU-0").memory
+    assert memory
+    assert memory.processes
+    assert memory.processes[0].used_bytes == 4 * GIB
 
 
 def test_memory_that_the_driver_does_not_tell_is_unknown(busy: Node) -> None:
