@@ -1,7 +1,6 @@
 """Memory and sensors of a device: NVML's plain queries, field values and GPM, at slow cadences."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
@@ -147,12 +146,15 @@ class Board:
     def _united(self) -> Sensors:
         counted = self._counters.shown
         profile = self._profile or GpmReading()
-        return replace(
-            self._sensors,
+        sensors = self._sensors
+        return Sensors(
+            power_watts=sensors.power_watts,
+            power_limit_watts=sensors.power_limit_watts,
             temperature_celsius={
-                **self._sensors.temperature_celsius,
+                **sensors.temperature_celsius,
                 **counted["temperature_celsius"],
             },
+            clock_hertz=sensors.clock_hertz,
             sm_active_ratio=profile.sm_active_ratio,
             sm_occupancy_ratio=profile.sm_occupancy_ratio,
             tensor_active_ratio=profile.tensor_active_ratio,

@@ -14,10 +14,10 @@ from exporter.gpus.nvml.library import Library
 from exporter.gpus.nvml.parts import COUNTERS, SAMPLES, SENSORS, Parts
 from exporter.gpus.nvml.refusals import Refusals
 from exporter.gpus.nvml.timing import Wanted
-from exporter.model import Unmeasured
 
 KIB = 1 << 10
 WRAPS_AT = 1 << 32
+PARTS = (SENSORS, COUNTERS, SAMPLES)  # of a reading, with which fields are asked for
 ALL_LINKS = 0xFFFFFFFF  # a scope: the sum over the links (nvml.h)
 PCIE = "pcie"
 
@@ -30,7 +30,7 @@ class Counted(NamedTuple):
     sensor: str
     label: str
     field: Field
-    part: str  # of a reading, with which it is asked for
+    part: str  # one of PARTS; all of a topic and all of a sensor have the same
     scale: int = 1
 
 
@@ -87,7 +87,10 @@ class Traffic:
 
 
 class BoardCounters:
-    """The counters of one board; each value stands until its next turn. One thread at a time."""
+    """The counters of one board; each value stands until its next turn. One thread at a time.
+
+    ``shown`` is what is known now, by field of Sensors.
+    """
 
     def __init__(self, library: Library, refusals: Refusals, wanted: Wanted, parts: Parts) -> None:
         self._library = library
@@ -101,7 +104,7 @@ class BoardCounters:
         before = self._wanted
         self._disabled = wanted.disabled
         self._begin()
-        if not any(counted.topic == PCIE for counted in before.values()):
+        if not any(counted.topic == PCIE for counted in before[SAMPLES].values()):
             self.traffic.restart()
 
     def attach(self, handle: Any) -> None:  # noqa: ANN401 - pynvml's pointer
@@ -113,9 +116,11 @@ class BoardCounters:
     def _begin(self) -> None:
         """Ask for everything that is wanted at once."""
         version = self._library.driver_version
-        enabled = (counted for counted in TABLE if counted.group not in self._disabled)
-        self._wanted = {numbered(counted.field, version): counted for counted in enabled}
-        self._shown: dict[str, dict[str, float]] = {c.sensor: {} for c in TABLE}
+        self._wanted: dict[str, dict[Field, Counted]] = {part: {} for part in PARTS}
+        for counted in TABLE:
+            if counted.group not in self._disabled:
+                self._wanted[counted.part][numbered(counted.field, version)] = counted
+        self.shown: Mapping[str, Mapping[str, float]] = {c.sensor: {} for c in TABLE}
         self._turns.restart()
 
     def read(self, part: str) -> None:
@@ -126,16 +131,19 @@ class BoardCounters:
             DeviceLostError: the device is not there.
 
         """
-        fields = [field for field, counted in self._wanted.items() if counted.part == part]
-        for field, answer in self._ask(fields).items():
-            self._take(field, answer)
+        wanted = self._wanted[part]
+        told: dict[str, dict[str, float]] = {c.sensor: {} for c in wanted.values()}
+        for field, answer in self._ask(tuple(wanted)).items():
+            counted = wanted[field]
+            if isinstance(answer, errors.NvmlError):
+                self._miss(field, counted, answer)
+            elif counted.topic == PCIE:
+                told[counted.sensor][counted.label] = self.traffic.count(counted.label, int(answer))
+            else:
+                told[counted.sensor][counted.label] = answer * counted.scale
+        self.shown = {**self.shown, **told}
 
-    @property
-    def shown(self) -> Mapping[str, Mapping[str, float]]:
-        """What is known now, by field of Sensors."""
-        return {sensor: dict(values) for sensor, values in self._shown.items()}
-
-    def _ask(self, fields: list[Field]) -> Mapping[Field, float | errors.NvmlError]:
+    def _ask(self, fields: tuple[Field, ...]) -> Mapping[Field, float | errors.NvmlError]:
         try:
             return self._values.read(fields) if fields else {}
         except (errors.DriverGoneError, errors.DeviceLostError):
@@ -143,25 +151,15 @@ class BoardCounters:
         except errors.NvmlError as error:
             return dict.fromkeys(fields, error)
 
-    def _take(self, field: Field, answer: float | errors.NvmlError) -> None:
-        counted = self._wanted[field]
-        shown = self._shown[counted.sensor]
-        if isinstance(answer, errors.DriverGoneError | errors.DeviceLostError):
-            raise answer
-        if isinstance(answer, errors.NvmlError):
-            shown.pop(counted.label, None)
-            if isinstance(answer, errors.UnmeasurableError):
-                self._drop(field, answer.reason)
-        elif counted.topic == PCIE:
-            shown[counted.label] = self.traffic.count(counted.label, int(answer))
-        else:
-            shown[counted.label] = answer * counted.scale
-
-    def _drop(self, field: Field, reason: Unmeasured) -> None:
-        """Do not ask for this field again; say so if it was the last of its quantity."""
-        topic = self._wanted.pop(field).topic
-        if all(counted.topic != topic for counted in self._wanted.values()):
-            self._refusals.add(topic, reason)
+    def _miss(self, field: Field, counted: Counted, error: errors.NvmlError) -> None:
+        """Do not ask again for what is refused; say so if it was the last of its quantity."""
+        if isinstance(error, errors.DriverGoneError | errors.DeviceLostError):
+            raise error
+        if isinstance(error, errors.UnmeasurableError):
+            wanted = self._wanted[counted.part]
+            del wanted[field]
+            if all(other.topic != counted.topic for other in wanted.values()):
+                self._refusals.add(counted.topic, error.reason)
 
 
 def numbered(field: Field, driver_version: str) -> Field:

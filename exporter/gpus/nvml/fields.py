@@ -5,7 +5,7 @@ same place. Each value has its own return code.
 """
 
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from ctypes import byref, c_char, c_int, c_void_p, cast
 from math import isfinite
 from typing import Any, NamedTuple
@@ -15,9 +15,10 @@ from exporter.gpus.nvml.library import Library
 
 FIELD_VALUES = "nvmlDeviceGetFieldValues"
 ROW = struct.Struct("=IIqqIi8s")  # nvmlFieldValue_t: id, scope, µs, latency, type, code, value
-VALUES = tuple(  # by nvmlValueType_t
-    struct.Struct(f"={value}") for value in ("d", "I4x", "Q", "Q", "q", "i4x", "H6x")
-)
+VALUES = {  # by nvmlValueType_t
+    kind: struct.Struct(f"={value}")
+    for kind, value in enumerate(("d", "I4x", "Q", "Q", "q", "i4x", "H6x"))
+}
 
 
 class Field(NamedTuple):
@@ -43,7 +44,7 @@ class FieldValues:
         self._call = library.function(FIELD_VALUES)
         self._requests: dict[tuple[Field, ...], _Request] = {}
 
-    def read(self, fields: Sequence[Field]) -> Mapping[Field, float | errors.NvmlError]:
+    def read(self, fields: tuple[Field, ...]) -> Mapping[Field, float | errors.NvmlError]:
         """Ask for all of them at once; each has its value or its own failure.
 
         Raises:
@@ -52,13 +53,12 @@ class FieldValues:
         """
         if self._call is None:
             raise errors.error_of(errors.FUNCTION_NOT_FOUND, FIELD_VALUES)
-        asked = tuple(fields)
-        request = self._requests.get(asked) or self._new_request(asked)
+        request = self._requests.get(fields) or self._new_request(fields)
         request.rows[:] = request.blank
         code = self._call(*request.arguments)
         if code != errors.SUCCESS:
             raise errors.error_of(code, FIELD_VALUES)
-        return dict(zip(asked, map(_value, ROW.iter_unpack(request.rows)), strict=True))
+        return dict(zip(fields, map(_value, ROW.iter_unpack(request.rows)), strict=True))
 
     def _new_request(self, asked: tuple[Field, ...]) -> _Request:
         blank = b"".join([ROW.pack(*field, 0, 0, 0, 0, b"") for field in asked])
@@ -71,11 +71,11 @@ class FieldValues:
 
 def _value(row: tuple[Any, ...]) -> float | errors.NvmlError:
     number, *_, kind, code, raw = row
-    if code == errors.INVALID_ARGUMENT:  # a number that this driver does not know yet
-        code = errors.FUNCTION_NOT_FOUND
     if code != errors.SUCCESS:
+        if code == errors.INVALID_ARGUMENT:  # a number that this driver does not know yet
+            code = errors.FUNCTION_NOT_FOUND
         return errors.error_of(code, f"{FIELD_VALUES}({number})")
-    if kind not in range(len(VALUES)):
+    if kind not in VALUES:
         return errors.error_of(errors.UNKNOWN, f"{FIELD_VALUES}({number})")
     value: float = VALUES[kind].unpack(raw)[0]
     return value if isfinite(value) else errors.error_of(errors.UNKNOWN, FIELD_VALUES)
