@@ -6,6 +6,7 @@ and the time of the last sample that names it. Put together they tell the sample
 a process end with its last one and add up to its average.
 """
 
+from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from operator import attrgetter
 from typing import NamedTuple
@@ -15,6 +16,7 @@ from exporter.gpus.samples import BusySample, ProcessSample
 FULL_PERCENT = 99  # above it the device was busy to the sample's end: rounding hides no pause
 MOST_SUMS = 64  # of samples, that are looked at: enough for all of a second's
 SAME_US = 1000  # a row's time and its sample's are of the same clock, rounded alike or nearly so
+TIME, PERCENT = attrgetter("timestamp_us"), attrgetter("percent")
 
 
 class Stretch(NamedTuple):
@@ -47,10 +49,10 @@ class Naming(NamedTuple):
 def stretches(start_us: int, samples: Sequence[BusySample], longest_us: float) -> list[Stretch]:
     """What each sample speaks for: the time since the one before it, but not more than one may."""
     parts = []
+    longest_ns = int(longest_us * 1000)
     before = start_us
     for timestamp_us, percent in samples:
-        gap_us = timestamp_us - before
-        covered_ns = gap_us * 1000 if gap_us <= longest_us else int(longest_us * 1000)
+        covered_ns = min((timestamp_us - before) * 1000, longest_ns)
         parts.append(Stretch(timestamp_us, percent, covered_ns, int(covered_ns * percent / 100)))
         before = timestamp_us
     return parts
@@ -63,7 +65,7 @@ def tell_apart(stretches: Sequence[Stretch], rows: Iterable[ProcessSample]) -> N
     busy, is whose. A process that was named last long ago has the fewest to choose from and
     chooses first.
     """
-    ordered = sorted(rows, key=attrgetter("timestamp_us"))
+    ordered = sorted(rows, key=TIME)
     lasts = [_at(row.timestamp_us, stretches) for row in ordered]
     last_ones = [s for s in stretches if s.percent > 0 and s in lasts]
     others = [s for s in stretches if s.percent > 0 and s not in lasts]
@@ -73,34 +75,37 @@ def tell_apart(stretches: Sequence[Stretch], rows: Iterable[ProcessSample]) -> N
         left = len(stretches) * (row.core + 0.5)  # cut to whole percents: this is the middle
         if last is None:
             return None
-        mine: tuple[Stretch, ...] = ()
+        busy_ns = covered_ns = 0
         if last in last_ones and last.percent <= left + slack:
-            mine, left = (last,), left - last.percent
+            left -= last.percent
+            busy_ns, covered_ns = last.busy_ns, last.covered_ns
             last_ones.remove(last)
         if left > 0 and others:
             earlier = [s for s in others if s.timestamp_us < row.timestamp_us]
             chosen = _adding_up(left, left + slack, earlier)
-            mine, left = mine + chosen, left - sum([s.percent for s in chosen])
+            left -= sum([s.percent for s in chosen])
+            busy_ns += sum([s.busy_ns for s in chosen])
+            covered_ns += sum([s.covered_ns for s in chosen])
             others = [s for s in others if s not in chosen]
         if left > 100 + slack:
             return None
-        busy_ns = sum([s.busy_ns for s in mine])
-        by_pid[row.pid] = Named(busy_ns, sum([s.covered_ns for s in mine]) - busy_ns)
+        by_pid[row.pid] = Named(busy_ns, covered_ns - busy_ns)
     unclaimed = [s.busy_ns for s in last_ones + others if s.percent <= FULL_PERCENT]
     return Naming(by_pid, sum(unclaimed))
 
 
 def _at(timestamp_us: int, stretches: Sequence[Stretch]) -> Stretch | None:
-    for stretch in stretches:
-        if abs(stretch.timestamp_us - timestamp_us) <= SAME_US:
-            return stretch
-    return None
+    place = bisect_left(stretches, timestamp_us - SAME_US, key=TIME)
+    if place == len(stretches) or stretches[place].timestamp_us > timestamp_us + SAME_US:
+        return None
+    return stretches[place]
 
 
 def _adding_up(wanted: float, most: float, samples: Sequence[Stretch]) -> tuple[Stretch, ...]:
     """The samples whose percents together come nearest to some number, and not above another."""
     sums: dict[float, tuple[Stretch, ...]] = {0.0: ()}
-    for sample in sorted(samples, key=attrgetter("percent"), reverse=True):
+    fitting = [s for s in samples if s.percent <= most]
+    for sample in sorted(fitting, key=PERCENT, reverse=True):
         for before, chosen in sorted(sums.items(), reverse=True)[:MOST_SUMS]:
             if before + sample.percent <= most:
                 sums.setdefault(before + sample.percent, (*chosen, sample))

@@ -9,6 +9,7 @@ one device; NVML and the simulated node are such readers.
 from collections import deque
 from collections.abc import Sequence
 from functools import cache
+from operator import itemgetter, sub
 from statistics import median
 
 from exporter.gpus.energy import EnergySource, Metered
@@ -24,6 +25,7 @@ DRIFT_US = 100_000  # the ring's clock may gain so much on the monotonic one in 
 DARK_PERIODS = 12  # without a sample for so long, an idle driver has stopped sampling
 RING_US = 10_000_000  # what a ring holds at least, where its samples cannot be seen
 STEP_US = 1_000_000  # the wall clock moved by this much against the monotonic one: it was set
+TIME = itemgetter(0)  # of a sample
 STEP_WAIT_US = 5_000_000  # so long the ring may take to follow
 
 
@@ -164,9 +166,10 @@ class WindowCursor:
         method: str = "samples",
     ) -> Window:
         end = parts[-1].timestamp_us
-        observed_ns = sum([part.covered_ns for part in parts])
+        _, _, covered_ns, busy_ns = zip(*parts, strict=True)
+        observed_ns = sum(covered_ns)
         busy = Engines(
-            sum([part.busy_ns for part in parts]),
+            sum(busy_ns),
             self._busy("memory_active", start, end, observed_ns),
             self._busy("encoder", start, end, observed_ns),
             self._busy("decoder", start, end, observed_ns),
@@ -205,13 +208,10 @@ class WindowCursor:
 
     def _learn_period(self, start: int | None, samples: Sequence[BusySample]) -> None:
         """The median of the newest gaps; a device may take one sample a second, one a window."""
-        before = start
-        for timestamp_us, _ in samples[-GAPS - 1 :] if start is None else samples:
-            if before is not None:
-                self._gaps.append(max(timestamp_us - before, 1))
-            before = timestamp_us
+        times = [*map(TIME, samples)] if start is None else [start, *map(TIME, samples)]
+        self._gaps.extend(map(sub, times[1:], times))
         if len(self._gaps) >= 3:  # noqa: PLR2004 - fewer say too little
-            self._period_us = median(self._gaps)
+            self._period_us = max(median(self._gaps), 1)
 
 
 _methods = cache(Methods)  # there are a handful, and one is needed in each cycle
