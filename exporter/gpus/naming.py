@@ -81,12 +81,13 @@ def tell_apart(stretches: Sequence[Stretch], rows: Iterable[ProcessSample]) -> N
             busy_ns, covered_ns = last.busy_ns, last.covered_ns
             last_ones.remove(last)
         if left > 0 and others:
-            earlier = [s for s in others if s.timestamp_us < row.timestamp_us]
-            chosen = _adding_up(left, left + slack, earlier)
-            left -= sum([s.percent for s in chosen])
-            busy_ns += sum([s.busy_ns for s in chosen])
-            covered_ns += sum([s.covered_ns for s in chosen])
-            others = [s for s in others if s not in chosen]
+            before, most = row.timestamp_us, left + slack
+            fitting = [s for s in others if s.percent <= most and s.timestamp_us < before]
+            for sample in _adding_up(left, most, fitting) if fitting else ():
+                left -= sample.percent
+                busy_ns += sample.busy_ns
+                covered_ns += sample.covered_ns
+                others.remove(sample)
         if left > 100 + slack:
             return None
         by_pid[row.pid] = Named(busy_ns, covered_ns - busy_ns)
@@ -104,8 +105,7 @@ def _at(timestamp_us: int, stretches: Sequence[Stretch]) -> Stretch | None:
 def _adding_up(wanted: float, most: float, samples: Sequence[Stretch]) -> tuple[Stretch, ...]:
     """The samples whose percents together come nearest to some number, and not above another."""
     sums: dict[float, tuple[Stretch, ...]] = {0.0: ()}
-    fitting = [s for s in samples if s.percent <= most]
-    for sample in sorted(fitting, key=PERCENT, reverse=True):
+    for sample in sorted(samples, key=PERCENT, reverse=True):
         for before, chosen in sorted(sums.items(), reverse=True)[:MOST_SUMS]:
             if before + sample.percent <= most:
                 sums.setdefault(before + sample.percent, (*chosen, sample))

@@ -4,7 +4,7 @@ Ring semantics: NVML's ``nvmlDeviceGetSamples`` and ``nvmlDeviceGetProcessUtiliz
 of the timestamps is the driver's own: epoch time on the GPUs seen, time since boot on others.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 NO_PID = frozenset({0, 0xFFFFFFFF})
@@ -78,13 +78,15 @@ def _all_credible(samples: Sequence[BusySample], start_us: int, latest_us: int) 
 
 
 def sift(
-    rows: Iterable[ProcessSample], start_us: int, latest_us: int
-) -> tuple[list[ProcessSample], Mapping[str, int]]:
+    rows: Sequence[ProcessSample], start_us: int, latest_us: int
+) -> tuple[Sequence[ProcessSample], Mapping[str, int]]:
     """Keep the newest row of each pid; count the rows that cannot be true, by reason.
 
     Uninitialised rows have been seen in the wild: percentages far over 100, pids that are not on
     the device, timestamps older than asked for (nvtop#110); pid 4294967295 is the driver's "none".
     """
+    if not rows or _all_of_one_pid_each(rows, start_us, latest_us):
+        return rows, {}
     kept: dict[int, ProcessSample] = {}
     rejected: dict[str, int] = {}
     for row in rows:
@@ -101,3 +103,11 @@ def sift(
             continue
         rejected[reason] = rejected.get(reason, 0) + 1
     return list(kept.values()), rejected
+
+
+def _all_of_one_pid_each(rows: Sequence[ProcessSample], start_us: int, latest_us: int) -> bool:
+    """Whether all can be true and are of different processes, told at once: they nearly are."""
+    pids, times, *percents = zip(*rows, strict=True)
+    distinct = len(set(pids)) == len(pids) and NO_PID.isdisjoint(pids)
+    in_time: bool = start_us < min(times) and max(times) <= latest_us
+    return distinct and in_time and max(map(max, percents)) <= WHOLE

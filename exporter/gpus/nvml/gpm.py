@@ -8,7 +8,7 @@ from ctypes import Structure, byref, c_char_p, c_double, c_int, c_uint, c_void_p
 from typing import Any, NamedTuple
 
 from exporter.gpus.nvml import errors
-from exporter.gpus.nvml.library import Library
+from exporter.gpus.nvml.library import CFunction, Library
 from exporter.gpus.nvml.refusals import Refusals
 
 GPM = "profiling"  # the topic of a refusal
@@ -96,6 +96,7 @@ class Gpm:
         self._refusals = refusals
         self._samples: list[c_void_p] = []  # the older first
         self._taken_ns: int | None = None
+        self._functions: dict[str, CFunction | None] = {}
         self._get = _MetricsGet(version=1, count=len(METRIC_IDS))
 
     def read(self) -> GpmReading | None:
@@ -171,7 +172,9 @@ class Gpm:
         return GpmReading(elapsed_ns=elapsed_ns, **ratios, **moved)
 
     def _call(self, name: str, *args: object) -> None:
-        function = self._library.function(name, *(c_void_p for _ in args))
+        if name not in self._functions:
+            self._functions[name] = self._library.function(name, *(c_void_p for _ in args))
+        function = self._functions[name]
         code = errors.FUNCTION_NOT_FOUND if function is None else function(*args)
         if code != errors.SUCCESS:
             raise errors.error_of(code, name)

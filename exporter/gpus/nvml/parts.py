@@ -79,7 +79,11 @@ class Parts:
         """Give turns by this from now on."""
         for name, every in EVERY.items():
             self._turns[name].follow(getattr(timing, every))
-        self._cost_turns()
+        self._turns_cost = {
+            part: PartCost(self._spent_ns[part], turns.interval_ns)
+            for part, turns in self._turns.items()
+            if self._spent_ns[part]
+        }
 
     def turns(self, part: str) -> Turns:
         """When a part has its turn."""
@@ -104,8 +108,10 @@ class Parts:
             took_ns = _took_ns(self._calls[begun:])
             self._in_turns_ns += took_ns
             self._spent_ns[part] += took_ns
-            self._turns[part].note(took_ns)
-            self._cost_turns()
+            turns = self._turns[part]
+            turns.note(took_ns)
+            cost = PartCost(self._spent_ns[part], turns.interval_ns)
+            self._turns_cost = {**self._turns_cost, part: cost}
 
     @property
     def costs(self) -> Mapping[str, PartCost]:
@@ -113,13 +119,6 @@ class Parts:
         each_cycle_ns = self._spent_ns[SAMPLES]
         told = {SAMPLES: PartCost(each_cycle_ns)} if each_cycle_ns else {}
         return told | self._turns_cost
-
-    def _cost_turns(self) -> None:
-        self._turns_cost = {
-            part: PartCost(self._spent_ns[part], turns.interval_ns)
-            for part, turns in self._turns.items()
-            if self._spent_ns[part]
-        }
 
 
 def _took_ns(calls: Sequence[Call]) -> int:

@@ -47,9 +47,9 @@ class Rows:
             self._allocate(min(max(self.count.value, 2 * self.capacity), MOST_ROWS))
             self.count.value = self.capacity
             code = call(*arguments)
-        if code == errors.NOT_FOUND:
-            return self._bytes[:0]
         if code != errors.SUCCESS:
+            if code == errors.NOT_FOUND:
+                return self._bytes[:0]
             raise errors.error_of(code, name)
         self._written = min(self.count.value, self.capacity) * self._size
         return self._bytes[: self._written]
