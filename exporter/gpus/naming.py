@@ -67,8 +67,8 @@ def tell_apart(stretches: Sequence[Stretch], rows: Iterable[ProcessSample]) -> N
     """
     ordered = sorted(rows, key=TIME)
     lasts = [_at(row.timestamp_us, stretches) for row in ordered]
-    last_ones = [s for s in stretches if s.percent > 0 and s in lasts]
-    others = [s for s in stretches if s.percent > 0 and s not in lasts]
+    last_ones = {s for s in lasts if s and s.percent > 0}
+    others = [s for s in stretches if s.percent > 0 and s not in last_ones]
     slack = len(stretches) / 2
     by_pid: dict[int, Named] = {}
     for row, last in zip(ordered, lasts, strict=True):
@@ -91,7 +91,7 @@ def tell_apart(stretches: Sequence[Stretch], rows: Iterable[ProcessSample]) -> N
         if left > 100 + slack:
             return None
         by_pid[row.pid] = Named(busy_ns, covered_ns - busy_ns)
-    unclaimed = [s.busy_ns for s in last_ones + others if s.percent <= FULL_PERCENT]
+    unclaimed = [s.busy_ns for s in (*last_ones, *others) if s.percent <= FULL_PERCENT]
     return Naming(by_pid, sum(unclaimed))
 
 
@@ -107,6 +107,7 @@ def _adding_up(wanted: float, most: float, samples: Sequence[Stretch]) -> tuple[
     sums: dict[float, tuple[Stretch, ...]] = {0.0: ()}
     for sample in sorted(samples, key=PERCENT, reverse=True):
         for before, chosen in sorted(sums.items(), reverse=True)[:MOST_SUMS]:
-            if before + sample.percent <= most:
-                sums.setdefault(before + sample.percent, (*chosen, sample))
+            total = before + sample.percent
+            if total <= most:
+                sums.setdefault(total, (*chosen, sample))
     return sums[min(sums, key=lambda total: abs(total - wanted))]

@@ -28,6 +28,7 @@ SAMPLE_ROWS = {  # by nvmlValueType_t: µs and a union of 8 bytes
     for kind, value in enumerate(("d", "I4x", "Q", "Q", "q", "i4x", "H6x"))
 }
 UNSIGNED_INT = 1
+UNSIGNED_ROW = SAMPLE_ROWS[UNSIGNED_INT]
 SAMPLING_TYPES = {"core": 1, "memory_active": 2, "encoder": 3, "decoder": 4}
 
 process_sample = partial(tuple.__new__, ProcessSample)
@@ -61,11 +62,12 @@ class DeviceCalls:
         self._address = cast(handle, c_void_p)
         self._library = library
         self._newer_than_us = c_ulonglong(0)
-        self._samples = library.function(SAMPLES) or _missing
+        samples = library.function(SAMPLES) or _missing
         self._sample_rows = rows = Rows(16, 256)
         self._value_type = c_int(UNSIGNED_INT)
-        self._sample_arguments = {
-            engine: (
+        self._sample_calls = {
+            engine: partial(
+                samples,
                 *(self._address, c_uint(kind), self._newer_than_us),
                 *(byref(self._value_type), byref(rows.count), rows.place),
             )
@@ -113,8 +115,8 @@ class DeviceCalls:
 
         """
         self._newer_than_us.value = newer_than_us
-        rows = self._sample_rows.read(SAMPLES, self._samples, *self._sample_arguments[engine])
-        layout = SAMPLE_ROWS.get(self._value_type.value) or SAMPLE_ROWS[UNSIGNED_INT]
+        rows = self._sample_rows.read(SAMPLES, self._sample_calls[engine])
+        layout = SAMPLE_ROWS.get(self._value_type.value, UNSIGNED_ROW)
         samples = sorted(layout.iter_unpack(rows))
         return samples[bisect_left(samples, (newer_than_us + 1,)) :]
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from operator import attrgetter
-from typing import Any, TypeVar
+from typing import Any
 
 from exporter.gpus.nvml.calls import DeviceCalls
 from exporter.gpus.nvml.errors import DeviceLostError, DriverGoneError, NvmlError
@@ -10,8 +10,6 @@ from exporter.gpus.nvml.library import Library
 from exporter.gpus.nvml.refusals import PROCESS_SAMPLES, Refusals, rate_of, samples_of
 from exporter.gpus.samples import BusySample, ProcessSample
 from exporter.model import QUANTITIES
-
-T = TypeVar("T")
 
 SAMPLES = {engine: samples_of(engine) for engine in QUANTITIES}
 RATES = {engine: rate_of(engine) for engine in QUANTITIES}
@@ -48,11 +46,19 @@ class EngineReader:
 
     def busy_samples(self, engine: str, newer_than_us: int) -> Sequence[BusySample] | None:
         """Samples of the whole device, oldest first; None: this device keeps none."""
-        return self._tell(engine, SAMPLES[engine], self._calls.samples, newer_than_us)
+        try:
+            return self._refusals.ask(SAMPLES[engine], self._calls.samples, engine, newer_than_us)
+        except NvmlError as error:
+            _forgive(engine, error)
+            return None
 
     def utilization(self, engine: str) -> float | None:
         """Percent of the newest sample only; None: this device does not tell."""
-        return self._tell(engine, RATES[engine], self._rate)
+        try:
+            return self._refusals.ask(RATES[engine], self._rate, engine)
+        except NvmlError as error:
+            _forgive(engine, error)
+            return None
 
     def process_samples(self, newer_than_us: int) -> Sequence[ProcessSample] | None:
         """Rows of processes active since then; None: this device does not tell."""
@@ -78,14 +84,8 @@ class EngineReader:
         rates = ask("nvmlDeviceGetUtilizationRates", handle)
         return float(rates.gpu if engine == "core" else rates.memory)
 
-    def _tell(
-        self, engine: str, topic: str, call: Callable[..., T], *arguments: object
-    ) -> T | None:
-        try:
-            return self._refusals.ask(topic, call, engine, *arguments)
-        except (DriverGoneError, DeviceLostError):
-            raise
-        except NvmlError:
-            if engine == "core":
-                raise
-            return None
+
+def _forgive(engine: str, error: NvmlError) -> None:
+    """Raise it again where it is the core's, or not of this engine alone."""
+    if engine == "core" or isinstance(error, DriverGoneError | DeviceLostError):
+        raise error

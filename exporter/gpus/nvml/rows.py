@@ -23,7 +23,7 @@ class Rows:
         self.count = ctypes.c_uint(0)
         self.place = ctypes.c_void_p()
         self._size = size
-        self._written = 0
+        self._bytes = self._filled = memoryview(b"")
         self._allocate(capacity)
 
     def read(self, name: str, call: Callable[..., int], *arguments: object) -> memoryview:
@@ -37,10 +37,9 @@ class Rows:
             NvmlError: for the function ``name``, by its return code.
 
         """
-        if self._written:
+        if self._filled:
             # Some drivers count rows that they have not written (nvtop#110): nothing old may stay.
-            self._bytes[: self._written] = bytes(self._written)
-            self._written = 0
+            self._filled[:] = bytes(len(self._filled))
         self.count.value = self.capacity
         code = call(*arguments)
         while code == errors.INSUFFICIENT_SIZE and self.capacity < MOST_ROWS:
@@ -51,8 +50,8 @@ class Rows:
             if code == errors.NOT_FOUND:
                 return self._bytes[:0]
             raise errors.error_of(code, name)
-        self._written = min(self.count.value, self.capacity) * self._size
-        return self._bytes[: self._written]
+        self._filled = self._bytes[: min(self.count.value, self.capacity) * self._size]
+        return self._filled
 
     def _allocate(self, capacity: int) -> None:
         self.capacity = capacity
@@ -60,3 +59,4 @@ class Rows:
         buffer = mmap.mmap(-1, capacity * self._size)
         self.place.value = ctypes.addressof((ctypes.c_char * len(buffer)).from_buffer(buffer))
         self._bytes = memoryview(buffer)  # keeps the buffer alive and its size fixed
+        self._filled = self._bytes[:0]

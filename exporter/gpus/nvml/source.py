@@ -149,9 +149,10 @@ class NvmlSource:
             except errors.DriverGoneError as error:
                 self._lose_driver(error)
             else:
-                if self._fleet.troubled > self._troubled:
+                troubled = self._fleet.troubled
+                if troubled > self._troubled:
                     self._look_in(self._wanted.timing.look_again_s)
-                self._troubled = self._fleet.troubled
+                self._troubled = troubled
                 return devices
         return self._fleet.all(DeviceState.FAILED, self._detail)
 

@@ -27,10 +27,11 @@ class Tally(Protocol):
 
 
 class CallTally:
-    """Counts calls by function name. Thread-safe: devices are read side by side."""
+    """Counts calls by function name, when asked. Thread-safe: devices are read side by side."""
 
     def __init__(self) -> None:
         self._lock = Lock()
+        self._new: list[Call] = []  # not counted yet
         self._calls: Counter[str] = Counter()
         self._took_ns: Counter[str] = Counter()
 
@@ -41,13 +42,14 @@ class CallTally:
     def add_all(self, calls: Sequence[Call], /) -> None:
         """See ``Tally``."""
         with self._lock:
-            self._calls.update(map(NAME, calls))
-            took_ns = self._took_ns
-            for name, duration_ns in calls:
-                took_ns[name] += duration_ns
+            self._new.extend(calls)
 
     def snapshot(self) -> Mapping[str, CallCount]:
         """Counts since the start, by function name."""
         with self._lock:
             took_ns = self._took_ns
+            self._calls.update(map(NAME, self._new))
+            for name, duration_ns in self._new:
+                took_ns[name] += duration_ns
+            self._new.clear()
             return {name: CallCount(calls, took_ns[name]) for name, calls in self._calls.items()}
