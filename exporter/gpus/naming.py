@@ -52,7 +52,8 @@ def stretches(start_us: int, samples: Sequence[BusySample], longest_us: float) -
     longest_ns = int(longest_us * 1000)
     before = start_us
     for timestamp_us, percent in samples:
-        covered_ns = min((timestamp_us - before) * 1000, longest_ns)
+        gap_us = timestamp_us - before
+        covered_ns = gap_us * 1000 if gap_us <= longest_us else longest_ns
         parts.append(Stretch(timestamp_us, percent, covered_ns, int(covered_ns * percent / 100)))
         before = timestamp_us
     return parts

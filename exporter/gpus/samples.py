@@ -4,7 +4,7 @@ Ring semantics: NVML's ``nvmlDeviceGetSamples`` and ``nvmlDeviceGetProcessUtiliz
 of the timestamps is the driver's own: epoch time on the GPUs seen, time since boot on others.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 NO_PID = frozenset({0, 0xFFFFFFFF})
@@ -69,31 +69,26 @@ def credible(samples: Sequence[BusySample], start_us: int, latest_us: int) -> Se
 
 def _all_credible(samples: Sequence[BusySample], start_us: int, latest_us: int) -> bool:
     """Whether all can be true, told at once: they nearly always can."""
-    times: tuple[int, ...]
-    percents: tuple[float, ...]
-    times, percents = zip(*samples, strict=True)
-    in_time = start_us < min(times) and max(times) <= latest_us
-    # Neither the least nor the most need be NaN where one is, but then their sum is.
-    return in_time and min(percents) >= 0 and max(percents) <= WHOLE and sum(percents) >= 0
+    (oldest_us, _), (newest_us, _) = samples[0], samples[-1]
+    in_time = start_us < oldest_us and newest_us <= latest_us
+    return in_time and not [percent for _, percent in samples if not 0 <= percent <= WHOLE]
 
 
 def sift(
-    rows: Sequence[ProcessSample], start_us: int, latest_us: int
-) -> tuple[Sequence[ProcessSample], Mapping[str, int]]:
+    rows: Iterable[ProcessSample], start_us: int, latest_us: int
+) -> tuple[list[ProcessSample], Mapping[str, int]]:
     """Keep the newest row of each pid; count the rows that cannot be true, by reason.
 
     Uninitialised rows have been seen in the wild: percentages far over 100, pids that are not on
     the device, timestamps older than asked for (nvtop#110); pid 4294967295 is the driver's "none".
     """
-    if not rows or _all_of_one_pid_each(rows, start_us, latest_us):
-        return rows, {}
     kept: dict[int, ProcessSample] = {}
     rejected: dict[str, int] = {}
     for row in rows:
-        pid, timestamp_us = row[:2]
+        pid, timestamp_us, core, memory, encoder, decoder = row
         if pid in NO_PID:
             reason = "pid"
-        elif max(row[2:]) > WHOLE:
+        elif core > WHOLE or memory > WHOLE or encoder > WHOLE or decoder > WHOLE:
             reason = "percentage"
         elif not start_us < timestamp_us <= latest_us:
             reason = "timestamp"
@@ -103,11 +98,3 @@ def sift(
             continue
         rejected[reason] = rejected.get(reason, 0) + 1
     return list(kept.values()), rejected
-
-
-def _all_of_one_pid_each(rows: Sequence[ProcessSample], start_us: int, latest_us: int) -> bool:
-    """Whether all can be true and are of different processes, told at once: they nearly are."""
-    pids, times, *percents = zip(*rows, strict=True)
-    distinct = len(set(pids)) == len(pids) and NO_PID.isdisjoint(pids)
-    in_time: bool = start_us < min(times) and max(times) <= latest_us
-    return distinct and in_time and max(map(max, percents)) <= WHOLE

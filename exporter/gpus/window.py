@@ -25,7 +25,7 @@ DRIFT_US = 100_000  # the ring's clock may gain so much on the monotonic one in 
 DARK_PERIODS = 12  # without a sample for so long, an idle driver has stopped sampling
 RING_US = 10_000_000  # what a ring holds at least, where its samples cannot be seen
 STEP_US = 1_000_000  # the wall clock moved by this much against the monotonic one: it was set
-TIME = itemgetter(0)  # of a sample
+TIME, PERCENT = itemgetter(0), itemgetter(1)  # of a sample
 STEP_WAIT_US = 5_000_000  # so long the ring may take to follow
 
 
@@ -166,10 +166,9 @@ class WindowCursor:
         method: str = "samples",
     ) -> Window:
         end = parts[-1].timestamp_us
-        _, _, covered_ns, busy_ns = zip(*parts, strict=True)
-        observed_ns = sum(covered_ns)
+        observed_ns = sum([part.covered_ns for part in parts])
         busy = Engines(
-            sum(busy_ns),
+            sum([part.busy_ns for part in parts]),
             self._busy("memory_active", start, end, observed_ns),
             self._busy("encoder", start, end, observed_ns),
             self._busy("decoder", start, end, observed_ns),
@@ -201,8 +200,7 @@ class WindowCursor:
     def _busy(self, engine: str, start: int, end: int, observed_ns: int) -> int | None:
         samples = credible(self._reader.busy_samples(engine, start) or (), start, end)
         if samples:
-            _, percents = zip(*samples, strict=True)
-            return int(observed_ns * (sum(percents) / len(percents)) / 100)
+            return int(observed_ns * (sum(map(PERCENT, samples)) / len(samples)) / 100)
         percent = self._reader.utilization(engine)
         return None if percent is None else int(observed_ns * min(max(percent, 0.0), 100.0) / 100)
 
