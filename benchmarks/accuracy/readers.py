@@ -120,8 +120,8 @@ class Ours:
     def _accounts(self, quantity: str) -> Sums:
         (book,) = self._ledger.books.values()
         sums = Counter({label(key): a.totals[quantity] for key, a in book.owners.items()})
-        if JOBS in book.namespaces:
-            sums[JOBS] = book.namespaces[JOBS].totals[quantity]
+        if JOBS in (namespaces := book.of_namespaces()):
+            sums[JOBS] = namespaces[JOBS][quantity]
         return sums
 
 

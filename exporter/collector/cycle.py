@@ -79,7 +79,6 @@ class Collector:
         self._surplus = Surplus()
         self._naming = Naming()
         self._residency = Residency(ledger.window_ns, Guard(sources.processes.name, clock))
-        self._before_mono_ns: int | None = None
         self._pulse = Pulse(clock.monotonic_ns(), 0, self._rules.interval_ns)
         self._overruns = 0
 
@@ -144,7 +143,7 @@ class Collector:
         seen = partial(self._membership.seen_on, devices.values())
         node = self._asking.node_facts(table, readings)
         self._allotted = self._allotments.of(table, node, seen)
-        self._allot(now)
+        self._ledger.allot(self._allotted, now)
         self._ledger.settle(now)
         facts = CycleFacts(
             *(now, devices, self._allotted, self._allotments.named, self._allotments.replicas),
@@ -185,12 +184,6 @@ class Collector:
                 self._residency.enter(usage, reading.window.processes, owners, now.mono_ns)
                 if reading.window.rejected:
                     self._rejected.update(reading.window.rejected)
-
-    def _allot(self, now: Moment) -> None:
-        elapsed = now.mono_ns - (self._before_mono_ns or now.mono_ns)
-        self._before_mono_ns = now.mono_ns
-        for key, allocation in self._allotted:
-            self._ledger.allot(key, allocation, elapsed, now)
 
     def _published(
         self, facts: CycleFacts, readings: Sequence[Reading], processes: SourceStatus

@@ -1,17 +1,13 @@
 """One account."""
 
-from collections import deque
-from typing import NamedTuple, Self, TypeVar
+from collections.abc import Mapping, Sequence
+from operator import add
+from typing import Final, NamedTuple, Self, TypeVar
 
-from exporter.model import (
-    COUNTED,
-    QUANTITIES,
-    Engines,
-    MemoryHeld,
-    Spent,
-)
+from exporter.model import COUNTED, QUANTITIES, MemoryHeld, Spent
 
 ENERGY = "energy"
+NOTHING: Final[Mapping[str, int]] = dict.fromkeys((*QUANTITIES, ENERGY, *COUNTED), 0)
 
 K = TypeVar("K")
 
@@ -23,116 +19,135 @@ class Moment(NamedTuple):
     unix_ns: int
 
 
-class Account:
-    """What one key has used since the account was opened: integers that only rise."""
+class Account(NamedTuple):
+    """What one key has used since the account was opened: integers that only rise.
 
-    __slots__ = (
-        "active_unix_ns",
-        "allocated_core_ns",
-        "held",
-        "live_mono_ns",
-        "peak_bytes",
-        "since_unix_ns",
-        "totals",
-        "used_mono_ns",
-    )
+    It is a value: what is entered makes another one, so that whoever was given this one may keep
+    it, and an account of which there is no news costs nothing.
 
-    def __init__(self, now: Moment) -> None:
-        self.totals: dict[str, int] = dict.fromkeys((*QUANTITIES, ENERGY, *COUNTED), 0)
-        self.allocated_core_ns = 0
-        self.held: MemoryHeld | None = None
-        self.peak_bytes: int | None = None
-        self.since_unix_ns = now.unix_ns
-        self.active_unix_ns: int | None = None
-        self.live_mono_ns = now.mono_ns
-        self.used_mono_ns = now.mono_ns
+    ``totals``: by quantity, ``ENERGY`` and what is ``COUNTED``. ``cores``: the parts of a core
+    that it is allotted, since ``cores_mono_ns``; ``earned_ns`` is the core time allotted before.
+    ``resident``: it is known to hold memory. ``live_mono_ns``: when it was last there, if it is
+    neither allotted anything nor resident. ``used_mono_ns``: when it last used anything.
+    """
 
-    def add(self, spent: Spent, now: Moment) -> None:
-        """Enter what was used in one window."""
-        _add(self.totals, spent.busy)
-        self.totals[ENERGY] += spent.energy_uj or 0
-        self.used_mono_ns = now.mono_ns
-        if spent.busy.core:
-            self.active_unix_ns = now.unix_ns
+    since_unix_ns: int
+    live_mono_ns: int
+    used_mono_ns: int
+    totals: Mapping[str, int] = NOTHING
+    active_unix_ns: int | None = None
+    held: MemoryHeld | None = None
+    peak_bytes: int | None = None
+    resident: bool = False
+    cores: tuple[float, ...] = ()
+    cores_mono_ns: int = 0
+    earned_ns: int = 0
 
-    def count(self, quantity: str, amount: int, now: Moment) -> None:
-        """Enter what was counted in one window."""
-        if amount:
-            self.totals[quantity] += amount
-            self.used_mono_ns = now.mono_ns
+    @classmethod
+    def opened(cls, now: Moment) -> Self:
+        """A new one, whose owner is there now."""
+        return cls(now.unix_ns, now.mono_ns, now.mono_ns)
 
-    def hold(self, held: MemoryHeld | None) -> None:
-        """Set the memory held now."""
-        self.held = held
+    def entered(self, spent: Spent, now: Moment) -> Self:
+        """With what was used in one window."""
+        busy, totals, active_unix_ns = spent.busy, {**self.totals}, self.active_unix_ns
+        if busy.core:
+            totals["core"] += busy.core
+            active_unix_ns = now.unix_ns
+        if busy.memory_active:
+            totals["memory_active"] += busy.memory_active
+        if busy.encoder:
+            totals["encoder"] += busy.encoder
+        if busy.decoder:
+            totals["decoder"] += busy.decoder
+        if spent.energy_uj:
+            totals[ENERGY] += spent.energy_uj
+        return self._replace(totals=totals, active_unix_ns=active_unix_ns, used_mono_ns=now.mono_ns)
+
+    def counting(self, quantity: str, amount: int, now: Moment) -> Self:
+        """With what was counted in one window."""
+        if not amount:
+            return self
+        totals = {**self.totals, quantity: self.totals[quantity] + amount}
+        return self._replace(totals=totals, used_mono_ns=now.mono_ns)
+
+    def seen(self, mono_ns: int) -> Self:
+        """With its owner there at the given moment."""
+        return self._replace(live_mono_ns=max(self.live_mono_ns, mono_ns))
+
+    def holding(self, held: MemoryHeld | None) -> Self:
+        """With the memory held now."""
+        peak_bytes = self.peak_bytes
         if held is not None and held.used_bytes is not None:
-            self.peak_bytes = max(held.used_bytes, self.peak_bytes or 0)
+            peak_bytes = max(held.used_bytes, peak_bytes or 0)
+        return self._replace(held=held, peak_bytes=peak_bytes)
 
-    def frozen(self) -> Self:
-        """What it says now, for readers of rows; it is not to be added to."""
-        made = self.__class__.__new__(self.__class__)
-        made.totals = self.totals.copy()
-        made.allocated_core_ns = self.allocated_core_ns
-        made.held, made.peak_bytes = self.held, self.peak_bytes
-        made.since_unix_ns, made.active_unix_ns = self.since_unix_ns, self.active_unix_ns
-        made.live_mono_ns = self.live_mono_ns
-        return made
+    def residing(self, before_mono_ns: int, *, resident: bool) -> Self:
+        """Known to hold memory, or not any more since the cycle before."""
+        account = self.seen(before_mono_ns) if self.resident else self
+        return account._replace(resident=resident)
 
-    def gone_since(self, mono_ns: int) -> bool:
-        """Whether its owner has neither been there nor used anything since the given moment.
+    def allotted(self, cores: tuple[float, ...], since_mono_ns: int) -> Self:
+        """With other allotments from the given moment on."""
+        earned_ns = self.allocated_core_ns(since_mono_ns)
+        account = self.seen(since_mono_ns) if self.cores else self
+        return account._replace(cores=cores, cores_mono_ns=since_mono_ns, earned_ns=earned_ns)
+
+    def allocated_core_ns(self, mono_ns: int) -> int:
+        """The core time that it was allotted until the given moment."""
+        elapsed_ns = mono_ns - self.cores_mono_ns
+        allocated_ns = self.earned_ns
+        for core in self.cores:
+            allocated_ns += int(core * elapsed_ns)
+        return allocated_ns
+
+    def joined(self, other: "Account", mono_ns: int) -> Self:
+        """With what another one used; there when the other is, until the given moment."""
+        there_mono_ns = mono_ns if other.lasts else other.live_mono_ns
+        return self._replace(
+            live_mono_ns=max(self.live_mono_ns, there_mono_ns),
+            used_mono_ns=max(self.used_mono_ns, other.used_mono_ns),
+            totals=added(self.totals, other.totals),
+            active_unix_ns=max(self.active_unix_ns or 0, other.active_unix_ns or 0) or None,
+        )
+
+    @property
+    def lasts(self) -> bool:
+        """Whether its owner is there until further notice."""
+        return self.resident or bool(self.cores)
+
+    def is_live(self, mono_ns: int) -> bool:
+        """Whether its owner is there in the cycle of the given moment."""
+        return self.resident or bool(self.cores) or self.live_mono_ns == mono_ns
+
+    def last_sign_ns(self, mono_ns: int) -> int:
+        """When, up to the given moment, its owner was last there or used anything.
 
         Processes that come and go between two process lists are never there, and use all the same.
         """
-        return self.live_mono_ns < mono_ns and self.used_mono_ns < mono_ns
+        return mono_ns if self.lasts else max(self.live_mono_ns, self.used_mono_ns)
 
 
-class Averaged(Account):
-    """An account that is shown as an average, too: ``lately`` is used ns by quantity.
-
-    ``recent`` holds the windows of that time in which something was used; an idle account costs
-    nothing.
-    """
-
-    __slots__ = ("lately", "recent")
-
-    def __init__(self, now: Moment) -> None:
-        super().__init__(now)
-        self.lately: dict[str, int] = dict.fromkeys(QUANTITIES, 0)
-        self.recent: deque[tuple[int, Engines]] = deque()
-
-    def add(self, spent: Spent, now: Moment) -> None:
-        """Enter what was used in one window."""
-        super().add(spent, now)
-        if _add(self.lately, spent.busy):
-            self.recent.append((now.mono_ns, spent.busy))
-
-    def frozen(self) -> Self:
-        """What it says now, with its averages."""
-        made = super().frozen()
-        made.lately = self.lately.copy()
-        return made
-
-    def forget(self, mono_ns: int) -> None:
-        """Leave out of the averages what ended at the given moment or before."""
-        while self.recent and self.recent[0][0] <= mono_ns:
-            _, busy = self.recent.popleft()
-            for quantity in QUANTITIES:
-                self.lately[quantity] -= getattr(busy, quantity) or 0
-
-
-def _add(sums: dict[str, int], busy: Engines) -> bool:
-    """Add to each quantity what was used; whether anything was."""
-    used = False
-    for quantity in QUANTITIES:
-        amount = getattr(busy, quantity)
-        if amount:
-            sums[quantity] += amount
-            used = True
-    return used
+def added(totals: Mapping[str, int], others: Mapping[str, int]) -> Mapping[str, int]:
+    """The totals of two accounts; they have the same keys, in the same order."""
+    return dict(zip(totals, map(add, totals.values(), others.values()), strict=True))
 
 
 def opened(accounts: dict[K, Account], key: K, now: Moment) -> Account:
     """The account of this key, opened if there is none."""
     account = accounts.get(key)
     if account is None:
-        account = accounts[key] = Account(now)
+        account = accounts[key] = Account.opened(now)
     return account
+
+
+def allot(
+    accounts: dict[K, Account], cores: Mapping[K, Sequence[float]], since_mono_ns: int, now: Moment
+) -> None:
+    """Set what each is allotted from the given moment on, opened if need be; the rest nothing."""
+    for key in cores:
+        opened(accounts, key, now)
+    for key, account in accounts.items():
+        mine = tuple(cores.get(key, ()))
+        if mine or account.cores:
+            accounts[key] = account.allotted(mine, since_mono_ns)

@@ -24,12 +24,12 @@ def allotment(
     """
     here = view.limits.of(key, seen.uuid)
     if key.container:
-        _grant(values, here, account)
+        _grant(view, values, here, account)
         if here.limits:
             values |= here.limits
             _hold_against(here, values)
     elif (key, seen.uuid) in view.ledger.loose:
-        _grant(values, here, view.ledger.loose[key, seen.uuid])
+        _grant(view, values, here, view.ledger.loose[key, seen.uuid])
     if not seen.live(account):
         return
     mismatch = _mismatch(view, seen.book.device, key)
@@ -51,11 +51,11 @@ def loose_rows(view: View) -> Iterable[Row]:
         limit = view.limits.of(key, uuid)
         values: dict[str, Value] = {}
         if seen is not None and key not in seen.book.owners and not seen.hidden:
-            _grant(values, limit, account)
+            _grant(view, values, limit, account)
             yield Row((*key, seen.index, uuid), values)
         elif not uuid:
             if not nameless:
-                _grant(values, limit, account)
+                _grant(view, values, limit, account)
             if key.container and limit.allocations:
                 unplaced = _unplaced(view, limit.allocations)
                 values["unmeasured"] = {**unplaced, **unmeasured(blind)}
@@ -63,10 +63,10 @@ def loose_rows(view: View) -> Iterable[Row]:
                 yield Row((*key, "", ""), values)
 
 
-def _grant(values: dict[str, Value], limit: Limit, account: Account) -> None:
+def _grant(view: View, values: dict[str, Value], limit: Limit, account: Account) -> None:
     """Add what is true of an allotment wherever it is."""
     values |= limit.shown
-    spent = account.allocated_core_ns
+    spent = view.allocated(account)
     if spent or limit.core is not None:
         values["allocated_core_seconds_total"] = spent
 

@@ -1,199 +1,181 @@
 """The book of one device: its accounts, and what is known of it."""
 
-from collections import deque
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 
-from exporter.ledger.accounts import ENERGY, Account, Averaged, Moment
+from exporter.ledger.accounts import NOTHING, Account, Moment, added, allot, opened
+from exporter.ledger.averages import OwnerKey, Past, Since, newest, normalization, since
+from exporter.ledger.condition import Condition
 from exporter.ledger.doubts import Doubts
 from exporter.model import (
-    COUNTED,
-    QUANTITIES,
     ContainerKey,
     Credit,
     Device,
+    DeviceReading,
     DeviceState,
     DeviceUsage,
-    Engines,
-    GroupKey,
     MemoryHeld,
-    Methods,
     Owner,
     Unattributed,
     Unexplained,
-    Unmeasured,
 )
 
-BLIND_CYCLES = 3  # a single failed reading says nothing yet
-IDLE_ENERGY = "idle_energy"
-OWNED = (*QUANTITIES, ENERGY, "memory")  # what an owner has a part of
-REJECTED_WINDOWS = 10  # so many in a row with rows that cannot be true, and the others are doubted
+NO_MEMORY = MemoryHeld(0, 0)
 
 
-class Book:
-    """The accounts of one device: the device itself, its owners, and what has no owner."""
+class Book(Condition):
+    """The accounts of one device: the device itself, its owners, and what has no owner.
 
-    __slots__ = (
-        "blind_cycles",
-        "credit",
-        "credited",
-        "device",
-        "doubts",
-        "has_newcomers",
-        "held",
-        "idle_energy_uj",
-        "is_lower_bound",
-        "measured",
-        "met_mono_ns",
-        "methods",
-        "namespaces",
-        "owners",
-        "read_mono_ns",
-        "rejected_windows",
-        "state",
-        "unattributed",
-        "unexplained",
-        "unlisted_cycles",
-        "unmeasured",
-        "unobserved_ns",
-        "was_read",
-        "whole",
-        "windows",
-    )
+    A window is entered once, for its owner. ``namespaces`` are those of the containers; they say
+    what the accounts used that are closed: ``of_namespaces`` has all.
+    """
 
     def __init__(self, device: Device, now: Moment) -> None:
-        self.device = device
-        self.state = DeviceState.UP
-        self.was_read = False
-        self.read_mono_ns = now.mono_ns
-        self.blind_cycles = 0
-        self.unlisted_cycles = 0
-        self.met_mono_ns = now.mono_ns
-        self.measured: set[str] = set()
-        self.is_lower_bound = False
-        self.unmeasured: Mapping[str, Unmeasured] = {}
+        super().__init__(device, now)
         self.doubts = Doubts()
-        self.methods = Methods()
-        self.whole = Averaged(now)
+        self.whole = Account.opened(now)
         self.unattributed: dict[Unattributed, Account] = {}
-        self.owners: dict[ContainerKey | GroupKey, Averaged] = {}
-        self.namespaces: dict[str, Account] = {}
+        self.owners: dict[OwnerKey, Account] = {}
+        self.namespaces: dict[str, Mapping[str, int]] = {}
         self.idle_energy_uj = 0
         self.unobserved_ns = 0
-        self.rejected_windows = 0
         self.credit: Mapping[Owner, Credit] = {}
-        self.credited: deque[tuple[int, int, int]] = deque()
         self.unexplained: dict[Unexplained, int] = dict.fromkeys(Unexplained, 0)
-        self.windows: deque[tuple[int, int]] = deque()
+        self.pasts: tuple[Past, ...] = ()
         self.held: Mapping[Owner, MemoryHeld] | None = None
-        self.has_newcomers = False  # owners that are not yet told what they hold
+        self._has_newcomers = False  # owners that are not yet told what they hold
+        self._residents: Collection[Owner] | None = None  # as the accounts have it, if all do
 
-    def account(self, key: ContainerKey | GroupKey, now: Moment) -> Averaged:
+    def meet(self, reading: DeviceReading, now: Moment) -> None:
+        """Note the device's state in this cycle; where it raises, see ``Condition``."""
+        super().meet(reading, now)
+        if self.state is DeviceState.UP and self.unlisted and self.held is not None:
+            self.held = None  # long not told: who holds what is not known any more
+            self._tell_held()
+
+    def account(self, key: OwnerKey, now: Moment) -> Account:
         """The owner's account on this device, opened if new."""
         found = self.owners.get(key)
         if found is None:
-            found = self.owners[key] = Averaged(now)
-            self.has_newcomers = True
+            found = self.owners[key] = Account.opened(now)
+            self._has_newcomers, self._residents = True, None
         return found
 
-    def renew(self, now: Moment, *, residents: bool) -> None:
-        """Keep those alive who hold memory; on a device long unreadable, nobody is known to."""
-        for key in self.held or () if residents else ():
-            if not isinstance(key, Unattributed) and key in self.owners:
-                self.owners[key].live_mono_ns = now.mono_ns
-
-    @property
-    def unlisted(self) -> bool:
-        """Whether the driver has not listed the processes for some cycles."""
-        return self.unlisted_cycles >= BLIND_CYCLES
-
-    @property
-    def blind(self) -> Unmeasured | None:
-        """Why its series are withheld: the device could not be read for some cycles, or ever."""
-        patience = BLIND_CYCLES if self.was_read else 1
-        return Unmeasured(self.state) if self.blind_cycles >= patience else None
-
-    def unlist(self) -> None:
-        """The driver has not listed the processes for some time: who holds what is not known."""
-        self.held = None
-        for account in self.owners.values():
-            account.hold(None)
-
-    def measure(self, busy: Engines) -> None:
-        """Note which engines the device measured in its newest window."""
-        for quantity in QUANTITIES:
-            if getattr(busy, quantity) is None:
-                self.measured.discard(quantity)
-            else:
-                self.measured.add(quantity)
-
-    def explain(self, usage: DeviceUsage, now: Moment) -> None:
-        """Note how the core time of the newest window was shared out."""
-        nobody = usage.shares.get(Unattributed.NO_PID)
-        given_ns = (usage.total.busy.core or 0) - ((nobody.busy.core or 0) if nobody else 0)
-        self.credited.append((now.mono_ns, given_ns, usage.named_core_ns))
+    def record(self, usage: DeviceUsage, now: Moment) -> None:
+        """Enter one window."""
+        before: dict[OwnerKey | None, Account] = {None: self.whole}
+        self.whole = self.whole.entered(usage.total, now)
+        for owner, spent in usage.shares.items():
+            if isinstance(owner, Unattributed):
+                nobody = opened(self.unattributed, owner, now)
+                self.unattributed[owner] = nobody.entered(spent, now)
+                continue
+            account = before[owner] = self.account(owner, now)
+            if self.held is None:  # without a process list, activity is the only sign of life
+                account = account.seen(now.mono_ns)
+            self.owners[owner] = account.entered(spent, now)
+            if isinstance(owner, ContainerKey):
+                self.namespaces.setdefault(owner.namespace, NOTHING)
+        self.idle_energy_uj += usage.idle_energy_uj or 0
+        self.unobserved_ns += usage.unobserved_ns
         self.credit = usage.credit
+        self.doubts = self.doubts.then(usage, now.mono_ns)
+        self.measure(usage)
+        self._count(usage.counted, now)
         for reason, core_ns in usage.unexplained.items():
             self.unexplained[reason] += core_ns
+        self.pasts = (*self.pasts, _past(usage, now, before))
 
-    @property
-    def undertold(self) -> frozenset[str]:
-        """What its owners have, and the device at least as much as them together."""
-        return frozenset(self.measured & {*QUANTITIES, *COUNTED} if self.is_lower_bound else ())
+    def _count(self, counted: Mapping[str, Mapping[Owner, int]], now: Moment) -> None:
+        for quantity, parts in counted.items():
+            for owner, amount in parts.items():
+                self.whole = self.whole.counting(quantity, amount, now)
+                if isinstance(owner, Unattributed):
+                    nobody = opened(self.unattributed, owner, now)
+                    self.unattributed[owner] = nobody.counting(quantity, amount, now)
+                    continue
+                self.owners[owner] = self.account(owner, now).counting(quantity, amount, now)
+                if isinstance(owner, ContainerKey):
+                    self.namespaces.setdefault(owner.namespace, NOTHING)
 
-    @property
-    def told(self) -> frozenset[str]:
-        """What is known of the device as a whole."""
-        return frozenset(self.measured - self.undertold)
+    def hold(self, held: Mapping[Owner, MemoryHeld], now: Moment) -> None:
+        """Set who holds memory now; who holds none any more holds 0."""
+        if held is self.held and not self._has_newcomers:
+            return
+        for key in held:
+            if not isinstance(key, Unattributed):
+                self.account(key, now)
+        self.held, self._has_newcomers = held, False
+        self._tell_held()
 
-    @property
-    def unshared(self) -> Mapping[str, Unmeasured]:
-        """What cannot be told of the device's owners, and why, though the device may have it.
+    def allot(
+        self, cores: Mapping[OwnerKey, Sequence[float]], since_mono_ns: int, now: Moment
+    ) -> None:
+        """Set what its containers are allotted from the given moment on."""
+        for key in cores:
+            account = self.account(key, now)
+            if account.held is None and self.held is not None:
+                self.owners[key] = account.holding(self.held.get(key, NO_MEMORY))
+        allot(self.owners, cores, since_mono_ns, now)
 
-        Energy goes by core: without it, nobody's part is known.
+    def _tell_held(self) -> None:
+        for key, account in self.owners.items():
+            held = None if self.held is None else self.held.get(key, NO_MEMORY)
+            if held != account.held:
+                self.owners[key] = account.holding(held)
+
+    def settle(self, before_mono_ns: int, averaged_from_ns: int) -> None:
+        """End the cycle after the given one; forget the windows that no average needs any more.
+
+        Who holds memory is there; on a device long unreadable, nobody is known to.
         """
-        reasons: dict[str, Unmeasured] = {}
-        if self.rejected_windows >= REJECTED_WINDOWS:
-            reasons = {q: Unmeasured.REJECTED_SAMPLES for q in QUANTITIES if q in self.measured}
-        reasons |= {q: r for q, r in self.unmeasured.items() if q in OWNED}
-        if self.is_lower_bound:  # who used what of it goes by core, of which some is not told
-            reasons.setdefault(ENERGY, Unmeasured.READ_FAILED)
-        return {ENERGY: reasons["core"], **reasons} if "core" in reasons else reasons
+        residents = (self.held or ()) if self.blind is None else ()
+        if residents is not self._residents:
+            self._residents = residents
+            for key, account in self.owners.items():
+                resident = key in residents
+                if resident != account.resident:
+                    self.owners[key] = account.residing(before_mono_ns, resident=resident)
+        self.pasts = newest(self.pasts, averaged_from_ns)
 
-    @property
-    def shared(self) -> set[str]:
-        """What is known of each owner of the device."""
-        return self.measured - self.unshared.keys()
+    def close(self, gone: Collection[OwnerKey]) -> None:
+        """Close these accounts; what containers used stays with their namespaces."""
+        for key in gone:
+            account = self.owners.pop(key)
+            if isinstance(key, ContainerKey) and key.namespace in self.namespaces:
+                left = self.namespaces[key.namespace]
+                self.namespaces[key.namespace] = added(left, account.totals)
+        if gone:
+            self.pasts = tuple(past.without(gone) for past in self.pasts)
+            self._has_newcomers = True  # one who still holds memory is opened anew
 
-    def observed_since(self, mono_ns: int) -> int:
-        """Observed ns in the windows that ended after the given moment."""
-        return sum(ns for at, ns in self.windows if at > mono_ns)
+    def of_namespaces(self) -> dict[str, Mapping[str, int]]:
+        """All that the containers of each namespace used, by quantity."""
+        used = self.namespaces.copy()
+        for key, account in self.owners.items():
+            if isinstance(key, ContainerKey) and key.namespace in used:
+                used[key.namespace] = added(used[key.namespace], account.totals)
+        return used
+
+    def since(self, mono_ns: int) -> Since:
+        """What was observed since the given moment, and what the accounts said then."""
+        return since(self.pasts, mono_ns)
 
     @property
     def normalization(self) -> float | None:
         """Core time given to processes against what the driver credits them with, lately."""
-        named = sum(by_driver for _, _, by_driver in self.credited)
-        return sum(given for _, given, _ in self.credited) / named if named else None
+        return normalization(self.pasts)
 
     def frozen(self) -> "Book":
         """A copy for readers of rows, which no later cycle changes."""
         made = Book.__new__(Book)
-        for name in Book.__slots__:  # a third of what copy.copy takes
-            setattr(made, name, getattr(self, name))
-        made.measured = self.measured.copy()
-        made.doubts = self.doubts.frozen()
-        made.whole = self.whole.frozen()
-        made.unattributed = {reason: a.frozen() for reason, a in self.unattributed.items()}
-        made.owners = {key: a.frozen() for key, a in self.owners.items()}
-        made.namespaces = {name: a.frozen() for name, a in self.namespaces.items()}
-        made.credited, made.windows = self.credited.copy(), self.windows.copy()
-        made.unexplained = self.unexplained.copy()
+        vars(made).update(vars(self))  # a tenth of what copy.copy takes
+        made.measured, made.unexplained = self.measured.copy(), self.unexplained.copy()
+        made.owners, made.unattributed = self.owners.copy(), self.unattributed.copy()
+        made.namespaces = self.namespaces.copy()
         return made
 
-    def forget(self, mono_ns: int) -> None:
-        """Drop the windows that no average needs any more."""
-        while self.windows and self.windows[0][0] <= mono_ns:
-            self.windows.popleft()
-        while self.credited and self.credited[0][0] <= mono_ns:
-            self.credited.popleft()
-        for account in (self.whole, *self.owners.values()):
-            account.forget(mono_ns)
+
+def _past(usage: DeviceUsage, now: Moment, accounts: Mapping[OwnerKey | None, Account]) -> Past:
+    nobody = usage.shares.get(Unattributed.NO_PID)
+    given_ns = (usage.total.busy.core or 0) - ((nobody.busy.core or 0) if nobody else 0)
+    return Past(now.mono_ns, usage.observed_ns, given_ns, usage.named_core_ns, accounts)

@@ -3,7 +3,8 @@
 from collections.abc import Iterable
 
 from exporter.ledger.accounts import ENERGY
-from exporter.ledger.book import IDLE_ENERGY, Book
+from exporter.ledger.book import Book
+from exporter.ledger.condition import IDLE_ENERGY
 from exporter.ledger.limits import known
 from exporter.ledger.view import COUNTERS, BookView, View, unmeasured
 from exporter.model import (
@@ -124,7 +125,7 @@ def _costs(reading: DeviceReading) -> dict[str, Value]:
 
 def _accounts(seen: BookView) -> dict[str, Value]:
     book, told = seen.book, seen.told
-    own = seen.use(book.whole, told)
+    own = seen.use(None, book.whole, told)
     values = {RENAMED.get(name, name): value for name, value in own.items()}
     values |= _unattributed(book, told)
     if IDLE_ENERGY in book.measured:

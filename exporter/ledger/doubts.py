@@ -1,6 +1,7 @@
 """Owners whose part of a device's core cannot be told from the others' parts, and since when."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 from exporter.model import DeviceUsage, Owner, Unmeasured
@@ -13,7 +14,7 @@ class _Doubt(NamedTuple):
 
 
 class Doubts:
-    """Those of one device.
+    """Those of one device: a value, which a window with news makes another of.
 
     Where the driver tells nothing of an owner, doubt holds at once. Where it names one process of
     many at a time (MPS), it takes as long without being named as the averages go back: an owner
@@ -23,8 +24,8 @@ class Doubts:
 
     __slots__ = ("_doubts",)
 
-    def __init__(self) -> None:
-        self._doubts: dict[Owner, _Doubt] = {}
+    def __init__(self, doubts: Mapping[Owner, _Doubt] = MappingProxyType({})) -> None:
+        self._doubts = doubts
 
     def __bool__(self) -> bool:
         """Whether there are any."""
@@ -34,19 +35,14 @@ class Doubts:
         """The owners in doubt, or nearly so."""
         return iter(self._doubts)
 
-    def frozen(self) -> "Doubts":
-        """A copy that no later window changes."""
-        made = Doubts()
-        made._doubts = self._doubts
-        return made
-
-    def enter(self, usage: DeviceUsage, mono_ns: int) -> None:
-        """Note who could not be told in one window."""
+    def then(self, usage: DeviceUsage, mono_ns: int) -> "Doubts":
+        """Those after one window."""
         before, busy = self._doubts, usage.total.busy.core
+        if not before and not usage.unmeasured:  # as nearly always
+            return self
         if usage.unmeasured is None:
-            self._doubts = {o: d._replace(last_mono_ns=mono_ns) for o, d in before.items()}
-            return
-        self._doubts = {
+            return Doubts({o: d._replace(last_mono_ns=mono_ns) for o, d in before.items()})
+        doubts = {
             owner: _Doubt(
                 reason, before[owner].began_mono_ns if owner in before else mono_ns, mono_ns
             )
@@ -54,7 +50,8 @@ class Doubts:
         }
         for owner, doubt in before.items():
             if doubt.reason == Unmeasured.MPS and not busy:
-                self._doubts.setdefault(owner, doubt)
+                doubts.setdefault(owner, doubt)
+        return Doubts(doubts)
 
     def reason(self, owner: Owner, since_mono_ns: int) -> Unmeasured | None:
         """Why the owner's part is not known, on average since then; None if it is."""

@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import astuple
 
-from exporter.ledger.accounts import Averaged
+from exporter.ledger.accounts import Account
 from exporter.ledger.allotment_rows import UNKNOWN_LIMITS, allotment, loose_rows
-from exporter.ledger.book import OWNED
+from exporter.ledger.condition import OWNED
 from exporter.ledger.view import BookView, View, counters, unmeasured
 from exporter.model import ContainerKey, GroupKey, MemoryHeld, Row, Unmeasured, Value
 
@@ -36,7 +36,7 @@ def group_rows(view: View) -> Iterable[Row]:
                 yield Row((*key, seen.index, seen.uuid), values)
 
 
-def _owner(seen: BookView, key: ContainerKey | GroupKey, account: Averaged) -> dict[str, Value]:
+def _owner(seen: BookView, key: ContainerKey | GroupKey, account: Account) -> dict[str, Value]:
     """What a container and a group have alike.
 
     An owner that has gone keeps its counters for a while; one of whom nothing is measured, or
@@ -46,10 +46,10 @@ def _owner(seen: BookView, key: ContainerKey | GroupKey, account: Averaged) -> d
     if seen.hidden:
         return _reason(seen, seen.hidden) if live or key in (seen.book.held or ()) else {}
     if not live:
-        return counters(account, seen.shared_of(key))
+        return counters(account.totals, seen.shared_of(key))
     if isinstance(key, ContainerKey) and seen.pending(key):
         return _reason(seen, Unmeasured.CONTAINER_PENDING)
-    values = seen.use(account, seen.shared_of(key))
+    values = seen.use(key, account, seen.shared_of(key))
     held = account.held
     if held is not None:
         values["processes"] = held.processes

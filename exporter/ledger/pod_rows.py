@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
-from exporter.ledger.accounts import ENERGY, Account, Averaged
+from exporter.ledger.accounts import ENERGY, Account
 from exporter.ledger.limits import Allotted, PodLimit
 from exporter.ledger.view import COUNTERS, BookView, View, counters, ratio, whole
 from exporter.model import ContainerKey, Row, Value
@@ -11,7 +11,7 @@ from exporter.model import ContainerKey, Row, Value
 ACCOUNTED = ("core", ENERGY)
 
 
-_Part = tuple[BookView, ContainerKey, Averaged]
+_Part = tuple[BookView, ContainerKey, Account]
 """One container of a pod on one device."""
 
 
@@ -32,7 +32,7 @@ def pod_rows(view: View) -> Iterable[Row]:
             if isinstance(key, ContainerKey):
                 parts.setdefault(key[:2], []).append((seen, key, own))
     any_blind = any(seen.blind for seen in view.books.values())
-    for name, account in view.ledger.pods.items():
+    for name, account in view.ledger.of_pods().items():
         pod = view.facts.pods.get(name)
         here = parts.get(name, ())
         blind = any_blind and _is_any_blind(view, name, here)
@@ -50,8 +50,8 @@ def namespace_rows(view: View) -> Iterable[Row]:
     for seen in view.books.values():
         if seen.hidden:
             continue
-        for namespace, account in seen.book.namespaces.items():
-            yield Row((namespace, seen.uuid), counters(account, _shared_in(seen, namespace)))
+        for namespace, totals in seen.book.of_namespaces().items():
+            yield Row((namespace, seen.uuid), counters(totals, _shared_in(seen, namespace)))
 
 
 def _shared_in(seen: BookView, namespace: str) -> frozenset[str]:
@@ -76,8 +76,9 @@ def _account(
     for quantity in ACCOUNTED:
         if quantity in known:
             values[COUNTERS[quantity]] = totals[quantity]
-    if account.allocated_core_ns or limit.core is not None:
-        values["allocated_core_seconds_total"] = account.allocated_core_ns
+    allocated_ns = view.allocated(account)
+    if allocated_ns or limit.core is not None:
+        values["allocated_core_seconds_total"] = allocated_ns
     if view.live(account):
         if account.active_unix_ns is not None:
             values["last_active_timestamp_seconds"] = account.active_unix_ns
@@ -121,8 +122,8 @@ def _known(view: View, parts: Sequence[_Part]) -> frozenset[str]:
     return known.intersection(*others) if others else known
 
 
-def _use(seen: BookView, key: ContainerKey, account: Averaged) -> _Use:
-    core = seen.core(account) if "core" in seen.shared_of(key) else None
+def _use(seen: BookView, key: ContainerKey, account: Account) -> _Use:
+    core = seen.core(key, account) if "core" in seen.shared_of(key) else None
     return _Use(key, seen.uuid, core, account.held.used_bytes if account.held else None)
 
 

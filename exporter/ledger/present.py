@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from functools import cache
 
-from exporter.ledger.accounts import Averaged
+from exporter.ledger.accounts import Account
 from exporter.ledger.allotment_rows import loose_rows
 from exporter.ledger.history import CORE, MEMORY
 from exporter.ledger.late import LateRows
@@ -52,18 +52,18 @@ def _owners(view: View, kind: type[ContainerKey | GroupKey]) -> Iterable[Row]:
 def _device(view: View, seen: BookView) -> dict[str, Value]:
     core = None
     if not seen.blind and "core" in seen.told:
-        core = seen.core(seen.book.whole)
+        core = seen.core(None, seen.book.whole)
     reading = view.facts.readings.get(seen.uuid)
     memory = reading.memory if reading and seen.book.state is DeviceState.UP else None
     return _known(CORE["device"], core, memory.used_bytes if memory else None)
 
 
-def _owner(seen: BookView, key: ContainerKey | GroupKey, account: Averaged) -> dict[str, Value]:
+def _owner(seen: BookView, key: ContainerKey | GroupKey, account: Account) -> dict[str, Value]:
     if seen.hidden or not seen.live(account):
         return {}
     if isinstance(key, ContainerKey) and seen.pending(key):
         return {}
-    core = seen.core(account) if "core" in seen.shared_of(key) else None
+    core = seen.core(key, account) if "core" in seen.shared_of(key) else None
     held = account.held.used_bytes if account.held else None
     return _known(CORE["container"], core, held)
 

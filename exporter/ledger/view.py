@@ -4,7 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 
-from exporter.ledger.accounts import ENERGY, Account, Averaged, Moment
+from exporter.ledger.accounts import ENERGY, Account, Moment
+from exporter.ledger.averages import OwnerKey
 from exporter.ledger.book import Book
 from exporter.ledger.ledger import Ledger
 from exporter.ledger.limits import Allotted
@@ -74,7 +75,7 @@ class BookView:
         self.unshared = book.unshared
         self.shared = frozenset(book.measured - self.unshared.keys())
         self._since = facts.now.mono_ns - ledger.window_ns
-        self._observed = book.observed_since(self._since)
+        self._lately = book.since(self._since)
         self._facts = facts
         self._doubts = book.doubts or None
         # The pods, by namespace and name, in whose accounts use stands under no container.
@@ -84,7 +85,7 @@ class BookView:
 
     def live(self, account: Account) -> bool:
         """Whether the owner was there in this cycle; else only its counters are shown."""
-        return account.live_mono_ns == self._facts.now.mono_ns
+        return account.is_live(self._facts.now.mono_ns)
 
     def pending(self, key: ContainerKey) -> bool:
         """Whether a container's use may stand under "" for now: the pod's status lacks its id.
@@ -118,17 +119,22 @@ class BookView:
             return self.shared
         return frozenset(self.book.measured - self.unshared_of(owner).keys())
 
-    def core(self, account: Averaged) -> float | None:
-        """The average of the core's time; None while there is none to average over."""
-        return account.lately["core"] / self._observed if self._observed else None
+    def core(self, owner: OwnerKey | None, account: Account) -> float | None:
+        """The average of an owner's core time, None: the device's; None without any window."""
+        lately = self._lately
+        if not lately.observed_ns:
+            return None
+        return (account.totals["core"] - lately.before(owner, account)["core"]) / lately.observed_ns
 
-    def use(self, account: Averaged, of: frozenset[str]) -> dict[str, Value]:
-        """The accounts of these quantities, and their averages over the stated window."""
-        values = counters(account, of)
-        lately, observed = account.lately, self._observed
+    def use(self, owner: OwnerKey | None, account: Account, of: frozenset[str]) -> dict[str, Value]:
+        """The account, of these quantities, and their averages over the stated window."""
+        totals, lately = account.totals, self._lately
+        values = counters(totals, of)
+        observed = lately.observed_ns
         if observed:
+            before = lately.before(owner, account)
             for quantity, name in _ratios(of):
-                values[name] = lately[quantity] / observed
+                values[name] = (totals[quantity] - before[quantity]) / observed
         return values
 
 
@@ -143,12 +149,15 @@ class View:
 
     def live(self, account: Account) -> bool:
         """Whether the owner was there in this cycle, on whichever device."""
-        return account.live_mono_ns == self.facts.now.mono_ns
+        return account.is_live(self.facts.now.mono_ns)
+
+    def allocated(self, account: Account) -> int:
+        """The core time that was allotted until now, in ns."""
+        return account.allocated_core_ns(self.facts.now.mono_ns)
 
 
-def counters(account: Account, of: frozenset[str]) -> dict[str, Value]:
-    """The accounts of these quantities."""
-    totals = account.totals
+def counters(totals: Mapping[str, int], of: frozenset[str]) -> dict[str, Value]:
+    """What was used of these quantities."""
     return {name: totals[quantity] for quantity, name in _counters(of)}
 
 

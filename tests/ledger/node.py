@@ -78,7 +78,6 @@ class Node:
         self.ledger = Ledger(RETENTION, 15 * SECOND)
         self.devices = devices
         self.owners: dict[int, Owner] = {1: A, 2: B, 3: GROUP, 4: Unattributed.HOST_PROCESS}
-        self.before: Moment | None = None
         self.pod = Pod("uid-a", "n", "a", owner_kind="Job", owner_name="j")
         self.untold: Mapping[Owner, Unmeasured] | None = {}
         self.unread = LateRows({})  # those of the newest cycle, of which none was read
@@ -96,8 +95,6 @@ class Node:
     ) -> dict[str, dict[tuple[str, ...], Row]]:
         """Run one cycle and return its rows by level and labels; ``told`` is of DeviceReading."""
         now = at(seconds)
-        elapsed = now.mono_ns - (self.before or now).mono_ns
-        self.before = now
         readings = {}
         for device in self.devices:
             state = (states or {}).get(device.uuid, DeviceState.UP)
@@ -114,8 +111,7 @@ class Node:
                 credit = self.ledger.books[device.uuid].credit
                 usage = account(device, seen, self.owners, credit=credit)
                 self.ledger.record(replace(usage, unmeasured=self.untold), now)
-        for key, allocation in allotted:
-            self.ledger.allot(key, allocation, elapsed, now)
+        self.ledger.allot(allotted, now)
         self.ledger.settle(now)
         pods = {("n", "a"): self.pod}
         facts = CycleFacts(now, readings, allotted, pods)

@@ -436,8 +436,9 @@ def _risen(
 def _agrees(rows: Rows, allotted: list[Allotted], now: Moment, node: Node) -> None:
     """The rules that hold on every page."""
     accounts = [a for b in node.ledger.books.values() for a in b.owners.values()]
-    spent = sum(a.allocated_core_ns for a in (*accounts, *node.ledger.loose.values()))
-    pods = sum(account.allocated_core_ns for account in node.ledger.pods.values())
+    accounts += node.ledger.loose.values()
+    spent = sum(a.allocated_core_ns(now.mono_ns) for a in accounts)
+    pods = sum(a.allocated_core_ns(now.mono_ns) for a in node.ledger.of_pods().values())
     assert spent <= pods  # what has left the containers' accounts is still in their pod's
     limited = {(k, a.device) for k, a in allotted if k.container and a.core is not None}
     for labels, row in rows["container"].items():
@@ -446,7 +447,7 @@ def _agrees(rows: Rows, allotted: list[Allotted], now: Moment, node: Node) -> No
             assert (key, uuid) in limited
         if row.values.get("placement_mismatch") == 1:
             assert all(a.device != uuid for k, a in allotted if k == key)
-    assert all(t.last_mono_ns == now.mono_ns for t in node.ledger.tenures.values())
+    assert node.ledger.tenures.keys() == {key[:2] for key, _ in allotted}
 
 
 def test_a_pod_made_anew_elsewhere_goes_on_with_its_account_and_leaves_the_old_device() -> None:

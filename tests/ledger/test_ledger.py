@@ -16,6 +16,7 @@ from exporter.model import (
     ContainerKey,
     Device,
     DeviceState,
+    DeviceUsage,
     Engines,
     MemoryHeld,
     Methods,
@@ -95,6 +96,10 @@ def test_ratio_is_an_average_over_the_observed_window() -> None:
     assert rows["device"]["0", "GPU-0"].values["utilization_ratio"] == pytest.approx(1 / 5)
 
 
+def used(core_ns: int) -> DeviceUsage:
+    return DeviceUsage(GPU, SECOND, 0, Spent(Engines(core=core_ns)), {})
+
+
 def test_old_windows_leave_the_average() -> None:
     node = Node()
 
@@ -163,23 +168,22 @@ def test_what_is_remembered_is_bounded_by_the_window_of_the_averages() -> None:
         node.cycle(second, {"GPU-0": window({1: 300, 3: 100, 4: 50, 9: 10}, busy=1000)})
 
     book = node.ledger.books["GPU-0"]
-    averaged = [book.whole, *book.owners.values()]
-    assert len(book.windows) == 15
-    assert {len(account.recent) for account in averaged} == {15}
+    assert len(book.pasts) == 15
+    assert all(past.accounts.keys() == {None, *book.owners} for past in book.pasts)
 
 
 def test_a_window_that_ended_when_the_average_begins_is_not_in_it() -> None:
     book = Book(GPU, at(0))
-    book.measure(Engines(core=0))
     for second in (1, 2):
-        book.windows.append((at(second).mono_ns, SECOND))
-        book.whole.add(Spent(Engines(core=second * SECOND // 2)), at(second))
+        book.record(used(second * SECOND // 2), at(second))
 
     busy, observed = [], []
     for second in (0, 1, 2):
-        observed.append(book.observed_since(at(second).mono_ns))
-        book.forget(at(second).mono_ns)
-        busy.append(book.whole.lately["core"])
+        then, after = book.since(at(second).mono_ns), at(second).mono_ns
+        book.settle(at(0).mono_ns, after)
+        assert book.since(after) == then
+        observed.append(then.observed_ns)
+        busy.append(book.whole.totals["core"] - then.before(None, book.whole)["core"])
 
     assert busy == [1.5 * SECOND, SECOND, 0]
     assert observed == [2 * SECOND, SECOND, 0]
@@ -393,17 +397,73 @@ def test_every_window_balances_to_the_nanosecond(uses: list[dict[int, int]]) -> 
         named = [a for k, a in book.owners.items() if isinstance(k, ContainerKey)]
         for quantity in ("core", "energy"):
             containers = sum(a.totals[quantity] for a in named)
-            assert containers == sum(a.totals[quantity] for a in node.ledger.pods.values())
-            assert containers == sum(a.totals[quantity] for a in book.namespaces.values())
+            assert containers == sum(a.totals[quantity] for a in node.ledger.of_pods().values())
+            assert containers == sum(totals[quantity] for totals in book.of_namespaces().values())
 
 
-def test_a_share_of_nothing_opens_no_average() -> None:
+def test_who_used_nothing_for_as_long_as_averages_go_is_not_remembered_for_them() -> None:
     node = Node()
-    node.cycle(0)
-    book = node.ledger.books["GPU-0"]
-    book.whole.add(Spent(Engines(core=0)), at(1))
+    node.cycle(0, {"GPU-0": window({1: 10})})
+    for second in range(1, 20):
+        node.cycle(second, {"GPU-0": window({2: 10})})
 
-    assert not book.whole.recent
+    book = node.ledger.books["GPU-0"]
+    assert all(A not in past.accounts for past in book.pasts)
+    assert A in book.owners
+
+
+def test_an_account_that_is_opened_anew_is_averaged_from_nothing() -> None:
+    node = Node()
+    node.ledger.retention_ns = SECOND
+    node.cycle(0, {"GPU-0": window({1: SECOND})}, held={A: MemoryHeld(1, 1)})
+    node.cycle(1, {"GPU-0": window({})}, held={})
+    assert ROW_A not in node.cycle(3, {"GPU-0": window({})}, held={})["container"]
+
+    values = node.cycle(4, {"GPU-0": window({1: SECOND})})["container"][ROW_A].values
+
+    assert values["core_seconds_total"] == SECOND
+    assert values["core_utilization_ratio"] == pytest.approx(1 / 4)
+
+
+def test_what_closed_accounts_used_stays_with_their_pod_and_namespace() -> None:
+    node = Node((GPU, Device("GPU-1", 1, "nvidia")))
+    node.owners[8] = ContainerKey("n", "a", "side")
+    grant = (allotted(A),)
+    both = {"GPU-0": window({8: 300}), "GPU-1": window({1: 200})}
+    node.cycle(0, both, allotted=grant, held={})
+    node.devices = (GPU,)
+
+    for second in (200, 400):  # the one account goes with its owner, the other with its device
+        rows = node.cycle(second, {"GPU-0": window({1: 5})}, allotted=grant, held={})
+
+    assert [row[2] for row in rows["container"]] == ["c"]
+    assert rows["container"][ROW_A].values["core_seconds_total"] == 10
+    assert rows["pod"]["n", "a"].values["core_seconds_total"] == 510
+    assert rows["namespace"]["n", "GPU-0"].values["core_seconds_total"] == 310
+
+
+def test_who_holds_memory_no_more_has_gone_though_another_came_at_the_same_moment() -> None:
+    node = Node()
+    node.cycle(0, {"GPU-0": window({1: 300})}, held={A: MemoryHeld(10, 1)})
+
+    rows = node.cycle(1, {"GPU-0": window({2: 100})}, held={})
+
+    assert set(rows["container"][ROW_A].values) == {"core_seconds_total"}
+    assert "core_utilization_ratio" in rows["container"][*B, "0", "GPU-0"].values
+
+
+def test_a_device_that_comes_back_after_its_book_was_closed_has_its_allotments() -> None:
+    node = Node()
+    grant = (allotted(A),)
+    node.cycle(0, allotted=grant)
+    node.devices = ()
+    assert not node.cycle(301, allotted=grant)["device"]
+    node.devices = (GPU,)
+
+    rows = node.cycle(302, {"GPU-0": window({})}, allotted=grant)
+
+    assert rows["container"][ROW_A].values["core_limit_ratio"] == 0.5
+    assert rows["namespace"]["n", "GPU-0"].values["core_seconds_total"] == 0
 
 
 def test_idle_energy_is_unknown_until_the_board_was_seen_idle() -> None:

@@ -1,0 +1,127 @@
+"""How a device fares: whether it can be read, what is measured of it, and why the rest is not."""
+
+from collections.abc import Mapping
+
+from exporter.ledger.accounts import ENERGY, Moment
+from exporter.model import (
+    COUNTED,
+    QUANTITIES,
+    Device,
+    DeviceReading,
+    DeviceState,
+    DeviceUsage,
+    Methods,
+    Unmeasured,
+)
+
+BLIND_CYCLES = 3  # a single failed reading says nothing yet
+IDLE_ENERGY = "idle_energy"
+OWNED = (*QUANTITIES, ENERGY, "memory")  # what an owner has a part of
+REJECTED_WINDOWS = 10  # so many in a row with rows that cannot be true, and the others are doubted
+
+
+class Condition:
+    """That of one device, as its readings and windows tell."""
+
+    def __init__(self, device: Device, now: Moment) -> None:
+        self.device = device
+        self.state = DeviceState.UP
+        self.was_read = False
+        self.read_mono_ns = now.mono_ns
+        self.blind_cycles = 0
+        self.unlisted_cycles = 0
+        self.met_mono_ns = now.mono_ns
+        self.measured: set[str] = set()
+        self.is_lower_bound = False
+        self.unmeasured: Mapping[str, Unmeasured] = {}
+        self.rejected_windows = 0
+        self.methods = Methods()
+        self._absent: tuple[bool, ...] = ()  # of QUANTITIES, in the newest window
+
+    def meet(self, reading: DeviceReading, now: Moment) -> None:
+        """Note the device's state in this cycle.
+
+        Raises:
+            ValueError: a reason is none of the closed list.
+
+        """
+        self.device, self.state = reading.device, reading.state
+        if reading.unmeasured != self.unmeasured:
+            self.unmeasured = {q: Unmeasured(reason) for q, reason in reading.unmeasured.items()}
+        self.measured.difference_update({ENERGY, IDLE_ENERGY} & reading.unmeasured.keys())
+        self.met_mono_ns = now.mono_ns
+        if reading.state is not DeviceState.UP:
+            self.blind_cycles += 1
+            return
+        self.was_read, self.blind_cycles, self.read_mono_ns = True, 0, now.mono_ns
+        memory = reading.memory
+        self.unlisted_cycles += 1
+        if memory is not None:  # a list that is refused will not come in the next cycle
+            self.unlisted_cycles = BLIND_CYCLES if memory.processes is None else 0
+
+    def miss(self) -> None:
+        """Note that the device was not reported in this cycle."""
+        self.state = DeviceState.FAILED
+        self.blind_cycles += 1
+
+    def measure(self, usage: DeviceUsage) -> None:
+        """Note what the device measured in its newest window, and how."""
+        self.methods, self.is_lower_bound = usage.methods, usage.is_lower_bound
+        self.rejected_windows = self.rejected_windows + 1 if usage.rejected else 0
+        busy, measured = usage.total.busy, self.measured
+        absent = (
+            busy.core is None,
+            busy.memory_active is None,
+            busy.encoder is None,
+            busy.decoder is None,
+        )
+        if absent != self._absent:
+            self._absent = absent
+            for quantity, is_absent in zip(QUANTITIES, absent, strict=True):
+                (measured.discard if is_absent else measured.add)(quantity)
+        if usage.total.energy_uj is not None:
+            measured.add(ENERGY)
+        if usage.idle_energy_uj is not None:
+            measured.add(IDLE_ENERGY)
+        measured.difference_update(COUNTED)
+        measured.update(usage.counted)
+
+    @property
+    def unlisted(self) -> bool:
+        """Whether the driver has not listed the processes for some cycles."""
+        return self.unlisted_cycles >= BLIND_CYCLES
+
+    @property
+    def blind(self) -> Unmeasured | None:
+        """Why its series are withheld: the device could not be read for some cycles, or ever."""
+        patience = BLIND_CYCLES if self.was_read else 1
+        return Unmeasured(self.state) if self.blind_cycles >= patience else None
+
+    @property
+    def undertold(self) -> frozenset[str]:
+        """What its owners have, and the device at least as much as them together."""
+        return frozenset(self.measured & {*QUANTITIES, *COUNTED} if self.is_lower_bound else ())
+
+    @property
+    def told(self) -> frozenset[str]:
+        """What is known of the device as a whole."""
+        return frozenset(self.measured - self.undertold)
+
+    @property
+    def unshared(self) -> Mapping[str, Unmeasured]:
+        """What cannot be told of the device's owners, and why, though the device may have it.
+
+        Energy goes by core: without it, nobody's part is known.
+        """
+        reasons: dict[str, Unmeasured] = {}
+        if self.rejected_windows >= REJECTED_WINDOWS:
+            reasons = {q: Unmeasured.REJECTED_SAMPLES for q in QUANTITIES if q in self.measured}
+        reasons |= {q: r for q, r in self.unmeasured.items() if q in OWNED}
+        if self.is_lower_bound:  # who used what of it goes by core, of which some is not told
+            reasons.setdefault(ENERGY, Unmeasured.READ_FAILED)
+        return {ENERGY: reasons["core"], **reasons} if "core" in reasons else reasons
+
+    @property
+    def shared(self) -> set[str]:
+        """What is known of each owner of the device."""
+        return self.measured - self.unshared.keys()
