@@ -16,7 +16,7 @@ from pathlib import Path
 
 from benchmarks.profile.node import Node, Size, full_node
 
-COLUMNS = ("first", "steady", "steady, mean", "untimed", "changed", "replaced")
+COLUMNS = ("first", "steady", "steady, mean", "untimed", "warm", "changed", "replaced")
 
 
 def main() -> None:

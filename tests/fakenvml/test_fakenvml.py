@@ -451,6 +451,16 @@ answer = [other, still, got[0][0][:1], fake.fakenvml_waiting()]
     assert ask(scenario, question) == [pynvml.NVML_ERROR_NOT_FOUND, True, [7], 0]
 
 
+def test_the_clock_can_be_put_ahead(ask: Asker) -> None:
+    question = """
+before = samples(1)[-1][0]
+fake.fakenvml_skip(ctypes.c_longlong(3 * 10**9))
+answer = samples(1)[-1][0] - before
+"""
+    scenario = Scenario(gpus=[Gpu(0)], works=[Work(0, 7, NOW - 60)], now=NOW)
+    assert ask(scenario, question) == 3_000_000
+
+
 def test_a_lost_gpu_answers_nothing_but_is_counted(ask: Asker) -> None:
     scenario = Scenario(gpus=[Gpu(0), Gpu(1)], now=NOW)
     question = """
