@@ -30,6 +30,7 @@ SHARE_OF_DEADLINE = 0.5  # for looking through the processes
 RELEASED = "released on request"
 NO_DEVICE = "no device of a DRM driver that tells of its clients, or another source has it"
 HANGS = "looking for devices and who has them open has not come back; see the kernel log"
+UNANSWERED = "no device answers: the driver hangs; see the kernel log"
 GONE = "its driver was unloaded, or it was taken out"
 
 
@@ -176,9 +177,11 @@ class DrmSource:
         return DeviceReading(device.found.device, state, detail)
 
     def _status(self, devices: tuple[DeviceReading, ...], duration_ns: int) -> SourceStatus:
-        up = bool(devices) and not self._released
+        there = [d.state for d in devices if d.state is not DeviceState.LOST]
+        hung = bool(there) and all(state is DeviceState.STUCK for state in there)
+        up = bool(devices) and not hung and not self._released
         seen = NO_DEVICE if not devices else HANGS if self._hangs else self._holders.trouble
-        detail = RELEASED if self._released else seen
+        detail = RELEASED if self._released else UNANSWERED if hung else seen
         if up:
             self._say(HANGS if self._hangs else "")
             self._last_success = self._clock.time_ns()

@@ -180,7 +180,8 @@ class NvmlSource:
             self._workers.run({DRIVER: self._shut}, self._wanted.timing.deadline_s)
 
     def _status(self, devices: Sequence[DeviceReading], duration_ns: int) -> SourceStatus:
-        hung = bool(devices) and all(d.state is DeviceState.STUCK for d in devices)
+        there = [d.state for d in devices if d.state is not DeviceState.LOST]
+        hung = bool(there) and all(state is DeviceState.STUCK for state in there)
         detail = self._detail
         if self._released:
             detail = RELEASED

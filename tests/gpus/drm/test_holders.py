@@ -1,6 +1,7 @@
 """Who has DRM devices open: of real processes, of composed ones, and of those that hide."""
 
 import json
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -11,6 +12,7 @@ import pytest
 
 from exporter.gpus.drm.handles import Handle
 from exporter.gpus.drm.holders import Holders, Sight, sees_all_processes
+from exporter.gpus.drm.source import UNANSWERED
 from exporter.gpus.source import Demand
 from exporter.model import DeviceState, Unmeasured
 from tests.gpus.drm.machine import Machine, i915, only
@@ -282,3 +284,22 @@ def test_a_driver_that_hangs_costs_only_its_device(machine: Machine) -> None:
     assert stuck.detail.startswith("the driver has not answered")
     assert readings[-1].state is DeviceState.UP
     assert sum(p.busy.core or 0 for r in readings if r.window for p in r.window.processes) == 9
+
+
+def test_a_driver_that_hangs_in_all_that_is_there_is_down(machine: Machine) -> None:
+    clock = machine.clock = HangingClock()
+    folders = [machine.card(0, "i915", PCI), machine.card(1, "i915", "0000:04:00.0")]
+    source = machine.source()
+    source.read()
+    shutil.rmtree(folders[1])
+    clock.move(10)
+    gone = source.read()
+    clock.go_on.clear()
+    source.follow(Demand(deadline_s=0))
+    hung = source.read()
+    clock.go_on.set()
+
+    assert {r.state for r in gone.devices} == {DeviceState.UP, DeviceState.LOST}
+    assert gone.status.up
+    assert {r.state for r in hung.devices} == {DeviceState.STUCK, DeviceState.LOST}
+    assert (hung.status.up, hung.status.detail) == (False, UNANSWERED)

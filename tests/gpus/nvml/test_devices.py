@@ -158,6 +158,18 @@ def test_driver_that_hangs_in_every_device_is_down(two: Node) -> None:
     assert {d.state for d in reading.devices} == {DeviceState.STUCK}
 
 
+def test_driver_that_hangs_is_down_whatever_devices_are_lost(two: Node) -> None:
+    two.start(HASTY)
+    two.read()
+    two.change_gpu(1, lost=True)
+    two.read(after=1)
+    two.fail(Fault("hang", "nvmlDevice*", gpu=0))
+    reading = two.read(after=1)
+    assert {d.state for d in reading.devices} == {DeviceState.STUCK, DeviceState.LOST}
+    assert not reading.status.up
+    assert "hangs" in reading.status.detail
+
+
 def test_hanging_enumeration_does_not_stop_the_devices(two: Node) -> None:
     two.start(HASTY)
     two.read()
