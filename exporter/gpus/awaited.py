@@ -20,6 +20,7 @@ class Awaited:
     def __init__(self, source: GpuSource, missed: Callable[[], bool]) -> None:
         self._source = source
         self._missed = missed
+        self._down: Reading | None = None  # its newest reading that is shown as absent
 
     @property
     def name(self) -> str:
@@ -31,7 +32,10 @@ class Awaited:
         reading = self._source.read()
         if reading.status.up or reading.devices or self._missed():
             return reading
-        return replace(reading, status=replace(reading.status, absent=True))
+        if reading is not self._down:
+            self._down = reading
+            self._absent = replace(reading, status=replace(reading.status, absent=True))
+        return self._absent
 
     def release(self, released: bool) -> None:  # noqa: FBT001 - a state, not an option
         """Pass it on."""

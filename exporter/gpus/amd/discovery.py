@@ -4,6 +4,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
+from os.path import isdir
 from pathlib import Path
 from typing import NamedTuple
 
@@ -75,7 +76,8 @@ class Discovery(NamedTuple):
 
 def present(sysfs: Path) -> bool:
     """Whether one of AMD's kernel drivers is loaded."""
-    return any((sysfs / place).is_dir() for place in ("module/amdgpu", KFD))
+    # Asked each cycle, also on nodes without: pathlib takes ten times as long.
+    return any(map(isdir, (f"{sysfs}/module/amdgpu", f"{sysfs}/{KFD}")))
 
 
 def addresses(sysfs: Path) -> frozenset[str]:

@@ -29,6 +29,7 @@ NO_DRIVER = "neither amdgpu nor KFD is loaded on this node; they are taken up as
 NO_DEVICE = "amdgpu reports no board"
 GONE = "it was taken out, or its driver let go of it; it is taken up again when it is back"
 HANGS = "no board answers: the driver hangs; see the kernel log for amdgpu"
+WITHOUT_DRIVER = Reading(SourceStatus("amd", up=False, detail=NO_DRIVER))
 
 
 class AmdSource:
@@ -60,10 +61,8 @@ class AmdSource:
             devices = self._all(DeviceState.RELEASED, RELEASED)
             return self._reading(began_ns, devices, up=False, detail=RELEASED)
         if not present(self._sysfs):
-            self._adopt(Discovery(()))
-            self._gone.clear()  # with the driver, not by themselves
-            self._look_at_ns = 0
-            return Reading(SourceStatus(self.name, up=False, detail=NO_DRIVER))
+            self._forget()
+            return WITHOUT_DRIVER
         devices = self._cycle(began_ns)
         there = [d.state for d in devices if d.state is not DeviceState.LOST]
         hung = bool(there) and all(state is DeviceState.STUCK for state in there)
@@ -81,6 +80,13 @@ class AmdSource:
     def close(self) -> None:
         """End the workers; a file that hangs is left behind."""
         self._workers.close()
+
+    def _forget(self) -> None:
+        """The boards went with the driver, not by themselves."""
+        if self._boards:
+            self._adopt(Discovery(()))
+        self._gone.clear()
+        self._look_at_ns = 0
 
     def _cycle(self, began_ns: int) -> tuple[DeviceReading, ...]:
         before, jobs = dict(self._boards), self._jobs()

@@ -103,6 +103,8 @@ class DrmSource:
     def _look(self, now_ns: int) -> None:
         """Find the devices, now and then, and who has them open; by a worker, for it may hang."""
         is_due = self._look_at_ns is None or now_ns >= self._look_at_ns
+        if not is_due and not self._devices:
+            return
         job = partial(self._seek, self._holders, is_due=is_due, released=self._released)
         result = self._workers.run({LOOK: job}, self._demand.deadline_s)[LOOK]
         self._hangs = isinstance(result, Stuck) and now_ns - result.since_mono_ns >= HUNG_NS
