@@ -111,7 +111,7 @@ class Board:
             self._gpm.close()
 
     def read(self) -> Sensors:
-        """What the board tells; what fails is left out. The same object while nothing was asked.
+        """What the board tells; what fails is left out. The same object while that is the same.
 
         Raises:
             DriverGoneError: the driver is not there.
@@ -130,10 +130,13 @@ class Board:
                 self._profile = self._gpm.read()
             self._moved = self._count_traffic(self._profile)
         if self._gpm_lacks_pcie or self._gpm is None or GPM in self._refusals:
-            self._told = None
             self._counters.read(SAMPLES)  # each cycle, because it wraps
+        traffic = self._moved or self._counters.shown["pcie_bytes"]
         if self._told is None:
-            self._told = self._united()
+            self._with_traffic = self._united()
+        elif self._told.pcie_bytes == traffic:
+            return self._told
+        self._told = self._with_traffic(pcie_bytes=traffic)
         return self._told
 
     def _taken(self, part: str) -> bool:
@@ -143,11 +146,13 @@ class Board:
             self._told = None
         return due
 
-    def _united(self) -> Sensors:
+    def _united(self) -> Callable[..., Sensors]:
+        """All that has turns; what makes the whole of it and the traffic, which has none."""
         counted = self._counters.shown
         profile = self._profile or GpmReading()
         sensors = self._sensors
-        return Sensors(
+        return partial(
+            Sensors,
             power_watts=sensors.power_watts,
             power_limit_watts=sensors.power_limit_watts,
             temperature_celsius={
@@ -162,7 +167,6 @@ class Board:
             ecc_errors=counted["ecc_errors"],
             remapped_rows=counted["remapped_rows"],
             row_remapping=counted["row_remapping"],
-            pcie_bytes=self._moved or counted["pcie_bytes"],
             nvlink_bytes=counted["nvlink_bytes"],
         )
 

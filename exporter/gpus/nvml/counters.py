@@ -5,11 +5,11 @@ traffic is summed up here, because the driver's counter wraps.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from exporter.gpus.nvml import errors
-from exporter.gpus.nvml.fields import Field, FieldValues
+from exporter.gpus.nvml.fields import Field, FieldValues, Request
 from exporter.gpus.nvml.library import Library
 from exporter.gpus.nvml.parts import COUNTERS, SAMPLES, SENSORS, Parts
 from exporter.gpus.nvml.refusals import Refusals
@@ -104,7 +104,7 @@ class BoardCounters:
         before = self._wanted
         self._disabled = wanted.disabled
         self._begin()
-        if not any(counted.topic == PCIE for counted in before[SAMPLES].values()):
+        if not any(counted.topic == PCIE for counted in before[SAMPLES]):
             self.traffic.restart()
 
     def attach(self, handle: Any) -> None:  # noqa: ANN401 - pynvml's pointer
@@ -116,12 +116,21 @@ class BoardCounters:
     def _begin(self) -> None:
         """Ask for everything that is wanted at once."""
         version = self._library.driver_version
-        self._wanted: dict[str, dict[Field, Counted]] = {part: {} for part in PARTS}
-        for counted in TABLE:
-            if counted.group not in self._disabled:
-                self._wanted[counted.part][numbered(counted.field, version)] = counted
+        self._wanted: dict[str, tuple[Counted, ...]] = {}
+        self._requests: dict[str, Request] = {}
+        wanted = [
+            counted._replace(field=numbered(counted.field, version))
+            for counted in TABLE
+            if counted.group not in self._disabled
+        ]
+        for part in PARTS:
+            self._want(part, tuple(counted for counted in wanted if counted.part == part))
         self.shown: Mapping[str, Mapping[str, float]] = {c.sensor: {} for c in TABLE}
         self._turns.restart()
+
+    def _want(self, part: str, wanted: tuple[Counted, ...]) -> None:
+        self._wanted[part] = wanted
+        self._requests[part] = self._values.request([counted.field for counted in wanted])
 
     def read(self, part: str) -> None:
         """Ask for what belongs to this part of a reading, in one call.
@@ -132,33 +141,36 @@ class BoardCounters:
 
         """
         wanted = self._wanted[part]
-        told: dict[str, dict[str, float]] = {c.sensor: {} for c in wanted.values()}
-        for field, answer in self._ask(tuple(wanted)).items():
-            counted = wanted[field]
+        if not wanted:
+            return
+        told: dict[str, dict[str, float]] = {}
+        for counted, answer in zip(wanted, self._ask(part), strict=True):
+            _, topic, sensor, label, _, _, scale = counted
+            values = told.setdefault(sensor, {})
             if isinstance(answer, errors.NvmlError):
-                self._miss(field, counted, answer)
-            elif counted.topic == PCIE:
-                told[counted.sensor][counted.label] = self.traffic.count(counted.label, int(answer))
+                self._miss(counted, answer)
+            elif topic == PCIE:
+                values[label] = self.traffic.count(label, int(answer))
             else:
-                told[counted.sensor][counted.label] = answer * counted.scale
+                values[label] = answer * scale
         self.shown = {**self.shown, **told}
 
-    def _ask(self, fields: tuple[Field, ...]) -> Mapping[Field, float | errors.NvmlError]:
+    def _ask(self, part: str) -> Sequence[float | errors.NvmlError]:
         try:
-            return self._values.read(fields) if fields else {}
+            return self._values.read(self._requests[part])
         except (errors.DriverGoneError, errors.DeviceLostError):
             raise
         except errors.NvmlError as error:
-            return dict.fromkeys(fields, error)
+            return [error] * len(self._wanted[part])
 
-    def _miss(self, field: Field, counted: Counted, error: errors.NvmlError) -> None:
+    def _miss(self, counted: Counted, error: errors.NvmlError) -> None:
         """Do not ask again for what is refused; say so if it was the last of its quantity."""
         if isinstance(error, errors.DriverGoneError | errors.DeviceLostError):
             raise error
         if isinstance(error, errors.UnmeasurableError):
-            wanted = self._wanted[counted.part]
-            del wanted[field]
-            if all(other.topic != counted.topic for other in wanted.values()):
+            left = tuple(other for other in self._wanted[counted.part] if other != counted)
+            self._want(counted.part, left)
+            if all(other.topic != counted.topic for other in left):
                 self._refusals.add(counted.topic, error.reason)
 
 

@@ -5,7 +5,7 @@ same place. Each value has its own return code.
 """
 
 import struct
-from collections.abc import Mapping
+from collections.abc import Collection
 from ctypes import byref, c_char, c_int, c_void_p, cast
 from math import isfinite
 from typing import Any, NamedTuple
@@ -28,7 +28,7 @@ class Field(NamedTuple):
     scope: int = 0
 
 
-class _Request(NamedTuple):
+class Request(NamedTuple):
     """A list of fields: its bytes before it is asked, those that the driver fills, the call's."""
 
     blank: bytes
@@ -42,10 +42,16 @@ class FieldValues:
     def __init__(self, library: Library, handle: Any) -> None:  # noqa: ANN401 - pynvml's pointer
         self._address = cast(handle, c_void_p)
         self._call = library.function(FIELD_VALUES)
-        self._requests: dict[tuple[Field, ...], _Request] = {}
 
-    def read(self, fields: tuple[Field, ...]) -> Mapping[Field, float | errors.NvmlError]:
-        """Ask for all of them at once; each has its value or its own failure.
+    def request(self, fields: Collection[Field]) -> Request:
+        """What asks for these fields, as often as it is read."""
+        blank = b"".join([ROW.pack(*field, 0, 0, 0, 0, b"") for field in fields])
+        rows = bytearray(blank)
+        place = (c_char * len(rows)).from_buffer(rows)
+        return Request(blank, rows, (self._address, c_int(len(fields)), byref(place)))
+
+    def read(self, request: Request) -> list[float | errors.NvmlError]:
+        """Ask for all of its fields at once; each has its value or its own failure, in order.
 
         Raises:
             NvmlError: the call as a whole failed.
@@ -53,24 +59,16 @@ class FieldValues:
         """
         if self._call is None:
             raise errors.error_of(errors.FUNCTION_NOT_FOUND, FIELD_VALUES)
-        request = self._requests.get(fields) or self._new_request(fields)
-        request.rows[:] = request.blank
-        code = self._call(*request.arguments)
+        blank, rows, arguments = request
+        rows[:] = blank
+        code = self._call(*arguments)
         if code != errors.SUCCESS:
             raise errors.error_of(code, FIELD_VALUES)
-        return dict(zip(fields, map(_value, ROW.iter_unpack(request.rows)), strict=True))
-
-    def _new_request(self, asked: tuple[Field, ...]) -> _Request:
-        blank = b"".join([ROW.pack(*field, 0, 0, 0, 0, b"") for field in asked])
-        rows = bytearray(blank)
-        place = (c_char * len(rows)).from_buffer(rows)
-        request = _Request(blank, rows, (self._address, c_int(len(asked)), byref(place)))
-        self._requests[asked] = request
-        return request
+        return [_value(row) for row in ROW.iter_unpack(rows)]
 
 
 def _value(row: tuple[Any, ...]) -> float | errors.NvmlError:
-    number, *_, kind, code, raw = row
+    number, _, _, _, kind, code, raw = row
     if code != errors.SUCCESS:
         if code == errors.INVALID_ARGUMENT:  # a number that this driver does not know yet
             code = errors.FUNCTION_NOT_FOUND
