@@ -61,8 +61,9 @@ class _Worker:
     ``todo`` may be taken from it; ``at`` is what it cannot be called back from.
     """
 
-    def __init__(self, clock: Clock, changed: Condition) -> None:
+    def __init__(self, clock: Clock, lock: Lock, changed: Condition) -> None:
         self._clock = clock
+        self._lock = lock
         self._changed = changed
         self._orders: SimpleQueue[bool] = SimpleQueue()
         self.todo: deque[_Task] = deque()
@@ -81,7 +82,7 @@ class _Worker:
 
     def _work(self) -> None:
         while self._orders.get():
-            with self._changed:
+            with self._lock:
                 task = self._next()
             while task:
                 began_ns = self._clock.monotonic_ns()
@@ -90,7 +91,7 @@ class _Worker:
                 except Exception as error:  # noqa: BLE001 - handed to who asked for the job
                     result = error
                 took_ns = self._clock.monotonic_ns() - began_ns
-                with self._changed:
+                with self._lock:
                     task.come_back(result, took_ns)
                     task = self._next()
 
@@ -109,7 +110,8 @@ class DeviceWorkers:
     def __init__(self, clock: Clock, name: str) -> None:
         self._clock = clock
         self._name = name
-        self._changed = Condition(Lock())
+        self._lock = Lock()
+        self._changed = Condition(self._lock)  # that lock is taken in fewer steps by itself
         self._tasks: dict[str, _Task] = {}
         self._shared: _Worker | None = None
 
@@ -123,7 +125,7 @@ class DeviceWorkers:
         measured is not lost. What a job raises is its result.
         """
         patience_s = min(PATIENCE_S, PATIENCE * deadline_s)
-        with self._changed:
+        with self._lock:
             begun = self._begun(jobs)
             if not self._wait(begun, patience_s):
                 self._part()
@@ -132,7 +134,7 @@ class DeviceWorkers:
 
     def busy(self, keys: Iterable[str]) -> bool:
         """Whether a job of one of these keys is still running."""
-        with self._changed:
+        with self._lock:
             return any(key in self._tasks and self._tasks[key].running for key in keys)
 
     def forget(self, keys: Iterable[str]) -> None:
@@ -172,7 +174,7 @@ class DeviceWorkers:
         return begun
 
     def _apart(self, task: _Task) -> None:
-        task.worker = task.worker or _Worker(self._clock, self._changed)
+        task.worker = task.worker or _Worker(self._clock, self._lock, self._changed)
         task.worker.begin([task])
 
     def _together(self, tasks: Iterable[_Task]) -> None:
@@ -180,7 +182,7 @@ class DeviceWorkers:
             if task.worker:  # it was slow, and is quick again
                 task.worker.stop()
                 task.worker = None
-        self._shared = self._shared or _Worker(self._clock, self._changed)
+        self._shared = self._shared or _Worker(self._clock, self._lock, self._changed)
         self._shared.begin(tasks)
 
     def _wait(self, tasks: Iterable[_Task], seconds: float) -> bool:

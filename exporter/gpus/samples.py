@@ -56,8 +56,12 @@ def credible(samples: Sequence[BusySample], start_us: int, latest_us: int) -> Se
     ``latest_us`` is from before the driver was asked. After a call that hung, the samples lead past
     it without a gap. A percentage that is none, NaN too, is the driver's blank value.
     """
-    if not samples or _all_credible(samples, start_us, latest_us):
+    if not samples:
         return samples
+    (oldest_us, _), (newest_us, _) = samples[0], samples[-1]
+    in_time = start_us < oldest_us and newest_us <= latest_us
+    if in_time and not [percent for _, percent in samples if not 0 <= percent <= WHOLE]:
+        return samples  # nearly always
     kept = []
     for sample in samples:
         timestamp_us, percent = sample
@@ -65,13 +69,6 @@ def credible(samples: Sequence[BusySample], start_us: int, latest_us: int) -> Se
             kept.append(sample)
             latest_us = max(latest_us, timestamp_us + FUTURE_US)
     return kept
-
-
-def _all_credible(samples: Sequence[BusySample], start_us: int, latest_us: int) -> bool:
-    """Whether all can be true, told at once: they nearly always can."""
-    (oldest_us, _), (newest_us, _) = samples[0], samples[-1]
-    in_time = start_us < oldest_us and newest_us <= latest_us
-    return in_time and not [percent for _, percent in samples if not 0 <= percent <= WHOLE]
 
 
 def sift(

@@ -67,6 +67,7 @@ class Board:
     ) -> None:
         self._library = library
         self._ask = library.ask
+        self._now = library.clock.monotonic_ns
         self._refusals = refusals
         self._parts = parts
         self._turns = {part: parts.turns(part) for part in (SENSORS, COUNTERS, PROFILING)}
@@ -84,6 +85,7 @@ class Board:
         if profiled is (PROFILING in wanted.disabled):
             self._profile_anew()
         self._turns[SENSORS].restart()
+        self._next_turn_ns = 0
 
     def attach(self, handle: Any) -> None:  # noqa: ANN401 - pynvml's pointer
         """Ask through another handle from now on, and for everything at once."""
@@ -93,6 +95,7 @@ class Board:
         self._sensors = Sensors()
         self._told = None
         self._turns[SENSORS].restart()
+        self._next_turn_ns = 0
 
     def _profile_anew(self) -> None:
         self.close()
@@ -118,17 +121,9 @@ class Board:
             DeviceLostError: the device is not there.
 
         """
-        if self._taken(SENSORS):
-            with self._parts.reading(SENSORS):
-                self._sensors = self._read_sensors()
-                self._counters.read(SENSORS)
-        if self._taken(COUNTERS):
-            with self._parts.reading(COUNTERS):
-                self._counters.read(COUNTERS)
-        if self._gpm is not None and self._taken(PROFILING):
-            with self._parts.reading(PROFILING):
-                self._profile = self._gpm.read()
-            self._moved = self._count_traffic(self._profile)
+        if self._now() >= self._next_turn_ns:
+            self._read_in_turn()
+            self._next_turn_ns = min([turns.next_ns for turns in self._turns.values()])
         if self._gpm_lacks_pcie or self._gpm is None or GPM in self._refusals:
             self._counters.read(SAMPLES)  # each cycle, because it wraps
         traffic = self._moved or self._counters.shown["pcie_bytes"]
@@ -138,6 +133,19 @@ class Board:
             return self._told
         self._told = self._with_traffic(pcie_bytes=traffic)
         return self._told
+
+    def _read_in_turn(self) -> None:
+        if self._taken(SENSORS):
+            with self._parts.reading(SENSORS):
+                self._sensors = self._read_sensors()
+                self._counters.read(SENSORS)
+        if self._taken(COUNTERS):
+            with self._parts.reading(COUNTERS):
+                self._counters.read(COUNTERS)
+        if self._taken(PROFILING) and self._gpm is not None:
+            with self._parts.reading(PROFILING):
+                self._profile = self._gpm.read()
+            self._moved = self._count_traffic(self._profile)
 
     def _taken(self, part: str) -> bool:
         """Take a turn if it is due; what was told then has had its time."""

@@ -118,6 +118,8 @@ class DeviceCalls:
         rows = self._sample_rows.read(SAMPLES, self._sample_calls[engine])
         layout = SAMPLE_ROWS.get(self._value_type.value, UNSIGNED_ROW)
         samples = sorted(layout.iter_unpack(rows))
+        if not samples or samples[0][0] > newer_than_us:  # as a driver's answer should be
+            return samples
         return samples[bisect_left(samples, (newer_than_us + 1,)) :]
 
     def energy_uj(self) -> int:

@@ -125,7 +125,7 @@ class BoardCounters:
         ]
         for part in PARTS:
             self._want(part, tuple(counted for counted in wanted if counted.part == part))
-        self.shown: Mapping[str, Mapping[str, float]] = {c.sensor: {} for c in TABLE}
+        self.shown: dict[str, Mapping[str, float]] = {c.sensor: {} for c in TABLE}
         self._turns.restart()
 
     def _want(self, part: str, wanted: tuple[Counted, ...]) -> None:
@@ -153,7 +153,7 @@ class BoardCounters:
                 values[label] = self.traffic.count(label, int(answer))
             else:
                 values[label] = answer * scale
-        self.shown = {**self.shown, **told}
+        self.shown.update(told)
 
     def _ask(self, part: str) -> Sequence[float | errors.NvmlError]:
         try:

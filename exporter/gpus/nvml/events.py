@@ -117,10 +117,9 @@ class XidWatch:
 
     def of(self, uuid: str) -> Xids:
         """The XIDs of a board, also of one that is lost."""
-        with self._changed:
-            counts = self._counts.get(uuid)
-            told = counts.snapshot() if counts and self._running else {}
-            return Xids(told, self._refused.get(uuid))
+        counts = self._counts.get(uuid)  # once there, it stays; what it holds never changes
+        told = counts.snapshot() if counts and self._running else {}
+        return Xids(told, self._refused.get(uuid))
 
     def watch(self, library: Library, boards: Mapping[str, Any]) -> None:
         """Watch these boards, handle by UUID; those that have failed so far are tried again."""

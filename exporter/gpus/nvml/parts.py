@@ -42,6 +42,11 @@ class Turns:
         """Let the next turn be at once."""
         self._last_ns: int | None = None
 
+    @property
+    def next_ns(self) -> int:
+        """When the next turn is, by the monotonic clock; 0: at once."""
+        return 0 if self._last_ns is None else self._last_ns + self.interval_ns
+
     def take(self, every_s: float | None = None) -> bool:
         """Take the turn if it is due; ``every_s`` for one that is in a hurry."""
         wait_ns = self.interval_ns if every_s is None else self._widened_ns(every_s)

@@ -1,6 +1,5 @@
 """How often each driver function was called, and for how long: what the exporter itself costs."""
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from operator import itemgetter
 from threading import Lock
@@ -11,7 +10,7 @@ from exporter.model import CallCount
 Call = tuple[str, int]
 """The function that was called, and for how many nanoseconds: tens are made each second."""
 
-NAME, TOOK_NS = itemgetter(0), itemgetter(1)
+TOOK_NS = itemgetter(1)
 
 
 class Tally(Protocol):
@@ -32,8 +31,7 @@ class CallTally:
     def __init__(self) -> None:
         self._lock = Lock()
         self._new: list[Call] = []  # not counted yet
-        self._calls: Counter[str] = Counter()
-        self._took_ns: Counter[str] = Counter()
+        self._counts: dict[str, list[int]] = {}  # calls and nanoseconds
 
     def add(self, call: Call, /) -> None:
         """See ``Tally``."""
@@ -47,9 +45,10 @@ class CallTally:
     def snapshot(self) -> Mapping[str, CallCount]:
         """Counts since the start, by function name."""
         with self._lock:
-            took_ns = self._took_ns
-            self._calls.update(map(NAME, self._new))
-            for name, duration_ns in self._new:
-                took_ns[name] += duration_ns
+            counts = self._counts
+            for name, took_ns in self._new:
+                count = counts.get(name) or counts.setdefault(name, [0, 0])
+                count[0] += 1
+                count[1] += took_ns
             self._new.clear()
-            return {name: CallCount(calls, took_ns[name]) for name, calls in self._calls.items()}
+            return {name: CallCount(*count) for name, count in counts.items()}
