@@ -5,7 +5,6 @@ from collections.abc import Collection, Mapping, Sequence
 from exporter.ledger.accounts import NOTHING, Account, Moment, added, allot, opened
 from exporter.ledger.averages import OwnerKey, Past, Since, newest, normalization, since
 from exporter.ledger.condition import Condition
-from exporter.ledger.doubts import Doubts
 from exporter.model import (
     ContainerKey,
     Credit,
@@ -31,7 +30,6 @@ class Book(Condition):
 
     def __init__(self, device: Device, now: Moment) -> None:
         super().__init__(device, now)
-        self.doubts = Doubts()
         self.whole = Account.opened(now)
         self.unattributed: dict[Unattributed, Account] = {}
         self.owners: dict[OwnerKey, Account] = {}
@@ -78,8 +76,7 @@ class Book(Condition):
         self.idle_energy_uj += usage.idle_energy_uj or 0
         self.unobserved_ns += usage.unobserved_ns
         self.credit = usage.credit
-        self.doubts = self.doubts.then(usage, now.mono_ns)
-        self.measure(usage)
+        self.measure(usage, now)
         self._count(usage.counted, now)
         for reason, core_ns in usage.unexplained.items():
             self.unexplained[reason] += core_ns
@@ -136,6 +133,8 @@ class Book(Condition):
                 if resident != account.resident:
                     self.owners[key] = account.residing(before_mono_ns, resident=resident)
         self.pasts = newest(self.pasts, averaged_from_ns)
+        if self.doubts:
+            self.doubts = self.doubts.lately(averaged_from_ns)
 
     def close(self, gone: Collection[OwnerKey]) -> None:
         """Close these accounts; what containers used stays with their namespaces."""

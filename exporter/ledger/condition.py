@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from exporter.ledger.accounts import ENERGY, Moment
+from exporter.ledger.doubts import Doubts
 from exporter.model import (
     COUNTED,
     QUANTITIES,
@@ -32,7 +33,7 @@ class Condition:
         self.unlisted_cycles = 0
         self.met_mono_ns = now.mono_ns
         self.measured: set[str] = set()
-        self.is_lower_bound = False
+        self.doubts = Doubts()
         self.unmeasured: Mapping[str, Unmeasured] = {}
         self.rejected_windows = 0
         self.methods = Methods()
@@ -64,9 +65,10 @@ class Condition:
         self.state = DeviceState.FAILED
         self.blind_cycles += 1
 
-    def measure(self, usage: DeviceUsage) -> None:
+    def measure(self, usage: DeviceUsage, now: Moment) -> None:
         """Note what the device measured in its newest window, and how."""
-        self.methods, self.is_lower_bound = usage.methods, usage.is_lower_bound
+        self.methods = usage.methods
+        self.doubts = self.doubts.then(usage, now.mono_ns)
         self.rejected_windows = self.rejected_windows + 1 if usage.rejected else 0
         busy, measured = usage.total.busy, self.measured
         absent = (
@@ -96,6 +98,11 @@ class Condition:
         """Why its series are withheld: the device could not be read for some cycles, or ever."""
         patience = BLIND_CYCLES if self.was_read else 1
         return Unmeasured(self.state) if self.blind_cycles >= patience else None
+
+    @property
+    def is_lower_bound(self) -> bool:
+        """Whether it may have been busier lately than all that is told of its owners."""
+        return None in self.doubts
 
     @property
     def undertold(self) -> frozenset[str]:

@@ -1,6 +1,6 @@
 """The accounts' rules: they never fall, they balance, they go by time, and blindness hides them."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 import pytest
@@ -727,8 +727,56 @@ def test_where_the_clients_of_one_owner_are_too_many_the_others_are_measured() -
     assert "busy_seconds_total" not in device
     assert ("core", "read_failed") in device["unmeasured"]  # type: ignore[operator] # a mapping
     assert device["energy_joules_total"] == 140
-    again = node.cycle(2, {"GPU-0": window({2: 5}, energy=70)}, held=BOTH)["device"]["0", "GPU-0"]
-    assert again.values["busy_seconds_total"] == 705
+
+
+def told_by_clients(core: dict[int, int], untold: Collection[int] = ()) -> Window:
+    """A window of a device that is told by its clients, all of them but for these processes."""
+    told = {pid: ns for pid, ns in core.items() if pid not in untold}
+    methods = Methods("fdinfo", "fdinfo")
+    return replace(window(told), methods=methods, untold=frozenset(untold))
+
+
+def test_who_is_told_again_is_shown_once_the_averages_hold_nothing_of_the_time_before() -> None:
+    node = Node()
+    both = {1: SECOND // 2, 2: SECOND // 2}
+    shown: list[tuple[object, ...]] = []
+    for second in range(60):
+        is_untold = second in {20, 21, 30}
+        node.untold = {A: Unmeasured.READ_FAILED} if is_untold else {}
+        seen = told_by_clients(both, {1} if is_untold else ())
+        rows = node.cycle(second, {"GPU-0": seen}, held=BOTH)
+        a, b = (rows["container"][*k, "0", "GPU-0"].values for k in (A, B))
+        device, pod = rows["device"]["0", "GPU-0"].values, rows["pod"]["n", "a"].values
+        shown.append(
+            (
+                a.get("core_utilization_ratio"),
+                b["core_utilization_ratio"],
+                device.get("utilization_ratio"),
+                pod.get("core_usage_gpus"),
+            )
+        )
+        assert ("core_seconds_total" in a) is ("core_utilization_ratio" in a)
+        assert ("busy_seconds_total" in device) is ("utilization_ratio" in device)
+        assert bool(a["unmeasured"]) is ("core_utilization_ratio" not in a)
+
+    untold = range(20, 30 + 15)
+    assert shown == [
+        (None, 0.5, None, None) if second in untold else (0.5, 0.5, 1.0, 0.5)
+        for second in range(60)
+    ]
+    assert a["core_seconds_total"] == 57 * SECOND // 2
+    assert device["busy_seconds_total"] == (60 + 57) * SECOND // 2
+
+
+def test_who_was_not_told_last_stays_withheld_while_no_window_comes() -> None:
+    node = Node()
+    node.untold = {A: Unmeasured.READ_FAILED}
+    node.cycle(0, {"GPU-0": told_by_clients({2: 5}, {1})}, held=BOTH)
+
+    rows = node.cycle(20, held=BOTH)
+
+    assert "core_seconds_total" not in rows["container"][ROW_A].values
+    assert "busy_seconds_total" not in rows["device"]["0", "GPU-0"].values
 
 
 def test_the_boards_own_reason_stands_before_that_of_clients_who_are_too_many() -> None:
@@ -760,17 +808,24 @@ def test_pod_and_namespace_of_an_owner_who_cannot_be_told_are_withheld_too() -> 
     assert rows["namespace"]["m", "GPU-0"].values["core_seconds_total"] == 400
 
 
-def test_owner_who_can_be_told_again_goes_on_with_the_account() -> None:
+def test_owner_who_can_be_told_again_goes_on_with_the_account_once_averages_can_be_told_too() -> (
+    None
+):
     node = Node()
     node.cycle(0, {"GPU-0": window({1: 300})}, held=BOTH)
     node.untold = {A: Unmeasured.MIG}
     node.cycle(1, {"GPU-0": window({})}, held=BOTH)
     node.untold = {}
 
-    values = node.cycle(2, {"GPU-0": window({1: 5})}, held=BOTH)["container"][ROW_A].values
+    values = [
+        node.cycle(at, {"GPU-0": window({1: 5})}, held=BOTH)["container"][ROW_A].values
+        for at in range(2, 17)
+    ]
 
-    assert values["core_seconds_total"] == 305
-    assert values["unmeasured"] == {}
+    assert all("core_seconds_total" not in v for v in values[:14])
+    assert values[-1]["core_seconds_total"] == 300 + 15 * 5
+    assert values[-1]["core_utilization_ratio"] == pytest.approx(5 / SECOND)
+    assert values[-1]["unmeasured"] == {}
 
 
 class Mps(Node):
