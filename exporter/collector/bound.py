@@ -108,6 +108,8 @@ class Surplus:
 
     def count(self, dropped: Mapping[str, int], most: int) -> None:
         """Take in one cycle's. A family that is beyond the limit is named once."""
+        if not (dropped or self._said):  # as nearly always
+            return
         self.total.update(dropped)
         news = dropped.keys() - self._said
         self._said = set(dropped)

@@ -132,7 +132,7 @@ class Collector:
             self._adopt(self._rules_to_come)
         readings = self._asking.readings()
         now = Moment(self._clock.monotonic_ns(), self._clock.time_ns())
-        self._pulse = self._pulse._replace(moved_mono_ns=now.mono_ns)
+        self._pulse = Pulse(now.mono_ns, self._pulse.done, self._pulse.interval_ns)
         devices = {d.device.uuid: d for reading in readings for d in reading.devices}
         table = self._asking.table()
         identities, processes = self._asking.identities(devices.values())
@@ -174,8 +174,7 @@ class Collector:
             if residents is not None:
                 self._ledger.hold(uuid, held, now)
             if reading.window is not None:
-                here = (a for a in self._allotted if a.allocation.device == uuid)
-                weights = idle_weights(self._idle, held, here)
+                weights = idle_weights(self._idle, uuid, held, self._allotted)
                 credit = self._ledger.books[uuid].credit
                 usage = account_for(
                     *(reading.device, reading.window, owners, residents), weights, credit

@@ -54,7 +54,8 @@ class Guard:
                 logger.exception("source %s failed; it is asked again each cycle", self.name)
             self._failures[kind] = failure
             return otherwise
-        self._failures.pop(kind, None)
+        if self._failures:
+            self._failures.pop(kind, None)
         return answer
 
     def tell(self, action: Callable[[], None]) -> None:
@@ -86,7 +87,7 @@ class Guard:
         return SourceStatus(name, up, detail, took, success, reason, status.absent)
 
     def _tell(self, detail: str) -> None:
-        said = _SECONDS.sub("", detail)
+        said = _SECONDS.sub("", detail) if detail else ""
         if said == self._said:
             return
         if detail:

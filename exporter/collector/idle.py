@@ -18,9 +18,9 @@ class IdlePolicy(StrEnum):
 
 
 def idle_weights(
-    policy: IdlePolicy, residents: Iterable[Owner], allotted: Iterable[Allotted]
+    policy: IdlePolicy, uuid: str, residents: Iterable[Owner], allotted: Iterable[Allotted]
 ) -> dict[Owner, int]:
-    """How the idle energy of one device is shared out, for ``attribution.account``.
+    """How the idle energy of the device ``uuid`` is shared out, for ``attribution.account``.
 
     Equal: each container and group among the residents, which hold a context on the device now,
     has the same part. Allotment: each container has the part of the core that it was allotted
@@ -32,6 +32,7 @@ def idle_weights(
         weights = {owner: 1 for owner in residents if not isinstance(owner, Unattributed)}
     elif policy is IdlePolicy.ALLOTMENT:
         for key, allocation in allotted:
-            weights[key] = weights.get(key, 0) + round((allocation.core or 0.0) * PARTS)
+            if allocation.device == uuid:
+                weights[key] = weights.get(key, 0) + round((allocation.core or 0.0) * PARTS)
         weights[Unattributed.IDLE] = max(PARTS - sum(weights.values()), 0)
     return weights

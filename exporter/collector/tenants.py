@@ -42,7 +42,9 @@ class Residency:
         mono_ns: int,
     ) -> None:
         """Keep a window of a device that ended now, for as long as averages go."""
-        windows = self._windows.setdefault(usage.device.uuid, deque(maxlen=MOST_WINDOWS))
+        windows = self._windows.get(usage.device.uuid)
+        if windows is None:
+            windows = self._windows[usage.device.uuid] = deque(maxlen=MOST_WINDOWS)
         windows.append(SharedWindow(mono_ns, usage.observed_ns, processes, usage.shares, owners))
 
     def tenants(self, devices: Iterable[DeviceReading], mono_ns: int) -> tuple[Tenants, ...]:

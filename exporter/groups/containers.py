@@ -70,7 +70,7 @@ class Containers:
         self._paths = () if sockets == (AUTO,) else sockets
         self._clock, self._root = clock, root
         self._engine = engine or Engine()
-        self._news = threading.Condition()  # guards all below
+        self._news = threading.Condition()  # for who changes what is below, or looks at all of it
         self._stopped = False
         self._wanted: dict[GroupKey, _Container] = {}
         self._status = SourceStatus(self.name, up=True)
@@ -107,10 +107,10 @@ class Containers:
 
     def status(self) -> SourceStatus:
         """Up unless a socket that was named does not answer."""
-        with self._news:
-            if not self._wanted and not self._status.up:
-                return replace(self._status, up=True, detail="there is nothing to ask about now")
-            return self._status
+        status = self._status
+        if not self._wanted and not status.up:
+            return replace(status, up=True, detail="there is nothing to ask about now")
+        return status
 
     def rejected(self) -> Mapping[str, int]:
         """Questions that had no answer since the start."""

@@ -16,6 +16,7 @@ MOST_SERIES = 4096  # 4 MB
 _PAIR = Struct("=ff")
 POINT_BYTES = _PAIR.size
 _UNKNOWN = float("nan")
+_NUMBERS = (int, float)  # made once: a union would be made anew for each value
 CORE = {
     "device": "utilization_ratio",
     "container": "core_utilization_ratio",
@@ -61,4 +62,4 @@ def points(packed: bytes) -> tuple[list[float | None], list[float | None]]:
 
 
 def _number(value: Value | None) -> float:
-    return value if isinstance(value, int | float) else _UNKNOWN
+    return value if isinstance(value, _NUMBERS) else _UNKNOWN

@@ -90,7 +90,7 @@ class Polled(Generic[A]):
         self.name = inquiry.name
         self._inquiry, self._rhythm = inquiry, rhythm or Rhythm()
         self._clock, self._chance, self._changed = clock, chance, changed
-        self._news = threading.Condition()  # guards all below
+        self._news = threading.Condition()  # for who changes what is below, or looks at all of it
         self._stopped = False
         self._table: PodTable | None = None
         self._subject: Hashable = None
@@ -108,11 +108,11 @@ class Polled(Generic[A]):
 
     def facts(self, table: PodTable) -> NodeFacts:
         """What the last answer means for these pods; wakes the thread if it is to ask anew."""
-        with self._news:
-            if table is not self._table:
+        if table is not self._table:
+            with self._news:
                 self._table, self._subject = table, self._inquiry.subject(table)
                 self._news.notify_all()
-            answers = self._answers
+        answers = self._answers
         if not answers:
             return NOTHING
         if self._told is None or self._told[0] is not answers or self._told[1] is not table:
@@ -121,10 +121,10 @@ class Polled(Generic[A]):
 
     def status(self) -> SourceStatus:
         """Up unless the last ask failed and there is still reason to ask."""
-        with self._news:
-            if self._subject is None and not self._status.up:
-                return replace(self._status, up=True, detail="there is nothing to ask about now")
-            return self._status
+        status = self._status
+        if self._subject is None and not status.up:
+            return replace(status, up=True, detail="there is nothing to ask about now")
+        return status
 
     def rejected(self) -> Mapping[str, int]:
         """Parts of the answers that could not be used, by reason."""

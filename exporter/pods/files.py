@@ -72,6 +72,8 @@ class FilePods:
 
     def want(self, wanted: bool) -> None:  # noqa: FBT001 - the protocol's
         """Look, or rest until told to look again."""
+        if wanted == self._wanted.is_set():  # as nearly always
+            return
         if wanted:
             self._wanted.set()
         else:

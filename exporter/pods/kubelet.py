@@ -51,6 +51,8 @@ class KubeletPods(Listener):
 
     def want(self, wanted: bool) -> None:  # noqa: FBT001 - the protocol's
         """Ask, or rest until told to ask again."""
+        if wanted == self._wanted.is_set():  # as nearly always
+            return
         if wanted:
             self._wanted.set()
         else:

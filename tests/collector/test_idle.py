@@ -68,7 +68,10 @@ def test_weights_follow_the_policy(
 ) -> None:
     residents = (A, GROUP, Unattributed.HOST_PROCESS, Unattributed.NO_PID)
 
-    assert idle_weights(policy, residents, grants) == expected
+    elsewhere = Allotted(A, Allocation("u", "c", "GPU-1", 1.0, None, "test"))
+    found = idle_weights(policy, "GPU-0", residents, (*grants, elsewhere))
+
+    assert found == expected
 
 
 def test_the_settings_choices_are_the_policies() -> None:
