@@ -13,22 +13,27 @@ from heapq import heappop, heappush
 from exporter.cgroups.containers import Containers
 from exporter.cgroups.layout import HOST, best_identity
 from exporter.cgroups.lifetimes import Hold, Lifetimes
-from exporter.cgroups.proc import Seen, look_again, look_at, start_time, user_id
+from exporter.cgroups.proc import Seen, look_again, look_at, paths_of, start_time, user_id
 from exporter.model import CgroupIdentity, Unattributed, Unit
 
 SECOND_NS = 10**9
 KEPT_AFTER_END_NS = 15 * SECOND_NS  # the driver's ring holds a dead process's samples this long
 READ_AGAIN_NS = 60 * SECOND_NS
+RENAMED_NS = 300 * SECOND_NS  # so long one that stays in its container is shown by its old name
 YOUNG_NS = 30 * SECOND_NS  # so long an entrypoint may still be moved into its container's cgroup
 ASKED_FOR_NS = 10 * SECOND_NS  # so long one walk serves for the processes that /proc hides
 _LARGEST_PID = 2**22  # PID_MAX_LIMIT of the kernel
+_SPREAD, _GOLDEN = 512, 317  # parts of a time, and how many of them are between neighbours' turns
 
 Answer = CgroupIdentity | Unattributed
 
 
 @dataclass(slots=True)
 class Known:
-    """A process met before. ``fresh_until_ns``: so long the answer holds without a look."""
+    """A process met before. ``fresh_until_ns``: so long the answer holds without a look.
+
+    ``paths``: its cgroups when it was ``seen`` last, if as long as it has them the answer holds.
+    """
 
     start: int | None
     held: bool
@@ -38,6 +43,8 @@ class Known:
     fresh_until_ns: int = 0
     ended_ns: int | None = None
     name: str = ""
+    paths: tuple[str, ...] = ()
+    seen_ns: int = 0
 
 
 class KnownProcesses:
@@ -103,11 +110,11 @@ class KnownProcesses:
     def _answer(self, pid: int, now: int) -> Answer:
         """What one process is, and when it is to be looked at again."""
         known = self.by_pid.get(pid)
-        if known is None or now >= known.fresh_until_ns:
+        if known is not None and (now < known.fresh_until_ns or self._stays(pid, known, now)):
+            answer = known.answer
+        else:
             answer = self._look(pid, known, now)
             known = self.by_pid.get(pid)
-        else:
-            answer = known.answer
         if known is None or now >= known.fresh_until_ns:
             self._stale.add(pid)
         else:
@@ -139,6 +146,14 @@ class KnownProcesses:
         self._forget(pid)
         return self._meet(pid, now)
 
+    def _stays(self, pid: int, known: Known, now: int) -> bool:
+        """Whether it is seen in its container still; that costs half of a whole look."""
+        is_told = known.held and known.paths and now < known.seen_ns + RENAMED_NS
+        if not is_told or paths_of(self._proc_root, pid) != known.paths:
+            return False
+        known.look_ns = known.fresh_until_ns = now + _patience(pid, known, now)
+        return True
+
     def _meet(self, pid: int, now: int) -> Answer:
         if not 0 < pid <= _LARGEST_PID or self._is_blind():
             return Unattributed.UNKNOWN_CGROUP
@@ -165,6 +180,7 @@ class KnownProcesses:
             self.version += 1
         if not (seen.exiting and isinstance(known.answer, CgroupIdentity)):
             known.answer = answer
+        known.paths, known.seen_ns = _telling(seen.paths, known.answer), now
         known.look_ns = now + (_patience(pid, known, now) if is_settled else 0)
         known.fresh_until_ns = known.look_ns if known.held else 0
         return known.answer
@@ -220,9 +236,15 @@ class KnownProcesses:
         self._stale.add(pid)
 
 
+def _telling(paths: tuple[str, ...], answer: Answer) -> tuple[str, ...]:
+    """The paths, if they name the pod's container that is the answer; else none."""
+    container_id = isinstance(answer, CgroupIdentity) and answer.pod_uid and answer.container_id
+    return paths if container_id and best_identity(paths).container_id == container_id else ()
+
+
 def _patience(pid: int, known: Known, now: int) -> int:
     """How long a settled answer is not looked into; spread over the processes by their pid."""
     is_container = isinstance(known.answer, CgroupIdentity) and known.answer.container_id
     if not is_container and now - known.met_ns < YOUNG_NS:
         return 0
-    return READ_AGAIN_NS * (16 + pid % 16) // 32
+    return READ_AGAIN_NS * (_SPREAD + pid * _GOLDEN % _SPREAD) // (2 * _SPREAD)

@@ -41,7 +41,7 @@ def look_at(proc_root: str, pid: int) -> Seen | None:
     """
     for _ in range(_ATTEMPTS):
         before = _stat(proc_root, pid)
-        paths = _paths(proc_root, pid)
+        paths = paths_of(proc_root, pid)
         after = _stat(proc_root, pid)
         if paths is None and after is None:
             return None
@@ -58,11 +58,19 @@ def look_again(proc_root: str, pid: int, start: int) -> Seen | None:
     For a process that is held, and was alive a moment ago: if the start time is its own afterwards
     too, all that was read is about it.
     """
-    paths = _paths(proc_root, pid)
+    paths = paths_of(proc_root, pid)
     after = _stat(proc_root, pid)
     if after is None or after.start != start or after.exiting or paths is None:
         return None
     return Seen(start, exiting=False, paths=paths, name=after.name)
+
+
+def paths_of(proc_root: str, pid: int) -> tuple[str, ...] | None:
+    """The cgroups of the process that has this pid now; None if there is none. Never raises."""
+    try:
+        return cgroup_paths(os.fsdecode(_read(f"{proc_root}/{pid}/cgroup")))
+    except OSError as error:
+        return None if error.errno in _GONE else ()
 
 
 def user_id(proc_root: str, pid: int) -> int | None:
@@ -150,13 +158,6 @@ def _stat(proc_root: str, pid: int) -> _Stat | None:
         return _Stat(int(fields[_START]), exiting, name.decode(errors="replace"))
     except (OSError, ValueError, IndexError):
         return None
-
-
-def _paths(proc_root: str, pid: int) -> tuple[str, ...] | None:
-    try:
-        return cgroup_paths(os.fsdecode(_read(f"{proc_root}/{pid}/cgroup")))
-    except OSError as error:
-        return None if error.errno in _GONE else ()
 
 
 def _read(path: str) -> bytes:

@@ -79,6 +79,38 @@ def test_a_moved_process_has_its_new_container_within_a_minute(
     assert processes.resolve([pid])[pid] == identity("systemd", OTHER_ID)
 
 
+def test_a_process_that_stayed_for_long_has_its_new_container_within_a_minute(
+    cgroups: RealCgroups, processes: CgroupProcesses, clock: ManualClock
+) -> None:
+    pid = cgroups.spawn(container_path("systemd", UID, ID))
+    for _ in range(20):
+        assert processes.resolve([pid])[pid] == identity("systemd")
+        clock.advance(30)
+    cgroups.move(pid, container_path("systemd", UID, OTHER_ID))
+    clock.advance(60)
+    assert processes.resolve([pid])[pid] == identity("systemd", OTHER_ID)
+
+
+RENAMED_WHEN_TOLD = 'read x <"$0"; printf other >/proc/$$/comm; printf . >"$0"; read x <"$0"'
+
+
+def test_a_process_that_stays_has_its_new_name_within_six_minutes(
+    cgroups: RealCgroups, processes: CgroupProcesses, clock: ManualClock, tmp_path: Path
+) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    command = ["sh", "-c", RENAMED_WHEN_TOLD, str(pipe)]
+    pid = cgroups.spawn(container_path("systemd", UID, ID), command)
+    processes.resolve([pid])
+    assert processes.describe([pid])[pid].name == "sh"
+    pipe.write_text("now\n")
+    assert pipe.read_text() == "."
+    for _ in range(6):
+        clock.advance(60)
+        processes.resolve([pid])
+    assert processes.describe([pid])[pid].name == "other"
+
+
 def test_an_entrypoint_moved_after_its_fork_has_its_container_at_the_next_question(
     cgroups: RealCgroups, processes: CgroupProcesses
 ) -> None:
