@@ -8,7 +8,6 @@ from exporter.model import (
     GroupKey,
     Owner,
     Pod,
-    PodSlot,
     PodTable,
     Unattributed,
 )
@@ -65,12 +64,12 @@ def member_of(identity: CgroupIdentity, table: PodTable) -> Member | None:
     """
     if identity.unit is not None:
         return None
-    inside_out = (PodSlot(identity.pod_uid or "", identity.container_id), *identity.enclosing)
-    for slot in reversed(inside_out):
-        named = table.by_container_id.get(slot.container_id or "")
+    inside_out = ((identity.pod_uid or "", identity.container_id), *identity.enclosing)
+    for pod_uid, container_id in reversed(inside_out):
+        named = table.by_container_id.get(container_id or "")
         if named:
             return Member(*named)
-        uid = table.by_kubelet_uid.get(slot.pod_uid)
+        uid = table.by_kubelet_uid.get(pod_uid)
         if uid:
             return Member(uid, _pending_container(table.pods[uid]))
     return None

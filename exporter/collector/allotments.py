@@ -95,18 +95,20 @@ class Allotments:
     def _decode(self, table: PodTable, node: NodeFacts, rules: Rules) -> None:
         """Decode the pods that changed; all of them where the facts or the rules did."""
         pods, known = table.pods, self._pods if rules is self._decoded_by else {}
-        others = {uid: pod for uid, pod in pods.items() if known.get(uid) is not pod}
-        changed: Mapping[str, Pod]
-        changed = {uid: pod for uid, pod in others.items() if known.get(uid) != pod}
+        changed = {  # most news of pods is about something else
+            uid: plain(pod)
+            for uid, pod in pods.items()
+            if (was := known.get(uid)) is not pod and (was is None or plain(was) != plain(pod))
+        }
         telling = rules.neighbours(changed).keys() | (self._facts.pods.keys() - changed.keys())
-        neighbours = {uid: pods[uid] for uid in pods if uid in telling} if telling else {}
+        neighbours = {u: plain(pods[u]) for u in pods if u in telling} if telling else {}
         facts = replace(node, pods=neighbours, index_bases=rules.index_bases)
         if facts != self._facts:
-            changed = pods
+            changed = {uid: plain(pod) for uid, pod in pods.items()}
         found = {uid: self._decode_pod(pod, facts, rules) for uid, pod in changed.items()}
         before = self._decoded
         news = any(before.get(uid, ()) != allocations for uid, allocations in found.items())
-        if news or before.keys() - pods.keys():  # most news of pods is about something else
+        if news or before.keys() - pods.keys():
             decoded = {uid: found[uid] if uid in found else before.get(uid, ()) for uid in pods}
             self._take({uid: allocations for uid, allocations in decoded.items() if allocations})
         self._facts, self._pods = facts, pods
@@ -163,6 +165,13 @@ class Allotments:
                 if news:
                     known += news
                     self._allotted = None
+
+
+def plain(pod: Pod) -> Pod:
+    """The pod as decoders see it: without what changes while it runs."""
+    containers = tuple(replace(container, container_ids=()) for container in pod.containers)
+    phase = pod.phase if pod.terminal else ""
+    return replace(pod, phase=phase, containers=containers, acknowledged=False)
 
 
 def limited(allocation: Allocation, device: Device | None, sharers: int) -> Allocation:

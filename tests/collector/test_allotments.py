@@ -117,9 +117,21 @@ def test_only_pods_that_changed_are_decoded_again() -> None:
     counting = Counting()
     assert counting.after(ONE, TWO, version=1) == ["one", "two"]
     assert counting.after(ONE, TWO, version=1) == []
-    assert counting.after(replace(ONE), replace(TWO, phase="Running"), version=2) == ["two"]
+    told = replace(TWO, annotations={"for": "a scheme"})
+    assert counting.after(replace(ONE), told, version=2) == ["two"]
     assert counting.after(ONE, version=3) == []
     assert counting.after(ONE, TWO, version=4) == ["two"]
+
+
+def test_a_pod_that_starts_or_restarts_is_not_decoded_again() -> None:
+    counting = Counting()
+    bound = replace(ONE, containers=(Container("a"),))
+    started = replace(bound, containers=(Container("a", container_ids=("1",)),), acknowledged=True)
+    counting.after(bound, RESERVE, version=1)
+    begun = replace(RESERVE, phase="Running")
+    assert counting.after(replace(started, phase="Running"), begun, version=2) == []
+    other = replace(started, containers=(Container("a", limits={"a/gpu": "1"}),))
+    assert counting.after(other, begun, version=3) == ["one"]
 
 
 @pytest.mark.parametrize("change", ["the node", "the rules", "a pod that others depend on"])
