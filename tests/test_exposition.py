@@ -1,3 +1,4 @@
+import itertools
 import math
 import pickle
 import subprocess
@@ -194,14 +195,47 @@ def test_nothing_is_kept_of_rows_that_went() -> None:
 
 
 def test_numbers_of_a_few_pages_are_kept_and_no_more() -> None:
-    renderer = Renderer()
-    for number in range(100, 200):
-        rows = row_of("pod", "n", "p", core_seconds_total=number, core_limit_gpus=number + 0.625)
+    renderer, sizes = Renderer(), []
+    for number in range(100, 300):
+        rows = row_of(
+            *("pod", "n", "p"),
+            core_seconds_total=number * 10**9,
+            memory_used_bytes=number + 10**6,
+            core_limit_gpus=number + 0.625,
+        )
         renderer.render(Snapshot(rows=rows), Format.TEXT)
+        sizes.append(len(pickle.dumps(renderer)))
 
     kept = pickle.dumps(renderer)
-    assert b"199.625" in kept
-    assert not [number for number in range(100, 190) if f"{number}.625".encode() in kept]
+    assert b"299.625" in kept
+    assert not [number for number in range(100, 290) if f"{number}.625".encode() in kept]
+    assert max(sizes) == max(sizes[:10])
+
+
+@pytest.mark.parametrize("numbers", list(itertools.permutations([1, 1.0, True])))
+def test_numbers_that_are_equal_are_each_written_as_what_they_are(
+    numbers: tuple[Number, ...],
+) -> None:
+    renderer, labels = Renderer(), ("u", "", "Job", "j")
+    for number in numbers:
+        values: dict[str, Value] = {"core_limit_gpus": number, "info": {labels: number}}
+        text = renderer.render(Snapshot(rows=row_of("pod", "n", "p", **values)), Format.TEXT)
+
+        written_as = [line.split()[-1] for line in text.decode().splitlines() if line[0] != "#"]
+        assert written_as == ["1" if type(number) is int else "1.0"] * 2
+
+
+def test_further_labels_that_change_beside_the_same_values_are_written_anew() -> None:
+    renderer = Renderer()
+    values: dict[str, Value] = {"info": {("u", "", "Job", "j"): 1}}
+    for further in ({}, {"label_app": "a"}, {"label_app": "b"}, {"label_team": "b"}, {}):
+        rows = {"pod": (Row(("ml", "a"), values, {"info": further}),)}
+        snapshot = Snapshot(rows=rows)
+
+        text = renderer.render(snapshot, Format.TEXT).decode()
+
+        [sample] = [sample for family in read_text(text) for sample in family.samples]
+        assert {n: v for n, v in sample.labels.items() if n.startswith("label_")} == further
 
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
@@ -225,22 +259,21 @@ ROWS = st.dictionaries(
 Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
 
 
-PODS = st.dictionaries(
-    st.tuples(st.sampled_from("ab"), st.sampled_from("xy")),
-    st.tuples(
-        st.fixed_dictionaries(
-            {},
-            optional={
-                "core_seconds_total": st.integers(0, 3) | st.integers(10**9, 10**17),
-                "core_limit_gpus": st.sampled_from([0, 1, 0.0, 1.0, 0.1, math.nan, True]),
-                "info": st.dictionaries(
-                    st.tuples(*[st.sampled_from("ab")] * 4), st.sampled_from([1, 2, 1.0])
-                ),
-            },
-        ),
-        st.sampled_from([{}, {"info": {"label_a": "1"}}, {"info": {"label_a": "2"}}]),
+NAMES = st.tuples(st.sampled_from("ab"), st.sampled_from("xy"))
+POD = st.tuples(
+    st.fixed_dictionaries(
+        {},
+        optional={
+            "core_seconds_total": st.integers(0, 3) | st.integers(10**9, 10**17),
+            "core_limit_gpus": st.sampled_from([0, 1, 0.0, 1.0, 0.1, math.nan, True]),
+            "info": st.dictionaries(
+                st.tuples(*[st.sampled_from("ab")] * 4), st.sampled_from([1, 2, 1.0])
+            ),
+        },
     ),
+    st.sampled_from([{}, {"info": {"label_a": "1"}}, {"info": {"label_a": "2"}}]),
 )
+PODS = st.dictionaries(NAMES, POD) | st.fixed_dictionaries({("a", "x"): POD})  # often the same one
 PAGES = st.lists(
     st.tuples(PODS, st.sampled_from(Format), st.sampled_from([("pod",), tuple(LEVELS), ()])),
     max_size=8,
