@@ -1,7 +1,6 @@
 """One account."""
 
 from collections.abc import Mapping, Sequence
-from operator import add
 from typing import Final, NamedTuple, Self, TypeVar
 
 from exporter.model import COUNTED, QUANTITIES, MemoryHeld, Spent
@@ -128,9 +127,10 @@ class Account(NamedTuple):
         return mono_ns if self.lasts else max(self.live_mono_ns, self.used_mono_ns)
 
 
-def added(totals: Mapping[str, int], others: Mapping[str, int]) -> Mapping[str, int]:
-    """The totals of two accounts; they have the same keys, in the same order."""
-    return dict(zip(totals, map(add, totals.values(), others.values()), strict=True))
+def added(*totals: Mapping[str, int]) -> Mapping[str, int]:
+    """The totals of some accounts together; they have the same keys, in the same order."""
+    of_each = zip(*[one.values() for one in totals], strict=True)
+    return dict(zip(NOTHING, map(sum, of_each), strict=True))
 
 
 def opened(accounts: dict[K, Account], key: K, now: Moment) -> Account:

@@ -73,9 +73,9 @@ def _grant(view: View, values: dict[str, Value], limit: Limit, account: Account)
 
 def _hold_against(limit: Limit, values: dict[str, Value]) -> None:
     core, memory = values.get("core_utilization_ratio"), values.get("memory_used_bytes")
-    if limit.core and isinstance(core, int | float):
+    if limit.core and isinstance(core, float):
         values["core_limit_utilization_ratio"] = core / limit.core
-    if limit.memory_bytes and isinstance(memory, int | float):
+    if limit.memory_bytes and isinstance(memory, int):
         values["memory_limit_utilization_ratio"] = memory / limit.memory_bytes
 
 

@@ -32,25 +32,26 @@ Pasts = tuple[Past, ...]  # oldest first
 
 
 class Since(NamedTuple):
-    """What was observed since some moment, and what the accounts said then that changed since."""
+    """What was observed since some moment."""
 
+    mono_ns: int
     observed_ns: int
-    accounts: Mapping[OwnerKey | None, Account]
+    pasts: Pasts
 
     def before(self, owner: OwnerKey | None, account: Account) -> Mapping[str, int]:
-        """The totals then of an account, which is the owner's or the device's."""
-        return self.accounts.get(owner, account).totals
+        """The totals then of an account, which is the owner's, or the device's (None)."""
+        if account.used_mono_ns > self.mono_ns:
+            for past in self.pasts:
+                then = past.accounts.get(owner)
+                if then is not None:
+                    return then.totals
+        return account.totals
 
 
 def since(pasts: Pasts, mono_ns: int) -> Since:
     """Over the windows that ended after the given moment."""
-    observed_ns, accounts = 0, dict[OwnerKey | None, Account]()
-    for past in reversed(pasts):  # the oldest has the last word
-        if past.ended_mono_ns <= mono_ns:
-            break
-        observed_ns += past.observed_ns
-        accounts |= past.accounts
-    return Since(observed_ns, accounts)
+    pasts = newest(pasts, mono_ns)
+    return Since(mono_ns, sum([past.observed_ns for past in pasts]), pasts)
 
 
 def newest(pasts: Pasts, mono_ns: int) -> Pasts:

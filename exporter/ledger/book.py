@@ -149,11 +149,11 @@ class Book(Condition):
 
     def of_namespaces(self) -> dict[str, Mapping[str, int]]:
         """All that the containers of each namespace used, by quantity."""
-        used = self.namespaces.copy()
+        used = {namespace: [left] for namespace, left in self.namespaces.items()}
         for key, account in self.owners.items():
             if isinstance(key, ContainerKey) and key.namespace in used:
-                used[key.namespace] = added(used[key.namespace], account.totals)
-        return used
+                used[key.namespace].append(account.totals)
+        return {namespace: added(*many) for namespace, many in used.items()}
 
     def since(self, mono_ns: int) -> Since:
         """What was observed since the given moment, and what the accounts said then."""

@@ -1,6 +1,7 @@
 """Rows of devices: state, sensors, totals, and what nobody used."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from functools import cache
 
 from exporter.ledger.accounts import ENERGY
 from exporter.ledger.book import Book
@@ -11,6 +12,7 @@ from exporter.model import (
     Device,
     DeviceReading,
     DeviceState,
+    Labelled,
     Number,
     Row,
     Unattributed,
@@ -29,6 +31,7 @@ MEMORY_REASONS = (*BUSY_REASONS, str(Unattributed.OVERLAP))
 ENERGY_REASONS = (*BUSY_REASONS, str(Unattributed.IDLE), str(Unattributed.UNOBSERVED))
 SHARING_REASONS = tuple(map(str, (Unattributed.MIG, Unattributed.PARTITIONED, Unattributed.MPS)))
 PARTED = (Unattributed.MIG, Unattributed.PARTITIONED)  # its parts are allotted, not the board
+UNATTRIBUTED = {quantity: f"unattributed_{name}" for quantity, name in COUNTERS.items()}
 RENAMED = {  # the device's own core time is its busy time
     "core_utilization_ratio": "utilization_ratio",
     "core_seconds_total": "busy_seconds_total",
@@ -125,7 +128,7 @@ def _costs(reading: DeviceReading) -> dict[str, Value]:
 
 def _accounts(seen: BookView) -> dict[str, Value]:
     book, told = seen.book, seen.told
-    own = seen.use(None, book.whole, told)
+    own = seen.use(None, book.whole)
     values = {RENAMED.get(name, name): value for name, value in own.items()}
     values |= _unattributed(book, told)
     if IDLE_ENERGY in book.measured:
@@ -144,19 +147,25 @@ def _accounts(seen: BookView) -> dict[str, Value]:
 
 def _unattributed(book: Book, told: frozenset[str]) -> dict[str, Value]:
     """By each reason that can apply, from 0 on: a series that begins at its first use loses it."""
-    accounts = {str(reason): account for reason, account in book.unattributed.items()}
+    used: dict[tuple[str, ...], Mapping[str, int]] = {
+        (str(reason),): account.totals for reason, account in book.unattributed.items()
+    }
     instance = book.device.parent_uuid and book.device.vendor == "nvidia"
     sharing = "mig" if instance else book.device.sharing
-    shared = tuple(r for r in SHARING_REASONS if r == sharing or r in accounts)
-    busy = [((r,), accounts.get(r)) for r in BUSY_REASONS + shared]
-    energy = [((r,), accounts.get(r)) for r in ENERGY_REASONS + shared]
-    return {
-        f"unattributed_{COUNTERS[quantity]}": {
-            reason: account.totals[quantity] if account else 0
-            for reason, account in (energy if quantity == ENERGY else busy)
-        }
-        for quantity in told & COUNTERS.keys()
-    }
+    shared = tuple(r for r in SHARING_REASONS if r == sharing or (r,) in used)
+    busy, energy = _nothing(BUSY_REASONS + shared), _nothing(ENERGY_REASONS + shared)
+    values: dict[str, Value] = {}
+    for quantity, name in UNATTRIBUTED.items():
+        if quantity in told:
+            nothing = energy if quantity == ENERGY else busy
+            some = {r: totals[quantity] for r, totals in used.items() if r in nothing}
+            values[name] = {**nothing, **some}
+    return values
+
+
+@cache
+def _nothing(reasons: tuple[str, ...]) -> Labelled:
+    return dict.fromkeys(zip(reasons, strict=True), 0)
 
 
 def _unattributed_memory(book: Book, reading: DeviceReading) -> dict[tuple[str, ...], Number]:

@@ -1,8 +1,11 @@
 """Rows that are made for their first reader: of most Snapshots nobody asks for any."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cache, partial
 from typing import TypeVar, overload
 
+from exporter.ledger.ledger import Ledger
+from exporter.ledger.view import CycleFacts, View
 from exporter.model import Row
 
 Make = Callable[[], Iterable[Row]]
@@ -53,3 +56,18 @@ class LateRows(Mapping[str, tuple[Row, ...]]):
     def __len__(self) -> int:
         """How many levels there are."""
         return len(self._levels)
+
+
+def late_rows(
+    ledger: Ledger, facts: CycleFacts, makers: Mapping[str, Callable[[View], Iterable[Row]]]
+) -> LateRows:
+    """Rows by level, all made from one View of a ledger that does not change any more."""
+
+    @cache
+    def view() -> View:
+        return View(ledger, facts)
+
+    def made(make: Callable[[View], Iterable[Row]]) -> Iterable[Row]:
+        return make(view())
+
+    return LateRows({level: partial(made, make) for level, make in makers.items()})

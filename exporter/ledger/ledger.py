@@ -41,9 +41,9 @@ class Ledger:
     be given to its container in this cycle, None if it can.
 
     ``pods`` say what they are allotted, and what those accounts of their containers used that are
-    closed: ``of_pods`` has all. ``loose`` are allotments that are not one container's on a known
-    device, by container ("": the pod as a whole) and device ("": unknown). Nobody's use stands in
-    their accounts.
+    closed; the rest stands in those that are open. ``loose`` are allotments that are not one
+    container's on a known device, by container ("": the pod as a whole) and device ("": unknown).
+    Nobody's use stands in their accounts.
     """
 
     def __init__(self, retention_ns: int, window_ns: int) -> None:
@@ -166,14 +166,6 @@ class Ledger:
             for key, account in book.owners.items():
                 if isinstance(key, ContainerKey):
                     yield key[:2], account
-
-    def of_pods(self) -> dict[_Name, Account]:
-        """All that the containers of each pod used, and what it is allotted."""
-        pods = self.pods.copy()
-        for name, account in self._parts():
-            if name in pods:
-                pods[name] = pods[name].joined(account, self._settled_mono_ns)
-        return pods
 
     def limits(self, allotted: Sequence[Allotted]) -> Limits:
         """The allotments summed up; made anew where they are another sequence, or devices came."""

@@ -37,19 +37,19 @@ class MemoryLimit(NamedTuple):
     """The memory that these containers of one pod may have together on one device."""
 
     device: str
-    keys: Collection[ContainerKey]
+    containers: Collection[str]
     bytes: float | None
 
 
 class PodLimit(NamedTuple):
-    """What one pod was allotted. ``keys``: its containers with a share of the core.
+    """What one pod was allotted. ``containers``: its own with a share of the core ("": itself).
 
     ``shown``: values of its row.
     """
 
     allotted: Sequence[Allotted] = ()
     core: float | None = None
-    keys: Collection[ContainerKey] = frozenset()
+    containers: Collection[str] = frozenset()
     memory: Sequence[MemoryLimit] = ()
     shown: Mapping[str, Value] = {}
 
@@ -145,9 +145,13 @@ def _pod(allotted: Sequence[Allotted]) -> PodLimit:
     return PodLimit(
         allotted,
         core,
-        frozenset(key for key, a in allotted if a.core is not None),
+        frozenset(key.container for key, a in allotted if a.core is not None),
         [
-            MemoryLimit(device, {key for key, _ in here}, total(a.memory_bytes for _, a in here))
+            MemoryLimit(
+                device,
+                frozenset(key.container for key, _ in here),
+                total(a.memory_bytes for _, a in here),
+            )
             for device, here in memory.items()
         ],
         known(core_limit_gpus=core, memory_limit_bytes=of_all),

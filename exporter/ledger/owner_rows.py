@@ -46,10 +46,10 @@ def _owner(seen: BookView, key: ContainerKey | GroupKey, account: Account) -> di
     if seen.hidden:
         return _reason(seen, seen.hidden) if live or key in (seen.book.held or ()) else {}
     if not live:
-        return counters(account.totals, seen.shared_of(key))
-    if isinstance(key, ContainerKey) and seen.pending(key):
+        return counters(account.totals, seen.told_of(key))
+    if seen.pending(key):
         return _reason(seen, Unmeasured.CONTAINER_PENDING)
-    values = seen.use(key, account, seen.shared_of(key))
+    values = seen.use(key, account)
     held = account.held
     if held is not None:
         values["processes"] = held.processes

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from exporter.ledger.accounts import ENERGY, Account
 from exporter.ledger.limits import Allotted, PodLimit
-from exporter.ledger.view import COUNTERS, BookView, View, counters, ratio, whole
+from exporter.ledger.view import BookView, View, counters, whole
 from exporter.model import ContainerKey, Row, Value
 
 ACCOUNTED = ("core", ENERGY)
@@ -18,7 +18,7 @@ _Part = tuple[BookView, ContainerKey, Account]
 class _Use(NamedTuple):
     """What one part uses now."""
 
-    key: ContainerKey
+    container: str
     device: str
     core: float | None
     memory: float | None
@@ -32,17 +32,19 @@ def pod_rows(view: View) -> Iterable[Row]:
             if isinstance(key, ContainerKey):
                 parts.setdefault(key[:2], []).append((seen, key, own))
     any_blind = any(seen.blind for seen in view.books.values())
-    for name, account in view.ledger.of_pods().items():
-        pod = view.facts.pods.get(name)
+    pods, shown = view.facts.pods, view.facts.shown
+    for name, account in view.ledger.pods.items():
         here = parts.get(name, ())
         blind = any_blind and _is_any_blind(view, name, here)
-        values: dict[str, Value] = {}
-        if pod is not None and (blind or view.live(account)):
-            values["info"] = {(pod.uid, pod.qos, pod.owner_kind, pod.owner_name): 1}
-        if not blind and not view.ledger.nameless:
-            _account(view, view.limits.of_pod(name), account, here, values)
-        shown = view.facts.shown.get(pod.uid) if pod else None
-        yield Row(name, values, {"info": shown}) if shown else Row(name, values)
+        values, live = _values(view, name, account, here)
+        if blind or view.ledger.nameless:
+            values = {}
+        more = None
+        if (pod := pods.get(name)) is not None:
+            if blind or live:
+                values["info"] = {(pod.uid, pod.qos, pod.owner_kind, pod.owner_name): 1}
+            more = shown.get(pod.uid)
+        yield Row(name, values, {"info": more}) if more else Row(name, values)
 
 
 def namespace_rows(view: View) -> Iterable[Row]:
@@ -63,28 +65,36 @@ def _shared_in(seen: BookView, namespace: str) -> frozenset[str]:
     return shared
 
 
-def _account(
-    view: View,
-    limit: PodLimit,
-    account: Account,
-    parts: Sequence[_Part],
-    values: dict[str, Value],
-) -> None:
-    """Add to a row's values what the pod uses and used."""
-    alive = [(seen, key, own) for seen, key, own in parts if seen.live(own)]
-    known, totals = _known(view, alive or parts), account.totals
-    for quantity in ACCOUNTED:
-        if quantity in known:
-            values[COUNTERS[quantity]] = totals[quantity]
-    allocated_ns = view.allocated(account)
+def _values(
+    view: View, name: tuple[str, str], closed: Account, parts: Sequence[_Part]
+) -> tuple[dict[str, Value], bool]:
+    """What a pod used and uses, and whether it is there. ``closed`` has what its parts have not."""
+    core, energy = closed.totals["core"], closed.totals[ENERGY]
+    active_unix_ns = closed.active_unix_ns or 0
+    alive = []
+    for part in parts:
+        seen, _, own = part
+        core += own.totals["core"]
+        energy += own.totals[ENERGY]
+        if own.active_unix_ns and own.active_unix_ns > active_unix_ns:
+            active_unix_ns = own.active_unix_ns
+        if seen.live(own):
+            alive.append(part)
+    live = bool(alive) or view.live(closed)
+    limit, known = view.limits.of_pod(name), _known(view, alive or parts)
+    values: dict[str, Value] = dict(limit.shown) if live else {}
+    if "core" in known:
+        values["core_seconds_total"] = core
+    if ENERGY in known:
+        values["energy_joules_total"] = energy
+    allocated_ns = view.allocated(closed)
     if allocated_ns or limit.core is not None:
         values["allocated_core_seconds_total"] = allocated_ns
-    if view.live(account):
-        if account.active_unix_ns is not None:
-            values["last_active_timestamp_seconds"] = account.active_unix_ns
-        values |= limit.shown
-        uses = [_use(seen, key, own) for seen, key, own in alive if not seen.pending(key)]
-        _gauge(uses, limit, values)
+    if live:
+        if active_unix_ns:
+            values["last_active_timestamp_seconds"] = active_unix_ns
+        _gauge(values, alive, limit)
+    return values, live
 
 
 def _is_any_blind(view: View, name: tuple[str, str], parts: Sequence[_Part]) -> bool:
@@ -118,46 +128,42 @@ def _known(view: View, parts: Sequence[_Part]) -> frozenset[str]:
     """What is known of a pod: on all its devices, or on any before its placement is known."""
     if not parts:
         return frozenset().union(*(seen.shared for seen in view.books.values() if not seen.blind))
-    known, *others = [seen.shared_of(key) for seen, key, _ in parts]
-    return known.intersection(*others) if others else known
+    return frozenset.intersection(*[seen.told_of(key) for seen, key, _ in parts])
 
 
-def _use(seen: BookView, key: ContainerKey, account: Account) -> _Use:
-    core = seen.core(key, account) if "core" in seen.shared_of(key) else None
-    return _Use(key, seen.uuid, core, account.held.used_bytes if account.held else None)
-
-
-def _gauge(uses: Sequence[_Use], limit: PodLimit, values: dict[str, Value]) -> None:
+def _gauge(values: dict[str, Value], alive: Sequence[_Part], limit: PodLimit) -> None:
     """Add core against the limited containers only; memory against the fullest device."""
+    uses = []
+    for seen, key, own in alive:
+        if not seen.pending(key):
+            held_bytes = own.held.used_bytes if own.held else None
+            uses.append(_Use(key.container, seen.uuid, seen.core(key, own), held_bytes))
     core, memory = whole([use.core for use in uses]), whole([use.memory for use in uses])
     if core is not None:
         values["core_usage_gpus"] = core
     if memory is not None:
         values["memory_used_bytes"] = memory
     if limit.core:
-        limited = _held_against(uses, limit.keys)
+        limited = _held_against(uses, limit.containers)
         held = core if limited is uses else whole([use.core for use in limited])
         if held is not None:
             values["core_limit_utilization_ratio"] = held / limit.core
-    if limit.memory:
-        fullness = list(_fullness(uses, limit))
-        if fullness:
-            values["memory_limit_utilization_ratio"] = max(fullness)
+    fullness = []
+    for device, containers, most in limit.memory:
+        limited = _held_against([use for use in uses if use.device == device], containers)
+        held = whole([use.memory for use in limited])
+        if held is not None and most:
+            fullness.append(held / most)
+    if fullness:
+        values["memory_limit_utilization_ratio"] = max(fullness)
 
 
-def _fullness(uses: Sequence[_Use], limit: PodLimit) -> Iterable[float]:
-    """Memory held against what is allotted, for each device that is named."""
-    for device, keys, most in limit.memory:
-        limited = _held_against([use for use in uses if use.device == device], keys)
-        full = ratio(whole([use.memory for use in limited]), most)
-        if full is not None:
-            yield full
-
-
-def _held_against(uses: Sequence[_Use], limited: Collection[ContainerKey]) -> Sequence[_Use]:
+def _held_against(uses: Sequence[_Use], limited: Collection[str]) -> Sequence[_Use]:
     """The use of containers with a limit; all of it where it or a limit is the pod's as a whole."""
-    own = [use for use in uses if use.key in limited]
-    if len(own) == len(uses):
-        return uses
-    whole_pod = any(not key.container for key in limited) or any(not u.key.container for u in uses)
-    return uses if whole_pod else own
+    own = []
+    for use in uses:
+        if use.container in limited:
+            own.append(use)
+        elif not use.container:
+            return uses
+    return uses if len(own) == len(uses) or "" in limited else own

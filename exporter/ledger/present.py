@@ -1,12 +1,12 @@
 """The two gauges that the history keeps, read from the accounts: what their rows would say."""
 
 from collections.abc import Iterable
-from functools import cache
 
 from exporter.ledger.accounts import Account
 from exporter.ledger.allotment_rows import loose_rows
+from exporter.ledger.averages import OwnerKey
 from exporter.ledger.history import CORE, MEMORY
-from exporter.ledger.late import LateRows
+from exporter.ledger.late import LateRows, late_rows
 from exporter.ledger.ledger import Ledger
 from exporter.ledger.view import BookView, CycleFacts, View
 from exporter.model import ContainerKey, DeviceState, GroupKey, Row, Value
@@ -17,18 +17,7 @@ def present_of(ledger: Ledger, facts: CycleFacts) -> LateRows:
 
     To be read before the next cycle. Whole rows each five seconds would be much of its work.
     """
-
-    @cache
-    def view() -> View:
-        return View(ledger, facts)
-
-    return LateRows(
-        {
-            "device": lambda: _devices(view()),
-            "container": lambda: _containers(view()),
-            "group": lambda: _owners(view(), GroupKey),
-        }
-    )
+    return late_rows(ledger, facts, _MAKERS)
 
 
 def _devices(view: View) -> Iterable[Row]:
@@ -42,6 +31,10 @@ def _containers(view: View) -> Iterable[Row]:
         yield Row(row.labels, {})
 
 
+def _groups(view: View) -> Iterable[Row]:
+    yield from _owners(view, GroupKey)
+
+
 def _owners(view: View, kind: type[ContainerKey | GroupKey]) -> Iterable[Row]:
     for seen in view.books.values():
         for key, account in seen.book.owners.items():
@@ -50,23 +43,21 @@ def _owners(view: View, kind: type[ContainerKey | GroupKey]) -> Iterable[Row]:
 
 
 def _device(view: View, seen: BookView) -> dict[str, Value]:
-    core = None
-    if not seen.blind and "core" in seen.told:
-        core = seen.core(None, seen.book.whole)
+    core = None if seen.blind else seen.core(None, seen.book.whole)
     reading = view.facts.readings.get(seen.uuid)
     memory = reading.memory if reading and seen.book.state is DeviceState.UP else None
     return _known(CORE["device"], core, memory.used_bytes if memory else None)
 
 
-def _owner(seen: BookView, key: ContainerKey | GroupKey, account: Account) -> dict[str, Value]:
-    if seen.hidden or not seen.live(account):
+def _owner(seen: BookView, key: OwnerKey, account: Account) -> dict[str, Value]:
+    if seen.hidden or not seen.live(account) or seen.pending(key):
         return {}
-    if isinstance(key, ContainerKey) and seen.pending(key):
-        return {}
-    core = seen.core(key, account) if "core" in seen.shared_of(key) else None
     held = account.held.used_bytes if account.held else None
-    return _known(CORE["container"], core, held)
+    return _known(CORE["container"], seen.core(key, account), held)
 
 
 def _known(name: str, core: float | None, memory_bytes: int | None) -> dict[str, Value]:
     return {n: v for n, v in ((name, core), (MEMORY, memory_bytes)) if v is not None}
+
+
+_MAKERS = {"device": _devices, "container": _containers, "group": _groups}

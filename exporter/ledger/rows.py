@@ -4,36 +4,27 @@ A gauge of an owner that has gone leaves at once, its counters stay for a while;
 reason is shown on a device that could not be read for some cycles.
 """
 
-from functools import cache
-
 from exporter.ledger.device_rows import device_rows
-from exporter.ledger.late import LateRows
+from exporter.ledger.late import LateRows, late_rows
 from exporter.ledger.ledger import Ledger
 from exporter.ledger.owner_rows import container_rows, group_rows
 from exporter.ledger.pod_rows import namespace_rows, pod_rows
-from exporter.ledger.view import CycleFacts, View
+from exporter.ledger.view import CycleFacts
 
 MOST_OF_DEVICE = 128  # series of one family: labels of devices are closed lists
 MOST_REASONS = 16  # series of one owner's ``unmeasured``
+_MAKERS = {
+    "device": device_rows,
+    "container": container_rows,
+    "pod": pod_rows,
+    "namespace": namespace_rows,
+    "group": group_rows,
+}
 
 
 def rows_of(ledger: Ledger, facts: CycleFacts) -> LateRows:
     """All rows but the exporter's own, by level; later cycles do not change them."""
-    frozen = ledger.frozen(facts.allotted)
-
-    @cache
-    def view() -> View:
-        return View(frozen, facts)
-
-    return LateRows(
-        {
-            "device": lambda: device_rows(view()),
-            "container": lambda: container_rows(view()),
-            "pod": lambda: pod_rows(view()),
-            "namespace": lambda: namespace_rows(view()),
-            "group": lambda: group_rows(view()),
-        }
-    )
+    return late_rows(ledger.frozen(facts.allotted), facts, _MAKERS)
 
 
 def at_most(ledger: Ledger, facts: CycleFacts) -> int:

@@ -87,12 +87,14 @@ class BookView:
         """Whether the owner was there in this cycle; else only its counters are shown."""
         return account.is_live(self._facts.now.mono_ns)
 
-    def pending(self, key: ContainerKey) -> bool:
+    def pending(self, key: OwnerKey) -> bool:
         """Whether a container's use may stand under "" for now: the pod's status lacks its id.
 
         Where all have their ids, one that was restarted has a new one: any without a process.
         """
-        if not self._whole_pods or not key.container or key[:2] not in self._whole_pods:
+        if not self._whole_pods or not isinstance(key, ContainerKey):
+            return False
+        if not key.container or key[:2] not in self._whole_pods:
             return False
         whole_pod = self.book.owners.get(key._replace(container=""))
         if whole_pod is None or not self.live(whole_pod):
@@ -104,7 +106,7 @@ class BookView:
         held = self.book.owners[key].held
         return key.container in waiting if waiting else not (held and held.processes)
 
-    def unshared_of(self, owner: ContainerKey | GroupKey) -> Mapping[str, Unmeasured]:
+    def unshared_of(self, owner: OwnerKey) -> Mapping[str, Unmeasured]:
         """What cannot be told of an owner of the device, and why."""
         doubt = self._doubts.reason(owner, self._since) if self._doubts is not None else None
         if doubt is None:
@@ -113,28 +115,30 @@ class BookView:
         untold = BY_CLIENT & self.book.measured if by_client else BY_CORE
         return {**dict.fromkeys(untold, doubt), **self.unshared}
 
-    def shared_of(self, owner: ContainerKey | GroupKey) -> frozenset[str]:
-        """What is known of an owner of the device."""
+    def told_of(self, owner: OwnerKey | None) -> frozenset[str]:
+        """What is known of an owner of the device; None: of the device itself."""
+        if owner is None:
+            return self.told
         if self._doubts is None:
             return self.shared
         return frozenset(self.book.measured - self.unshared_of(owner).keys())
 
     def core(self, owner: OwnerKey | None, account: Account) -> float | None:
-        """The average of an owner's core time, None: the device's; None without any window."""
+        """The average of an owner's core time; None: it is not known, or without any window."""
         lately = self._lately
-        if not lately.observed_ns:
+        if not lately.observed_ns or "core" not in self.told_of(owner):
             return None
         return (account.totals["core"] - lately.before(owner, account)["core"]) / lately.observed_ns
 
-    def use(self, owner: OwnerKey | None, account: Account, of: frozenset[str]) -> dict[str, Value]:
-        """The account, of these quantities, and their averages over the stated window."""
-        totals, lately = account.totals, self._lately
-        values = counters(totals, of)
-        observed = lately.observed_ns
-        if observed:
-            before = lately.before(owner, account)
-            for quantity, name in _ratios(of):
-                values[name] = (totals[quantity] - before[quantity]) / observed
+    def use(self, owner: OwnerKey | None, account: Account) -> dict[str, Value]:
+        """What is known of an account, and the averages of it over the stated window."""
+        told, totals = self.told_of(owner), account.totals
+        values = counters(totals, told)
+        observed_ns = self._lately.observed_ns
+        if observed_ns:
+            before = self._lately.before(owner, account)
+            for quantity, name in _ratios(told):
+                values[name] = (totals[quantity] - before[quantity]) / observed_ns
         return values
 
 
@@ -188,8 +192,3 @@ def whole(parts: Sequence[float | None]) -> float | None:
         return parts[0]
     present = [part for part in parts if part is not None]
     return sum(present) if present and len(present) == len(parts) else None
-
-
-def ratio(part: float | None, of: float | None) -> float | None:
-    """A quotient; None where either side is unknown or the divisor is 0."""
-    return part / of if part is not None and of else None

@@ -438,7 +438,7 @@ def _agrees(rows: Rows, allotted: list[Allotted], now: Moment, node: Node) -> No
     accounts = [a for b in node.ledger.books.values() for a in b.owners.values()]
     accounts += node.ledger.loose.values()
     spent = sum(a.allocated_core_ns(now.mono_ns) for a in accounts)
-    pods = sum(a.allocated_core_ns(now.mono_ns) for a in node.ledger.of_pods().values())
+    pods = sum(a.allocated_core_ns(now.mono_ns) for a in node.ledger.pods.values())
     assert spent <= pods  # what has left the containers' accounts is still in their pod's
     limited = {(k, a.device) for k, a in allotted if k.container and a.core is not None}
     for labels, row in rows["container"].items():
