@@ -64,5 +64,5 @@ def newest(pasts: Pasts, mono_ns: int) -> Pasts:
 
 def normalization(pasts: Pasts) -> float | None:
     """Core time given to processes against what the driver credits them with; None: with none."""
-    named_ns = sum(past.named_ns for past in pasts)
-    return sum(past.given_ns for past in pasts) / named_ns if named_ns else None
+    named_ns = sum([past.named_ns for past in pasts])
+    return sum([past.given_ns for past in pasts]) / named_ns if named_ns else None

@@ -52,11 +52,14 @@ def device_rows(view: View) -> Iterable[Row]:
         )
         reading = view.facts.readings.get(uuid)
         if reading is not None:
-            values |= _xids(reading) | _costs(reading) | (_sensors(reading) if up else {})
+            values |= _xids(reading)
+            values |= _costs(reading)
         if reading is not None and up:
+            values |= _sensors(reading)
             values["unattributed_memory_bytes"] = _unattributed_memory(book, reading)
         if not seen.blind:
-            values |= _accounts(seen) | _allotted(view, book)
+            values |= _accounts(seen)
+            values |= _allotted(view, book)
         yield Row((seen.index, uuid), values)
 
 
@@ -128,8 +131,10 @@ def _costs(reading: DeviceReading) -> dict[str, Value]:
 
 def _accounts(seen: BookView) -> dict[str, Value]:
     book, told = seen.book, seen.told
-    own = seen.use(None, book.whole)
-    values = {RENAMED.get(name, name): value for name, value in own.items()}
+    values = seen.use(None, book.whole)
+    for name, own_name in RENAMED.items():
+        if name in values:
+            values[own_name] = values.pop(name)
     values |= _unattributed(book, told)
     if IDLE_ENERGY in book.measured:
         values["idle_energy_joules_total"] = book.idle_energy_uj

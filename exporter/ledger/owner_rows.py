@@ -62,7 +62,8 @@ def _owner(seen: BookView, key: ContainerKey | GroupKey, account: Account) -> di
     values["observed_since_timestamp_seconds"] = account.since_unix_ns
     unshared = seen.unshared_of(key)
     unnamed = UNNAMED if isinstance(key, GroupKey) and key.kind == "pod" else NAMED
-    values["unmeasured"] = unmeasured(_memory_reason(seen, held, unshared), unshared, unnamed)
+    untold = {} if "memory_used_bytes" in values else _memory_reason(seen, held, unshared)
+    values["unmeasured"] = unmeasured(untold, unshared, unnamed)
     return values
 
 
@@ -75,11 +76,10 @@ def _reason(seen: BookView, reason: Unmeasured) -> dict[str, Value]:
 def _memory_reason(
     seen: BookView, held: MemoryHeld | None, unshared: Mapping[str, Unmeasured]
 ) -> dict[str, Unmeasured]:
-    """Why the memory held is not told, where the device itself gives no reason."""
+    """Why memory that is not told is not, where the device itself gives no reason."""
     if "memory" in seen.unshared:
         return {}
     if held is not None:
         is_untold = unshared.get("core") is Unmeasured.READ_FAILED
-        reason = Unmeasured.READ_FAILED if is_untold else Unmeasured.NOT_SUPPORTED
-        return {"memory": reason} if held.used_bytes is None else {}
+        return {"memory": Unmeasured.READ_FAILED if is_untold else Unmeasured.NOT_SUPPORTED}
     return {"memory": Unmeasured.READ_FAILED} if seen.book.unlisted else {}

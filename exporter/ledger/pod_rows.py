@@ -1,27 +1,16 @@
 """Rows of pods and namespaces: accounts of their own, gauges summed over devices."""
 
 from collections.abc import Collection, Iterable, Sequence
-from typing import NamedTuple
 
 from exporter.ledger.accounts import ENERGY, Account
 from exporter.ledger.limits import Allotted, PodLimit
 from exporter.ledger.view import BookView, View, counters, whole
 from exporter.model import ContainerKey, Row, Value
 
-ACCOUNTED = ("core", ENERGY)
-
-
 _Part = tuple[BookView, ContainerKey, Account]
 """One container of a pod on one device."""
-
-
-class _Use(NamedTuple):
-    """What one part uses now."""
-
-    container: str
-    device: str
-    core: float | None
-    memory: float | None
+_Use = tuple[str, str, float | None, int | None]
+"""A container, a device, and the core and the memory that it uses there now."""
 
 
 def pod_rows(view: View) -> Iterable[Row]:
@@ -133,25 +122,25 @@ def _known(view: View, parts: Sequence[_Part]) -> frozenset[str]:
 
 def _gauge(values: dict[str, Value], alive: Sequence[_Part], limit: PodLimit) -> None:
     """Add core against the limited containers only; memory against the fullest device."""
-    uses = []
+    uses: list[_Use] = []
     for seen, key, own in alive:
         if not seen.pending(key):
             held_bytes = own.held.used_bytes if own.held else None
-            uses.append(_Use(key.container, seen.uuid, seen.core(key, own), held_bytes))
-    core, memory = whole([use.core for use in uses]), whole([use.memory for use in uses])
+            uses.append((key.container, seen.uuid, seen.core(key, own), held_bytes))
+    core, memory = whole([core for _, _, core, _ in uses]), whole([held for _, _, _, held in uses])
     if core is not None:
         values["core_usage_gpus"] = core
     if memory is not None:
         values["memory_used_bytes"] = memory
     if limit.core:
         limited = _held_against(uses, limit.containers)
-        held = core if limited is uses else whole([use.core for use in limited])
+        held = core if limited is uses else whole([core for _, _, core, _ in limited])
         if held is not None:
             values["core_limit_utilization_ratio"] = held / limit.core
     fullness = []
     for device, containers, most in limit.memory:
-        limited = _held_against([use for use in uses if use.device == device], containers)
-        held = whole([use.memory for use in limited])
+        limited = _held_against([use for use in uses if use[1] == device], containers)
+        held = whole([memory for _, _, _, memory in limited])
         if held is not None and most:
             fullness.append(held / most)
     if fullness:
@@ -160,10 +149,7 @@ def _gauge(values: dict[str, Value], alive: Sequence[_Part], limit: PodLimit) ->
 
 def _held_against(uses: Sequence[_Use], limited: Collection[str]) -> Sequence[_Use]:
     """The use of containers with a limit; all of it where it or a limit is the pod's as a whole."""
-    own = []
-    for use in uses:
-        if use.container in limited:
-            own.append(use)
-        elif not use.container:
-            return uses
-    return uses if len(own) == len(uses) or "" in limited else own
+    own = [use for use in uses if use[0] in limited]
+    if len(own) == len(uses):
+        return uses
+    return uses if "" in limited or not all(container for container, *_ in uses) else own

@@ -56,6 +56,7 @@ BY_CORE = ("core", "memory_active", ENERGY)  # known together: by the same sampl
 
 BY_CLIENT = frozenset({*QUANTITIES, *COUNTED, ENERGY})  # what is told of each of an owner's clients
 _NOTHING: Labelled = {}
+_Names = tuple[tuple[str, str], ...]  # of values, after the quantities that they are of
 
 
 class BookView:
@@ -132,12 +133,12 @@ class BookView:
 
     def use(self, owner: OwnerKey | None, account: Account) -> dict[str, Value]:
         """What is known of an account, and the averages of it over the stated window."""
-        told, totals = self.told_of(owner), account.totals
-        values = counters(totals, told)
-        observed_ns = self._lately.observed_ns
+        totals, observed_ns = account.totals, self._lately.observed_ns
+        total_names, ratio_names = _names(self.told_of(owner))
+        values: dict[str, Value] = {name: totals[quantity] for quantity, name in total_names}
         if observed_ns:
             before = self._lately.before(owner, account)
-            for quantity, name in _ratios(told):
+            for quantity, name in ratio_names:
                 values[name] = (totals[quantity] - before[quantity]) / observed_ns
         return values
 
@@ -162,17 +163,14 @@ class View:
 
 def counters(totals: Mapping[str, int], of: frozenset[str]) -> dict[str, Value]:
     """What was used of these quantities."""
-    return {name: totals[quantity] for quantity, name in _counters(of)}
+    return {name: totals[quantity] for quantity, name in _names(of)[0]}
 
 
 @cache
-def _counters(of: frozenset[str]) -> tuple[tuple[str, str], ...]:
-    return tuple((quantity, name) for quantity, name in COUNTERS.items() if quantity in of)
-
-
-@cache
-def _ratios(of: frozenset[str]) -> tuple[tuple[str, str], ...]:
-    return tuple((quantity, name) for quantity, name in RATIOS.items() if quantity in of)
+def _names(of: frozenset[str]) -> tuple[_Names, _Names]:
+    """The names of what was used of these quantities, and of its averages."""
+    counted = tuple((quantity, name) for quantity, name in COUNTERS.items() if quantity in of)
+    return counted, tuple((quantity, name) for quantity, name in RATIOS.items() if quantity in of)
 
 
 def unmeasured(*reasons: Mapping[str, Unmeasured]) -> Labelled:
