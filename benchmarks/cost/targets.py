@@ -16,7 +16,7 @@ def targets(floors: Mapping[str, float]) -> list[Target]:
         Target("a cycle after one pod change, ms", 3, lambda c: _ours(c, "change_ms")),
         Target("a cycle after one pod started, ms", 3, lambda c: _ours(c, "created_ms")),
         Target("first full walk / C's", 2, lambda _: floors["first_walk"] / floors["walk"]),
-        Target("rendering, µs a sample", 2, _rendering),
+        Target("making a page (the target: its text alone), µs a sample", 2, _page),
         Target("CPU a scrape and sample / nvitop-exporter's", 1 / 20, lambda c: _beside(c, NVITOP)),
         Target(
             "CPU a scrape and sample / node_exporter's", 1 / 2, lambda c: _beside(c, NODE_EXPORTER)
@@ -33,7 +33,7 @@ def _ours(columns: Columns, key: str) -> float:
     return columns[OURS].values[key]
 
 
-def _rendering(columns: Columns) -> float:
+def _page(columns: Columns) -> float:
     """What a scrape of a new page costs more than another one of the same page."""
     more_ms = _ours(columns, "scrape_ms") - _ours(columns, "again_ms")
     return more_ms * 1000 / _ours(columns, "series")
