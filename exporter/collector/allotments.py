@@ -68,10 +68,9 @@ class Allotments:
                 self._allotted = None
             self._devices = {d.uuid: d for d in node.devices}
             self.replicas = sharing_replicas(node)
-            self._node = node
         if not as_before:
             self._decode(table, node, rules)
-            self._version, self._decoded_by = table.version, rules
+            self._version, self._node, self._decoded_by = table.version, node, rules
         if self._unplaced:
             self._observe(seen())
         if self._allotted is None:

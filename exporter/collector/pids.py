@@ -21,9 +21,7 @@ class Pids:
         if not _same(memories, self._memories):
             self._memories = memories
             self._listed = frozenset[int]().union(*map(_listed, memories))
-        windows = [device.window for device in devices if device.window]
-        active = [process.pid for window in windows for process in window.processes]
-        active += [pid for window in windows for many in window.counted.values() for pid in many]
+        active = set[int]().union(*[_active(d.window) for d in devices if d.window])
         listed = self._listed
         return listed if listed.issuperset(active) else listed.union(active)
 
