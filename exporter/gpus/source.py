@@ -1,9 +1,10 @@
 """The seam of this room: what every GPU source offers to the collector."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
-from exporter.model import Reading
+from exporter.model import DeviceReading, DeviceState, Reading
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,3 +58,9 @@ class GpuSource(Protocol):
 
 class RestartRequiredError(Exception):
     """Only a restart of the exporter helps; the message says why."""
+
+
+def hangs(devices: Iterable[DeviceReading]) -> bool:
+    """Whether none answers of those that are there: one that is lost says nothing of the others."""
+    there = [device.state for device in devices if device.state is not DeviceState.LOST]
+    return bool(there) and all(state is DeviceState.STUCK for state in there)

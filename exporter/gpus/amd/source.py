@@ -13,7 +13,7 @@ from exporter.gpus.amd.files import RefusedError
 from exporter.gpus.amd.numbers import Numbers
 from exporter.gpus.drm.holders import Holders, Sight
 from exporter.gpus.pool import DeviceWorkers, Stuck
-from exporter.gpus.source import Demand
+from exporter.gpus.source import Demand, hangs
 from exporter.model import Clock, DeviceReading, DeviceState, Reading, SourceStatus
 
 logger = logging.getLogger(__name__)
@@ -64,9 +64,8 @@ class AmdSource:
             self._forget()
             return WITHOUT_DRIVER
         devices = self._cycle(began_ns)
-        there = [d.state for d in devices if d.state is not DeviceState.LOST]
-        hung = bool(there) and all(state is DeviceState.STUCK for state in there)
-        detail = HANGS if hung else self._missing() if there else self._trouble or NO_DEVICE
+        hung, any_there = hangs(devices), any(d.state is not DeviceState.LOST for d in devices)
+        detail = HANGS if hung else self._missing() if any_there else self._trouble or NO_DEVICE
         return self._reading(began_ns, devices, up=not hung, detail=detail)
 
     def release(self, released: bool) -> None:  # noqa: FBT001 - a state, not an option

@@ -11,7 +11,7 @@ from exporter.gpus.drm.device import DrmDevice
 from exporter.gpus.drm.discovery import Found, discover
 from exporter.gpus.drm.holders import Holders
 from exporter.gpus.pool import DeviceWorkers, Stuck
-from exporter.gpus.source import Demand
+from exporter.gpus.source import Demand, hangs
 from exporter.model import (
     Clock,
     DeviceReading,
@@ -179,8 +179,7 @@ class DrmSource:
         return DeviceReading(device.found.device, state, detail)
 
     def _status(self, devices: tuple[DeviceReading, ...], duration_ns: int) -> SourceStatus:
-        there = [d.state for d in devices if d.state is not DeviceState.LOST]
-        hung = bool(there) and all(state is DeviceState.STUCK for state in there)
+        hung = hangs(devices)
         up = bool(devices) and not hung and not self._released
         seen = NO_DEVICE if not devices else HANGS if self._hangs else self._holders.trouble
         detail = RELEASED if self._released else UNANSWERED if hung else seen

@@ -15,7 +15,7 @@ from exporter.gpus.nvml.fleet import Fleet
 from exporter.gpus.nvml.library import ROOTS
 from exporter.gpus.nvml.timing import Timing, Wanted
 from exporter.gpus.pool import DeviceWorkers, Stuck
-from exporter.gpus.source import Demand, RestartRequiredError
+from exporter.gpus.source import Demand, RestartRequiredError, hangs
 from exporter.model import Clock, DeviceReading, DeviceState, Reading, SourceStatus
 
 DRIVER = "driver"
@@ -180,8 +180,7 @@ class NvmlSource:
             self._workers.run({DRIVER: self._shut}, self._wanted.timing.deadline_s)
 
     def _status(self, devices: Sequence[DeviceReading], duration_ns: int) -> SourceStatus:
-        there = [d.state for d in devices if d.state is not DeviceState.LOST]
-        hung = bool(there) and all(state is DeviceState.STUCK for state in there)
+        hung = hangs(devices)
         detail = self._detail
         if self._released:
             detail = RELEASED
