@@ -40,5 +40,5 @@ class Sources:
 
     @property
     def all(self) -> tuple[GpuSource | Reporting, ...]:
-        """Those that are to be closed, in this order."""
-        return (*self.gpus, *self.reporting)
+        """Those that are to be closed, in this order: a driver may have to be waited for."""
+        return (*self.reporting, *self.gpus)

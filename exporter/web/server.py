@@ -37,7 +37,7 @@ _http_logger.addFilter(_NotOurs())
 class Server:
     """Serves an application on open sockets until stopped.
 
-    ``config`` is looked at for changes each ``limits.refresh_s``.
+    ``config`` is looked at for changes each ``limits.refresh_s``, if it is a file's.
     """
 
     def __init__(
@@ -61,7 +61,8 @@ class Server:
             self._sockets.append(sock)
             self._accept_on(sock)
             logger.info("listening on %s", written(sock, tls=tls))
-        self._refreshing = asyncio.create_task(self._refresh())
+        if self._config.has_file:  # a thread woken for nothing is a fifth of a quiet second's CPU
+            self._refreshing = asyncio.create_task(self._refresh())
 
     async def stop(self) -> None:
         """Accept no more, give requests a moment, close."""

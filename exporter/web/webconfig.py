@@ -49,6 +49,11 @@ class WebConfig:
         if self._path is not None:
             self._load(self._path)
 
+    @property
+    def has_file(self) -> bool:
+        """Whether there is anything to read again."""
+        return self._path is not None
+
     def refresh(self) -> None:
         """Take what has changed; what cannot be used is said once, and the old stays in force."""
         if self._path is None:

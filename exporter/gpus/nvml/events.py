@@ -25,7 +25,8 @@ REGISTER = "nvmlDeviceRegisterEvents"
 WAIT = "nvmlEventSetWait_v2"
 
 XID_EVENT = 8  # nvmlEventTypeXidCriticalError
-WAIT_MS = 250  # a call under way cannot be ended: a stop waits that long
+FIRST_WAIT_MS = 50
+LONGEST_WAIT_MS = 1000  # a call under way cannot be ended: a stop waits that long
 STOP_WITHIN_S = 2.0
 FIRST_PAUSE_S = 0.05
 LONGEST_PAUSE_S = 5.0
@@ -52,6 +53,7 @@ class _EventSet:
         self._register = _required(library, REGISTER, c_void_p, c_ulonglong, c_void_p)
         self._wait = _required(library, WAIT, c_void_p, c_void_p, c_uint)
         self._data = _EventData()
+        self._wait_ms = FIRST_WAIT_MS
         self._set = c_void_p()
         _check(create(byref(self._set)), CREATE)
 
@@ -60,8 +62,12 @@ class _EventSet:
         _check(self._register(address, XID_EVENT, self._set), REGISTER)
 
     def wait(self) -> _EventData | None:
-        """The next event; None: none came for a while, which is the usual case."""
-        code = self._wait(self._set, byref(self._data), WAIT_MS)
+        """The next event; None: none came for a while, which is the usual case.
+
+        The longer nothing happens, the longer is a while: each costs a thread that is woken.
+        """
+        code = self._wait(self._set, byref(self._data), self._wait_ms)
+        self._wait_ms = min(2 * self._wait_ms, LONGEST_WAIT_MS)
         if code == errors.TIMEOUT:
             return None
         _check(code, WAIT)
