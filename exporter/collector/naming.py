@@ -1,9 +1,10 @@
 """What groups are called, kept for as long as the ledger shows anything of them."""
 
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import fields, replace
 
+from exporter.collector.pids import all_same
 from exporter.model import (
     CgroupIdentity,
     GroupFacts,
@@ -17,7 +18,7 @@ _ID = re.compile(r"[0-9a-f]{64}")
 SHORT_ID = 12  # digits of a container's id, as engines print it
 _FIELDS = tuple(field.name for field in fields(GroupFacts))
 
-Ask = Callable[[Mapping[GroupKey, GroupMember]], Collection[Mapping[GroupKey, GroupFacts]]]
+Ask = Callable[[Mapping[GroupKey, GroupMember]], Sequence[Mapping[GroupKey, GroupFacts]]]
 
 
 class Naming:
@@ -27,6 +28,9 @@ class Naming:
         self._known: dict[GroupKey, GroupFacts] = {}
         self._owners: Mapping[int, Owner] = {}
         self._members: dict[GroupKey, GroupMember] = {}  # of these owners
+        self._told: Sequence[Mapping[GroupKey, GroupFacts]] = ()
+        self._staying: Collection[GroupKey] = ()
+        self._named: Mapping[GroupKey, GroupFacts] = {}
 
     def of(
         self,
@@ -37,24 +41,33 @@ class Naming:
     ) -> Mapping[GroupKey, GroupFacts]:
         """Facts of the groups that have processes now, and of those that are ``kept``.
 
-        The same mapping of owners has the same members.
+        The same mapping of owners has the same members, and the same answers of all that are
+        asked the same facts.
         """
-        if owners is not self._owners:
+        anew = owners is not self._owners
+        if anew:
             self._owners, self._members = owners, _members(owners, identities)
         members = self._members
         if not (members or self._known):
             return self._known
-        told = ask(members)
+        told, staying = ask(members), kept()
+        if anew or staying != self._staying or not all_same(told, self._told):
+            self._told, self._staying = told, staying
+            self._learn(told, staying)
+            self._named = {key: _named(key, facts) for key, facts in self._known.items()}
+        return self._named
+
+    def _learn(
+        self, told: Sequence[Mapping[GroupKey, GroupFacts]], staying: Collection[GroupKey]
+    ) -> None:
         now = {
             key: _joined(by_path(key, member.identity), *(t[key] for t in told if key in t))
-            for key, member in members.items()
+            for key, member in self._members.items()
         }
-        staying = kept()
         before = {k: facts for k, facts in self._known.items() if k in now or k in staying}
         self._known = before | {
             key: _joined(before.get(key, GroupFacts()), facts) for key, facts in now.items()
         }
-        return {key: _named(key, facts) for key, facts in self._known.items()}
 
 
 def _members(

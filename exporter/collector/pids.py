@@ -18,7 +18,7 @@ class Pids:
     def of(self, devices: Collection[DeviceReading]) -> frozenset[int]:
         """All processes that these readings are about."""
         memories = [device.memory for device in devices]
-        if not _same(memories, self._memories):
+        if not all_same(memories, self._memories):
             self._memories = memories
             self._listed = frozenset[int]().union(*map(_listed, memories))
         active = set[int]().union(*[_active(d.window) for d in devices if d.window])
@@ -40,5 +40,6 @@ def _active(window: Window) -> set[int]:
     return active.union(*window.counted.values())  # evicted ones hold nothing at the moment
 
 
-def _same(some: Sequence[object], others: Sequence[object]) -> bool:
+def all_same(some: Sequence[object], others: Sequence[object]) -> bool:
+    """Whether these are the very same objects, one by one."""
     return len(some) == len(others) and all(map(is_, some, others))

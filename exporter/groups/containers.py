@@ -72,7 +72,9 @@ class Containers:
         self._engine = engine or Engine()
         self._news = threading.Condition()  # for who changes what is below, or looks at all of it
         self._stopped = False
+        self._members: Mapping[GroupKey, GroupMember] = {}  # the asker's own
         self._wanted: dict[GroupKey, _Container] = {}
+        self._facts: Mapping[GroupKey, GroupFacts] = {}
         self._status = SourceStatus(self.name, up=True)
         self._rejected: Counter[str] = Counter()
         self._problems: dict[str, str] = {}  # by socket; its thread's own
@@ -85,7 +87,10 @@ class Containers:
         self._thread.start()
 
     def facts(self, members: Mapping[GroupKey, GroupMember]) -> Mapping[GroupKey, GroupFacts]:
-        """See ``GroupSource``."""
+        """See ``GroupSource``. The same mapping as long as it says the same."""
+        if members is self._members:
+            return self._facts
+        self._members = members
         here = {
             key: member.identity
             for key, member in members.items()
@@ -101,9 +106,9 @@ class Containers:
                     )
                     for key, one in here.items()
                 }
+                self._facts = _facts(self._wanted)
                 self._news.notify_all()
-            known = self._wanted.items()
-            return {key: GroupFacts(name=one.name) for key, one in known if one.name}
+            return self._facts
 
     def status(self) -> SourceStatus:
         """Up unless a socket that was named does not answer."""
@@ -182,6 +187,8 @@ class Containers:
             for key, one in self._wanted.items():
                 if one.container_id in asked:
                     self._wanted[key] = _asked(one, names.get(one.container_id, ""), now)
+            if names:
+                self._facts = _facts(self._wanted)
             succeeded = None if told else self._clock.time_ns()
             self._status = SourceStatus(
                 self.name,
@@ -190,6 +197,10 @@ class Containers:
                 duration_ns=now - started_ns,
                 last_success_unix_ns=succeeded or self._status.last_success_unix_ns,
             )
+
+
+def _facts(wanted: Mapping[GroupKey, _Container]) -> Mapping[GroupKey, GroupFacts]:
+    return {key: GroupFacts(name=one.name) for key, one in wanted.items() if one.name}
 
 
 def _elsewhere(identity: CgroupIdentity) -> bool:

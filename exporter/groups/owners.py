@@ -38,22 +38,32 @@ class Owners:
         self._users = Users(passwd, clock)
         self._proc_root = proc_root
         self._accounts = Accounts(proc_root) if accounts else None
+        self._members: Mapping[GroupKey, GroupMember] = {}
         self._known: dict[GroupKey, int] = {}
+        self._said: object = None  # what it was made from
+        self._facts: Mapping[GroupKey, GroupFacts] = {}
 
     def start(self) -> None:
         """Nothing to begin: all is read from small files, once for a group."""
 
     def facts(self, members: Mapping[GroupKey, GroupMember]) -> Mapping[GroupKey, GroupFacts]:
-        """See ``GroupSource``."""
-        self._known = {key: uid for key, uid in self._known.items() if key in members}
-        for key, member in members.items():
-            if key not in self._known and (uid := self._user(member)) is not None:
+        """See ``GroupSource``. The same mapping as long as it says the same."""
+        if members is not self._members:
+            self._members = members
+            self._known = {key: uid for key, uid in self._known.items() if key in members}
+        for key in members.keys() - self._known.keys():
+            if (uid := self._user(members[key])) is not None:
                 self._known[key] = uid
         accounts = self._charged(self._accounts, members) if self._accounts else {}
-        return {
-            key: GroupFacts(user=self._users.name(uid) or str(uid), account=accounts.get(key, ""))
-            for key, uid in self._known.items()
-        }
+        names = self._users.names()
+        said = names, dict(self._known), accounts
+        if said != self._said:
+            self._said = said
+            self._facts = {
+                key: GroupFacts(user=names.get(uid) or str(uid), account=accounts.get(key, ""))
+                for key, uid in self._known.items()
+            }
+        return self._facts
 
     def status(self) -> SourceStatus:
         """Always up: without names, users have their numbers."""

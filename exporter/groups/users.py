@@ -7,6 +7,7 @@ file.
 
 import logging
 import os
+from collections.abc import Mapping
 from threading import Thread
 
 from exporter.cgroups.units import readable
@@ -37,13 +38,13 @@ class Users:
         self._refusal = ""  # why a long file could not be read
         self.problem = ""
 
-    def name(self, uid: int) -> str:
-        """The name of a user, "" where the file has none."""
+    def names(self) -> Mapping[int, str]:
+        """Of all users that the file names: the same mapping as long as the file is the same."""
         now = self._clock.monotonic_ns()
         if self._looked_ns is None or now - self._looked_ns >= LOOK_AGAIN_NS:
             self._looked_ns = now
             self._look()
-        return self._names.get(uid, "")
+        return self._names
 
     def _look(self) -> None:
         """Read the file if it is another one than before; of one that is unreadable, the last."""

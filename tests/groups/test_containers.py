@@ -65,6 +65,8 @@ def test_a_container_of_docker_has_its_name(root: Path) -> None:
         assert named(source, DOCKER_A) == {KEY: GroupFacts(name="web")}
         assert source.status().up
         assert source.status().last_success_unix_ns
+        assert source.facts(DOCKER_A) is source.facts(DOCKER_A)
+        assert source.facts({}) == {}
 
 
 def test_each_engine_is_asked_about_its_own(root: Path) -> None:

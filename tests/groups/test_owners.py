@@ -65,6 +65,20 @@ def test_the_path_of_cgroup_v1_says_whose_a_job_is(passwd: Path, proc: FakeProc)
     assert owners(passwd, proc).facts(of(JOB_V1)) == {KEY: GroupFacts(user="alice")}
 
 
+def test_who_says_nothing_new_says_it_with_the_same_mapping(passwd: Path, proc: FakeProc) -> None:
+    source = owners(passwd, proc, accounts=True)
+    environment(proc, b"SLURM_JOB_ACCOUNT=climate\0")
+    job = of(JOB)
+    until(lambda: bool(source.facts(job)[KEY].account))
+    said = source.facts(job)
+    assert source.facts(job) is said
+    other = GroupKey("slurm", "212")
+    assert source.facts(job | {other: GroupMember(7, JOB_V1)}) == {
+        KEY: said[KEY],
+        other: GroupFacts(user="alice"),
+    }
+
+
 def test_a_user_without_a_name_has_a_number(passwd: Path, proc: FakeProc) -> None:
     stranger = CgroupIdentity(unit=Unit("user", "4711", uid=4711))
     assert owners(passwd, proc).facts(of(stranger)) == {KEY: GroupFacts(user="4711")}
@@ -234,16 +248,16 @@ def test_the_account_of_a_real_process_is_read_from_the_real_proc() -> None:
 def test_users_are_read_again_when_the_file_changes(tmp_path: Path, passwd: Path) -> None:
     clock = ManualClock()
     users = Users(str(passwd), clock)
-    assert users.name(1000) == "alice"
+    assert users.names().get(1000, "") == "alice"
     other = tmp_path / "other"
     other.write_text(LINES.replace("alice", "alicia"))
     other.rename(passwd)
-    assert users.name(1000) == "alice"
+    assert users.names().get(1000, "") == "alice"
     clock.advance(11)
-    assert users.name(1000) == "alicia"
+    assert users.names().get(1000, "") == "alicia"
     passwd.unlink()
     clock.advance(11)
-    assert users.name(1000) == "alicia"
+    assert users.names().get(1000, "") == "alicia"
     assert users.problem
 
 
@@ -255,15 +269,15 @@ def test_a_long_file_is_read_aside_and_its_names_come_when_it_is(
     clock = ManualClock()
     users = Users(str(file), clock)
 
-    first = users.name(1000)
+    first = users.names().get(1000, "")
     assert users._reading
     users._reading.join()
-    read = users.name(1000)
+    read = users.names().get(1000, "")
     clock.advance(11)
-    again = users.name(1000)
+    again = users.names().get(1000, "")
 
     assert (first, read, again) == ("", "alice", "alice")  # nobody waited for it
-    assert users.name(8) == ""
+    assert users.names().get(8, "") == ""
     assert caplog.text.count("only 16 MiB are read") == 1
 
 
@@ -278,7 +292,7 @@ def test_a_long_file_that_may_not_be_read_is_said_until_it_is(
 
     def look() -> str:
         clock.advance(11)
-        name = users.name(1000)
+        name = users.names().get(1000, "")
         for thread in threading.enumerate():
             if thread.name == "users":
                 thread.join()

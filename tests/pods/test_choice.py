@@ -123,6 +123,7 @@ def test_the_node_name_is_the_given_one_then_the_environments_then_the_hosts() -
 
 def test_no_pods_is_up_empty_and_says_that_names_are_off() -> None:
     source: PodSource = NoPods()
+    assert source.table() is source.table()
     source.start()
     assert source.wait(3600)
     assert source.table() == PodTable()
