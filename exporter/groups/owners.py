@@ -40,6 +40,7 @@ class Owners:
         self._accounts = Accounts(proc_root) if accounts else None
         self._members: Mapping[GroupKey, GroupMember] = {}
         self._known: dict[GroupKey, int] = {}
+        self._unread: set[GroupKey] = set()  # whose process has not told its user yet
         self._said: object = None  # what it was made from
         self._facts: Mapping[GroupKey, GroupFacts] = {}
 
@@ -49,11 +50,12 @@ class Owners:
     def facts(self, members: Mapping[GroupKey, GroupMember]) -> Mapping[GroupKey, GroupFacts]:
         """See ``GroupSource``. The same mapping as long as it says the same."""
         if members is not self._members:
-            self._members = members
-            self._known = {key: uid for key, uid in self._known.items() if key in members}
-        for key in members.keys() - self._known.keys():
-            if (uid := self._user(members[key])) is not None:
+            self._meet(members)
+        for key in sorted(self._unread):
+            uid = user_id(self._proc_root, members[key].pid)
+            if uid is not None:
                 self._known[key] = uid
+                self._unread.remove(key)
         accounts = self._charged(self._accounts, members) if self._accounts else {}
         names = self._users.names()
         said = names, dict(self._known), accounts
@@ -76,11 +78,15 @@ class Owners:
     def close(self) -> None:
         """Nothing is held."""
 
-    def _user(self, member: GroupMember) -> int | None:
-        uid = _uid(member.identity)
-        if uid is None and _kind(member) in _BY_PROCESS:
-            uid = user_id(self._proc_root, member.pid)
-        return uid
+    def _meet(self, members: Mapping[GroupKey, GroupMember]) -> None:
+        """Take what paths tell, and note whose process is to be asked."""
+        before, self._members, self._known, self._unread = self._known, members, {}, set()
+        for key, member in members.items():
+            uid = before.get(key, _uid(member.identity))
+            if uid is not None:
+                self._known[key] = uid
+            elif _kind(member) in _BY_PROCESS:
+                self._unread.add(key)
 
     def _charged(
         self, accounts: Accounts, members: Mapping[GroupKey, GroupMember]
