@@ -16,7 +16,7 @@ from pathlib import Path
 
 from benchmarks.profile.node import Node, Size, full_node
 
-COLUMNS = ("first", "steady", "steady, mean", "untimed", "warm", "changed", "replaced")
+COLUMNS = ("first", "steady", "steady, mean", "untimed", "changed", "replaced")
 
 
 def main() -> None:
@@ -78,6 +78,7 @@ def _print(found: Mapping[str, Mapping[str, float]]) -> None:
     for room in rooms:
         cells = (f"{found[column].get(room, 0.0):.2f}" for column in COLUMNS)
         print(f"| {room} | {' | '.join(cells)} |")
+    _table("a cycle, all but the driver, one right after the other", found["coldness"])
     _table("page", found["page"])
 
 

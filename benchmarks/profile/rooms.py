@@ -5,7 +5,6 @@ the last line. CPU is that of all threads: those that read devices, and the watc
 """
 
 import argparse
-import ctypes
 import functools
 import json
 import statistics
@@ -16,6 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import exporter.collector.cycle as cycle_module
+from benchmarks.profile.coldness import pauses
 from benchmarks.profile.pages import pages
 from exporter import garbage
 from exporter.cgroups.processes import CgroupProcesses
@@ -25,7 +25,6 @@ from exporter.collector.membership import Membership
 from exporter.gpus.nvml.library import Library
 from exporter.gpus.nvml.source import NvmlSource
 from exporter.ledger import Ledger
-from exporter.settings import Settings
 from exporter.wiring import make_collector, open_sources, read_settings
 
 ROOMS: tuple[tuple[str, Any, tuple[str, ...]], ...] = (
@@ -43,7 +42,7 @@ ROOMS: tuple[tuple[str, Any, tuple[str, ...]], ...] = (
 )
 MS = 1e6
 CHANGE_WITHIN_S = 10.0
-WARM_CYCLES = 200
+BY_COLDNESS = 100  # cycles
 
 
 class Rooms:
@@ -137,11 +136,8 @@ def main() -> None:
         _untimed(collector, rooms, functools.partial(time.sleep, 1)) for _ in range(own.cycles)
     ]
     found["untimed"] = {"all but the driver": statistics.median(untimed) - driver}
-    skip = _skipping(settings)
-    warm = [_untimed(collector, rooms, skip) for _ in range(WARM_CYCLES)]
-    skip()
-    found["warm"] = {
-        "all but the driver": statistics.median(warm) - _cycle(collector, rooms)["driver"]
+    found["coldness"] = {
+        name: _without_driver(collector, rooms, pause) for name, pause in pauses(settings).items()
     }
     found["changed"] = _over(
         statistics.median, [_changed(collector, rooms, "change") for _ in range(own.cycles // 3)]
@@ -178,28 +174,6 @@ def _paced(collector: Collector, rooms: Rooms) -> dict[str, float]:
     return _cycle(collector, rooms)
 
 
-def _skipping(settings: Settings) -> Callable[[], None]:
-    """What puts all clocks ahead by a second, so that cycles can run one right after the other.
-
-    Then their code and data are in the CPU's caches, as where what is measured is called again and
-    again; once a second they are not.
-    """
-    driver, skipped = ctypes.CDLL(settings.nvml_library), 0
-
-    def ahead(clock: Callable[[], int]) -> Callable[[], int]:
-        return lambda: clock() + skipped
-
-    clocks: Any = time
-    clocks.time_ns, clocks.monotonic_ns = ahead(time.time_ns), ahead(time.monotonic_ns)
-
-    def skip() -> None:
-        nonlocal skipped
-        skipped += 10**9
-        driver.fakenvml_skip(ctypes.c_longlong(10**9))
-
-    return skip
-
-
 def _untimed(collector: Collector, rooms: Rooms, pause: Callable[[], None]) -> float:
     """One cycle, the driver with it: CPU ms."""
     pause()
@@ -209,6 +183,16 @@ def _untimed(collector: Collector, rooms: Rooms, pause: Callable[[], None]) -> f
     whole = time.process_time_ns() - began
     rooms.counting = True
     return whole / MS
+
+
+def _without_driver(collector: Collector, rooms: Rooms, pause: Callable[[], None]) -> float:
+    """Median of cycles with this before each; what the driver takes of them is counted apart."""
+    whole = [_untimed(collector, rooms, pause) for _ in range(BY_COLDNESS)]
+    driver = []
+    for _ in range(BY_COLDNESS):
+        pause()
+        driver.append(_cycle(collector, rooms)["driver"])
+    return statistics.median(whole) - statistics.median(driver)
 
 
 def _changed(collector: Collector, rooms: Rooms, what: str) -> dict[str, float]:
