@@ -13,7 +13,7 @@ from benchmarks.cost import peers
 from benchmarks.cost.agents import AGENTS, OURS, Agent
 from benchmarks.cost.figures import Figures, judged, shown, table
 from benchmarks.cost.floor import WAYS, floor
-from benchmarks.cost.measure import churn, measure
+from benchmarks.cost.measure import churn, measure, starts
 from benchmarks.cost.node import Node
 from benchmarks.cost.size import Size
 from benchmarks.cost.slope import rows, slope
@@ -77,6 +77,8 @@ def one_size(size: Size, agents: Sequence[Agent], line: Progress, *, quick: bool
         if main_size and not quick and OURS.name in columns:
             line.say("pod changes")
             churn(OURS, node, columns[OURS.name])
+            line.say("pods that use a GPU start")
+            starts(OURS, node, columns[OURS.name])
     low = "".join(f"| {WAYS[way]} | {shown(ms)} |\n" for way, ms in floors.items())
     text = [f"### {size}\n\n{heading}.\n", table(columns), *remarks]
     text.append(f"| the floor | CPU, ms |\n| --- | ---: |\n{low}")

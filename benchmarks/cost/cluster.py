@@ -4,6 +4,7 @@ Prints its URL. Then each line of standard input is an order, answered by a line
 
 ``change N``       modify N pods
 ``create``         create the next pod, one beyond those that there are
+``create GPU``     the same, and it is allotted this GPU
 ``churn N RATE``   make N changes, RATE each second: of ten, eight modify a pod, one creates one
                    that is allotted a GPU, one deletes it again. One more is created at the end;
                    its name is the answer.
@@ -76,7 +77,8 @@ def main(size: Size) -> None:
                     modify(server, everyone, next(changes))
                 print("done", flush=True)
             elif words[0] == "create":
-                everyone.append(Tenant(len(everyone)))
+                gpu = int(words[1]) if len(words) > 1 else None
+                everyone.append(Tenant(len(everyone), gpu))
                 server.add_pod(pod(everyone[-1]))
                 print("done", flush=True)
             else:

@@ -35,7 +35,7 @@ class Crowd:
             everyone = list(tenants(self._size))
             self.add(everyone, self._size.app_processes)
             for tenant in everyone:
-                self.workers |= self._working(tenant)
+                self.workers |= self.working(tenant)
         except BaseException:
             self.__exit__()
             raise
@@ -62,7 +62,8 @@ class Crowd:
         if self._program.stdout.readline() != "ready\n":
             raise SystemExit("processes could not be started; standard error says why")
 
-    def _working(self, tenant: Tenant) -> dict[int, Tenant]:
+    def working(self, tenant: Tenant) -> dict[int, Tenant]:
+        """Its processes that use a GPU."""
         if not tenant.working:
             return {}
         pids = self._procs(tenant, CONTAINERS[0]).read_text().split()

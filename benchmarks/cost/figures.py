@@ -14,6 +14,7 @@ ROWS = {
     "delayed_ms": "the same, driver calls take their time, ms",
     "change_ms": "the same, one pod changes in each, ms",
     "created_ms": "the same, one pod starts in each, ms",
+    "started_ms": "the same, one pod that uses a GPU starts in each, ms",
     "driver_ms": "(driver's own in a cycle, stand-in, ms)",
     "scrape_ms": "CPU a scrape, identity, ms",
     "gzip_ms": "CPU a scrape, gzip, ms",

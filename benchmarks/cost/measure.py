@@ -135,6 +135,13 @@ def scrape_often(port: int, path: str, scrapers: int, requests: int, seconds: fl
     return latency(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
 
 
+def starts(agent: Agent, node: Node, found: Figures) -> None:
+    """Pods that use a GPU start; to come last, for the node has more processes then."""
+    with Running(agent, node) as running:
+        settle(running)
+        found.set("started_ms", changing(running, node.start_on_gpu, MOST_CREATED))
+
+
 def churn(agent: Agent, node: Node, found: Figures) -> None:
     """Memory after many pod changes. What ended is let go of at once, for time runs fast here."""
     with Running(agent, node, "--ledger.retention=1s") as running:

@@ -52,12 +52,7 @@ class Node:
             self.cluster = stack.enter_context(Cluster(self.size))
             self._stack = stack.pop_all()
         self.kubeconfig = write_kubeconfig(self.folder / "kubeconfig", self.cluster.url)
-        born = time.time() - 30
-        for pid, tenant in self.crowd.workers.items():
-            assert tenant.gpu is not None
-            self._scenario.processes.append(Process(tenant.gpu, pid, memory=HELD, start=born))
-            self._scenario.works.append(Work(tenant.gpu, pid, start=born, memory=0.25))
-        self.break_()
+        self._employ(self.crowd.workers, time.time() - 30)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -68,6 +63,21 @@ class Node:
         self.crowd.add([Tenant(self._pods)], self.size.app_processes)
         self.cluster.order("create")
         self._pods += 1
+
+    def start_on_gpu(self) -> None:
+        """One more pod, of which a process uses a GPU."""
+        tenant = Tenant(self._pods, self._pods % self.size.gpus, working=1)
+        self.crowd.add([tenant], self.size.app_processes)
+        self.cluster.order(f"create {tenant.gpu}")
+        self._employ(self.crowd.working(tenant), time.time())
+        self._pods += 1
+
+    def _employ(self, workers: Mapping[int, Tenant], since: float) -> None:
+        for pid, tenant in workers.items():
+            assert tenant.gpu is not None
+            self._scenario.processes.append(Process(tenant.gpu, pid, memory=HELD, start=since))
+            self._scenario.works.append(Work(tenant.gpu, pid, start=since, memory=0.25))
+        self.break_()
 
     def break_(self, *faults: Fault) -> None:
         """Let the driver fail in these ways, and in no others."""

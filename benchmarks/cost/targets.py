@@ -15,6 +15,7 @@ def targets(floors: Mapping[str, float]) -> list[Target]:
         Target("steady cycle, CPU outside of the driver, ms", 1.5, lambda c: _ours(c, "cycle_ms")),
         Target("a cycle after one pod change, ms", 3, lambda c: _ours(c, "change_ms")),
         Target("a cycle after one pod started, ms", 3, lambda c: _ours(c, "created_ms")),
+        Target("the same, and it uses a GPU, ms", 3, lambda c: _ours(c, "started_ms")),
         Target("first full walk / C's", 2, lambda _: floors["first_walk"] / floors["walk"]),
         Target("making a page (the target: its text alone), µs a sample", 2, _page),
         Target("CPU a scrape and sample / nvitop-exporter's", 1 / 20, lambda c: _beside(c, NVITOP)),
