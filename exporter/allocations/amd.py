@@ -48,7 +48,8 @@ def decode(pod: Pod, node: NodeFacts) -> Decoded:
 def _allot(reader: PodReader, container: Container) -> list[Allocation]:
     allocations: list[Allocation] = []
     seen: set[str] = set()
-    for resource in _RESOURCES:
+    told = container.limits.keys() | reader.granted_resources(container)
+    for resource in (resource for resource in _RESOURCES if resource in told):
         ids = _device_ids(reader, container, resource)
         if not seen.isdisjoint(ids):
             reader.reject(Reason.DUPLICATE_DEVICE, f"{container.name}: {resource}")
