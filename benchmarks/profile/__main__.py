@@ -79,6 +79,7 @@ def _print(found: Mapping[str, Mapping[str, float]]) -> None:
         cells = (f"{found[column].get(room, 0.0):.2f}" for column in COLUMNS)
         print(f"| {room} | {' | '.join(cells)} |")
     _table("a cycle, all but the driver, one right after the other", found["coldness"])
+    _table("memory in pages that are touched, MiB", found["touched"])
     _table("page", found["page"])
 
 

@@ -15,6 +15,8 @@ from typing import Any
 from exporter.settings import Settings
 
 CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
+PROCESS = Path("/proc/self")
+FORGET_REFERENCES = "1"  # proc_pid_clear_refs(5)
 SECOND_NS = 10**9
 ALL_WARM = "nothing in between"
 
@@ -28,6 +30,15 @@ def pauses(settings: Settings) -> dict[str, Callable[[], None]]:
         name = f"{len(other) >> 20} MiB read in between (twice the cache of level {level})"
         between[name] = partial(_read, other, ahead)
     return between
+
+
+def touched_mib(work: Callable[[], object]) -> float:
+    """Memory of the process whose pages are read or written meanwhile."""
+    (PROCESS / "clear_refs").write_text(FORGET_REFERENCES)
+    work()
+    lines = (PROCESS / "smaps_rollup").read_text().splitlines()
+    (referenced,) = (line.split()[1] for line in lines if line.startswith("Referenced:"))
+    return int(referenced) / 1024
 
 
 def _read(memory: bytearray, then: Callable[[], None]) -> None:

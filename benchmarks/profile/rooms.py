@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import exporter.collector.cycle as cycle_module
-from benchmarks.profile.coldness import pauses
+from benchmarks.profile.coldness import pauses, touched_mib
 from benchmarks.profile.pages import pages
 from exporter import garbage
 from exporter.cgroups.processes import CgroupProcesses
@@ -139,6 +139,9 @@ def main() -> None:
     found["coldness"] = {
         name: _without_driver(collector, rooms, pause) for name, pause in pauses(settings).items()
     }
+    found["touched"] = {
+        "by a cycle": statistics.median(_touched(collector, rooms) for _ in range(own.cycles // 2))
+    }
     found["changed"] = _over(
         statistics.median, [_changed(collector, rooms, "change") for _ in range(own.cycles // 3)]
     )
@@ -193,6 +196,15 @@ def _without_driver(collector: Collector, rooms: Rooms, pause: Callable[[], None
         pause()
         driver.append(_cycle(collector, rooms)["driver"])
     return statistics.median(whole) - statistics.median(driver)
+
+
+def _touched(collector: Collector, rooms: Rooms) -> float:
+    """MiB of the pages that a cycle needs."""
+    time.sleep(1)
+    rooms.counting = False
+    mib = touched_mib(collector.cycle)
+    rooms.counting = True
+    return mib
 
 
 def _changed(collector: Collector, rooms: Rooms, what: str) -> dict[str, float]:
