@@ -4,9 +4,8 @@ A deleted pod stays for a grace period, marked, so that the last samples of its 
 their labels. Each change makes a new table; readers hold the old one as long as they like.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from itertools import chain
 
 from exporter.model import Pod, PodTable
 
@@ -14,7 +13,7 @@ GRACE_NS = 60 * 10**9
 MOST_DELETED = 500  # kept so long; beyond that the first to be deleted leave at once
 
 
-_Ids = Mapping[str, Sequence[tuple[str, tuple[str, str]]]]  # by uid: container's id → uid, name
+_Whose = tuple[str, str]  # a pod's uid, and the name of its container
 
 
 def indexed(pods: Mapping[str, Pod], version: int = 0) -> PodTable:
@@ -24,22 +23,19 @@ def indexed(pods: Mapping[str, Pod], version: int = 0) -> PodTable:
     may create a pod can write. Of the pods that claim one hash a mirror pod has it, even a deleted
     one; else, as with a container's id, a living one before a deleted, then the lowest uid.
     """
-    return _indexed(pods, {uid: _container_ids(pod) for uid, pod in pods.items()}, version)
-
-
-def _indexed(pods: Mapping[str, Pod], ids_of: _Ids, version: int) -> PodTable:
-    ids, hashes = [*chain.from_iterable(ids_of.values())], _hashes(pods.values())
-    by_container_id, by_hash = dict(ids), dict(hashes)
-    if len(by_container_id) < len(ids) or len(by_hash) < len(hashes):  # claimed more than once
-        ordered = sorted(pods.values(), key=lambda pod: (pod.deleted, pod.uid))
-        ids = [*chain.from_iterable(ids_of[pod.uid] for pod in ordered)]
-        by_container_id = dict(reversed(ids))
-        by_hash = dict(reversed(_hashes(sorted(ordered, key=lambda pod: not pod.mirror))))
-    by_kubelet_uid = by_hash | dict(zip(pods, pods, strict=True))
+    ordered = sorted(pods.values(), key=lambda pod: (pod.deleted, pod.uid), reverse=True)
+    by_container_id = dict(claim for pod in ordered for claim in reversed(_container_ids(pod)))
+    ordered.sort(key=lambda pod: pod.mirror)
+    by_hash = {pod.static_hash: pod.uid for pod in ordered if pod.static_hash}
+    by_kubelet_uid = by_hash | {uid: uid for uid in pods}
     return PodTable(version, dict(pods), by_kubelet_uid, by_container_id)
 
 
-def _container_ids(pod: Pod) -> list[tuple[str, tuple[str, str]]]:
+def _own_ids(pod: Pod) -> set[str]:
+    return {pod.uid, pod.static_hash} - {""}
+
+
+def _container_ids(pod: Pod) -> list[tuple[str, _Whose]]:
     return [
         (container_id, (pod.uid, container.name))
         for container in pod.containers
@@ -47,20 +43,19 @@ def _container_ids(pod: Pod) -> list[tuple[str, tuple[str, str]]]:
     ]
 
 
-def _hashes(pods: Iterable[Pod]) -> list[tuple[str, str]]:
-    return [(pod.static_hash, pod.uid) for pod in pods if pod.static_hash]
-
-
 class Roster:
     """Keeps the pods, and when each deleted one leaves. Not thread-safe.
 
-    A change costs next to nothing: the table is made of all of them when it is asked for, in some
-    0.2 ms for 1,000 pods.
+    A change costs what the changed pod does; a table, made when it is asked for, a copy of each
+    index: some 0.05 ms for 1,000 pods.
     """
 
     def __init__(self, grace_ns: int = GRACE_NS) -> None:
         self._pods: dict[str, Pod] = {}
-        self._ids: dict[str, Sequence[tuple[str, tuple[str, str]]]] = {}
+        self._living: dict[tuple[str, str], str] = {}  # uid by namespace and name
+        self._by_kubelet_uid: dict[str, str] = {}
+        self._by_container_id: dict[str, _Whose] = {}
+        self._is_contested = False  # an id was claimed twice: whose it is, all pods tell together
         self._table = PodTable()
         self._is_stale = False  # whether the table was made before a change
         self._grace_ns = grace_ns
@@ -70,7 +65,7 @@ class Roster:
     def table(self) -> PodTable:
         """The newest table: the same one until a pod has changed."""
         if self._is_stale:
-            self._table = _indexed(self._pods, self._ids, self._table.version + 1)
+            self._table = self._made(self._table.version + 1)
             self._is_stale = False
         return self._table
 
@@ -80,12 +75,9 @@ class Roster:
         A pod of the same name and another uid is its predecessor (a StatefulSet's): names are
         unique, so it is gone even if its deletion was not heard.
         """
-        before = self._pods.get(pod.uid)
-        if before is None or before.deleted:  # else it was seen to when this one came
-            name = pod.namespace, pod.name
-            for other in tuple(self._pods.values()):
-                if (other.namespace, other.name) == name and other.uid != pod.uid:
-                    self.delete(other, now_ns)
+        other = self._living.get((pod.namespace, pod.name), pod.uid)
+        if other != pod.uid:
+            self.delete(self._pods[other], now_ns)
         self._leaves_at.pop(pod.uid, None)
         self._put(pod)
 
@@ -117,12 +109,45 @@ class Roster:
 
     def _drop(self, uid: str) -> None:
         del self._leaves_at[uid]
-        del self._pods[uid], self._ids[uid]
+        self._take_out(self._pods.pop(uid))
         self._is_stale = True
 
     def _put(self, pod: Pod) -> None:
         before = self._pods.get(pod.uid)
-        if before is not pod and before != pod:
-            self._pods[pod.uid] = pod
-            self._ids[pod.uid] = _container_ids(pod)
-            self._is_stale = True
+        if before is pod or before == pod:
+            return
+        if before is not None:
+            self._take_out(before)
+        self._pods[pod.uid] = pod
+        self._enter(pod)
+        self._is_stale = True
+
+    # --- the indexes ---
+
+    def _enter(self, pod: Pod) -> None:
+        if not pod.deleted:
+            self._living[pod.namespace, pod.name] = pod.uid
+        for own in _own_ids(pod):
+            if self._by_kubelet_uid.setdefault(own, pod.uid) != pod.uid:
+                self._is_contested = True
+        for container_id, whose in _container_ids(pod):
+            if self._by_container_id.setdefault(container_id, whose) is not whose:
+                self._is_contested = True
+
+    def _take_out(self, pod: Pod) -> None:
+        if self._living.get((pod.namespace, pod.name)) == pod.uid:
+            del self._living[pod.namespace, pod.name]
+        for own in _own_ids(pod):
+            self._by_kubelet_uid.pop(own, None)
+        for container_id, _ in _container_ids(pod):
+            self._by_container_id.pop(container_id, None)
+
+    def _made(self, version: int) -> PodTable:
+        if self._is_contested:  # maybe not any more
+            self._by_kubelet_uid, self._by_container_id, self._is_contested = {}, {}, False
+            for pod in self._pods.values():
+                self._enter(pod)
+        if self._is_contested:
+            return indexed(self._pods, version)
+        indexes = self._by_kubelet_uid.copy(), self._by_container_id.copy()
+        return PodTable(version, self._pods.copy(), *indexes)

@@ -148,14 +148,45 @@ def test_the_same_name_in_another_namespace_is_no_successor() -> None:
 
 
 UIDS = st.sampled_from("abcd")
+IDS = st.sampled_from(["", "a", "b", "h", "i"])  # of containers or static pods: claimed by any
+PODS = st.builds(
+    pod,
+    UIDS,
+    st.sampled_from(["", "db-0"]),
+    IDS,
+    IDS,
+    static=IDS,
+    deleted=st.booleans(),
+    mirror=st.booleans(),
+)
 STEPS = st.lists(
+    st.tuples(st.sampled_from(["upsert", "delete"]), PODS, st.integers(0, 3))
+    | st.tuples(st.just("relist"), st.lists(PODS, unique_by=lambda p: p.uid), st.integers(0, 3)),
+    max_size=30,
+)
+
+
+@given(STEPS)
+def test_after_any_history_a_table_is_as_if_made_of_its_pods_at_once(
+    steps: list[tuple[str, Pod | list[Pod], int]],
+) -> None:
+    roster, now_ns = Roster(), 0
+    for action, what, n in steps:
+        now_ns += n * GRACE_NS // 3
+        roster.expire(now_ns)
+        getattr(roster, action)(what, now_ns)
+        table = roster.table
+        assert table == indexed(table.pods, table.version)
+
+
+HISTORY = st.lists(
     st.tuples(st.sampled_from(["upsert", "delete"]), UIDS, st.integers(0, 3))
     | st.tuples(st.just("relist"), st.sets(UIDS), st.integers(0, 3)),
     max_size=30,
 )
 
 
-@given(STEPS)
+@given(HISTORY)
 def test_after_any_history_the_indexes_agree_with_the_pods_and_the_dead_leave(
     steps: list[tuple[str, str | set[str], int]],
 ) -> None:
