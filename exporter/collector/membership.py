@@ -1,6 +1,7 @@
 """Whose the processes are, and where: made anew only when processes or pods changed."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
 from typing import NamedTuple
 
 from exporter.attribution import hold
@@ -11,6 +12,7 @@ from exporter.model import (
     DeviceReading,
     MemoryHeld,
     Owner,
+    Pod,
     PodTable,
     Unattributed,
 )
@@ -27,6 +29,17 @@ class Holders(NamedTuple):
     residents: Residents | None
 
 
+class _Distinct(NamedTuple):
+    """Identities: ``same`` has one object for all that are equal, ``each`` is these objects.
+
+    ``ids`` are those of pods and containers in them: news of pods with none of these are no news.
+    """
+
+    same: Mapping[int, _Identity]
+    each: tuple[_Identity, ...]
+    ids: frozenset[str]
+
+
 class Membership:
     """``owners`` of all processes by pid, and the ``members`` among them: containers of pods."""
 
@@ -34,9 +47,8 @@ class Membership:
         self.owners: Mapping[int, Owner] = {}
         self.members: Mapping[int, Member] = {}
         self._identities: Mapping[int, _Identity] = {}
-        self._same: Mapping[int, _Identity] = {}  # one object for all that are equal
-        self._distinct: tuple[_Identity, ...] = ()  # these objects
-        self._whose: Mapping[int, tuple[Owner, Member | None]] = {}  # by id() of these objects
+        self._distinct = _Distinct({}, (), frozenset())
+        self._whose: Mapping[int, tuple[Owner, Member | None]] = {}  # by id() of the distinct ones
         self._table = PodTable()
         self._by_step = False
         self._holders: dict[str, tuple[DeviceMemory, Holders]] = {}  # by device
@@ -55,18 +67,19 @@ class Membership:
         as_before = identities is self._identities or identities == self._identities
         if as_before and table is self._table and by_step == self._by_step:
             return
-        self._table, self._by_step = table, by_step
-        if not as_before:
-            one: dict[_Identity, _Identity] = {}
-            self._identities = identities
-            self._same = {pid: one.setdefault(i, i) for pid, i in identities.items()}
-            self._distinct = tuple(one)
-        whose = {id(i): _whose(i, table, by_step=by_step) for i in self._distinct}
-        if as_before and whose == self._whose:  # most news of pods is about something else
+        as_told = as_before and by_step == self._by_step
+        if as_told and self._distinct.ids.isdisjoint(_ids_in_news(self._table.pods, table.pods)):
+            self._table = table  # most news of pods is about something else
             return
-        self._whose, self._holders = whose, {}
-        self.owners = {pid: whose[id(i)][0] for pid, i in self._same.items()}
-        members = ((pid, whose[id(i)][1]) for pid, i in self._same.items())
+        distinct = self._distinct if as_before else _distinct(identities)
+        whose = {id(i): _whose(i, table, by_step=by_step) for i in distinct.each}
+        self._table, self._by_step = table, by_step
+        if as_before and whose == self._whose:
+            return
+        self._identities, self._distinct, self._whose = identities, distinct, whose
+        self._holders = {}
+        self.owners = {pid: whose[id(i)][0] for pid, i in distinct.same.items()}
+        members = ((pid, whose[id(i)][1]) for pid, i in distinct.same.items())
         self.members = {pid: member for pid, member in members if member is not None}
 
     def seen_on(self, devices: Iterable[DeviceReading]) -> dict[Member, list[str]]:
@@ -87,6 +100,35 @@ class Membership:
             residents = residents_of(memory.processes, self.owners)
             known = self._holders[uuid] = memory, Holders(hold(memory, self.owners), residents)
         return known[1]
+
+
+def _distinct(identities: Mapping[int, _Identity]) -> _Distinct:
+    one: dict[_Identity, _Identity] = {}
+    same = {pid: one.setdefault(i, i) for pid, i in identities.items()}
+    slots = [
+        slot
+        for i in one
+        if isinstance(i, CgroupIdentity)
+        for slot in ((i.pod_uid, i.container_id), *i.enclosing)
+    ]
+    return _Distinct(same, tuple(one), frozenset(filter(None, chain.from_iterable(slots))))
+
+
+def _ids_in_news(before: Mapping[str, Pod], pods: Mapping[str, Pod]) -> Iterator[str]:
+    """The ids that pods have, or had, that came, went or changed."""
+    for uid, pod in pods.items():
+        if (was := before.get(uid)) is not pod:
+            yield from _ids_of(pod)
+            if was is not None:
+                yield from _ids_of(was)
+    for uid in before.keys() - pods.keys():
+        yield from _ids_of(before[uid])
+
+
+def _ids_of(pod: Pod) -> Iterator[str]:
+    yield from (pod.uid, pod.static_hash)
+    for container in pod.containers:
+        yield from container.container_ids
 
 
 def _whose(identity: _Identity, table: PodTable, *, by_step: bool) -> tuple[Owner, Member | None]:

@@ -30,6 +30,7 @@ from exporter.model import (
     Grant,
     NodeFacts,
     OfferedDevice,
+    Pod,
     PodTable,
     ProcessActivity,
     ProcessMemory,
@@ -226,7 +227,8 @@ def test_what_sources_raise_is_raised_again(path: Path, caplog: pytest.LogCaptur
 def test_a_cycle_that_fails_is_replayed_as_such(path: Path) -> None:
     told = Told(path)
     told.cycle()
-    told.bench.pods.current = PodTable(1, by_container_id={CID: ("not there", "main")})
+    claims = Pod("u", "ns", "p", containers=(Container("main", container_ids=(CID,)),))
+    told.bench.pods.current = PodTable(1, {"u": claims}, {}, {CID: ("not there", "main")})
     told.cycle()
     told.bench.pods.current = PodTable(2)
     told.cycle()
