@@ -9,6 +9,7 @@ from exporter.allocations.replicas import sharing_replicas
 from exporter.allocations.rules import Rules
 from exporter.allocations.scheme import SHARED, Problem, Reason
 from exporter.attribution import place
+from exporter.collector.named import Named
 from exporter.ledger import Allotted
 from exporter.model import (
     Allocation,
@@ -36,7 +37,7 @@ class Allotments:
         self.rules = rules
         self.problems: Counter[str] = Counter()
         self.replicas: Mapping[str, int] = {}  # of each device that is divided into some, by UUID
-        self.named: Mapping[tuple[str, str], Pod] = {}  # the pods, by namespace and name
+        self.named = Named(PodTable())
         self._decoded_by: Rules | None = None
         self._version = -1
         self._node = self._facts = NodeFacts()  # as told; as the decoders were given it
@@ -60,7 +61,7 @@ class Allotments:
         """
         rules = self.rules
         if table.pods is not self._pods:
-            self.named = pods_by_name(table)
+            self.named = Named(table)
         as_before = rules is self._decoded_by and table.version == self._version
         if node != self._node:
             as_before = False
@@ -189,16 +190,3 @@ def limited(allocation: Allocation, device: Device | None, sharers: int) -> Allo
     if core == 1 and memory is None:
         return replace(allocation, memory_bytes=device.memory_bytes)
     return allocation
-
-
-def pods_by_name(table: PodTable) -> dict[tuple[str, str], Pod]:
-    """Pods by namespace and name; of two with one name, the one that lives."""
-    pods = {(pod.namespace, pod.name): pod for pod in table.pods.values()}
-    if len(pods) == len(table.pods):
-        return pods
-    pods.clear()
-    for pod in table.pods.values():
-        before = pods.get((pod.namespace, pod.name))
-        if before is None or before.deleted or before.terminal:
-            pods[pod.namespace, pod.name] = pod
-    return pods
