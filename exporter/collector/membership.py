@@ -1,6 +1,6 @@
 """Whose the processes are, and where: made anew only when processes or pods changed."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from itertools import chain
 from typing import NamedTuple
 
@@ -68,8 +68,8 @@ class Membership:
         if as_before and table is self._table and by_step == self._by_step:
             return
         as_told = as_before and by_step == self._by_step
-        if as_told and self._distinct.ids.isdisjoint(_ids_in_news(self._table.pods, table.pods)):
-            self._table = table  # most news of pods is about something else
+        if as_told and not any(map(self._concerns, table.news_since(self._table))):
+            self._table = table
             return
         distinct = self._distinct if as_before else _distinct(identities)
         whose = {id(i): _whose(i, table, by_step=by_step) for i in distinct.each}
@@ -81,6 +81,15 @@ class Membership:
         self.owners = {pid: whose[id(i)][0] for pid, i in distinct.same.items()}
         members = ((pid, whose[id(i)][1]) for pid, i in distinct.same.items())
         self.members = {pid: member for pid, member in members if member is not None}
+
+    def _concerns(self, pod: Pod) -> bool:
+        """Whether one of these processes may be in it; most news of pods is about others."""
+        ids = self._distinct.ids
+        return (
+            pod.uid in ids
+            or pod.static_hash in ids
+            or any(not ids.isdisjoint(container.container_ids) for container in pod.containers)
+        )
 
     def seen_on(self, devices: Iterable[DeviceReading]) -> dict[Member, list[str]]:
         """The devices on which each container of a pod has a process now, by UUID."""
@@ -112,23 +121,6 @@ def _distinct(identities: Mapping[int, _Identity]) -> _Distinct:
         for slot in ((i.pod_uid, i.container_id), *i.enclosing)
     ]
     return _Distinct(same, tuple(one), frozenset(filter(None, chain.from_iterable(slots))))
-
-
-def _ids_in_news(before: Mapping[str, Pod], pods: Mapping[str, Pod]) -> Iterator[str]:
-    """The ids that pods have, or had, that came, went or changed."""
-    for uid, pod in pods.items():
-        if (was := before.get(uid)) is not pod:
-            yield from _ids_of(pod)
-            if was is not None:
-                yield from _ids_of(was)
-    for uid in before.keys() - pods.keys():
-        yield from _ids_of(before[uid])
-
-
-def _ids_of(pod: Pod) -> Iterator[str]:
-    yield from (pod.uid, pod.static_hash)
-    for container in pod.containers:
-        yield from container.container_ids
 
 
 def _whose(identity: _Identity, table: PodTable, *, by_step: bool) -> tuple[Owner, Member | None]:

@@ -1,6 +1,6 @@
 """Pods, containers and what they were allotted."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -71,6 +71,20 @@ class PodTable:
     pods: Mapping[str, Pod] = field(default_factory=dict)  # by API uid
     by_kubelet_uid: Mapping[str, str] = field(default_factory=dict)  # uid or static hash → API uid
     by_container_id: Mapping[str, tuple[str, str]] = field(default_factory=dict)  # → uid, container
+
+    def news_since(self, before: "PodTable") -> Iterator[Pod]:
+        """The pods that came, went or changed since an earlier table: as they were and as they are.
+
+        One that is the same object is the same.
+        """
+        for uid, pod in self.pods.items():
+            was = before.pods.get(uid)
+            if was is not pod:
+                yield pod
+                if was is not None:
+                    yield was
+        for uid in before.pods.keys() - self.pods.keys():
+            yield before.pods[uid]
 
 
 class Grant(NamedTuple):

@@ -53,6 +53,10 @@ class PodResources:
             if wants_devices(pod)
         )
 
+    def concerns(self, pod: Pod) -> bool:  # noqa: ARG002 - the protocol's
+        """Any: of two pods with one name nothing is believed, whatever the other one wants."""
+        return True
+
     def ask(self, table: PodTable) -> Believed:
         """Ask about these pods.
 

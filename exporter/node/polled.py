@@ -8,7 +8,7 @@ from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, replace
 from typing import Generic, Protocol, TypeVar
 
-from exporter.model import Clock, NodeFacts, PodTable, SourceStatus
+from exporter.model import Clock, NodeFacts, Pod, PodTable, SourceStatus
 
 logger = logging.getLogger(__name__)
 
@@ -30,6 +30,10 @@ class Inquiry(Protocol[A]):
 
     def subject(self, table: PodTable) -> Hashable:
         """What would be asked about these pods; None: nothing. When it changes, it matters."""
+        ...
+
+    def concerns(self, pod: Pod) -> bool:
+        """Whether news of this pod may change the subject or the facts."""
         ...
 
     def ask(self, table: PodTable) -> A:
@@ -92,7 +96,8 @@ class Polled(Generic[A]):
         self._clock, self._chance, self._changed = clock, chance, changed
         self._news = threading.Condition()  # for who changes what is below, or looks at all of it
         self._stopped = False
-        self._table: PodTable | None = None
+        self._seen: PodTable | None = None
+        self._table: PodTable | None = None  # the last one with news that concern the inquiry
         self._subject: Hashable = None
         self._asked: Hashable = None
         self._answers: list[A] = []  # the last one, if any
@@ -108,16 +113,25 @@ class Polled(Generic[A]):
 
     def facts(self, table: PodTable) -> NodeFacts:
         """What the last answer means for these pods; wakes the thread if it is to ask anew."""
-        if table is not self._table:
-            with self._news:
-                self._table, self._subject = table, self._inquiry.subject(table)
-                self._news.notify_all()
-        answers = self._answers
-        if not answers:
+        if table is not self._seen:
+            self._look_at(table)
+        answers, known = self._answers, self._table
+        if not answers or known is None:
             return NOTHING
-        if self._told is None or self._told[0] is not answers or self._told[1] is not table:
-            self._told = answers, table, self._inquiry.facts(answers[0], table)
+        if self._told is None or self._told[0] is not answers or self._told[1] is not known:
+            self._told = answers, known, self._inquiry.facts(answers[0], known)
         return self._told[2]
+
+    def _look_at(self, table: PodTable) -> None:
+        """Take the table in if its news concern the inquiry; wake the thread if it is to ask."""
+        seen, concerns = self._seen, self._inquiry.concerns
+        if seen is None or any(map(concerns, table.news_since(seen))):
+            subject = self._inquiry.subject(table)
+            with self._news:
+                is_same, self._table, self._subject = subject == self._subject, table, subject
+                if not is_same:
+                    self._news.notify_all()
+        self._seen = table
 
     def status(self) -> SourceStatus:
         """Up unless the last ask failed and there is still reason to ask."""

@@ -12,7 +12,7 @@ from http import HTTPStatus
 from typing import NamedTuple
 from urllib.parse import quote
 
-from exporter.model import ClaimedDevice, Clock, NodeFacts, OfferedDevice, PodTable
+from exporter.model import ClaimedDevice, Clock, NodeFacts, OfferedDevice, Pod, PodTable
 from exporter.pods.client import Client
 from exporter.pods.devices import Place, Slice, decode_claim, decode_slice, offered
 from exporter.pods.failure import SERVICE_ACCOUNT_USER, ApiError
@@ -65,6 +65,10 @@ class Claims:
             if not pod.deleted and not pod.terminal
         }
         return frozenset(sorted(keys)[:MAX_CLAIMS]) or None
+
+    def concerns(self, pod: Pod) -> bool:
+        """Whether it refers to a claim."""
+        return any(container.claims for container in pod.containers)
 
     def ask(self, table: PodTable) -> Answer:
         """Ask for the claims that are not known yet, now and then for all.

@@ -70,6 +70,16 @@ def test_a_change_raises_the_version_and_leaves_older_tables_as_they_were() -> N
     assert before.by_container_id == {}
 
 
+def test_the_news_since_a_table_are_the_pods_that_came_went_or_changed_before_and_after() -> None:
+    stays, goes = pod("a"), pod("b")
+    before = indexed({"a": stays, "b": goes, "c": pod("c")})
+    after = indexed({"a": stays, "c": pod("c", "c", "id"), "d": pod("d")})
+
+    news = list(after.news_since(before))
+    assert sorted(news, key=lambda one: one.uid) == [goes, pod("c", "c", "id"), pod("c"), pod("d")]
+    assert list(after.news_since(after)) == []
+
+
 def test_of_many_deleted_pods_the_first_leave_before_their_time() -> None:
     roster = Roster()
     for number in range(MOST_DELETED + 2):
