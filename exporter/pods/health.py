@@ -4,7 +4,6 @@ import logging
 import threading
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import replace
 
 from exporter.model import Clock, SourceStatus
 
@@ -24,8 +23,10 @@ class Health:
         self._clock = clock
         self._watches = watches
         self._lock = threading.Lock()
-        self._status = SourceStatus(name, up=False, detail="not connected yet")
+        self._name, self._up, self._detail = name, False, "not connected yet"
+        self._duration_ns = 0
         self._heard_mono_ns: int | None = None
+        self._heard_unix_ns: int | None = None
         self._logged: set[str] = set()
         self._rejected: Counter[str] = Counter()
 
@@ -33,11 +34,9 @@ class Health:
         """Note that the list is current at this moment, and what a full list took."""
         with self._lock:
             self._heard_mono_ns = self._clock.monotonic_ns()
-            self._status = replace(
-                self._status,
-                duration_ns=self._status.duration_ns if duration_ns is None else duration_ns,
-                last_success_unix_ns=self._clock.time_ns(),
-            )
+            self._heard_unix_ns = self._clock.time_ns()
+            if duration_ns is not None:
+                self._duration_ns = duration_ns
 
     def up(self) -> bool:
         """Note that changes are being heard; True if they were not before."""
@@ -50,19 +49,21 @@ class Health:
     def status(self) -> SourceStatus:
         """The status of now; while it is down, its detail says how old the list is."""
         with self._lock:
-            status, heard_ns = self._status, self._heard_mono_ns
-        if status.up:
-            if not self._watches:
-                return status
-            now_ns = self._clock.time_ns()
-            return SourceStatus(
-                status.name, up=True, duration_ns=status.duration_ns, last_success_unix_ns=now_ns
-            )
-        age = "no pods are known yet"
-        if heard_ns is not None:
-            seconds = (self._clock.monotonic_ns() - heard_ns) // SECOND_NS
-            age = f"the list of pods is {seconds} s old"
-        return replace(status, detail=f"{status.detail}; {age}")
+            up, detail, took_ns = self._up, self._detail, self._duration_ns
+            heard_ns, success_ns = self._heard_mono_ns, self._heard_unix_ns
+        if up and self._watches:
+            success_ns = self._clock.time_ns()
+        elif not up:
+            detail = f"{detail}; {self._age(heard_ns)}"
+        return SourceStatus(
+            self._name, up=up, detail=detail, duration_ns=took_ns, last_success_unix_ns=success_ns
+        )
+
+    def _age(self, heard_ns: int | None) -> str:
+        if heard_ns is None:
+            return "no pods are known yet"
+        seconds = (self._clock.monotonic_ns() - heard_ns) // SECOND_NS
+        return f"the list of pods is {seconds} s old"
 
     def reject(self, reason: str, item: str, count: int = 1) -> None:
         """Count what could not be used; say so once for each item."""
@@ -83,6 +84,6 @@ class Health:
 
     def _change(self, *, up: bool, detail: str) -> bool:
         with self._lock:
-            old = self._status
-            self._status = replace(old, up=up, detail=detail)
-        return (old.up, old.detail) != (up, detail)
+            before = self._up, self._detail
+            self._up, self._detail = up, detail
+        return before != (up, detail)
