@@ -11,6 +11,7 @@ from exporter.model import ClaimRef
 from exporter.pods.shapes import Json, mapping, mappings, text
 
 MAX_REFERENCES = 256  # of one container
+_OF_STATUS = ("resourceClaimStatuses", "extendedResourceClaimStatus")
 
 
 def claim_references(spec: Json, status: Json) -> Mapping[str, tuple[ClaimRef, ...]]:
@@ -18,6 +19,8 @@ def claim_references(spec: Json, status: Json) -> Mapping[str, tuple[ClaimRef, .
 
     A claim that is still to be made from its template is not there yet.
     """
+    if "resourceClaims" not in spec and status.keys().isdisjoint(_OF_STATUS):
+        return {}
     found: dict[str, dict[ClaimRef, None]] = {}
     for container, reference in (*_named(spec, status), *_for_extended_resources(status)):
         own = found.setdefault(container, {})
