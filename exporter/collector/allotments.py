@@ -102,7 +102,9 @@ class Allotments:
         }
         telling = rules.neighbours(changed).keys() | (self._facts.pods.keys() - changed.keys())
         neighbours = {u: plain(pods[u]) for u in pods if u in telling} if telling else {}
-        facts = replace(node, pods=neighbours, index_bases=rules.index_bases)
+        facts = self._facts
+        if node is not self._node or rules is not self._decoded_by or neighbours != facts.pods:
+            facts = replace(node, pods=neighbours, index_bases=rules.index_bases)
         if facts != self._facts:
             changed = {uid: plain(pod) for uid, pod in pods.items()}
         found = {uid: self._decode_pod(pod, facts, rules) for uid, pod in changed.items()}
