@@ -142,9 +142,10 @@ class KnownProcesses:
             return self._judge(pid, known, seen, now)
         if is_same and seen.exiting:  # a zombie: its identity is kept until its parent takes it
             known.ended_ns = now
-            return known.answer
-        self._forget(pid)
-        return self._meet(pid, now)
+        elif not known.held or seen.start is not None:  # held: alive, but unreadable now (EMFILE)
+            self._forget(pid)
+            return self._meet(pid, now)
+        return known.answer
 
     def _stays(self, pid: int, known: Known, now: int) -> bool:
         """Whether it is seen in its container still; that costs half of a whole look."""

@@ -4,6 +4,7 @@ import itertools
 import logging
 import os
 import shutil
+import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -118,6 +119,25 @@ def test_a_process_that_proc_hides_has_its_unit_from_the_tree(node: Node) -> Non
 @pytest.mark.parametrize("pid", [0, -1, 2**22 + 1, 2**32 - 1, 2**70])
 def test_a_number_that_is_no_pid_is_unknown(node: Node, pid: int) -> None:
     assert node.resolve(pid) is Unattributed.UNKNOWN_CGROUP
+
+
+def test_a_living_process_that_cannot_be_read_for_now_keeps_its_identity(tmp_path: Path) -> None:
+    proc, clock = FakeProc(tmp_path / "proc"), ManualClock()
+    proc.put_self(str(os.getpid()))  # so that its pids are held
+    processes = CgroupProcesses(str(tmp_path), str(proc.root), clock)
+    with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as child:
+        pid = child.pid
+        proc.put(pid, CONTAINER)
+        assert processes.resolve([pid]) == {pid: IDENTITY}
+        for name in ("stat", "cgroup"):
+            (proc.root / str(pid) / name).unlink()
+            (proc.root / str(pid) / name).mkdir()  # EISDIR, as EMFILE might be
+        clock.advance(60)
+        assert processes.resolve([pid]) == {pid: IDENTITY}
+        proc.remove(pid)
+        proc.put(pid, OTHER_CONTAINER)
+        assert processes.resolve([pid]) == {pid: OTHER_IDENTITY}
+    processes.close()
 
 
 def test_a_process_that_was_never_seen_has_exited(node: Node) -> None:
