@@ -14,18 +14,14 @@ from exporter.cgroups.containers import Containers
 from exporter.cgroups.layout import HOST, best_identity
 from exporter.cgroups.lifetimes import Hold, Lifetimes
 from exporter.cgroups.proc import Seen, look_again, look_at, paths_of, start_time, user_id
+from exporter.cgroups.turns import Answer, patience
 from exporter.model import CgroupIdentity, Unattributed, Unit
 
 SECOND_NS = 10**9
 KEPT_AFTER_END_NS = 15 * SECOND_NS  # the driver's ring holds a dead process's samples this long
-READ_AGAIN_NS = 60 * SECOND_NS
 RENAMED_NS = 300 * SECOND_NS  # so long one that stays in its container is shown by its old name
-YOUNG_NS = 30 * SECOND_NS  # so long an entrypoint may still be moved into its container's cgroup
 ASKED_FOR_NS = 10 * SECOND_NS  # so long one walk serves for the processes that /proc hides
 _LARGEST_PID = 2**22  # PID_MAX_LIMIT of the kernel
-_SPREAD, _GOLDEN = 512, 317  # parts of a time, and how many of them are between neighbours' turns
-
-Answer = CgroupIdentity | Unattributed
 
 
 @dataclass(slots=True)
@@ -152,7 +148,7 @@ class KnownProcesses:
         is_told = known.held and known.paths and now < known.seen_ns + RENAMED_NS
         if not is_told or paths_of(self._proc_root, pid) != known.paths:
             return False
-        known.look_ns = known.fresh_until_ns = now + _patience(pid, known, now)
+        known.look_ns = known.fresh_until_ns = now + patience(pid, known.answer, now - known.met_ns)
         return True
 
     def _meet(self, pid: int, now: int) -> Answer:
@@ -182,7 +178,7 @@ class KnownProcesses:
         if not (seen.exiting and isinstance(known.answer, CgroupIdentity)):
             known.answer = answer
         known.paths, known.seen_ns = _telling(seen.paths, known.answer), now
-        known.look_ns = now + (_patience(pid, known, now) if is_settled else 0)
+        known.look_ns = now + (patience(pid, known.answer, now - known.met_ns) if is_settled else 0)
         known.fresh_until_ns = known.look_ns if known.held else 0
         return known.answer
 
@@ -241,11 +237,3 @@ def _telling(paths: tuple[str, ...], answer: Answer) -> tuple[str, ...]:
     """The paths, if they name the pod's container that is the answer; else none."""
     container_id = isinstance(answer, CgroupIdentity) and answer.pod_uid and answer.container_id
     return paths if container_id and best_identity(paths).container_id == container_id else ()
-
-
-def _patience(pid: int, known: Known, now: int) -> int:
-    """How long a settled answer is not looked into; spread over the processes by their pid."""
-    is_container = isinstance(known.answer, CgroupIdentity) and known.answer.container_id
-    if not is_container and now - known.met_ns < YOUNG_NS:
-        return 0
-    return READ_AGAIN_NS * (_SPREAD + pid * _GOLDEN % _SPREAD) // (2 * _SPREAD)

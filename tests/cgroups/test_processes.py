@@ -228,6 +228,32 @@ def test_the_second_readings_of_many_processes_are_spread(node: Node) -> None:
     assert max(steps) <= 2
 
 
+def test_a_process_is_read_again_once_a_minute(node: Node) -> None:
+    answers = set()
+    for _ in range(600):
+        node.proc.put(7, "/" + container_path("systemd", UID, new_container_id()))
+        answers.add(node.resolve(7))
+        node.clock.advance(1)
+    assert len(answers) == 11
+
+
+def test_the_readings_of_many_processes_stay_spread_after_a_pause(node: Node) -> None:
+    pids = range(1, 17)
+    for pid in pids:
+        node.proc.put(pid, CONTAINER)
+    node.processes.resolve(pids)
+    node.clock.advance(300)
+    node.processes.resolve(pids)
+    for pid in pids:
+        node.proc.put(pid, OTHER_CONTAINER)
+    moved = [0]
+    for _ in range(60):
+        node.clock.advance(1)
+        moved.append(list(node.processes.resolve(pids).values()).count(OTHER_IDENTITY))
+    assert moved[-1] == len(pids)
+    assert max(later - earlier for earlier, later in itertools.pairwise(moved)) <= 2
+
+
 def test_a_young_process_outside_containers_is_read_again_each_time(node: Node) -> None:
     node.proc.put(7, SERVICE)
     assert node.resolve(7) == SSHD
