@@ -45,8 +45,14 @@ class Stream:
             ApiError: the connection broke, or was silent for longer than its read timeout.
 
         """
-        while chunk := attempt("reading", lambda: self._response.read1(CHUNK)):
+        response = self._response
+        # A server that sends in chunks sends each event of a watch as one: it is read whole.
+        parts = response.read_chunked(CHUNK) if response.chunked else iter(self._part, b"")
+        while chunk := attempt("reading", lambda: next(parts, b"")):
             yield chunk
+
+    def _part(self) -> bytes:
+        return self._response.read1(CHUNK)
 
     def read(self, limit: int) -> bytes:
         """The whole body, or its first ``limit`` bytes; raises as ``chunks`` does."""
