@@ -1,0 +1,23 @@
+"""Pods by namespace and name."""
+
+import pytest
+
+from exporter.collector.named import Named
+from exporter.model import Pod
+from exporter.pods.table import indexed
+
+OLD, NEW, OTHER = (
+    Pod("a", "ns", "db-0", deleted=True),
+    Pod("b", "ns", "db-0"),
+    Pod("c", "ns", "web"),
+)
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_of_two_pods_with_one_name_the_living_one_is_found(order: int) -> None:
+    pods = [OLD, NEW, OTHER][::order]
+    found = Named(indexed({pod.uid: pod for pod in pods}))
+
+    assert dict(found) == {("ns", "db-0"): NEW, ("ns", "web"): OTHER}
+    assert len(found) == 2
+    assert found.get(("ns", "none")) is None
