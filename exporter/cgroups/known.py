@@ -76,15 +76,19 @@ class KnownProcesses:
         Of processes that were asked for the last time only those are looked at that are not fresh.
         """
         asked = frozenset(pids)
-        as_before = asked is self._asked or asked == self._asked
-        self._asked = None  # should this fail, all are looked at the next time
+        before, self._asked = self._asked, None  # should this fail, all are looked at the next time
         self._note_ends(now)
         # One that is forgotten and met again leaves its old moment behind: not too many of those.
-        if as_before and len(self._due) <= 2 * self._most:
-            self._renew(now)
-        else:
+        if before is None or len(self._due) > 2 * self._most:
             self._stale, self._due = set(), []
             self._answers = {pid: self._answer(pid, now) for pid in pids}
+        elif asked is before or asked == before:
+            self._renew(asked, now)
+        else:
+            self._stale |= asked - before
+            self._renew(asked, now)
+            answers = self._answers
+            self._answers = {pid: answers[pid] for pid in pids}
         self._asked = asked
         return self._answers
 
@@ -95,12 +99,12 @@ class KnownProcesses:
         self._asked = None
         self._lifetimes.close()
 
-    def _renew(self, now: int) -> None:
+    def _renew(self, asked: frozenset[int], now: int) -> None:
         while self._due and self._due[0][0] <= now:
             self._stale.add(heappop(self._due)[1])
-        before, stale, self._stale = self._answers, self._stale, set()
-        news = {pid: self._answer(pid, now) for pid in stale if pid in before}
-        if any(answer != before[pid] for pid, answer in news.items()):
+        before, stale, self._stale = self._answers, self._stale & asked, set()
+        news = {pid: self._answer(pid, now) for pid in stale}
+        if any(answer != before.get(pid) for pid, answer in news.items()):
             self._answers = {**before, **news}
 
     def _answer(self, pid: int, now: int) -> Answer:

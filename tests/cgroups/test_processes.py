@@ -85,6 +85,22 @@ def test_nothing_new_of_the_same_processes_is_the_same_mapping(node: Node) -> No
     assert node.processes.resolve({7, 8, 9}) is before
 
 
+def test_others_than_the_last_time_are_answered_with_those_that_stay(node: Node) -> None:
+    for pid in (7, 8, 9):
+        node.proc.put(pid, CONTAINER)
+    assert list(node.processes.resolve([7, 8]).items()) == [(7, IDENTITY), (8, IDENTITY)]
+    node.proc.remove(9)
+    node.clock.advance(1)
+    answers = node.processes.resolve([9, 8])
+    assert list(answers.items()) == [(9, Unattributed.EXITED), (8, IDENTITY)]
+    for pid in (7, 8, 9):
+        node.proc.put(pid, OTHER_CONTAINER)
+    node.clock.advance(1)
+    assert node.processes.resolve([7, 8, 9]) == {7: IDENTITY, 8: IDENTITY, 9: OTHER_IDENTITY}
+    node.clock.advance(60)
+    assert set(node.processes.resolve([9, 8, 7]).values()) == {OTHER_IDENTITY}
+
+
 def test_what_was_answered_stays_as_it_was_when_a_process_moves(node: Node) -> None:
     node.proc.put(7, CONTAINER)
     node.proc.put(8, SERVICE)
