@@ -14,7 +14,6 @@ Pure. Stands around ``attribution``, which shares a window out by figures for ea
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
 from typing import NamedTuple
 
 from exporter.attribution import NO_CREDIT, account
@@ -81,18 +80,18 @@ def account_for(
         return _account_instance(device, window, residents)
     usage = account(device, window, owners, idle_weights, credit)
     if device.sharing in OF_ALL_PARTS:
-        return replace(usage, shares=_of_all_parts(usage.shares, OF_ALL_PARTS[device.sharing]))
+        return usage._replace(shares=_of_all_parts(usage.shares, OF_ALL_PARTS[device.sharing]))
     if residents is None and device.sharing == MPS:
-        return replace(usage, unmeasured=None)
+        return usage._replace(unmeasured=None)
     if window.methods.shares == FDINFO:
         computing = residents.computing if residents else ()
         untold = {_owner(owners, pid) for pid in window.untold}
         unmeasured = dict.fromkeys(computing, Unmeasured.NOT_SUPPORTED)
-        return replace(usage, unmeasured=unmeasured | dict.fromkeys(untold, Unmeasured.READ_FAILED))
+        return usage._replace(unmeasured=unmeasured | dict.fromkeys(untold, Unmeasured.READ_FAILED))
     if residents and residents.mps_clients and window.busy.core:  # on an idle device they are idle
         named = {_owner(owners, process.pid) for process in window.processes}
         unnamed = residents.mps_clients - named
-        return replace(usage, unmeasured=dict.fromkeys(unnamed, Unmeasured.MPS))
+        return usage._replace(unmeasured=dict.fromkeys(unnamed, Unmeasured.MPS))
     return usage
 
 
@@ -105,10 +104,10 @@ def _account_instance(device: Device, window: Window, residents: Residents | Non
     else:
         whose = Unattributed.MIG if tenants or residents is None else Unattributed.NO_PID
     all_of_it = ProcessActivity(_EVERYONE, window.busy)
-    whole = replace(window, processes=() if whose is Unattributed.NO_PID else (all_of_it,))
+    whole = window._replace(processes=() if whose is Unattributed.NO_PID else (all_of_it,))
     usage = account(device, whole, {_EVERYONE: whose})
     shared = tenants if len(tenants) > 1 else ()
-    return replace(usage, named_core_ns=0, unmeasured=dict.fromkeys(shared, Unmeasured.MIG))
+    return usage._replace(named_core_ns=0, unmeasured=dict.fromkeys(shared, Unmeasured.MIG))
 
 
 def _of_all_parts(shares: Mapping[Owner, Spent], reason: Unattributed) -> dict[Owner, Spent]:

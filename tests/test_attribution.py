@@ -1,7 +1,5 @@
 """The join: whose process it is, and that every unit of a device ends in exactly one place."""
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -242,7 +240,7 @@ def test_energy_is_idle_part_apart_and_active_part_by_core() -> None:
 
 
 def test_energy_of_windows_before_is_charged_to_nobody_who_works_now() -> None:
-    seen = replace(idling(100), late_energy_uj=400)
+    seen = idling(100)._replace(late_energy_uj=400)
 
     usage = account(DEVICE, seen, OWNERS)
 

@@ -13,7 +13,6 @@ import struct
 import sys
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import fields
 from functools import partial
 from statistics import median
 from typing import Any
@@ -22,7 +21,7 @@ from exporter import garbage
 from exporter.attribution import account
 from exporter.gpus.nvml.calls import ENERGY, LEGACY, LEGACY_ROW, SAMPLES
 from exporter.gpus.nvml.source import NvmlSource
-from exporter.model import ContainerKey, ProcessActivity
+from exporter.model import ContainerKey
 
 SAMPLE = struct.Struct("=QI4x")
 ENGINES = (1, 1, 2, 3, 4)  # nvmlSamplingType_t; the core's are read before and after the rows
@@ -56,10 +55,10 @@ def calls(library: ctypes.CDLL, index: int) -> Callable[[bool], None]:
     return ask
 
 
-def again(value: Any) -> Callable[[], object]:  # noqa: ANN401 - any dataclass
-    """What makes a frozen value of its parts."""
-    made: type[object] = type(value)
-    return partial(made, *(getattr(value, field.name) for field in fields(value)))
+def again(value: tuple[Any, ...]) -> Callable[[], object]:
+    """What makes a named tuple of its parts."""
+    made: Callable[..., object] = type(value)
+    return partial(made, *value)
 
 
 def handed_on(source: NvmlSource) -> list[Callable[[], object]]:
@@ -72,7 +71,7 @@ def handed_on(source: NvmlSource) -> list[Callable[[], object]]:
         usage = account(reading.device, window, owners)
         makers += map(again, (reading, window, window.busy, usage, usage.total))
         for process in window.processes:
-            makers += (again(process.busy), partial(ProcessActivity, *process))
+            makers += (again(process.busy), again(process))
         for spent in usage.shares.values():
             makers += (again(spent.busy), again(spent))
     return makers

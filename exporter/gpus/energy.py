@@ -115,8 +115,7 @@ class EnergyMeter:
 
 def with_energy(window: Window, metered: Metered, method: str) -> Window:
     """The window with what the board used in it; ``method`` is a value of ``Methods.energy``."""
-    return replace(
-        window,
+    return window._replace(
         energy_uj=metered.used_uj,
         idle_energy_uj=metered.idle_uj,
         late_energy_uj=metered.late_uj,

@@ -1,7 +1,6 @@
 """The GPUs of a scenario, read as a driver's: the same cursor and meter over a ring in memory."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from exporter.gpus.samples import ProcessSample, Sample
 from exporter.gpus.simulated_device import SimulatedDevice
@@ -94,11 +93,11 @@ class _SimulatedParts(_SimulatedCard):
     """A card that is divided into MIG instances keeps its energy and sensors, and nothing else."""
 
     def _read(self) -> DeviceReading:
-        return replace(super()._read(), memory=None, unmeasured={**MIG, **MIG_MEMORY})
+        return super()._read()._replace(memory=None, unmeasured={**MIG, **MIG_MEMORY})
 
     def _window(self) -> Window | None:
         window = super()._window()
-        return window and replace(window, busy=Engines(), processes=(), methods=Methods())
+        return window and window._replace(busy=Engines(), processes=(), methods=Methods())
 
 
 class _SimulatedInstance(SimulatedDevice):

@@ -5,8 +5,6 @@ and the board's energy (``exporter.gpus.amd``). Intel: what the kernel counts fo
 sum of which is the device's busy time (``exporter.gpus.drm``).
 """
 
-from dataclasses import replace
-
 from exporter.gpus.amd.activity import Sample, Windows
 from exporter.gpus.amd.board import UNDER_PARTITIONS
 from exporter.gpus.amd.device import COMPUTE, OF_THE_DEVICE_ONLY
@@ -72,7 +70,7 @@ class SimulatedAmd(SimulatedDevice):
             return window
         spent = self._node.spent_ns(self._number, before, now_ns)
         copied = {pid: engines["copy"] for pid, engines in spent.items() if engines["copy"]}
-        return replace(window, counted={"copy": copied, "evicted": {}})
+        return window._replace(counted={"copy": copied, "evicted": {}})
 
     def _held(self, window: Window | None) -> DeviceMemory:
         """As KFD lists it: who holds none is not there."""

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
 from exporter.model.unmeasured import Unmeasured
@@ -61,8 +62,7 @@ class DeviceState(StrEnum):
     FAILED = "read_failed"
 
 
-@dataclass(frozen=True, slots=True)
-class Engines:
+class Engines(NamedTuple):
     """Busy nanoseconds of each engine kind of one device; None where it is not measured."""
 
     core: int | None = None
@@ -104,8 +104,7 @@ class Methods:
     energy: str = "none"
 
 
-@dataclass(frozen=True, slots=True)
-class Window:
+class Window(NamedTuple):
     """The time between two sample reads of one device, in the samples' own clock.
 
     Windows of a device are contiguous: each starts where the one before it ended.
@@ -128,14 +127,14 @@ class Window:
     unobserved_ns: int
     busy: Engines
     processes: tuple[ProcessActivity, ...] = ()
-    rejected: Mapping[str, int] = field(default_factory=dict)
+    rejected: Mapping[str, int] = MappingProxyType({})
     energy_uj: int | None = None
     idle_energy_uj: int | None = None
     late_energy_uj: int = 0
     methods: Methods = Methods()
     told_apart: bool = False
     unclaimed_ns: int = 0
-    counted: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
+    counted: Mapping[str, Mapping[int, int]] = MappingProxyType({})
     untold: frozenset[int] = frozenset()
 
     @property
@@ -208,8 +207,7 @@ class PartCost(NamedTuple):
     every_ns: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceReading:
+class DeviceReading(NamedTuple):
     """One device in one cycle. ``window`` None: the driver has no new samples yet."""
 
     device: Device
@@ -217,10 +215,10 @@ class DeviceReading:
     detail: str = ""
     window: Window | None = None
     memory: DeviceMemory | None = None
-    sensors: Sensors = field(default_factory=Sensors)
-    unmeasured: Mapping[str, Unmeasured] = field(default_factory=dict)  # by quantity
-    xids: Mapping[str, XidCount] = field(default_factory=dict)  # of a device that is lost, too
-    costs: Mapping[str, PartCost] = field(default_factory=dict)  # by part of the reading, likewise
+    sensors: Sensors = Sensors()
+    unmeasured: Mapping[str, Unmeasured] = MappingProxyType({})  # by quantity
+    xids: Mapping[str, XidCount] = MappingProxyType({})  # of a device that is lost, too
+    costs: Mapping[str, PartCost] = MappingProxyType({})  # by part of the reading, likewise
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,9 @@
 """Who used what: the values between attribution and ledger."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
+from types import MappingProxyType
 from typing import NamedTuple
 
 from exporter.model.devices import Device, Engines, Methods, ProcessActivity
@@ -45,8 +46,7 @@ class Unattributed(StrEnum):
 Owner = ContainerKey | GroupKey | Unattributed
 
 
-@dataclass(frozen=True, slots=True)
-class Spent:
+class Spent(NamedTuple):
     """What one owner, or a whole device, used in one window."""
 
     busy: Engines
@@ -79,8 +79,7 @@ class Credit(NamedTuple):
     silent_ns: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceUsage:
+class DeviceUsage(NamedTuple):
     """One device's books for one window: for each quantity the shares add up to ``total``.
 
     ``idle_energy_uj`` is what the board would have used idle, whoever it is charged to.
@@ -100,11 +99,11 @@ class DeviceUsage:
     idle_energy_uj: int | None = None
     rejected: int = 0
     named_core_ns: int = 0
-    unexplained: Mapping[Unexplained, int] = field(default_factory=dict)
-    credit: Mapping[Owner, Credit] = field(default_factory=dict)
-    methods: Methods = field(default_factory=Methods)
-    unmeasured: Mapping[Owner, Unmeasured] | None = field(default_factory=dict)
-    counted: Mapping[str, Mapping[Owner, int]] = field(default_factory=dict)
+    unexplained: Mapping[Unexplained, int] = MappingProxyType({})
+    credit: Mapping[Owner, Credit] = MappingProxyType({})
+    methods: Methods = Methods()
+    unmeasured: Mapping[Owner, Unmeasured] | None = MappingProxyType({})
+    counted: Mapping[str, Mapping[Owner, int]] = MappingProxyType({})
     is_lower_bound: bool = False
 
 

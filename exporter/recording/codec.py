@@ -1,16 +1,19 @@
 """The frozen values of ``exporter.model`` as JSON and back, driven by their declared types. Pure.
 
-A dataclass is an object without the fields that have their default, a named tuple a list. So a
-field that a later version adds with a default does not make an older recording unreadable. What
-comes back has the declared types or is refused; nothing is ever called but these constructors.
+A dataclass is an object without the fields that have their default, a named tuple a list; but those
+of ``OBJECTS``, which are made too often to be dataclasses, are written as such. So a field that a
+later version adds with a default does not make an older recording unreadable. What comes back has
+the declared types or is refused; nothing is ever called but these constructors.
 """
 
 import types
 from collections.abc import Callable, Mapping
-from dataclasses import MISSING, Field, fields, is_dataclass
+from dataclasses import MISSING, fields, is_dataclass
 from enum import StrEnum
 from functools import cache
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from exporter.model import DeviceReading, Engines, Window
 
 T = TypeVar("T")
 
@@ -18,6 +21,7 @@ Json = bool | int | float | str | list["Json"] | dict[str, "Json"] | None
 Reader = Callable[[Any], Any]
 
 LARGEST = 1 << 63  # of an integer; the accounts stay below it for centuries
+OBJECTS = frozenset({DeviceReading, Engines, Window})
 
 _SHAPES: dict[type, str] = {
     bool: "boolean",
@@ -45,14 +49,14 @@ def to_json(value: object) -> Json:
         return value
     if isinstance(value, Mapping):
         return _mapping_to_json(value)
+    if _is_object(type(value)):
+        return {
+            name: to_json(own)
+            for name, default in _defaults(type(value)).items()
+            if not _same(own := getattr(value, name), default)
+        }
     if isinstance(value, tuple | frozenset):
         return [to_json(one) for one in (value if isinstance(value, tuple) else sorted(value))]
-    if is_dataclass(value) and not isinstance(value, type):
-        return {
-            field.name: to_json(own)
-            for field in fields(value)
-            if not _same(own := getattr(value, field.name), _default(field))
-        }
     raise TypeError(f"{type(value).__name__} has no form in a recording")
 
 
@@ -74,8 +78,19 @@ def from_json(kind: type[T], data: Json) -> T:
     return value
 
 
-def _default(field: Field[Any]) -> object:
-    return field.default if field.default_factory is MISSING else field.default_factory()
+def _is_object(kind: Any) -> bool:  # noqa: ANN401 - any type form
+    """Whether a value of this type is an object with the names of its fields."""
+    return kind in OBJECTS or is_dataclass(kind)
+
+
+def _defaults(kind: Any) -> Mapping[str, object]:  # noqa: ANN401 - of a type that is an object
+    """By the fields' names; MISSING: it has none."""
+    if kind in OBJECTS:
+        return {name: kind._field_defaults.get(name, MISSING) for name in kind._fields}
+    return {
+        field.name: field.default if field.default_factory is MISSING else field.default_factory()
+        for field in fields(kind)
+    }
 
 
 def _same(own: object, default: object) -> bool:
@@ -89,8 +104,8 @@ def _reader(kind: Any) -> Reader:  # noqa: ANN401 - any type form
         return _generic(get_origin(kind), get_args(kind))
     if kind in _SHAPES:
         return _plain(kind)
-    if is_dataclass(kind):
-        return _dataclass(kind)
+    if _is_object(kind):
+        return _named(kind)
     if issubclass(kind, StrEnum):
         return _enum(kind)
     if hasattr(kind, "_fields"):
@@ -118,7 +133,8 @@ def _shape(kind: Any) -> str:  # noqa: ANN401 - any type form
         return _SHAPES[origin]
     if issubclass(origin, str):
         return "text"
-    return "list" if issubclass(origin, tuple | frozenset) else "object"
+    is_list = issubclass(origin, tuple | frozenset) and not _is_object(origin)
+    return "list" if is_list else "object"
 
 
 def _union(kinds: tuple[Any, ...]) -> Reader:
@@ -200,10 +216,10 @@ def _whole_key(text: str) -> int:
     return int(text)
 
 
-def _dataclass(kind: Any) -> Reader:  # noqa: ANN401 - a dataclass
-    hints = get_type_hints(kind)
-    readers = {field.name: _reader(hints[field.name]) for field in fields(kind)}
-    needed = {field.name for field in fields(kind) if _default(field) is MISSING}
+def _named(kind: Any) -> Reader:  # noqa: ANN401 - of a type that is an object
+    hints, defaults = get_type_hints(kind), _defaults(kind)
+    readers = {name: _reader(hints[name]) for name in defaults}
+    needed = {name for name, default in defaults.items() if default is MISSING}
 
     def read(data: Json) -> object:
         given = _object(data)

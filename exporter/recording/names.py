@@ -111,7 +111,7 @@ class Pseudonyms(Names):
         )
 
     def _device_reading(self, reading: DeviceReading) -> DeviceReading:
-        return replace(reading, device=self._device(reading.device), detail="")
+        return reading._replace(device=self._device(reading.device), detail="")
 
     def _device(self, device: Device) -> Device:
         uuid, parent = self.name(device.uuid), self.name(device.parent_uuid)

@@ -112,7 +112,7 @@ def failing() -> Snapshot:
     bench.processes.identities[100] = CgroupIdentity("uid-1", CID)
     working = _shared_by(range(100, 101))
     other = replace(DEVICE, uuid="GPU-1", index=1)
-    bench.gpus.devices = (working, replace(working, device=other))
+    bench.gpus.devices = (working, working._replace(device=other))
     _run(bench.collector, bench.clock, 3)
     bench.gpus.devices = (working, DeviceReading(other, DeviceState.LOST, "off the bus"))
     bench.processes.now = SourceStatus(

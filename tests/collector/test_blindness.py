@@ -151,8 +151,8 @@ def garbled(bench: Bench, rejected: int) -> Snapshot:
     """One more cycle, with so many rejected rows."""
     (reading,) = bench.gpus.devices
     assert reading.window
-    window = replace(reading.window, rejected={"percentage": rejected} if rejected else {})
-    bench.gpus.devices = (replace(reading, window=window),)
+    window = reading.window._replace(rejected={"percentage": rejected} if rejected else {})
+    bench.gpus.devices = (reading._replace(window=window),)
     return bench.cycle()
 
 
@@ -182,7 +182,7 @@ def test_one_clean_window_ends_the_doubt(bench: Bench) -> None:
 def holding(bench: Bench, memory: DeviceMemory | None) -> Snapshot:
     """One more cycle, in which this is read of the device's memory."""
     (reading,) = bench.gpus.devices
-    bench.gpus.devices = (replace(reading, memory=memory),)
+    bench.gpus.devices = (reading._replace(memory=memory),)
     return bench.cycle()
 
 

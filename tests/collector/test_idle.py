@@ -153,7 +153,7 @@ def test_idle_energy_is_charged_by_the_policy(
 def test_an_allotment_elsewhere_is_no_claim() -> None:
     bench = bench_of(IdlePolicy.ALLOTMENT)
     (reading,) = bench.gpus.devices
-    bench.gpus.devices = (reading, replace(reading, device=replace(DEVICE, uuid="GPU-1", index=1)))
+    bench.gpus.devices = (reading, reading._replace(device=replace(DEVICE, uuid="GPU-1", index=1)))
 
     bench.cycle()
     device = row(bench.cycle(), "device", "1", "GPU-1").values

@@ -1,7 +1,5 @@
 """Which processes the readings are about."""
 
-from dataclasses import replace
-
 from exporter.collector.pids import Pids, pids_of
 from exporter.model import (
     Device,
@@ -21,8 +19,7 @@ def reading(
 ) -> DeviceReading:
     """A device that lists these processes, and these in its window; 0: none was evicted."""
     holders = None if listed is None else tuple(ProcessMemory(p, 1, frozenset()) for p in listed)
-    window = replace(
-        WINDOW,
+    window = WINDOW._replace(
         processes=tuple(ProcessActivity(pid, Engines()) for pid in active),
         counted={"evicted": {evicted: 1}} if evicted else {},
     )
@@ -56,4 +53,4 @@ def test_another_list_of_a_device_is_looked_through() -> None:
 def test_a_process_that_is_not_listed_any_more_leaves_with_its_last_sample() -> None:
     pids, first = Pids(), reading("GPU-0", (1,), (2,))
     assert pids.of([first]) == {1, 2}
-    assert pids.of([replace(first, window=WINDOW)]) == {1}
+    assert pids.of([first._replace(window=WINDOW)]) == {1}

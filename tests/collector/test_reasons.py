@@ -255,7 +255,7 @@ UNATTRIBUTED: Mapping[Unattributed, Callable[[Scene], Snapshot]] = {
     Unattributed.UNKNOWN_CGROUP: unknown_cgroup,
     Unattributed.EXITED: exited,
     Unattributed.NO_PID: lambda scene: scene.with_window(BUSY),
-    Unattributed.IDLE: lambda scene: scene.with_window(replace(BUSY, idle_energy_uj=40)),
+    Unattributed.IDLE: lambda scene: scene.with_window(BUSY._replace(idle_energy_uj=40)),
     Unattributed.UNOBSERVED: lambda scene: scene.with_window(BUSY),
     Unattributed.OVERLAP: overlap,
     Unattributed.MIG: mig,

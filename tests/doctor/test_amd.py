@@ -64,7 +64,7 @@ def test_where_clients_of_a_radeon_are_not_seen_the_charts_profile_is_named(node
     reading = node.read()
     [device] = reading.devices
     blind = dict.fromkeys(("core", "encoder", "decoder"), Unmeasured.NO_PERMISSION)
-    reading = Reading(replace(reading.status, detail=REFUSED), (replace(device, unmeasured=blind),))
+    reading = Reading(replace(reading.status, detail=REFUSED), (device._replace(unmeasured=blind),))
 
     findings = found(reading)
 

@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from typing import Any
 
 from exporter.attribution import account
@@ -110,7 +109,7 @@ class Node:
             if seen is not None:
                 credit = self.ledger.books[device.uuid].credit
                 usage = account(device, seen, self.owners, credit=credit)
-                self.ledger.record(replace(usage, unmeasured=self.untold), now)
+                self.ledger.record(usage._replace(unmeasured=self.untold), now)
         self.ledger.allot(allotted, now)
         self.ledger.settle(now)
         pods = {("n", "a"): self.pod}

@@ -473,7 +473,7 @@ def test_idle_energy_is_unknown_until_the_board_was_seen_idle() -> None:
     node = Node()
 
     first = node.cycle(0, {"GPU-0": window({1: 10}, energy=70)})["device"]["0", "GPU-0"].values
-    known = replace(window({}, energy=70), idle_energy_uj=60)
+    known = window({}, energy=70)._replace(idle_energy_uj=60)
     second = node.cycle(1, {"GPU-0": known})["device"]["0", "GPU-0"].values
 
     assert "idle_energy_joules_total" not in first
@@ -714,8 +714,8 @@ def test_where_the_clients_of_one_owner_are_too_many_the_others_are_measured() -
     node = Node()
     node.cycle(0, {"GPU-0": window({1: 300, 2: 200}, energy=70)}, held=BOTH)
     node.untold = {A: Unmeasured.READ_FAILED}
-    by_client = replace(
-        window({2: 200}, energy=70), methods=Methods("fdinfo", "fdinfo"), untold=frozenset({1})
+    by_client = window({2: 200}, energy=70)._replace(
+        methods=Methods("fdinfo", "fdinfo"), untold=frozenset({1})
     )
     rows = node.cycle(1, {"GPU-0": by_client}, held={**BOTH, A: MemoryHeld(None, 1)})
 
@@ -736,7 +736,7 @@ def told_by_clients(core: dict[int, int], untold: Collection[int] = ()) -> Windo
     """A window of a device that is told by its clients, all of them but for these processes."""
     told = {pid: ns for pid, ns in core.items() if pid not in untold}
     methods = Methods("fdinfo", "fdinfo")
-    return replace(window(told), methods=methods, untold=frozenset(untold))
+    return window(told)._replace(methods=methods, untold=frozenset(untold))
 
 
 def test_who_is_told_again_is_shown_once_the_averages_hold_nothing_of_the_time_before() -> None:
@@ -784,8 +784,8 @@ def test_who_was_not_told_last_stays_withheld_while_no_window_comes() -> None:
 
 def test_the_boards_own_reason_stands_before_that_of_clients_who_are_too_many() -> None:
     node = Node()
-    by_client = replace(
-        window({2: 200}), methods=Methods("fdinfo", "fdinfo"), untold=frozenset({1})
+    by_client = window({2: 200})._replace(
+        methods=Methods("fdinfo", "fdinfo"), untold=frozenset({1})
     )
     rows = node.cycle(
         0, {"GPU-0": by_client}, held=BOTH, unmeasured={"energy": Unmeasured.NOT_SUPPORTED}
@@ -918,7 +918,7 @@ def test_reasons_of_sharing_stand_at_zero_where_they_can_apply(
 def test_methods_are_those_of_the_newest_window() -> None:
     node = Node()
     first = node.cycle(0)["device"]["0", "GPU-0"].values
-    seen = replace(window({}), methods=Methods("samples", "accounting", "counter"))
+    seen = window({})._replace(methods=Methods("samples", "accounting", "counter"))
 
     second = node.cycle(1, {"GPU-0": seen})["device"]["0", "GPU-0"].values
     third = node.cycle(2)["device"]["0", "GPU-0"].values
@@ -931,8 +931,7 @@ def test_methods_are_those_of_the_newest_window() -> None:
 def sampled(core: int, busy: int, *, spare: int = 0, unclaimed: int = 0) -> Window:
     """A window of a second in which samples name the process 1 for ``core`` ns."""
     processes = (ProcessActivity(1, Engines(core=core), spare),) if core else ()
-    return replace(
-        window({}, busy),
+    return window({}, busy)._replace(
         processes=processes,
         unclaimed_ns=unclaimed,
         told_apart=True,
@@ -955,7 +954,7 @@ def test_normalization_is_an_average_over_the_window_of_the_gauges() -> None:
 def test_the_reasons_for_giving_no_process_core_time_add_up_to_it() -> None:
     node = Node()
     node.cycle(1, {"GPU-0": window({1: 100}, busy=1000)})
-    node.cycle(2, {"GPU-0": replace(window({1: 100}, busy=150), rejected={"pid": 1})})
+    node.cycle(2, {"GPU-0": window({1: 100}, busy=150)._replace(rejected={"pid": 1})})
     rows = node.cycle(3, {"GPU-0": sampled(100, 700, spare=50, unclaimed=400)})
 
     device = rows["device"]["0", "GPU-0"].values

@@ -117,7 +117,7 @@ class AmdBoard:
         sensors = self._sense(metrics, demand)
         whole = self._parted(window) if self._parts else self._undivided(window, demand)
         parts = (self._part(part, speaks_ns, demand) for part in self._parts)
-        return (replace(whole, sensors=sensors), *parts)
+        return (whole._replace(sensors=sensors), *parts)
 
     def _window(self, sample: Sample, speaks_ns: int) -> Window | None:
         """The board's; how busy a partitioned one was its partitions tell."""
@@ -146,11 +146,11 @@ class AmdBoard:
             window = self._whole.window(self._sample)
         if window and _has_worked(window):
             self._rest.note(self._clock.monotonic_ns(), idle=False)
-            window = replace(window, busy=replace(window.busy, memory_active=None))
+            window = window._replace(busy=window.busy._replace(memory_active=None))
         window = window and with_energy(window, Metered(), self.energy.method)
         whole = self._parted(window) if self._parts else self._undivided(window, demand)
         parts = (self._part(part, None, demand) for part in self._parts)
-        return (replace(whole, sensors=self._sensors), *parts)
+        return (whole._replace(sensors=self._sensors), *parts)
 
     def _asleep(self, demand: Demand) -> tuple[DeviceReading, ...]:
         """The board while it sleeps, which is idle: nothing is read that would wake it."""
@@ -172,7 +172,7 @@ class AmdBoard:
         }
         told = {**whole.unmeasured, **reasons}
         parts = (self._part(part, speaks_ns, demand) for part in self._parts)
-        return (replace(whole, sensors=self._sensors, unmeasured=told), *parts)
+        return (whole._replace(sensors=self._sensors, unmeasured=told), *parts)
 
     def _metrics(self) -> Metrics:
         return decode(read_bytes(self._folder / "gpu_metrics") or b"", self._gfx)

@@ -89,7 +89,7 @@ class ClientDevice:
         window = self._kfd.window(sample)
         if window is None or self._blind:
             return window
-        return replace(self._with(window, by_process(spent, holders)), untold=sight.cut)
+        return self._with(window, by_process(spent, holders))._replace(untold=sight.cut)
 
     def memory(self, demand: Demand, total: int | None, used: int | None) -> DeviceMemory | None:
         """Who holds how much: by fdinfo and by KFD, of which neither has all."""
@@ -129,9 +129,8 @@ class ClientDevice:
         }
         told = window.busy.core is not None
         sums[CORE] = max(sums[CORE], window.busy.core or 0)
-        return replace(
-            window,
-            busy=replace(window.busy, **sums),
+        return window._replace(
+            busy=window.busy._replace(**sums),
             processes=tuple(
                 ProcessActivity(pid, Engines(**{role: own.get(role, 0) for role in ROLES}))
                 for pid, own in parts.items()

@@ -1,7 +1,6 @@
 """One board or one partition: its window and its memory, out of what the files say now."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 
 from exporter.gpus.amd.activity import Sample, Windows
@@ -57,7 +56,7 @@ class AmdDevice:
         cus = self._cus()
         now = self._clock.time_ns(), self._clock.monotonic_ns()
         window = self._windows.cut(sample, cus, *now)
-        return window and replace(window, counted=self._counting.take())
+        return window and window._replace(counted=self._counting.take())
 
     def memory(self, demand: Demand, total: int | None, used: int | None) -> DeviceMemory | None:
         """Who holds how much; of a partition as much as its processes is in use (``used`` None)."""

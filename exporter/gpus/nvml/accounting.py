@@ -12,7 +12,6 @@ to the rows of ``nvmlDeviceGetProcessUtilization``, from which these sums are ma
 import logging
 from collections.abc import Mapping
 from ctypes import Structure, byref, c_uint, c_ulonglong, c_void_p, cast
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 from exporter.gpus.nvml import errors
@@ -216,8 +215,7 @@ def activities(window: Window, added: Mapping[int, Sums]) -> tuple[ProcessActivi
     return tuple(
         ProcessActivity(
             pid,
-            replace(
-                rows.get(pid, Engines(encoder=0, decoder=0)),
+            rows.get(pid, Engines(encoder=0, decoder=0))._replace(
                 core=more.core * window.observed_ns // parts,
                 memory_active=None
                 if window.busy.memory_active is None

@@ -220,7 +220,7 @@ class NvmlDevice:
         if summed is None:
             return window
         methods = replace(window.methods, shares="accounting")
-        return replace(window, processes=summed, methods=methods, told_apart=False, unclaimed_ns=0)
+        return window._replace(processes=summed, methods=methods, told_apart=False, unclaimed_ns=0)
 
     @property
     def _blind(self) -> bool:

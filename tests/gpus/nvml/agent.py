@@ -125,9 +125,14 @@ class Agent:
         return self.log
 
 
+def as_dict(mapping: MappingProxyType[Any, Any]) -> tuple[type, tuple[object]]:
+    """How a mapping that cannot be changed goes to another process."""
+    return dict, (dict(mapping),)
+
+
 def main() -> None:
     """Answer one message after the other, until there are no more."""
-    copyreg.pickle(MappingProxyType, lambda mapping: (MappingProxyType, (dict(mapping),)))
+    copyreg.pickle(MappingProxyType, as_dict)
     copyreg.pickle(DeviceLostError, lambda error: (DeviceLostError, (error.code, error.call)))
     requests, answers = sys.stdin.buffer, sys.stdout.buffer
     agent = Agent(**pickle.load(requests))  # noqa: S301 - from the test that started us

@@ -74,10 +74,10 @@ def _with(reading: DeviceReading, verdicts: Mapping[str, Verdict]) -> DeviceRead
     if verdict is None:
         return reading
     if verdict.name and _NAMELESS.fullmatch(device.model):
-        reading = replace(reading, device=replace(device, model=verdict.name))
+        reading = reading._replace(device=replace(device, model=verdict.name))
     if device.parent_uuid or not verdict.mismatch:
         return reading
-    return replace(reading, sensors=replace(reading.sensors, crosscheck=verdict.mismatch))
+    return reading._replace(sensors=replace(reading.sensors, crosscheck=verdict.mismatch))
 
 
 class SmiSource:
