@@ -119,9 +119,9 @@ class Ours:
 
     def _accounts(self, quantity: str) -> Sums:
         (book,) = self._ledger.books.values()
-        sums = Counter({label(key): a.totals[quantity] for key, a in book.owners.items()})
+        sums = Counter({label(key): getattr(a.totals, quantity) for key, a in book.owners.items()})
         if JOBS in (namespaces := book.of_namespaces()):
-            sums[JOBS] = namespaces[JOBS][quantity]
+            sums[JOBS] = getattr(namespaces[JOBS], quantity)
         return sums
 
 

@@ -3,12 +3,26 @@
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple, Self, TypeVar
 
-from exporter.model import COUNTED, QUANTITIES, MemoryHeld, Spent
+from exporter.model import MemoryHeld, Spent
 
 ENERGY = "energy"
-NOTHING: Final[Mapping[str, int]] = dict.fromkeys((*QUANTITIES, ENERGY, *COUNTED), 0)
 
 K = TypeVar("K")
+
+
+class Totals(NamedTuple):
+    """What was used of each quantity, in ns, of ``ENERGY``, in µJ, and of what is ``COUNTED``."""
+
+    core: int = 0
+    memory_active: int = 0
+    encoder: int = 0
+    decoder: int = 0
+    energy: int = 0
+    copy: int = 0
+    evicted: int = 0
+
+
+NOTHING: Final = Totals()
 
 
 class Moment(NamedTuple):
@@ -24,50 +38,50 @@ class Account(NamedTuple):
     It is a value: what is entered makes another one, so that whoever was given this one may keep
     it, and an account of which there is no news costs nothing.
 
-    ``totals``: by quantity, ``ENERGY`` and what is ``COUNTED``. ``cores``: the parts of a core
-    that it is allotted, since ``cores_mono_ns``; ``earned_ns`` is the core time allotted before.
-    ``resident``: it is known to hold memory. ``live_mono_ns``: when it was last there, if it is
-    neither allotted anything nor resident. ``used_mono_ns``: when it last used anything.
+    ``cores``: the parts of a core that it is allotted, since ``cores_mono_ns``; ``earned_ns`` is
+    the core time allotted before. ``resident``: it is known to hold memory. ``live_mono_ns``: when
+    it was last there, if it is neither allotted anything nor resident. ``used_mono_ns``: when it
+    last used anything; this and what follows it is what a window changes.
     """
 
     since_unix_ns: int
     live_mono_ns: int
-    used_mono_ns: int
-    totals: Mapping[str, int] = NOTHING
-    active_unix_ns: int | None = None
     held: MemoryHeld | None = None
     peak_bytes: int | None = None
     resident: bool = False
     cores: tuple[float, ...] = ()
     cores_mono_ns: int = 0
     earned_ns: int = 0
+    used_mono_ns: int = 0
+    active_unix_ns: int | None = None
+    totals: Totals = NOTHING
 
     @classmethod
     def opened(cls, now: Moment) -> Self:
         """A new one, whose owner is there now."""
-        return cls(now.unix_ns, now.mono_ns, now.mono_ns)
+        return cls(now.unix_ns, now.mono_ns, used_mono_ns=now.mono_ns)
 
     def entered(self, spent: Spent, now: Moment) -> Self:
         """With what was used in one window."""
-        busy, totals, active_unix_ns = spent.busy, {**self.totals}, self.active_unix_ns
-        if busy.core:
-            totals["core"] += busy.core
-            active_unix_ns = now.unix_ns
-        if busy.memory_active:
-            totals["memory_active"] += busy.memory_active
-        if busy.encoder:
-            totals["encoder"] += busy.encoder
-        if busy.decoder:
-            totals["decoder"] += busy.decoder
-        if spent.energy_uj:
-            totals[ENERGY] += spent.energy_uj
-        return self._replace(totals=totals, active_unix_ns=active_unix_ns, used_mono_ns=now.mono_ns)
+        (core, memory_active, encoder, decoder), energy_uj = spent
+        had = self.totals
+        totals = Totals(
+            had.core + (core or 0),
+            had.memory_active + (memory_active or 0),
+            had.encoder + (encoder or 0),
+            had.decoder + (decoder or 0),
+            had.energy + (energy_uj or 0),
+            had.copy,
+            had.evicted,
+        )
+        active_unix_ns = now.unix_ns if core else self.active_unix_ns
+        return type(self)(*self[:-3], now.mono_ns, active_unix_ns, totals)
 
     def counting(self, quantity: str, amount: int, now: Moment) -> Self:
         """With what was counted in one window."""
         if not amount:
             return self
-        totals = {**self.totals, quantity: self.totals[quantity] + amount}
+        totals = self.totals._replace(**{quantity: getattr(self.totals, quantity) + amount})
         return self._replace(totals=totals, used_mono_ns=now.mono_ns)
 
     def seen(self, mono_ns: int) -> Self:
@@ -127,10 +141,9 @@ class Account(NamedTuple):
         return mono_ns if self.lasts else max(self.live_mono_ns, self.used_mono_ns)
 
 
-def added(*totals: Mapping[str, int]) -> Mapping[str, int]:
-    """The totals of some accounts together; they have the same keys, in the same order."""
-    of_each = zip(*[one.values() for one in totals], strict=True)
-    return dict(zip(NOTHING, map(sum, of_each), strict=True))
+def added(*totals: Totals) -> Totals:
+    """The totals of some accounts together."""
+    return Totals(*map(sum, zip(*totals, strict=True)))
 
 
 def opened(accounts: dict[K, Account], key: K, now: Moment) -> Account:

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
-from exporter.ledger.accounts import Account
+from exporter.ledger.accounts import Account, Totals
 from exporter.model import ContainerKey, GroupKey
 
 OwnerKey = ContainerKey | GroupKey
@@ -38,7 +38,7 @@ class Since(NamedTuple):
     observed_ns: int
     pasts: Pasts
 
-    def before(self, owner: OwnerKey | None, account: Account) -> Mapping[str, int]:
+    def before(self, owner: OwnerKey | None, account: Account) -> Totals:
         """The totals then of an account, which is the owner's, or the device's (None)."""
         if account.used_mono_ns > self.mono_ns:
             for past in self.pasts:

@@ -1,8 +1,8 @@
 """The book of one device: its accounts, and what is known of it."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from exporter.ledger.accounts import NOTHING, Account, Moment, added, allot, opened
+from exporter.ledger.accounts import NOTHING, Account, Moment, Totals, added, allot, opened
 from exporter.ledger.averages import OwnerKey, Past, Since, newest, normalization, since
 from exporter.ledger.condition import Condition
 from exporter.model import (
@@ -33,7 +33,7 @@ class Book(Condition):
         self.whole = Account.opened(now)
         self.unattributed: dict[Unattributed, Account] = {}
         self.owners: dict[OwnerKey, Account] = {}
-        self.namespaces: dict[str, Mapping[str, int]] = {}
+        self.namespaces: dict[str, Totals] = {}
         self.idle_energy_uj = 0
         self.unobserved_ns = 0
         self.credit: Mapping[Owner, Credit] = {}
@@ -41,6 +41,7 @@ class Book(Condition):
         self.pasts: tuple[Past, ...] = ()
         self.held: Mapping[Owner, MemoryHeld] | None = None
         self._has_newcomers = False  # owners that are not yet told what they hold
+        self._used: set[Owner] = set()  # whose part of any window was entered, and still stands
         self._residents: Collection[Owner] | None = None  # as the accounts have it, if all do
 
     def meet(self, reading: DeviceReading, now: Moment) -> None:
@@ -58,21 +59,20 @@ class Book(Condition):
             self._has_newcomers, self._residents = True, None
         return found
 
-    def record(self, usage: DeviceUsage, now: Moment) -> None:
-        """Enter one window."""
+    def record(self, usage: DeviceUsage, now: Moment) -> Sequence[ContainerKey]:
+        """Enter one window; gives the containers that none was entered for before."""
+        shares, owners = usage.shares, self.owners
         before: dict[OwnerKey | None, Account] = {None: self.whole}
         self.whole = self.whole.entered(usage.total, now)
-        for owner, spent in usage.shares.items():
+        for owner, spent in shares.items():
             if isinstance(owner, Unattributed):
                 nobody = opened(self.unattributed, owner, now)
                 self.unattributed[owner] = nobody.entered(spent, now)
                 continue
-            account = before[owner] = self.account(owner, now)
+            account = before[owner] = owners.get(owner) or self.account(owner, now)
             if self.held is None:  # without a process list, activity is the only sign of life
                 account = account.seen(now.mono_ns)
-            self.owners[owner] = account.entered(spent, now)
-            if isinstance(owner, ContainerKey):
-                self.namespaces.setdefault(owner.namespace, NOTHING)
+            owners[owner] = account.entered(spent, now)
         self.idle_energy_uj += usage.idle_energy_uj or 0
         self.unobserved_ns += usage.unobserved_ns
         self.credit = usage.credit
@@ -81,6 +81,14 @@ class Book(Condition):
         for reason, core_ns in usage.unexplained.items():
             self.unexplained[reason] += core_ns
         self.pasts = (*self.pasts, _past(usage, now, before))
+        return () if self._used.issuperset(shares) else self._first_used(shares)
+
+    def _first_used(self, shares: Iterable[Owner]) -> list[ContainerKey]:
+        first = [o for o in shares if o not in self._used and isinstance(o, ContainerKey)]
+        for key in first:
+            self.namespaces.setdefault(key.namespace, NOTHING)
+        self._used.update(shares)
+        return first
 
     def _count(self, counted: Mapping[str, Mapping[Owner, int]], now: Moment) -> None:
         for quantity, parts in counted.items():
@@ -144,10 +152,11 @@ class Book(Condition):
                 left = self.namespaces[key.namespace]
                 self.namespaces[key.namespace] = added(left, account.totals)
         if gone:
+            self._used.difference_update(gone)
             self.pasts = tuple(past.without(gone) for past in self.pasts)
             self._has_newcomers = True  # one who still holds memory is opened anew
 
-    def of_namespaces(self) -> dict[str, Mapping[str, int]]:
+    def of_namespaces(self) -> dict[str, Totals]:
         """All that the containers of each namespace used, by quantity."""
         used = {namespace: [left] for namespace, left in self.namespaces.items()}
         for key, account in self.owners.items():
@@ -167,7 +176,7 @@ class Book(Condition):
     def frozen(self) -> "Book":
         """A copy for readers of rows, which no later cycle changes."""
         made = Book.__new__(Book)
-        vars(made).update(vars(self))  # a tenth of what copy.copy takes
+        vars(made).update(vars(self))
         made.measured, made.unexplained = self.measured.copy(), self.unexplained.copy()
         made.owners, made.unattributed = self.owners.copy(), self.unattributed.copy()
         made.namespaces = self.namespaces.copy()

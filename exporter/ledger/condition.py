@@ -1,6 +1,7 @@
 """How a device fares: whether it can be read, what is measured of it, and why the rest is not."""
 
 from collections.abc import Mapping
+from itertools import compress
 
 from exporter.ledger.accounts import ENERGY, Moment
 from exporter.ledger.doubts import Doubts
@@ -37,7 +38,7 @@ class Condition:
         self.unmeasured: Mapping[str, Unmeasured] = {}
         self.rejected_windows = 0
         self.methods = Methods()
-        self._absent: tuple[bool, ...] = ()  # of QUANTITIES, in the newest window
+        self._told: tuple[object, ...] = ()  # which of QUANTITIES, and what else was counted
 
     def meet(self, reading: DeviceReading, now: Moment) -> None:
         """Note the device's state in this cycle.
@@ -49,7 +50,9 @@ class Condition:
         self.device, self.state = reading.device, reading.state
         if reading.unmeasured != self.unmeasured:
             self.unmeasured = {q: Unmeasured(reason) for q, reason in reading.unmeasured.items()}
-        self.measured.difference_update({ENERGY, IDLE_ENERGY} & reading.unmeasured.keys())
+        for quantity in (ENERGY, IDLE_ENERGY):
+            if quantity in reading.unmeasured:
+                self.measured.discard(quantity)
         self.met_mono_ns = now.mono_ns
         if reading.state is not DeviceState.UP:
             self.blind_cycles += 1
@@ -70,23 +73,16 @@ class Condition:
         self.methods = usage.methods
         self.doubts = self.doubts.then(usage, now.mono_ns)
         self.rejected_windows = self.rejected_windows + 1 if usage.rejected else 0
-        busy, measured = usage.total.busy, self.measured
-        absent = (
-            busy.core is None,
-            busy.memory_active is None,
-            busy.encoder is None,
-            busy.decoder is None,
-        )
-        if absent != self._absent:
-            self._absent = absent
-            for quantity, is_absent in zip(QUANTITIES, absent, strict=True):
-                (measured.discard if is_absent else measured.add)(quantity)
-        if usage.total.energy_uj is not None:
-            measured.add(ENERGY)
+        busy, energy_uj = usage.total
+        told = (*[ns is not None for ns in busy], *usage.counted)
+        if told != self._told:
+            self._told = told
+            self.measured.difference_update(QUANTITIES, COUNTED)
+            self.measured.update(compress(QUANTITIES, told), usage.counted)
+        if energy_uj is not None:
+            self.measured.add(ENERGY)
         if usage.idle_energy_uj is not None:
-            measured.add(IDLE_ENERGY)
-        measured.difference_update(COUNTED)
-        measured.update(usage.counted)
+            self.measured.add(IDLE_ENERGY)
 
     @property
     def unlisted(self) -> bool:

@@ -1,9 +1,9 @@
 """Rows of devices: state, sensors, totals, and what nobody used."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from functools import cache
 
-from exporter.ledger.accounts import ENERGY
+from exporter.ledger.accounts import ENERGY, Totals
 from exporter.ledger.book import Book
 from exporter.ledger.condition import IDLE_ENERGY
 from exporter.ledger.limits import known
@@ -152,7 +152,7 @@ def _accounts(seen: BookView) -> dict[str, Value]:
 
 def _unattributed(book: Book, told: frozenset[str]) -> dict[str, Value]:
     """By each reason that can apply, from 0 on: a series that begins at its first use loses it."""
-    used: dict[tuple[str, ...], Mapping[str, int]] = {
+    used: dict[tuple[str, ...], Totals] = {
         (str(reason),): account.totals for reason, account in book.unattributed.items()
     }
     instance = book.device.parent_uuid and book.device.vendor == "nvidia"
@@ -163,7 +163,7 @@ def _unattributed(book: Book, told: frozenset[str]) -> dict[str, Value]:
     for quantity, name in UNATTRIBUTED.items():
         if quantity in told:
             nothing = energy if quantity == ENERGY else busy
-            some = {r: totals[quantity] for r, totals in used.items() if r in nothing}
+            some = {r: getattr(totals, quantity) for r, totals in used.items() if r in nothing}
             values[name] = {**nothing, **some}
     return values
 

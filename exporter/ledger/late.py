@@ -1,7 +1,7 @@
 """Rows that are made for their first reader: of most Snapshots nobody asks for any."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import cache, partial
+from functools import partial
 from typing import TypeVar, overload
 
 from exporter.ledger.ledger import Ledger
@@ -62,12 +62,11 @@ def late_rows(
     ledger: Ledger, facts: CycleFacts, makers: Mapping[str, Callable[[View], Iterable[Row]]]
 ) -> LateRows:
     """Rows by level, all made from one View of a ledger that does not change any more."""
-
-    @cache
-    def view() -> View:
-        return View(ledger, facts)
+    views: list[View] = []
 
     def made(make: Callable[[View], Iterable[Row]]) -> Iterable[Row]:
-        return make(view())
+        if not views:
+            views.append(View(ledger, facts))
+        return make(views[0])
 
     return LateRows({level: partial(made, make) for level, make in makers.items()})

@@ -2,7 +2,6 @@
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from copy import copy
 from itertools import chain
 from typing import NamedTuple, TypeVar
 
@@ -75,10 +74,8 @@ class Ledger:
 
     def record(self, usage: DeviceUsage, now: Moment) -> None:
         """Enter one window of a device."""
-        self.books[usage.device.uuid].record(usage, now)
-        for owner in usage.shares:
-            if isinstance(owner, ContainerKey):
-                opened(self.pods, owner[:2], now)
+        for key in self.books[usage.device.uuid].record(usage, now):
+            opened(self.pods, key[:2], now)
 
     def hold(self, uuid: str, held: Mapping[Owner, MemoryHeld], now: Moment) -> None:
         """Set who holds memory on a device now; who holds none any more holds 0."""
@@ -178,7 +175,8 @@ class Ledger:
     def frozen(self, allotted: Sequence[Allotted]) -> "Ledger":
         """A copy for readers of rows, which no later cycle changes; with the sums of allotments."""
         self.limits(allotted)
-        made = copy(self)
+        made = Ledger.__new__(Ledger)
+        vars(made).update(vars(self))  # a tenth of what copy.copy takes
         made.books = {uuid: book.frozen() for uuid, book in self.books.items()}
         made.pods, made.loose = self.pods.copy(), self.loose.copy()
         return made

@@ -58,13 +58,13 @@ def _values(
     view: View, name: tuple[str, str], closed: Account, parts: Sequence[_Part]
 ) -> tuple[dict[str, Value], bool]:
     """What a pod used and uses, and whether it is there. ``closed`` has what its parts have not."""
-    core, energy = closed.totals["core"], closed.totals[ENERGY]
+    core, energy = closed.totals.core, closed.totals.energy
     active_unix_ns = closed.active_unix_ns or 0
     alive = []
     for part in parts:
         seen, _, own = part
-        core += own.totals["core"]
-        energy += own.totals[ENERGY]
+        core += own.totals.core
+        energy += own.totals.energy
         if own.active_unix_ns and own.active_unix_ns > active_unix_ns:
             active_unix_ns = own.active_unix_ns
         if seen.live(own):

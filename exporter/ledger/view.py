@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 
-from exporter.ledger.accounts import ENERGY, Account, Moment
+from exporter.ledger.accounts import ENERGY, Account, Moment, Totals
 from exporter.ledger.averages import OwnerKey
 from exporter.ledger.book import Book
 from exporter.ledger.ledger import Ledger
@@ -56,7 +56,7 @@ BY_CORE = ("core", "memory_active", ENERGY)  # known together: by the same sampl
 
 BY_CLIENT = frozenset({*QUANTITIES, *COUNTED, ENERGY})  # what is told of each of an owner's clients
 _NOTHING: Labelled = {}
-_Names = tuple[tuple[str, str], ...]  # of values, after the quantities that they are of
+_Names = tuple[tuple[int, str], ...]  # of values, after their places in ``Totals``
 
 
 class BookView:
@@ -129,17 +129,17 @@ class BookView:
         lately = self._lately
         if not lately.observed_ns or "core" not in self.told_of(owner):
             return None
-        return (account.totals["core"] - lately.before(owner, account)["core"]) / lately.observed_ns
+        return (account.totals.core - lately.before(owner, account).core) / lately.observed_ns
 
     def use(self, owner: OwnerKey | None, account: Account) -> dict[str, Value]:
         """What is known of an account, and the averages of it over the stated window."""
         totals, observed_ns = account.totals, self._lately.observed_ns
         total_names, ratio_names = _names(self.told_of(owner))
-        values: dict[str, Value] = {name: totals[quantity] for quantity, name in total_names}
+        values: dict[str, Value] = {name: totals[place] for place, name in total_names}
         if observed_ns:
             before = self._lately.before(owner, account)
-            for quantity, name in ratio_names:
-                values[name] = (totals[quantity] - before[quantity]) / observed_ns
+            for place, name in ratio_names:
+                values[name] = (totals[place] - before[place]) / observed_ns
         return values
 
 
@@ -161,16 +161,20 @@ class View:
         return account.allocated_core_ns(self.facts.now.mono_ns)
 
 
-def counters(totals: Mapping[str, int], of: frozenset[str]) -> dict[str, Value]:
+def counters(totals: Totals, of: frozenset[str]) -> dict[str, Value]:
     """What was used of these quantities."""
-    return {name: totals[quantity] for quantity, name in _names(of)[0]}
+    return {name: totals[place] for place, name in _names(of)[0]}
 
 
 @cache
 def _names(of: frozenset[str]) -> tuple[_Names, _Names]:
     """The names of what was used of these quantities, and of its averages."""
-    counted = tuple((quantity, name) for quantity, name in COUNTERS.items() if quantity in of)
-    return counted, tuple((quantity, name) for quantity, name in RATIOS.items() if quantity in of)
+    return _placed(COUNTERS, of), _placed(RATIOS, of)
+
+
+def _placed(names: Mapping[str, str], of: frozenset[str]) -> _Names:
+    places = enumerate(Totals._fields)
+    return tuple((place, names[q]) for place, q in places if q in of and q in names)
 
 
 def unmeasured(*reasons: Mapping[str, Unmeasured]) -> Labelled:

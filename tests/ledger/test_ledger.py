@@ -183,7 +183,7 @@ def test_a_window_that_ended_when_the_average_begins_is_not_in_it() -> None:
         book.settle(at(0).mono_ns, after)
         assert book.since(after) == then
         observed.append(then.observed_ns)
-        busy.append(book.whole.totals["core"] - then.before(None, book.whole)["core"])
+        busy.append(book.whole.totals.core - then.before(None, book.whole).core)
 
     assert busy == [1.5 * SECOND, SECOND, 0]
     assert observed == [2 * SECOND, SECOND, 0]
@@ -355,7 +355,8 @@ def _sums(node: Node, uuid: str) -> dict[str, int]:
     book = node.ledger.books[uuid]
     parts = [*book.owners.values(), *book.unattributed.values()]
     return {
-        q: book.whole.totals[q] - sum(p.totals[q] for p in parts) for q in (*QUANTITIES, "energy")
+        q: getattr(book.whole.totals, q) - sum(getattr(p.totals, q) for p in parts)
+        for q in (*QUANTITIES, "energy")
     }
 
 
@@ -398,10 +399,11 @@ def test_every_window_balances_to_the_nanosecond(uses: list[dict[int, int]]) -> 
         book = node.ledger.books["GPU-0"]
         named = [a for k, a in book.owners.items() if isinstance(k, ContainerKey)]
         for quantity, name in (("core", "core_seconds_total"), ("energy", "energy_joules_total")):
-            containers = sum(a.totals[quantity] for a in named)
+            containers = sum(getattr(a.totals, quantity) for a in named)
             of_pods = (row.values[name] for row in rows["pod"].values())
             assert containers == sum(used for used in of_pods if isinstance(used, int))
-            assert containers == sum(totals[quantity] for totals in book.of_namespaces().values())
+            namespaces = book.of_namespaces().values()
+            assert containers == sum(getattr(totals, quantity) for totals in namespaces)
 
 
 def test_who_used_nothing_for_as_long_as_averages_go_is_not_remembered_for_them() -> None:
