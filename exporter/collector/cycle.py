@@ -28,6 +28,7 @@ from exporter.ledger import (
     Moment,
     at_most,
     extended,
+    gauges_of,
     present_of,
     rows_of,
 )
@@ -191,7 +192,7 @@ class Collector:
         rows, highest = rows_of(self._ledger, facts), at_most(self._ledger, facts)
         taken = bounded(rows, self.snapshot.rows, rules.most_series, highest)
         self._surplus.count(taken.dropped, rules.most_series)
-        present = taken.rows if taken.dropped else present_of(self._ledger, facts)
+        present = gauges_of(taken.rows) if taken.dropped else present_of(self._ledger, facts)
         own = self._own(readings, processes, now)
         return Snapshot(
             version=self.snapshot.version + 1,

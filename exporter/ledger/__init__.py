@@ -7,7 +7,7 @@ counted stays in the accounts of its device and namespace for as long as the exp
 
 from exporter.ledger.accounts import Account, Moment
 from exporter.ledger.book import Book
-from exporter.ledger.history import extended
+from exporter.ledger.history import extended, gauges_of
 from exporter.ledger.late import LateRows
 from exporter.ledger.ledger import Ledger
 from exporter.ledger.limits import Allotted
@@ -26,6 +26,7 @@ __all__ = [
     "Moment",
     "at_most",
     "extended",
+    "gauges_of",
     "present_of",
     "processes_of",
     "rows_of",

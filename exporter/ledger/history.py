@@ -5,7 +5,8 @@ a point more makes another one.
 """
 
 from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from struct import Struct
 
 from exporter.ledger.accounts import Moment
@@ -15,7 +16,7 @@ POINTS = 120
 MOST_SERIES = 4096  # 4 MB
 _PAIR = Struct("=ff")
 POINT_BYTES = _PAIR.size
-_UNKNOWN = float("nan")
+UNKNOWN = float("nan")
 _NUMBERS = (int, float)  # made once: a union would be made anew for each value
 CORE = {
     "device": "utilization_ratio",
@@ -24,34 +25,42 @@ CORE = {
 }
 MEMORY = "memory_used_bytes"
 
+Gauges = tuple[tuple[str, ...], float, float]
+"""The labels of a row, its core ratio and its memory in bytes."""
 
-def extended(before: History, rows: Mapping[str, Sequence[Row]], now: Moment) -> History:
-    """The history with the present, if a point is due; each is what the gauges said then."""
+
+def gauges_of(rows: Mapping[str, Sequence[Row]]) -> Iterator[Gauges]:
+    """What the rows of devices, containers and groups say."""
+    for level, core in CORE.items():
+        for labels, values, _ in rows.get(level, ()):
+            yield labels, _number(values.get(core)), _number(values.get(MEMORY))
+
+
+def extended(before: History, present: Iterable[Gauges], now: Moment) -> History:
+    """The history with the present, if a point is due: only then is it looked at."""
     if not before.end_unix_ns:
-        return _with_point(before, b"", rows, now.unix_ns, now.mono_ns)
+        return _with_point(before, b"", present, now.unix_ns, now.mono_ns)
     steps = (now.mono_ns - before.end_mono_ns) // before.step_ns
     if steps < 1:
         return before
-    gap = _PAIR.pack(_UNKNOWN, _UNKNOWN) * min(steps - 1, POINTS)
+    gap = _PAIR.pack(UNKNOWN, UNKNOWN) * min(steps - 1, POINTS)
     end_mono_ns = before.end_mono_ns + steps * before.step_ns
-    return _with_point(before, gap, rows, now.unix_ns, end_mono_ns)
+    return _with_point(before, gap, present, now.unix_ns, end_mono_ns)
 
 
 def _with_point(
     before: History,
     gap: bytes,
-    rows: Mapping[str, Sequence[Row]],
+    present: Iterable[Gauges],
     end_unix_ns: int,
     end_mono_ns: int,
 ) -> History:
     series: dict[tuple[str, ...], bytes] = {}
-    for level, core in CORE.items():
-        for row in rows.get(level, ())[: MOST_SERIES - len(series)]:
-            past, values = before.series.get(row.labels, b""), row.values
-            if gap and past:
-                past += gap
-            point = _PAIR.pack(_number(values.get(core)), _number(values.get(MEMORY)))
-            series[row.labels] = (past + point)[-POINTS * POINT_BYTES :]
+    for labels, core, memory in islice(present, MOST_SERIES):
+        past = before.series.get(labels, b"")
+        if gap and past:
+            past += gap
+        series[labels] = (past + _PAIR.pack(core, memory))[-POINTS * POINT_BYTES :]
     return History(end_unix_ns, end_mono_ns, before.step_ns, series)
 
 
@@ -62,4 +71,4 @@ def points(packed: bytes) -> tuple[list[float | None], list[float | None]]:
 
 
 def _number(value: Value | None) -> float:
-    return value if isinstance(value, _NUMBERS) else _UNKNOWN
+    return value if isinstance(value, _NUMBERS) else UNKNOWN

@@ -13,6 +13,7 @@ from exporter.ledger import (
     Moment,
     at_most,
     extended,
+    gauges_of,
     present_of,
     rows_of,
 )
@@ -118,7 +119,9 @@ class Node:
         self.unread = rows_of(self.ledger, facts)
         assert max(series_in(rows).values(), default=0) <= at_most(self.ledger, facts)
         present = extended(History(), present_of(self.ledger, facts), now)
-        assert list(present.series.items()) == list(extended(History(), rows, now).series.items())
+        assert list(present.series.items()) == list(
+            extended(History(), gauges_of(rows), now).series.items()
+        )
         assert all(len({row.labels for row in many}) == len(many) for many in rows.values())
         return {level: {row.labels: row for row in many} for level, many in rows.items()}
 

@@ -1,17 +1,19 @@
+from collections.abc import Iterable
+
 import pytest
 
-from exporter.ledger import extended
-from exporter.ledger.history import MOST_SERIES, POINT_BYTES, POINTS, points
+from exporter.ledger import extended, gauges_of
+from exporter.ledger.history import MOST_SERIES, POINT_BYTES, POINTS, Gauges, points
 from exporter.model import History, Row
 from tests.ledger.node import at
 
 KEY = ("n", "p", "c", "0", "GPU-0")
 
 
-def rows(core: float | None = 0.5, memory: int | None = 2**30) -> dict[str, tuple[Row, ...]]:
+def rows(core: float | None = 0.5, memory: int | None = 2**30) -> Iterable[Gauges]:
     values = {"core_utilization_ratio": core, "memory_used_bytes": memory}
     known = {name: value for name, value in values.items() if value is not None}
-    return {"container": (Row(KEY, known),)}
+    return gauges_of({"container": (Row(KEY, known),)})
 
 
 def test_the_first_point_is_taken_at_once() -> None:
@@ -59,12 +61,12 @@ def test_ten_minutes_are_kept(pause: int) -> None:
 
 def test_who_is_not_there_any_more_has_no_history() -> None:
     history = extended(History(), rows(), at(0))
-    assert not extended(history, {}, at(5)).series
+    assert not extended(history, (), at(5)).series
 
 
 def test_the_number_of_series_is_bounded() -> None:
     many = tuple(Row((*KEY[:4], f"GPU-{n}"), {}) for n in range(MOST_SERIES))
-    history = extended(History(), {"container": many, "group": many}, at(0))
+    history = extended(History(), gauges_of({"container": many, "group": many}), at(0))
     assert len(history.series) == MOST_SERIES
 
 
@@ -75,5 +77,5 @@ def test_devices_and_groups_have_a_history_of_their_own() -> None:
         "device": (Row(("0", "GPU-0"), use),),
         "group": (Row(("docker", "x", "0", "GPU-0"), group),),
     }
-    series = extended(History(), both, at(0)).series
+    series = extended(History(), gauges_of(both), at(0)).series
     assert [points(packed) for packed in series.values()] == [([0.75], [10]), ([0.125], [5])]
