@@ -73,7 +73,7 @@ def account(
 def _by_owner(*parts: Mapping[Owner, int] | None) -> dict[Owner, Spent]:
     """What each owner spent, by its parts of the time of each engine and, last, of the energy."""
     everyone = dict.fromkeys(chain.from_iterable(filter(None, parts)))
-    *engines, energy = (_column(part, everyone) for part in parts)
+    *engines, energy = map(_column, parts, repeat(everyone))
     spent = map(Spent, map(Engines, *engines), energy)
     return dict(zip(everyone, spent, strict=True))
 

@@ -31,9 +31,10 @@ def carry(
 ) -> dict[Owner, Credit]:
     """The credit after a window of this length in which these owners were named."""
     carried: dict[Owner, Credit] = {}
+    faded_ns = FADING_NS + elapsed_ns
     for owner in {**credit, **spare}:
         spare_ns, silent_ns = credit.get(owner, NONE)
-        left_ns = spare_ns * FADING_NS // (FADING_NS + elapsed_ns) + spare.get(owner, 0)
+        left_ns = spare_ns * FADING_NS // faded_ns + spare.get(owner, 0)
         silent_ns = 0 if owner in spare else silent_ns + elapsed_ns
         if left_ns > 0 and silent_ns <= SILENCE_NS:
             carried[owner] = Credit(left_ns, silent_ns)

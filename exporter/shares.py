@@ -48,17 +48,17 @@ def named_in(window: Window, owners: Mapping[int, Owner]) -> Named:
     encoder: dict[Owner, int] = {}
     decoder: dict[Owner, int] = {}
     spare: dict[Owner, int] = {}
-    for pid, busy, spare_ns in window.processes:
+    for pid, (core_ns, memory_active_ns, encoder_ns, decoder_ns), spare_ns in window.processes:
         owner = owners.get(pid, Unattributed.UNKNOWN_CGROUP)
-        if busy.core:
-            core[owner] = core.get(owner, 0) + busy.core
+        if core_ns:
+            core[owner] = core.get(owner, 0) + core_ns
             spare[owner] = spare.get(owner, 0) + spare_ns
-        if busy.memory_active:
-            memory_active[owner] = memory_active.get(owner, 0) + busy.memory_active
-        if busy.encoder:
-            encoder[owner] = encoder.get(owner, 0) + busy.encoder
-        if busy.decoder:
-            decoder[owner] = decoder.get(owner, 0) + busy.decoder
+        if memory_active_ns:
+            memory_active[owner] = memory_active.get(owner, 0) + memory_active_ns
+        if encoder_ns:
+            encoder[owner] = encoder.get(owner, 0) + encoder_ns
+        if decoder_ns:
+            decoder[owner] = decoder.get(owner, 0) + decoder_ns
     return Named(core, memory_active, encoder, decoder, spare)
 
 
@@ -68,7 +68,9 @@ def share_averages(
     """Busy ns of any engine but the core per owner; what no process explains goes to NO_PID."""
     if busy_ns is None:
         return None
-    shares = _explained(busy_ns, named, 1 if window.rejected else SCALE_CAP) if named else {}
+    if not named:
+        return {Unattributed.NO_PID: busy_ns} if busy_ns else {}
+    shares = _explained(busy_ns, named, 1 if window.rejected else SCALE_CAP)
     return _with_nobody(shares, busy_ns - sum(shares.values()))
 
 

@@ -1,9 +1,10 @@
 """Which processes the readings are about."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from itertools import chain
 from operator import attrgetter, is_
 
-from exporter.model import DeviceMemory, DeviceReading, Window
+from exporter.model import DeviceMemory, DeviceReading
 
 _PID = attrgetter("pid")
 
@@ -21,23 +22,25 @@ class Pids:
         if not all_same(memories, self._memories):
             self._memories = memories
             self._listed = frozenset[int]().union(*map(_listed, memories))
-        active = set[int]().union(*[_active(d.window) for d in devices if d.window])
-        listed = self._listed
+        listed, active = self._listed, _active(devices)
         return listed if listed.issuperset(active) else listed.union(active)
 
 
 def pids_of(device: DeviceReading) -> set[int]:
     """All processes that a reading is about."""
-    return _listed(device.memory) | (_active(device.window) if device.window else set())
+    return _listed(device.memory) | _active((device,))
 
 
 def _listed(memory: DeviceMemory | None) -> set[int]:
     return set(map(_PID, memory.processes or ())) if memory else set()
 
 
-def _active(window: Window) -> set[int]:
-    active = set(map(_PID, window.processes))
-    return active.union(*window.counted.values())  # evicted ones hold nothing at the moment
+def _active(devices: Iterable[DeviceReading]) -> set[int]:
+    windows = [device.window for device in devices if device.window is not None]
+    active = set(map(_PID, chain.from_iterable([window.processes for window in windows])))
+    for window in windows:
+        active.update(*window.counted.values())  # evicted ones hold nothing at the moment
+    return active
 
 
 def all_same(some: Sequence[object], others: Sequence[object]) -> bool:

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from exporter.ledger.accounts import NOTHING, Account, Moment, Totals, added, allot, opened
+from exporter.ledger.accounts import NOTHING, Account, Moment, Totals, added, allot
 from exporter.ledger.averages import OwnerKey, Past, Since, newest, normalization, since
 from exporter.ledger.condition import Condition
 from exporter.model import (
@@ -31,13 +31,13 @@ class Book(Condition):
     def __init__(self, device: Device, now: Moment) -> None:
         super().__init__(device, now)
         self.whole = Account.opened(now)
-        self.unattributed: dict[Unattributed, Account] = {}
+        self.unattributed: Mapping[Unattributed, Account] = {}
         self.owners: dict[OwnerKey, Account] = {}
-        self.namespaces: dict[str, Totals] = {}
+        self.namespaces: Mapping[str, Totals] = {}
         self.idle_energy_uj = 0
         self.unobserved_ns = 0
         self.credit: Mapping[Owner, Credit] = {}
-        self.unexplained: dict[Unexplained, int] = dict.fromkeys(Unexplained, 0)
+        self.unexplained: Mapping[Unexplained, int] = dict.fromkeys(Unexplained, 0)
         self.pasts: tuple[Past, ...] = ()
         self.held: Mapping[Owner, MemoryHeld] | None = None
         self._has_newcomers = False  # owners that are not yet told what they hold
@@ -66,8 +66,8 @@ class Book(Condition):
         self.whole = self.whole.entered(usage.total, now)
         for owner, spent in shares.items():
             if isinstance(owner, Unattributed):
-                nobody = opened(self.unattributed, owner, now)
-                self.unattributed[owner] = nobody.entered(spent, now)
+                nobody = self.unattributed.get(owner) or Account.opened(now)
+                self.unattributed = {**self.unattributed, owner: nobody.entered(spent, now)}
                 continue
             account = before[owner] = owners.get(owner) or self.account(owner, now)
             if self.held is None:  # without a process list, activity is the only sign of life
@@ -78,29 +78,35 @@ class Book(Condition):
         self.credit = usage.credit
         self.measure(usage, now)
         self._count(usage.counted, now)
-        for reason, core_ns in usage.unexplained.items():
-            self.unexplained[reason] += core_ns
+        lately, before_it = usage.unexplained, self.unexplained
+        self.unexplained = {reason: ns + lately.get(reason, 0) for reason, ns in before_it.items()}
         self.pasts = (*self.pasts, _past(usage, now, before))
         return () if self._used.issuperset(shares) else self._first_used(shares)
 
     def _first_used(self, shares: Iterable[Owner]) -> list[ContainerKey]:
         first = [o for o in shares if o not in self._used and isinstance(o, ContainerKey)]
         for key in first:
-            self.namespaces.setdefault(key.namespace, NOTHING)
+            self.take_in(key.namespace)
         self._used.update(shares)
         return first
+
+    def take_in(self, namespace: str) -> None:
+        """Have an account of this namespace from now on."""
+        if namespace not in self.namespaces:
+            self.namespaces = {**self.namespaces, namespace: NOTHING}
 
     def _count(self, counted: Mapping[str, Mapping[Owner, int]], now: Moment) -> None:
         for quantity, parts in counted.items():
             for owner, amount in parts.items():
                 self.whole = self.whole.counting(quantity, amount, now)
                 if isinstance(owner, Unattributed):
-                    nobody = opened(self.unattributed, owner, now)
-                    self.unattributed[owner] = nobody.counting(quantity, amount, now)
+                    nobody = self.unattributed.get(owner) or Account.opened(now)
+                    counted_now = nobody.counting(quantity, amount, now)
+                    self.unattributed = {**self.unattributed, owner: counted_now}
                     continue
                 self.owners[owner] = self.account(owner, now).counting(quantity, amount, now)
                 if isinstance(owner, ContainerKey):
-                    self.namespaces.setdefault(owner.namespace, NOTHING)
+                    self.take_in(owner.namespace)
 
     def hold(self, held: Mapping[Owner, MemoryHeld], now: Moment) -> None:
         """Set who holds memory now; who holds none any more holds 0."""
@@ -149,8 +155,8 @@ class Book(Condition):
         for key in gone:
             account = self.owners.pop(key)
             if isinstance(key, ContainerKey) and key.namespace in self.namespaces:
-                left = self.namespaces[key.namespace]
-                self.namespaces[key.namespace] = added(left, account.totals)
+                left = added(self.namespaces[key.namespace], account.totals)
+                self.namespaces = {**self.namespaces, key.namespace: left}
         if gone:
             self._used.difference_update(gone)
             self.pasts = tuple(past.without(gone) for past in self.pasts)
@@ -177,9 +183,7 @@ class Book(Condition):
         """A copy for readers of rows, which no later cycle changes."""
         made = Book.__new__(Book)
         vars(made).update(vars(self))
-        made.measured, made.unexplained = self.measured.copy(), self.unexplained.copy()
-        made.owners, made.unattributed = self.owners.copy(), self.unattributed.copy()
-        made.namespaces = self.namespaces.copy()
+        made.owners = self.owners.copy()  # all else that is changed in place is not for rows
         return made
 
 

@@ -18,6 +18,7 @@ from exporter.model import (
 
 BLIND_CYCLES = 3  # a single failed reading says nothing yet
 IDLE_ENERGY = "idle_energy"
+BOARDS = frozenset({ENERGY, IDLE_ENERGY})  # what is measured of a board until it says otherwise
 OWNED = (*QUANTITIES, ENERGY, "memory")  # what an owner has a part of
 REJECTED_WINDOWS = 10  # so many in a row with rows that cannot be true, and the others are doubted
 
@@ -33,7 +34,7 @@ class Condition:
         self.blind_cycles = 0
         self.unlisted_cycles = 0
         self.met_mono_ns = now.mono_ns
-        self.measured: set[str] = set()
+        self.measured: frozenset[str] = frozenset()
         self.doubts = Doubts()
         self.unmeasured: Mapping[str, Unmeasured] = {}
         self.rejected_windows = 0
@@ -50,9 +51,8 @@ class Condition:
         self.device, self.state = reading.device, reading.state
         if reading.unmeasured != self.unmeasured:
             self.unmeasured = {q: Unmeasured(reason) for q, reason in reading.unmeasured.items()}
-        for quantity in (ENERGY, IDLE_ENERGY):
-            if quantity in reading.unmeasured:
-                self.measured.discard(quantity)
+        if reading.unmeasured:
+            self.measured -= BOARDS.intersection(reading.unmeasured)
         self.met_mono_ns = now.mono_ns
         if reading.state is not DeviceState.UP:
             self.blind_cycles += 1
@@ -77,12 +77,12 @@ class Condition:
         told = (*[ns is not None for ns in busy], *usage.counted)
         if told != self._told:
             self._told = told
-            self.measured.difference_update(QUANTITIES, COUNTED)
-            self.measured.update(compress(QUANTITIES, told), usage.counted)
-        if energy_uj is not None:
-            self.measured.add(ENERGY)
-        if usage.idle_energy_uj is not None:
-            self.measured.add(IDLE_ENERGY)
+            board = self.measured & BOARDS
+            self.measured = board.union(compress(QUANTITIES, told), usage.counted)
+        if energy_uj is not None and ENERGY not in self.measured:
+            self.measured |= {ENERGY}
+        if usage.idle_energy_uj is not None and IDLE_ENERGY not in self.measured:
+            self.measured |= {IDLE_ENERGY}
 
     @property
     def unlisted(self) -> bool:
@@ -103,12 +103,12 @@ class Condition:
     @property
     def undertold(self) -> frozenset[str]:
         """What its owners have, and the device at least as much as them together."""
-        return frozenset(self.measured & {*QUANTITIES, *COUNTED} if self.is_lower_bound else ())
+        return self.measured & {*QUANTITIES, *COUNTED} if self.is_lower_bound else frozenset()
 
     @property
     def told(self) -> frozenset[str]:
         """What is known of the device as a whole."""
-        return frozenset(self.measured - self.undertold)
+        return self.measured - self.undertold
 
     @property
     def unshared(self) -> Mapping[str, Unmeasured]:
@@ -125,6 +125,6 @@ class Condition:
         return {ENERGY: reasons["core"], **reasons} if "core" in reasons else reasons
 
     @property
-    def shared(self) -> set[str]:
+    def shared(self) -> frozenset[str]:
         """What is known of each owner of the device."""
-        return self.measured - self.unshared.keys()
+        return self.measured.difference(self.unshared)

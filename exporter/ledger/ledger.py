@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import NamedTuple, TypeVar
 
-from exporter.ledger.accounts import NOTHING, Account, Moment, allot, opened
+from exporter.ledger.accounts import Account, Moment, allot, opened
 from exporter.ledger.averages import OwnerKey
 from exporter.ledger.book import Book
 from exporter.ledger.limits import Allotted, Limits
@@ -98,7 +98,7 @@ class Ledger:
             core, uuid = allocation.core or 0.0, allocation.device or ""
             placed = here.get(uuid)
             for each in here if placed is None else (uuid,):
-                self.books[each].namespaces.setdefault(key.namespace, NOTHING)
+                self.books[each].take_in(key.namespace)
             pods[key[:2]].append(core)
             if placed is not None and key.container:
                 placed[key].append(core)

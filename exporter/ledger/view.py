@@ -74,7 +74,7 @@ class BookView:
         self.hidden = self.blind or ledger.nameless
         self.told = book.told
         self.unshared = book.unshared
-        self.shared = frozenset(book.measured - self.unshared.keys())
+        self.shared = book.measured.difference(self.unshared)
         self._since = facts.now.mono_ns - ledger.window_ns
         self._lately = book.since(self._since)
         self._facts = facts
@@ -122,7 +122,7 @@ class BookView:
             return self.told
         if self._doubts is None:
             return self.shared
-        return frozenset(self.book.measured - self.unshared_of(owner).keys())
+        return self.book.measured.difference(self.unshared_of(owner))
 
     def core(self, owner: OwnerKey | None, account: Account) -> float | None:
         """The average of an owner's core time; None: it is not known, or without any window."""

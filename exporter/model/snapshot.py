@@ -32,8 +32,7 @@ class Row(NamedTuple):
     more: Mapping[str, Mapping[str, str]] = MappingProxyType({})
 
 
-@dataclass(frozen=True, slots=True)
-class Tenants:
+class Tenants(NamedTuple):
     """Who is on a device, as the cycle has it; ``exporter.ledger.processes`` makes processes of it.
 
     ``listed`` hold a context now, None where the driver does not list them. ``windows`` are the
