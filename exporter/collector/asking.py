@@ -31,12 +31,14 @@ class Asking:
     def __init__(self, sources: Sources, clock: Clock) -> None:
         self._sources = sources
         self._guards = {source.name: Guard(source.name, clock) for source in sources.all}
+        self._listening = tuple((s, self._guards[s.name]) for s in sources.listening)
+        self._reporting = tuple((s, self._guards[s.name]) for s in sources.reporting)
         self._table = PodTable()
         self._pids = Pids()
         self._told = [NodeFacts() for _ in sources.nodes]
         self._node = NodeFacts()
         self._found: dict[str, tuple[Device, ...]] = {}
-        self._rejected: dict[str, Mapping[str, int]] = {}
+        self._rejected: tuple[Mapping[str, int], ...] = ({},) * len(self._reporting)
 
     def follow(self, rules: CycleRules) -> None:
         """Let the sources follow the rules from now on."""
@@ -68,7 +70,7 @@ class Asking:
         source = self._sources.processes
         nobody: Mapping[int, CgroupIdentity | Unattributed] = {}
         found = self._guards[source.name].call("resolve", lambda: source.resolve(pids), nobody)
-        status = self._status(source)
+        status = _status(source, self._guards[source.name])
         return found if status.up else nobody, status
 
     def node_facts(self, table: PodTable, readings: Iterable[Reading]) -> NodeFacts:
@@ -106,17 +108,19 @@ class Asking:
 
     def statuses(self) -> tuple[SourceStatus, ...]:
         """How those fare that listen, and those that stand behind one of them."""
-        listening = (self._status(source) for source in self._sources.listening)
+        listening = [_status(source, guard) for source, guard in self._listening]
         return (*listening, *self._sources.others())
 
     def rejected(self) -> tuple[Mapping[str, int], ...]:
         """What each source could not use, by reason."""
-        for source in self._sources.reporting:
-            before = self._rejected.get(source.name, {})
-            counts = self._guards[source.name].call("rejected", source.rejected, before)
-            self._rejected[source.name] = counts
-        return tuple(self._rejected.values())
+        self._rejected = tuple(
+            [
+                guard.call("rejected", source.rejected, before)
+                for (source, guard), before in zip(self._reporting, self._rejected, strict=True)
+            ]
+        )
+        return self._rejected
 
-    def _status(self, source: Reporting) -> SourceStatus:
-        guard = self._guards[source.name]
-        return guard.note(guard.call("status", source.status, guard.away))
+
+def _status(source: Reporting, guard: Guard) -> SourceStatus:
+    return guard.note(guard.call("status", source.status, guard.away))

@@ -71,10 +71,12 @@ class Guard:
         A detail in which only a time changes ("for 3 s") is no news.
         """
         if self._failures:
-            status = replace(status, up=False, detail="; ".join(self._failures.values()))
+            status = status._replace(up=False, detail="; ".join(self._failures.values()))
         if status.up:
             self._last_success_unix_ns = self._clock.time_ns()
-        self._tell("" if status.up or status.absent else status.detail or "no answer")
+        detail = "" if status.up or status.absent else status.detail or "no answer"
+        if detail or self._said:
+            self._tell(detail)
         if status.absent:
             return status  # shown to nobody
         took = status.duration_ns

@@ -34,7 +34,7 @@ class Awaited:
             return reading
         if reading is not self._down:
             self._down = reading
-            self._absent = replace(reading, status=replace(reading.status, absent=True))
+            self._absent = replace(reading, status=reading.status._replace(absent=True))
         return self._absent
 
     def release(self, released: bool) -> None:  # noqa: FBT001 - a state, not an option

@@ -114,7 +114,7 @@ class Containers:
         """Up unless a socket that was named does not answer."""
         status = self._status
         if not self._wanted and not status.up:
-            return replace(status, up=True, detail="there is nothing to ask about now")
+            return status._replace(up=True, detail="there is nothing to ask about now")
         return status
 
     def rejected(self) -> Mapping[str, int]:

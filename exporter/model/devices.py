@@ -221,8 +221,7 @@ class DeviceReading(NamedTuple):
     costs: Mapping[str, PartCost] = MappingProxyType({})  # by part of the reading, likewise
 
 
-@dataclass(frozen=True, slots=True)
-class SourceStatus:
+class SourceStatus(NamedTuple):
     """How a source fares. ``detail`` says what to do when it is not up.
 
     ``reason`` is why nothing that it would have told is known; None: it failed to be read.

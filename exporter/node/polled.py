@@ -5,7 +5,7 @@ import random
 import threading
 import time
 from collections.abc import Callable, Hashable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
 from exporter.model import Clock, NodeFacts, Pod, PodTable, SourceStatus
@@ -137,7 +137,7 @@ class Polled(Generic[A]):
         """Up unless the last ask failed and there is still reason to ask."""
         status = self._status
         if self._subject is None and not status.up:
-            return replace(status, up=True, detail="there is nothing to ask about now")
+            return status._replace(up=True, detail="there is nothing to ask about now")
         return status
 
     def rejected(self) -> Mapping[str, int]:

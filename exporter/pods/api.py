@@ -9,7 +9,6 @@ import logging
 import random
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from http import HTTPStatus
 
 from exporter.model import Clock, NodeFacts, SourceStatus
@@ -60,7 +59,7 @@ class ApiPods(Listener):
             pods = self._roster.table.pods
         if status.up and not pods:
             detail = f"no pods on node {self._node!r}; is this the name that the cluster gives it?"
-            return replace(status, detail=detail)
+            return status._replace(detail=detail)
         return status
 
     def node(self) -> NodeFacts:

@@ -12,7 +12,6 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import NamedTuple
 
 from exporter.model import Clock, NodeFacts, PodTable, SourceStatus
@@ -98,7 +97,7 @@ class ChainedPods:
         status = self._best.status()
         if status.up or self._in_use == self._best.name:
             return status
-        return replace(status, detail=f"{status.detail}; meanwhile pods come from {self._in_use}")
+        return status._replace(detail=f"{status.detail}; meanwhile pods come from {self._in_use}")
 
     def others(self) -> tuple[SourceStatus, ...]:
         """How those fare that were turned to instead; nothing while the best is up."""

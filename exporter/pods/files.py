@@ -10,7 +10,6 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
@@ -92,7 +91,7 @@ class FilePods:
     def status(self) -> SourceStatus:
         """Up while the directory of the pods can be read."""
         status = self._health.status()
-        return status if self._wanted.is_set() else replace(status, up=False, detail=NOT_READ)
+        return status if self._wanted.is_set() else status._replace(up=False, detail=NOT_READ)
 
     def rejected(self) -> Mapping[str, int]:
         """Names that are none of a pod, by reason; each is counted once."""

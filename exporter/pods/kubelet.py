@@ -9,7 +9,6 @@ import random
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import replace
 
 from exporter.model import Clock, SourceStatus
 from exporter.pods.client import Client
@@ -61,7 +60,7 @@ class KubeletPods(Listener):
     def status(self) -> SourceStatus:
         """Up while the kubelet answers and is asked."""
         status = super().status()
-        return status if self._wanted.is_set() else replace(status, up=False, detail=NOT_ASKED)
+        return status if self._wanted.is_set() else status._replace(up=False, detail=NOT_ASKED)
 
     def close(self) -> None:
         """See ``Listener``."""

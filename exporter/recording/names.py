@@ -235,7 +235,7 @@ class Pseudonyms(Names):
 
     def status(self, status: SourceStatus) -> SourceStatus:
         """See ``Names``. What it says in words may name anything."""
-        return replace(status, detail="")
+        return status._replace(detail="")
 
 
 def _prefix(key: str, prefixes: tuple[str, ...]) -> str:

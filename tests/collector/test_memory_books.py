@@ -29,7 +29,7 @@ IDENTITIES = {
 }
 IDLE = Window(0, SECOND, SECOND, 0, Engines(core=0))
 PROCESSES = SourceStatus("cgroups", up=True)
-BLIND = replace(PROCESSES, up=False, reason=Unmeasured.NO_HOSTPID)
+BLIND = PROCESSES._replace(up=False, reason=Unmeasured.NO_HOSTPID)
 
 sizes = st.one_of(st.none(), st.integers(0, 100))
 lists = st.dictionaries(st.integers(1, 6), sizes).map(

@@ -1,6 +1,5 @@
 """What the examination says of AMD's drivers, from a composed tree."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -64,7 +63,7 @@ def test_where_clients_of_a_radeon_are_not_seen_the_charts_profile_is_named(node
     reading = node.read()
     [device] = reading.devices
     blind = dict.fromkeys(("core", "encoder", "decoder"), Unmeasured.NO_PERMISSION)
-    reading = Reading(replace(reading.status, detail=REFUSED), (device._replace(unmeasured=blind),))
+    reading = Reading(reading.status._replace(detail=REFUSED), (device._replace(unmeasured=blind),))
 
     findings = found(reading)
 
