@@ -63,7 +63,7 @@ class Allotments:
         if table.pods is not self._pods:
             self.named = Named(table)
         as_before = rules is self._decoded_by and table.version == self._version
-        if node != self._node:
+        if node is not self._node and node != self._node:
             as_before = False
             if node.devices != self._node.devices:
                 self._allotted = None

@@ -167,23 +167,23 @@ class Collector:
     def _enter(
         self, devices: Mapping[str, DeviceReading], owners: Mapping[int, Owner], now: Moment
     ) -> None:
+        ledger = self._ledger
         for uuid, reading in devices.items():
-            self._ledger.meet(reading, now)
+            ledger.meet(reading, now)
             if reading.state is not DeviceState.UP:
                 continue
             held, residents = self._membership.holders(uuid, reading.memory)
             if residents is not None:
-                self._ledger.hold(uuid, held, now)
-            if reading.window is not None:
+                ledger.hold(uuid, held, now)
+            window = reading.window
+            if window is not None:
                 weights = idle_weights(self._idle, uuid, held, self._allotted)
-                credit = self._ledger.books[uuid].credit
-                usage = account_for(
-                    *(reading.device, reading.window, owners, residents), weights, credit
-                )
-                self._ledger.record(usage, now)
-                self._residency.enter(usage, reading.window.processes, owners, now.mono_ns)
-                if reading.window.rejected:
-                    self._rejected.update(reading.window.rejected)
+                credit = ledger.books[uuid].credit
+                usage = account_for(reading.device, window, owners, residents, weights, credit)
+                ledger.record(usage, now)
+                self._residency.enter(usage, window.processes, owners, now.mono_ns)
+                if window.rejected:
+                    self._rejected.update(window.rejected)
 
     def _published(
         self, facts: CycleFacts, readings: Sequence[Reading], processes: SourceStatus

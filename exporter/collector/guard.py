@@ -3,7 +3,6 @@
 import logging
 import re
 from collections.abc import Callable
-from dataclasses import replace
 from typing import TypeVar
 
 from exporter.gpus.source import GpuSource, RestartRequiredError
@@ -33,7 +32,7 @@ class Guard:
         started = self._clock.monotonic_ns()
         reading = self.call("read", source.read, self._no_reading)
         status = self.note(reading.status, started)
-        return reading if status is reading.status else replace(reading, status=status)
+        return reading if status is reading.status else reading._replace(status=status)
 
     def call(self, kind: str, ask: Callable[[], T], otherwise: T) -> T:
         """What ``ask`` returns; if it fails, ``otherwise``, and the source is down.

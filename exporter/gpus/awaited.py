@@ -1,7 +1,6 @@
 """Sources that ``auto`` opens in case a node has such GPUs: one without any is no failure."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 from exporter.gpus.source import Demand, GpuSource
@@ -34,7 +33,7 @@ class Awaited:
             return reading
         if reading is not self._down:
             self._down = reading
-            self._absent = replace(reading, status=reading.status._replace(absent=True))
+            self._absent = reading._replace(status=reading.status._replace(absent=True))
         return self._absent
 
     def release(self, released: bool) -> None:  # noqa: FBT001 - a state, not an option

@@ -78,8 +78,8 @@ class Book(Condition):
         self.credit = usage.credit
         self.measure(usage, now)
         self._count(usage.counted, now)
-        lately, before_it = usage.unexplained, self.unexplained
-        self.unexplained = {reason: ns + lately.get(reason, 0) for reason, ns in before_it.items()}
+        if any(usage.unexplained.values()):
+            self.unexplained = _with(self.unexplained, usage.unexplained)
         self.pasts = (*self.pasts, _past(usage, now, before))
         return () if self._used.issuperset(shares) else self._first_used(shares)
 
@@ -185,6 +185,12 @@ class Book(Condition):
         vars(made).update(vars(self))
         made.owners = self.owners.copy()  # all else that is changed in place is not for rows
         return made
+
+
+def _with(
+    before: Mapping[Unexplained, int], more: Mapping[Unexplained, int]
+) -> Mapping[Unexplained, int]:
+    return {reason: core_ns + more.get(reason, 0) for reason, core_ns in before.items()}
 
 
 def _past(usage: DeviceUsage, now: Moment, accounts: Mapping[OwnerKey | None, Account]) -> Past:

@@ -73,8 +73,14 @@ class Condition:
         self.methods = usage.methods
         self.doubts = self.doubts.then(usage, now.mono_ns)
         self.rejected_windows = self.rejected_windows + 1 if usage.rejected else 0
-        busy, energy_uj = usage.total
-        told = (*[ns is not None for ns in busy], *usage.counted)
+        (core, memory_active, encoder, decoder), energy_uj = usage.total
+        told = (
+            core is not None,
+            memory_active is not None,
+            encoder is not None,
+            decoder is not None,
+            *usage.counted,
+        )
         if told != self._told:
             self._told = told
             board = self.measured & BOARDS

@@ -62,11 +62,20 @@ def late_rows(
     ledger: Ledger, facts: CycleFacts, makers: Mapping[str, Callable[[View], Iterable[Row]]]
 ) -> LateRows:
     """Rows by level, all made from one View of a ledger that does not change any more."""
-    views: list[View] = []
+    late = _LateView(ledger, facts)
+    return LateRows({level: partial(late.rows, make) for level, make in makers.items()})
 
-    def made(make: Callable[[View], Iterable[Row]]) -> Iterable[Row]:
-        if not views:
-            views.append(View(ledger, facts))
-        return make(views[0])
 
-    return LateRows({level: partial(made, make) for level, make in makers.items()})
+class _LateView:
+    """A View for the first who asks for rows."""
+
+    __slots__ = ("_facts", "_ledger", "_view")
+
+    def __init__(self, ledger: Ledger, facts: CycleFacts) -> None:
+        self._ledger, self._facts = ledger, facts
+        self._view: View | None = None
+
+    def rows(self, make: Callable[[View], Iterable[Row]]) -> Iterable[Row]:
+        if self._view is None:
+            self._view = View(self._ledger, self._facts)
+        return make(self._view)

@@ -29,8 +29,10 @@ def rows_of(ledger: Ledger, facts: CycleFacts) -> LateRows:
 
 def at_most(ledger: Ledger, facts: CycleFacts) -> int:
     """No family has more series in ``rows_of`` than so many; mostly it has far fewer."""
-    owners = len(ledger.loose) + sum(len(book.owners) for book in ledger.books.values())
-    namespaces = sum(len(book.namespaces) for book in ledger.books.values())
+    owners, namespaces = len(ledger.loose), 0
+    for book in ledger.books.values():
+        owners += len(book.owners)
+        namespaces += len(book.namespaces)
     return max(
         MOST_OF_DEVICE * len(ledger.books),
         MOST_REASONS * owners + len(facts.allotted),

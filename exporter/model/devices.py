@@ -244,11 +244,10 @@ class CallCount(NamedTuple):
     duration_ns: int
 
 
-@dataclass(frozen=True, slots=True)
-class Reading:
+class Reading(NamedTuple):
     """All devices of one source in one cycle."""
 
     status: SourceStatus
     devices: tuple[DeviceReading, ...] = ()
-    calls: Mapping[str, CallCount] = field(default_factory=dict)
+    calls: Mapping[str, CallCount] = MappingProxyType({})
     simulated: bool = False

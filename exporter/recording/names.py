@@ -104,8 +104,7 @@ class Pseudonyms(Names):
 
     def reading(self, reading: Reading) -> Reading:
         """See ``Names``."""
-        return replace(
-            reading,
+        return reading._replace(
             status=self.status(reading.status),
             devices=tuple(map(self._device_reading, reading.devices)),
         )

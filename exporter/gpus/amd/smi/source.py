@@ -38,7 +38,7 @@ class CheckedSource:
         verdicts = self._check.turn(reading.devices, rest, self._asleep)
         if not verdicts:
             return reading
-        return replace(reading, devices=tuple(_with(d, verdicts) for d in reading.devices))
+        return reading._replace(devices=tuple(_with(d, verdicts) for d in reading.devices))
 
     def release(self, released: bool) -> None:  # noqa: FBT001 - a state, not an option
         """Pass it on; the library then closes its device files."""
