@@ -48,8 +48,9 @@ def named_in(window: Window, owners: Mapping[int, Owner]) -> Named:
     encoder: dict[Owner, int] = {}
     decoder: dict[Owner, int] = {}
     spare: dict[Owner, int] = {}
+    unknown = Unattributed.UNKNOWN_CGROUP
     for pid, (core_ns, memory_active_ns, encoder_ns, decoder_ns), spare_ns in window.processes:
-        owner = owners.get(pid, Unattributed.UNKNOWN_CGROUP)
+        owner = owners.get(pid, unknown)
         if core_ns:
             core[owner] = core.get(owner, 0) + core_ns
             spare[owner] = spare.get(owner, 0) + spare_ns

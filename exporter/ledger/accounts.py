@@ -64,15 +64,15 @@ class Account(NamedTuple):
     def entered(self, spent: Spent, now: Moment) -> Self:
         """With what was used in one window."""
         (core, memory_active, encoder, decoder), energy_uj = spent
-        had = self.totals
+        cores, memory_actives, encoders, decoders, energy, copy, evicted = self.totals
         totals = Totals(
-            had.core + (core or 0),
-            had.memory_active + (memory_active or 0),
-            had.encoder + (encoder or 0),
-            had.decoder + (decoder or 0),
-            had.energy + (energy_uj or 0),
-            had.copy,
-            had.evicted,
+            cores + (core or 0),
+            memory_actives + (memory_active or 0),
+            encoders + (encoder or 0),
+            decoders + (decoder or 0),
+            energy + (energy_uj or 0),
+            copy,
+            evicted,
         )
         active_unix_ns = now.unix_ns if core else self.active_unix_ns
         return type(self)(*self[:-3], now.mono_ns, active_unix_ns, totals)
