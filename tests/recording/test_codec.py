@@ -11,7 +11,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.model import CgroupIdentity, Device, PodSlot, Unattributed
+from exporter.model import (
+    CgroupIdentity,
+    Device,
+    DeviceReading,
+    Engines,
+    Methods,
+    PodSlot,
+    Reading,
+    SourceStatus,
+    Unattributed,
+    Window,
+)
 from exporter.recording.codec import CodecError, from_json, to_json
 from exporter.recording.cycle import Cycle, Failure, Head
 
@@ -94,6 +105,23 @@ def test_a_field_with_its_default_is_not_written_and_need_not_be_there() -> None
     assert to_json(Everything(1)) == {"number": 1}
     assert from_json(Everything, {"number": 1}) == Everything(1)
     assert from_json(Pair, [3]) == Pair(3)
+
+
+def test_what_is_measured_in_each_cycle_is_written_by_name_without_its_defaults() -> None:
+    """Older recordings, of when these were dataclasses, and newer ones are alike."""
+    status, device = SourceStatus("nvml", up=True), Device("GPU-0", 0, "nvidia")
+    window = Window(5, 15, 9, 1, Engines(core=4), methods=Methods(busy="samples"))
+    reading = Reading(status, (DeviceReading(device, window=window),))
+    text = """{"status": {"name": "nvml", "up": true}, "devices": [{
+        "device": {"uuid": "GPU-0", "index": 0, "vendor": "nvidia"},
+        "window": {
+            "start_unix_ns": 5, "end_unix_ns": 15, "observed_ns": 9, "unobserved_ns": 1,
+            "busy": {"core": 4}, "methods": {"busy": "samples"}
+        }
+    }]}"""
+
+    assert to_json(reading) == json.loads(text)
+    assert from_json(Reading, json.loads(text)) == reading
 
 
 @pytest.mark.parametrize(
