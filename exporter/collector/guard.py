@@ -71,21 +71,19 @@ class Guard:
         """
         if self._failures:
             status = status._replace(up=False, detail="; ".join(self._failures.values()))
-        if status.up:
+        name, up, detail, took_ns, success_unix_ns, reason, absent = status
+        if up:
             self._last_success_unix_ns = self._clock.time_ns()
-        detail = "" if status.up or status.absent else status.detail or "no answer"
-        if detail or self._said:
-            self._tell(detail)
-        if status.absent:
+        trouble = "" if up or absent else detail or "no answer"
+        if trouble or self._said:
+            self._tell(trouble)
+        if absent:
             return status  # shown to nobody
-        took = status.duration_ns
-        if not took and started_mono_ns is not None:
-            took = self._clock.monotonic_ns() - started_mono_ns
-        success = status.last_success_unix_ns or self._last_success_unix_ns
-        if (took, success) == (status.duration_ns, status.last_success_unix_ns):
-            return status
-        name, up, detail, reason = status.name, status.up, status.detail, status.reason
-        return SourceStatus(name, up, detail, took, success, reason, status.absent)
+        if not took_ns and started_mono_ns is not None:
+            took_ns = self._clock.monotonic_ns() - started_mono_ns
+        success_unix_ns = success_unix_ns or self._last_success_unix_ns
+        noted = SourceStatus(name, up, detail, took_ns, success_unix_ns, reason, absent)
+        return status if noted == status else noted
 
     def _tell(self, detail: str) -> None:
         said = _SECONDS.sub("", detail) if detail else ""
