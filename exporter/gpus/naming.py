@@ -7,32 +7,22 @@ a process end with its last one and add up to its average.
 """
 
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping, Sequence
-from operator import attrgetter
+from collections.abc import Mapping, Sequence
+from operator import itemgetter
 from typing import NamedTuple
 
-from exporter.gpus.samples import BusySample, ProcessSample
+from exporter.gpus.samples import BusySample, ProcessRow
 
 FULL_PERCENT = 99  # above it the device was busy to the sample's end: rounding hides no pause
 MOST_SUMS = 64  # of samples, that are looked at: enough for all of a second's
 SAME_US = 1000  # a row's time and its sample's are of the same clock, rounded alike or nearly so
-TIME, PERCENT = attrgetter("timestamp_us"), attrgetter("percent")
+ROW_TIME, PERCENT = itemgetter(1), itemgetter(1)  # of a row, of a stretch
 
+Stretch = tuple[int, float, int, int]
+"""One sample of a device and the time that it speaks for: µs and percent, ns covered, ns busy."""
 
-class Stretch(NamedTuple):
-    """One sample of a device and the time that it speaks for."""
-
-    timestamp_us: int
-    percent: float
-    covered_ns: int
-    busy_ns: int
-
-
-class Named(NamedTuple):
-    """The samples that name one process: their busy time, and the idle time within them."""
-
-    busy_ns: int
-    spare_ns: int
+Named = tuple[int, int]
+"""The samples that name one process: ns of their busy time, and of the idle time within them."""
 
 
 class Naming(NamedTuple):
@@ -54,53 +44,60 @@ def stretches(start_us: int, samples: Sequence[BusySample], longest_us: float) -
     for timestamp_us, percent in samples:
         gap_us = timestamp_us - before
         covered_ns = gap_us * 1000 if gap_us <= longest_us else longest_ns
-        parts.append(Stretch(timestamp_us, percent, covered_ns, int(covered_ns * percent / 100)))
+        parts.append((timestamp_us, percent, covered_ns, int(covered_ns * percent / 100)))
         before = timestamp_us
     return parts
 
 
-def tell_apart(stretches: Sequence[Stretch], rows: Iterable[ProcessSample]) -> Naming | None:
+def tell_apart(stretches: Sequence[Stretch], rows: Sequence[ProcessRow]) -> Naming | None:
     """The samples that name each process; None where rows and samples do not fit together.
 
     Of several answers that fit, one is taken: they differ in which of two samples, about equally
     busy, is whose. A process that was named last long ago has the fewest to choose from and
     chooses first.
     """
-    ordered = sorted(rows, key=TIME)
-    lasts = [_at(row.timestamp_us, stretches) for row in ordered]
-    last_ones = {s for s in lasts if s and s.percent > 0}
-    others = [s for s in stretches if s.percent > 0 and s not in last_ones]
+    lasts = {row[1] for row in rows}
+    free = {stretch[0]: stretch for stretch in reversed(stretches)}  # of one time, the first has it
+    if not lasts <= free.keys():
+        aligned = _aligned(rows, sorted(free))
+        return tell_apart(stretches, aligned) if aligned else None
+    others = [stretch for stretch in stretches if stretch[1] > 0 and stretch[0] not in lasts]
     slack = len(stretches) / 2
     by_pid: dict[int, Named] = {}
-    for row, last in zip(ordered, lasts, strict=True):
-        left = len(stretches) * (row.core + 0.5)  # cut to whole percents: this is the middle
-        if last is None:
-            return None
+    for pid, timestamp_us, core, _, _, _ in sorted(rows, key=ROW_TIME):
+        left = len(stretches) * (core + 0.5)  # cut to whole percents: this is the middle
         busy_ns = covered_ns = 0
-        if last in last_ones and last.percent <= left + slack:
-            left -= last.percent
-            busy_ns, covered_ns = last.busy_ns, last.covered_ns
-            last_ones.remove(last)
+        last = free.get(timestamp_us)
+        if last and 0 < last[1] <= left + slack:
+            _, percent, covered_ns, busy_ns = last
+            left -= percent
+            del free[timestamp_us]
         if left > 0 and others:
-            before, most = row.timestamp_us, left + slack
-            fitting = [s for s in others if s.percent <= most and s.timestamp_us < before]
+            most = left + slack
+            fitting = [s for s in others if s[0] < timestamp_us and s[1] <= most]
             for sample in _adding_up(left, most, fitting) if fitting else ():
-                left -= sample.percent
-                busy_ns += sample.busy_ns
-                covered_ns += sample.covered_ns
+                time, percent, own_covered_ns, own_busy_ns = sample
+                left -= percent
+                busy_ns += own_busy_ns
+                covered_ns += own_covered_ns
+                free.pop(time, None)
                 others.remove(sample)
         if left > 100 + slack:
             return None
-        by_pid[row.pid] = Named(busy_ns, covered_ns - busy_ns)
-    unclaimed = [s.busy_ns for s in (*last_ones, *others) if s.percent <= FULL_PERCENT]
+        by_pid[pid] = busy_ns, covered_ns - busy_ns
+    unclaimed = [stretch[3] for stretch in free.values() if 0 < stretch[1] <= FULL_PERCENT]
     return Naming(by_pid, sum(unclaimed))
 
 
-def _at(timestamp_us: int, stretches: Sequence[Stretch]) -> Stretch | None:
-    place = bisect_left(stretches, timestamp_us - SAME_US, key=TIME)
-    if place == len(stretches) or stretches[place].timestamp_us > timestamp_us + SAME_US:
-        return None
-    return stretches[place]
+def _aligned(rows: Sequence[ProcessRow], times: Sequence[int]) -> list[ProcessRow] | None:
+    """The rows with the very times of the samples that they end with; None: one has none."""
+    aligned = []
+    for pid, timestamp_us, core, memory, encoder, decoder in sorted(rows, key=ROW_TIME):
+        place = bisect_left(times, timestamp_us - SAME_US)
+        if place == len(times) or times[place] > timestamp_us + SAME_US:
+            return None
+        aligned.append((pid, times[place], core, memory, encoder, decoder))
+    return aligned
 
 
 def _adding_up(wanted: float, most: float, samples: Sequence[Stretch]) -> tuple[Stretch, ...]:
@@ -108,7 +105,7 @@ def _adding_up(wanted: float, most: float, samples: Sequence[Stretch]) -> tuple[
     sums: dict[float, tuple[Stretch, ...]] = {0.0: ()}
     for sample in sorted(samples, key=PERCENT, reverse=True):
         for before, chosen in sorted(sums.items(), reverse=True)[:MOST_SUMS]:
-            total = before + sample.percent
+            total = before + sample[1]
             if total <= most:
                 sums.setdefault(total, (*chosen, sample))
     return sums[min(sums, key=lambda total: abs(total - wanted))]

@@ -34,6 +34,10 @@ class ProcessSample(NamedTuple):
     decoder: int
 
 
+ProcessRow = tuple[int, int, int, int, int, int]
+"""A ``ProcessSample`` or a bare tuple of the same."""
+
+
 class SampleReader(Protocol):
     """The driver calls for one device."""
 
@@ -45,7 +49,7 @@ class SampleReader(Protocol):
         """Percent of the newest sample only; None: this device does not tell."""
         ...
 
-    def process_samples(self, newer_than_us: int) -> Sequence[ProcessSample] | None:
+    def process_samples(self, newer_than_us: int) -> Sequence[ProcessRow] | None:
         """Rows of processes active since then; None: this device does not tell."""
         ...
 
@@ -72,14 +76,14 @@ def credible(samples: Sequence[BusySample], start_us: int, latest_us: int) -> Se
 
 
 def sift(
-    rows: Iterable[ProcessSample], start_us: int, latest_us: int
-) -> tuple[list[ProcessSample], Mapping[str, int]]:
+    rows: Iterable[ProcessRow], start_us: int, latest_us: int
+) -> tuple[list[ProcessRow], Mapping[str, int]]:
     """Keep the newest row of each pid; count the rows that cannot be true, by reason.
 
     Uninitialised rows have been seen in the wild: percentages far over 100, pids that are not on
     the device, timestamps older than asked for (nvtop#110); pid 4294967295 is the driver's "none".
     """
-    kept: dict[int, ProcessSample] = {}
+    kept: dict[int, ProcessRow] = {}
     rejected: dict[str, int] = {}
     for row in rows:
         pid, timestamp_us, core, memory, encoder, decoder = row
@@ -90,7 +94,7 @@ def sift(
         elif not start_us < timestamp_us <= latest_us:
             reason = "timestamp"
         else:
-            if pid not in kept or kept[pid].timestamp_us < timestamp_us:
+            if pid not in kept or kept[pid][1] < timestamp_us:
                 kept[pid] = row
             continue
         rejected[reason] = rejected.get(reason, 0) + 1

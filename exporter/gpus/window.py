@@ -7,13 +7,13 @@ one device; NVML and the simulated node are such readers.
 """
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache
 from operator import itemgetter, sub
 
 from exporter.gpus.energy import EnergySource, Metered
 from exporter.gpus.naming import Naming, Stretch, stretches, tell_apart
-from exporter.gpus.samples import FUTURE_US, BusySample, ProcessSample, SampleReader, credible, sift
+from exporter.gpus.samples import FUTURE_US, BusySample, ProcessRow, SampleReader, credible, sift
 from exporter.model import Engines, Methods, ProcessActivity, Window
 
 REREADS = 3  # how often the rows are read again because a sample arrived meanwhile
@@ -111,15 +111,15 @@ class WindowCursor:
         self._step_us = 0
         end = _newest(follow)
         self._move(end, mono_us)
-        return self._cut(end - elapsed, [Stretch(end, 0.0, 0, 0)], ())
+        return self._cut(end - elapsed, [(end, 0.0, 0, 0)], ())
 
     def _read_together(
         self, start: int, latest: int
-    ) -> tuple[Sequence[BusySample], Sequence[ProcessSample] | None]:
+    ) -> tuple[Sequence[BusySample], Sequence[ProcessRow] | None]:
         """Device samples and process rows of the same window: read again if a sample arrived."""
         told = self._reader.busy_samples("core", start)
         samples = credible(told or (), start, latest)
-        rows: Sequence[ProcessSample] | None = ()
+        rows: Sequence[ProcessRow] | None = ()
         for _ in range(REREADS if samples else 0):
             rows = self._reader.process_samples(start)
             told_before, told = told, self._reader.busy_samples("core", start)
@@ -144,13 +144,13 @@ class WindowCursor:
         self,
         start: int,
         parts: Sequence[Stretch],
-        rows: Sequence[ProcessSample] | None,
+        rows: Sequence[ProcessRow] | None,
         mono_us: int,
         *,
         method: str = "samples",
     ) -> Window:
         window = self._cut(start, parts, rows, method=method)
-        end = parts[-1].timestamp_us
+        end = parts[-1][0]
         # A driver that hung answers with samples from long after the moment when it was asked.
         ahead = min(end - mono_us, self._ahead_us + DRIFT_US)
         self._end_us, self._ended_mono_us, self._ahead_us = end, end - ahead, ahead
@@ -160,14 +160,17 @@ class WindowCursor:
         self,
         start: int,
         parts: Sequence[Stretch],
-        rows: Sequence[ProcessSample] | None,
+        rows: Sequence[ProcessRow] | None,
         *,
         method: str = "samples",
     ) -> Window:
-        end = parts[-1].timestamp_us
-        observed_ns = sum([part.covered_ns for part in parts])
+        end = parts[-1][0]
+        observed_ns = core_ns = 0
+        for _, _, covered_ns, busy_ns in parts:
+            observed_ns += covered_ns
+            core_ns += busy_ns
         busy = Engines(
-            sum([part.busy_ns for part in parts]),
+            core_ns,
             self._busy("memory_active", start, end, observed_ns),
             self._busy("encoder", start, end, observed_ns),
             self._busy("decoder", start, end, observed_ns),
@@ -182,7 +185,7 @@ class WindowCursor:
             observed_ns=observed_ns,
             unobserved_ns=(end - start) * 1000 - observed_ns,
             busy=busy,
-            processes=tuple([_activity(row, busy, observed_ns, naming) for row in kept]),
+            processes=_activities(kept, busy, observed_ns, naming),
             rejected=rejected,
             energy_uj=metered.used_uj,
             idle_energy_uj=metered.idle_uj,
@@ -220,22 +223,24 @@ def _newest(samples: Sequence[BusySample]) -> int:
     return timestamp_us
 
 
-def _activity(
-    row: ProcessSample, busy: Engines, observed_ns: int, naming: Naming | None
-) -> ProcessActivity:
-    """A row's share of the window; an engine that the device does not measure stays unknown.
+def _activities(
+    rows: Iterable[ProcessRow], busy: Engines, observed_ns: int, naming: Naming | None
+) -> tuple[ProcessActivity, ...]:
+    """Each row's share of the window; an engine that the device does not measure stays unknown.
 
-    Its core time is that of the samples that name it, where these could be told apart.
+    Core time is that of the samples that name a process, where these could be told apart.
     """
-    pid, _, core, memory, encoder, decoder = row
-    busy_ns, spare_ns = naming.by_pid[pid] if naming else (core * observed_ns // 100, 0)
-    return ProcessActivity(
-        pid,
-        Engines(
+    named = naming.by_pid if naming else None
+    has_memory, has_encoder = busy.memory_active is not None, busy.encoder is not None
+    has_decoder = busy.decoder is not None
+    activities = []
+    for pid, _, core, memory, encoder, decoder in rows:
+        busy_ns, spare_ns = named[pid] if named else (core * observed_ns // 100, 0)
+        engines = Engines(
             busy_ns,
-            None if busy.memory_active is None else memory * observed_ns // 100,
-            None if busy.encoder is None else encoder * observed_ns // 100,
-            None if busy.decoder is None else decoder * observed_ns // 100,
-        ),
-        spare_ns,
-    )
+            memory * observed_ns // 100 if has_memory else None,
+            encoder * observed_ns // 100 if has_encoder else None,
+            decoder * observed_ns // 100 if has_decoder else None,
+        )
+        activities.append(ProcessActivity(pid, engines, spare_ns))
+    return tuple(activities)

@@ -26,7 +26,7 @@ def row(pid: int, timestamp_us: int, core: int) -> ProcessSample:
 
 def stretches(samples: Sampled) -> list[Stretch]:
     return [
-        Stretch(n * SAMPLE_NS * 10, float(percent), SAMPLE_NS, percent * 10)
+        (n * SAMPLE_NS * 10, float(percent), SAMPLE_NS, percent * 10)
         for n, (percent, _) in enumerate(samples)
     ]
 
@@ -46,7 +46,7 @@ def told(samples: Sampled) -> Naming | None:
 
 
 def busy(*percents: int) -> Named:
-    return Named(sum(percents) * 10, sum(100 - percent for percent in percents) * 10)
+    return sum(percents) * 10, sum(100 - percent for percent in percents) * 10
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ def test_time_without_a_name_is_unclaimed_where_the_device_paused() -> None:
 
 @pytest.mark.parametrize("full", [100, 99.5])
 def test_time_without_a_name_is_nobodys_where_the_device_never_paused(full: float) -> None:
-    naming = tell_apart([Stretch(0, full, SAMPLE_NS, round(full * 10))], [])
+    naming = tell_apart([(0, full, SAMPLE_NS, round(full * 10))], [])
 
     assert naming == Naming({}, 0)
 
@@ -113,8 +113,8 @@ def test_no_sample_is_counted_twice(samples: Sampled) -> None:
     if naming is None:
         return
     whole = sum(percent for percent, _ in active) * 10
-    assert all(n.busy_ns >= 0 and n.spare_ns >= 0 for n in naming.by_pid.values())
-    assert sum(n.busy_ns for n in naming.by_pid.values()) + naming.unclaimed_ns <= whole
+    assert all(busy_ns >= 0 and spare_ns >= 0 for busy_ns, spare_ns in naming.by_pid.values())
+    assert sum(busy_ns for busy_ns, _ in naming.by_pid.values()) + naming.unclaimed_ns <= whole
 
 
 def seconds_of(scenario: dict[str, Any]) -> Iterator[tuple[list[RingSample], list[ProcessRow]]]:
@@ -132,8 +132,7 @@ def seconds_of(scenario: dict[str, Any]) -> Iterator[tuple[list[RingSample], lis
 
 def naming_of(samples: Sequence[RingSample], rows: Iterable[ProcessRow]) -> Naming | None:
     parts = [
-        Stretch(s.end_us, (s.hundredths(0) + 50) // 100, 1000, s.hundredths(0) // 10)
-        for s in samples
+        (s.end_us, (s.hundredths(0) + 50) // 100, 1000, s.hundredths(0) // 10) for s in samples
     ]
     return tell_apart(parts, [row(r.pid, r.timestamp_us, r.core) for r in rows])
 
@@ -165,9 +164,9 @@ def test_a_drivers_samples_are_told_apart_second_by_second(seed: int) -> None:
     for samples, rows in seconds_of(fixed_scenario(seed)):
         naming = naming_of(samples, rows)
         assert naming
-        for pid, named in naming.by_pid.items():
+        for pid, (busy_ns, _) in naming.by_pid.items():
             true = sum(s.hundredths(0) // 10 for s in samples if s.pids[0] == pid)
-            wrong += abs(named.busy_ns - true)
+            wrong += abs(busy_ns - true)
             whole += true
     assert wrong <= 0.1 * whole + 200
 
@@ -179,6 +178,6 @@ def test_samples_told_apart_are_off_by_one_sample_a_process_at_most(
 ) -> None:
     for samples, rows in seconds_of(scenario):
         naming = naming_of(samples, rows)
-        for pid, named in (naming.by_pid if naming else {}).items():
+        for pid, (busy_ns, _) in (naming.by_pid if naming else {}).items():
             true = sum(s.hundredths(0) // 10 for s in samples if s.pids[0] == pid)
-            assert abs(named.busy_ns - true) <= 1000 + 20 * len(samples)  # and what was cut off
+            assert abs(busy_ns - true) <= 1000 + 20 * len(samples)  # and what was cut off

@@ -307,11 +307,11 @@ def test_sifted_rows_are_plausible_and_all_are_accounted_for(
     rows: list[ProcessSample], latest: int
 ) -> None:
     kept, rejected = sift(rows, NOW, latest)
-    assert len({r.pid for r in kept}) == len(kept)
-    for one in kept:
-        assert 0 < one.pid < 0xFFFFFFFF
-        assert max(one[2:]) <= 100
-        assert NOW < one.timestamp_us <= latest
+    assert len({pid for pid, *_ in kept}) == len(kept)
+    for pid, timestamp_us, *percents in kept:
+        assert 0 < pid < 0xFFFFFFFF
+        assert max(percents) <= 100
+        assert NOW < timestamp_us <= latest
     assert sum(rejected.values()) + len(kept) <= len(rows)
 
 

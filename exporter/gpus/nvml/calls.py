@@ -14,7 +14,7 @@ from typing import Any
 from exporter.gpus.nvml import errors
 from exporter.gpus.nvml.library import Library
 from exporter.gpus.nvml.rows import Rows
-from exporter.gpus.samples import BusySample, ProcessSample
+from exporter.gpus.samples import BusySample, ProcessRow
 
 LEGACY = "nvmlDeviceGetProcessUtilization"
 NEWER = "nvmlDeviceGetProcessesUtilizationInfo"
@@ -31,10 +31,7 @@ UNSIGNED_INT = 1
 UNSIGNED_ROW = SAMPLE_ROWS[UNSIGNED_INT]
 SAMPLING_TYPES = {"core": 1, "memory_active": 2, "encoder": 3, "decoder": 4}
 
-process_sample = partial(tuple.__new__, ProcessSample)
-"""What ``ProcessSample._make`` gives, for a tuple that is known to be of the right length."""
-
-ProcessCall = Callable[[int], list[ProcessSample]]
+ProcessCall = Callable[[int], list[ProcessRow]]
 
 
 def _missing(*_: object) -> int:
@@ -81,7 +78,7 @@ class DeviceCalls:
         ways = (self._legacy(), self._newer())
         self._ways = [way for way in ways if way is not None]
 
-    def process_samples(self, newer_than_us: int) -> list[ProcessSample]:
+    def process_samples(self, newer_than_us: int) -> list[ProcessRow]:
         """Rows of the processes active since then, in microseconds of the samples' clock.
 
         Raises:
@@ -90,7 +87,7 @@ class DeviceCalls:
         """
         failure: errors.NvmlError | None = None
         answered: list[ProcessCall] = []
-        rows: list[ProcessSample] = []
+        rows: list[ProcessRow] = []
         for way in self._ways:
             try:
                 rows = way(newer_than_us)
@@ -142,10 +139,10 @@ class DeviceCalls:
         since = self._newer_than_us
         arguments = self._address, buffer.place, byref(buffer.count), since
 
-        def ask(newer_than_us: int) -> list[ProcessSample]:
+        def ask(newer_than_us: int) -> list[ProcessRow]:
             since.value = newer_than_us
             rows = buffer.read(LEGACY, call, *arguments)
-            return list(map(process_sample, LEGACY_ROW.iter_unpack(rows)))
+            return list(LEGACY_ROW.iter_unpack(rows))
 
         return ask
 
@@ -163,12 +160,12 @@ class DeviceCalls:
             buffer.count.value = info.count
             return code
 
-        def ask(newer_than_us: int) -> list[ProcessSample]:
+        def ask(newer_than_us: int) -> list[ProcessRow]:
             info.newer_than_us = newer_than_us
             rows = buffer.read(NEWER, fill)
             return [
-                ProcessSample(pid, timestamp_us, *busy)
-                for timestamp_us, pid, *busy in NEWER_ROW.iter_unpack(rows)
+                (pid, timestamp_us, core, memory, encoder, decoder)
+                for timestamp_us, pid, core, memory, encoder, decoder in NEWER_ROW.iter_unpack(rows)
             ]
 
         return ask

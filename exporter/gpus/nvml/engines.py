@@ -1,19 +1,19 @@
 """How busy the engines of one device are: NVML's sample rings and rates, as a SampleReader."""
 
 from collections.abc import Callable, Sequence
-from operator import attrgetter
+from operator import itemgetter
 from typing import Any
 
 from exporter.gpus.nvml.calls import DeviceCalls
 from exporter.gpus.nvml.errors import DeviceLostError, DriverGoneError, NvmlError
 from exporter.gpus.nvml.library import Library
 from exporter.gpus.nvml.refusals import PROCESS_SAMPLES, Refusals, rate_of, samples_of
-from exporter.gpus.samples import BusySample, ProcessSample
+from exporter.gpus.samples import BusySample, ProcessRow
 from exporter.model import QUANTITIES
 
 SAMPLES = {engine: samples_of(engine) for engine in QUANTITIES}
 RATES = {engine: rate_of(engine) for engine in QUANTITIES}
-PID = attrgetter("pid")
+PID = itemgetter(0)
 
 
 class EngineReader:
@@ -60,7 +60,7 @@ class EngineReader:
             _forgive(engine, error)
             return None
 
-    def process_samples(self, newer_than_us: int) -> Sequence[ProcessSample] | None:
+    def process_samples(self, newer_than_us: int) -> Sequence[ProcessRow] | None:
         """Rows of processes active since then; None: this device does not tell."""
         rows = self._refusals.ask(PROCESS_SAMPLES, self._calls.process_samples, newer_than_us)
         self.pids = frozenset(map(PID, rows or ()))
