@@ -23,11 +23,11 @@ class Rows:
         self.count = ctypes.c_uint(0)
         self.place = ctypes.c_void_p()
         self._size = size
-        self._bytes = self._filled = memoryview(b"")
+        self._filled = 0  # bytes of the last answer
         self._allocate(capacity)
 
-    def read(self, name: str, call: Callable[..., int], *arguments: object) -> memoryview:
-        """Let the driver write rows; gives their bytes, valid until the next read.
+    def read(self, name: str, call: Callable[..., int], *arguments: object) -> bytes:
+        """Let the driver write rows; gives their bytes.
 
         One call, no size probe: between a probe and the call a process may start, and what probes
         answer differs between functions. A buffer that is too small grows, within bounds. "Not
@@ -39,7 +39,7 @@ class Rows:
         """
         if self._filled:
             # Some drivers count rows that they have not written (nvtop#110): nothing old may stay.
-            self._filled[:] = bytes(len(self._filled))
+            self._buffer[: self._filled] = bytes(self._filled)
         self.count.value = self.capacity
         code = call(*arguments)
         while code == errors.INSUFFICIENT_SIZE and self.capacity < MOST_ROWS:
@@ -48,15 +48,15 @@ class Rows:
             code = call(*arguments)
         if code != errors.SUCCESS:
             if code == errors.NOT_FOUND:
-                return self._bytes[:0]
+                return b""
             raise errors.error_of(code, name)
-        self._filled = self._bytes[: min(self.count.value, self.capacity) * self._size]
-        return self._filled
+        self._filled = min(self.count.value, self.capacity) * self._size
+        return self._buffer[: self._filled]
 
     def _allocate(self, capacity: int) -> None:
         self.capacity = capacity
         # Pages of its own: those that the driver never writes to take no memory.
-        buffer = mmap.mmap(-1, capacity * self._size)
-        self.place.value = ctypes.addressof((ctypes.c_char * len(buffer)).from_buffer(buffer))
-        self._bytes = memoryview(buffer)  # keeps the buffer alive and its size fixed
-        self._filled = self._bytes[:0]
+        self._buffer = mmap.mmap(-1, capacity * self._size)
+        begin = ctypes.c_char.from_buffer(self._buffer)  # it keeps the buffer from being moved
+        self.place.value = ctypes.addressof(begin)
+        self._filled = 0

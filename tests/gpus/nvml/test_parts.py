@@ -24,7 +24,7 @@ def driver(rows: Rows, values: list[int], claimed: int | None = None) -> int:
     rows.count.value = needed
     if needed > room and claimed is None:
         return errors.INSUFFICIENT_SIZE
-    view = memoryview(rows._bytes)
+    view = memoryview(rows._buffer)
     for number, value in enumerate(values):
         ROW.pack_into(view, number * ROW.size, value)
     return errors.SUCCESS
