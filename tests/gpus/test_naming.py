@@ -99,6 +99,14 @@ def test_rows_of_other_samples_than_the_devices_are_not_told_apart() -> None:
     assert tell_apart(samples, [row(1, 12_000, 50)]) is None
 
 
+@pytest.mark.parametrize("rounded_us", [-SAMPLE_NS, SAMPLE_NS])
+def test_a_row_whose_time_is_rounded_otherwise_has_the_same_samples(rounded_us: int) -> None:
+    samples = [(100, 1), (100, 2), (100, 1), (50, 2), (30, 0)]
+    off = [row(pid, time + rounded_us, core) for pid, time, core, *_ in rows(samples)]
+
+    assert tell_apart(stretches(samples), off) == told(samples)
+
+
 def test_a_row_that_the_samples_cannot_hold_is_not_told_apart() -> None:
     samples = stretches([(10, 1), (10, 0), (10, 0), (10, 0)])
 
