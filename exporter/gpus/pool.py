@@ -8,8 +8,9 @@ than most calls do. One that is slow or hangs has a thread of its own.
 
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from queue import SimpleQueue
-from threading import Condition, Lock, Thread
+from queue import Empty, SimpleQueue
+from threading import Lock, Thread
+from time import monotonic
 from typing import Any, NamedTuple, TypeVar
 
 from exporter.model import Clock
@@ -29,7 +30,7 @@ class Stuck(NamedTuple):
 
 
 class _Task:
-    """What is known of one key. Guarded by the pool's condition."""
+    """What is known of one key. Guarded by the pool's lock."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -56,15 +57,16 @@ class _Task:
 
 
 class _Worker:
-    """One thread, named after what it is at. What it has to do is guarded by the pool's condition.
+    """One thread, named after what it is at. What it has to do is guarded by the pool's lock.
 
-    ``todo`` may be taken from it; ``at`` is what it cannot be called back from.
+    ``todo`` may be taken from it; ``at`` is what it cannot be called back from. It puts something
+    into ``ended`` when all is done.
     """
 
-    def __init__(self, clock: Clock, lock: Lock, changed: Condition) -> None:
+    def __init__(self, clock: Clock, lock: Lock, ended: SimpleQueue[None]) -> None:
         self._clock = clock
         self._lock = lock
-        self._changed = changed
+        self._ended = ended
         self._orders: SimpleQueue[bool] = SimpleQueue()
         self.todo: deque[_Task] = deque()
         self.at: _Task | None = None
@@ -100,7 +102,7 @@ class _Worker:
         if self.at:
             self._thread.name = self.at.name
         else:
-            self._changed.notify_all()
+            self._ended.put(None)
         return self.at
 
 
@@ -111,7 +113,7 @@ class DeviceWorkers:
         self._clock = clock
         self._name = name
         self._lock = Lock()
-        self._changed = Condition(self._lock)  # that lock is taken in fewer steps by itself
+        self._ended: SimpleQueue[None] = SimpleQueue()  # waits in fewer steps than a Condition
         self._tasks: dict[str, _Task] = {}
         self._shared: _Worker | None = None
 
@@ -127,9 +129,11 @@ class DeviceWorkers:
         patience_s = min(PATIENCE_S, PATIENCE * deadline_s)
         with self._lock:
             begun = self._begun(jobs)
-            if not self._wait(begun, patience_s):
+        if not self._wait(begun, patience_s):
+            with self._lock:
                 self._part()
-                self._wait(begun, deadline_s - patience_s)
+            self._wait(begun, deadline_s - patience_s)
+        with self._lock:
             return {key: self._tasks[key].take() for key in jobs}
 
     def busy(self, keys: Iterable[str]) -> bool:
@@ -174,7 +178,7 @@ class DeviceWorkers:
         return begun
 
     def _apart(self, task: _Task) -> None:
-        task.worker = task.worker or _Worker(self._clock, self._lock, self._changed)
+        task.worker = task.worker or _Worker(self._clock, self._lock, self._ended)
         task.worker.begin([task])
 
     def _together(self, tasks: Iterable[_Task]) -> None:
@@ -182,11 +186,18 @@ class DeviceWorkers:
             if task.worker:  # it was slow, and is quick again
                 task.worker.stop()
                 task.worker = None
-        self._shared = self._shared or _Worker(self._clock, self._lock, self._changed)
+        self._shared = self._shared or _Worker(self._clock, self._lock, self._ended)
         self._shared.begin(tasks)
 
     def _wait(self, tasks: Iterable[_Task], seconds: float) -> bool:
-        return self._changed.wait_for(lambda: not any(t.running for t in tasks), seconds)
+        """Whether all have come back in time; not to be called with the lock, which they take."""
+        until = monotonic() + seconds
+        while any(task.running for task in tasks):
+            try:
+                self._ended.get(timeout=max(until - monotonic(), 0))
+            except Empty:
+                return False
+        return True
 
     def _part(self) -> None:
         """Whom the shared thread keeps waiting gets one of its own; who keeps it has that one."""

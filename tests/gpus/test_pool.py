@@ -23,8 +23,7 @@ def workers() -> Iterator[DeviceWorkers]:
 
 def settle(workers: DeviceWorkers, key: str) -> None:
     """Wait until the job of a key has come back."""
-    with workers._changed:
-        assert workers._changed.wait_for(lambda: not workers._tasks[key].running, PATIENT)
+    assert workers._wait([workers._tasks[key]], PATIENT)
 
 
 def test_results_come_by_key(workers: DeviceWorkers) -> None:

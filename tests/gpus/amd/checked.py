@@ -66,9 +66,7 @@ class Checked:
 def wait_for_hung(check: SmiCheck) -> None:
     """Wait until a call that hung has come back: the next cycle then takes its result in."""
     workers = check._workers
-    with workers._changed:
-        [ask] = workers._tasks.values()
-        assert workers._changed.wait_for(lambda: not ask.running, PATIENCE_S)
+    assert workers._wait(list(workers._tasks.values()), PATIENCE_S)
 
 
 def same(board: Board, **other: object) -> str:

@@ -117,8 +117,7 @@ class Agent:
     def settle(self) -> None:
         """Wait until every call has come back."""
         workers = self.source._workers
-        with workers._changed:
-            workers._changed.wait_for(lambda: not any(w.running for w in workers._tasks.values()))
+        assert workers._wait(list(workers._tasks.values()), 30)
 
     def logged(self) -> list[str]:
         """Messages so far."""
