@@ -62,5 +62,4 @@ class RestartRequiredError(Exception):
 
 def hangs(devices: Iterable[DeviceReading]) -> bool:
     """Whether none answers of those that are there: one that is lost says nothing of the others."""
-    there = [device.state for device in devices if device.state is not DeviceState.LOST]
-    return bool(there) and all(state is DeviceState.STUCK for state in there)
+    return {device.state for device in devices} - {DeviceState.LOST} == {DeviceState.STUCK}

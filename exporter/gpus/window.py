@@ -9,7 +9,7 @@ one device; NVML and the simulated node are such readers.
 from collections import deque
 from collections.abc import Iterable, Sequence
 from functools import cache
-from operator import itemgetter, sub
+from operator import itemgetter
 
 from exporter.gpus.energy import EnergySource, Metered
 from exporter.gpus.naming import Naming, Stretch, stretches, tell_apart
@@ -24,7 +24,7 @@ DRIFT_US = 100_000  # the ring's clock may gain so much on the monotonic one in 
 DARK_PERIODS = 12  # without a sample for so long, an idle driver has stopped sampling
 RING_US = 10_000_000  # what a ring holds at least, where its samples cannot be seen
 STEP_US = 1_000_000  # the wall clock moved by this much against the monotonic one: it was set
-TIME, PERCENT = itemgetter(0), itemgetter(1)  # of a sample
+PERCENT = itemgetter(1)  # of a sample
 STEP_WAIT_US = 5_000_000  # so long the ring may take to follow
 
 
@@ -81,7 +81,8 @@ class WindowCursor:
         samples = self._reader.busy_samples("core", 0)
         self._anchored = bool(samples)
         if samples:
-            self._learn_period(None, samples)
+            (oldest_us, _), *newer = samples
+            self._learn_period(oldest_us, newer)
         self._move(_newest(samples) if samples else unix_us, mono_us)
 
     def _anchor(self, end_us: int, mono_us: int) -> int:
@@ -206,13 +207,16 @@ class WindowCursor:
         percent = self._reader.utilization(engine)
         return None if percent is None else int(observed_ns * min(max(percent, 0.0), 100.0) / 100)
 
-    def _learn_period(self, start: int | None, samples: Sequence[BusySample]) -> None:
+    def _learn_period(self, start: int, samples: Sequence[BusySample]) -> None:
         """The median of the newest gaps; a device may take one sample a second, one a window."""
-        times = [*map(TIME, samples)] if start is None else [start, *map(TIME, samples)]
-        self._gaps.extend(map(sub, times[1:], times))
-        if len(self._gaps) >= 3:  # noqa: PLR2004 - fewer say too little
+        before = start
+        for timestamp_us, _ in samples:
+            self._gaps.append(timestamp_us - before)
+            before = timestamp_us
+        count = len(self._gaps)
+        if count >= 3:  # noqa: PLR2004 - fewer say too little
             gaps = sorted(self._gaps)  # statistics.median takes as long as all the rest of this
-            self._period_us = max((gaps[(len(gaps) - 1) // 2] + gaps[len(gaps) // 2]) / 2, 1)
+            self._period_us = max((gaps[(count - 1) // 2] + gaps[count // 2]) / 2, 1)
 
 
 _methods = cache(Methods)  # there are a handful, and one is needed in each cycle

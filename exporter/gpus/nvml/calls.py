@@ -62,14 +62,12 @@ class DeviceCalls:
         samples = library.function(SAMPLES) or _missing
         self._sample_rows = rows = Rows(16, 256)
         self._value_type = c_int(UNSIGNED_INT)
-        self._sample_calls = {
-            engine: partial(
-                samples,
-                *(self._address, c_uint(kind), self._newer_than_us),
-                *(byref(self._value_type), byref(rows.count), rows.place),
-            )
-            for engine, kind in SAMPLING_TYPES.items()
-        }
+        self._sampling_type = c_uint()
+        self._samples = partial(
+            samples,
+            *(self._address, self._sampling_type, self._newer_than_us),
+            *(byref(self._value_type), byref(rows.count), rows.place),
+        )
         self._energy = library.function(ENERGY) or _missing
         self._millijoules = c_ulonglong(0)
         self._energy_arguments = self._address, byref(self._millijoules)
@@ -85,6 +83,8 @@ class DeviceCalls:
             NvmlError: UnmeasurableError where no call of this driver tells (MIG, vGPU guests).
 
         """
+        if len(self._ways) == 1:
+            return self._ways[0](newer_than_us)
         failure: errors.NvmlError | None = None
         answered: list[ProcessCall] = []
         rows: list[ProcessRow] = []
@@ -112,7 +112,8 @@ class DeviceCalls:
 
         """
         self._newer_than_us.value = newer_than_us
-        rows = self._sample_rows.read(SAMPLES, self._sample_calls[engine])
+        self._sampling_type.value = SAMPLING_TYPES[engine]
+        rows = self._sample_rows.read(SAMPLES, self._samples)
         layout = SAMPLE_ROWS.get(self._value_type.value, UNSIGNED_ROW)
         samples = sorted(layout.iter_unpack(rows))
         if not samples or samples[0][0] > newer_than_us:  # as a driver's answer should be
