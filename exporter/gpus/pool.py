@@ -171,23 +171,19 @@ class DeviceWorkers:
             begun.append(task)
             if task.alone_runs:
                 self._apart(task)
-            else:
-                quick.append(task)
+                continue
+            quick.append(task)
+            if task.worker:  # it was slow, and is quick again
+                task.worker.stop()
+                task.worker = None
         if quick:
-            self._together(quick)
+            self._shared = self._shared or _Worker(self._clock, self._lock, self._ended)
+            self._shared.begin(quick)
         return begun
 
     def _apart(self, task: _Task) -> None:
         task.worker = task.worker or _Worker(self._clock, self._lock, self._ended)
         task.worker.begin([task])
-
-    def _together(self, tasks: Iterable[_Task]) -> None:
-        for task in tasks:
-            if task.worker:  # it was slow, and is quick again
-                task.worker.stop()
-                task.worker = None
-        self._shared = self._shared or _Worker(self._clock, self._lock, self._ended)
-        self._shared.begin(tasks)
 
     def _wait(self, tasks: Iterable[_Task], seconds: float) -> bool:
         """Whether all have come back in time; not to be called with the lock, which they take."""

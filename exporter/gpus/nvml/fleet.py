@@ -19,7 +19,11 @@ logger = logging.getLogger(__name__)
 
 
 class Fleet:
-    """The devices by UUID, in NVML's order."""
+    """The devices by UUID, in NVML's order.
+
+    ``jobs`` is what the workers are to run in one cycle. ``trouble`` says which boards cannot be
+    opened, and why; "" if all can.
+    """
 
     def __init__(
         self,
@@ -38,6 +42,8 @@ class Fleet:
         self._states: dict[str, DeviceState] = {}
         self._unreadable: Mapping[int, str] = {}
         self._session = 0
+        self.jobs: Mapping[str, Callable[[], object]] = {}
+        self.trouble = ""
 
     @property
     def busy(self) -> bool:
@@ -49,10 +55,6 @@ class Fleet:
         self._wanted = wanted
         for device in self._devices.values():
             device.follow(wanted)
-
-    def jobs(self) -> dict[str, Callable[[], object]]:
-        """What the workers are to run in one cycle."""
-        return {uuid: device.read for uuid, device in self._devices.items()}
 
     def adopt(self, look: Look) -> None:
         """Take over what a look found: new devices, new handles, and what is no longer there."""
@@ -74,6 +76,11 @@ class Fleet:
             self._devices[uuid] = device
         for device in before.values():
             self._miss(device)
+        self.jobs = {uuid: device.read for uuid, device in self._devices.items()}
+        unreadable = sorted(self._unreadable.items())
+        self.trouble = "; ".join(
+            f"GPU {index} cannot be opened: {why}" for index, why in unreadable
+        )
 
     def readings(self, results: Mapping[str, object]) -> tuple[DeviceReading, ...]:
         """What the workers brought back. A device found in this very cycle is read in the next.
@@ -98,12 +105,6 @@ class Fleet:
     def troubled(self) -> int:
         """How many devices could not be read the last time."""
         return sum(self._states.get(uuid) is not DeviceState.UP for uuid in self._devices)
-
-    @property
-    def trouble(self) -> str:
-        """Which boards cannot be opened, and why; "" if all can."""
-        unreadable = sorted(self._unreadable.items())
-        return "; ".join(f"GPU {index} cannot be opened: {why}" for index, why in unreadable)
 
     def close(self) -> None:
         """Give back what the driver's library holds for the devices; no call is under way."""

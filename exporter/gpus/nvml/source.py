@@ -97,7 +97,7 @@ class NvmlSource:
         self._workers.close()
 
     def _cycle(self, began_ns: int) -> tuple[DeviceReading, ...]:
-        jobs = self._fleet.jobs() if self._attached else {}
+        jobs = dict(self._fleet.jobs) if self._attached else {}
         if self._look_due():
             reopen = self._driver.is_open and not self._attached
             jobs[DRIVER] = self._reopen if reopen else self._driver.look
@@ -108,7 +108,7 @@ class NvmlSource:
             if self._attached and not attached_before:
                 spent_s = (self._clock.monotonic_ns() - began_ns) / SECOND
                 left_s = max(self._wanted.timing.deadline_s - spent_s, 0.0)
-                results = self._workers.run(self._fleet.jobs(), left_s)
+                results = self._workers.run(self._fleet.jobs, left_s)
         return self._readings(results)
 
     def _look_due(self) -> bool:
