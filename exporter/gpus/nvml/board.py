@@ -136,15 +136,11 @@ class Board:
 
     def _read_in_turn(self) -> None:
         if self._taken(SENSORS):
-            with self._parts.reading(SENSORS):
-                self._sensors = self._read_sensors()
-                self._counters.read(SENSORS)
+            self._parts.read(SENSORS, self._read_sensors)
         if self._taken(COUNTERS):
-            with self._parts.reading(COUNTERS):
-                self._counters.read(COUNTERS)
+            self._parts.read(COUNTERS, self._counters.read, COUNTERS)
         if self._taken(PROFILING) and self._gpm is not None:
-            with self._parts.reading(PROFILING):
-                self._profile = self._gpm.read()
+            self._profile = self._parts.read(PROFILING, self._gpm.read)
             self._moved = self._count_traffic(self._profile)
 
     def _taken(self, part: str) -> bool:
@@ -195,7 +191,7 @@ class Board:
             "receive": traffic.add("receive", received),
         }
 
-    def _read_sensors(self) -> Sensors:
+    def _read_sensors(self) -> None:
         ask, handle = self._ask, self._handle
         power = self._try("power", "power", partial(ask, "nvmlDeviceGetPowerUsage", handle))
         limit = self._try(
@@ -206,12 +202,13 @@ class Board:
             name: self._try("clocks", "clock", partial(ask, "nvmlDeviceGetClockInfo", handle, kind))
             for name, kind in CLOCKS.items()
         }
-        return Sensors(
+        self._sensors = Sensors(
             power_watts=None if power is None else power / 1000,
             power_limit_watts=None if limit is None else limit / 1000,
             temperature_celsius={} if warmth is None else {"gpu": float(warmth)},
             clock_hertz={name: mhz * 1_000_000 for name, mhz in clocks.items() if mhz is not None},
         )
+        self._counters.read(SENSORS)
 
     def _temperature(self) -> int:
         newer = self._refusals.ask(

@@ -3,13 +3,15 @@
 What is read in every cycle is no matter of turns: the driver's ring would overflow.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
 
 from exporter.gpus.nvml.pace import SECOND, Pace
 from exporter.gpus.nvml.tally import TOOK_NS, Call, Tally
 from exporter.gpus.nvml.timing import Timing
 from exporter.model import Clock, PartCost
+
+T = TypeVar("T")
 
 SAMPLES = "samples"  # of every cycle: the rings, energy, what wraps; and what belongs nowhere else
 PROCESSES = "processes"
@@ -103,12 +105,11 @@ class Parts:
         self._whole.add_all(self._calls)
         self._calls.clear()
 
-    @contextmanager
-    def reading(self, part: str) -> Iterator[None]:
-        """Count what is called within for this part, as one turn of it."""
+    def read(self, part: str, read: Callable[..., T], *arguments: object) -> T:
+        """Read this part: what is called for that is counted for it, as one turn."""
         begun = len(self._calls)
         try:
-            yield
+            return read(*arguments)
         finally:
             took_ns = _took_ns(self._calls[begun:])
             self._in_turns_ns += took_ns

@@ -72,8 +72,7 @@ class Residents:
         hurry = self._hurried or not active <= self._known
         if self._turns.take(self.timing.memory_at_most_every_s if hurry else None):
             self._hurried = False
-            with self._parts.reading(PROCESSES):
-                memory = self._refusals.ask("memory", self._ask)
+            memory = self._parts.read(PROCESSES, self._refusals.ask, "memory", self._ask)
             if memory != self._memory:
                 self._memory = memory
             listed = self._memory.processes if self._memory else None

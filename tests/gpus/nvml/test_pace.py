@@ -95,8 +95,7 @@ def read(parts: Parts, clock: ManualClock, part: str, cost_ms: int) -> bool:
     clock.move(1)
     taken = parts.turns(part).take()
     if taken:
-        with parts.reading(part):
-            parts.add(("call", cost_ms * MS))
+        parts.read(part, parts.add, ("call", cost_ms * MS))
     return taken
 
 
@@ -118,8 +117,7 @@ def test_a_turn_in_a_hurry_is_put_off_in_the_same_measure() -> None:
     parts = Parts(CallTally(), clock, Timing())
     waits = []
     for _ in range(4):
-        with parts.reading(PROCESSES):
-            parts.add(("call", 190 * MS))
+        parts.read(PROCESSES, parts.add, ("call", 190 * MS))
     for hurry_s in (None, 1.0):
         assert parts.turns(PROCESSES).take()
         seconds = 0
@@ -136,8 +134,7 @@ def test_each_call_is_counted_for_its_part_and_for_all() -> None:
     whole = CallTally()
     parts = Parts(whole, ManualClock(), Timing())
     parts.add(("ring", 5))
-    with parts.reading(PROCESSES):
-        parts.add(("list", 7))
+    parts.read(PROCESSES, parts.add, ("list", 7))
     parts.add(("ring", 1))
     parts.hand_over()
 
