@@ -98,6 +98,8 @@ class Gpm:
         self._taken_ns: int | None = None
         self._functions: dict[str, CFunction | None] = {}
         self._get = _MetricsGet(version=1, count=len(METRIC_IDS))
+        for place, metric_id in enumerate(METRIC_IDS):
+            self._get.metrics[place].metric_id = metric_id
 
     def read(self) -> GpmReading | None:
         """Averages since the last read; None at the first, too early, and where it is refused.
@@ -151,8 +153,6 @@ class Gpm:
         """Let the driver compute the figures between the two samples."""
         get = self._get
         get.first, get.second = self._samples
-        for place, metric_id in enumerate(METRIC_IDS):
-            get.metrics[place].metric_id = metric_id
         self._call(METRICS, byref(get))
         told = {
             metric.metric_id: metric.value
