@@ -57,11 +57,15 @@ def tell_apart(stretches: Sequence[Stretch], rows: Sequence[ProcessRow]) -> Nami
     chooses first.
     """
     lasts = {row[1] for row in rows}
-    free = {stretch[0]: stretch for stretch in reversed(stretches)}  # of one time, the first has it
+    free: dict[int, Stretch] = {}
+    others = []
+    for stretch in stretches:
+        free.setdefault(stretch[0], stretch)  # a second one of the same time speaks for none
+        if stretch[1] > 0 and stretch[0] not in lasts:
+            others.append(stretch)
     if not lasts <= free.keys():
         aligned = _aligned(rows, sorted(free))
         return tell_apart(stretches, aligned) if aligned else None
-    others = [stretch for stretch in stretches if stretch[1] > 0 and stretch[0] not in lasts]
     slack = len(stretches) / 2
     by_pid: dict[int, Named] = {}
     for pid, timestamp_us, core, _, _, _ in sorted(rows, key=ROW_TIME):
@@ -73,9 +77,7 @@ def tell_apart(stretches: Sequence[Stretch], rows: Sequence[ProcessRow]) -> Nami
             left -= percent
             del free[timestamp_us]
         if left > 0 and others:
-            most = left + slack
-            fitting = [s for s in others if s[0] < timestamp_us and s[1] <= most]
-            for sample in _adding_up(left, most, fitting) if fitting else ():
+            for sample in _adding_up(left, left + slack, others, timestamp_us):
                 time, percent, own_covered_ns, own_busy_ns = sample
                 left -= percent
                 busy_ns += own_busy_ns
@@ -100,10 +102,15 @@ def _aligned(rows: Sequence[ProcessRow], times: Sequence[int]) -> list[ProcessRo
     return aligned
 
 
-def _adding_up(wanted: float, most: float, samples: Sequence[Stretch]) -> tuple[Stretch, ...]:
-    """The samples whose percents together come nearest to some number, and not above another."""
+def _adding_up(
+    wanted: float, most: float, samples: Sequence[Stretch], before_us: int
+) -> tuple[Stretch, ...]:
+    """Samples of before whose percents together come nearest to a number, and not above another."""
+    fitting = [s for s in samples if s[0] < before_us and s[1] <= most]
+    if not fitting:
+        return ()
     sums: dict[float, tuple[Stretch, ...]] = {0.0: ()}
-    for sample in sorted(samples, key=PERCENT, reverse=True):
+    for sample in sorted(fitting, key=PERCENT, reverse=True):
         for before, chosen in sorted(sums.items(), reverse=True)[:MOST_SUMS]:
             total = before + sample[1]
             if total <= most:

@@ -60,12 +60,12 @@ def credible(samples: Sequence[BusySample], start_us: int, latest_us: int) -> Se
     ``latest_us`` is from before the driver was asked. After a call that hung, the samples lead past
     it without a gap. A percentage that is none, NaN too, is the driver's blank value.
     """
-    if not samples:
-        return samples
-    (oldest_us, _), (newest_us, _) = samples[0], samples[-1]
-    in_time = start_us < oldest_us and newest_us <= latest_us
-    if in_time and not [percent for _, percent in samples if not 0 <= percent <= WHOLE]:
-        return samples  # nearly always
+    if samples and start_us < samples[0][0] and samples[-1][0] <= latest_us:
+        for _, percent in samples:
+            if not 0 <= percent <= WHOLE:
+                break
+        else:
+            return samples  # nearly always
     kept = []
     for sample in samples:
         timestamp_us, percent = sample
