@@ -10,6 +10,7 @@ from typing import Any
 
 from exporter.collector import Collector
 from exporter.exposition import Format, Renderer
+from exporter.ledger import table_of
 
 PAGES = 12
 US = 1e3
@@ -27,7 +28,8 @@ def pages(collector: Collector) -> dict[str, float]:
         time.sleep(1)
         collector.cycle()
         rows = collector.snapshot.rows
-        took["rows"].append(_took(functools.partial(list, rows.values()))[0])
+        tables = map(functools.partial(table_of, rows), rows)
+        took["rows"].append(_took(functools.partial(list, tables))[0])
         for form, renderer in renderers.items():
             ns, page = _took(functools.partial(renderer.render, collector.snapshot, form))
             took[form.value].append(ns)

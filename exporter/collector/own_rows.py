@@ -1,7 +1,6 @@
 """The exporter's own rows: its sources, its cycle, what it had to reject."""
 
 import platform
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -9,7 +8,7 @@ from typing import NamedTuple
 
 from exporter import __version__
 from exporter.families import OWN_LEVEL
-from exporter.ledger import LateRows
+from exporter.ledger import LateRows, table_of
 from exporter.model import CallCount, Row, SourceStatus, Value
 
 
@@ -44,15 +43,19 @@ class Own:
 
 def with_own(rows: Mapping[str, tuple[Row, ...]], own: Own) -> LateRows:
     """The rows of all levels, made when they are asked for."""
-    levels = {level: partial(rows.__getitem__, level) for level in rows}
+    levels = {level: partial(table_of, rows, level) for level in rows}
     return LateRows({**levels, OWN_LEVEL: lambda: (own_row(own),)})
 
 
 def own_row(own: Own) -> Row:
     """The one row of the level ``exporter``."""
     sources = own.sources
-    rejected = sum(map(Counter, own.rejected), Counter[str]())
-    calls = {name: count for counts in own.calls for name, count in counts.items()}
+    rejected: dict[str, int] = {}
+    for counts in own.rejected:
+        for reason, count in counts.items():
+            if count:
+                rejected[reason] = rejected.get(reason, 0) + count
+    calls = {name: count for many in own.calls for name, count in many.items()}
     values: dict[str, Value] = {
         "build_info": {(__version__, platform.python_version()): 1},
         "simulated": int(own.simulated),

@@ -1,27 +1,31 @@
 """The rows of a level and the lines of a family, kept for as long as they say the same."""
 
 from collections.abc import Mapping, Sequence
+from itertools import repeat
 from operator import is_
 from typing import Any, NamedTuple
 
 from exporter.exposition.numbers import Numbers
 from exporter.exposition.text import labelled
 from exporter.families import Family
-from exporter.model import Labelled, Number, Row, Value
+from exporter.model import Number, Table, Value
 
 _Own = tuple[str, ...]
-_NONE: Mapping[str, str] = {}
+_Further = Mapping[str, str]
+_NONE: _Further = {}
 
 
 class Rows(NamedTuple):
-    """The rows of a level in the page's order: the texts of their labels, and what they say.
+    """The rows of a level: the texts of their labels in the page's order, and what they say.
 
-    ``texts`` are the same object for as long as the rows have the same labels.
+    ``texts`` are the same object for as long as the rows have the same labels. ``order``: at which
+    place of ``columns`` each row stands; ``more`` is in the page's order.
     """
 
     texts: Sequence[str]
-    values: Sequence[Mapping[str, Value]]
-    more: Sequence[Mapping[str, Mapping[str, str]]]
+    order: Sequence[int]
+    columns: Mapping[str, Sequence[Value | None]]
+    more: Mapping[str, Sequence[_Further]]
 
 
 class Level:
@@ -29,19 +33,21 @@ class Level:
 
     def __init__(self, names: Sequence[str]) -> None:
         self._names = names
-        self._labels: list[tuple[str, ...]] = []
+        self._labels: Sequence[tuple[str, ...]] = []
         self._order: list[int] = []
         self._texts: list[str] = []
 
-    def ordered(self, rows: Sequence[Row]) -> Rows:
+    def ordered(self, table: Table) -> Rows:
         """By their labels."""
-        labels = [row.labels for row in rows]
-        if labels != self._labels:
-            self._arrange(labels)
-        ordered = [rows[place] for place in self._order]
-        return Rows(self._texts, [row.values for row in ordered], [row.more for row in ordered])
+        if table.labels != self._labels:
+            self._arrange(table.labels)
+        more = {
+            name: [further[place] or _NONE for place in self._order]
+            for name, further in table.more.items()
+        }
+        return Rows(self._texts, self._order, table.columns, more)
 
-    def _arrange(self, labels: list[tuple[str, ...]]) -> None:
+    def _arrange(self, labels: Sequence[tuple[str, ...]]) -> None:
         before = (self._labels[place] for place in self._order)
         known = dict(zip(before, self._texts, strict=True))
         self._order = sorted(range(len(labels)), key=labels.__getitem__)
@@ -53,51 +59,70 @@ class Level:
 class Column:
     """The samples of a family. ``samples``: how many it had last."""
 
+    __slots__ = (
+        *("_family", "_found", "_full_name", "_further", "_is_open", "_lines", "_name", "_numbers"),
+        *("_own", "_rows", "_texts", "level", "samples"),
+    )
+
     def __init__(self, family: Family) -> None:
         self.level = family.level
         self.samples = 0
         self._family = family
-        self._full_name = family.full_name
+        self._name, self._full_name = family.name, family.full_name
+        self._is_open = family.open
         self._rows: Sequence[str] = ()
         self._found: Sequence[Any] = ()
         self._own: Sequence[tuple[_Own, ...]] = ()
-        self._further: Sequence[Mapping[str, str]] = ()
+        self._further: Sequence[_Further] = ()
         self._texts: Sequence[str] = ()
+        self._numbers: Sequence[str] = ()
         self._lines = b""
 
     def lines(self, rows: Rows, numbers: Numbers) -> bytes:
         """Write a line for each sample; nine in ten are of families without labels of their own."""
-        family, name = self._family, self._family.name
-        found: Sequence[Any] = [values.get(name) for values in rows.values]
-        further = [more.get(name, _NONE) for more in rows.more] if family.open else ()
+        found: Sequence[Any] = rows.columns.get(self._name, ())
+        further = rows.more.get(self._name, ()) if self._is_open else ()
         same_rows = rows.texts is self._rows and further == self._further
-        if same_rows and all(map(is_, found, self._found)):
+        if same_rows and (found is self._found or _is_same(found, self._found)):
             return self._lines
-        self._rows, self._found, self._further = rows.texts, found, further
-        values: Sequence[Number] = found
-        if family.labels:
-            values = self._label(found, same_rows=same_rows)
-        elif None in found:
-            there = [place for place, value in enumerate(found) if value is not None]
-            self._texts, values = [rows.texts[i] for i in there], [found[i] for i in there]
-        else:
-            self._texts = rows.texts
+        before = self._texts, self._numbers
+        self._found = found
+        values = self._arrange(rows, further, same_rows=same_rows)
+        self._rows, self._further = rows.texts, further
         self.samples = len(values)
-        self._lines = _lines(self._full_name, self._texts, numbers.written(values, family.divisor))
+        self._numbers = numbers.written(values, self._family.divisor)
+        if (self._texts, self._numbers) != before:
+            self._lines = _lines(self._full_name, self._texts, self._numbers)
         return self._lines
 
-    def _label(self, found: Sequence[Labelled | None], *, same_rows: bool) -> list[Number]:
-        """Take up the texts of the family's own labels; the numbers that belong to them."""
+    def _arrange(self, rows: Rows, further: Sequence[_Further], *, same_rows: bool) -> list[Number]:
+        """Take up the texts of the samples' labels; the numbers that belong to them, in order."""
+        if not self._found:
+            self._texts = self._own = ()
+            return []
+        found = list(map(self._found.__getitem__, rows.order))
+        if not self._family.labels:
+            self._texts = rows.texts
+            if None in found:
+                there = [place for place, value in enumerate(found) if value is not None]
+                self._texts, found = [rows.texts[i] for i in there], [found[i] for i in there]
+            return found
         own = [tuple(one) if one else () for one in found]
         if not same_rows or own != self._own:
             self._own, names = own, self._family.labels
-            further = self._further or [_NONE] * len(own)
             self._texts = [
                 labelled((*names, *more), (*one, *more.values()), text)
-                for text, labels, more in zip(self._rows, own, further, strict=True)
+                for text, labels, more in zip(
+                    rows.texts, own, further or repeat(_NONE), strict=False
+                )
                 for one in labels
             ]
         return [number for one in found if one for number in one.values()]
+
+
+def _is_same(found: Sequence[Any], before: Sequence[Any]) -> bool:
+    """Whether all are the same objects: numbers that are equal may be written differently."""
+    return len(found) == len(before) and all(map(is_, found, before))
 
 
 def _lines(name: str, texts: Sequence[str], numbers: Sequence[str]) -> bytes:

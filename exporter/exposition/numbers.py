@@ -39,8 +39,12 @@ class Numbers:
         texts = self._divided[divisor]
         if divisor != 1:
             return list(map(texts.__getitem__, numbers))
-        wholes = self._wholes
-        return [wholes[n] if type(n) is int else texts[n] for n in numbers]  # not a bool
+        wholes, kinds = self._wholes, set(map(type, numbers))
+        if kinds == {int}:  # and no bool
+            return list(map(wholes.__getitem__, numbers))
+        if int not in kinds:
+            return list(map(texts.__getitem__, numbers))
+        return [wholes[n] if type(n) is int else texts[n] for n in numbers]
 
     def forget(self, samples: int) -> None:
         """Let go of all once there are more than some pages of so many samples need."""

@@ -1,12 +1,16 @@
 """The page: family by family, in the table's order."""
 
 from collections.abc import Collection, Sequence
+from operator import attrgetter
 
 from exporter.exposition.columns import Column, Level
 from exporter.exposition.numbers import Numbers
 from exporter.exposition.text import Format, head
 from exporter.families import FAMILIES, LEVELS, Family
+from exporter.ledger import table_of
 from exporter.model import Snapshot
+
+_SAMPLES = attrgetter("samples")
 
 
 class Renderer:
@@ -33,12 +37,12 @@ class Renderer:
         OpenMetrics' closing ``# EOF`` is not written: the caller may have more to add.
         """
         rows = {
-            level: self._levels[level].ordered(snapshot.rows.get(level, ())) for level in levels
+            level: self._levels[level].ordered(table_of(snapshot.rows, level)) for level in levels
         }
         page: list[bytes] = []
         for column, about in zip(self._columns, self._heads[form], strict=True):
             if column.level in rows:
                 lines = column.lines(rows[column.level], self._numbers)
                 page += (about, lines) if lines else ()
-        self._numbers.forget(sum(column.samples for column in self._columns))
+        self._numbers.forget(sum(map(_SAMPLES, self._columns)))
         return b"".join(page)

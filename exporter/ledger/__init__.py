@@ -8,7 +8,7 @@ counted stays in the accounts of its device and namespace for as long as the exp
 from exporter.ledger.accounts import Account, Moment
 from exporter.ledger.book import Book
 from exporter.ledger.history import extended, gauges_of
-from exporter.ledger.late import LateRows
+from exporter.ledger.late import LateRows, table_of
 from exporter.ledger.ledger import Ledger
 from exporter.ledger.limits import Allotted
 from exporter.ledger.present import present_of
@@ -30,5 +30,6 @@ __all__ = [
     "present_of",
     "processes_of",
     "rows_of",
+    "table_of",
     "unattributed_core",
 ]

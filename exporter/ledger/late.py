@@ -6,9 +6,9 @@ from typing import TypeVar, overload
 
 from exporter.ledger.ledger import Ledger
 from exporter.ledger.view import CycleFacts, View
-from exporter.model import Row
+from exporter.model import Row, Table
 
-Make = Callable[[], Iterable[Row]]
+Make = Callable[[], Table | Iterable[Row]]
 T = TypeVar("T")
 
 
@@ -16,22 +16,37 @@ class LateRows(Mapping[str, tuple[Row, ...]]):
     """Rows by level, each level made for the first who asks for it; for any number of threads.
 
     What they are made from must not change any more. It is let go once all levels are made. Two
-    that ask at the same moment may both make a level, and are given the same rows.
+    that ask at the same moment may both make a level, and are given the same rows. Who writes a
+    page asks for ``table``, and no row is made.
     """
 
-    __slots__ = ("_levels", "_made", "_makers")
+    __slots__ = ("_levels", "_made", "_makers", "_rows")
 
     def __init__(self, makers: Mapping[str, Make]) -> None:
         self._levels = tuple(makers)
         self._makers = dict(makers)
-        self._made: dict[str, tuple[Row, ...]] = {}
+        self._made: dict[str, Table | tuple[Row, ...]] = {}
+        self._rows: dict[str, tuple[Row, ...]] = {}  # of tables
 
     def __getitem__(self, level: str) -> tuple[Row, ...]:
         """The rows of a level; KeyError if there is no such level."""
+        made = self._made_of(level)
+        if not isinstance(made, Table):
+            return made
+        rows = self._rows.get(level)
+        return self._rows.setdefault(level, made.rows()) if rows is None else rows
+
+    def table(self, level: str) -> Table:
+        """The rows of a level as a table; KeyError if there is no such level."""
+        made = self._made_of(level)
+        return made if isinstance(made, Table) else Table.of(made)
+
+    def _made_of(self, level: str) -> Table | tuple[Row, ...]:
         make = self._makers.get(level)
         if make is None:
             return self._made[level]
-        made = self._made.setdefault(level, tuple(make()))
+        rows = make()
+        made = self._made.setdefault(level, rows if isinstance(rows, Table) else tuple(rows))
         self._makers.pop(level, None)
         return made
 
@@ -58,8 +73,17 @@ class LateRows(Mapping[str, tuple[Row, ...]]):
         return len(self._levels)
 
 
+def table_of(rows: Mapping[str, tuple[Row, ...]], level: str) -> Table:
+    """The rows of a level as a table; an empty one if there is no such level."""
+    if isinstance(rows, LateRows) and level in rows:
+        return rows.table(level)
+    return Table.of(rows.get(level, ()))
+
+
 def late_rows(
-    ledger: Ledger, facts: CycleFacts, makers: Mapping[str, Callable[[View], Iterable[Row]]]
+    ledger: Ledger,
+    facts: CycleFacts,
+    makers: Mapping[str, Callable[[View], Table | Iterable[Row]]],
 ) -> LateRows:
     """Rows by level, all made from one View of a ledger that does not change any more."""
     late = _LateView(ledger, facts)
@@ -75,7 +99,7 @@ class _LateView:
         self._ledger, self._facts = ledger, facts
         self._view: View | None = None
 
-    def rows(self, make: Callable[[View], Iterable[Row]]) -> Iterable[Row]:
+    def rows(self, make: Callable[[View], Table | Iterable[Row]]) -> Table | Iterable[Row]:
         if self._view is None:
             self._view = View(self._ledger, self._facts)
         return make(self._view)

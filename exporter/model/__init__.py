@@ -49,6 +49,7 @@ from exporter.model.snapshot import (
     Process,
     Row,
     Snapshot,
+    Table,
     Tenants,
     Value,
 )
@@ -114,6 +115,7 @@ __all__ = [
     "Snapshot",
     "SourceStatus",
     "Spent",
+    "Table",
     "Tenants",
     "Tree",
     "Unattributed",

@@ -1,9 +1,10 @@
 """What is published after each cycle: immutable rows, one per set of labels."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Any, NamedTuple, Self
 
 from exporter.model.devices import ProcessMemory, SourceStatus
 from exporter.model.processes import ProcessInfo
@@ -30,6 +31,68 @@ class Row(NamedTuple):
     labels: tuple[str, ...]
     values: Mapping[str, Value]
     more: Mapping[str, Mapping[str, str]] = MappingProxyType({})
+
+
+class Table(NamedTuple):
+    """The rows of a level, family by family: a page is written so, and many are made so.
+
+    ``columns`` and ``more`` hold, by the family's name, what each row has of it, in the order of
+    ``labels``; None where it has nothing.
+    """
+
+    labels: Sequence[tuple[str, ...]] = ()
+    columns: Mapping[str, Sequence[Value | None]] = MappingProxyType({})
+    more: Mapping[str, Sequence[Mapping[str, str] | None]] = MappingProxyType({})
+
+    @classmethod
+    def of(cls, rows: Iterable[Row]) -> Self:
+        """The same rows."""
+        rows = tuple(rows)
+        columns, more = ([row.values for row in rows], [row.more for row in rows])
+        return cls([row.labels for row in rows], _columns(columns), _columns(more))
+
+    def rows(self) -> tuple[Row, ...]:
+        """The same rows."""
+        many = zip(self.labels, self._each(self.columns), self._each(self.more), strict=True)
+        return tuple([Row(*one) for one in many])
+
+    def joined(self, other: "Table") -> "Table":
+        """With the rows of another one behind its own."""
+        if not other.labels:
+            return self
+        labels, sizes = [*self.labels, *other.labels], (len(self.labels), len(other.labels))
+        columns = _joined(self.columns, other.columns, *sizes)
+        return Table(labels, columns, _joined(self.more, other.more, *sizes))
+
+    def _each(self, columns: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
+        """What each row has."""
+        found: list[dict[str, Any]] = [{} for _ in self.labels]
+        for name, column in columns.items():
+            for has, value in zip(found, column, strict=True):
+                if value is not None:
+                    has[name] = value
+        return found
+
+
+def _columns(each: Sequence[Mapping[str, Any]]) -> dict[str, Sequence[Any]]:
+    names = tuple(each[0]) if each else ()
+    if all(tuple(has) == names for has in each):  # as nearly always
+        return dict(zip(names, zip(*[has.values() for has in each], strict=True), strict=True))
+    names = tuple(dict.fromkeys(chain.from_iterable(each)))
+    return {name: [has.get(name) for has in each] for name in names}
+
+
+def _joined(
+    ours: Mapping[str, Sequence[Any]],
+    theirs: Mapping[str, Sequence[Any]],
+    our_size: int,
+    their_size: int,
+) -> dict[str, Sequence[Any]]:
+    none, none_of_theirs = [None] * our_size, [None] * their_size
+    return {
+        name: [*ours.get(name, none), *theirs.get(name, none_of_theirs)]
+        for name in {**ours, **theirs}
+    }
 
 
 class Tenants(NamedTuple):
