@@ -1,7 +1,7 @@
 """A process as a JSON object."""
 
 from exporter.api.figures import Json
-from exporter.ledger.view import RATIOS
+from exporter.ledger.book_view import RATIOS
 from exporter.model import Process
 
 

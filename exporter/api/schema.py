@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from exporter.api.figures import FLAGS, LISTED, ONE, Json
 from exporter.api.words import words
 from exporter.families import FAMILIES, Family
-from exporter.ledger.view import RATIOS
+from exporter.ledger.book_view import RATIOS
 from exporter.model import Unattributed, Unmeasured
 
 TEXT = {"type": "string"}

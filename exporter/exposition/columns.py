@@ -19,13 +19,13 @@ class Rows(NamedTuple):
     """The rows of a level: the texts of their labels in the page's order, and what they say.
 
     ``texts`` are the same object for as long as the rows have the same labels. ``order``: at which
-    place of ``columns`` each row stands; ``more`` is in the page's order.
+    place of ``columns`` and ``more``, which are a table's, each row stands.
     """
 
     texts: Sequence[str]
     order: Sequence[int]
     columns: Mapping[str, Sequence[Value | None]]
-    more: Mapping[str, Sequence[_Further]]
+    more: Mapping[str, Sequence[_Further | None]]
 
 
 class Level:
@@ -41,11 +41,7 @@ class Level:
         """By their labels."""
         if table.labels != self._labels:
             self._arrange(table.labels)
-        more = {
-            name: [further[place] or _NONE for place in self._order]
-            for name, further in table.more.items()
-        }
-        return Rows(self._texts, self._order, table.columns, more)
+        return Rows(self._texts, self._order, table.columns, table.more)
 
     def _arrange(self, labels: Sequence[tuple[str, ...]]) -> None:
         before = (self._labels[place] for place in self._order)
@@ -73,29 +69,33 @@ class Column:
         self._rows: Sequence[str] = ()
         self._found: Sequence[Any] = ()
         self._own: Sequence[tuple[_Own, ...]] = ()
-        self._further: Sequence[_Further] = ()
+        self._further: Sequence[_Further | None] = ()
         self._texts: Sequence[str] = ()
         self._numbers: Sequence[str] = ()
         self._lines = b""
 
     def lines(self, rows: Rows, numbers: Numbers) -> bytes:
         """Write a line for each sample; nine in ten are of families without labels of their own."""
-        found: Sequence[Any] = rows.columns.get(self._name, ())
+        found: Sequence[Any] | None = rows.columns.get(self._name)
+        if found is None:
+            if not self._found:  # a third of the table's families, on most nodes
+                return b""
+            found = ()
         further = rows.more.get(self._name, ()) if self._is_open else ()
         same_rows = rows.texts is self._rows and further == self._further
         if same_rows and (found is self._found or _is_same(found, self._found)):
             return self._lines
         before = self._texts, self._numbers
-        self._found = found
-        values = self._arrange(rows, further, same_rows=same_rows)
-        self._rows, self._further = rows.texts, further
+        self._found, self._further = found, further
+        values = self._arrange(rows, same_rows=same_rows)
+        self._rows = rows.texts
         self.samples = len(values)
         self._numbers = numbers.written(values, self._family.divisor)
         if (self._texts, self._numbers) != before:
             self._lines = _lines(self._full_name, self._texts, self._numbers)
         return self._lines
 
-    def _arrange(self, rows: Rows, further: Sequence[_Further], *, same_rows: bool) -> list[Number]:
+    def _arrange(self, rows: Rows, *, same_rows: bool) -> list[Number]:
         """Take up the texts of the samples' labels; the numbers that belong to them, in order."""
         if not self._found:
             self._texts = self._own = ()
@@ -109,12 +109,11 @@ class Column:
             return found
         own = [tuple(one) if one else () for one in found]
         if not same_rows or own != self._own:
-            self._own, names = own, self._family.labels
+            self._own, names, further = own, self._family.labels, self._further
+            beyond = [further[place] or _NONE for place in rows.order] if further else repeat(_NONE)
             self._texts = [
                 labelled((*names, *more), (*one, *more.values()), text)
-                for text, labels, more in zip(
-                    rows.texts, own, further or repeat(_NONE), strict=False
-                )
+                for text, labels, more in zip(rows.texts, own, beyond, strict=False)
                 for one in labels
             ]
         return [number for one in found if one for number in one.values()]

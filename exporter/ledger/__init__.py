@@ -7,6 +7,7 @@ counted stays in the accounts of its device and namespace for as long as the exp
 
 from exporter.ledger.accounts import Account, Moment
 from exporter.ledger.book import Book
+from exporter.ledger.book_view import CycleFacts
 from exporter.ledger.history import extended, gauges_of
 from exporter.ledger.late import LateRows, table_of
 from exporter.ledger.ledger import Ledger
@@ -14,7 +15,6 @@ from exporter.ledger.limits import Allotted
 from exporter.ledger.present import present_of
 from exporter.ledger.processes import processes_of, unattributed_core
 from exporter.ledger.rows import at_most, rows_of
-from exporter.ledger.view import CycleFacts
 
 __all__ = [
     "Account",

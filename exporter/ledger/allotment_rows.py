@@ -7,39 +7,67 @@ the two differ, ``placement_mismatch`` says so, and neither is moved to the othe
 from collections.abc import Iterable, Mapping, Sequence
 
 from exporter.ledger.accounts import Account
-from exporter.ledger.limits import Limit
-from exporter.ledger.view import BookView, View, unmeasured
-from exporter.model import Allocation, ContainerKey, Device, Labelled, Row, Unmeasured, Value
+from exporter.ledger.book_view import unmeasured
+from exporter.ledger.kept import Columns, by_name
+from exporter.ledger.limits import NO_LIMIT, Limit, Limits, PodLimit
+from exporter.ledger.owners import Owners, of_limit, where
+from exporter.ledger.view import View
+from exporter.model import ContainerKey, Device, Row, Unmeasured, Value
 
 UNKNOWN_LIMITS = ("core_limit", "memory_limit")
 
 
-def allotment(
-    view: View, seen: BookView, key: ContainerKey, account: Account, values: dict[str, Value]
-) -> None:
-    """Add to a row's values what a container with an account on the device was allotted there.
+def add_allotments(view: View, owners: Owners[ContainerKey], columns: Columns) -> None:
+    """Add to their columns what containers with accounts on a device were allotted there.
 
-    The use of a pod whose containers cannot be told apart
-    yet stands under "", and has no limits.
+    The use of a pod whose containers cannot be told apart yet stands under "", and has no limits.
     """
-    here = view.limits.of(key, seen.uuid)
-    if key.container:
-        _grant(view, values, here, account)
-        if here.limits:
-            values |= here.limits
-            _hold_against(here, values)
-    elif (key, seen.uuid) in view.ledger.loose:
-        _grant(view, values, here, view.ledger.loose[key, seen.uuid])
-    if not seen.live(account):
-        return
-    mismatch = _mismatch(view, seen.book.device, key)
-    if mismatch is not None:
-        values["placement_mismatch"] = mismatch
-    if key.container and not here.allocations:
-        of_pod = view.limits.of(key._replace(container=""), seen.uuid).allocations
-        reasons = values.get("unmeasured", {})
-        if of_pod and isinstance(reasons, Mapping):
-            values["unmeasured"] = {**reasons, **_unplaced(view, of_pod)}
+    kept, loose = owners.kept, view.ledger.loose
+    accounts = [  # in which allotted time stands; of a hidden device nothing is said of allotments
+        None if seen.hidden else account if key.container else loose.get((key, seen.uuid))
+        for seen, key, account in zip(owners.seen, owners.keys, owners.accounts, strict=True)
+    ]
+    granted = [account is not None for account in accounts]
+    limits = where(granted, _limits(view, owners), other=NO_LIMIT)
+    columns |= kept.of("shown", [limit.shown for limit in limits], by_name)
+    columns["allocated_core_seconds_total"] = allocated(view, accounts, limits)
+    limits = where([bool(key.container) for key in owners.keys], limits, other=NO_LIMIT)
+    columns |= kept.of("limits", [limit.limits for limit in limits], by_name)
+    for part, use, most in (
+        ("core", "core_utilization_ratio", [limit.core for limit in limits]),
+        ("memory", "memory_used_bytes", [limit.memory_bytes for limit in limits]),
+    ):
+        if use in columns:
+            name = f"{part}_limit_utilization_ratio"
+            columns[name] = kept.column(name, of_limit, columns[use], most)
+    there = [live and not seen.hidden for live, seen in zip(owners.live, owners.seen, strict=True)]
+    columns["placement_mismatch"] = where(there, _mismatches(view, owners))
+
+
+def _limits(view: View, owners: Owners[ContainerKey]) -> Sequence[Limit]:
+    all_limits = [view.limits] * len(owners.keys)
+    return owners.kept.column("all limits", Limits.of, all_limits, owners.keys, owners.uuids)
+
+
+def _mismatches(view: View, owners: Owners[ContainerKey]) -> Sequence[int | None]:
+    all_limits = [view.limits] * len(owners.keys)
+    devices = [seen.book.device for seen in owners.seen]
+    return owners.kept.column("mismatch", _mismatch, all_limits, owners.keys, devices)
+
+
+def unplaced(view: View, owners: Owners[ContainerKey]) -> Sequence[Mapping[str, Unmeasured]]:
+    """Which limits of each one's pod cannot be shown, where it has none of its own."""
+    limits, instances = _limits(view, owners), _has_instances(view)
+    return owners.kept.of(
+        "unplaced",
+        (view.limits, instances, *limits, *owners.keys, *owners.uuids),
+        lambda *_: [
+            {}
+            if limit.allocations or not key.container
+            else _unplaced(view.limits.of(key._replace(container=""), uuid), instances=instances)
+            for limit, key, uuid in zip(limits, owners.keys, owners.uuids, strict=True)
+        ],
+    )
 
 
 def loose_rows(view: View) -> Iterable[Row]:
@@ -57,8 +85,9 @@ def loose_rows(view: View) -> Iterable[Row]:
             if not nameless:
                 _grant(view, values, limit, account)
             if key.container and limit.allocations:
-                unplaced = _unplaced(view, limit.allocations)
-                values["unmeasured"] = {**unplaced, **unmeasured(blind)}
+                values["unmeasured"] = unmeasured(
+                    _unplaced(limit, instances=_has_instances(view)), blind
+                )
             if values:
                 yield Row((*key, "", ""), values)
 
@@ -66,34 +95,42 @@ def loose_rows(view: View) -> Iterable[Row]:
 def _grant(view: View, values: dict[str, Value], limit: Limit, account: Account) -> None:
     """Add what is true of an allotment wherever it is."""
     values |= limit.shown
-    spent = view.allocated(account)
-    if spent or limit.core is not None:
+    [spent] = allocated(view, [account], [limit])
+    if spent is not None:
         values["allocated_core_seconds_total"] = spent
 
 
-def _hold_against(limit: Limit, values: dict[str, Value]) -> None:
-    core, memory = values.get("core_utilization_ratio"), values.get("memory_used_bytes")
-    if limit.core and isinstance(core, float):
-        values["core_limit_utilization_ratio"] = core / limit.core
-    if limit.memory_bytes and isinstance(memory, int):
-        values["memory_limit_utilization_ratio"] = memory / limit.memory_bytes
+def allocated(
+    view: View, accounts: Sequence[Account | None], limits: Sequence[Limit | PodLimit]
+) -> list[int | None]:
+    """The core time that was allotted until now; None if none was ever, and none is known of."""
+    now_ns = view.facts.now.mono_ns
+    spent = [account.allocated_core_ns(now_ns) if account else None for account in accounts]
+    return [
+        one if one or limit.core is not None else None
+        for one, limit in zip(spent, limits, strict=True)
+    ]
 
 
-def _mismatch(view: View, device: Device, key: ContainerKey) -> int | None:
+def _mismatch(limits: Limits, key: ContainerKey, device: Device) -> int | None:
     """Whether a container is on a device that its allotment leaves out; None without any.
 
     An allotment of a card covers the instances that it is divided into.
     """
-    allotted = view.limits.devices_of(key)
+    allotted = limits.devices_of(key)
     if not allotted:
         return None
     whole = device.parent_uuid or device.uuid
     return int(device.uuid not in allotted and whole not in allotted)
 
 
-def _unplaced(view: View, allocations: Sequence[Allocation]) -> Labelled:
+def _has_instances(view: View) -> bool:
+    return any(seen.book.device.parent_uuid for seen in view.books.values())
+
+
+def _unplaced(limit: Limit, *, instances: bool) -> Mapping[str, Unmeasured]:
     """Which limits there are that cannot be shown; what nobody promised is not one of them."""
-    instances = any(seen.book.device.parent_uuid for seen in view.books.values())
+    allocations = limit.allocations
     has = {
         # a whole MIG instance is known to promise its share once it is known
         "core_limit": any(
@@ -102,4 +139,4 @@ def _unplaced(view: View, allocations: Sequence[Allocation]) -> Labelled:
         "memory_limit": any(a.memory_bytes is not None or a.core == 1 for a in allocations),
         "allocated_replicas": any(a.replicas is not None for a in allocations),
     }
-    return unmeasured({name: Unmeasured.PLACEMENT for name, there in has.items() if there})
+    return {name: Unmeasured.PLACEMENT for name, there in has.items() if there}

@@ -1,66 +1,89 @@
 """Rows of devices: state, sensors, totals, and what nobody used."""
 
-from collections.abc import Iterable
-from functools import cache
+from collections.abc import Mapping, Sequence
 
-from exporter.ledger.accounts import ENERGY, Totals
+from exporter.ledger.accounts import ENERGY
 from exporter.ledger.book import Book
+from exporter.ledger.book_view import BookView, unmeasured
 from exporter.ledger.condition import IDLE_ENERGY
+from exporter.ledger.kept import Columns, Kept, by_name
 from exporter.ledger.limits import known
-from exporter.ledger.view import COUNTERS, BookView, View, unmeasured
+from exporter.ledger.nobody_rows import unattributed, unattributed_memory
+from exporter.ledger.owners import where
+from exporter.ledger.view import View
 from exporter.model import (
     Device,
+    DeviceMemory,
     DeviceReading,
     DeviceState,
     Labelled,
-    Number,
-    Row,
+    MemoryHeld,
+    Methods,
+    Owner,
+    PartCost,
+    Sensors,
+    Table,
     Unattributed,
     Unmeasured,
     Value,
+    XidCount,
 )
 
-# of time and energy that is nobody's, in the order of the page
-BUSY_REASONS = (
-    str(Unattributed.HOST_PROCESS),
-    str(Unattributed.UNKNOWN_CGROUP),
-    str(Unattributed.EXITED),
-    str(Unattributed.NO_PID),
-)
-MEMORY_REASONS = (*BUSY_REASONS, str(Unattributed.OVERLAP))
-ENERGY_REASONS = (*BUSY_REASONS, str(Unattributed.IDLE), str(Unattributed.UNOBSERVED))
-SHARING_REASONS = tuple(map(str, (Unattributed.MIG, Unattributed.PARTITIONED, Unattributed.MPS)))
 PARTED = (Unattributed.MIG, Unattributed.PARTITIONED)  # its parts are allotted, not the board
-UNATTRIBUTED = {quantity: f"unattributed_{name}" for quantity, name in COUNTERS.items()}
 RENAMED = {  # the device's own core time is its busy time
     "core_utilization_ratio": "utilization_ratio",
     "core_seconds_total": "busy_seconds_total",
 }
 
 
-def device_rows(view: View) -> Iterable[Row]:
+def device_rows(view: View) -> Table:
     """One row a device, also of one that cannot be read: it then says why."""
-    for uuid, seen in view.books.items():
-        book = seen.book
-        up = book.state is DeviceState.UP
-        values: dict[str, Value] = {"info": {_info(book.device): 1}, "up": int(up)}
-        values["unmeasured"] = unmeasured(
-            {q: r for q, r in book.unmeasured.items() if q not in book.measured},
-            {} if up else {"device": Unmeasured(book.state)},
-            dict.fromkeys(book.undertold, Unmeasured.READ_FAILED),
-            {IDLE_ENERGY: Unmeasured.NEVER_IDLE} if _never_idle(book) else {},
-        )
-        reading = view.facts.readings.get(uuid)
-        if reading is not None:
-            values |= _xids(reading)
-            values |= _costs(reading)
-        if reading is not None and up:
-            values |= _sensors(reading)
-            values["unattributed_memory_bytes"] = _unattributed_memory(book, reading)
-        if not seen.blind:
-            values |= _accounts(seen)
-            values |= _allotted(view, book)
-        yield Row((seen.index, uuid), values)
+    books, kept = list(view.books.values()), view.ledger.kept["device"]
+    readings = [view.facts.readings.get(seen.uuid) for seen in books]
+    up = [seen.book.state is DeviceState.UP for seen in books]
+    columns: Columns = {
+        "info": kept.column("info", _info, [seen.book.device for seen in books]),
+        "up": list(map(int, up)),
+        "unmeasured": [_unmeasured(seen.book) for seen in books],
+        **kept.columns("xids", _xids, [of.xids if of else None for of in readings]),
+        **kept.columns("costs", _costs, [of.costs if of else None for of in readings]),
+        **_sensed(view, kept, where(up, readings)),
+        **_used(view, kept, where([not seen.blind for seen in books], books)),
+    }
+    return Table([(seen.index, seen.uuid) for seen in books], columns)
+
+
+def _sensed(view: View, kept: Kept, readings: Sequence[DeviceReading | None]) -> Columns:
+    """What was read of devices that are up."""
+    sensors = [of.sensors if of else None for of in readings]
+    memory = [of.memory if of else None for of in readings]
+    held = [seen.book.held for seen in view.books.values()]
+    totals = [of.device.memory_bytes if of else None for of in readings]
+    return {
+        **kept.columns("sensors", _sensors, sensors),
+        **kept.of("held", kept.column("memory", _memory, memory, held, totals), by_name),
+    }
+
+
+def _used(view: View, kept: Kept, books: Sequence[BookView | None]) -> Columns:
+    """What the accounts say of devices that can be read."""
+    cores = [seen if seen and "core" in seen.told else None for seen in books]
+    methods = [seen.book.methods if seen and seen.book.measured else None for seen in books]
+    return {
+        **by_name(*[_accounts(view, seen) if seen else {} for seen in books]),
+        **unattributed(kept, books),
+        "unexplained_core_seconds_total": [_unexplained(seen) if seen else None for seen in cores],
+        "method_info": kept.column("methods", _methods, methods),
+    }
+
+
+def _unmeasured(book: Book) -> Labelled:
+    return unmeasured(
+        {q: r for q, r in book.unmeasured.items() if q not in book.measured},
+        {} if book.state is DeviceState.UP else {"device": Unmeasured(book.state)},
+        dict.fromkeys(book.undertold, Unmeasured.READ_FAILED),
+        {IDLE_ENERGY: Unmeasured.NEVER_IDLE} if _never_idle(book) else {},
+    )
 
 
 def _never_idle(book: Book) -> bool:
@@ -68,8 +91,8 @@ def _never_idle(book: Book) -> bool:
     return ENERGY in book.measured and IDLE_ENERGY not in book.measured
 
 
-def _info(device: Device) -> tuple[str, ...]:
-    return (
+def _info(device: Device) -> Labelled:
+    labels = (
         device.vendor,
         device.model,
         device.pci_bus_id,
@@ -78,19 +101,18 @@ def _info(device: Device) -> tuple[str, ...]:
         device.sharing,
         device.driver_version,
     )
+    return {labels: 1}
 
 
-def _sensors(reading: DeviceReading) -> dict[str, Value]:
-    sensors, memory = reading.sensors, reading.memory
+def _sensors(sensors: Sensors | None) -> dict[str, Value]:
+    if sensors is None:
+        return {}
     values = known(
         power_watts=sensors.power_watts,
         power_limit_watts=sensors.power_limit_watts,
         sm_active_ratio=sensors.sm_active_ratio,
         sm_occupancy_ratio=sensors.sm_occupancy_ratio,
         tensor_active_ratio=sensors.tensor_active_ratio,
-        memory_total_bytes=memory.total_bytes if memory else reading.device.memory_bytes,
-        memory_used_bytes=memory.used_bytes if memory else None,
-        memory_reserved_bytes=memory.reserved_bytes if memory else None,
     )
     for name, labelled in (
         ("temperature_celsius", sensors.temperature_celsius),
@@ -107,83 +129,66 @@ def _sensors(reading: DeviceReading) -> dict[str, Value]:
     return values
 
 
-def _xids(reading: DeviceReading) -> dict[str, Value]:
+def _memory(
+    memory: DeviceMemory | None, held: Mapping[Owner, MemoryHeld] | None, total_bytes: int | None
+) -> dict[str, Value]:
+    """What the device has and holds. ``total_bytes``: as far as is known without asking it."""
+    if memory is None:
+        return known(memory_total_bytes=total_bytes)
+    values = known(
+        memory_total_bytes=memory.total_bytes,
+        memory_used_bytes=memory.used_bytes,
+        memory_reserved_bytes=memory.reserved_bytes,
+    )
+    values["unattributed_memory_bytes"] = unattributed_memory(memory.used_bytes, held)
+    return values
+
+
+def _xids(xids: Mapping[str, XidCount] | None) -> dict[str, Value]:
     """XIDs matter most when the device cannot be read any more."""
+    if xids is None:
+        return {}
     return {
-        "xid_errors_total": {(xid,): x.events for xid, x in reading.xids.items()},
+        "xid_errors_total": {(xid,): x.events for xid, x in xids.items()},
         "xid_last_timestamp_seconds": {
-            (xid,): x.last_unix_ns for xid, x in reading.xids.items() if x.last_unix_ns is not None
+            (xid,): x.last_unix_ns for xid, x in xids.items() if x.last_unix_ns is not None
         },
     }
 
 
-def _costs(reading: DeviceReading) -> dict[str, Value]:
+def _costs(costs: Mapping[str, PartCost] | None) -> dict[str, Value]:
     """What reading the device costs matters most when it is slow, or does not answer."""
+    if costs is None:
+        return {}
     return {
-        "driver_seconds_total": {(part,): cost.duration_ns for part, cost in reading.costs.items()},
+        "driver_seconds_total": {(part,): cost.duration_ns for part, cost in costs.items()},
         "read_interval_seconds": {
-            (part,): cost.every_ns
-            for part, cost in reading.costs.items()
-            if cost.every_ns is not None
+            (part,): cost.every_ns for part, cost in costs.items() if cost.every_ns is not None
         },
     }
 
 
-def _accounts(seen: BookView) -> dict[str, Value]:
-    book, told = seen.book, seen.told
-    values = seen.use(None, book.whole)
+def _accounts(view: View, seen: BookView) -> dict[str, Value]:
+    book = seen.book
+    values = seen.use()
     for name, own_name in RENAMED.items():
         if name in values:
             values[own_name] = values.pop(name)
-    values |= _unattributed(book, told)
     if IDLE_ENERGY in book.measured:
         values["idle_energy_joules_total"] = book.idle_energy_uj
     if book.measured:
         values["unobserved_seconds_total"] = book.unobserved_ns
-        methods = book.methods
-        values["method_info"] = {(methods.busy, methods.shares, methods.energy): 1}
-    if "core" in told:
+    if "core" in seen.told:
         values |= known(normalization_ratio=book.normalization)
-        values["unexplained_core_seconds_total"] = {
-            (str(reason),): ns for reason, ns in book.unexplained.items()
-        }
-    return values
+    return values | _allotted(view, book)
 
 
-def _unattributed(book: Book, told: frozenset[str]) -> dict[str, Value]:
-    """By each reason that can apply, from 0 on: a series that begins at its first use loses it."""
-    used: dict[tuple[str, ...], Totals] = {
-        (str(reason),): account.totals for reason, account in book.unattributed.items()
-    }
-    instance = book.device.parent_uuid and book.device.vendor == "nvidia"
-    sharing = "mig" if instance else book.device.sharing
-    shared = tuple(r for r in SHARING_REASONS if r == sharing or (r,) in used)
-    busy, energy = _nothing(BUSY_REASONS + shared), _nothing(ENERGY_REASONS + shared)
-    values: dict[str, Value] = {}
-    for quantity, name in UNATTRIBUTED.items():
-        if quantity in told:
-            nothing = energy if quantity == ENERGY else busy
-            some = {r: getattr(totals, quantity) for r, totals in used.items() if r in nothing}
-            values[name] = {**nothing, **some}
-    return values
+def _methods(methods: Methods | None) -> Labelled | None:
+    return {(methods.busy, methods.shares, methods.energy): 1} if methods else None
 
 
-@cache
-def _nothing(reasons: tuple[str, ...]) -> Labelled:
-    return dict.fromkeys(zip(reasons, strict=True), 0)
-
-
-def _unattributed_memory(book: Book, reading: DeviceReading) -> dict[tuple[str, ...], Number]:
-    """By reason, from 0 on; all of it where the device's processes are not listed."""
-    if reading.memory is None or reading.memory.used_bytes is None:
-        return {}
-    if book.held is None:
-        return {(str(Unattributed.NO_PID),): reading.memory.used_bytes}
-    used: dict[str, int | None] = dict.fromkeys(MEMORY_REASONS, 0)
-    for owner, held in book.held.items():
-        if isinstance(owner, Unattributed):
-            used[str(owner)] = held.used_bytes
-    return {(reason,): held for reason, held in used.items() if held is not None}
+def _unexplained(seen: BookView) -> Labelled:
+    return {(str(reason),): ns for reason, ns in seen.book.unexplained.items()}
 
 
 def _allotted(view: View, book: Book) -> dict[str, Value]:

@@ -4,8 +4,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import TypeVar, overload
 
+from exporter.ledger.book_view import CycleFacts
 from exporter.ledger.ledger import Ledger
-from exporter.ledger.view import CycleFacts, View
+from exporter.ledger.view import View
 from exporter.model import Row, Table
 
 Make = Callable[[], Table | Iterable[Row]]

@@ -8,6 +8,7 @@ from typing import NamedTuple, TypeVar
 from exporter.ledger.accounts import Account, Moment, allot, opened
 from exporter.ledger.averages import OwnerKey
 from exporter.ledger.book import Book
+from exporter.ledger.kept import Kept
 from exporter.ledger.limits import Allotted, Limits
 from exporter.model import (
     ContainerKey,
@@ -53,6 +54,7 @@ class Ledger:
         self.loose: dict[_Place, Account] = {}
         self.tenures: Mapping[_Name, Tenure] = {}
         self.nameless: Unmeasured | None = None
+        self.kept: Mapping[str, Kept] = defaultdict(Kept)  # of rows, by level
         self._limits = Limits()
         self._limits_of: tuple[object, tuple[str, ...]] = (), ()
         self._allotted_of: tuple[object, tuple[Book, ...]] = (), ()

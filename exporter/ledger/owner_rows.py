@@ -1,76 +1,107 @@
 """Rows of containers and groups on each device."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import astuple
 
-from exporter.ledger.accounts import Account
-from exporter.ledger.allotment_rows import UNKNOWN_LIMITS, allotment, loose_rows
+from exporter.ledger.allotment_rows import UNKNOWN_LIMITS, add_allotments, loose_rows, unplaced
+from exporter.ledger.book_view import BookView, unmeasured
 from exporter.ledger.condition import OWNED
-from exporter.ledger.view import BookView, View, counters, unmeasured
-from exporter.model import ContainerKey, GroupKey, MemoryHeld, Row, Unmeasured, Value
+from exporter.ledger.kept import Columns
+from exporter.ledger.owners import K, Owners, used_bytes
+from exporter.ledger.view import View
+from exporter.model import ContainerKey, Device, GroupKey, Labelled, MemoryHeld, Table, Unmeasured
 
 NAMED: dict[str, Unmeasured] = {}
 UNNAMED = dict.fromkeys(UNKNOWN_LIMITS, Unmeasured.POD_UNKNOWN)
 
 
-def container_rows(view: View) -> Iterable[Row]:
+def container_rows(view: View) -> Table:
     """One row for each container on each device, and for what is allotted and has no such row."""
-    for seen in view.books.values():
-        for key, account in seen.book.owners.items():
-            if isinstance(key, ContainerKey):
-                values = _owner(seen, key, account)
-                if not seen.hidden:
-                    allotment(view, seen, key, account, values)
-                yield Row((*key, seen.index, seen.uuid), values)
-    yield from loose_rows(view)
+    owners = view.containers
+    columns = _columns(owners, unplaced(view, owners))
+    add_allotments(view, owners, columns)
+    return Table(_labels(owners), columns).joined(Table.of(loose_rows(view)))
 
 
-def group_rows(view: View) -> Iterable[Row]:
+def group_rows(view: View) -> Table:
     """One row for each group on each device. Its names stand beside its counters to the last."""
-    for seen in view.books.values():
-        for key, account in seen.book.owners.items():
-            if isinstance(key, GroupKey):
-                values = _owner(seen, key, account)
-                if (facts := view.facts.groups.get(key)) and values:
-                    values["info"] = {astuple(facts): 1}
-                yield Row((*key, seen.index, seen.uuid), values)
+    owners = view.groups
+    columns = _columns(owners, owners.kept.column("unnamed", _unnamed, owners.keys))
+    facts = [view.facts.groups.get(key) for key in owners.keys]
+    columns["info"] = [
+        {astuple(of): 1} if of and any(value is not None for value in values) else None
+        for of, *values in zip(facts, *columns.values(), strict=True)
+    ]
+    return Table(_labels(owners), columns)
 
 
-def _owner(seen: BookView, key: ContainerKey | GroupKey, account: Account) -> dict[str, Value]:
-    """What a container and a group have alike.
+def _labels(owners: Owners[K]) -> list[tuple[str, ...]]:
+    devices = [seen.book.device for seen in owners.seen]
+    return owners.kept.column("labels", _label, owners.keys, devices)
+
+
+def _label(key: tuple[str, ...], device: Device) -> tuple[str, ...]:
+    return (*key, str(device.index), device.uuid)
+
+
+def _unnamed(key: GroupKey) -> Mapping[str, Unmeasured]:
+    """Which limits are not known of a pod without a name."""
+    return UNNAMED if key.kind == "pod" else NAMED
+
+
+def _columns(owners: Owners[K], unlimited: Sequence[Mapping[str, Unmeasured]]) -> Columns:
+    """What containers and groups have alike. ``unlimited``: which limits are not known, and why.
 
     An owner that has gone keeps its counters for a while; one of whom nothing is measured, or
     whose use cannot be told apart, has nothing but the reason.
     """
-    live = seen.live(account)
-    if seen.hidden:
-        return _reason(seen, seen.hidden) if live or key in (seen.book.held or ()) else {}
-    if not live:
-        return counters(account.totals, seen.told_of(key))
-    if seen.pending(key):
-        return _reason(seen, Unmeasured.CONTAINER_PENDING)
-    values = seen.use(key, account)
-    held = account.held
-    if held is not None:
-        values["processes"] = held.processes
-        if held.used_bytes is not None:
-            values["memory_used_bytes"] = held.used_bytes
-    if account.peak_bytes is not None:
-        values["memory_used_peak_bytes"] = account.peak_bytes
-    if account.active_unix_ns is not None:
-        values["last_active_timestamp_seconds"] = account.active_unix_ns
-    values["observed_since_timestamp_seconds"] = account.since_unix_ns
+    columns, column = owners.used(), owners.kept.column
+    held = owners.of_shown(owners.held)
+    columns["processes"] = column("processes", _processes, held)
+    columns["memory_used_bytes"] = column("memory", used_bytes, held)
+    for name, values in (
+        ("memory_used_peak_bytes", [account.peak_bytes for account in owners.accounts]),
+        ("last_active_timestamp_seconds", [one.active_unix_ns for one in owners.accounts]),
+        ("observed_since_timestamp_seconds", [one.since_unix_ns for one in owners.accounts]),
+    ):
+        columns[name] = owners.of_shown(values)
+    columns["unmeasured"] = [
+        _unmeasured(seen, key, why, held, reasons)
+        if live or (why and key in (seen.book.held or ()))
+        else None  # of one that has gone
+        for live, seen, key, why, held, reasons in zip(
+            *(owners.live, owners.seen, owners.keys, owners.withheld, owners.held),
+            unlimited,
+            strict=True,
+        )
+    ]
+    return columns
+
+
+def _processes(held: MemoryHeld | None) -> int | None:
+    return held.processes if held else None
+
+
+def _unmeasured(
+    seen: BookView,
+    key: ContainerKey | GroupKey,
+    withheld: Unmeasured | None,
+    held: MemoryHeld | None,
+    unlimited: Mapping[str, Unmeasured],
+) -> Labelled:
+    """What is not told of an owner, and why."""
+    if withheld is not None:
+        return unmeasured(_nothing(seen, withheld), NAMED if seen.hidden else unlimited)
     unshared = seen.unshared_of(key)
-    unnamed = UNNAMED if isinstance(key, GroupKey) and key.kind == "pod" else NAMED
-    untold = {} if "memory_used_bytes" in values else _memory_reason(seen, held, unshared)
-    values["unmeasured"] = unmeasured(untold, unshared, unnamed)
-    return values
+    is_told = held is not None and held.used_bytes is not None
+    untold = {} if is_told else _memory_reason(seen, held, unshared)
+    return unmeasured(untold, unshared, unlimited)
 
 
-def _reason(seen: BookView, reason: Unmeasured) -> dict[str, Value]:
+def _nothing(seen: BookView, reason: Unmeasured) -> dict[str, Unmeasured]:
     """Why nothing is known of an owner, for each quantity that its device has."""
     lacking = [q for q in OWNED if q in {"core", "memory", *seen.book.measured}]
-    return {"unmeasured": unmeasured(dict.fromkeys(lacking, reason))}
+    return dict.fromkeys(lacking, reason)
 
 
 def _memory_reason(

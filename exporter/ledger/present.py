@@ -5,9 +5,10 @@ from collections.abc import Iterable, Iterator
 from exporter.ledger.accounts import Account
 from exporter.ledger.allotment_rows import loose_rows
 from exporter.ledger.averages import OwnerKey
+from exporter.ledger.book_view import BookView, CycleFacts
 from exporter.ledger.history import UNKNOWN, Gauges
 from exporter.ledger.ledger import Ledger
-from exporter.ledger.view import BookView, CycleFacts, View
+from exporter.ledger.view import View
 from exporter.model import ContainerKey, DeviceState, GroupKey
 
 

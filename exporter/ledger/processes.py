@@ -7,7 +7,7 @@ all of the container's processes with: the processes of a container add up to th
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 
-from exporter.ledger.view import RATIOS
+from exporter.ledger.book_view import RATIOS
 from exporter.model import (
     QUANTITIES,
     ContainerKey,

@@ -4,16 +4,20 @@ A gauge of an owner that has gone leaves at once, its counters stay for a while;
 reason is shown on a device that could not be read for some cycles.
 """
 
+from collections.abc import Callable, Iterable, Mapping
+
+from exporter.ledger.book_view import CycleFacts
 from exporter.ledger.device_rows import device_rows
 from exporter.ledger.late import LateRows, late_rows
 from exporter.ledger.ledger import Ledger
 from exporter.ledger.owner_rows import container_rows, group_rows
 from exporter.ledger.pod_rows import namespace_rows, pod_rows
-from exporter.ledger.view import CycleFacts
+from exporter.ledger.view import View
+from exporter.model import Row, Table
 
 MOST_OF_DEVICE = 128  # series of one family: labels of devices are closed lists
 MOST_REASONS = 16  # series of one owner's ``unmeasured``
-_MAKERS = {
+_MAKERS: Mapping[str, Callable[[View], Table | Iterable[Row]]] = {
     "device": device_rows,
     "container": container_rows,
     "pod": pod_rows,

@@ -1,146 +1,12 @@
-"""What the rows are made from: the ledger, the facts of one cycle, and when a value is shown."""
+"""What the rows are made from: the ledger at the end of one cycle, and the cycle's facts."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cache
+from functools import cached_property
 
-from exporter.ledger.accounts import ENERGY, Account, Moment, Totals
-from exporter.ledger.averages import OwnerKey
-from exporter.ledger.book import Book
+from exporter.ledger.accounts import Account
+from exporter.ledger.book_view import BookView, CycleFacts
 from exporter.ledger.ledger import Ledger
-from exporter.ledger.limits import Allotted
-from exporter.model import (
-    COUNTED,
-    QUANTITIES,
-    ContainerKey,
-    DeviceReading,
-    GroupFacts,
-    GroupKey,
-    Labelled,
-    Pod,
-    Unmeasured,
-    Value,
-)
-
-RATIOS = {
-    "core": "core_utilization_ratio",
-    "memory_active": "memory_active_ratio",
-    "encoder": "encoder_utilization_ratio",
-    "decoder": "decoder_utilization_ratio",
-}
-COUNTERS = {
-    "core": "core_seconds_total",
-    "memory_active": "memory_active_seconds_total",
-    "encoder": "encoder_seconds_total",
-    "decoder": "decoder_seconds_total",
-    ENERGY: "energy_joules_total",
-    "copy": "copy_seconds_total",
-    "evicted": "evicted_seconds_total",
-}
-
-
-@dataclass(frozen=True, slots=True)
-class CycleFacts:
-    """What one cycle knows beside the ledger."""
-
-    now: Moment
-    readings: Mapping[str, DeviceReading] = field(default_factory=dict)  # by device UUID
-    allotted: Sequence[Allotted] = ()
-    pods: Mapping[tuple[str, str], Pod] = field(default_factory=dict)  # by namespace, name
-    replicas: Mapping[str, int] = field(default_factory=dict)  # of divided devices, by UUID
-    shown: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # of pods, by uid
-    groups: Mapping[GroupKey, GroupFacts] = field(default_factory=dict)
-
-
-BY_CORE = ("core", "memory_active", ENERGY)  # known together: by the same samples, or by core
-
-BY_CLIENT = frozenset({*QUANTITIES, *COUNTED, ENERGY})  # what is told of each of an owner's clients
-_NOTHING: Labelled = {}
-_Names = tuple[tuple[int, str], ...]  # of values, after their places in ``Totals``
-
-
-class BookView:
-    """A device's book as seen at the end of one cycle.
-
-    What is asked for each owner and is the same for all of them is found out once. ``hidden`` says
-    why the series of its owners must go, ``unshared`` what cannot be told of any of them and why,
-    ``shared`` what can, but for those in doubt. ``told`` is what is known of the device itself.
-    """
-
-    def __init__(self, book: Book, ledger: Ledger, facts: CycleFacts) -> None:
-        self.book = book
-        self.uuid, self.index = book.device.uuid, str(book.device.index)
-        self.blind = book.blind
-        self.hidden = self.blind or ledger.nameless
-        self.told = book.told
-        self.unshared = book.unshared
-        self.shared = book.measured.difference(self.unshared)
-        self._since = facts.now.mono_ns - ledger.window_ns
-        self._lately = book.since(self._since)
-        self._facts = facts
-        self._doubts = book.doubts or None
-        # The pods, by namespace and name, in whose accounts use stands under no container.
-        self._whole_pods = {
-            k[:2] for k in book.owners if isinstance(k, ContainerKey) and not k.container
-        }
-
-    def live(self, account: Account) -> bool:
-        """Whether the owner was there in this cycle; else only its counters are shown."""
-        return account.is_live(self._facts.now.mono_ns)
-
-    def pending(self, key: OwnerKey) -> bool:
-        """Whether a container's use may stand under "" for now: the pod's status lacks its id.
-
-        Where all have their ids, one that was restarted has a new one: any without a process.
-        """
-        if not self._whole_pods or not isinstance(key, ContainerKey):
-            return False
-        if not key.container or key[:2] not in self._whole_pods:
-            return False
-        whole_pod = self.book.owners.get(key._replace(container=""))
-        if whole_pod is None or not self.live(whole_pod):
-            return False
-        pod = self._facts.pods.get(key[:2])
-        if pod is None:
-            return False
-        waiting = {c.name for c in pod.containers if not c.container_ids}
-        held = self.book.owners[key].held
-        return key.container in waiting if waiting else not (held and held.processes)
-
-    def unshared_of(self, owner: OwnerKey) -> Mapping[str, Unmeasured]:
-        """What cannot be told of an owner of the device, and why."""
-        doubt = self._doubts.reason(owner, self._since) if self._doubts is not None else None
-        if doubt is None:
-            return self.unshared
-        by_client = doubt is Unmeasured.READ_FAILED
-        untold = BY_CLIENT & self.book.measured if by_client else BY_CORE
-        return {**dict.fromkeys(untold, doubt), **self.unshared}
-
-    def told_of(self, owner: OwnerKey | None) -> frozenset[str]:
-        """What is known of an owner of the device; None: of the device itself."""
-        if owner is None:
-            return self.told
-        if self._doubts is None:
-            return self.shared
-        return self.book.measured.difference(self.unshared_of(owner))
-
-    def core(self, owner: OwnerKey | None, account: Account) -> float | None:
-        """The average of an owner's core time; None: it is not known, or without any window."""
-        lately = self._lately
-        if not lately.observed_ns or "core" not in self.told_of(owner):
-            return None
-        return (account.totals.core - lately.before(owner, account).core) / lately.observed_ns
-
-    def use(self, owner: OwnerKey | None, account: Account) -> dict[str, Value]:
-        """What is known of an account, and the averages of it over the stated window."""
-        totals, observed_ns = account.totals, self._lately.observed_ns
-        total_names, ratio_names = _names(self.told_of(owner))
-        values: dict[str, Value] = {name: totals[place] for place, name in total_names}
-        if observed_ns:
-            before = self._lately.before(owner, account)
-            for place, name in ratio_names:
-                values[name] = (totals[place] - before[place]) / observed_ns
-        return values
+from exporter.ledger.owners import Owners
+from exporter.model import ContainerKey, GroupKey
 
 
 class View:
@@ -152,45 +18,16 @@ class View:
         self.limits = ledger.limits(facts.allotted)
         self.books = {u: BookView(book, ledger, facts) for u, book in ledger.books.items()}
 
+    @cached_property
+    def containers(self) -> Owners[ContainerKey]:
+        """Each container on each device."""
+        return Owners(self.books.values(), ContainerKey, self.ledger.kept["container"])
+
+    @cached_property
+    def groups(self) -> Owners[GroupKey]:
+        """Each group on each device."""
+        return Owners(self.books.values(), GroupKey, self.ledger.kept["group"])
+
     def live(self, account: Account) -> bool:
         """Whether the owner was there in this cycle, on whichever device."""
         return account.is_live(self.facts.now.mono_ns)
-
-    def allocated(self, account: Account) -> int:
-        """The core time that was allotted until now, in ns."""
-        return account.allocated_core_ns(self.facts.now.mono_ns)
-
-
-def counters(totals: Totals, of: frozenset[str]) -> dict[str, Value]:
-    """What was used of these quantities."""
-    return {name: totals[place] for place, name in _names(of)[0]}
-
-
-@cache
-def _names(of: frozenset[str]) -> tuple[_Names, _Names]:
-    """The names of what was used of these quantities, and of its averages."""
-    return _placed(COUNTERS, of), _placed(RATIOS, of)
-
-
-def _placed(names: Mapping[str, str], of: frozenset[str]) -> _Names:
-    places = enumerate(Totals._fields)
-    return tuple((place, names[q]) for place, q in places if q in of and q in names)
-
-
-def unmeasured(*reasons: Mapping[str, Unmeasured]) -> Labelled:
-    """Series that say which quantity is not measured, and why: nothing but the closed list."""
-    if not any(reasons):  # as nearly always
-        return _NOTHING
-    return {
-        (quantity, str(Unmeasured(reason))): 1
-        for many in reasons
-        for quantity, reason in many.items()
-    }
-
-
-def whole(parts: Sequence[float | None]) -> float | None:
-    """The sum if every part is known; None if one is not, or there is none."""
-    if len(parts) == 1:  # as nearly always
-        return parts[0]
-    present = [part for part in parts if part is not None]
-    return sum(present) if present and len(present) == len(parts) else None
