@@ -162,5 +162,5 @@ def allot(
         opened(accounts, key, now)
     for key, account in accounts.items():
         mine = tuple(cores.get(key, ()))
-        if mine or account.cores:
+        if mine != account.cores:
             accounts[key] = account.allotted(mine, since_mono_ns)
