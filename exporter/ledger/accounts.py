@@ -1,6 +1,6 @@
 """One account."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple, Self, TypeVar
 
 from exporter.model import MemoryHeld, Spent
@@ -155,12 +155,20 @@ def opened(accounts: dict[K, Account], key: K, now: Moment) -> Account:
 
 
 def allot(
-    accounts: dict[K, Account], cores: Mapping[K, Sequence[float]], since_mono_ns: int, now: Moment
+    accounts: dict[K, Account],
+    cores: Mapping[K, Sequence[float]],
+    since_mono_ns: int,
+    now: Moment,
+    is_cut: Callable[[K], bool],
 ) -> None:
-    """Set what each is allotted from the given moment on, opened if need be; the rest nothing."""
+    """Set what each is allotted from the given moment on, opened if need be; the rest nothing.
+
+    One that is allotted the same goes on as it was, unless it is cut with others: what it earned
+    until then is whole ns, and a sum and its parts are to lose the same fractions.
+    """
     for key in cores:
         opened(accounts, key, now)
     for key, account in accounts.items():
         mine = tuple(cores.get(key, ()))
-        if mine != account.cores:
+        if mine != account.cores or (mine and is_cut(key)):
             accounts[key] = account.allotted(mine, since_mono_ns)

@@ -1,6 +1,6 @@
 """The book of one device: its accounts, and what is known of it."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from exporter.ledger.accounts import NOTHING, Account, Moment, Totals, added, allot
 from exporter.ledger.averages import OwnerKey, Past, Since, newest, normalization, since
@@ -119,14 +119,18 @@ class Book(Condition):
         self._tell_held()
 
     def allot(
-        self, cores: Mapping[OwnerKey, Sequence[float]], since_mono_ns: int, now: Moment
+        self,
+        cores: Mapping[OwnerKey, Sequence[float]],
+        since_mono_ns: int,
+        now: Moment,
+        is_cut: Callable[[OwnerKey], bool],
     ) -> None:
-        """Set what its containers are allotted from the given moment on."""
+        """Set what its containers are allotted from the given moment on; ``is_cut``: as in ``accounts.allot``."""
         for key in cores:
             account = self.account(key, now)
             if account.held is None and self.held is not None:
                 self.owners[key] = account.holding(self.held.get(key, NO_MEMORY))
-        allot(self.owners, cores, since_mono_ns, now)
+        allot(self.owners, cores, since_mono_ns, now, is_cut)
 
     def _tell_held(self) -> None:
         for key, account in self.owners.items():

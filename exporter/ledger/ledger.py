@@ -94,8 +94,9 @@ class Ledger:
         if made_of[0] is self._allotted_of[0] and made_of[1] == self._allotted_of[1]:
             return
         self.tenures = self._tenures_of(allotted, now)
-        pods, loose = _Cores[_Name](list), _Cores[_Place](list)
-        here = {uuid: _Cores[OwnerKey](list) for uuid in self.books}
+        pods: _Cores[_Name] = defaultdict(list)
+        loose: _Cores[_Place] = defaultdict(list)
+        here: dict[str, _Cores[OwnerKey]] = {uuid: defaultdict(list) for uuid in self.books}
         for key, allocation in allotted:
             core, uuid = allocation.core or 0.0, allocation.device or ""
             placed = here.get(uuid)
@@ -107,10 +108,11 @@ class Ledger:
             else:
                 loose[key, "" if placed is None else uuid].append(core)
         since_mono_ns = now.mono_ns if before_mono_ns is None else before_mono_ns
-        allot(self.pods, pods, since_mono_ns, now)
-        allot(self.loose, loose, since_mono_ns, now)
+        others = {n for n, pod in self.pods.items() if tuple(pods.get(n, ())) != pod.cores}
+        allot(self.pods, pods, since_mono_ns, now, others.__contains__)
+        allot(self.loose, loose, since_mono_ns, now, lambda place: place[0][:2] in others)
         for uuid, cores in here.items():
-            self.books[uuid].allot(cores, since_mono_ns, now)
+            self.books[uuid].allot(cores, since_mono_ns, now, lambda key: key[:2] in others)
         self._allotted_of = made_of
 
     def _tenures_of(self, allotted: Iterable[Allotted], now: Moment) -> dict[_Name, Tenure]:
