@@ -154,6 +154,11 @@ def opened(accounts: dict[K, Account], key: K, now: Moment) -> Account:
     return account
 
 
+def changed(accounts: Mapping[K, Account], cores: Mapping[K, Sequence[float]]) -> list[K]:
+    """Those that are allotted something else than before."""
+    return [key for key, account in accounts.items() if tuple(cores.get(key, ())) != account.cores]
+
+
 def allot(
     accounts: dict[K, Account],
     cores: Mapping[K, Sequence[float]],

@@ -125,7 +125,10 @@ class Book(Condition):
         now: Moment,
         is_cut: Callable[[OwnerKey], bool],
     ) -> None:
-        """Set what its containers are allotted from the given moment on; ``is_cut``: as in ``accounts.allot``."""
+        """Set what its containers are allotted from the given moment on.
+
+        ``is_cut``: whose earnings are cut with others' though they are allotted the same.
+        """
         for key in cores:
             account = self.account(key, now)
             if account.held is None and self.held is not None:

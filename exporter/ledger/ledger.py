@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import NamedTuple, TypeVar
 
-from exporter.ledger.accounts import Account, Moment, allot, opened
+from exporter.ledger.accounts import Account, Moment, allot, changed, opened
 from exporter.ledger.averages import OwnerKey
 from exporter.ledger.book import Book
 from exporter.ledger.kept import Kept
@@ -108,7 +108,9 @@ class Ledger:
             else:
                 loose[key, "" if placed is None else uuid].append(core)
         since_mono_ns = now.mono_ns if before_mono_ns is None else before_mono_ns
-        others = {n for n, pod in self.pods.items() if tuple(pods.get(n, ())) != pod.cores}
+        others = {*changed(self.pods, pods), *(key[:2] for key, _ in changed(self.loose, loose))}
+        for uuid, cores in here.items():
+            others |= {key[:2] for key in changed(self.books[uuid].owners, cores)}
         allot(self.pods, pods, since_mono_ns, now, others.__contains__)
         allot(self.loose, loose, since_mono_ns, now, lambda place: place[0][:2] in others)
         for uuid, cores in here.items():

@@ -226,6 +226,24 @@ def test_allotted_time_is_counted_before_the_placement_is_known_and_after() -> N
     assert (*A, "", "") not in late["container"]
 
 
+def test_a_pods_allotted_time_is_its_containers_to_the_nanosecond_wherever_they_are_placed() -> (
+    None
+):
+    node, third = Node((GPU, OTHER)), 1 / 3
+    placed = [
+        (grant(device=None, core=third), grant(SIDE, core=third)),
+        (grant(core=third), grant(SIDE, core=third)),
+        (grant(device="GPU-1", core=third), grant(SIDE, core=third)),
+    ]
+    for second, grants in enumerate(placed * 2):
+        node.cycle(second * 1.000_000_001, allotted=grants)
+
+    ledger, now = node.ledger, at(10)
+    parts = [*ledger.loose.values(), *(a for b in ledger.books.values() for a in b.owners.values())]
+    spent = sum(account.allocated_core_ns(now.mono_ns) for account in parts)
+    assert ledger.pods["n", "a"].allocated_core_ns(now.mono_ns) == spent
+
+
 def test_an_allotment_that_loses_its_share_keeps_the_time_that_it_had() -> None:
     node = Node()
     for second in (0, 10):
