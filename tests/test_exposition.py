@@ -358,3 +358,20 @@ def test_promtool_finds_nothing_to_say() -> None:
     )
 
     assert (done.stdout + done.stderr, done.returncode) == ("", 0)
+
+
+def test_a_page_that_failed_leaves_nothing_of_the_page_before_in_the_next_ones() -> None:
+    renderer = Renderer()
+    name, beyond = "core_seconds_total", 10**400  # a float cannot be so large
+    others = (*WORDS[:-1], "GPU-2")
+
+    def render(labels: tuple[str, ...], number: Number) -> str:
+        snapshot = Snapshot(rows=row_of("container", *labels, **{name: number}))
+        return renderer.render(snapshot, Format.TEXT).decode()
+
+    render(WORDS, 1)
+    for _ in range(2):
+        with pytest.raises(OverflowError):
+            render(others, beyond)
+
+    assert render(others, 1) == page(Snapshot(rows=row_of("container", *others, **{name: 1})))

@@ -46,10 +46,10 @@ class Level:
     def _arrange(self, labels: Sequence[tuple[str, ...]]) -> None:
         before = (self._labels[place] for place in self._order)
         known = dict(zip(before, self._texts, strict=True))
-        self._order = sorted(range(len(labels)), key=labels.__getitem__)
-        ordered = (labels[place] for place in self._order)
-        self._texts = [known.get(one) or labelled(self._names, one) for one in ordered]
-        self._labels = labels
+        order = sorted(range(len(labels)), key=labels.__getitem__)
+        ordered = (labels[place] for place in order)
+        texts = [known.get(one) or labelled(self._names, one) for one in ordered]
+        self._labels, self._order, self._texts = labels, order, texts
 
 
 class Column:
@@ -87,12 +87,13 @@ class Column:
             return self._lines
         before = self._texts, self._numbers
         self._found, self._further = found, further
+        self._rows = self._numbers = ()  # what fails on the way is not kept
         values = self._arrange(rows, same_rows=same_rows)
-        self._rows = rows.texts
         self.samples = len(values)
         self._numbers = numbers.written(values, self._family.divisor)
         if (self._texts, self._numbers) != before:
             self._lines = _lines(self._full_name, self._texts, self._numbers)
+        self._rows = rows.texts
         return self._lines
 
     def _arrange(self, rows: Rows, *, same_rows: bool) -> list[Number]:
