@@ -54,7 +54,7 @@ class CycleFacts:
 
 BY_CORE = ("core", "memory_active", ENERGY)  # known together: by the same samples, or by core
 
-BY_CLIENT = frozenset({*QUANTITIES, *COUNTED, ENERGY})  # what is told of each of an owner's clients
+BY_CLIENT = (*QUANTITIES, *COUNTED, ENERGY)  # what is told of each of an owner's clients
 NO_REASON: Labelled = {}
 _ALL_SHARED: Mapping[str, Unmeasured] = {}  # the same object each time
 Names = tuple[tuple[str, str], ...]  # of values, after the quantities that they are of
@@ -115,7 +115,7 @@ class BookView:
         if doubt is None:
             return self.unshared
         by_client = doubt is Unmeasured.READ_FAILED
-        untold = BY_CLIENT & self.book.measured if by_client else BY_CORE
+        untold = [q for q in BY_CLIENT if q in self.book.measured] if by_client else BY_CORE
         return {**dict.fromkeys(untold, doubt), **self.unshared}
 
     def told_of(self, owner: OwnerKey | None) -> frozenset[str]:

@@ -81,7 +81,7 @@ def _unmeasured(book: Book) -> Labelled:
     return unmeasured(
         {q: r for q, r in book.unmeasured.items() if q not in book.measured},
         {} if book.state is DeviceState.UP else {"device": Unmeasured(book.state)},
-        dict.fromkeys(book.undertold, Unmeasured.READ_FAILED),
+        dict.fromkeys(sorted(book.undertold), Unmeasured.READ_FAILED),
         {IDLE_ENERGY: Unmeasured.NEVER_IDLE} if _never_idle(book) else {},
     )
 

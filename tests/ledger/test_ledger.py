@@ -784,6 +784,27 @@ def test_who_was_not_told_last_stays_withheld_while_no_window_comes() -> None:
     assert "busy_seconds_total" not in rows["device"]["0", "GPU-0"].values
 
 
+def test_what_is_not_told_stands_in_the_same_order_in_every_process() -> None:
+    node = Node()
+    node.untold = {A: Unmeasured.READ_FAILED}
+    seen = told_by_clients({2: 5}, {1})._replace(busy=Engines(5, 5, 5, 5))
+
+    rows = node.cycle(0, {"GPU-0": seen}, held=BOTH)
+
+    of_owner = rows["container"][ROW_A].values["unmeasured"]
+    of_device = rows["device"]["0", "GPU-0"].values["unmeasured"]
+    assert isinstance(of_owner, Mapping)
+    assert isinstance(of_device, Mapping)
+    quantities = [quantity for quantity, _ in of_owner]
+    assert quantities == ["core", "memory_active", "encoder", "decoder", "energy"]
+    assert [quantity for quantity, _ in of_device] == [
+        "core",
+        "decoder",
+        "encoder",
+        "memory_active",
+    ]
+
+
 def test_the_boards_own_reason_stands_before_that_of_clients_who_are_too_many() -> None:
     node = Node()
     by_client = window({2: 200})._replace(
