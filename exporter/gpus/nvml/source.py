@@ -102,6 +102,8 @@ class NvmlSource:
             reopen = self._driver.is_open and not self._attached
             jobs[DRIVER] = self._reopen if reopen else self._driver.look
         results = self._workers.run(jobs, self._wanted.timing.deadline_s)
+        if DRIVER in results and results[DRIVER] is None:  # the end of a release, which was late
+            results = self._workers.run(jobs, self._wanted.timing.deadline_s)
         if DRIVER in results:
             attached_before = self._attached
             self._heed(results[DRIVER])

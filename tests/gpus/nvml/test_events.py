@@ -139,6 +139,20 @@ def test_a_driver_in_which_the_watch_hangs_is_closed_when_it_comes_back(two: Nod
     assert calls(two.read(after=1), "nvmlShutdown") == 1
 
 
+def test_a_driver_that_was_closed_late_is_taken_up_at_once(two: Node) -> None:
+    two.fail(Fault("hang", WAIT))
+    two.start(HASTY)
+    two.read()
+    watched(two)
+    two.ask("release", True)
+    two.fail()
+    two.ask("settle")
+    assert calls(two.read(after=1), "nvmlShutdown") == 1
+    two.ask("release", False)
+    status = two.read(after=1).status
+    assert (status.up, status.detail) == (True, "")
+
+
 @pytest.mark.parametrize(
     ("code", "reason"),
     [(errors.NOT_SUPPORTED, "not_supported"), (errors.NO_PERMISSION, "no_permission")],
