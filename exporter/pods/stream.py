@@ -47,7 +47,10 @@ class Stream:
         """
         response = self._response
         # A server that sends in chunks sends each event of a watch as one: it is read whole.
-        parts = response.read_chunked(CHUNK) if response.chunked else iter(self._part, b"")
+        if response.chunked:
+            parts = response.read_chunked(CHUNK, decode_content=True)
+        else:
+            parts = iter(self._part, b"")
         while chunk := attempt("reading", lambda: next(parts, b"")):
             yield chunk
 
