@@ -22,7 +22,7 @@ class GroupSource(Protocol):
         """What is known of these groups, each told by one of its processes; never blocks.
 
         The keys are the caller's own: nothing is read from them. Fields that this source does not
-        know of are empty.
+        know of are empty. Neither mapping is changed afterwards: the same one says the same.
         """
         ...
 

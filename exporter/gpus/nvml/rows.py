@@ -57,6 +57,6 @@ class Rows:
         self.capacity = capacity
         # Pages of its own: those that the driver never writes to take no memory.
         self._buffer = mmap.mmap(-1, capacity * self._size)
-        begin = ctypes.c_char.from_buffer(self._buffer)  # it keeps the buffer from being moved
-        self.place.value = ctypes.addressof(begin)
+        # Nobody resizes it: it stays where it is.
+        self.place.value = ctypes.addressof(ctypes.c_char.from_buffer(self._buffer))
         self._filled = 0
