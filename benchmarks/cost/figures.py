@@ -20,6 +20,7 @@ ROWS = {
     "gzip_ms": "CPU a scrape, gzip, ms",
     "again_ms": "CPU of a second scrape of the same page, ms",
     "again_gzip_ms": "the same, gzip, ms",
+    "request_ms": "CPU of a request without a page (/-/ready), once a second, ms",
     "sample_us": "CPU a scrape and sample, identity, µs",
     "latency_1": "scrape latency p50 / p99, 1 scraper, ms",
     "latency_10": "the same, 10 scrapers, ms",

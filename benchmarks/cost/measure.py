@@ -96,13 +96,17 @@ def _scrapes(found: Figures, running: Running, count: int) -> None:
         if running.agent.collects:
             again = "again_gzip_ms" if number % 2 else "again_ms"
             costs.setdefault(again, []).append(_scrape(running, headers))
+    if running.agent.ready != "/metrics":
+        for _ in range(count):
+            time.sleep(SCRAPE_EVERY_S)
+            costs.setdefault("request_ms", []).append(_scrape(running, {}, running.agent.ready))
     for key, values in costs.items():
         found.set(key, median(values))
 
 
-def _scrape(running: Running, headers: dict[str, str]) -> float:
+def _scrape(running: Running, headers: dict[str, str], path: str = "/metrics") -> float:
     before = running.meter.used()
-    running.get("/metrics", headers)
+    running.get(path, headers)
     time.sleep(0.002)  # what comes after the last byte
     return (running.meter.used() - before).own / 1e6
 

@@ -19,7 +19,8 @@ US = 1e3
 def pages(collector: Collector) -> dict[str, float]:
     """The first page of each of some Snapshots, rows and all, in both formats; medians.
 
-    The floor of Python: all labels are ready, and only the numbers are written and joined.
+    The floor of Python: all labels are ready, and only the numbers are written and joined; right
+    after the page, and once a second.
     """
     renderers = {form: Renderer() for form in Format}
     took: dict[str, list[int]] = defaultdict(list)
@@ -36,6 +37,10 @@ def pages(collector: Collector) -> dict[str, float]:
         ns, zipped = _took(functools.partial(gzip.compress, page, 1))
         took["gzip"].append(ns)
         took["floor"].append(_took(functools.partial(_written, _pairs(page)))[0])
+    pairs = _pairs(page)
+    for _ in range(PAGES):
+        time.sleep(1)
+        took["floor, cold"].append(_took(functools.partial(_written, pairs))[0])
     samples = sum(not line.startswith(b"#") for line in page.splitlines())
     found: dict[str, float] = {"samples": samples, "bytes": len(page), "gzip bytes": len(zipped)}
     for name, times in took.items():
