@@ -166,12 +166,9 @@ class WindowCursor:
         method: str = "samples",
     ) -> Window:
         end = parts[-1][0]
-        observed_ns = core_ns = 0
-        for _, _, covered_ns, busy_ns in parts:
-            observed_ns += covered_ns
-            core_ns += busy_ns
+        observed_ns = sum([covered_ns for _, _, covered_ns, _ in parts])
         busy = Engines(
-            core_ns,
+            sum([busy_ns for _, _, _, busy_ns in parts]),
             self._busy("memory_active", start, end, observed_ns),
             self._busy("encoder", start, end, observed_ns),
             self._busy("decoder", start, end, observed_ns),

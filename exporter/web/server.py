@@ -61,7 +61,7 @@ class Server:
             self._sockets.append(sock)
             self._accept_on(sock)
             logger.info("listening on %s", written(sock, tls=tls))
-        if self._config.has_file:  # a thread woken for nothing is a fifth of a quiet second's CPU
+        if self._config.has_file:  # else a thread is woken each time, for nothing
             self._refreshing = asyncio.create_task(self._refresh())
 
     async def stop(self) -> None:

@@ -125,12 +125,16 @@ def test_a_released_driver_is_closed_and_its_xids_are_unknown(two: Node) -> None
     assert watched(two)["79"] == XidCount(0, None)
 
 
+def release_while_the_watch_hangs(node: Node) -> None:
+    node.fail(Fault("hang", WAIT))
+    node.start(HASTY)
+    node.read()
+    watched(node)
+    node.ask("release", True)
+
+
 def test_a_driver_in_which_the_watch_hangs_is_closed_when_it_comes_back(two: Node) -> None:
-    two.fail(Fault("hang", WAIT))
-    two.start(HASTY)
-    two.read()
-    watched(two)
-    two.ask("release", True)
+    release_while_the_watch_hangs(two)
     assert calls(two.read(), "nvmlShutdown") == 0
     two.fail()
     two.ask("settle")
@@ -140,11 +144,7 @@ def test_a_driver_in_which_the_watch_hangs_is_closed_when_it_comes_back(two: Nod
 
 
 def test_a_driver_that_was_closed_late_is_taken_up_at_once(two: Node) -> None:
-    two.fail(Fault("hang", WAIT))
-    two.start(HASTY)
-    two.read()
-    watched(two)
-    two.ask("release", True)
+    release_while_the_watch_hangs(two)
     two.fail()
     two.ask("settle")
     assert calls(two.read(after=1), "nvmlShutdown") == 1
