@@ -6,11 +6,11 @@ import platform
 import secrets
 import signal
 import sys
-import threading
 import time
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
+from queue import Empty, SimpleQueue
 from typing import BinaryIO, Literal
 
 from exporter import __version__
@@ -65,7 +65,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def record(settings: Settings, arguments: Namespace) -> int:
     """Record until the time is over, the file is full or a signal comes; the exit status."""
-    stop = threading.Event()
+    stop = Stop()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     try:
@@ -116,6 +116,33 @@ def _opened(path: str, *, force: bool) -> Iterator[BinaryIO]:
     mode: Literal["wb", "xb"] = "wb" if force else "xb"
     with open(path, mode, opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
         yield file
+
+
+class Stop:
+    """Whether to stop, set by a signal's handler and waited for by the thread that it interrupts.
+
+    A ``threading.Event`` can hang there: its ``set`` takes the lock that its ``wait``, interrupted,
+    may hold. The ``put`` of a ``SimpleQueue`` is made to be called at any moment.
+    """
+
+    def __init__(self) -> None:
+        self._orders: SimpleQueue[None] = SimpleQueue()
+        self._is_set = False
+
+    def set(self) -> None:
+        """Stop, and wait no longer."""
+        self._is_set = True
+        self._orders.put(None)
+
+    def is_set(self) -> bool:
+        """Whether it was."""
+        return self._is_set
+
+    def wait(self, timeout_s: float) -> None:
+        """Wait until it is set, or for so long."""
+        if not self._is_set:
+            with suppress(Empty):
+                self._orders.get(timeout=max(timeout_s, 0))
 
 
 class Session:
@@ -173,16 +200,14 @@ class Session:
         gpus = (source for source in snapshot.sources if source.name in self.head.gpus)
         self.why = "; ".join(filter(None, (source.detail for source in gpus))) or "no device is up"
 
-    def run(self, tape: TapeWriter, length_ns: int, stop: threading.Event) -> None:
+    def run(self, tape: TapeWriter, length_ns: int, stop: Stop) -> None:
         """Cycle at the interval for some time, until told to stop or only a restart helps."""
         self._recorder.sources.pods.wait(FIRST_LIST_S)
         with progress() as shown:
             self._fill(tape, length_ns, stop, shown)
         tape.end()
 
-    def _fill(
-        self, tape: TapeWriter, length_ns: int, stop: threading.Event, shown: Progress
-    ) -> None:
+    def _fill(self, tape: TapeWriter, length_ns: int, stop: Stop, shown: Progress) -> None:
         begun_ns = due_ns = self._clock.monotonic_ns()
         while not stop.is_set() and due_ns - begun_ns < length_ns:
             try:

@@ -65,7 +65,10 @@ def test_a_signal_ends_the_recording_with_a_whole_file(tmp_path: Path) -> None:
         while process.poll() is None and (not file.exists() or file.stat().st_size < 5000):
             os.sched_yield()
         process.send_signal(signal.SIGINT)
-        assert process.wait(10) == 0
+        try:
+            assert process.wait(10) == 0
+        finally:
+            process.kill()
 
     assert b"every page is as it was recorded" in run(*REPLAY, str(file)).stderr
 

@@ -2,7 +2,6 @@
 
 import io
 import logging
-import threading
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -42,7 +41,7 @@ from exporter.model import (
 )
 from exporter.node.told import ToldNode
 from exporter.pods.simulated import SimulatedPods
-from exporter.record import Session
+from exporter.record import Session, Stop
 from exporter.recording.cycle import Cycle
 from exporter.recording.tape import TapeReader, TapeWriter
 from exporter.replay import Replay
@@ -363,7 +362,7 @@ def test_what_only_a_restart_mends_ends_the_recording_and_is_in_it(
     file = io.BytesIO()
     tape = TapeWriter(file, 1 << 20, told.session.head)
 
-    told.session.run(tape, 60 * SECOND, threading.Event())
+    told.session.run(tape, 60 * SECOND, Stop())
 
     path.write_bytes(file.getvalue())
     caplog.clear()
@@ -385,17 +384,16 @@ def test_a_full_file_ends_the_recording(path: Path, caplog: pytest.LogCaptureFix
     assert len(file.getvalue()) <= 1500
 
 
-class Moving(threading.Event):
-    """An event that is not awaited: the clock moves instead."""
+class Moving(Stop):
+    """One that is not awaited: the clock moves instead."""
 
     def __init__(self, clock: ManualClock) -> None:
         super().__init__()
         self._clock = clock
 
-    def wait(self, timeout: float | None = None) -> bool:
+    def wait(self, timeout_s: float) -> None:
         """Let the time pass."""
-        self._clock.move(timeout or 0)
-        return self.is_set()
+        self._clock.move(timeout_s)
 
 
 def test_a_recording_has_a_cycle_for_each_interval_of_its_length(path: Path) -> None:
