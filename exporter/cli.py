@@ -22,6 +22,8 @@ logger = logging.getLogger(__name__)
 _SERVE = "serve"
 _CHECK_CONFIG = "check-config"  # the only one that is run with settings that cannot be used
 
+INTERRUPTED, NOT_READ = 128 + signal.SIGINT, 128 + signal.SIGPIPE  # as shells tell of a signal
+
 
 class _Command(NamedTuple):
     """A sub-command: the function and the module of its name, imported where it is asked for.
@@ -36,8 +38,16 @@ class _Command(NamedTuple):
     required: str = ""
 
     def run(self, settings: Settings, arguments: Namespace) -> int:
-        """Run it."""
-        status: int = getattr(self._module, self.name)(settings, arguments)
+        """Run it. Whoever breaks it off, or reads no more of it, is shown no traceback."""
+        try:
+            status: int = getattr(self._module, self.name)(settings, arguments)
+            sys.stdout.flush()
+        except KeyboardInterrupt:
+            return INTERRUPTED
+        except BrokenPipeError:
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, sys.stdout.fileno())  # at the end Python flushes it once more
+            return NOT_READ
         return status
 
     def add_arguments(self, parser: ArgumentParser) -> None:

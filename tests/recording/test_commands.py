@@ -73,6 +73,28 @@ def test_a_signal_ends_the_recording_with_a_whole_file(tmp_path: Path) -> None:
     assert b"every page is as it was recorded" in run(*REPLAY, str(file)).stderr
 
 
+def test_a_command_that_is_broken_off_shows_no_traceback(tmp_path: Path) -> None:
+    file = tmp_path / "never.rec.gz"
+    os.mkfifo(file)
+    command = [*REPLAY, str(file)]
+    with subprocess.Popen(command, stderr=subprocess.PIPE) as process, file.open("wb"):
+        process.send_signal(signal.SIGINT)  # the file is open as soon as it is read
+        said = process.communicate(timeout=20)[1]
+
+    assert (process.returncode, said) == (130, b"")
+
+
+def test_a_command_whose_output_is_not_read_to_the_end_shows_no_traceback() -> None:
+    command = [*REPLAY, "--cycle=each", str(SINGLE)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout
+        assert process.stdout.readline() == b"# cycle 1\n"
+        process.stdout.close()
+        said = process.stderr.read() if process.stderr else b""
+
+    assert (process.returncode, said) == (141, b"")
+
+
 def test_a_full_file_ends_the_recording(tmp_path: Path) -> None:
     file = tmp_path / "node.rec.gz"
 
