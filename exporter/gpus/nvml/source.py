@@ -164,8 +164,8 @@ class NvmlSource:
         self._xids.watch(look.library, wanted)
 
     def _shut(self) -> None:
-        """Close the driver once nobody waits in it for events."""
-        self._xids.stop()
+        """Close the driver; no call is under way but this."""
+        self._xids.close()
         self._driver.shut()
 
     def _reopen(self) -> Look:
