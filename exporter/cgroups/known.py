@@ -104,7 +104,7 @@ class KnownProcesses:
             self._stale.add(heappop(self._due)[1])
         before, stale, self._stale = self._answers, self._stale & asked, set()
         news = {pid: self._answer(pid, now) for pid in stale}
-        if any(answer != before.get(pid) for pid, answer in news.items()):
+        if not news.items() <= before.items():
             self._answers = {**before, **news}
 
     def _answer(self, pid: int, now: int) -> Answer:
@@ -152,7 +152,7 @@ class KnownProcesses:
         is_told = known.held and known.paths and now < known.seen_ns + RENAMED_NS
         if not is_told or paths_of(self._proc_root, pid) != known.paths:
             return False
-        known.look_ns = known.fresh_until_ns = now + patience(pid, known.answer, now - known.met_ns)
+        known.look_ns = known.fresh_until_ns = now + patience(pid, known.answer, known.met_ns, now)
         return True
 
     def _meet(self, pid: int, now: int) -> Answer:
@@ -182,7 +182,7 @@ class KnownProcesses:
         if not (seen.exiting and isinstance(known.answer, CgroupIdentity)):
             known.answer = answer
         known.paths, known.seen_ns = _telling(seen.paths, known.answer), now
-        known.look_ns = now + (patience(pid, known.answer, now - known.met_ns) if is_settled else 0)
+        known.look_ns = now + (patience(pid, known.answer, known.met_ns, now) if is_settled else 0)
         known.fresh_until_ns = known.look_ns if known.held else 0
         return known.answer
 

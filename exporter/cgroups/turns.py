@@ -5,19 +5,19 @@ from exporter.model import CgroupIdentity, Unattributed
 SECOND_NS = 10**9
 READ_AGAIN_NS = 60 * SECOND_NS
 YOUNG_NS = 30 * SECOND_NS  # so long an entrypoint may still be moved into its container's cgroup
-_SPREAD, _GOLDEN = 512, 317  # parts of a time, and how many of them are between neighbours' turns
+_TURNS = 8  # in that time
 
 Answer = CgroupIdentity | Unattributed
 
 
-def patience(pid: int, answer: Answer, age_ns: int) -> int:
-    """How long a settled answer is not looked into, ``age_ns`` after its process was met.
+def patience(pid: int, answer: Answer, met_ns: int, now_ns: int) -> int:
+    """How long from now on a settled answer about a process that was met then is not looked into.
 
-    Until the process's turn, which comes once a minute. Turns are spread by pid, from half a
-    minute after the meeting on: those of processes that were met at once stay apart.
+    Until the process's turn, which comes once a minute, for an eighth of all processes at once:
+    a look after many others finds more of what it needs in the CPU's caches.
     """
     is_container = isinstance(answer, CgroupIdentity) and answer.container_id
-    if not is_container and age_ns < YOUNG_NS:
+    if not is_container and now_ns - met_ns < YOUNG_NS:
         return 0
-    turn_ns = READ_AGAIN_NS * (_SPREAD + pid * _GOLDEN % _SPREAD) // (2 * _SPREAD)
-    return READ_AGAIN_NS - (age_ns - turn_ns) % READ_AGAIN_NS
+    turn_ns = pid % _TURNS * READ_AGAIN_NS // _TURNS
+    return READ_AGAIN_NS - (now_ns - turn_ns) % READ_AGAIN_NS

@@ -244,6 +244,22 @@ def test_the_second_readings_of_many_processes_are_spread(node: Node) -> None:
     assert max(steps) <= 2
 
 
+def test_processes_of_one_turn_are_read_together_whenever_they_were_met(node: Node) -> None:
+    pids = (8, 16, 24)
+    for pid in pids:
+        node.proc.put(pid, CONTAINER)
+        node.resolve(pid)
+        node.clock.advance(70)
+    node.processes.resolve(pids)
+    for pid in pids:
+        node.proc.put(pid, OTHER_CONTAINER)
+    moved = set()
+    for _ in range(60):
+        node.clock.advance(1)
+        moved.add(list(node.processes.resolve(pids).values()).count(OTHER_IDENTITY))
+    assert moved == {0, len(pids)}
+
+
 def test_a_process_is_read_again_once_a_minute(node: Node) -> None:
     answers = set()
     for _ in range(600):
