@@ -18,6 +18,7 @@ from exporter.model import (
     NodeFacts,
     Pod,
     PodTable,
+    other_pods,
 )
 from exporter.ownership import Member
 
@@ -96,9 +97,9 @@ class Allotments:
         """Decode the pods that changed; all of them where the facts or the rules did."""
         pods, known = table.pods, self._pods if rules is self._decoded_by else {}
         changed = {  # most news of pods is about something else
-            uid: plain(pod)
-            for uid, pod in pods.items()
-            if (was := known.get(uid)) is not pod and (was is None or plain(was) != plain(pod))
+            uid: plain(pods[uid])
+            for uid in other_pods(pods, known)
+            if uid not in known or plain(known[uid]) != plain(pods[uid])
         }
         telling = rules.neighbours(changed).keys() | (self._facts.pods.keys() - changed.keys())
         neighbours = {u: plain(pods[u]) for u in pods if u in telling} if telling else {}

@@ -39,6 +39,7 @@ from exporter.model.pods import (
     OfferedDevice,
     Pod,
     PodTable,
+    other_pods,
 )
 from exporter.model.processes import CgroupIdentity, PodSlot, ProcessInfo, Tree, Unit
 from exporter.model.schemes import SchemeDescription
@@ -125,4 +126,5 @@ __all__ = [
     "Value",
     "Window",
     "XidCount",
+    "other_pods",
 ]

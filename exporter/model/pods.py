@@ -2,6 +2,8 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import compress, filterfalse
+from operator import is_not
 from typing import NamedTuple
 
 from exporter.model.devices import Device
@@ -77,14 +79,17 @@ class PodTable:
 
         One that is the same object is the same.
         """
-        for uid, pod in self.pods.items():
-            was = before.pods.get(uid)
-            if was is not pod:
-                yield pod
-                if was is not None:
-                    yield was
-        for uid in before.pods.keys() - self.pods.keys():
-            yield before.pods[uid]
+        pods, were = self.pods, before.pods
+        for uid in other_pods(pods, were):
+            yield pods[uid]
+            if uid in were:
+                yield were[uid]
+        yield from map(were.__getitem__, filterfalse(pods.__contains__, were))
+
+
+def other_pods(pods: Mapping[str, Pod], known: Mapping[str, Pod]) -> Iterator[str]:
+    """The uids of those pods that are not the very same objects as the known ones: most are."""
+    return compress(pods, map(is_not, pods.values(), map(known.get, pods)))
 
 
 class Grant(NamedTuple):

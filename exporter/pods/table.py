@@ -6,8 +6,9 @@ their labels. Each change makes a new table; readers hold the old one as long as
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from itertools import filterfalse
 
-from exporter.model import Pod, PodTable
+from exporter.model import Pod, PodTable, other_pods
 
 GRACE_NS = 60 * 10**9
 MOST_DELETED = 500  # kept so long; beyond that the first to be deleted leave at once
@@ -91,8 +92,9 @@ class Roster:
     def relist(self, listed: Iterable[Pod], now_ns: int) -> None:
         """Take over a complete list; whoever is not in it, or marked there, was deleted."""
         pods = {pod.uid: pod for pod in listed}
-        gone = [pod for uid, pod in self._pods.items() if uid not in pods and not pod.deleted]
-        news = [pod for uid, pod in pods.items() if self._pods.get(uid) is not pod]
+        missing = map(self._pods.__getitem__, filterfalse(pods.__contains__, self._pods))
+        gone = [pod for pod in missing if not pod.deleted]
+        news = [pods[uid] for uid in other_pods(pods, self._pods)]
         for pod in gone:
             self.delete(pod, now_ns)
         for pod in news:
