@@ -62,7 +62,7 @@ class KnownProcesses:
         self._proc_root, self._containers, self._lifetimes = proc_root, containers, lifetimes
         self._is_blind, self._most = is_blind, most
         self.by_pid: dict[int, Known] = {}
-        self.version = 0  # rises where one is met, and where one takes another name
+        self.version = 0  # rises where one is forgotten, and where one takes another name
         self._ended: dict[int, Known] = {}
         self._asked: frozenset[int] | None = None  # the last time, and what was answered
         self._answers: Mapping[int, Answer] = {}
@@ -88,7 +88,7 @@ class KnownProcesses:
             self._stale |= asked - before
             self._renew(asked, now)
             answers = self._answers
-            self._answers = {pid: answers[pid] for pid in pids}
+            self._answers = dict(zip(pids, map(answers.__getitem__, pids), strict=True))
         self._asked = asked
         return self._answers
 
@@ -167,8 +167,8 @@ class KnownProcesses:
             self._forget(next(iter(self.by_pid)))
             self.rejected["cache_full"] += 1
         seen = seen or Seen(None, exiting=False, paths=())
-        known = self.by_pid[pid] = Known(seen.start, hold is Hold.HELD, now)
-        self.version += 1
+        known = Known(seen.start, hold is Hold.HELD, now, name=seen.name)
+        self.by_pid[pid] = known
         return self._judge(pid, known, seen, now)
 
     def _judge(self, pid: int, known: Known, seen: Seen, now: int) -> Answer:
@@ -232,6 +232,7 @@ class KnownProcesses:
 
     def _forget(self, pid: int) -> None:
         del self.by_pid[pid]
+        self.version += 1
         self._ended.pop(pid, None)
         self._lifetimes.release(pid)
         self._stale.add(pid)

@@ -10,7 +10,7 @@ import time
 from collections.abc import Collection, Mapping
 
 from exporter.cgroups.containers import Containers
-from exporter.cgroups.known import KnownProcesses
+from exporter.cgroups.known import Known, KnownProcesses
 from exporter.cgroups.lifetimes import Lifetimes
 from exporter.cgroups.proc import (
     in_nested_pid_namespace,
@@ -58,8 +58,9 @@ class CgroupProcesses:
         self._duration_ns = 0
         self._success_unix_ns: int | None = None
         self._boot_unix_ns: int | None = None
-        self._infos: Mapping[int, ProcessInfo] = {}
-        self._infos_of: tuple[frozenset[int], int, int | None] | None = None
+        self._described: Collection[int] = ()
+        self._infos: Mapping[int, ProcessInfo] = {}  # of these
+        self._infos_by: tuple[int, int | None] = 0, None
 
     @property
     def name(self) -> str:
@@ -90,17 +91,17 @@ class CgroupProcesses:
     def describe(self, pids: Collection[int]) -> Mapping[int, ProcessInfo]:
         """Name and start of those among the resolved processes of which they are known."""
         with self._lock:
-            known, boot_ns = self._known.by_pid, self._booted()
-            made_of = frozenset(known.keys() & pids), self._known.version, boot_ns
-            if made_of != self._infos_of:
-                self._infos_of, self._infos = (
-                    made_of,
-                    {
-                        pid: ProcessInfo(one.name, _started(one.start, boot_ns))
-                        for pid in made_of[0]
-                        if (one := known[pid]).name
-                    },
-                )
+            known, by = self._known.by_pid, (self._known.version, self._booted())
+            if by != self._infos_by:
+                self._infos_by, self._infos, self._described = by, {}, ()
+            asked = known.keys() & pids
+            if asked != self._described:
+                before, self._described = self._infos, asked
+                self._infos = {
+                    pid: before.get(pid) or _info(known[pid], by[1])
+                    for pid in asked
+                    if known[pid].name
+                }
             return self._infos
 
     def tree(self) -> Tree:
@@ -149,7 +150,7 @@ class CgroupProcesses:
         return self._containers.hides_processes(nested=self._is_nested)
 
 
-def _started(start: int | None, boot_unix_ns: int | None) -> int | None:
-    if start is None or boot_unix_ns is None:
-        return None
-    return boot_unix_ns + start * SECOND_NS // _TICKS
+def _info(known: Known, boot_unix_ns: int | None) -> ProcessInfo:
+    if known.start is None or boot_unix_ns is None:
+        return ProcessInfo(known.name)
+    return ProcessInfo(known.name, boot_unix_ns + known.start * SECOND_NS // _TICKS)

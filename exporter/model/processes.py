@@ -1,7 +1,6 @@
 """Who a process is: what cgroup paths and ``/proc`` say."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -27,8 +26,7 @@ class Unit(NamedTuple):
     uid: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class CgroupIdentity:
+class CgroupIdentity(NamedTuple):
     """What a cgroup path says of the processes in it.
 
     ``pod_uid`` is the kubelet's own: for a static pod the 32-hex config hash. ``enclosing`` holds

@@ -13,7 +13,14 @@ from enum import StrEnum
 from functools import cache
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from exporter.model import DeviceReading, Engines, Reading, SourceStatus, Window
+from exporter.model import (
+    CgroupIdentity,
+    DeviceReading,
+    Engines,
+    Reading,
+    SourceStatus,
+    Window,
+)
 
 T = TypeVar("T")
 
@@ -21,7 +28,7 @@ Json = bool | int | float | str | list["Json"] | dict[str, "Json"] | None
 Reader = Callable[[Any], Any]
 
 LARGEST = 1 << 63  # of an integer; the accounts stay below it for centuries
-OBJECTS = frozenset({DeviceReading, Engines, Reading, SourceStatus, Window})
+OBJECTS = frozenset({CgroupIdentity, DeviceReading, Engines, Reading, SourceStatus, Window})
 
 _SHAPES: dict[type, str] = {
     bool: "boolean",

@@ -120,8 +120,7 @@ class Pseudonyms(Names):
         """See ``Names``."""
         if isinstance(identity, Unattributed):
             return identity
-        return replace(
-            identity,
+        return identity._replace(
             pod_uid=self._maybe(identity.pod_uid),
             container_id=self._maybe(identity.container_id),
             enclosing=tuple(

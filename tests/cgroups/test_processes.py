@@ -666,6 +666,31 @@ def test_a_process_is_described_by_its_name_and_its_start(node: Node) -> None:
     assert node.processes.describe([7, 8]) == {7: ProcessInfo("python3", started)}
 
 
+def test_a_process_met_later_is_described_beside_those_known_before(node: Node) -> None:
+    node.proc.put(7, CONTAINER, command="python3")
+    node.resolve(7)
+    assert node.processes.describe([7, 8]) == {7: ProcessInfo("python3")}
+    node.proc.put(8, CONTAINER, command="serve")
+    node.processes.resolve([7, 8])
+    both = {7: ProcessInfo("python3"), 8: ProcessInfo("serve")}
+    assert node.processes.describe([7, 8]) == both
+    assert node.processes.describe([8]) == {8: ProcessInfo("serve")}
+    assert node.processes.describe([7, 8]) == both
+
+
+def test_a_new_process_under_the_same_pid_is_described_as_itself(node: Node) -> None:
+    (node.proc.root / "uptime").write_text("100.00 1.00\n")
+    node.proc.put(7, CONTAINER, start=250, command="python3")
+    node.resolve(7)
+    (before,) = node.processes.describe([7]).values()
+    node.proc.put(7, CONTAINER, start=350, command="python3")
+    node.resolve(7)
+    (after,) = node.processes.describe([7]).values()
+    assert before.start_unix_ns is not None
+    assert after.start_unix_ns is not None
+    assert after.start_unix_ns > before.start_unix_ns
+
+
 def test_the_start_stays_the_same_while_uptime_and_clock_drift(node: Node) -> None:
     node.proc.put(7, CONTAINER)
     uptime = node.proc.root / "uptime"
