@@ -51,8 +51,8 @@ class NvmlDevice:
         xids: XidWatch,
     ) -> None:
         self.device = self._under_mps = found.device
-        self._parts = Parts(library.tally, clock, wanted.timing)
-        self._library = library = library.counted_by(self._parts)
+        self._parts = Parts(clock, wanted.timing)
+        self._library = library = library.noted_by(self._parts.note)
         self._clock = clock
         self._wanted = self._followed = wanted
         self._watch = xids
@@ -102,7 +102,6 @@ class NvmlDevice:
         """Give back what the driver's library holds for this device."""
         self._board.close()
         self._activity.close()
-        self._parts.hand_over()
 
     def read(self) -> DeviceReading:
         """Read everything that is due.
@@ -124,7 +123,7 @@ class NvmlDevice:
         except NvmlError as error:
             failed = str(error)
         finally:
-            self._parts.hand_over()
+            self._parts.add_up()
         if failed:
             return self.unread(DeviceState.FAILED, failed)
         return self.unread(DeviceState.LOST, self._lost)
@@ -170,7 +169,7 @@ class NvmlDevice:
         memory = None if self._parted else self._residents.read(self._engines.pids)
         sensors = self._board.read()
         xids = self._xids()
-        self._parts.hand_over()  # for their costs
+        self._parts.add_up()  # for their costs
         return DeviceReading(
             device=self._as_shared(memory),
             window=window,
@@ -188,7 +187,7 @@ class NvmlDevice:
         unmeasured = self._reasons.of(self.device, self._followed.disabled)
         # Without its processes nobody can be given the window: it goes on into the next cycle.
         window = self._activity.take() if listed or "memory" in unmeasured else None
-        self._parts.hand_over()
+        self._parts.add_up()
         return DeviceReading(
             device=self._as_shared(memory),
             window=window,

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import pynvml
 
 from exporter.gpus.nvml import errors
-from exporter.gpus.nvml.tally import Tally
+from exporter.gpus.nvml.tally import CallTally, Note
 from exporter.model import Clock
 
 logger = logging.getLogger(__name__)
@@ -95,13 +95,23 @@ def nvml_version(cdll: ctypes.CDLL) -> str:
     return text.value.decode("ascii", "replace")
 
 
-class Library:
-    """NVML, initialised. Safe to call from several threads, as NVML itself is (nvml.h)."""
+def _ignore(_took_ns: int) -> None:
+    """Stand in where nobody asks how long each call took."""
 
-    def __init__(self, cdll: ctypes.CDLL, clock: Clock, tally: Tally) -> None:
+
+class Library:
+    """NVML, initialised. Safe to call from several threads, as NVML itself is (nvml.h).
+
+    ``note`` is told of every call, as the tally is.
+    """
+
+    def __init__(
+        self, cdll: ctypes.CDLL, clock: Clock, tally: CallTally, note: Note = _ignore
+    ) -> None:
         self._cdll = cdll
         self.clock = clock
-        self.tally = tally
+        self._tally = tally
+        self._note = note
         self.driver_version = ""
 
     def initialise(self) -> None:
@@ -143,11 +153,13 @@ class Library:
         except pynvml.NVMLError as error:
             raise errors.error_of(int(error.value), name) from None
         finally:
-            self.tally.add((name, self.clock.monotonic_ns() - started))
+            took_ns = self.clock.monotonic_ns() - started
+            self._tally.of(name)(took_ns)
+            self._note(took_ns)
 
-    def counted_by(self, tally: Tally) -> "Library":
-        """The same library, whose calls are counted there."""
-        library = Library(self._cdll, self.clock, tally)
+    def noted_by(self, note: Note) -> "Library":
+        """The same library; how long its calls take is told there, too."""
+        library = Library(self._cdll, self.clock, self._tally, note)
         library.driver_version = self.driver_version
         return library
 
@@ -162,12 +174,14 @@ class Library:
         pointer = self._cdll[name]  # a fresh object: its argtypes are nobody else's
         pointer.argtypes = argtypes
         pointer.restype = ctypes.c_int
-        now, add = self.clock.monotonic_ns, self.tally.add
+        now, count, note = self.clock.monotonic_ns, self._tally.of(name), self._note
 
         def timed(*args: object) -> int:
             started = now()
             code: int = pointer(*args)
-            add((name, now() - started))
+            took_ns = now() - started
+            count(took_ns)
+            note(took_ns)
             return code
 
         return timed

@@ -3,11 +3,10 @@
 What is read in every cycle is no matter of turns: the driver's ring would overflow.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 from exporter.gpus.nvml.pace import SECOND, Pace
-from exporter.gpus.nvml.tally import TOOK_NS, Call, Tally
 from exporter.gpus.nvml.timing import Timing
 from exporter.model import Clock, PartCost
 
@@ -68,16 +67,14 @@ class Turns:
 
 
 class Parts:
-    """The ``Tally`` of one device. One thread at a time, but ``costs`` are for any.
+    """What each part of one device's reading costs. One thread at a time; ``costs`` are for any.
 
-    What was called is counted when it is handed over.
+    ``note`` is told how many nanoseconds each call took.
     """
 
-    def __init__(self, whole: Tally, clock: Clock, timing: Timing) -> None:
-        self._whole = whole
-        self._calls: list[Call] = []  # not handed over yet
-        self.add, self.add_all = self._calls.append, self._calls.extend
-        self._in_turns_ns = 0  # what of them was in turns
+    def __init__(self, clock: Clock, timing: Timing) -> None:
+        self._took_ns: list[int] = []  # of each call that is not added up yet
+        self.note = self._took_ns.append
         self._spent_ns = dict.fromkeys((SAMPLES, *EVERY), 0)
         self._turns = {name: Turns(clock) for name in EVERY}
         self.follow(timing)
@@ -96,23 +93,19 @@ class Parts:
         """When a part has its turn."""
         return self._turns[part]
 
-    def hand_over(self) -> None:
-        """Let the whole count what was called since the last time: it must be locked for that."""
-        if not self._calls:
-            return
-        self._spent_ns[SAMPLES] += _took_ns(self._calls) - self._in_turns_ns
-        self._in_turns_ns = 0
-        self._whole.add_all(self._calls)
-        self._calls.clear()
+    def add_up(self) -> None:
+        """Add what was called since the last time to what each cycle costs."""
+        self._spent_ns[SAMPLES] += sum(self._took_ns)
+        self._took_ns.clear()
 
     def read(self, part: str, read: Callable[..., T], *arguments: object) -> T:
         """Read this part: what is called for that is counted for it, as one turn."""
-        begun = len(self._calls)
+        self.add_up()
         try:
             return read(*arguments)
         finally:
-            took_ns = _took_ns(self._calls[begun:])
-            self._in_turns_ns += took_ns
+            took_ns = sum(self._took_ns)
+            self._took_ns.clear()
             self._spent_ns[part] += took_ns
             turns = self._turns[part]
             turns.note(took_ns)
@@ -125,7 +118,3 @@ class Parts:
         each_cycle_ns = self._spent_ns[SAMPLES]
         told = {SAMPLES: PartCost(each_cycle_ns)} if each_cycle_ns else {}
         return told | self._turns_cost
-
-
-def _took_ns(calls: Sequence[Call]) -> int:
-    return sum(map(TOOK_NS, calls))

@@ -6,10 +6,9 @@ from hypothesis import strategies as st
 
 from exporter.gpus.nvml.pace import LONGEST_S, MOST_SHARE, SECOND, Pace
 from exporter.gpus.nvml.parts import PROCESSES, SAMPLES, SENSORS, Parts
-from exporter.gpus.nvml.tally import CallTally
 from exporter.gpus.nvml.timing import Timing
 from exporter.gpus.source import Demand
-from exporter.model import CallCount, PartCost, Reading
+from exporter.model import PartCost, Reading
 from tests.collector.sources import ManualClock
 from tests.fakenvml.scenario import Gpu, Process
 from tests.gpus.nvml.node import Node, calls
@@ -95,13 +94,13 @@ def read(parts: Parts, clock: ManualClock, part: str, cost_ms: int) -> bool:
     clock.move(1)
     taken = parts.turns(part).take()
     if taken:
-        parts.read(part, parts.add, ("call", cost_ms * MS))
+        parts.read(part, parts.note, cost_ms * MS)
     return taken
 
 
 def test_a_slow_part_leaves_the_others_and_other_devices_as_they_are() -> None:
-    clock, whole = ManualClock(), CallTally()
-    slow, quick = (Parts(whole, clock, Timing()) for _ in range(2))
+    clock = ManualClock()
+    slow, quick = (Parts(clock, Timing()) for _ in range(2))
     taken = {"slow": 0, "other part": 0, "other device": 0}
     for _ in range(60):
         taken["slow"] += read(slow, clock, PROCESSES, 190)
@@ -114,10 +113,10 @@ def test_a_slow_part_leaves_the_others_and_other_devices_as_they_are() -> None:
 
 def test_a_turn_in_a_hurry_is_put_off_in_the_same_measure() -> None:
     clock = ManualClock()
-    parts = Parts(CallTally(), clock, Timing())
+    parts = Parts(clock, Timing())
     waits = []
     for _ in range(4):
-        parts.read(PROCESSES, parts.add, ("call", 190 * MS))
+        parts.read(PROCESSES, parts.note, 190 * MS)
     for hurry_s in (None, 1.0):
         assert parts.turns(PROCESSES).take()
         seconds = 0
@@ -130,16 +129,14 @@ def test_a_turn_in_a_hurry_is_put_off_in_the_same_measure() -> None:
     assert waits == [20, 4]
 
 
-def test_each_call_is_counted_for_its_part_and_for_all() -> None:
-    whole = CallTally()
-    parts = Parts(whole, ManualClock(), Timing())
-    parts.add(("ring", 5))
-    parts.read(PROCESSES, parts.add, ("list", 7))
-    parts.add(("ring", 1))
-    parts.hand_over()
+def test_each_call_is_counted_for_its_part() -> None:
+    parts = Parts(ManualClock(), Timing())
+    parts.note(5)
+    parts.read(PROCESSES, parts.note, 7)
+    parts.note(1)
+    parts.add_up()
 
     assert parts.costs == {SAMPLES: PartCost(6), PROCESSES: PartCost(7, FIVE_NS)}
-    assert whole.snapshot() == {"ring": CallCount(2, 6), "list": CallCount(1, 7)}
 
 
 @pytest.fixture

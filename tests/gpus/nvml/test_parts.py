@@ -164,7 +164,6 @@ def test_backoff_doubles_up_to_its_limit_and_can_be_reset() -> None:
 
 def test_tally_sums_calls_and_time() -> None:
     tally = CallTally()
-    tally.add(("a", 5))
-    tally.add(("a", 6))
-    tally.add(("b", 1))
+    for name, took_ns in ("a", 5), ("a", 6), ("b", 1):
+        tally.of(name)(took_ns)
     assert tally.snapshot() == {"a": CallCount(2, 11), "b": CallCount(1, 1)}
