@@ -24,7 +24,7 @@ from exporter.gpus.nvml.source import NvmlSource
 from exporter.model import ContainerKey
 
 SAMPLE = struct.Struct("=QI4x")
-ENGINES = (1, 1, 2, 3, 4)  # nvmlSamplingType_t; the core's are read before and after the rows
+ENGINES = (1, 2, 3, 4)  # nvmlSamplingType_t
 ROOM = 4096
 WINDOW_US = 1_000_000
 

@@ -7,11 +7,12 @@ a process end with its last one and add up to its average.
 """
 
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from operator import itemgetter
 from typing import NamedTuple
 
 from exporter.gpus.samples import BusySample, ProcessRow
+from exporter.model import Engines, ProcessActivity
 
 FULL_PERCENT = 99  # above it the device was busy to the sample's end: rounding hides no pause
 MOST_SUMS = 64  # of samples, that are looked at: enough for all of a second's
@@ -89,6 +90,29 @@ def tell_apart(stretches: Sequence[Stretch], rows: Sequence[ProcessRow]) -> Nami
         by_pid[pid] = busy_ns, covered_ns - busy_ns
     unclaimed = [stretch[3] for stretch in free.values() if 0 < stretch[1] <= FULL_PERCENT]
     return Naming(by_pid, sum(unclaimed))
+
+
+def activities(
+    rows: Iterable[ProcessRow], busy: Engines, observed_ns: int, naming: Naming | None
+) -> tuple[ProcessActivity, ...]:
+    """Each row's share of the window; an engine that the device does not measure stays unknown.
+
+    Core time is that of the samples that name a process, where these could be told apart.
+    """
+    named = naming.by_pid if naming else None
+    has_memory, has_encoder = busy.memory_active is not None, busy.encoder is not None
+    has_decoder = busy.decoder is not None
+    activities = []
+    for pid, _, core, memory, encoder, decoder in rows:
+        busy_ns, spare_ns = named[pid] if named else (core * observed_ns // 100, 0)
+        engines = Engines(
+            busy_ns,
+            memory * observed_ns // 100 if has_memory else None,
+            encoder * observed_ns // 100 if has_encoder else None,
+            decoder * observed_ns // 100 if has_decoder else None,
+        )
+        activities.append(ProcessActivity(pid, engines, spare_ns))
+    return tuple(activities)
 
 
 def _aligned(rows: Sequence[ProcessRow], times: Sequence[int]) -> list[ProcessRow] | None:

@@ -7,14 +7,14 @@ one device; NVML and the simulated node are such readers.
 """
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import cache
 from operator import itemgetter
 
 from exporter.gpus.energy import EnergySource, Metered
-from exporter.gpus.naming import Naming, Stretch, stretches, tell_apart
+from exporter.gpus.naming import Stretch, activities, stretches, tell_apart
 from exporter.gpus.samples import FUTURE_US, BusySample, ProcessRow, SampleReader, credible, sift
-from exporter.model import Engines, Methods, ProcessActivity, Window
+from exporter.model import Engines, Methods, Window
 
 REREADS = 3  # how often the rows are read again because a sample arrived meanwhile
 LONGEST_SAMPLE = 1.5  # a gap longer than this many periods holds samples that nobody saw
@@ -25,7 +25,11 @@ DARK_PERIODS = 12  # without a sample for so long, an idle driver has stopped sa
 RING_US = 10_000_000  # what a ring holds at least, where its samples cannot be seen
 STEP_US = 1_000_000  # the wall clock moved by this much against the monotonic one: it was set
 PERCENT = itemgetter(1)  # of a sample
+COVERED_NS, BUSY_NS = itemgetter(2), itemgetter(3)  # of a stretch
 STEP_WAIT_US = 5_000_000  # so long the ring may take to follow
+
+Samples = Sequence[BusySample] | None
+Rows = Sequence[ProcessRow] | None
 
 
 class WindowCursor:
@@ -55,11 +59,11 @@ class WindowCursor:
             return None
         start = self._end_us if self._anchored else self._anchor(self._end_us, mono_us)
         latest = mono_us + self._ahead_us + FUTURE_US
-        samples, rows = self._read_together(start, latest)
+        samples, rows, memory = self._read_together(start, latest)
         if samples:
             self._learn_period(start, samples)
             parts = stretches(start, samples, self._period_us * LONGEST_SAMPLE)
-            return self._window(start, parts, rows, mono_us)
+            return self._window(start, parts, rows, mono_us, memory)
         if self._step_us and (jump := self._follow_step(mono_us)):
             return jump
         stand_in = self._stand_in(start, mono_us + self._ahead_us)
@@ -114,22 +118,28 @@ class WindowCursor:
         self._move(end, mono_us)
         return self._cut(end - elapsed, [(end, 0.0, 0, 0)], ())
 
-    def _read_together(
-        self, start: int, latest: int
-    ) -> tuple[Sequence[BusySample], Sequence[ProcessRow] | None]:
-        """Device samples and process rows of the same window: read again if a sample arrived."""
+    def _read_together(self, start: int, latest: int) -> tuple[Sequence[BusySample], Rows, Samples]:
+        """Device samples and process rows of the same window, and what was told of memory last.
+
+        A driver takes one sample of all engines: where memory's newest is the core's, none arrived
+        while the rows were read (OGKM ctrl2080perf.h, perfmon samples). Else they are read again.
+        """
         told = self._reader.busy_samples("core", start)
         samples = credible(told or (), start, latest)
-        rows: Sequence[ProcessRow] | None = ()
+        rows: Rows = ()
+        memory: Samples = None
         for _ in range(REREADS if samples else 0):
             rows = self._reader.process_samples(start)
+            memory = self._reader.busy_samples("memory_active", start)
+            if memory and told and _newest(memory) == _newest(told):
+                break
             told_before, told = told, self._reader.busy_samples("core", start)
             if told == told_before:
                 break
             before, samples = samples, credible(told or (), start, latest)
             if not samples or samples[-1] == before[-1]:
                 break
-        return samples, rows
+        return samples, rows, memory
 
     def _stand_in(self, start: int, now: int) -> list[BusySample]:
         """Where the device keeps no samples, or has stopped taking them: the newest rate.
@@ -145,12 +155,13 @@ class WindowCursor:
         self,
         start: int,
         parts: Sequence[Stretch],
-        rows: Sequence[ProcessRow] | None,
+        rows: Rows,
         mono_us: int,
+        memory: Samples = None,
         *,
         method: str = "samples",
     ) -> Window:
-        window = self._cut(start, parts, rows, method=method)
+        window = self._cut(start, parts, rows, memory, method=method)
         end = parts[-1][0]
         # A driver that hung answers with samples from long after the moment when it was asked.
         ahead = min(end - mono_us, self._ahead_us + DRIFT_US)
@@ -161,15 +172,16 @@ class WindowCursor:
         self,
         start: int,
         parts: Sequence[Stretch],
-        rows: Sequence[ProcessRow] | None,
+        rows: Rows,
+        memory: Samples = None,
         *,
         method: str = "samples",
     ) -> Window:
         end = parts[-1][0]
-        observed_ns = sum([covered_ns for _, _, covered_ns, _ in parts])
+        observed_ns = sum(map(COVERED_NS, parts))
         busy = Engines(
-            sum([busy_ns for _, _, _, busy_ns in parts]),
-            self._busy("memory_active", start, end, observed_ns),
+            sum(map(BUSY_NS, parts)),
+            self._busy("memory_active", start, end, observed_ns, memory),
             self._busy("encoder", start, end, observed_ns),
             self._busy("decoder", start, end, observed_ns),
         )
@@ -183,7 +195,7 @@ class WindowCursor:
             observed_ns=observed_ns,
             unobserved_ns=(end - start) * 1000 - observed_ns,
             busy=busy,
-            processes=_activities(kept, busy, observed_ns, naming),
+            processes=activities(kept, busy, observed_ns, naming),
             rejected=rejected,
             energy_uj=metered.used_uj,
             idle_energy_uj=metered.idle_uj,
@@ -197,8 +209,11 @@ class WindowCursor:
             unclaimed_ns=naming.unclaimed_ns if naming else 0,
         )
 
-    def _busy(self, engine: str, start: int, end: int, observed_ns: int) -> int | None:
-        samples = credible(self._reader.busy_samples(engine, start) or (), start, end)
+    def _busy(
+        self, engine: str, start: int, end: int, observed_ns: int, told: Samples = None
+    ) -> int | None:
+        told = told or self._reader.busy_samples(engine, start)
+        samples = credible(told or (), start, end)
         if samples:
             return int(observed_ns * (sum(map(PERCENT, samples)) / len(samples)) / 100)
         percent = self._reader.utilization(engine)
@@ -222,26 +237,3 @@ _methods = cache(Methods)  # there are a handful, and one is needed in each cycl
 def _newest(samples: Sequence[BusySample]) -> int:
     timestamp_us, _ = samples[-1]
     return timestamp_us
-
-
-def _activities(
-    rows: Iterable[ProcessRow], busy: Engines, observed_ns: int, naming: Naming | None
-) -> tuple[ProcessActivity, ...]:
-    """Each row's share of the window; an engine that the device does not measure stays unknown.
-
-    Core time is that of the samples that name a process, where these could be told apart.
-    """
-    named = naming.by_pid if naming else None
-    has_memory, has_encoder = busy.memory_active is not None, busy.encoder is not None
-    has_decoder = busy.decoder is not None
-    activities = []
-    for pid, _, core, memory, encoder, decoder in rows:
-        busy_ns, spare_ns = named[pid] if named else (core * observed_ns // 100, 0)
-        engines = Engines(
-            busy_ns,
-            memory * observed_ns // 100 if has_memory else None,
-            encoder * observed_ns // 100 if has_encoder else None,
-            decoder * observed_ns // 100 if has_decoder else None,
-        )
-        activities.append(ProcessActivity(pid, engines, spare_ns))
-    return tuple(activities)

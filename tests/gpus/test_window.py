@@ -27,9 +27,11 @@ class Ring:
     depth: int = 72
     arriving: list[Sample] = field(default_factory=list)
     asked: list[int] = field(default_factory=list)
+    engines: list[str] = field(default_factory=list)  # whose samples were asked for
 
     def busy_samples(self, engine: str, newer_than_us: int) -> Sequence[Sample] | None:
         """What is left in the ring."""
+        self.engines.append(engine)
         samples = self.samples.get(engine)
         if samples is None:
             return None
@@ -155,6 +157,21 @@ def test_rows_are_read_again_when_a_sample_arrives_meanwhile() -> None:
     window = taken(cursor, end)
     assert len(ring.asked) == 2
     assert window.end_unix_ns == (end + PERIOD) * 1000
+
+
+@pytest.mark.parametrize(("memory", "times"), [([0], 1), ([-PERIOD], 2), ([], 2), ([0, PERIOD], 2)])
+def test_the_core_is_read_once_where_the_memorys_samples_end_with_its_own(
+    memory: list[int], times: int
+) -> None:
+    ring = Ring()
+    cursor, _ = begun(ring)
+    end = ring.run([100] * 5)
+    ring.samples["memory_active"] = [Sample(end + after, 50) for after in memory]
+    ring.engines.clear()
+    window = taken(cursor, end)
+    assert ring.engines.count("core") == times
+    assert window.end_unix_ns == end * 1000
+    assert window.busy.memory_active == (window.observed_ns // 2 if memory else None)
 
 
 def test_a_call_that_hung_for_longer_than_the_future_may_be_ahead_brings_one_whole_window() -> None:
