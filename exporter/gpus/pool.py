@@ -8,8 +8,9 @@ than most calls do. One that is slow or hangs has a thread of its own.
 
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from queue import Empty, SimpleQueue
-from threading import Lock, Thread
+from threading import Thread
 from time import monotonic
 from typing import Any, NamedTuple, TypeVar
 
@@ -30,7 +31,7 @@ class Stuck(NamedTuple):
 
 
 class _Task:
-    """What is known of one key. Guarded by the pool's lock."""
+    """What is known of one key. While it is ``running`` it is its worker's, else the pool's."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -43,13 +44,20 @@ class _Task:
         self.alone_runs = 0
         self.worker: _Worker | None = None  # its own
 
-    def come_back(self, result: object, took_ns: int) -> None:
-        """Take in the end of its job. One slow run alone, such as the first, says little."""
-        self.running = False
+    def run(self, clock: Clock) -> None:
+        """Do its job. One slow run alone, such as the first, says little."""
+        began_ns = clock.monotonic_ns()
+        try:
+            result = self.job()
+        except Exception as error:  # noqa: BLE001 - handed to who asked for the job
+            result = error
+        before_ns, self.took_ns = self.took_ns, clock.monotonic_ns() - began_ns
+        if before_ns > self.quick_ns < self.took_ns:
+            self.alone_runs = ALONE_RUNS
+        elif self.alone_runs:
+            self.alone_runs -= 1
         self.results.append(result)
-        cheaper_ns, self.took_ns = min(took_ns, self.took_ns), took_ns
-        slow = cheaper_ns > self.quick_ns
-        self.alone_runs = ALONE_RUNS if slow else max(self.alone_runs - 1, 0)
+        self.running = False
 
     def take(self) -> Any:  # noqa: ANN401 - what its job was typed to give
         """Its result, once."""
@@ -57,26 +65,32 @@ class _Task:
 
 
 class _Worker:
-    """One thread, named after what it is at. What it has to do is guarded by the pool's lock.
+    """One thread, named after what it is at.
 
-    ``todo`` may be taken from it; ``at`` is what it cannot be called back from. It puts something
-    into ``ended`` when all is done.
+    What it has to do may be taken back until it has begun with it: whoever pops it has it. It puts
+    something into ``ended`` when all is done.
     """
 
-    def __init__(self, clock: Clock, lock: Lock, ended: SimpleQueue[None]) -> None:
+    def __init__(self, clock: Clock, ended: SimpleQueue[None]) -> None:
         self._clock = clock
-        self._lock = lock
         self._ended = ended
         self._orders: SimpleQueue[bool] = SimpleQueue()
-        self.todo: deque[_Task] = deque()
-        self.at: _Task | None = None
+        self._todo: deque[_Task] = deque()
         self._thread = Thread(target=self._work, daemon=True)
         self._thread.start()
 
     def begin(self, tasks: Iterable[_Task]) -> None:
         """Run them, one after the other."""
-        self.todo.extend(tasks)
+        self._todo.extend(tasks)
         self._orders.put(True)
+
+    def take_back(self) -> list[_Task]:
+        """What it has not begun with, and now will not."""
+        tasks = []
+        with suppress(IndexError):
+            while True:
+                tasks.append(self._todo.popleft())
+        return tasks
 
     def stop(self) -> None:
         """End the thread as soon as it has nothing more to do."""
@@ -84,26 +98,12 @@ class _Worker:
 
     def _work(self) -> None:
         while self._orders.get():
-            with self._lock:
-                task = self._next()
-            while task:
-                began_ns = self._clock.monotonic_ns()
-                try:
-                    result = task.job()
-                except Exception as error:  # noqa: BLE001 - handed to who asked for the job
-                    result = error
-                took_ns = self._clock.monotonic_ns() - began_ns
-                with self._lock:
-                    task.come_back(result, took_ns)
-                    task = self._next()
-
-    def _next(self) -> _Task | None:
-        self.at = self.todo.popleft() if self.todo else None
-        if self.at:
-            self._thread.name = self.at.name
-        else:
+            with suppress(IndexError):
+                while True:
+                    task = self._todo.popleft()
+                    self._thread.name = task.name
+                    task.run(self._clock)
             self._ended.put(None)
-        return self.at
 
 
 class DeviceWorkers:
@@ -112,7 +112,6 @@ class DeviceWorkers:
     def __init__(self, clock: Clock, name: str) -> None:
         self._clock = clock
         self._name = name
-        self._lock = Lock()
         self._ended: SimpleQueue[None] = SimpleQueue()  # waits in fewer steps than a Condition
         self._tasks: dict[str, _Task] = {}
         self._shared: _Worker | None = None
@@ -127,19 +126,15 @@ class DeviceWorkers:
         measured is not lost. What a job raises is its result.
         """
         patience_s = min(PATIENCE_S, PATIENCE * deadline_s)
-        with self._lock:
-            begun = self._begun(jobs)
+        begun = self._begun(jobs)
         if not self._wait(begun, patience_s):
-            with self._lock:
-                self._part()
+            self._part(begun)
             self._wait(begun, deadline_s - patience_s)
-        with self._lock:
-            return {key: self._tasks[key].take() for key in jobs}
+        return {key: self._tasks[key].take() for key in jobs}
 
     def busy(self, keys: Iterable[str]) -> bool:
         """Whether a job of one of these keys is still running."""
-        with self._lock:
-            return any(key in self._tasks and self._tasks[key].running for key in keys)
+        return any(key in self._tasks and self._tasks[key].running for key in keys)
 
     def forget(self, keys: Iterable[str]) -> None:
         """Know nothing of these keys; a thread of theirs ends as soon as its job has come back."""
@@ -177,16 +172,16 @@ class DeviceWorkers:
                 task.worker.stop()
                 task.worker = None
         if quick:
-            self._shared = self._shared or _Worker(self._clock, self._lock, self._ended)
+            self._shared = self._shared or _Worker(self._clock, self._ended)
             self._shared.begin(quick)
         return begun
 
     def _apart(self, task: _Task) -> None:
-        task.worker = task.worker or _Worker(self._clock, self._lock, self._ended)
+        task.worker = task.worker or _Worker(self._clock, self._ended)
         task.worker.begin([task])
 
     def _wait(self, tasks: Iterable[_Task], seconds: float) -> bool:
-        """Whether all have come back in time; not to be called with the lock, which they take."""
+        """Whether all have come back in time."""
         until = monotonic() + seconds
         while any(task.running for task in tasks):
             try:
@@ -195,14 +190,14 @@ class DeviceWorkers:
                 return False
         return True
 
-    def _part(self) -> None:
+    def _part(self, begun: Iterable[_Task]) -> None:
         """Whom the shared thread keeps waiting gets one of its own; who keeps it has that one."""
         if self._shared is None:
             return
-        waiting = list(self._shared.todo)
-        self._shared.todo.clear()
-        if keeping := self._shared.at:
-            keeping.worker, self._shared = self._shared, None
-            keeping.alone_runs = ALONE_RUNS
+        waiting = self._shared.take_back()
+        for task in begun:
+            if task.running and not task.worker and task not in waiting:
+                task.worker, self._shared = self._shared, None
+                task.alone_runs = ALONE_RUNS
         for task in waiting:
             self._apart(task)
