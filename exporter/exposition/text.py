@@ -2,13 +2,13 @@
 
 from collections.abc import Iterable
 from enum import Enum
-from math import isfinite, isnan
 
 from exporter.model import Number
 
 _DIGITS = {10**digits: digits for digits in range(1, 16)}
 _TOLD_APART = 1 << 52  # below it, floats are closer to one another than whole numbers are
 
+_NOT_FINITE = {"nan": "NaN", "inf": "+Inf", "-inf": "-Inf"}
 _ESCAPES = str.maketrans({"\\": r"\\", "\n": r"\n", '"': r"\""})
 
 
@@ -25,10 +25,8 @@ def written(number: Number, divisor: int) -> str:
     if digits and type(number) is int and divisor <= number < _TOLD_APART:
         text = str(number)  # as below, in a third of the time
         return f"{text[:-digits]}.{text[-digits:].rstrip('0') or '0'}"
-    real = number / divisor
-    if isfinite(real):
-        return repr(real)
-    return "NaN" if isnan(real) else "+Inf" if real > 0 else "-Inf"
+    text = repr(number / divisor)
+    return _NOT_FINITE.get(text, text)
 
 
 def labelled(names: Iterable[str], values: Iterable[str], before: str = " ") -> str:

@@ -29,19 +29,36 @@ def add_allotments(view: View, owners: Owners[ContainerKey], columns: Columns) -
     ]
     granted = [account is not None for account in accounts]
     limits = where(granted, _limits(view, owners), other=NO_LIMIT)
-    columns |= kept.of("shown", [limit.shown for limit in limits], by_name)
+    columns |= kept.of("shown", (limits,), _shown)
     columns["allocated_core_seconds_total"] = allocated(view, accounts, limits)
-    limits = where([bool(key.container) for key in owners.keys], limits, other=NO_LIMIT)
-    columns |= kept.of("limits", [limit.limits for limit in limits], by_name)
+    limits = where(kept.column("named", _is_named, owners.keys), limits, other=NO_LIMIT)
+    own, cores, memory = kept.of("limits", (limits,), _held_against)
+    columns |= own
     for part, use, most in (
-        ("core", "core_utilization_ratio", [limit.core for limit in limits]),
-        ("memory", "memory_used_bytes", [limit.memory_bytes for limit in limits]),
+        ("core", "core_utilization_ratio", cores),
+        ("memory", "memory_used_bytes", memory),
     ):
         if use in columns:
             name = f"{part}_limit_utilization_ratio"
             columns[name] = kept.column(name, of_limit, columns[use], most)
     there = [live and not seen.hidden for live, seen in zip(owners.live, owners.seen, strict=True)]
     columns["placement_mismatch"] = where(there, _mismatches(view, owners))
+
+
+def _is_named(key: ContainerKey) -> bool:
+    return bool(key.container)
+
+
+def _shown(limits: Sequence[Limit]) -> Columns:
+    return by_name(*[limit.shown for limit in limits])
+
+
+def _held_against(
+    limits: Sequence[Limit],
+) -> tuple[Columns, list[float | None], list[float | None]]:
+    """What is shown of limits that use is held against; those of the core, and of memory."""
+    shown = by_name(*[limit.limits for limit in limits])
+    return shown, [limit.core for limit in limits], [limit.memory_bytes for limit in limits]
 
 
 def _limits(view: View, owners: Owners[ContainerKey]) -> Sequence[Limit]:
@@ -105,10 +122,11 @@ def allocated(
 ) -> list[int | None]:
     """The core time that was allotted until now; None if none was ever, and none is known of."""
     now_ns = view.facts.now.mono_ns
-    spent = [account.allocated_core_ns(now_ns) if account else None for account in accounts]
     return [
-        one if one or limit.core is not None else None
-        for one, limit in zip(spent, limits, strict=True)
+        account.allocated_core_ns(now_ns) or (None if limit.core is None else 0)
+        if account
+        else None
+        for account, limit in zip(accounts, limits, strict=True)
     ]
 
 

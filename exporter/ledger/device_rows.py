@@ -24,6 +24,7 @@ from exporter.model import (
     Sensors,
     Table,
     Unattributed,
+    Unexplained,
     Unmeasured,
     Value,
     XidCount,
@@ -44,7 +45,7 @@ def device_rows(view: View) -> Table:
     columns: Columns = {
         "info": kept.column("info", _info, [seen.book.device for seen in books]),
         "up": list(map(int, up)),
-        "unmeasured": [_unmeasured(seen.book) for seen in books],
+        "unmeasured": _reasons(kept, [seen.book for seen in books]),
         **kept.columns("xids", _xids, [of.xids if of else None for of in readings]),
         **kept.columns("costs", _costs, [of.costs if of else None for of in readings]),
         **_sensed(view, kept, where(up, readings)),
@@ -67,14 +68,22 @@ def _sensed(view: View, kept: Kept, readings: Sequence[DeviceReading | None]) ->
 
 def _used(view: View, kept: Kept, books: Sequence[BookView | None]) -> Columns:
     """What the accounts say of devices that can be read."""
-    cores = [seen if seen and "core" in seen.told else None for seen in books]
+    unexplained = [
+        seen.book.unexplained if seen and "core" in seen.told else None for seen in books
+    ]
     methods = [seen.book.methods if seen and seen.book.measured else None for seen in books]
     return {
         **by_name(*[_accounts(view, seen) if seen else {} for seen in books]),
         **unattributed(kept, books),
-        "unexplained_core_seconds_total": [_unexplained(seen) if seen else None for seen in cores],
+        "unexplained_core_seconds_total": kept.column("unexplained", _unexplained, unexplained),
         "method_info": kept.column("methods", _methods, methods),
     }
+
+
+def _reasons(kept: Kept, books: Sequence[Book]) -> Sequence[Labelled]:
+    """What is not measured of each, and why."""
+    made_of = [of for b in books for of in (b.unmeasured, b.measured, b.doubts, b.state)]
+    return kept.of("unmeasured", made_of, lambda *_: [_unmeasured(book) for book in books])
 
 
 def _unmeasured(book: Book) -> Labelled:
@@ -187,8 +196,8 @@ def _methods(methods: Methods | None) -> Labelled | None:
     return {(methods.busy, methods.shares, methods.energy): 1} if methods else None
 
 
-def _unexplained(seen: BookView) -> Labelled:
-    return {(str(reason),): ns for reason, ns in seen.book.unexplained.items()}
+def _unexplained(core_ns: Mapping[Unexplained, int] | None) -> Labelled | None:
+    return None if core_ns is None else {(str(reason),): ns for reason, ns in core_ns.items()}
 
 
 def _allotted(view: View, book: Book) -> dict[str, Value]:

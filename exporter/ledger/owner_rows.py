@@ -9,7 +9,7 @@ from exporter.ledger.condition import OWNED
 from exporter.ledger.kept import Columns
 from exporter.ledger.owners import K, Owners, used_bytes
 from exporter.ledger.view import View
-from exporter.model import ContainerKey, Device, GroupKey, Labelled, MemoryHeld, Table, Unmeasured
+from exporter.model import Device, GroupKey, Labelled, MemoryHeld, Table, Unmeasured
 
 NAMED: dict[str, Unmeasured] = {}
 UNNAMED = dict.fromkeys(UNKNOWN_LIMITS, Unmeasured.POD_UNKNOWN)
@@ -65,16 +65,7 @@ def _columns(owners: Owners[K], unlimited: Sequence[Mapping[str, Unmeasured]]) -
         ("observed_since_timestamp_seconds", [one.since_unix_ns for one in owners.accounts]),
     ):
         columns[name] = owners.of_shown(values)
-    columns["unmeasured"] = [
-        _unmeasured(seen, key, why, held, reasons)
-        if live or (why and key in (seen.book.held or ()))
-        else None  # of one that has gone
-        for live, seen, key, why, held, reasons in zip(
-            *(owners.live, owners.seen, owners.keys, owners.withheld, owners.held),
-            unlimited,
-            strict=True,
-        )
-    ]
+    columns["unmeasured"] = _reasons(owners, unlimited)
     return columns
 
 
@@ -82,17 +73,35 @@ def _processes(held: MemoryHeld | None) -> int | None:
     return held.processes if held else None
 
 
+def _reasons(
+    owners: Owners[K], unlimited: Sequence[Mapping[str, Unmeasured]]
+) -> Sequence[Labelled | None]:
+    """What is not told of each, and why; None of one that has gone."""
+    if not any(owners.withheld) and None not in owners.memory_bytes():  # as nearly always
+        reasons = owners.kept.column("reasons", unmeasured, owners.unshared, unlimited)
+        return owners.of_shown(reasons)
+    return [
+        _unmeasured(seen, why, held, unshared, others)
+        if live or (why and key in (seen.book.held or ()))
+        else None
+        for live, seen, key, why, held, unshared, others in zip(
+            *(owners.live, owners.seen, owners.keys, owners.withheld, owners.held),
+            *(owners.unshared, unlimited),
+            strict=True,
+        )
+    ]
+
+
 def _unmeasured(
     seen: BookView,
-    key: ContainerKey | GroupKey,
     withheld: Unmeasured | None,
     held: MemoryHeld | None,
+    unshared: Mapping[str, Unmeasured],
     unlimited: Mapping[str, Unmeasured],
 ) -> Labelled:
     """What is not told of an owner, and why."""
     if withheld is not None:
         return unmeasured(_nothing(seen, withheld), NAMED if seen.hidden else unlimited)
-    unshared = seen.unshared_of(key)
     is_told = held is not None and held.used_bytes is not None
     untold = {} if is_told else _memory_reason(seen, held, unshared)
     return unmeasured(untold, unshared, unlimited)

@@ -1,8 +1,9 @@
 """The owners of devices, as seen at the end of one cycle: column by column, one row for each."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import Any, Generic, NamedTuple, TypeVar, overload
+from operator import and_
+from typing import Generic, TypeVar, overload
 
 from exporter.ledger.accounts import Account, Totals
 from exporter.ledger.book_view import RATIOS, BookView, names
@@ -17,43 +18,50 @@ _UNTOLD: frozenset[str] = frozenset()
 _UNUSED = 0.0  # the same object each time: it need not be written again
 
 
-class _Owner(NamedTuple, Generic[K]):
-    seen: BookView
-    key: K
-    account: Account
-    live: bool
-    pending: bool
-    withheld: Unmeasured | None
-    told: frozenset[str]
-    then: Totals
-
-
 class Owners(Generic[K]):
     """Each owner of a kind on each device; of what there is one for each, there is a column.
 
     ``live``: it was there in this cycle; else only its counters are shown. ``pending``: its use may
-    stand under its pod. ``withheld``: why nothing is told of it; None if something is, and ``told``
-    is what is known of it. ``then``: what its account said when the time began that averages are
-    over. ``shown``: whether its gauges are.
+    stand under its pod. ``withheld``: why nothing is told of it; None if something is: ``told`` is
+    what is known of it, ``unshared`` what is not, and why. ``then``: what its account said when the
+    time began that averages are over. ``shown``: whether its gauges are.
     """
 
     def __init__(self, books: Iterable[BookView], kind: type[K], kept: Kept) -> None:
         self.kept = kept
-        rows = list(_owners(books, kind))
-        columns: Any = zip(*rows, strict=True) if rows else [()] * len(_Owner._fields)
-        self.seen: Sequence[BookView]
-        self.keys: Sequence[K]
-        self.accounts: Sequence[Account]
-        self.live: Sequence[bool]
-        self.pending: Sequence[bool]
-        self.withheld: Sequence[Unmeasured | None]
-        self.told: Sequence[frozenset[str]]
-        self.then: Sequence[Totals]
-        self.seen, self.keys, self.accounts, self.live, self.pending, *columns = columns
-        self.withheld, self.told, self.then = columns
+        self.seen: list[BookView] = []
+        self.keys: list[K] = []
+        self.accounts: list[Account] = []
+        self.live: list[bool] = []
+        self.pending: list[bool] = []
+        self.withheld: list[Unmeasured | None] = []
+        self.unshared: list[Mapping[str, Unmeasured]] = []
+        self.told: list[frozenset[str]] = []
+        self.then: list[Totals] = []
+        for seen in books:
+            mine = [one for one in seen.book.owners.items() if isinstance(one[0], kind)]
+            if mine:
+                keys, accounts = zip(*mine, strict=True)
+                self._take(seen, keys, accounts)
         self.shown = where([why is None for why in self.withheld], self.live, other=False)
         self.uuids = [seen.uuid for seen in self.seen]
         self.held: list[MemoryHeld | None] = [account.held for account in self.accounts]
+
+    def _take(self, seen: BookView, keys: Sequence[K], accounts: Sequence[Account]) -> None:
+        live, pending = list(map(seen.live, accounts)), list(map(seen.pending, keys))
+        self.seen += [seen] * len(keys)
+        self.keys += keys
+        self.accounts += accounts
+        self.live += live
+        self.pending += pending
+        if seen.hidden or not any(pending):
+            self.withheld += [seen.hidden] * len(keys)
+        else:
+            waits = map(and_, live, pending)
+            self.withheld += [Unmeasured.CONTAINER_PENDING if one else None for one in waits]
+        self.unshared += map(seen.unshared_of, keys)
+        self.told += map(seen.told_of, keys)
+        self.then += map(seen.then_of, keys, accounts)
 
     def memory_bytes(self) -> list[int | None]:
         """What they hold now; None: it is not known."""
@@ -69,41 +77,37 @@ class Owners(Generic[K]):
         averaged = where(self.shown, counted, other=_UNTOLD)
         columns: Columns = {}
         for quantity, name in names(_UNTOLD.union(*set(counted)))[0]:
-            columns[name] = _told(quantity, counted, self.totals[quantity])
+            columns[name] = of_told(quantity, counted, self.totals[quantity])
         for quantity, name in names(_UNTOLD.union(*set(averaged)))[1]:
-            columns[name] = _told(quantity, averaged, self.averages[quantity])
+            columns[name] = of_told(quantity, averaged, self.averages[quantity])
         return columns
 
     @cached_property
     def totals(self) -> Mapping[str, Sequence[int]]:
         """What their accounts say, by quantity."""
-        return _by_quantity([account.totals for account in self.accounts])
+        return by_quantity([account.totals for account in self.accounts])
 
     @cached_property
     def averages(self) -> Mapping[str, Sequence[float | None]]:
         """Over the stated window, by quantity, known or not; None: without any window."""
-        then, observed_ns = _by_quantity(self.then), [seen.observed_ns for seen in self.seen]
+        then, observed_ns = by_quantity(self.then), [seen.observed_ns for seen in self.seen]
         return {
-            quantity: list(map(_average, self.totals[quantity], then[quantity], observed_ns))
+            quantity: _averages(self.totals[quantity], then[quantity], observed_ns)
             for quantity in RATIOS
             if then
         }
 
     def cores(self) -> Sequence[float | None]:
         """The averages of their core time; None: it is not known, or without any window."""
-        return _told("core", self.told, self.averages["core"]) if self.keys else ()
+        return of_told("core", self.told, self.averages["core"]) if self.keys else ()
 
 
-def _owners(books: Iterable[BookView], kind: type[K]) -> Iterator[_Owner[K]]:
-    for seen in books:
-        for key, account in seen.book.owners.items():
-            if isinstance(key, kind):
-                live, pending = seen.live(account), seen.pending(key)
-                waits = Unmeasured.CONTAINER_PENDING if live and pending else None
-                yield _Owner(
-                    *(seen, key, account, live, pending, seen.hidden or waits),
-                    *(seen.told_of(key), seen.then_of(key, account)),
-                )
+def _averages(
+    ends: Sequence[int], starts: Sequence[int], observed_ns: Sequence[int]
+) -> list[float | None]:
+    if ends == starts and all(observed_ns):  # as of engines that nobody uses
+        return [_UNUSED] * len(ends)
+    return list(map(_average, ends, starts, observed_ns))
 
 
 def _average(end: int, start: int, observed_ns: int) -> float | None:
@@ -112,12 +116,12 @@ def _average(end: int, start: int, observed_ns: int) -> float | None:
     return (end - start) / observed_ns if observed_ns else None
 
 
-def _by_quantity(totals: Sequence[Totals]) -> dict[str, tuple[int, ...]]:
+def by_quantity(totals: Sequence[Totals]) -> dict[str, tuple[int, ...]]:
     """The totals of some accounts by quantity."""
     return dict(zip(Totals._fields, zip(*totals, strict=True), strict=bool(totals)))
 
 
-def _told(
+def of_told(
     quantity: str, told: Sequence[frozenset[str]], values: Sequence[Number | None]
 ) -> Sequence[Number | None]:
     """The values of those of whom this quantity is told."""

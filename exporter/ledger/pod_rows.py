@@ -6,7 +6,7 @@ from exporter.ledger.accounts import ENERGY
 from exporter.ledger.allotment_rows import allocated
 from exporter.ledger.book_view import BookView, CycleFacts, counters
 from exporter.ledger.kept import Columns, by_name
-from exporter.ledger.owners import of_limit, where
+from exporter.ledger.owners import of_limit, of_told, where
 from exporter.ledger.pods import Name, Pods, summed
 from exporter.ledger.view import View
 from exporter.model import ContainerKey, Labelled, Row, Table
@@ -40,8 +40,7 @@ def _counters(view: View, pods: Pods) -> Columns:
     columns: Columns = {}
     known = pods.known()
     for quantity, name in (("core", "core_seconds_total"), (ENERGY, "energy_joules_total")):
-        is_told = [told and quantity in of for told, of in zip(pods.told, known, strict=True)]
-        columns[name] = where(is_told, pods.used(quantity))
+        columns[name] = where(pods.told, of_told(quantity, known, pods.used(quantity)))
     columns["allocated_core_seconds_total"] = where(
         pods.told, allocated(view, pods.closed, pods.limits)
     )

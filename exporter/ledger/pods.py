@@ -4,6 +4,7 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import TypeVar
 
 from exporter.ledger.limits import Allotted, Limits, PodLimit
+from exporter.ledger.owners import by_quantity
 from exporter.ledger.view import View
 from exporter.model import ContainerKey
 
@@ -26,6 +27,7 @@ class Pods:
         ledger, owners = view.ledger, view.containers
         self._view, self.owners, self.kept = view, owners, ledger.kept["pod"]
         self.names, self.closed = list(ledger.pods), list(ledger.pods.values())
+        self._closed_totals = by_quantity([closed.totals for closed in self.closed])
         self.limits = self.kept.column(
             "limits", Limits.of_pod, [view.limits] * len(self.names), self.names
         )
@@ -36,14 +38,16 @@ class Pods:
         self.alive = of(
             "alive", (self.parts, *owners.live), lambda *_: _only(self.parts, owners.live)
         )
-        sure = [not pending for pending in owners.pending]
-        self.using = of("using", (self.alive, *sure), lambda *_: _only(self.alive, sure))
+        self.using = of("using", (self.alive, *owners.pending), self._using)
         self.live = [
             bool(alive) or view.live(closed)
             for alive, closed in zip(self.alive, self.closed, strict=True)
         ]
         self.blind = self._blind()
         self.told = [not (blind or ledger.nameless) for blind in self.blind]
+
+    def _using(self, alive: Sequence[Places], *pending: bool) -> Sequence[Places]:
+        return _only(alive, [not one for one in pending])
 
     def _pods_of(self, keys: Sequence[ContainerKey]) -> Sequence[int | None]:
         """The pod of each container; None if it never used or was allotted anything."""
@@ -98,7 +102,7 @@ class Pods:
 
     def used(self, quantity: str) -> list[int]:
         """What each used of a quantity, with all of its containers."""
-        used = [getattr(closed.totals, quantity) for closed in self.closed]
+        used = list(self._closed_totals.get(quantity, ()))
         for pod, part in zip(self._whose, self.owners.totals.get(quantity, ()), strict=True):
             if pod is not None:
                 used[pod] += part

@@ -1,0 +1,55 @@
+"""What is kept from page to page is made anew as soon as there is news of it."""
+
+from dataclasses import replace
+
+from exporter.model import Container, ContainerKey, MemoryHeld, Owner, Unmeasured
+from tests.ledger.node import ROW_A, SECOND, A, Node, allotted, window
+
+POD = ContainerKey("n", "a", "")  # some process of it, of whichever container
+DEVICE = ("0", "GPU-0")
+BUSY = {"GPU-0": window({1: SECOND // 4, 9: SECOND // 4})}
+HELD: dict[Owner, MemoryHeld] = {POD: MemoryHeld(100, 1)}
+
+
+def pending_node() -> Node:
+    """A node whose only pod has not told the id of its container."""
+    node = Node()
+    node.pod = replace(node.pod, containers=(Container("c"),))
+    node.owners[9] = POD
+    return node
+
+
+def test_a_reason_that_the_driver_gives_no_more_is_not_told_any_more() -> None:
+    node = Node()
+    node.cycle(0, BUSY)
+    before = node.cycle(1, BUSY, unmeasured={"power": Unmeasured.NO_PERMISSION})["device"]
+
+    after = node.cycle(2, BUSY)["device"]
+
+    assert before[DEVICE].values["unmeasured"] == {("power", "no_permission"): 1}
+    assert after[DEVICE].values["unmeasured"] == {}
+
+
+def test_a_container_counts_for_its_pod_as_soon_as_it_has_told_its_id() -> None:
+    node, grant = pending_node(), (allotted(A),)
+    node.cycle(0, BUSY, allotted=grant, held=HELD)
+    node.cycle(1, BUSY, allotted=grant, held=HELD)
+    before = node.cycle(2, BUSY, allotted=grant, held=HELD)["pod"]["n", "a"].values
+
+    node.pod = replace(node.pod, containers=(Container("c", container_ids=("x",)),))
+    holds: dict[Owner, MemoryHeld] = {A: MemoryHeld(50, 1), **HELD}
+    after = node.cycle(3, BUSY, allotted=grant, held=holds)["pod"]["n", "a"].values
+
+    assert (before["memory_used_bytes"], after["memory_used_bytes"]) == (100, 150)
+
+
+def test_where_nobody_can_be_named_that_is_the_reason_and_not_that_a_container_is_pending() -> None:
+    node, grant = pending_node(), (allotted(A),)
+    node.cycle(0, BUSY, allotted=grant, held=HELD)
+    node.ledger.nameless = Unmeasured.NO_CGROUPS
+
+    rows = node.cycle(1, BUSY, allotted=grant, held=HELD)
+
+    told = rows["container"][ROW_A].values["unmeasured"]
+    assert isinstance(told, dict)
+    assert {reason for _, reason in told} == {str(Unmeasured.NO_CGROUPS)}
