@@ -5,7 +5,7 @@ import os
 import signal
 import sys
 from argparse import ArgumentParser, Namespace
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from importlib import import_module
 from typing import Any, NamedTuple
 
@@ -38,16 +38,8 @@ class _Command(NamedTuple):
     required: str = ""
 
     def run(self, settings: Settings, arguments: Namespace) -> int:
-        """Run it. Whoever breaks it off, or reads no more of it, is shown no traceback."""
-        try:
-            status: int = getattr(self._module, self.name)(settings, arguments)
-            sys.stdout.flush()
-        except KeyboardInterrupt:
-            return INTERRUPTED
-        except BrokenPipeError:
-            nowhere = os.open(os.devnull, os.O_WRONLY)
-            os.dup2(nowhere, sys.stdout.fileno())  # at the end Python flushes it once more
-            return NOT_READ
+        """Run it; its exit status."""
+        status: int = getattr(self._module, self.name)(settings, arguments)
         return status
 
     def add_arguments(self, parser: ArgumentParser) -> None:
@@ -91,7 +83,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if command == _CHECK_CONFIG:
         from exporter.check_config import check_config  # noqa: PLC0415 - as the other commands
 
-        return check_config(_flags(arguments), arguments.format)
+        return _heard_out(lambda: check_config(_flags(arguments), arguments.format))
     try:
         settings = read_settings(_flags(arguments))
     except SettingsError as error:
@@ -104,7 +96,22 @@ def main(argv: Sequence[str] | None = None) -> int:
     if command == _SERVE:
         signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until it is heeded
         return serve(settings, reread=lambda: read_settings(_flags(arguments)))
-    return _COMMANDS[command].run(settings, arguments)
+    return _heard_out(lambda: _COMMANDS[command].run(settings, arguments))
+
+
+def _heard_out(run: Callable[[], int]) -> int:
+    """Run a command. Whoever breaks it off, or reads no more of it, is shown no traceback."""
+    try:
+        try:
+            status = run()
+        except KeyboardInterrupt:
+            status = INTERRUPTED
+        print(end="", flush=True)  # also where there is no standard output
+    except BrokenPipeError:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())  # at the end Python flushes it once more
+        return NOT_READ
+    return status
 
 
 def _read(argv: Sequence[str]) -> Namespace:

@@ -1,6 +1,7 @@
 """``mgpu-exporter check-config``: all that is wrong, where, and what is allowed."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -201,3 +202,13 @@ def test_serve_does_not_start_with_what_the_check_refuses(
     assert main(["serve", f"--config.file={file}"]) == 2
     lines = capsys.readouterr().err.splitlines()
     assert [line.partition(":")[0] for line in lines] == ["mgpu-exporter"] * 2
+
+
+def test_an_answer_that_nobody_reads_shows_no_traceback() -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    command = [sys.executable, "-m", "exporter", "check-config"]
+    done = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, check=False, timeout=60)
+    os.close(writer)
+
+    assert (done.returncode, done.stderr) == (141, b"")
