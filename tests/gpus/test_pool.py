@@ -258,3 +258,24 @@ def test_hung_job_that_is_back_stays_alone_for_a_while(workers: DeviceWorkers) -
     workers.run({"a": get_ident}, PATIENT)
     results = workers.run({"a": get_ident, "b": get_ident, "c": get_ident}, PATIENT)
     assert results["a"] != results["b"] == results["c"]
+
+
+def test_who_hangs_alone_leaves_the_others_their_shared_thread(workers: DeviceWorkers) -> None:
+    let_go = Event()
+    workers.run({"a": let_go.wait}, HASTY)
+    let_go.set()
+    settle(workers, "a")
+    workers.run({"a": tuple}, PATIENT)
+    let_go.clear()
+    together = workers.run({"a": let_go.wait, "b": get_ident}, HASTY)
+    assert isinstance(together["a"], Stuck)
+    assert workers.run({"b": get_ident}, PATIENT) == {"b": together["b"]}
+    let_go.set()
+
+
+def test_who_was_done_before_another_hung_shares_on(workers: DeviceWorkers) -> None:
+    let_go = Event()
+    workers.run({"a": get_ident, "b": let_go.wait}, HASTY)
+    a, c = workers.run({"a": get_ident, "c": get_ident}, PATIENT).values()
+    assert a == c
+    let_go.set()
