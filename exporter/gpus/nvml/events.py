@@ -112,8 +112,9 @@ class XidWatch:
     def of(self, uuid: str) -> Xids:
         """The XIDs of a board, also of one that is lost."""
         counts = self._counts.get(uuid)  # once there, it stays; what it holds never changes
-        told = counts.snapshot() if counts and self._wanted else {}
-        return Xids(told, self._refused.get(uuid))
+        refusal = self._refused.get(uuid)
+        told = counts.snapshot() if counts and self._wanted and not refusal else {}
+        return Xids(told, refusal)
 
     def watch(self, library: Library, boards: Mapping[str, Any]) -> None:
         """Watch these boards, handle by UUID; those that have failed so far are tried again."""

@@ -21,6 +21,7 @@ from exporter.model import Clock, DeviceReading, DeviceState, Reading, SourceSta
 DRIVER = "driver"
 NO_DEVICE = "the driver reports no device"
 RELEASED = "released on request, so that the driver can be unloaded"
+WAITS = "a driver call has not come back: the driver is opened anew as soon as it has"
 
 
 class NvmlSource:
@@ -176,7 +177,10 @@ class NvmlSource:
         """Close the driver unless a call is under way: then the next read tries again."""
         self._attached = False
         for _ in range(2):  # the first may bring the late result of a look
-            if not self._driver.is_open or self._fleet.busy:
+            if self._fleet.busy:
+                self._detail = WAITS
+                return
+            if not self._driver.is_open:
                 return
             self._fleet.close()
             self._workers.run({DRIVER: self._shut}, self._wanted.timing.deadline_s)

@@ -4,6 +4,7 @@ import pytest
 
 from exporter.gpus.nvml import errors
 from exporter.gpus.nvml.events import MOST_EVENTS
+from exporter.gpus.nvml.source import WAITS
 from exporter.gpus.xids import ACTED_ON, MOST_OTHERS, OTHER, XidCounts
 from exporter.model import DeviceState, XidCount
 from tests.fakenvml.build import library
@@ -134,7 +135,9 @@ def test_what_happened_before_the_boards_changed_is_counted(two: Node) -> None:
     report(two, (0, 31))
     assert events(two, "GPU-0", 31) == 2
     report(two, (2, 31))
-    assert events(two, "GPU-2", 31) == 1
+    reading = two.read(after=1)
+    assert by_uuid(reading)["GPU-2"].xids["31"].events == 1
+    assert (calls(reading, CREATE), calls(reading, FREE)) == (2, 1)
 
 
 def test_counts_go_on_after_the_driver_was_restarted(two: Node) -> None:
@@ -207,6 +210,18 @@ def test_a_driver_in_which_the_question_hangs_is_closed_when_it_comes_back(two: 
     assert calls(reading, FREE) == calls(reading, "nvmlShutdown") == 1
 
 
+def test_a_driver_taken_up_while_the_question_hangs_says_what_it_waits_for(two: Node) -> None:
+    release_while_the_question_hangs(two)
+    two.ask("release", False)
+    reading = two.read(after=1)
+    assert (reading.status.up, reading.status.detail) == (False, WAITS)
+    assert {device.detail for device in reading.devices} == {WAITS}
+    two.fail()
+    two.ask("settle")
+    status = two.read(after=1).status
+    assert (status.up, status.detail) == (True, "")
+
+
 def test_a_driver_that_was_closed_late_is_taken_up_at_once(two: Node) -> None:
     release_while_the_question_hangs(two)
     two.fail()
@@ -265,9 +280,11 @@ def test_a_board_that_spoils_the_event_set_costs_only_itself(two: Node) -> None:
     two.fail(Fault("error", REGISTER, gpu=0, code=errors.UNKNOWN))
     two.start()
     two.read()
-    devices = by_uuid(two.read(after=1))
+    reading = two.read(after=1)
+    devices = by_uuid(reading)
     assert devices["GPU-1"].xids
     assert not devices["GPU-0"].xids
+    assert (calls(reading, CREATE), calls(reading, FREE)) == (2, 1)
     report(two, (1, 31))
     assert events(two, "GPU-1", 31) == 1
     two.fail()
@@ -280,11 +297,35 @@ def test_a_question_that_fails_is_asked_of_a_new_set_less_and_less_often(two: No
     two.start()
     readings = [two.read(after=1) for _ in range(20)]
     created = [calls(reading, CREATE) for reading in readings]
-    assert created[:3] == [1, 2, 3]
-    assert created[-1] == created[-3] == 1 + 5
+    assert created == [1, 2, 3, 3, *[4] * 4, *[5] * 5, *[6] * 7]
     assert calls(readings[-1], FREE) == 5
     report(two, (0, 31))
     assert events(two, "GPU-0", 31) == 1
+
+
+def test_boards_that_all_refuse_are_not_asked_until_the_driver_is_opened_anew(two: Node) -> None:
+    two.fail(Fault("error", REGISTER, code=errors.NOT_SUPPORTED, count=2))
+    two.start()
+    two.read()
+    reading = two.read(after=30)
+    assert {device.unmeasured["xid"] for device in reading.devices} == {"not_supported"}
+    assert calls(reading, WAIT) == 0
+    assert calls(reading, FREE) == calls(reading, CREATE) == 1
+    two.ask("release", True)
+    two.ask("release", False)
+    two.read(after=1)
+    assert events(two, "GPU-0", 31) == 0
+
+
+def test_a_driver_that_refuses_the_question_is_not_asked_again(two: Node) -> None:
+    two.fail(Fault("error", WAIT, code=errors.NO_PERMISSION))
+    two.start()
+    two.read()
+    two.read(after=1)
+    reading = two.read(after=30)
+    assert {device.unmeasured["xid"] for device in reading.devices} == {"no_permission"}
+    assert [device.xids for device in reading.devices] == [{}, {}]
+    assert [calls(reading, name) for name in (CREATE, WAIT, FREE)] == [1, 1, 1]
 
 
 def test_a_driver_without_events(two: Node) -> None:
