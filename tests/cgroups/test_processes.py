@@ -691,6 +691,17 @@ def test_a_new_process_under_the_same_pid_is_described_as_itself(node: Node) -> 
     assert after.start_unix_ns > before.start_unix_ns
 
 
+def test_a_process_that_takes_another_name_is_described_by_it(node: Node) -> None:
+    node.proc.put(7, CONTAINER, command="sh")
+    node.resolve(7)
+    assert node.processes.describe([7]) == {7: ProcessInfo("sh")}
+    node.proc.put(7, CONTAINER, command="train")
+    for _ in range(6):
+        node.clock.advance(60)
+        node.resolve(7)
+    assert node.processes.describe([7]) == {7: ProcessInfo("train")}
+
+
 def test_the_start_stays_the_same_while_uptime_and_clock_drift(node: Node) -> None:
     node.proc.put(7, CONTAINER)
     uptime = node.proc.root / "uptime"
