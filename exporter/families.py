@@ -539,7 +539,7 @@ EXPORTER = (
     _counter(
         "exporter",
         "nvml_call_seconds_total",
-        "Time spent in the driver library.",
+        "Time spent in the driver library; in nvmlEventSetWait_v2 it is spent waiting for events.",
         ("call",),
         divisor=NS,
     ),

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/inotify.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <time.h>
@@ -121,6 +122,18 @@ static bool refresh(void)
     snprintf(current_path, sizeof current_path, "%s", path);
     write_counts();
     return true;
+}
+
+int scenario_watch(void)
+{
+    const char *path = getenv("FAKENVML_SCENARIO");
+    char folder[4096];
+    if (!path || (size_t)snprintf(folder, sizeof folder, "%s", path) >= sizeof folder) return -1;
+    char *name = strrchr(folder, '/');
+    if (name) *(name == folder ? name + 1 : name) = 0;
+    int watch = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
+    if (watch >= 0) inotify_add_watch(watch, name ? folder : ".", IN_CLOSE_WRITE | IN_MOVED_TO | IN_CREATE | IN_MODIFY);
+    return watch;
 }
 
 static bool scenario_exists(void)

@@ -1,7 +1,10 @@
 /* Event sets: XID events from the scenario's lines. */
 #include "fake.h"
 
+#include <poll.h>
 #include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
 
 enum { EVENT_XID = 8 };
 
@@ -75,16 +78,44 @@ static nvmlReturn_t take_event(struct nvmlEventSet_st *set, const Scenario *scen
     return NVML_ERROR_TIMEOUT;
 }
 
+/* How long until the next event of the scenario may be due, a second at most. */
+static int64_t until_next(const Scenario *scenario)
+{
+    int64_t now = scenario_now(scenario), next = SECOND;
+    for (unsigned gpu = 0; gpu < scenario->gpu_count; gpu++)
+        for (unsigned i = 0; i < scenario->gpus[gpu].xid_count; i++) {
+            int64_t left = scenario->gpus[gpu].xids[i].at - now;
+            if (left > 0 && left < next) next = left;
+        }
+    return next;
+}
+
+static int64_t monotonic(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec * SECOND + now.tv_nsec;
+}
+
+/* Sleeps as a driver does: woken by nothing but news, which here is another scenario file. */
 static nvmlReturn_t wait_for_event(nvmlEventSet_t set, nvmlEventData_t *data, unsigned timeout_ms)
 {
-    const int64_t nap = SECOND / 500;
-    for (int64_t left = timeout_ms * (SECOND / 1000);; left -= nap) {
+    const int64_t end = monotonic() + timeout_ms * (SECOND / 1000);
+    struct pollfd news = {scenario_watch(), POLLIN, 0};
+    nvmlReturn_t result;
+    for (;;) {
+        char read_events[4096];
+        while (read(news.fd, read_events, sizeof read_events) > 0) continue;
         Scenario *scenario = scenario_acquire();
-        nvmlReturn_t result = take_event(set, scenario, data);
+        result = take_event(set, scenario, data);
+        int64_t nap = until_next(scenario), left = end - monotonic();
         scenario_release(scenario);
-        if (result != NVML_ERROR_TIMEOUT || left <= 0) return result;
-        sleep_for(nap);
+        if (result != NVML_ERROR_TIMEOUT || left <= 0) break;
+        if (left < nap) nap = left;
+        poll(&news, 1, (int)((nap + SECOND / 1000 - 1) / (SECOND / 1000)));
     }
+    if (news.fd >= 0) close(news.fd);
+    return result;
 }
 
 NVML(nvmlEventSetWait)(nvmlEventSet_t set, nvmlEventData_t *data, unsigned timeout_ms)

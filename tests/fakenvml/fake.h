@@ -149,6 +149,8 @@ nvmlDevice_t device_handle(unsigned gpu, int instance);
 /* The newest scenario, to be given back; NULL when there is none. */
 Scenario *scenario_acquire(void);
 void scenario_release(Scenario *scenario);
+/* A descriptor that is readable once there may be another scenario file; -1: it cannot be told. */
+int scenario_watch(void);
 void sleep_for(int64_t duration);
 nvmlReturn_t put_string(char *target, unsigned length, const char *text);
 

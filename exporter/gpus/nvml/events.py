@@ -1,29 +1,38 @@
-"""XID events: once a cycle the driver is asked for those that it holds ready, and they are counted.
+"""XID events: the driver is waited for in a thread of its own, which counts what it reports.
 
-Stands on NVML's event sets. What happened before a board was registered is not reported.
+Stands on NVML's event sets. What happened before a board was registered is not reported. To ask
+once a cycle without waiting (a timeout of 0 ms) would spare the thread, and miss the root of what
+went wrong: of several XIDs that come before the call, many drivers give the last for all (nvml.h;
+on Linux no longer in the newest), and one of a board that is lost by then may not come at all.
 """
 
 import logging
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterable, Mapping
+from contextlib import closing
 from ctypes import Structure, byref, c_uint, c_ulonglong, c_void_p, cast
-from functools import partial
+from threading import Condition, Thread
 from typing import Any, NamedTuple
 
 from exporter.gpus.nvml import errors
-from exporter.gpus.nvml.backoff import Backoff
-from exporter.gpus.nvml.library import Library
+from exporter.gpus.nvml.library import CFunction, Library
 from exporter.gpus.xids import ACTED_ON, XidCounts
 from exporter.model import Clock, Unmeasured, XidCount
 
 logger = logging.getLogger(__name__)
 
 XID = "xid"  # the group of metric families, and the quantity
+
+CREATE = "nvmlEventSetCreate"
+FREE = "nvmlEventSetFree"
+REGISTER = "nvmlDeviceRegisterEvents"
 WAIT = "nvmlEventSetWait_v2"
+
 XID_EVENT = 8  # nvmlEventTypeXidCriticalError
-MOST_EVENTS = 100  # in one cycle: what is left is counted in the next
-FIRST_PAUSE_S = 0.5  # between a set that fails and
-LONGEST_PAUSE_S = 5.0  # the next, which may as well
+FIRST_WAIT_MS = 50
+LONGEST_WAIT_MS = 700  # a call under way cannot be ended: a stop waits that long, within a deadline
+STOP_WITHIN_S = 2.0
+FIRST_PAUSE_S = 0.05
+LONGEST_PAUSE_S = 5.0
 
 
 class _EventData(Structure):
@@ -42,34 +51,46 @@ class _EventSet:
     """An event set of the driver. To be closed before the driver is."""
 
     def __init__(self, library: Library) -> None:
-        wait = library.function(WAIT, c_void_p, c_void_p, c_uint)
-        if wait is None:
-            raise errors.error_of(errors.FUNCTION_NOT_FOUND, WAIT)
-        self._ask = library.ask
-        self._set = library.ask("nvmlEventSetCreate")
+        create = _required(library, CREATE, c_void_p)
+        self._free = _required(library, FREE, c_void_p)
+        self._register = _required(library, REGISTER, c_void_p, c_ulonglong, c_void_p)
+        self._wait = _required(library, WAIT, c_void_p, c_void_p, c_uint)
         self._data = _EventData()
-        # With 0 ms for a timeout the call does not wait: it gives what is ready or says TIMEOUT, at
-        # once (measured: https://github.com/NVIDIA/cuda-python/pull/2924). Until it is asked, the
-        # driver keeps what happens, on Linux each XID with its own data (nvml.h).
-        self._wait = partial(wait, self._set, byref(self._data), 0)
+        self._wait_ms = FIRST_WAIT_MS
+        self._set = c_void_p()
+        _check(create(byref(self._set)), CREATE)
 
     def register(self, address: int) -> None:
         """Report a board's XIDs from now on."""
-        self._ask("nvmlDeviceRegisterEvents", c_void_p(address), XID_EVENT, self._set)
+        _check(self._register(address, XID_EVENT, self._set), REGISTER)
 
-    def next(self) -> _EventData | None:
-        """The next event; None: there is no other, which is the usual case."""
-        code = self._wait()
+    def wait(self) -> _EventData | None:
+        """The next event; None: none came for a while, which is the usual case.
+
+        The longer nothing happens, the longer is a while: each costs a thread that is woken.
+        """
+        code = self._wait(self._set, byref(self._data), self._wait_ms)
+        self._wait_ms = min(2 * self._wait_ms, LONGEST_WAIT_MS)
         if code == errors.TIMEOUT:
             return None
-        if code != errors.SUCCESS:
-            raise errors.error_of(code, WAIT)
+        _check(code, WAIT)
         return self._data
 
     def close(self) -> None:
         """Give the set back."""
-        with suppress(errors.NvmlError):
-            self._ask("nvmlEventSetFree", self._set)
+        self._free(self._set)
+
+
+def _required(library: Library, name: str, *argtypes: Any) -> CFunction:  # noqa: ANN401 - ctypes types
+    function = library.function(name, *argtypes)
+    if function is None:
+        raise errors.error_of(errors.FUNCTION_NOT_FOUND, name)
+    return function
+
+
+def _check(code: int, name: str) -> None:
+    if code != errors.SUCCESS:
+        raise errors.error_of(code, name)
 
 
 class Xids(NamedTuple):
@@ -85,125 +106,148 @@ class Xids(NamedTuple):
 NO_XIDS = Xids({}, None)
 
 
-class _Boards(NamedTuple):
-    """What to watch: UUIDs by the addresses of handles. Who cannot be watched is taken out."""
-
-    library: Library
-    uuids: dict[int, str]
-
-
 class XidWatch:
-    """Counts the XIDs of the boards that it is told of.
+    """Counts the XIDs of the boards that it is told of. For any number of threads.
 
     The counts outlive a driver that is restarted or let go of, but are told only while the driver
-    is watched: a count that cannot rise is not one. ``ask`` runs in one thread at a time, ``close``
-    never beside it; ``of`` and ``watch`` are for any, also while ``ask`` hangs.
+    is watched: a count that cannot rise is not one.
     """
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
+        self._changed = Condition()
         self._counts: dict[str, XidCounts] = {}
         self._refused: dict[str, Unmeasured] = {}
-        self._wanted: _Boards | None = None
-        self._boards: _Boards | None = None  # those of the event set; None: it is to be made
-        self._events: _EventSet | None = None
-        self._retry = Backoff(clock, FIRST_PAUSE_S, LONGEST_PAUSE_S)
+        self._failing: set[str] = set()
+        self._boards: Mapping[str, int] | None = None  # None: the end
+        self._anew = False
+        self._pause_s = FIRST_PAUSE_S
+        self._thread: Thread | None = None
 
     def of(self, uuid: str) -> Xids:
         """The XIDs of a board, also of one that is lost."""
         counts = self._counts.get(uuid)  # once there, it stays; what it holds never changes
         refusal = self._refused.get(uuid)
-        told = counts.snapshot() if counts and self._wanted and not refusal else {}
+        told = counts.snapshot() if counts and self._running and not refusal else {}
         return Xids(told, refusal)
 
-    def watch(self, library: Library, boards: Mapping[str, Any]) -> None:
-        """Watch these boards, handle by UUID; those that have failed so far are tried again."""
-        uuids = {
-            cast(handle, c_void_p).value or 0: uuid
-            for uuid, handle in boards.items()
-            if uuid not in self._refused
-        }
-        wanted = self._wanted
-        if wanted is None or wanted.uuids != uuids:
-            self._retry.reset()
-            self._wanted = _Boards(library, uuids)
+    def watch(self, library: Library, boards: Mapping[str, Any] | None) -> None:
+        """Watch these boards, handle by UUID; those that have failed so far are tried again.
 
-    def ask(self) -> None:
-        """Count what has come since the last time; see to it that the boards are watched."""
-        for step in (self._take, self._begin):
+        None: nothing is to be told of any; where there is none, what was told of lost ones stays.
+        """
+        addresses = boards and {
+            u: cast(handle, c_void_p).value or 0 for u, handle in boards.items()
+        }
+        with self._changed:
+            running = self._running
+            if running and addresses == self._boards and not self._failing:
+                return
+            self._boards = addresses
+            self._failing.clear()
+            self._anew = True
+            self._changed.notify_all()
+            if addresses and not running:
+                self._refused.clear()
+                self._thread = Thread(
+                    target=self._run, args=(library,), name="nvml events", daemon=True
+                )
+                self._thread.start()
+
+    def stop(self) -> None:
+        """Wait until no call is under way, so that the driver can be closed.
+
+        Raises:
+            NvmlError: a call hangs.
+
+        """
+        with self._changed:
+            thread = self._thread
+            self._boards = None
+            self._anew = True
+            self._changed.notify_all()
+        if thread is not None:
+            thread.join(STOP_WITHIN_S)
+            if thread.is_alive():
+                raise errors.error_of(errors.TIMEOUT, WAIT)
+
+    @property
+    def _running(self) -> bool:
+        return self._thread is not None and self._thread.is_alive()
+
+    def _run(self, library: Library) -> None:
+        while (boards := self._begin()) is not None:
             try:
-                step()
+                self._listen(library, boards)
             except errors.DriverGoneError:
-                self.close()  # watched again as soon as the driver is back
+                return  # watched again as soon as the driver is back
             except errors.UnmeasurableError as error:
-                self._free()
-                if self._boards:
-                    self._refuse(self._boards, error, *self._boards.uuids)
+                self._refuse(boards, error)
             except errors.NvmlError as error:
                 logger.debug("XIDs are not told of for a moment: %s", error)
-                self._free()
-                self._boards = None
+                self._rest(self._pause_s)
+                self._pause_s = min(2 * self._pause_s, LONGEST_PAUSE_S)
 
-    def close(self) -> None:
-        """Give back what the driver's library holds, so that the driver can be closed."""
-        self._free()
-        self._wanted = self._boards = None
-        self._refused.clear()
+    def _begin(self) -> Mapping[str, int] | None:
+        """The boards to watch now; None: the end."""
+        with self._changed:
+            self._anew = False
+            if self._boards is None:
+                return None
+            out = self._failing | self._refused.keys()
+            return {uuid: board for uuid, board in self._boards.items() if uuid not in out}
 
-    def _take(self) -> None:
-        if self._events is None or self._boards is None:
-            return
-        for _ in range(MOST_EVENTS):
-            event = self._events.next()
-            if event is None:
-                return
-            uuid = self._boards.uuids.get(event.device)
-            if uuid and event.kind == XID_EVENT:
-                self._count(uuid, event.xid)
+    def _listen(self, library: Library, boards: Mapping[str, int]) -> None:
+        """Count what comes until the boards change; a board that cannot be watched is left out."""
+        with closing(_EventSet(library)) as events:
+            watched = {
+                address: uuid
+                for uuid, address in boards.items()
+                if self._register(events, uuid, address)
+            }
+            if not watched:
+                self._rest(None)
+            while not self._anew:
+                event = events.wait()
+                self._pause_s = FIRST_PAUSE_S
+                if event is not None and event.kind == XID_EVENT:
+                    self._count(watched.get(event.device), event.xid)
 
-    def _begin(self) -> None:
-        """Make the set anew if boards have changed or it has failed.
-
-        One board that is lost fails it for all: at once, then, and without those that fail again.
-        """
-        wanted = self._wanted
-        if wanted is None or wanted is self._boards or not self._retry.due:
-            return
-        self._retry.failed()  # in case it does
-        self._free()
-        self._boards = wanted
-        if wanted.uuids:
-            self._events = events = _EventSet(wanted.library)
-            for address in tuple(wanted.uuids):
-                self._register(events, wanted, address)
-        if not wanted.uuids:
-            self._free()
-
-    def _register(self, events: _EventSet, boards: _Boards, address: int) -> None:
+    def _register(self, events: _EventSet, uuid: str, address: int) -> bool:
         try:
             events.register(address)
         except errors.DriverGoneError:
             raise
         except errors.UnmeasurableError as error:
-            self._refuse(boards, error, address)
+            self._refuse([uuid], error)
+            return False
         except errors.NvmlError as error:
-            del boards.uuids[address]
+            with self._changed:
+                self._failing.add(uuid)
             if error.code == errors.UNKNOWN:
                 raise  # the set is then undefined (nvml.h)
-        else:
-            self._counts.setdefault(boards.uuids[address], XidCounts(self._clock))
+            return False
+        with self._changed:
+            self._counts.setdefault(uuid, XidCounts(self._clock))
+            self._changed.notify_all()
+        return True
 
-    def _refuse(self, boards: _Boards, error: errors.UnmeasurableError, *addresses: int) -> None:
-        uuids = [boards.uuids.pop(address) for address in addresses]
-        self._refused.update(dict.fromkeys(uuids, error.reason))
+    def _refuse(self, uuids: Iterable[str], error: errors.UnmeasurableError) -> None:
+        with self._changed:
+            self._refused.update(dict.fromkeys(uuids, error.reason))
+            self._changed.notify_all()
         logger.info("XIDs of %s are not told of: %s", ", ".join(uuids), error)
 
-    def _free(self) -> None:
-        if self._events:
-            self._events.close()
-            self._events = None
+    def _rest(self, seconds: float | None) -> None:
+        with self._changed:
+            self._changed.wait_for(lambda: self._anew, seconds)
 
-    def _count(self, uuid: str, xid: int) -> None:
-        if self._counts[uuid].add(xid):
+    def _count(self, uuid: str | None, xid: int) -> None:
+        if uuid is None:
+            return
+        with self._changed:
+            first = self._counts[uuid].add(xid)
+            self._changed.notify_all()
+        if first:
             meaning = ACTED_ON.get(xid, "see NVIDIA's catalogue of XIDs")
             logger.warning("device %s reports XID %d: %s; see the kernel log", uuid, xid, meaning)

@@ -9,7 +9,7 @@ from exporter.gpus.nvml.device import NvmlDevice
 from exporter.gpus.nvml.discovery import Found
 from exporter.gpus.nvml.driver import Look
 from exporter.gpus.nvml.errors import DriverGoneError
-from exporter.gpus.nvml.events import XID, XidWatch
+from exporter.gpus.nvml.events import XidWatch
 from exporter.gpus.nvml.library import Library
 from exporter.gpus.nvml.timing import Wanted
 from exporter.gpus.pool import DeviceWorkers, Stuck
@@ -47,8 +47,8 @@ class Fleet:
 
     @property
     def busy(self) -> bool:
-        """Whether a call for one of the devices, or for XIDs, is under way."""
-        return self._workers.busy(self.jobs)
+        """Whether a call for one of the devices is under way."""
+        return self._workers.busy(self._devices)
 
     def follow(self, wanted: Wanted) -> None:
         """Let every device be read by this from its next read on."""
@@ -61,7 +61,7 @@ class Fleet:
         anew = look.session != self._session
         self._session = look.session
         if anew:
-            self._workers.forget(self.jobs)  # with late results that speak of void handles
+            self._workers.forget(self._devices)  # with late results that speak of void handles
         if look.discovery.unreadable.keys() - self._unreadable.keys():
             logger.warning("GPUs that cannot be opened: %s", dict(look.discovery.unreadable))
         self._unreadable = look.discovery.unreadable
@@ -76,8 +76,7 @@ class Fleet:
             self._devices[uuid] = device
         for device in before.values():
             self._miss(device)
-        reads = {uuid: device.read for uuid, device in self._devices.items()}
-        self.jobs = {XID: self._xids.ask, **reads}  # in this order: what it counts, the reads tell
+        self.jobs = {uuid: device.read for uuid, device in self._devices.items()}
         unreadable = sorted(self._unreadable.items())
         self.trouble = "; ".join(
             f"GPU {index} cannot be opened: {why}" for index, why in unreadable

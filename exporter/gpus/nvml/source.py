@@ -161,12 +161,12 @@ class NvmlSource:
 
     def _watch(self, look: Look) -> None:
         boards = (f for f in look.discovery.found if not f.device.parent_uuid)
-        wanted = {} if XID in self._wanted.disabled else {f.device.uuid: f.handle for f in boards}
+        wanted = None if XID in self._wanted.disabled else {f.device.uuid: f.handle for f in boards}
         self._xids.watch(look.library, wanted)
 
     def _shut(self) -> None:
-        """Close the driver; no call is under way but this."""
-        self._xids.close()
+        """Close the driver once nobody waits in it for events."""
+        self._xids.stop()
         self._driver.shut()
 
     def _reopen(self) -> Look:

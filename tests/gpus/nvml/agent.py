@@ -88,6 +88,32 @@ class Agent:
         self.gpms[uuid].close()
         return self.source._driver.tally.snapshot()
 
+    def unwatched(self) -> bool:
+        """Wait until nobody waits for XIDs any more."""
+        thread = self.source._xids._thread
+        if thread is not None:
+            thread.join(30)
+        return thread is None or not thread.is_alive()
+
+    def xids(self, uuid: str, xid: int, events: int = 0) -> Any:
+        """Wait until so many events of a number were counted, and give the XIDs of the device."""
+        watch = self.source._xids
+
+        def counted() -> bool:
+            counts = watch.of(uuid).counts
+            return str(xid) in counts and counts[str(xid)].events >= events
+
+        with watch._changed:
+            assert watch._changed.wait_for(counted, 30)
+            return watch.of(uuid).counts
+
+    def xid_refusal(self, uuid: str) -> Any:
+        """Wait until a device has refused to tell of its XIDs, and give the reason."""
+        watch = self.source._xids
+        with watch._changed:
+            assert watch._changed.wait_for(lambda: watch.of(uuid).refusal, 30)
+            return watch.of(uuid).refusal
+
     def settle(self) -> None:
         """Wait until every call has come back."""
         workers = self.source._workers

@@ -292,7 +292,7 @@ CALLS = {
     "temperature": ("nvmlDeviceGetTemperatureV",),
     "clocks": ("nvmlDeviceGetClockInfo",),
     "profiling": ("nvmlGpmSampleGet", "nvmlGpmSampleAlloc", "nvmlGpmQueryDeviceSupport"),
-    "xid": ("nvmlEventSetCreate", "nvmlDeviceRegisterEvents", "nvmlEventSetWait_v2"),
+    "xid": ("nvmlEventSetCreate", "nvmlDeviceRegisterEvents"),
 }
 
 
