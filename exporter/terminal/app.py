@@ -44,6 +44,7 @@ class Top(App[None]):
     ENABLE_COMMAND_PALETTE = False
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("q", "quit", "quit"),
+        Binding("ctrl+c", "quit", "quit", priority=True),  # of the filter's line it is "copy"
         Binding("n", "sort('name')", "sort by name"),
         Binding("c", "sort('core')", "sort by core"),
         Binding("m", "sort('memory')", "sort by memory"),

@@ -13,6 +13,8 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import pytest
+
 PATIENCE_S = 60.0
 LEFT_ALTERNATE_SCREEN = b"\x1b[?1049l"
 
@@ -75,6 +77,17 @@ def test_top_shows_pods_until_it_is_told_to_quit() -> None:
 
     assert b"Traceback" not in screen.said
     assert b"level=" not in screen.said
+
+
+@pytest.mark.parametrize("before", [b"", b"/"])
+def test_ctrl_c_ends_top_also_while_a_filter_is_typed(before: bytes) -> None:
+    with terminal("top", "--simulate=demo", "--collection.interval=200ms") as screen:
+        screen.read_until(b"inference/")
+        screen.press(before + b"\x03")
+        screen.read_until(LEFT_ALTERNATE_SCREEN)
+        assert screen.process.wait(20) == 0
+
+    assert b"Traceback" not in screen.said
 
 
 def test_snapshot_fits_the_terminal_and_is_coloured() -> None:
