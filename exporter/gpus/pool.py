@@ -57,7 +57,7 @@ class _Task:
         elif self.alone_runs:
             self.alone_runs -= 1
         self.results.append(result)
-        self.running = False
+        self.running = False  # the last: from now on it is the pool's
 
     def take(self) -> Any:  # noqa: ANN401 - what its job was typed to give
         """Its result, once."""

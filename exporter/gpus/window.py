@@ -212,7 +212,8 @@ class WindowCursor:
     def _busy(
         self, engine: str, start: int, end: int, observed_ns: int, told: Samples = None
     ) -> int | None:
-        told = told or self._reader.busy_samples(engine, start)
+        if told is None:
+            told = self._reader.busy_samples(engine, start)
         samples = credible(told or (), start, end)
         if samples:
             return int(observed_ns * (sum(map(PERCENT, samples)) / len(samples)) / 100)

@@ -1,9 +1,8 @@
 """XID events: the driver is waited for in a thread of its own, which counts what it reports.
 
 Stands on NVML's event sets. What happened before a board was registered is not reported. To ask
-once a cycle without waiting (a timeout of 0 ms) would spare the thread, and miss the root of what
-went wrong: of several XIDs that come before the call, many drivers give the last for all (nvml.h;
-on Linux no longer in the newest), and one of a board that is lost by then may not come at all.
+once a cycle would spare the thread, and miss causes: of several XIDs that come before the call,
+many drivers give the last for all (nvml.h; on Linux no longer in the newest).
 """
 
 import logging
@@ -136,9 +135,7 @@ class XidWatch:
 
         None: nothing is to be told of any; where there is none, what was told of lost ones stays.
         """
-        addresses = boards and {
-            u: cast(handle, c_void_p).value or 0 for u, handle in boards.items()
-        }
+        addresses = boards and {u: cast(h, c_void_p).value or 0 for u, h in boards.items()}
         with self._changed:
             running = self._running
             if running and addresses == self._boards and not self._failing:

@@ -67,13 +67,18 @@ def test_each_report_counts_and_the_first_is_logged(two: Node) -> None:
     assert sum("reports XID 31" in line for line in two.ask("logged")) == 1
 
 
+def fall_off_the_bus(node: Node) -> None:
+    """Lose the first board, once it is watched, and await the driver's report of it."""
+    watched(node)
+    node.scenario.xids = [Xid(0, 79)]
+    node.change_gpu(0, lost=True)
+    node.ask("xids", "GPU-0", 79, 1)
+
+
 def test_a_lost_device_shows_its_xids_and_the_others_are_still_watched(two: Node) -> None:
     two.start()
     two.read()
-    watched(two)
-    two.scenario.xids = [Xid(0, 79)]
-    two.change_gpu(0, lost=True)
-    two.ask("xids", "GPU-0", 79, 1)
+    fall_off_the_bus(two)
     report(two, Xid(1, 43))
     two.ask("xids", "GPU-1", 43, 1)
     reading = by_uuid(two.read(after=1))["GPU-0"]
@@ -85,10 +90,7 @@ def test_the_only_device_shows_its_xids_once_it_is_lost(node: Node) -> None:
     node.scenario.gpus = [Gpu(0)]
     node.start()
     node.read()
-    watched(node)
-    node.scenario.xids = [Xid(0, 79)]
-    node.change_gpu(0, lost=True)
-    node.ask("xids", "GPU-0", 79, 1)
+    fall_off_the_bus(node)
     for _ in range(3):
         assert node.device("GPU-0", after=30).xids["79"].events == 1
 
