@@ -70,6 +70,12 @@ class Tab:
         await self.call("Page.navigate", url=url)
         await asyncio.wait_for(self._loaded.wait(), PATIENCE_S)
 
+    async def loads(self, expression: str) -> None:
+        """Evaluate an expression that has the page loaded again, and wait for that."""
+        self._loaded.clear()
+        await self.tell(expression)
+        await asyncio.wait_for(self._loaded.wait(), PATIENCE_S)
+
     async def tell(self, expression: str) -> Any:
         """The value of an expression in the page; a promise is waited for."""
         said = await self.call(

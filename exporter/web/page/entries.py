@@ -8,7 +8,6 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
-from zlib import crc32
 
 Json = Mapping[str, Any]
 Series = Mapping[tuple[str, ...], Json]
@@ -164,9 +163,17 @@ def colours(entries: Iterable[Entry]) -> Colours:
     for uuid, owners in on.items():
         taken: set[int] = set()
         for key, name in sorted(owners):
-            colour = crc32(key_of(key, name).encode(errors="surrogatepass")) % COLOURS
+            colour = _hash(key_of(key, name)) % COLOURS
             while colour in taken and len(taken) < COLOURS:
                 colour = (colour + 1) % COLOURS
             taken.add(colour)
             made[key, name, uuid] = colour
     return made
+
+
+def _hash(text: str) -> int:
+    """FNV-1a of 32 bits. Python's own hash differs from one run to the next."""
+    number = 2166136261
+    for byte in text.encode(errors="surrogatepass"):
+        number = (number ^ byte) * 16777619 % 2**32
+    return number
