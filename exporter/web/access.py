@@ -11,7 +11,7 @@ from aiohttp import web
 from aiohttp.typedefs import Handler
 
 from exporter.model import Clock
-from exporter.web.connection import Connection
+from exporter.web.connection import Connection, peer
 from exporter.web.passwords import Busy, Passwords, credentials
 from exporter.web.ratelimit import TokenBucket
 from exporter.web.webconfig import WebConfig
@@ -99,7 +99,7 @@ class Gate:
     async def _authenticate(self, request: web.Request, users: Mapping[str, bytes]) -> None:
         given = credentials(request.headers.get("Authorization", ""))
         try:
-            if given is not None and await self.passwords.right(given, users):
+            if given is not None and await self.passwords.right(given, users, peer(request)):
                 return
         except Busy:
             raise web.HTTPServiceUnavailable(
