@@ -105,15 +105,12 @@ class Gate:
             self._hold_rate(file)
             if file.users:
                 await self._authenticate(request, file.users)
-            if access is Access.PRIVATE or request.method == hdrs.METH_POST:
-                self._hold_to_this_site(request)
+            guarded = access is Access.PRIVATE or request.method == hdrs.METH_POST
+            if guarded and self._is_of_other_site(request):
+                raise web.HTTPForbidden(text=_OTHER_SITE)
             if access is Access.PRIVATE and not self.trusts(request):
                 raise web.HTTPForbidden(text=_NO_CREDENTIALS)
         return await handler(request)
-
-    def _hold_to_this_site(self, request: web.Request) -> None:
-        if self._is_of_other_site(request):
-            raise web.HTTPForbidden(text=_OTHER_SITE)
 
     def _hold_rate(self, file: WebFile) -> None:
         if file.rate is None:

@@ -20,6 +20,7 @@ from exporter.web.negotiation import accepts_gzip, choose_format
 from tests.snapshots import with_every_family
 from tests.web.serving import PATIENCE_S, Site, answer, serving
 from tests.web.test_app import HugeRenderer
+from tests.web.test_pages import CountingRenderer
 
 EVERYWHERE = Address("0.0.0.0", 0)  # noqa: S104 - hostile clients are not on loopback listeners
 ATTACKER, SCRAPER = "127.0.0.2", "127.0.0.3"
@@ -312,6 +313,31 @@ def test_slow_readers_do_not_keep_out_others() -> None:
     assert scrapes == [200] * 20
     assert worst_s < HEALTH_MAY_TAKE_S
     assert crowd == 200  # those who gave way have left room
+
+
+def test_a_request_whose_answer_is_not_made_yet_gives_way_with_an_answer() -> None:
+    renderer = CountingRenderer()
+    renderer.gate.clear()
+    with (
+        serving(
+            with_every_family(), renderer=renderer, address=EVERYWHERE, web_max_requests=2
+        ) as site,
+        ExitStack() as stack,
+    ):
+        crowd = [stack.enter_context(closing(connect(site, ATTACKER))) for _ in range(2)]
+        for connection in crowd:
+            connection.request("GET", "/metrics")
+            assert renderer.entered.wait(PATIENCE_S)
+        while ask(site, ATTACKER, "/api/v1/schema") != 503:  # both have their places
+            pass
+        other = stack.enter_context(closing(connect(site, SCRAPER)))
+        other.request("GET", "/metrics")
+        dropped = answer(crowd[0].getresponse())
+        renderer.gate.set()
+        served = [answer(connection.getresponse()).status for connection in (crowd[1], other)]
+
+    assert (dropped.status, served) == (503, [200, 200])
+    assert b"--web.max-requests" in dropped.body
 
 
 def test_the_slow_readers_of_ones_own_address_give_way_after_a_while() -> None:
