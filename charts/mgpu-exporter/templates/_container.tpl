@@ -4,6 +4,9 @@
 - serve
 - --config.file=/etc/mgpu-exporter/settings/settings.yaml
 - --web.listen-address={{ if .Values.kubeRBACProxy.enabled }}127.0.0.1{{ end }}:{{ .Values.web.port }}
+{{- if .Values.kubeRBACProxy.enabled }}
+- --web.open-page
+{{- end }}
 - --web.telemetry-path={{ .Values.web.telemetryPath }}
 {{- if include "mgpu.hasWebConfig" . }}
 - --web.config.file=/etc/mgpu-exporter/web/web.yaml
