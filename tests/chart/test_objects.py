@@ -196,6 +196,13 @@ def test_the_network_policy_lets_in_who_is_named_and_helms_test() -> None:
     assert rule["from"][1]["podSelector"]["matchLabels"]["app.kubernetes.io/component"] == "test"
 
 
+@pytest.mark.parametrize("more", [{}, {"from": []}, {"egress": [{"ports": [{"port": 6443}]}]}])
+def test_a_network_policy_that_lets_everybody_in_is_refused(more: dict[str, Any]) -> None:
+    with pytest.raises(Refused, match=r"enabled needs networkPolicy\.from") as refused:
+        render(networkPolicy={"enabled": True, **more})
+    assert "0.0.0.0/0" in str(refused.value)  # how to say that everybody is meant
+
+
 # --- settings -------------------------------------------------------------------------------------
 
 
