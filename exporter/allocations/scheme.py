@@ -51,14 +51,9 @@ class Evidence(StrEnum):
 
     LIMITS = "the container's limits"
     ANNOTATION = "a pod annotation"
-    LABEL = "a pod label"
     GRANT = "the kubelet's PodResources"
     CLAIM = "the allocated ResourceClaim"
     RESERVATION = "the reservation pod in KAI's namespace"
-
-
-# What the owner of a pod may write. Limits are not among it: they are fixed once a pod is made.
-TENANTS_WORD = frozenset({Evidence.ANNOTATION, Evidence.LABEL})
 
 
 class Problem(NamedTuple):
