@@ -119,7 +119,7 @@ def read_instances(reader: PodReader, key: str) -> Instances:
 def by_lists(
     reader: PodReader, owners: Sequence[Container], segments: Sequence[str], terms: Terms
 ) -> list[Allocation]:
-    """Return what the segments say of their owners; of one they say nothing of, its limits do."""
+    """Return what the segments say of their owners; of what they leave out, the limits do."""
     lists: dict[str, list[tuple[int, list[str]]]] = {}
     for index, (owner, segment) in enumerate(zip(owners, segments, strict=True)):
         entries = [entry for entry in segment.split(":") if entry]
@@ -131,7 +131,8 @@ def by_lists(
             for entry in _entries(reader, owner, lists[owner.name], terms)
             for allocation in _by_entry(reader, owner, entry, terms)
         ]
-        allocations += found or by_limits(reader, owner, terms)
+        # An entry that cannot be read costs its device, not what was asked for.
+        allocations += [*found, *by_limits(reader, owner, terms)[len(found) :]]
     return allocations
 
 
@@ -232,7 +233,12 @@ def by_limits(reader: PodReader, owner: Container, terms: Terms) -> list[Allocat
 
 
 def _count(reader: PodReader, owner: Container, names: Names) -> int:
-    """Return how many vGPUs a container asks for; without a count, shares mean one."""
+    """Return how many vGPUs a container asks for; without a count, shares mean one.
+
+    0 also where only the beginning of the resource's name is known.
+    """
+    if names.count.endswith("/"):
+        return 0
     shares = not names.shares.isdisjoint(owner.limits)
     return reader.quantity(owner, names.count) or int(shares)
 

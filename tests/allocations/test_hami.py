@@ -104,10 +104,10 @@ def test_bad_entry_is_counted_and_costs_only_itself(
     ("entry", "reason"),
     [("GPU-1,NVIDIA,1000:", Reason.BAD_ANNOTATION), (ZERO, Reason.DUPLICATE_DEVICE)],
 )
-def test_bad_entry_of_two_costs_only_itself(entry: str, reason: Reason) -> None:
+def test_bad_entry_of_two_costs_only_its_device(entry: str, reason: Reason) -> None:
     described = pod(PAIR, annotations={ALLOCATED: f"{ZERO}{entry};"})
     decoded = decode(described, node(*FOUR_CARDS))
-    assert told(decoded) == [("pair", "GPU-0", 0.1, 1000 * MIB)]
+    assert told(decoded) == [("pair", "GPU-0", 0.1, 1000 * MIB), ("pair", None, None, None)]
     assert reasons(decoded) == [reason]
 
 
@@ -286,6 +286,24 @@ def test_list_of_another_number_of_devices_places_nothing() -> None:
     assert reasons(decoded) == [Reason.PLACEMENT_MISMATCH]
 
 
+def test_device_that_is_listed_twice_does_not_halve_the_allotment() -> None:
+    limits = {"nvidia.com/gpu": "2", "nvidia.com/gpucores": "50"}
+    described = pod(container(limits=limits), annotations={ALLOCATED: "GPU-0,NVIDIA,9,50:" * 2})
+    decoded = decode(described, node(*FOUR_CARDS))
+    assert [a.core for a in decoded.allocations] == [0.5, 0.5]
+
+
+def test_two_devices_of_another_vendor_are_not_counted_as_one() -> None:
+    limits = {"hygon.com/dcunum": "2", "hygon.com/dcumem": "1000"}
+    entries = "amd-0,DCU,1000,0:amd-1,DCU,1000,0:;"
+    described = pod(
+        container(limits=limits), annotations={"hami.io/dcu-devices-allocated": entries}
+    )
+    decoded = decode(described, node(card(0, vendor="amd"), card(1, vendor="amd")))
+    assert [a.device for a in decoded.allocations] == ["amd-0", "amd-1"]
+    assert decoded.problems == ()
+
+
 def test_annotation_on_a_node_without_hami_leaves_a_whole_card_whole() -> None:
     """On a node of NVIDIA's own plugin, the annotation would make of a card a hundredth."""
     described = pod(FIRST, annotations={ALLOCATED: "GPU-0,NVIDIA,100,1:;"})
@@ -411,7 +429,8 @@ def test_bad_record_of_an_instance_places_nothing(records: list[object], reason:
 def test_instance_that_is_told_twice_is_given_once() -> None:
     records = [record(0, place, migUUID="MIG-0-0") for place in range(2)]
     decoded = decode(mig_pod(PARENT * 2 + ";", *records, containers=(PAIR,)), DIVIDED)
-    assert told(decoded) == [("pair", "MIG-0-0", None, 5 * GIB)]
+    assert told(decoded)[0] == ("pair", "MIG-0-0", None, 5 * GIB)
+    assert [device for _, device, _, _ in told(decoded)] == ["MIG-0-0", None]
     assert reasons(decoded) == [Reason.DUPLICATE_DEVICE]
 
 

@@ -153,7 +153,7 @@ def test_a_fraction_is_placed_by_a_reservation_that_comes_later() -> None:
     reserving = Pod("r", "kai-resource-reservation", "r", labels=group)
     placing = replace(reserving, annotations=uuid)
     allotments = Allotments(Rules())
-    tables = ({}, {"r": reserving}, {"r": placing})
+    tables: tuple[dict[str, Pod], ...] = ({}, {"r": reserving}, {"r": placing})
     found = [
         devices(allotments.of(indexed({part.uid: part, **more}, version), NODE, dict))
         for version, more in enumerate(tables, 1)
