@@ -10,6 +10,7 @@ from pathlib import Path
 
 from pages.compatibility import compatibility
 from pages.configuration import configuration
+from pages.forging import security
 from pages.metrics import metrics
 from pages.scenarios import scenarios
 from pages.sharing import sharing
@@ -29,6 +30,7 @@ def main(arguments: Sequence[str], folder: Path = FOLDER) -> int:
         ("scenarios.md", scenarios()),
         ("api.schema.json", json.dumps(api.schema(), indent=1) + "\n"),
         ("sharing.md", sharing()),
+        ("security.md", security((folder / "security.md").read_text(encoding="utf-8"))),
     ):
         path = folder / name
         if "--check" not in arguments:

@@ -28,6 +28,10 @@ written, or the system's ids name no real device, a container is placed on the d
 its processes is seen on. What of a pod cannot be read is counted
 ([troubleshooting.md](troubleshooting.md)) and costs that pod its limits.
 
+Who may change a pod may change its annotations. So an annotation counts only for containers whose
+limits hold a resource of its scheme, and where both state an amount and differ, the limits are
+used. [security.md](security.md) says for each scheme what can still be forged.
+
 """
 
 BASES = {

@@ -5,7 +5,9 @@ document on the labels of GPU nodes. ``scheduler.framework.gpushare.allocation``
 units of ``aliyun.com/gpu-mem`` by the container's position in ``spec.containers`` and by card;
 ``gpushare.alibabacloud.com/core-percentage`` per cent of core in the same shape. Without them the
 card is that of ``ALIYUN_COM_GPU_MEM_IDX``, and the amounts are the containers' own, divided evenly
-over as many cards as the pod's label ``aliyun.com/gpu-count`` says. Units as in version 1.
+over as many cards as the pod's label ``aliyun.com/gpu-count`` says. Units as in version 1. The
+tables count only for containers whose limits hold these resources, and the sums are held against
+them (``evidence``).
 
 The policy is the node's label ``ack.node.gpu.schedule``, or the older ``cgpu`` and ``gpushare``.
 
@@ -17,6 +19,7 @@ whether a card's number is its NVML index (taken here) or its minor.
 from collections.abc import Mapping
 
 from exporter.allocations.aliyun_gpushare import CARD_MEMORY, COUNT, INDEX, MEMORY, unit_of
+from exporter.allocations.evidence import agreed, is_backed
 from exporter.allocations.quantities import natural_of, parse_natural
 from exporter.allocations.reader import PodReader, Share, app_containers, lasting_containers
 from exporter.allocations.scheme import Decoded, IndexBasis, Reason, Scheme
@@ -102,17 +105,29 @@ def _by_tables(reader: PodReader, memory: Table, core: Table, policy: str) -> li
     for position in sorted(positions & set(range(len(apps)))):
         amounts, shares = memory.get(position, {}), core.get(position, {})
         numbers = sorted(amounts.keys() | shares.keys())
-        if not reader.allows(apps[position], len(numbers)):
+        user = apps[position]
+        if not reader.allows(user, len(numbers)) or not is_backed(
+            reader, user, (MEMORY, _CORE), _MEMORY_TABLE
+        ):
             continue
-        for number in numbers:
-            share = Share(
+        stated = [
+            Share(
                 reader.core(shares.get(number) or None),
                 reader.memory(amounts.get(number) or None, unit),
                 policy,
             )
+            for number in numbers
+        ]
+        asked = Share((reader.quantity(user, _CORE) or 0) / 100, _memory_of(reader, user, unit))
+        agreeing = agreed(reader, stated, asked, unit=unit)
+        for number, share in zip(numbers, agreeing, strict=True):
             card = reader.card(reader.basis(IndexBasis.NVML_INDEX), number)
-            allocations += reader.allot(apps[position], (card,), share)
+            allocations += reader.allot(user, (card,), share)
     return allocations
+
+
+def _memory_of(reader: PodReader, user: Container, unit: int) -> int:
+    return (reader.quantity(user, MEMORY) or 0) * unit
 
 
 def _by_limits(reader: PodReader, user: Container, policy: str) -> list[Allocation]:

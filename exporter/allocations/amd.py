@@ -17,7 +17,7 @@ import re
 
 from exporter.allocations.devices import card_by_pci, cards, common_memory, instances
 from exporter.allocations.reader import NOTHING, PodReader, Share, lasting_containers
-from exporter.allocations.scheme import Decoded, IndexBasis, Reason, Scheme
+from exporter.allocations.scheme import Decoded, Evidence, IndexBasis, Reason, Scheme
 from exporter.model import PARTITIONED, Allocation, Container, Device, NodeFacts, Pod
 
 _NAME = "amd-device-plugin"
@@ -104,4 +104,6 @@ SCHEME = Scheme(
     annotations=(),
     index_basis=IndexBasis.PCI,
     decode=decode,
+    amounts=(Evidence.LIMITS, Evidence.GRANT),
+    placement=(Evidence.GRANT,),
 )

@@ -64,4 +64,5 @@ SCHEME = Scheme(
     annotations=(),
     index_basis=IndexBasis.NVML_INDEX,
     decode=decode,
+    placement=(),
 )

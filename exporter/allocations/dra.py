@@ -25,7 +25,7 @@ from typing import NamedTuple
 from exporter.allocations.devices import card_by_number, card_by_pci
 from exporter.allocations.quantities import parse_quantity
 from exporter.allocations.reader import PodReader, Share, lasting_containers
-from exporter.allocations.scheme import SHARED, Decoded, IndexBasis, Reason, Scheme
+from exporter.allocations.scheme import SHARED, Decoded, Evidence, IndexBasis, Reason, Scheme
 from exporter.model import (
     Allocation,
     ClaimedDevice,
@@ -182,4 +182,6 @@ SCHEME = Scheme(
     index_basis=IndexBasis.UUID,
     decode=decode,
     tells_of_others=has_claims,
+    amounts=(Evidence.CLAIM,),
+    placement=(Evidence.CLAIM,),
 )

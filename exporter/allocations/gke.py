@@ -20,7 +20,7 @@ from collections import Counter
 from exporter.allocations.devices import card_by_number, cards, common_memory, instances
 from exporter.allocations.quantities import parse_natural
 from exporter.allocations.reader import PodReader, Share, lasting_containers
-from exporter.allocations.scheme import SHARED, Decoded, IndexBasis, Reason, Scheme
+from exporter.allocations.scheme import SHARED, Decoded, Evidence, IndexBasis, Reason, Scheme
 from exporter.model import Allocation, Container, Device, NodeFacts, Pod
 
 _NAME = "gke"
@@ -129,4 +129,6 @@ SCHEME = Scheme(
     annotations=(),
     index_basis=IndexBasis.MINOR,
     decode=decode,
+    amounts=(Evidence.LIMITS, Evidence.GRANT),
+    placement=(Evidence.GRANT,),
 )

@@ -53,4 +53,5 @@ SCHEME = Scheme(
     index_basis=IndexBasis.NVML_INDEX,
     decode=decode,
     labels=(_CARD_COUNT,),
+    placement=(),
 )

@@ -19,7 +19,7 @@ from collections import Counter
 from exporter.allocations.devices import cards, common_memory
 from exporter.allocations.quantities import parse_quantity
 from exporter.allocations.reader import NOTHING, PodReader, Share, lasting_containers
-from exporter.allocations.scheme import SHARED, Decoded, IndexBasis, Reason, Scheme
+from exporter.allocations.scheme import SHARED, Decoded, Evidence, IndexBasis, Reason, Scheme
 from exporter.model import Allocation, Container, Device, NodeFacts, Pod
 
 _NAME = "intel-device-plugin"
@@ -96,4 +96,6 @@ SCHEME = Scheme(
     annotations=(),
     index_basis=IndexBasis.MINOR,
     decode=decode,
+    amounts=(Evidence.LIMITS, Evidence.GRANT),
+    placement=(Evidence.GRANT,),
 )

@@ -7,16 +7,20 @@ one of its containers: the first, unless it names another. The device stands on 
 node: the one that reserves the GPU, in the same group by its label, annotated with the UUID. That
 pod asks for ``nvidia.com/gpu`` but uses nothing, so it is never a consumer.
 
-The scheduler counts fractions but nothing enforces them: policy ``unenforced``. A pod that also
-asks for ``nvidia.com/gpu`` itself is not KAI's, which refuses such pods.
+No limit holds the amounts: who may change the pod may change them. So a fraction counts only for as
+many devices as the scheduler has reserved for its groups, which a tenant cannot do. How large it is
+stays the tenant's word, and nothing enforces it: policy ``unenforced``. A pod that also asks for
+``nvidia.com/gpu`` itself is not KAI's, which refuses such pods.
 
 Unconfirmed: newer keys of commercial Run:ai; reservations in a namespace of another name, which is
-configurable (then the device is not known, and the reservation counts as a whole card's user).
+configurable (then the fraction does not count, and the reservation is a whole card's user).
 """
+
+from collections.abc import Sequence
 
 from exporter.allocations.quantities import MIB, parse_natural, parse_share
 from exporter.allocations.reader import PodReader, Share, app_containers
-from exporter.allocations.scheme import Decoded, IndexBasis, Reason, Scheme
+from exporter.allocations.scheme import Decoded, Evidence, IndexBasis, Reason, Scheme
 from exporter.model import Container, Device, NodeFacts, Pod
 
 _NAME = "kai"
@@ -27,6 +31,7 @@ _DEVICES = "gpu-fraction-num-devices"
 _CONTAINER = "gpu-fraction-container-name"
 _GROUP = "runai-gpu-group"  # of one device; with "/<group>" behind it, one label a device
 RESERVATION_NAMESPACES = frozenset({"kai-resource-reservation", "runai-reservation"})
+_NAMESPACES = " or ".join(sorted(RESERVATION_NAMESPACES))
 _RESERVED = "run.ai/reserve_for_gpu_index"  # the value is a UUID
 _UNENFORCED = "unenforced"
 
@@ -40,9 +45,13 @@ def decode(pod: Pod, node: NodeFacts) -> Decoded:
     if not groups or not asks or any(_GPU in c.limits for c in pod.containers):
         return Decoded()
     reader = PodReader(_NAME, pod, node)
+    reserved = [group for group in groups if _reservations(node, group)]
+    if not reserved:
+        reader.reject(Reason.UNPROVEN, f"no pod in {_NAMESPACES} reserves a GPU for {groups[0]}")
+        return reader.decoded(())
     container = _container(reader)
     share = Share(_core(reader), _memory(reader), _UNENFORCED)
-    return reader.decoded(reader.allot(container, _devices(reader, container, groups), share))
+    return reader.decoded(reader.allot(container, _devices(reader, container, reserved), share))
 
 
 def is_reservation(pod: Pod) -> bool:
@@ -82,16 +91,17 @@ def _memory(reader: PodReader) -> int | None:
     return reader.memory(amount, MIB)
 
 
-def _devices(
-    reader: PodReader, container: Container, groups: tuple[str, ...]
-) -> list[Device | None]:
-    """Return the devices that are reserved for the groups, None for each that is not known."""
+def _devices(reader: PodReader, container: Container, groups: Sequence[str]) -> list[Device | None]:
+    """Return the devices that are reserved for the groups, None for each that is not known.
+
+    They are never more than the groups, whatever number the pod states.
+    """
     count = _count(reader)
     if not reader.allows(container, count):
         return []
     if len(groups) != count:
         reader.reject(Reason.PLACEMENT_MISMATCH, f"{len(groups)} groups for {count} devices")
-        return [None] * count
+        return [None] * min(count, len(groups))
     found = [_reserved(reader, group) for group in groups]
     known = [device.uuid for device in found if device is not None]
     if len(set(known)) < len(known):
@@ -108,14 +118,20 @@ def _count(reader: PodReader) -> int:
     return count or 1
 
 
-def _reserved(reader: PodReader, group: str) -> Device | None:
-    """Return the device that is reserved for a group."""
-    stated = {
-        pod.annotations.get(_RESERVED, "")
-        for pod in reader.node.pods.values()
+def _reservations(node: NodeFacts, group: str) -> list[Pod]:
+    """Return the pods that hold a GPU for a group."""
+    return [
+        pod
+        for pod in node.pods.values()
         if is_reservation(pod) and pod.labels.get(_GROUP) == group
         if not (pod.terminal or pod.deleted)
-    } - {""}
+    ]
+
+
+def _reserved(reader: PodReader, group: str) -> Device | None:
+    """Return the device that is reserved for a group."""
+    reserving = _reservations(reader.node, group)
+    stated = {pod.annotations.get(_RESERVED, "") for pod in reserving} - {""}
     return reader.device(stated.pop()) if len(stated) == 1 else None
 
 
@@ -127,4 +143,6 @@ SCHEME = Scheme(
     index_basis=IndexBasis.UUID,
     decode=decode,
     tells_of_others=is_reservation,
+    amounts=(Evidence.ANNOTATION,),
+    placement=(Evidence.RESERVATION,),
 )

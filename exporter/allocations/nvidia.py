@@ -26,7 +26,7 @@ import re
 from exporter.allocations.devices import cards, common_memory, device_by_uuid, instances
 from exporter.allocations.quantities import MIB, parse_natural, parse_quantity
 from exporter.allocations.reader import NOTHING, PodReader, Share, lasting_containers
-from exporter.allocations.scheme import SHARED, Decoded, IndexBasis, Reason, Scheme
+from exporter.allocations.scheme import SHARED, Decoded, Evidence, IndexBasis, Reason, Scheme
 from exporter.model import Allocation, Container, Device, NodeFacts, Pod
 
 _NAME = "nvidia-device-plugin"
@@ -202,4 +202,6 @@ SCHEME = Scheme(
     annotations=(),
     index_basis=IndexBasis.UUID,
     decode=decode,
+    amounts=(Evidence.LIMITS, Evidence.GRANT),
+    placement=(Evidence.GRANT,),
 )

@@ -68,13 +68,17 @@ class PodReader:
 
     def quantity(self, container: Container, resource: str) -> int | None:
         """Return a container's limit of a resource; None where it asks for none of it."""
+        return self.limit(container, resource) or None
+
+    def limit(self, container: Container, resource: str) -> int | None:
+        """Return a container's limit of a resource, also where it is 0; None without a limit."""
         text = container.limits.get(resource)
         if text is None or _by_claim(container, resource):
             return None
         value = parse_quantity(text)
         if value is None:
             self.reject(Reason.BAD_QUANTITY, f"{container.name}: {resource}={text[:50]}")
-        return value or None
+        return value
 
     def granted(self, container: Container, resource: str) -> tuple[str, ...]:
         """Return the device ids that the kubelet says a container holds of a resource."""

@@ -30,7 +30,8 @@ from exporter.allocations import (
     volcano_gpushare,
     volcano_vgpu,
 )
-from exporter.allocations.scheme import Decoded, Problem, Reason, Scheme
+from exporter.allocations.registered import HAMI_REGISTERS, VOLCANO_REGISTERS
+from exporter.allocations.scheme import FORGED, Decoded, Problem, Reason, Scheme
 from exporter.model import Allocation, NodeFacts, Pod
 
 SCHEMES: tuple[Scheme, ...] = (
@@ -63,11 +64,7 @@ LABEL_PREFIXES: tuple[str, ...] = tuple(  # the same of pod labels
 )
 
 # The same of the node's annotations: by what they hold, HAMi and Volcano are known to be at work.
-NODE_ANNOTATION_PREFIXES: tuple[str, ...] = (
-    "hami.io/node-nvidia-register",
-    "4pd.io/node-nvidia-register",
-    "volcano.sh/node-vgpu-register",
-)
+NODE_ANNOTATION_PREFIXES: tuple[str, ...] = (*HAMI_REGISTERS, *VOLCANO_REGISTERS)
 
 
 def decode(pod: Pod, node: NodeFacts, schemes: Sequence[Scheme] = SCHEMES) -> Decoded:
@@ -75,7 +72,8 @@ def decode(pod: Pod, node: NodeFacts, schemes: Sequence[Scheme] = SCHEMES) -> De
 
     A pod that has ended, or is deleted, has no allotment, nor has one of which neither it nor the
     kubelet says anything that a scheme reads. A scheme that found something in the pod keeps those
-    after it from counting the same resources once more.
+    after it from counting the same resources once more. One that only refused to believe the pod's
+    annotations does not.
     """
     if pod.terminal or pod.deleted or not (pod.uid in node.grants or _asks(pod)):
         return Decoded()
@@ -86,10 +84,11 @@ def decode(pod: Pod, node: NodeFacts, schemes: Sequence[Scheme] = SCHEMES) -> De
         if not claimed.isdisjoint(scheme.resources):
             continue
         found = _guarded(scheme, pod, node)
-        if found.allocations or found.problems or not found.consumer:
+        problems += found.problems
+        allocations += found.allocations
+        read = any(problem.reason not in FORGED for problem in found.problems)
+        if found.allocations or read or not found.consumer:
             claimed.update(scheme.resources)
-            allocations += found.allocations
-            problems += found.problems
     return Decoded(tuple(allocations), tuple(problems))
 
 

@@ -35,8 +35,25 @@ class Reason(StrEnum):
     UNKNOWN_REPLICAS = "unknown_replicas"
     UNKNOWN_POLICY = "unknown_policy"
     UNKNOWN_CLAIM = "unknown_claim"
+    NOT_REQUESTED = "not_requested"  # an annotation without its scheme's resource in the limits
+    LIMITS_DIFFER = "limits_differ"  # an annotation states other amounts than the limits
+    UNPROVEN = "unproven"  # only the pod's owner says so
     NODE_UNKNOWN = "node_unknown"  # one cause for all pods: nothing was heard of the node
     DECODER_ERROR = "decoder_error"
+
+
+# Why an annotation is not believed to be its scheme's. Other schemes may read the pod then.
+FORGED = frozenset({Reason.NOT_REQUESTED, Reason.UNPROVEN})
+
+
+class Evidence(StrEnum):
+    """Where a scheme's amounts or devices stand. The text is for the documents."""
+
+    LIMITS = "the container's limits"
+    ANNOTATION = "a pod annotation"
+    GRANT = "the kubelet's PodResources"
+    CLAIM = "the allocated ResourceClaim"
+    RESERVATION = "the reservation pod in KAI's namespace"
 
 
 class Problem(NamedTuple):
@@ -75,6 +92,8 @@ class Scheme:
     keys, or beginnings of keys, of pods that its decoder needs. ``decode`` returns an empty result
     for a pod of another scheme. ``tells_of_others``: which pods it reads for other pods' sake;
     ``NodeFacts.pods`` has those alone, and all pods are decoded anew when one of them changes.
+    ``amounts`` and ``placement`` are where amounts and devices stand. The first one wins; those
+    that follow are used only for what it leaves open. ``placement`` is empty if no device is named.
     """
 
     name: str
@@ -84,3 +103,5 @@ class Scheme:
     decode: Callable[[Pod, NodeFacts], Decoded]
     labels: tuple[str, ...] = ()
     tells_of_others: Callable[[Pod], bool] = no_pod
+    amounts: tuple[Evidence, ...] = (Evidence.LIMITS,)
+    placement: tuple[Evidence, ...] = (Evidence.ANNOTATION,)

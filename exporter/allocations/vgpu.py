@@ -6,6 +6,10 @@ by ``;``, of devices ``UUID,type,MiB,cores`` closed by ``:``. Memory and cores a
 are no limit. Older dynamic MIG adds template and slot to the UUID (``GPU-...[7-9]``), which name no
 instance; since v2.10 a second annotation, in JSON, names it by segment and place in it. A MIG
 instance's core is what it has of its GPU, so none is stated here.
+
+Who may change a pod may change the annotation, so each entry is held against the limits
+(``evidence``). While a MIG instance is not seen on the node, the amounts of the limits stand: the
+scheduler gives the next larger instance.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,9 +17,11 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import NamedTuple
 
-from exporter.allocations.devices import instances
+from exporter.allocations.devices import device_by_uuid, instances
+from exporter.allocations.evidence import agreed, is_backed
 from exporter.allocations.quantities import MIB, natural_of, parse_natural
 from exporter.allocations.reader import PodReader, Share
+from exporter.allocations.registered import registered_memory
 from exporter.allocations.scheme import Reason
 from exporter.model import Allocation, Container, Device
 
@@ -43,9 +49,14 @@ class Names:
         return frozenset({self.memory, self.memory_percentage, self.core})
 
     @property
+    def asking(self) -> tuple[str, ...]:
+        """Those that ask for vGPUs: without one of them a container has none."""
+        return tuple(filter(None, (self.count, *sorted(self.shares))))
+
+    @property
     def all(self) -> tuple[str, ...]:
         """Every resource, the one that counts devices first."""
-        return (self.count, *filter(None, (*sorted(self.shares), self.priority)))
+        return (*self.asking, *filter(None, (self.priority,)))
 
 
 class Instance(NamedTuple):
@@ -60,12 +71,18 @@ _NO_INSTANCES: Instances = MappingProxyType({})
 
 
 class Terms(NamedTuple):
-    """What holds for all vGPUs of a pod. ``percent``: whether cores are per cent of a GPU."""
+    """What holds for all vGPUs of a pod.
+
+    ``key`` is the annotation that lists them, ``registers`` are the node's that list its cards.
+    ``percent``: whether cores are per cent of a GPU.
+    """
 
     names: Names
+    key: str
     policy: str = ""
     percent: bool = True
     instances: Instances = _NO_INSTANCES
+    registers: tuple[str, ...] = ()
 
 
 class _Entry(NamedTuple):
@@ -102,46 +119,57 @@ def read_instances(reader: PodReader, key: str) -> Instances:
 def by_lists(
     reader: PodReader, owners: Sequence[Container], segments: Sequence[str], terms: Terms
 ) -> list[Allocation]:
-    """Return what the segments say of their owners; of one they say nothing of, its limits do."""
+    """Return what the segments say of their owners; of what they leave out, the limits do."""
     lists: dict[str, list[tuple[int, list[str]]]] = {}
     for index, (owner, segment) in enumerate(zip(owners, segments, strict=True)):
         entries = [entry for entry in segment.split(":") if entry]
         lists.setdefault(owner.name, []).append((index, entries))
     allocations: list[Allocation] = []
     for owner in {owner.name: owner for owner in owners if owner.kind != "init"}.values():
-        own = lists[owner.name]
-        found: list[Allocation] = []
-        seen: set[str] = set()
-        if reader.allows(owner, sum(len(entries) for _, entries in own)):
-            for index, entries in own:
-                if not owner.name:  # the pod's: each segment may be another container's
-                    seen.clear()
-                found += _by_list(reader, owner, (index, entries), terms, seen)
-        allocations += found or by_limits(reader, owner, terms)
+        found = [
+            allocation
+            for entry in _entries(reader, owner, lists[owner.name], terms)
+            for allocation in _by_entry(reader, owner, entry, terms)
+        ]
+        # An entry that cannot be read costs its device, not what was asked for.
+        allocations += [*found, *by_limits(reader, owner, terms)[len(found) :]]
     return allocations
 
 
-def _by_list(
-    reader: PodReader,
-    owner: Container,
-    segment: tuple[int, Sequence[str]],
-    terms: Terms,
-    seen: set[str],
-) -> list[Allocation]:
-    allocations: list[Allocation] = []
-    for place, text in enumerate(segment[1]):
-        uuid, *fields = text.split(",", _DEVICE_FIELDS)
-        if len(fields) < _DEVICE_FIELDS - 1:
-            reader.reject(Reason.BAD_ANNOTATION, text)
-            continue
-        entry = _Entry(uuid, fields[1], fields[2], terms.instances.get((segment[0], place)))
-        name = entry.instance.uuid if entry.instance else uuid
-        if name in seen:
-            reader.reject(Reason.DUPLICATE_DEVICE, text)
-            continue
-        seen.update({name} - {""})
-        allocations += _by_entry(reader, owner, entry, terms)
-    return allocations
+def _entries(
+    reader: PodReader, owner: Container, own: Sequence[tuple[int, list[str]]], terms: Terms
+) -> list[_Entry]:
+    """Return the readable entries of an owner; none if its limits ask for another number."""
+    listed = sum(len(texts) for _, texts in own)
+    if not listed or not is_backed(reader, owner, terms.names.asking, terms.key):
+        return []
+    if not reader.allows(owner, listed):
+        return []
+    asked = _count(reader, owner, terms.names)
+    if asked and listed != asked:
+        detail = f"{owner.name}: {listed} vGPUs in {terms.key}, {asked} asked for"
+        reader.reject(Reason.PLACEMENT_MISMATCH, detail)
+        return []
+    found: list[_Entry] = []
+    seen: set[str] = set()
+    for index, texts in own:
+        for place, text in enumerate(texts):
+            entry = _entry(reader, text, terms.instances.get((index, place)))
+            name = entry and (entry.instance.uuid if entry.instance else entry.uuid)
+            if name and name in seen:
+                reader.reject(Reason.DUPLICATE_DEVICE, text)
+            elif entry:
+                seen.update({name or ""} - {""})
+                found.append(entry)
+    return found
+
+
+def _entry(reader: PodReader, text: str, instance: Instance | None) -> _Entry | None:
+    uuid, *fields = text.split(",", _DEVICE_FIELDS)
+    if len(fields) < _DEVICE_FIELDS - 1:
+        reader.reject(Reason.BAD_ANNOTATION, text)
+        return None
+    return _Entry(uuid, fields[1], fields[2], instance)
 
 
 def _by_entry(reader: PodReader, owner: Container, entry: _Entry, terms: Terms) -> list[Allocation]:
@@ -156,7 +184,14 @@ def _by_entry(reader: PodReader, owner: Container, entry: _Entry, terms: Terms) 
         _MIG if mig else terms.policy,
         _priority(reader, owner, terms),
     )
-    return reader.allot(owner, (device,), share, whole=mig and device is not None)
+    if mig and device is not None:
+        return reader.allot(owner, (device,), share, whole=True)
+    asked, slack = _asked(reader, owner, terms, entry.uuid)
+    if mig:
+        asked_memory = share.memory_bytes if asked.memory_bytes is None else asked.memory_bytes
+        share = share._replace(core=asked.core or None, memory_bytes=asked_memory)
+        return reader.allot(owner, (device,), share)
+    return reader.allot(owner, (device,), agreed(reader, (share,), asked, slack=slack)[0])
 
 
 def _is_mig(reader: PodReader, entry: _Entry) -> bool:
@@ -186,21 +221,48 @@ def _instance(reader: PodReader, gpu: str, told: Instance) -> Device | None:
 def by_limits(reader: PodReader, owner: Container, terms: Terms) -> list[Allocation]:
     """Return the allotment of a container whose devices are not known: only how many."""
     names = terms.names
-    shares = not names.shares.isdisjoint(owner.limits)  # without a count they mean one vGPU
-    count = reader.quantity(owner, names.count) or int(shares)
+    count = _count(reader, owner, names)
     if not count or not reader.allows(owner, count):
         return []
-    memory = reader.quantity(owner, names.memory)
+    asked, _ = _asked(reader, owner, terms, "")
     share = Share(
-        reader.core(reader.quantity(owner, names.core)),
-        reader.part_of_memory(None, reader.quantity(owner, names.memory_percentage))
-        if memory is None
-        else reader.memory(memory, names.memory_factor * MIB),
-        terms.policy,
-        _priority(reader, owner, terms),
+        asked.core or None, asked.memory_bytes, terms.policy, _priority(reader, owner, terms)
     )
     stated = not owner.limits.keys().isdisjoint((names.memory, names.memory_percentage))
     return reader.allot(owner, (None,) * count, share, whole=share.core == 1 and not stated)
+
+
+def _count(reader: PodReader, owner: Container, names: Names) -> int:
+    """Return how many vGPUs a container asks for; without a count, shares mean one.
+
+    0 also where only the beginning of the resource's name is known.
+    """
+    if names.count.endswith("/"):
+        return 0
+    shares = not names.shares.isdisjoint(owner.limits)
+    return reader.quantity(owner, names.count) or int(shares)
+
+
+def _asked(reader: PodReader, owner: Container, terms: Terms, uuid: str) -> tuple[Share, int]:
+    """Return what the limits ask for of one vGPU, and by how many bytes its memory is uncertain.
+
+    A percentage is one of the card's memory as it is registered on the node.
+    """
+    names = terms.names
+    core = reader.limit(owner, names.core) if terms.percent else None
+    share = Share(reader.core(core) if core else core, None)
+    memory = reader.quantity(owner, names.memory)
+    if memory is not None:
+        size = reader.memory(memory, names.memory_factor * MIB)
+        return share._replace(memory_bytes=size), 0
+    percent = reader.quantity(owner, names.memory_percentage)
+    registered = registered_memory(reader.node, terms.registers, uuid)
+    if percent is None or registered is None:
+        card = device_by_uuid(reader.node, uuid)
+        size = reader.part_of_memory(card, percent)
+        return share._replace(memory_bytes=size), (reader.card_memory(card) or 0) // 100
+    size = reader.memory(registered * percent // 100 or None, MIB)
+    return share._replace(memory_bytes=size), MIB
 
 
 def _priority(reader: PodReader, owner: Container, terms: Terms) -> str:

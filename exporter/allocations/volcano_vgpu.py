@@ -5,14 +5,16 @@ Stands on ``pkg/scheduler/api/devices/nvidia/vgpu`` (``type.go``, ``utils.go``) 
 read by ``vgpu``. Unlike HAMi's, the segments of ``volcano.sh/vgpu-ids-new`` stand for those of
 ``spec.containers`` that ask for ``vgpu-number`` or ``vgpu-memory``, and none is closed by ``;``.
 ``vgpu-memory`` is MiB for each vGPU; without ``vgpu-number`` it means one. ``volcano.sh/vgpu-mode``
-is the policy: hami-core or mig.
+is the policy: hami-core or mig. A segment counts only for a container whose limits hold these
+resources (``evidence``); limits and segments have the same units.
 
 Unconfirmed: the memory factor that the scheduler can be given (1 is taken where only the limits are
 known; segments have MiB).
 """
 
 from exporter.allocations.reader import PodReader, app_containers
-from exporter.allocations.scheme import Decoded, IndexBasis, Reason, Scheme
+from exporter.allocations.registered import VOLCANO_REGISTERS
+from exporter.allocations.scheme import Decoded, Evidence, IndexBasis, Reason, Scheme
 from exporter.allocations.vgpu import MAX_SEGMENTS, Names, Terms, by_limits, by_lists, read_mode
 from exporter.model import NodeFacts, Pod
 
@@ -33,17 +35,19 @@ def decode(pod: Pod, node: NodeFacts) -> Decoded:
     asking = {_NAMES.count, _NAMES.memory}
     users = [app for app in app_containers(pod) if not asking.isdisjoint(app.limits)]
     encoded = reader.annotation(_ALLOCATED)
-    if not (users or encoded):
+    if encoded and not users:
+        reader.reject(Reason.NOT_REQUESTED, f"{_ALLOCATED} without a limit on {_NAMES.count}")
+    if not users:
         return reader.decoded(())
-    terms = Terms(_NAMES, read_mode(reader, _MODE))
-    if not encoded:
-        return reader.decoded(found for user in users for found in by_limits(reader, user, terms))
-    segments = encoded.split(";", MAX_SEGMENTS)
+    terms = Terms(_NAMES, _ALLOCATED, read_mode(reader, _MODE), registers=VOLCANO_REGISTERS)
+    segments = encoded.split(";", MAX_SEGMENTS) if encoded else []
     if len(segments) == len(users) + 1 and not segments[-1]:
         del segments[-1]
-    if len(segments) != len(users):
+    if segments and len(segments) != len(users):
         reader.reject(Reason.CONTAINER_MISMATCH, f"{len(segments)} segments: {encoded}")
-        users = [reader.owner(users)] * len(segments)
+        users *= len(segments) if len(users) == 1 else 1
+    if len(segments) != len(users):
+        return reader.decoded(found for user in users for found in by_limits(reader, user, terms))
     return reader.decoded(by_lists(reader, users, segments, terms))
 
 
@@ -53,4 +57,5 @@ SCHEME = Scheme(
     annotations=(_ALLOCATED, _MODE),
     index_basis=IndexBasis.UUID,
     decode=decode,
+    amounts=(Evidence.LIMITS, Evidence.ANNOTATION),
 )

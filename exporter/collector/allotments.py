@@ -24,6 +24,16 @@ from exporter.ownership import Member
 
 logger = logging.getLogger(__name__)
 
+# What follows from what is not believed, and what to do.
+_OUTCOMES = {
+    Reason.NOT_REQUESTED: "the annotation is ignored; find out who wrote it, or state the resource "
+    "names if they are configured (--allocations.hami)",
+    Reason.LIMITS_DIFFER: "the limits' amounts are used; find out who changed the annotation, or "
+    "state the unit of memory if it is configured (--allocations.hami)",
+    Reason.UNPROVEN: "the annotation is ignored; find out who wrote it, or whether its sharing "
+    "system runs on this node and the exporter may read the node",
+}
+
 
 class Allotments:
     """The allocations of all pods, with the placements that were observed.
@@ -139,13 +149,15 @@ class Allotments:
         if reason is Reason.NODE_UNKNOWN:
             self._say_node_unknown(scheme)
             return
+        outcome = _OUTCOMES.get(reason, "its limits are not exported")
         logger.warning(
-            "pod %s/%s: its %s allotment cannot be read (%s: %s); its limits are not exported",
+            "pod %s/%s: its %s allotment cannot be read (%s: %s); %s",
             pod.namespace,
             pod.name,
             scheme,
             reason,
             detail,
+            outcome,
         )
 
     def _say_node_unknown(self, scheme: str) -> None:

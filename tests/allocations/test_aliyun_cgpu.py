@@ -36,16 +36,16 @@ PLAIN = container("plain")
         pytest.param(
             {"0": {"1": 8}}, {"0": {"1": 60}}, [("a", "GPU-1", 0.6, 8 * GIB)], id="both tables"
         ),
-        pytest.param({"0": {"1": 8}}, None, [("a", "GPU-1", None, 8 * GIB)], id="memory alone"),
-        pytest.param(None, {"0": {"1": 60}}, [("a", "GPU-1", 0.6, None)], id="core alone"),
+        pytest.param({"0": {"1": 8}}, None, [("a", "GPU-1", 0.6, 8 * GIB)], id="memory alone"),
+        pytest.param(None, {"0": {"1": 60}}, [("a", "GPU-1", 0.6, 8 * GIB)], id="core alone"),
         pytest.param(
             {"0": {"2": 4, "0": 4}},
             {"0": {"0": 30, "2": 30}},
             [("a", "GPU-0", 0.3, 4 * GIB), ("a", "GPU-2", 0.3, 4 * GIB)],
             id="two cards",
         ),
-        pytest.param({"0": {"1": "8"}}, None, [("a", "GPU-1", None, 8 * GIB)], id="texts"),
-        pytest.param({"0": {"1": 0}}, None, [("a", "GPU-1", None, None)], id="nothing of it"),
+        pytest.param({"0": {"1": "8"}}, None, [("a", "GPU-1", 0.6, 8 * GIB)], id="texts"),
+        pytest.param({"0": {"1": 0}}, None, [("a", "GPU-1", 0.6, 8 * GIB)], id="zero"),
     ],
 )
 def test_tables_tell_amounts_by_container_and_card(
@@ -71,7 +71,7 @@ def test_positions_count_app_containers_alone() -> None:
 def test_container_that_the_tables_leave_out_has_its_limits() -> None:
     described = pod(A, B, annotations={MEMORY_TABLE: '{"0":{"3":8}}'})
     assert told(decode(described, node(*FOUR_CARDS))) == [
-        ("a", "GPU-3", None, 8 * GIB),
+        ("a", "GPU-3", 0.6, 8 * GIB),
         ("b", None, None, 2 * GIB),
     ]
 
@@ -96,7 +96,8 @@ def test_without_tables_the_index_and_the_limits_tell(
 
 def test_units_are_those_of_the_node() -> None:
     facts = node(card(0, 15360 * MIB), allocatable={MEMORY: "15109", COUNT: "1"})
-    described = pod(A, annotations={MEMORY_TABLE: '{"0":{"0":8138}}'})
+    user = container("a", {MEMORY: "8138"})
+    described = pod(user, annotations={MEMORY_TABLE: '{"0":{"0":8138}}'})
     assert told(decode(described, facts)) == [("a", "GPU-0", None, 8138 * MIB)]
 
 
@@ -142,6 +143,8 @@ def test_older_node_labels_are_the_policy_too(labels: dict[str, str], policy: st
         ({MEMORY_TABLE: '{"1":{"1":8}}'}, Reason.CONTAINER_MISMATCH),
         ({MEMORY_TABLE: '{"0":{"4":8}}'}, Reason.UNKNOWN_DEVICE),
         ({MEMORY_TABLE: '{"0":{"1":5000}}'}, Reason.MEMORY_OUT_OF_RANGE),
+        ({MEMORY_TABLE: '{"0":{"1":80}}'}, Reason.LIMITS_DIFFER),
+        ({CORE_TABLE: '{"0":{"1":6}}'}, Reason.LIMITS_DIFFER),
         ({MEMORY_TABLE: '{"0":{"1":' + str(2**80) + "}}"}, Reason.BAD_ANNOTATION),
         ({CORE_TABLE: '{"0":{"1":101}}'}, Reason.CORE_OUT_OF_RANGE),
         (

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from exporter.allocations.quantities import MAX_MEMORY_BYTES
 from exporter.allocations.reader import MAX_CARDS
-from exporter.allocations.registry import SCHEMES, decode
+from exporter.allocations.registry import NODE_ANNOTATION_PREFIXES, SCHEMES, decode
 from exporter.allocations.scheme import Reason, Scheme
 from exporter.model import Container, Device, NodeFacts, Pod
 from tests.allocations.build import card, instance, node
@@ -91,6 +91,11 @@ LABEL_VALUES = st.one_of(
         ["mps", "time-slicing", "none", "x-MIG-1g.5gb", "fs", "true", "cgpu", "enable"]
     ),
 )
+REGISTERS = st.one_of(
+    SEGMENT,
+    st.lists(st.fixed_dictionaries({"id": UUIDS, "devmem": AMOUNT}), max_size=3).map(json.dumps),
+    VALUES,
+)
 DEVICES = st.lists(
     st.sampled_from(
         [card(0), card(1), card(0, memory=None), card(1, vendor="amd"), instance(1, 0)]
@@ -139,6 +144,9 @@ def nodes(resources: Sequence[str]) -> st.SearchStrategy[NodeFacts]:
         labels=st.dictionaries(LABEL_KEYS, LABEL_VALUES, max_size=4),
         allocatable=st.dictionaries(st.sampled_from([*resources, "cpu"]), NUMBERS, max_size=3),
         card_policies=st.dictionaries(st.integers(0, 3), NUMBERS, max_size=2),
+        annotations=st.dictionaries(
+            st.sampled_from(NODE_ANNOTATION_PREFIXES), REGISTERS, max_size=2
+        ),
     )
 
 

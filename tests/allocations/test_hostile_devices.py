@@ -274,6 +274,7 @@ def test_ten_megabytes_of_a_fraction_are_counted() -> None:
         annotations=annotations,
         labels={"runai-gpu-group": "g"},
     )
-    decoded = kai.decode(hostile, NodeFacts())
+    reservation = Pod("r", "kai-resource-reservation", "r", labels={"runai-gpu-group": "g"})
+    decoded = kai.decode(hostile, NodeFacts(pods={"r": reservation}))
     assert [(a.container, a.device, a.core) for a in decoded.allocations] == [("a", None, None)]
     assert {problem.reason for problem in decoded.problems} == {Reason.BAD_ANNOTATION}

@@ -79,19 +79,38 @@ def test_fraction_is_of_the_device_that_its_group_reserves(
 @pytest.mark.parametrize(
     "facts",
     [
+        knowing(reservation("g", "")),
+        knowing(reservation("g", "GPU-2"), reservation("g", "GPU-3")),
+    ],
+    ids=["not annotated", "two"],
+)
+def test_device_that_its_reservation_does_not_tell_is_not_known(facts: NodeFacts) -> None:
+    decoded = decode(fraction_of({FRACTION: "0.25"}), facts)
+    assert shares(decoded.allocations) == [("a", None, 0.25, None)]
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
         knowing(),
         knowing(reservation("other", "GPU-2")),
         knowing(reservation("g", "GPU-2", namespace="tenant")),
-        knowing(reservation("g", "")),
-        knowing(reservation("g", "GPU-2"), reservation("g", "GPU-3")),
         knowing(replace(reservation("g", "GPU-2"), phase="Succeeded")),
         knowing(replace(reservation("g", "GPU-2"), deleted=True)),
     ],
-    ids=["none", "of others", "a tenant's", "not annotated", "two", "ended", "deleted"],
+    ids=["none", "of others", "a tenant's", "ended", "deleted"],
 )
-def test_device_without_a_reservation_is_not_known(facts: NodeFacts) -> None:
-    decoded = decode(fraction_of({FRACTION: "0.25"}), facts)
-    assert shares(decoded.allocations) == [("a", None, 0.25, None)]
+def test_fraction_for_which_the_scheduler_reserved_nothing_is_refused(facts: NodeFacts) -> None:
+    decoded = registry.decode(fraction_of({FRACTION: "0.25"}), facts)
+    assert decoded.allocations == ()
+    assert [(p.scheme, p.reason) for p in decoded.problems] == [("kai", Reason.UNPROVEN)]
+
+
+def test_fraction_counts_once_for_each_reservation_whatever_the_pod_states() -> None:
+    labels = {"runai-gpu-group": "g", "runai-gpu-group/x": "x", "runai-gpu-group/y": "y"}
+    decoded = decode(fraction_of({FRACTION: "1", COUNT: "3"}, labels), TWO)
+    assert shares(decoded.allocations) == [("a", None, 1.0, None)]
+    assert [p.reason for p in decoded.problems] == [Reason.PLACEMENT_MISMATCH]
 
 
 @pytest.mark.parametrize("namespace", ["kai-resource-reservation", "runai-reservation"])
@@ -147,7 +166,7 @@ def test_whole_card_cannot_be_hidden_behind_a_fraction() -> None:
             {FRACTION: "0.5", COUNT: "2"},
             None,
             Reason.PLACEMENT_MISMATCH,
-            [("a", None, 0.5, None)] * 2,
+            [("a", None, 0.5, None)],
         ),
         ({FRACTION: "0.5", COUNT: "65"}, None, Reason.TOO_MANY_DEVICES, []),
     ],

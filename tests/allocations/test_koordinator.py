@@ -27,6 +27,7 @@ BOTH = "koordinator.sh/gpu"
 SHARED = "koordinator.sh/gpu.shared"
 PLAIN = container("plain")
 USER = container("user", {CORE: "50", RATIO: "50"})
+TENTH, FOUR_TENTHS = {CORE: "10", RATIO: "10"}, {CORE: "40", RATIO: "40"}
 HALF = {CORE: "50", MEMORY: "16Gi", RATIO: "50"}
 
 
@@ -39,22 +40,23 @@ def device(minor: object, resources: object) -> dict[str, object]:
 
 
 @pytest.mark.parametrize(
-    ("resources", "core", "memory"),
+    ("limits", "resources", "core", "memory"),
     [
-        (HALF, 0.5, 16 * GIB),
-        ({CORE: "50", RATIO: "25"}, 0.5, CARD_MEMORY // 4),
-        ({MEMORY: "12508288Ki"}, None, 12508288 << 10),
-        ({CORE: "100", MEMORY: "32Gi", RATIO: "100"}, 1.0, 32 * GIB),
-        ({CORE: "100"}, 1.0, CARD_MEMORY),
-        ({CORE: 50}, 0.5, None),
-        ({CORE: "0"}, None, None),
-        ({}, None, None),
+        ({CORE: "50", RATIO: "50"}, HALF, 0.5, 16 * GIB),
+        ({CORE: "50", RATIO: "25"}, {CORE: "50", RATIO: "25"}, 0.5, CARD_MEMORY // 4),
+        ({MEMORY: "12508288Ki"}, {MEMORY: "12508288Ki", RATIO: "37"}, None, 12508288 << 10),
+        ({BOTH: "100"}, {CORE: "100", MEMORY: "32Gi", RATIO: "100"}, 1.0, 32 * GIB),
+        ({"nvidia.com/gpu": "1"}, {CORE: "100"}, 1.0, CARD_MEMORY),
+        ({CORE: "50", RATIO: "50"}, {CORE: 50}, 0.5, CARD_MEMORY // 2),
+        ({RATIO: "50"}, {CORE: "0"}, None, CARD_MEMORY // 2),
+        ({RATIO: "50"}, {}, None, CARD_MEMORY // 2),
+        ({CORE: "50", RATIO: "50"}, {CORE: "50", MEMORY: "16300Mi"}, 0.5, 16300 << 20),
     ],
 )
 def test_devices_are_known_by_minor_and_memory_in_quantities(
-    resources: dict[str, object], core: float | None, memory: int | None
+    limits: dict[str, str], resources: dict[str, object], core: float | None, memory: int | None
 ) -> None:
-    described = pod(PLAIN, USER, annotations=allocated(device(6, resources)))
+    described = pod(PLAIN, container("user", limits), annotations=allocated(device(6, resources)))
     decoded = decode(described, node(*FOUR_CARDS))
     assert told(decoded) == [("user", "GPU-1", core, memory)]
     assert decoded.problems == ()
@@ -65,11 +67,8 @@ def test_devices_are_known_by_minor_and_memory_in_quantities(
     [
         ((USER,), "user"),
         ((PLAIN, USER, container("i", {CORE: "1"}, "init")), "user"),
-        ((USER, container("other", {CORE: "10"})), ""),
-        ((USER, container("s", {CORE: "10"}, "sidecar")), ""),
-        ((PLAIN, container("whole", {"nvidia.com/gpu": "1"})), "whole"),
-        ((PLAIN,), "plain"),
-        ((PLAIN, container("plain2")), ""),
+        ((container("b", TENTH), container("c", FOUR_TENTHS)), ""),
+        ((container("b", TENTH), container("s", FOUR_TENTHS, "sidecar")), ""),
     ],
 )
 def test_devices_are_the_only_users_or_else_the_pods(
@@ -77,11 +76,63 @@ def test_devices_are_the_only_users_or_else_the_pods(
 ) -> None:
     decoded = decode(pod(*containers, annotations=allocated(device(7, HALF))), node(*FOUR_CARDS))
     assert told(decoded) == [(owner, "GPU-0", 0.5, 16 * GIB)]
+    assert decoded.problems == ()
+
+
+def test_devices_of_a_pod_that_asks_for_none_are_refused() -> None:
+    described = pod(PLAIN, annotations=allocated(device(7, HALF)))
+    decoded = decode(described, node(*FOUR_CARDS))
+    assert (decoded.allocations, reasons(decoded)) == ((), [Reason.NOT_REQUESTED])
+
+
+@pytest.mark.parametrize(
+    ("limits", "resources", "expected"),
+    [
+        pytest.param(
+            {CORE: "10", RATIO: "10"},
+            {CORE: "100", MEMORY: "32Gi", RATIO: "100"},
+            (0.1, CARD_MEMORY // 10),
+            id="over-asker",
+        ),
+        pytest.param(
+            {BOTH: "100"},
+            {CORE: "1", MEMORY: "1Gi", RATIO: "1"},
+            (1.0, CARD_MEMORY),
+            id="underpayer",
+        ),
+        pytest.param(
+            {"nvidia.com/gpu": "1"}, {CORE: "1", RATIO: "1"}, (1.0, CARD_MEMORY), id="whole card"
+        ),
+        pytest.param({RATIO: "50"}, {**HALF, CORE: "90"}, (None, 16 * GIB), id="core of nothing"),
+        pytest.param(
+            {CORE: "50", RATIO: "50"}, {**HALF, MEMORY: "1Gi"}, (0.5, 16 * GIB), id="ratio told"
+        ),
+        pytest.param({MEMORY: "1Gi"}, {MEMORY: "9Gi", RATIO: "3"}, (None, GIB), id="bytes"),
+    ],
+)
+def test_limits_win_where_the_annotation_states_other_amounts(
+    limits: dict[str, str], resources: dict[str, object], expected: tuple[float | None, int]
+) -> None:
+    described = pod(container(limits=limits), annotations=allocated(device(7, resources)))
+    decoded = decode(described, node(*FOUR_CARDS))
+    assert told(decoded) == [("a", "GPU-0", *expected)]
+    assert reasons(decoded) == [Reason.LIMITS_DIFFER]
+
+
+@pytest.mark.parametrize("minors", [(7, 6), (7, 6, 5)])
+def test_list_of_another_number_of_devices_places_nothing(minors: tuple[int, ...]) -> None:
+    described = pod(USER, annotations=allocated(*(device(minor, HALF) for minor in minors)))
+    decoded = decode(described, node(*FOUR_CARDS))
+    assert told(decoded) == [("user", None, 0.5, CARD_MEMORY // 2)]
+    assert reasons(decoded) == [Reason.PLACEMENT_MISMATCH]
 
 
 def test_ratio_is_of_the_card_that_it_is_on() -> None:
     facts = node(card(0, 16 * GIB), card(1, 80 * GIB))
-    described = pod(USER, annotations=allocated(device(7, {RATIO: "50"}), device(6, {RATIO: "50"})))
+    described = pod(
+        container("user", {SHARED: "2", RATIO: "100"}),
+        annotations=allocated(device(7, {RATIO: "50"}), device(6, {RATIO: "50"})),
+    )
     assert told(decode(described, facts)) == [
         ("user", "GPU-0", None, 8 * GIB),
         ("user", "GPU-1", None, 40 * GIB),
@@ -128,7 +179,7 @@ def test_without_the_annotation_the_limits_tell_all_but_the_device(
         (allocated(device(7, {CORE: ["50"]})), Reason.BAD_QUANTITY),
         (allocated(device(7, {CORE: "101"})), Reason.CORE_OUT_OF_RANGE),
         (allocated(device(7, {MEMORY: "5Ti"})), Reason.MEMORY_OUT_OF_RANGE),
-        (allocated(device(7, {RATIO: "101"})), Reason.MEMORY_OUT_OF_RANGE),
+        (allocated(device(7, {RATIO: "101"})), Reason.LIMITS_DIFFER),
         (allocated(*[device(7, HALF)] * 65), Reason.TOO_MANY_DEVICES),
     ],
     ids=lambda value: str(value)[:150],

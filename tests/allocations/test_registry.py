@@ -24,7 +24,11 @@ BROKEN = Scheme("broken", ("example.com/gpu",), (), IndexBasis.UUID, broken)
     ("annotations", "limits", "scheme"),
     [
         ({}, GPU, "nvidia-device-plugin"),
-        ({"hami.io/vgpu-devices-allocated": "GPU-0,NVIDIA,1,1:;"}, GPU, "hami"),
+        (
+            {"hami.io/vgpu-devices-allocated": "GPU-0,NVIDIA,1,1:;"},
+            {**GPU, "nvidia.com/gpucores": "1"},
+            "hami",
+        ),
         ({}, {**GPU, "nvidia.com/gpumem": "100"}, "hami"),
         ({"hami.io/amd-devices-allocated": "x-0,A,1,1:;"}, {"amd.com/gpu": "1"}, "hami"),
         ({}, {"volcano.sh/vgpu-memory": "1"}, "volcano-vgpu"),
@@ -47,7 +51,9 @@ def test_gpu_resource_is_counted_by_one_scheme(
 
 def test_unreadable_hami_pod_is_not_taken_for_whole_cards() -> None:
     annotations = {"hami.io/vgpu-devices-allocated": "x" * 100_000}
-    decoded = decode(pod(container(limits=GPU), annotations=annotations), NODE)
+    described = pod(container(limits=GPU), annotations=annotations)
+    facts = replace(NODE, annotations={"hami.io/node-nvidia-register": "GPU-0,10,1,100,V,0,true:"})
+    decoded = decode(described, facts)
     assert decoded.allocations == ()
     assert [(p.scheme, p.reason) for p in decoded.problems] == [("hami", Reason.BAD_ANNOTATION)]
 
@@ -57,11 +63,17 @@ def test_unreadable_hami_pod_is_not_taken_for_whole_cards() -> None:
     [
         ({"vke.volcengine.com/gpu-index-container-a": "0"}, {"vke.volcengine.com/mgpu-core": "3"}),
         ({"tke.cloud.tencent.com/qgpu-pgpu-a": "0"}, {"tke.cloud.tencent.com/qgpu-core": "10"}),
-        ({"hami.io/vgpu-devices-allocated": "GPU-0,NVIDIA,1,1:;"}, GPU),
+        (
+            {"hami.io/vgpu-devices-allocated": "GPU-0,NVIDIA,1,1:;"},
+            {**GPU, "nvidia.com/gpumem": "1"},
+        ),
         ({"volcano.sh/vgpu-ids-new": "GPU-0,NVIDIA,1,1:"}, {"volcano.sh/vgpu-number": "1"}),
         ({"volcano.sh/gpu-index": "0"}, {"volcano.sh/gpu-memory": "1"}),
         ({"ALIYUN_COM_GPU_MEM_IDX": "0"}, {"aliyun.com/gpu-mem": "1"}),
-        ({"scheduler.framework.gpushare.allocation": '{"0":{"0":1}}'}, {}),
+        (
+            {"scheduler.framework.gpushare.allocation": '{"0":{"0":1}}'},
+            {"aliyun.com/gpu-mem": "1"},
+        ),
         (
             {"scheduling.koordinator.sh/device-allocated": '{"gpu":[{"minor":0,"resources":{}}]}'},
             {"koordinator.sh/gpu-core": "10"},

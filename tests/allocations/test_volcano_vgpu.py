@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 
 from exporter.allocations.scheme import Reason
@@ -48,9 +50,9 @@ NEXT = "GPU-1,NVIDIA,2000,0:"
             id="an empty one falls back on the limits",
         ),
         pytest.param(
-            (ONE,),
+            (container("pair", {NUMBER: "2"}),),
             ZERO + NEXT,
-            [("one", "GPU-0", 0.1, 1000 * MIB), ("one", "GPU-1", None, 2000 * MIB)],
+            [("pair", "GPU-0", 0.1, 1000 * MIB), ("pair", "GPU-1", None, 2000 * MIB)],
             id="two cards",
         ),
     ],
@@ -83,21 +85,52 @@ def test_without_ids_the_limits_tell_all_but_the_device(
 
 
 @pytest.mark.parametrize(
-    ("containers", "owner", "devices"),
+    ("containers", "expected"),
     [
-        ((ONE, TWO), "", ["GPU-0", "GPU-1", "GPU-1"]),
-        ((PLAIN, ONE), "one", ["GPU-0", "GPU-1"]),
-        ((PLAIN,), "plain", ["GPU-0", "GPU-1"]),
+        ((ONE, TWO), [("one", None), ("two", None)]),
+        ((PLAIN, container("pair", {NUMBER: "2"})), [("pair", "GPU-0"), ("pair", "GPU-1")]),
     ],
 )
-def test_segments_that_fit_nobody_are_the_pods_or_its_only_users(
-    containers: tuple[Container, ...], owner: str, devices: list[str]
+def test_segments_that_fit_nobody_are_the_only_users_or_nobodys(
+    containers: tuple[Container, ...], expected: list[tuple[str, str | None]]
 ) -> None:
-    decoded = decode(
-        pod(*containers, annotations={IDS: f"{ZERO};{NEXT};{NEXT}"}), node(*FOUR_CARDS)
+    described = pod(*containers, annotations={IDS: f"{ZERO};{NEXT};;"})
+    decoded = decode(described, node(*FOUR_CARDS))
+    assert [(a.container, a.device) for a in decoded.allocations] == expected
+    assert reasons(decoded) == [Reason.CONTAINER_MISMATCH]
+
+
+def test_segments_of_containers_that_ask_for_nothing_are_refused() -> None:
+    decoded = decode(pod(PLAIN, annotations={IDS: ZERO}), node(*FOUR_CARDS))
+    assert (decoded.allocations, reasons(decoded)) == ((), [Reason.NOT_REQUESTED])
+
+
+@pytest.mark.parametrize(
+    ("limits", "entry", "expected"),
+    [
+        ({MEMORY: "10"}, "GPU-0,NVIDIA,2000,10:", ("a", "GPU-0", 0.1, 10 * MIB)),
+        ({MEMORY: "10", CORES: "100"}, "GPU-0,NVIDIA,10,1:", ("a", "GPU-0", 1.0, 10 * MIB)),
+        ({MEMORY: "10", CORES: "0"}, "GPU-0,NVIDIA,10,50:", ("a", "GPU-0", None, 10 * MIB)),
+    ],
+)
+def test_limits_win_where_the_annotation_states_other_amounts(
+    limits: dict[str, str], entry: str, expected: tuple[str, str, float | None, int]
+) -> None:
+    decoded = decode(pod(container(limits=limits), annotations={IDS: entry}), node(*FOUR_CARDS))
+    assert told(decoded) == [expected]
+    assert reasons(decoded) == [Reason.LIMITS_DIFFER]
+
+
+def test_percentage_is_one_of_the_memory_that_the_plugin_registered() -> None:
+    """With a memory factor of 10 the scheduler counts a card of 32 GiB as 3276 units."""
+    facts = replace(
+        node(*FOUR_CARDS),
+        annotations={"volcano.sh/node-vgpu-register": "GPU-0,10,3276,NVIDIA-V100,true,hami-core:"},
     )
-    assert [(a.container, a.device) for a in decoded.allocations] == [(owner, d) for d in devices]
-    assert reasons(decoded)[0] is Reason.CONTAINER_MISMATCH
+    described = pod(
+        container(limits={NUMBER: "1", PERCENTAGE: "50"}), annotations={IDS: "GPU-0,NVIDIA,1638,0:"}
+    )
+    assert decode(described, facts).problems == ()
 
 
 @pytest.mark.parametrize(
@@ -118,7 +151,7 @@ def test_mode_is_the_policy(ids: str, mode: str, policy: str) -> None:
     ("ids", "mode", "reason"),
     [
         ("GPU-9,NVIDIA,1,1:", "", Reason.UNKNOWN_DEVICE),
-        (ZERO + ZERO, "", Reason.DUPLICATE_DEVICE),
+        (ZERO + ZERO, "", Reason.PLACEMENT_MISMATCH),
         ("GPU-0,NVIDIA,x,1:", "", Reason.BAD_QUANTITY),
         (ZERO * 65, "", Reason.TOO_MANY_DEVICES),
         ("x", "", Reason.BAD_ANNOTATION),

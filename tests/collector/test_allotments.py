@@ -150,11 +150,15 @@ def test_a_fraction_is_placed_by_a_reservation_that_comes_later() -> None:
     group = {"runai-gpu-group": "g"}
     part = pod(container("a"), annotations={"gpu-fraction": "0.5"}, labels=group)
     uuid = {"run.ai/reserve_for_gpu_index": "GPU-1"}
-    reserving = Pod("r", "kai-resource-reservation", "r", annotations=uuid, labels=group)
+    reserving = Pod("r", "kai-resource-reservation", "r", labels=group)
+    placing = replace(reserving, annotations=uuid)
     allotments = Allotments(Rules())
-    before = devices(allotments.of(indexed({part.uid: part}, 1), NODE, dict))
-    after = devices(allotments.of(indexed({part.uid: part, "r": reserving}, 2), NODE, dict))
-    assert (before, after) == ([None], ["GPU-1"])
+    tables: tuple[dict[str, Pod], ...] = ({}, {"r": reserving}, {"r": placing})
+    found = [
+        devices(allotments.of(indexed({part.uid: part, **more}, version), NODE, dict))
+        for version, more in enumerate(tables, 1)
+    ]
+    assert found == [[], [None], ["GPU-1"]]
 
 
 def test_a_claim_that_a_second_pod_takes_up_promises_nothing_any_more() -> None:

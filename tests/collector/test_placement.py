@@ -181,12 +181,12 @@ def test_a_container_that_restarts_keeps_its_place_and_its_account(cards: TwoCar
 def test_an_allotment_of_the_pod_is_placed_where_any_of_its_containers_is_seen(
     cards: TwoCards,
 ) -> None:
-    """More segments than containers: whose each is cannot be told (HAMi)."""
-    segments = "GPU-gone,NVIDIA,1024,50:;;;;"
-    limits = {"nvidia.com/gpu": "1"}
+    """Koordinator does not record how a pod's devices are split among its containers."""
+    device = '{"minor":99,"resources":{"koordinator.sh/gpu-core":"50"}}'
+    limits = {f"koordinator.sh/gpu-{amount}": "25" for amount in ("core", "memory-ratio")}
     main = Container("main", container_ids=(CID,), limits=limits)
     other = Container("other", container_ids=("c" * 64,), limits=limits)
-    told = {"hami.io/vgpu-devices-allocated": segments}
+    told = {"scheduling.koordinator.sh/device-allocated": f'{{"gpu":[{device}]}}'}
     cards.know(replace(POD, containers=(main, other), annotations=told))
 
     before, rows = cards.see(), cards.see(second=(7,))

@@ -286,7 +286,7 @@ def test_mig_instances_and_numbers_of_cards_stay_what_they_are(names: Pseudonyms
     }
     pod = replace(
         POD,
-        containers=(Container("c", limits={"aliyun.com/gpu-mem": "8"}),),
+        containers=(Container("c", limits={"aliyun.com/gpu-mem": "8", "nvidia.com/gpu": "1"}),),
         annotations=annotations,
         labels={"aliyun.com/gpu-count": "2"},
     )

@@ -1,0 +1,46 @@
+"""The part of security.md that says what of an allotment a tenant can forge."""
+
+from exporter.allocations.registry import SCHEMES
+from exporter.allocations.scheme import Evidence, Scheme
+from pages.tables import table
+
+BEGIN = (
+    "<!-- From here to the end mark: written by docs/generate.py from exporter/allocations. -->\n"
+)
+END = "<!-- end -->\n"
+
+
+def security(page: str) -> str:
+    """Return the page with the table of the sharing systems as it is in the code.
+
+    Raises:
+        ValueError: one of the two marks is not on the page.
+
+    """
+    before, _, rest = page.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not end:
+        message = "security.md has lost the marks around its table of sharing systems"
+        raise ValueError(message)
+    heads = ("scheme", "amounts", "device", "who may patch a pod can change")
+    return f"{before}{BEGIN}\n{table(heads, map(_row, SCHEMES))}\n{END}{after}"
+
+
+def _row(scheme: Scheme) -> tuple[str, ...]:
+    return (
+        f"[`{scheme.name}`](sharing.md#{scheme.name})",
+        ", else ".join(scheme.amounts),
+        ", else ".join(scheme.placement) or "not told",
+        " and ".join(_forgeable(scheme)) or "nothing",
+    )
+
+
+def _forgeable(scheme: Scheme) -> list[str]:
+    found = []
+    if scheme.amounts[0] is Evidence.ANNOTATION:
+        found.append("the amounts")
+    elif Evidence.ANNOTATION in scheme.amounts:
+        found.append("amounts that the limits leave open")
+    if Evidence.ANNOTATION in scheme.placement:
+        found.append("the device")
+    return found

@@ -1,0 +1,75 @@
+"""How far an annotation is believed: the rule for all schemes that state amounts in one.
+
+Who may change a pod may change its annotations. A container's limits cannot be changed once the pod
+is made, and the scheduler counted them. So:
+
+* An annotation counts only for containers whose limits hold a resource of its scheme.
+* Where both state an amount and differ, the limits win and a problem is counted. The annotation
+  still names the devices.
+* Where only the limits state it, they are used.
+* Where only the annotation states it (a default of the scheduler), the annotation is used.
+
+A scheduler may divide an amount over several devices and leave a remainder, and it rounds when it
+turns a percentage into bytes. Such a difference is none.
+"""
+
+from collections.abc import Sequence
+
+from exporter.allocations.reader import PodReader, Share
+from exporter.allocations.scheme import Reason
+from exporter.model import Container
+
+_WHOLE = 100  # per cent
+
+
+def is_backed(reader: PodReader, container: Container, resources: Sequence[str], key: str) -> bool:
+    """Whether a container's limits hold one of a scheme's resources.
+
+    If not, the annotation ``key`` is rejected for it.
+    """
+    if asks_for(container, resources):
+        return True
+    detail = f"{container.name}: {key} without a limit on {resources[0]}"
+    reader.reject(Reason.NOT_REQUESTED, detail)
+    return False
+
+
+def asks_for(container: Container, resources: Sequence[str]) -> bool:
+    """Whether a container's limits hold one of the resources, or beginnings of resources."""
+    beginnings = tuple(name for name in resources if name.endswith("/"))
+    return any(name in resources or name.startswith(beginnings) for name in container.limits)
+
+
+def agreed(
+    reader: PodReader, stated: Sequence[Share], asked: Share, *, unit: int = 1, slack: int = 0
+) -> list[Share]:
+    """Return an annotation's shares, with the amounts of the limits where those differ.
+
+    ``stated`` are the shares of one owner, one for each device. ``asked`` is what its limits ask
+    for of all these devices together: 0 where they ask for none, None where they do not say.
+    Memory is divided in units of ``unit`` bytes, and may differ by ``slack`` bytes.
+    """
+    shares, count = list(stated), len(stated)
+    if asked.core is not None:
+        core = sum(round(_WHOLE * (share.core or 0)) for share in shares)
+        wanted = round(_WHOLE * asked.core)
+        if not _agree(core, wanted, count):
+            if core:
+                detail = f"{core} % of core in the annotation, {wanted} % in the limits"
+                reader.reject(Reason.LIMITS_DIFFER, detail)
+            part = reader.core(wanted // count or None)
+            shares = [share._replace(core=part) for share in shares]
+    if asked.memory_bytes is not None:
+        memory, wanted = sum(share.memory_bytes or 0 for share in shares), asked.memory_bytes
+        if abs(memory - wanted) > slack and not _agree(memory // unit, wanted // unit, count):
+            if memory:
+                detail = f"{memory} bytes in the annotation, {wanted} in the limits"
+                reader.reject(Reason.LIMITS_DIFFER, detail)
+            size = reader.memory(wanted // count or None, 1)
+            shares = [share._replace(memory_bytes=size) for share in shares]
+    return shares
+
+
+def _agree(total: int, asked: int, count: int) -> bool:
+    """Whether a sum is what was asked for, or what is left of it when it is divided evenly."""
+    return total == asked or 0 < total == asked // count * count
