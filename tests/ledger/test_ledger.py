@@ -989,3 +989,51 @@ def test_the_reasons_for_giving_no_process_core_time_add_up_to_it() -> None:
     unattributed = device["unattributed_core_seconds_total"]
     assert isinstance(unattributed, Mapping)
     assert unattributed["no_pid",] == 200 + 50 + 600 + 350
+
+
+REFUSED = {"core": Unmeasured.NOT_SUPPORTED}
+
+
+@pytest.mark.parametrize("state", [s for s in DeviceState if s is not DeviceState.UP])
+def test_what_was_unmeasured_stays_so_while_the_device_cannot_be_read(state: DeviceState) -> None:
+    node = Node()
+    busy = {"GPU-0": window({}, busy=SECOND)}
+    grant = (allotted(A),)
+    node.cycle(0, busy, allotted=grant, held={A: MemoryHeld(1, 1)}, unmeasured=REFUSED)
+
+    for second in (1, 2):  # the device is not blind yet
+        rows = node.cycle(second, states={"GPU-0": state}, allotted=grant)
+        values = rows["container"][ROW_A].values
+
+        assert "core_utilization_ratio" not in values
+        assert "core_seconds_total" not in values
+        assert values["unmeasured"] == {
+            ("core", "not_supported"): 1,
+            ("energy", "not_supported"): 1,
+        }
+
+
+def test_what_was_unmeasured_stays_so_until_a_window_can_tell() -> None:
+    """A driver that was opened anew has refused nothing yet, and has no new samples yet."""
+    node = Node()
+    busy = {"GPU-0": window({1: 500}, busy=SECOND)}
+    grant = (allotted(A),)
+    node.cycle(0, busy, allotted=grant, held={A: MemoryHeld(1, 1)}, unmeasured=REFUSED)
+
+    before = node.cycle(1, allotted=grant)["container"][ROW_A].values
+    after = node.cycle(2, busy, allotted=grant)["container"][ROW_A].values
+
+    assert "core_utilization_ratio" not in before
+    assert ("core", "not_supported") in before["unmeasured"]  # type: ignore[operator]
+    assert after["core_utilization_ratio"] > 0  # type: ignore[operator]
+    assert "unmeasured" not in after or not after["unmeasured"]
+
+
+def test_a_device_that_was_never_read_says_why_it_has_no_xids() -> None:
+    node = Node()
+
+    rows = node.cycle(
+        0, states={"GPU-0": DeviceState.LOST}, unmeasured={"xid": Unmeasured.NO_PERMISSION}
+    )
+
+    assert ("xid", "no_permission") in rows["device"]["0", "GPU-0"].values["unmeasured"]  # type: ignore[operator]
