@@ -6,6 +6,7 @@ Those of a MIG instance come from ``instance``.
 """
 
 import logging
+from collections.abc import Sequence
 from dataclasses import replace
 
 from exporter.gpus.energy import with_energy
@@ -32,6 +33,7 @@ from exporter.model import (
     DeviceReading,
     DeviceState,
     Engines,
+    Unmeasured,
     Window,
 )
 
@@ -170,7 +172,7 @@ class NvmlDevice:
         sensors = self._board.read()
         xids = self._xids()
         self._parts.add_up()  # for their costs
-        return DeviceReading(
+        reading = DeviceReading(
             device=self._as_shared(memory),
             window=window,
             memory=memory,
@@ -179,6 +181,8 @@ class NvmlDevice:
             xids=xids.counts,
             costs=self._parts.costs,
         )
+        impossible = self._engines.take_impossible()
+        return _without_rates(reading, impossible) if impossible else reading
 
     def _read_instance(self) -> DeviceReading:
         woken = self._activity.read()
@@ -245,3 +249,11 @@ class NvmlDevice:
         if self.device.parent_uuid or XID in self._wanted.disabled:
             return NO_XIDS
         return self._watch.of(self.device.uuid)
+
+
+def _without_rates(reading: DeviceReading, engines: Sequence[str]) -> DeviceReading:
+    """The reading where the driver reported more than 100 % of these engines."""
+    reasons = dict.fromkeys(engines, Unmeasured.REJECTED_SAMPLES)
+    return reading._replace(
+        unmeasured={**reading.unmeasured, **reasons}, rejected={"utilization": len(engines)}
+    )
