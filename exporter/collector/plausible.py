@@ -50,8 +50,8 @@ class Plausible:
             if device.memory is not None:
                 device = self._with_memory(device, device.memory)  # noqa: PLW2901 - checked
             if device.window is not None:
-                device = self._with_energy(device, device.window, mono_ns)  # noqa: PLW2901 - same
                 self.rejected.update(device.window.rejected)
+                device = self._with_energy(device, device.window, mono_ns)  # noqa: PLW2901 - same
             self.rejected.update(device.rejected)
             devices[uuid] = device
         if len(self._boards) > len(devices):

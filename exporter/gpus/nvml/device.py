@@ -58,12 +58,12 @@ class NvmlDevice:
         self._clock = clock
         self._wanted = self._followed = wanted
         self._watch = xids
-        self._refusals = Refusals(found.device.uuid)
+        self._refusals = Refusals(found.device.uuid, clock)
         self._engines = EngineReader(library, found.handle, self._refusals)
         self._residents = Residents(library, found, self._refusals, wanted.timing, self._parts)
         self._board = Board(library, found.handle, self._refusals, wanted, self._parts)
         self._energy = BoardEnergy(self._engines, self._refusals, clock)
-        self._cursor = WindowCursor(self._engines, self._energy)
+        self._cursor = self._new_cursor()
         self._accounting = Accounting(library, accounting, clock)
         self._activity = InstanceActivity(library, self._refusals, clock, wanted)
         self._reasons = Reasons(self._refusals, self._activity, self._energy)
@@ -78,7 +78,7 @@ class NvmlDevice:
         """Take up another handle: the driver was opened anew, MIG switched, or the device back."""
         if self._blind:
             # The old cursor stands where the windows of energy began: it would give them out again.
-            self._cursor = WindowCursor(self._engines, self._energy)
+            self._cursor = self._new_cursor()
         self.device = found.device
         self._under_mps = replace(found.device, sharing="mps")
         self._refusals.forget()
@@ -88,6 +88,9 @@ class NvmlDevice:
         self._residents.attach(found)
         self._board.attach(found.handle)
         self._lost = ""
+
+    def _new_cursor(self) -> WindowCursor:
+        return WindowCursor(self._engines, self._energy)
 
     def follow(self, wanted: Wanted) -> None:
         """Read this from the next read on. For any thread."""
@@ -209,7 +212,9 @@ class NvmlDevice:
     def _window(self) -> Window | None:
         now_ns = self._clock.time_ns()
         mono_us = self._clock.monotonic_ns() // 1000
-        window = None if self._parted else self._cursor.next(now_ns // 1000, mono_us)
+        if not self._parted and self._engines.coreless and self._engines.try_core():
+            self._cursor = self._new_cursor()  # see attach
+        window = None if self._blind else self._cursor.next(now_ns // 1000, mono_us)
         blind = self._blind
         if blind:
             window = self._window_of_energy(now_ns)

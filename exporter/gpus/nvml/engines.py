@@ -42,8 +42,14 @@ class EngineReader:
 
     @property
     def coreless(self) -> bool:
-        """Whether this device has refused to tell of its core in any way."""
+        """Whether this device refuses to tell of its core in any way."""
         return SAMPLES["core"] in self._refusals and RATES["core"] in self._refusals
+
+    def try_core(self) -> bool:
+        """Asks again for the core if it is time. Returns whether it is measured now."""
+        self.busy_samples("core", 0)
+        self.utilization("core")
+        return not self.coreless
 
     def busy_samples(self, engine: str, newer_than_us: int) -> Sequence[BusySample] | None:
         """Samples of the whole device, oldest first; None: this device keeps none."""

@@ -6,7 +6,7 @@ leaves ``library``. The tree::
     NvmlError               any code; this call failed, nothing else is known
     ├── DriverGoneError     1, 9, 12: the driver was unloaded or restarted; open it again
     ├── DeviceLostError     15, 16: this device has fallen off the bus or needs a reset
-    ├── UnmeasurableError   3, 4, 13: this device will not answer this call; do not ask again
+    ├── UnmeasurableError   3, 4, 13: this device refuses this call; ask again after minutes
     └── LibraryError        12: no library that can be loaded was found
 
 Only a new process helps after 18, or when 17 or 999 persist at init: that is
@@ -73,7 +73,7 @@ class DeviceLostError(NvmlError):
 
 
 class UnmeasurableError(NvmlError):
-    """This device does not answer this call, now or later."""
+    """This device refuses this call: for ever, or for now."""
 
     @property
     def reason(self) -> Unmeasured:
