@@ -5,6 +5,7 @@ leaves ``library``. The tree::
 
     NvmlError               any code; this call failed, nothing else is known
     ├── DriverGoneError     1, 9, 12: the driver was unloaded or restarted; open it again
+    │   └── OtherVersionError 18: the kernel's driver is of another version than the library
     ├── DeviceLostError     15, 16: this device has fallen off the bus or needs a reset
     ├── UnmeasurableError   3, 4, 13: this device refuses this call; ask again after minutes
     └── LibraryError        12: no library that can be loaded was found
@@ -68,6 +69,10 @@ class DriverGoneError(NvmlError):
     """The driver is not loaded, or another one than we opened: every handle is void."""
 
 
+class OtherVersionError(DriverGoneError):
+    """The driver was upgraded while its old library is loaded: only a new process helps."""
+
+
 class DeviceLostError(NvmlError):
     """This device cannot be used until it is reset or comes back; the others can."""
 
@@ -93,6 +98,7 @@ _CLASSES: dict[int, type[NvmlError]] = {
     UNINITIALIZED: DriverGoneError,
     DRIVER_NOT_LOADED: DriverGoneError,
     LIBRARY_NOT_FOUND: DriverGoneError,
+    VERSION_MISMATCH: OtherVersionError,
     GPU_IS_LOST: DeviceLostError,
     RESET_REQUIRED: DeviceLostError,
     NOT_SUPPORTED: UnmeasurableError,
