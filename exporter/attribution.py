@@ -147,6 +147,8 @@ def hold(memory: DeviceMemory, owners: Mapping[int, Owner]) -> dict[Owner, Memor
     for pid, used_bytes, _ in memory.processes or ():
         sizes.setdefault(owners.get(pid, Unattributed.UNKNOWN_CGROUP), []).append(used_bytes)
     held = {owner: _held(own) for owner, own in sizes.items()}
+    for owner in {owners.get(pid, Unattributed.UNKNOWN_CGROUP) for pid in memory.rejected}:
+        held[owner] = replace(held[owner], is_rejected=True)
     whole = memory.used_bytes
     rest = 0 if whole is None else whole - sum(h.used_bytes or 0 for h in held.values())
     if memory.processes is not None and rest:

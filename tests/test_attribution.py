@@ -172,6 +172,12 @@ def sampled(
             {Unexplained.REJECTED_ROWS: 300},
         ),
         (sampled(0, {}, 0), {}, {}),
+        (sampled(500, {1: (400, 600)}, 300), {A: 500}, {}),  # more unclaimed than is missing
+        (
+            sampled(500, {1: (400, 40)}, 300),
+            {A: 440, Unattributed.NO_PID: 60},
+            {Unexplained.CAP: 60},
+        ),
         (
             sampled(500, {}, 300),
             {Unattributed.NO_PID: 500},

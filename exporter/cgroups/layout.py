@@ -123,7 +123,7 @@ def descend(place: Place, name: str) -> Place:
             return pod
     may_hold = place.is_pod or (identity.pod_uid is None and within != "slurm")
     if may_hold and identity.container_id is None:
-        container = _container(place.name, name)
+        container = _container(place.name, name, in_pod=place.is_pod)
         if container is not None:
             identity = _of_container(identity, *container)
     if identity.container_id is None and identity.pod_uid is None:
@@ -179,7 +179,7 @@ def _directory_qos(parent: str) -> str | None:
     return _QOS.get("" if parent == "kubepods" else parent or "unknown")
 
 
-def _container(parent: str, name: str) -> tuple[str, str | None] | None:
+def _container(parent: str, name: str, *, in_pod: bool = False) -> tuple[str, str | None] | None:
     """Id and runtime of a container's directory; None for any other.
 
     Many units carry a container's id without being it: ``crio-conmon-<id>.scope`` is its monitor,
@@ -192,9 +192,12 @@ def _container(parent: str, name: str) -> tuple[str, str | None] | None:
     if len(container_id) != _ID_DIGITS or not _CONTAINER_ID.fullmatch(container_id):
         return None
     unit, runtime = stem != whole, _RUNTIME_BY_PREFIX.get(prefix)
-    # In a slice systemd makes all directories and names their kind: one without is no container
-    # but, for example, CRI-O's sandbox, which keeps a directory crio-<id> of its own.
-    if parent == "kata_overhead" or (parent.endswith(".slice") and not (unit or colon)):
+    if parent == "kata_overhead":
+        return None
+    # Systemd names the kind of each directory that it makes in a slice. A runtime that makes its
+    # own in a pod's slice does not. CRI-O's is then the sandbox (captured on OpenShift).
+    of_runtime = in_pod and runtime is not None and prefix != "crio"
+    if parent.endswith(".slice") and not (unit or colon or of_runtime):
         return None
     if runtime is not None:
         return container_id, runtime

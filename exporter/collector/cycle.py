@@ -3,7 +3,6 @@
 import logging
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
@@ -16,6 +15,7 @@ from exporter.collector.keeper import Keeper
 from exporter.collector.membership import Membership
 from exporter.collector.naming import Naming
 from exporter.collector.own_rows import LastReload, Own, with_own
+from exporter.collector.plausible import Plausible
 from exporter.collector.pulse import Pulse
 from exporter.collector.rules import CycleRules
 from exporter.collector.sources import Sources
@@ -76,7 +76,7 @@ class Collector:
         self._membership = Membership()
         self._allotments = Allotments(self._rules.allotments)
         self._allotted: list[Allotted] = []
-        self._rejected: Counter[str] = Counter()
+        self._plausible = Plausible()
         self._surplus = Surplus()
         self._naming = Naming()
         self._residency = Residency(ledger.window_ns, Guard(sources.processes.name, clock))
@@ -134,7 +134,7 @@ class Collector:
         readings = self._asking.readings()
         now = Moment(self._clock.monotonic_ns(), self._clock.time_ns())
         self._pulse = Pulse(now.mono_ns, self._pulse.done, self._pulse.interval_ns)
-        devices = {d.device.uuid: d for reading in readings for d in reading.devices}
+        devices = self._plausible.of(readings, now.mono_ns)
         table = self._asking.table()
         identities, processes = self._asking.identities(devices.values())
         self._ledger.nameless = None if processes.up else processes.reason or Unmeasured.READ_FAILED
@@ -182,8 +182,6 @@ class Collector:
                 usage = account_for(reading.device, window, owners, residents, weights, credit)
                 ledger.record(usage, now)
                 self._residency.enter(usage, window.processes, owners, now.mono_ns)
-                if window.rejected:
-                    self._rejected.update(window.rejected)
 
     def _published(
         self, facts: CycleFacts, readings: Sequence[Reading], processes: SourceStatus
@@ -212,7 +210,7 @@ class Collector:
 
     def _own(self, readings: Sequence[Reading], processes: SourceStatus, now: Moment) -> Own:
         gpus = (r.status for r in readings if not r.status.absent)
-        counted = self._rejected, self._allotments.problems, self._shown.rejected
+        counted = self._plausible.rejected, self._allotments.problems, self._shown.rejected
         return Own(
             unix_ns=now.unix_ns,
             cycles=self._pulse.done + 1,

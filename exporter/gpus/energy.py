@@ -69,6 +69,10 @@ class EnergyMeter:
         self._spells_watts: deque[float] = deque(maxlen=IDLE_SPELLS)
         self._idle_watts: float | None = None
 
+    def restart(self) -> None:
+        """Take the next reading as one of another counter. What idling costs is still known."""
+        self._counter_uj = None
+
     def take(self, counter_uj: int | None, mono_ns: int, busy_ns: int | None) -> Metered:
         """Energy since the last reading, at the end of a window. ``busy_ns`` is of that window.
 

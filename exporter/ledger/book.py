@@ -18,6 +18,7 @@ from exporter.model import (
     Unexplained,
 )
 
+NOBODY: frozenset[Owner] = frozenset()
 NO_MEMORY = MemoryHeld(0, 0)
 
 
@@ -40,6 +41,7 @@ class Book(Condition):
         self.unexplained: Mapping[Unexplained, int] = dict.fromkeys(Unexplained, 0)
         self.pasts: tuple[Past, ...] = ()
         self.held: Mapping[Owner, MemoryHeld] | None = None
+        self.held_in_window: Mapping[Owner, MemoryHeld] | None = None  # at the newest window
         self._has_newcomers = False  # owners that are not yet told what they hold
         self._used: set[Owner] = set()  # whose part of any window was entered, and still stands
         self._residents: Collection[Owner] | None = None  # as the accounts have it, if all do
@@ -76,6 +78,7 @@ class Book(Condition):
         self.idle_energy_uj += usage.idle_energy_uj or 0
         self.unobserved_ns += usage.unobserved_ns
         self.credit = usage.credit
+        self.held_in_window = self.held
         self.measure(usage, now)
         self._count(usage.counted, now)
         if any(usage.unexplained.values()):
@@ -180,6 +183,14 @@ class Book(Condition):
     def since(self, mono_ns: int) -> Since:
         """What was observed since the given moment, and what the accounts said then."""
         return since(self.pasts, mono_ns)
+
+    @property
+    def newcomers(self) -> frozenset[Owner]:
+        """Owners that hold memory now and were not there yet in the newest window."""
+        if not self.held or self.held is self.held_in_window:
+            return NOBODY
+        used = self.pasts[-1].accounts if self.pasts else {}
+        return frozenset(self.held.keys() - (self.held_in_window or {}).keys() - used.keys())
 
     @property
     def normalization(self) -> float | None:

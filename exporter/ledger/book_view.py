@@ -66,6 +66,7 @@ class BookView:
     What is asked for each owner and is the same for all of them is found out once. ``hidden`` says
     why the series of its owners must go, ``unshared`` what cannot be told of any of them and why,
     ``shared`` what can, but for those in doubt. ``told`` is what is known of the device itself.
+    ``newcomers`` have no averages yet: no window has ended since they came or got their names.
     """
 
     def __init__(self, book: Book, ledger: Ledger, facts: CycleFacts) -> None:
@@ -79,6 +80,7 @@ class BookView:
         self._since = facts.now.mono_ns - ledger.window_ns
         self._lately = book.since(self._since)
         self.observed_ns = self._lately.observed_ns
+        self.newcomers = book.newcomers
         self._facts = facts
         self._doubts = book.doubts or None
         # The pods, by namespace and name, in whose accounts use stands under no container.
@@ -87,8 +89,13 @@ class BookView:
         }
 
     def live(self, account: Account) -> bool:
-        """Whether the owner was there in this cycle; else only its counters are shown."""
-        return account.is_live(self._facts.now.mono_ns)
+        """Whether the owner was there in this cycle; else only its counters are shown.
+
+        Without a process list, one that was active lately is there: a window does not name all.
+        """
+        if account.is_live(self._facts.now.mono_ns):
+            return True
+        return self.book.held is None and account.live_mono_ns > self._since
 
     def pending(self, key: OwnerKey) -> bool:
         """Whether a container's use may stand under "" for now: the pod's status lacks its id.
@@ -132,7 +139,7 @@ class BookView:
 
     def core(self, owner: OwnerKey | None, account: Account) -> float | None:
         """The average of an owner's core time; None: it is not known, or without any window."""
-        if not self.observed_ns or "core" not in self.told_of(owner):
+        if not self.observed_ns or "core" not in self.told_of(owner) or owner in self.newcomers:
             return None
         then = self.then_of(owner, account)
         return (account.totals.core - then.core) / self.observed_ns

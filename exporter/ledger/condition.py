@@ -19,6 +19,7 @@ from exporter.model import (
 BLIND_CYCLES = 3  # a single failed reading says nothing yet
 IDLE_ENERGY = "idle_energy"
 BOARDS = frozenset({ENERGY, IDLE_ENERGY})  # what is measured of a board until it says otherwise
+OF_WINDOWS = frozenset({*QUANTITIES, ENERGY})
 OWNED = (*QUANTITIES, ENERGY, "memory")  # what an owner has a part of
 REJECTED_WINDOWS = 10  # so many in a row with rows that cannot be true, and the others are doubted
 
@@ -50,7 +51,8 @@ class Condition:
         """
         self.device, self.state = reading.device, reading.state
         if reading.unmeasured != self.unmeasured:
-            self.unmeasured = {q: Unmeasured(reason) for q, reason in reading.unmeasured.items()}
+            reasons = {q: Unmeasured(reason) for q, reason in reading.unmeasured.items()}
+            self.unmeasured = {**self._reasons_that_stand(reading), **reasons}
         if reading.unmeasured:
             self.measured -= BOARDS.intersection(reading.unmeasured)
         self.met_mono_ns = now.mono_ns
@@ -62,6 +64,17 @@ class Condition:
         self.unlisted_cycles += 1
         if memory is not None:  # a list that is refused will not come in the next cycle
             self.unlisted_cycles = BLIND_CYCLES if memory.processes is None else 0
+
+    def _reasons_that_stand(self, reading: DeviceReading) -> Mapping[str, Unmeasured]:
+        """The earlier reasons that this reading cannot end, because it measured nothing.
+
+        Without them a quantity that was never measured would be shown at 0.
+        """
+        if reading.state is not DeviceState.UP:
+            return self.unmeasured
+        if reading.window is None:
+            return {q: reason for q, reason in self.unmeasured.items() if q in OF_WINDOWS}
+        return {}
 
     def miss(self) -> None:
         """Note that the device was not reported in this cycle."""

@@ -120,6 +120,8 @@ def _memory_reason(
     if "memory" in seen.unshared:
         return {}
     if held is not None:
+        if held.is_rejected:
+            return {"memory": Unmeasured.REJECTED_SAMPLES}
         is_untold = unshared.get("core") is Unmeasured.READ_FAILED
         return {"memory": Unmeasured.READ_FAILED if is_untold else Unmeasured.NOT_SUPPORTED}
     return {"memory": Unmeasured.READ_FAILED} if seen.book.unlisted else {}

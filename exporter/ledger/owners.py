@@ -23,8 +23,9 @@ class Owners(Generic[K]):
 
     ``live``: it was there in this cycle; else only its counters are shown. ``pending``: its use may
     stand under its pod. ``withheld``: why nothing is told of it; None if something is: ``told`` is
-    what is known of it, ``unshared`` what is not, and why. ``then``: what its account said when the
-    time began that averages are over. ``shown``: whether its gauges are.
+    what is known of it, ``unshared`` what is not, and why. ``averaged`` is what has an average.
+    ``then``: what its account said when the time began that averages are over. ``shown``: whether
+    its gauges are.
     """
 
     def __init__(self, books: Iterable[BookView], kind: type[K], kept: Kept) -> None:
@@ -37,6 +38,7 @@ class Owners(Generic[K]):
         self.withheld: list[Unmeasured | None] = []
         self.unshared: list[Mapping[str, Unmeasured]] = []
         self.told: list[frozenset[str]] = []
+        self.averaged: list[frozenset[str]] = []
         self.then: list[Totals] = []
         for seen in books:
             mine = [one for one in seen.book.owners.items() if isinstance(one[0], kind)]
@@ -60,7 +62,10 @@ class Owners(Generic[K]):
             waits = map(and_, live, pending)
             self.withheld += [Unmeasured.CONTAINER_PENDING if one else None for one in waits]
         self.unshared += map(seen.unshared_of, keys)
-        self.told += map(seen.told_of, keys)
+        told = list(map(seen.told_of, keys))
+        self.told += told
+        is_met = [key not in seen.newcomers for key in keys]
+        self.averaged += where(is_met, told, other=_UNTOLD)
         self.then += map(seen.then_of, keys, accounts)
 
     def memory_bytes(self) -> list[int | None]:
@@ -74,7 +79,7 @@ class Owners(Generic[K]):
     def used(self) -> Columns:
         """What is known of their accounts, and the averages of it over the stated window."""
         counted = where([why is None for why in self.withheld], self.told, other=_UNTOLD)
-        averaged = where(self.shown, counted, other=_UNTOLD)
+        averaged = where(self.shown, self.averaged, other=_UNTOLD)
         columns: Columns = {}
         for quantity, name in names(_UNTOLD.union(*set(counted)))[0]:
             columns[name] = of_told(quantity, counted, self.totals[quantity])
@@ -99,7 +104,7 @@ class Owners(Generic[K]):
 
     def cores(self) -> Sequence[float | None]:
         """The averages of their core time; None: it is not known, or without any window."""
-        return of_told("core", self.told, self.averages["core"]) if self.keys else ()
+        return of_told("core", self.averaged, self.averages["core"]) if self.keys else ()
 
 
 def _averages(

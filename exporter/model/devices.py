@@ -155,13 +155,15 @@ class ProcessMemory(NamedTuple):
 class DeviceMemory:
     """Memory of a device and who holds it, all read at the same moment.
 
-    ``total_bytes`` and ``used_bytes`` None: the driver does not say.
+    ``total_bytes`` and ``used_bytes`` None: the driver does not say. ``rejected`` are processes
+    that would hold more than can be: their size is left out.
     """
 
     total_bytes: int | None
     used_bytes: int | None
     reserved_bytes: int | None
     processes: tuple[ProcessMemory, ...] | None
+    rejected: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,6 +221,7 @@ class DeviceReading(NamedTuple):
     unmeasured: Mapping[str, Unmeasured] = MappingProxyType({})  # by quantity
     xids: Mapping[str, XidCount] = MappingProxyType({})  # of a device that is lost, too
     costs: Mapping[str, PartCost] = MappingProxyType({})  # by part of the reading, likewise
+    rejected: Mapping[str, int] = MappingProxyType({})  # beside the window's rows, by reason
 
 
 class SourceStatus(NamedTuple):

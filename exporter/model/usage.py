@@ -55,10 +55,14 @@ class Spent(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class MemoryHeld:
-    """Device memory of one owner. ``used_bytes`` None: at least one of its processes is unknown."""
+    """Device memory of one owner. ``used_bytes`` None: at least one of its processes is unknown.
+
+    ``is_rejected``: it is unknown because the driver reports more than can be.
+    """
 
     used_bytes: int | None
     processes: int
+    is_rejected: bool = False
 
 
 class Unexplained(StrEnum):

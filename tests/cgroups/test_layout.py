@@ -103,6 +103,28 @@ def test_what_only_carries_a_containers_id_belongs_to_the_pod(parent: str, name:
     assert (identity.pod_uid, identity.container_id) == (UID, None)
 
 
+@pytest.mark.parametrize(
+    ("prefix", "runtime"),
+    [("cri-containerd", "containerd"), ("docker", "docker"), ("libpod", "podman")],
+)
+@pytest.mark.parametrize("suffix", ["", "/container"])
+def test_a_directory_without_scope_in_a_pods_slice_is_a_container(
+    prefix: str, runtime: str, suffix: str
+) -> None:
+    identity = parse_path(f"/{pod_path('systemd', UID)}/{prefix}-{ID}{suffix}")
+    assert (identity.pod_uid, identity.container_id, identity.runtime) == (UID, ID, runtime)
+
+
+@pytest.mark.parametrize("parent", ["system.slice", "kubepods.slice", "user.slice/user-1000.slice"])
+def test_a_directory_without_scope_in_another_slice_is_no_container(parent: str) -> None:
+    assert parse_path(f"/{parent}/cri-containerd-{ID}").container_id is None
+
+
+def test_a_directory_of_cri_o_without_scope_in_a_pods_slice_is_its_sandbox() -> None:
+    identity = parse_path(f"/{pod_path('systemd', UID)}/crio-{ID}")
+    assert (identity.pod_uid, identity.container_id) == (UID, None)
+
+
 @pytest.mark.parametrize("between", ["x", f"kata_{OTHER_ID}", f"crio-conmon-{OTHER_ID}"])
 def test_a_container_is_directly_below_its_pod_or_none(between: str) -> None:
     identity = parse_path(f"/{pod_path('cgroupfs', UID)}/{between}/{ID}")

@@ -86,19 +86,24 @@ unsigned long long energy_mj(Call *call)
            (unsigned long long)(active / SECOND);
 }
 
+/* Percent of an engine now, or what the scenario makes the driver say. */
+static unsigned rate_now(Call *call, int engine)
+{
+    return call->gpu->rates == UINT_MAX ? last_sample(call).share[engine] / 100 : call->gpu->rates;
+}
+
 NVML(nvmlDeviceGetUtilizationRates)(nvmlDevice_t device, nvmlUtilization_t *utilization)
 {
     BOARD_CALL(device)
     if (call.gpu->mig) return NVML_ERROR_NOT_SUPPORTED;
-    Sample sample = last_sample(&call);
-    *utilization = (nvmlUtilization_t){sample.share[CORE] / 100, sample.share[MEMORY] / 100};
+    *utilization = (nvmlUtilization_t){rate_now(&call, CORE), rate_now(&call, MEMORY)};
     return NVML_SUCCESS;
 }
 
 static nvmlReturn_t engine_utilization(Call *call, int engine, unsigned *utilization, unsigned *period_us)
 {
     if (call->gpu->mig) return NVML_ERROR_NOT_SUPPORTED;
-    *utilization = last_sample(call).share[engine] / 100;
+    *utilization = rate_now(call, engine);
     *period_us = (unsigned)(call->gpu->sample_period / 1000);
     return NVML_SUCCESS;
 }

@@ -2,6 +2,7 @@
 #ifndef FAKENVML_FAKE_H
 #define FAKENVML_FAKE_H
 
+#include <limits.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -80,7 +81,7 @@ typedef struct {
 typedef struct {
     bool present, lost, energy, mig_capable, mig, accounting, gpm;
     const char *uuid, *name, *pci;
-    unsigned minor, power_mw, idle_mw, limit_mw, temperature, memory_temperature, ring, probe, rule, garbage, slices;
+    unsigned minor, power_mw, idle_mw, limit_mw, temperature, memory_temperature, ring, probe, rule, garbage, slices, rates;
     unsigned long long memory, reserved, used;
     int64_t sample_period, sample_offset, slice, energy_step;
     Process *processes;

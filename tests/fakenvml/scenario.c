@@ -147,6 +147,7 @@ static void read_gpu(Line *line, Scenario *scenario)
     gpu->memory_temperature = (unsigned)number_of(line, "memory_temperature", 60);
     gpu->ring = (unsigned)number_of(line, "ring", 72);
     gpu->probe = (unsigned)number_of(line, "probe", gpu->ring);
+    gpu->rates = (unsigned)number_of(line, "rates", UINT_MAX);
     gpu->rule = choice_of(line, "rule", rules, 3);
     gpu->sample_period = billionths_of(line, "sample_period", 166666667);
     gpu->sample_offset = billionths_of(line, "sample_offset", 0);

@@ -40,6 +40,7 @@ class Gpu:
     sample_period: float = 1 / 6
     sample_offset: float = 0.0
     probe: int | None = None
+    rates: int | None = None
     rule: Literal["end", "longest", "random"] = "end"
     slice: float = 0.002
     energy: bool = True

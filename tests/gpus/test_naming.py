@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from exporter.gpus.naming import Named, Naming, Stretch, tell_apart
+from exporter.gpus.naming import Named, Naming, Stretch, _adding_up, tell_apart
 from exporter.gpus.samples import ProcessSample
 from exporter.scenario.ring import ProcessRow, RingSample
 from tests.scenario.clock import ManualClock
@@ -111,6 +111,22 @@ def test_a_row_that_the_samples_cannot_hold_is_not_told_apart() -> None:
     samples = stretches([(10, 1), (10, 0), (10, 0), (10, 0)])
 
     assert tell_apart(samples, [row(1, 0, 60)]) is None
+
+
+def test_no_process_has_more_than_its_average_rounded_up() -> None:
+    """33 % of three samples is less than 102: 50 and 53 are more, so 47 is the other one."""
+    naming = tell_apart(stretches([(53, 0), (47, 1), (50, 1)]), [row(1, 2 * SAMPLE_NS * 10, 33)])
+
+    assert naming
+    assert naming.by_pid[1] == busy(50, 47)
+
+
+def test_samples_that_add_up_are_found_among_many_sums() -> None:
+    samples = stretches([(percent, 0) for percent in (56, 55, 48, 54, 58, 42)])
+
+    found = _adding_up(145.0, 148.0, samples, 10**9)
+
+    assert sorted(sample[1] for sample in found) == [42, 48, 55]
 
 
 @given(st.lists(st.tuples(st.integers(0, 100), st.integers(0, 4)), min_size=1, max_size=72))

@@ -98,15 +98,15 @@ class Node:
         readings = {}
         for device in self.devices:
             state = (states or {}).get(device.uuid, DeviceState.UP)
+            seen = (windows or {}).get(device.uuid)
             readings[device.uuid] = DeviceReading(
-                device, state, memory=LISTED if listed else None, **told
+                device, state, window=seen, memory=LISTED if listed else None, **told
             )
             self.ledger.meet(readings[device.uuid], now)
             if state is not DeviceState.UP:
                 continue
             if held is not None:
                 self.ledger.hold(device.uuid, held, now)
-            seen = (windows or {}).get(device.uuid)
             if seen is not None:
                 credit = self.ledger.books[device.uuid].credit
                 usage = account(device, seen, self.owners, credit=credit)

@@ -989,3 +989,105 @@ def test_the_reasons_for_giving_no_process_core_time_add_up_to_it() -> None:
     unattributed = device["unattributed_core_seconds_total"]
     assert isinstance(unattributed, Mapping)
     assert unattributed["no_pid",] == 200 + 50 + 600 + 350
+
+
+REFUSED = {"core": Unmeasured.NOT_SUPPORTED}
+
+
+@pytest.mark.parametrize("state", [s for s in DeviceState if s is not DeviceState.UP])
+def test_what_was_unmeasured_stays_so_while_the_device_cannot_be_read(state: DeviceState) -> None:
+    node = Node()
+    busy = {"GPU-0": window({}, busy=SECOND)}
+    grant = (allotted(A),)
+    node.cycle(0, busy, allotted=grant, held={A: MemoryHeld(1, 1)}, unmeasured=REFUSED)
+
+    for second in (1, 2):  # the device is not blind yet
+        rows = node.cycle(second, states={"GPU-0": state}, allotted=grant)
+        values = rows["container"][ROW_A].values
+
+        assert "core_utilization_ratio" not in values
+        assert "core_seconds_total" not in values
+        assert values["unmeasured"] == {
+            ("core", "not_supported"): 1,
+            ("energy", "not_supported"): 1,
+        }
+
+
+def test_what_was_unmeasured_stays_so_until_a_window_can_tell() -> None:
+    """A driver that was opened anew has refused nothing yet, and has no new samples yet."""
+    node = Node()
+    busy = {"GPU-0": window({1: 500}, busy=SECOND)}
+    grant = (allotted(A),)
+    node.cycle(0, busy, allotted=grant, held={A: MemoryHeld(1, 1)}, unmeasured=REFUSED)
+
+    before = node.cycle(1, allotted=grant)["container"][ROW_A].values
+    after = node.cycle(2, busy, allotted=grant)["container"][ROW_A].values
+
+    assert "core_utilization_ratio" not in before
+    assert ("core", "not_supported") in before["unmeasured"]  # type: ignore[operator]
+    assert after["core_utilization_ratio"] > 0  # type: ignore[operator]
+    assert "unmeasured" not in after or not after["unmeasured"]
+
+
+def test_a_device_that_was_never_read_says_why_it_has_no_xids() -> None:
+    node = Node()
+
+    rows = node.cycle(
+        0, states={"GPU-0": DeviceState.LOST}, unmeasured={"xid": Unmeasured.NO_PERMISSION}
+    )
+
+    assert ("xid", "no_permission") in rows["device"]["0", "GPU-0"].values["unmeasured"]  # type: ignore[operator]
+
+
+def test_who_is_first_seen_between_two_windows_has_no_ratio_until_the_next() -> None:
+    """Its name arrived, or it has just begun: 0 would say that it was measured, and idle."""
+    node = Node()
+    grant = (allotted(A),)
+    held: dict[Owner, MemoryHeld] = {A: MemoryHeld(1, 1), GROUP: MemoryHeld(1, 1)}
+    named, node.owners = node.owners, {}
+    node.cycle(0, {"GPU-0": window({1: 500, 3: 500})}, held={Unattributed.UNKNOWN_CGROUP: HELD})
+    node.owners = named
+
+    before = node.cycle(1, allotted=grant, held=held)
+    after = node.cycle(2, {"GPU-0": window({1: 500, 3: 500})}, allotted=grant, held=held)
+    later = node.cycle(3, allotted=grant, held=held)
+
+    for level, labels in (("container", ROW_A), ("group", (*GROUP, "0", "GPU-0"))):
+        assert "core_utilization_ratio" not in before[level][labels].values
+        assert before[level][labels].values["processes"] == 1
+        assert after[level][labels].values["core_utilization_ratio"] > 0  # type: ignore[operator]
+        assert later[level][labels].values["core_utilization_ratio"] > 0  # type: ignore[operator]
+    assert "core_usage_gpus" not in before["pod"]["n", "a"].values
+    assert "core_usage_gpus" in after["pod"]["n", "a"].values
+
+
+HELD = MemoryHeld(2, 2)
+
+
+def test_who_holds_memory_in_a_window_that_does_not_name_it_is_idle() -> None:
+    node = Node()
+    held: dict[Owner, MemoryHeld] = {A: MemoryHeld(1, 1)}
+
+    node.cycle(0, {"GPU-0": window({2: 500})}, held=held)
+    rows = node.cycle(1, held=held)
+
+    assert rows["container"][ROW_A].values["core_utilization_ratio"] == 0.0
+
+
+def test_without_a_process_list_who_was_active_lately_is_there() -> None:
+    """A window need not name everybody who works: what is shown of them must not come and go."""
+    node = Node()
+    busy, other = {"GPU-0": window({3: 10})}, {"GPU-0": window({2: 10})}
+    refused = {"listed": False, "unmeasured": {"memory": Unmeasured.NO_PERMISSION}}
+    label = (*GROUP, "0", "GPU-0")
+    node.cycle(0, busy, **refused)  # type: ignore[arg-type]
+
+    values = [
+        node.cycle(second, busy if second % 3 == 0 else other, **refused)["group"][label].values  # type: ignore[arg-type]
+        for second in range(3, 15)
+    ]
+
+    assert all(one["unmeasured"] == {("memory", "no_permission"): 1} for one in values)
+    assert all("core_utilization_ratio" in one for one in values)
+    gone = [node.cycle(second, other, **refused)["group"] for second in range(15, 30)]  # type: ignore[arg-type]
+    assert "unmeasured" not in gone[-1][label].values

@@ -104,6 +104,7 @@ class Board:
         self._profile: GpmReading | None = None
         self._moved: Mapping[str, float] = {}
         self._gpm_lacks_pcie = False
+        self._counting = False  # whether traffic was counted by the counters, not by GPM
         self._told = None
         self._counters.traffic.restart()  # what GPM counts, the counters do not see, and back
         self._turns[PROFILING].restart()
@@ -124,8 +125,12 @@ class Board:
         if self._now() >= self._next_turn_ns:
             self._read_in_turn()
             self._next_turn_ns = min([turns.next_ns for turns in self._turns.values()])
-        if self._gpm_lacks_pcie or self._gpm is None or GPM in self._refusals:
+        counting = self._gpm_lacks_pcie or self._gpm is None or GPM in self._refusals
+        if counting:
             self._counters.read(SAMPLES)  # each cycle, because it wraps
+        elif self._counting:
+            self._counters.traffic.restart()  # GPM counts from now on
+        self._counting = counting
         traffic = self._moved or self._counters.shown["pcie_bytes"]
         if self._told is None:
             self._with_traffic = self._united()

@@ -101,7 +101,8 @@ class DeviceCalls:
                 break
         if not answered:
             raise failure or errors.error_of(errors.FUNCTION_NOT_FOUND, LEGACY)
-        self._ways = answered[-1:] if rows else answered
+        if rows:
+            self._ways = answered[-1:]
         return rows
 
     def samples(self, engine: str, newer_than_us: int) -> list[BusySample]:

@@ -12,7 +12,7 @@ from exporter.gpus.nvml import errors
 from exporter.gpus.nvml.fields import Field, FieldValues, Request
 from exporter.gpus.nvml.library import Library
 from exporter.gpus.nvml.parts import COUNTERS, SAMPLES, SENSORS, Parts
-from exporter.gpus.nvml.refusals import Refusals
+from exporter.gpus.nvml.refusals import Refusals, retry_of
 from exporter.gpus.nvml.timing import Wanted
 
 KIB = 1 << 10
@@ -97,6 +97,7 @@ class BoardCounters:
         self._refusals = refusals
         self._turns = parts.turns(COUNTERS)
         self._disabled = wanted.disabled
+        self._retries = {part: retry_of(library.clock) for part in PARTS}
         self.traffic = Traffic()
 
     def follow(self, wanted: Wanted) -> None:
@@ -123,8 +124,10 @@ class BoardCounters:
             for counted in TABLE
             if counted.group not in self._disabled
         ]
+        self._all = {part: tuple(c for c in wanted if c.part == part) for part in PARTS}
         for part in PARTS:
-            self._want(part, tuple(counted for counted in wanted if counted.part == part))
+            self._retries[part].reset()
+            self._want(part, self._all[part])
         self.shown: dict[str, Mapping[str, float]] = {c.sensor: {} for c in TABLE}
         self._turns.restart()
 
@@ -140,6 +143,9 @@ class BoardCounters:
             DeviceLostError: the device is not there.
 
         """
+        retry = self._retries[part]
+        if len(self._wanted[part]) < len(self._all[part]) and retry.due:
+            self._want(part, self._all[part])
         wanted = self._wanted[part]
         if not wanted:
             return
@@ -153,6 +159,10 @@ class BoardCounters:
                 values[label] = self.traffic.count(label, int(answer))
             else:
                 values[label] = answer * scale
+            if topic in self._refusals and label in values:
+                self._refusals.drop(topic)
+        if len(self._wanted[part]) < len(wanted):  # some were refused now
+            retry.failed()
         self.shown.update(told)
 
     def _ask(self, part: str) -> Sequence[float | errors.NvmlError]:
@@ -164,12 +174,14 @@ class BoardCounters:
             return [error] * len(self._wanted[part])
 
     def _miss(self, counted: Counted, error: errors.NvmlError) -> None:
-        """Do not ask again for what is refused; say so if it was the last of its quantity."""
+        """Leave out for some minutes what is refused; say so if it was the last of its quantity."""
         if isinstance(error, errors.DriverGoneError | errors.DeviceLostError):
             raise error
         if isinstance(error, errors.UnmeasurableError):
             left = tuple(other for other in self._wanted[counted.part] if other != counted)
             self._want(counted.part, left)
+            if counted.topic == PCIE:
+                self.traffic.restart()
             if all(other.topic != counted.topic for other in left):
                 self._refusals.add(counted.topic, error.reason)
 

@@ -6,6 +6,7 @@ Those of a MIG instance come from ``instance``.
 """
 
 import logging
+from collections.abc import Sequence
 from dataclasses import replace
 
 from exporter.gpus.energy import with_energy
@@ -32,6 +33,7 @@ from exporter.model import (
     DeviceReading,
     DeviceState,
     Engines,
+    Unmeasured,
     Window,
 )
 
@@ -56,12 +58,12 @@ class NvmlDevice:
         self._clock = clock
         self._wanted = self._followed = wanted
         self._watch = xids
-        self._refusals = Refusals(found.device.uuid)
+        self._refusals = Refusals(found.device.uuid, clock)
         self._engines = EngineReader(library, found.handle, self._refusals)
         self._residents = Residents(library, found, self._refusals, wanted.timing, self._parts)
         self._board = Board(library, found.handle, self._refusals, wanted, self._parts)
         self._energy = BoardEnergy(self._engines, self._refusals, clock)
-        self._cursor = WindowCursor(self._engines, self._energy)
+        self._cursor = self._new_cursor()
         self._accounting = Accounting(library, accounting, clock)
         self._activity = InstanceActivity(library, self._refusals, clock, wanted)
         self._reasons = Reasons(self._refusals, self._activity, self._energy)
@@ -76,7 +78,7 @@ class NvmlDevice:
         """Take up another handle: the driver was opened anew, MIG switched, or the device back."""
         if self._blind:
             # The old cursor stands where the windows of energy began: it would give them out again.
-            self._cursor = WindowCursor(self._engines, self._energy)
+            self._cursor = self._new_cursor()
         self.device = found.device
         self._under_mps = replace(found.device, sharing="mps")
         self._refusals.forget()
@@ -86,6 +88,9 @@ class NvmlDevice:
         self._residents.attach(found)
         self._board.attach(found.handle)
         self._lost = ""
+
+    def _new_cursor(self) -> WindowCursor:
+        return WindowCursor(self._engines, self._energy)
 
     def follow(self, wanted: Wanted) -> None:
         """Read this from the next read on. For any thread."""
@@ -170,7 +175,7 @@ class NvmlDevice:
         sensors = self._board.read()
         xids = self._xids()
         self._parts.add_up()  # for their costs
-        return DeviceReading(
+        reading = DeviceReading(
             device=self._as_shared(memory),
             window=window,
             memory=memory,
@@ -179,6 +184,8 @@ class NvmlDevice:
             xids=xids.counts,
             costs=self._parts.costs,
         )
+        impossible = self._engines.take_impossible()
+        return _without_rates(reading, impossible) if impossible else reading
 
     def _read_instance(self) -> DeviceReading:
         woken = self._activity.read()
@@ -205,7 +212,9 @@ class NvmlDevice:
     def _window(self) -> Window | None:
         now_ns = self._clock.time_ns()
         mono_us = self._clock.monotonic_ns() // 1000
-        window = None if self._parted else self._cursor.next(now_ns // 1000, mono_us)
+        if not self._parted and self._engines.coreless and self._engines.try_core():
+            self._cursor = self._new_cursor()  # see attach
+        window = None if self._blind else self._cursor.next(now_ns // 1000, mono_us)
         blind = self._blind
         if blind:
             window = self._window_of_energy(now_ns)
@@ -245,3 +254,11 @@ class NvmlDevice:
         if self.device.parent_uuid or XID in self._wanted.disabled:
             return NO_XIDS
         return self._watch.of(self.device.uuid)
+
+
+def _without_rates(reading: DeviceReading, engines: Sequence[str]) -> DeviceReading:
+    """The reading where the driver reported more than 100 % of these engines."""
+    reasons = dict.fromkeys(engines, Unmeasured.REJECTED_SAMPLES)
+    return reading._replace(
+        unmeasured={**reading.unmeasured, **reasons}, rejected={"utilization": len(engines)}
+    )

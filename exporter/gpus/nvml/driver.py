@@ -16,6 +16,10 @@ from exporter.model import Clock
 logger = logging.getLogger(__name__)
 
 FATAL_TRIES = 3
+UPGRADED = (
+    "the NVIDIA driver was upgraded under us: the kernel module and the library in this process "
+    "are of different versions; a restart loads the one that fits"
+)
 
 
 class Look(NamedTuple):
@@ -85,10 +89,7 @@ class Driver:
 
     def _give_up_where_hopeless(self, error: errors.NvmlError) -> None:
         if error.code == errors.VERSION_MISMATCH:
-            raise RestartRequiredError(
-                "the NVIDIA driver was upgraded under us: the kernel module and the library in "
-                "this process are of different versions; a restart loads the one that fits"
-            ) from error
+            raise RestartRequiredError(UPGRADED) from error
         blocked = error.code in {errors.OPERATING_SYSTEM, errors.UNKNOWN}
         self._blocked = self._blocked + 1 if blocked else 0
         if self._blocked >= FATAL_TRIES:

@@ -17,6 +17,7 @@ class BoardEnergy:
         self._clock = clock
         self._meter = EnergyMeter()
         self._power = PowerIntegral()
+        self._taken_by = ""  # the method of the last reading
 
     @property
     def method(self) -> str:
@@ -41,6 +42,9 @@ class BoardEnergy:
             raise
         except NvmlError:
             counter_uj = None
+        if counter_uj is not None and self._taken_by != self.method:
+            self._taken_by = self.method
+            self._meter.restart()  # the two methods count from different beginnings
         return self._meter.take(counter_uj, self._clock.monotonic_ns(), core_ns)
 
     def _integrated_uj(self) -> int | None:

@@ -8,7 +8,7 @@ from exporter.gpus.nvml.calls import DeviceCalls
 from exporter.gpus.nvml.errors import DeviceLostError, DriverGoneError, NvmlError
 from exporter.gpus.nvml.library import Library
 from exporter.gpus.nvml.refusals import PROCESS_SAMPLES, Refusals, rate_of, samples_of
-from exporter.gpus.samples import BusySample, ProcessRow
+from exporter.gpus.samples import WHOLE, BusySample, ProcessRow
 from exporter.model import QUANTITIES
 
 SAMPLES = {engine: samples_of(engine) for engine in QUANTITIES}
@@ -32,6 +32,7 @@ class EngineReader:
         self._library = library
         self._refusals = refusals
         self.pids: frozenset[int] = frozenset()
+        self._impossible: list[str] = []  # engines whose rate was above 100 %
         self.attach(handle)
 
     def attach(self, handle: Any) -> None:  # noqa: ANN401 - pynvml's pointer
@@ -41,8 +42,14 @@ class EngineReader:
 
     @property
     def coreless(self) -> bool:
-        """Whether this device has refused to tell of its core in any way."""
+        """Whether this device refuses to tell of its core in any way."""
         return SAMPLES["core"] in self._refusals and RATES["core"] in self._refusals
+
+    def try_core(self) -> bool:
+        """Asks again for the core if it is time. Returns whether it is measured now."""
+        self.busy_samples("core", 0)
+        self.utilization("core")
+        return not self.coreless
 
     def busy_samples(self, engine: str, newer_than_us: int) -> Sequence[BusySample] | None:
         """Samples of the whole device, oldest first; None: this device keeps none."""
@@ -53,12 +60,26 @@ class EngineReader:
             return None
 
     def utilization(self, engine: str) -> float | None:
-        """Percent of the newest sample only; None: this device does not tell."""
+        """Percent of the newest sample only; None: this device does not tell.
+
+        A rate above 100 % is no rate, see ``take_impossible``.
+        """
         try:
-            return self._refusals.ask(RATES[engine], self._rate, engine)
+            percent = self._refusals.ask(RATES[engine], self._rate, engine)
         except NvmlError as error:
             _forgive(engine, error)
             return None
+        if percent is not None and percent > WHOLE:
+            self._impossible.append(engine)
+            return None
+        return percent
+
+    def take_impossible(self) -> Sequence[str]:
+        """The engines whose rates were above 100 % since the last call, one entry a rate."""
+        if not self._impossible:
+            return ()
+        impossible, self._impossible = self._impossible, []
+        return impossible
 
     def process_samples(self, newer_than_us: int) -> Sequence[ProcessRow] | None:
         """Rows of processes active since then; None: this device does not tell."""

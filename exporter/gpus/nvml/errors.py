@@ -5,8 +5,9 @@ leaves ``library``. The tree::
 
     NvmlError               any code; this call failed, nothing else is known
     ├── DriverGoneError     1, 9, 12: the driver was unloaded or restarted; open it again
+    │   └── OtherVersionError 18: the kernel's driver is of another version than the library
     ├── DeviceLostError     15, 16: this device has fallen off the bus or needs a reset
-    ├── UnmeasurableError   3, 4, 13: this device will not answer this call; do not ask again
+    ├── UnmeasurableError   3, 4, 13: this device refuses this call; ask again after minutes
     └── LibraryError        12: no library that can be loaded was found
 
 Only a new process helps after 18, or when 17 or 999 persist at init: that is
@@ -68,12 +69,16 @@ class DriverGoneError(NvmlError):
     """The driver is not loaded, or another one than we opened: every handle is void."""
 
 
+class OtherVersionError(DriverGoneError):
+    """The driver was upgraded while its old library is loaded: only a new process helps."""
+
+
 class DeviceLostError(NvmlError):
     """This device cannot be used until it is reset or comes back; the others can."""
 
 
 class UnmeasurableError(NvmlError):
-    """This device does not answer this call, now or later."""
+    """This device refuses this call: for ever, or for now."""
 
     @property
     def reason(self) -> Unmeasured:
@@ -93,6 +98,7 @@ _CLASSES: dict[int, type[NvmlError]] = {
     UNINITIALIZED: DriverGoneError,
     DRIVER_NOT_LOADED: DriverGoneError,
     LIBRARY_NOT_FOUND: DriverGoneError,
+    VERSION_MISMATCH: OtherVersionError,
     GPU_IS_LOST: DeviceLostError,
     RESET_REQUIRED: DeviceLostError,
     NOT_SUPPORTED: UnmeasurableError,

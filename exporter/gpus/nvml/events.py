@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from exporter.gpus.nvml import errors
 from exporter.gpus.nvml.library import CFunction, Library
+from exporter.gpus.nvml.refusals import retry_of
 from exporter.gpus.xids import ACTED_ON, XidCounts
 from exporter.model import Clock, Unmeasured, XidCount
 
@@ -117,6 +118,8 @@ class XidWatch:
         self._changed = Condition()
         self._counts: dict[str, XidCounts] = {}
         self._refused: dict[str, Unmeasured] = {}
+        self._retry = retry_of(clock)
+        self._retrying = False  # those that refuse are asked again
         self._failing: set[str] = set()
         self._boards: Mapping[str, int] | None = None  # None: the end
         self._anew = False
@@ -138,14 +141,17 @@ class XidWatch:
         addresses = boards and {u: cast(h, c_void_p).value or 0 for u, h in boards.items()}
         with self._changed:
             running = self._running
-            if running and addresses == self._boards and not self._failing:
+            again = bool(self._refused) and self._retry.due
+            if running and addresses == self._boards and not (self._failing or again):
                 return
+            self._retrying = again
             self._boards = addresses
             self._failing.clear()
             self._anew = True
             self._changed.notify_all()
             if addresses and not running:
                 self._refused.clear()
+                self._retry.reset()
                 self._thread = Thread(
                     target=self._run, args=(library,), name="nvml events", daemon=True
                 )
@@ -180,6 +186,7 @@ class XidWatch:
                 return  # watched again as soon as the driver is back
             except errors.UnmeasurableError as error:
                 self._refuse(boards, error)
+                self._rest(None)
             except errors.NvmlError as error:
                 logger.debug("XIDs are not told of for a moment: %s", error)
                 self._rest(self._pause_s)
@@ -191,7 +198,10 @@ class XidWatch:
             self._anew = False
             if self._boards is None:
                 return None
-            out = self._failing | self._refused.keys()
+            out = set(self._failing)
+            if not self._retrying:
+                out |= self._refused.keys()
+            self._retrying = False
             return {uuid: board for uuid, board in self._boards.items() if uuid not in out}
 
     def _listen(self, library: Library, boards: Mapping[str, int]) -> None:
@@ -207,6 +217,8 @@ class XidWatch:
             while not self._anew:
                 event = events.wait()
                 self._pause_s = FIRST_PAUSE_S
+                if self._refused:
+                    self._admit(watched.values())
                 if event is not None and event.kind == XID_EVENT:
                     self._count(watched.get(event.device), event.xid)
 
@@ -232,8 +244,20 @@ class XidWatch:
     def _refuse(self, uuids: Iterable[str], error: errors.UnmeasurableError) -> None:
         with self._changed:
             self._refused.update(dict.fromkeys(uuids, error.reason))
+            if self._retry.due:  # else another board has put it off already
+                self._retry.failed()
             self._changed.notify_all()
         logger.info("XIDs of %s are not told of: %s", ", ".join(uuids), error)
+
+    def _admit(self, uuids: Iterable[str]) -> None:
+        """Forget the refusals of boards that are watched now."""
+        with self._changed:
+            for uuid in uuids:
+                if self._refused.pop(uuid, None):
+                    logger.info("XIDs of %s are reported again", uuid)
+            if not self._refused:
+                self._retry.reset()
+            self._changed.notify_all()
 
     def _rest(self, seconds: float | None) -> None:
         with self._changed:

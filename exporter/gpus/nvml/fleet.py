@@ -1,7 +1,7 @@
 """All NVIDIA devices of this node: those that are there, and those that were and may come back."""
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from exporter.gpus.nvml.accounting import AccountingChoice
 from exporter.gpus.nvml.backoff import SECOND
@@ -140,16 +140,26 @@ class Fleet:
         return device.unread(DeviceState.FAILED, repr(result))
 
     def _log_changes(self, readings: tuple[DeviceReading, ...]) -> None:
+        """Logs the devices that can or cannot be read any more: one line for all of one cause."""
+        failed: dict[DeviceState, list[DeviceReading]] = {}
+        back: dict[DeviceState, list[DeviceReading]] = {}  # by the state before
         for reading in readings:
             uuid, state = reading.device.uuid, reading.state
             before = self._states.get(uuid, DeviceState.UP)
             self._states[uuid] = state
-            if state is before:
-                continue
-            if state is DeviceState.UP:
-                logger.info("device %s is read again (it was %s)", uuid, before)
-            else:
-                logger.warning(
-                    "device %s is not read (%s): %s; its series are withheld until it is",
-                    *(uuid, state, reading.detail),
-                )
+            if state is not DeviceState.UP and state is not before:
+                failed.setdefault(state, []).append(reading)
+            elif state is not before:
+                back.setdefault(before, []).append(reading)
+        for before, changed in back.items():
+            logger.info("%s read again (before: %s)", _are(changed), before)
+        for state, changed in failed.items():
+            logger.warning(
+                "%s not read (%s): %s; series are withheld until this ends",
+                *(_are(changed), state, changed[0].detail),
+            )
+
+
+def _are(readings: Sequence[DeviceReading]) -> str:
+    uuids = ", ".join(reading.device.uuid for reading in readings)
+    return f"device {uuids} is" if len(readings) == 1 else f"devices {uuids} are"

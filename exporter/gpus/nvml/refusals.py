@@ -1,16 +1,27 @@
-"""What one device has told that it cannot tell, so that it is not asked again each second."""
+"""What one device refuses to answer, so that it is not asked again each second.
+
+No refusal is final: it is asked again after ``FIRST_S`` seconds, and twice as late after each
+further refusal, up to ``MOST_S``. A driver may refuse once what it answers later.
+"""
 
 import logging
 from collections.abc import Callable, Collection, Mapping
 from typing import TypeVar
 
-from exporter.gpus.nvml.errors import UnmeasurableError
-from exporter.model import QUANTITIES, Unmeasured
+from exporter.gpus.nvml.backoff import Backoff
+from exporter.gpus.nvml.errors import (
+    DeviceLostError,
+    DriverGoneError,
+    NvmlError,
+    UnmeasurableError,
+)
+from exporter.model import QUANTITIES, Clock, Unmeasured
 
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
+FIRST_S, MOST_S = 120.0, 960.0  # until a refused call is made again
 PROCESS_SAMPLES = "process_samples"
 OTHERS = {  # topic → the group of metric families that it is for, "" where that is always wanted
     "energy": "",
@@ -43,38 +54,79 @@ def listing_of(kind: str) -> str:
     return f"{kind}_processes"
 
 
+def retry_of(clock: Clock) -> Backoff:
+    """When to make a refused call again."""
+    return Backoff(clock, FIRST_S, MOST_S)
+
+
 class Refusals:
     """Reasons by topic. A topic is what is asked, whatever the name of the call in this driver.
 
-    ``changes`` counts what was added or forgotten.
+    ``changes`` counts what was added, changed or ended.
     """
 
-    def __init__(self, uuid: str) -> None:
+    def __init__(self, uuid: str, clock: Clock) -> None:
         self._uuid = uuid
+        self._clock = clock
         self._reasons: dict[str, Unmeasured] = {}
+        self._retries: dict[str, Backoff] = {}  # of the same topics
         self.changes = 0
         self._logged: set[str] = set()
 
     def ask(self, topic: str, call: Callable[..., T], *arguments: object) -> T | None:
-        """Make the call, unless the device refused it before; None where it refuses."""
+        """Makes the call, and returns None if it is refused or was refused a short time ago.
+
+        Raises:
+            NvmlError: the call failed in another way.
+
+        """
         if topic in self._reasons:
-            return None
+            return self._ask_again(topic, call, *arguments)
         try:
             return call(*arguments)
         except UnmeasurableError as error:
             self.add(topic, error.reason)
             return None
 
+    def _ask_again(self, topic: str, call: Callable[..., T], *arguments: object) -> T | None:
+        """Makes a refused call if its time has come. A failure of another kind ends no refusal."""
+        retry = self._retries[topic]
+        if not retry.due:
+            return None
+        try:
+            answer = call(*arguments)
+        except (DriverGoneError, DeviceLostError):
+            raise
+        except UnmeasurableError as error:
+            self.add(topic, error.reason)
+            return None
+        except NvmlError:
+            retry.failed()
+            return None
+        self.drop(topic)
+        return answer
+
     def add(self, topic: str, reason: Unmeasured) -> None:
-        """Remember a refusal; the first one of a topic is logged."""
+        """Remembers a refusal and when to ask again. The first one of a topic is logged."""
+        self._retries.setdefault(topic, retry_of(self._clock)).failed()
+        if self._reasons.get(topic) == reason:
+            return
         self._reasons[topic] = reason
         self.changes += 1
         if topic not in self._logged:
             self._logged.add(topic)
             logger.info(
-                "device %s does not tell %s (%s); what needs it stays absent",
+                "device %s does not report %s (%s); what needs it is absent. It is asked again "
+                "after some minutes",
                 *(self._uuid, topic, reason),
             )
+
+    def drop(self, topic: str) -> None:
+        """Forgets the refusal of a topic that was answered."""
+        if topic in self._reasons:
+            del self._reasons[topic], self._retries[topic]
+            self.changes += 1
+            logger.info("device %s reports %s again", self._uuid, topic)
 
     def __contains__(self, topic: str) -> bool:
         return topic in self._reasons
@@ -82,6 +134,7 @@ class Refusals:
     def forget(self) -> None:
         """Begin anew: another driver, or MIG switched, may answer what this one refused."""
         self._reasons.clear()
+        self._retries.clear()
         self.changes += 1
 
     def unmeasured(self, disabled: Collection[str] = ()) -> Mapping[str, Unmeasured]:

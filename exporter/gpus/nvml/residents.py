@@ -13,7 +13,6 @@ from exporter.gpus.nvml.errors import (
     DeviceLostError,
     DriverGoneError,
     NvmlError,
-    UnmeasurableError,
 )
 from exporter.gpus.nvml.library import Library
 from exporter.gpus.nvml.mps import MpsServers
@@ -72,7 +71,7 @@ class Residents:
         hurry = self._hurried or not active <= self._known
         if self._turns.take(self.timing.memory_at_most_every_s if hurry else None):
             self._hurried = False
-            memory = self._parts.read(PROCESSES, self._refusals.ask, "memory", self._ask)
+            memory = self._parts.read(PROCESSES, self._asked)
             if memory != self._memory:
                 self._memory = memory
             listed = self._memory.processes if self._memory else None
@@ -80,18 +79,21 @@ class Residents:
             self._known = active.union(map(PID, listed or ()))
         return self._memory
 
-    def _ask(self) -> DeviceMemory | None:
+    def _asked(self) -> DeviceMemory | None:
         try:
-            self._check_identity()
-            info = memory_info(self._library, self._handle)
-            processes = self._lists.read()
-            if processes is not None:
-                processes = self._servers.marked(processes)
-        except (DriverGoneError, DeviceLostError, UnmeasurableError):
+            return self._refusals.ask("memory", self._ask)
+        except (DriverGoneError, DeviceLostError):
             raise
         except NvmlError as error:
             logger.debug("memory of a device was not read this time: %s", error)
             return None
+
+    def _ask(self) -> DeviceMemory:
+        self._check_identity()
+        info = memory_info(self._library, self._handle)
+        processes = self._lists.read()
+        if processes is not None:
+            processes = self._servers.marked(processes)
         return DeviceMemory(info.total, info.used, info.reserved, processes)
 
     def _check_identity(self) -> None:

@@ -9,7 +9,7 @@ from threading import Lock
 from exporter.gpus.nvml import errors
 from exporter.gpus.nvml.accounting import NO_ACCOUNTING, AccountingChoice
 from exporter.gpus.nvml.backoff import SECOND, Backoff
-from exporter.gpus.nvml.driver import Driver, Look
+from exporter.gpus.nvml.driver import UPGRADED, Driver, Look
 from exporter.gpus.nvml.events import XID, XidWatch
 from exporter.gpus.nvml.fleet import Fleet
 from exporter.gpus.nvml.library import ROOTS
@@ -142,6 +142,8 @@ class NvmlSource:
             self._look_in(self._wanted.timing.look_again_s)
 
     def _lose_driver(self, reason: object) -> None:
+        if isinstance(reason, errors.OtherVersionError):
+            raise RestartRequiredError(UPGRADED) from reason
         self._attached, self._detail = False, explain(reason)
         self._retry.failed()
 

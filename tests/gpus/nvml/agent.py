@@ -80,7 +80,7 @@ class Agent:
         assert library
         if uuid not in self.gpms:
             handle = library.ask("nvmlDeviceGetHandleByUUID", uuid)
-            self.gpms[uuid] = Gpm(library, handle, Refusals(uuid))
+            self.gpms[uuid] = Gpm(library, handle, Refusals(uuid, self.clock))
         return self.gpms[uuid].read()
 
     def close_gpm(self, uuid: str) -> Any:

@@ -115,6 +115,54 @@ def test_library_of_another_version_needs_a_restart(one: Node) -> None:
         one.read()
 
 
+def read_for(node: Node, seconds: int) -> None:
+    for _ in range(seconds):
+        node.read(after=1)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "nvmlDeviceGetProcess*",
+        "nvmlDeviceGetSamples",
+        "nvmlDeviceGetMemoryInfo*",
+        "nvmlDeviceGetPowerUsage",
+        "nvmlDeviceGetFieldValues",
+        "nvmlDeviceGetCount*",
+    ],
+)
+def test_a_running_call_that_finds_another_version_needs_a_restart(one: Node, call: str) -> None:
+    one.start()
+    one.read()
+    one.read(after=1)
+    one.fail(Fault("error", call, code=18))
+    with pytest.raises(RestartRequiredError, match="upgraded"):
+        read_for(one, 40)
+
+
+def test_devices_that_fail_together_are_one_line_of_the_log(node: Node) -> None:
+    node.scenario.gpus = [Gpu(index) for index in range(4)]
+    node.start()
+    node.read()
+    node.fail(
+        *(Fault("error", "nvmlDeviceGetUUID", gpu=gpu, code=999) for gpu in (0, 1)),
+        *(Fault("error", "nvmlDeviceGetSamples", gpu=gpu, code=999) for gpu in (0, 1)),
+        Fault("error", "nvmlDeviceGetSamples", gpu=2, code=15),
+    )
+    node.read(after=1)
+    node.fail()
+    node.read(after=2)
+    log = node.ask("logged")
+    failed = [line for line in log if "not read (read_failed)" in line]
+    again = [line for line in log if "read again" in line]
+    assert len(failed) == 1
+    assert "GPU-0" in failed[0]
+    assert "GPU-1" in failed[0]
+    assert sum("not read (gpu_lost)" in line for line in log) == 1
+    assert sum("GPU-0" in line for line in again) == 1
+    assert len(again) == 2
+
+
 @pytest.mark.parametrize("code", [17, 999])
 def test_blocked_init_needs_a_restart_only_when_it_persists(one: Node, code: int) -> None:
     one.fail(Fault("error", INIT, code=code))

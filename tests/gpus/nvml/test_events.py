@@ -230,6 +230,29 @@ def test_a_board_that_refuses_after_it_has_told_shows_none_and_why(two: Node) ->
     assert (device.xids, device.unmeasured) == ({}, {"xid": "no_permission"})
 
 
+@pytest.mark.parametrize("call", [REGISTER, WAIT])
+def test_a_refusal_that_ends_is_noticed(two: Node, call: str) -> None:
+    two.fail(Fault("error", call, gpu=0 if call == REGISTER else None, code=errors.NO_PERMISSION))
+    two.start()
+    two.read()
+    two.ask("xid_refusal", "GPU-0")
+    two.fail()
+    two.read(after=60)
+    assert by_uuid(two.read())["GPU-0"].xids == {}
+    two.read(after=70)
+    watched(two)
+    assert "xid" not in two.device("GPU-0").unmeasured
+
+
+def test_a_driver_without_events_is_not_asked_for_them_again_and_again(two: Node) -> None:
+    two.start(path=library(omit={WAIT}))
+    two.read()
+    two.ask("xid_refusal", "GPU-1")
+    for _ in range(3):
+        two.read(after=1)
+    assert sum("XIDs of" in line for line in two.ask("logged")) == 1
+
+
 def test_a_driver_without_events(two: Node) -> None:
     two.start(path=library(omit={WAIT}))
     two.read()

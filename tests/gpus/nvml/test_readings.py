@@ -245,3 +245,24 @@ def test_older_call_is_kept_once_it_has_told_of_a_process(busy: Node) -> None:
     busy.start()
     busy.read()
     assert calls(busy.read(after=1), NEWER) == 0
+
+
+def test_a_rate_above_100_percent_is_rejected_and_counted(node: Node) -> None:
+    node.scenario.gpus = [Gpu(0, rates=900)]
+    node.scenario.works = [Work(gpu=0, pid=101, start=START - 60)]
+    node.fail(Fault("error", "nvmlDeviceGetSamples", code=3))  # it has nothing but rates
+    node.start()
+    node.read()
+
+    reading = node.device("GPU-0", after=3)
+    node.change_gpu(0, rates=None)
+    later = node.device("GPU-0", after=3)
+
+    assert reading.state is DeviceState.UP
+    assert reading.window is None
+    assert reading.unmeasured["core"] == "rejected_samples"
+    assert reading.rejected["utilization"] >= 1
+    assert later.window
+    assert later.window.busy.core == later.window.observed_ns
+    assert "core" not in later.unmeasured
+    assert not later.rejected

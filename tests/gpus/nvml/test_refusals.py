@@ -1,16 +1,25 @@
-"""What a device or a driver does not tell is absent, with a reason, and asked no more."""
+"""What a device refuses is absent, with a reason, and asked again after some minutes."""
+
+from collections.abc import Mapping
+from itertools import pairwise
 
 import pytest
 
 from exporter.model import DeviceState, ProcessMemory
 from tests.fakenvml.build import library
-from tests.fakenvml.scenario import Fault, Gpu, Process, Work
+from tests.fakenvml.scenario import Fault, Field, Gpu, Process, Work, energy_joules
 from tests.gpus.nvml.node import START, Node, calls
 
 GIB = 1 << 30
 ROWS = (
     "nvmlDeviceGetProcessUtilization",
     "nvmlDeviceGetProcessesUtilizationInfo",
+)
+POWER = "nvmlDeviceGetPowerUsage"
+RATES = (
+    "nvmlDeviceGetUtilizationRates",
+    "nvmlDeviceGetEncoderUtilization",
+    "nvmlDeviceGetDecoderUtilization",
 )
 LISTS = tuple(
     f"nvmlDeviceGet{kind}RunningProcesses" for kind in ("Compute", "Graphics", "MPSCompute")
@@ -41,14 +50,170 @@ def test_refused_process_rows_leave_the_device_measured(one: Node, code: int, re
     )
 
 
-def test_refusal_is_logged_once_and_not_asked_again(one: Node) -> None:
+def test_refusal_is_logged_once_and_asked_again_less_and_less_often(one: Node) -> None:
     one.fail(*(Fault("error", name, code=3) for name in ROWS))
     one.start()
     one.read()
-    first = one.read(after=1)
-    later = one.read(after=1)
-    assert calls(later, ROWS[0]) == calls(first, ROWS[0]) == 1
+    asked = [calls(one.read(after=1), ROWS[0])]
+    asked += [calls(one.read(after=20), ROWS[0]) for _ in range(180)]  # an hour
+    times = [20 * i for i, (a, b) in enumerate(pairwise(asked)) if b > a]
+    waits = [later - earlier for earlier, later in pairwise([0, *times])]
+    assert asked[0] == 1
+    assert waits[0] == pytest.approx(120, abs=20)
+    assert waits[1] == pytest.approx(240, abs=20)
+    assert waits[2] == pytest.approx(480, abs=20)
+    assert all(wait == pytest.approx(960, abs=20) for wait in waits[3:])
+    assert len(waits) >= 5
     assert sum("process_samples" in line for line in one.ask("logged")) == 1
+
+
+def unmeasured(node: Node, *, after: float = 1) -> Mapping[str, str]:
+    reading = node.device("GPU-0", after=after)
+    assert reading.state is DeviceState.UP
+    return reading.unmeasured
+
+
+@pytest.mark.parametrize("code", [3, 4])
+@pytest.mark.parametrize(
+    ("functions", "quantities"),
+    [
+        (ROWS, {"core", "memory_active", "encoder", "decoder"}),
+        (["nvmlDeviceGetMemoryInfo*"], {"memory"}),
+        ([f"{LISTS[0]}*"], {"memory"}),
+        (["nvmlDeviceGetSamples", *RATES, *ROWS], {"core"}),
+        (["nvmlDeviceGetTotalEnergyConsumption", POWER], {"energy", "power"}),
+        (["nvmlDeviceGetEnforcedPowerLimit"], {"power_limit"}),
+        (["nvmlDeviceGetTemperature*"], {"temperature"}),
+        (["nvmlDeviceGetClockInfo"], {"clock"}),
+        (["nvmlDeviceGetFieldValues"], {"throttle", "ecc_errors", "nvlink"}),
+        (["nvmlGpmSampleGet"], {"profiling"}),
+    ],
+    ids=lambda value: value[0] if isinstance(value, list) else None,
+)
+def test_a_refusal_that_ends_is_noticed(
+    one: Node, functions: list[str], quantities: set[str], code: int
+) -> None:
+    one.scenario.fields = [Field(0, number, value=1) for number in (3, 4, 74, 76, 138, 139)]
+    faults = [Fault("error", name, code=code) for name in functions]
+    one.fail(*faults)
+    one.start()
+    one.read()
+    one.read(after=3)
+    assert quantities <= unmeasured(one).keys()
+
+    one.fail()
+
+    assert quantities <= unmeasured(one, after=60).keys()  # not due yet
+    for _ in range(16):  # what has turns has one each 10 s
+        one.read(after=5)
+    assert not quantities & unmeasured(one).keys()
+    assert any("again" in line for line in one.ask("logged"))
+
+
+def test_shares_are_back_when_the_refusal_of_process_rows_ends(one: Node) -> None:
+    one.fail(*(Fault("error", name, code=4) for name in ROWS))
+    one.start()
+    one.read()
+    one.read(after=1)
+    one.fail()
+    one.read(after=121)
+    window = one.device("GPU-0", after=1).window
+    assert window
+    assert [process.pid for process in window.processes] == [101]
+
+
+def test_the_ring_is_read_again_when_its_refusal_ends(one: Node) -> None:
+    one.fail(Fault("error", "nvmlDeviceGetSamples", code=3))
+    one.start()
+    one.read()
+    before = one.device("GPU-0", after=3).window
+    one.fail()
+    one.read(after=121)
+    one.read(after=1)
+    after = one.device("GPU-0", after=1).window
+    assert before
+    assert after
+    assert (before.methods.busy, after.methods.busy) == ("rates", "samples")
+
+
+def test_energy_and_time_are_counted_once_when_the_core_is_told_again(one: Node) -> None:
+    names = ("nvmlDeviceGetSamples", "nvmlDeviceGetUtilizationRates", *ROWS)
+    one.fail(*(Fault("error", name, code=3) for name in names))
+    one.start()
+    one.read()
+    began = one.now
+    windows = [one.device("GPU-0", after=1).window for _ in range(100)]
+    one.fail()
+    windows += [one.device("GPU-0", after=1).window for _ in range(100)]
+    told = [window for window in windows if window]
+    assert told[0].busy.core is None
+    assert told[-1].busy.core == told[-1].observed_ns
+    joules = sum(window.energy_uj or 0 for window in told) / 1e6
+    assert joules == pytest.approx(energy_joules(one.scenario, 0, began, one.now), rel=0.02)
+    covered = sum(window.end_unix_ns - window.start_unix_ns for window in told) / 1e9
+    assert covered == pytest.approx(one.now - began, abs=3)
+
+
+def test_energy_does_not_leap_when_the_counter_is_told_again(one: Node) -> None:
+    """It stands in for the sum of power readings, which began at 0."""
+    one.fail(Fault("error", "nvmlDeviceGetTotalEnergyConsumption", code=3))
+    one.start()
+    one.read()
+    began = one.now
+    windows = [one.device("GPU-0", after=1).window for _ in range(100)]
+    one.fail()
+    windows += [one.device("GPU-0", after=1).window for _ in range(60)]
+    told = [window for window in windows if window]
+    assert (told[0].methods.energy, told[-1].methods.energy) == ("power", "counter")
+    joules = sum(window.energy_uj or 0 for window in told) / 1e6
+    assert joules == pytest.approx(energy_joules(one.scenario, 0, began, one.now), rel=0.03)
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_a_call_that_fails_once_is_not_given_up_for_one_that_is_mute(one: Node, name: str) -> None:
+    """Of two calls for process rows one may be mute in a driver: it must not stay the only one."""
+    one.scenario.works = []
+    one.fail(Fault("error", name, code=999, count=3))
+    one.start()
+    one.read()
+    one.read(after=1)
+    mute = ROWS[1 - ROWS.index(name)]
+    one.scenario.works = [Work(gpu=0, pid=101, start=one.now)]
+    one.fail(Fault("error", mute, code=6))  # NOT_FOUND: no process has rows
+    window = one.device("GPU-0", after=1).window
+    assert window
+    assert [process.pid for process in window.processes] == [101]
+
+
+def test_a_second_try_that_fails_costs_no_reading(one: Node) -> None:
+    one.fail(*(Fault("error", name, code=3) for name in ROWS))
+    one.start()
+    one.read()
+    one.read(after=1)
+    one.fail(*(Fault("error", name, code=999) for name in ROWS))
+    reading = one.device("GPU-0", after=121)
+    assert reading.state is DeviceState.UP
+    assert reading.unmeasured["core"] == "not_supported"
+
+
+def test_traffic_is_counted_once_when_gpm_is_told_again_and_refused_again(one: Node) -> None:
+    rate = 1 << 20
+    one.scenario.fields = [Field(0, number, rate=rate, type="uint") for number in (197, 198)]
+    one.fail(Fault("error", "nvmlGpmSampleGet", code=3))
+    one.start()
+    one.read()
+    began = one.device("GPU-0", after=1).sensors.pcie_bytes["transmit"]
+    start = one.now
+    for _ in range(6):
+        one.read(after=25)
+    one.fail()
+    for _ in range(30):
+        one.read(after=5)
+    one.fail(Fault("error", "nvmlGpmSampleGet", code=3))
+    for _ in range(20):
+        one.read(after=5)
+    moved = one.device("GPU-0").sensors.pcie_bytes["transmit"] - began
+    assert moved <= (one.now - start) * rate * 1.05
 
 
 def test_device_without_sample_rings_is_measured_by_its_rates(one: Node) -> None:

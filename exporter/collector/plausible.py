@@ -1,0 +1,148 @@
+"""Leaves out what a driver reports and cannot be true. One place for the readings of all vendors.
+
+Memory is held against the card's total, energy against the board's power limit. Rows of processes
+are checked where they are read (``exporter.gpus.samples``).
+"""
+
+import logging
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from types import MappingProxyType
+
+from exporter.model import (
+    Device,
+    DeviceMemory,
+    DeviceReading,
+    Reading,
+    Unmeasured,
+    Window,
+)
+
+logger = logging.getLogger(__name__)
+
+MOST_WATTS = 10_000.0  # of a board whose limit is unknown; none of 2026 takes a fifth of it
+MARGIN = 2  # boards take more than their limit for some milliseconds
+LATE_NS = 10**9  # a counter that is updated late adds to one window what belongs to the one before
+
+NOTHING: Mapping[str, int] = MappingProxyType({})
+
+
+class Plausible:
+    """Checks readings before anything is made of them.
+
+    ``rejected`` counts by reason, with what the sources themselves have rejected.
+    """
+
+    def __init__(self) -> None:
+        self.rejected: Counter[str] = Counter()
+        self._memories: dict[str, _Memory] = {}  # by device
+        self._boards: dict[str, _Board] = {}
+        self._logged: set[tuple[str, str]] = set()
+
+    def of(self, readings: Iterable[Reading], mono_ns: int) -> dict[str, DeviceReading]:
+        """The devices of all readings by UUID, without what cannot be true.
+
+        What is the same object in two readings is the same in what is returned.
+        """
+        devices = {d.device.uuid: d for reading in readings for d in reading.devices}
+        for uuid, device in devices.items():
+            if device.memory is not None:
+                device = self._with_memory(device, device.memory)  # noqa: PLW2901 - checked
+            if device.window is not None:
+                self.rejected.update(device.window.rejected)
+                device = self._with_energy(device, device.window, mono_ns)  # noqa: PLW2901 - same
+            self.rejected.update(device.rejected)
+            devices[uuid] = device
+        if len(self._boards) > len(devices):
+            self._boards = {u: b for u, b in self._boards.items() if u in devices}
+            self._memories = {u: m for u, m in self._memories.items() if u in devices}
+        return devices
+
+    def _with_memory(self, reading: DeviceReading, memory: DeviceMemory) -> DeviceReading:
+        uuid = reading.device.uuid
+        known = self._memories.get(uuid)
+        if known is None or known.told is not memory:
+            known = self._memories[uuid] = _Memory(reading.device, memory)
+        if known.kept is memory:
+            return reading
+        self.rejected.update(known.rejected)
+        for reason, what in known.said.items():
+            self._say(uuid, reason, what)
+        unmeasured = reading.unmeasured
+        if known.kept.used_bytes != memory.used_bytes:
+            unmeasured = {**unmeasured, "device_memory": Unmeasured.REJECTED_SAMPLES}
+        return reading._replace(memory=known.kept, unmeasured=unmeasured)
+
+    def _with_energy(self, reading: DeviceReading, window: Window, mono_ns: int) -> DeviceReading:
+        uuid, sensors = reading.device.uuid, reading.sensors
+        board = self._boards.get(uuid)
+        if board is None:
+            board = self._boards[uuid] = _Board()
+        board.note(sensors.power_limit_watts, sensors.power_watts)
+        if window.energy_uj is None:
+            return reading
+        most_uj = board.most_uj(window, mono_ns)
+        if window.energy_uj <= most_uj:
+            return reading
+        self.rejected["energy"] += 1
+        self._say(uuid, "energy", f"{window.energy_uj} µJ at once, where {most_uj} can be")
+        without = window._replace(energy_uj=None, idle_energy_uj=None, late_energy_uj=0)
+        unmeasured = {**reading.unmeasured, "energy": Unmeasured.REJECTED_SAMPLES}
+        return reading._replace(window=without, unmeasured=unmeasured)
+
+    def _say(self, uuid: str, reason: str, what: str) -> None:
+        if (uuid, reason) not in self._logged:
+            self._logged.add((uuid, reason))
+            logger.warning(
+                "device %s reports what cannot be true (%s): %s; it is left out and counted. If it "
+                "goes on, upgrade the driver or reset the device",
+                *(uuid, reason, what),
+            )
+
+
+class _Memory:
+    """What a driver reports of a card's memory (``told``), and what of it can be (``kept``)."""
+
+    def __init__(self, device: Device, told: DeviceMemory) -> None:
+        self.told = self.kept = told
+        self.rejected = NOTHING
+        self.said: dict[str, str] = {}
+        total = max(told.total_bytes or 0, device.memory_bytes or 0)
+        if not total:
+            return
+        bad = {p.pid: p.used_bytes for p in told.processes or () if (p.used_bytes or 0) > total}
+        rejected: dict[str, int] = {}
+        if bad:
+            rejected["process_memory"] = len(bad)
+            pid, used = next(iter(bad.items()))
+            self.said["process_memory"] = f"process {pid} holds {used} bytes of {total}"
+            processes = tuple(
+                p._replace(used_bytes=None) if p.pid in bad else p for p in told.processes or ()
+            )
+            self.kept = replace(self.kept, processes=processes, rejected=frozenset(bad))
+        if (told.used_bytes or 0) > total:
+            rejected["device_memory"] = 1
+            self.said["device_memory"] = f"{told.used_bytes} bytes of {total} are in use"
+            self.kept = replace(self.kept, used_bytes=None)
+        self.rejected = rejected
+
+
+class _Board:
+    """The highest power that a board has shown, and when its energy was last measured."""
+
+    def __init__(self) -> None:
+        self._watts = 0.0
+        self._since_mono_ns: int | None = None
+
+    def note(self, *watts: float | None) -> None:
+        """Take in its limit and its power. A limit that is lowered is that of later energy."""
+        self._watts = max(self._watts, *[one or 0.0 for one in watts])
+
+    def most_uj(self, window: Window, mono_ns: int) -> int:
+        """The most energy that it can have used since the last window with any."""
+        since_ns, self._since_mono_ns = self._since_mono_ns, mono_ns
+        length_ns = window.end_unix_ns - window.start_unix_ns
+        elapsed_ns = length_ns if since_ns is None else mono_ns - since_ns
+        watts = min(self._watts or MOST_WATTS, MOST_WATTS)
+        return int(MARGIN * watts * (elapsed_ns + LATE_NS) / 1000)

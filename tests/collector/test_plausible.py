@@ -1,0 +1,216 @@
+"""What a driver reports and cannot be true is left out, counted, and said once."""
+
+import logging
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from exporter.model import (
+    CgroupIdentity,
+    Container,
+    DeviceMemory,
+    DeviceReading,
+    Engines,
+    ProcessActivity,
+    ProcessMemory,
+    Sensors,
+    Snapshot,
+    Window,
+)
+from tests.collector.bench import CID, DEVICE, PLACED, POD, SECOND, Bench, row
+
+COMPUTE = frozenset({"compute"})
+TOTAL = 80 * 2**30
+HUGE = 6_400_000_000_000_000_000
+JOULE = 1_000_000  # microjoules
+
+
+@pytest.fixture
+def bench() -> Bench:
+    """A pod whose only process, 7, holds memory and works."""
+    bench = Bench()
+    bench.processes.identities[7] = CgroupIdentity("uid-1", CID, "containerd")
+    bench.name_pod(replace(POD, annotations=PLACED))
+    return bench
+
+
+def reading(
+    used: int | None = 500,
+    of_process: int | None = 400,
+    *,
+    energy: int | None = None,
+    limit: float | None = None,
+    power: float | None = None,
+    total: int | None = TOTAL,
+) -> DeviceReading:
+    window = Window(
+        *(0, SECOND, SECOND, 0),
+        Engines(core=SECOND // 2),
+        (ProcessActivity(7, Engines(core=SECOND // 2)),),
+        energy_uj=energy,
+    )
+    return DeviceReading(
+        DEVICE,
+        window=window,
+        memory=DeviceMemory(total, used, None, (ProcessMemory(7, of_process, COMPUTE),)),
+        sensors=Sensors(power_limit_watts=limit, power_watts=power),
+    )
+
+
+def read(bench: Bench, *readings: DeviceReading) -> Snapshot:
+    """The Snapshot after a cycle with each of these, a second apart."""
+    for one in readings:
+        bench.gpus.devices = (one,)
+        bench.cycle()
+    return bench.collector.snapshot
+
+
+def container(snapshot: Snapshot) -> dict[str, Any]:
+    return dict(row(snapshot, "container", "ml", "train", "main", "0", "GPU-0").values)
+
+
+def device(snapshot: Snapshot) -> dict[str, Any]:
+    return dict(row(snapshot, "device", "0", "GPU-0").values)
+
+
+def rejected(snapshot: Snapshot, reason: str) -> int:
+    counts = row(snapshot, "exporter").values["rejected_samples_total"]
+    return counts.get((reason,), 0)  # type: ignore[union-attr, return-value]
+
+
+def test_memory_of_a_process_above_its_cards_is_rejected(bench: Bench) -> None:
+    good, bad = reading(), reading(of_process=HUGE)
+
+    now = read(bench, good, bad, bad)
+
+    assert "memory_used_bytes" not in container(now)
+    assert "memory_limit_utilization_ratio" not in container(now)
+    assert container(now)["processes"] == 1
+    assert container(now)["unmeasured"] == {("memory", "rejected_samples"): 1}
+    assert container(now)["memory_used_peak_bytes"] == 400
+    assert container(now)["core_seconds_total"] == 3 * SECOND // 2
+    assert device(now)["memory_used_bytes"] == 500
+    assert min(device(now)["unattributed_memory_bytes"].values()) >= 0
+    assert rejected(now, "process_memory") == 2
+    assert container(read(bench, good))["memory_used_bytes"] == 400
+
+
+def test_memory_of_a_whole_card_is_believed(bench: Bench) -> None:
+    now = read(bench, reading(used=TOTAL, of_process=TOTAL))
+
+    assert container(now)["memory_used_bytes"] == TOTAL
+    assert device(now)["memory_used_bytes"] == TOTAL
+    assert rejected(now, "process_memory") == rejected(now, "device_memory") == 0
+
+
+def test_memory_in_use_above_the_cards_is_rejected(bench: Bench) -> None:
+    now = read(bench, reading(), reading(used=500 * 2**30))
+
+    assert "memory_used_bytes" not in device(now)
+    assert (
+        "unattributed_memory_bytes" not in device(now)
+        or not device(now)["unattributed_memory_bytes"]
+    )
+    assert device(now)["unmeasured"][("device_memory", "rejected_samples")] == 1
+    assert device(now)["memory_total_bytes"] == TOTAL
+    assert container(now)["memory_used_bytes"] == 400
+    assert ("memory", "rejected_samples") not in container(now)["unmeasured"]
+    assert rejected(now, "device_memory") == 1
+
+
+def test_memory_is_believed_where_the_card_tells_no_total(bench: Bench) -> None:
+    unknown = replace(DEVICE, memory_bytes=None)
+
+    now = read(bench, reading(total=None, of_process=HUGE)._replace(device=unknown))
+
+    assert container(now)["memory_used_bytes"] == HUGE
+    assert rejected(now, "process_memory") == 0
+
+
+def test_energy_beyond_what_the_board_can_use_is_rejected(bench: Bench) -> None:
+    """A counter that falls to nothing and comes back: all since the driver was loaded, at once."""
+    steady = reading(energy=450 * JOULE, limit=500.0)
+    leap = reading(energy=24_000 * JOULE, limit=500.0)
+
+    before = read(bench, steady, steady)
+    during = read(bench, leap)
+    after = read(bench, steady)
+
+    assert device(before)["energy_joules_total"] == 900 * JOULE
+    assert "energy_joules_total" not in device(during)  # unknown, and not 0
+    assert device(during)["unmeasured"][("energy", "rejected_samples")] == 1
+    assert "energy_joules_total" not in container(during)
+    assert device(after)["energy_joules_total"] == 1350 * JOULE
+    assert container(after)["core_seconds_total"] == 2 * SECOND
+    assert rejected(after, "energy") == 1
+
+
+@pytest.mark.parametrize(
+    ("joules", "limit", "power", "is_believed"),
+    [
+        (1000, 500.0, None, True),  # twice the limit for a second: a peak, and a late counter
+        (2000, 500.0, None, True),
+        (2001, 500.0, None, False),
+        (2001, 100.0, 700.0, True),  # a board that takes more than it is said to
+        (20_000, None, None, True),  # its limit is not known
+        (40_001, None, None, False),
+        (40_001, 1e9, None, False),  # no board's limit
+        (300, 0.0, None, True),
+    ],
+)
+def test_the_bound_is_twice_the_limit_for_the_time_and_a_second(
+    bench: Bench, joules: int, limit: float | None, power: float | None, *, is_believed: bool
+) -> None:
+    now = read(
+        bench,
+        reading(energy=0, limit=limit, power=power),
+        reading(energy=joules * JOULE, limit=limit, power=power),
+    )
+
+    assert rejected(now, "energy") == (not is_believed)
+    assert ("energy_joules_total" in device(now)) is is_believed
+
+
+def test_energy_of_a_time_without_windows_is_held_against_all_of_that_time(bench: Bench) -> None:
+    silent = reading(limit=500.0)._replace(window=None)
+
+    now = read(
+        bench,
+        reading(energy=0, limit=500.0),
+        *[silent] * 10,
+        reading(energy=5000 * JOULE, limit=500.0),
+    )
+
+    assert rejected(now, "energy") == 0
+    assert device(now)["energy_joules_total"] == 5000 * JOULE
+
+
+def test_a_limit_that_was_lowered_does_not_reject_what_was_used_before(bench: Bench) -> None:
+    now = read(
+        bench,
+        reading(energy=450 * JOULE, limit=500.0),
+        reading(energy=450 * JOULE, limit=50.0),
+    )
+
+    assert rejected(now, "energy") == 0
+
+
+def test_what_goes_on_being_rejected_is_said_once(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING):
+        read(bench, reading(of_process=HUGE), reading(of_process=HUGE - 1))
+
+    (line,) = [r.getMessage() for r in caplog.records if "process_memory" in r.getMessage()]
+    assert "GPU-0" in line
+    assert str(HUGE) in line
+
+
+def test_unlimited_containers_are_checked_too(bench: Bench) -> None:
+    """The check is about the card, not about allotments."""
+    bench.name_pod(replace(POD, containers=(Container("main", container_ids=(CID,)),)))
+
+    now = read(bench, reading(of_process=HUGE))
+
+    assert "memory_used_peak_bytes" not in container(now)
