@@ -21,6 +21,8 @@ UNMEASURED: Mapping[Unmeasured, str] = {
     Unmeasured.NEVER_IDLE: "What the board uses idle is not known before it was idle for 5 s.",
     Unmeasured.ASLEEP: "The board sleeps, and is not woken to be asked.",
     Unmeasured.REJECTED_SAMPLES: "The driver's rows cannot be true, so none of them is believed.",
+    Unmeasured.NOT_NAMED: "The device has been busy for some time, and the driver names no process "
+    "that works.",
     Unmeasured.NO_HOSTPID: "The exporter does not see the node's processes; set hostPID: true.",
     Unmeasured.NO_CGROUPS: "There is no cgroup file system where it is looked for; mount the "
     "node's /sys/fs/cgroup.",

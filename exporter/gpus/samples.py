@@ -99,3 +99,12 @@ def sift(
             continue
         rejected[reason] = rejected.get(reason, 0) + 1
     return list(kept.values()), rejected
+
+
+def stamps_of(rows: Iterable[ProcessRow]) -> frozenset[int]:
+    """The timestamps of the rows that can be true, if any clock is allowed."""
+    return frozenset(
+        timestamp_us
+        for pid, timestamp_us, *percents in rows
+        if pid not in NO_PID and max(percents) <= WHOLE
+    )

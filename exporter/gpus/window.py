@@ -13,7 +13,16 @@ from operator import itemgetter
 
 from exporter.gpus.energy import EnergySource, Metered
 from exporter.gpus.naming import Stretch, activities, stretches, tell_apart
-from exporter.gpus.samples import FUTURE_US, BusySample, ProcessRow, SampleReader, credible, sift
+from exporter.gpus.ring_clock import Look, RingClock
+from exporter.gpus.samples import (
+    FUTURE_US,
+    BusySample,
+    ProcessRow,
+    SampleReader,
+    credible,
+    sift,
+    stamps_of,
+)
 from exporter.model import Engines, Methods, Window
 
 REREADS = 3  # how often the rows are read again because a sample arrived meanwhile
@@ -23,10 +32,8 @@ GAPS = 9  # so many of the newest gaps between samples tell the period
 DRIFT_US = 100_000  # the ring's clock may gain so much on the monotonic one in one window
 DARK_PERIODS = 12  # without a sample for so long, an idle driver has stopped sampling
 RING_US = 10_000_000  # what a ring holds at least, where its samples cannot be seen
-STEP_US = 1_000_000  # the wall clock moved by this much against the monotonic one: it was set
-PERCENT = itemgetter(1)  # of a sample
+STAMP, PERCENT = itemgetter(0), itemgetter(1)  # of a sample
 COVERED_NS, BUSY_NS = itemgetter(2), itemgetter(3)  # of a stretch
-STEP_WAIT_US = 5_000_000  # so long the ring may take to follow
 
 Samples = Sequence[BusySample] | None
 Rows = Sequence[ProcessRow] | None
@@ -36,90 +43,136 @@ class WindowCursor:
     """Turns one device's sample ring into windows. Not thread-safe: one device, one caller.
 
     Windows have the energy that ``energy`` tells, asked for when all else of the window is known.
+    Each begins where the one before it ended, whatever happens to any clock: their times are those
+    of the ring until its clock is found to be another one, and go on from there.
     """
 
     def __init__(self, reader: SampleReader, energy: EnergySource | None = None) -> None:
         self._reader = reader
         self._energy = energy
-        self._end_us: int | None = None  # of the last window, in the ring's clock
-        self._ended_mono_us = 0  # when that window was made
-        self._ahead_us = 0  # the ring's clock against the monotonic one
-        self._anchored = False  # whether a sample has shown the ring's clock
+        self._clock = RingClock()
+        self._end_us: int | None = None  # of the last window, in the windows' own time
+        self._cursor_us = 0  # the same moment in the ring's clock
         self._period_us: float = FIRST_PERIOD_US
         self._gaps: deque[int] = deque(maxlen=GAPS)
-        self._wall_us: int | None = None  # the wall clock against the monotonic one
-        self._step_us = 0  # the wall clock was set by so much, and the ring may follow
-        self._step_until_us = 0
 
     def next(self, unix_us: int, mono_us: int) -> Window | None:
         """The window since the last call, or None while the driver has nothing newer."""
-        self._note_step(unix_us - mono_us, mono_us)
+        self._clock.note_wall(unix_us - mono_us)
         if self._end_us is None:
             self._begin(unix_us, mono_us)
             return None
-        start = self._end_us if self._anchored else self._anchor(self._end_us, mono_us)
-        latest = mono_us + self._ahead_us + FUTURE_US
-        samples, rows, memory = self._read_together(start, latest)
-        if samples:
-            self._learn_period(start, samples)
-            parts = stretches(start, samples, self._period_us * LONGEST_SAMPLE)
-            return self._window(start, parts, rows, mono_us, memory)
-        if self._step_us and (jump := self._follow_step(mono_us)):
-            return jump
-        stand_in = self._stand_in(start, mono_us + self._ahead_us)
-        if not stand_in:
-            return None
-        parts, rows = stretches(start, stand_in, RING_US), self._reader.process_samples(start)
-        return self._window(start, parts, rows, mono_us, method="rates")
-
-    def _note_step(self, wall_us: int, mono_us: int) -> None:
-        before, self._wall_us = self._wall_us, wall_us
-        if before is not None and abs(wall_us - before) > STEP_US:
-            self._step_us += wall_us - before
-            self._step_until_us = mono_us + STEP_WAIT_US
-        elif mono_us > self._step_until_us:
-            self._step_us = 0
+        return self._measured(mono_us) or self._without_stamps(mono_us)
 
     def _begin(self, unix_us: int, mono_us: int) -> None:
         """Set the cursor to the newest sample; what came before us is not ours to count."""
         samples = self._reader.busy_samples("core", 0)
-        self._anchored = bool(samples)
         if samples:
             (oldest_us, _), *newer = samples
             self._learn_period(oldest_us, newer)
-        self._move(_newest(samples) if samples else unix_us, mono_us)
+        self._end_us = self._cursor_us = _newest(samples) if samples else unix_us
+        self._clock.set(self._cursor_us, mono_us)
 
-    def _anchor(self, end_us: int, mono_us: int) -> int:
-        """The ring was empty until now: what it holds is new, whatever clock it counts in."""
-        samples = self._reader.busy_samples("core", 0)
-        if not samples:
-            return end_us
-        self._anchored = True
-        self._ahead_us = _newest(samples) - mono_us
-        return _newest(samples) - (mono_us - self._ended_mono_us)
-
-    def _move(self, end_us: int, mono_us: int) -> None:
-        self._end_us, self._ended_mono_us = end_us, mono_us
-        self._ahead_us = end_us - mono_us
-
-    def _follow_step(self, mono_us: int) -> Window | None:
-        """The clock was set, and the ring's with it: go on from its newest sample.
-
-        What was in the ring until then cannot be told from what came after: it is unobserved.
-        """
-        now = mono_us + self._ahead_us + self._step_us
-        elapsed = mono_us - self._ended_mono_us
-        samples = self._reader.busy_samples("core", 0) or ()
-        follow = [s for s in samples if abs(s[0] - now) <= elapsed + STEP_US]
-        if not follow:
+    def _measured(self, mono_us: int) -> Window | None:
+        """The window up to the newest stamp, or of an idle device without samples; else None."""
+        start = self._cursor_us
+        latest = mono_us + self._clock.ahead_us + FUTURE_US
+        told, samples, rows, memory = self._read_together(start, latest)
+        if told is None:
+            return self._measured_by_rows(mono_us)
+        if not samples or not self._clock.agrees(_newest(samples), mono_us, self._period_us):
             return None
-        self._step_us = 0
-        end = _newest(follow)
-        self._move(end, mono_us)
-        return self._cut(end - elapsed, [(end, 0.0, 0, 0)], ())
+        self._learn_period(start, samples)
+        parts = stretches(start, samples, self._period_us * LONGEST_SAMPLE)
+        return self._window(parts, rows, mono_us, memory)
 
-    def _read_together(self, start: int, latest: int) -> tuple[Sequence[BusySample], Rows, Samples]:
-        """Device samples and process rows of the same window, and what was told of memory last.
+    def _measured_by_rows(self, mono_us: int) -> Window | None:
+        """The same of a device that keeps no samples: the rows of processes have stamps too."""
+        percent = self._rate()
+        if percent is None:
+            return None
+        rows = self._reader.process_samples(self._cursor_us)
+        stamps = stamps_of(rows or ())
+        now = mono_us + self._clock.ahead_us
+        newest = max((s for s in stamps if self._cursor_us < s <= now + FUTURE_US), default=None)
+        if newest is not None:
+            if not self._clock.agrees(newest, mono_us, self._period_us):
+                return None
+        elif rows is not None and (percent or stamps or self._clock.in_doubt):
+            return None  # it works, and nobody is named: the rows may be in another clock
+        return self._by_rate(percent, rows, mono_us)
+
+    def _without_stamps(self, mono_us: int) -> Window | None:
+        """The window where no stamp is as expected: the ring is silent, or in another clock.
+
+        An idle driver may stop sampling (gpu-metrics-agent#37); idle is an answer, not blindness.
+        """
+        now = mono_us + self._clock.ahead_us
+        keeps_samples, stamps = self._all_stamps()
+        look = self._clock.look(stamps, self._cursor_us, now + FUTURE_US)
+        if self._clock.in_doubt:
+            return self._in_doubt(look, mono_us)
+        is_early = now - self._cursor_us < DARK_PERIODS * self._period_us
+        if is_early if keeps_samples else look.is_first:
+            return None
+        rows = self._reader.process_samples(self._cursor_us)
+        return self._by_rate(self._rate(), rows, mono_us)
+
+    def _in_doubt(self, look: Look, mono_us: int) -> Window | None:
+        """The window while the ring's clock is not known, or the first after it was found."""
+        if look.newest_us is not None:
+            return self._set_clock(look.newest_us, mono_us, all_new=look.was_empty)
+        if look.is_first:
+            return None
+        if not look.has_fresh:
+            percent = self._rate()
+            if percent == 0:
+                return self._by_rate(percent, (), mono_us)
+            self._clock.wait(mono_us + self._clock.ahead_us - self._cursor_us)
+        return self._unobserved(mono_us)
+
+    def _all_stamps(self) -> tuple[bool, frozenset[int]]:
+        """Whether the device keeps samples, and all stamps of its ring; else those of its rows."""
+        samples = self._reader.busy_samples("core", 0)
+        if samples:
+            return True, frozenset(map(STAMP, samples))
+        if self._rate() is None:  # it tells nothing of its core: rows would be of no use
+            return samples is not None, frozenset()
+        return samples is not None, stamps_of(self._reader.process_samples(0) or ())
+
+    def _set_clock(self, newest_us: int, mono_us: int, *, all_new: bool) -> Window | None:
+        """Go on in the clock in which a new stamp is this.
+
+        What came since the last window cannot be told from what was before it, unless all of the
+        ring is new: it is unobserved.
+        """
+        elapsed = max(mono_us + self._clock.ahead_us - self._cursor_us, 0)
+        self._clock.set(newest_us, mono_us)
+        self._cursor_us = newest_us - elapsed
+        return self._measured(mono_us) if all_new else self._unobserved(mono_us)
+
+    def _unobserved(self, mono_us: int) -> Window | None:
+        """A window until now of which nothing is known."""
+        now = mono_us + self._clock.ahead_us
+        return self._window([(now, 0.0, 0, 0)], (), mono_us) if now > self._cursor_us else None
+
+    def _rate(self) -> float | None:
+        """The newest rate in percent, in bounds."""
+        percent = self._reader.utilization("core")
+        return None if percent is None else min(max(percent, 0.0), 100.0)
+
+    def _by_rate(self, percent: float | None, rows: Rows, mono_us: int) -> Window | None:
+        """A window until now by the newest rate: no samples are kept, or taken any more."""
+        now = mono_us + self._clock.ahead_us
+        if percent is None or now <= self._cursor_us:
+            return None
+        parts = stretches(self._cursor_us, [(now, percent)], RING_US)
+        return self._window(parts, rows, mono_us, method="rates")
+
+    def _read_together(
+        self, start: int, latest: int
+    ) -> tuple[Samples, Sequence[BusySample], Rows, Samples]:
+        """What was told, device samples and rows of the same window, and memory's samples.
 
         A driver takes one sample of all engines: where memory's newest is the core's, none arrived
         while the rows were read (OGKM ctrl2080perf.h, perfmon samples). Else they are read again.
@@ -139,21 +192,10 @@ class WindowCursor:
             before, samples = samples, credible(told or (), start, latest)
             if not samples or samples[-1] == before[-1]:
                 break
-        return samples, rows, memory
-
-    def _stand_in(self, start: int, now: int) -> list[BusySample]:
-        """Where the device keeps no samples, or has stopped taking them: the newest rate.
-
-        An idle driver may stop sampling (gpu-metrics-agent#37); idle is an answer, not blindness.
-        """
-        if now - start < DARK_PERIODS * self._period_us:
-            return []
-        percent = self._reader.utilization("core")
-        return [] if percent is None else [(now, min(max(percent, 0.0), 100.0))]
+        return told, samples, rows, memory
 
     def _window(
         self,
-        start: int,
         parts: Sequence[Stretch],
         rows: Rows,
         mono_us: int,
@@ -161,23 +203,17 @@ class WindowCursor:
         *,
         method: str = "samples",
     ) -> Window:
-        window = self._cut(start, parts, rows, memory, method=method)
+        """The window of these parts; the next one begins where they end."""
+        window = self._cut(parts, rows, memory, method=method)
         end = parts[-1][0]
+        self._end_us, self._cursor_us = window.end_unix_ns // 1000, end
         # A driver that hung answers with samples from long after the moment when it was asked.
-        ahead = min(end - mono_us, self._ahead_us + DRIFT_US)
-        self._end_us, self._ended_mono_us, self._ahead_us = end, end - ahead, ahead
+        self._clock.ahead_us = min(end - mono_us, self._clock.ahead_us + DRIFT_US)
         return window
 
-    def _cut(
-        self,
-        start: int,
-        parts: Sequence[Stretch],
-        rows: Rows,
-        memory: Samples = None,
-        *,
-        method: str = "samples",
-    ) -> Window:
-        end = parts[-1][0]
+    def _cut(self, parts: Sequence[Stretch], rows: Rows, memory: Samples, *, method: str) -> Window:
+        start, end = self._cursor_us, parts[-1][0]
+        start_ns = (self._end_us or 0) * 1000
         observed_ns = sum(map(COVERED_NS, parts))
         busy = Engines(
             sum(map(BUSY_NS, parts)),
@@ -188,10 +224,12 @@ class WindowCursor:
         kept, rejected = sift(rows or (), start, end + FUTURE_US)
         samples_told = method == "samples" and rows is not None and observed_ns
         naming = tell_apart(parts, kept) if samples_told else None
-        metered = self._energy.take(busy.core) if self._energy else Metered()
+        metered = (
+            self._energy.take(busy.core if observed_ns else None) if self._energy else Metered()
+        )
         return Window(
-            start_unix_ns=start * 1000,
-            end_unix_ns=end * 1000,
+            start_unix_ns=start_ns,
+            end_unix_ns=start_ns + (end - start) * 1000,
             observed_ns=observed_ns,
             unobserved_ns=(end - start) * 1000 - observed_ns,
             busy=busy,

@@ -13,6 +13,9 @@ from exporter.model import (
     DeviceState,
     DeviceUsage,
     Methods,
+    Owner,
+    Spent,
+    Unattributed,
     Unmeasured,
 )
 
@@ -21,6 +24,7 @@ IDLE_ENERGY = "idle_energy"
 BOARDS = frozenset({ENERGY, IDLE_ENERGY})  # what is measured of a board until it says otherwise
 OF_WINDOWS = frozenset({*QUANTITIES, ENERGY})
 OWNED = (*QUANTITIES, ENERGY, "memory")  # what an owner has a part of
+NAMELESS_NS = 10_000_000_000  # busy for so long without a name, its processes may be those at work
 REJECTED_WINDOWS = 10  # so many in a row with rows that cannot be true, and the others are doubted
 
 
@@ -39,6 +43,9 @@ class Condition:
         self.doubts = Doubts()
         self.unmeasured: Mapping[str, Unmeasured] = {}
         self.rejected_windows = 0
+        self.has_residents = True  # until a list of processes says that there are none
+        self.nameless_ns = 0  # busy windows since the last one that named somebody
+        self.idle_ns = 0  # idle windows since the last busy one
         self.methods = Methods()
         self._told: tuple[object, ...] = ()  # which of QUANTITIES, and what else was counted
 
@@ -64,6 +71,7 @@ class Condition:
         self.unlisted_cycles += 1
         if memory is not None:  # a list that is refused will not come in the next cycle
             self.unlisted_cycles = BLIND_CYCLES if memory.processes is None else 0
+            self.has_residents = memory.processes is None or bool(memory.processes)
 
     def _reasons_that_stand(self, reading: DeviceReading) -> Mapping[str, Unmeasured]:
         """The earlier reasons that this reading cannot end, because it measured nothing.
@@ -86,6 +94,7 @@ class Condition:
         self.methods = usage.methods
         self.doubts = self.doubts.then(usage, now.mono_ns)
         self.rejected_windows = self.rejected_windows + 1 if usage.rejected else 0
+        self._look_for_names(usage)
         (core, memory_active, encoder, decoder), energy_uj = usage.total
         told = (
             core is not None,
@@ -102,6 +111,21 @@ class Condition:
             self.measured |= {ENERGY}
         if usage.idle_energy_uj is not None and IDLE_ENERGY not in self.measured:
             self.measured |= {IDLE_ENERGY}
+
+    def _look_for_names(self, usage: DeviceUsage) -> None:
+        """Note for how long the device has been busy without anybody named.
+
+        Idle for as long, it is all forgotten: then nobody works.
+        """
+        if any(map(_is_named, usage.shares.items())):
+            self.nameless_ns = self.idle_ns = 0
+        elif usage.total.busy.core:
+            self.nameless_ns += usage.observed_ns
+            self.idle_ns = 0
+        else:
+            self.idle_ns += usage.observed_ns
+            if self.idle_ns >= NAMELESS_NS:
+                self.nameless_ns = 0
 
     @property
     def unlisted(self) -> bool:
@@ -136,6 +160,8 @@ class Condition:
         Energy goes by core: without it, nobody's part is known.
         """
         reasons: dict[str, Unmeasured] = {}
+        if self.nameless_ns >= NAMELESS_NS and self.has_residents:
+            reasons = {q: Unmeasured.NOT_NAMED for q in QUANTITIES if q in self.measured}
         if self.rejected_windows >= REJECTED_WINDOWS:
             reasons = {q: Unmeasured.REJECTED_SAMPLES for q in QUANTITIES if q in self.measured}
         reasons |= {q: r for q, r in self.unmeasured.items() if q in OWNED}
@@ -147,3 +173,9 @@ class Condition:
     def shared(self) -> frozenset[str]:
         """What is known of each owner of the device."""
         return self.measured.difference(self.unshared)
+
+
+def _is_named(share: tuple[Owner, Spent]) -> bool:
+    """Whether somebody was busy, or a reason other than that the driver names nobody."""
+    owner, spent = share
+    return owner is not Unattributed.NO_PID and any(spent.busy)

@@ -25,6 +25,7 @@ class Unmeasured(StrEnum):
     NEVER_IDLE = "never_idle"
     ASLEEP = "asleep"
     REJECTED_SAMPLES = "rejected_samples"
+    NOT_NAMED = "not_named"
     # whose it is cannot be told
     NO_HOSTPID = "no_hostpid"
     NO_CGROUPS = "no_cgroups"

@@ -12,6 +12,7 @@ from exporter.model import (
     DeviceReading,
     DeviceState,
     Engines,
+    ProcessActivity,
     ProcessMemory,
     Row,
     Snapshot,
@@ -293,3 +294,50 @@ def test_a_bound_container_that_does_nothing_is_known_to_be_idle(bench: Bench) -
     assert values["core_utilization_ratio"] == 0
     assert values["memory_used_bytes"] == 0
     assert values["unmeasured"] == {}
+
+
+def working(bench: Bench, *processes: ProcessActivity, core_ns: int = SECOND // 2) -> Snapshot:
+    """One more cycle, in which the device was so busy and the driver names these processes."""
+    (reading,) = bench.gpus.devices
+    assert reading.window
+    window = reading.window._replace(busy=Engines(core=core_ns), processes=processes)
+    bench.gpus.devices = (reading._replace(window=window),)
+    return bench.cycle()
+
+
+def test_a_busy_device_that_names_nobody_for_ten_seconds_does_not_call_its_processes_idle(
+    bench: Bench,
+) -> None:
+    bench.cycle()
+
+    believed, doubted = [working(bench) for _ in range(10)][-2:]
+
+    assert "core_seconds_total" in container(believed)
+    for level in ("container", "pod", "namespace"):
+        assert "core_seconds_total" not in names(doubted.rows[level])
+    assert "core_utilization_ratio" not in container(doubted)
+    assert container(doubted)["memory_used_bytes"] == 100
+    assert container(doubted)["unmeasured"] == {
+        ("core", "not_named"): 1,
+        ("energy", "not_named"): 1,
+    }
+    assert row(doubted, "device", "0", "GPU-0").values["busy_seconds_total"] == 11 * SECOND // 2
+
+
+def test_the_first_name_ends_the_doubt_and_so_do_ten_seconds_without_work(bench: Bench) -> None:
+    named = ProcessActivity(7, Engines(core=SECOND // 4))
+    for _ in range(11):
+        working(bench)
+    assert "core_seconds_total" in container(working(bench, named, core_ns=SECOND // 4))
+
+    for _ in range(11):
+        working(bench)
+    idle = [container(working(bench, core_ns=0)) for _ in range(10)]
+    assert ["core_seconds_total" in values for values in idle] == [False] * 9 + [True]
+
+
+def test_a_busy_device_without_processes_has_none_that_could_be_at_work(bench: Bench) -> None:
+    bench.cycle()
+    holding(bench, DeviceMemory(1000, 0, None, ()))
+
+    assert "core_seconds_total" in container([working(bench) for _ in range(12)][-1])

@@ -126,6 +126,13 @@ def rejected_samples(scene: Scene) -> Snapshot:
     return scene.watch(12)
 
 
+def not_named(scene: Scene) -> Snapshot:
+    """The device is busy, and the driver's rows name nobody."""
+    scene.bench.name_pod(PLACED_POD)
+    window = Window(0, SECOND, SECOND, 0, Engines(core=SECOND // 2))
+    return [scene.with_window(window) for _ in range(11)][-1]
+
+
 def no_hostpid(scene: Scene) -> Snapshot:
     cgroup = scene.folder / "cgroup" / container_path("systemd", "uid-1", CID)
     cgroup.mkdir(parents=True)
@@ -215,6 +222,7 @@ UNMEASURED: Mapping[Unmeasured, Callable[[Scene], Snapshot]] = {
     Unmeasured.MIG: mig,
     Unmeasured.NEVER_IDLE: never_idle,
     Unmeasured.REJECTED_SAMPLES: rejected_samples,
+    Unmeasured.NOT_NAMED: not_named,
     Unmeasured.NO_HOSTPID: no_hostpid,
     Unmeasured.NO_CGROUPS: no_cgroups,
     Unmeasured.CONTAINER_PENDING: container_pending,

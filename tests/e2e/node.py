@@ -5,7 +5,7 @@ in the same moment, as it does on a real node.
 """
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -66,7 +66,8 @@ class Node:
         self.scenario.gpus[index] = replace(self.scenario.gpus[index], lost=lost)
         self.tell()
 
-    def exporter(self, *flags: str) -> Exporter:
+    def exporter(self, *flags: str, environment: Mapping[str, str] | None = None) -> Exporter:
         """Start the exporter on this node; cgroups are looked for as on any other."""
         given = (f"--nvml.library={library()}", f"--node.name={NAME}", *flags)
-        return Exporter(*given, environment={"FAKENVML_SCENARIO": str(self._file)})
+        told = {"FAKENVML_SCENARIO": str(self._file), **(environment or {})}
+        return Exporter(*given, environment=told)

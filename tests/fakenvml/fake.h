@@ -79,7 +79,7 @@ typedef struct {
 } Xid;
 
 typedef struct {
-    bool present, lost, energy, mig_capable, mig, accounting, gpm;
+    bool present, lost, energy, mig_capable, mig, accounting, gpm, sleeps;
     const char *uuid, *name, *pci;
     unsigned minor, power_mw, idle_mw, limit_mw, temperature, memory_temperature, ring, probe, rule, garbage, slices, rates;
     unsigned long long memory, reserved, used;
@@ -106,6 +106,7 @@ typedef struct {
     int references;
     const char *driver;
     int cuda;
+    bool monotonic;
     int64_t loaded, frozen, offset;
     unsigned gpu_count;
     Gpu gpus[MAX_GPUS];
@@ -209,6 +210,7 @@ typedef struct {
 
 Ring ring_open(Call *call, unsigned long long last_seen_us);
 void ring_close(Ring *ring);
+/* NULL: the GPU slept, and took none. */
 const Sample *ring_sample(const Ring *ring, int64_t number);
 unsigned long long sample_timestamp_us(const Gpu *gpu, int64_t number);
 /* The newest sample; zero shares and no pid when there is none. */

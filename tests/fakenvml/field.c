@@ -114,9 +114,11 @@ NVML(nvmlDeviceGetSamples)(nvmlDevice_t device, unsigned type, unsigned long lon
     }
     Ring ring = ring_open(&call, last_seen);
     unsigned written = 0;
-    for (int64_t number = ring.first; number <= ring.last && written < *count; number++, written++) {
+    for (int64_t number = ring.first; number <= ring.last && written < *count; number++) {
+        const Sample *sample = ring_sample(&ring, number);
+        if (!sample) continue;
         samples[written].timeStamp = sample_timestamp_us(call.gpu, number);
-        samples[written].sampleValue.ullVal = sample_value(call.gpu, ring_sample(&ring, number), type);
+        samples[written++].sampleValue.ullVal = sample_value(call.gpu, sample, type);
     }
     ring_close(&ring);
     *count = written;

@@ -115,8 +115,11 @@ static Rows utilization_rows(Call *call, unsigned long long last_seen)
 {
     Rows rows = {0};
     Ring ring = ring_open(call, last_seen);
+    unsigned long long samples = 0;
     for (int64_t number = ring.first; number <= ring.last; number++) {
         const Sample *sample = ring_sample(&ring, number);
+        if (!sample) continue;
+        samples++;
         for (int engine = 0; engine < ENGINES; engine++) {
             if (sample->pid[engine] == NVML_NO_PID || !sample->share[engine]) continue;
             Row *row = row_of(&rows, sample->pid[engine]);
@@ -124,7 +127,6 @@ static Rows utilization_rows(Call *call, unsigned long long last_seen)
             row->sum[engine] += sample->share[engine];
         }
     }
-    unsigned long long samples = (unsigned long long)(ring.last - ring.first + 1);
     ring_close(&ring);
     for (unsigned i = 0; i < rows.count; i++)
         for (int engine = 0; engine < ENGINES; engine++) rows.rows[i].sum[engine] /= samples * 100;

@@ -224,7 +224,11 @@ void ring_close(Ring *ring)
 
 const Sample *ring_sample(const Ring *ring, int64_t number)
 {
-    return &ring->unit->ring[(uint64_t)number % ring->gpu->ring];
+    const Sample *sample = &ring->unit->ring[(uint64_t)number % ring->gpu->ring];
+    if (!ring->gpu->sleeps) return sample;
+    for (int engine = 0; engine < ENGINES; engine++)
+        if (sample->share[engine]) return sample;
+    return NULL;
 }
 
 unsigned long long sample_timestamp_us(const Gpu *gpu, int64_t number)
@@ -235,7 +239,7 @@ unsigned long long sample_timestamp_us(const Gpu *gpu, int64_t number)
 Sample last_sample(Call *call)
 {
     Ring ring = ring_open(call, 0);
-    Sample sample = *ring_sample(&ring, ring.last);
+    Sample sample = ring.unit->ring[(uint64_t)ring.last % ring.gpu->ring];
     ring_close(&ring);
     return sample;
 }

@@ -126,6 +126,7 @@ static void read_clock(Line *line, Scenario *scenario)
 {
     scenario->frozen = billionths_of(line, "now", 0);
     scenario->offset = billionths_of(line, "offset", 0);
+    scenario->monotonic = number_of(line, "monotonic", 0);
 }
 
 static void read_gpu(Line *line, Scenario *scenario)
@@ -146,6 +147,7 @@ static void read_gpu(Line *line, Scenario *scenario)
     gpu->temperature = (unsigned)number_of(line, "temperature", 50);
     gpu->memory_temperature = (unsigned)number_of(line, "memory_temperature", 60);
     gpu->ring = (unsigned)number_of(line, "ring", 72);
+    gpu->sleeps = number_of(line, "sleeps", 0);
     gpu->probe = (unsigned)number_of(line, "probe", gpu->ring);
     gpu->rates = (unsigned)number_of(line, "rates", UINT_MAX);
     gpu->rule = choice_of(line, "rule", rules, 3);
@@ -411,6 +413,6 @@ int64_t scenario_now(const Scenario *scenario)
     int64_t ahead = __atomic_load_n(&skipped, __ATOMIC_RELAXED);
     if (scenario->frozen) return scenario->frozen + ahead;
     struct timespec now;
-    clock_gettime(CLOCK_REALTIME, &now);
+    clock_gettime(scenario->monotonic ? CLOCK_MONOTONIC : CLOCK_REALTIME, &now);
     return now.tv_sec * SECOND + now.tv_nsec + scenario->offset + ahead;
 }

@@ -37,6 +37,7 @@ class Gpu:
     temperature: int = 50
     memory_temperature: int = 60
     ring: int = 72
+    sleeps: bool = False
     sample_period: float = 1 / 6
     sample_offset: float = 0.0
     probe: int | None = None
@@ -146,7 +147,10 @@ class Xid:
 
 @dataclass(slots=True)
 class Scenario:
-    """All of it. ``now`` freezes the library's clock, ``offset`` shifts it from the real one."""
+    """All of it. ``now`` freezes the library's clock, ``offset`` shifts it from the real one.
+
+    ``monotonic``: that is the monotonic clock, which nobody can set.
+    """
 
     gpus: list[Gpu] = field(default_factory=list)
     processes: list[Process] = field(default_factory=list)
@@ -160,6 +164,7 @@ class Scenario:
     loaded: float = 0.0
     now: float | None = None
     offset: float = 0.0
+    monotonic: bool = False
 
     def text(self) -> str:
         """The scenario file, as README.md describes it."""
@@ -175,7 +180,7 @@ class Scenario:
 
     def _lines(self) -> Iterator[str]:
         yield _line("driver", version=self.driver, cuda=self.cuda, loaded=self.loaded)
-        yield _line("clock", now=self.now, offset=self.offset)
+        yield _line("clock", now=self.now, offset=self.offset, monotonic=self.monotonic)
         for gpu in self.gpus:
             yield _record("gpu", gpu, "lost", "garbage")
             yield from [f"lost gpu={gpu.index}"] * gpu.lost

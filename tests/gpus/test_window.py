@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from exporter.gpus.samples import ProcessSample, Sample, sift
@@ -343,6 +343,7 @@ polls = st.lists(
 
 
 @given(polls, st.floats(-50, 500), st.one_of(st.none(), st.floats(0, 1000)))
+@example(steps=[(0, [], []), (2 * SECOND + 4, [], []), (1, [1], [])], percent=0, rate=0)
 def test_windows_are_contiguous_and_complete_whatever_the_driver_says(
     steps: list[tuple[int, list[int], list[ProcessSample]]], percent: float, rate: float | None
 ) -> None:
