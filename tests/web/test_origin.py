@@ -17,7 +17,7 @@ EVIL = "evil.example"
 def ask(site: Site, path: str, method: str = "GET", host: str = "", **headers: str) -> int:
     """The status of a request to ``host``, by default as which it is reached."""
     own = f"localhost:{site.port}"
-    return site.ask(path, method, Host=host or own, **headers).status
+    return site.ask(path, method, None, Host=host or own, **headers).status
 
 
 @pytest.mark.parametrize("path", ["/api/v1/snapshot", "/api/v1/history", "/static/page.js"])
