@@ -38,7 +38,8 @@ ENV PATH=/opt/mgpu-exporter/bin:$PATH \
     PYTHONDONTWRITEBYTECODE=1 \
     PYTHONUNBUFFERED=1
 COPY --from=build /opt/mgpu-exporter /opt/mgpu-exporter
-USER 65532:65532
+# Nobody else's: processes of one user may read and signal each other (docs/installation.md).
+USER 61045:61045
 EXPOSE 10045
 # No HEALTHCHECK: Kubernetes ignores it and asks /-/healthy and /-/ready itself.
 ENTRYPOINT ["mgpu-exporter"]

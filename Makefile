@@ -18,6 +18,7 @@
 # make docs-site  build the documentation with all its links checked, into docs/_site
 # make image   build the container image into dist/ (ARGS=--stand-in: where there is no registry)
 # make image-test  build the image over a stand-in of its base, and run it (root; a minute or two)
+# make audit   look for known vulnerabilities of the locked packages (needs PyPI)
 # make sbom    write the bill of materials into dist/
 
 PYTHON ?= python3
@@ -26,7 +27,7 @@ PYTEST_ARGS ?=
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: run test check lint docs golden e2e accuracy cluster-programs cluster-test pictures chart docs-site image image-test sbom soak guard bench profile fleet clean
+.PHONY: run test check lint docs golden e2e accuracy cluster-programs cluster-test pictures chart docs-site image image-test audit sbom soak guard bench profile fleet clean
 
 run: $(VENV)/.run
 	@if [ -e /proc/driver/nvidia/version ] || [ -e /dev/dxg ] || [ -n "$$MGPU_NVML_LIBRARY" ] \
@@ -106,6 +107,13 @@ image: $(VENV)/.dev
 
 image-test: $(VENV)/.dev
 	$(BIN)/pytest tests/image --image $(PYTEST_ARGS)
+
+# Strict: a package about which nothing could be learnt fails it as a vulnerable one does.
+audit: $(BIN)/uv
+	@mkdir -p dist
+	$(BIN)/uv export --quiet --locked --no-dev --all-extras --no-emit-project --output-file=dist/requirements.txt
+	$(BIN)/uv run --isolated --locked --only-group=audit pip-audit --strict --require-hashes --disable-pip \
+	  --progress-spinner=off --requirement=dist/requirements.txt --requirement=image/tools.txt $(ARGS)
 
 sbom: $(VENV)/.dev
 	$(BIN)/python -m image.sbom $(ARGS)

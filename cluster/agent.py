@@ -139,6 +139,7 @@ class Agent:
         gpus = self._board.file
         return {
             "profile": self._profile,
+            "pods": {"files": True},  # as root it must be asked for
             "gpuAccess": "hostPath",
             "driverLibraries": str(self._board.driver),
             "readinessProbe": {"periodSeconds": 1},

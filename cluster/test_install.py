@@ -28,7 +28,7 @@ def second(stage: Stage) -> Iterator[Agent]:
 def test_without_root_and_capabilities_use_lands_as_well(stage: Stage, second: Agent) -> None:
     spec = (second.pod() or {})["spec"]
     context = spec["containers"][0]["securityContext"]
-    assert (context["runAsUser"], context["capabilities"]) == (65532, {"drop": ["ALL"]})
+    assert (context["runAsUser"], context["capabilities"]) == (61045, {"drop": ["ALL"]})
     running = stage.run(pod("watched"))["main"]
     stage.attributed({running: 0}, second.address())
     stage.delete("watched")

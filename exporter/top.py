@@ -37,8 +37,8 @@ def top(settings: Settings, arguments: Namespace) -> int:
     """Show it until told to quit. The exit status is 0; 2 if it cannot be shown."""
     if find_spec("textual") is None:
         logger.error(
-            "top needs the package textual: pip install 'mgpu-exporter[terminal]' (of pipx: "
-            "pipx inject mgpu-exporter textual); mgpu-exporter snapshot needs none"
+            "top needs the package textual: pip install textual (if pipx installed the exporter: "
+            "pipx inject mgpu-exporter textual); mgpu-exporter snapshot works without it"
         )
         return _CANNOT
     if not (sys.stdin.isatty() and sys.stdout.isatty()):

@@ -28,7 +28,7 @@ def bill() -> dict[str, Any]:
     document["metadata"]["component"] |= {
         "type": "application",
         "version": __version__,
-        "purl": f"pkg:pypi/mgpu-exporter@{__version__}",
+        "purl": f"pkg:github/mgpu-exporter/mgpu-exporter@{__version__}",
         "licenses": [{"license": {"id": "Apache-2.0"}}],
     }
     return document

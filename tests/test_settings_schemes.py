@@ -198,8 +198,8 @@ def test_all_that_is_wrong_is_said_at_once(file: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        ("[", "--allocations.schemes: no YAML: "),
-        ("[" * 5000, "--allocations.schemes: no YAML: "),
+        ("[", "--allocations.schemes: line 1, column 2: not YAML: "),
+        ("[" * 5000, "--allocations.schemes: line 1, column 65: not YAML: nested more"),
         ("[{name: a}]", "--allocations.schemes[0]: it needs a resource"),
     ],
 )

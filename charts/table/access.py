@@ -1,6 +1,7 @@
 """What the exporter may do on its node and in the cluster."""
 
 from charts.table.value import (
+    AUTO,
     OBJECT,
     OPTIONAL_PATH,
     PAIRS,
@@ -23,7 +24,7 @@ ACCESS = (
                     *("minimal", "podresources", "mig", "podresources-mig"),
                     *("fdinfo", "podresources-fdinfo"),
                 ),
-                "What the container is given. `minimal`: UID 65532, no capability. "
+                "What the container is given. `minimal`: UID 61045, no capability. "
                 "`podresources`: UID 0 without capabilities, and the kubelet's PodResources "
                 "socket, which is root's. `mig`: the monitor capability of MIG. `fdinfo`: UID 0 "
                 "with SYS_PTRACE and DAC_READ_SEARCH, by which the DRM clients of all processes "
@@ -107,10 +108,12 @@ ACCESS = (
             ),
             Value(
                 "pods.files",
-                True,
-                SWITCH,
+                "auto",
+                AUTO,
                 "Whether `auto` may read the names of log files: /var/log/pods and "
-                "/var/log/containers, read-only.",
+                "/var/log/containers, read-only. `auto`: if the container is not root. Root and "
+                "its group may read the logs themselves as well, so there say `true` if you want "
+                "that.",
             ),
             Value(
                 "pods.claims",
@@ -158,12 +161,17 @@ ACCESS = (
             Value("serviceAccount.create", True, SWITCH, "A ServiceAccount."),
             Value("serviceAccount.name", "", TEXT, "Its name; that of all objects if not set."),
             Value("serviceAccount.annotations", {}, PAIRS, "Its annotations."),
-            Value("networkPolicy.enabled", False, SWITCH, "Let only those reach the port who may."),
+            Value(
+                "networkPolicy.enabled",
+                False,
+                SWITCH,
+                "Let only those in `networkPolicy.from` reach the port.",
+            ),
             Value(
                 "networkPolicy.from",
                 [],
                 {"type": "array", "items": OBJECT},
-                "Who may: NetworkPolicy peers; everybody if empty.",
+                "Who may: NetworkPolicy peers. An empty list is refused if the policy is enabled.",
             ),
             Value(
                 "networkPolicy.egress",

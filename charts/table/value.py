@@ -7,6 +7,7 @@ Schema = Mapping[str, object]
 
 TEXT: Schema = {"type": "string"}
 SWITCH: Schema = {"type": "boolean"}
+AUTO: Schema = {"enum": ["auto", True, False]}
 OBJECT: Schema = {"type": "object"}  # of Kubernetes' own: the API server checks what is in it
 OBJECTS: Schema = {"type": "array", "items": OBJECT}
 TEXTS: Schema = {"type": "array", "items": TEXT}

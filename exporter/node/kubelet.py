@@ -68,7 +68,7 @@ class Kubelet:
             import grpc  # noqa: PLC0415 - see the module's docstring
         except ImportError as error:
             raise KubeletError(
-                "the package grpcio is not installed: install mgpu-exporter[podresources], or set "
+                "the package grpcio is not installed: pip install grpcio, or set "
                 "--kubelet.pod-resources-socket=none"
             ) from error
         if not Path(self._socket).exists():

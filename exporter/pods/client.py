@@ -21,7 +21,7 @@ import yaml
 from exporter.pods import library
 from exporter.pods.failure import ApiError
 from exporter.pods.stream import Stream, attempt, message_of
-from exporter.settings import told
+from exporter.settings import boundedyaml, read_bytes, told
 
 if TYPE_CHECKING:
     from kubernetes.client import Configuration
@@ -149,6 +149,7 @@ def from_kubeconfig(path: str) -> Load:
         from kubernetes.config import kube_config  # noqa: PLC0415 - see the module's docstring
 
         try:
+            _check_bounds(path)
             kube_config.load_kube_config(  # type: ignore[no-untyped-call]
                 config_file=path, client_configuration=configuration, persist_config=False
             )
@@ -156,6 +157,14 @@ def from_kubeconfig(path: str) -> Load:
             raise KubeconfigError(path, _words(error, path)) from None
 
     return load
+
+
+def _check_bounds(path: str) -> None:
+    """Read the files as the library will, which has no bounds of its own; raises as it does."""
+    for part in filter(None, path.split(os.pathsep)):
+        file = Path(part).expanduser()
+        if file.exists():
+            boundedyaml.load(read_bytes(str(file)).decode())
 
 
 class KubeconfigError(Exception):

@@ -13,7 +13,7 @@ from exporter.scenario.load_devices import read_devices
 from exporter.scenario.load_pods import below, read_pods, read_process
 from exporter.scenario.schemes import Site, companions
 from exporter.scenario.section import Section
-from exporter.settings import told
+from exporter.settings import boundedyaml, told
 
 LARGEST_FILE = 1 << 20
 FAULTS = {
@@ -45,12 +45,12 @@ def load(name_or_path: str) -> Scenario:
                 text = file.read(LARGEST_FILE + 1)
         if len(text) > LARGEST_FILE:
             raise ScenarioError(f"{name_or_path}: longer than {LARGEST_FILE} characters")
-        return describe(yaml.safe_load(text), name_or_path)
+        return describe(boundedyaml.load(text), name_or_path)
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "not UTF-8"
         names = ", ".join(shipped())
         raise ScenarioError(f"{name_or_path}: {why}; give a file or one of {names}") from error
-    except (yaml.YAMLError, RecursionError) as error:
+    except yaml.YAMLError as error:
         raise ScenarioError(f"{name_or_path}: {told(error)}") from error
 
 

@@ -3,17 +3,19 @@
 This room reads its file and the environment and nothing else; it starts nothing.
 """
 
+from exporter.settings import boundedyaml
 from exporter.settings.arguments import add_arguments, argument
 from exporter.settings.load import Complaint, examine, load
 from exporter.settings.names import meant, unknown_variables
 from exporter.settings.notyaml import told
-from exporter.settings.problem import Place, Problem, SettingsError
+from exporter.settings.problem import MAX_PROBLEMS, Place, Problem, SettingsError
 from exporter.settings.setting import Setting
 from exporter.settings.table import SUBJECTS, TABLE, Settings, changed, with_live
 from exporter.settings.values import Address, count, duration
-from exporter.settings.yamlfile import contents
+from exporter.settings.yamlfile import contents, read_bytes
 
 __all__ = [
+    "MAX_PROBLEMS",
     "SUBJECTS",
     "TABLE",
     "Address",
@@ -25,6 +27,7 @@ __all__ = [
     "SettingsError",
     "add_arguments",
     "argument",
+    "boundedyaml",
     "changed",
     "contents",
     "count",
@@ -32,6 +35,7 @@ __all__ = [
     "examine",
     "load",
     "meant",
+    "read_bytes",
     "told",
     "unknown_variables",
     "with_live",

@@ -95,7 +95,7 @@ class Cluster:
             "auto",
             "Socket of the kubelet's PodResources, which tells the devices of each container; auto "
             "takes /var/lib/kubelet/pod-resources/kubelet.sock if its folder is there.",
-            "Needs the package grpcio: mgpu-exporter[podresources].",
+            "Needs the package grpcio, the extra `podresources`.",
         ),
     ]
     kubeconfig: Annotated[

@@ -18,10 +18,8 @@ class NotYaml(NamedTuple):
         return f"{place}not YAML: {self.words}"
 
 
-def told(error: Exception) -> NotYaml:
-    """Take apart a YAMLError, or the RecursionError of a file that is nested too deeply."""
-    if isinstance(error, RecursionError):
-        return NotYaml(0, 0, "too deeply nested")
+def told(error: yaml.YAMLError) -> NotYaml:
+    """Take apart a YAMLError."""
     mark = getattr(error, "problem_mark", None)
     said = filter(None, (getattr(error, "context", None), getattr(error, "problem", None)))
     words = ", ".join(said) or str(error).partition("\n")[0]

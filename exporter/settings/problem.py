@@ -60,3 +60,4 @@ def not_allowed(place: Place, given: str, allowed: str) -> Problem:
 
 
 MAX_SHOWN = 200  # characters of what was given
+MAX_PROBLEMS = 50  # of one file; each costs time and a line

@@ -8,6 +8,8 @@ from typing import Any
 import yaml
 
 from exporter.model import SchemeDescription
+from exporter.settings import boundedyaml
+from exporter.settings.notyaml import told
 from exporter.settings.values import (
     Kind,
     Misread,
@@ -144,9 +146,9 @@ def read(root: yaml.Node) -> tuple[SchemeDescription, ...]:
 
 def _read_text(text: str) -> tuple[SchemeDescription, ...]:
     try:
-        root = yaml.compose(text, Loader=yaml.SafeLoader)
-    except (yaml.YAMLError, RecursionError) as error:
-        raise StructureError([Misread(1, "", f"no YAML: {error}")]) from error
+        root = boundedyaml.compose(text)
+    except yaml.YAMLError as error:
+        raise StructureError([Misread(1, "", str(told(error)))]) from error
     return () if root is None or root.tag == _NULL else read(root)
 
 
@@ -182,7 +184,7 @@ class _Item:
         if not isinstance(node, yaml.MappingNode):
             self._refuse(node, "", f"a mapping is expected; known keys: {', '.join(KEYS)}")
             return
-        for key, value in node.value:
+        for key, value in node.value[: 2 * len(KEYS)]:  # one more than all is a mistake already
             self._take(key, value)
         if not self.wrong:
             self._agree()

@@ -27,7 +27,8 @@ class Web:
             count(1, 10_000),
             "40",
             "Requests served at once; more are answered 503.",
-            "Health checks do not count. node_exporter has the same default.",
+            "An address that has most of them gives way to others. Health checks do not count. "
+            "node_exporter has the same default.",
         ),
     ]
     web_config_file: Annotated[

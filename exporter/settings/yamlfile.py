@@ -6,9 +6,10 @@ from typing import NamedTuple
 
 import yaml
 
+from exporter.settings import boundedyaml
 from exporter.settings.names import known_alike
 from exporter.settings.notyaml import told
-from exporter.settings.problem import Place, Problem
+from exporter.settings.problem import MAX_PROBLEMS, Place, Problem
 from exporter.settings.table import BY_NAME
 
 MAX_BYTES = 1 << 20
@@ -50,10 +51,10 @@ def contents(path: str) -> bytes | str:
 def read(path: str, named_by: Place, problems: list[Problem]) -> dict[str, Entry]:
     """Read the file that was named at a place. What is wrong with it is added to ``problems``."""
     try:
-        root = yaml.compose(read_bytes(path).decode(), Loader=yaml.SafeLoader)
+        root = boundedyaml.compose(read_bytes(path).decode())
         if root is not None and root.tag != NULL:
             return _File(path, problems).read(root)
-    except (yaml.YAMLError, RecursionError) as error:
+    except yaml.YAMLError as error:
         line, column, words = told(error)
         problems.append(Problem(Place(path, "", line, column), f"not YAML: {words}"))
     except (OSError, ValueError) as error:
@@ -77,6 +78,8 @@ class _File:
     def read(self, root: yaml.Node) -> dict[str, Entry]:
         for entry in self._flat("", root):
             self._take(entry)
+            if len(self._problems) >= MAX_PROBLEMS:
+                break
         return self._given
 
     def _take(self, entry: Entry) -> None:
@@ -92,7 +95,8 @@ class _File:
             self._given[name] = entry
 
     def _refuse(self, place: Place, text: str) -> None:
-        self._problems.append(Problem(place, text))
+        if len(self._problems) < MAX_PROBLEMS:
+            self._problems.append(Problem(place, text))
 
     def _place(self, node: yaml.Node, key: str) -> Place:
         return Place(self._path, key[:80], node.start_mark.line + 1)
@@ -124,6 +128,8 @@ class _File:
     def _section(self, prefix: str, node: yaml.MappingNode) -> Iterator[Entry]:
         lines: dict[str, int] = {}
         for key, value in node.value:
+            if len(self._problems) >= MAX_PROBLEMS:
+                return
             if not isinstance(key, yaml.ScalarNode):
                 self._refuse(self._place(key, prefix), "a name is expected, not a list or mapping")
                 continue

@@ -4,7 +4,6 @@ This room only serves what the newest Snapshot holds. It never collects, never w
 and is the only one that speaks HTTP to the outside.
 """
 
-import exporter.web.bare  # noqa: F401 - before all that imports aiohttp
 from exporter.web.access import Access, Gate, Route
 from exporter.web.app import make_app
 from exporter.web.connection import Limits

@@ -7,12 +7,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
-from aiohttp import web
+from aiohttp import hdrs, web
 from aiohttp.typedefs import Handler
 
 from exporter.model import Clock
-from exporter.web.connection import Connection
+from exporter.web.connection import Connection, peer
+from exporter.web.origin import is_foreign, is_this_machine
 from exporter.web.passwords import Busy, Passwords, credentials
+from exporter.web.peers import UNIX
 from exporter.web.ratelimit import TokenBucket
 from exporter.web.webconfig import WebConfig
 from exporter.web.webfile import WebFile
@@ -20,6 +22,10 @@ from exporter.web.webfile import WebFile
 _NO_CREDENTIALS = (
     "This needs authentication, and none is set up here: see basic_auth_users and client_auth_type "
     "in --web.config.file. --web.open-page serves it to everybody.\n"
+)
+_OTHER_SITE = (
+    "This was asked for by the name of another machine, or by a web page of another site: ask for "
+    "localhost, or for this machine by its name.\n"
 )
 
 
@@ -68,7 +74,27 @@ class Gate:
 
     def trusts(self, request: web.Request) -> bool:
         """Whether a request that was let in may have what is PRIVATE."""
-        return self.open_page or bool(self.config.in_force.file.users) or _is_known(request)
+        known = self._is_known(request) or _is_local(request)
+        return known and not self._is_of_other_site(request)
+
+    def _is_known(self, request: web.Request) -> bool:
+        """Whether it may have that wherever it comes from."""
+        connection = request.protocol
+        certified = isinstance(connection, Connection) and connection.certified
+        return self.open_page or bool(self.config.in_force.file.users) or certified
+
+    def _is_of_other_site(self, request: web.Request) -> bool:
+        """Whether a browser sends it for a page that this server has not served.
+
+        Only a listener on loopback trusts a browser for where it runs; what is asked for by POST
+        needs no trust. The name of another machine is no harm where that trust is not needed: a
+        proxy may pass it on.
+        """
+        host, origin = (request.headers.get(name, "") for name in (hdrs.HOST, hdrs.ORIGIN))
+        loopback = _is_local(request) and peer(request) != UNIX
+        if loopback and not is_this_machine(host) and (origin or not self._is_known(request)):
+            return True
+        return (loopback or request.method == hdrs.METH_POST) and is_foreign(origin, host)
 
     @web.middleware
     async def check(self, request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -79,6 +105,9 @@ class Gate:
             self._hold_rate(file)
             if file.users:
                 await self._authenticate(request, file.users)
+            guarded = access is Access.PRIVATE or request.method == hdrs.METH_POST
+            if guarded and self._is_of_other_site(request):
+                raise web.HTTPForbidden(text=_OTHER_SITE)
             if access is Access.PRIVATE and not self.trusts(request):
                 raise web.HTTPForbidden(text=_NO_CREDENTIALS)
         return await handler(request)
@@ -99,7 +128,7 @@ class Gate:
     async def _authenticate(self, request: web.Request, users: Mapping[str, bytes]) -> None:
         given = credentials(request.headers.get("Authorization", ""))
         try:
-            if given is not None and await self.passwords.right(given, users):
+            if given is not None and await self.passwords.right(given, users, peer(request)):
                 return
         except Busy:
             raise web.HTTPServiceUnavailable(
@@ -110,9 +139,7 @@ class Gate:
         )
 
 
-def _is_known(request: web.Request) -> bool:
-    """Whether it comes from this machine's own listener, or with a certificate that is trusted."""
+def _is_local(request: web.Request) -> bool:
+    """Whether it comes by a listener that only this machine reaches."""
     connection = request.protocol
-    if not isinstance(connection, Connection):
-        return False
-    return connection.local or connection.certified
+    return isinstance(connection, Connection) and connection.local

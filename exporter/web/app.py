@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from aiohttp import web
 from aiohttp.abc import AbstractStreamWriter
 from aiohttp.payload import Payload
-from aiohttp.typedefs import Handler, Middleware
+from aiohttp.typedefs import Handler
 
 from exporter.api import About
 from exporter.model import Clock
@@ -15,13 +15,14 @@ from exporter.web.access import Access, Gate, Route
 from exporter.web.answers import Answers
 from exporter.web.api import Api
 from exporter.web.cardinality import Cardinality
-from exporter.web.connection import HEADERS, Connection, Limits, at_work
+from exporter.web.connection import HEADERS, Limits
 from exporter.web.health import Health, Verdict, alive, ready
 from exporter.web.landing import landing
 from exporter.web.lifecycle import Reload, reload_handler
 from exporter.web.live import LivePage, static_routes
 from exporter.web.negotiation import accepts_gzip, choose_format
 from exporter.web.pages import Pages
+from exporter.web.places import Places
 from exporter.web.selection import SelectionError, select
 from exporter.web.webconfig import WebConfig
 
@@ -46,11 +47,10 @@ def make_app(  # noqa: PLR0913 - what it serves, and for whom
     ``POST /-/reload`` calls, in a thread. ``routes`` are more to serve; what the gate tells them is
     whom they may show what is private.
     """
-    limits = limits or Limits()
     config = config or WebConfig()
     gate = Gate(config, clock, open_page=settings.web_open_page)
-    bounded = _bounded(settings.web_max_requests, limits.write_s)
-    app = web.Application(middlewares=[at_work, gate.check, bounded])
+    places = Places(settings.web_max_requests, limits or Limits())
+    app = web.Application(middlewares=[gate.check, places.check])
     app.on_response_prepare.append(_add_headers(config))
 
     about = about or (lambda: About(window_ns=settings.collection_window_ns))
@@ -130,50 +130,6 @@ class _Pieces(Payload):
         """Write it, and wait after each piece for a reader who is behind."""
         for start in range(0, len(self._page), _PIECE):
             await writer.write(self._page[start : start + _PIECE])
-
-
-def _bounded(most: int, write_s: float) -> Middleware:
-    """Bound the requests at work, each from its handler to the last byte that its client takes.
-
-    The health checks stay outside: a crowd of scrapers must not look like a dead exporter.
-    """
-    at_work = 0
-
-    @web.middleware
-    async def bound(request: web.Request, handler: Handler) -> web.StreamResponse:
-        nonlocal at_work
-        if request.path.startswith("/-/"):
-            return await handler(request)
-        if at_work >= most:
-            raise web.HTTPServiceUnavailable(
-                text=f"{most} requests are being served already; see --web.max-requests\n",
-                headers={"Retry-After": "1"},
-            )
-        at_work += 1
-        try:
-            response = await handler(request)
-            await _send(request, response, write_s)
-            return response
-        finally:
-            at_work -= 1
-
-    return bound
-
-
-async def _send(request: web.Request, response: web.StreamResponse, write_s: float) -> None:
-    """Write the response here and not in aiohttp, which waits for a slow reader for ever."""
-    transport = request.transport
-    if isinstance(request.protocol, Connection):
-        request.protocol.renew(response)
-    try:
-        async with asyncio.timeout(write_s):
-            await response.prepare(request)
-            await response.write_eof()
-        if isinstance(request.protocol, Connection):
-            request.protocol.sent = response
-    except (TimeoutError, ConnectionError):
-        if transport is not None:
-            transport.abort()
 
 
 def _add_headers(config: WebConfig) -> Callable[[web.Request, web.StreamResponse], Awaitable[None]]:

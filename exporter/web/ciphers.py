@@ -24,6 +24,9 @@ CIPHERS = {
     "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256": "ECDHE-RSA-CHACHA20-POLY1305",
 }
 
+DEFAULT_CIPHERS = tuple(name for name in CIPHERS if not name.endswith("_CBC_SHA"))
+"""Those that are offered where none are chosen: the suites with authenticated encryption."""
+
 CURVES = {
     "CurveP256": "prime256v1",
     "CurveP384": "secp384r1",

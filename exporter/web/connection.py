@@ -9,12 +9,13 @@ import socket
 import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import Any
 
 from aiohttp import web
-from aiohttp.typedefs import Handler
 
 from exporter.web.landing import CONTENT_SECURITY_POLICY
+from exporter.web.peers import UNIX
 from exporter.web.tls import has_allowed_name
 
 HEADERS = {
@@ -26,6 +27,11 @@ HEADERS = {
     "X-Frame-Options": "DENY",
 }
 
+_READ = 1 << 13  # bytes taken from a client in one step of the event loop
+_MAX_HEAD = 1 << 14  # bytes that a client may send before they make a whole request
+_MALFORMED = "this is not a request of HTTP/1.1, or a line of it is too long\n"
+_HEAD_TOO_LARGE = "the headers of a request are too large\n"
+
 
 @dataclass(frozen=True, slots=True)
 class Limits:
@@ -33,29 +39,33 @@ class Limits:
 
     ``request_s`` is for a request to arrive whole, TLS handshake included; ``idle_s`` for the time
     between two on one connection: Prometheus opens a new one where its scrape interval is longer.
-    ``write_s`` is for a client to take an answer; after ``refresh_s`` the web configuration's
-    files are looked at again.
+    ``write_s`` is for a client to take an answer; one that takes longer than ``slow_s`` gives way
+    where too many are served. After ``refresh_s`` the web configuration's files are read again.
     """
 
     request_s: float = 5.0
     idle_s: float = 30.0
     write_s: float = 30.0
+    slow_s: float = 5.0
     connections: int = 256
     tls_connections: int = 128  # of which each holds a third of a megabyte
     refresh_s: float = 2.0
 
 
-class Connection(web.RequestHandler):
+class Connection(web.RequestHandler, asyncio.BufferedProtocol):
     """Cut off if a request, the first one above all, does not arrive whole within ``request_s``.
 
-    ``local`` says that only this machine reaches its listener; ``sent`` is a response that its
-    client has taken to the last byte. ``lost`` is called once it is closed, and ``outdated`` asked
-    whether new connections have another TLS by now. ``options`` are aiohttp's.
+    ``peer`` is whose it is; ``local`` says that only this machine reaches its listener; ``sent`` is
+    a response that its client has taken to the last byte. ``lost`` is called once it is closed, and
+    ``outdated`` asked whether new connections have another TLS by now. ``options`` are aiohttp's.
+
+    It is a ``BufferedProtocol`` to decide how much is read at once: asyncio would read 256 KiB, and
+    aiohttp takes 20 ms of the event loop to parse as much of a body in small chunks.
     """
 
     __slots__ = (
-        *("_aborted", "_allowed_sans", "_arrival", "_limits", "_lost", "_opening", "_outdated"),
-        *("at_work", "certified", "local", "sent"),
+        *("_aborted", "_allowed_sans", "_arrival", "_buffer", "_limits", "_lost", "_opening"),
+        *("_outdated", "_waiting_bytes", "at_work", "certified", "local", "peer", "sent"),
     )
 
     def __init__(
@@ -65,12 +75,14 @@ class Connection(web.RequestHandler):
         lost: Callable[["Connection"], None],
         outdated: Callable[[], bool],
         *,
+        peer: str,
         local: bool,
         allowed_sans: tuple[str, ...] = (),
         **options: Any,  # noqa: ANN401 - handed on
     ) -> None:
         super().__init__(server, loop=asyncio.get_running_loop(), **options)
         self.at_work = False
+        self.peer = peer
         self.local = local
         self.certified = False
         self.sent: web.StreamResponse | None = None
@@ -81,6 +93,8 @@ class Connection(web.RequestHandler):
         self._opening: asyncio.Task[None] | None = None  # of the socket, with its handshake
         self._arrival: asyncio.TimerHandle | None = None  # ends the wait for a request
         self._aborted = False
+        self._buffer = memoryview(bytearray(_READ))
+        self._waiting_bytes = 0  # which are no whole request yet
 
     def open(self, client: socket.socket, tls: ssl.SSLContext | None) -> None:
         """Connect this with an accepted socket, after the handshake where there is TLS."""
@@ -135,11 +149,43 @@ class Connection(web.RequestHandler):
         self._arrived()
         self._lost(self)
 
+    def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - asyncio's signature
+        """Where the next bytes are to be written."""
+        return self._buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Take what has been written there."""
+        self.data_received(bytes(self._buffer[:nbytes]))
+
     def data_received(self, data: bytes) -> None:
         """Take a part of a request; its first byte ends the time of idling."""
+        requests = self._request_count
         super().data_received(data)
-        if data and not self.at_work and self._arrival is None:
+        if self._request_count > requests:
+            self._waiting_bytes = 0
+        else:
+            self._waiting_bytes += len(data)
+        if self._waiting_bytes > _MAX_HEAD:
+            self._refuse_head()
+        elif data and not self.at_work and self._arrival is None:
             self._await_request()
+
+    def _refuse_head(self) -> None:
+        """Answer 431 where no other answer is under way, and close."""
+        if self.at_work or self.transport is None:
+            self.abort()
+            return
+        lines = [
+            "HTTP/1.1 431 Request Header Fields Too Large",
+            *(f"{name}: {value}" for name, value in HEADERS.items()),
+            "Connection: close",
+            "Content-Type: text/plain; charset=utf-8",
+            f"Content-Length: {len(_HEAD_TOO_LARGE)}",
+            "",
+            _HEAD_TOO_LARGE,
+        ]
+        self.transport.write("\r\n".join(lines).encode())
+        self.force_close()
 
     def begin(self) -> None:
         """A request has arrived whole."""
@@ -177,8 +223,12 @@ class Connection(web.RequestHandler):
         exc: BaseException | None = None,
         message: str | None = None,
     ) -> web.StreamResponse:
-        """Answer what is no request, with the headers of every other answer."""
-        response = super().handle_error(request, status, exc, message)
+        """Answer what is no request, with the headers of every other answer.
+
+        aiohttp's own message repeats what the client has sent.
+        """
+        text = _MALFORMED if status == HTTPStatus.BAD_REQUEST else message
+        response = super().handle_error(request, status, exc, text)
         response.headers.update(HEADERS)
         return response
 
@@ -192,9 +242,7 @@ class Connection(web.RequestHandler):
             self._arrival = None
 
 
-@web.middleware
-async def at_work(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Note in its connection that a request has arrived."""
-    if isinstance(request.protocol, Connection):
-        request.protocol.begin()
-    return await handler(request)
+def peer(request: web.BaseRequest) -> str:
+    """Whose request it is."""
+    connection = request.protocol
+    return connection.peer if isinstance(connection, Connection) else UNIX

@@ -1,10 +1,11 @@
-"""``/`` and ``/static/``: the live page and the files that it needs."""
+"""``/`` and ``/static/``: the live page and its files."""
 
 import gzip
 from collections.abc import Callable, Sequence
 from functools import partial
 from hashlib import sha256
 from importlib.resources import files
+from typing import TYPE_CHECKING, NamedTuple
 
 from aiohttp import hdrs, web
 
@@ -15,6 +16,9 @@ from exporter.web.access import Route
 from exporter.web.answers import Answers, is_known
 from exporter.web.negotiation import accepts_gzip
 
+if TYPE_CHECKING:
+    from exporter.web.page import Page
+
 HTML = "text/html; charset=utf-8"
 STATIC = {
     "page.css": "text/css; charset=utf-8",
@@ -24,33 +28,49 @@ STATIC = {
 
 
 class LivePage:
-    """The page of the newest Snapshot, made once for each and each choice of what to show."""
+    """The page of the newest Snapshot: rendered once for all readers, arranged for each choice."""
 
     def __init__(self, answers: Answers, about: Callable[[], About], metrics_path: str) -> None:
         self._answers = answers
         self._about = about
         self._metrics_path = metrics_path
+        self._rendered: _Rendered | None = None
 
     async def show(self, request: web.Request) -> web.StreamResponse:
-        """The page, as the query asks for it. Most nodes are never looked at: imported here."""
-        from exporter.web.page import (  # noqa: PLC0415
-            CONTENT_SECURITY_POLICY,
-            choice_of,
-            page,
-        )
+        """The page for the request's choice. Its modules are imported when somebody looks."""
+        from exporter.web.page import CONTENT_SECURITY_POLICY, choice_of  # noqa: PLC0415
 
         choice = choice_of(request.query)
 
         def render(snapshot: Snapshot, age_ns: int) -> bytes:
-            document = api.snapshot(snapshot, self._about(), age_ns)
-            past = api.history(snapshot, self._about(), age_ns)
-            return page(document, past, choice, self._metrics_path).encode()
+            page = self._page(snapshot, age_ns)
+            return page.html(choice, max(age_ns, 0) / 1e9, self._metrics_path).encode()
 
         response = await self._answers.respond(request, ("page", choice), render, HTML)
         if response is None:
             raise web.HTTPNotFound
         response.headers[hdrs.CONTENT_SECURITY_POLICY] = CONTENT_SECURITY_POLICY
         return response
+
+    def _page(self, snapshot: Snapshot, age_ns: int) -> "Page":
+        """The page of this snapshot; ``Answers`` lets in one thread at a time."""
+        from exporter.web.page import Page  # noqa: PLC0415
+
+        stale = age_ns > snapshot.stale_after_ns
+        kept = self._rendered
+        if kept is None or kept.snapshot is not snapshot or kept.stale is not stale:
+            self._rendered = None  # frees the old page before the new one takes memory
+            about = self._about()
+            document = api.snapshot(snapshot, about, age_ns)
+            page = Page(document, api.history(snapshot, about, age_ns))
+            kept = self._rendered = _Rendered(snapshot, stale, page)
+        return kept.page
+
+
+class _Rendered(NamedTuple):
+    snapshot: Snapshot
+    stale: bool
+    page: "Page"
 
 
 def static_routes() -> Sequence[Route]:

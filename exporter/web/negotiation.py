@@ -8,6 +8,7 @@ from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, choose_encode
 from exporter.exposition import Format
 
 _KEPT = 16  # answers; who scrapes asks the same each time
+_READ = 1024  # characters of a header; Prometheus sends a third of it
 _OPENMETRICS = "application/openmetrics-text"
 
 
@@ -18,8 +19,23 @@ class Choice(NamedTuple):
     content_type: str
 
 
-@lru_cache(_KEPT)
 def choose_format(accept: str) -> Choice:
+    """The format that a client wants most; of a long header only the first items are read."""
+    return _choose_format(_beginning(accept))
+
+
+def accepts_gzip(accept_encoding: str) -> bool:
+    """Whether gzip is accepted: named or as ``*``, and not with a weight of 0."""
+    return _accepts_gzip(_beginning(accept_encoding))
+
+
+def _beginning(header: str) -> str:
+    """The items of a header that end within the bound."""
+    return header if len(header) <= _READ else header[:_READ].rpartition(",")[0]
+
+
+@lru_cache(_KEPT)
+def _choose_format(accept: str) -> Choice:
     """Choose as prometheus_client does, but heed q-values, and never promise OpenMetrics 2.0.
 
     The library (0.26) takes the first item that it can serve, and echoes a version 2.0.0 over a
@@ -38,8 +54,7 @@ def choose_format(accept: str) -> Choice:
 
 
 @lru_cache(_KEPT)
-def accepts_gzip(accept_encoding: str) -> bool:
-    """Whether gzip is accepted: named or as ``*``, and not with a weight of 0."""
+def _accepts_gzip(accept_encoding: str) -> bool:
     weights = {}
     for item in accept_encoding.lower().split(","):
         name, _, parameters = item.partition(";")

@@ -11,18 +11,21 @@ import secrets
 import threading
 from base64 import b64decode
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
 from typing import NamedTuple
 
+from exporter.web.peers import UNIX, Shares
+
 _REMEMBERED = 100  # as many as exporter-toolkit
-_WAITING = 16
+_WAITING = 64  # of all peers
 _LONGEST = 72  # bytes that bcrypt reads
 _NICE = 10
 
 
 class Busy(Exception):  # noqa: N818 - an answer: come again
-    """As many passwords as may wait are waiting to be checked."""
+    """As many passwords as may wait are waiting, and most of them are this peer's."""
 
 
 class Credentials(NamedTuple):
@@ -44,21 +47,69 @@ def credentials(authorization: str) -> Credentials | None:
         return None
 
 
+class _Turns:
+    """One at a time; of those who wait, the peers come in turn, and each peer's oldest first."""
+
+    def __init__(self) -> None:
+        self._waiting: Shares[asyncio.Future[None]] = Shares()
+        self._taken = False
+
+    @asynccontextmanager
+    async def turn(self, peer: str) -> AsyncIterator[None]:
+        """Wait for a turn and have it.
+
+        Raises:
+            Busy: too many wait, and this is the last one of the peer that has most of them.
+
+        """
+        if self._taken:
+            await self._wait(peer)
+        self._taken = True
+        try:
+            yield
+        finally:
+            self._pass_on()
+
+    async def _wait(self, peer: str) -> None:
+        turn = asyncio.get_running_loop().create_future()
+        self._waiting.add(peer, turn)
+        if len(self._waiting) > _WAITING:
+            crowd, turns = self._waiting.largest()
+            self._waiting.remove(crowd, turns[-1])
+            turns[-1].set_exception(Busy())
+        try:
+            await turn
+        except asyncio.CancelledError:
+            self._waiting.remove(peer, turn)
+            if not turn.cancelled():  # the turn had come
+                self._pass_on()
+            raise
+
+    def _pass_on(self) -> None:
+        turn = self._waiting.take_turn()
+        while turn is not None and turn.done():  # cancelled a moment ago
+            turn = self._waiting.take_turn()
+        if turn is None:
+            self._taken = False
+        else:
+            turn.set_result(None)
+
+
 class Passwords:
     """Checks credentials; one bcrypt at a time, in a thread that gives way to all others."""
 
     def __init__(self) -> None:
         self._key = secrets.token_bytes(32)
         self._verified: OrderedDict[bytes, None] = OrderedDict()
-        self._waiting = 0
+        self._turns = _Turns()
         self._thread: ThreadPoolExecutor | None = None
         self.checks = 0
 
-    async def right(self, given: Credentials, users: Mapping[str, bytes]) -> bool:
-        """Whether a user of this name has this password.
+    async def right(self, given: Credentials, users: Mapping[str, bytes], peer: str = UNIX) -> bool:
+        """Whether a user of this name has this password. ``peer`` is who asks.
 
         Raises:
-            Busy: too many wait; what has been verified before never does.
+            Busy: too many of this peer's wait; what has been verified before never does.
 
         """
         known = given.user in users
@@ -67,7 +118,7 @@ class Passwords:
         if known and digest in self._verified:
             self._verified.move_to_end(digest)
             return True
-        if await self._check(given.password, hashed) and known:
+        if await self._check(given.password, hashed, peer) and known:
             self._verified[digest] = None
             while len(self._verified) > _REMEMBERED:
                 self._verified.popitem(last=False)
@@ -93,18 +144,13 @@ class Passwords:
             mac.update(len(part).to_bytes(8) + part)
         return mac.digest()
 
-    async def _check(self, password: bytes, hashed: bytes) -> bool:
-        if self._waiting >= _WAITING:
-            raise Busy
+    async def _check(self, password: bytes, hashed: bytes, peer: str) -> bool:
         if self._thread is None:
             self._thread = ThreadPoolExecutor(1, "passwords", initializer=_give_way)
-        self._waiting += 1
-        self.checks += 1
-        try:
+        async with self._turns.turn(peer):
+            self.checks += 1
             loop = asyncio.get_running_loop()
             return await loop.run_in_executor(self._thread, _matches, password, hashed)
-        finally:
-            self._waiting -= 1
 
 
 def _give_way() -> None:

@@ -11,6 +11,8 @@ from aiohttp.http_exceptions import HttpProcessingError
 
 from exporter.web.connection import Connection, Limits
 from exporter.web.listening import close, is_local, written
+from exporter.web.peers import Shares, peer_of
+from exporter.web.refusals import admitting
 from exporter.web.webconfig import WebConfig
 
 logger = logging.getLogger(__name__)
@@ -49,12 +51,14 @@ class Server:
         self._refreshing: asyncio.Task[None] | None = None
         self._resting: dict[socket.socket, asyncio.TimerHandle] = {}  # accept none for a moment
         self._sockets: list[socket.socket] = []
-        self._open: dict[Connection, None] = {}  # the oldest first
+        self._open: Shares[Connection] = Shares()
         self._said = False
 
     async def start(self, sockets: Iterable[socket.socket]) -> None:
         """Begin to accept; the sockets are the server's from now on."""
         await self._runner.setup()
+        if self._runner.server is not None:
+            self._runner.server.request_handler = admitting(self._runner.server.request_handler)
         tls = self._config.in_force.tls is not None
         for sock in sockets:
             sock.setblocking(False)
@@ -85,18 +89,18 @@ class Server:
 
     def _accept(self, sock: socket.socket, *, local: bool) -> None:
         try:
-            client, _ = sock.accept()
+            client, address = sock.accept()
         except (BlockingIOError, InterruptedError, ConnectionAbortedError):
             return  # it has gone again
         except OSError as error:  # no more files may be open, as a rule
             self._say_once(error)
-            self._close_an_idle_one()
+            self._close_one()
             loop = asyncio.get_running_loop()
             loop.remove_reader(sock)
             self._resting[sock] = loop.call_later(_NO_ROOM_S, self._accept_on, sock)
         else:
             client.setblocking(False)
-            self._welcome(client, local=local)
+            self._welcome(client, peer_of(address), local=local)
 
     def _say_once(self, error: OSError) -> None:
         if not self._said:
@@ -108,17 +112,18 @@ class Server:
             await asyncio.sleep(self._limits.refresh_s)
             await asyncio.to_thread(self._config.refresh)
 
-    def _welcome(self, client: socket.socket, *, local: bool) -> None:
+    def _welcome(self, client: socket.socket, peer: str, *, local: bool) -> None:
         server = self._runner.server
-        if server is None or not self._has_room():
+        if server is None or not self._has_room(peer):
             client.close()
             return
         in_force = self._config.in_force
         connection = Connection(
             server,
             self._limits,
-            lambda connection: self._open.pop(connection, None),
+            lambda connection: self._open.remove(peer, connection),
             lambda: self._config.in_force.tls is not in_force.tls,
+            peer=peer,
             local=local,
             allowed_sans=in_force.file.tls.client_allowed_sans if in_force.file.tls else (),
             access_log=None,
@@ -129,24 +134,36 @@ class Server:
             max_field_size=_MAX_FIELD,
             max_headers=_MAX_HEADERS,
         )
-        self._open[connection] = None
+        self._open.add(peer, connection)
         connection.open(client, in_force.tls)
 
-    def _has_room(self) -> bool:
-        """Whether one more connection may come; at the bound the oldest idle one goes for it.
+    def _has_room(self, peer: str) -> bool:
+        """Whether one more connection may come; at the bound another one goes for it.
 
-        Those who connect and say nothing must not keep a probe out.
+        Those who connect and say nothing must not keep a probe out, nor must those of one peer
+        that have all requests at work.
         """
         tls = self._config.in_force.tls is not None
         if len(self._open) < (self._limits.tls_connections if tls else self._limits.connections):
             return True
-        return self._close_an_idle_one()
+        return self._close_one(even_at_work=self._open.must_give_way(peer))
 
-    def _close_an_idle_one(self) -> bool:
-        """Close the oldest connection that no request is at work on, if there is one."""
-        idle = next((each for each in self._open if not each.at_work), None)
-        if idle is None:
+    def _close_one(self, *, even_at_work: bool = False) -> bool:
+        """Close a connection if one may be closed.
+
+        The oldest idle one of the peer with most goes first, then, if allowed, its oldest one, then
+        the oldest idle one of another peer.
+        """
+        if not self._open:
             return False
-        del self._open[idle]
-        idle.abort()
+        _, crowd = self._open.largest()
+        candidates = (
+            *(each for each in crowd if not each.at_work),
+            *(crowd if even_at_work else ()),
+            *(each for each in self._open if not each.at_work),
+        )
+        if not candidates:
+            return False
+        self._open.remove(candidates[0].peer, candidates[0])
+        candidates[0].abort()
         return True

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from ipaddress import ip_address
 from typing import Any, NamedTuple
 
-from exporter.web.ciphers import CIPHERS, CURVES, TLS_VERSIONS
+from exporter.web.ciphers import CIPHERS, CURVES, DEFAULT_CIPHERS, TLS_VERSIONS
 from exporter.web.webfile import IF_GIVEN, REQUIRE, TlsKeys
 
 _VERIFY = {IF_GIVEN: ssl.CERT_OPTIONAL, REQUIRE: ssl.CERT_REQUIRED}
@@ -73,9 +73,8 @@ def _as_file(content: bytes) -> Iterator[str]:
 def _choose_versions(context: ssl.SSLContext, tls: TlsKeys) -> None:
     context.minimum_version = TLS_VERSIONS[tls.min_version]
     context.maximum_version = TLS_VERSIONS[tls.max_version]
-    if not tls.cipher_suites:
-        return
-    suites = [CIPHERS[name] for name in tls.cipher_suites if CIPHERS[name]]
+    chosen = tls.cipher_suites or DEFAULT_CIPHERS
+    suites = [CIPHERS[name] for name in chosen if CIPHERS[name]]
     if suites:
         context.set_ciphers(":".join(suites))
     elif tls.max_version == "TLS12":

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from exporter.settings import Place, Problem, told
+from exporter.settings import Place, Problem, boundedyaml, told
 from exporter.web import webkeys as keys
 from exporter.web.ciphers import CIPHERS, CURVES, TLS_VERSIONS
 
@@ -117,9 +117,9 @@ def parse(text: str, path: str) -> WebFile:
     """
     problems: list[Problem] = []
     try:
-        root = yaml.compose(text, Loader=yaml.SafeLoader)
+        root = boundedyaml.compose(text)
         given = keys.read(root, _FILE, path, problems) if root is not None else {}
-    except (yaml.YAMLError, RecursionError) as error:
+    except yaml.YAMLError as error:
         line, column, words = told(error)
         place = Place(path, "", line, column)
         raise WebFileError([Problem(place, f"not YAML: {_QUOTED.sub('...', words)}")]) from None

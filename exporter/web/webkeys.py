@@ -6,7 +6,7 @@ from typing import Any, NamedTuple, TypeVar, Union
 
 import yaml
 
-from exporter.settings import Place, Problem
+from exporter.settings import MAX_PROBLEMS, Place, Problem
 from exporter.settings import duration as duration_kind
 
 T = TypeVar("T")
@@ -58,6 +58,8 @@ def _section(
         problems.append(place.says(node, f"keys are expected: {known}"))
         return given
     for key, value in node.value:
+        if len(problems) >= MAX_PROBLEMS:
+            break
         if not isinstance(key, yaml.ScalarNode) or key.value not in section:
             own = place.key(key.value) if isinstance(key, yaml.ScalarNode) else place
             problems.append(own.says(key, f"no such key; known: {known}"))

@@ -170,6 +170,7 @@ def test_behind_the_proxy_the_exporter_listens_on_loopback_only() -> None:
     rendered = render(kubeRBACProxy={"enabled": True}, podMonitor={"enabled": True})
     proxy = rendered.pod["containers"][1]
     assert "--web.listen-address=127.0.0.1:10045" in rendered.args
+    assert "--web.open-page" in rendered.args  # the proxy passes on its clients' Host
     assert "--upstream=http://127.0.0.1:10045/" in proxy["args"]
     assert rendered.container["readinessProbe"]["httpGet"] == {
         "path": "/-/ready",
@@ -193,6 +194,13 @@ def test_the_network_policy_lets_in_who_is_named_and_helms_test() -> None:
     assert rule["ports"] == [{"port": "metrics", "protocol": "TCP"}]
     assert rule["from"][0] == scraper
     assert rule["from"][1]["podSelector"]["matchLabels"]["app.kubernetes.io/component"] == "test"
+
+
+@pytest.mark.parametrize("more", [{}, {"from": []}, {"egress": [{"ports": [{"port": 6443}]}]}])
+def test_a_network_policy_that_lets_everybody_in_is_refused(more: dict[str, Any]) -> None:
+    with pytest.raises(Refused, match=r"enabled needs networkPolicy\.from") as refused:
+        render(networkPolicy={"enabled": True, **more})
+    assert "0.0.0.0/0" in str(refused.value)  # how to say that everybody is meant
 
 
 # --- settings -------------------------------------------------------------------------------------

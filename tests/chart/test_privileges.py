@@ -9,6 +9,7 @@ import pytest
 from exporter.node.kubelet import SOCKET
 from tests.chart.matrix import ACCESSES, PROFILES
 from tests.chart.rendering import Refused, Rendered, render
+from tests.chart.test_users import EXPORTER
 
 pytestmark = pytest.mark.program("helm")
 
@@ -55,7 +56,7 @@ def test_without_mig_or_fdinfo_no_capability_is_added(profile: str, access: str)
 @pytest.mark.parametrize("profile", ["minimal", "mig"])
 def test_only_podresources_and_fdinfo_are_root(profile: str) -> None:
     context = render(profile=profile).container["securityContext"]
-    assert (context["runAsUser"], context["runAsGroup"]) == (65532, 65532)
+    assert (context["runAsUser"], context["runAsGroup"]) == (EXPORTER, EXPORTER)
     assert context["runAsNonRoot"] is True
 
 
@@ -79,7 +80,7 @@ def test_mig_is_asked_of_nvidias_runtime_which_wants_the_bounding_set(access: st
     assert rendered.env["NVIDIA_MIG_MONITOR_DEVICES"] == "all"
     context = rendered.container["securityContext"]
     assert context["capabilities"] == {"drop": ["ALL"], "add": ["SYS_ADMIN"]}
-    assert context["runAsUser"] == 65532  # who is not root does not get it from there
+    assert context["runAsUser"] == EXPORTER  # who is not root does not get it from there
 
 
 @pytest.mark.parametrize("access", ["cdi", "hostPath"])
@@ -168,6 +169,30 @@ def test_a_source_has_its_permissions_and_mounts_and_no_other_has(
     assert ("--pods.claims=off" not in rendered.args) is claims
 
 
+ROOTS: list[dict[str, Any]] = [
+    *({"profile": profile} for profile in PROFILES if profile not in {"minimal", "mig"}),
+    {"securityContext": {"runAsUser": 0, "runAsNonRoot": False}},
+    {"securityContext": {"runAsGroup": 0}},  # a log file is root's and its group may read it
+    {"podSecurityContext": {"supplementalGroups": [10, 0]}},
+    {"podSecurityContext": {"fsGroup": 0}},
+]
+
+
+@pytest.mark.parametrize("values", ROOTS, ids=str)
+def test_root_gets_the_log_folders_only_if_somebody_asked_for_them(values: dict[str, Any]) -> None:
+    """It could read the logs of all pods: they are root's, and that takes no capability."""
+    assert not LOGS.keys() & render(values).host_paths.keys()
+    assert LOGS.keys() <= render(values, pods={"files": True}).host_paths.keys()
+    assert LOGS.keys() <= render(values, pods={"source": "files"}).host_paths.keys()
+
+
+def test_the_log_folders_can_be_asked_for_by_helms_own_flag_and_refused() -> None:
+    for word, mounted in (("auto", True), (True, True), (False, False)):
+        assert bool(LOGS.keys() & render(pods={"files": word}).host_paths.keys()) is mounted
+    with pytest.raises(Refused, match="files"):
+        render(pods={"files": "yes"})
+
+
 def test_the_kubelets_authority_is_mounted_only_if_the_kubelet_is_asked() -> None:
     kubelet = {"caFile": "/var/lib/kubelet/pki/kubelet.crt", "address": "https://10.0.0.1:10250"}
     asked = render(kubelet=kubelet, pods={"source": "kubelet"})
@@ -211,7 +236,7 @@ def test_a_simulated_node_takes_nothing_of_its_host(profile: str) -> None:
     assert "affinity" not in rendered.pod
     assert "runtimeClassName" not in rendered.pod
     assert rendered.rules == set()
-    assert rendered.container["securityContext"]["runAsUser"] == 65532
+    assert rendered.container["securityContext"]["runAsUser"] == EXPORTER
     assert "--simulate=demo" in rendered.args
 
 
@@ -236,7 +261,7 @@ def test_the_profile_gives_way_key_by_key() -> None:
         "securityContext"
     ]
     assert context["seLinuxOptions"] == {"type": "spc_t"}
-    assert context["runAsUser"] == 65532
+    assert context["runAsUser"] == EXPORTER
 
 
 @pytest.mark.parametrize(

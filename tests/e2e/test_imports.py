@@ -19,7 +19,6 @@ pytestmark = pytest.mark.program("cc")
 
 NODE = "node-1"
 NOT_IMPORTED = {
-    "aiohttp.client": "serves only; the client reads all certificates of the system, 2 to 4 MiB",
     "exporter.doctor": "check's",
     "exporter.gpus.amd": "not asked for",
     "exporter.gpus.drm": "not asked for",
@@ -28,7 +27,6 @@ NOT_IMPORTED = {
     "exporter.scenario.description": "simulates nothing",
     "exporter.terminal": "top's and snapshot's",
     "exporter.web.page": "nobody has looked at it yet, 1 MiB",
-    "frozenlist._frozenlist": "needs the library of C++, 1 MiB",
     "grpc": "there is no kubelet to ask for devices, 12 MiB",
     "kubernetes.client.api_client": "comes with pydantic and the models",
     "kubernetes.client.models": "a thousand modules",
@@ -36,7 +34,6 @@ NOT_IMPORTED = {
     "kubernetes.stream": "unused",
     "kubernetes.watch": "unused; exporter.pods.api watches",
     "oauthlib.oauth2.rfc6749": "nobody logs in by OpenID Connect",
-    "prometheus_client.metrics": "pages are made of snapshots, not of these",
     "psutil": "check's",
     "pydantic": "a client library's API classes, 3 MiB",
     "requests": "a login's, 4 MiB",

@@ -88,7 +88,7 @@ def test_it_is_nobody_without_a_right_on_a_root_that_cannot_be_written(
     status = {name: rest.split() for name, _, rest in (s.partition(":") for s in said.splitlines())}
     write = "import os\ntry: os.mkdir('/tmp/x')\nexcept OSError as error: print(error.strerror)"
 
-    assert status["Uid"] == status["Gid"] == ["65532"] * 4
+    assert status["Uid"] == status["Gid"] == ["61045"] * 4
     assert {int(status[name][0], 16) for name in status if name.startswith("Cap")} == {0}
     assert status["NoNewPrivs"] == ["1"]
     assert python(container, write) == "Read-only file system\n"

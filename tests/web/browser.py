@@ -7,8 +7,8 @@ import json
 import shutil
 import subprocess
 import tempfile
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,9 +17,7 @@ from aiohttp import ClientSession, ClientWebSocketResponse, WSMsgType
 
 PROGRAM = "chromium"
 PATIENCE_S = 60
-LIVE = """document.documentElement.classList.contains('live')
-    && ['snapshot', 'history'].every((name) => performance.getEntriesByType('resource')
-        .some((entry) => entry.name.endsWith(`/${name}`) && entry.responseEnd > 0))"""
+LIVE = "document.documentElement.classList.contains('live')"  # the script has shown an answer
 
 
 @dataclass
@@ -72,6 +70,12 @@ class Tab:
         await self.call("Page.navigate", url=url)
         await asyncio.wait_for(self._loaded.wait(), PATIENCE_S)
 
+    async def loads(self, expression: str) -> None:
+        """Evaluate an expression that has the page loaded again, and wait for that."""
+        self._loaded.clear()
+        await self.tell(expression)
+        await asyncio.wait_for(self._loaded.wait(), PATIENCE_S)
+
     async def tell(self, expression: str) -> Any:
         """The value of an expression in the page; a promise is waited for."""
         said = await self.call(
@@ -120,11 +124,11 @@ class Tab:
         await asyncio.to_thread(file.write_bytes, base64.b64decode(said["data"]))
 
 
-@asynccontextmanager
-async def browsing() -> AsyncIterator[Tab]:
-    """A browser of its own with one empty tab."""
+@contextmanager
+def browser() -> Iterator[str]:
+    """A browser without tabs; the address of its DevTools."""
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
-        browser = subprocess.Popen(  # noqa: ASYNC220 - started once, at the beginning
+        process = subprocess.Popen(
             [
                 *(shutil.which(PROGRAM) or PROGRAM, "--headless", "--no-sandbox", "--disable-gpu"),
                 *(f"--user-data-dir={profile}", "--remote-debugging-port=0", "--hide-scrollbars"),
@@ -133,19 +137,32 @@ async def browsing() -> AsyncIterator[Tab]:
             stderr=subprocess.PIPE,
             text=True,
         )
-        assert browser.stderr is not None
+        assert process.stderr is not None
         try:
-            url = await asyncio.to_thread(_address, browser.stderr)
-            async with ClientSession() as client, client.ws_connect(url, max_msg_size=0) as socket:
-                tab = Tab(socket)
-                listening = asyncio.create_task(tab.listen())
-                await _attach(tab)
-                yield tab
-                listening.cancel()
+            yield _address(process.stderr)
         finally:
-            browser.kill()
-            browser.wait()
-            browser.stderr.close()
+            process.kill()
+            process.wait()
+            process.stderr.close()
+
+
+@asynccontextmanager
+async def tab_of(url: str) -> AsyncIterator[Tab]:
+    """A new tab of a browser that shares nothing with its other tabs."""
+    async with ClientSession() as client, client.ws_connect(url, max_msg_size=0) as socket:
+        tab = Tab(socket)
+        listening = asyncio.create_task(tab.listen())
+        await _attach(tab)
+        yield tab
+        listening.cancel()
+
+
+@asynccontextmanager
+async def browsing() -> AsyncIterator[Tab]:
+    """A browser of its own with one empty tab."""
+    with browser() as url:
+        async with tab_of(url) as tab:
+            yield tab
 
 
 def _address(lines: Any) -> str:
@@ -157,7 +174,8 @@ def _address(lines: Any) -> str:
 
 
 async def _attach(tab: Tab) -> None:
-    made = await tab.call("Target.createTarget", url="about:blank")
+    context = await tab.call("Target.createBrowserContext", disposeOnDetach=True)
+    made = await tab.call("Target.createTarget", url="about:blank", **context)
     attached = await tab.call("Target.attachToTarget", targetId=made["targetId"], flatten=True)
     tab.session = attached["sessionId"]
     for domain in ("Page", "Runtime", "Log", "Network"):

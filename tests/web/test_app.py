@@ -313,9 +313,30 @@ def test_what_is_no_request_is_refused_without_noise(
             assert refusal.startswith((b"HTTP/1.0 400", b"HTTP/1.1 400"))
             assert b"\r\nX-Content-Type-Options: nosniff\r\n" in refusal
             assert b"\r\nServer: mgpu-exporter\r\n" in refusal
+            assert len(refusal) < 1_000
+            assert b"aaaa" not in refusal
         assert site.ask("/").status == 200
 
     assert [record for record in caplog.records if record.levelname == "ERROR"] == []
+
+
+@pytest.mark.parametrize("sent", [b"GET /metrics\r\n\r\n", b"GET /metrics HTTP/0.9\r\n\r\n"])
+def test_http_0_9_is_not_served(sent: bytes) -> None:
+    with serving(with_every_family()) as site, site.raw() as client:
+        client.sendall(sent)
+        refusal = client.recv(65536)
+
+    assert refusal.split(b" ")[1] in {b"400", b"505"}
+    assert b"mgpu_" not in refusal
+
+
+def test_an_expectation_that_cannot_be_met_is_not_repeated() -> None:
+    with serving() as site:
+        refused = site.ask("/metrics", Expect="wonders")
+
+    assert refused.status == 417
+    assert b"wonders" not in refused.body
+    assert refused.headers["X-Content-Type-Options"] == "nosniff"
 
 
 def test_clients_that_leave_make_room(caplog: pytest.LogCaptureFixture) -> None:

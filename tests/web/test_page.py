@@ -2,15 +2,14 @@
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
 from exporter.model import Snapshot
 from tests.api.nodes import crowded, demo, failing, hostile
-from tests.web.browser import LIVE, Tab, browsing
+from tests.web.browser import LIVE, Tab, browser, tab_of
 from tests.web.serving import Site, serving
 
 pytestmark = pytest.mark.program("chromium")
@@ -19,11 +18,12 @@ OPEN_ALL = "document.querySelectorAll('details').forEach((each) => { each.open =
 STRUCTURE = """(() => {
     const told = (node) => node.nodeType === Node.TEXT_NODE ? node.data
         : [node.nodeName.toLowerCase(),
-           Object.fromEntries([...node.attributes].map((a) => [a.name, a.value])),
+           Object.fromEntries([...node.attributes].map((a) => [a.name, a.value]).sort()),
            [...node.childNodes].map(told)];
     return JSON.stringify(told(document.getElementById('main')));
 })()"""
 TEXTS = ".map((each) => each.textContent)"
+ENTRIES = "[...document.querySelectorAll('details.entry')].map((each) => each.dataset.k)"
 OVERFLOWING = """[...document.querySelectorAll('body *')]
     .filter((each) => each.getBoundingClientRect().right > innerWidth + 1)
     .filter((each) => !each.closest('.scroll, .sr, .who th'))
@@ -34,7 +34,12 @@ BEYOND_ITS_CARD = """[...document.querySelectorAll('.gauge > *')]
     .map((each) => `${each.parentElement.innerText}: ${each.getAttribute('class')}`)"""
 FAINT = """(() => {
     const canvas = document.createElement('canvas').getContext('2d', {willReadFrequently: true});
+    const known = new Map();
     const rgb = (colour) => {
+        if (!known.has(colour)) known.set(colour, drawn(colour));
+        return known.get(colour);
+    };
+    const drawn = (colour) => {
         canvas.clearRect(0, 0, 1, 1);
         canvas.fillStyle = colour;
         canvas.fillRect(0, 0, 1, 1);
@@ -65,16 +70,30 @@ def mixed() -> Snapshot:
     return demo(60, "mixed")
 
 
-def watched(made: Snapshot, look: Callable[[Tab, Site], Awaitable[None]]) -> None:
-    """Look at the page of a snapshot; the browser may have nothing to complain of."""
+Watched = Callable[[Snapshot, Callable[[Tab, Site], Awaitable[None]]], None]
 
-    async def run(site: Site) -> None:
-        async with browsing() as tab:
-            await look(tab, site)
-            assert tab.complaints == []
 
-    with serving(made) as site:
-        asyncio.run(run(site))
+@pytest.fixture(scope="module")
+def started() -> Iterator[str]:
+    """One browser for all tests; each has a tab of its own."""
+    with browser() as url:
+        yield url
+
+
+@pytest.fixture
+def watched(started: str) -> Watched:
+    """Looks at the page of a snapshot; the browser may have nothing to complain of."""
+
+    def watch(made: Snapshot, look: Callable[[Tab, Site], Awaitable[None]]) -> None:
+        async def run(site: Site) -> None:
+            async with tab_of(started) as tab:
+                await look(tab, site)
+                assert tab.complaints == []
+
+        with serving(made) as site:
+            asyncio.run(run(site))
+
+    return watch
 
 
 async def go(tab: Tab, site: Site, query: str = "") -> None:
@@ -82,32 +101,44 @@ async def go(tab: Tab, site: Site, query: str = "") -> None:
     await tab.until(LIVE)
 
 
+async def answered(tab: Tab, action: str) -> None:
+    """Do something that makes the page ask the server, and wait until it shows the answer."""
+    await tab.tell(f"""new Promise((done) => {{
+        const send = XMLHttpRequest.prototype.send;
+        XMLHttpRequest.prototype.send = function () {{
+            XMLHttpRequest.prototype.send = send;
+            this.addEventListener('loadend', () => done());
+            send.call(this);
+        }};
+        {action};
+    }})""")
+
+
+async def show(tab: Tab, site: Site, snapshot: Snapshot) -> None:
+    """Let the page fetch another snapshot at once, as a tab does that comes to the front."""
+    site.show(replace(snapshot, version=snapshot.version + 1000))
+    await answered(tab, "document.dispatchEvent(new Event('visibilitychange'))")
+
+
 def outside_kubernetes() -> Snapshot:
     return demo(61, "hpc")
 
 
-@pytest.mark.parametrize(
-    "made", [Snapshot, demo, outside_kubernetes, mixed, failing, hostile, crowded]
-)
-def test_scripts_make_what_is_there_without_them(made: Callable[[], Snapshot]) -> None:
+@pytest.mark.parametrize("made", [Snapshot, demo, outside_kubernetes, failing, hostile, crowded])
+def test_a_page_that_was_kept_up_to_date_is_as_one_that_was_just_opened(
+    watched: Watched, made: Callable[[], Snapshot]
+) -> None:
     async def look(tab: Tab, site: Site) -> None:
-        await tab.without_scripts()
-        await tab.open(f"http://127.0.0.1:{site.port}/")
-        await tab.tell(OPEN_ALL)
-        without = await tab.tell(STRUCTURE)
-        await tab.call("Emulation.setScriptExecutionDisabled", value=False)
         await go(tab, site)
-        await tab.tell(OPEN_ALL)
-        shown = "document.querySelectorAll('details.entry').length"
-        all_open = f"document.querySelectorAll('table.parts').length === {shown}"
-        answered = "!document.querySelector('main.lost')"  # which a busy machine may be late with
-        await tab.until(f"{all_open} && {answered}")
-        assert await tab.tell(STRUCTURE) == without
+        await show(tab, site, made())
+        kept = await tab.tell(STRUCTURE)
+        await go(tab, site)
+        assert kept == await tab.tell(STRUCTURE)
 
-    watched(made(), look)
+    watched(mixed(), look)
 
 
-def test_without_scripts_everything_is_there_and_opens() -> None:
+def test_without_scripts_everything_is_there_and_opens(watched: Watched) -> None:
     async def look(tab: Tab, site: Site) -> None:
         await tab.without_scripts()
         await tab.open(f"http://127.0.0.1:{site.port}/?q=chat")
@@ -121,7 +152,7 @@ def test_without_scripts_everything_is_there_and_opens() -> None:
     watched(demo(), look)
 
 
-def test_groups_are_called_by_their_names_with_their_ids_beside() -> None:
+def test_groups_are_called_by_their_names_with_their_ids_beside(watched: Watched) -> None:
     async def look(tab: Tab, site: Site) -> None:
         await go(tab, site)
         names = await tab.tell(f"[...document.querySelectorAll('details.entry .name')]{TEXTS}")
@@ -134,7 +165,9 @@ def test_groups_are_called_by_their_names_with_their_ids_beside() -> None:
     watched(outside_kubernetes(), look)
 
 
-def test_use_of_two_gpus_is_not_shown_as_too_much_where_nothing_was_allotted() -> None:
+def test_use_of_two_gpus_is_not_shown_as_too_much_where_nothing_was_allotted(
+    watched: Watched,
+) -> None:
     async def look(tab: Tab, site: Site) -> None:
         await go(tab, site)
         core = await tab.tell(
@@ -147,7 +180,9 @@ def test_use_of_two_gpus_is_not_shown_as_too_much_where_nothing_was_allotted() -
     watched(demo(35, "hpc"), look)
 
 
-def test_the_page_follows_the_snapshots_and_keeps_what_is_open_and_focused() -> None:
+def test_the_page_follows_the_snapshots_and_keeps_what_is_open_and_focused(
+    watched: Watched,
+) -> None:
     async def look(tab: Tab, site: Site) -> None:
         await go(tab, site, "?q=finetune")
         await tab.tell("document.querySelector('details.entry summary').click()")
@@ -162,7 +197,7 @@ def test_the_page_follows_the_snapshots_and_keeps_what_is_open_and_focused() -> 
     watched(demo(), look)
 
 
-def test_what_is_typed_filters_and_what_is_chosen_sorts() -> None:
+def test_what_is_typed_filters_and_what_is_chosen_sorts(watched: Watched) -> None:
     async def look(tab: Tab, site: Site) -> None:
         await go(tab, site)
         await tab.tell("document.querySelector('input[type=search]').focus()")
@@ -172,19 +207,19 @@ def test_what_is_typed_filters_and_what_is_chosen_sorts() -> None:
         assert await tab.tell("document.querySelectorAll('article').length") == 1
         assert await tab.tell("location.search") == "?q=bob"
         await tab.tell("document.querySelector('input[type=search]').value = ''")
-        await tab.tell(
-            "(() => { const sort = document.querySelector('select'); sort.value = 'name';"
-            "sort.dispatchEvent(new Event('input', {bubbles: true})); })()"
+        await answered(
+            tab,
+            "const sort = document.querySelector('select'); sort.value = 'name';"
+            "sort.dispatchEvent(new Event('input', {bubbles: true}))",
         )
-        names = "[...document.querySelectorAll('details.entry')].map((each) => each.dataset.k)"
-        pods = [key for key in await tab.tell(names) if key.startswith("pod/")]
+        pods = [key for key in await tab.tell(ENTRIES) if key.startswith("pod/")]
         assert pods == sorted(pods)
         assert len(pods) > 8
 
     watched(demo(), look)
 
 
-def test_all_of_a_crowd_is_shown_on_request_and_it_stays_quick() -> None:
+def test_all_of_a_crowd_is_shown_on_request_and_it_stays_quick(watched: Watched) -> None:
     async def look(tab: Tab, site: Site) -> None:
         await go(tab, site)
         assert await tab.tell("document.querySelectorAll('article').length") == 24
@@ -196,7 +231,7 @@ def test_all_of_a_crowd_is_shown_on_request_and_it_stays_quick() -> None:
     watched(crowded(), look)
 
 
-def test_the_page_is_used_with_the_keyboard() -> None:
+def test_the_page_is_used_with_the_keyboard(watched: Watched) -> None:
     async def look(tab: Tab, site: Site) -> None:
         await go(tab, site, "?q=chat")
         await tab.press("Tab", 9)
@@ -212,7 +247,7 @@ def test_the_page_is_used_with_the_keyboard() -> None:
     watched(demo(), look)
 
 
-def test_landmarks_tables_and_pictures_have_names() -> None:
+def test_landmarks_tables_and_pictures_have_names(watched: Watched) -> None:
     async def look(tab: Tab, site: Site) -> None:
         await go(tab, site)
         await tab.tell(OPEN_ALL)
@@ -237,15 +272,14 @@ def test_landmarks_tables_and_pictures_have_names() -> None:
 
 @pytest.mark.parametrize("made", [demo, mixed, failing, hostile])
 def test_it_fits_and_can_be_read_in_any_size_light_or_dark(
-    made: Callable[[], Snapshot], tmp_path: Path
+    watched: Watched, made: Callable[[], Snapshot]
 ) -> None:
     async def look(tab: Tab, site: Site) -> None:
+        await go(tab, site)
+        await tab.tell(OPEN_ALL)
         for width in (375, 768, 1440):
             for dark in (False, True):
                 await tab.size(width, dark=dark)
-                await go(tab, site)
-                await tab.tell(OPEN_ALL)
-                await tab.picture(tmp_path / f"{width}-{dark}.png")
                 assert await tab.tell(OVERFLOWING) == []
                 assert await tab.tell("document.documentElement.scrollWidth") == width
                 assert await tab.tell(FAINT) == []
@@ -253,7 +287,7 @@ def test_it_fits_and_can_be_read_in_any_size_light_or_dark(
     watched(made(), look)
 
 
-def test_a_card_holds_its_gauges_where_figures_are_long_and_room_is_short() -> None:
+def test_a_card_holds_its_gauges_where_figures_are_long_and_room_is_short(watched: Watched) -> None:
     """Nothing is allotted, and the memory is of three digits: the longest that a row can say."""
     made = demo()
     held = {"memory_total_bytes": 143_771 << 20, "memory_used_bytes": 140_123 << 20}
@@ -263,28 +297,67 @@ def test_a_card_holds_its_gauges_where_figures_are_long_and_room_is_short() -> N
     )
 
     async def look(tab: Tab, site: Site) -> None:
+        await go(tab, site)
         for width in (320, 360, 481, 500, 540, 1040, 1100):
             await tab.size(width)
-            await go(tab, site)
             assert await tab.tell(BEYOND_ITS_CARD) == [], width
 
     watched(replace(made, rows={**made.rows, "device": rows}), look)
 
 
-def test_it_says_when_the_exporter_does_not_answer() -> None:
+def test_it_says_when_the_exporter_does_not_answer(watched: Watched) -> None:
     async def look(tab: Tab, site: Site) -> None:
         await go(tab, site)
-        await tab.call(
-            "Network.emulateNetworkConditions",
-            offline=True,
-            latency=0,
-            downloadThroughput=0,
-            uploadThroughput=0,
+        online = {
+            "offline": False,
+            "latency": 0,
+            "downloadThroughput": -1,
+            "uploadThroughput": -1,
+        }
+        await tab.call("Network.emulateNetworkConditions", **online | {"offline": True})
+        await tab.tell(
+            "(() => { const now = performance.now.bind(performance);"
+            "performance.now = () => now() + 15_000; })()"
         )
-        await tab.call("Emulation.setVirtualTimePolicy", policy="advance", budget=15_000)
-        await tab.until("document.querySelector('main.lost .banner.bad')")
-        banner = await tab.tell("document.querySelector('.banner.bad').innerText")
-        assert "does not answer" in banner
+        await tab.until("!document.querySelector('#lost').hidden")
+        assert "does not answer" in await tab.tell("document.querySelector('#lost').innerText")
+        assert "No answer for" in await tab.tell("document.querySelector('#age').innerText")
+        opacity = "getComputedStyle(document.querySelector({!r})).opacity"
+        assert await tab.tell(opacity.format("#lost")) == "1"
+        assert await tab.tell(opacity.format("main .cards, main section")) == "0.5"
+        await tab.call("Network.emulateNetworkConditions", **online)
+        await answered(tab, "document.dispatchEvent(new Event('visibilitychange'))")
+        assert await tab.tell("document.querySelector('#lost').hidden")
+        assert "Measured" in await tab.tell("document.querySelector('#age').innerText")
         tab.complaints = [told for told in tab.complaints if "DISCONNECTED" not in told]
+
+    watched(demo(), look)
+
+
+def test_rows_keep_their_places_while_the_focus_is_in_the_list(watched: Watched) -> None:
+    async def look(tab: Tab, site: Site) -> None:
+        await go(tab, site)
+        before = await tab.tell(ENTRIES)
+        await tab.tell("document.querySelector('details.entry summary').focus()")
+        await show(tab, site, demo(40))
+        held = await tab.tell(ENTRIES)
+        await tab.tell("document.activeElement.blur()")
+        await show(tab, site, replace(demo(40), version=41))
+        after = await tab.tell(ENTRIES)
+        stayed = [key for key in before if key in after]
+        assert held[: len(stayed)] == stayed
+        assert sorted(held) == sorted(after)
+        assert [key for key in after if key in stayed] != stayed
+
+    watched(demo(), look)
+
+
+def test_the_page_of_another_version_of_the_exporter_is_loaded_whole(watched: Watched) -> None:
+    async def look(tab: Tab, site: Site) -> None:
+        await go(tab, site)
+        await tab.tell("document.documentElement.dataset.version = 'older'")
+        site.show(replace(demo(), version=1000))
+        await tab.loads("document.dispatchEvent(new Event('visibilitychange')), 0")
+        assert await tab.tell("document.documentElement.dataset.version") != "older"
 
     watched(demo(), look)

@@ -122,6 +122,10 @@ def test_tls_1_1_is_not_served(file: Path, pki: Pki) -> None:
         ("[TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256]", "ECDHE-ECDSA-AES256-GCM-SHA384", False),
         ("[TLS_AES_128_GCM_SHA256]", "ECDHE-ECDSA-AES256-GCM-SHA384", False),
         ("[]", "ECDHE-ECDSA-AES256-GCM-SHA384", True),
+        ("[]", "ECDHE-ECDSA-CHACHA20-POLY1305", True),
+        ("[]", "ECDHE-ECDSA-AES256-SHA384", False),  # CBC
+        ("[]", "ECDHE-ECDSA-AES128-SHA256", False),
+        ("[]", "ECDHE-ECDSA-AES128-SHA", False),
     ],
 )
 def test_suites_of_tls_1_2_are_those_listed(

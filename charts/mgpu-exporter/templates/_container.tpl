@@ -4,6 +4,9 @@
 - serve
 - --config.file=/etc/mgpu-exporter/settings/settings.yaml
 - --web.listen-address={{ if .Values.kubeRBACProxy.enabled }}127.0.0.1{{ end }}:{{ .Values.web.port }}
+{{- if .Values.kubeRBACProxy.enabled }}
+- --web.open-page
+{{- end }}
 - --web.telemetry-path={{ .Values.web.telemetryPath }}
 {{- if include "mgpu.hasWebConfig" . }}
 - --web.config.file=/etc/mgpu-exporter/web/web.yaml
@@ -63,10 +66,11 @@
 
 {{/*
 All capabilities are dropped. NVIDIA's runtime refuses MIG's monitor capability to containers
-whose bounding set lacks SYS_ADMIN; a process of UID 65532 does not get it from there.
+whose bounding set lacks SYS_ADMIN; a process that is not root does not get it from there.
 */}}
 {{- define "mgpu.securityContext" -}}
 {{- $traces := include "mgpu.looksIntoProcesses" . }}
+{{- $user := include "mgpu.user" . | int }}
 {{- $root := or (include "mgpu.readsPodResources" .) $traces }}
 {{- $capabilities := dict "drop" (list "ALL") }}
 {{- if and (include "mgpu.monitorsMig" .) (include "mgpu.hasNvidiaRuntime" .) }}
@@ -80,8 +84,8 @@ whose bounding set lacks SYS_ADMIN; a process of UID 65532 does not get it from 
   "capabilities" $capabilities
   "readOnlyRootFilesystem" true
   "runAsNonRoot" (not $root)
-  "runAsUser" (ternary 0 65532 (not (empty $root)))
-  "runAsGroup" (ternary 0 65532 (not (empty $root)))
+  "runAsUser" (ternary 0 $user (not (empty $root)))
+  "runAsGroup" (ternary 0 $user (not (empty $root)))
 }}
 {{- toYaml (mergeOverwrite $profile .Values.securityContext) }}
 {{- end }}
@@ -215,8 +219,8 @@ whose bounding set lacks SYS_ADMIN; a process of UID 65532 does not get it from 
     capabilities: {drop: [ALL]}
     readOnlyRootFilesystem: true
     runAsNonRoot: true
-    runAsUser: 65532
-    runAsGroup: 65532
+    runAsUser: {{ include "mgpu.proxyUser" . }}
+    runAsGroup: {{ include "mgpu.proxyUser" . }}
   {{- if .Values.kubeRBACProxy.tlsSecret }}
   volumeMounts:
     - {name: proxy-tls, mountPath: /etc/tls, readOnly: true}

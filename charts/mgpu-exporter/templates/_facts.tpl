@@ -10,9 +10,27 @@
 {{- if and (not .Values.simulate) (or $chosen $allowed) }}true{{ end }}
 {{- end }}
 
+{{/*
+The exporter's user and its proxy's: nobody else's on the node. With hostPID a process may read and
+signal all others of its user, without any capability.
+*/}}
+{{- define "mgpu.user" -}}61045{{- end }}
+{{- define "mgpu.proxyUser" -}}61046{{- end }}
+
+{{/* Whether it may read what root or root's group may, such as other pods' logs. */}}
+{{- define "mgpu.readsAsRoot" -}}
+{{- $own := include "mgpu.securityContext" . | fromYaml }}
+{{- $pod := .Values.podSecurityContext }}
+{{- $ids := list $own.runAsUser $own.runAsGroup (dig "fsGroup" 1 $pod) }}
+{{- range concat $ids (dig "supplementalGroups" list $pod) }}
+{{- if eq (int .) 0 }}true{{ end }}
+{{- end }}
+{{- end }}
+
 {{- define "mgpu.readsFiles" -}}
 {{- $chosen := eq .Values.pods.source "files" }}
-{{- $allowed := and (eq .Values.pods.source "auto") .Values.pods.files }}
+{{- $wanted := kindIs "bool" .Values.pods.files | ternary .Values.pods.files (not (include "mgpu.readsAsRoot" .)) }}
+{{- $allowed := and (eq .Values.pods.source "auto") $wanted }}
 {{- if and (not .Values.simulate) (or $chosen $allowed) }}true{{ end }}
 {{- end }}
 
@@ -113,6 +131,9 @@ in it is told to those only who could trace the process (SYS_PTRACE): proc_pid_f
 {{- end }}
 {{- if and .Values.web.config .Values.web.existingSecret }}
 {{- fail "web.config and web.existingSecret: give one of the two" }}
+{{- end }}
+{{- if and .Values.networkPolicy.enabled (not .Values.networkPolicy.from) }}
+{{- fail "networkPolicy.enabled needs networkPolicy.from: without it everybody may reach the port; name who may, such as [{namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: monitoring}}}], or everybody in words: [{ipBlock: {cidr: 0.0.0.0/0}}, {ipBlock: {cidr: \"::/0\"}}]" }}
 {{- end }}
 {{- if and .Values.settings .Values.existingConfigMap }}
 {{- fail "settings and existingConfigMap: give one of the two" }}

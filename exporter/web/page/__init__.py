@@ -1,12 +1,13 @@
-"""The live page: the JSON documents as HTML, for people. Pure.
+"""The live page: a snapshot's JSON documents as HTML. Pure.
 
-It shows without JavaScript what ``static/page.js`` then keeps up to date from the same documents by
-the same rules, function by function; a test holds the two together. Text becomes markup in
-``html.h`` alone, which escapes it. Nothing is inline and nothing comes from elsewhere, so that the
-Content-Security-Policy can forbid both.
+This is the only renderer. ``static/page.js`` fetches the same page again and replaces what differs;
+without JavaScript a browser reloads it. Text becomes markup in ``html.h`` alone, which escapes it.
+The page has no inline script or style and loads nothing from another host, so its
+Content-Security-Policy can forbid both. ``docs/decisions/one-page-renderer.md`` has the reasons.
 """
 
 from exporter.web.page.choice import Choice, choice_of
-from exporter.web.page.shell import CONTENT_SECURITY_POLICY, page
+from exporter.web.page.page import Page
+from exporter.web.page.shell import CONTENT_SECURITY_POLICY
 
-__all__ = ["CONTENT_SECURITY_POLICY", "Choice", "choice_of", "page"]
+__all__ = ["CONTENT_SECURITY_POLICY", "Choice", "Page", "choice_of"]

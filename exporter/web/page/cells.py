@@ -1,20 +1,20 @@
-"""Figures of a container with their limits, and what stands where one is not known."""
+"""Figures of a container with their limits, and the text for a figure that is not known."""
 
 from collections.abc import Sequence
 
 from exporter.web.page.entries import Json
 from exporter.web.page.html import Html, h
-from exporter.web.page.words import NBSP, gibibytes, held_of, percent
+from exporter.web.page.numbers import NBSP, gibibytes, held_of, percent
 
 OVER = 1.005  # rounds to 101 %
-HATCH = "url(#hatch)"  # of what nobody is named for
+HATCH = "url(#hatch)"  # unattributed use
 
 
 def unknown(reasons: Sequence[str], words: Json) -> Html:
-    """What stands where a figure is not known."""
-    told = " ".join(words.get("unmeasured", {}).get(reason, reason) for reason in reasons)
+    """The text for a figure that is not known, with its reasons."""
+    title = " ".join(words.get("unmeasured", {}).get(reason, reason) for reason in reasons)
     text = f"unknown: {', '.join(reasons)}" if reasons else "unknown"
-    return h("span", {"class": "unknown", "title": told or None}, text)
+    return h("span", {"class": "unknown", "title": title or None}, text)
 
 
 def why(figures: Json, quantity: str) -> list[str]:
@@ -24,7 +24,7 @@ def why(figures: Json, quantity: str) -> list[str]:
 
 
 def swatch(colour: int | None) -> Html:
-    """The colour of a container in its GPU's bars; None: of nobody."""
+    """The colour of a container in its GPU's bars; None for unattributed use."""
     look = {"fill": HATCH} if colour is None else {"class": f"c{colour}"}
     square = h("rect", {**look, "width": "10", "height": "10", "rx": "2"})
     size = {"class": "swatch", "width": "10", "height": "10", "aria-hidden": "true"}
@@ -32,11 +32,11 @@ def swatch(colour: int | None) -> Html:
 
 
 def mismatch(figures: Json) -> Html | None:
-    """A mark on a container whose allotment names other devices than it uses."""
+    """A mark on a container that uses a device which its allotment does not name."""
     if not figures.get("placement_mismatch"):
         return None
-    told = "It runs on a device that its allotment does not name."
-    return h("span", {"class": "mark", "title": told}, "not allotted here")
+    title = "It runs on a device that its allotment does not name."
+    return h("span", {"class": "mark", "title": title}, "not allotted here")
 
 
 def core_of(figures: Json, words: Json) -> Html:
@@ -60,7 +60,7 @@ def memory_of(figures: Json, words: Json) -> Html:
 
 
 def held_against(used: float | None, limit: float | None, otherwise: Html, *, over: bool) -> Html:
-    """Bytes held against a limit, in the same unit where they can be."""
+    """Bytes held against a limit, with the unit once if both have the same."""
     if used is None:
         return against(otherwise, None if limit is None else gibibytes(limit), over=over)
     figure, _, of = held_of(used, limit).partition(" ")
@@ -68,7 +68,7 @@ def held_against(used: float | None, limit: float | None, otherwise: Html, *, ov
 
 
 def against(figure: str, limit: str | None, *, over: bool) -> Html:
-    """A figure, and what it is held against if there is anything."""
+    """A figure against its limit, if there is one."""
     of = "" if limit is None else f"of{NBSP}{limit}"
     return h("span", {"class": "over" if over else None}, figure, _quiet(of))
 

@@ -1,6 +1,7 @@
-"""The tree out of a document: pods, groups and what nobody is named for, alike.
+"""The entries of the page's tree: pods, groups and unattributed use in one form.
 
-An entry is a pod, a group, or a reason why use has no owner; its parts are a container on a device.
+An entry is a pod, a group, or a reason why use has no owner. Each of its parts is a container on
+one device.
 """
 
 import re
@@ -8,10 +9,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from exporter.web.page.choice import Choice
-
 Json = Mapping[str, Any]
 Series = Mapping[tuple[str, ...], Json]
+"""The history by the labels of its series."""
+Colours = Mapping[tuple[str, str, str], int]
+"""A number below ``COLOURS`` by entry, part and device UUID."""
 
 COLOURS = 8
 LONG_ID = re.compile("[0-9a-f]{64}")
@@ -19,7 +21,7 @@ LONG_ID = re.compile("[0-9a-f]{64}")
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A container, or what stands for one, on one device. ``device`` None: not known which."""
+    """A container, or what stands for one, on one device. ``device`` is None if not known."""
 
     name: str
     device: int | None
@@ -36,7 +38,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What stands in one line of the tree. ``kind``: pod, group, nobody."""
+    """One line of the tree. ``kind`` is pod, group or nobody."""
 
     key: str
     kind: str
@@ -48,14 +50,14 @@ class Entry:
 
 
 def entries(document: Json) -> list[Entry]:
-    """All that is there now; what has gone is left out."""
+    """The entries of a document, without those that have ended."""
     made = [_pod(pod) for pod in document.get("pods", ()) if not pod["ended"]]
     made += [_group(group) for group in document.get("groups", ()) if not _all_ended(group)]
     return made + list(_nobody(document))
 
 
 def key_of(*names: str) -> str:
-    """One text for several, that no other names come to."""
+    """One key for several names; different names give different keys."""
     return "/".join(name.replace("~", "~0").replace("/", "~1") for name in names)
 
 
@@ -96,7 +98,7 @@ def _group(group: Json) -> Entry:
 
 
 def _nobody(document: Json) -> Iterator[Entry]:
-    """An entry for each reason, over all devices."""
+    """One entry for each reason, over all devices."""
     parts: dict[str, list[Part]] = {}
     for device in document.get("devices", ()):
         for own in device["unattributed"]:
@@ -110,7 +112,7 @@ def _nobody(document: Json) -> Iterator[Entry]:
 
 
 def _labels(name: tuple[str, ...], device: Json) -> tuple[str, ...]:
-    """As its series in the history has them."""
+    """The labels of its series in the history."""
     return (*name, str(device.get("index", "")), device.get("uuid", ""))
 
 
@@ -119,7 +121,7 @@ def _all_ended(group: Json) -> bool:
 
 
 def _summed(parts: Iterable[Json]) -> Json:
-    """Core and memory over all devices, where they are known of each."""
+    """Core and memory summed over all devices; a figure is left out if one device lacks it."""
     listed, made = list(parts), {}
     for name, of in (
         ("core_usage_gpus", "core_utilization_ratio"),
@@ -132,7 +134,7 @@ def _summed(parts: Iterable[Json]) -> Json:
 
 
 def unmeasured(entry: Entry, quantity: str) -> list[str]:
-    """Why a quantity of it is not known, each reason once."""
+    """The reasons why a quantity of the entry is not known, each once."""
     reasons = (
         each["reason"]
         for part in entry.parts
@@ -143,55 +145,25 @@ def unmeasured(entry: Entry, quantity: str) -> list[str]:
 
 
 def shortened(name: str) -> str:
-    """A name in which long ids are cut as container runtimes show them."""
+    """A name with its long ids cut to the length that container runtimes show."""
     return LONG_ID.sub(lambda found: found[0][:12], name)
 
 
-def found(entry: Entry, words: Sequence[str]) -> bool:
-    """Whether it holds all of these words, anywhere."""
-    if not words:
-        return True
-    texts = [entry.space, entry.name, entry.note]
-    for part in entry.parts:
-        texts += [part.name, part.uuid, "" if part.device is None else f"gpu{part.device}"]
-        for process in part.processes:
-            texts += [process.get("name", ""), str(process["pid"])]
-    text = "\n".join(texts).lower()
-    return all(word in text for word in words)
+def colours(entries: Iterable[Entry]) -> Colours:
+    """A colour for each part: its name's hash, or the next one that is free on its device.
 
-
-def in_order(listed: Iterable[Entry], choice: Choice) -> list[Entry]:
-    """Those that are looked for, as asked; what is not known stands last."""
-    kept = [entry for entry in listed if found(entry, choice.words)]
-    name = {
-        "core": "core_usage_gpus",
-        "memory": "memory_used_bytes",
-        "limit": "core_limit_utilization_ratio",
-    }.get(choice.sort)
-    ranks = {"pod": 0, "group": 1, "nobody": 2}
-
-    def place(entry: Entry) -> tuple[float, int, list[int], list[int]]:
-        number = -1.0 if name is None else entry.figures.get(name, -1.0)
-        return (-number, ranks[entry.kind], units(entry.space), units(entry.name))
-
-    return sorted(kept, key=place)
-
-
-def colours(listed: Iterable[Entry]) -> dict[tuple[str, str, str], int]:
-    """A colour for each part, by entry, name and device: the same from one cycle to the next.
-
-    By the hash of its name, and the next that is free on its device.
+    So a part keeps its colour from one snapshot to the next.
     """
     on: dict[str, list[tuple[str, str]]] = {}
-    for entry in listed:
+    for entry in entries:
         for part in entry.parts:
             if entry.kind != "nobody" and part.uuid:
                 on.setdefault(part.uuid, []).append((entry.key, part.name))
     made = {}
     for uuid, owners in on.items():
         taken: set[int] = set()
-        for key, name in sorted(owners, key=lambda owner: units(key_of(*owner))):
-            colour = hashed(key_of(key, name)) % COLOURS
+        for key, name in sorted(owners):
+            colour = _hash(key_of(key, name)) % COLOURS
             while colour in taken and len(taken) < COLOURS:
                 colour = (colour + 1) % COLOURS
             taken.add(colour)
@@ -199,15 +171,9 @@ def colours(listed: Iterable[Entry]) -> dict[tuple[str, str, str], int]:
     return made
 
 
-def hashed(text: str) -> int:
-    """FNV-1a, 32 bits, over UTF-16 units: what JavaScript has at hand."""
+def _hash(text: str) -> int:
+    """FNV-1a of 32 bits. Python's own hash differs from one run to the next."""
     number = 2166136261
-    for unit in units(text):
-        number = (number ^ unit) * 16777619 % 2**32
+    for byte in text.encode(errors="surrogatepass"):
+        number = (number ^ byte) * 16777619 % 2**32
     return number
-
-
-def units(text: str) -> list[int]:
-    """UTF-16 units, by which JavaScript orders texts."""
-    data = text.encode("utf-16-be", "surrogatepass")
-    return [data[at] << 8 | data[at + 1] for at in range(0, len(data), 2)]

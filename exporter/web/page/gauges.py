@@ -1,20 +1,57 @@
-"""The two rows of a GPU's card: its core and its memory, by who has them."""
+"""The two gauges of a GPU's card: core and memory, by the containers that use them."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
 
 from exporter.web.page.cells import OVER, unknown, why
-from exporter.web.page.entries import Json, Series
-from exporter.web.page.figures import Segment, bar, spark
+from exporter.web.page.charts import Segment, bar, spark
+from exporter.web.page.entries import Colours, Entry, Json, Part, Series
 from exporter.web.page.html import Html, h
-from exporter.web.page.tenants import Tenant
-from exporter.web.page.words import gibibytes, held_of, percent
+from exporter.web.page.numbers import gibibytes, held_of, percent
 
 LISTED = 5
-Told = Callable[[float | None], str]
+Write = Callable[[float | None], str]
+
+
+class Tenant(NamedTuple):
+    """A container, or what stands for one, on a device."""
+
+    entry: Entry
+    part: Part
+    colour: int
+
+    @property
+    def name(self) -> str:
+        """The namespace and name of its pod, or the kind and name of its group."""
+        return f"{self.entry.space}/{self.entry.name}"
+
+    def figure(self, name: str) -> float | None:
+        """One of its figures, None if not known."""
+        value: float | None = self.part.figures.get(name)
+        return value
+
+
+def tenants_by_device(entries: Iterable[Entry], colours: Colours) -> dict[str, list[Tenant]]:
+    """The tenants of each device by its UUID: most core first, then most memory."""
+    made: dict[str, list[Tenant]] = {}
+    for entry in entries:
+        for part in entry.parts:
+            if entry.kind != "nobody" and part.uuid:
+                tenant = Tenant(entry, part, colours[entry.key, part.name, part.uuid])
+                made.setdefault(part.uuid, []).append(tenant)
+    for tenants in made.values():
+        tenants.sort(key=_weight)
+    return made
+
+
+def _weight(tenant: Tenant) -> tuple[float, float, str]:
+    core = tenant.figure("core_utilization_ratio")
+    memory = tenant.figure("memory_used_bytes")
+    return (-(core or 0.0), -(memory or 0.0), tenant.entry.key)
 
 
 def core(device: Json, tenants: Sequence[Tenant], series: Series, words: Json) -> Html:
-    """How busy it is, and by whom."""
+    """How busy the device is, by container."""
     used = device.get("utilization_ratio")
     allotted = device.get("allocated_core_ratio")
     segments = _segments(tenants, "core_utilization_ratio", 1.0, percent)
@@ -34,18 +71,18 @@ def core(device: Json, tenants: Sequence[Tenant], series: Series, words: Json) -
 
 
 def memory(device: Json, tenants: Sequence[Tenant], series: Series, words: Json) -> Html:
-    """How much of it is held, and by whom."""
+    """How much of the device's memory is in use, by container."""
     used, total = device.get("memory_used_bytes"), device.get("memory_total_bytes")
     allotted = device.get("allocated_memory_bytes")
     whole = total or 1.0
     segments = _segments(tenants, "memory_used_bytes", whole, gibibytes)
     for part in device["unattributed"]:
         held = part.get("memory_used_bytes", 0)
-        told = f"unattributed, {part['reason']}: {gibibytes(held)}"
-        segments.append(Segment(max(held, 0) / whole, "nobody", told))
+        about = f"unattributed, {part['reason']}: {gibibytes(held)}"
+        segments.append(Segment(max(held, 0) / whole, "nobody", about))
     if reserved := device.get("memory_reserved_bytes"):
-        told = f"reserved by the driver: {gibibytes(reserved)}"
-        segments.append(Segment(reserved / whole, "reserved", told))
+        about = f"reserved by the driver: {gibibytes(reserved)}"
+        segments.append(Segment(reserved / whole, "reserved", about))
     about = f"Memory in use {gibibytes(used)} of {gibibytes(total)}" + _listing(segments)
     past = series.get((str(device["index"]), device["uuid"]), {}).get("memory_used_bytes", ())
     scale = max(allotted or 0.0, whole)
@@ -77,18 +114,18 @@ def _allotted(figure: str | None, over: bool) -> Html:  # noqa: FBT001 - a state
 
 
 def _segments(
-    tenants: Sequence[Tenant], figure: str, whole: float, told: Told, lead: str = ""
+    tenants: Sequence[Tenant], figure: str, whole: float, write: Write, lead: str = ""
 ) -> list[Segment]:
     made = []
     for tenant in tenants:
         value = tenant.figure(figure)
         if value is not None:
-            words = f"{tenant.name} {tenant.part.name}: {lead} {told(value)}".replace("  ", " ")
+            words = f"{tenant.name} {tenant.part.name}: {lead} {write(value)}".replace("  ", " ")
             made.append(Segment(value / whole, f"c{tenant.colour}", words))
     return made
 
 
 def _listing(segments: Sequence[Segment]) -> str:
-    """What a screen reader is told of a bar; the table below has the rest."""
-    told = [segment.words for segment in segments if segment.size > 0][:LISTED]
-    return "".join(f"; {each}" for each in told)
+    """The text of a bar for screen readers; the table below it has the rest."""
+    listed = [segment.words for segment in segments if segment.size > 0][:LISTED]
+    return "".join(f"; {each}" for each in listed)

@@ -1,20 +1,19 @@
-"""A card for each GPU: who uses it, what was allotted on it, how it fares."""
+"""The card of a GPU: its state, its gauges, and the containers on it."""
 
 from collections.abc import Sequence
 
 from exporter.web.page.cells import core_of, memory_of, mismatch, swatch
 from exporter.web.page.entries import Json, Series, key_of, shortened
-from exporter.web.page.gauges import core, memory
+from exporter.web.page.gauges import Tenant, core, memory
 from exporter.web.page.html import Html, h
-from exporter.web.page.tenants import Tenant
-from exporter.web.page.words import NBSP, fixed, gibibytes, percent
+from exporter.web.page.numbers import NBSP, gibibytes, percent
 
 WHO_SHOWN = 5
 PARTED = ("mig", "partitioned")
 
 
 def card(device: Json, tenants: Sequence[Tenant], series: Series, words: Json) -> Html:
-    """One GPU."""
+    """The card of one GPU."""
     name = f"gpu-{device['uuid']}"
     up = device.get("up", False)
     return h(
@@ -36,7 +35,7 @@ def card(device: Json, tenants: Sequence[Tenant], series: Series, words: Json) -
 
 
 def _number(device: Json) -> str:
-    """Its board's number, and of a partition whose UUID is its board's with a number, that one."""
+    """The board's index, with the partition's own if its UUID is the board's and a number."""
     parent = device.get("info", {}).get("parent_uuid")
     part = device["uuid"].removeprefix(parent) if parent else ""
     return f"{device['index']}{part if len(part) < len(device['uuid']) else ''}"
@@ -48,37 +47,37 @@ def _model(device: Json) -> str:
 
 
 def facts(device: Json) -> list[str]:
-    """Temperature, power, clock and the way that it is shared."""
+    """Temperature, power, clock and kind of sharing."""
     made = []
     heat = {each["sensor"]: each["value"] for each in device.get("temperature_celsius", ())}
     warmest = heat.get("gpu", heat.get("hotspot"))
     if warmest is not None:
-        made.append(f"{fixed(warmest, 0)}{NBSP}°C")
+        made.append(f"{warmest:.0f}{NBSP}°C")
     if "power_watts" in device:
         limit = device.get("power_limit_watts")
-        of = f"{NBSP}/{NBSP}{fixed(limit, 0)}" if limit else ""
-        made.append(f"{fixed(device['power_watts'], 0)}{of}{NBSP}W")
+        of = f"{NBSP}/{NBSP}{limit:.0f}" if limit else ""
+        made.append(f"{device['power_watts']:.0f}{of}{NBSP}W")
     clocks = {each["clock"]: each["value"] for each in device.get("clock_hertz", ())}
     clock = clocks.get("sm", clocks.get("graphics"))
     if clock is not None:
-        made.append(f"{fixed(clock / 1e9, 2)}{NBSP}GHz")
+        made.append(f"{clock / 1e9:.2f}{NBSP}GHz")
     sharing = device.get("info", {}).get("sharing")
     return [*made, sharing.upper()] if sharing else made
 
 
 def _down(device: Json, words: Json) -> Html:
     reasons = [each["reason"] for each in device.get("unmeasured", ())]
-    told = [words["unmeasured"].get(reason, "") for reason in reasons]
+    advice = [words["unmeasured"].get(reason, "") for reason in reasons]
     return h(
         "p",
         {"class": "problem"},
         h("strong", None, f"It cannot be read: {', '.join(reasons) or 'no answer'}. "),
-        " ".join(told),
+        " ".join(advice),
     )
 
 
 def _who(device: Json, tenants: Sequence[Tenant], words: Json) -> Html:
-    """The table of containers on the device; the first few, and the others on request."""
+    """The containers on the device: the first few, and the others on request."""
     nobody = [_nobody(part) for part in device["unattributed"]]
     rows = [_tenant(tenant, words) for tenant in tenants]
     first, others = rows[:WHO_SHOWN], rows[WHO_SHOWN:]
@@ -88,8 +87,8 @@ def _who(device: Json, tenants: Sequence[Tenant], words: Json) -> Html:
         return h("p", {"class": "quiet"}, text)
     rest = None
     if others:
-        told = h("summary", None, f"{len(others)} more")
-        rest = h("details", {"class": "rest", "data-k": "rest"}, told, _table(others))
+        summary = h("summary", None, f"{len(others)} more")
+        rest = h("details", {"class": "rest", "data-k": "rest"}, summary, _table(others))
     return h("div", {"class": "who"}, _table([*first, *nobody]), rest)
 
 
@@ -124,13 +123,13 @@ def _tenant(tenant: Tenant, words: Json) -> Html:
 
 
 def _within(tenant: Tenant) -> str:
-    """Container and namespace, each where it says more than the pod does."""
+    """The container and its namespace, each once."""
     names = (tenant.part.name, tenant.entry.space)
     return " · ".join(name for name in dict.fromkeys(names) if name)
 
 
 def _nobody(part: Json) -> Html:
-    """What nobody is named for: with it, the rows add up to the device."""
+    """Unattributed use. With it, the rows add up to the device."""
     core, held = part.get("core_utilization_ratio"), part.get("memory_used_bytes")
     return h(
         "tr",

@@ -2,9 +2,8 @@
 
 from exporter.web.page.choice import SORTS, Choice
 from exporter.web.page.entries import Json
-from exporter.web.page.html import Html, h
-from exporter.web.page.whole import main
-from exporter.web.page.words import NBSP, age, fixed
+from exporter.web.page.html import Child, Html, h
+from exporter.web.page.numbers import NBSP, age
 
 CONTENT_SECURITY_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
@@ -13,8 +12,8 @@ CONTENT_SECURITY_POLICY = (
 )
 
 
-def page(document: Json, history: Json, choice: Choice, metrics_path: str) -> str:
-    """The page of these documents. Links are relative, so that a proxy may put it anywhere."""
+def around(main: Child, document: Json, choice: Choice, age_s: float, metrics_path: str) -> str:
+    """The document. Links are relative, so that a proxy may serve it under any path."""
     node = document["node"] or ("Simulated node" if document["simulated"] else "This node")
     head = h(
         "head",
@@ -33,14 +32,16 @@ def page(document: Json, history: Json, choice: Choice, metrics_path: str) -> st
         None,
         h("a", {"class": "skip", "href": "#main"}, "Skip to the figures"),
         _hatch(),
-        _header(node, document, choice),
-        h("main", {"id": "main", "tabindex": "-1"}, main(document, history, choice)),
+        _header(node, document, choice, age_s),
+        _lost(),
+        h("main", {"id": "main", "tabindex": "-1"}, main),
         _footer(document, metrics_path),
     )
-    return f"<!doctype html>\n{h('html', {'lang': 'en'}, head, body)}\n"
+    html = {"lang": "en", "data-version": document.get("exporter", {}).get("version")}
+    return f"<!doctype html>\n{h('html', html, head, body)}\n"
 
 
-def _header(node: str, document: Json, choice: Choice) -> Html:
+def _header(node: str, document: Json, choice: Choice, age_s: float) -> Html:
     return h(
         "header",
         {"class": "top"},
@@ -48,7 +49,7 @@ def _header(node: str, document: Json, choice: Choice) -> Html:
             "div",
             {"class": "title"},
             h("h1", None, h("bdi", None, node)),
-            h("p", {"id": "age", "class": "quiet"}, freshness(document)),
+            _freshness(document, age_s),
         ),
         h(
             "form",
@@ -79,22 +80,33 @@ def _header(node: str, document: Json, choice: Choice) -> Html:
     )
 
 
-def freshness(document: Json) -> str:
-    """How old the figures are."""
-    snapshot = document["snapshot"]
-    if not snapshot["number"]:
-        return "The first collection cycle is not done yet."
-    if snapshot["stale"]:
-        return f"Nothing was measured for {age(snapshot['age_seconds'])}."
+def _freshness(document: Json, age_s: float) -> Html:
+    """How old the figures are. The script counts ``.since`` up from ``data-age``."""
+    stale = document["snapshot"]["stale"]
+    since = h("span", {"class": "since"}, age(age_s))
     exporter = document.get("exporter", {})
-    if "cpu_budget_ratio" not in exporter:
-        return f"Measured {age(snapshot['age_seconds'])} ago"
-    seconds = fixed(exporter["collection_interval_seconds"], 1)
-    return f"Measured {age(snapshot['age_seconds'])} ago, every {seconds}{NBSP}s"
+    text: list[str]
+    if not document["snapshot"]["number"]:
+        text = ["The first collection cycle is not done yet."]
+    elif stale:
+        text = ["Nothing was measured for ", since, "."]
+    elif "cpu_budget_ratio" in exporter:
+        every = f"{exporter['collection_interval_seconds']:.1f}{NBSP}s"
+        text = ["Measured ", since, f" ago, every {every}"]
+    else:
+        text = ["Measured ", since, " ago"]
+    look = "quiet lost" if stale else "quiet"
+    return h("p", {"id": "age", "class": look, "data-age": f"{age_s:.3f}"}, text)
+
+
+def _lost() -> Html:
+    """What the script shows when the exporter does not answer; above the figures, which it dims."""
+    text = "The exporter does not answer. What is below is old."
+    return h("p", {"id": "lost", "class": "banner bad", "role": "alert", "hidden": True}, text)
 
 
 def _hatch() -> Html:
-    """The pattern of what nobody is named for."""
+    """The pattern of unattributed use."""
     return h(
         "svg",
         {"class": "defs", "width": "0", "height": "0", "aria-hidden": "true"},
@@ -132,7 +144,7 @@ def _footer(document: Json, metrics_path: str) -> Html:
         h(
             "p",
             None,
-            f"Use is averaged over {fixed(window, 0)}{NBSP}s; 100{NBSP}% is one whole GPU. "
+            f"Use is averaged over {window:.0f}{NBSP}s; 100{NBSP}% is one whole GPU. "
             "Hatched: used by nobody who can be named. The thin line below a bar: allotted.",
         ),
         h(

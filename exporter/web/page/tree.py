@@ -1,6 +1,4 @@
-"""The tree: pod, container, process; and groups and what nobody is named for in the same form."""
-
-from collections.abc import Mapping
+"""The tree of pods, containers and processes, with groups and unattributed use in one form."""
 
 from exporter.web.page.cells import (
     OVER,
@@ -13,12 +11,20 @@ from exporter.web.page.cells import (
     unknown,
     why,
 )
-from exporter.web.page.entries import Entry, Json, Part, Series, key_of, shortened, unmeasured
-from exporter.web.page.figures import added, meter, spark
+from exporter.web.page.charts import added, meter, spark
+from exporter.web.page.entries import (
+    Colours,
+    Entry,
+    Json,
+    Part,
+    Series,
+    key_of,
+    shortened,
+    unmeasured,
+)
 from exporter.web.page.html import Html, h
-from exporter.web.page.words import gibibytes, held_of, percent, seconds
+from exporter.web.page.numbers import gibibytes, held_of, percent, seconds
 
-Colours = Mapping[tuple[str, str, str], int]
 COLUMNS = (
     "Container, process",
     "GPU",
@@ -36,7 +42,7 @@ RATIOS = ("memory_active_ratio", "encoder_utilization_ratio", "decoder_utilizati
 
 
 def line(entry: Entry, colours: Colours, series: Series, document: Json) -> Html:
-    """One entry, which opens."""
+    """One entry: a line that opens to a table of its containers and processes."""
     words, figures = document["words"], entry.figures
     return h(
         "li",
@@ -70,7 +76,7 @@ def _name(entry: Entry, colours: Colours) -> Html:
 
 
 def _colours(entry: Entry, colours: Colours) -> list[int | None]:
-    """Those of its containers, each once and not too many."""
+    """The colours of its containers, each once, up to a bound."""
     if entry.kind == "nobody":
         return [None]
     keys = [(entry.key, part.name, part.uuid) for part in entry.parts]

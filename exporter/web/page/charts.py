@@ -1,18 +1,17 @@
-"""Bars and lines as SVG, whose places and sizes are attributes: inline styles are forbidden."""
+"""Bars and lines as SVG. Places and sizes are attributes, because inline styles are forbidden."""
 
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from exporter.web.page.cells import HATCH
 from exporter.web.page.html import Html, h
-from exporter.web.page.words import fixed
 
 POINTS = 120
 HEIGHT = 24
 
 
 class Segment(NamedTuple):
-    """A part of a bar. ``size``: of the whole bar's 1. ``look``: c0 … c7, nobody, reserved."""
+    """A part of a bar. ``size`` is a share of the bar; ``look`` is c0 … c7, nobody or reserved."""
 
     size: float
     look: str
@@ -20,7 +19,7 @@ class Segment(NamedTuple):
 
 
 def bar(about: str, segments: Sequence[Segment], allotted: Sequence[Segment] = ()) -> Html:
-    """Who uses how much, side by side; below it a thin line of what was allotted."""
+    """Use by container, side by side; below it a thin line of what was allotted."""
     return h(
         "svg",
         {"class": "bar", "role": "img", "aria-label": about, "width": "100%", "height": "22"},
@@ -34,7 +33,7 @@ def _laid(segments: Iterable[Segment], top: str, height: str) -> list[Html]:
     made, at = [], 0.0
     for size, look, words in segments:
         shown = min(size, 1 - at)
-        if shown > 0.0005:  # noqa: PLR2004 - less cannot be seen
+        if shown > 0.0005:  # noqa: PLR2004 - less is not visible
             place = {"x": share(at), "y": top, "width": share(shown), "height": height}
             fill = {"fill": HATCH} if look == "nobody" else {}
             made.append(h("rect", {"class": look, **place, **fill}, h("title", None, words)))
@@ -43,10 +42,10 @@ def _laid(segments: Iterable[Segment], top: str, height: str) -> list[Html]:
 
 
 def meter(about: str, filled: float | None, *, limited: bool) -> Html | None:
-    """How much of a limit is in use, or of a whole GPU; nothing, and not empty, if not known."""
+    """Use of a limit, or of a whole GPU; None if not known, because empty would mean zero."""
     if filled is None:
         return None
-    over = filled > 1.005  # noqa: PLR2004 - which rounds to 101 %
+    over = filled > 1.005  # noqa: PLR2004 - rounds to 101 %
     look = "free" if not limited else "over" if over else "fill"
     inner = []
     if filled:
@@ -62,7 +61,7 @@ def meter(about: str, filled: float | None, *, limited: bool) -> Html | None:
 
 
 def spark(about: str, values: Sequence[float | None], top: float) -> Html:
-    """The last ten minutes as a line; a gap where nothing was known."""
+    """The last ten minutes as a line, with gaps where nothing was known."""
     line, area = _paths(values, top or 1.0)
     return h(
         "svg",
@@ -86,7 +85,7 @@ def _paths(values: Sequence[float | None], top: float) -> tuple[str, str]:
     for number, value in enumerate([*values, None]):
         if value is not None:
             height = HEIGHT - 1 - min(max(value / top, 0), 1) * (HEIGHT - 2)
-            run.append(f"{start + number} {fixed(height, 1)}")
+            run.append(f"{start + number} {height:.1f}")
         elif run:
             first, last = run[0].split(" ")[0], run[-1].split(" ")[0]
             line.append(f"M{'L'.join(run)}" + ("h.5" if len(run) == 1 else ""))
@@ -96,12 +95,12 @@ def _paths(values: Sequence[float | None], top: float) -> tuple[str, str]:
 
 
 def share(part: float) -> str:
-    """A part of the width."""
-    return f"{fixed(part * 100, 2)}%"
+    """A share as an SVG length."""
+    return f"{part * 100:.2f}%"
 
 
 def added(series: Iterable[Sequence[float | None]]) -> list[float | None]:
-    """Series that end at the same time, summed; unknown where one of them is, once it began."""
+    """The sum of series that end at the same time; None where one of them, once begun, is None."""
     listed = list(series)
     made: list[float | None] = []
     for back in range(max(map(len, listed), default=0), 0, -1):

@@ -1,37 +1,30 @@
-"""Figures as people read them. ``static/page.js`` has the same functions."""
-
-from decimal import ROUND_HALF_UP, Decimal
+"""Numbers as people read them."""
 
 NBSP = "\u00a0"
 _GIB, _MIB = 2**30, 2**20
 
 
-def fixed(number: float, digits: int) -> str:
-    """Rounded as JavaScript's toFixed does: half of it up."""
-    return str(Decimal(number).quantize(Decimal(1).scaleb(-digits), ROUND_HALF_UP))
-
-
 def percent(ratio: float | None) -> str:
-    """A ratio in per cent, with a digit after the point below ten."""
+    """A ratio in per cent, with one digit after the point below ten."""
     if ratio is None:
         return "?"
     value = ratio * 100
-    if 0 < value < 0.05:  # noqa: PLR2004 - what would be written as 0.0
+    if 0 < value < 0.05:  # noqa: PLR2004 - would be written as 0.0
         return f"<0.1{NBSP}%"
-    return f"{fixed(value, 0 if value >= 9.95 or value == 0 else 1)}{NBSP}%"  # noqa: PLR2004 - 9.95 would be 10.0
+    return f"{value:.{0 if value >= 9.95 or value == 0 else 1}f}{NBSP}%"  # noqa: PLR2004 - 9.95 would be 10.0
 
 
 def gibibytes(count: float | None) -> str:
-    """Bytes in GiB, or in MiB below one."""
+    """Bytes in GiB, or in MiB below one GiB."""
     if count is None:
         return "?"
     if abs(count) >= _GIB:
-        return f"{fixed(count / _GIB, 1)}{NBSP}GiB"
-    return f"{fixed(count / _MIB, 0)}{NBSP}MiB" if count else "0"
+        return f"{count / _GIB:.1f}{NBSP}GiB"
+    return f"{count / _MIB:.0f}{NBSP}MiB" if count else "0"
 
 
 def held_of(used: float | None, limit: float | None) -> str:
-    """Bytes against a limit, with the unit once where it is the same."""
+    """Bytes against a limit, with the unit once if both have the same."""
     if limit is None or used is None:
         return gibibytes(used)
     figure, of = gibibytes(used), gibibytes(limit)
@@ -41,7 +34,7 @@ def held_of(used: float | None, limit: float | None) -> str:
 
 
 def seconds(count: float) -> str:
-    """A time that has passed."""
+    """A duration in seconds, in its largest unit or two."""
     whole = int(count)
     for unit, size, below, smaller in (("d", 86400, "h", 3600), ("h", 3600, "min", 60)):
         if whole >= size:
@@ -51,13 +44,8 @@ def seconds(count: float) -> str:
 
 
 def age(count: float) -> str:
-    """How old the figures are."""
-    return f"{fixed(count, 1)}{NBSP}s" if count < 10 else seconds(count)  # noqa: PLR2004 - seconds
-
-
-def gpus(count: float) -> str:
-    """GPUs' worth."""
-    return fixed(count, 2)
+    """The age of the figures in seconds, with tenths below ten."""
+    return f"{count:.1f}{NBSP}s" if count < 10 else seconds(count)  # noqa: PLR2004 - seconds
 
 
 def many(count: int, one: str, more: str = "") -> str:

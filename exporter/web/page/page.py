@@ -1,0 +1,179 @@
+"""The page of one snapshot: summary, sources, GPUs and tree."""
+
+from collections.abc import Sequence
+
+from exporter.web.page.choice import Choice, found, in_order
+from exporter.web.page.entries import Entry, Json, colours, entries
+from exporter.web.page.gauges import tenants_by_device
+from exporter.web.page.gpus import card
+from exporter.web.page.html import Child, Html, h
+from exporter.web.page.numbers import NBSP, gibibytes, many
+from exporter.web.page.shell import around
+from exporter.web.page.tree import line
+
+GPUS_SHOWN = 24
+ENTRIES_SHOWN = 60
+
+
+class Page:
+    """One snapshot as HTML, for any number of readers and choices; for one thread at a time.
+
+    The cards and lines do not depend on a choice. Each is rendered for the first reader who sees
+    it, and reused for the others.
+    """
+
+    def __init__(self, document: Json, history: Json) -> None:
+        self._document = document
+        self._series = {tuple(one["labels"]): one for one in history.get("series", ())}
+        self._entries = entries(document)
+        self._colours = colours(self._entries)
+        self._tenants = tenants_by_device(self._entries, self._colours)
+        self._cards: dict[str, Html] = {}
+        self._lines: dict[str, Html] = {}
+
+    def html(self, choice: Choice, age_s: float, metrics_path: str) -> str:
+        """The whole document. ``age_s``: the age of the snapshot in seconds."""
+        document = self._document
+        kept = [entry for entry in self._entries if found(entry, choice.words)]
+        main: list[Child] = [
+            _banner(document),
+            _summary(document, self._entries),
+            _sources(document),
+            self._gpus(kept, choice),
+            self._tree(in_order(kept, choice), choice),
+        ]
+        return around(main, document, choice, age_s, metrics_path)
+
+    def _gpus(self, kept: Sequence[Entry], choice: Choice) -> Html:
+        everything = self._document["devices"]
+        hosts = {part.uuid for entry in kept for part in entry.parts}
+        devices = [d for d in everything if not choice.words or d["uuid"] in hosts]
+        shown = devices if choice.all else devices[:GPUS_SHOWN]
+        cards = [self._card(device) for device in shown]
+        return h(
+            "section",
+            {"class": "gpus-section", "aria-labelledby": "gpus", "data-k": "gpus"},
+            h("h2", {"id": "gpus"}, "GPUs", _count(len(devices), len(everything))),
+            h("div", {"class": "cards"}, cards) if cards else h("p", {"class": "quiet"}, "None."),
+            _show_all(len(devices) - len(shown), "GPU", "GPUs", choice),
+        )
+
+    def _tree(self, kept: Sequence[Entry], choice: Choice) -> Html:
+        shown = kept if choice.all else kept[:ENTRIES_SHOWN]
+        heads = ("Pod", "GPU", "Core", "Memory", "Last ten minutes")
+        lines = [self._line(entry) for entry in shown]
+        nothing = "Nothing holds all of these words." if choice.words else "Nobody uses a GPU."
+        return h(
+            "section",
+            {"class": "tree", "aria-labelledby": "tree", "data-k": "tree"},
+            h("h2", {"id": "tree"}, "Pods and processes", _count(len(kept), len(kept))),
+            h(
+                "div",
+                {"class": "heads", "aria-hidden": "true"},
+                [h("span", None, name) for name in heads],
+            )
+            if lines
+            else None,
+            h("ul", {"class": "entries"}, lines) if lines else h("p", {"class": "quiet"}, nothing),
+            _show_all(len(kept) - len(shown), "line", "lines", choice),
+        )
+
+    def _card(self, device: Json) -> Html:
+        uuid = device["uuid"]
+        if uuid not in self._cards:
+            tenants = self._tenants.get(uuid, [])
+            self._cards[uuid] = card(device, tenants, self._series, self._document["words"])
+        return self._cards[uuid]
+
+    def _line(self, entry: Entry) -> Html:
+        if entry.key not in self._lines:
+            made = line(entry, self._colours, self._series, self._document)
+            self._lines[entry.key] = made
+        return self._lines[entry.key]
+
+
+def _banner(document: Json) -> list[Html]:
+    made = []
+    if document["simulated"]:
+        text = "Simulated node: nothing here is measured."
+        made.append(h("p", {"class": "banner", "data-k": "simulated"}, text))
+    if document["snapshot"]["stale"]:
+        text = "No collection cycle has ended for too long, so no figures are shown. A call "
+        text += "hangs; the exporter's log and the kernel's log say more."
+        made.append(h("p", {"class": "banner bad", "role": "alert", "data-k": "stale"}, text))
+    return made
+
+
+def _summary(document: Json, everyone: Sequence[Entry]) -> Html:
+    devices = document["devices"]
+    up = [device for device in devices if device.get("up")]
+    boards = [device for device in up if "utilization_ratio" in device]
+    whole = {d.get("info", {}).get("parent_uuid") or d["uuid"] for d in boards}
+    pods = sum(entry.kind == "pod" for entry in everyone)
+    processes = sum(len(part.processes) for entry in everyone for part in entry.parts)
+    watts = [device["power_watts"] for device in up if "power_watts" in device]
+    held = sum(device.get("memory_used_bytes", 0) for device in boards)
+    total = sum(device.get("memory_total_bytes", 0) for device in boards)
+    core = sum(device["utilization_ratio"] for device in boards)
+    nobody = sum(
+        part.get("core_utilization_ratio", 0.0) for d in boards for part in d["unattributed"]
+    )
+    pairs = (
+        ("Core in use", f"{core:.2f}" if boards else "?", f"of {many(len(whole), 'GPU')}"),
+        ("Unattributed", f"{nobody:.2f}" if boards else "?", "GPUs"),
+        ("Memory in use", gibibytes(held) if boards else "?", f"of {gibibytes(total)}"),
+        ("Power", f"{sum(watts):.0f}{NBSP}W" if watts else "?", ""),
+        ("Pods", str(pods), many(processes, "process", "processes")),
+    )
+    return h(
+        "dl",
+        {"class": "sums", "data-k": "sums"},
+        [
+            h(
+                "div",
+                {"data-k": name},
+                h("dt", None, name),
+                h("dd", None, h("b", None, figure), f" {of}"),
+            )
+            for name, figure, of in pairs
+        ],
+    )
+
+
+def _sources(document: Json) -> Html:
+    sources = document["sources"]
+    down = sum(not source["up"] for source in sources)
+    state = (
+        f"{many(down, 'source')} down" if down else "all sources answer" if sources else "none yet"
+    )
+    return h(
+        "section",
+        {"class": "sources", "aria-labelledby": "sources", "data-k": "sources"},
+        h("h2", {"id": "sources"}, "Sources", h("span", {"class": "count"}, state)),
+        h("ul", None, [_source(source) for source in sources]),
+    )
+
+
+def _source(source: Json) -> Html:
+    up = source["up"]
+    took = f"{source['duration_seconds'] * 1000:.1f}{NBSP}ms"
+    return h(
+        "li",
+        {"class": "up" if up else "down", "data-k": source["name"]},
+        h("span", {"class": "state"}, "up" if up else "down"),
+        h("bdi", {"class": "name"}, source["name"]),
+        h("span", {"class": "took"}, took) if up else None,
+        h("p", {"class": "detail"}, h("bdi", None, source["detail"])) if source["detail"] else None,
+        h("p", {"class": "todo"}, source["what_to_do"]) if "what_to_do" in source else None,
+    )
+
+
+def _count(shown: int, total: int) -> Html:
+    return h("span", {"class": "count"}, str(total) if shown == total else f"{shown} of {total}")
+
+
+def _show_all(hidden: int, one: str, more: str, choice: Choice) -> Html | None:
+    if hidden <= 0:
+        return None
+    link = {"class": "all", "href": f"?{choice.query}"}
+    return h("p", {"class": "more-below"}, h("a", link, f"Show {many(hidden, one, more)} more"))

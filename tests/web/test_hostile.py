@@ -1,0 +1,363 @@
+"""What hostile clients may cost the others, by real clients with addresses of their own."""
+
+import asyncio
+import socket
+import threading
+import time
+from base64 import b64encode
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager, suppress
+from http.client import HTTPConnection, HTTPException
+from pathlib import Path
+
+import bcrypt
+import pytest
+
+from exporter.model import Snapshot
+from exporter.settings import Address
+from exporter.web import Limits
+from exporter.web.negotiation import accepts_gzip, choose_format
+from tests.snapshots import with_every_family
+from tests.web.serving import PATIENCE_S, Site, answer, serving
+from tests.web.test_app import HugeRenderer
+from tests.web.test_pages import CountingRenderer
+
+EVERYWHERE = Address("0.0.0.0", 0)  # noqa: S104 - hostile clients are not on loopback listeners
+ATTACKER, SCRAPER = "127.0.0.2", "127.0.0.3"
+LOOP_MAY_TAKE_S = 0.005
+HEALTH_MAY_TAKE_S = 1.0
+GET = b"GET /metrics HTTP/1.1\r\nHost: a\r\n"
+
+
+def connect(site: Site, source: str) -> HTTPConnection:
+    """A client at an address of its own."""
+    return HTTPConnection("127.0.0.1", site.port, PATIENCE_S, source_address=(source, 0))
+
+
+def ask(site: Site, source: str, path: str = "/metrics", **headers: str) -> int:
+    """The status of one request."""
+    with closing(connect(site, source)) as connection:
+        connection.request("GET", path, headers=headers)
+        return answer(connection.getresponse()).status
+
+
+def raw(site: Site, source: str, *, buffer: int = 0) -> socket.socket:
+    """A connection to send anything on. ``buffer``: of what is received, in bytes."""
+    client = socket.socket()
+    if buffer:
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, buffer)
+    client.settimeout(PATIENCE_S)
+    client.bind((source, 0))
+    client.connect(("127.0.0.1", site.port))
+    return client
+
+
+@contextmanager
+def attack(count: int, once: Callable[[int], object]) -> Iterator[None]:
+    """Repeat ``once`` in so many threads; a connection that is refused or cut ends one turn."""
+    ended = threading.Event()
+
+    def run(number: int) -> None:
+        while not ended.is_set():
+            with suppress(OSError, HTTPException):
+                once(number)
+
+    threads = [threading.Thread(target=run, args=(number,)) for number in range(count)]
+    for thread in threads:
+        thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        for thread in threads:
+            thread.join()
+
+
+def slowest_health_s(site: Site, for_s: float) -> float:
+    """The worst latency of the health check, asked for again and again."""
+    worst, end = 0.0, time.monotonic() + for_s
+    while (began := time.monotonic()) < end:
+        assert ask(site, SCRAPER, "/-/healthy") == 200
+        worst = max(worst, time.monotonic() - began)
+    return worst
+
+
+async def cpu_s() -> float:
+    """The processor time of the event loop's thread."""
+    return time.thread_time()
+
+
+def loop_cost_s(site: Site, request: bytes) -> float:
+    """The loop's processor time for a request and its answer, the least of three."""
+
+    def now_s() -> float:
+        return asyncio.run_coroutine_threadsafe(cpu_s(), site.loop).result(PATIENCE_S)
+
+    costs = []
+    for _ in range(3):
+        with raw(site, ATTACKER) as client:
+            before_s = now_s()
+            with suppress(ConnectionError):
+                client.sendall(request)
+                while client.recv(1 << 16):
+                    pass
+            costs.append(now_s() - before_s)
+    return min(costs)
+
+
+# What a request may cost the loop
+
+
+@pytest.mark.parametrize("item", [",", "a,", ";q=1,", "text/plain;version=1.0.0;q=0.5,", ";"])
+def test_64_headers_of_8_kib_cost_the_loop_less_than_5_ms(item: str) -> None:
+    accept = ",".join([item * (8_000 // len(item))] * 64)
+    costs = []
+    for number in range(3):
+        began = time.thread_time()
+        choose_format(accept + str(number))
+        accepts_gzip(accept + str(number))
+        costs.append(time.thread_time() - began)
+
+    assert min(costs) < LOOP_MAY_TAKE_S
+
+
+def _heads() -> dict[str, bytes]:
+    def many(name: str, value: str) -> bytes:
+        return (f"{name}: {value * (8_000 // len(value))}\r\n".encode()) * 64
+
+    def line(path: str) -> bytes:
+        return f"GET {path[:4_000]} HTTP/1.1\r\nHost: a\r\n".encode()
+
+    return {
+        "accept": GET + many("Accept", ","),
+        "accept within the bound": GET + b"Accept: " + b"a," * 3_900 + b"\r\n",
+        "encodings": GET + many("Accept-Encoding", ","),
+        "cookies": GET + many("Cookie", "a=b;"),
+        "credentials": GET + many("Authorization", "Basic "),
+        "tags": line("/static/page.css") + b"If-None-Match: " + b'"a",' * 2_000 + b"\r\n",
+        "weak tags": line("/api/v1/snapshot") + b"If-None-Match: " + b'W/"a",' * 1_300 + b"\r\n",
+        "slashes": line("/" * 4_000),
+        "slashes of the API": line("/api/v1" + "/" * 4_000),
+        "parents": line("/.." * 2_000),
+        "percents": line("/metrics?" + "%" * 4_000),
+        "collect": line("/metrics?" + "collect[]=exporter&" * 250),
+        "collect unknown": line("/metrics?" + "collect[]=&" * 400),
+        "exclude": line("/metrics?" + "exclude[]=dcgm&" * 300),
+        "parameters": line("/?" + "a=&" * 2_000),
+        "expectation": line("/metrics") + b"Expect: " + b"a" * 8_000 + b"\r\n",
+    }
+
+
+@pytest.mark.parametrize("name", _heads())
+def test_no_head_costs_the_loop_more_than_5_ms(name: str) -> None:
+    with serving(with_every_family()) as site:
+        site.ask("/metrics")  # made already
+        ordinary_s = loop_cost_s(site, GET + b"Connection: close\r\n\r\n")
+        cost_s = loop_cost_s(site, _heads()[name] + b"Connection: close\r\n\r\n")
+
+    assert cost_s - ordinary_s < LOOP_MAY_TAKE_S
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"Transfer-Encoding: chunked\r\n\r\n" + b"1\r\na\r\n" * 100_000,
+        b"Transfer-Encoding: chunked\r\nContent-Encoding: gzip\r\n\r\n" + b"1\r\na\r\n" * 100_000,
+        b"Content-Length: 1000000\r\n\r\n" + b"a" * 1_000_000,
+        b"Upgrade: websocket\r\nConnection: upgrade\r\n\r\n" + b"a" * 1_000_000,
+    ],
+    ids=["chunks", "zipped chunks", "long", "upgrade"],
+)
+def test_no_body_costs_the_loop_more_than_5_ms_at_once(body: bytes) -> None:
+    with serving(with_every_family()) as site:
+        slowest_s = 0.0
+        for method in (b"GET", b"POST"):
+            head = method + b" /metrics HTTP/1.1\r\nHost: a\r\n"
+            slowest_s = max(slowest_s, loop_cost_s(site, head + body))
+
+    assert slowest_s < 2 * LOOP_MAY_TAKE_S  # in several steps, with the answer
+
+
+def test_long_headers_do_not_hold_up_the_health_check() -> None:
+    requests = [
+        GET + (b"Accept: %d" % n + b"," * 8_000 + b"\r\n") * 62 + b"\r\n" for n in range(12)
+    ]
+    with serving(with_every_family(), address=EVERYWHERE) as site:
+
+        def once(number: int) -> None:
+            with raw(site, ATTACKER) as client:
+                client.sendall(requests[number])
+                client.recv(1 << 16)
+
+        with attack(len(requests), once):
+            worst_s = slowest_health_s(site, 4)
+
+    assert worst_s < HEALTH_MAY_TAKE_S
+
+
+@pytest.mark.parametrize("pieces", [1, 100])
+def test_all_headers_together_are_bounded(pieces: int) -> None:
+    head = GET + b"A: " + b"a" * 7_000 + b"\r\n"
+    with serving() as site:
+        with raw(site, SCRAPER) as client:
+            client.sendall(head + b"Connection: close\r\n\r\n")
+            fits = client.recv(1 << 16)
+        with raw(site, ATTACKER) as client, suppress(ConnectionError):
+            whole = head + (b"B: " + b"b" * 7_000 + b"\r\n") * 5
+            for start in range(0, len(whole), step := -(-len(whole) // pieces)):
+                client.sendall(whole[start : start + step])
+            refused = client.recv(1 << 16)
+
+    assert fits.startswith(b"HTTP/1.1 200")
+    assert refused.startswith(b"HTTP/1.1 431 ")
+    assert b"\r\nX-Content-Type-Options: nosniff\r\n" in refused
+    assert b"aaaa" not in refused
+
+
+def test_a_body_is_refused_and_not_read() -> None:
+    with serving() as site, raw(site, ATTACKER) as client:
+        client.sendall(b"POST /-/reload HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\n")
+        refused = client.recv(1 << 16)
+
+    assert refused.startswith(b"HTTP/1.1 413 ")
+
+
+# Passwords
+
+COST = 8  # a fifth of a scrape's time; bcrypt's usual cost makes a guess ten times as dear
+
+
+@pytest.fixture(scope="module")
+def users(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    file = tmp_path_factory.mktemp("web") / "web.yml"
+    hashed = bcrypt.hashpw(b"right", bcrypt.gensalt(COST)).decode()
+    lines = [f"  user-{number}: {hashed}\n" for number in range(10)]
+    file.write_text("basic_auth_users:\n" + "".join(lines))
+    return file
+
+
+def basic(user: int, password: str) -> str:
+    return "Basic " + b64encode(f"user-{user}:{password}".encode()).decode()
+
+
+def guess_on(connections: Sequence[HTTPConnection], seen: list[int]) -> Callable[[int], None]:
+    """A turn of a guesser, who keeps his connection."""
+
+    def once(number: int) -> None:
+        try:
+            headers = {"Authorization": basic(0, f"wrong {number}")}
+            connections[number].request("GET", "/metrics", headers=headers)
+            seen.append(answer(connections[number].getresponse()).status)
+        except (OSError, HTTPException):
+            connections[number].close()
+            raise
+
+    return once
+
+
+def test_who_guesses_passwords_does_not_keep_out_the_right_user(users: Path) -> None:
+    seen: list[int] = []
+    with serving(with_every_family(), config=users, address=EVERYWHERE) as site, ExitStack() as s:
+        guessers = [s.enter_context(closing(connect(site, ATTACKER))) for _ in range(40)]
+        with attack(len(guessers), guess_on(guessers, seen)):
+            while len(seen) < 60:  # they are at it
+                assert ask(site, SCRAPER, "/-/healthy") == 200
+            # none of the ten users is known yet, as after a restart
+            scrapes = [ask(site, SCRAPER, Authorization=basic(u, "right")) for u in range(10)]
+            worst_s = slowest_health_s(site, 1)
+
+    assert scrapes == [200] * 10
+    assert 200 not in seen
+    assert worst_s < HEALTH_MAY_TAKE_S
+
+
+def test_the_right_user_behind_the_guessers_own_address_waits_for_his_turn(users: Path) -> None:
+    seen: list[int] = []
+    with serving(with_every_family(), config=users, address=EVERYWHERE) as site, ExitStack() as s:
+        guessers = [s.enter_context(closing(connect(site, ATTACKER))) for _ in range(40)]
+        with attack(len(guessers), guess_on(guessers, seen)):
+            while len(seen) < 60:
+                assert ask(site, SCRAPER, "/-/healthy") == 200
+            scrape = ask(site, ATTACKER, Authorization=basic(0, "right"))
+
+    assert scrape == 200
+    assert set(seen) == {401}
+
+
+# Slow readers
+
+
+def slow_readers(site: Site, source: str, count: int, stack: ExitStack) -> list[socket.socket]:
+    """Connections that ask for a page and take hardly anything of it."""
+    slow = []
+    for _ in range(count):
+        client = stack.enter_context(raw(site, source, buffer=4096))
+        client.sendall(GET + b"\r\n")
+        slow.append(client)
+    for client in slow[:40]:
+        with suppress(ConnectionError):
+            client.recv(12)
+    return slow
+
+
+def test_slow_readers_do_not_keep_out_others() -> None:
+    with (
+        serving(renderer=HugeRenderer(), address=EVERYWHERE) as site,
+        ExitStack() as stack,
+    ):
+        slow_readers(site, ATTACKER, 60, stack)
+        scrapes = [ask(site, SCRAPER) for _ in range(20)]
+        worst_s = slowest_health_s(site, 0.5)
+        crowd = ask(site, ATTACKER)
+
+    assert scrapes == [200] * 20
+    assert worst_s < HEALTH_MAY_TAKE_S
+    assert crowd == 200  # those who gave way have left room
+
+
+def test_a_request_whose_answer_is_not_made_yet_gives_way_with_an_answer() -> None:
+    renderer = CountingRenderer()
+    renderer.gate.clear()
+    with (
+        serving(
+            with_every_family(), renderer=renderer, address=EVERYWHERE, web_max_requests=2
+        ) as site,
+        ExitStack() as stack,
+    ):
+        crowd = [stack.enter_context(closing(connect(site, ATTACKER))) for _ in range(2)]
+        for connection in crowd:
+            connection.request("GET", "/metrics")
+            assert renderer.entered.wait(PATIENCE_S)
+        while ask(site, ATTACKER, "/api/v1/schema") != 503:  # both have their places
+            pass
+        other = stack.enter_context(closing(connect(site, SCRAPER)))
+        other.request("GET", "/metrics")
+        dropped = answer(crowd[0].getresponse())
+        renderer.gate.set()
+        served = [answer(connection.getresponse()).status for connection in (crowd[1], other)]
+
+    assert (dropped.status, served) == (503, [200, 200])
+    assert b"--web.max-requests" in dropped.body
+
+
+def test_the_slow_readers_of_ones_own_address_give_way_after_a_while() -> None:
+    limits = Limits(slow_s=0.3)
+    with (
+        serving(renderer=HugeRenderer(), address=EVERYWHERE, limits=limits) as site,
+        ExitStack() as stack,
+    ):
+        slow_readers(site, ATTACKER, 40, stack)
+        began = time.monotonic()
+        while ask(site, ATTACKER) != 200:
+            assert time.monotonic() - began < PATIENCE_S
+
+
+def test_a_crowd_of_connections_at_work_does_not_keep_out_a_probe() -> None:
+    limits = Limits(connections=8)
+    with (
+        serving(Snapshot(), renderer=HugeRenderer(), address=EVERYWHERE, limits=limits) as site,
+        ExitStack() as stack,
+    ):
+        slow_readers(site, ATTACKER, 8, stack)
+        assert ask(site, SCRAPER, "/-/healthy") == 200
+        assert ask(site, SCRAPER) == 200
