@@ -1,11 +1,17 @@
 """The ``ProcessSource`` of a described node: invented paths through the real parser."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping
+from pathlib import PurePosixPath
 
 from exporter.cgroups.kinds import kinds_of
 from exporter.cgroups.layout import parse_path
 from exporter.cgroups.tree import TreeBuilder
 from exporter.model import CgroupIdentity, ProcessInfo, SourceStatus, Tree, Unattributed
+
+
+def _directories(paths: Iterable[str]) -> set[str]:
+    """The paths and all directories above them, as a walk would find them."""
+    return {str(at) for path in paths for at in (PurePosixPath(path), *PurePosixPath(path).parents)}
 
 
 class SimulatedProcesses:
@@ -23,7 +29,7 @@ class SimulatedProcesses:
         places: Iterable[str] = (),
     ) -> None:
         self._paths = paths
-        self._group_kinds = kinds_of(map(parse_path, places))
+        self._group_kinds = kinds_of(map(parse_path, _directories(places)))
         self._infos = infos
 
     @property

@@ -82,6 +82,7 @@ def test_the_kinds_of_a_real_tree_stay_when_their_directories_are_gone(tmp_path:
 
 
 def test_a_described_node_has_the_kinds_of_its_places_from_the_start() -> None:
-    paths = list(PATHS)
+    job = "/system.slice/slurmstepd.scope/job_7/step_0/user/task_0"
 
-    assert SimulatedProcesses(dict, places=paths).group_kinds() == {*PATHS.values(), "user"}
+    assert SimulatedProcesses(dict, places=[job]).group_kinds() == {"slurm", "systemd", "user"}
+    assert SimulatedProcesses(dict, places=PATHS).group_kinds() == {*PATHS.values()}
