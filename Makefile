@@ -2,7 +2,7 @@
 # make test    set up what is missing and run the tests
 # make check   what a change must pass: lint, types, layers, generated docs, tests
 # make golden  refresh the golden exposition files after a wanted change
-# make e2e     the long end-to-end run: five minutes under a real Prometheus
+# make e2e     the long end-to-end run: five to ten minutes under a real Prometheus
 # make accuracy  hold this exporter and others against the truth of simulated nodes (minutes)
 # make soak    an hour of a node's life at twenty times its speed: nothing may grow (minutes)
 # make guard   fail where a cycle or a page has become a fifth dearer than the committed baseline

@@ -15,6 +15,7 @@ LEVELS: dict[str, tuple[str, ...]] = {
     "pod": ("namespace", "pod"),
     "namespace": ("namespace", "uuid"),
     "group": ("kind", "group", "gpu", "uuid"),
+    "group_kind": ("kind", "uuid"),
     "exporter": (),
 }
 
@@ -122,6 +123,18 @@ def _usage_counters(level: str) -> tuple[Family, ...]:
     """The accounts that a container and a group have alike."""
     return (
         _counter(level, "core_seconds_total", f"GPU-seconds used: {_CORE}.", divisor=NS),
+        _counter(level, "memory_active_seconds_total", "Time with memory traffic.", divisor=NS),
+        _counter(level, "encoder_seconds_total", "Encoder busy time.", divisor=NS),
+        _counter(level, "decoder_seconds_total", "Decoder busy time.", divisor=NS),
+        _counter(level, "energy_joules_total", f"Energy used, {_ESTIMATE}.", divisor=UJ),
+        *_counted(level),
+    )
+
+
+def _sum_counters(level: str, users: str) -> tuple[Family, ...]:
+    """The accounts that a namespace and a kind of group have alike."""
+    return (
+        _counter(level, "core_seconds_total", f"GPU-seconds used by {users}.", divisor=NS),
         _counter(level, "memory_active_seconds_total", "Time with memory traffic.", divisor=NS),
         _counter(level, "encoder_seconds_total", "Encoder busy time.", divisor=NS),
         _counter(level, "decoder_seconds_total", "Decoder busy time.", divisor=NS),
@@ -438,14 +451,7 @@ POD = (
     ),
 )
 
-NAMESPACE = (
-    _counter("namespace", "core_seconds_total", "GPU-seconds used by its pods.", divisor=NS),
-    _counter("namespace", "memory_active_seconds_total", "Time with memory traffic.", divisor=NS),
-    _counter("namespace", "encoder_seconds_total", "Encoder busy time.", divisor=NS),
-    _counter("namespace", "decoder_seconds_total", "Decoder busy time.", divisor=NS),
-    _counter("namespace", "energy_joules_total", f"Energy used, {_ESTIMATE}.", divisor=UJ),
-    *_counted("namespace"),
-)
+NAMESPACE = _sum_counters("namespace", "its pods")
 
 GROUP = (
     Family(
@@ -458,6 +464,8 @@ GROUP = (
     *_usage_gauges("group"),
     *_usage_counters("group"),
 )
+
+GROUP_KIND = _sum_counters("group_kind", "all groups of the kind")
 
 EXPORTER = (
     Family("exporter", "build_info", "Version of the exporter.", labels=("version", "python")),
@@ -552,6 +560,7 @@ FAMILIES: tuple[Family, ...] = (
     *POD,
     *NAMESPACE,
     *GROUP,
+    *GROUP_KIND,
     *EXPORTER,
 )
 

@@ -151,7 +151,7 @@ def _simulated(settings: Settings, clock: Clock) -> Sources:
     node = Node(load_scenario(settings.simulate), clock, start_unix_ns)
     return Sources(
         gpus=(SimulatedGpus(node, clock),),
-        processes=SimulatedProcesses(node.cgroup_paths, node.process_infos),
+        processes=SimulatedProcesses(node.cgroup_paths, node.process_infos, node.places()),
         pods=SimulatedPods(node.pod_table, clock=clock),
         nodes=(ToldNode("node_simulated", node.facts, clock),),
         groups=(ToldGroups("groups_simulated", node.group_facts, clock),),

@@ -78,8 +78,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what is asked for by a target of its own (make image-test)."""
-    if not config.getoption("--image"):
-        chosen = [item for item in items if not item.get_closest_marker("image")]
-        config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
-        items[:] = chosen
+    """Leave out what is asked for by a target of its own (make image-test, make e2e)."""
+    for asked in ("image", "long"):
+        if not config.getoption(f"--{asked}"):
+            left = [item for item in items if item.get_closest_marker(asked)]
+            config.hook.pytest_deselected(items=left)
+            items[:] = [item for item in items if not item.get_closest_marker(asked)]

@@ -120,7 +120,7 @@ class Ours:
     def _accounts(self, quantity: str) -> Sums:
         (book,) = self._ledger.books.values()
         sums = Counter({label(key): getattr(a.totals, quantity) for key, a in book.owners.items()})
-        if JOBS in (namespaces := book.of_namespaces()):
+        if JOBS in (namespaces := book.sums(ContainerKey)):
             sums[JOBS] = getattr(namespaces[JOBS], quantity)
         return sums
 

@@ -74,11 +74,14 @@ class Agent:
         return self._collector.pulse
 
 
+KUBELET = "/system.slice/kubelet.service"  # so that the node has the kinds of groups of a real one
+
+
 class _Processes(SimulatedProcesses):
     """Those of a node, which at times nobody can tell apart."""
 
     def __init__(self, node: Node, blind: Callable[[], bool]) -> None:
-        super().__init__(node.cgroup_paths, node.process_infos)
+        super().__init__(node.cgroup_paths, node.process_infos, (*node.places(), KUBELET))
         self._is_blind = blind
 
     def resolve(self, pids: Collection[int]) -> Mapping[int, CgroupIdentity | Unattributed]:

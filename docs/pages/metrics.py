@@ -24,6 +24,10 @@ LEVEL_WORDS = {
     "than a scrape interval are not lost.",
     "group": "Groups: cgroups that are not a named pod's container, such as a pod whose name is "
     "not known yet, or a container outside Kubernetes.",
+    "group_kind": "All groups of a kind together, per device. They live as long as the exporter, "
+    "and each kind that the node can have is there from the first page on, at 0. So `rate()` loses "
+    "nothing of short jobs and containers. Which kinds those are: [off-kubernetes.md]"
+    "(off-kubernetes.md#kinds).",
     "exporter": "The exporter itself. The client library's `process_*` and `python_info` stand "
     "beside them.",
 }
@@ -56,7 +60,7 @@ gauges. Then they go, and the counters stay for `--ledger.retention`.
 
 ```promql
 # GPUs' worth of core in use, by pod
-sum by (namespace, pod) (rate(mgpu_container_core_seconds_total[5m]))
+sum by (namespace, pod) (rate(mgpu_pod_core_seconds_total[5m]))
 
 # Use against allotment, for containers that have one
 rate(mgpu_container_core_seconds_total[5m])
@@ -64,6 +68,9 @@ rate(mgpu_container_core_seconds_total[5m])
 
 # GPU-hours of the last day, by namespace: short jobs included
 sum by (namespace) (increase(mgpu_namespace_core_seconds_total[1d])) / 3600
+
+# The same of what runs outside Kubernetes, by kind: short Slurm jobs included
+sum by (kind) (increase(mgpu_group_kind_core_seconds_total[1d])) / 3600
 
 # Containers that hold more than nine tenths of their memory
 mgpu_container_memory_limit_utilization_ratio > 0.9

@@ -9,8 +9,10 @@ BOOKS_PREFACE = """
 
 Each of these gives a series for a device whose parts differ from the whole by more than a
 twentieth: none does, so each is ready to be an alert's expression (with `for: 15m`). The parts of
-the counters are namespaces rather than containers, because a container's first scrape may come
-after its first use, which `rate()` then does not see; a namespace's series began before that.
+the counters are namespaces and kinds of groups, not containers and groups. The first scrape of a
+container, a Slurm job or a unit may come after its first use, and `rate()` does not see what a
+series has at its beginning: of jobs of a few seconds that is most of their use. The series of a
+namespace and of a kind began before that, and they stay when the job has gone.
 
 """
 
@@ -91,7 +93,7 @@ def books() -> dict[str, str]:
     """An expression for each quantity: the devices whose parts do not add up to the whole."""
     found = {}
     for what, (whole, part) in BOOKS.items():
-        parts = f'{{__name__=~"{PREFIX}_(namespace|group|device_unattributed)_{part}"}}'
+        parts = f'{{__name__=~"{PREFIX}_(namespace|group_kind|device_unattributed)_{part}"}}'
         found[what] = _unbalanced(f"rate({PREFIX}_device_{whole}[5m])", f"rate({parts}[5m])")
     parts = f"{PREFIX}_((container|group)_memory_used|device_unattributed_memory)_bytes"
     found["memory"] = _unbalanced(f"{PREFIX}_device_memory_used_bytes", f'{{__name__=~"{parts}"}}')

@@ -54,11 +54,17 @@ def snapshot(of: Snapshot, about: About, age_ns: int) -> Document:
     made["pods"] = _pods(shown, figures, processes)
     made["groups"] = _groups(shown, figures, processes)
     made["words"] = words()
-    made["namespaces"] = [
-        {"namespace": row.labels[0], "uuid": row.labels[1], **figures.of("namespace", row)}
-        for row in _sorted(shown, "namespace")
-    ]
+    made["namespaces"] = _sums(shown, figures, "namespace", "namespace")
+    made["group_kinds"] = _sums(shown, figures, "group_kind", "kind")
     return made
+
+
+def _sums(of: Snapshot, figures: Figures, level: str, name: str) -> list[Json]:
+    """What all owners of a namespace, or of a kind, used of each device."""
+    return [
+        {name: row.labels[0], "uuid": row.labels[1], **figures.of(level, row)}
+        for row in _sorted(of, level)
+    ]
 
 
 def devices(of: Snapshot, about: About, age_ns: int) -> Document:

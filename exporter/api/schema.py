@@ -39,6 +39,7 @@ def _answers() -> Json:
                 "pods": _list(_ref("pod_object")),
                 "groups": _list(_ref("group")),
                 "namespaces": _list(_ref("namespace")),
+                "group_kinds": _list(_ref("group_kind")),
                 "words": _said(_object(dict.fromkeys(words(), _WORDS)), "What reasons mean."),
             },
         ),
@@ -95,6 +96,9 @@ def _parts() -> Json:
         "group_on_device": _on_device("group"),
         "namespace": _object(
             {"namespace": TEXT, "uuid": TEXT, **_figures("namespace")}, ["namespace", "uuid"]
+        ),
+        "group_kind": _object(
+            {"kind": TEXT, "uuid": TEXT, **_figures("group_kind")}, ["kind", "uuid"]
         ),
         "process": _process(),
         "series": _series(),

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Mapping
 
 from exporter.cgroups.hierarchy import Hierarchy, find_hierarchy
+from exporter.cgroups.kinds import kinds_of
 from exporter.cgroups.walk import walk
 from exporter.cgroups.walked import Walk
 from exporter.cgroups.watch import Watch
@@ -39,6 +40,7 @@ class Containers:
         self._changed = True
         self._skipped: Counter[str] = Counter()
         self._walks = 0
+        self._group_kinds: frozenset[str] = frozenset()
         self._problem = ""
 
     @property
@@ -55,6 +57,11 @@ class Containers:
     def walks(self) -> int:
         """How often the tree was walked."""
         return self._walks
+
+    @property
+    def group_kinds(self) -> frozenset[str]:
+        """The kinds of groups that the node can have, by all walks so far."""
+        return self._group_kinds
 
     def newest(self) -> Walk:
         """The newest walk, made anew if a container came or went since."""
@@ -142,6 +149,7 @@ class Containers:
         self._walk = walk(hierarchy.roots, self._watch.add)
         self._started_ns = now
         self._walks += 1
+        self._group_kinds |= kinds_of(one.identity for one in self._walk.lists)
         own = self._walk.of(os.getpid())
         self._sees_others = any(one.lines and one.identity != own for one in self._walk.lists)
         self._has_others = any(one != own for one in self._walk.by_container.values())

@@ -109,6 +109,10 @@ class CgroupProcesses:
         with self._lock:
             return self._containers.newest().tree
 
+    def group_kinds(self) -> frozenset[str]:
+        """The kinds of groups that this node can have, by all walks so far."""
+        return self._containers.group_kinds
+
     def status(self) -> SourceStatus:
         """Whether identities can be found, and what to do if not."""
         with self._lock:

@@ -1,10 +1,17 @@
 """The ``ProcessSource`` of a described node: invented paths through the real parser."""
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from pathlib import PurePosixPath
 
+from exporter.cgroups.kinds import kinds_of
 from exporter.cgroups.layout import parse_path
 from exporter.cgroups.tree import TreeBuilder
 from exporter.model import CgroupIdentity, ProcessInfo, SourceStatus, Tree, Unattributed
+
+
+def _directories(paths: Iterable[str]) -> set[str]:
+    """The paths and all directories above them, as a walk would find them."""
+    return {str(at) for path in paths for at in (PurePosixPath(path), *PurePosixPath(path).parents)}
 
 
 class SimulatedProcesses:
@@ -12,14 +19,17 @@ class SimulatedProcesses:
 
     ``paths`` and ``infos`` are asked anew each time. The first lists the live processes and, as
     long as a real source would remember them, those that ended; a pid that it lacks has exited.
+    ``places`` are the paths by which the node's kinds of groups are known from the start on.
     """
 
     def __init__(
         self,
         paths: Callable[[], Mapping[int, str]],
         infos: Callable[[], Mapping[int, ProcessInfo]] = dict,
+        places: Iterable[str] = (),
     ) -> None:
         self._paths = paths
+        self._group_kinds = kinds_of(map(parse_path, _directories(places)))
         self._infos = infos
 
     @property
@@ -44,6 +54,10 @@ class SimulatedProcesses:
         for pid, path in self._paths().items():
             builder.add(parse_path(path), (pid,))
         return builder.build({})
+
+    def group_kinds(self) -> frozenset[str]:
+        """Those of the places."""
+        return self._group_kinds
 
     def status(self) -> SourceStatus:
         """Always up."""

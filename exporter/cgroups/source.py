@@ -30,6 +30,13 @@ class ProcessSource(Protocol):
         """The newest walk of the cgroup file system; walks only if something changed."""
         ...
 
+    def group_kinds(self) -> frozenset[str]:
+        """The kinds of groups (labels ``kind``) that this node can have. Never fewer than before.
+
+        Cheap: asked in each cycle. A kind of which there is no sign yet may be missing.
+        """
+        ...
+
     def status(self) -> SourceStatus:
         """Whether identities can be found; the detail says what is missing (hostPID, mounts)."""
         ...

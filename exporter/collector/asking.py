@@ -35,6 +35,7 @@ class Asking:
         self._reporting = tuple((s, self._guards[s.name]) for s in sources.reporting)
         self._table = PodTable()
         self._pids = Pids()
+        self._group_kinds: frozenset[str] = frozenset()
         self._told = [NodeFacts() for _ in sources.nodes]
         self._node = NodeFacts()
         self._found: dict[str, tuple[Device, ...]] = {}
@@ -72,6 +73,13 @@ class Asking:
         found = self._guards[source.name].call("resolve", lambda: source.resolve(pids), nobody)
         status = _status(source, self._guards[source.name])
         return found if status.up else nobody, status
+
+    def group_kinds(self) -> frozenset[str]:
+        """The kinds of groups that the node can have; if the source fails, those it said last."""
+        source = self._sources.processes
+        guard = self._guards[source.name]
+        self._group_kinds = guard.call("group_kinds", source.group_kinds, self._group_kinds)
+        return self._group_kinds
 
     def node_facts(self, table: PodTable, readings: Iterable[Reading]) -> NodeFacts:
         """The devices, and what all node sources know; one that fails keeps what it said last.

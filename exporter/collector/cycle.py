@@ -138,6 +138,7 @@ class Collector:
         table = self._asking.table()
         identities, processes = self._asking.identities(devices.values())
         self._ledger.nameless = None if processes.up else processes.reason or Unmeasured.READ_FAILED
+        self._ledger.kinds = self._asking.group_kinds()
         self._membership.update(identities, table, by_step=self._rules.by_step)
         owners = self._membership.owners
         self._enter(devices, owners, now)

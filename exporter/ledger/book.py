@@ -12,6 +12,7 @@ from exporter.model import (
     DeviceReading,
     DeviceState,
     DeviceUsage,
+    GroupKey,
     MemoryHeld,
     Owner,
     Unattributed,
@@ -25,8 +26,8 @@ NO_MEMORY = MemoryHeld(0, 0)
 class Book(Condition):
     """The accounts of one device: the device itself, its owners, and what has no owner.
 
-    A window is entered once, for its owner. ``namespaces`` are those of the containers; they say
-    what the accounts used that are closed: ``of_namespaces`` has all.
+    A window is entered once, for its owner. ``closed`` holds, by the namespace of containers and
+    by the kind of groups, what the closed accounts used: ``sums`` adds the open ones.
     """
 
     def __init__(self, device: Device, now: Moment) -> None:
@@ -34,7 +35,8 @@ class Book(Condition):
         self.whole = Account.opened(now)
         self.unattributed: Mapping[Unattributed, Account] = {}
         self.owners: dict[OwnerKey, Account] = {}
-        self.namespaces: Mapping[str, Totals] = {}
+        self.closed: Mapping[type[OwnerKey], Mapping[str, Totals]]
+        self.closed = {ContainerKey: {}, GroupKey: {}}
         self.idle_energy_uj = 0
         self.unobserved_ns = 0
         self.credit: Mapping[Owner, Credit] = {}
@@ -59,6 +61,8 @@ class Book(Condition):
         if found is None:
             found = self.owners[key] = Account.opened(now)
             self._has_newcomers, self._residents = True, None
+            if isinstance(key, GroupKey):
+                self.take_in(GroupKey, key.kind)
         return found
 
     def record(self, usage: DeviceUsage, now: Moment) -> Sequence[ContainerKey]:
@@ -89,14 +93,15 @@ class Book(Condition):
     def _first_used(self, shares: Iterable[Owner]) -> list[ContainerKey]:
         first = [o for o in shares if o not in self._used and isinstance(o, ContainerKey)]
         for key in first:
-            self.take_in(key.namespace)
+            self.take_in(ContainerKey, key.namespace)
         self._used.update(shares)
         return first
 
-    def take_in(self, namespace: str) -> None:
-        """Have an account of this namespace from now on."""
-        if namespace not in self.namespaces:
-            self.namespaces = {**self.namespaces, namespace: NOTHING}
+    def take_in(self, of: type[OwnerKey], *names: str) -> None:
+        """Have accounts of these namespaces of containers, or kinds of groups, from now on."""
+        closed = self.closed[of]
+        if not closed.keys() >= set(names):
+            self.closed = {**self.closed, of: {**dict.fromkeys(names, NOTHING), **closed}}
 
     def _count(self, counted: Mapping[str, Mapping[Owner, int]], now: Moment) -> None:
         for quantity, parts in counted.items():
@@ -109,7 +114,7 @@ class Book(Condition):
                     continue
                 self.owners[owner] = self.account(owner, now).counting(quantity, amount, now)
                 if isinstance(owner, ContainerKey):
-                    self.take_in(owner.namespace)
+                    self.take_in(ContainerKey, owner.namespace)
 
     def hold(self, held: Mapping[Owner, MemoryHeld], now: Moment) -> None:
         """Set who holds memory now; who holds none any more holds 0."""
@@ -161,24 +166,24 @@ class Book(Condition):
             self.doubts = self.doubts.lately(averaged_from_ns)
 
     def close(self, gone: Collection[OwnerKey]) -> None:
-        """Close these accounts; what containers used stays with their namespaces."""
+        """Close these accounts; what they used stays with their namespaces and kinds."""
         for key in gone:
-            account = self.owners.pop(key)
-            if isinstance(key, ContainerKey) and key.namespace in self.namespaces:
-                left = added(self.namespaces[key.namespace], account.totals)
-                self.namespaces = {**self.namespaces, key.namespace: left}
+            account, closed = self.owners.pop(key), self.closed[type(key)]
+            if key[0] in closed:
+                left = added(closed[key[0]], account.totals)
+                self.closed = {**self.closed, type(key): {**closed, key[0]: left}}
         if gone:
             self._used.difference_update(gone)
             self.pasts = tuple(past.without(gone) for past in self.pasts)
             self._has_newcomers = True  # one who still holds memory is opened anew
 
-    def of_namespaces(self) -> dict[str, Totals]:
-        """All that the containers of each namespace used, by quantity."""
-        used = {namespace: [left] for namespace, left in self.namespaces.items()}
+    def sums(self, of: type[OwnerKey]) -> dict[str, Totals]:
+        """What all containers of each namespace used, or all groups of each kind."""
+        used = {name: [left] for name, left in self.closed[of].items()}
         for key, account in self.owners.items():
-            if isinstance(key, ContainerKey) and key.namespace in used:
-                used[key.namespace].append(account.totals)
-        return {namespace: added(*many) for namespace, many in used.items()}
+            if isinstance(key, of) and key[0] in used:
+                used[key[0]].append(account.totals)
+        return {name: added(*many) for name, many in used.items()}
 
     def since(self, mono_ns: int) -> Since:
         """What was observed since the given moment, and what the accounts said then."""

@@ -44,6 +44,8 @@ class Ledger:
     closed; the rest stands in those that are open. ``loose`` are allotments that are not one
     container's on a known device, by container ("": the pod as a whole) and device ("": unknown).
     Nobody's use stands in their accounts.
+
+    ``kinds`` are those of groups that the node can have; each has an account on every device.
     """
 
     def __init__(self, retention_ns: int, window_ns: int) -> None:
@@ -54,6 +56,7 @@ class Ledger:
         self.loose: dict[_Place, Account] = {}
         self.tenures: Mapping[_Name, Tenure] = {}
         self.nameless: Unmeasured | None = None
+        self.kinds: Collection[str] = ()
         self.kept: Mapping[str, Kept] = defaultdict(Kept)  # of rows, by level
         self._limits = Limits()
         self._limits_of: tuple[object, tuple[str, ...]] = (), ()
@@ -101,7 +104,7 @@ class Ledger:
             core, uuid = allocation.core or 0.0, allocation.device or ""
             placed = here.get(uuid)
             for each in here if placed is None else (uuid,):
-                self.books[each].take_in(key.namespace)
+                self.books[each].take_in(ContainerKey, key.namespace)
             pods[key[:2]].append(core)
             if placed is not None and key.container:
                 placed[key].append(core)
@@ -138,8 +141,18 @@ class Ledger:
                 book.miss()
             book.settle(self._settled_mono_ns, now.mono_ns - self.window_ns)
         self._settled_mono_ns = now.mono_ns
+        self._open_kinds()
         if self._first_sign_ns < oldest_ns:
             self._close_gone(oldest_ns, now)
+
+    def _open_kinds(self) -> None:
+        """Open an account of each kind of group on every device, before its first use if possible.
+
+        A kind that was seen on one device can come to the others too.
+        """
+        kinds = frozenset(self.kinds).union(*(b.closed[GroupKey] for b in self.books.values()))
+        for book in self.books.values():
+            book.take_in(GroupKey, *sorted(kinds))
 
     def _close_gone(self, oldest_ns: int, now: Moment) -> None:
         """Close the accounts that had their last sign of life before the given moment."""

@@ -1,15 +1,16 @@
-"""Rows of pods and namespaces: accounts of their own, gauges summed over devices."""
+"""Rows of pods, namespaces and kinds of groups: accounts of their own, gauges over devices."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
 from exporter.ledger.accounts import ENERGY
 from exporter.ledger.allotment_rows import allocated
+from exporter.ledger.averages import OwnerKey
 from exporter.ledger.book_view import BookView, CycleFacts, counters
 from exporter.ledger.kept import Columns, by_name
 from exporter.ledger.owners import of_limit, of_told, where
 from exporter.ledger.pods import Name, Pods, summed
 from exporter.ledger.view import View
-from exporter.model import ContainerKey, Labelled, Row, Table
+from exporter.model import ContainerKey, GroupKey, Labelled, Row, Table
 
 
 def pod_rows(view: View) -> Table:
@@ -71,18 +72,27 @@ def _gauges(pods: Pods) -> Columns:
 
 
 def namespace_rows(view: View) -> Iterable[Row]:
-    """One row for each namespace on each device of which owners can be told."""
+    """One row for each namespace on each device whose owners are measured."""
+    return _sums(view, ContainerKey)
+
+
+def group_kind_rows(view: View) -> Iterable[Row]:
+    """One row for each kind of group on each device whose owners are measured."""
+    return _sums(view, GroupKey)
+
+
+def _sums(view: View, of: type[OwnerKey]) -> Iterable[Row]:
     for seen in view.books.values():
         if seen.hidden:
             continue
-        for namespace, totals in seen.book.of_namespaces().items():
-            yield Row((namespace, seen.uuid), counters(totals, _shared_in(seen, namespace)))
+        for name, totals in seen.book.sums(of).items():
+            yield Row((name, seen.uuid), counters(totals, _shared_in(seen, of, name)))
 
 
-def _shared_in(seen: BookView, namespace: str) -> frozenset[str]:
-    """What is known of all owners of a namespace on the device."""
+def _shared_in(seen: BookView, of: type[OwnerKey], name: str) -> frozenset[str]:
+    """What is known of all owners of a namespace, or of a kind, on the device."""
     shared = seen.shared
     for owner in seen.book.doubts:
-        if isinstance(owner, ContainerKey) and owner.namespace == namespace:
+        if isinstance(owner, of) and owner[0] == name:
             shared = shared.difference(seen.unshared_of(owner))
     return shared

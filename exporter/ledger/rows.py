@@ -11,7 +11,7 @@ from exporter.ledger.device_rows import device_rows
 from exporter.ledger.late import LateRows, late_rows
 from exporter.ledger.ledger import Ledger
 from exporter.ledger.owner_rows import container_rows, group_rows
-from exporter.ledger.pod_rows import namespace_rows, pod_rows
+from exporter.ledger.pod_rows import group_kind_rows, namespace_rows, pod_rows
 from exporter.ledger.view import View
 from exporter.model import Row, Table
 
@@ -23,6 +23,7 @@ _MAKERS: Mapping[str, Callable[[View], Table | Iterable[Row]]] = {
     "pod": pod_rows,
     "namespace": namespace_rows,
     "group": group_rows,
+    "group_kind": group_kind_rows,
 }
 
 
@@ -33,13 +34,13 @@ def rows_of(ledger: Ledger, facts: CycleFacts) -> LateRows:
 
 def at_most(ledger: Ledger, facts: CycleFacts) -> int:
     """No family has more series in ``rows_of`` than so many; mostly it has far fewer."""
-    owners, namespaces = len(ledger.loose), 0
+    owners, sums = len(ledger.loose), [0, 0]
     for book in ledger.books.values():
         owners += len(book.owners)
-        namespaces += len(book.namespaces)
+        sums = [so_far + len(of) for so_far, of in zip(sums, book.closed.values(), strict=True)]
     return max(
         MOST_OF_DEVICE * len(ledger.books),
         MOST_REASONS * owners + len(facts.allotted),
         len(ledger.pods),
-        namespaces,
+        *sums,
     )

@@ -62,6 +62,13 @@ class Called:
 
 
 @dataclass(frozen=True, slots=True)
+class GroupKinds:
+    """The kinds of groups that the node can have."""
+
+    kinds: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Said:
     """What a source says of itself at the end of a cycle; None: not asked."""
 
@@ -76,7 +83,8 @@ class Cycle:
     ``moments`` has the time at the cycle's beginning and after each GPU source was read.
     ``identities`` has the pids whose answer is another than when they were last asked for (None:
     no answer). ``pod_table`` None: as before, and so with each of ``told``, what the sources of
-    facts about the node contributed; with ``called``, what each source of groups' names said, too.
+    facts about the node contributed; with ``called``, what each source of groups' names said, too,
+    and with ``group_kinds``, those that the node can have.
     ``others`` is how further sources fare. ``page`` is the digest
     of the page that was made of it, "" if none was. ``node`` stands in files that were made before
     there were several of them.
@@ -95,3 +103,4 @@ class Cycle:
     nodes: tuple[Said, ...] = ()
     called: tuple[Called | Failure | None, ...] = ()
     groups: tuple[Said, ...] = ()
+    group_kinds: GroupKinds | Failure | None = None

@@ -11,7 +11,7 @@ from exporter.model import (
     SourceStatus,
     Unattributed,
 )
-from exporter.recording.cycle import Called, Failure, Identities, Said
+from exporter.recording.cycle import Called, Failure, GroupKinds, Identities, Said
 
 
 class Draft:
@@ -24,6 +24,7 @@ class Draft:
         self.changed: Identities | Failure = {}
         self.pod_table: PodTable | Failure | None = None
         self.told: list[NodeFacts | Failure | None] = [None] * nodes
+        self.group_kinds: GroupKinds | Failure | None = None
         self.processes = Report()
         self.pods = Report()
         self.nodes = [Report() for _ in range(nodes)]
@@ -36,6 +37,7 @@ class Draft:
         after = Draft(len(self.told), len(self.called))
         after.identities = self.identities
         after.pod_table = self.pod_table
+        after.group_kinds = self.group_kinds
         after.told = list(self.told)
         after.called = list(self.called)
         return after

@@ -23,7 +23,7 @@ from exporter.node.source import NodeSource
 from exporter.node.told import ToldNode
 from exporter.pods.decode import Keep
 from exporter.recording.clocks import PlayedClock
-from exporter.recording.cycle import Called, Cycle, Failure, Head, Said
+from exporter.recording.cycle import Called, Cycle, Failure, GroupKinds, Head, Said
 
 T = TypeVar("T")
 
@@ -43,6 +43,7 @@ class Player:
         self.cycle = Cycle(())
         self.identities: dict[int, CgroupIdentity | Unattributed | None] = {}
         self.pod_table: PodTable | Failure | None = None
+        self.group_kinds: GroupKinds | Failure = GroupKinds()  # older recordings have none
         self.told: list[NodeFacts | Failure | None] = [None] * len(head.nodes or [""])
         self.called: list[Called | Failure | None] = [None] * len(head.groups)
         self.sources = Sources(
@@ -66,6 +67,8 @@ class Player:
         if not isinstance(cycle.identities, Failure):
             self.identities.update(cycle.identities)
         self.pod_table = self.pod_table if cycle.pod_table is None else cycle.pod_table
+        if cycle.group_kinds is not None:
+            self.group_kinds = cycle.group_kinds
         for position, told in enumerate(cycle.told or (cycle.node,)):
             if told is not None and position < len(self.told):
                 self.told[position] = told
@@ -165,6 +168,9 @@ class _Processes(_Played):
 
     def tree(self) -> Tree:
         return Tree({}, {})
+
+    def group_kinds(self) -> frozenset[str]:
+        return frozenset(said(self._player.group_kinds).kinds)
 
 
 class _Pods(_Played):

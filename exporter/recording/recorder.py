@@ -32,7 +32,7 @@ from exporter.node.source import NodeSource
 from exporter.pods.decode import Keep
 from exporter.pods.source import PodSource
 from exporter.recording.clocks import StandingClock
-from exporter.recording.cycle import Called, Cycle
+from exporter.recording.cycle import Called, Cycle, GroupKinds
 from exporter.recording.draft import Draft, Report
 from exporter.recording.names import Names
 from exporter.recording.noting import noted
@@ -88,6 +88,7 @@ class Recorder:
             nodes=tuple(report.said() for report in now.nodes),
             called=_changed(now.called, before.called),
             groups=tuple(report.said() for report in now.groups),
+            group_kinds=None if now.group_kinds == before.group_kinds else now.group_kinds,
         )
 
     def _others(self, sources: Sources) -> tuple[SourceStatus, ...]:
@@ -176,6 +177,14 @@ class _Processes(_Kept[ProcessSource]):
 
     def tree(self) -> Tree:
         return self._source.tree()
+
+    def group_kinds(self) -> frozenset[str]:
+        draft = self._recorder.draft
+
+        def ask() -> GroupKinds:
+            return GroupKinds(tuple(sorted(self._source.group_kinds())))
+
+        return frozenset(noted(ask, lambda told: setattr(draft, "group_kinds", told)).kinds)
 
 
 class _Pods(_Kept[PodSource]):

@@ -203,6 +203,10 @@ class Node:
         lives = self._population.lives(now - REMEMBERED_NS, now + 1)
         return {life.pid: self._lifecycle.cgroup_path(life) for life in lives}
 
+    def places(self) -> list[str]:
+        """A cgroup path of each process of the file, whether it has begun yet or not."""
+        return list(map(self._lifecycle.cgroup_path, self._population.first_lives()))
+
     def process_infos(self) -> Mapping[int, ProcessInfo]:
         """Process id → name and start, of those that live: named as their container or group."""
         now = self._now_ns()

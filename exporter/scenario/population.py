@@ -157,6 +157,10 @@ class Population:
         path = process.cgroup.replace("{id}", identity.digest(*marks))
         return NUMBERED.sub(lambda found: str(int(found[1]) + number), path)
 
+    def first_lives(self) -> list[Life]:
+        """One life of each process of the file, for what all its lives have alike."""
+        return [Life(0, 0, 0, inhabitant, 0) for inhabitant in self._all]
+
     def _lives_of(self, inhabitant: Inhabitant, begin_ns: int, end_ns: int) -> Iterator[Life]:
         process, pod, _ = inhabitant.resident
         if pod is None:

@@ -74,6 +74,7 @@ class SetProcesses:
     def __init__(self) -> None:
         self.identities: dict[int, CgroupIdentity] = {}
         self.infos: dict[int, ProcessInfo] = {}
+        self.kinds: frozenset[str] = frozenset()
         self.described = 0
         self.error: Exception | None = None
         self.now = SourceStatus(self.name, up=True)
@@ -92,6 +93,10 @@ class SetProcesses:
     def tree(self) -> Tree:
         """An empty walk."""
         return Tree({}, {})
+
+    def group_kinds(self) -> frozenset[str]:
+        """What was set."""
+        return self.kinds
 
     def status(self) -> SourceStatus:
         """Up, unless something else was set."""

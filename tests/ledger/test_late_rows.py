@@ -11,7 +11,7 @@ from exporter.model import DeviceState, MemoryHeld, Owner, Row, Unmeasured
 from tests.ledger.node import GPU, GROUP, SECOND, A, B, Node, allotted, window
 from tests.ledger.test_allotments import OTHER, SIDE, WHOLE_POD, Histories, histories
 
-LEVELS = ("device", "container", "pod", "namespace", "group")
+LEVELS = ("device", "container", "pod", "namespace", "group", "group_kind")
 
 
 @settings(max_examples=100, deadline=None)

@@ -402,7 +402,7 @@ def test_every_window_balances_to_the_nanosecond(uses: list[dict[int, int]]) -> 
             containers = sum(getattr(a.totals, quantity) for a in named)
             of_pods = (row.values[name] for row in rows["pod"].values())
             assert containers == sum(used for used in of_pods if isinstance(used, int))
-            namespaces = book.of_namespaces().values()
+            namespaces = book.sums(ContainerKey).values()
             assert containers == sum(getattr(totals, quantity) for totals in namespaces)
 
 

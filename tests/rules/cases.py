@@ -52,7 +52,7 @@ def _books(whole: str, part: str, rate: float) -> Example:
     """A device of which a tenth is charged to nobody."""
     device = f"mgpu_device_{whole}{{{GPU}}}"
     mine = f'mgpu_namespace_{part}{{{NODE},namespace="n",uuid="GPU-a"}}'
-    group = f'mgpu_group_{part}{{{GPU},kind="docker",group="g"}}'
+    group = f'mgpu_group_kind_{part}{{{NODE},kind="docker",uuid="GPU-a"}}'
     nobody = f'mgpu_device_unattributed_{part}{{{GPU},reason="idle"}}'
     parts = {mine: 0.4, group: 0.3, nobody: 0.2}
     return Example(
@@ -108,7 +108,7 @@ SPENT = f"mgpu_exporter_cpu_used_ratio{{{NODE}}}"
 BUDGET = f"mgpu_exporter_cpu_budget_ratio{{{NODE}}}"
 INTERVAL = f"mgpu_exporter_collection_interval_seconds{{{NODE}}}"
 UNIT = f'{GPU},kind="systemd",group="ollama.service"'
-UNIT_CORE = f"mgpu_group_core_seconds_total{{{UNIT}}}"
+UNIT_CORE = f'mgpu_group_kind_core_seconds_total{{{NODE},kind="systemd",uuid="GPU-a"}}'
 UNIT_HOLDS = f"mgpu_group_memory_used_bytes{{{UNIT}}}"
 (OWN_USE, OWN_SHARE) = _core(MAIN, 0, 0)
 (NEXT_USE, NEXT_SHARE) = _core(NEXT, 0, 0)

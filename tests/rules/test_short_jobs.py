@@ -1,0 +1,76 @@
+"""The alert about the books on a node of jobs that live for some seconds.
+
+Ten minutes of the exporter's pages, in steps of a clock that the test moves, under Prometheus's own
+engine. tests/e2e/test_short_jobs.py has the same with real programs.
+"""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.rules.run import Alert, Case, Series, raised, simulated
+from tests.rules.test_alerts import FILES, alerts
+
+SHORT_JOBS = Path(__file__).parent / "short_jobs.yaml"
+MINUTES = 12
+PATIENCE = "1m"  # then one that is pending for two minutes is seen firing at a full minute
+NAME = "MgpuBooksOutOfBalance"
+BY_KIND, BY_GROUP = "|group_kind|", "|group|"
+
+pytestmark = pytest.mark.program("promtool")
+
+
+@pytest.fixture(scope="module")
+def series() -> Series:
+    """What a Prometheus has after some minutes with the jobs."""
+    return simulated(str(SHORT_JOBS), MINUTES)
+
+
+def impatient(folder: Path, *, parts: str) -> Path:
+    """The alert as it is shipped but for its patience, and for the parts that it adds up."""
+    rules = [
+        {**rule, "for": PATIENCE, "expr": rule["expr"].replace(BY_KIND, parts)}
+        for rule in alerts()
+        if rule["alert"] == NAME
+    ]
+    file = folder / "impatient.yaml"
+    file.write_text(json.dumps({"groups": [{"name": "books", "rules": rules}]}))
+    return file
+
+
+def found(series: Series, folder: Path, *, parts: str) -> list[Alert]:
+    """What is raised in any of the minutes."""
+    told = {name: " ".join(values) for name, values in series.items()}
+    case = Case(told, [NAME], range(MINUTES + 1))
+    return raised([FILES[0], impatient(folder, parts=parts)], {"short": case}, folder)
+
+
+def test_the_jobs_are_short(series: Series) -> None:
+    jobs = {name for name in series if name.startswith("mgpu_group_core_seconds_total")}
+
+    assert len(jobs) > 100
+
+
+def test_books_of_short_jobs_are_never_pending_for_more_than_two_minutes(
+    series: Series, tmp_path: Path
+) -> None:
+    assert found(series, tmp_path, parts=BY_KIND) == []
+
+
+def test_counters_that_begin_with_a_job_would_raise_it(series: Series, tmp_path: Path) -> None:
+    raised_by = found(series, tmp_path, parts=BY_GROUP)
+
+    assert {alert.labels["quantity"] for alert in raised_by} >= {"core", "energy"}
+    assert max(alert.minute for alert in raised_by) == MINUTES
+
+
+def test_kinds_begin_at_0_before_the_first_job(series: Series) -> None:
+    slurm = next(
+        values
+        for name, values in series.items()
+        if name.startswith("mgpu_group_kind_core_seconds_total") and 'kind="slurm"' in name
+    )
+
+    assert slurm[1] != "_"  # there is no window yet on the first page
+    assert all(value != "stale" for value in slurm)
