@@ -67,6 +67,7 @@ def _totals() -> list[Panel]:
             f"sum({_of('allocated_core_ratio')}) / count({_of('allocated_core_ratio')})",
             "percentunit",
             ((None, "text"), (1.001, "red")),
+            nothing=NO_SHARE,
         ),
         stat(
             "Allotted and idle",

@@ -219,6 +219,8 @@ def table(
         .height(8)
         .span(width)
     )
+    # A cell that is empty is not the panel without data, whose text it would have.
+    panel.override_by_regexp("/.*/", [_override("noValue", "-")])
     for column in columns:
         panel.override_by_name(column.name, [_override("unit", column.unit)])
     for head, address in (links or {}).items():

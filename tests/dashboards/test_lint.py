@@ -265,6 +265,10 @@ def test_a_panel_without_data_says_why(dashboard: Dashboard) -> None:
     for panel in panels(dashboard):
         defaults = panel["fieldConfig"]["defaults"]
         assert defaults.get("noValue"), panel["title"]
+        if panel["type"] == "table":  # an empty cell of a table with data has this text, too
+            everywhere = panel["fieldConfig"]["overrides"][0]
+            assert everywhere["matcher"] == {"id": "byRegexp", "options": "/.*/"}
+            assert everywhere["properties"] == [{"id": "noValue", "value": "-"}]
         if panel["type"] == "stat":  # a threshold's colour would judge what is not there
             (mapping,) = defaults["mappings"]
             assert mapping["options"]["match"] == "null"
