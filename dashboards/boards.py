@@ -66,6 +66,7 @@ def engines() -> list[Panel]:
                 f"{GPU} tensor": of("tensor_active_ratio"),
             },
             "percentunit",
+            nothing="No GPU here measures it: Hopper and newer do",
         ),
         series(
             "PCIe traffic",
@@ -82,26 +83,42 @@ def engines() -> list[Panel]:
     ]
 
 
+def _counted(label: str, expr: str) -> str:
+    """Those that are not 0, by GPU and a label."""
+    return f"sum by (instance, gpu, {label}) ({expr}) > 0"
+
+
 def errors() -> list[Panel]:
     """What went wrong, and what cannot be measured."""
     return [
-        series(
+        table(
             "XIDs",
             "Errors that the driver reported in the time range, by number. The runbooks "
             "MgpuXidHardware and MgpuXidError tell what they mean.",
-            {f"{GPU} XID {{{{xid}}}}": f"increase({of('xid_errors_total')}[$__range]) > 0"},
-            "short",
+            {"instance": "Node", "gpu": "GPU", "xid": "XID"},
+            [
+                Column(
+                    "Errors",
+                    _counted("xid", f"increase({of('xid_errors_total')}[$__range])"),
+                    "short",
+                )
+            ],
+            nothing="No XID in the time range",
             width=8,
         ),
-        series(
+        table(
             "Memory errors",
             "Errors of the memory in the time range, and rows of it that are replaced.",
-            {
-                f"{GPU} {{{{kind}}}} errors": f"increase({of('ecc_errors_total')}[$__range])",
-                f"{GPU} {{{{kind}}}} rows": of("remapped_rows"),
-            },
-            "short",
-            colors={"uncorrected": BAD},
+            {"instance": "Node", "gpu": "GPU", "kind": "Kind"},
+            [
+                Column(
+                    "Errors",
+                    _counted("kind", f"increase({of('ecc_errors_total')}[$__range])"),
+                    "short",
+                ),
+                Column("Replaced rows", _counted("kind", of("remapped_rows")), "short"),
+            ],
+            nothing="No memory error in the time range",
             width=8,
         ),
         table(
@@ -116,6 +133,7 @@ def errors() -> list[Panel]:
                     "short",
                 )
             ],
+            nothing="Nothing here is unmeasured",
             width=8,
         ),
     ]

@@ -1,11 +1,19 @@
 """Energy and cost of each namespace; the prices are variables."""
 
 from grafana_foundation_sdk.builders import dashboard as build
+from grafana_foundation_sdk.models.dashboard import VariableOption
 
 from dashboards.frame import NAMESPACE, NODE, board
 from dashboards.panels import IDLE, NOBODY, Column, Panel, series, stat, table
 
 JOULES_PER_KWH = "3.6e6"
+# 0.20 becomes 0.20e0, the same number. An emptied box becomes e0, a metric that nobody has: the
+# panel finds nothing, instead of a query that cannot be parsed.
+PRICE_KWH = "${price_kwh}e0"
+PRICE_GPU_HOUR = "${price_gpu_hour}e0"
+NO_ENERGY = "No price, or no board measures energy"
+NO_SHARE = "No pod was promised a share here"
+NO_COST = "No price, or no pod was promised a share"
 BY_NAMESPACE = "cluster, $namespace_label"
 USED_HOURS = f"increase(mgpu_pod_core_seconds_total{{{NAMESPACE}}}[$__range]) / 3600"
 ALL_HOURS = f"increase(mgpu_namespace_core_seconds_total{{{NAMESPACE}}}[$__range]) / 3600"
@@ -36,7 +44,9 @@ def dashboard() -> build.Dashboard:
 
 
 def _price(name: str, label: str, value: str) -> build.TextBoxVariable:
-    return build.TextBoxVariable(name).label(label).default_value(value)
+    chosen = VariableOption(selected=True, text=value, value=value)
+    box = build.TextBoxVariable(name).label(label).default_value(value)
+    return box.current(chosen).options([chosen])
 
 
 def _totals() -> list[Panel]:
@@ -51,8 +61,9 @@ def _totals() -> list[Panel]:
         stat(
             "Cost of that energy",
             "At the price of a kWh above, in its currency.",
-            f"{board_kwh} * $price_kwh",
+            f"{board_kwh} * {PRICE_KWH}",
             "short",
+            nothing=NO_ENERGY,
         ),
         stat(
             "Charged to nobody",
@@ -66,12 +77,14 @@ def _totals() -> list[Panel]:
             "Of the chosen namespaces in the time range, used or not.",
             f"sum({HOURS})",
             "short",
+            nothing=NO_SHARE,
         ),
         stat(
             "Cost of the allotments",
             "At the price of a GPU-hour above, in its currency.",
-            f"sum({HOURS}) * $price_gpu_hour",
+            f"sum({HOURS}) * {PRICE_GPU_HOUR}",
             "short",
+            nothing=NO_COST,
         ),
         stat(
             "Paid for and idle",
@@ -79,6 +92,7 @@ def _totals() -> list[Panel]:
             f"sum({IDLE_HOURS}) / sum({HOURS})",
             "percentunit",
             ((None, "green"), (0.5, "yellow"), (0.8, "red")),
+            nothing=NO_SHARE,
         ),
     ]
 
@@ -93,12 +107,12 @@ def _bill() -> Panel:
         "(time-slicing) has used GPU-hours only.",
         {"cluster": "Cluster", "namespace": "Namespace"},
         [
-            Column("Cost of allotments", f"{total(HOURS)} * $price_gpu_hour", "short"),
-            Column("of that idle", f"{total(IDLE_HOURS)} * $price_gpu_hour", "short"),
+            Column("Cost of allotments", f"{total(HOURS)} * {PRICE_GPU_HOUR}", "short"),
+            Column("of that idle", f"{total(IDLE_HOURS)} * {PRICE_GPU_HOUR}", "short"),
             Column("GPU-hours allotted", total(HOURS), "short"),
             Column("GPU-hours used", total(ALL_HOURS), "short"),
             Column("Energy", total(KWH), "kwatth"),
-            Column("Cost of energy", f"{total(KWH)} * $price_kwh", "short"),
+            Column("Cost of energy", f"{total(KWH)} * {PRICE_KWH}", "short"),
         ],
     )
 
@@ -123,7 +137,8 @@ def _allotted() -> Panel:
     return series(
         "Cost of allotments an hour, by namespace",
         "What the allotments of the moment cost in an hour.",
-        {"{{$namespace_label}}": f"sum by ({BY_NAMESPACE}) ({share}) * $price_gpu_hour"},
+        {"{{$namespace_label}}": f"sum by ({BY_NAMESPACE}) ({share}) * {PRICE_GPU_HOUR}"},
         "short",
         stacked=True,
+        nothing=NO_COST,
     )

@@ -142,6 +142,7 @@ def _seen() -> list[Panel]:
             {"{{instance}} {{reason}}": _rate(_of("rejected_samples_total"))},
             "ops",
             colors={".": BAD},
+            nothing="Nothing was rejected",
             width=8,
         ),
         series(
@@ -178,18 +179,20 @@ def _pace() -> list[Panel]:
             colors={".": BAD},
             width=8,
         ),
-        series(
+        table(
             "Time in the driver, by call",
-            "Seconds a second that all exporters spend in each call of the driver's library.",
-            {"{{call}}": f"topk(10, sum by (call) ({spent}))"},
-            "percentunit",
+            "Seconds a second that all exporters spend now in each call of the driver's library.",
+            {"call": "Call"},
+            [Column("Time", f"sum by (call) ({spent})", "percentunit")],
+            nothing="No exporter here calls a driver's library",
             width=8,
         ),
-        series(
+        table(
             "Time in the driver, by GPU",
-            "Seconds a second that an exporter spends in calls for a GPU; the ten dearest.",
-            {"{{instance}} GPU {{gpu}} {{part}}": f"topk(10, {parts})"},
-            "percentunit",
+            "Seconds a second that an exporter spends now in calls for a GPU; the ten dearest.",
+            {"instance": "Node", "gpu": "GPU", "part": "Part"},
+            [Column("Time", f"topk(10, sum by (instance, gpu, part) ({parts}))", "percentunit")],
+            nothing="No exporter here calls a driver's library",
             width=8,
         ),
         series(

@@ -17,6 +17,8 @@ from grafana_foundation_sdk.models.dashboard import (
 )
 
 TAG = "mgpu"
+# The oldest Grafana that the dashboards are made for. docs/dashboards.md says why this one.
+GRAFANA = "9.4.0"
 SOURCE = DataSourceRef(type_val="prometheus", uid="$datasource")
 
 EXPORTER = 'job=~"$job",cluster=~"$cluster"'
@@ -27,9 +29,10 @@ NAMESPACE = f'{NODE},$namespace_label=~"$namespace"'
 POD = f'{NAMESPACE},$pod_label=~"$pod"'
 
 WORKLOAD = ("namespace", "pod", "container")
+# The plain name is also the answer where Prometheus knows no pod: a query needs a name to be valid.
 RENAMED = (
     'query_result(label_replace(count(mgpu_pod_info{{job=~"$job",exported_pod!=""}}), '
-    '"name", "exported_{0}", "", "") or label_replace(count(mgpu_pod_info{{job=~"$job"}}) '
+    '"name", "exported_{0}", "", "") or label_replace(vector(1) '
     'unless count(mgpu_pod_info{{job=~"$job",exported_pod!=""}}), "name", "{0}", "", ""))'
 )
 
@@ -39,6 +42,15 @@ CHOICES = {
     "kind": ("Kind", f"label_values(mgpu_group_info{{{NODE}}}, kind)"),
     "uuid": ("GPU", f"label_values(mgpu_device_info{{{NODE}}}, uuid)"),
 }
+
+# What a link to another dashboard keeps: what was chosen above the panels, and the time range.
+KEPT = "&".join(f"${{{name}:queryparam}}" for name in ("datasource", "job", "cluster", "node"))
+
+
+def to(uid: str, **values: str) -> str:
+    """The address of another dashboard, with values for its other variables."""
+    chosen = "".join(f"&var-{name}={value}" for name, value in values.items())
+    return f"/d/mgpu-{uid}?${{__url_time_range}}&{KEPT}{chosen}"
 
 
 def _query(name: str, label: str, query: str) -> build.QueryVariable:

@@ -4,24 +4,45 @@
 """
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from grafana_foundation_sdk.builders.dashboard import Dashboard
 from grafana_foundation_sdk.cog.encoder import JSONEncoder
 
 from dashboards import cost, exporter, groups, node, overview, pod
+from dashboards.frame import GRAFANA
 
 FOLDER = Path(__file__).parent
 BOARDS = (overview, node, pod, groups, cost, exporter)
 
 
 def text(builder: Dashboard) -> str:
-    """A dashboard as Grafana reads it, its panels numbered."""
+    """A dashboard as Grafana reads it, its panels numbered and its variables' ids their names.
+
+    Grafana 9 and 10 keep variables by id, and the SDK gives all of them the same one.
+    """
     dashboard = builder.build()
     for number, panel in enumerate(dashboard.panels or (), 1):
         panel.id_val = number
-    return JSONEncoder(sort_keys=True, indent=2).encode(dashboard) + "\n"
+    for variable in dashboard.templating.list_val or ():
+        variable.id_val = variable.name
+    kinds = sorted({panel.type_val for panel in dashboard.panels or ()} - {"row"})
+    written = {**dashboard.to_json(), "__requires": _required(kinds)}
+    return JSONEncoder(sort_keys=True, indent=2).encode(written) + "\n"
+
+
+def _required(panels: Iterable[str]) -> list[dict[str, str]]:
+    """What a Grafana must have, for those who import a dashboard and for catalogues."""
+    parts = [
+        ("grafana", "grafana", "Grafana", GRAFANA),
+        ("datasource", "prometheus", "Prometheus", "1.0.0"),
+        *(("panel", kind, kind, "") for kind in panels),
+    ]
+    return [
+        {"type": kind, "id": name, "name": title, "version": version}
+        for kind, name, title, version in parts
+    ]
 
 
 def main(arguments: Sequence[str], folder: Path = FOLDER) -> int:

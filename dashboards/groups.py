@@ -102,6 +102,7 @@ def _users() -> Panel:
         {"{{user}}": _named(POWER, "user", mine)},
         "watt",
         stacked=True,
+        nothing="No group's user is known here",
     )
 
 
@@ -113,6 +114,7 @@ def _accounts() -> Panel:
         {"{{account}}": _named(CORE, "account", charged)},
         "short",
         stacked=True,
+        nothing="No account is known: --groups.slurm-account reads them",
     )
 
 
@@ -133,4 +135,5 @@ def _jobs() -> Panel:
             Column("GPU-hours", total("mgpu_group_core_seconds_total", "3600"), "short"),
             Column("Energy", total("mgpu_group_energy_joules_total", JOULES_PER_KWH), "kwatth"),
         ],
+        nothing="No Slurm job in the time range",
     )

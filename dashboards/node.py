@@ -3,24 +3,25 @@
 from grafana_foundation_sdk.builders import dashboard as build
 
 from dashboards.boards import GPU, engines, errors, of, power, rate
-from dashboards.frame import DEVICE, WORKLOAD, board
+from dashboards.frame import DEVICE, WORKLOAD, board, to
 from dashboards.panels import ANY, HIGH, NOBODY, Column, Panel, series, stat, table
 
 BY_DEVICE = "cluster, instance, gpu, uuid"
 HOLDER = "{{$namespace_label}}/{{$pod_label}} {{$container_label}}"
 BY_HOLDER = "cluster, $namespace_label, $pod_label, $container_label"
-COLORS = {"^nobody": NOBODY, "^group": "purple"}
+GROUPS = "groups: {{kind}}"
+COLORS = {"^nobody": NOBODY}
 
 
 def _held(family: str) -> dict[str, str]:
-    """A counter's parts: containers, groups, and what is nobody's."""
+    """A counter's parts: containers, kinds of groups, and what is nobody's."""
     rates = {
         level: f"rate(mgpu_{level}_{family}{{{DEVICE}}}[$__rate_interval])"
         for level in ("container", "group", "device_unattributed")
     }
     return {
         HOLDER: f"sum by ({BY_HOLDER}) ({rates['container']})",
-        "group {{kind}} {{group}}": f"sum by (kind, group) ({rates['group']})",
+        GROUPS: f"sum by (kind) ({rates['group']})",
         "nobody: {{reason}}": f"sum by (reason) ({rates['device_unattributed']})",
     }
 
@@ -125,7 +126,7 @@ def _devices() -> Panel:
             Column("Replicas", with_names(of("sharing_replicas")), "short"),
             Column("Power", with_names(of("power_watts")), "watt"),
         ],
-        links={"UUID": "/d/mgpu-node?${__url_time_range}&var-uuid=${__value.raw}"},
+        links={"UUID": to("node", uuid="${__value.raw}")},
     )
 
 
@@ -153,8 +154,8 @@ def _memory() -> Panel:
 def _core_by() -> Panel:
     return series(
         "GPUs' worth of core, by who uses it",
-        "Containers, groups (cgroups that are not a named pod's) and what nobody can be named for, "
-        "with the reason. They add up to the busy time of the devices.",
+        "Containers, kinds of groups (cgroups that are not a named pod's) and what nobody can be "
+        "named for, with the reason. They add up to the busy time of the devices.",
         _held("core_seconds_total"),
         "short",
         stacked=True,
@@ -165,11 +166,11 @@ def _core_by() -> Panel:
 def _memory_by() -> Panel:
     return series(
         "Memory, by who holds it",
-        "Containers, groups and what nobody can be named for. They add up to the memory in use.",
+        "Containers, kinds of groups and what nobody can be named for. They add up to the memory "
+        "in use.",
         {
             HOLDER: f"sum by ({BY_HOLDER}) (mgpu_container_memory_used_bytes{{{DEVICE}}})",
-            "group {{kind}} {{group}}": "sum by (kind, group) "
-            f"(mgpu_group_memory_used_bytes{{{DEVICE}}})",
+            GROUPS: f"sum by (kind) (mgpu_group_memory_used_bytes{{{DEVICE}}})",
             "nobody: {{reason}}": f"sum by (reason) ({of('unattributed_memory_bytes')} > 0)",
         },
         "bytes",

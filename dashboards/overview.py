@@ -2,14 +2,13 @@
 
 from grafana_foundation_sdk.builders import dashboard as build
 
-from dashboards.frame import NAMESPACE, NODE, board
+from dashboards.frame import NAMESPACE, NODE, board, to
 from dashboards.panels import HIGH, Column, Panel, series, stat, table
 
 BY_NAMESPACE = "cluster, $namespace_label"
 BY_POD = "cluster, instance, $namespace_label, $pod_label"
-POD_PAGE = "/d/mgpu-pod?${__url_time_range}"
-TO_NAMESPACE = POD_PAGE + "&var-namespace=${__value.raw}"
-TO_POD = POD_PAGE + "&var-namespace=${__data.fields.Namespace}&var-pod=${__value.raw}"
+TO_NAMESPACE = to("pod", namespace="${__value.raw}")
+TO_POD = to("pod", namespace="${__data.fields.Namespace}", pod="${__value.raw}")
 
 USE = f"rate(mgpu_namespace_core_seconds_total{{{NAMESPACE}}}[$__rate_interval])"
 POD_USE = f"rate(mgpu_pod_core_seconds_total{{{NAMESPACE}}}[$__rate_interval])"
@@ -17,6 +16,8 @@ SHARE = f"rate(mgpu_pod_allocated_core_seconds_total{{{NAMESPACE}}}[$__rate_inte
 USED_HOURS = f"increase(mgpu_pod_core_seconds_total{{{NAMESPACE}}}[$__range]) / 3600"
 HOURS = f"increase(mgpu_pod_allocated_core_seconds_total{{{NAMESPACE}}}[$__range]) / 3600"
 ALL_HOURS = f"increase(mgpu_namespace_core_seconds_total{{{NAMESPACE}}}[$__range]) / 3600"
+ON_NODE = {"cluster": "Cluster", "instance": "Node", "namespace": "Namespace", "pod": "Pod"}
+NO_SHARE = "No pod was promised a share here"
 
 
 def _of(family: str) -> str:
@@ -66,6 +67,7 @@ def _totals() -> list[Panel]:
             f"sum({_of('allocated_core_ratio')}) / count({_of('allocated_core_ratio')})",
             "percentunit",
             ((None, "text"), (1.001, "red")),
+            nothing=NO_SHARE,
         ),
         stat(
             "Allotted and idle",
@@ -73,6 +75,7 @@ def _totals() -> list[Panel]:
             f"{idle} / {allotted}",
             "percentunit",
             ((None, "green"), (0.5, "yellow"), (0.8, "red")),
+            nothing=NO_SHARE,
         ),
         stat(
             "Memory in use",
@@ -135,6 +138,7 @@ def _allotted() -> Panel:
         {"{{$namespace_label}}": f"sum by ({BY_NAMESPACE}) ({SHARE})"},
         "short",
         stacked=True,
+        nothing=NO_SHARE,
     )
 
 
@@ -178,20 +182,26 @@ def _idle() -> Panel:
 
 def _over_share() -> Panel:
     ratio = f"sum by ({BY_POD}) ({POD_USE}) / (sum by ({BY_POD}) ({SHARE}) > 0)"
-    return series(
+    return table(
         "Highest use of the share",
-        "The ten pods that use most of their core share. Over 100 % they take what others leave, "
-        "or what others were promised: the pod's page shows its neighbours.",
-        {"{{$namespace_label}}/{{$pod_label}}": f"topk(10, {ratio})"},
-        "percentunit",
+        "The ten pods that use most of their core share now. Over 100 % they take what others "
+        "leave, or what others were promised: the pod's page shows its neighbours.",
+        ON_NODE,
+        [Column("Use of the share", f"topk(10, {ratio})", "percentunit")],
+        links={"Pod": TO_POD},
+        nothing=NO_SHARE,
+        width=12,
     )
 
 
 def _over_memory() -> Panel:
-    ratio = f"mgpu_pod_memory_limit_utilization_ratio{{{NAMESPACE}}}"
-    return series(
+    ratio = f"max by ({BY_POD}) (mgpu_pod_memory_limit_utilization_ratio{{{NAMESPACE}}})"
+    return table(
         "Fullest memory allotments",
-        "The ten pods that hold most of their device memory, on the device where that is most.",
-        {"{{$namespace_label}}/{{$pod_label}}": f"topk(10, {ratio})"},
-        "percentunit",
+        "The ten pods that hold most of their device memory now, on the device where that is most.",
+        ON_NODE,
+        [Column("Held of the allotment", f"topk(10, {ratio})", "percentunit")],
+        links={"Pod": TO_POD},
+        nothing="No pod's device memory is limited here",
+        width=12,
     )

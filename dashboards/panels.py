@@ -1,5 +1,6 @@
 """The kinds of panel that the dashboards are made of, each with one look."""
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -19,11 +20,15 @@ from grafana_foundation_sdk.models.common import (
     TooltipDisplayMode,
 )
 from grafana_foundation_sdk.models.dashboard import (
+    DashboardSpecialValueMapOptions,
     DataTransformerConfig,
     DynamicConfigValue,
     FieldColorModeId,
+    SpecialValueMap,
+    SpecialValueMatch,
     Threshold,
     ThresholdsMode,
+    ValueMappingResult,
 )
 from grafana_foundation_sdk.models.dashboard import Panel as PanelModel
 from grafana_foundation_sdk.models.prometheus import PromQueryFormat
@@ -38,6 +43,16 @@ Steps = Sequence[tuple[float | None, str]]
 HIGH: Steps = ((None, "green"), (0.8, "yellow"), (0.95, "red"))  # more is worse
 ANY: Steps = ((None, "green"), (1, "red"))  # none is right
 PLAIN: Steps = ((None, "text"),)
+
+# What a panel says where nothing is found, by the first family that it asks for.
+NOTHING = {
+    "mgpu_pod": "No pod has a GPU here",
+    "mgpu_container": "No pod has a GPU here",
+    "mgpu_namespace": "No pod has a GPU here",
+    "mgpu_group": "No group uses a GPU here",
+    "mgpu_device": "No GPU is measured here",
+}
+NO_EXPORTER = "No exporter is scraped here"
 
 
 class Column(NamedTuple):
@@ -65,21 +80,49 @@ def _override(name: str, value: object) -> DynamicConfigValue:
     return DynamicConfigValue(id_val=name, value=value)
 
 
+def _nothing(expr: str) -> str:
+    """What to say where this query finds nothing."""
+    family = re.search(r"mgpu_[a-z]+", expr)
+    return NOTHING.get(family[0], NO_EXPORTER) if family else NO_EXPORTER
+
+
+def _plain(text: str) -> SpecialValueMap:
+    """A missing value as this text, in the colour of text: the thresholds do not judge it."""
+    shown = ValueMappingResult(text=text, color="text")
+    options = DashboardSpecialValueMapOptions(match=SpecialValueMatch.NULL, result=shown)
+    return SpecialValueMap(options)
+
+
 def stat(
-    title: str, about: str, expr: str, unit: str, steps: Steps = PLAIN, width: int = 4
+    title: str,
+    about: str,
+    expr: str,
+    unit: str,
+    steps: Steps = PLAIN,
+    *,
+    nothing: str = "",
+    width: int = 4,
 ) -> stat_panel.Panel:
-    """One number and its way through the time range."""
+    """One number. Behind it its way through the time range, unless it is of the whole range.
+
+    ``nothing`` is what it says where the query finds nothing; by default it follows from the query.
+    """
+    of_range = "$__range" in expr
+    target = _query(expr, "A")
+    text = nothing or _nothing(expr)
     return (
         stat_panel.Panel()
         .title(title)
         .description(about)
         .datasource(SOURCE)
-        .with_target(_query(expr, "A").range())
+        .with_target(target.instant() if of_range else target.range())
         .unit(unit)
+        .no_value(text)
+        .mappings([_plain(text)])
         .thresholds(_thresholds(steps))
         .color_scheme(build.FieldColor().mode(FieldColorModeId.THRESHOLDS))
         .color_mode(BigValueColorMode.VALUE)
-        .graph_mode(BigValueGraphMode.AREA)
+        .graph_mode(BigValueGraphMode.NONE if of_range else BigValueGraphMode.AREA)
         .reduce_options(common.ReduceDataOptions().calcs(["lastNotNull"]))
         .height(4)
         .span(width)
@@ -95,9 +138,13 @@ def series(  # noqa: PLR0913 - what a panel says
     stacked: bool = False,
     most: float | None = None,
     colors: Mapping[str, str] | None = None,
+    nothing: str = "",
     width: int = 12,
 ) -> series_panel.Panel:
-    """Lines over time. ``queries`` by their legend, ``colors`` by patterns of series' names."""
+    """Lines over time. ``queries`` by their legend, ``colors`` by patterns of series' names.
+
+    ``nothing`` is what it says where no query finds anything; by default it follows from the first.
+    """
     targets = enumerate(queries.items())
     panel = (
         series_panel.Panel()
@@ -106,8 +153,9 @@ def series(  # noqa: PLR0913 - what a panel says
         .datasource(SOURCE)
         .targets([_query(e, _ref(i)).legend_format(legend).range() for i, (legend, e) in targets])
         .unit(unit)
+        .no_value(nothing or _nothing(next(iter(queries.values()))))
         .min(0)
-        .color_scheme(build.FieldColor().mode(FieldColorModeId.PALETTE_CLASSIC_BY_NAME))
+        .color_scheme(build.FieldColor().mode(FieldColorModeId.PALETTE_CLASSIC))
         .fill_opacity(30 if stacked else 0)
         .legend(_legend())
         .tooltip(_tooltip())
@@ -148,11 +196,14 @@ def table(
     columns: Sequence[Column],
     *,
     links: Mapping[str, str] | None = None,
+    nothing: str = "",
     width: int = 24,
 ) -> table_panel.Panel:
     """A row for each combination of labels; ``keys`` are labels and their heads.
 
-    ``links`` are the addresses that a key's cells lead to, by its head. Sorted by the first column.
+    ``links`` are the addresses that a key's cells lead to, by its head. ``nothing`` is what it says
+    where no query finds anything; by default it follows from the first. Sorted by the first column.
+    Keys have the unit ``string``: with another one Grafana writes a job 8101 as 8.10 K.
     """
     targets = enumerate(columns)
     panel = (
@@ -161,12 +212,15 @@ def table(
         .description(about)
         .datasource(SOURCE)
         .targets([_now(column.expr, _ref(i)) for i, column in targets])
-        .unit("short")
+        .unit("string")
+        .no_value(nothing or _nothing(columns[0].expr))
         .with_transformation(DataTransformerConfig(id_val="merge", options={}))
         .with_transformation(_organized(keys, columns))
         .height(8)
         .span(width)
     )
+    # A cell that is empty is not the panel without data, whose text it would have.
+    panel.override_by_regexp("/.*/", [_override("noValue", "-")])
     for column in columns:
         panel.override_by_name(column.name, [_override("unit", column.unit)])
     for head, address in (links or {}).items():

@@ -2,7 +2,7 @@
 
 from grafana_foundation_sdk.builders import dashboard as build
 
-from dashboards.frame import NODE, POD, WORKLOAD, board
+from dashboards.frame import NODE, POD, WORKLOAD, board, to
 from dashboards.panels import ALLOTTED, BAD, HIGH, IDLE, Column, Panel, series, stat, table
 
 CONTAINER = "{{$pod_label}} {{$container_label}} GPU {{gpu}}"
@@ -12,6 +12,7 @@ ON_ITS_CARDS = (
     f"group by (cluster, instance, uuid) (mgpu_container_core_seconds_total{{{POD}}})"
 )
 KEYS = {"namespace": "Namespace", "pod": "Pod", "container": "Container", "uuid": "UUID"}
+NO_SHARE = "No pod was promised a share here"
 NEIGHBOUR = "{{$namespace_label}}/{{$pod_label}}"
 
 
@@ -61,6 +62,7 @@ def _totals() -> list[Panel]:
             f"{within} / {share}",
             "percentunit",
             ((None, "green"), (1.1, "yellow")),
+            nothing=NO_SHARE,
         ),
         stat(
             "GPUs used",
@@ -68,13 +70,20 @@ def _totals() -> list[Panel]:
             f"sum({_rate(_pod('core_seconds_total'))})",
             "short",
         ),
-        stat("GPUs allotted", "GPUs' worth of core promised.", share, "short"),
+        stat(
+            "GPUs allotted",
+            "GPUs' worth of core promised.",
+            share,
+            "short",
+            nothing=NO_SHARE,
+        ),
         stat(
             "Fullest memory allotment",
             "Device memory held against the allotment, on the device where that is most.",
             f"max({_pod('memory_limit_utilization_ratio')})",
             "percentunit",
             HIGH,
+            nothing="No pod's device memory is limited here",
         ),
         stat(
             "Last at work",
@@ -138,7 +147,7 @@ def _containers() -> Panel:
                 ("Elsewhere than allotted", _own("placement_mismatch"), "bool_yes_no"),
             )
         ],
-        links={"UUID": "/d/mgpu-node?${__url_time_range}&var-uuid=${__value.raw}"},
+        links={"UUID": to("node", uuid="${__value.raw}")},
     )
 
 
@@ -227,4 +236,5 @@ def _unmeasured() -> Panel:
         },
         "short",
         colors={".": BAD},
+        nothing="Nothing here is unmeasured",
     )

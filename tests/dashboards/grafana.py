@@ -2,9 +2,10 @@
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
+from urllib.error import HTTPError
 
 FOLDER = Path(__file__).parent.parent.parent / "dashboards"
 PATHS = sorted(FOLDER.glob("*.json"))
@@ -21,7 +22,8 @@ class Ask(Protocol):
 
 # $name, ${name}, ${name:format}
 VARIABLE = re.compile(r"\$(\w+)|\$\{(\w+)(?:\.[\w.]+)?(?::\w+)?\}")
-LABEL_VALUES = re.compile(r"label_values\((.+), ([\w$]+)\)")
+LABEL_NAME = re.compile(r"[a-zA-Z_]\w*")
+LABEL_VALUES = re.compile(r"label_values\((.+), ([\w$]*)\)")
 QUERY_RESULT = re.compile(r"query_result\((.+)\)")
 
 
@@ -56,23 +58,42 @@ def queries(dashboard: Dashboard) -> Iterator[Query]:
             yield Query(panel["title"], target["expr"], target.get("legendFormat", ""))
 
 
+def links(panel: Mapping[str, Any]) -> Iterator[str]:
+    """The addresses of all links of a panel: its own, its fields' and its columns'."""
+    fields = panel["fieldConfig"]
+    of_columns = [
+        link
+        for override in fields.get("overrides", [])
+        for one in override["properties"]
+        if one["id"] == "links"
+        for link in one["value"]
+    ]
+    for link in [*panel.get("links", []), *fields["defaults"].get("links", []), *of_columns]:
+        yield link["url"]
+
+
 def fill(text: str, values: Mapping[str, str]) -> str:
     """A text with the variables' values; one that is not known fails the test."""
     return VARIABLE.sub(lambda match: values[match[1] or match[2]], text)
 
 
 def resolve(dashboard: Dashboard, ask: Ask, fixed: Mapping[str, str]) -> dict[str, str]:
-    """The values of the variables when a dashboard is opened: the first of each, or all."""
+    """The values of the variables when a dashboard is opened: the first of each, or all.
+
+    A text box has what its ``current`` says: Grafana 9 and 10 do not look at its query. A variable
+    that has nothing to choose from is empty.
+    """
     values = dict(fixed)
     for name, variable in variables(dashboard).items():
         if name in values:
             continue
         if variable["type"] == "textbox":
-            values[name] = variable["query"]
+            values[name] = variable.get("current", {}).get("value", "")
+        elif variable.get("includeAll", False):
+            values[name] = variable["allValue"]
         elif variable["type"] == "query":
-            options = _options(fill(variable["query"], values), variable.get("regex", ""), ask)
-            whole = variable.get("includeAll", False)
-            values[name] = variable["allValue"] if whole else options[0]
+            found = _options(fill(variable["query"], values), variable.get("regex", ""), ask)
+            values[name] = next(iter(found), "")
     return values
 
 
@@ -82,14 +103,38 @@ def options(dashboard: Dashboard, name: str, ask: Ask, values: Mapping[str, str]
     return _options(fill(variable["query"], values), variable.get("regex", ""), ask)
 
 
-def _options(query: str, regex: str, ask: Ask) -> list[str]:
+def refused(dashboard: Dashboard, ask: Ask, states: Iterable[Mapping[str, str]]) -> Iterator[str]:
+    """What Prometheus refuses of a dashboard's queries and look-ups with these values."""
+    asked = {
+        (query.panel, fill(query.expr, values)) for values in states for query in queries(dashboard)
+    }
+    for name, variable in variables(dashboard).items():
+        if variable["type"] == "query":
+            asked |= {(name, _expression(fill(variable["query"], values))) for values in states}
+    for place, expression in sorted(asked):
+        try:
+            ask(expression)
+        except HTTPError as error:
+            yield f"{place}: {expression}: {error.read().decode()}"
+
+
+def _expression(query: str) -> str:
+    """A look-up as an expression; one that Grafana sends to no label is not a valid one."""
     if found := LABEL_VALUES.fullmatch(query):
-        vector = ask(f"count by ({found[2]}) ({found[1]})")
-        return sorted({one["metric"].get(found[2], "") for one in vector})
+        label = found[2] if LABEL_NAME.fullmatch(found[2]) else "no label"
+        return f"count by ({label}) ({found[1]})"
     asked = QUERY_RESULT.fullmatch(query)
     assert asked, query
+    return asked[1]
+
+
+def _options(query: str, regex: str, ask: Ask) -> list[str]:
+    expression = _expression(query)
+    if found := LABEL_VALUES.fullmatch(query):
+        vector = ask(expression)
+        return sorted({one["metric"].get(found[2], "") for one in vector})
     pattern = re.compile(regex.strip("/"))
-    texts = [_text(one) for one in ask(asked[1])]
+    texts = [_text(one) for one in ask(expression)]
     return sorted({match[1] for text in texts if (match := pattern.search(text))})
 
 

@@ -13,9 +13,19 @@ import pytest
 import yaml
 from grafana_foundation_sdk.models import units
 
+from dashboards.frame import GRAFANA
 from dashboards.generate import BOARDS, main
 from exporter.families import FAMILIES
-from tests.dashboards.grafana import FOLDER, PATHS, Dashboard, load, panels, queries, variables
+from tests.dashboards.grafana import (
+    FOLDER,
+    PATHS,
+    Dashboard,
+    links,
+    load,
+    panels,
+    queries,
+    variables,
+)
 
 DASHBOARDS = {path.stem: load(path) for path in PATHS}
 EVERY = pytest.mark.parametrize("dashboard", DASHBOARDS.values(), ids=DASHBOARDS)
@@ -26,6 +36,18 @@ UNITS = {getattr(units, name) for name in dir(units) if name[0].isupper()} | {
 
 NAME = re.compile(r"\b(?:mgpu|process|scrape)_\w+|\bup\b")
 SELECTOR = re.compile(r"([a-zA-Z_:][\w:]*)\{([^}]*)\}")
+# The oldest Grafana in which each was seen. A name that a dashboard newly uses needs its line.
+SINCE = {
+    "panel": dict.fromkeys(("stat", "table", "timeseries"), "9.4.0"),
+    "transformation": dict.fromkeys(("merge", "organize"), "9.4.0"),
+    "colour": {
+        **dict.fromkeys(("fixed", "thresholds", "palette-classic"), "9.4.0"),
+        "palette-classic-by-name": "10.0.4",
+    },
+}
+SCHEMA = 37  # the newest that Grafana 9.4 reads
+NEW_VARIABLE = "00000000-0000-0000-0000-000000000000"  # to Grafana: not yet in the dashboard
+KEPT = ("datasource", "job", "cluster", "node")
 OF_PROMETHEUS = {"up", "scrape_duration_seconds", "scrape_samples_scraped"}
 OF_THE_CLIENT = {"process_cpu_seconds_total", "process_resident_memory_bytes"}
 KNOWN = {family.full_name: family.type for family in FAMILIES}
@@ -148,7 +170,117 @@ def test_every_variable_is_used(dashboard: Dashboard) -> None:
     text = "\n".join(query.expr + query.legend for query in queries(dashboard))
     text += "\n".join(str(variable.get("query")) for variable in variables(dashboard).values())
     for name in variables(dashboard).keys() - {"datasource"}:
-        assert f"${name}" in text, name
+        assert f"${name}" in text or f"${{{name}}}" in text, name
+
+
+@EVERY
+def test_every_variable_has_an_id_of_its_own(dashboard: Dashboard) -> None:
+    ids = [variable.get("id", variable["name"]) for variable in dashboard["templating"]["list"]]
+    assert len(ids) == len(set(ids))
+    assert NEW_VARIABLE not in ids
+
+
+@EVERY
+def test_a_variable_that_is_typed_or_listed_has_its_value(dashboard: Dashboard) -> None:
+    for name, variable in variables(dashboard).items():
+        if variable["type"] in {"textbox", "custom", "constant"}:
+            assert variable["current"]["value"], name
+            assert variable["current"]["value"] == variable["query"], name
+
+
+def _used(panel: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """What a panel needs of Grafana: kinds and names."""
+    yield "panel", panel["type"]
+    for transformation in panel.get("transformations", []):
+        yield "transformation", transformation["id"]
+    fields = panel["fieldConfig"]
+    yield "colour", fields["defaults"].get("color", {"mode": "thresholds"})["mode"]
+    for override in fields.get("overrides", []):
+        for one in override["properties"]:
+            if one["id"] == "color":
+                yield "colour", one["value"]["mode"]
+
+
+def _version(text: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in text.split("."))
+
+
+@EVERY
+def test_the_promised_grafana_has_everything(dashboard: Dashboard) -> None:
+    assert dashboard["schemaVersion"] <= SCHEMA
+    for panel in panels(dashboard):
+        for kind, name in _used(panel):
+            assert _version(SINCE[kind][name]) <= _version(GRAFANA), (panel["title"], name)
+
+
+@EVERY
+def test_what_is_required_is_what_is_promised(dashboard: Dashboard) -> None:
+    required = {one["type"]: one["version"] for one in dashboard["__requires"]}
+    assert required["grafana"] == GRAFANA
+    kinds = {one["id"] for one in dashboard["__requires"] if one["type"] == "panel"}
+    assert kinds == {panel["type"] for panel in panels(dashboard)}
+
+
+def test_the_docs_promise_the_same_grafana() -> None:
+    text = (FOLDER.parent / "docs/dashboards.md").read_text()
+    assert f"Grafana {GRAFANA.removesuffix('.0')} and newer" in text
+
+
+@EVERY
+def test_names_in_tables_are_not_formatted_as_numbers(dashboard: Dashboard) -> None:
+    for panel in panels(dashboard):
+        if panel["type"] != "table":
+            continue
+        units_of = {
+            override["matcher"]["options"]: one["value"]
+            for override in panel["fieldConfig"]["overrides"]
+            for one in override["properties"]
+            if one["id"] == "unit"
+        }
+        (heads,) = [
+            transformation["options"]["renameByName"]
+            for transformation in panel["transformations"]
+            if transformation["id"] == "organize"
+        ]
+        values = {head for name, head in heads.items() if name.startswith("Value")}
+        assert units_of.keys() == values, panel["title"]
+        assert panel["fieldConfig"]["defaults"].get("unit") == "string", panel["title"]
+
+
+@EVERY
+def test_every_link_keeps_what_was_chosen(dashboard: Dashboard) -> None:
+    assert dashboard["links"]
+    for link in dashboard["links"]:
+        assert (link["type"], link["includeVars"], link["keepTime"]) == ("dashboards", True, True)
+    for panel in panels(dashboard):
+        for url in links(panel):
+            parts = url.partition("?")[2].split("&")
+            assert {"${__url_time_range}", *(f"${{{name}:queryparam}}" for name in KEPT)} <= {
+                *parts
+            }, (panel["title"], url)
+
+
+@EVERY
+def test_a_panel_without_data_says_why(dashboard: Dashboard) -> None:
+    for panel in panels(dashboard):
+        defaults = panel["fieldConfig"]["defaults"]
+        assert defaults.get("noValue"), panel["title"]
+        if panel["type"] == "table":  # an empty cell of a table with data has this text, too
+            everywhere = panel["fieldConfig"]["overrides"][0]
+            assert everywhere["matcher"] == {"id": "byRegexp", "options": "/.*/"}
+            assert everywhere["properties"] == [{"id": "noValue", "value": "-"}]
+        if panel["type"] == "stat":  # a threshold's colour would judge what is not there
+            (mapping,) = defaults["mappings"]
+            assert mapping["options"]["match"] == "null"
+            assert mapping["options"]["result"] == {"text": defaults["noValue"], "color": "text"}
+
+
+@EVERY
+def test_the_time_range_and_the_highest_are_asked_for_once(dashboard: Dashboard) -> None:
+    for panel in panels(dashboard):
+        for target in panel["targets"]:
+            once = "$__range" in target["expr"] or "topk" in target["expr"]
+            assert target.get("instant") or not once, panel["title"]
 
 
 @EVERY

@@ -1,0 +1,81 @@
+"""One Prometheus for all tests of the dashboards, and the nodes that it scrapes."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from exporter.scenario.load import shipped
+from tests.dashboards.grafana import Ask
+from tests.e2e.programs import Exporter, Prometheus, eventually
+from tests.fakenvml.build import library
+from tests.fakenvml.scenario import Gpu, Scenario
+
+HERE = Path(__file__).parent
+IDLE = str(HERE / "idle.yaml")
+SCENARIOS = [*shipped(), str(HERE / "node.yaml"), IDLE]
+JOB = """\
+  - job_name: {job}
+    honor_labels: {honors}
+    static_configs:
+{targets}"""
+TARGET = """\
+      - targets: ['{address}']
+        labels: {{instance: node-{number}, namespace: monitoring, pod: mgpu-{number}, container: c}}
+"""
+
+
+@pytest.fixture(scope="package")
+def ask(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ask]:
+    """A Prometheus with four worlds, each a job.
+
+    ``honored`` and ``exported`` are all nodes, with and without ``honor_labels``; ``slurm`` is one
+    node without Kubernetes; ``podless`` is one node of a cluster on which no pod has a GPU.
+    """
+    folder = tmp_path_factory.mktemp("prometheus")
+    with ExitStack() as stack:
+        nodes = {
+            name: stack.enter_context(Exporter(f"--simulate={name}", "--collection.budget=50%"))
+            for name in SCENARIOS
+        }
+        driven = stack.enter_context(_with_a_driver(folder))
+        addresses = {name: node.ready().url.partition("://")[2] for name, node in nodes.items()}
+        every = [*addresses.values(), driven.ready().url.partition("://")[2]]
+        jobs = [
+            _job("honored", every),
+            _job("exported", every, honors=False),
+            _job("slurm", [addresses["hpc"]]),
+            _job("podless", [addresses[IDLE]]),
+        ]
+        # the first target is scraped by a job of its own, whose series no dashboard is to show
+        first = nodes[SCENARIOS[0]].url
+        prometheus = stack.enter_context(Prometheus(first, folder, "1s", job="".join(jobs)))
+        eventually(lambda: prometheus.query("count(mgpu_pod_info{job='exported'})"), "pods")
+        for job in ("slurm", "podless"):
+            there = f"count(mgpu_device_info{{job='{job}'}})"
+            eventually(lambda there=there: prometheus.query(there), f"devices of {job}")
+        yield prometheus.query
+
+
+def _job(name: str, addresses: Sequence[str], *, honors: bool = True) -> str:
+    targets = "".join(TARGET.format(address=a, number=number) for number, a in enumerate(addresses))
+    return JOB.format(job=name, honors=str(honors).lower(), targets=targets)
+
+
+def _with_a_driver(folder: Path) -> Exporter:
+    """An exporter with a driver's library: calls of it, and all that a Hopper board can tell."""
+    scenario = folder / "gpus.txt"
+    Scenario(gpus=[Gpu(0, garbage=2)], loaded=0.0).write(scenario)
+    return Exporter(
+        f"--nvml.library={library()}",
+        "--pods.source=none",
+        environment={"FAKENVML_SCENARIO": str(scenario)},
+    )
+
+
+@pytest.fixture(scope="package")
+def ask_nothing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ask]:
+    """A Prometheus that has scraped nothing."""
+    with Prometheus({}, tmp_path_factory.mktemp("empty"), "1s") as prometheus:
+        yield prometheus.query
