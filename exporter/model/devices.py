@@ -105,11 +105,11 @@ class Methods:
 
 
 class Window(NamedTuple):
-    """The time between two sample reads of one device, in the samples' own clock.
+    """The time between two sample reads of one device, in the samples' own clock as it was first.
 
-    Windows of a device are contiguous: each starts where the one before it ended.
-    ``observed_ns + unobserved_ns == end_unix_ns - start_unix_ns``; the second part fell out of the
-    driver's ring before it was read. ``rejected`` counts rows that cannot be true, by reason.
+    Windows of a device are contiguous: each starts where the one before it ended, also after a
+    step of that clock. ``observed_ns + unobserved_ns == end_unix_ns - start_unix_ns``; the second
+    part fell out of the driver's ring before it was read, or its samples' clock was not known. ``rejected`` counts rows that cannot be true, by reason.
     ``energy_uj`` is what the board used in the window, ``idle_energy_uj`` the part it would have
     used without work; both None where the board tells neither energy nor power. ``late_energy_uj``
     is in the first, and of windows before, in which it could not be read. Busy time is that of a

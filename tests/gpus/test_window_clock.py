@@ -30,6 +30,7 @@ class Driver:
     mono: int = 1000 * SECOND
     ring: list[Sample] = field(default_factory=list)
     rate: float = 50.0
+    keeps_samples: bool = True
 
     def pass_time(self, us: int) -> None:
         """Let time pass, and the driver sample."""
@@ -41,7 +42,7 @@ class Driver:
 
     def busy_samples(self, engine: str, newer_than_us: int) -> Sequence[Sample] | None:
         """The ring, sorted as the driver's answer is."""
-        if engine != "core":
+        if engine != "core" or not self.keeps_samples:
             return None
         return sorted(s for s in self.ring if s.timestamp_us > newer_than_us)
 
@@ -175,6 +176,16 @@ def test_no_time_is_lost_when_a_ring_that_was_empty_fills(clock: int) -> None:
     assert watched.length == pytest.approx(59, abs=0.4)
     assert watched.unobserved <= 2  # the newest rate is asked for after two seconds of darkness
     assert watched.core == pytest.approx(15, abs=0.4)
+
+
+def test_a_device_that_keeps_no_samples_has_a_window_each_second() -> None:
+    watched = Watched(Driver(keeps_samples=False))
+
+    watched.watch(30)
+
+    assert len(watched.windows) == 29
+    assert {w.end_unix_ns - w.start_unix_ns for w in watched.windows} == {SECOND * 1000}
+    assert watched.named == pytest.approx(watched.core)
 
 
 @pytest.mark.parametrize("blank", [0xFFFFFFFF, 2_147_483_632.0, 101.0, -(2.0**31), float("nan")])

@@ -123,12 +123,15 @@ class Watch:
                 self.asked = device.mono
 
 
-def stepped(device: Device, step_s: int, state: str) -> tuple[Watch, int]:
-    """Watch a device whose clock is set in this state; and when its process works after that."""
+def stepped(device: Device, step_s: int, state: str, before: int = PID) -> tuple[Watch, int]:
+    """Watch a device whose clock is set in this state; and when its process works after that.
+
+    ``before`` is the process that works before the step.
+    """
     watch = Watch(device)
-    watch.seconds(SETTLED_S, GONE if state == "busy" else None)
+    watch.seconds(SETTLED_S, before if state == "busy" else None)
     if state != "busy":  # the ring remembers work, and a silent one keeps it
-        watch.seconds(5, GONE)
+        watch.seconds(5, before)
         watch.seconds(30)
     device.wall_us += step_s * SECOND
     if state == "busy":
@@ -158,15 +161,16 @@ def zeros(watch: Watch, begin: int) -> list[Seen]:
     ]
 
 
+@pytest.mark.parametrize("before", [PID, GONE])
 @pytest.mark.parametrize("stamps", STAMPS)
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("state", STATES)
 @pytest.mark.parametrize("step", STEPS)
 def test_no_step_of_the_clock_makes_a_process_at_work_read_zero(
-    step: int, state: str, method: str, stamps: str
+    step: int, state: str, method: str, stamps: str, before: int
 ) -> None:
     device = Device(method, stamps, sleeps=state == "silent")
-    watch, begin = stepped(device, step, state)
+    watch, begin = stepped(device, step, state, before)
 
     assert zeros(watch, begin) == []
     assert seconds_until_true(watch, begin) <= SOON_S
