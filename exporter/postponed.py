@@ -1,13 +1,13 @@
 """Packages whose ``__init__`` does not run before something that it makes is asked for.
 
 Before a submodule is imported, Python runs the ``__init__`` of its package, and that of a library
-may import all that the library can do: aiohttp's its client, the kubernetes package's a thousand
-models. Who uses one submodule pays for all. Here the package stands in ``sys.modules`` with
-nothing but its place, which is all that importing a submodule takes; the first name that is neither
-a submodule nor known runs its ``__init__``, as if it had been imported then. So where a
-new version of a library asks for more of itself, memory is lost and nothing else, if what is
-wanted of it is imported by ``load``. To be used by one thread at a time: while an ``__init__``
-runs, another thread would miss the names that it has not made yet.
+may import all that the library can do: the kubernetes package's imports a thousand models. Who uses
+one submodule pays for all. Here the package stands in ``sys.modules`` with nothing but its place,
+which is all that importing a submodule takes; the first name that is neither a submodule nor known
+runs its ``__init__``, as if it had been imported then. So where a new version of a library asks for
+more of itself, memory is lost and nothing else, if what is wanted of it is imported by ``load``. To
+be used by one thread at a time: while an ``__init__`` runs, another thread would miss the names
+that it has not made yet.
 
 ``importlib.util.LazyLoader`` does this for modules; a submodule's import is enough to wake it.
 """
