@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -53,8 +54,8 @@ def ask(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ask]:
         prometheus = stack.enter_context(Prometheus(first, folder, "1s", job="".join(jobs)))
         eventually(lambda: prometheus.query("count(mgpu_pod_info{job='exported'})"), "pods")
         for job in ("slurm", "podless"):
-            there = f"count(mgpu_device_info{{job='{job}'}})"
-            eventually(lambda there=there: prometheus.query(there), f"devices of {job}")
+            devices = partial(prometheus.query, f"count(mgpu_device_info{{job='{job}'}})")
+            eventually(devices, f"devices of {job}")
         yield prometheus.query
 
 
