@@ -317,6 +317,23 @@ def test_each_reason_why_something_is_unmeasured_can_be_produced(
     assert told(snapshot) <= set(Unmeasured)
 
 
+@pytest.mark.program("cc")
+def test_containers_on_a_board_in_mig_mode_without_instances_have_a_reason(scene: Scene) -> None:
+    scene.bench.name_pod(replace(POD, containers=(Container("main", container_ids=(CID,)),)))
+    scene.driver.scenario.gpus = [Gpu(0, mig=True)]
+    scene.driver.scenario.works = []
+    scene.driver.start(PATIENT)
+
+    (row,) = scene.watch().rows["container"]
+
+    assert row.values["memory_used_bytes"] == GIB
+    assert "core_utilization_ratio" not in row.values
+    reasons = row.values["unmeasured"]
+    assert isinstance(reasons, Mapping)
+    assert {("core", "mig"), ("energy", "mig")} <= reasons.keys()
+    assert {reason for _, reason in reasons} == {"mig"}
+
+
 @pytest.mark.parametrize("reason", Unattributed)
 def test_each_reason_why_use_is_unattributed_can_be_produced(
     reason: Unattributed, scene: Scene

@@ -71,6 +71,7 @@ class NvmlDevice:
         self._lost = ""
         self._looked_at: DeviceMemory | None = None
         self._mps = False
+        self.divided = found.divided
         self._retry = Backoff(clock)
         self.attach(found)
 
@@ -171,7 +172,9 @@ class NvmlDevice:
         if self.device.parent_uuid:  # a MIG instance
             return self._read_instance()
         window = self._window()
-        memory = None if self._parted else self._residents.read(self._engines.pids)
+        memory = None
+        if not (self._parted and self.divided):
+            memory = self._residents.read(self._engines.pids)
         sensors = self._board.read()
         xids = self._xids()
         self._parts.add_up()  # for their costs
@@ -180,7 +183,9 @@ class NvmlDevice:
             window=window,
             memory=memory,
             sensors=sensors,
-            unmeasured=self._reasons.of(self.device, self._followed.disabled, xids.refusal),
+            unmeasured=self._reasons.of(
+                self.device, self._followed.disabled, xids.refusal, divided=self.divided
+            ),
             xids=xids.counts,
             costs=self._parts.costs,
         )
@@ -206,7 +211,10 @@ class NvmlDevice:
 
     @property
     def _parted(self) -> bool:
-        """Whether MIG is on: the board keeps power and energy, the instances all the rest."""
+        """Whether MIG is on: the board keeps power and energy, the instances all the rest.
+
+        As long as it is not ``divided``, its processes hold memory of the board itself.
+        """
         return self.device.sharing == MIG
 
     def _window(self) -> Window | None:

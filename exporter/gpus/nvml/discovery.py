@@ -19,10 +19,14 @@ MOST_DEVICES = 1024  # NVML knows up to 64 boards of up to 8 instances; more is 
 
 
 class Found(NamedTuple):
-    """A device and the handle to ask it by. A handle is void after the driver was reopened."""
+    """A device and the handle to ask it by. A handle is void after the driver was reopened.
+
+    ``divided``: it is a board with MIG instances, which have the processes.
+    """
 
     device: Device
     handle: Any
+    divided: bool = False
 
 
 class Discovery(NamedTuple):
@@ -67,8 +71,8 @@ def _board(library: Library, index: int) -> list[Found]:
         driver_version=library.driver_version,
         memory_bytes=memory.total if memory else None,
     )
-    instances = _instances(library, board, handle) if mig else ()
-    return [Found(board, handle), *instances]
+    instances = tuple(_instances(library, board, handle)) if mig else ()
+    return [Found(board, handle, bool(instances)), *instances]
 
 
 def _instances(library: Library, board: Device, parent: Any) -> Iterator[Found]:  # noqa: ANN401 - pynvml's pointer

@@ -73,6 +73,7 @@ class Fleet:
                 device = self._new(look.library, found)
             elif (anew or device.device != found.device) and not self._workers.busy([uuid]):
                 device.attach(found)
+            device.divided = found.divided
             self._devices[uuid] = device
         for device in before.values():
             self._miss(device)

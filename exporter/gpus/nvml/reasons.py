@@ -23,17 +23,27 @@ class Reasons:
         self._told: Mapping[str, Unmeasured] = {}
 
     def of(
-        self, device: Device, disabled: frozenset[str], xids: Unmeasured | None = None
+        self,
+        device: Device,
+        disabled: frozenset[str],
+        xids: Unmeasured | None = None,
+        *,
+        divided: bool = True,
     ) -> Mapping[str, Unmeasured]:
-        """Reason by quantity, that of its XIDs given; ``disabled`` families miss nothing."""
-        of = (self._refusals.changes, device, disabled, xids)
+        """Reason by quantity, that of its XIDs given; ``disabled`` families miss nothing.
+
+        A board in MIG mode that is not ``divided`` has the memory of its processes itself.
+        """
+        of = (self._refusals.changes, device, disabled, xids, divided)
         if of != self._of:
-            reasons = self._now(device, disabled)
+            reasons = self._now(device, disabled, divided=divided)
             self._told = {**reasons, XID: xids} if xids else reasons
             self._of = of
         return self._told
 
-    def _now(self, device: Device, disabled: frozenset[str]) -> Mapping[str, Unmeasured]:
+    def _now(
+        self, device: Device, disabled: frozenset[str], *, divided: bool
+    ) -> Mapping[str, Unmeasured]:
         reasons = dict(self._refusals.unmeasured(disabled))
         if device.parent_uuid:
             reasons |= {**UNDER_MIG, "energy": Unmeasured.MIG}
@@ -42,7 +52,9 @@ class Reasons:
             if "memory" in reasons:  # then nobody knows whose the instance is
                 reasons["core"] = reasons["memory"]
         elif device.sharing == MIG:
-            reasons |= {**UNDER_MIG, "memory": Unmeasured.MIG}
+            reasons |= UNDER_MIG
+            if divided:
+                reasons["memory"] = Unmeasured.MIG
         if not device.parent_uuid and self._energy.method == "power":
             reasons.pop("energy", None)
         return reasons

@@ -204,3 +204,23 @@ def test_sample_that_fails_once_costs_no_more_than_its_time(parted: Node) -> Non
     window = parted.device("MIG-0-0", after=1).window
     assert window
     assert (window.observed_ns, window.unobserved_ns) == (SECOND, 2 * SECOND)
+
+
+def test_a_board_without_instances_tells_who_holds_memory_on_it(parted: Node) -> None:
+    """Its processes have no instance to be on, and their owners a reason."""
+    instances, parted.scenario.instances = parted.scenario.instances, []
+    parted.scenario.works = []
+    parted.scenario.processes = [Process(gpu=0, pid=201, memory=GIB)]
+    parted.start()
+    parted.read()
+    board = parted.device("GPU-0", after=1)
+    assert board.memory
+    assert [process.pid for process in board.memory.processes or ()] == [201]
+    assert board.unmeasured["core"] == "mig"
+    assert "memory" not in board.unmeasured
+
+    parted.scenario.instances = instances
+    parted.read(after=30)  # devices are looked for again
+    board = parted.device("GPU-0", after=1)
+    assert board.memory is None
+    assert board.unmeasured["memory"] == "mig"
