@@ -10,6 +10,11 @@ SAME = "job, cluster, instance, uuid, kind, group"
 CORE = f"mgpu_group_core_utilization_ratio{{{GROUP}}}"
 MEMORY = f"mgpu_group_memory_used_bytes{{{GROUP}}}"
 POWER = f"rate(mgpu_group_energy_joules_total{{{GROUP}}}[$__rate_interval])"
+# All groups together: counters that outlive a group. A group's own counters begin above 0 with the
+# group, and rate() and increase() leave out what a counter begins with.
+ALL_POWER = f"rate(mgpu_group_kind_energy_joules_total{{{GROUP}}}[$__rate_interval])"
+ALL_HOURS = f"increase(mgpu_group_kind_core_seconds_total{{{GROUP}}}[$__range]) / 3600"
+ALL_KWH = f"increase(mgpu_group_kind_energy_joules_total{{{GROUP}}}[$__range]) / {JOULES_PER_KWH}"
 HOURS = f"increase(mgpu_group_core_seconds_total{{{GROUP}}}[$__range]) / 3600"
 KWH = f"increase(mgpu_group_energy_joules_total{{{GROUP}}}[$__range]) / {JOULES_PER_KWH}"
 INFO = f"mgpu_group_info{{{GROUP}}}"
@@ -53,9 +58,9 @@ def _totals() -> list[Panel]:
         stat("Groups on GPUs", "That have a process on a GPU now.", f"count({there})", "short"),
         stat("GPUs in use", "GPUs' worth of core, by groups.", f"sum({CORE})", "short"),
         stat("Memory held", "Device memory, by groups.", f"sum({MEMORY})", "bytes"),
-        stat("Power", "Drawn for groups.", f"sum({POWER})", "watt"),
-        stat("GPU-hours", "Used by groups in the time range.", f"sum({HOURS})", "short"),
-        stat("Energy", "Used by groups in the time range.", f"sum({KWH})", "kwatth"),
+        stat("Power", "Drawn for groups.", f"sum({ALL_POWER})", "watt"),
+        stat("GPU-hours", "Used by groups in the time range.", f"sum({ALL_HOURS})", "short"),
+        stat("Energy", "Used by groups in the time range.", f"sum({ALL_KWH})", "kwatth"),
     ]
 
 

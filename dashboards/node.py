@@ -17,11 +17,11 @@ def _held(family: str) -> dict[str, str]:
     """A counter's parts: containers, kinds of groups, and what is nobody's."""
     rates = {
         level: f"rate(mgpu_{level}_{family}{{{DEVICE}}}[$__rate_interval])"
-        for level in ("container", "group", "device_unattributed")
+        for level in ("container", "group_kind", "device_unattributed")
     }
     return {
         HOLDER: f"sum by ({BY_HOLDER}) ({rates['container']})",
-        GROUPS: f"sum by (kind) ({rates['group']})",
+        GROUPS: f"sum by (kind) ({rates['group_kind']})",
         "nobody: {{reason}}": f"sum by (reason) ({rates['device_unattributed']})",
     }
 
