@@ -1,0 +1,85 @@
+"""Finds words of the glossary's "Do not use" list in code and documents.
+
+Usage: ``python tools/words.py [PATH ...]``, where a path is the beginning of a file's name. Prints
+``file:line: word (write: …)`` and exits with 1 if any is found. Identifiers are split at
+underscores and capitals, so ``told_apart`` holds "told".
+"""
+
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+GLOSSARY = "docs/glossary.md"
+MARK = "<!-- words:"
+SUFFIXES = {".py", ".md", ".js", ".html", ".tpl"}
+EXEMPT_FILES = {GLOSSARY, "CHANGELOG.md"}  # the list itself; history is not rewritten
+FOLDERS = ("exporter/", "docs/", "charts/", "dashboards/", "rules/")
+PAGES = {"README.md", "CONTRIBUTING.md", "SECURITY.md"}
+# Names of the public interface: metrics, alerts, flags and their values, families' quantities.
+EXEMPT = re.compile(
+    r"\bmgpu_\w+|\bMgpu\w+|--[a-z][\w.-]*(=[\w-]+)?|\bMGPU_\w+"
+    r"|\b(?:vke|tke|volcano|hami|cgpu)[\w.-]*[./][\w./-]+"  # annotations of sharing systems
+)
+WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
+
+
+def banned(glossary: str) -> dict[str, str]:
+    """The words that are not to be used, each with what to write instead."""
+    table = glossary[glossary.index(MARK) :]
+    words: dict[str, str] = {}
+    for line in table.splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        if len(cells) == 2 and not cells[0].startswith(("-", "do not use")):  # noqa: PLR2004
+            words |= dict.fromkeys(cells[0].split(", "), cells[1])
+    return words
+
+
+def found(text: str, words: dict[str, str]) -> Iterator[tuple[int, str]]:
+    """Line numbers (from 1) and the banned words on them."""
+    phrases = [word for word in words if " " in word]
+    for number, line in enumerate(text.splitlines(), 1):
+        plain = EXEMPT.sub("", line)
+        for word in WORD.findall(plain):
+            if word.lower() in words:
+                yield number, word.lower()
+        lower = plain.lower()
+        for phrase in phrases:
+            if phrase in lower:
+                yield number, phrase
+
+
+def files() -> list[str]:
+    """The tracked files that the list holds for."""
+    command = ["git", "ls-files", "-co", "--exclude-standard"]
+    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    return [
+        name
+        for name in listed.stdout.splitlines()
+        if (name.startswith(FOLDERS) or name in PAGES)
+        and Path(name).suffix in SUFFIXES
+        and name not in EXEMPT_FILES
+    ]
+
+
+def main() -> int:
+    """Print what is found; the exit status."""
+    words = banned((ROOT / GLOSSARY).read_text(encoding="utf-8"))
+    count = 0
+    for name in files():
+        if not name.startswith(tuple(sys.argv[1:]) or ""):
+            continue
+        path = ROOT / name
+        if not path.exists():
+            continue
+        for number, word in found(path.read_text(encoding="utf-8"), words):
+            print(f"{name}:{number}: {word} (write: {words[word]})")
+            count += 1
+    print(f"{count} words of the list in {GLOSSARY}" if count else "no word of the list")
+    return 1 if count else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
