@@ -136,9 +136,9 @@ class Collector:
         self._pulse = Pulse(now.mono_ns, self._pulse.done, self._pulse.interval_ns)
         devices = self._plausible.of(readings, now.mono_ns)
         table = self._asking.table()
+        self._ledger.kinds = self._asking.group_kinds()
         identities, processes = self._asking.identities(devices.values())
         self._ledger.nameless = None if processes.up else processes.reason or Unmeasured.READ_FAILED
-        self._ledger.kinds = self._asking.group_kinds()
         self._membership.update(identities, table, by_step=self._rules.by_step)
         owners = self._membership.owners
         self._enter(devices, owners, now)

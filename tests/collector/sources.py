@@ -75,6 +75,7 @@ class SetProcesses:
         self.identities: dict[int, CgroupIdentity] = {}
         self.infos: dict[int, ProcessInfo] = {}
         self.kinds: frozenset[str] = frozenset()
+        self.kinds_error: Exception | None = None
         self.described = 0
         self.error: Exception | None = None
         self.now = SourceStatus(self.name, up=True)
@@ -96,6 +97,8 @@ class SetProcesses:
 
     def group_kinds(self) -> frozenset[str]:
         """What was set."""
+        if self.kinds_error is not None:
+            raise self.kinds_error
         return self.kinds
 
     def status(self) -> SourceStatus:

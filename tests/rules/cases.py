@@ -212,12 +212,20 @@ CASES: dict[str, Example] = {
         minute=120,
     ),
     "MgpuGpuUsedOutsidePods": Example(
-        {UNIT_CORE: f"0+30{HOURS}", PODS: f"1{HOURS}"},
+        {UNIT_CORE: f"0+30{HOURS}", PODS: f"1{HOURS}"}
+        | {UNIT_CORE.replace("GPU-a", "GPU-b"): f"0+20{HOURS}"},  # one alert all the same
         {
-            "a daemon looks in": {UNIT_CORE: f"0+3{HOURS}"},
-            "for ten minutes": {UNIT_CORE: "0x30 0+30x5 150x400"},
+            "a daemon looks in": {
+                UNIT_CORE: f"0+3{HOURS}",
+                UNIT_CORE.replace("GPU-a", "GPU-b"): f"0+4{HOURS}",
+            },
+            "for ten minutes": {
+                UNIT_CORE: "0x30 0+30x5 150x400",
+                UNIT_CORE.replace("GPU-a", "GPU-b"): None,
+            },
             "a pod whose name is not known yet": {
                 UNIT_CORE: None,
+                UNIT_CORE.replace("GPU-a", "GPU-b"): None,
                 UNIT_CORE.replace("systemd", "pod"): f"0+30{HOURS}",
             },
             "the machine is of no cluster": {
@@ -227,9 +235,10 @@ CASES: dict[str, Example] = {
         },
     ),
     "MgpuGpuUsedOutsidePods and idles": Example(
-        {UNIT_CORE: f"0{HOURS}", UNIT_HOLDS: f"20e9{HOURS}", MEMORY: f"80e9{HOURS}"}
+        {UNIT_CORE: f"0{HOURS}", UNIT_HOLDS: f"5e9{HOURS}", MEMORY: f"80e9{HOURS}"}
+        | {UNIT_HOLDS.replace("ollama", "display"): f"5e9{HOURS}"}
         | {PODS.replace("pods_api", "pods_files"): f"1{HOURS}"},
-        {"it holds little": {UNIT_HOLDS: f"4e8{HOURS}"}},
+        {"they hold little": {UNIT_HOLDS: f"2e9{HOURS}"}},
     ),
     "MgpuBooksOutOfBalance core": _books("busy_seconds_total", "core_seconds_total", 0.8),
     "MgpuBooksOutOfBalance memory_active": _same_books("memory_active_seconds_total", 0.5),

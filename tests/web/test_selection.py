@@ -142,7 +142,7 @@ def test_an_unknown_name_is_refused_with_the_valid_ones(query: dict[str, list[st
         selection(**query)
 
     message = str(caught.value)
-    assert "levels: device, container, pod, namespace, group, exporter" in message
+    assert "levels: device, container, pod, namespace, group, group_kind, exporter" in message
     assert "groups: power, temperature" in message
     assert "mgpu_container_core_seconds_total" in message
 

@@ -1,0 +1,48 @@
+"""The kinds of groups that the node can have are on the page, whether any group is there or not."""
+
+from tests.collector.bench import SECOND, Bench
+
+
+def shown(bench: Bench) -> set[str]:
+    """The kinds on the page."""
+    return {row.labels[0] for row in bench.cycle().rows["group_kind"]}
+
+
+def bench_of_slurm() -> Bench:
+    bench = Bench()
+    bench.processes.kinds = frozenset({"slurm"})
+    bench.use(7, SECOND // 2)
+    return bench
+
+
+def test_the_kinds_of_the_node_are_shown_before_any_group_is_there() -> None:
+    assert shown(bench_of_slurm()) == {"slurm"}
+
+
+def test_a_kind_that_is_seen_later_is_added() -> None:
+    bench = bench_of_slurm()
+    bench.cycle()
+    bench.processes.kinds = frozenset({"slurm", "docker"})
+
+    assert shown(bench) == {"slurm", "docker"}
+
+
+def test_a_source_that_fails_takes_no_kind_back() -> None:
+    bench = bench_of_slurm()
+    bench.cycle()
+    bench.processes.kinds_error = OSError("gone")
+    bench.cycle()
+    bench.processes.kinds_error = None
+    bench.processes.kinds = frozenset()
+
+    assert shown(bench) == {"slurm"}
+
+
+def test_a_source_that_cannot_say_its_kinds_is_down() -> None:
+    bench = bench_of_slurm()
+    bench.processes.kinds_error = OSError("gone")
+
+    statuses = {status.name: status for status in bench.cycle().sources}
+
+    assert not statuses["cgroups"].up
+    assert "gone" in statuses["cgroups"].detail
