@@ -84,8 +84,8 @@ def engines() -> list[Panel]:
 
 
 def _counted(label: str, expr: str) -> str:
-    """Those that are not 0, by GPU and a label."""
-    return f"sum by (instance, gpu, {label}) ({expr}) > 0"
+    """A count by GPU and a label."""
+    return f"sum by (instance, gpu, {label}) ({expr})"
 
 
 def errors() -> list[Panel]:
@@ -99,7 +99,7 @@ def errors() -> list[Panel]:
             [
                 Column(
                     "Errors",
-                    _counted("xid", f"increase({of('xid_errors_total')}[$__range])"),
+                    _counted("xid", f"increase({of('xid_errors_total')}[$__range])") + " > 0",
                     "short",
                 )
             ],
@@ -118,7 +118,7 @@ def errors() -> list[Panel]:
                 ),
                 Column("Replaced rows", _counted("kind", of("remapped_rows")), "short"),
             ],
-            nothing="No memory error in the time range",
+            nothing="No GPU here counts memory errors",
             width=8,
         ),
         table(

@@ -160,6 +160,7 @@ def _core_by() -> Panel:
         "short",
         stacked=True,
         colors=COLORS,
+        nothing="Nobody uses a GPU here",
     )
 
 
@@ -176,4 +177,5 @@ def _memory_by() -> Panel:
         "bytes",
         stacked=True,
         colors=COLORS,
+        nothing="Nobody uses a GPU here",
     )

@@ -15,7 +15,8 @@ from tests.fakenvml.scenario import Gpu, Scenario
 
 HERE = Path(__file__).parent
 IDLE = str(HERE / "idle.yaml")
-SCENARIOS = [*shipped(), str(HERE / "node.yaml"), IDLE]
+FAULTY = str(HERE / "node.yaml")
+SCENARIOS = [*shipped(), IDLE]
 JOB = """\
   - job_name: {job}
     honor_labels: {honors}
@@ -36,13 +37,12 @@ def ask(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ask]:
     """
     folder = tmp_path_factory.mktemp("prometheus")
     with ExitStack() as stack:
-        nodes = {
-            name: stack.enter_context(Exporter(f"--simulate={name}", "--collection.budget=50%"))
-            for name in SCENARIOS
-        }
+        nodes = {name: stack.enter_context(_simulated(name)) for name in SCENARIOS}
         driven = stack.enter_context(_with_a_driver(folder))
-        addresses = {name: node.ready().url.partition("://")[2] for name, node in nodes.items()}
-        every = [*addresses.values(), driven.ready().url.partition("://")[2]]
+        addresses = {name: _address(node) for name, node in nodes.items()}
+        # the last: an XID of it is an increase only if Prometheus has scraped it before
+        faulty = stack.enter_context(_simulated(FAULTY))
+        every = [*addresses.values(), _address(driven), _address(faulty)]
         jobs = [
             _job("honored", every),
             _job("exported", every, honors=False),
@@ -57,6 +57,14 @@ def ask(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ask]:
             devices = partial(prometheus.query, f"count(mgpu_device_info{{job='{job}'}})")
             eventually(devices, f"devices of {job}")
         yield prometheus.query
+
+
+def _simulated(scenario: str) -> Exporter:
+    return Exporter(f"--simulate={scenario}", "--collection.budget=50%")
+
+
+def _address(exporter: Exporter) -> str:
+    return exporter.ready().url.partition("://")[2]
 
 
 def _job(name: str, addresses: Sequence[str], *, honors: bool = True) -> str:
