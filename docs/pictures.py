@@ -17,12 +17,12 @@ from urllib.parse import quote
 from exporter import api
 from exporter.api import About
 from exporter.collector import Collector, Pulse
+from exporter.collector.wiring import make_collector, open_sources
 from exporter.model import Snapshot
 from exporter.settings import Address, load
 from exporter.terminal.app import Top
 from exporter.terminal.feeds import Sight
 from exporter.web import Pages, Server, listen, make_app
-from exporter.wiring import make_collector, open_sources
 from tests.web.browser import LIVE, browsing
 
 FOLDER = Path(__file__).parent / "pictures"

@@ -10,11 +10,12 @@ from importlib import import_module
 from typing import Any, NamedTuple
 
 from exporter import __doc__ as about
-from exporter import __version__, logs
-from exporter.commandline import USAGE_ERROR, Parser
-from exporter.serve import serve
+from exporter import __version__
+from exporter.collector.wiring import read_settings
+from exporter.commands import logs
+from exporter.commands.commandline import USAGE_ERROR, Parser
+from exporter.commands.serve import serve
 from exporter.settings import TABLE, Settings, SettingsError, add_arguments, unknown_variables
-from exporter.wiring import read_settings
 
 logger = logging.getLogger(__name__)
 
@@ -49,7 +50,7 @@ class _Command(NamedTuple):
 
     @property
     def _module(self) -> Any:  # noqa: ANN401 - each has a function of its own name
-        return import_module(f"exporter.{self.name.replace('-', '_')}")
+        return import_module(f"exporter.commands.{self.name.replace('-', '_')}")
 
 
 _COMMANDS = {
@@ -81,7 +82,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = _read(sys.argv[1:] if argv is None else argv)
     command = arguments.command or _SERVE
     if command == _CHECK_CONFIG:
-        from exporter.check_config import check_config  # noqa: PLC0415 - as the other commands
+        from exporter.commands.check_config import check_config  # noqa: PLC0415 - as the other commands
 
         return _heard_out(lambda: check_config(_flags(arguments), arguments.format))
     try:

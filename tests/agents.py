@@ -6,13 +6,13 @@
 import sys
 import threading
 
-from exporter import logs, serve
-from exporter.cgroups.simulated import SimulatedProcesses
 from exporter.collector import Sources
-from exporter.gpus.source import Demand, RestartRequiredError
+from exporter.commands import logs, serve
 from exporter.model import Reading
-from exporter.pods.none import NoPods
 from exporter.settings import Address, Settings, load
+from exporter.sources.cgroups.simulated import SimulatedProcesses
+from exporter.sources.gpus.source import Demand, RestartRequiredError
+from exporter.sources.pods.factory import NoPods
 
 
 class Hanging:

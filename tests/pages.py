@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from exporter.exposition import Format, Renderer
+from exporter.collector.wiring import make_collector, open_sources
+from exporter.metrics.text import Format, Renderer
 from exporter.settings import load
-from exporter.wiring import make_collector, open_sources
 from tests.scenario.clock import SECOND, ManualClock
 
 SCRAPE_S = 15

@@ -1,6 +1,6 @@
 """Snapshots for tests of what is served."""
 
-from exporter.families import FAMILIES, LEVELS
+from exporter.metrics.families import FAMILIES, LEVELS
 from exporter.model import Number, Row, Snapshot, Value
 
 

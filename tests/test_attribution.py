@@ -4,7 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.attribution import account, hold, place
+from exporter.attribution.join import account, hold, place
+from exporter.attribution.ownership import owner_of
+from exporter.attribution.shares import SCALE_CAP
 from exporter.model import (
     QUANTITIES,
     Allocation,
@@ -28,8 +30,6 @@ from exporter.model import (
     Unexplained,
     Window,
 )
-from exporter.ownership import owner_of
-from exporter.shares import SCALE_CAP
 
 CID = "a" * 64
 OTHER = "b" * 64

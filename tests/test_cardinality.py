@@ -4,9 +4,9 @@ import json
 
 from jsonschema import Draft202012Validator
 
-from exporter.cardinality import SCHEMA, cardinality
-from exporter.exposition import Format, Renderer
-from exporter.families import FAMILIES, families_without
+from exporter.metrics.cardinality import SCHEMA, cardinality
+from exporter.metrics.families import FAMILIES, families_without
+from exporter.metrics.text import Format, Renderer
 from exporter.model import Row, Snapshot
 from tests.snapshots import with_every_family
 from tests.web.serving import serving

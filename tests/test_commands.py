@@ -12,7 +12,7 @@ import pytest
 from _pytest.mark import ParameterSet
 
 from exporter.cli import _parser
-from exporter.families import FAMILIES
+from exporter.metrics.families import FAMILIES
 from tests.e2e.programs import Exporter
 
 ROOT = Path(__file__).parent.parent

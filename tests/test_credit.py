@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.credit import FADING_NS, SILENCE_NS, apportion, carry, grant
+from exporter.attribution.shares import FADING_NS, SILENCE_NS, apportion, carry, grant
 from exporter.model import ContainerKey, Credit, GroupKey, Owner, Unattributed
 
 SECOND = 10**9

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from exporter.allocations.rules import Rules
+from exporter.collector.wiring import read_settings, rules_of
 from exporter.model import Allocation, Container, Device, NodeFacts, Pod
 from exporter.settings.schemes import KEYS
-from exporter.wiring import read_settings, rules_of
 
 PAGE = Path(__file__).parent.parent / "docs" / "configuration.md"
 CARDS = tuple(

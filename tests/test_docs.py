@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from exporter.allocations.registry import SCHEMES
-from exporter.families import FAMILIES
+from exporter.metrics.families import FAMILIES
 from exporter.settings import TABLE
 
 DOCS = Path(__file__).parent.parent / "docs"

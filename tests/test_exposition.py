@@ -12,8 +12,8 @@ from prometheus_client import Metric
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as read_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as read_text
 
-from exporter.exposition import Format, Renderer, written
-from exporter.families import FAMILIES, LEVELS, Family
+from exporter.metrics.families import FAMILIES, LEVELS, Family
+from exporter.metrics.text import Format, Renderer, written
 from exporter.model import Number, Row, Snapshot, Value
 from tests.snapshots import row_of, with_every_family
 

@@ -2,7 +2,7 @@ import re
 
 import pytest
 
-from exporter.families import (
+from exporter.metrics.families import (
     CORE,
     FAMILIES,
     LEVELS,

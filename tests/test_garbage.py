@@ -3,7 +3,7 @@
 import subprocess
 import sys
 
-from exporter import garbage
+from exporter.commands import garbage
 
 THREADS = """
 import ctypes, gc, sys, threading

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from exporter.exposition import Format, Renderer
+from exporter.collector.wiring import make_collector, open_sources
+from exporter.metrics.text import Format, Renderer
 from exporter.model import Snapshot
 from exporter.settings import load
-from exporter.wiring import make_collector, open_sources
 from tests.collector.sources import ManualClock
 
 GOLDEN = Path(__file__).parent / "golden"

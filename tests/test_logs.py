@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from exporter.logs import MOST_REMEMBERED, Collapsing, LineFormatter
+from exporter.commands.logs import MOST_REMEMBERED, Collapsing, LineFormatter
 from tests.scenario.clock import ManualClock
 
 

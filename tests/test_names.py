@@ -3,7 +3,7 @@
 import pytest
 
 from exporter.settings import TABLE, meant, unknown_variables
-from exporter.settings.names import _SERVICE_LINK
+from exporter.settings.table import _SERVICE_LINK
 from exporter.terminal.access import VARIABLES
 
 # What the kubelet sets for Services named mgpu-exporter and mgpu, each with one or two ports.

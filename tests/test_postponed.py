@@ -8,7 +8,7 @@ from types import ModuleType
 
 import pytest
 
-from exporter.postponed import load, postpone
+from exporter.sources.pods.lazy_package import load, postpone
 
 LIBRARY = "postponed_library"
 CLIENT, SERVER = f"{LIBRARY}.client", f"{LIBRARY}.server"

@@ -1,6 +1,6 @@
 import io
 
-from exporter.progress import progress
+from exporter.commands.progress import progress
 
 
 class Terminal(io.StringIO):

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from exporter.collector import LastReload
-from exporter.reload import Reloader
+from exporter.commands.reload import Reloader
 from exporter.settings import TABLE, Settings, load
 
 SECOND = 10**9

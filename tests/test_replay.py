@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from exporter.exposition import Format, Renderer
+from exporter.commands.replay import Replay
+from exporter.metrics.text import Format, Renderer
 from exporter.recording.tape import TapeReader
-from exporter.replay import Replay
 
 FOLDER = Path(__file__).parent / "replay"
 PAGES = sorted(FOLDER.glob("*.prom"))

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from exporter.check_config import check_config
+from exporter.collector.wiring import cycle_rules, read_settings
+from exporter.commands.check_config import check_config
 from exporter.settings import TABLE, Settings
-from exporter.wiring import cycle_rules, read_settings
 
 PAGE = Path(__file__).parent.parent / "docs" / "rules.md"
 NOT_SHOWN = {"log.format", "allocations.hami", "drm.wake"}  # live, and not for everybody

@@ -10,7 +10,7 @@ import yaml
 from benchmarks.fleet import config
 from benchmarks.fleet.report import begin, series_tables
 from benchmarks.fleet.series import DASHBOARDS, RULES, choices, named_in, series_without
-from exporter.families import families_without
+from exporter.metrics.families import families_without
 from exporter.settings import load
 
 ROOT = Path(__file__).parent.parent

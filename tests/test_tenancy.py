@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from exporter.attribution.tenancy import Residents, account_for, residents_of
 from exporter.model import (
     ContainerKey,
     Device,
@@ -18,7 +19,6 @@ from exporter.model import (
     Unmeasured,
     Window,
 )
-from exporter.tenancy import Residents, account_for, residents_of
 
 CARD = Device("GPU-0", 0, "nvidia")
 BOARD = Device("GPU-0", 0, "nvidia", sharing="mig")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from exporter.allocations.scheme import Reason
-from exporter.families import FAMILIES
+from exporter.metrics.families import FAMILIES
 from exporter.model import DeviceState, Unattributed, Unmeasured
 from exporter.settings import TABLE
 

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from exporter.collector.wiring import open_for_agent, open_sources
 from exporter.model import Unmeasured
-from exporter.pods.api import ApiPods
 from exporter.settings import load
-from exporter.wiring import open_for_agent, open_sources
+from exporter.sources.pods.api import ApiPods
 from tests.gpus.drm.machine import Machine
 from tests.pods.apiserver import write_kubeconfig
 

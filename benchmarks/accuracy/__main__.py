@@ -11,8 +11,8 @@ from pathlib import Path
 from benchmarks.accuracy.report import Found, missed, scrapes, table
 from benchmarks.accuracy.run import Error, run
 from benchmarks.accuracy.scenarios import CASES, Case
-from exporter.progress import progress
-from exporter.scenario.description import SampleRule
+from exporter.commands.progress import progress
+from exporter.simulation.description import SampleRule
 
 PAGE = Path(__file__).parents[2] / "docs" / "accuracy.md"
 BEGIN, END = "<!-- tables: made by python -m benchmarks.accuracy --write -->\n", "<!-- end -->\n"

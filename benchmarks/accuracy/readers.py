@@ -9,15 +9,15 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from benchmarks.accuracy.scenarios import JOBS, NAMELESS
-from exporter.cgroups.simulated import SimulatedProcesses
+from exporter.attribution.shares import SCALE_CAP
 from exporter.collector import Collector, Sources
-from exporter.gpus.simulated import SimulatedGpus
 from exporter.ledger import Ledger
 from exporter.model import ContainerKey, Owner
-from exporter.pods.simulated import SimulatedPods
-from exporter.scenario.node import Node
-from exporter.scenario.ring import ProcessRow, RingSample
-from exporter.shares import SCALE_CAP
+from exporter.simulation.node import Node
+from exporter.simulation.ring import ProcessRow, RingSample
+from exporter.sources.cgroups.simulated import SimulatedProcesses
+from exporter.sources.gpus.simulated import SimulatedGpus
+from exporter.sources.pods.simulated import SimulatedPods
 
 SECOND = 10**9
 REMEMBERED_NS = 15 * SECOND

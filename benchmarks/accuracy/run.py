@@ -18,7 +18,7 @@ from benchmarks.accuracy.readers import (
     label,
 )
 from benchmarks.accuracy.scenarios import NAMELESS, START_S, Case
-from exporter.scenario.load import describe
+from exporter.simulation.load import describe
 
 MINUTE_S = 60
 BEGIN_S = MINUTE_S  # measured from here on: everything runs, the idle power is known

@@ -19,7 +19,7 @@ from benchmarks.cost.size import Size
 from benchmarks.cost.slope import rows, slope
 from benchmarks.cost.targets import targets
 from exporter import __version__
-from exporter.progress import Progress, progress
+from exporter.commands.progress import Progress, progress
 
 PAGE = Path(__file__).parents[2] / "docs" / "performance.md"
 BEGIN, END = "<!-- tables: made by python -m benchmarks.cost --write -->\n", "<!-- end -->\n"

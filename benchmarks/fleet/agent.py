@@ -3,9 +3,8 @@
 from collections.abc import Callable, Collection, Mapping
 
 from benchmarks.fleet.nodes import Mapped
-from exporter.cgroups.simulated import SimulatedProcesses
 from exporter.collector import Collector, Pulse, Sources
-from exporter.gpus.simulated import SimulatedGpus
+from exporter.collector.wiring import make_collector
 from exporter.model import (
     CgroupIdentity,
     Clock,
@@ -14,13 +13,14 @@ from exporter.model import (
     Unattributed,
     Unmeasured,
 )
-from exporter.node.told import ToldNode
-from exporter.pods.simulated import SimulatedPods
-from exporter.scenario.load import describe
-from exporter.scenario.node import Node
 from exporter.settings import Settings, load
+from exporter.simulation.load import describe
+from exporter.simulation.node import Node
+from exporter.sources.cgroups.simulated import SimulatedProcesses
+from exporter.sources.gpus.simulated import SimulatedGpus
+from exporter.sources.node.source import ToldNode
+from exporter.sources.pods.simulated import SimulatedPods
 from exporter.web import Pages
-from exporter.wiring import make_collector
 
 CYCLE_S = 5  # the counters are right at any cadence; this one keeps a hundred nodes in one process
 

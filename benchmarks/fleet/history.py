@@ -16,7 +16,7 @@ from benchmarks.fleet.agent import Agent, settings
 from benchmarks.fleet.clock import SECOND_NS, SetClock
 from benchmarks.fleet.nodes import name, scenario
 from benchmarks.fleet.programs import bytes_below, program, victoria_metrics
-from exporter.exposition import Format
+from exporter.metrics.text import Format
 
 BLOCK_S = 2 * 3600
 NUMBER = 0  # of the node

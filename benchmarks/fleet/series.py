@@ -12,8 +12,8 @@ from typing import NamedTuple
 from benchmarks.fleet.agent import CYCLE_S, Agent, settings
 from benchmarks.fleet.clock import SECOND_NS, SetClock
 from benchmarks.fleet.nodes import standard
-from exporter.cardinality import cardinality
-from exporter.families import (
+from exporter.metrics.cardinality import cardinality
+from exporter.metrics.families import (
     CORE,
     FAMILIES,
     LEVELS,

@@ -16,19 +16,19 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, NamedTuple
 
-from exporter.cgroups.simulated import SimulatedProcesses
 from exporter.collector import Sources
-from exporter.exposition import Format, Renderer
-from exporter.gpus.simulated import SimulatedGpus
-from exporter.node.told import ToldNode
-from exporter.pods.simulated import SimulatedPods
-from exporter.record import Session
+from exporter.collector.wiring import make_collector
+from exporter.commands.record import Session
+from exporter.metrics.text import Format, Renderer
 from exporter.recording.cycle import Cycle, Head
 from exporter.recording.player import Player
-from exporter.scenario.load import describe
-from exporter.scenario.node import Node
 from exporter.settings import Settings, load
-from exporter.wiring import make_collector
+from exporter.simulation.load import describe
+from exporter.simulation.node import Node
+from exporter.sources.cgroups.simulated import SimulatedProcesses
+from exporter.sources.gpus.simulated import SimulatedGpus
+from exporter.sources.node.source import ToldNode
+from exporter.sources.pods.simulated import SimulatedPods
 from tests.scenario.clock import START, ManualClock
 
 GPUS = 8

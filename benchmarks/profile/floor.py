@@ -17,11 +17,11 @@ from functools import partial
 from statistics import median
 from typing import Any
 
-from exporter import garbage
-from exporter.attribution import account
-from exporter.gpus.nvml.calls import ENERGY, LEGACY, LEGACY_ROW, SAMPLES
-from exporter.gpus.nvml.source import NvmlSource
+from exporter.attribution.join import account
+from exporter.commands import garbage
 from exporter.model import ContainerKey
+from exporter.sources.gpus.nvml.calls import ENERGY, LEGACY, LEGACY_ROW, SAMPLES
+from exporter.sources.gpus.nvml.source import NvmlSource
 
 SAMPLE = struct.Struct("=QI4x")
 ENGINES = (1, 2, 3, 4)  # nvmlSamplingType_t

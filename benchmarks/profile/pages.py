@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from exporter.collector import Collector
-from exporter.exposition import Format, Renderer
-from exporter.ledger import table_of
+from exporter.metrics.text import Format, Renderer
+from exporter.rows.lazy import table_of
 
 PAGES = 12
 US = 1e3

@@ -17,21 +17,21 @@ from typing import Any
 import exporter.collector.cycle as cycle_module
 from benchmarks.profile.coldness import pauses, touched_mib
 from benchmarks.profile.pages import pages
-from exporter import garbage
-from exporter.cgroups.processes import CgroupProcesses
-from exporter.collector import Collector, asking, tenants
+from exporter.collector import Collector, polling, tenants
 from exporter.collector.allotments import Allotments
 from exporter.collector.membership import Membership
-from exporter.gpus.nvml.library import Library
-from exporter.gpus.nvml.source import NvmlSource
+from exporter.collector.wiring import make_collector, open_sources, read_settings
+from exporter.commands import garbage
 from exporter.ledger import Ledger
-from exporter.wiring import make_collector, open_sources, read_settings
+from exporter.sources.cgroups.processes import CgroupProcesses
+from exporter.sources.gpus.nvml.library import Library
+from exporter.sources.gpus.nvml.source import NvmlSource
 
 ROOMS: tuple[tuple[str, Any, tuple[str, ...]], ...] = (
     ("gpus", NvmlSource, ("read",)),
     ("cgroups", CgroupProcesses, ("resolve", "status", "describe")),
-    ("pods", asking.Asking, ("table", "statuses")),
-    ("node", asking.Asking, ("node_facts",)),
+    ("pods", polling.Asking, ("table", "statuses")),
+    ("node", polling.Asking, ("node_facts",)),
     ("allocations", Allotments, ("of",)),
     ("membership", Membership, ("update", "seen_on", "holders")),
     ("attribution", cycle_module, ("account_for",)),

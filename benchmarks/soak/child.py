@@ -10,9 +10,9 @@ import threading
 import time
 
 from benchmarks.soak.node import SECOND, sources
-from exporter import logs
-from exporter.serve import serve
-from exporter.wiring import read_settings
+from exporter.collector.wiring import read_settings
+from exporter.commands import logs
+from exporter.commands.serve import serve
 
 
 class Pace(threading.Event):

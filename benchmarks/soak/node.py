@@ -3,14 +3,14 @@
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from exporter.cgroups.simulated import SimulatedProcesses
 from exporter.collector import Sources
-from exporter.gpus.simulated import SimulatedGpus
 from exporter.model import CgroupIdentity, Clock, PodTable, Unattributed
-from exporter.node.told import ToldNode
-from exporter.pods.simulated import SimulatedPods
-from exporter.scenario.load import describe
-from exporter.scenario.node import Node
+from exporter.simulation.load import describe
+from exporter.simulation.node import Node
+from exporter.sources.cgroups.simulated import SimulatedProcesses
+from exporter.sources.gpus.simulated import SimulatedGpus
+from exporter.sources.node.source import ToldNode
+from exporter.sources.pods.simulated import SimulatedPods
 
 SECOND = 10**9
 DEVICES = 4

@@ -1,15 +1,15 @@
-"""The page of other exporters' names, from ``exporter/compat``."""
+"""The page of other exporters' names, from ``exporter/metrics/compat``."""
 
 from collections.abc import Sequence
 
-from exporter.compat.page import PROGRAMS
-from exporter.compat.table import Alias, of, quotient
+from exporter.metrics.compat.page import PROGRAMS
+from exporter.metrics.compat.subjects import Alias, of, quotient
 from pages.tables import table
 
 COMPATIBILITY_PREFACE = """\
 # Other exporters' names
 
-Written by `docs/generate.py` from `exporter/compat/`. Do not edit.
+Written by `docs/generate.py` from `exporter/metrics/compat/`. Do not edit.
 
 `--compat=dcgm,hami` serves, beside this exporter's own families, those below under the names,
 labels and units that other exporters gave them, so that dashboards (such as Grafana's 12239), rules

@@ -1,6 +1,6 @@
-"""The page of the metric families, from ``exporter/families.py``."""
+"""The page of the metric families, from ``exporter/metrics/families.py``."""
 
-from exporter.families import CORE, FAMILIES, LEVELS, Family
+from exporter.metrics.families import CORE, FAMILIES, LEVELS, Family
 from pages.promql import expressions
 from pages.tables import table
 
@@ -35,7 +35,7 @@ LEVEL_WORDS = {
 METRICS_PREFACE = """\
 # Metrics
 
-Written by `docs/generate.py` from `exporter/families.py`. Do not edit.
+Written by `docs/generate.py` from `exporter/metrics/families.py`. Do not edit.
 
 What you can rely on:
 

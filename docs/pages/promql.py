@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from exporter.families import PREFIX
+from exporter.metrics.families import PREFIX
 
 BOOKS_PREFACE = """
 ## The books in PromQL

@@ -1,14 +1,14 @@
-"""The page of the scenario files, from ``exporter/scenario/keys.py``."""
+"""The page of the scenario files, from ``exporter/simulation/keys.py``."""
 
-from exporter.scenario.keys import TABLE as SCENARIO_KEYS
-from exporter.scenario.keys import Key
-from exporter.scenario.load import shipped
+from exporter.simulation.keys import TABLE as SCENARIO_KEYS
+from exporter.simulation.keys import Key
+from exporter.simulation.load import shipped
 from pages.tables import table
 
 SCENARIOS_PREFACE = """\
 # Scenarios
 
-Written by `docs/generate.py` from `exporter/scenario/keys.py`. Do not edit.
+Written by `docs/generate.py` from `exporter/simulation/keys.py`. Do not edit.
 
 `--simulate` takes the name of a shipped scenario ({shipped}) or a YAML file, and simulates the
 whole node: its devices as their driver shows them, its pods as API server, kubelet and schedulers

@@ -2,11 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 
-from exporter.api.figures import FLAGS, LISTED, ONE, Json
-from exporter.api.words import words
-from exporter.families import FAMILIES, Family
-from exporter.ledger.book_view import RATIOS
+from exporter.api.figures import FLAGS, LISTED, ONE, Json, words
+from exporter.metrics.families import FAMILIES, Family
 from exporter.model import Unattributed, Unmeasured
+from exporter.rows.book_view import RATIOS
 
 TEXT = {"type": "string"}
 NUMBER = {"type": "number"}

@@ -5,12 +5,10 @@ take the newest Snapshot. Each source is guarded and timed and its state publish
 costs what it would have said, never the cycle.
 """
 
-from exporter.collector.cycle import FIRST_LIST_S, Collector
+from exporter.collector.cycle import FIRST_LIST_S, Collector, Pulse
 from exporter.collector.idle import IdlePolicy
 from exporter.collector.own_rows import LastReload
-from exporter.collector.pulse import Pulse
-from exporter.collector.rules import CycleRules
-from exporter.collector.sources import Sources
+from exporter.collector.sources import CycleRules, Sources
 
 __all__ = [
     "FIRST_LIST_S",

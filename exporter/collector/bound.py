@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import cast
 
-from exporter.families import FAMILIES, LEVELS, OWN_LEVEL, PREFIX
+from exporter.metrics.families import FAMILIES, LEVELS, OWN_LEVEL, PREFIX
 from exporter.model import Labelled, Row
 
 logger = logging.getLogger(__name__)

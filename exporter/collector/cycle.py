@@ -1,37 +1,27 @@
-"""The cycle itself."""
+"""The cycle itself.
+
+The cycle's clock, for those who ask whether it still moves.
+"""
 
 import logging
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from typing import NamedTuple
 
+from exporter.attribution.tenancy import account_for
 from exporter.collector.allotments import Allotments
-from exporter.collector.asking import Asking
 from exporter.collector.bound import Surplus, bounded
-from exporter.collector.guard import Guard
+from exporter.collector.budget import Keeper
 from exporter.collector.idle import IdlePolicy, idle_weights
-from exporter.collector.keeper import Keeper
-from exporter.collector.membership import Membership
-from exporter.collector.naming import Naming
+from exporter.collector.membership import Membership, Naming
 from exporter.collector.own_rows import LastReload, Own, with_own
 from exporter.collector.plausible import Plausible
-from exporter.collector.pulse import Pulse
-from exporter.collector.rules import CycleRules
-from exporter.collector.sources import Sources
+from exporter.collector.polling import Asking, Guard
+from exporter.collector.sources import CycleRules, Sources
 from exporter.collector.tenants import Residency
-from exporter.gpus.source import RestartRequiredError
-from exporter.ledger import (
-    Allotted,
-    CycleFacts,
-    Ledger,
-    Moment,
-    at_most,
-    extended,
-    gauges_of,
-    present_of,
-    rows_of,
-)
+from exporter.ledger import Allotted, Ledger, Moment
 from exporter.model import (
     Clock,
     DeviceReading,
@@ -42,8 +32,20 @@ from exporter.model import (
     SourceStatus,
     Unmeasured,
 )
-from exporter.pods.labels import Shown
-from exporter.tenancy import account_for
+from exporter.rows.book_view import CycleFacts
+from exporter.rows.history import extended, gauges_of, present_of
+from exporter.rows.lazy import at_most, rows_of
+from exporter.sources.gpus.source import RestartRequiredError
+from exporter.sources.pods.labels import Shown
+
+
+class Pulse(NamedTuple):
+    """The cycle's clock, for the health check. ``done`` counts finished cycles."""
+
+    moved_mono_ns: int
+    done: int
+    interval_ns: int = 10**9
+
 
 logger = logging.getLogger(__name__)
 

@@ -7,9 +7,9 @@ from functools import partial
 from typing import NamedTuple
 
 from exporter import __version__
-from exporter.families import OWN_LEVEL
-from exporter.ledger import LateRows, table_of
+from exporter.metrics.families import OWN_LEVEL
 from exporter.model import CallCount, Row, SourceStatus, Value
+from exporter.rows.lazy import LateRows, table_of
 
 
 class LastReload(NamedTuple):

@@ -1,7 +1,7 @@
 """Leaves out what a driver reports and cannot be true. One place for the readings of all vendors.
 
 Memory is held against the card's total, energy against the board's power limit. Rows of processes
-are checked where they are read (``exporter.gpus.samples``).
+are checked where they are read (``exporter.sources.gpus.samples``).
 """
 
 import logging

@@ -1,14 +1,20 @@
-"""Everything that the cycle asks."""
+"""Everything that the cycle asks.
+
+What may change of the cycle while it runs.
+"""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from exporter.cgroups.source import ProcessSource
-from exporter.gpus.source import GpuSource
-from exporter.groups.source import GroupSource
+from exporter.allocations.rules import Rules
 from exporter.model import SourceStatus
-from exporter.node.source import NodeSource
-from exporter.pods.source import PodSource
+from exporter.sources.cgroups.source import ProcessSource
+from exporter.sources.gpus.source import Demand, GpuSource
+from exporter.sources.groups.source import GroupSource
+from exporter.sources.node.source import NodeSource
+from exporter.sources.pods.decode import KEEP_NOTHING, Keep
+from exporter.sources.pods.labels import ALLOW_NOTHING, Allowed
+from exporter.sources.pods.source import PodSource
 
 Listening = PodSource | NodeSource | GroupSource
 Reporting = ProcessSource | PodSource | NodeSource | GroupSource
@@ -42,3 +48,28 @@ class Sources:
     def all(self) -> tuple[GpuSource | Reporting, ...]:
         """Those that are to be closed, in this order: a driver may have to be waited for."""
         return (*self.reporting, *self.gpus)
+
+
+MOST_SERIES = 10_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CycleRules:
+    """Frozen, so that they are taken up whole: between two cycles.
+
+    ``window_ns`` and ``retention_ns`` are the ledger's; ``demand`` is what GPU sources are to read,
+    ``keep`` what the source of pods is to keep of them, ``allowed`` what is shown of that;
+    ``budget`` is the share of one CPU that the exporter may use, 0 for any; ``by_step``: each step
+    of a Slurm job is a group of its own.
+    """
+
+    interval_ns: int = 10**9
+    window_ns: int = 15 * 10**9
+    retention_ns: int = 300 * 10**9
+    most_series: int = MOST_SERIES
+    allotments: Rules = field(default_factory=Rules)
+    allowed: Allowed = ALLOW_NOTHING
+    keep: Keep = KEEP_NOTHING
+    demand: Demand = field(default_factory=Demand)
+    budget: float = 0.0
+    by_step: bool = False

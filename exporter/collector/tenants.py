@@ -3,8 +3,7 @@
 from collections import deque
 from collections.abc import Collection, Iterable, Mapping
 
-from exporter.cgroups.source import ProcessSource
-from exporter.collector.guard import Guard
+from exporter.collector.polling import Guard
 from exporter.model import (
     DeviceReading,
     DeviceUsage,
@@ -14,6 +13,7 @@ from exporter.model import (
     SharedWindow,
     Tenants,
 )
+from exporter.sources.cgroups.source import ProcessSource
 
 MOST_WINDOWS = 60
 _NONE: deque[SharedWindow] = deque(maxlen=0)

@@ -5,10 +5,8 @@ that it calls itself: there is no second way of reading anything. Changes nothin
 One examination that fails costs only itself.
 """
 
-from exporter.doctor.evidence import Evidence, gather
-from exporter.doctor.examine import Examined, examine
-from exporter.doctor.finding import Finding, Verdict
-from exporter.doctor.report import as_json, as_text
+from exporter.doctor.evidence import Evidence, Finding, Verdict, gather
+from exporter.doctor.examine import Examined, as_json, as_text, examine
 
 __all__ = [
     "Evidence",

@@ -4,14 +4,13 @@ import os
 from collections import Counter
 from collections.abc import Iterator
 
-from exporter.cgroups.hierarchy import Hierarchy, find_hierarchy
-from exporter.cgroups.proc import in_nested_pid_namespace, pid_namespace_depth
-from exporter.cgroups.walk import walk
-from exporter.doctor.evidence import Evidence
-from exporter.doctor.finding import Finding, note, ok, problem
+from exporter.collector.wiring import cgroup_root
+from exporter.doctor.evidence import Evidence, Finding, note, ok, problem
 from exporter.doctor.privileges import CGROUPS, HOST_PID
 from exporter.model import Unmeasured
-from exporter.wiring import cgroup_root
+from exporter.sources.cgroups.hierarchy import Hierarchy, find_hierarchy
+from exporter.sources.cgroups.proc import in_nested_pid_namespace, pid_namespace_depth
+from exporter.sources.cgroups.walk import walk
 
 _NO_CONTAINERS = (
     "none is expected on a machine without a container runtime; in a pod it is the pod's own "

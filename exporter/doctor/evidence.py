@@ -1,13 +1,16 @@
-"""What the sources say within a few seconds, asked as the cycle asks them."""
+"""What the sources say within a few seconds, asked as the cycle asks them.
+
+What an examination finds.
+"""
 
 import threading
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import NamedTuple
 
 from exporter.collector import FIRST_LIST_S, Sources
-from exporter.gpus.source import GpuSource, RestartRequiredError
 from exporter.model import (
     CgroupIdentity,
     Clock,
@@ -19,6 +22,7 @@ from exporter.model import (
     Unattributed,
 )
 from exporter.settings import Settings
+from exporter.sources.gpus.source import GpuSource, RestartRequiredError
 
 READS = 5
 READ_EVERY_S = 0.5  # the driver samples six times a second at most: a window needs two reads
@@ -115,3 +119,41 @@ def _read(gpus: tuple[GpuSource, ...], every_s: float) -> _Gpus:
     except RestartRequiredError as error:
         return _Gpus(readings, windows, costs, str(error))
     return _Gpus(readings, windows, costs)
+
+
+class Verdict(StrEnum):
+    """How it is. A note is worth knowing and stops nothing that was asked for."""
+
+    OK = "ok"
+    NOTE = "note"
+    PROBLEM = "problem"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One line of the report.
+
+    ``remedy`` is what to do, ``privilege`` what a pod must be given for it, in the terms of its
+    manifest: hostPID, a hostPath, a rule of a ClusterRole. Both "" where there is nothing to do.
+    """
+
+    subject: str
+    verdict: Verdict
+    found: str
+    remedy: str = ""
+    privilege: str = ""
+
+
+def ok(subject: str, found: str) -> Finding:
+    """It is as it should be."""
+    return Finding(subject, Verdict.OK, found)
+
+
+def note(subject: str, found: str, remedy: str = "", privilege: str = "") -> Finding:
+    """Something is not there that was not asked for, or may be as wanted."""
+    return Finding(subject, Verdict.NOTE, found, remedy, privilege)
+
+
+def problem(subject: str, found: str, remedy: str, privilege: str = "") -> Finding:
+    """Something that was asked for does not work."""
+    return Finding(subject, Verdict.PROBLEM, found, remedy, privilege)

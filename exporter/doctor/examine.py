@@ -1,19 +1,61 @@
-"""All examinations in their order."""
+"""All examinations in their order.
 
+What comes of it all: whose the processes on the GPUs are.
+
+The report, for people and for programs.
+"""
+
+import json
 import logging
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict
+from textwrap import wrap
 from typing import NamedTuple
 
+from exporter import __version__
+from exporter.attribution.ownership import owner_of
 from exporter.doctor.cgroups import cgroups
-from exporter.doctor.clock import clock
-from exporter.doctor.evidence import Evidence
-from exporter.doctor.exporter import exporter
-from exporter.doctor.finding import Finding, problem
+from exporter.doctor.evidence import Evidence, Finding, Verdict, note, ok, problem
+from exporter.doctor.exporter import clock, exporter
 from exporter.doctor.gpus import gpus
 from exporter.doctor.groups import groups
-from exporter.doctor.node import node
-from exporter.doctor.pods import pods
-from exporter.doctor.together import together
+from exporter.doctor.pods import node, pods
+from exporter.model import ContainerKey, GroupKey, Owner, Unattributed
+
+_KINDS = {
+    "container": "of named containers",
+    "pod": "of pods whose names are not known",
+    "group": "of containers outside of pods",
+    "unit": "of jobs, units, machines and users outside of pods",
+    "host": "of the host, in no unit",
+    "lost": "that nobody is found for",
+}
+
+
+def together(evidence: Evidence) -> Iterator[Finding]:
+    """Count them by the kind of their owner."""
+    if not evidence.identities:
+        yield note("processes on GPUs", "there is none now; ask again while one works")
+        return
+    owners = {pid: owner_of(found, evidence.table) for pid, found in evidence.identities.items()}
+    kinds = Counter(_kind(owner) for owner in owners.values())
+    words = ", ".join(f"{kinds[kind]} {_KINDS[kind]}" for kind in _KINDS if kinds[kind])
+    if kinds["lost"] or kinds["pod"]:
+        remedy = "see cgroups for those nobody is found for, pods for those without a name"
+        yield note("processes on GPUs", words, remedy)
+    else:
+        yield ok("processes on GPUs", words)
+
+
+def _kind(owner: Owner) -> str:
+    if isinstance(owner, ContainerKey):
+        return "container"
+    if isinstance(owner, GroupKey):
+        units = {"slurm", "systemd", "user", "lxc", "nspawn", "libvirt", "host"}
+        return "pod" if owner.kind == "pod" else "unit" if owner.kind in units else "group"
+    return "host" if owner is Unattributed.HOST_PROCESS else "lost"
+
 
 logger = logging.getLogger(__name__)
 
@@ -47,3 +89,58 @@ def examine(evidence: Evidence) -> Iterator[Examined]:
             logger.debug("examining %s failed", room, exc_info=True)
             remedy = "report it, with what --log.level=debug says"
             yield Examined(room, problem("examination", f"failed: {error!r}"[:300], remedy))
+
+
+_COLOURS = {Verdict.OK: "\x1b[32m", Verdict.NOTE: "\x1b[33m", Verdict.PROBLEM: "\x1b[1;31m"}
+_END = "\x1b[0m"
+_SUBJECT, _VERDICT = 20, 9
+_LEAST_WIDTH = 60
+
+
+def as_text(examined: Sequence[Examined], width: int, *, coloured: bool) -> str:
+    """Room by room, a line or more for each finding, then the sum."""
+    lines: list[str] = []
+    room = ""
+    for one in examined:
+        if one.room != room:
+            room = one.room
+            lines += ["", room] if lines else [room]
+        lines += _lines(one.finding, max(width, _LEAST_WIDTH), coloured=coloured)
+    return "\n".join([*lines, "", _sum(examined), ""])
+
+
+def _lines(finding: Finding, width: int, *, coloured: bool) -> list[str]:
+    word = str(finding.verdict)
+    shown = f"{_COLOURS[finding.verdict]}{word}{_END}" if coloured else word
+    subject = f"{printable(finding.subject):<{_SUBJECT}} "
+    indent = " " * (2 + _VERDICT)
+    told = wrap(printable(finding.found), width - len(indent + subject)) or [""]
+    lines = [f"  {shown}{' ' * (_VERDICT - len(word))}{subject}{told[0]}"]
+    lines += [indent + " " * len(subject) + more for more in told[1:]]
+    for more in (finding.remedy, finding.privilege and f"needs {finding.privilege}"):
+        first, later = f"{indent}→ ", f"{indent}  "
+        lines += wrap(printable(more), width, initial_indent=first, subsequent_indent=later)
+    return lines
+
+
+def _sum(examined: Sequence[Examined]) -> str:
+    counts = Counter(one.finding.verdict for one in examined)
+    problems, notes = counts[Verdict.PROBLEM], counts[Verdict.NOTE]
+    words = f"{problems or 'no'} problem{'' if problems == 1 else 's'}"
+    return f"{words}, {notes or 'no'} note{'' if notes == 1 else 's'}"
+
+
+def as_json(examined: Sequence[Examined]) -> str:
+    """One object: version, whether there is no problem, and the findings in their order."""
+    findings = [{"room": one.room, **asdict(one.finding)} for one in examined]
+    whole = {
+        "version": __version__,
+        "ok": all(one.finding.verdict is not Verdict.PROBLEM for one in examined),
+        "findings": findings,
+    }
+    return json.dumps(whole, indent=2) + "\n"
+
+
+def printable(text: str) -> str:
+    """Without anything that a terminal would act on."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

@@ -4,13 +4,12 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from exporter.cgroups.proc import user_id
-from exporter.doctor.evidence import Evidence
-from exporter.doctor.finding import Finding, note, ok, problem
+from exporter.doctor.evidence import Evidence, Finding, note, ok, problem
 from exporter.doctor.privileges import PTRACE, SEE_PROCESSES
-from exporter.groups.containers import AUTO, NONE, OF_USERS, sockets_of
-from exporter.groups.engine import is_socket
 from exporter.model import CgroupIdentity
+from exporter.sources.cgroups.proc import user_id
+from exporter.sources.groups.containers import AUTO, NONE, OF_USERS, sockets_of
+from exporter.sources.groups.engine import is_socket
 
 _BY_ID = "containers are shown by their ids without it"
 _MOST_USERS = 100

@@ -1,21 +1,28 @@
-"""Where pods are learnt of: the API server rule by rule, the kubelet, the names of log files."""
+"""Where pods are learnt of: the API server rule by rule, the kubelet, the names of log files.
+
+What is known of the node besides devices and pods: PodResources, node labels, claims, files.
+"""
 
 from collections.abc import Callable, Iterator
 from http import HTTPStatus
+from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import quote
 
+from exporter.collector.wiring import places_of
 from exporter.doctor import privileges
-from exporter.doctor.evidence import Evidence
-from exporter.doctor.finding import Finding, note, ok, problem
-from exporter.pods.api import PODS
-from exporter.pods.choice import node_name
-from exporter.pods.claims import GROUP, VERSIONS
-from exporter.pods.client import Client
-from exporter.pods.failure import ApiError, Server, explanation
-from exporter.pods.kubelet import PODS as KUBELETS_PODS
-from exporter.pods.wire import MAX_OBJECT, JsonError, decode
-from exporter.wiring import places_of
+from exporter.doctor.evidence import Evidence, Finding, note, ok, problem
+from exporter.doctor.privileges import POD_RESOURCES
+from exporter.sources.node.kubelet import SOCKET, Kubelet, KubeletError
+from exporter.sources.node.polled import AUTO, NONE
+from exporter.sources.node.wire import WireError, decode_list
+from exporter.sources.pods.api import PODS
+from exporter.sources.pods.claims import GROUP, VERSIONS
+from exporter.sources.pods.client import Client
+from exporter.sources.pods.factory import node_name
+from exporter.sources.pods.health import ApiError, Server, explanation
+from exporter.sources.pods.kubelet import PODS as KUBELETS_PODS
+from exporter.sources.pods.wire import MAX_OBJECT, JsonError, decode
 
 TIMEOUT_S = 5.0
 
@@ -180,3 +187,47 @@ def _files(evidence: Evidence, *, needed: bool) -> Finding:
         remedy = "mount it; it tells names of pods while no server does"
         return make("log files", f"{folder}: {error.strerror}", remedy, privileges.LOGS)
     return ok("log files", f"{count} names of pods in {folder}")
+
+
+# Sources that other rooms look closer at.
+ELSEWHERE = frozenset(
+    {
+        *("cgroups", "podresources", "pods_api", "pods_kubelet", "pods_files", "pods_none"),
+        *("users", "containers"),
+    }
+)
+_WITHOUT = (
+    "without it containers of plugins that leave no annotation (NVIDIA, GKE, AMD, Intel) are "
+    "placed when their first process is seen"
+)
+
+
+def node(evidence: Evidence, usual: str = SOCKET) -> Iterator[Finding]:
+    """The kubelet, asked for its list once; then how the other sources fared."""
+    setting = evidence.settings.kubelet_pod_resources_socket
+    if evidence.settings.simulate:
+        return
+    expected = evidence.settings.pods_source != NONE or Path(usual).parent.is_dir()
+    if setting != NONE and (setting != AUTO or expected):
+        yield _pod_resources(usual if setting == AUTO else setting, asked_for=setting != AUTO)
+    elsewhere = ELSEWHERE | {reading.status.name for reading in evidence.readings}
+    for source in evidence.sources:
+        if source.name in elsewhere:
+            continue
+        if source.up:
+            yield ok(source.name, source.detail or "answers")
+        else:
+            yield problem(source.name, source.detail or "does not answer", "see the log")
+
+
+def _pod_resources(socket: str, *, asked_for: bool) -> Finding:
+    if not asked_for and not Path(socket).parent.is_dir():
+        folder = str(Path(socket).parent)
+        return note("PodResources", f"{folder} is not mounted", _WITHOUT, POD_RESOURCES)
+    try:
+        with Kubelet(socket).connected() as kubelet:
+            answer = decode_list(kubelet.list())
+    except (KubeletError, WireError) as error:
+        return problem("PodResources", str(error), _WITHOUT, POD_RESOURCES)
+    grants = sum(len(entry.grants) for entry in answer.entries.values())
+    return ok("PodResources", f"{len(answer.entries)} pods hold {grants} grants, by {socket}")

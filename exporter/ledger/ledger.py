@@ -8,7 +8,6 @@ from typing import NamedTuple, TypeVar
 from exporter.ledger.accounts import Account, Moment, allot, changed, opened
 from exporter.ledger.averages import OwnerKey
 from exporter.ledger.book import Book
-from exporter.ledger.kept import Kept
 from exporter.ledger.limits import Allotted, Limits
 from exporter.model import (
     ContainerKey,
@@ -57,7 +56,6 @@ class Ledger:
         self.tenures: Mapping[_Name, Tenure] = {}
         self.nameless: Unmeasured | None = None
         self.kinds: Collection[str] = ()
-        self.kept: Mapping[str, Kept] = defaultdict(Kept)  # of rows, by level
         self._limits = Limits()
         self._limits_of: tuple[object, tuple[str, ...]] = (), ()
         self._allotted_of: tuple[object, tuple[Book, ...]] = (), ()

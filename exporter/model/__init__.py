@@ -25,10 +25,10 @@ from exporter.model.devices import (
     Reading,
     Sensors,
     SourceStatus,
+    Unmeasured,
     Window,
     XidCount,
 )
-from exporter.model.groups import GroupFacts, GroupMember
 from exporter.model.pods import (
     Allocation,
     ClaimedDevice,
@@ -39,10 +39,18 @@ from exporter.model.pods import (
     OfferedDevice,
     Pod,
     PodTable,
+    SchemeDescription,
     other_pods,
 )
-from exporter.model.processes import CgroupIdentity, PodSlot, ProcessInfo, Tree, Unit
-from exporter.model.schemes import SchemeDescription
+from exporter.model.processes import (
+    CgroupIdentity,
+    GroupFacts,
+    GroupMember,
+    PodSlot,
+    ProcessInfo,
+    Tree,
+    Unit,
+)
 from exporter.model.snapshot import (
     History,
     Labelled,
@@ -54,7 +62,6 @@ from exporter.model.snapshot import (
     Tenants,
     Value,
 )
-from exporter.model.unmeasured import Unmeasured
 from exporter.model.usage import (
     ContainerKey,
     Credit,

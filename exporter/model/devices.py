@@ -1,4 +1,7 @@
-"""What devices and drivers report."""
+"""What devices and drivers report.
+
+Why something is not known.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -6,7 +9,36 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
-from exporter.model.unmeasured import Unmeasured
+
+class Unmeasured(StrEnum):
+    """Why a quantity is absent. A closed list: the only values of the label ``reason``.
+
+    ``docs/troubleshooting.md`` says of each what it means and what to do.
+    """
+
+    # the driver refuses it for this device
+    NOT_SUPPORTED = "not_supported"
+    NO_PERMISSION = "no_permission"
+    DRIVER_TOO_OLD = "driver_too_old"
+    # the device cannot be read: the values of DeviceState
+    GPU_LOST = "gpu_lost"
+    DRIVER_STUCK = "driver_stuck"
+    RELEASED = "released"
+    READ_FAILED = "read_failed"
+    # what is read says nothing of it
+    MIG = "mig"
+    PARTITIONED = "partitioned"
+    MPS = "mps"
+    NEVER_IDLE = "never_idle"
+    ASLEEP = "asleep"
+    REJECTED_SAMPLES = "rejected_samples"
+    NOT_NAMED = "not_named"
+    # whose it is cannot be told
+    NO_HOSTPID = "no_hostpid"
+    NO_CGROUPS = "no_cgroups"
+    CONTAINER_PENDING = "container_pending"
+    POD_UNKNOWN = "pod_unknown"
+    PLACEMENT = "placement"
 
 
 class Clock(Protocol):
@@ -111,8 +143,9 @@ class Window(NamedTuple):
     step of that clock. ``observed_ns + unobserved_ns == end_unix_ns - start_unix_ns``; the second
     part fell out of the driver's ring before it was read, or its samples' clock was not known.
     ``rejected`` counts rows that cannot be true, by reason. ``energy_uj`` is what the board used in
-    the window, ``idle_energy_uj`` the part it would have used without work; both None where the board tells neither energy nor power. ``late_energy_uj``
-    is in the first, and of windows before, in which it could not be read. Busy time is that of a
+    the window, ``idle_energy_uj`` the part it would have used without work; both are None where
+    the board reports neither energy nor power. ``late_energy_uj`` is part of the first; it belongs
+    to windows before, in which energy could not be read. Busy time is that of a
     whole GPU: a MIG instance that is always busy is so for its share of the window.
     ``told_apart``: the core time of processes is that of the samples that name them, not the
     driver's averages; then ``unclaimed_ns`` is the core's busy time in samples that name nobody

@@ -1,6 +1,10 @@
-"""Who a process is: what cgroup paths and ``/proc`` say."""
+"""Who a process is: what cgroup paths and ``/proc`` say.
+
+What groups are called: names for people, beside the keys that counters stand under.
+"""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -64,3 +68,24 @@ class Tree(NamedTuple):
     pods: Mapping[str, Mapping[str, tuple[int, ...]]]
     containers: Mapping[str, tuple[int, ...]]
     skipped: Mapping[str, int] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class GroupFacts:
+    """What is known of a group; "" is not known.
+
+    ``name``: what people call it. ``user``: whose it is. ``account``: what Slurm charges.
+    """
+
+    name: str = ""
+    user: str = ""
+    account: str = ""
+    slurm_job: str = ""
+    slurm_step: str = ""
+
+
+class GroupMember(NamedTuple):
+    """One process of a group, by which the group can be looked up."""
+
+    pid: int
+    identity: CgroupIdentity

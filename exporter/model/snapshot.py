@@ -96,7 +96,7 @@ def _joined(
 
 
 class Tenants(NamedTuple):
-    """Who is on a device, as the cycle has it; ``exporter.ledger.processes`` makes processes of it.
+    """Who is on a device, as the cycle has it; ``exporter.rows.processes`` makes processes of it.
 
     ``listed`` hold a context now, None where the driver does not list them. ``windows`` are the
     newest ones, oldest first.

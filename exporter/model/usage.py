@@ -6,8 +6,7 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import NamedTuple
 
-from exporter.model.devices import Device, Engines, Methods, ProcessActivity
-from exporter.model.unmeasured import Unmeasured
+from exporter.model.devices import Device, Engines, Methods, ProcessActivity, Unmeasured
 
 
 class ContainerKey(NamedTuple):

@@ -5,7 +5,6 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import TypeVar
 
 from exporter.collector import Sources
-from exporter.gpus.source import Demand, RestartRequiredError
 from exporter.model import (
     CgroupIdentity,
     GroupFacts,
@@ -19,11 +18,10 @@ from exporter.model import (
     Tree,
     Unattributed,
 )
-from exporter.node.source import NodeSource
-from exporter.node.told import ToldNode
-from exporter.pods.decode import Keep
-from exporter.recording.clocks import PlayedClock
-from exporter.recording.cycle import Called, Cycle, Failure, GroupKinds, Head, Said
+from exporter.recording.cycle import Called, Cycle, Failure, GroupKinds, Head, PlayedClock, Said
+from exporter.sources.gpus.source import Demand, RestartRequiredError
+from exporter.sources.node.source import NodeSource, ToldNode
+from exporter.sources.pods.decode import Keep
 
 T = TypeVar("T")
 

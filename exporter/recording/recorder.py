@@ -2,18 +2,17 @@
 
 The cycle's clock moves only where a GPU source is read, so that whoever plays the answers again,
 with the moments kept here, shows the same time at every look at the clock.
+
+Asks a source, and keeps what it said or raised.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Generic, TypeVar
 
-from exporter.cgroups.source import ProcessSource
 from exporter.collector import Sources
 from exporter.collector.sources import Reporting
-from exporter.gpus.source import Demand, GpuSource
-from exporter.groups.source import GroupSource
 from exporter.model import (
     CgroupIdentity,
     Clock,
@@ -28,17 +27,41 @@ from exporter.model import (
     Tree,
     Unattributed,
 )
-from exporter.node.source import NodeSource
-from exporter.pods.decode import Keep
-from exporter.pods.source import PodSource
-from exporter.recording.clocks import StandingClock
-from exporter.recording.cycle import Called, Cycle, GroupKinds
-from exporter.recording.draft import Draft, Report
+from exporter.recording.cycle import (
+    Called,
+    Cycle,
+    Draft,
+    Failure,
+    GroupKinds,
+    Report,
+    StandingClock,
+)
 from exporter.recording.names import Names
-from exporter.recording.noting import noted
+from exporter.sources.cgroups.source import ProcessSource
+from exporter.sources.gpus.source import Demand, GpuSource, RestartRequiredError
+from exporter.sources.groups.source import GroupSource
+from exporter.sources.node.source import NodeSource
+from exporter.sources.pods.decode import Keep
+from exporter.sources.pods.source import PodSource
+
+T = TypeVar("T")
+
+LONGEST_MESSAGE = 200
+
+
+def noted(ask: Callable[[], T], note: Callable[[T | Failure], None]) -> T:
+    """What ``ask`` returns or raises, noted."""
+    try:
+        answer = ask()
+    except Exception as error:
+        restart = isinstance(error, RestartRequiredError)
+        note(Failure((str(error) if restart else repr(error))[:LONGEST_MESSAGE], restart))
+        raise
+    note(answer)
+    return answer
+
 
 S = TypeVar("S", bound=Reporting)
-T = TypeVar("T")
 
 
 class Recorder:

@@ -4,14 +4,21 @@ This room reads its file and the environment and nothing else; it starts nothing
 """
 
 from exporter.settings import boundedyaml
-from exporter.settings.arguments import add_arguments, argument
+from exporter.settings.boundedyaml import told
 from exporter.settings.load import Complaint, examine, load
-from exporter.settings.names import meant, unknown_variables
-from exporter.settings.notyaml import told
 from exporter.settings.problem import MAX_PROBLEMS, Place, Problem, SettingsError
-from exporter.settings.setting import Setting
-from exporter.settings.table import SUBJECTS, TABLE, Settings, changed, with_live
-from exporter.settings.values import Address, count, duration
+from exporter.settings.table import (
+    SUBJECTS,
+    TABLE,
+    Settings,
+    add_arguments,
+    argument,
+    changed,
+    meant,
+    unknown_variables,
+    with_live,
+)
+from exporter.settings.values import Address, Setting, count, duration
 from exporter.settings.yamlfile import contents, read_bytes
 
 __all__ = [

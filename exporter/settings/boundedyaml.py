@@ -3,9 +3,11 @@
 PyYAML shares the nodes that aliases stand for, and copies those that are merged (``<<``). A text of
 some hundred bytes can thus stand for billions of values. Here every use of an alias counts as the
 values that it stands for. Depth is bounded as well, because PyYAML recurses.
+
+What YAML's parser says in five lines, in one sentence.
 """
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 
@@ -99,3 +101,25 @@ def load(text: str) -> object:
         return loader.get_single_data()
     finally:
         loader.dispose()
+
+
+class NotYaml(NamedTuple):
+    """Line and column from 1 on, 0 where the parser names none."""
+
+    line: int
+    column: int
+    words: str
+
+    def __str__(self) -> str:
+        """Say where, and what."""
+        place = f"line {self.line}, column {self.column}: " if self.line else ""
+        return f"{place}not YAML: {self.words}"
+
+
+def told(error: yaml.YAMLError) -> NotYaml:
+    """Take apart a YAMLError."""
+    mark = getattr(error, "problem_mark", None)
+    said = filter(None, (getattr(error, "context", None), getattr(error, "problem", None)))
+    words = ", ".join(said) or str(error).partition("\n")[0]
+    place = (mark.line + 1, mark.column + 1) if isinstance(mark, yaml.Mark) else (0, 0)
+    return NotYaml(*place, " ".join(words.split()))

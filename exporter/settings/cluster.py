@@ -1,12 +1,13 @@
-"""Settings: the cluster: pods, and what they were allotted."""
+"""Settings: the cluster: pods, and what they were allotted.
+
+HAMi's own configuration, as far as allotments depend on it.
+"""
 
 from dataclasses import dataclass
 from typing import Annotated
 
 from exporter.model import SchemeDescription
-from exporter.settings.hami import HAMI
-from exporter.settings.schemes import SCHEME_NAME, SCHEMES
-from exporter.settings.setting import Setting
+from exporter.settings.schemes import RESOURCE, SCHEME_NAME, SCHEMES
 from exporter.settings.values import (
     KEY,
     OPTIONAL_PATH,
@@ -14,11 +15,40 @@ from exporter.settings.values import (
     SOCKET,
     SWITCH,
     TEXT,
+    Kind,
+    Setting,
     choice,
+    count,
     duration,
     many,
+    matching,
     pairs,
 )
+
+RESOURCE_NAMES = (  # of its device configuration, pkg/device/nvidia, NvidiaConfig
+    "resourceCountName",
+    "resourceMemoryName",
+    "resourceMemoryPercentageName",
+    "resourceCoreName",
+    "resourcePriorityName",
+)
+FACTOR_NAME = "memoryFactor"
+_FACTOR = count(1, 1 << 20)
+_PAIRS = pairs(
+    choice(*RESOURCE_NAMES, FACTOR_NAME),
+    matching(".{1,400}", "a resource or a number"),
+    f"KEY=RESOURCE, where KEY is one of {', '.join(RESOURCE_NAMES)}, or {FACTOR_NAME}=NUMBER",
+)
+
+
+def _read(text: str) -> tuple[tuple[str, str], ...]:
+    found = _PAIRS.read(text)
+    for key, value in found:
+        (_FACTOR if key == FACTOR_NAME else RESOURCE).read(value)
+    return found
+
+
+HAMI = Kind(_read, _PAIRS.allowed, many=True, pairs=True)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,9 +11,8 @@ import yaml
 
 from exporter.settings import yamlfile
 from exporter.settings.problem import Place, Problem, SettingsError, not_allowed
-from exporter.settings.setting import Setting
 from exporter.settings.table import BY_NAME, TABLE, Settings
-from exporter.settings.values import StructureError
+from exporter.settings.values import Setting, StructureError
 
 Complaint = tuple[str, str]
 """Name of a setting, and what is wrong with its value."""

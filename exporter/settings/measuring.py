@@ -1,10 +1,15 @@
-"""Settings: measuring and accounting."""
+"""Settings: measuring and accounting.
+
+Settings: the settings file and the log.
+
+Settings: what is served.
+"""
 
 from dataclasses import dataclass
 from typing import Annotated
 
-from exporter.settings.setting import Setting
-from exporter.settings.values import SHARE, choice, duration
+from exporter.metrics.families import FAMILIES, OPTIONAL_GROUPS, OWN_LEVEL
+from exporter.settings.values import SHARE, TEXT, Setting, choice, count, duration, many
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,6 +94,94 @@ class Measuring:
             "5m",
             "Time that a container's counters are served after it ended.",
             "Longer than a scrape interval, so that its last seconds are scraped.",
+            live=True,
+        ),
+    ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class General:
+    """The settings file and the log."""
+
+    __slots__ = ()
+
+    config_file: Annotated[
+        str,
+        Setting(
+            "config.file",
+            TEXT,
+            "",
+            "YAML file with settings, by the names of the flags (docs/rules.md).",
+            "Flags and environment variables go before it. It is looked at every two seconds; what "
+            "has changed in it and is live is taken up.",
+        ),
+    ]
+    log_level: Annotated[
+        str,
+        Setting(
+            "log.level",
+            choice("debug", "info", "warning", "error"),
+            "info",
+            "Least level.",
+            live=True,
+        ),
+    ]
+    log_format: Annotated[
+        str,
+        Setting(
+            "log.format", choice("logfmt", "json"), "logfmt", "Form of the log lines.", live=True
+        ),
+    ]
+
+
+_FAMILIES = tuple(family.full_name for family in FAMILIES if family.level != OWN_LEVEL)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Metrics:
+    """What is served."""
+
+    __slots__ = ()
+
+    metrics_disable: Annotated[
+        tuple[str, ...],
+        Setting(
+            "metrics.disable",
+            many(
+                choice(
+                    *(*OPTIONAL_GROUPS, *_FAMILIES),
+                    allowed=f"a group ({', '.join(OPTIONAL_GROUPS)}) or the name of a family such "
+                    "as mgpu_container_processes",
+                )
+            ),
+            "",
+            "Groups of device metrics, and single families, to leave out.",
+            "A group that is off costs no call of the driver. What the accounts need is measured "
+            "all the same. What the exporter says of itself stays.",
+            live=True,
+        ),
+    ]
+    metrics_max_series_per_family: Annotated[
+        int,
+        Setting(
+            "metrics.max-series-per-family",
+            count(1, 1_000_000),
+            "10000",
+            "Series of one family that are served at most.",
+            "What is shown stays, so that no series comes and goes; what is new and beyond the "
+            "limit is left out and counted in mgpu_exporter_dropped_series_total. The accounts go "
+            "on.",
+            live=True,
+        ),
+    ]
+    compat: Annotated[
+        tuple[str, ...],
+        Setting(
+            "compat",
+            many(choice("dcgm", "hami", "hami-legacy", "elastic-gpu", "gpu-manager")),
+            "",
+            "Other exporters whose names, labels and units are served as well.",
+            "For dashboards, rules and autoscalers that still ask for them: see compatibility.md.",
             live=True,
         ),
     ]

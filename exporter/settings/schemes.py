@@ -9,7 +9,7 @@ import yaml
 
 from exporter.model import SchemeDescription
 from exporter.settings import boundedyaml
-from exporter.settings.notyaml import told
+from exporter.settings.boundedyaml import told
 from exporter.settings.values import (
     Kind,
     Misread,

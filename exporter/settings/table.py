@@ -1,15 +1,21 @@
-"""The table: every setting once, by subject."""
+"""The table: every setting once, by subject.
 
+Names that are not known: what was meant, and whether they are ours at all.
+
+The settings as flags, for argparse.
+"""
+
+import re
+from argparse import SUPPRESS, ArgumentParser, ArgumentTypeError
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, fields, replace
-from typing import get_type_hints
+from difflib import get_close_matches
+from typing import Any, TypeVar, get_type_hints
 
 from exporter.settings.cluster import Cluster
-from exporter.settings.general import General
-from exporter.settings.groups import Groups
-from exporter.settings.measuring import Measuring
-from exporter.settings.metrics import Metrics
-from exporter.settings.node import ThisNode
-from exporter.settings.setting import Setting
+from exporter.settings.measuring import General, Measuring, Metrics
+from exporter.settings.node import Groups, ThisNode
+from exporter.settings.values import Kind, Setting
 from exporter.settings.web import Web
 
 
@@ -45,3 +51,88 @@ def with_live(old: Settings, new: Settings) -> Settings:
 def changed(old: Settings, new: Settings) -> tuple[Setting, ...]:
     """The settings that differ."""
     return tuple(s for field, s in TABLE.items() if getattr(old, field) != getattr(new, field))
+
+
+PREFIX = "MGPU_"
+REMOTE = "MGPU_REMOTE_"  # which exporter `top` and `snapshot` look at: theirs to read, no setting
+
+_SERVICE_LINK = re.compile(
+    r".+_SERVICE_(HOST|PORT(_[A-Z0-9_]+)?)|.+_PORT(_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?"
+)
+"""What Kubernetes puts into every container's environment for each Service of the namespace:
+kubernetes/pkg/kubelet/envvars/envvars.go. A Service named mgpu-exporter looks like one of ours."""
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """The known name that is most like this one, "" if none is."""
+    return next(iter(get_close_matches(name, list(known), n=1, cutoff=0.6)), "")
+
+
+def meant(name: str, known: Iterable[str]) -> str:
+    """What to say of an unknown name: the nearest known one, if there is one."""
+    found = nearest(name, known)
+    return f"; did you mean {found}?" if found else ""
+
+
+def known_alike(name: str) -> str:
+    """The names of the settings that one may have meant, all of the same section."""
+    near = nearest(name, BY_NAME)
+    part = name.split(".", maxsplit=1)[0]
+    alike = [known for known in BY_NAME if known.split(".")[0] == part and known != near]
+    names = [near] * bool(near) + (alike or [] if near else alike or list(BY_NAME))
+    return f"known: {', '.join(names)}"
+
+
+def unknown_variables(environ: Mapping[str, str]) -> list[str]:
+    """Say which variables look like settings and are none; service links are not meant.
+
+    They are no error: whoever sets variables for a whole namespace must not stop the exporter.
+    """
+    known: Collection[str] = {setting.variable for setting in BY_NAME.values()}
+    return [
+        f"${name} is no setting of this version{meant(name, known)}"
+        for name in sorted(environ)
+        if name.startswith(PREFIX) and not name.startswith(REMOTE)
+        if name not in known and not _SERVICE_LINK.fullmatch(name)
+    ]
+
+
+T = TypeVar("T")
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Add every setting's flag, by subject. A flag that is not given leaves no attribute."""
+    for title, subject in SUBJECTS.items():
+        group = parser.add_argument_group(title.rstrip("."))
+        for setting in subject.values():
+            switch: dict[str, Any] = {}
+            if setting.default in ("true", "false"):
+                switch = {"nargs": "?", "const": "true"}
+            group.add_argument(
+                f"--{setting.name}",
+                dest=setting.name,
+                default=SUPPRESS,
+                action="append",
+                metavar="VALUE",
+                help=_help(setting),
+                **switch,
+            )
+
+
+def argument(kind: Kind[T]) -> Callable[[str], T]:
+    """Make what reads a sub-command's own argument of this kind, for argparse."""
+
+    def read(text: str) -> T:
+        try:
+            return kind.read(text)
+        except (ValueError, KeyError):
+            raise ArgumentTypeError(f"{text!r} is not {kind.allowed}") from None
+
+    return read
+
+
+def _help(setting: Setting) -> str:
+    default = f"default {setting.default}" if setting.default else "not set by default"
+    repeat = "; repeatable" if setting.kind.many else ""
+    text = f"{setting.about} [{setting.kind.allowed}; {default}; ${setting.variable}{repeat}]"
+    return text.replace("%", "%%")

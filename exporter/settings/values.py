@@ -1,4 +1,7 @@
-"""How the text of a setting is read, and the words for what is allowed. Pure."""
+"""How the text of a setting is read, and the words for what is allowed. Pure.
+
+What the table holds of one setting.
+"""
 
 import re
 from collections.abc import Callable, Sequence
@@ -228,3 +231,23 @@ OPTIONAL_PATH = Kind(lambda text: _path(text) if text else text, "an absolute pa
 ORIGIN = Kind(_origin, "an address such as https://10.0.0.1:10250 or http://127.0.0.1:10255")
 KEY = Kind(_key, "the key of a label, the beginning of one with a * after it, or *")
 URL_PATH = Kind(_url_path, "a path such as /metrics, outside /-/")
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One setting. ``name`` is the flag without dashes and the YAML key; ``default`` its text.
+
+    ``live``: a change in the settings file is taken up while the exporter runs.
+    """
+
+    name: str
+    kind: Kind[object]
+    default: str
+    about: str
+    why: str = ""
+    live: bool = False
+
+    @property
+    def variable(self) -> str:
+        """The environment variable, e.g. ``MGPU_WEB_LISTEN_ADDRESS``."""
+        return "MGPU_" + self.name.upper().replace(".", "_").replace("-", "_")

@@ -3,8 +3,7 @@
 from dataclasses import dataclass
 from typing import Annotated
 
-from exporter.settings.setting import Setting
-from exporter.settings.values import ADDRESS, SWITCH, TEXT, URL_PATH, Address, count, many
+from exporter.settings.values import ADDRESS, SWITCH, TEXT, URL_PATH, Address, Setting, count, many
 
 
 @dataclass(frozen=True, kw_only=True)

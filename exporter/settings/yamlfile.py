@@ -7,10 +7,9 @@ from typing import NamedTuple
 import yaml
 
 from exporter.settings import boundedyaml
-from exporter.settings.names import known_alike
-from exporter.settings.notyaml import told
+from exporter.settings.boundedyaml import told
 from exporter.settings.problem import MAX_PROBLEMS, Place, Problem
-from exporter.settings.table import BY_NAME
+from exporter.settings.table import BY_NAME, known_alike
 
 MAX_BYTES = 1 << 20
 NULL = "tag:yaml.org,2002:null"

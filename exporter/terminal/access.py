@@ -9,9 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from exporter.terminal.feeds.feed import Feed, FeedError
-from exporter.terminal.feeds.http import Credentials, Http
+from exporter.terminal.feeds.http import Credentials, Http, RemoteFeed
 from exporter.terminal.feeds.prometheus import PrometheusFeed
-from exporter.terminal.feeds.remote import RemoteFeed
 
 URL, PROMETHEUS = "MGPU_REMOTE_URL", "MGPU_REMOTE_PROMETHEUS"
 PASSWORD, TOKEN = "MGPU_REMOTE_PASSWORD", "MGPU_REMOTE_TOKEN"

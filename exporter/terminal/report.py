@@ -4,8 +4,7 @@ from datetime import UTC, datetime
 
 from exporter.terminal import table
 from exporter.terminal.draw import Piece, Tone
-from exporter.terminal.order import Order, rows
-from exporter.terminal.view import Figure, Kind, Line, View
+from exporter.terminal.view import Figure, Kind, Line, Order, View, rows
 
 WIDE = 120  # where it is not printed on a terminal, which has a width
 NARROW = 40

@@ -6,9 +6,8 @@ from typing import NamedTuple
 
 from exporter.terminal import draw
 from exporter.terminal.draw import Cell, Piece, Tone
-from exporter.terminal.order import Row
 from exporter.terminal.reading import fitted, width
-from exporter.terminal.view import Kind, Line
+from exporter.terminal.view import Kind, Line, Row
 
 LEAST_NAME = 24
 _OPEN, _SHUT, _LEAF = "▾ ", "▸ ", "  "

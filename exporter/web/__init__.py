@@ -7,8 +7,7 @@ and is the only one that speaks HTTP to the outside.
 from exporter.web.access import Access, Gate, Route
 from exporter.web.app import make_app
 from exporter.web.connection import Limits
-from exporter.web.health import Health
-from exporter.web.lifecycle import Reload
+from exporter.web.health import Health, Reload
 from exporter.web.listening import BindError, listen
 from exporter.web.pages import Pages
 from exporter.web.server import Server

@@ -1,23 +1,76 @@
 """Who may ask for what: the one place where a request is let in or turned away.
 
 A handler declares its ``Access`` where it is routed. One that declares none is PRIVATE.
+
+Whether a web page of another site asks, through a browser on this machine.
+
+A browser sends such a page's requests to a listener on loopback, which trusts everybody. They have
+an ``Origin`` of another site, or the page's own name in ``Host`` where its owner has let that name
+stand for 127.0.0.1 (DNS rebinding). Pure, but for the machine's name.
+
+A token bucket, as exporter-toolkit's ``rate_limit``. Pure; the clock is a parameter.
 """
 
+import socket
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from ipaddress import ip_address
 
 from aiohttp import hdrs, web
 from aiohttp.typedefs import Handler
 
 from exporter.model import Clock
 from exporter.web.connection import Connection, peer
-from exporter.web.origin import is_foreign, is_this_machine
 from exporter.web.passwords import Busy, Passwords, credentials
 from exporter.web.peers import UNIX
-from exporter.web.ratelimit import TokenBucket
 from exporter.web.webconfig import WebConfig
-from exporter.web.webfile import WebFile
+from exporter.web.webfile import Rate, WebFile
+
+
+def is_this_machine(host: str) -> bool:
+    """Whether a ``Host`` header has localhost, a loopback address or this machine's name.
+
+    One without the header is no browser's.
+    """
+    name = _without_port(host).lower().removesuffix(".")
+    own = socket.gethostname().lower()
+    if name in {"", "localhost", own, own.partition(".")[0]}:
+        return True
+    try:
+        return ip_address(name).is_loopback
+    except ValueError:
+        return False
+
+
+def is_foreign(origin: str, host: str) -> bool:
+    """Whether an ``Origin`` header is of another site than the one asked; "" is of none."""
+    return bool(origin) and origin.partition("://")[2].lower() != host.lower()
+
+
+def _without_port(host: str) -> str:
+    if host.startswith("["):
+        return host[1:].partition("]")[0]
+    return host.partition(":")[0]
+
+
+class TokenBucket:
+    """Holds at most ``rate.burst`` tokens and gains one each ``rate.interval_ns``."""
+
+    def __init__(self, rate: Rate, clock: Clock) -> None:
+        self.rate = rate
+        self._clock = clock
+        self._full_ns = clock.monotonic_ns()  # when the bucket is, or was, full
+
+    def take(self) -> bool:
+        """Take a token if there is one."""
+        now_ns = self._clock.monotonic_ns()
+        full_ns = max(self._full_ns, now_ns) + self.rate.interval_ns
+        if full_ns - now_ns > self.rate.burst * self.rate.interval_ns:
+            return False
+        self._full_ns = full_ns
+        return True
+
 
 _NO_CREDENTIALS = (
     "This needs authentication, and none is set up here: see basic_auth_users and client_auth_type "

@@ -1,5 +1,9 @@
-"""``/api/v1/``: the JSON documents of the newest Snapshot, and their schema."""
+"""``/api/v1/``: the JSON documents of the newest Snapshot, and their schema.
 
+``/api/v1/cardinality``: where the series come from. Counted once for each Snapshot.
+"""
+
+import asyncio
 import json
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -8,6 +12,8 @@ from aiohttp import web
 
 from exporter import api
 from exporter.api import About, Document
+from exporter.metrics.cardinality import SCHEMA, cardinality
+from exporter.metrics.families import Family
 from exporter.model import Snapshot
 from exporter.web.access import Access, Route
 from exporter.web.answers import Answers
@@ -67,3 +73,40 @@ def _error(status: int, words: str) -> web.Response:
 def _written(document: Document) -> bytes:
     """ASCII: names may hold halves of surrogate pairs, which UTF-8 cannot say."""
     return json.dumps(document, separators=(",", ":"), allow_nan=False).encode()
+
+
+PATH = "/api/v1/cardinality"
+
+
+class Cardinality:
+    """The handlers; ``families`` are those that are served now."""
+
+    def __init__(
+        self, newest: Callable[[], Snapshot], families: Callable[[], Sequence[Family]]
+    ) -> None:
+        self._newest = newest
+        self._families = families
+        self._made: tuple[object, bytes] = (None, b"")
+        self._one_at_a_time = asyncio.Lock()
+
+    def routes(self) -> tuple[Route, ...]:
+        """What is served, and to whom: values of labels are not told, but how many there are."""
+        return (Route(PATH, self._document), Route(f"{PATH}/schema", self._schema, Access.OPEN))
+
+    async def _document(self, _: web.Request) -> web.StreamResponse:
+        async with self._one_at_a_time:
+            snapshot, families = self._newest(), self._families()
+            stamp = (snapshot.version, families)
+            if self._made[0] != stamp:
+                self._made = (
+                    stamp,
+                    await asyncio.to_thread(_cardinality_written, snapshot, families),
+                )
+        return web.Response(body=self._made[1], content_type="application/json")
+
+    async def _schema(self, _: web.Request) -> web.StreamResponse:
+        return web.json_response(SCHEMA, content_type="application/schema+json")
+
+
+def _cardinality_written(snapshot: Snapshot, families: Sequence[Family]) -> bytes:
+    return json.dumps(cardinality(snapshot, families)).encode()

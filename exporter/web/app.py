@@ -12,15 +12,12 @@ from exporter.api import About
 from exporter.model import Clock
 from exporter.settings import Settings
 from exporter.web.access import Access, Gate, Route
-from exporter.web.answers import Answers
-from exporter.web.api import Api
-from exporter.web.cardinality import Cardinality
+from exporter.web.answers import Answers, accepts_gzip, choose_format
+from exporter.web.api import Api, Cardinality
 from exporter.web.connection import HEADERS, Limits
-from exporter.web.health import Health, Verdict, alive, ready
+from exporter.web.health import Health, Reload, Verdict, alive, ready, reload_handler
 from exporter.web.landing import landing
-from exporter.web.lifecycle import Reload, reload_handler
 from exporter.web.live import LivePage, static_routes
-from exporter.web.negotiation import accepts_gzip, choose_format
 from exporter.web.pages import Pages
 from exporter.web.places import Places
 from exporter.web.selection import SelectionError, select

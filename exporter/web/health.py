@@ -1,6 +1,14 @@
-"""Whether the exporter is alive and ready. No source decides either."""
+"""Whether the exporter is alive and ready. No source decides either.
 
+``POST /-/reload``, as Prometheus has it.
+"""
+
+import asyncio
+from collections.abc import Callable
 from typing import NamedTuple, Protocol
+
+from aiohttp import web
+from aiohttp.typedefs import Handler
 
 from exporter.collector import Pulse
 from exporter.model import Clock, Snapshot
@@ -48,3 +56,26 @@ def ready(health: Health) -> Verdict:
     if health.pulse.done:
         return Verdict(good=True, words="ready")
     return Verdict(good=False, words="the first collection cycle is not done yet")
+
+
+Reload = Callable[[], str | None]
+"""Reads the settings anew; None, or why the old ones stay. May block; never called twice at once.
+"""
+
+_OFF = "reloading is off; switch it on with --web.enable-lifecycle\n"
+
+
+def reload_handler(reload: Reload | None) -> Handler:
+    """Make the handler; without ``reload`` it says that it is off."""
+    one_at_a_time = asyncio.Lock()
+
+    async def handler(_: web.Request) -> web.StreamResponse:
+        if reload is None:
+            raise web.HTTPForbidden(text=_OFF)
+        async with one_at_a_time:
+            problem = await asyncio.to_thread(reload)
+        if problem is not None:
+            raise web.HTTPInternalServerError(text=f"the old settings stay: {problem}\n")
+        return web.Response(text="reloaded\n")
+
+    return handler

@@ -13,8 +13,7 @@ from exporter import api
 from exporter.api import About
 from exporter.model import Snapshot
 from exporter.web.access import Route
-from exporter.web.answers import Answers, is_known
-from exporter.web.negotiation import accepts_gzip
+from exporter.web.answers import Answers, accepts_gzip, is_known
 
 if TYPE_CHECKING:
     from exporter.web.page import Page

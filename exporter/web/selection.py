@@ -8,8 +8,8 @@ whose names ``--compat`` serves (``dcgm``).
 from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
-from exporter.compat import PROGRAMS
-from exporter.families import FAMILIES, LEVELS, OPTIONAL_GROUPS
+from exporter.metrics.compat import PROGRAMS
+from exporter.metrics.families import FAMILIES, LEVELS, OPTIONAL_GROUPS
 
 _HELP = b"\n# HELP "
 _EOF = b"# EOF\n"

@@ -7,8 +7,15 @@ from contextlib import contextmanager
 from ipaddress import ip_address
 from typing import Any, NamedTuple
 
-from exporter.web.ciphers import CIPHERS, CURVES, DEFAULT_CIPHERS, TLS_VERSIONS
-from exporter.web.webfile import IF_GIVEN, REQUIRE, TlsKeys
+from exporter.web.webfile import (
+    CIPHERS,
+    CURVES,
+    DEFAULT_CIPHERS,
+    IF_GIVEN,
+    REQUIRE,
+    TLS_VERSIONS,
+    TlsKeys,
+)
 
 _VERIFY = {IF_GIVEN: ssl.CERT_OPTIONAL, REQUIRE: ssl.CERT_REQUIRED}
 

@@ -8,7 +8,7 @@ from exporter.allocations.kai import decode
 from exporter.allocations.registry import ANNOTATION_PREFIXES, LABEL_PREFIXES
 from exporter.allocations.scheme import Decoded, Reason
 from exporter.model import Allocation, NodeFacts, Pod
-from exporter.pods.decode import Keep, decode_pod
+from exporter.sources.pods.decode import Keep, decode_pod
 from tests.allocations.build import FOUR_CARDS, MIB, container, node, pod
 from tests.allocations.context import node_of
 from tests.allocations.test_vectors import CASES

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.allocations.replicas import sharing_replicas
+from exporter.allocations.devices import sharing_replicas
 from exporter.model import Device, NodeFacts
 
 GPU = "nvidia.com/gpu"

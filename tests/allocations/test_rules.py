@@ -7,7 +7,7 @@ from exporter.allocations.registry import ANNOTATION_PREFIXES, SCHEMES
 from exporter.allocations.rules import Rules, RulesError, make
 from exporter.allocations.scheme import IndexBasis
 from exporter.model import SchemeDescription
-from exporter.settings.hami import FACTOR_NAME, RESOURCE_NAMES
+from exporter.settings.cluster import FACTOR_NAME, RESOURCE_NAMES
 from exporter.settings.schemes import KEYS
 from tests.allocations.build import FOUR_CARDS, container, node, pod
 

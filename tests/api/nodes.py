@@ -3,9 +3,8 @@
 from dataclasses import replace
 from functools import cache
 
-from exporter.cgroups.simulated import SimulatedProcesses
 from exporter.collector import Collector, Sources
-from exporter.gpus.simulated import SimulatedGpus
+from exporter.collector.wiring import make_collector, open_sources
 from exporter.model import (
     CgroupIdentity,
     Container,
@@ -23,11 +22,12 @@ from exporter.model import (
     Unmeasured,
     Window,
 )
-from exporter.pods.simulated import SimulatedPods
-from exporter.scenario.load import describe
-from exporter.scenario.node import Node
 from exporter.settings import load
-from exporter.wiring import make_collector, open_sources
+from exporter.simulation.load import describe
+from exporter.simulation.node import Node
+from exporter.sources.cgroups.simulated import SimulatedProcesses
+from exporter.sources.gpus.simulated import SimulatedGpus
+from exporter.sources.pods.simulated import SimulatedPods
 from tests.collector.bench import CID, DEVICE, SECOND, Bench
 from tests.collector.sources import ManualClock
 

@@ -6,9 +6,9 @@ import pytest
 
 from exporter import api
 from exporter.api import About
-from exporter.api.processes import process_type
-from exporter.api.words import UNATTRIBUTED, UNMEASURED
-from exporter.families import families_without
+from exporter.api.document import process_type
+from exporter.api.figures import UNATTRIBUTED, UNMEASURED
+from exporter.metrics.families import families_without
 from exporter.model import (
     History,
     Labelled,

@@ -7,8 +7,8 @@ from benchmarks.accuracy.report import Found, missed, of, quality, table, within
 from benchmarks.accuracy.run import Error, run
 from benchmarks.accuracy.scenarios import CASES, JOBS, Case
 from exporter.model import ContainerKey
-from exporter.scenario.description import SampleRule
-from exporter.scenario.load import describe
+from exporter.simulation.description import SampleRule
+from exporter.simulation.load import describe
 
 MINUTES = 5
 TRIED = ("light bursts", "mixed bursts", "contended", "between scrapes", "paused", "nameless")

@@ -14,7 +14,7 @@ from benchmarks.fleet.paper import GIB, Assumed, herd, servers, watches
 from benchmarks.fleet.programs import Samples, Usage
 from benchmarks.fleet.report import paper_tables, put, run_table
 from benchmarks.fleet.series import choices, counted, parts
-from exporter.families import FAMILIES, OWN_LEVEL
+from exporter.metrics.families import FAMILIES, OWN_LEVEL
 
 FOUND = Figures(
     nodes=100,

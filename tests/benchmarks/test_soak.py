@@ -9,10 +9,10 @@ from benchmarks.soak.books import Books
 from benchmarks.soak.child import Pace
 from benchmarks.soak.judge import ALLOWED, Look, grown, table
 from benchmarks.soak.node import sources
-from exporter.exposition import Format, Renderer
+from exporter.collector.wiring import make_collector
+from exporter.metrics.text import Format, Renderer
 from exporter.model import Row, Snapshot
 from exporter.settings import load
-from exporter.wiring import make_collector
 from tests.e2e.programs import Page
 from tests.scenario.clock import ManualClock
 

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from exporter.cgroups.hierarchy import Hierarchy, find_hierarchy
+from exporter.sources.cgroups.hierarchy import Hierarchy, find_hierarchy
 from tests.cgroups.names import container_path, new_container_id, new_uid
 from tests.cgroups.real import mounted
 

@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from exporter.cgroups.kinds import kind_of, kinds_of
-from exporter.cgroups.layout import parse_path
-from exporter.cgroups.processes import CgroupProcesses
-from exporter.cgroups.simulated import SimulatedProcesses
+from exporter.attribution.ownership import owner_of
 from exporter.model import GroupKey, PodTable
-from exporter.ownership import owner_of
+from exporter.sources.cgroups.kinds import kind_of, kinds_of
+from exporter.sources.cgroups.layout import parse_path
+from exporter.sources.cgroups.processes import CgroupProcesses
+from exporter.sources.cgroups.simulated import SimulatedProcesses
 from tests.scenario.clock import ManualClock
 
 ID = "0123456789abcdef" * 4

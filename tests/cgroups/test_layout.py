@@ -6,9 +6,14 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from exporter.cgroups.layout import LONGEST_FILE, LONGEST_PATH, parse_path, parse_proc_cgroup
-from exporter.cgroups.units import OWN_INSIDE
 from exporter.model import CgroupIdentity, PodSlot
+from exporter.sources.cgroups.layout import (
+    LONGEST_FILE,
+    LONGEST_PATH,
+    OWN_INSIDE,
+    parse_path,
+    parse_proc_cgroup,
+)
 from tests.cgroups.names import container_path, pod_path
 
 HERE = Path(__file__).parent

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from exporter.cgroups.proc import (
+from exporter.sources.cgroups.proc import (
     Seen,
     in_nested_pid_namespace,
     look_at,

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from exporter.cgroups.processes import CgroupProcesses
-from exporter.cgroups.source import ProcessSource
 from exporter.model import CgroupIdentity, ProcessInfo, Unattributed, Unit, Unmeasured
+from exporter.sources.cgroups.processes import CgroupProcesses
+from exporter.sources.cgroups.source import ProcessSource
 from tests.cgroups.clock import ManualClock
 from tests.cgroups.fakeproc import PF_EXITING, FakeProc
 from tests.cgroups.names import container_path, new_container_id, new_uid, pod_path

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from exporter.cgroups.processes import CgroupProcesses
 from exporter.model import CgroupIdentity, Unattributed, Unit
+from exporter.sources.cgroups.processes import CgroupProcesses
 from tests.cgroups.clock import ManualClock
 from tests.cgroups.names import container_path, new_container_id, new_uid
 from tests.cgroups.real import RealCgroups, real_cgroups
@@ -264,7 +264,7 @@ def test_the_descriptors_of_ended_processes_are_given_back(
 
 IN_A_PID_NAMESPACE = """
 import sys
-from exporter.cgroups.processes import CgroupProcesses
+from exporter.sources.cgroups.processes import CgroupProcesses
 processes = CgroupProcesses(sys.argv[1], sys.argv[2])
 status = processes.status()
 print(status.up, "hostPID: true" in status.detail, processes.resolve([int(sys.argv[3])]))
@@ -307,7 +307,7 @@ def test_with_the_nodes_proc_a_process_is_found_from_another_pid_namespace(
 
 IN_A_CGROUP_NAMESPACE = """
 import sys
-from exporter.cgroups.processes import CgroupProcesses
+from exporter.sources.cgroups.processes import CgroupProcesses
 processes = CgroupProcesses(sys.argv[1], "/proc")
 print(*map(processes.resolve([int(pid) for pid in sys.argv[2:]]).get, map(int, sys.argv[2:])))
 """

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from exporter.cgroups.processes import CgroupProcesses
-from exporter.cgroups.walk import walk
 from exporter.model import CgroupIdentity
+from exporter.sources.cgroups.processes import CgroupProcesses
+from exporter.sources.cgroups.walk import walk
 from tests.cgroups.names import container_path, new_container_id, new_uid, pod_path
 from tests.cgroups.real import mounted
 

@@ -1,6 +1,6 @@
-from exporter.cgroups.simulated import SimulatedProcesses
-from exporter.cgroups.source import ProcessSource
 from exporter.model import CgroupIdentity, ProcessInfo, Unattributed, Unit
+from exporter.sources.cgroups.simulated import SimulatedProcesses
+from exporter.sources.cgroups.source import ProcessSource
 from tests.cgroups.names import container_path, new_container_id, new_uid, pod_path
 
 UID, ID, OTHER_ID = new_uid(), new_container_id(), new_container_id()

@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.cgroups.layout import parse_path, parse_proc_cgroup
-from exporter.cgroups.units import LONGEST_NAME, OWN_INSIDE
+from exporter.attribution.ownership import owner_of
 from exporter.model import (
     CgroupIdentity,
     Container,
@@ -16,7 +15,7 @@ from exporter.model import (
     Unattributed,
     Unit,
 )
-from exporter.ownership import owner_of
+from exporter.sources.cgroups.layout import LONGEST_NAME, OWN_INSIDE, parse_path, parse_proc_cgroup
 
 ID = "cde6dfaf5007ed65aad2d6aed72af91b0f3d95813492f773286e29ae145d20f4"
 TASK = "step_0/user/task_0"

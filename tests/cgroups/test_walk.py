@@ -9,8 +9,8 @@ import pytest
 from pyfakefs.fake_filesystem import FakeFilesystem
 from pyfakefs.helpers import set_uid
 
-from exporter.cgroups.walk import LARGEST_LIST, Limits, walk
 from exporter.model import CgroupIdentity, PodSlot, Unit
+from exporter.sources.cgroups.walk import LARGEST_LIST, Limits, walk
 from tests.cgroups.names import container_path, new_container_id, new_uid, pod_path
 from tests.cgroups.real import RealCgroups, real_cgroups
 

@@ -1,8 +1,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.cgroups.walked import Listed, Walk, cleared, is_sound
 from exporter.model import CgroupIdentity
+from exporter.sources.cgroups.walk import Listed, Walk, cleared, is_sound
 
 POD, CONTAINER = CgroupIdentity("pod"), CgroupIdentity("pod", "container")
 LINES = st.lists(

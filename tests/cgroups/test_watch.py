@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from exporter.cgroups.watch import Watch
+from exporter.sources.cgroups.containers import Watch
 from tests.cgroups.clock import ManualClock
 from tests.cgroups.names import container_path, new_container_id, new_uid
 from tests.cgroups.real import real_cgroups

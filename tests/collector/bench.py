@@ -16,7 +16,7 @@ from exporter.model import (
     Snapshot,
     Window,
 )
-from exporter.node.source import NodeSource
+from exporter.sources.node.source import NodeSource
 from tests.collector.sources import ManualClock, SetGpus, SetPods, SetProcesses
 
 SECOND = 1_000_000_000

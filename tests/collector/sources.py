@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Collection, Mapping
 
-from exporter.gpus.source import Demand
 from exporter.model import (
     CgroupIdentity,
     DeviceReading,
@@ -14,7 +13,8 @@ from exporter.model import (
     Tree,
     Unattributed,
 )
-from exporter.pods.decode import Keep
+from exporter.sources.gpus.source import Demand
+from exporter.sources.pods.decode import Keep
 
 
 class ManualClock:

@@ -6,6 +6,7 @@ import pytest
 
 from exporter.allocations.rules import Rules, make
 from exporter.allocations.scheme import Decoded, IndexBasis, Scheme
+from exporter.attribution.ownership import Member
 from exporter.collector.allotments import Allotments
 from exporter.ledger import Allotted
 from exporter.model import (
@@ -18,8 +19,7 @@ from exporter.model import (
     Pod,
     SchemeDescription,
 )
-from exporter.ownership import Member
-from exporter.pods.table import indexed
+from exporter.sources.pods.table import indexed
 from tests.allocations.build import container, pod
 
 # NVML index 0, 1, 2 in the order of the list; minor and PCI place differ from it and each other.

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from exporter.collector import CycleRules
 from exporter.collector.bound import Rows, Surplus, bounded
-from exporter.ledger import LateRows
 from exporter.model import CgroupIdentity, Row, Value
+from exporter.rows.lazy import LateRows
 from tests.collector.bench import SECOND, Bench
 
 CORE = "mgpu_container_core_seconds_total"

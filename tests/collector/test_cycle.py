@@ -9,9 +9,8 @@ import pytest
 
 from exporter.allocations.scheme import SHARED
 from exporter.collector.allotments import limited
-from exporter.collector.pids import pids_of
-from exporter.families import FAMILIES
-from exporter.gpus.source import RestartRequiredError
+from exporter.collector.membership import pids_of
+from exporter.metrics.families import FAMILIES
 from exporter.model import (
     Allocation,
     CgroupIdentity,
@@ -26,6 +25,7 @@ from exporter.model import (
     ProcessMemory,
     Window,
 )
+from exporter.sources.gpus.source import RestartRequiredError
 from tests.collector.bench import CID, DEVICE, PLACED, POD, SECOND, Bench, row
 
 

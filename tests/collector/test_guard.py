@@ -2,7 +2,7 @@ import logging
 
 import pytest
 
-from exporter.collector.guard import Guard
+from exporter.collector.polling import Guard
 from exporter.model import SourceStatus
 from tests.collector.sources import ManualClock
 

@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from exporter.collector import CycleRules
-from exporter.collector.keeper import Keeper, widened, widest
-from exporter.gpus.source import Demand
+from exporter.collector.budget import Keeper, widened, widest
 from exporter.model import CgroupIdentity, Snapshot
+from exporter.sources.gpus.source import Demand
 from tests.collector.bench import CID, POD, SECOND, Bench, row
 
 BUDGET = CycleRules(budget=0.01)
@@ -128,7 +128,7 @@ def test_a_slower_cycle_is_no_overrun(bench: Bench) -> None:
 def test_it_is_logged_once_where_it_begins_and_ends(
     bench: Bench, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with caplog.at_level(logging.INFO, "exporter.collector.keeper"):
+    with caplog.at_level(logging.INFO, "exporter.collector.budget"):
         run(bench, 300)
         run(bench, 300, cost_ns=SECOND // 1000)
         run(bench, 300)

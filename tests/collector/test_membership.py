@@ -18,7 +18,7 @@ from exporter.model import (
     PodTable,
 )
 from exporter.model import ProcessMemory as Holder
-from exporter.pods.table import indexed
+from exporter.sources.pods.table import indexed
 
 COMPUTE = frozenset({"compute"})
 MEMORY = DeviceMemory(100, 30, None, (Holder(1, 10, COMPUTE), Holder(2, 20, COMPUTE)))

@@ -2,9 +2,9 @@
 
 import pytest
 
-from exporter.collector.named import Named
+from exporter.collector.allotments import Named
 from exporter.model import Pod
-from exporter.pods.table import indexed
+from exporter.sources.pods.table import indexed
 
 OLD, NEW, OTHER = (
     Pod("a", "ns", "db-0", deleted=True),

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import pytest
 
 from exporter.collector import Collector, CycleRules, Sources
-from exporter.collector.naming import Naming
+from exporter.collector.membership import Naming
 from exporter.ledger import Ledger
 from exporter.model import (
     CgroupIdentity,

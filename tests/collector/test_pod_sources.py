@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 
 from exporter.collector import Collector, CycleRules, Sources
 from exporter.model import CgroupIdentity, Container, Pod, PodTable, Row, Snapshot, SourceStatus
-from exporter.pods.chain import PATIENCE_S, ChainedPods, Standby
-from exporter.pods.labels import Allowed
-from exporter.pods.table import indexed
+from exporter.sources.pods.chain import PATIENCE_S, ChainedPods, Standby
+from exporter.sources.pods.labels import Allowed
+from exporter.sources.pods.table import indexed
 from tests.collector.bench import CID, PLACED, POD, SECOND, Bench, row
 from tests.collector.sources import SetPods
 

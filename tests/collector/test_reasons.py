@@ -9,10 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from exporter.cgroups.processes import CgroupProcesses
-from exporter.cgroups.source import ProcessSource
 from exporter.collector import Collector, Sources
-from exporter.gpus.amd.source import AmdSource
 from exporter.ledger import Ledger
 from exporter.model import (
     CgroupIdentity,
@@ -29,6 +26,9 @@ from exporter.model import (
     Unmeasured,
     Window,
 )
+from exporter.sources.cgroups.processes import CgroupProcesses
+from exporter.sources.cgroups.source import ProcessSource
+from exporter.sources.gpus.amd.source import AmdSource
 from tests.cgroups.fakeproc import FakeProc
 from tests.cgroups.names import container_path
 from tests.collector.bench import CID, DEVICE, PLACED, POD, SECOND, Bench

@@ -4,10 +4,10 @@ from collections.abc import Mapping
 
 from exporter.allocations.rules import make
 from exporter.collector import CycleRules, LastReload
-from exporter.gpus.source import Demand
 from exporter.model import CgroupIdentity, Pod
-from exporter.pods.decode import Keep
-from exporter.pods.labels import Allowed
+from exporter.sources.gpus.source import Demand
+from exporter.sources.pods.decode import Keep
+from exporter.sources.pods.labels import Allowed
 from tests.collector.bench import CID, POD, SECOND, Bench, row
 
 RULES = CycleRules(

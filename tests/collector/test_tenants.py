@@ -1,10 +1,10 @@
 import pytest
 
-from exporter.collector.guard import Guard
+from exporter.collector.polling import Guard
 from exporter.collector.tenants import MOST_WINDOWS, Residency
-from exporter.ledger import processes_of
-from exporter.ledger.history import points
 from exporter.model import CgroupIdentity, DeviceUsage, Engines, ProcessInfo, Spent
+from exporter.rows.history import points
+from exporter.rows.processes import processes_of
 from tests.collector.bench import CID, DEVICE, SECOND, Bench
 
 NOTHING = DeviceUsage(DEVICE, SECOND, 0, Spent(Engines()), {})

@@ -5,8 +5,8 @@ import pytest
 from multidict import MultiDict
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as read_openmetrics
 
-from exporter.compat.page import PROGRAMS, CompatPage
-from exporter.exposition import Format
+from exporter.metrics.compat.page import PROGRAMS, CompatPage
+from exporter.metrics.text import Format
 from exporter.model import Row, Snapshot, Value
 from exporter.settings import TABLE, load
 from exporter.web import Pages

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from exporter.scenario.load import shipped
+from exporter.simulation.load import shipped
 from tests.dashboards.grafana import Ask
 from tests.e2e.programs import Exporter, Prometheus, eventually
 from tests.fakenvml.build import library

@@ -15,7 +15,7 @@ from grafana_foundation_sdk.models import units
 
 from dashboards.frame import GRAFANA
 from dashboards.generate import BOARDS, main
-from exporter.families import FAMILIES
+from exporter.metrics.families import FAMILIES
 from tests.dashboards.grafana import (
     FOLDER,
     PATHS,

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import yaml
 
-from exporter.scenario.load import shipped
 from exporter.settings.table import BY_NAME
+from exporter.simulation.load import shipped
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "examples/compose"

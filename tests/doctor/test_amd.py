@@ -6,9 +6,9 @@ import pytest
 
 from exporter.doctor import Finding, Verdict, privileges
 from exporter.doctor.gpus import gpus
-from exporter.gpus.amd.source import AmdSource
-from exporter.gpus.drm.holders import REFUSED
 from exporter.model import Reading, SourceStatus, Unmeasured
+from exporter.sources.gpus.amd.source import AmdSource
+from exporter.sources.gpus.drm.holders import REFUSED
 from tests.doctor.looking import by_subject, check, evidence, settings
 from tests.fakeamdsmi.build import describe, library
 from tests.gpus.amd.checked import same

@@ -6,7 +6,7 @@ import pytest
 
 from exporter.doctor import Finding, Verdict
 from exporter.doctor.exporter import exporter
-from exporter.doctor.pace import pace
+from exporter.doctor.gpus import pace
 from exporter.model import Device, DeviceReading, PartCost, Reading, SourceStatus
 from tests.doctor.looking import by_subject, evidence, settings
 

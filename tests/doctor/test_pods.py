@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from exporter.doctor import Finding, Verdict, privileges
-from exporter.doctor.clock import clock
+from exporter.doctor.exporter import clock
 from exporter.doctor.pods import pods
 from exporter.model import SourceStatus
 from tests.doctor.looking import by_subject, evidence, settings

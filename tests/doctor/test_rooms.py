@@ -10,13 +10,11 @@ import pytest
 
 from exporter.doctor import Finding, Verdict, as_json, as_text, examine, privileges
 from exporter.doctor.cgroups import cgroups
-from exporter.doctor.clock import clock
-from exporter.doctor.evidence import Timed
-from exporter.doctor.examine import Examined
-from exporter.doctor.finding import note, ok, problem
+from exporter.doctor.evidence import Timed, note, ok, problem
+from exporter.doctor.examine import Examined, together
+from exporter.doctor.exporter import clock
 from exporter.doctor.gpus import gpus, module_version
-from exporter.doctor.node import node
-from exporter.doctor.together import together
+from exporter.doctor.pods import node
 from exporter.model import (
     CgroupIdentity,
     Device,

@@ -4,7 +4,7 @@ import uuid
 from dataclasses import dataclass, field
 from typing import Any
 
-from exporter.pods.decode import CONFIG_MIRROR
+from exporter.sources.pods.decode import CONFIG_MIRROR
 from tests.cgroups.names import container_path, new_container_id, new_uid
 from tests.e2e.node import NAME
 from tests.e2e.programs import Page

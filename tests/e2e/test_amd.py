@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from exporter.gpus.amd.smi.check import DIFFERS
+from exporter.sources.gpus.amd.smi.check import DIFFERS
 from tests.cgroups.fakeproc import FakeProc
 from tests.cgroups.names import container_path, new_container_id, new_uid
 from tests.e2e.programs import Exporter, Page

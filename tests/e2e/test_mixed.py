@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 from exporter.model import ContainerKey, GroupKey
-from exporter.scenario.load import load
-from exporter.scenario.node import Node
+from exporter.simulation.load import load
+from exporter.simulation.node import Node
 from tests.e2e.programs import Exporter, Page, Prometheus, eventually
 from tests.e2e.scraper import Scraper, falls, imbalances, measured_at
 from tests.fakenvml.build import library

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 import pytest
 
 from exporter.model import ContainerKey
-from exporter.scenario.load import load
-from exporter.scenario.node import Node
-from exporter.scenario.truth import Truth
+from exporter.simulation.load import load
+from exporter.simulation.node import Node
+from exporter.simulation.truth import Truth
 from tests.e2e.programs import Exporter, Prometheus, eventually
 
 SCRAPE_S = 5  # longer than most jobs of the scenario's namespace "batch" live

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from exporter.scenario.description import Scheme
-from exporter.scenario.load import load
-from exporter.scenario.node import Node
-from exporter.scenario.truth import Truth
+from exporter.simulation.description import Scheme
+from exporter.simulation.load import load
+from exporter.simulation.node import Node
+from exporter.simulation.truth import Truth
 from tests.e2e.programs import Exporter, Prometheus, eventually
 from tests.rules.run import documented
 from tests.scenario.arithmetic import check_limits, check_use

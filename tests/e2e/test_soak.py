@@ -11,17 +11,17 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from exporter.cgroups.simulated import SimulatedProcesses
 from exporter.collector import Collector, Sources
-from exporter.exposition import Format, Renderer
-from exporter.gpus.simulated import SimulatedGpus
+from exporter.collector.wiring import make_collector
+from exporter.metrics.text import Format, Renderer
 from exporter.model import Row, Snapshot
-from exporter.pods.none import NoPods
-from exporter.pods.simulated import SimulatedPods
-from exporter.scenario.load import describe
-from exporter.scenario.node import Node
 from exporter.settings import load
-from exporter.wiring import make_collector
+from exporter.simulation.load import describe
+from exporter.simulation.node import Node
+from exporter.sources.cgroups.simulated import SimulatedProcesses
+from exporter.sources.gpus.simulated import SimulatedGpus
+from exporter.sources.pods.factory import NoPods
+from exporter.sources.pods.simulated import SimulatedPods
 from tests.scenario.clock import START, ManualClock
 
 QUANTITIES = ("core_seconds", "memory_active_seconds", "encoder_seconds", "decoder_seconds")

@@ -2,8 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from exporter.gpus.awaited import Awaited, never, nvidia_missed
 from exporter.model import Device, DeviceReading
+from exporter.sources.gpus.factory import Awaited, never, nvidia_missed
 from tests.collector.sources import SetGpus
 from tests.gpus.amd.trees import put
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.gpus.energy import LONGEST_GAP_NS, EnergyMeter, Metered
+from exporter.sources.gpus.energy import LONGEST_GAP_NS, EnergyMeter, Metered
 
 SECOND = 10**9
 JOULE = 10**6

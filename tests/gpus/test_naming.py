@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from exporter.gpus.naming import Named, Naming, Stretch, _adding_up, tell_apart
-from exporter.gpus.samples import ProcessSample
-from exporter.scenario.ring import ProcessRow, RingSample
+from exporter.simulation.ring import ProcessRow, RingSample
+from exporter.sources.gpus.naming import Named, Naming, Stretch, _adding_up, tell_apart
+from exporter.sources.gpus.samples import ProcessSample
 from tests.scenario.clock import ManualClock
 from tests.scenario.nodes import SCENARIOS, node, pod
 

@@ -6,7 +6,7 @@ from threading import Event, Thread, current_thread, get_ident
 
 import pytest
 
-from exporter.gpus.pool import ALONE_RUNS, PATIENCE_S, DeviceWorkers, Stuck
+from exporter.sources.gpus.pool import ALONE_RUNS, PATIENCE_S, DeviceWorkers, Stuck
 from tests.scenario.clock import ManualClock
 
 PATIENT, HASTY = 60.0, 0.05

@@ -2,8 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.gpus.energy import LONGEST_GAP_NS, EnergyMeter
-from exporter.gpus.power import PowerIntegral
+from exporter.sources.gpus.energy import LONGEST_GAP_NS, EnergyMeter, PowerIntegral
 
 SECOND = 10**9
 

@@ -5,8 +5,6 @@ from typing import Any
 
 import pytest
 
-from exporter.gpus.simulated import SimulatedGpus
-from exporter.gpus.source import GpuSource
 from exporter.model import (
     DeviceReading,
     DeviceState,
@@ -16,9 +14,11 @@ from exporter.model import (
     Window,
     XidCount,
 )
-from exporter.scenario.description import Fault
-from exporter.scenario.load import describe, load
-from exporter.scenario.node import Node
+from exporter.simulation.description import Fault
+from exporter.simulation.load import describe, load
+from exporter.simulation.node import Node
+from exporter.sources.gpus.simulated import SimulatedGpus
+from exporter.sources.gpus.source import GpuSource
 from tests.scenario.clock import START, ManualClock
 from tests.scenario.nodes import node, pod, process
 

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from exporter.gpus.simulated import SimulatedGpus
 from exporter.model import DeviceReading, Methods, Unmeasured, Window
-from exporter.scenario.load import describe
-from exporter.scenario.node import Node
+from exporter.simulation.load import describe
+from exporter.simulation.node import Node
+from exporter.sources.gpus.simulated import SimulatedGpus
 from tests.scenario.clock import START, ManualClock
 from tests.scenario.nodes import process
 

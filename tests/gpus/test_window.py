@@ -8,9 +8,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from exporter.gpus.samples import ProcessSample, Sample, sift
-from exporter.gpus.window import RING_US, WindowCursor
 from exporter.model import Methods, Window
+from exporter.sources.gpus.samples import ProcessSample, Sample, sift
+from exporter.sources.gpus.window import RING_US, WindowCursor
 
 NOW = 1_700_000_000_000_000  # microseconds since the epoch
 PERIOD = 166_667

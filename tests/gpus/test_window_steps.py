@@ -10,9 +10,9 @@ from itertools import pairwise
 
 import pytest
 
-from exporter.gpus.samples import ProcessSample, Sample
-from exporter.gpus.window import WindowCursor
 from exporter.model import Window
+from exporter.sources.gpus.samples import ProcessSample, Sample
+from exporter.sources.gpus.window import WindowCursor
 
 SECOND = 1_000_000
 PERIOD = 166_667

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from exporter.groups.containers import RENAMED_NS, Containers, sockets_of
-from exporter.groups.source import GroupSource
 from exporter.model import CgroupIdentity, Clock, GroupFacts, GroupKey, GroupMember, Unit
+from exporter.sources.groups.containers import RENAMED_NS, Containers, sockets_of
+from exporter.sources.groups.source import GroupSource
 from tests.cgroups.clock import ManualClock
 from tests.groups.engines import Engine, serving, short_folder, until
 

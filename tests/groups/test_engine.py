@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.groups import engine as engine_module
-from exporter.groups.engine import Engine, EngineError, is_socket
+from exporter.sources.groups import engine as engine_module
+from exporter.sources.groups.engine import Engine, EngineError, is_socket
 from tests.groups.engines import serving, short_folder, talking
 
 A, B, C = ("a" * 64, "b" * 64, "c" * 64)

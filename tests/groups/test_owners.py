@@ -13,17 +13,22 @@ from hypothesis import strategies as st
 from pyfakefs.fake_filesystem import FakeFilesystem
 from pyfakefs.helpers import reset_ids, set_uid
 
-from exporter.groups.accounts import (
+from exporter.model import CgroupIdentity, GroupFacts, GroupKey, GroupMember, Unit
+from exporter.sources.groups.accounts import (
     LONGEST_ENVIRONMENT,
     MOST_AT_ONCE,
     Accounts,
     slurm_account,
 )
-from exporter.groups.choice import open_groups
-from exporter.groups.containers import Containers
-from exporter.groups.owners import Owners
-from exporter.groups.users import AT_ONCE, LARGEST_FILE, Users, _parsed
-from exporter.model import CgroupIdentity, GroupFacts, GroupKey, GroupMember, Unit
+from exporter.sources.groups.containers import Containers
+from exporter.sources.groups.owners import (
+    AT_ONCE,
+    LARGEST_FILE,
+    Owners,
+    Users,
+    _parsed,
+    open_groups,
+)
 from tests.cgroups.clock import ManualClock
 from tests.cgroups.fakeproc import FakeProc
 from tests.groups.engines import until

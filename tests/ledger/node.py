@@ -4,19 +4,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from exporter.attribution import account
-from exporter.ledger import (
-    Allotted,
-    CycleFacts,
-    LateRows,
-    Ledger,
-    Moment,
-    at_most,
-    extended,
-    gauges_of,
-    present_of,
-    rows_of,
-)
+from exporter.attribution.join import account
+from exporter.ledger import Allotted, Ledger, Moment
 from exporter.model import (
     Allocation,
     ContainerKey,
@@ -36,6 +25,9 @@ from exporter.model import (
     Unmeasured,
     Window,
 )
+from exporter.rows.book_view import CycleFacts
+from exporter.rows.history import extended, gauges_of, present_of
+from exporter.rows.lazy import LateRows, at_most, rows_of
 
 SECOND = 1_000_000_000
 RETENTION = 300 * SECOND

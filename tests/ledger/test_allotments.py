@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from exporter.ledger import Allotted, CycleFacts, Ledger, Moment, rows_of
+from exporter.ledger import Allotted, Ledger, Moment
 from exporter.model import (
     Allocation,
     ContainerKey,
@@ -21,6 +21,8 @@ from exporter.model import (
     Row,
     Value,
 )
+from exporter.rows.book_view import CycleFacts
+from exporter.rows.lazy import rows_of
 from tests.ledger.node import GPU, ROW_A, SECOND, A, Node, at, window
 
 OTHER = Device("GPU-1", 1, "nvidia", memory_bytes=1000)

@@ -2,9 +2,16 @@ from collections.abc import Iterable
 
 import pytest
 
-from exporter.ledger import extended, gauges_of
-from exporter.ledger.history import MOST_SERIES, POINT_BYTES, POINTS, Gauges, points
 from exporter.model import History, Row
+from exporter.rows.history import (
+    MOST_SERIES,
+    POINT_BYTES,
+    POINTS,
+    Gauges,
+    extended,
+    gauges_of,
+    points,
+)
 from tests.ledger.node import at
 
 KEY = ("n", "p", "c", "0", "GPU-0")

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from exporter.ledger.kept import Kept
+from exporter.rows.cache import Kept
 
 A, B = [1], [1]  # equal, and not the same
 

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable
 import pytest
 from hypothesis import given, settings
 
-from exporter.ledger import LateRows
 from exporter.model import DeviceState, MemoryHeld, Owner, Row, Unmeasured
+from exporter.rows.lazy import LateRows
 from tests.ledger.node import GPU, GROUP, SECOND, A, B, Node, allotted, window
 from tests.ledger.test_allotments import OTHER, SIDE, WHOLE_POD, Histories, histories
 

@@ -2,8 +2,6 @@ from collections.abc import Mapping
 
 import pytest
 
-from exporter.ledger import processes_of
-from exporter.ledger.processes import unattributed_core
 from exporter.model import (
     ContainerKey,
     Engines,
@@ -20,6 +18,7 @@ from exporter.model import (
     Unattributed,
     Value,
 )
+from exporter.rows.processes import processes_of, unattributed_core
 from tests.ledger.node import SECOND, A, B
 
 COMPUTE = frozenset({"compute"})

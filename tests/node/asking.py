@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any, Self
 
 from exporter.model import NodeFacts, PodTable, SourceStatus
-from exporter.node.polled import Inquiry, Polled, Rhythm
+from exporter.sources.node.polled import Inquiry, Polled, Rhythm
 
 PATIENCE_S = 20.0
 QUICK = Rhythm(period_s=0.02, least_s=0.002, most_s=0.01)

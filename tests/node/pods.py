@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from exporter.model import ClaimRef, Container, Pod, PodTable
-from exporter.pods.table import indexed
+from exporter.sources.pods.table import indexed
 
 CID = "c" * 64
 

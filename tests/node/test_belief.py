@@ -3,8 +3,8 @@ from dataclasses import replace
 import pytest
 
 from exporter.model import ClaimedDevice, ClaimRef, Container, Grant, NodeFacts, Pod
-from exporter.node.belief import contribution, held_by_kubelet, wants_devices
-from exporter.node.entries import Entry
+from exporter.sources.node.podresources import contribution, held_by_kubelet, wants_devices
+from exporter.sources.node.wire import Entry
 from tests.node.pods import pod, table, uids, unknown_to_kubelet
 
 GPU = ClaimedDevice("", "gpu.nvidia.com", "node-1", "gpu-0")

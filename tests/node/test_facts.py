@@ -1,8 +1,7 @@
 from dataclasses import fields
 
 from exporter.model import Device, Grant, NodeFacts, OfferedDevice, Pod
-from exporter.node.facts import CONTRIBUTED, merged
-from exporter.node.told import ToldNode
+from exporter.sources.node.source import CONTRIBUTED, ToldNode, merged
 from tests.collector.sources import ManualClock
 from tests.node.pods import table
 

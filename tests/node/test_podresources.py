@@ -8,9 +8,9 @@ import grpc
 import pytest
 
 from exporter.model import ClaimedDevice, ClaimRef, Grant, NodeFacts, Pod, PodTable
-from exporter.node.choice import open_pod_resources
-from exporter.node.kubelet import MAX_ANSWER, Kubelet, KubeletError
-from exporter.node.podresources import PodResources
+from exporter.sources.node.kubelet import MAX_ANSWER, Kubelet, KubeletError
+from exporter.sources.node.podresources import PodResources
+from exporter.sources.node.polled import open_pod_resources
 from tests.collector.sources import ManualClock
 from tests.node.asking import PATIENT, Asking
 from tests.node.kubeletserver import KubeletServer

@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from exporter.model import NodeFacts, PodTable
-from exporter.node.policies import MAX_CARDS, CardPolicies
+from exporter.sources.node.policies import MAX_CARDS, CardPolicies
 
 Write = Callable[[str, str | bytes], None]
 

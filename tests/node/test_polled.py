@@ -6,7 +6,7 @@ from collections.abc import Mapping
 import pytest
 
 from exporter.model import NodeFacts, Pod, PodTable
-from exporter.node.polled import Polled, Rhythm
+from exporter.sources.node.polled import Polled, Rhythm
 from tests.node.asking import PATIENT, Asking
 from tests.node.pods import pod, table
 

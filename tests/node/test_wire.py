@@ -2,7 +2,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.node.wire import MAX_FIELDS, WireError, fields, one_text, parts, text, text_field
+from exporter.sources.node.wire import (
+    MAX_FIELDS,
+    WireError,
+    fields,
+    one_text,
+    parts,
+    text,
+    text_field,
+)
 from tests.node.messages import field, varint
 
 

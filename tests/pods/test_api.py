@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from exporter.model import NodeFacts
-from exporter.pods.decode import Keep
-from exporter.pods.pace import Pace
-from exporter.pods.table import GRACE_NS
+from exporter.sources.pods.decode import Keep
+from exporter.sources.pods.listener import Pace
+from exporter.sources.pods.table import GRACE_NS
 from tests.pods.apiserver import ApiServer
 from tests.pods.documents import container_id, node_document, pod_document
 from tests.pods.watching import PATIENCE_S, QUICK, ManualClock, Watching, connector

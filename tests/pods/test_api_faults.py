@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from exporter.pods.client import connect, from_kubeconfig
-from exporter.pods.failure import ApiError
-from exporter.pods.pace import Pace
+from exporter.sources.pods.client import connect, from_kubeconfig
+from exporter.sources.pods.health import ApiError
+from exporter.sources.pods.listener import Pace
 from tests.pods.apiserver import ApiServer, write_kubeconfig
 from tests.pods.documents import pod_document
 from tests.pods.watching import QUICK, ManualClock, Watching, connector

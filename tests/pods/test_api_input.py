@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from exporter.pods.decode import Keep
-from exporter.pods.wire import MAX_OBJECT
+from exporter.sources.pods.decode import Keep
+from exporter.sources.pods.wire import MAX_OBJECT
 from tests.pods.apiserver import ApiServer
 from tests.pods.documents import pod_document
 from tests.pods.watching import Watching, connector

@@ -9,13 +9,12 @@ from typing import Self
 import pytest
 
 from exporter.model import Container, NodeFacts, Pod, PodTable
-from exporter.pods.api import ApiPods
-from exporter.pods.chain import PATIENCE_S, ChainedPods, Standby
-from exporter.pods.client import connect_kubelet
-from exporter.pods.files import FilePods
-from exporter.pods.kubelet import KubeletPods
-from exporter.pods.merge import merged
-from exporter.pods.table import GRACE_NS, indexed
+from exporter.sources.pods.api import ApiPods
+from exporter.sources.pods.chain import PATIENCE_S, ChainedPods, Standby, merged
+from exporter.sources.pods.client import connect_kubelet
+from exporter.sources.pods.files import FilePods
+from exporter.sources.pods.kubelet import KubeletPods
+from exporter.sources.pods.table import GRACE_NS, indexed
 from tests.pods.apiserver import ApiServer
 from tests.pods.documents import Document, container_id, pod_document
 from tests.pods.logs import Logs

@@ -5,14 +5,13 @@ from pathlib import Path
 import pytest
 
 from exporter.model import Pod, PodTable
-from exporter.pods.api import ApiPods
-from exporter.pods.chain import ChainedPods
-from exporter.pods.choice import Places, node_name, open_pod_source
-from exporter.pods.files import FilePods
-from exporter.pods.kubelet import KubeletPods
-from exporter.pods.none import NoPods
-from exporter.pods.simulated import SimulatedPods
-from exporter.pods.source import PodSource
+from exporter.sources.pods.api import ApiPods
+from exporter.sources.pods.chain import ChainedPods
+from exporter.sources.pods.factory import NoPods, Places, node_name, open_pod_source
+from exporter.sources.pods.files import FilePods
+from exporter.sources.pods.kubelet import KubeletPods
+from exporter.sources.pods.simulated import SimulatedPods
+from exporter.sources.pods.source import PodSource
 from tests.pods.apiserver import ApiServer, write_kubeconfig
 from tests.pods.documents import pod_document
 from tests.pods.watching import ManualClock

@@ -6,8 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exporter.model import ClaimRef
-from exporter.pods.claim_refs import MAX_REFERENCES, claim_references
-from exporter.pods.decode import decode_pod
+from exporter.sources.pods.decode import MAX_REFERENCES, claim_references, decode_pod
 from tests.pods.documents import Document, pod_document
 
 THING = st.recursive(

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from exporter.model import ClaimedDevice, ClaimRef, Container, NodeFacts, Pod, PodTable
-from exporter.pods.claims import Claims, ClaimsError
-from exporter.pods.table import indexed
+from exporter.sources.pods.claims import Claims, ClaimsError
+from exporter.sources.pods.table import indexed
 from tests.collector.sources import ManualClock
 from tests.node.asking import PATIENT, Asking
 from tests.pods.apiserver import ApiServer

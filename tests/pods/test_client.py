@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from exporter.pods.client import (
+from exporter.sources.pods.client import (
     Client,
     connect,
     from_kubeconfig,
     from_service_account,
     in_cluster,
 )
-from exporter.pods.failure import ApiError, explanation
+from exporter.sources.pods.health import ApiError, explanation
 from tests.pods.apiserver import ApiServer, write_kubeconfig
 from tests.pods.authority import make_certificate
 from tests.pods.documents import pod_document
@@ -204,7 +204,7 @@ def test_a_failure_is_explained_with_what_to_do(
 
 def test_the_kubernetes_package_is_not_imported_before_the_first_connection() -> None:
     program = (
-        "import sys; from exporter.pods.choice import Places as P, open_pod_source as o; "
+        "import sys; from exporter.sources.pods.factory import Places as P, open_pod_source as o; "
         "[o(kind, 'n', P(kubeconfig='x')) for kind in ('auto', 'api', 'kubelet', 'files')]; "
         "sys.exit('kubernetes' in sys.modules or 'urllib3' in sys.modules)"
     )

@@ -5,7 +5,7 @@ import pytest
 from exporter.allocations import registry
 from exporter.allocations.scheme import Reason
 from exporter.model import Device, NodeFacts
-from exporter.pods.decode import (
+from exporter.sources.pods.decode import (
     CONFIG_HASH,
     CONFIG_MIRROR,
     MAX_ANNOTATIONS,

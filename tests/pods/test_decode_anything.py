@@ -3,7 +3,7 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.pods.decode import Keep, PodError, decode_pod
+from exporter.sources.pods.decode import Keep, PodError, decode_pod
 from tests.pods.documents import Document
 
 KEYS = st.sampled_from(

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exporter.model import ClaimedDevice, OfferedDevice
-from exporter.pods.devices import MAX_RESULTS, decode_claim, decode_slice, offered
+from exporter.sources.pods.claims import MAX_RESULTS, decode_claim, decode_slice, offered
 from tests.pods.devices import DRIVER, as_in, claim_document, result, slice_document
 
 GPU = ClaimedDevice("gpu", DRIVER, "node-1", "gpu-0")

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from exporter.pods.files import RELIST_NS, FilePods
-from exporter.pods.table import GRACE_NS
+from exporter.sources.pods.files import RELIST_NS, FilePods
+from exporter.sources.pods.table import GRACE_NS
 from tests.pods.documents import container_id
 from tests.pods.logs import CID, UID, Logs
 from tests.pods.watching import PATIENCE_S, ManualClock

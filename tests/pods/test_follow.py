@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from exporter.pods.client import Client
-from exporter.pods.decode import Keep
+from exporter.sources.pods.client import Client
+from exporter.sources.pods.decode import Keep
 from tests.pods.apiserver import ApiServer
 from tests.pods.documents import pod_document
 from tests.pods.test_kubelet import Polling, at

@@ -10,11 +10,11 @@ from typing import Self
 
 import pytest
 
-from exporter.pods.client import Client, connect_kubelet, from_service_account
-from exporter.pods.failure import ApiError, Server, explanation
-from exporter.pods.kubelet import KubeletPods
-from exporter.pods.pace import Pace
-from exporter.pods.table import GRACE_NS
+from exporter.sources.pods.client import Client, connect_kubelet, from_service_account
+from exporter.sources.pods.health import ApiError, Server, explanation
+from exporter.sources.pods.kubelet import KubeletPods
+from exporter.sources.pods.listener import Pace
+from exporter.sources.pods.table import GRACE_NS
 from tests.pods.apiserver import ApiServer
 from tests.pods.authority import make_certificate
 from tests.pods.documents import container_id, pod_document

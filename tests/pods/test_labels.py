@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.families import FAMILIES, OPEN_LABELS
+from exporter.metrics.families import FAMILIES, OPEN_LABELS
 from exporter.model import Pod, PodTable
-from exporter.pods.decode import Keep
-from exporter.pods.labels import MAX_LABELS, MAX_VALUE, Allowed, Shown, names, shown
+from exporter.sources.pods.decode import Keep
+from exporter.sources.pods.labels import MAX_LABELS, MAX_VALUE, Allowed, Shown, names, shown
 
 
 def pod(labels: dict[str, str] | None = None, annotations: dict[str, str] | None = None) -> Pod:

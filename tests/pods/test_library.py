@@ -20,7 +20,7 @@ from pathlib import Path
 way, folder, *users = sys.argv[1:]
 if way == "whole":
     import kubernetes
-from exporter.pods.client import connect, from_kubeconfig, from_service_account
+from exporter.sources.pods.client import connect, from_kubeconfig, from_service_account
 
 environ = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "KUBERNETES_SERVICE_PORT": "443"}
 account = from_service_account(environ, Path(folder))

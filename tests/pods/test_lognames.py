@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exporter.model import Container
-from exporter.pods.lognames import MAX_IDS, Log, PodName, log_of, pod_name, pods_of
+from exporter.sources.pods.files import MAX_IDS, Log, PodName, log_of, pod_name, pods_of
 
 UID = "11111111-2222-4333-8444-555555555555"
 HASH = "33d556edd3ae8ef21980288cef77ae8b"

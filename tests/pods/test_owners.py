@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.pods.owners import RULES, Owner, Rule, resolve
+from exporter.sources.pods.owners import RULES, Owner, Rule, resolve
 
 DUE = 29_000_100  # minutes since the epoch: 2025-02-19T23:00:00Z
 MADE = "2025-02-19T23:00:12Z"

@@ -7,8 +7,8 @@ from http.client import HTTPResponse
 import pytest
 import urllib3
 
-from exporter.pods.failure import ApiError
-from exporter.pods.stream import Stream
+from exporter.sources.pods.health import ApiError
+from exporter.sources.pods.stream import Stream
 
 CHUNKED = "Transfer-Encoding: chunked"
 END = b"0\r\n\r\n"

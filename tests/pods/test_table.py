@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exporter.model import Container, Pod
-from exporter.pods.table import GRACE_NS, MOST_DELETED, Roster, indexed
+from exporter.sources.pods.table import GRACE_NS, MOST_DELETED, Roster, indexed
 
 
 def pod(

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.pods.wire import JsonError, decode, lines, list_parts, watch_event
+from exporter.sources.pods.wire import JsonError, decode, lines, list_parts, watch_event
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),

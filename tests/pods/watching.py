@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Self
 
 from exporter.model import Clock, PodTable
-from exporter.pods.api import ApiPods
-from exporter.pods.client import Client, connect, from_kubeconfig
-from exporter.pods.decode import KEEP_NOTHING, Keep
-from exporter.pods.pace import Pace
+from exporter.sources.pods.api import ApiPods
+from exporter.sources.pods.client import Client, connect, from_kubeconfig
+from exporter.sources.pods.decode import KEEP_NOTHING, Keep
+from exporter.sources.pods.listener import Pace
 from tests.pods.apiserver import ApiServer, write_kubeconfig
 
 PATIENCE_S = 20.0

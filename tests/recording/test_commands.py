@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from exporter.cli import main
-from exporter.exposition import Format, Renderer
+from exporter.commands.replay import Replay
+from exporter.metrics.text import Format, Renderer
 from exporter.recording.tape import TapeReader
-from exporter.replay import Replay
 
 SINGLE = Path(__file__).parent.parent / "replay" / "single.rec.gz"
 RECORD = [sys.executable, "-m", "exporter", "record", "--simulate=demo", "--duration=2s"]

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exporter.allocations.registry import SCHEMES, decode
+from exporter.attribution.ownership import owner_of
 from exporter.model import (
     CgroupIdentity,
     ClaimedDevice,
@@ -30,10 +31,9 @@ from exporter.model import (
     SourceStatus,
     Unattributed,
 )
-from exporter.ownership import owner_of
-from exporter.pods.table import indexed
 from exporter.recording.codec import to_json
 from exporter.recording.names import Names, Pseudonyms
+from exporter.sources.pods.table import indexed
 from tests.allocations.context import node_of, pod_of
 from tests.allocations.test_vectors import CASES, case_id
 

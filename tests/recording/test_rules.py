@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from exporter.exposition import Format
+from exporter.commands.record import Session
+from exporter.commands.replay import Replay
+from exporter.metrics.text import Format
 from exporter.model import CgroupIdentity, SchemeDescription
-from exporter.record import Session
 from exporter.recording.tape import TapeError, TapeReader, TapeWriter
-from exporter.replay import Replay
 from exporter.settings import Settings, load
 from tests.collector.bench import CID, POD, Bench
 

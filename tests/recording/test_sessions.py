@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from exporter.cgroups.simulated import SimulatedProcesses
 from exporter.collector import Sources
-from exporter.exposition import Format, Renderer
-from exporter.families import families_without
-from exporter.gpus.simulated import SimulatedGpus
-from exporter.gpus.source import RestartRequiredError
+from exporter.collector.wiring import open_sources
+from exporter.commands.record import Session, Stop
+from exporter.commands.replay import Replay
+from exporter.metrics.families import families_without
+from exporter.metrics.text import Format, Renderer
 from exporter.model import (
     CgroupIdentity,
     ClaimedDevice,
@@ -39,16 +39,16 @@ from exporter.model import (
     Unmeasured,
     Window,
 )
-from exporter.node.told import ToldNode
-from exporter.pods.simulated import SimulatedPods
-from exporter.record import Session, Stop
 from exporter.recording.cycle import Cycle
 from exporter.recording.tape import TapeReader, TapeWriter
-from exporter.replay import Replay
-from exporter.scenario.load import describe
-from exporter.scenario.node import Node
 from exporter.settings import Settings, load
-from exporter.wiring import open_sources
+from exporter.simulation.load import describe
+from exporter.simulation.node import Node
+from exporter.sources.cgroups.simulated import SimulatedProcesses
+from exporter.sources.gpus.simulated import SimulatedGpus
+from exporter.sources.gpus.source import RestartRequiredError
+from exporter.sources.node.source import ToldNode
+from exporter.sources.pods.simulated import SimulatedPods
 from tests.collector.bench import CID, PLACED, POD, Bench, row
 from tests.collector.sources import ManualClock, SetGpus, SetPods, SetProcesses
 from tests.scenario.nodes import A10, SCENARIOS

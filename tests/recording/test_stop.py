@@ -6,7 +6,7 @@ from itertools import count
 from types import FrameType
 from typing import Any
 
-from exporter.record import Stop
+from exporter.commands.record import Stop
 
 
 def steps_until(action: Callable[[], None], at: int, work: Callable[[], None]) -> int:

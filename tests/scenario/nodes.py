@@ -4,8 +4,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from exporter.scenario.load import describe
-from exporter.scenario.node import Node
+from exporter.simulation.load import describe
+from exporter.simulation.node import Node
 from tests.scenario.clock import START, ManualClock
 
 A10 = {"model": "NVIDIA A10", "memory": "24GiB", "idle_power": 20, "max_power": 150}

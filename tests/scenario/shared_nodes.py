@@ -2,7 +2,7 @@
 
 The cards' indices, minors and places in the order of PCI addresses all differ: 0, 1, 2 have the
 minors 2, 0, 1 and the places 2, 0, 1. Containers state per card what they may use of it; what their
-sharing system makes of that stands in ``exporter.scenario.schemes``.
+sharing system makes of that stands in ``exporter.simulation.schemes``.
 """
 
 from itertools import count

@@ -4,8 +4,8 @@ from typing import Any
 import pytest
 
 from exporter.model import Pod, PodTable
-from exporter.scenario.load import describe
-from exporter.scenario.node import Node
+from exporter.simulation.load import describe
+from exporter.simulation.node import Node
 from tests.scenario.clock import START, ManualClock
 from tests.scenario.nodes import A10, node, pod, process
 

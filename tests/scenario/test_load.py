@@ -3,9 +3,9 @@ from typing import Any
 
 import pytest
 
-from exporter.scenario.description import SampleRule, Scheme
-from exporter.scenario.error import ScenarioError
-from exporter.scenario.load import describe, load, shipped
+from exporter.simulation.description import SampleRule, Scheme
+from exporter.simulation.load import describe, load, shipped
+from exporter.simulation.section import ScenarioError
 from tests.scenario.nodes import A10, pod, process
 
 SECOND = 10**9

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from exporter.scenario.ring import DEPTH
+from exporter.simulation.ring import DEPTH
 from tests.scenario.clock import START, ManualClock
 from tests.scenario.nodes import SCENARIOS, node, pod, process
 

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from exporter.model import Grant, Pod
-from exporter.scenario.load import describe
-from exporter.scenario.node import Node
+from exporter.simulation.load import describe
+from exporter.simulation.node import Node
 from tests.scenario.clock import ManualClock
 from tests.scenario.nodes import A10
 

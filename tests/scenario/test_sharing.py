@@ -3,9 +3,8 @@ from typing import Any
 
 from hypothesis import given, settings
 
-from exporter.scenario.load import describe
-from exporter.scenario.population import Population
-from exporter.scenario.sharing import SLICE_NS, busy_ns, cut, running, segments
+from exporter.simulation.load import describe
+from exporter.simulation.population import SLICE_NS, Population, busy_ns, cut, running, segments
 from tests.scenario.nodes import A10, SCENARIOS, process
 
 SECOND = 10**9

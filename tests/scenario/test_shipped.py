@@ -6,11 +6,11 @@ from dataclasses import replace
 import pytest
 
 from exporter.allocations.registry import decode
-from exporter.cgroups.layout import parse_path
+from exporter.attribution.ownership import owner_of
 from exporter.model import ContainerKey, GroupKey, Pod, PodTable, Unattributed
-from exporter.ownership import owner_of
-from exporter.scenario.load import load, shipped
-from exporter.scenario.node import Node
+from exporter.simulation.load import load, shipped
+from exporter.simulation.node import Node
+from exporter.sources.cgroups.layout import parse_path
 from tests.scenario.clock import SECOND, START, ManualClock
 
 

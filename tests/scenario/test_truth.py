@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given, settings
 
 from exporter.model import ContainerKey, GroupKey, Unattributed
-from exporter.scenario.load import describe
-from exporter.scenario.node import Node
+from exporter.simulation.load import describe
+from exporter.simulation.node import Node
 from tests.scenario.clock import SECOND, START, ManualClock
 from tests.scenario.nodes import SCENARIOS, node, pod, process
 

@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.scenario.work import FOREVER, Curve, Span, Work
+from exporter.simulation.work import FOREVER, Curve, Span, Work
 
 SECOND = 10**9
 WORKS = st.builds(

@@ -3,18 +3,18 @@
 from collections.abc import Sequence
 from typing import Any
 
-from exporter.cgroups.simulated import SimulatedProcesses
 from exporter.collector import Sources
-from exporter.exposition import Format, Renderer
-from exporter.gpus.simulated import SimulatedGpus
-from exporter.node.told import ToldNode
-from exporter.pods.simulated import SimulatedPods
-from exporter.scenario.description import Scenario
-from exporter.scenario.load import describe
-from exporter.scenario.node import Node
-from exporter.scenario.truth import Truth
+from exporter.collector.wiring import make_collector
+from exporter.metrics.text import Format, Renderer
 from exporter.settings import load
-from exporter.wiring import make_collector
+from exporter.simulation.description import Scenario
+from exporter.simulation.load import describe
+from exporter.simulation.node import Node
+from exporter.simulation.truth import Truth
+from exporter.sources.cgroups.simulated import SimulatedProcesses
+from exporter.sources.gpus.simulated import SimulatedGpus
+from exporter.sources.node.source import ToldNode
+from exporter.sources.pods.simulated import SimulatedPods
 from tests.e2e.programs import Page
 from tests.scenario.clock import SECOND, START, ManualClock
 

@@ -11,9 +11,8 @@ from textual.pilot import Pilot
 from exporter.terminal.app import Top
 from exporter.terminal.draw import Tone
 from exporter.terminal.feeds import FeedError, Sight
-from exporter.terminal.order import SortKey
 from exporter.terminal.tree import Tree
-from exporter.terminal.view import Kind
+from exporter.terminal.view import Kind, SortKey
 from tests.api.nodes import crowded, demo, hostile
 from tests.terminal.views import document, history, is_harmless, sight
 
@@ -445,7 +444,7 @@ def test_a_click_on_a_title_sorts_and_one_on_a_line_chooses_it() -> None:
 
 
 def test_every_tone_has_a_style() -> None:
-    from exporter.terminal.styles import STYLES  # noqa: PLC0415 - beside its only use
+    from exporter.terminal.tree import STYLES  # noqa: PLC0415 - beside its only use
 
     assert set(STYLES) == set(Tone)
 

@@ -10,9 +10,8 @@ import bcrypt
 import pytest
 
 from exporter.terminal.feeds import view_of
-from exporter.terminal.feeds.http import Credentials, Http
+from exporter.terminal.feeds.http import Credentials, Http, RemoteFeed
 from exporter.terminal.feeds.prometheus import PrometheusFeed
-from exporter.terminal.feeds.remote import RemoteFeed
 from exporter.terminal.view import Kind, Line, View
 from tests.api.validation import validate
 from tests.e2e.programs import Exporter, Prometheus, eventually

@@ -12,9 +12,8 @@ import pytest
 
 from exporter.terminal.access import VARIABLES, far_feed
 from exporter.terminal.feeds import FeedError
-from exporter.terminal.feeds.http import LARGEST, Credentials, Http
+from exporter.terminal.feeds.http import LARGEST, Credentials, Http, RemoteFeed
 from exporter.terminal.feeds.prometheus import PrometheusFeed
-from exporter.terminal.feeds.remote import RemoteFeed
 from tests.terminal.flags import arguments, parser
 
 Answer = tuple[int, dict[str, str], bytes]

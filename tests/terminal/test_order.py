@@ -2,8 +2,7 @@ from dataclasses import replace
 
 import pytest
 
-from exporter.terminal.order import Order, SortKey, rows
-from exporter.terminal.view import Figure, Kind, Line
+from exporter.terminal.view import Figure, Kind, Line, Order, SortKey, rows
 from tests.api.nodes import demo
 from tests.terminal.views import process, view
 

@@ -8,10 +8,9 @@ from exporter.model import Snapshot
 from exporter.terminal import table
 from exporter.terminal.draw import Tone, bar, core, memory_bar, spark
 from exporter.terminal.facts import amount, percent
-from exporter.terminal.order import Order, rows
 from exporter.terminal.reading import width
 from exporter.terminal.report import report
-from exporter.terminal.view import Figure, Kind, Line
+from exporter.terminal.view import Figure, Kind, Line, Order, rows
 from tests.api.nodes import crowded, demo, hostile
 from tests.terminal.views import is_harmless, view
 

@@ -11,7 +11,7 @@ from http.client import HTTPConnection, HTTPResponse, HTTPSConnection
 from pathlib import Path
 
 from exporter.collector import Pulse
-from exporter.exposition import Renderer
+from exporter.metrics.text import Renderer
 from exporter.model import Snapshot
 from exporter.settings import Address, Settings, load
 from exporter.web import (

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from exporter.collector import Pulse
-from exporter.exposition import Format, Renderer
+from exporter.metrics.text import Format, Renderer
 from exporter.model import Snapshot, SourceStatus
 from exporter.settings import Address
 from exporter.web import Limits

@@ -7,7 +7,7 @@ import bcrypt
 import pytest
 
 from exporter.settings import Address
-from exporter.web.origin import is_foreign, is_this_machine
+from exporter.web.access import is_foreign, is_this_machine
 from tests.web.serving import LOOPBACK, Site, answer, serving
 from tests.web.test_access import EVERYWHERE, UnixConnection
 

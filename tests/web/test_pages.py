@@ -6,9 +6,9 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as read_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as read_text
 
-from exporter.compat import CompatPage
-from exporter.exposition import Format, Renderer
-from exporter.families import FAMILIES, LEVELS, families_without
+from exporter.metrics.compat import CompatPage
+from exporter.metrics.families import FAMILIES, LEVELS, families_without
+from exporter.metrics.text import Format, Renderer
 from exporter.model import Snapshot
 from exporter.web import Pages
 from tests.snapshots import with_every_family

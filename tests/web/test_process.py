@@ -7,8 +7,8 @@ from prometheus_client.platform_collector import PlatformCollector
 from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import CollectorRegistry
 
-from exporter.exposition import Format
-from exporter.web.process import OwnProcess
+from exporter.metrics.text import Format
+from exporter.web.pages import OwnProcess
 
 STAT = (
     "1 (a name) of ) two) S 0 1 1 0 -1 4194560 1031 0 20 0 5123 877 0 0 20 0 12 0 5217 29184000 "

@@ -1,4 +1,4 @@
-from exporter.web.ratelimit import TokenBucket
+from exporter.web.access import TokenBucket
 from exporter.web.webfile import Rate
 from tests.web.serving import SECOND, FakeClock
 

@@ -3,8 +3,8 @@ from multidict import MultiDict
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as read_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as read_text
 
-from exporter.exposition import Format
-from exporter.families import FAMILIES, LEVELS, OPTIONAL_GROUPS
+from exporter.metrics.families import FAMILIES, LEVELS, OPTIONAL_GROUPS
+from exporter.metrics.text import Format
 from exporter.model import Snapshot
 from exporter.web import Pages
 from exporter.web.selection import Selection, SelectionError, select, selected

@@ -6,11 +6,11 @@ import time
 
 from exporter import api
 from exporter.collector import Collector, Sources
+from exporter.collector.wiring import make_collector
 from exporter.model import Clock, Snapshot
-from exporter.pods.choice import node_name
 from exporter.settings import Settings
+from exporter.sources.pods.factory import node_name
 from exporter.terminal.feeds.feed import FeedError, Sight
-from exporter.wiring import make_collector
 
 logger = logging.getLogger(__name__)
 

@@ -3,11 +3,9 @@
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
-from exporter.web.page.cells import OVER, unknown, why
-from exporter.web.page.charts import Segment, bar, spark
+from exporter.web.page.cells import OVER, Segment, bar, spark, unknown, why
 from exporter.web.page.entries import Colours, Entry, Json, Part, Series
-from exporter.web.page.html import Html, h
-from exporter.web.page.numbers import gibibytes, held_of, percent
+from exporter.web.page.html import Html, gibibytes, h, held_of, percent
 
 LISTED = 5
 Write = Callable[[float | None], str]

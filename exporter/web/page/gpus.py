@@ -5,8 +5,7 @@ from collections.abc import Sequence
 from exporter.web.page.cells import core_of, memory_of, mismatch, swatch
 from exporter.web.page.entries import Json, Series, key_of, shortened
 from exporter.web.page.gauges import Tenant, core, memory
-from exporter.web.page.html import Html, h
-from exporter.web.page.numbers import NBSP, gibibytes, percent
+from exporter.web.page.html import NBSP, Html, gibibytes, h, percent
 
 WHO_SHOWN = 5
 PARTED = ("mig", "partitioned")

@@ -6,8 +6,7 @@ from exporter.web.page.choice import Choice, found, in_order
 from exporter.web.page.entries import Entry, Json, colours, entries
 from exporter.web.page.gauges import tenants_by_device
 from exporter.web.page.gpus import card
-from exporter.web.page.html import Child, Html, h
-from exporter.web.page.numbers import NBSP, gibibytes, many
+from exporter.web.page.html import NBSP, Child, Html, gibibytes, h, many
 from exporter.web.page.shell import around
 from exporter.web.page.tree import line
 

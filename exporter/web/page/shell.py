@@ -2,8 +2,7 @@
 
 from exporter.web.page.choice import SORTS, Choice
 from exporter.web.page.entries import Json
-from exporter.web.page.html import Child, Html, h
-from exporter.web.page.numbers import NBSP, age
+from exporter.web.page.html import NBSP, Child, Html, age, h
 
 CONTENT_SECURITY_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "

@@ -2,16 +2,18 @@
 
 from exporter.web.page.cells import (
     OVER,
+    added,
     against,
     core_of,
     held_against,
     memory_of,
+    meter,
     mismatch,
+    spark,
     swatch,
     unknown,
     why,
 )
-from exporter.web.page.charts import added, meter, spark
 from exporter.web.page.entries import (
     Colours,
     Entry,
@@ -22,8 +24,7 @@ from exporter.web.page.entries import (
     shortened,
     unmeasured,
 )
-from exporter.web.page.html import Html, h
-from exporter.web.page.numbers import gibibytes, held_of, percent, seconds
+from exporter.web.page.html import Html, gibibytes, h, held_of, percent, seconds
 
 COLUMNS = (
     "Container, process",

@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from exporter.gpus.amd.smi.check import ASK_EVERY_NS, TIMES, SmiCheck
-from exporter.gpus.amd.smi.source import CheckedSource, SmiSource
 from exporter.model import DeviceReading, SourceStatus
+from exporter.sources.gpus.amd.smi.check import ASK_EVERY_NS, TIMES, SmiCheck
+from exporter.sources.gpus.amd.smi.source import CheckedSource, SmiSource
 from tests.fakeamdsmi.build import library
 from tests.gpus.amd.node import DEMAND, Node
 from tests.gpus.amd.trees import Board

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from exporter.gpus.amd.source import AmdSource
+from exporter.sources.gpus.amd.source import AmdSource
 from tests.gpus.amd.node import DEMAND, Node
 
 

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from exporter.gpus.amd.source import AmdSource
-from exporter.gpus.drm.handles import MOST_OF_ONE
-from exporter.gpus.source import Demand
 from exporter.model import DeviceReading, DeviceState, Engines, ProcessMemory, Unmeasured, Window
+from exporter.sources.gpus.amd.source import AmdSource
+from exporter.sources.gpus.drm.holders import MOST_OF_ONE
+from exporter.sources.gpus.source import Demand
 from tests.collector.sources import ManualClock
 from tests.gpus.amd.node import Node
 from tests.gpus.amd.trees import GIB, MI210, MI300X, RADEON, Board, Kind, remove

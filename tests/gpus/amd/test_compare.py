@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from exporter.gpus.amd.smi.compare import TOLERANCES, Comparison
+from exporter.sources.gpus.amd.smi.compare import TOLERANCES, Comparison
 
 PAGE = Path(__file__).parents[3] / "docs/vendors.md"
 MIB = 1 << 20

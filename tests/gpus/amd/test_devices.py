@@ -8,11 +8,11 @@ import pytest
 from pyfakefs.fake_filesystem import FakeFilesystem
 from pyfakefs.helpers import reset_ids, set_uid
 
-from exporter.gpus.amd.device import AmdDevice
-from exporter.gpus.amd.discovery import discover
-from exporter.gpus.amd.source import HANGS, NO_DEVICE
-from exporter.gpus.source import Demand
 from exporter.model import DeviceState, Reading, Unmeasured
+from exporter.sources.gpus.amd.device import AmdDevice
+from exporter.sources.gpus.amd.discovery import discover
+from exporter.sources.gpus.amd.source import HANGS, NO_DEVICE
+from exporter.sources.gpus.source import Demand
 from tests.collector.sources import ManualClock
 from tests.gpus.amd.node import DEMAND, Node
 from tests.gpus.amd.trees import GIB, MI210, MI300X, RADEON, Board, Kind, Tree, put, remove

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.gpus.amd.metrics import LAYOUTS, Metrics, decode
+from exporter.sources.gpus.amd.metrics import LAYOUTS, Metrics, decode
 from tests.gpus.amd.trees import TICKS, V1_3, V1_4, table
 
 JOULE = 1_000_000

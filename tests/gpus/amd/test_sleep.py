@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from exporter.gpus.drm.handles import MOST_OF_ONE
 from exporter.model import Unmeasured, Window
+from exporter.sources.gpus.drm.holders import MOST_OF_ONE
 from tests.gpus.amd.node import DEMAND, Node
 from tests.gpus.amd.trees import GIB, MI210, MI300X, RADEON, TICKS, Kind, v1_6
 

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from exporter.gpus.amd.smi import check as checking
-from exporter.gpus.amd.smi.check import HUNG_NS, SmiCheck
-from exporter.gpus.amd.smi.places import find
-from exporter.gpus.amd.smi.source import CheckedSource, SmiSource
 from exporter.model import Window
+from exporter.sources.gpus.amd.smi import check as checking
+from exporter.sources.gpus.amd.smi.check import HUNG_NS, SmiCheck
+from exporter.sources.gpus.amd.smi.places import find
+from exporter.sources.gpus.amd.smi.source import CheckedSource, SmiSource
 from tests.fakeamdsmi.build import describe, library
 from tests.gpus.amd.checked import MINUTE, Checked, same, wait_for_hung
 from tests.gpus.amd.node import DEMAND, Node

@@ -9,9 +9,9 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
-from exporter.gpus.drm.source import DrmSource
-from exporter.gpus.source import Demand
 from exporter.model import DeviceReading, Reading
+from exporter.sources.gpus.drm.source import DrmSource
+from exporter.sources.gpus.source import Demand
 from tests.scenario.clock import ManualClock
 
 XE = """\

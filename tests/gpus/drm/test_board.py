@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from exporter.gpus.drm.source import DrmSource
-from exporter.gpus.source import Demand
 from exporter.model import DeviceReading, Sensors, Unmeasured, Window
+from exporter.sources.gpus.drm.source import DrmSource
+from exporter.sources.gpus.source import Demand
 from tests.gpus.drm.machine import Machine, i915, only, xe
 
 PCI = "0000:03:00.0"

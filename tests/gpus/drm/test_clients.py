@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.gpus.drm.clients import MOST_CLIENTS, Clients, by_process
-from exporter.gpus.drm.fdinfo import Client, Engine
+from exporter.sources.gpus.drm.clients import MOST_CLIENTS, Clients, by_process
+from exporter.sources.gpus.drm.fdinfo import Client, Engine
 
 SECOND = 10**9
 BEGAN = 1000 * SECOND

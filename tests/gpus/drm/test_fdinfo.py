@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.gpus.drm.fdinfo import (
+from exporter.sources.gpus.drm.fdinfo import (
     LONGEST,
     MOST_ENGINES,
     MOST_REGIONS,

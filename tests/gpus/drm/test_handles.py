@@ -1,6 +1,6 @@
 """What there is room for: a process with very many descriptors costs no other one."""
 
-from exporter.gpus.drm.handles import MOST_HANDLES, MOST_OF_ONE, Handle, Handles
+from exporter.sources.gpus.drm.holders import MOST_HANDLES, MOST_OF_ONE, Handle, Handles
 
 MINOR = 128
 

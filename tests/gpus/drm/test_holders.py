@@ -10,18 +10,17 @@ from pathlib import Path
 
 import pytest
 
-from exporter.gpus.drm.handles import Handle
-from exporter.gpus.drm.holders import Holders, Sight, sees_all_processes
-from exporter.gpus.drm.source import UNANSWERED
-from exporter.gpus.source import Demand
 from exporter.model import DeviceState, Unmeasured
+from exporter.sources.gpus.drm.holders import Handle, Holders, Sight, sees_all_processes
+from exporter.sources.gpus.drm.source import UNANSWERED
+from exporter.sources.gpus.source import Demand
 from tests.gpus.drm.machine import Machine, i915, only
 from tests.scenario.clock import ManualClock
 
 PCI = "0000:03:00.0"
 AS_NOBODY = """
 import json, os, sys
-from exporter.gpus.drm.source import DrmSource
+from exporter.sources.gpus.drm.source import DrmSource
 os.setgroups([])
 os.setuid(65534)
 source = DrmSource(sys.argv[1], "/proc")

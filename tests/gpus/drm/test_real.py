@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from exporter.gpus.drm.fdinfo import LONGEST, parse
-from exporter.gpus.drm.files import read
-from exporter.gpus.drm.holders import Holders
+from exporter.sources.gpus.drm.fdinfo import LONGEST, parse
+from exporter.sources.gpus.drm.files import read
+from exporter.sources.gpus.drm.holders import Holders
 
 NODES = sorted(Path("/dev/dri").glob("renderD*")) or sorted(Path("/dev/dri").glob("card*"))
 pytestmark = [

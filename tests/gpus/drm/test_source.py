@@ -4,9 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from exporter.gpus.drm.handles import MOST_OF_ONE
-from exporter.gpus.drm.source import DrmSource
-from exporter.gpus.source import Demand, GpuSource
 from exporter.model import (
     DeviceReading,
     DeviceState,
@@ -15,6 +12,9 @@ from exporter.model import (
     ProcessMemory,
     Unmeasured,
 )
+from exporter.sources.gpus.drm.holders import MOST_OF_ONE
+from exporter.sources.gpus.drm.source import DrmSource
+from exporter.sources.gpus.source import Demand, GpuSource
 from tests.gpus.drm.machine import Machine, i915, only, xe
 
 PCI = "0000:03:00.0"

@@ -11,11 +11,11 @@ import sys
 from types import MappingProxyType
 from typing import Any
 
-from exporter.gpus.nvml.errors import DeviceLostError
-from exporter.gpus.nvml.gpm import Gpm
-from exporter.gpus.nvml.refusals import Refusals
-from exporter.gpus.nvml.source import NvmlSource
-from exporter.gpus.source import Demand
+from exporter.sources.gpus.nvml.errors import DeviceLostError
+from exporter.sources.gpus.nvml.gpm import Gpm
+from exporter.sources.gpus.nvml.refusals import Refusals
+from exporter.sources.gpus.nvml.source import NvmlSource
+from exporter.sources.gpus.source import Demand
 
 
 class SetClock:

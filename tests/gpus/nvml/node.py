@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 from typing import Any, cast
 
-from exporter.gpus.nvml.timing import Timing
 from exporter.model import DeviceReading, Reading
+from exporter.sources.gpus.nvml.cadence import Timing
 from tests.fakenvml.build import library
 from tests.fakenvml.scenario import Fault, Scenario
 

@@ -2,14 +2,14 @@
 
 import pytest
 
-from exporter.gpus.nvml.accounting import (
+from exporter.model import Engines, ProcessActivity, Window
+from exporter.sources.gpus.nvml.accounting import (
     STATS,
     AccountingChoice,
     Sums,
     activities,
     choice_of,
 )
-from exporter.model import Engines, ProcessActivity, Window
 from tests.fakenvml.build import library
 from tests.fakenvml.scenario import Fault, Gpu, Process, Work, truth
 from tests.gpus.nvml.node import START, Node, calls

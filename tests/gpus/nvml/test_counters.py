@@ -4,11 +4,11 @@ from collections.abc import Mapping
 
 import pytest
 
-from exporter.families import OPTIONAL_GROUPS
-from exporter.gpus.nvml import errors
-from exporter.gpus.nvml.counters import TABLE, Traffic, numbered
-from exporter.gpus.nvml.fields import Field as FieldId
+from exporter.metrics.families import OPTIONAL_GROUPS
 from exporter.model import Sensors
+from exporter.sources.gpus.nvml import errors
+from exporter.sources.gpus.nvml.counters import TABLE, Traffic, numbered
+from exporter.sources.gpus.nvml.counters import Field as FieldId
 from tests.fakenvml.build import library
 from tests.fakenvml.scenario import Fault, Field, Gpu, Instance
 from tests.gpus.nvml.node import START, Node, calls

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from exporter.gpus.nvml.library import PLACES, SONAME, candidates
-from exporter.gpus.source import RestartRequiredError
 from exporter.model import DeviceState
+from exporter.sources.gpus.nvml.library import PLACES, SONAME, candidates
+from exporter.sources.gpus.source import RestartRequiredError
 from tests.fakenvml.build import library
 from tests.fakenvml.scenario import Fault, Gpu, Work
 from tests.gpus.nvml.node import HASTY, START, Node, by_uuid, calls

@@ -2,10 +2,10 @@
 
 import pytest
 
-from exporter.gpus.nvml import errors
-from exporter.gpus.nvml.source import WAITS
-from exporter.gpus.xids import ACTED_ON, MOST_OTHERS, OTHER, XidCounts
 from exporter.model import DeviceState, XidCount
+from exporter.sources.gpus.nvml import errors
+from exporter.sources.gpus.nvml.source import WAITS
+from exporter.sources.gpus.xids import ACTED_ON, MOST_OTHERS, OTHER, XidCounts
 from tests.fakenvml.build import library
 from tests.fakenvml.scenario import Fault, Gpu, Instance, Xid
 from tests.gpus.nvml.node import HASTY, START, Node, by_uuid, calls

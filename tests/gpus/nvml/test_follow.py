@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from exporter.gpus.source import Demand
 from exporter.model import Reading
+from exporter.sources.gpus.source import Demand
 from tests.fakenvml.scenario import Field, Gpu, Work, Xid
 from tests.gpus.nvml.node import START, Node, calls
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from exporter.gpus.nvml import errors
-from exporter.gpus.nvml.gpm import GpmReading
+from exporter.sources.gpus.nvml import errors
+from exporter.sources.gpus.nvml.gpm import GpmReading
 from tests.fakenvml.scenario import Fault, Field, Gpu, Instance, Work
 from tests.gpus.nvml.node import START, Node
 

@@ -4,8 +4,8 @@ from itertools import pairwise
 
 import pytest
 
-from exporter.gpus.nvml.timing import Timing
 from exporter.model import DeviceReading, DeviceState, Methods
+from exporter.sources.gpus.nvml.cadence import Timing
 from tests.fakenvml.scenario import Fault, Gpu, Instance, Process, Work, truth
 from tests.gpus.nvml.node import START, Node, by_uuid, calls
 

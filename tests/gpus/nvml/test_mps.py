@@ -5,9 +5,9 @@ from ctypes import Array, c_char
 
 import pytest
 
-from exporter.gpus.nvml.library import Library
-from exporter.gpus.nvml.mps import MpsServers
 from exporter.model import ProcessMemory
+from exporter.sources.gpus.nvml.library import Library
+from exporter.sources.gpus.nvml.processes import MpsServers
 from tests.fakenvml.build import library
 from tests.fakenvml.scenario import Gpu, Process
 from tests.gpus.nvml.node import Node, calls

@@ -4,11 +4,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.gpus.nvml.pace import LONGEST_S, MOST_SHARE, SECOND, Pace
-from exporter.gpus.nvml.parts import PROCESSES, SAMPLES, SENSORS, Parts
-from exporter.gpus.nvml.timing import Timing
-from exporter.gpus.source import Demand
 from exporter.model import PartCost, Reading
+from exporter.sources.gpus.nvml.cadence import (
+    LONGEST_S,
+    MOST_SHARE,
+    PROCESSES,
+    SAMPLES,
+    SECOND,
+    SENSORS,
+    Pace,
+    Parts,
+    Timing,
+)
+from exporter.sources.gpus.source import Demand
 from tests.collector.sources import ManualClock
 from tests.fakenvml.scenario import Gpu, Process
 from tests.gpus.nvml.node import Node, calls

@@ -6,13 +6,13 @@ from types import SimpleNamespace
 
 import pytest
 
-from exporter.gpus.nvml import errors
-from exporter.gpus.nvml.backoff import Backoff
-from exporter.gpus.nvml.discovery import profile_of
-from exporter.gpus.nvml.processes import NOT_AVAILABLE, united
-from exporter.gpus.nvml.rows import MOST_ROWS, Rows
-from exporter.gpus.nvml.tally import CallTally
 from exporter.model import CallCount, ProcessMemory
+from exporter.sources.gpus.nvml import errors
+from exporter.sources.gpus.nvml.calls import MOST_ROWS, Rows
+from exporter.sources.gpus.nvml.discovery import profile_of
+from exporter.sources.gpus.nvml.library import CallTally
+from exporter.sources.gpus.nvml.processes import NOT_AVAILABLE, united
+from exporter.sources.gpus.nvml.refusals import Backoff
 
 ROW = struct.Struct("=I")
 

@@ -4,8 +4,8 @@ from itertools import pairwise
 
 import pytest
 
-from exporter.gpus.nvml.timing import Timing
 from exporter.model import DeviceState, ProcessMemory
+from exporter.sources.gpus.nvml.cadence import Timing
 from tests.fakenvml.scenario import Fault, Gpu, Process, Work, core_seconds, energy_joules
 from tests.gpus.nvml.node import START, Node, calls
 

@@ -1,0 +1,213 @@
+"""The join: a device's window and memory, and the owners of its processes → the device's books.
+
+Pure. Every nanosecond, microjoule and byte of a device ends in exactly one place: a container, a
+group, or a reason why it has no owner.
+
+``exporter.attribution.shares`` divides busy time; docs/accuracy.md measures how well.
+"""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+from itertools import chain, repeat
+from types import MappingProxyType
+from typing import NamedTuple
+
+from exporter.attribution.shares import apportion, named_in, share_averages, share_core
+from exporter.model import (
+    Allocation,
+    Credit,
+    Device,
+    DeviceMemory,
+    DeviceUsage,
+    Engines,
+    MemoryHeld,
+    Owner,
+    Spent,
+    Unattributed,
+    Window,
+)
+
+NO_CREDIT: Mapping[Owner, Credit] = MappingProxyType({})
+
+
+def account(
+    device: Device,
+    window: Window,
+    owners: Mapping[int, Owner],
+    idle_weights: Mapping[Owner, int] | None = None,
+    credit: Mapping[Owner, Credit] = NO_CREDIT,
+) -> DeviceUsage:
+    """Share out one window of a device among the owners of its processes.
+
+    What the board would have used idle goes by ``idle_weights``; without any it is unattributed.
+    ``credit`` is what the device's window before has left.
+    """
+    named, busy = named_in(window, owners), window.busy
+    core = share_core(window, named, credit)
+    energy = _energy_parts(window)
+    shares = _by_owner(
+        core.shares,
+        share_averages(busy.memory_active, named.memory_active, window),
+        share_averages(busy.encoder, named.encoder, window),
+        share_averages(busy.decoder, named.decoder, window),
+        _share_energy(window, energy, core.shares or {}, idle_weights or {}),
+    )
+    return DeviceUsage(
+        device=device,
+        observed_ns=window.observed_ns,
+        unobserved_ns=window.unobserved_ns,
+        total=Spent(busy, window.energy_uj),
+        shares=shares,
+        idle_energy_uj=energy.idle if energy and window.idle_energy_uj is not None else None,
+        rejected=sum(window.rejected.values()),
+        named_core_ns=sum(named.core.values()),
+        unexplained=core.unexplained,
+        credit=core.credit,
+        methods=window.methods,
+        counted={name: _owned(by_pid, owners) for name, by_pid in window.counted.items()},
+        is_lower_bound=window.is_sum_of_told,
+    )
+
+
+def _by_owner(*parts: Mapping[Owner, int] | None) -> dict[Owner, Spent]:
+    """What each owner spent, by its parts of the time of each engine and, last, of the energy."""
+    everyone = dict.fromkeys(chain.from_iterable(filter(None, parts)))
+    *engines, energy = map(_column, parts, repeat(everyone))
+    spent = map(Spent, map(Engines, *engines), energy)
+    return dict(zip(everyone, spent, strict=True))
+
+
+def _column(part: Mapping[Owner, int] | None, everyone: Collection[Owner]) -> Iterable[int | None]:
+    """Each one's part, 0 for who has none; None for everyone where it is not measured."""
+    if not part:
+        return repeat(None if part is None else 0, len(everyone))
+    return map(part.get, everyone, repeat(0))
+
+
+def _owned(by_pid: Mapping[int, int], owners: Mapping[int, Owner]) -> dict[Owner, int]:
+    owned: dict[Owner, int] = {}
+    for pid, amount in by_pid.items():
+        owner = owners.get(pid, Unattributed.UNKNOWN_CGROUP)
+        owned[owner] = owned.get(owner, 0) + amount
+    return owned
+
+
+class _Energy(NamedTuple):
+    """A window's energy in µJ: of unobserved time, of idling, and of work."""
+
+    unobserved: int
+    idle: int
+    active: int
+
+
+def _energy_parts(window: Window) -> _Energy | None:
+    whole, late = window.energy_uj, window.late_energy_uj
+    if whole is None:
+        return None
+    length = window.observed_ns + window.unobserved_ns
+    unobserved = late + ((whole - late) * window.unobserved_ns // length if length else 0)
+    idle = min(window.idle_energy_uj or 0, whole - unobserved)
+    return _Energy(unobserved, idle, whole - unobserved - idle)
+
+
+def _share_energy(
+    window: Window,
+    energy: _Energy | None,
+    core: Mapping[Owner, int],
+    idle_weights: Mapping[Owner, int],
+) -> dict[Owner, int] | None:
+    """The window's energy per owner: what was not observed, what idling costs, and work by core."""
+    if energy is None:
+        return None
+    by_core = {} if window.is_sum_of_told else core  # else who is not told would pay nothing
+    shares = apportion(energy.active, by_core)
+    if not shares and energy.active:
+        is_idle = window.busy.core == 0 and not window.is_sum_of_told
+        nobody = Unattributed.IDLE if is_idle else Unattributed.NO_PID
+        shares = {nobody: energy.active}
+    idle_shares = apportion(energy.idle, idle_weights) or {Unattributed.IDLE: energy.idle}
+    for owner, part in ((Unattributed.UNOBSERVED, energy.unobserved), *idle_shares.items()):
+        if part:
+            shares[owner] = shares.get(owner, 0) + part
+    return shares
+
+
+def hold(memory: DeviceMemory, owners: Mapping[int, Owner]) -> dict[Owner, MemoryHeld]:
+    """Device memory per owner; what no process explains (driver, reserved) goes to NO_PID.
+
+    An owner one of whose processes the driver does not size is unknown as a whole, and counts
+    nothing here. Processes may hold more together than the device has in use: the driver counts
+    memory that they share with each, and reads device and processes at different moments. What is
+    too much then is OVERLAP, below zero; each holder keeps what the driver says of it, because
+    that is what its limit is held against. So the parts always add up to the device's, where that
+    is known.
+    """
+    sizes: dict[Owner, list[int | None]] = {}
+    for pid, used_bytes, _ in memory.processes or ():
+        sizes.setdefault(owners.get(pid, Unattributed.UNKNOWN_CGROUP), []).append(used_bytes)
+    held = {owner: _held(own) for owner, own in sizes.items()}
+    for owner in {owners.get(pid, Unattributed.UNKNOWN_CGROUP) for pid in memory.rejected}:
+        held[owner] = replace(held[owner], is_rejected=True)
+    whole = memory.used_bytes
+    rest = 0 if whole is None else whole - sum(h.used_bytes or 0 for h in held.values())
+    if memory.processes is not None and rest:
+        held[Unattributed.NO_PID if rest > 0 else Unattributed.OVERLAP] = MemoryHeld(rest, 0)
+    return held
+
+
+def _held(sizes: Sequence[int | None]) -> MemoryHeld:
+    known = [size for size in sizes if size is not None]
+    return MemoryHeld(sum(known) if len(known) == len(sizes) else None, len(sizes))
+
+
+def place(
+    allocations: Sequence[Allocation], seen_on: Mapping[str, Sequence[str]]
+) -> tuple[Allocation, ...]:
+    """Give the allocations of one pod that name no device the devices their container was seen on.
+
+    ``seen_on``: container name → UUIDs on which its processes were. More devices than allocations
+    stay unplaced: which of them was allotted cannot be told. An allocation to no container in
+    particular goes where containers without any of their own were seen. One that only counts
+    replicas of cards which nobody named may be several cards: one replica for each card seen, and
+    the others stay unplaced.
+    """
+    waiting = {a.container for a in allocations if a.device is None}
+    if not waiting:
+        return tuple(allocations)
+    free = {container: _free(allocations, container, seen_on) for container in waiting}
+    return tuple(
+        placed
+        for a in allocations
+        for placed in (_on(a, free[a.container]) if a.device is None else (a,))
+    )
+
+
+def _free(
+    allocations: Sequence[Allocation], container: str, seen_on: Mapping[str, Sequence[str]]
+) -> list[str]:
+    """Devices on which an unplaced allotment may be; none where there are too many of them."""
+    seen = list(seen_on.get(container, ()))
+    if not container:
+        named = {a.container for a in allocations}
+        others = (uuids for name, uuids in seen_on.items() if name not in named)
+        seen = list(dict.fromkeys([*seen, *(uuid for uuids in others for uuid in uuids)]))
+    own = [a for a in allocations if a.container == container]
+    free = [uuid for uuid in seen if all(a.device != uuid for a in own)]
+    return free if len(free) <= sum(_units(a) for a in own if a.device is None) else []
+
+
+def _units(allocation: Allocation) -> int:
+    """How many devices it may be of: replicas without a share may be of several."""
+    shares = allocation.core is not None or allocation.memory_bytes is not None
+    return 1 if shares else allocation.replicas or 1
+
+
+def _on(allocation: Allocation, free: list[str]) -> list[Allocation]:
+    """The allocation on the next free devices, which are taken from the list."""
+    units = _units(allocation)
+    devices, free[:] = free[:units], free[units:]
+    if units == 1:
+        return [replace(allocation, device=uuid) for uuid in devices] or [allocation]
+    placed = [replace(allocation, device=uuid, replicas=1) for uuid in devices]
+    rest = units - len(placed)
+    return [*placed, replace(allocation, replicas=rest)] if rest else placed

@@ -1,0 +1,126 @@
+"""Devices on which the driver cannot tell one tenant from another: MIG, AMD partitions and MPS.
+
+Pure. Stands around ``attribution``, which shares a window out by figures for each process:
+
+* A MIG instance has one figure for all its processes. It is its only owner's; where several hold
+  memory on it, it is nobody's, and unmeasured for each of them.
+* The energy of a board with MIG, or with AMD partitions, is that of all its parts together, and
+  nobody's.
+* MPS clients run at once in one context, so that a sample names one of them, or their server. What
+  the server is credited with is nobody's; a client that is not named may have worked all the same.
+* Where fdinfo tells each process's time, that of compute queues which the kernel does not schedule
+  (AMD's KFD) is not in it: who has such queues is unmeasured. So is who has more clients than are
+  looked at.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import NamedTuple
+
+from exporter.attribution.join import NO_CREDIT, account
+from exporter.model import (
+    PARTITIONED,
+    Credit,
+    Device,
+    DeviceUsage,
+    Owner,
+    ProcessActivity,
+    ProcessMemory,
+    Spent,
+    Unattributed,
+    Unmeasured,
+    Window,
+)
+
+SOLE_OWNER, FDINFO = "sole_owner", "fdinfo"
+COMPUTE = "compute"
+MIG, MPS, MPS_SERVER = "mig", "mps", "mps_server"
+
+OF_ALL_PARTS = {MIG: Unattributed.MIG, PARTITIONED: Unattributed.PARTITIONED}
+
+_EVERYONE = 0  # no process has this id
+
+
+class Residents(NamedTuple):
+    """Whose processes hold memory on a device, and what the driver lists them as."""
+
+    owners: frozenset[Owner]
+    computing: frozenset[Owner]
+    mps_clients: frozenset[Owner]
+    mps_servers: frozenset[int]  # process ids
+
+
+def residents_of(processes: Sequence[ProcessMemory], owners: Mapping[int, Owner]) -> Residents:
+    """All that is asked of a device's process list; it holds until the list or an owner changes."""
+    servers = frozenset([pid for pid, _, kinds in processes if MPS_SERVER in kinds])
+    owners = _with_servers(owners, servers)
+    nobody = Unattributed.UNKNOWN_CGROUP
+    found = {(owners.get(pid, nobody), kinds) for pid, _, kinds in processes}
+    return Residents(
+        owners=frozenset(owner for owner, _ in found),
+        computing=frozenset(owner for owner, kinds in found if COMPUTE in kinds),
+        mps_clients=frozenset(owner for owner, kinds in found if MPS in kinds),
+        mps_servers=servers,
+    )
+
+
+def account_for(
+    device: Device,
+    window: Window,
+    owners: Mapping[int, Owner],
+    residents: Residents | None,
+    idle_weights: Mapping[Owner, int] | None = None,
+    credit: Mapping[Owner, Credit] = NO_CREDIT,
+) -> DeviceUsage:
+    """Share out one window of a device; ``residents`` None if it is unknown who they are.
+
+    The rest is as with ``attribution.account``: the shares add up.
+    """
+    owners = _with_servers(owners, residents.mps_servers if residents else ())
+    if window.methods.shares == SOLE_OWNER:
+        return _account_instance(device, window, residents)
+    usage = account(device, window, owners, idle_weights, credit)
+    if device.sharing in OF_ALL_PARTS:
+        return usage._replace(shares=_of_all_parts(usage.shares, OF_ALL_PARTS[device.sharing]))
+    if residents is None and device.sharing == MPS:
+        return usage._replace(unmeasured=None)
+    if window.methods.shares == FDINFO:
+        computing = residents.computing if residents else ()
+        untold = {_owner(owners, pid) for pid in window.untold}
+        unmeasured = dict.fromkeys(computing, Unmeasured.NOT_SUPPORTED)
+        return usage._replace(unmeasured=unmeasured | dict.fromkeys(untold, Unmeasured.READ_FAILED))
+    if residents and residents.mps_clients and window.busy.core:  # on an idle device they are idle
+        named = {_owner(owners, process.pid) for process in window.processes}
+        unnamed = residents.mps_clients - named
+        return usage._replace(unmeasured=dict.fromkeys(unnamed, Unmeasured.MPS))
+    return usage
+
+
+def _account_instance(device: Device, window: Window, residents: Residents | None) -> DeviceUsage:
+    """Give all of an instance's activity to its only owner, or else to nobody."""
+    found = residents.owners if residents else frozenset()
+    tenants = found - {Unattributed.EXITED, Unattributed.MPS}  # neither keeps the instance busy
+    if len(tenants) == 1:
+        (whose,) = tenants
+    else:
+        whose = Unattributed.MIG if tenants or residents is None else Unattributed.NO_PID
+    all_of_it = ProcessActivity(_EVERYONE, window.busy)
+    whole = window._replace(processes=() if whose is Unattributed.NO_PID else (all_of_it,))
+    usage = account(device, whole, {_EVERYONE: whose})
+    shared = tenants if len(tenants) > 1 else ()
+    return usage._replace(named_core_ns=0, unmeasured=dict.fromkeys(shared, Unmeasured.MIG))
+
+
+def _of_all_parts(shares: Mapping[Owner, Spent], reason: Unattributed) -> dict[Owner, Spent]:
+    """What no process explains is no riddle on a divided board: it is the parts' together."""
+    return {
+        reason if owner is Unattributed.NO_PID else owner: spent for owner, spent in shares.items()
+    }
+
+
+def _with_servers(owners: Mapping[int, Owner], servers: Collection[int]) -> Mapping[int, Owner]:
+    """An MPS server works for its clients: what it does is nobody's."""
+    return {**owners, **dict.fromkeys(servers, Unattributed.MPS)} if servers else owners
+
+
+def _owner(owners: Mapping[int, Owner], pid: int) -> Owner:
+    return owners.get(pid, Unattributed.UNKNOWN_CGROUP)

@@ -1,0 +1,211 @@
+"""Which classes stand behind the settings. Opens nothing that may hang or fail without a GPU."""
+
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from exporter.allocations import rules
+from exporter.allocations.registry import NODE_ANNOTATION_PREFIXES
+from exporter.collector import Collector, CycleRules, IdlePolicy, Sources
+from exporter.ledger import Ledger
+from exporter.metrics.families import groups_without
+from exporter.model import Clock
+from exporter.settings import Complaint, Problem, Settings, examine, load
+from exporter.simulation.section import ScenarioError
+from exporter.sources.cgroups.processes import CgroupProcesses
+from exporter.sources.gpus.factory import open_gpus
+from exporter.sources.gpus.source import Demand
+from exporter.sources.groups.owners import open_groups
+from exporter.sources.groups.source import ToldGroups
+from exporter.sources.node.policies import CardPolicies
+from exporter.sources.node.polled import Polled, Rhythm, open_pod_resources
+from exporter.sources.node.source import NodeSource, ToldNode
+from exporter.sources.pods.api import ApiPods
+from exporter.sources.pods.chain import ChainedPods
+from exporter.sources.pods.claims import Claims
+from exporter.sources.pods.decode import Keep
+from exporter.sources.pods.factory import Places, node_name, open_pod_source
+from exporter.sources.pods.labels import Allowed
+from exporter.sources.pods.listener import Pace
+from exporter.sources.pods.source import PodSource
+
+DEADLINE_OF_INTERVAL = 0.8
+LONGEST_S = 5.0
+NS = 1e9  # in a second
+MILLION = 1_000_000
+CLAIMS_RHYTHM = Rhythm(period_s=60)
+POLICIES_RHYTHM = Rhythm(period_s=60)
+OLDEST_SCENARIO_NS = 3600 * 10**9  # its energy counter is computed from its beginning on
+
+
+def read_settings(flags: Mapping[str, list[str]]) -> Settings:
+    """Read the settings in force, and make sure that all rooms can work with them.
+
+    Raises:
+        SettingsError: they cannot be used.
+
+    """
+    return load(flags, check=_complaints)
+
+
+def examine_settings(
+    flags: Mapping[str, list[str]], environ: Mapping[str, str]
+) -> tuple[Settings, list[Problem]]:
+    """Read them as ``read_settings`` does, and tell all that is wrong."""
+    return examine(flags, environ, _complaints)
+
+
+def _complaints(settings: Settings) -> Iterator[Complaint]:
+    try:
+        rules_of(settings)
+    except rules.RulesError as error:
+        yield from ((f"allocations.{name}", text) for name, text in error.complaints)
+
+
+def rules_of(settings: Settings) -> rules.Rules:
+    """Make the rules by which allotments are read.
+
+    Raises:
+        RulesError: these settings did not come from ``read_settings``.
+
+    """
+    return rules.make(
+        settings.allocations_schemes,
+        dict(settings.allocations_index_basis),
+        dict(settings.allocations_hami),
+    )
+
+
+def open_sources(settings: Settings, clock: Clock = time, *, spread: bool = False) -> Sources:
+    """Make the sources that the settings name; none is started.
+
+    With ``spread`` a list of pods waits for its part of ``--pods.list-spread``.
+
+    Raises:
+        ScenarioError: the scenario of ``--simulate`` cannot be used.
+
+    """
+    if settings.simulate:
+        return _simulated(settings, clock)
+    return _real(settings, Pace(list_spread_s=settings.pods_list_spread_ns / NS * spread))
+
+
+def open_for_agent(settings: Settings) -> Sources:
+    """Make those of the agent, for whose first list of pods no person waits; raises as above."""
+    return open_sources(settings, spread=True)
+
+
+def cycle_rules(settings: Settings) -> CycleRules:
+    """Make what may change of the cycle while it runs."""
+    return CycleRules(
+        interval_ns=settings.collection_interval_ns,
+        window_ns=settings.collection_window_ns,
+        retention_ns=settings.ledger_retention_ns,
+        most_series=settings.metrics_max_series_per_family,
+        allotments=rules_of(settings),
+        allowed=_allowed(settings),
+        keep=_keep(settings),
+        demand=_demand(settings),
+        budget=settings.collection_budget_ppm / MILLION,
+        by_step=settings.groups_slurm == "step",
+    )
+
+
+def _demand(settings: Settings) -> Demand:
+    # A cycle waits for the driver no longer than most of its interval, however it hangs.
+    deadline_s = min(DEADLINE_OF_INTERVAL * settings.collection_interval_ns / NS, LONGEST_S)
+    return Demand(
+        deadline_s=deadline_s,
+        processes_every_s=settings.collection_processes_interval_ns / NS,
+        sensors_every_s=settings.collection_sensors_interval_ns / NS,
+        disabled=groups_without(settings.metrics_disable),
+        wake=settings.drm_wake,
+    )
+
+
+def make_collector(settings: Settings, sources: Sources, clock: Clock = time) -> Collector:
+    """Make the collector over these sources, with empty accounts."""
+    ledger = Ledger(settings.ledger_retention_ns, settings.collection_window_ns)
+    idle = IdlePolicy(settings.energy_idle)
+    return Collector(sources, ledger, clock, cycle_rules(settings), idle)
+
+
+def cgroup_root(settings: Settings) -> str:
+    """Where the cgroup file system is looked for."""
+    return settings.path_cgroup or f"{settings.path_sysfs}/fs/cgroup"
+
+
+def _simulated(settings: Settings, clock: Clock) -> Sources:
+    # Imported here: what a node in memory takes is not for those that run on a real one.
+    from exporter.simulation.load import load as load_scenario  # noqa: PLC0415
+    from exporter.simulation.node import Node  # noqa: PLC0415
+    from exporter.sources.cgroups.simulated import SimulatedProcesses  # noqa: PLC0415
+    from exporter.sources.gpus.simulated import SimulatedGpus  # noqa: PLC0415
+    from exporter.sources.pods.simulated import SimulatedPods  # noqa: PLC0415
+
+    start_unix_ns = settings.simulate_start * 10**9 or None
+    if start_unix_ns is not None and clock.time_ns() - start_unix_ns > OLDEST_SCENARIO_NS:
+        raise ScenarioError("--simulate.start lies more than an hour back; give a later time")
+    node = Node(load_scenario(settings.simulate), clock, start_unix_ns)
+    return Sources(
+        gpus=(SimulatedGpus(node, clock),),
+        processes=SimulatedProcesses(node.cgroup_paths, node.process_infos, node.places()),
+        pods=SimulatedPods(node.pod_table, clock=clock),
+        nodes=(ToldNode("node_simulated", node.facts, clock),),
+        groups=(ToldGroups("groups_simulated", node.group_facts, clock),),
+    )
+
+
+def places_of(settings: Settings) -> Places:
+    """Where pods may be looked for, and as whom."""
+    return Places(
+        kubeconfig=settings.kubeconfig or None,
+        kubelet=settings.kubelet_address,
+        kubelet_ca=settings.kubelet_ca_file,
+        kubelet_insecure=settings.kubelet_insecure_tls,
+        logs=Path(settings.path_logs),
+    )
+
+
+def _real(settings: Settings, pace: Pace) -> Sources:
+    places = places_of(settings)
+    node = node_name(settings.node_name)
+    pods = open_pod_source(settings.pods_source, node, places, _keep(settings), pace)
+    gpus = open_gpus(settings)
+    for source in gpus:
+        source.follow(_demand(settings))
+    return Sources(
+        gpus=gpus,
+        processes=CgroupProcesses(cgroup_root(settings), settings.path_procfs),
+        pods=pods,
+        nodes=_real_nodes(settings, pods, places),
+        others=pods.others if isinstance(pods, ChainedPods) else tuple,
+        groups=open_groups(
+            settings.groups_sockets,
+            settings.path_passwd,
+            settings.path_procfs,
+            accounts=settings.groups_slurm_account,
+        ),
+    )
+
+
+def _allowed(settings: Settings) -> Allowed:
+    return Allowed(settings.pods_labels, settings.pods_annotations)
+
+
+def _keep(settings: Settings) -> Keep:
+    followed = rules_of(settings)
+    needed = Keep(followed.annotations, followed.labels, NODE_ANNOTATION_PREFIXES)
+    return _allowed(settings).keep(needed)
+
+
+def _real_nodes(settings: Settings, pods: PodSource, places: Places) -> tuple[NodeSource, ...]:
+    """What the kubelet says of claims comes before what the API server does, which knows more."""
+    nodes: list[NodeSource] = [Polled(CardPolicies(settings.path_procfs), POLICIES_RHYTHM)]
+    nodes += open_pod_resources(settings.kubelet_pod_resources_socket)
+    if isinstance(pods, ApiPods | ChainedPods) and pods.name == ApiPods.name:
+        nodes.append(ToldNode("node_api", pods.node))
+        if settings.pods_claims == "auto":
+            claims = Claims(places.to_api(), node_name(settings.node_name))
+            nodes.append(Polled(claims, CLAIMS_RHYTHM))
+    return tuple(nodes)

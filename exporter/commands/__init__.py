@@ -1,0 +1,1 @@
+"""The sub-commands of ``mgpu-exporter``: settings in, objects wired, exit status out."""

@@ -1,0 +1,54 @@
+"""The command ``check``: look at this node as the exporter would, and say what hinders it."""
+
+import logging
+import os
+import shutil
+import sys
+import time
+from argparse import ArgumentParser, Namespace
+
+from exporter.collector.wiring import open_sources
+from exporter.commands.progress import progress
+from exporter.doctor import Examined, Verdict, as_json, as_text, examine, gather
+from exporter.settings import Settings
+from exporter.simulation.section import ScenarioError
+
+logger = logging.getLogger(__name__)
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Add the command's own flags."""
+    group = parser.add_argument_group("check")
+    group.add_argument(
+        "--format", choices=("text", "json"), default="text", help="of the report [default text]"
+    )
+
+
+def check(settings: Settings, arguments: Namespace) -> int:
+    """Print the report; the exit status is 0 where there is no problem, else 1."""
+    try:
+        sources = open_sources(settings)
+    except ScenarioError as error:
+        logger.error("%s", error)  # noqa: TRY400 - the message says it all
+        return 1
+    _quiet(settings.log_level)
+    examined: list[Examined] = []
+    with progress() as shown:
+        shown.say("asking the sources for some seconds ...")
+        for one in examine(gather(settings, sources, time)):
+            examined.append(one)
+            shown.say(f"examining {one.room} ...")
+    if arguments.format == "json":
+        sys.stdout.write(as_json(examined))
+    else:
+        width = shutil.get_terminal_size().columns
+        coloured = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+        sys.stdout.write(as_text(examined, width, coloured=coloured))
+    sys.stdout.flush()
+    return 1 if any(one.finding.verdict is Verdict.PROBLEM for one in examined) else 0
+
+
+def _quiet(level: str) -> None:
+    """What the sources log is in the report; the log is for those who ask for its details."""
+    if level != "debug":
+        logging.getLogger().setLevel(logging.CRITICAL)

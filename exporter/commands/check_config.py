@@ -1,0 +1,96 @@
+"""``mgpu-exporter check-config``: everything that is wrong with a configuration, at once.
+
+Reads what ``serve`` would read before it starts, and starts nothing: the settings, by flags,
+variables and file, the web configuration with its certificates, the scenario and the kubeconfig.
+"""
+
+import json
+import os
+from argparse import ArgumentParser
+from collections.abc import Iterator, Mapping
+
+from exporter.collector.wiring import examine_settings
+from exporter.settings import Place, Problem, Settings, unknown_variables
+from exporter.simulation.load import load as load_scenario
+from exporter.simulation.section import ScenarioError
+from exporter.sources.pods.client import KubeconfigError, read_kubeconfig
+from exporter.web import WebConfig, WebFileError
+
+FORMS = ("text", "json")
+_UNUSABLE = 2
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Add what only this command takes."""
+    parser.add_argument("--format", choices=FORMS, default="text", help="form of the answer")
+
+
+def check_config(
+    flags: Mapping[str, list[str]], form: str = "text", environ: Mapping[str, str] = os.environ
+) -> int:
+    """Print what is wrong; the exit status is 0 if nothing is, else 2."""
+    settings, problems = examine_settings(flags, environ)
+    problems = [*problems, *_of_files(settings)]
+    warnings = unknown_variables(environ)
+    if form == "json":
+        print(json.dumps(_document(problems, warnings), indent=2))
+    else:
+        for line in _lines(settings, problems, warnings):
+            print(line)
+    return _UNUSABLE if problems else 0
+
+
+def _lines(settings: Settings, problems: list[Problem], warnings: list[str]) -> Iterator[str]:
+    yield from (f"problem: {problem}" for problem in problems)
+    yield from (f"warning: {warning}" for warning in warnings)
+    if problems:
+        yield f"{len(problems)} problem{'s' * (len(problems) > 1)}: {_outcome(settings, problems)}"
+        return
+    read = (settings.config_file, settings.web_config_file, settings.simulate, settings.kubeconfig)
+    named = ", ".join(filter(None, read))
+    yield f"the configuration can be used{f' ({named})' if named else ''}"
+
+
+def _outcome(settings: Settings, problems: list[Problem]) -> str:
+    """What serve would do. It does not end for a kubeconfig, which may come later."""
+    if all(problem.place.origin == settings.kubeconfig for problem in problems):
+        return "serve would start, and try it again until it can be used"
+    return "serve would not start"
+
+
+def _document(problems: list[Problem], warnings: list[str]) -> dict[str, object]:
+    return {
+        "usable": not problems,
+        "problems": [
+            {
+                "origin": problem.place.origin,
+                "line": problem.place.line or None,
+                "column": problem.place.column or None,
+                "key": problem.place.key or None,
+                "problem": problem.text,
+                "given": problem.given,
+                "allowed": problem.allowed,
+            }
+            for problem in problems
+        ],
+        "warnings": warnings,
+    }
+
+
+def _of_files(settings: Settings) -> Iterator[Problem]:
+    """What is wrong with the other files that the settings name."""
+    if settings.web_config_file:
+        try:
+            WebConfig(settings.web_config_file)
+        except WebFileError as error:
+            yield from error.problems
+    if settings.simulate:
+        try:
+            load_scenario(settings.simulate)
+        except ScenarioError as error:
+            yield Problem(Place("--simulate", "simulate"), str(error))
+    if settings.kubeconfig:
+        try:
+            read_kubeconfig(settings.kubeconfig)
+        except KubeconfigError as error:
+            yield Problem(Place(settings.kubeconfig, "kubeconfig"), error.words)

@@ -1,0 +1,227 @@
+"""The command ``record``: run the cycle without serving it, and write down what it was told."""
+
+import logging
+import os
+import platform
+import secrets
+import signal
+import sys
+import time
+from argparse import ArgumentParser, Namespace
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from queue import Empty, SimpleQueue
+from typing import BinaryIO, Literal
+
+from exporter import __version__
+from exporter.collector import FIRST_LIST_S, Collector, Sources
+from exporter.collector.wiring import make_collector, open_sources
+from exporter.commands.progress import Progress, progress
+from exporter.metrics.families import families_without
+from exporter.metrics.text import Format, Renderer
+from exporter.model import Clock, Snapshot
+from exporter.recording.cycle import FORMAT, Cycle, Head
+from exporter.recording.names import Pseudonyms
+from exporter.recording.recorder import Recorder
+from exporter.recording.settings import disguised, kept
+from exporter.recording.tape import TapeError, TapeWriter, digest
+from exporter.settings import Settings, argument, count, duration
+from exporter.simulation.section import ScenarioError
+from exporter.sources.gpus.source import RestartRequiredError
+
+logger = logging.getLogger(__name__)
+
+STDOUT = "-"
+SECOND_NS = 10**9
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Add the command's own flags."""
+    group = parser.add_argument_group("recording")
+    group.add_argument(
+        "--output", metavar="FILE", required=True, help=f"where to; {STDOUT} is standard output"
+    )
+    group.add_argument("--force", action="store_true", help="replace the file if it is there")
+    group.add_argument(
+        "--duration",
+        metavar="TIME",
+        type=argument(duration("1s", "24h")),
+        default="60s",
+        help="how long; a signal ends it earlier [default 60s]",
+    )
+    group.add_argument(
+        "--max-bytes",
+        metavar="N",
+        type=argument(count(4096, 999_999_999_999)),
+        default="16000000",
+        help="size of the file at which it ends [default 16000000]",
+    )
+    group.add_argument(
+        "--anonymise",
+        action="store_true",
+        help="replace names and ids by pseudonyms, and leave out what is said in words",
+    )
+
+
+def record(settings: Settings, arguments: Namespace) -> int:
+    """Record until the time is over, the file is full or a signal comes; the exit status."""
+    stop = Stop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    try:
+        with ExitStack() as stack:
+            sources = open_sources(settings)
+            file = stack.enter_context(_opened(arguments.output, force=arguments.force))
+            for source in sources.all:
+                stack.callback(source.close)
+            session = Session(settings, sources, time, anonymise=arguments.anonymise)
+            logger.info("%s", _intent(session.head, arguments))
+            for listener in sources.listening:
+                listener.start()
+            tape = TapeWriter(file, arguments.max_bytes, session.head)
+            session.run(tape, arguments.duration, stop)
+    except FileExistsError:
+        logger.error("%s is there already; --force replaces it", arguments.output)  # noqa: TRY400 - the message says it all
+        return 1
+    except OSError as error:
+        logger.error("cannot write %s: %s", arguments.output, error.strerror)  # noqa: TRY400 - as above
+        return 1
+    except (ScenarioError, TapeError) as error:
+        logger.error("%s", error)  # noqa: TRY400 - as above
+        return 1
+    logger.info("recorded %d cycles in %d bytes", tape.cycles, tape.bytes)
+    if not session.read:
+        logger.error("no GPU was read: %s; nothing else is in the recording", session.why)
+    return 0 if session.read else 1
+
+
+def _intent(head: Head, arguments: Namespace) -> str:
+    """What is recorded, and where."""
+    gpus = ", ".join(head.gpus)
+    names = "pseudonyms" if head.disguised else "the names of this node's pods"
+    where = "standard output" if arguments.output == STDOUT else arguments.output
+    seconds = arguments.duration / SECOND_NS
+    return (
+        f"recording GPUs by {gpus}, processes by {head.processes}, pods by {head.pods}, with "
+        f"{names}, for {seconds:g} s into {where}"
+    )
+
+
+@contextmanager
+def _opened(path: str, *, force: bool) -> Iterator[BinaryIO]:
+    """The file, for nobody else to read: it names the node's pods."""
+    if path == STDOUT:
+        yield sys.stdout.buffer
+        return
+    mode: Literal["wb", "xb"] = "wb" if force else "xb"
+    with open(path, mode, opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
+        yield file
+
+
+class Stop:
+    """Whether to stop, set by a signal's handler and waited for by the thread that it interrupts.
+
+    A ``threading.Event`` can hang there: its ``set`` takes the lock that its ``wait``, interrupted,
+    may hold. The ``put`` of a ``SimpleQueue`` is made to be called at any moment.
+    """
+
+    def __init__(self) -> None:
+        self._orders: SimpleQueue[None] = SimpleQueue()
+        self._is_set = False
+
+    def set(self) -> None:
+        """Stop, and wait no longer."""
+        self._is_set = True
+        self._orders.put(None)
+
+    def is_set(self) -> bool:
+        """Whether it was."""
+        return self._is_set
+
+    def wait(self, timeout_s: float) -> None:
+        """Wait until it is set, or for so long."""
+        if not self._is_set:
+            with suppress(Empty):
+                self._orders.get(timeout=max(timeout_s, 0))
+
+
+class Session:
+    """A collector over recorded sources. ``cycle`` does one cycle and gives what was said in it.
+
+    ``read``: whether any device was, in any cycle; if not, ``why``.
+    """
+
+    def __init__(
+        self, settings: Settings, sources: Sources, clock: Clock, *, anonymise: bool = False
+    ) -> None:
+        self.read = False
+        self.why = "the first cycle was not done"
+        names = Pseudonyms(secrets.token_bytes(32)) if anonymise else None
+        settings = disguised(settings) if anonymise else settings
+        self._recorder = Recorder(sources, clock, names)
+        self._interval_ns = settings.collection_interval_ns
+        self._clock = clock
+        self._renderer = Renderer(families_without(settings.metrics_disable))
+        self.collector: Collector = make_collector(
+            settings, self._recorder.sources, self._recorder.clock
+        )
+        self.head = Head(
+            mgpu_recording=FORMAT,
+            version=__version__,
+            python=platform.python_version(),
+            gpus=tuple(source.name for source in sources.gpus),
+            processes=sources.processes.name,
+            pods=sources.pods.name,
+            nodes=tuple(source.name for source in sources.nodes),
+            settings=kept(settings),
+            disguised=anonymise,
+            schemes=settings.allocations_schemes,
+            index_bases=dict(settings.allocations_index_basis),
+            hami=dict(settings.allocations_hami),
+            groups=tuple(source.name for source in sources.groups),
+        )
+
+    def cycle(self) -> Cycle:
+        """Do one cycle, whatever fails in it."""
+        page = ""
+        self._recorder.begin()
+        try:
+            page = digest(self._renderer.render(self.collector.cycle(), Format.TEXT))
+        except RestartRequiredError:
+            raise
+        except Exception:
+            logger.exception("the cycle failed; the next one starts anew")
+        self._note(self.collector.snapshot)
+        return self._recorder.taken(page)
+
+    def _note(self, snapshot: Snapshot) -> None:
+        devices = snapshot.rows.get("device", ())
+        self.read = self.read or any(row.values.get("up") for row in devices)
+        gpus = (source for source in snapshot.sources if source.name in self.head.gpus)
+        self.why = "; ".join(filter(None, (source.detail for source in gpus))) or "no device is up"
+
+    def run(self, tape: TapeWriter, length_ns: int, stop: Stop) -> None:
+        """Cycle at the interval for some time, until told to stop or only a restart helps."""
+        self._recorder.sources.pods.wait(FIRST_LIST_S)
+        with progress() as shown:
+            self._fill(tape, length_ns, stop, shown)
+        tape.end()
+
+    def _fill(self, tape: TapeWriter, length_ns: int, stop: Stop, shown: Progress) -> None:
+        begun_ns = due_ns = self._clock.monotonic_ns()
+        while not stop.is_set() and due_ns - begun_ns < length_ns:
+            try:
+                cycle = self.cycle()
+            except RestartRequiredError as error:
+                logger.error("%s", error)  # noqa: TRY400 - the message says it all
+                tape.write(self._recorder.taken())
+                break
+            if not tape.write(cycle):
+                logger.warning("the file is full after %d cycles; see --max-bytes", tape.cycles)
+                break
+            now_ns = self._clock.monotonic_ns()
+            due_ns = max(due_ns + self._interval_ns, now_ns)
+            seconds = (now_ns - begun_ns) / SECOND_NS
+            of = length_ns / SECOND_NS
+            shown.say(f"{seconds:.0f} of {of:g} s: {tape.cycles} cycles, {tape.bytes} bytes")
+            stop.wait((due_ns - now_ns) / 1e9)

@@ -1,0 +1,154 @@
+"""The command ``replay``: give a recording to the same cycle, and print the page it comes to."""
+
+import logging
+import sys
+from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from collections.abc import Iterator
+from dataclasses import replace
+
+from exporter.collector import Collector
+from exporter.collector.wiring import make_collector, rules_of
+from exporter.commands.progress import progress
+from exporter.metrics.families import families_without
+from exporter.metrics.text import Format, Renderer
+from exporter.model import Row, Snapshot, Value
+from exporter.recording.cycle import Cycle, Head
+from exporter.recording.player import Player
+from exporter.recording.settings import restored
+from exporter.recording.tape import TapeError, TapeReader, digest
+from exporter.settings import Settings
+from exporter.sources.gpus.source import RestartRequiredError
+
+logger = logging.getLogger(__name__)
+
+LAST, EACH = "last", "each"
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Add the command's own arguments."""
+    group = parser.add_argument_group("recording")
+    group.add_argument("file", metavar="FILE", help="what record has written")
+    group.add_argument(
+        "--format",
+        choices=[form.value for form in Format],
+        default=Format.TEXT.value,
+        help="the page's text format [default text]",
+    )
+    group.add_argument(
+        "--cycle",
+        metavar="N",
+        type=_which,
+        default=LAST,
+        help=f"print the page after this cycle: a number from 1, {LAST} or {EACH} [default last]",
+    )
+
+
+def _which(text: str) -> str:
+    if text in {LAST, EACH} or (text.isascii() and text.isdecimal() and int(text) > 0):
+        return text
+    raise ArgumentTypeError(f"{text!r} is not a number from 1, {LAST} or {EACH}")
+
+
+def replay(_: Settings, arguments: Namespace) -> int:
+    """Print what is asked for; the exit status is 0 unless the recording cannot be used."""
+    try:
+        with TapeReader(arguments.file) as tape:
+            status = _print(Replay(tape), Format(arguments.format), arguments.cycle)
+            if tape.broken_off:
+                logger.warning("%s is cut off; all before that was replayed", arguments.file)
+    except TapeError as error:
+        logger.error("%s", error)  # noqa: TRY400 - the message says it all
+        return 1
+    return status
+
+
+def _print(run: "Replay", form: Format, which: str) -> int:
+    write = sys.stdout.buffer.write
+    end = b"# EOF\n" if form is Format.OPENMETRICS else b""
+    renderer = run.renderer()
+    newest: Snapshot | None = None
+    with progress() as shown:
+        for newest in run.snapshots():
+            if which == EACH:
+                write(b"# cycle %d\n" % run.cycles)
+            if which in {EACH, str(run.cycles)}:
+                write(renderer.render(newest, form) + end)
+            shown.say(f"cycle {run.cycles}")
+    if which == LAST and newest is not None:
+        write(renderer.render(newest, form) + end)
+    sys.stdout.flush()
+    logger.info("%s", run.verdict)
+    if run.cycles == 0 or (which not in {LAST, EACH} and int(which) > run.cycles):
+        logger.error("there are %d cycles in the recording", run.cycles)
+        return 1
+    return 0
+
+
+class Replay:
+    """The cycle over a recording's sources. ``cycles`` counts those done.
+
+    Raises:
+        TapeError: what was said of sharing systems cannot be said in this version.
+
+    """
+
+    def __init__(self, tape: TapeReader) -> None:
+        self.cycles = 0
+        self._tape = tape
+        self._head = tape.head
+        self._player = Player(tape.head)
+        head = tape.head
+        self._settings = restored(head.settings, head.schemes, head.index_bases, head.hami)
+        try:
+            rules_of(self._settings)
+        except ValueError as error:
+            raise TapeError(f"its sharing systems do not fit this version: {error}") from error
+        self._collector: Collector | None = None
+        self._renderer = self.renderer()
+        self._differing: list[int] = []
+
+    def renderer(self) -> Renderer:
+        """Make what writes the pages that the recorded exporter served."""
+        return Renderer(families_without(self._settings.metrics_disable))
+
+    def snapshots(self) -> Iterator[Snapshot]:
+        """The Snapshot after each cycle. A cycle that failed leaves the one before it."""
+        for cycle in self._tape.cycles():
+            self.cycles += 1
+            snapshot = self._cycle(cycle)
+            page = self._renderer.render(snapshot, Format.TEXT)
+            if cycle.page and digest(page) != cycle.page:
+                self._differing.append(self.cycles)
+            yield snapshot
+
+    @property
+    def verdict(self) -> str:
+        """Whether the pages are those of the recording, byte for byte."""
+        if not self._differing:
+            return f"{self.cycles} cycles replayed; every page is as it was recorded"
+        return (
+            f"{self.cycles} cycles replayed; {len(self._differing)} pages are not as they were "
+            f"recorded by version {self._head.version}, the first after cycle {self._differing[0]}"
+        )
+
+    def _cycle(self, cycle: Cycle) -> Snapshot:
+        self._player.turn_to(cycle)
+        if self._collector is None:
+            sources, clock = self._player.sources, self._player.clock
+            self._collector = make_collector(self._settings, sources, clock)
+        try:
+            self._collector.cycle()
+        except RestartRequiredError as error:
+            logger.warning("cycle %d: only a restart helps: %s", self.cycles, error)
+        except Exception:
+            logger.exception("cycle %d failed", self.cycles)
+        return as_recorded(self._collector.snapshot, self._head)
+
+
+def as_recorded(snapshot: Snapshot, head: Head) -> Snapshot:
+    """The Snapshot with the version that recorded it, in place of this one."""
+    if not snapshot.rows:
+        return snapshot
+    build: dict[str, Value] = {"build_info": {(head.version, head.python): 1}}
+    own = tuple(Row(row.labels, {**row.values, **build}) for row in snapshot.rows["exporter"])
+    return replace(snapshot, rows={**snapshot.rows, "exporter": own})

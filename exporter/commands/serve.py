@@ -1,0 +1,211 @@
+"""The agent: the collector in a thread of its own, the web server in the main one, signals."""
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import socket
+import threading
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from exporter import __version__
+from exporter.api import About
+from exporter.collector import Sources
+from exporter.collector.wiring import cycle_rules, make_collector, open_for_agent
+from exporter.commands import garbage, logs
+from exporter.commands.reload import Reloader
+from exporter.metrics.compat import CompatPage
+from exporter.metrics.families import families_without
+from exporter.metrics.text import Renderer
+from exporter.model import Clock
+from exporter.settings import Settings
+from exporter.simulation.section import ScenarioError
+from exporter.sources.pods.factory import node_name
+from exporter.web import (
+    BindError,
+    Pages,
+    Server,
+    WebConfig,
+    WebFileError,
+    listen,
+    make_app,
+)
+
+logger = logging.getLogger(__name__)
+
+_END_WITHIN_S = 0.9
+_CYCLE_MAY_TAKE_S = 0.2
+
+
+def serve(
+    settings: Settings,
+    open_sources: Callable[[Settings], Sources] = open_for_agent,
+    *,
+    reread: Callable[[], Settings] | None = None,
+    clock: Clock = time,
+    stop: threading.Event | None = None,
+) -> int:
+    """Serve until SIGTERM or SIGINT; SIGUSR2 lets go of the GPUs or takes them up again.
+
+    ``reread`` reads the settings anew, as they were read at the start: at SIGHUP, when their file
+    has changed, and at ``POST /-/reload``. ``stop`` is what the threads wait for between turns.
+
+    Returns the exit status: 0 after a signal, 1 if it could not start or only a restart helps, 2 if
+    the web configuration cannot be used.
+    """
+    try:
+        config = WebConfig(settings.web_config_file)
+    except WebFileError as error:
+        for problem in error.problems:
+            logger.error("%s", problem)  # noqa: TRY400 - the message says it all
+        return 2
+    try:
+        sources = open_sources(settings)
+        sockets = listen(settings.web_listen_address)
+    except (BindError, ScenarioError) as error:
+        logger.error("%s", error)  # noqa: TRY400 - the message says it all
+        return 1
+    logger.info("mgpu-exporter %s", __version__)
+    if settings.simulate:
+        logger.warning("SIMULATED NODE (%s): nothing here is measured", settings.simulate)
+    garbage.seldom()
+    stop = stop or threading.Event()
+    agent = _Agent(settings, sources, config, reread or (lambda: settings), clock, stop)
+    return asyncio.run(agent.run(sockets))
+
+
+class _Agent:
+    def __init__(
+        self,
+        settings: Settings,
+        sources: Sources,
+        config: WebConfig,
+        reread: Callable[[], Settings],
+        clock: Clock,
+        stop: threading.Event,
+    ) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._config = config
+        self._sources = sources
+        self._collector = make_collector(settings, sources, clock)
+        self._pages = Pages(lambda: self._collector.snapshot, clock, *_writers(settings))
+        self._reloader = Reloader(settings, reread, self._follow, clock)
+        self._collector.last_reload = lambda: self._reloader.last
+        self._stop = stop
+        self._released = settings.nvml_released
+        self._status = 0
+
+    async def run(self, sockets: Sequence[socket.socket]) -> int:
+        loop = asyncio.get_running_loop()
+        ended = asyncio.Event()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, ended.set)
+        loop.add_signal_handler(signal.SIGUSR2, self._toggle_release)
+        loop.add_signal_handler(signal.SIGHUP, self._reload)
+        if self._released:
+            self._release()
+        for source in self._sources.listening:
+            source.start()
+            status = source.status()
+            if status.up and status.detail:  # "names of pods are off", and why
+                logger.info("source %s: %s", status.name, status.detail)
+        cycle = threading.Thread(
+            target=self._collect, args=(loop, ended), name="collector", daemon=True
+        )
+        cycle.start()
+        watch = partial(self._reloader.watch, self._stop)
+        threading.Thread(target=watch, name="settings", daemon=True).start()
+        server = self._server()
+        await server.start(sockets)
+        loop.call_later(garbage.STARTED_S, garbage.settle)
+        await ended.wait()
+        self._end_by_force_in(_END_WITHIN_S)
+        logger.info("ending")
+        self._stop.set()
+        await server.stop()
+        cycle.join(_CYCLE_MAY_TAKE_S)
+        self._close()
+        return self._status
+
+    def _server(self) -> Server:
+        app = make_app(
+            *(self._pages, self._collector, self._settings, self._clock),
+            config=self._config,
+            about=lambda: _about(self._reloader.settings),
+            reload=self._reloader.reload,
+        )
+        return Server(app, config=self._config)
+
+    def _collect(self, loop: asyncio.AbstractEventLoop, ended: asyncio.Event) -> None:
+        """Run the cycle. If it ends by itself, only a new process can help."""
+        try:
+            self._collector.run(self._stop)
+        except Exception:
+            logger.exception("the collector failed; restarting is the cure")
+            self._status = 1
+        if self._collector.fatal is not None:
+            logger.error("%s", self._collector.fatal)
+            self._status = 1
+        with contextlib.suppress(RuntimeError):  # the loop is closed: the end is near anyway
+            loop.call_soon_threadsafe(ended.set)
+
+    def _reload(self) -> None:
+        """Read the settings anew in a thread: their file may be far away."""
+        threading.Thread(target=self._reloader.reload, name="reload", daemon=True).start()
+
+    def _follow(self, settings: Settings) -> None:
+        """Take up what is live: the cycle at its next turn, the pages at their next one."""
+        before = self._reloader.settings
+        form = settings.log_level, settings.log_format
+        if form != (before.log_level, before.log_format):
+            logs.configure(*form)
+        self._collector.follow(cycle_rules(settings))
+        self._pages.use(*_writers(settings))
+
+    def _toggle_release(self) -> None:
+        self._released = not self._released
+        self._release()
+
+    def _release(self) -> None:
+        """Tell the GPU sources, in a thread because a driver's call may hang."""
+        words = "let go of" if self._released else "taken up again"
+        logger.info("the GPU driver is %s (SIGUSR2 changes it)", words)
+        threading.Thread(target=self._release_all, name="release", daemon=True).start()
+
+    def _release_all(self) -> None:
+        for source in self._sources.gpus:
+            source.release(self._released)
+
+    def _close(self) -> None:
+        """Close every source, whatever becomes of the others."""
+        for source in self._sources.all:
+            try:
+                source.close()
+            except Exception:
+                logger.exception("a source could not be closed")
+
+    def _end_by_force_in(self, seconds: float) -> None:
+        """End even if a driver's call hangs: Python would wait for its thread at the end."""
+        timer = threading.Timer(seconds, lambda: os._exit(self._status))
+        timer.daemon = True
+        timer.start()
+
+
+def _writers(settings: Settings) -> tuple[Renderer, CompatPage]:
+    """What writes the pages."""
+    return (
+        Renderer(families_without(settings.metrics_disable)),
+        CompatPage(settings.compat, node_name(settings.node_name)),
+    )
+
+
+def _about(settings: Settings) -> About:
+    """What the JSON documents and the page say of the node."""
+    unnamed = settings.simulate and not settings.node_name
+    name = "" if unnamed else node_name(settings.node_name)
+    families = families_without(settings.metrics_disable)
+    return About(name, settings.collection_window_ns, families=families)

@@ -1,0 +1,119 @@
+"""The command ``snapshot``: look at this node, or at another one, and print it once."""
+
+import json
+import logging
+import os
+import shutil
+import sys
+import time
+from argparse import ArgumentParser, Namespace
+
+from exporter.collector.wiring import open_sources
+from exporter.commands.progress import progress
+from exporter.metrics.families import families_without
+from exporter.metrics.text import Format, Renderer
+from exporter.settings import Settings, argument, duration
+from exporter.simulation.section import ScenarioError
+from exporter.terminal.access import add_arguments as add_access
+from exporter.terminal.access import far_feed
+from exporter.terminal.feeds import FeedError, Sight, view_of
+from exporter.terminal.feeds.http import RemoteFeed
+from exporter.terminal.feeds.local import LocalFeed
+from exporter.terminal.reading import printable
+from exporter.terminal.report import report
+
+logger = logging.getLogger(__name__)
+
+SECOND_NS = 10**9
+_OK, _TROUBLE, _NOTHING = 0, 1, 2
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Add the command's own flags."""
+    group = parser.add_argument_group("snapshot")
+    group.add_argument(
+        "--format",
+        choices=("table", "json", "metrics"),
+        default="table",
+        help="a table for people, the JSON of /api/v1/snapshot, or the metrics [default table]",
+    )
+    group.add_argument(
+        "--duration",
+        metavar="TIME",
+        type=argument(duration("1s", "10m")),
+        default="5s",
+        help="how long to look at this node; ratios are averages over it [default 5s]",
+    )
+    add_access(parser)
+
+
+def snapshot(settings: Settings, arguments: Namespace) -> int:
+    """Print it.
+
+    The exit status is 0; 1 if a source is down, so that something is missing in what was printed;
+    2 if nothing could be printed.
+    """
+    try:
+        far = far_feed(arguments)
+        if isinstance(far, RemoteFeed):
+            return _far(far, settings, arguments.format)
+        return _near(settings, arguments)
+    except (FeedError, ScenarioError) as error:
+        logger.error("%s", error)  # noqa: TRY400 - the message says it all
+        return _NOTHING
+
+
+def _far(feed: RemoteFeed, settings: Settings, form: str) -> int:
+    if form == "metrics":
+        _write(feed.metrics(settings.web_telemetry_path).decode("utf-8", "replace"))
+        return _OK
+    return _print(feed.read(), feed.name, form)
+
+
+def _near(settings: Settings, arguments: Namespace) -> int:
+    logging.getLogger().setLevel(max(logging.getLogger().level, logging.ERROR))
+    feed = LocalFeed(settings, open_sources(settings))
+    try:
+        feed.read()  # the first cycle has been done
+        _wait(arguments.duration)
+        sight = feed.read()
+        if arguments.format != "metrics":
+            return _print(sight, feed.name, arguments.format)
+        renderer = Renderer(families_without(settings.metrics_disable))
+        _write(renderer.render(feed.snapshot, Format.TEXT).decode())
+        return _status(sight, feed.name)
+    finally:
+        feed.close()
+
+
+def _wait(length_ns: int) -> None:
+    """Let the cycle run."""
+    begun_ns = time.monotonic_ns()
+    with progress() as shown:
+        while (left_ns := begun_ns + length_ns - time.monotonic_ns()) > 0:
+            shown.say(f"looking at this node for {left_ns / SECOND_NS:.0f} s more ...")
+            time.sleep(min(left_ns, SECOND_NS) / SECOND_NS)
+
+
+def _print(sight: Sight, name: str, form: str) -> int:
+    if form == "json":
+        [(document, _)] = sight.documents
+        _write(json.dumps(document, indent=2) + "\n")
+    else:
+        width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+        coloured = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+        _write(report(view_of(sight, name), width, coloured=coloured), plain=not coloured)
+    return _status(sight, name)
+
+
+def _status(sight: Sight, name: str) -> int:
+    view = view_of(sight, name)
+    return _TROUBLE if view.troubles or not view.lines else _OK
+
+
+def _write(text: str, *, plain: bool = True) -> None:
+    """To a terminal nothing goes that it would act on, whoever named the pods."""
+    if plain and sys.stdout.isatty():
+        text = printable(text)
+    sys.stdout.buffer.write(text.encode(sys.stdout.encoding or "utf-8", "backslashreplace"))
+    sys.stdout.flush()

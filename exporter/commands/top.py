@@ -1,0 +1,66 @@
+"""The command ``top``: what is on the GPUs, live, in a terminal."""
+
+import logging
+import sys
+from argparse import ArgumentParser, Namespace
+from importlib.util import find_spec
+
+from exporter.collector.wiring import open_sources
+from exporter.settings import Settings, argument, duration
+from exporter.simulation.section import ScenarioError
+from exporter.terminal.access import add_arguments as add_access
+from exporter.terminal.access import far_feed
+from exporter.terminal.feeds import Feed, FeedError
+from exporter.terminal.feeds.local import LocalFeed
+from exporter.terminal.feeds.prometheus import PrometheusFeed
+
+logger = logging.getLogger(__name__)
+
+SECOND_NS = 10**9
+PROMETHEUS_EVERY_NS = 5 * SECOND_NS
+_CANNOT = 2
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Add the command's own flags."""
+    group = parser.add_argument_group("top")
+    group.add_argument(
+        "--every",
+        metavar="TIME",
+        type=argument(duration("500ms", "10m")),
+        help="time from one look to the next [default 1s; 5s of --prometheus]",
+    )
+    add_access(parser, prometheus=True)
+
+
+def top(settings: Settings, arguments: Namespace) -> int:
+    """Show it until told to quit. The exit status is 0; 2 if it cannot be shown."""
+    if find_spec("textual") is None:
+        logger.error(
+            "top needs the package textual: pip install textual (if pipx installed the exporter: "
+            "pipx inject mgpu-exporter textual); mgpu-exporter snapshot works without it"
+        )
+        return _CANNOT
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        logger.error("top needs a terminal; mgpu-exporter snapshot prints the same once")
+        return _CANNOT
+    try:
+        far = far_feed(arguments)
+        sources = None if far else open_sources(settings)
+    except (FeedError, ScenarioError) as error:
+        logger.error("%s", error)  # noqa: TRY400 - the message says it all
+        return _CANNOT
+    from exporter.terminal.app import Top  # noqa: PLC0415 - textual is an extra, and slow to import
+
+    # The screen is taken: what is wrong is shown on it.
+    logging.basicConfig(handlers=[logging.NullHandler()], force=True)
+    feed = far or LocalFeed(settings, sources or open_sources(settings))
+    try:
+        Top(feed, (arguments.every or _usual(feed)) / SECOND_NS).run()
+    finally:
+        feed.close()
+    return 0
+
+
+def _usual(feed: Feed) -> int:
+    return PROMETHEUS_EVERY_NS if isinstance(feed, PrometheusFeed) else SECOND_NS

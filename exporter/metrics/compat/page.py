@@ -1,0 +1,67 @@
+"""Snapshot → the text of the compatibility families."""
+
+from collections.abc import Collection, Iterable
+
+from exporter.metrics.compat import dcgm, hami, tencent
+from exporter.metrics.compat.subjects import Alias, Subject, Subjects
+from exporter.metrics.text import Format, escaped, head
+from exporter.model import Snapshot
+
+LARGEST_EXACT = 1e15
+
+PROGRAMS: dict[str, tuple[Alias, ...]] = {
+    "dcgm": dcgm.ALIASES,
+    "hami": hami.ALIASES,
+    "hami-legacy": hami.LEGACY,
+    "elastic-gpu": tencent.ELASTIC_GPU,
+    "gpu-manager": tencent.GPU_MANAGER,
+}
+"""The tables, by the values of ``--compat``."""
+
+
+class CompatPage:
+    """Writes the families of some programs. ``node`` is what the labels that name a host say."""
+
+    def __init__(self, programs: Collection[str], node: str) -> None:
+        self._node = node
+        self._families: dict[str, list[Alias]] = {}
+        for program, aliases in PROGRAMS.items():
+            for alias in aliases if program in programs else ():
+                self._families.setdefault(alias.name, []).append(alias)
+
+    def render(self, snapshot: Snapshot, form: Format) -> bytes:
+        """Write what is known; a family without samples is left out."""
+        if not self._families:
+            return b""
+        subjects = Subjects(snapshot, self._node)
+        page: list[str] = []
+        for name, aliases in self._families.items():
+            samples = [line for alias in aliases for line in _samples(alias, subjects)]
+            if samples:
+                kind = _type(aliases[0], form)
+                page += [head(name, kind, aliases[0].help, form), *samples]
+        return "".join(page).encode()
+
+
+def _samples(alias: Alias, subjects: Subjects) -> Iterable[str]:
+    for subject in subjects.of[alias.subject]:
+        figure = alias.figure(subject)
+        if figure is not None:
+            exact = float(figure).is_integer() and abs(figure) < LARGEST_EXACT
+            number = str(int(figure)) if exact else repr(float(figure))
+            yield f"{alias.name}{{{_labels(alias, subject)}}} {number}\n"
+
+
+def _type(alias: Alias, form: Format) -> str:
+    """OpenMetrics wants a counter's name to end in _total; these names must stay as they are."""
+    renamed = form is Format.OPENMETRICS and not alias.name.endswith("_total")
+    return "unknown" if alias.type == "counter" and renamed else alias.type
+
+
+def _labels(alias: Alias, subject: Subject) -> str:
+    """Write the labels; one that has no value is left out, which is the same to Prometheus."""
+    pairs = (
+        (label, source[1:] if source.startswith("=") else subject.labels.get(source, ""))
+        for label, source in alias.labels.items()
+    )
+    return ",".join(f'{label}="{escaped(value)}"' for label, value in pairs if value)

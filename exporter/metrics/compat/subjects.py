@@ -1,0 +1,194 @@
+"""What the names of other exporters are about: devices, containers and pods of a snapshot.
+
+What a row of a table is: another exporter's name, and where its figure comes from.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from exporter.metrics.families import FAMILIES
+from exporter.model import Number, Row, Snapshot, Value
+
+_DIVISORS = {(family.level, family.name): family.divisor for family in FAMILIES}
+_SUMMED = ("core_utilization_ratio", "memory_used_bytes", "core_limit_ratio", "memory_limit_bytes")
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """One thing that has figures. ``unix_ns`` is when they were taken."""
+
+    level: str
+    labels: Mapping[str, str]
+    values: Mapping[str, Value]
+    unix_ns: int
+    extra: Mapping[str, Number] = field(default_factory=dict)
+
+    def number(self, name: str, *key: str) -> float | None:
+        """Return a figure in base units; None where it is not known."""
+        if name in self.extra:
+            return self.extra[name]
+        value = self.values.get(name)
+        if isinstance(value, Mapping):
+            value = value.get(key)
+        return None if value is None else value / _DIVISORS.get((self.level, name), 1)
+
+    def keyed(self, name: str) -> Mapping[tuple[str, ...], Number]:
+        """Return a family's figures by its own labels, in the ledger's units."""
+        value = self.values.get(name)
+        return value if isinstance(value, Mapping) else {}
+
+
+class Subjects:
+    """All subjects of one snapshot, by kind. ``node`` fills labels that name the host."""
+
+    def __init__(self, snapshot: Snapshot, node: str) -> None:
+        self._unix_ns = snapshot.unix_ns
+        self._node = node
+        devices = [self._device(row) for row in snapshot.rows.get("device", ())]
+        self._infos = {device.labels["uuid"]: device.labels for device in devices}
+        containers = self._containers(snapshot.rows.get("container", ()))
+        self._node_figures = {
+            "node_gpus": sum(not device.labels["parent_uuid"] for device in devices),
+            "node_memory_bytes": sum(d.number("memory_total_bytes") or 0 for d in devices),
+        }
+        self.of: dict[str, list[Subject]] = {
+            "device": [_with_holder(device, containers) for device in devices],
+            "holder": [part for device in devices for part in self._parts(device, containers)],
+            "container": containers,
+            "task": self._tasks(containers),
+            "pod": [self._pod(row) for row in snapshot.rows.get("pod", ())],
+        }
+
+    def _device(self, row: Row) -> Subject:
+        gpu, uuid = row.labels
+        labels = {"node": self._node, "gpu": gpu, "uuid": uuid, "device": f"nvidia{gpu}"}
+        info = row.values.get("info")
+        values = next(iter(info)) if isinstance(info, Mapping) and info else ("",) * 7
+        names = ("vendor", "model", "pci", "parent_uuid", "profile", "sharing", "driver")
+        labels |= dict(zip(names, values, strict=False))
+        labels |= {"type": f"{labels['vendor'].upper()}-{labels['model']}"}
+        return Subject("device", labels, row.values, self._unix_ns)
+
+    def _containers(self, rows: Iterable[Row]) -> list[Subject]:
+        """Containers on devices that they are on now, each device numbered within its container."""
+        found: list[Subject] = []
+        positions: dict[tuple[str, ...], int] = {}
+        for row in sorted(rows, key=lambda row: row.labels):
+            namespace, pod, container, gpu, uuid = row.labels
+            if uuid not in self._infos or not ({"processes", "core_limit_ratio"} & set(row.values)):
+                continue
+            place = positions[row.labels[:3]] = positions.get(row.labels[:3], -1) + 1
+            labels = {"namespace": namespace, "pod": pod, "container": container}
+            labels |= {**self._infos[uuid], "gpu": gpu, "place": str(place), "card": f"gpu{gpu}"}
+            found.append(Subject("container", labels, row.values, self._unix_ns))
+        return found
+
+    def _parts(self, device: Subject, containers: Iterable[Subject]) -> Iterable[Subject]:
+        """A shared device's use by containers, and the rest of it, so far as the parts are known.
+
+        A device with one container is all that container's, as other exporters have it.
+        """
+        here = [c for c in containers if c.labels["uuid"] == device.labels["uuid"]]
+        left = {
+            "core_utilization_ratio": device.number("utilization_ratio"),
+            "memory_used_bytes": device.number("memory_used_bytes"),
+        }
+        if len(here) > 1:
+            yield from here
+            for name, whole in left.items():
+                parts = _all(container.number(name) for container in here)
+                left[name] = None if whole is None or parts is None else max(0, whole - sum(parts))
+        extra = {name: figure for name, figure in left.items() if figure is not None}
+        yield replace(_with_holder(device, here), values={}, extra=extra)
+
+    def _tasks(self, containers: Iterable[Subject]) -> list[Subject]:
+        """Containers over all their devices. A sum with an unknown part is not known."""
+        groups: dict[tuple[str, str, str], list[Subject]] = {}
+        for container in containers:
+            labels = container.labels
+            key = (labels["namespace"], labels["pod"], labels["container"])
+            groups.setdefault(key, []).append(container)
+        tasks = []
+        for (namespace, pod, name), parts in groups.items():
+            labels = {"node": self._node, "namespace": namespace, "pod": pod, "container": name}
+            known = {figure: _all(part.number(figure) for part in parts) for figure in _SUMMED}
+            sums = {figure: sum(values) for figure, values in known.items() if values is not None}
+            tasks.append(Subject("container", labels, {}, self._unix_ns, sums))
+        return tasks
+
+    def _pod(self, row: Row) -> Subject:
+        namespace, pod = row.labels
+        labels = {"node": self._node, "namespace": namespace, "pod": pod}
+        return Subject("pod", labels, row.values, self._unix_ns, self._node_figures)
+
+
+def _all(figures: Iterable[float | None]) -> list[float] | None:
+    """All figures, None if one is not known."""
+    found = list(figures)
+    known = [figure for figure in found if figure is not None]
+    return known if len(known) == len(found) else None
+
+
+def _with_holder(device: Subject, containers: Iterable[Subject]) -> Subject:
+    """Name the container that has a device for itself, as device plugins' exporters do."""
+    here = [c for c in containers if c.labels["uuid"] == device.labels["uuid"]]
+    if len(here) != 1:
+        return device
+    holder = {name: here[0].labels[name] for name in ("namespace", "pod", "container")}
+    return replace(device, labels={**device.labels, **holder})
+
+
+MIB = 1 << 20
+PERCENT = 100
+
+Figure = Callable[[Subject], float | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Alias:
+    """One family of another exporter.
+
+    ``subject`` says of what there is a series: ``device``, ``holder`` (a part of a device: one
+    container's, or what no container has), ``container`` (on one device), ``task`` (a container
+    over all its devices) or ``pod``. ``labels`` leads from the label's name to the subject's label
+    that fills it, or to a text that starts with "=". ``figure`` is None where nothing is known.
+    """
+
+    name: str
+    help: str
+    subject: str
+    labels: Mapping[str, str]
+    figure: Figure
+    type: str = "gauge"
+
+
+@dataclass(frozen=True, slots=True)
+class of:  # noqa: N801 - reads as a word in the tables
+    """A figure of the subject in base units, times a factor.
+
+    ``key``: the values of the labels that the family itself has.
+    """
+
+    name: str
+    key: str = ""
+    times: float = 1
+    per: float = 1
+
+    def __call__(self, subject: Subject) -> float | None:
+        """Return the figure; None where it is not known."""
+        value = subject.number(self.name, *filter(None, [self.key]))
+        return None if value is None else value * self.times / self.per
+
+
+@dataclass(frozen=True, slots=True)
+class quotient:  # noqa: N801 - reads as a word in the tables
+    """One figure of the subject over another."""
+
+    part: str
+    whole: str
+    times: float = 1
+
+    def __call__(self, subject: Subject) -> float | None:
+        """Return the quotient; None where one of the two is not known, or nothing is the whole."""
+        above, below = subject.number(self.part), subject.number(self.whole)
+        return None if above is None or not below else above / below * self.times

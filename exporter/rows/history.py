@@ -1,0 +1,120 @@
+"""The last minutes of devices, containers and groups, for people to look back on.
+
+Bounded: a point each five seconds, ten minutes of them, so many series. A history is never changed:
+a point more makes another one.
+
+The two gauges that the history keeps, read from the accounts: what their rows would say.
+"""
+
+from array import array
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from struct import Struct
+
+from exporter.ledger.accounts import Account, Moment
+from exporter.ledger.averages import OwnerKey
+from exporter.ledger.ledger import Ledger
+from exporter.model import ContainerKey, DeviceState, GroupKey, History, Row, Value
+from exporter.rows.allocation_rows import loose_rows
+from exporter.rows.book_view import BookView, CycleFacts
+from exporter.rows.view import View
+
+POINTS = 120
+MOST_SERIES = 4096  # 4 MB
+_PAIR = Struct("=ff")
+POINT_BYTES = _PAIR.size
+UNKNOWN = float("nan")
+_NUMBERS = (int, float)  # made once: a union would be made anew for each value
+CORE = {
+    "device": "utilization_ratio",
+    "container": "core_utilization_ratio",
+    "group": "core_utilization_ratio",
+}
+MEMORY = "memory_used_bytes"
+
+Gauges = tuple[tuple[str, ...], float, float]
+"""The labels of a row, its core ratio and its memory in bytes."""
+
+
+def gauges_of(rows: Mapping[str, Sequence[Row]]) -> Iterator[Gauges]:
+    """What the rows of devices, containers and groups say."""
+    for level, core in CORE.items():
+        for labels, values, _ in rows.get(level, ()):
+            yield labels, _number(values.get(core)), _number(values.get(MEMORY))
+
+
+def extended(before: History, present: Iterable[Gauges], now: Moment) -> History:
+    """The history with the present, if a point is due: only then is it looked at."""
+    if not before.end_unix_ns:
+        return _with_point(before, b"", present, now.unix_ns, now.mono_ns)
+    steps = (now.mono_ns - before.end_mono_ns) // before.step_ns
+    if steps < 1:
+        return before
+    gap = _PAIR.pack(UNKNOWN, UNKNOWN) * min(steps - 1, POINTS)
+    end_mono_ns = before.end_mono_ns + steps * before.step_ns
+    return _with_point(before, gap, present, now.unix_ns, end_mono_ns)
+
+
+def _with_point(
+    before: History,
+    gap: bytes,
+    present: Iterable[Gauges],
+    end_unix_ns: int,
+    end_mono_ns: int,
+) -> History:
+    series: dict[tuple[str, ...], bytes] = {}
+    for labels, core, memory in islice(present, MOST_SERIES):
+        past = before.series.get(labels, b"")
+        if gap and past:
+            past += gap
+        series[labels] = (past + _PAIR.pack(core, memory))[-POINTS * POINT_BYTES :]
+    return History(end_unix_ns, end_mono_ns, before.step_ns, series)
+
+
+def points(packed: bytes) -> tuple[list[float | None], list[float | None]]:
+    """Core ratios and memory in bytes of a series, oldest first; None where it was not known."""
+    flat = [None if value != value else value for value in array("f", packed)]  # noqa: PLR0124 - NaN
+    return flat[::2], flat[1::2]
+
+
+def _number(value: Value | None) -> float:
+    return value if isinstance(value, _NUMBERS) else UNKNOWN
+
+
+def present_of(ledger: Ledger, facts: CycleFacts) -> Iterator[Gauges]:
+    """Those of devices, containers and groups, looked up while they are iterated over.
+
+    To be read before the next cycle. Whole rows each five seconds would be much of its work.
+    """
+    view = View(ledger, facts)
+    for seen in view.books.values():
+        yield (seen.index, seen.uuid), _core(seen, None, seen.book.whole), _memory(view, seen)
+    yield from _owners(view, ContainerKey)
+    for row in loose_rows(view):
+        yield row.labels, UNKNOWN, UNKNOWN
+    yield from _owners(view, GroupKey)
+
+
+def _owners(view: View, kind: type[ContainerKey | GroupKey]) -> Iterable[Gauges]:
+    for seen in view.books.values():
+        device = seen.index, seen.uuid
+        for key, account in seen.book.owners.items():
+            if not isinstance(key, kind):
+                continue
+            if seen.hidden or not seen.live(account) or seen.pending(key):
+                yield (*key, *device), UNKNOWN, UNKNOWN
+                continue
+            used_bytes = account.held.used_bytes if account.held else None
+            memory = UNKNOWN if used_bytes is None else used_bytes
+            yield (*key, *device), _core(seen, key, account), memory
+
+
+def _core(seen: BookView, owner: OwnerKey | None, account: Account) -> float:
+    core = None if seen.blind else seen.core(owner, account)
+    return UNKNOWN if core is None else core
+
+
+def _memory(view: View, seen: BookView) -> float:
+    reading = view.facts.readings.get(seen.uuid)
+    memory = reading.memory if reading and seen.book.state is DeviceState.UP else None
+    return UNKNOWN if memory is None or memory.used_bytes is None else memory.used_bytes

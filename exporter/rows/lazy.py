@@ -1,0 +1,146 @@
+"""Rows that are made for their first reader: of most Snapshots nobody asks for any.
+
+The books as rows: what the readers of a Snapshot are served.
+
+A gauge of an owner that has gone leaves at once, its counters stay for a while; nothing but the
+reason is shown on a device that could not be read for some cycles.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
+from typing import TypeVar, overload
+
+from exporter.ledger.ledger import Ledger
+from exporter.model import Row, Table
+from exporter.rows.book_view import CycleFacts
+from exporter.rows.device_rows import device_rows
+from exporter.rows.owner_rows import container_rows, group_rows
+from exporter.rows.pod_rows import group_kind_rows, namespace_rows, pod_rows
+from exporter.rows.view import View
+
+Make = Callable[[], Table | Iterable[Row]]
+T = TypeVar("T")
+
+
+class LateRows(Mapping[str, tuple[Row, ...]]):
+    """Rows by level, each level made for the first who asks for it; for any number of threads.
+
+    What they are made from must not change any more. It is let go once all levels are made. Two
+    that ask at the same moment may both make a level, and are given the same rows. Who writes a
+    page asks for ``table``, and no row is made.
+    """
+
+    __slots__ = ("_levels", "_made", "_makers", "_rows")
+
+    def __init__(self, makers: Mapping[str, Make]) -> None:
+        self._levels = tuple(makers)
+        self._makers = dict(makers)
+        self._made: dict[str, Table | tuple[Row, ...]] = {}
+        self._rows: dict[str, tuple[Row, ...]] = {}  # of tables
+
+    def __getitem__(self, level: str) -> tuple[Row, ...]:
+        """The rows of a level; KeyError if there is no such level."""
+        made = self._made_of(level)
+        if not isinstance(made, Table):
+            return made
+        rows = self._rows.get(level)
+        return self._rows.setdefault(level, made.rows()) if rows is None else rows
+
+    def table(self, level: str) -> Table:
+        """The rows of a level as a table; KeyError if there is no such level."""
+        made = self._made_of(level)
+        return made if isinstance(made, Table) else Table.of(made)
+
+    def _made_of(self, level: str) -> Table | tuple[Row, ...]:
+        make = self._makers.get(level)
+        if make is None:
+            return self._made[level]
+        rows = make()
+        made = self._made.setdefault(level, rows if isinstance(rows, Table) else tuple(rows))
+        self._makers.pop(level, None)
+        return made
+
+    @overload
+    def get(self, level: str, default: None = None, /) -> tuple[Row, ...] | None: ...
+    @overload
+    def get(self, level: str, default: tuple[Row, ...] | T, /) -> tuple[Row, ...] | T: ...
+    def get(
+        self, level: str, default: tuple[Row, ...] | T | None = None, /
+    ) -> tuple[Row, ...] | T | None:
+        """As of any mapping; but a KeyError of who makes a level does not pass for its absence."""
+        return self[level] if level in self._levels else default
+
+    def __contains__(self, level: object) -> bool:
+        """Whether there is such a level; makes nothing."""
+        return level in self._levels
+
+    def __iter__(self) -> Iterator[str]:
+        """The levels."""
+        return iter(self._levels)
+
+    def __len__(self) -> int:
+        """How many levels there are."""
+        return len(self._levels)
+
+
+def table_of(rows: Mapping[str, tuple[Row, ...]], level: str) -> Table:
+    """The rows of a level as a table; an empty one if there is no such level."""
+    if isinstance(rows, LateRows) and level in rows:
+        return rows.table(level)
+    return Table.of(rows.get(level, ()))
+
+
+def late_rows(
+    ledger: Ledger,
+    facts: CycleFacts,
+    makers: Mapping[str, Callable[[View], Table | Iterable[Row]]],
+) -> LateRows:
+    """Rows by level, all made from one View of a ledger that does not change any more."""
+    late = _LateView(ledger, facts)
+    return LateRows({level: partial(late.rows, make) for level, make in makers.items()})
+
+
+class _LateView:
+    """A View for the first who asks for rows."""
+
+    __slots__ = ("_facts", "_ledger", "_view")
+
+    def __init__(self, ledger: Ledger, facts: CycleFacts) -> None:
+        self._ledger, self._facts = ledger, facts
+        self._view: View | None = None
+
+    def rows(self, make: Callable[[View], Table | Iterable[Row]]) -> Table | Iterable[Row]:
+        if self._view is None:
+            self._view = View(self._ledger, self._facts)
+        return make(self._view)
+
+
+MOST_OF_DEVICE = 128  # series of one family: labels of devices are closed lists
+MOST_REASONS = 16  # series of one owner's ``unmeasured``
+_MAKERS: Mapping[str, Callable[[View], Table | Iterable[Row]]] = {
+    "device": device_rows,
+    "container": container_rows,
+    "pod": pod_rows,
+    "namespace": namespace_rows,
+    "group": group_rows,
+    "group_kind": group_kind_rows,
+}
+
+
+def rows_of(ledger: Ledger, facts: CycleFacts) -> LateRows:
+    """All rows but the exporter's own, by level; later cycles do not change them."""
+    return late_rows(ledger.frozen(facts.allotted), facts, _MAKERS)
+
+
+def at_most(ledger: Ledger, facts: CycleFacts) -> int:
+    """No family has more series in ``rows_of`` than so many; mostly it has far fewer."""
+    owners, sums = len(ledger.loose), [0, 0]
+    for book in ledger.books.values():
+        owners += len(book.owners)
+        sums = [so_far + len(of) for so_far, of in zip(sums, book.closed.values(), strict=True)]
+    return max(
+        MOST_OF_DEVICE * len(ledger.books),
+        MOST_REASONS * owners + len(facts.allotted),
+        len(ledger.pods),
+        *sums,
+    )

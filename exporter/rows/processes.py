@@ -1,0 +1,148 @@
+"""Processes out of a Snapshot, for the readers that show any. Pure; nothing of it is kept.
+
+A process's part of its container's use is what the driver credits it with, against what it credits
+all of the container's processes with: the processes of a container add up to the container.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+
+from exporter.model import (
+    QUANTITIES,
+    ContainerKey,
+    GroupKey,
+    Owner,
+    Process,
+    ProcessActivity,
+    ProcessInfo,
+    ProcessMemory,
+    SharedWindow,
+    Snapshot,
+    Tenants,
+    Unattributed,
+    Value,
+)
+from exporter.rows.book_view import RATIOS
+
+_DEVICE_RATIOS = {**RATIOS, "core": "utilization_ratio"}
+_SERVER = "mps_server"  # works for all its clients: what it is credited with is not its own
+
+
+_Rows = Mapping[tuple[str, ...], Mapping[str, Value]]
+
+
+def processes_of(snapshot: Snapshot) -> Iterator[Process]:
+    """Every process that is on a device now, device by device."""
+    levels = {level: snapshot.rows.get(level, ()) for level in ("device", "container", "group")}
+    rows = {row.labels: row.values for level in levels.values() for row in level}
+    indexes = {row.labels[1]: row.labels[0] for row in levels["device"]}
+    for tenants in snapshot.tenants:
+        here = {
+            process.pid: owner
+            for process in _present(tenants)
+            if (owner := snapshot.owners.get(process.pid, Unattributed.UNKNOWN_CGROUP))
+            is not Unattributed.EXITED
+        }
+        device = (indexes.get(tenants.device_uuid, ""), tenants.device_uuid)
+        known = {owner: _known(owner, device, rows) for owner in set(here.values())}
+        parts = _parts(tenants.windows, here)
+        observed = sum(window.observed_ns for window in tenants.windows)
+        for process in _present(tenants):
+            if process.pid in here:
+                owner = here[process.pid]
+                ratios = _ratios(process, known[owner], parts, observed)
+                info = snapshot.processes.get(process.pid, ProcessInfo(""))
+                yield Process(
+                    process.pid,
+                    tenants.device_uuid,
+                    owner,
+                    process.kinds or None,
+                    process.used_bytes,
+                    **ratios,
+                    name=info.name,
+                    start_unix_ns=info.start_unix_ns,
+                )
+
+
+def _ratios(
+    process: ProcessMemory,
+    known: Iterable[str],
+    parts: Mapping[tuple[int, str], float | None],
+    observed_ns: int,
+) -> dict[str, float]:
+    if _SERVER in process.kinds or not observed_ns:
+        return {}
+    spent = {quantity: parts.get((process.pid, quantity), 0.0) for quantity in known}
+    return {quantity: ns / observed_ns for quantity, ns in spent.items() if ns is not None}
+
+
+def unattributed_core(tenants: Tenants) -> dict[Unattributed, float]:
+    """Shares of the device's time that nobody is named for, over its newest windows."""
+    observed = sum(window.observed_ns for window in tenants.windows)
+    spent: dict[Unattributed, int] = defaultdict(int)
+    for window in tenants.windows:
+        for owner, share in window.shares.items():
+            if isinstance(owner, Unattributed) and share.busy.core:
+                spent[owner] += share.busy.core
+    return {reason: ns / observed for reason, ns in spent.items()} if observed else {}
+
+
+def _present(tenants: Tenants) -> Iterable[ProcessMemory]:
+    """Those listed; where the driver lists none, those that it has named lately."""
+    if tenants.listed is not None:
+        return tenants.listed
+    pids = dict.fromkeys(p.pid for window in tenants.windows for p in window.processes)
+    return (ProcessMemory(pid, None, frozenset()) for pid in pids)
+
+
+def _known(owner: Owner, device: tuple[str, str], rows: _Rows) -> list[str]:
+    """The quantities that are told of the owner on this device."""
+    if isinstance(owner, ContainerKey | GroupKey):
+        names, values = RATIOS, rows.get((*owner, *device), {})
+    else:
+        names, values = _DEVICE_RATIOS, rows.get(device, {})
+    return [quantity for quantity, name in names.items() if name in values]
+
+
+def _parts(
+    windows: Iterable[SharedWindow], here: Mapping[int, Owner]
+) -> dict[tuple[int, str], float | None]:
+    """Busy ns by process and quantity; None where an owner's part cannot be told between several.
+
+    What an owner has been given in a window that names none of its processes goes to them as the
+    rest does.
+    """
+    parts: dict[tuple[int, str], float] = defaultdict(float)
+    loose: dict[tuple[Owner, str], float] = defaultdict(float)
+    for window in windows:
+        named: dict[Owner, list[ProcessActivity]] = defaultdict(list)
+        for process in window.processes:
+            named[window.owners.get(process.pid, Unattributed.UNKNOWN_CGROUP)].append(process)
+        for owner, spent in window.shares.items():
+            for quantity in QUANTITIES:
+                share = getattr(spent.busy, quantity)
+                if not share:
+                    continue
+                credited = [(p.pid, getattr(p.busy, quantity) or 0) for p in named.get(owner, ())]
+                total = sum(ns for _, ns in credited)
+                if not total:
+                    loose[owner, quantity] += share
+                for pid, ns in credited if total else ():
+                    parts[pid, quantity] += share * ns / total
+    return {**parts, **_settled(parts, loose, here)}
+
+
+def _settled(
+    parts: Mapping[tuple[int, str], float],
+    loose: Mapping[tuple[Owner, str], float],
+    here: Mapping[int, Owner],
+) -> dict[tuple[int, str], float | None]:
+    settled: dict[tuple[int, str], float | None] = {}
+    for (owner, quantity), more in loose.items():
+        members = [pid for pid, whose in here.items() if whose == owner]
+        total = sum(parts.get((pid, quantity), 0.0) for pid in members)
+        for pid in members:
+            own = parts.get((pid, quantity), 0.0)
+            alone = more if len(members) == 1 else None
+            settled[pid, quantity] = own * (1 + more / total) if total else alone
+    return settled

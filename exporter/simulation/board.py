@@ -1,0 +1,174 @@
+"""A board's power, energy, temperature, clocks and counters, from how busy it is.
+
+Power is the idle power, and the way from there to the highest in proportion to the busy time. So
+the energy of any range of time is known exactly. A board that is busy for the whole of a second
+draws its limit, and the driver holds its clocks down for a part of that second.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from exporter.model import Sensors
+from exporter.simulation.description import DeviceSpec
+from exporter.simulation.population import Population, busy_ns
+from exporter.simulation.ring import DEPTH, PER_SECOND
+
+STEP_NS = 10**9
+STEPS_KEPT = 1024
+COUNTER_NS = 10**8  # the energy counter moves about ten times a second (ml.energy)
+ROOM_CELSIUS = 32.0
+RISE_CELSIUS = 45.0
+MEMORY_WARMER_CELSIUS = 8.0
+IDLE_CLOCK_HERTZ = 210_000_000
+MEMORY_CLOCK_HERTZ = 1_593_000_000
+CAPPED_SHARE = 0.2
+SENT_PER_BUSY_NS, RECEIVED_PER_BUSY_NS = 0.4, 1.5  # bytes over PCIe
+NVLINK_PER_BUSY_NS = 12.0  # bytes in each direction
+LINKED = "SXM"  # the form of boards with NVLink to all others
+PROFILED = ("H100", "H200", "B100", "B200", "B300")  # Hopper and newer
+PROFILE = 5 * PER_SECOND  # samples that a figure of GPM is an average of
+SM_SHARE, WARP_SHARE, TENSOR_SHARE = 0.85, 0.4, 0.3  # of the busy time
+
+Load = Callable[[int, int], float]  # how busy a board was at a time (us) over so many samples
+
+
+class Counts(NamedTuple):
+    """What a board has counted since the scenario's start."""
+
+    busy_ns: int = 0
+    capped_ns: int = 0
+
+
+class BoardMeter:
+    """One device's energy and counters, at times in nanoseconds since the scenario's start.
+
+    The busy time is carried on in steps, of which a bounded number is kept. A question from
+    before those costs the whole way from the start, and has the same answer.
+    """
+
+    def __init__(
+        self,
+        population: Population,
+        device: DeviceSpec,
+        instances: Sequence[DeviceSpec] = (),
+    ) -> None:
+        self._population = population
+        self._device = device
+        self._parts = instances or (device,)
+        self._steps: dict[int, Counts] = {0: Counts()}
+
+    def read_uj(self, now_ns: int) -> int:
+        """Microjoules, in whole millijoules and tenths of a second."""
+        at = max(now_ns, 0) // COUNTER_NS * COUNTER_NS
+        step = at // STEP_NS
+        busy = self._until(step).busy_ns + self._busy(step * STEP_NS, at)
+        return sum(energy_uj(self._device, at, busy)) // 1000 * 1000
+
+    def counts(self, now_ns: int) -> Counts:
+        """What was counted in the whole seconds so far."""
+        return self._until(max(now_ns, 0) // STEP_NS)
+
+    def _until(self, step: int) -> Counts:
+        """What was counted in all steps before one."""
+        if step in self._steps:
+            return self._steps[step]
+        known = max((kept for kept in self._steps if kept < step), default=0)
+        busy, capped = self._steps.get(known, Counts())
+        for number in range(known, step):
+            more = self._busy(number * STEP_NS, (number + 1) * STEP_NS)
+            busy += more
+            capped += int(CAPPED_SHARE * STEP_NS) if more >= STEP_NS else 0
+            self._steps[number + 1] = Counts(busy, capped)
+            if len(self._steps) > STEPS_KEPT:
+                del self._steps[min(self._steps)]
+        return Counts(busy, capped)
+
+    def _busy(self, begin_ns: int, end_ns: int) -> int:
+        """Of a board that is divided, what its instances do: each counts for its share."""
+        return sum(
+            int(busy_ns(self._population.bursts(part.number, begin_ns, end_ns)) * part.core_share)
+            for part in self._parts
+        )
+
+
+def energy_uj(device: DeviceSpec, length_ns: int, busy: int) -> tuple[int, int]:
+    """Microjoules that a device uses idle in a length of time, and on top for being busy."""
+    idle = round(device.idle_watts * 1000) * length_ns // 10**6
+    active = round((device.max_watts - device.idle_watts) * 1000) * busy // 10**6
+    return idle, active
+
+
+def sensors(device: DeviceSpec, load: Load, now_us: int, counts: Counts) -> Sensors:
+    """Power over the last second, temperature over the whole ring, clocks of the moment.
+
+    Of these, what the driver of its vendor tells.
+    """
+    known = _known(device, load, now_us, counts)
+    if device.vendor == "amd":  # as gpu_metrics and hwmon of an Instinct have it
+        names = ("prochot", "socket_thermal", "vr_thermal", "hbm_thermal")
+        capped = known.throttle_ns["sw_power_cap"]
+        warmth = known.temperature_celsius
+        return Sensors(
+            known.power_watts,
+            known.power_limit_watts,
+            {"hotspot": warmth["gpu"], "memory": warmth["memory"]},
+            known.clock_hertz,
+            throttle_ns={"ppt": capped, **dict.fromkeys(names, 0)},
+            ecc_errors=known.ecc_errors,
+        )
+    if device.vendor == "intel":  # xe's hwmon
+        clocks = {"graphics": known.clock_hertz["sm"]}
+        limit, warmth = known.power_limit_watts, known.temperature_celsius
+        return Sensors(known.power_watts, limit, warmth, clocks)
+    return known
+
+
+def _known(device: DeviceSpec, load: Load, now_us: int, counts: Counts) -> Sensors:
+    busy = load(now_us, PER_SECOND)
+    warmth = RISE_CELSIUS * load(now_us, DEPTH)
+    return Sensors(
+        power_watts=round(device.idle_watts + (device.max_watts - device.idle_watts) * busy, 3),
+        power_limit_watts=device.max_watts,
+        temperature_celsius={
+            "gpu": float(round(ROOM_CELSIUS + warmth)),
+            "memory": float(round(ROOM_CELSIUS + MEMORY_WARMER_CELSIUS + warmth)),
+        },
+        clock_hertz={
+            "sm": device.clock_hertz if busy else min(IDLE_CLOCK_HERTZ, device.clock_hertz),
+            "memory": MEMORY_CLOCK_HERTZ,
+        },
+        throttle_ns={
+            "sw_power_cap": counts.capped_ns,
+            **dict.fromkeys(("sync_boost", "sw_thermal", "hw_thermal", "hw_power_brake"), 0),
+        },
+        ecc_errors={"corrected": 0, "uncorrected": 0},
+        remapped_rows={"corrected": 0, "uncorrected": 0},
+        row_remapping={"pending": 0, "failed": 0},
+        pcie_bytes={
+            "transmit": int(SENT_PER_BUSY_NS * counts.busy_ns),
+            "receive": int(RECEIVED_PER_BUSY_NS * counts.busy_ns),
+        },
+        nvlink_bytes=dict.fromkeys(
+            ("transmit", "receive") if LINKED in device.model else (),
+            int(NVLINK_PER_BUSY_NS * counts.busy_ns),
+        ),
+        crosscheck={},
+        **_profile(device, load, now_us),
+    )
+
+
+def profiled(device: DeviceSpec) -> bool:
+    """Whether a board has GPM."""
+    return any(name in device.model for name in PROFILED)
+
+
+def _profile(device: DeviceSpec, load: Load, now_us: int) -> dict[str, float]:
+    """GPM's figures, of the boards that have it."""
+    if not profiled(device):
+        return {}
+    busy = load(now_us, PROFILE)
+    return {
+        "sm_active_ratio": round(SM_SHARE * busy, 4),
+        "sm_occupancy_ratio": round(WARP_SHARE * busy, 4),
+        "tensor_active_ratio": round(TENSOR_SHARE * busy, 4),
+    }

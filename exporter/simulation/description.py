@@ -1,0 +1,232 @@
+"""What a scenario file describes, validated: frozen values without behaviour over time."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import NamedTuple
+
+from exporter.model import Device, DeviceState
+from exporter.simulation.work import Curve, Span, Work
+
+
+class SampleRule(StrEnum):
+    """Which process a driver's sample names, where several ran in it.
+
+    The driver's header says "the process that was active on the engine when the sample was
+    taken" (open-gpu-kernel-modules, ctrl2080perf.h), which leaves the choice open.
+    """
+
+    END = "end"
+    LONGEST = "longest"
+    RANDOM = "random"
+
+
+class Scheme(StrEnum):
+    """The sharing systems whose marks a scenario's pods can carry."""
+
+    MGPU = "mgpu"
+    QGPU = "qgpu"
+    HAMI = "hami"
+    VOLCANO_VGPU = "volcano-vgpu"
+    VOLCANO_GPUSHARE = "volcano-gpushare"
+    ALIYUN = "aliyun"
+    ACK = "ack"
+    KOORDINATOR = "koordinator"
+    GPU_MANAGER = "gpu-manager"
+    ELASTIC_GPU = "elastic-gpu"
+    NVIDIA = "nvidia"
+    GKE = "gke"
+    KAI = "kai"
+    DRA = "dra"
+    AMD = "amd"
+    INTEL = "intel"
+    HUAWEI = "huawei"
+    BAIDU = "baidu"
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceSpec:
+    """A GPU, or a part of one: a MIG instance, an AMD partition. Bytes, watts, hertz.
+
+    ``number`` is its place among all devices, ``index`` what the source numbers it by; a part has
+    its card's index, minor and address, and in ``parent`` its card's number. A card with parts is
+    ``divided``. ``instance_id`` is the driver's for a part. ``memory_bytes`` 0: nobody tells it.
+    ``replicas`` is into how many a device plugin divides it, ``resource`` what the plugin calls it
+    if not by its usual name. ``policy`` is what the node says of it (``/proc/qgpu/N/policy``).
+    """
+
+    number: int
+    index: int
+    minor: int
+    uuid: str
+    model: str
+    memory_bytes: int
+    reserved_bytes: int
+    idle_watts: float
+    max_watts: float
+    clock_hertz: int
+    pci_bus_id: str
+    driver_version: str
+    sharing: str = ""
+    vendor: str = "nvidia"
+    replicas: int = 1
+    resource: str = ""
+    policy: str = ""
+    parent: int | None = None
+    parent_uuid: str = ""
+    profile: str = ""
+    instance_id: int | None = None
+    core_share: float = 1.0
+    divided: bool = False
+
+    def device(self) -> Device:
+        """The device as its source shows it."""
+        is_partition = self.parent is not None and self.vendor == "amd"
+        return Device(
+            uuid=self.uuid,
+            index=self.index,
+            vendor=self.vendor,
+            model=self.model,
+            minor=None if is_partition else self.minor,
+            pci_bus_id=self.pci_bus_id,
+            parent_uuid=self.parent_uuid,
+            profile=self.profile,
+            sharing=self.sharing,
+            driver_version=self.driver_version,
+            memory_bytes=self.memory_bytes or None,
+            core_share=self.core_share,
+            gpu_instance=self.instance_id,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessSpec:
+    """A process and its work, the same on each of its devices.
+
+    ``memory`` is bytes over its age. The engine shares say how long the engine is busy for each
+    unit of time that the process has the GPU's cores. ``cgroup`` is set outside pods only; what
+    people call its group, its ``user`` and ``account`` with it.
+    """
+
+    devices: tuple[int, ...]
+    work: Work
+    memory: Curve
+    span: Span
+    memory_active: float = 0.0
+    encoder: float = 0.0
+    decoder: float = 0.0
+    copy: float = 0.0
+    kind: str = "compute"
+    cgroup: str = ""
+    called: str = ""
+    user: str = ""
+    account: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Allotment:
+    """What a container asked for, of each of its devices: percent of the cores, bytes.
+
+    ``placed`` False: the scheduler left no trace of which devices it chose. ``replicas`` is how
+    many of each device's replicas it has, ``slots`` their numbers, device by device.
+    """
+
+    devices: tuple[int, ...]
+    core_percent: int | None = None
+    memory_bytes: int | None = None
+    placed: bool = True
+    replicas: int = 1
+    slots: tuple[tuple[int, ...], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerSpec:
+    """A container of a pod. ``kind`` is one of app, init, sidecar.
+
+    ``resource`` names the resource it asks for in place of the devices' own, ``claim`` its
+    ResourceClaim, which it ``shares_claim`` with another container or not; ``limits`` are written
+    as they stand, beside or in place of the system's own.
+    """
+
+    name: str
+    allotment: Allotment | None = None
+    processes: tuple[ProcessSpec, ...] = ()
+    kind: str = "app"
+    resource: str = ""
+    claim: str = ""
+    shares_claim: bool = False
+    limits: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class PodSpec:
+    """A pod, or with a recurring ``span`` the pods of a job that comes again and again.
+
+    ``annotations`` are written as they stand, beside or in place of the system's own. A pod that
+    ``reserves`` devices holds them for others and is promised nothing itself.
+    """
+
+    namespace: str
+    name: str
+    containers: tuple[ContainerSpec, ...]
+    span: Span
+    scheme: Scheme | None = None
+    policy: str = ""
+    app_class: str = ""
+    owner_kind: str = ""
+    owner_name: str = ""
+    qos: str = "Burstable"
+    runtime: str = "containerd"
+    cgroup_driver: str = "systemd"
+    static: bool = False
+    labels: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    reserves: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """A device that cannot be read for a while."""
+
+    device: int
+    state: DeviceState
+    from_ns: int
+    to_ns: int
+
+
+class Resident(NamedTuple):
+    """A process of the scenario with its place: pod and container are None for a host process."""
+
+    process: ProcessSpec
+    pod: PodSpec | None
+    container: ContainerSpec | None
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """A node and what happens on it.
+
+    ``status_delay_ns`` lies between a container's start and the API server's knowing its id
+    (kubernetes#110988). ``memory_unit`` is what Aliyun's device plugin counts memory in.
+    """
+
+    node_name: str
+    devices: tuple[DeviceSpec, ...]
+    pods: tuple[PodSpec, ...] = ()
+    processes: tuple[ProcessSpec, ...] = ()
+    faults: tuple[Fault, ...] = ()
+    node_labels: Mapping[str, str] = field(default_factory=dict)
+    node_annotations: Mapping[str, str] = field(default_factory=dict)
+    memory_unit: str = "GiB"
+    sample_rule: SampleRule = SampleRule.END
+    status_delay_ns: int = 0
+    seed: int = 0
+
+    def residents(self) -> Iterator[Resident]:
+        """Every process of the file, in its order: pods first, then the host's."""
+        for pod in self.pods:
+            for container in pod.containers:
+                for process in container.processes:
+                    yield Resident(process, pod, container)
+        for process in self.processes:
+            yield Resident(process, None, None)

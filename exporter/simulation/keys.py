@@ -1,0 +1,195 @@
+"""Every key of a scenario file, once: what may stand there, what it means, what it is if missing.
+
+``load`` reads files by this table, ``docs/generate.py`` writes docs/scenarios.md from it.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from exporter.simulation import identity
+from exporter.simulation.description import SampleRule
+from exporter.simulation.values import (
+    DURATION,
+    ITEMS,
+    MAPPING,
+    NAME,
+    PROFILE,
+    SIZE,
+    TEXT,
+    TEXTS,
+    WATTS,
+    Kind,
+    choice,
+    integer,
+    listed,
+)
+from exporter.simulation.work import FOREVER
+
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+
+SECOND = 10**9
+GIB = 1 << 30
+MOST_DEVICES = 64
+PARTITIONS = {"dpx": 2, "qpx": 4, "cpx": 8}  # into how many, by AMD's name of the mode
+WORST_MINOR = 1023
+HUNDRED = 100
+MOST_REPLICAS = 48
+
+
+@dataclass(frozen=True, slots=True)
+class Key(Generic[T_co]):
+    """A key. ``default`` is what it means if missing, ``usual`` says so; else it must be there."""
+
+    name: str
+    kind: Kind[T_co]
+    about: str
+    default: T_co | None = None
+    usual: str | None = None
+
+
+TABLE: dict[str, dict[str, Key[Any]]] = {}  # by section, in the order in which they are explained
+
+
+def must(section: str, name: str, kind: Kind[T], about: str) -> Key[T]:
+    """Enter a key that must be given."""
+    return _entered(section, Key(name, kind, about))
+
+
+def may(section: str, name: str, kind: Kind[T], default: T, usual: str, about: str) -> Key[T]:
+    """Enter a key that may be missing."""
+    return _entered(section, Key(name, kind, about, default, usual))
+
+
+def _entered(section: str, key: Key[T]) -> Key[T]:
+    TABLE.setdefault(section, {})[key.name] = key
+    return key
+
+
+F = "file"
+DEVICES = must(
+    F,
+    "devices",
+    listed("device"),
+    "The GPUs, and MIG instances of them; numbered from 0. A board's partitions have the numbers "
+    "that follow its own.",
+)
+PODS = may(F, "pods", ITEMS, [], "none", "The pods of the node.")
+HOST_PROCESSES = may(F, "processes", ITEMS, [], "none", "Processes outside all pods.")
+FAULTS = may(F, "faults", ITEMS, [], "none", "Devices that cannot be read for a while.")
+NODE = may(F, "node", MAPPING, {}, "empty", "The node itself.")
+SEED = may(F, "seed", integer(0, identity.WORD), 0, "0", "What all chances are drawn from.")
+SAMPLE_RULE = may(
+    F,
+    "sample_rule",
+    choice(*SampleRule),
+    SampleRule.END,
+    "end",
+    "Which process a driver's sample names: the one at its end, the longest in it, or one at "
+    "random in proportion to use. The driver's own rule is not known.",
+)
+STATUS_DELAY = may(
+    F,
+    "status_delay",
+    DURATION,
+    0,
+    "0s",
+    "From a container's start until the API server knows its id.",
+)
+
+N = "node"
+NODE_NAME = may(N, "name", NAME, "gpu-node", "gpu-node", "Name of the node.")
+NODE_LABELS = may(
+    N,
+    "labels",
+    TEXTS,
+    {},
+    "none",
+    "Labels beside, or in place of, those that the sharing systems in use write.",
+)
+NODE_ANNOTATIONS = may(N, "annotations", TEXTS, {}, "none", "Annotations in the same way.")
+
+MEMORY_UNIT = may(
+    N,
+    "memory_unit",
+    choice("GiB", "MiB"),
+    "GiB",
+    "GiB",
+    "What Aliyun's device plugin was told to count memory in.",
+)
+
+D = "devices"
+MODEL = may(D, "model", TEXT, "", "its card's", "Name as the driver has it. A card must have one.")
+DEVICE_MEMORY = may(
+    D, "memory", SIZE, 0, "not told: Intel's only", "All of its memory, of its partitions together."
+)
+RESERVED = may(D, "reserved", SIZE, GIB // 2, "512MiB", "What the driver keeps for itself.")
+PARENT = may(
+    D,
+    "parent",
+    integer(0, MOST_DEVICES),
+    None,
+    "a card",
+    "Number of the NVIDIA card that this is a MIG instance of; it stands before it.",
+)
+DEVICE_PROFILE = may(D, "profile", PROFILE, "", "none", "MIG profile of an instance.")
+VENDOR = may(
+    D,
+    "vendor",
+    choice("nvidia", "amd", "intel"),
+    "nvidia",
+    "nvidia",
+    "Who makes it: it is numbered, named and measured as by the source for its driver.",
+)
+PARTITION = may(
+    D,
+    "partition",
+    choice(*PARTITIONS),
+    "",
+    "one device",
+    "Compute partitions of an AMD board: 2, 4 or 8 devices, which equally share its cores and "
+    "memory.",
+)
+UUID = may(D, "uuid", TEXT, "", "drawn from the seed", "UUID.")
+MINOR = may(D, "minor", integer(0, WORST_MINOR), None, "in order", "The number of its device file.")
+PCI_BUS_ID = may(
+    D, "pci_bus_id", TEXT, "", "by its index", "PCI address; some systems number by their order."
+)
+DRIVER_VERSION = may(D, "driver_version", TEXT, None, "as its vendor's tells it", "Driver.")
+SHARING = may(
+    D,
+    "sharing",
+    choice("time-slicing", "mps"),
+    "",
+    "not shared",
+    "How the device plugin shares it.",
+)
+DEVICE_REPLICAS = may(
+    D, "replicas", integer(1, MOST_REPLICAS), 1, "1", "Into how many the device plugin divides it."
+)
+DEVICE_RESOURCE = may(
+    D,
+    "resource",
+    TEXT,
+    "",
+    "the plugin's usual name",
+    "What its device plugin calls it: `nvidia.com/gpu.shared`, `gpu.intel.com/xe`, "
+    "`amd.com/cpx_nps1`.",
+)
+CARD_POLICY = may(
+    D, "policy", TEXT, "", "not told", "What the node says of it in `/proc/qgpu/<index>/policy`."
+)
+IDLE_POWER = may(D, "idle_power", WATTS, 50.0, "50", "Watts of a board that does nothing.")
+MAX_POWER = may(D, "max_power", WATTS, 300.0, "300", "Watts of a board that is always busy.")
+CLOCK_MHZ = may(D, "clock_mhz", integer(1, 10_000), 1500, "1500", "Clock of a busy board.")
+
+X = "faults"
+FAULTY = must(X, "device", integer(0, MOST_DEVICES), "Number of the device.")
+STATE = must(
+    X,
+    "state",
+    choice("lost", "stuck", "failing"),
+    "Fallen off the bus, calls that hang, or calls that fail.",
+)
+FROM = must(X, "from", DURATION, "When it begins, after the scenario's start.")
+TO = may(X, "to", DURATION, FOREVER, "never", "When it ends.")

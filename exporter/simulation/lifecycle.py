@@ -1,0 +1,203 @@
+"""Pods as the API server tells of them, and processes as the cgroup file system does."""
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from exporter.model import ClaimedDevice, Container, ContainerKey, Grant, Pod, PodTable
+from exporter.simulation.description import PodSpec, Scenario
+from exporter.simulation.population import (
+    Life,
+    PodName,
+    Population,
+    container_id,
+    pod_key,
+    pod_name,
+)
+from exporter.simulation.schemes import Marks, Order, Promise, Site, promised, texts, written
+from exporter.simulation.work import Occurrence
+
+SECOND_NS = 10**9
+BOUND_BEFORE_NS = 2 * SECOND_NS  # between the binding and the start of the containers
+DONE_FOR_NS = 20 * SECOND_NS  # a pod that has ended stays in the API until it is cleaned up
+LEAF = {"containerd": "cri-containerd-{}.scope", "cri-o": "crio-{}.scope/container"}
+DOCKER_LEAF = "docker-{}.scope"
+
+
+class Moments(NamedTuple):
+    """When a pod changes: bound, containers started, their ids known, ended, out of the API."""
+
+    bound: int
+    started: int
+    known: int
+    ended: int
+    removed: int
+
+
+class Cluster(NamedTuple):
+    """What is known of the node's pods: by the API server, and by the kubelet of their devices.
+
+    ``grants`` are by the pod's uid, ``claims`` by namespace and name.
+    """
+
+    table: PodTable
+    grants: Mapping[str, tuple[Grant, ...]]
+    claims: Mapping[tuple[str, str], tuple[ClaimedDevice, ...]]
+
+
+class Lifecycle:
+    """The pods of a scenario over time, in nanoseconds since its start."""
+
+    def __init__(self, scenario: Scenario, population: Population) -> None:
+        self._scenario = scenario
+        self._population = population
+        self._site = Site.of_scenario(scenario)
+        self._newest = Cluster(PodTable(version=-1), {}, {})
+
+    def cluster(self, now_ns: int) -> Cluster:
+        """What is known at a moment. The version of the table is that of the last change.
+
+        The answer last made is kept and given again while nothing has changed.
+        """
+        here = [
+            (spec, occurrence, self._moments(occurrence))
+            for spec in self._scenario.pods
+            for occurrence in self._around(spec, now_ns)
+        ]
+        passed = [at for _, _, moments in here for at in moments if at <= now_ns]
+        version = max(passed, default=-BOUND_BEFORE_NS) + BOUND_BEFORE_NS
+        if version != self._newest.table.version:
+            present = [
+                (self._pod(spec, number, moments, now_ns), self._marks(spec, number))
+                for spec, (number, *_), moments in here
+                if moments.bound <= now_ns < moments.removed
+            ]
+            self._newest = Cluster(
+                _indexed(version, [pod for pod, _ in present]),
+                {pod.uid: m.grants for pod, m in present if m.grants and not pod.terminal},
+                {
+                    (pod.namespace, name): devices
+                    for pod, marks in present
+                    for name, devices in marks.claims.items()
+                },
+            )
+        return self._newest
+
+    def promises(self, begin_ns: int, end_ns: int) -> Mapping[tuple[ContainerKey, int], Promise]:
+        """What the pods that are there at some time in [begin, end) may use, by device number."""
+        found = {}
+        for spec in self._scenario.pods:
+            key = pod_key(self._scenario.seed, spec)
+            for occurrence in spec.span.occurrences(key, begin_ns, end_ns):
+                order = self._order(spec, occurrence.number)
+                for (container, device), promise in promised(order).items():
+                    found[ContainerKey(spec.namespace, order.name, container), device] = promise
+        return found
+
+    def _order(self, spec: PodSpec, number: int) -> Order:
+        return Order(spec, pod_name(self._scenario.seed, spec, number).name, self._site)
+
+    def _marks(self, spec: PodSpec, number: int) -> Marks:
+        return written(self._order(spec, number))
+
+    def cgroup_path(self, life: Life) -> str:
+        """The cgroup of a process, as ``/proc/PID/cgroup`` shows it."""
+        _, pod, container = life.resident.resident
+        if pod is None or container is None:
+            return self._population.cgroup(life)
+        seed, number = self._scenario.seed, life.number
+        cid = container_id(seed, pod, container, number)
+        return cgroup_path(pod, pod_name(seed, pod, number).kubelet_uid, cid)
+
+    def _around(self, spec: PodSpec, now_ns: int) -> Iterator[Occurrence]:
+        """The occurrences that the table shows, and the newest that it does not any more."""
+        since = now_ns - DONE_FOR_NS
+        if spec.span.every_ns is None:
+            since = -BOUND_BEFORE_NS
+        else:
+            since -= spec.span.longest_ns + spec.span.every_ns
+        key = pod_key(self._scenario.seed, spec)
+        return spec.span.occurrences(key, since, now_ns + BOUND_BEFORE_NS + 1)
+
+    def _moments(self, life: Occurrence) -> Moments:
+        return Moments(
+            life.start_ns - BOUND_BEFORE_NS,
+            life.start_ns,
+            life.start_ns + self._scenario.status_delay_ns,
+            life.end_ns,
+            life.end_ns + DONE_FOR_NS,
+        )
+
+    def _pod(self, spec: PodSpec, number: int, moments: Moments, now_ns: int) -> Pod:
+        scenario = self._scenario
+        names = pod_name(scenario.seed, spec, number)
+        marks = self._marks(spec, number)
+        known = now_ns >= min(moments.known, moments.ended)
+        return Pod(
+            uid=names.uid,
+            namespace=spec.namespace,
+            name=names.name,
+            phase=_phase(moments, now_ns),
+            qos=spec.qos,
+            static_hash=names.kubelet_uid if spec.static else "",
+            owner_kind=spec.owner_kind or ("Job" if spec.span.every_ns else ""),
+            owner_name=names.owner_name,
+            containers=tuple(
+                Container(
+                    name=container.name,
+                    kind=container.kind,
+                    container_ids=(
+                        (container_id(scenario.seed, spec, container, number),) if known else ()
+                    ),
+                    limits=texts(marks.limits[container.name]),
+                    claims=marks.refs.get(container.name, ()),
+                )
+                for container in sorted(spec.containers, key=lambda c: c.kind == "app")
+            ),
+            annotations={**marks.annotations, **(_static_marks(names) if spec.static else {})},
+            labels=marks.labels,
+            mirror=spec.static,
+        )
+
+
+def cgroup_path(pod: PodSpec, kubelet_uid: str, cid: str) -> str:
+    """Where the kubelet and the runtime put a container's processes.
+
+    Kubelet: guaranteed pods sit directly below kubepods. Under systemd a dash would open a slice,
+    so that the uid's dashes become underscores.
+    """
+    qos = "" if pod.qos == "Guaranteed" else pod.qos.lower()
+    if pod.cgroup_driver == "cgroupfs":
+        leaf = f"crio-{cid}" if pod.runtime == "cri-o" else cid
+        return "/".join(filter(None, ("/kubepods", qos, f"pod{kubelet_uid}", leaf)))
+    above = "kubepods.slice" + (f"/kubepods-{qos}.slice" if qos else "")
+    prefix = f"kubepods-{qos}" if qos else "kubepods"
+    leaf = LEAF.get(pod.runtime, DOCKER_LEAF).format(cid)
+    return f"/{above}/{prefix}-pod{kubelet_uid.replace('-', '_')}.slice/{leaf}"
+
+
+def _phase(moments: Moments, now_ns: int) -> str:
+    if now_ns >= moments.ended:
+        return "Succeeded"
+    return "Running" if now_ns >= moments.known else "Pending"
+
+
+def _static_marks(names: PodName) -> dict[str, str]:
+    """What the kubelet writes on the mirror pod of a static one."""
+    return {
+        "kubernetes.io/config.hash": names.kubelet_uid,
+        "kubernetes.io/config.mirror": names.kubelet_uid,
+        "kubernetes.io/config.source": "file",
+    }
+
+
+def _indexed(version: int, pods: list[Pod]) -> PodTable:
+    by_kubelet_uid: Mapping[str, str] = {
+        uid: pod.uid for pod in pods for uid in (pod.uid, pod.static_hash) if uid
+    }
+    by_container_id = {
+        cid: (pod.uid, container.name)
+        for pod in pods
+        for container in pod.containers
+        for cid in container.container_ids
+    }
+    return PodTable(version, {pod.uid: pod for pod in pods}, by_kubelet_uid, by_container_id)

@@ -1,0 +1,97 @@
+"""Scenario files → ``Scenario``; docs/scenarios.md says what stands in them."""
+
+from importlib.resources import files
+from pathlib import Path
+
+import yaml
+
+from exporter.model import DeviceState
+from exporter.settings import boundedyaml, told
+from exporter.simulation import keys, load_pods
+from exporter.simulation.description import Fault, SampleRule, Scenario
+from exporter.simulation.load_devices import read_devices
+from exporter.simulation.load_pods import below, read_pods, read_process
+from exporter.simulation.schemes import Site, companions
+from exporter.simulation.section import ScenarioError, Section
+
+LARGEST_FILE = 1 << 20
+FAULTS = {
+    "lost": DeviceState.LOST,
+    "stuck": DeviceState.STUCK,
+    "failing": DeviceState.FAILED,
+}
+
+
+def shipped() -> tuple[str, ...]:
+    """Names of the scenarios that come with the exporter."""
+    folder = files("exporter.simulation").joinpath("shipped")
+    return tuple(sorted(f.name[:-5] for f in folder.iterdir() if f.name.endswith(".yaml")))
+
+
+def load(name_or_path: str) -> Scenario:
+    """Read a shipped scenario by its name, or a file.
+
+    Raises:
+        ScenarioError: there is none, or it is not valid.
+
+    """
+    try:
+        if name_or_path in shipped():
+            folder = files("exporter.simulation").joinpath("shipped")
+            text = folder.joinpath(f"{name_or_path}.yaml").read_text(encoding="utf-8")
+        else:
+            with Path(name_or_path).open(encoding="utf-8") as file:
+                text = file.read(LARGEST_FILE + 1)
+        if len(text) > LARGEST_FILE:
+            raise ScenarioError(f"{name_or_path}: longer than {LARGEST_FILE} characters")
+        return describe(boundedyaml.load(text), name_or_path)
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "not UTF-8"
+        names = ", ".join(shipped())
+        raise ScenarioError(f"{name_or_path}: {why}; give a file or one of {names}") from error
+    except yaml.YAMLError as error:
+        raise ScenarioError(f"{name_or_path}: {told(error)}") from error
+
+
+def describe(data: object, origin: str) -> Scenario:
+    """A scenario from a file's mapping; ``origin`` names it in errors.
+
+    Raises:
+        ScenarioError: a key is unknown or missing, or a value is not allowed.
+
+    """
+    top = Section(data, origin, keys.F)
+    node = top.section(keys.NODE, keys.N)
+    devices = read_devices(top, top.get(keys.SEED))
+    site = Site(
+        node=node.get(keys.NODE_NAME),
+        devices=devices,
+        labels=node.get(keys.NODE_LABELS),
+        memory_unit=node.get(keys.MEMORY_UNIT),
+    )
+    pods = read_pods(top, site)
+    pods += tuple(companions(pods, site))
+    return Scenario(
+        node_name=site.node,
+        node_labels=site.labels,
+        memory_unit=site.memory_unit,
+        node_annotations=node.get(keys.NODE_ANNOTATIONS),
+        seed=top.get(keys.SEED),
+        devices=devices,
+        pods=pods,
+        processes=tuple(
+            read_process(s, devices) for s in top.sections(keys.HOST_PROCESSES, load_pods.R)
+        ),
+        faults=tuple(_fault(s, len(devices)) for s in top.sections(keys.FAULTS, keys.X)),
+        sample_rule=SampleRule(top.get(keys.SAMPLE_RULE)),
+        status_delay_ns=top.get(keys.STATUS_DELAY),
+    )
+
+
+def _fault(section: Section, devices: int) -> Fault:
+    return Fault(
+        device=below(section, keys.FAULTY, section.get(keys.FAULTY), devices),
+        state=FAULTS[section.get(keys.STATE)],
+        from_ns=section.get(keys.FROM),
+        to_ns=section.get(keys.TO),
+    )

@@ -1,0 +1,151 @@
+"""The devices of a scenario file: cards, and parts of them, each as its vendor's."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from exporter.model import FIRST_INDEX, PARTITIONED
+from exporter.simulation import identity, keys
+from exporter.simulation.description import DeviceSpec
+from exporter.simulation.section import ScenarioError, Section
+
+SLICES = 7  # of compute that a card has which can be divided
+FIRST_BUS = {"nvidia": 0x10, "intel": 0x50, "amd": 0x90}
+# NVML writes a domain of eight digits, the kernel of four.
+ADDRESS = {"nvidia": "00000000:{:02X}:00.0", "amd": "0000:{:02x}:00.0", "intel": "0000:{:02x}:00.0"}
+FIRST_MINOR = {"nvidia": 0, "intel": 0, "amd": 128}  # nvidiaN, cardN, renderDN
+DRIVER = {"nvidia": "580.95.05", "intel": "xe 6.12.0", "amd": ""}  # Linux's amdgpu has no version
+
+
+def read_devices(top: Section, seed: int) -> tuple[DeviceSpec, ...]:
+    """The devices in their order, which numbers them.
+
+    Raises:
+        ScenarioError: there is none, or one is not valid.
+
+    """
+    devices: list[DeviceSpec] = []
+    for section in top.sections(keys.DEVICES, keys.D):
+        parent = section.get(keys.PARENT)
+        if parent is None:
+            card = _card(section, devices, seed)
+            devices += _parted(section, card)
+            continue
+        if parent >= len(devices) or devices[parent].parent is not None:
+            raise section.wrong(keys.PARENT, "the number of a card that stands before it")
+        if devices[parent].vendor != "nvidia":
+            raise section.wrong(keys.PARENT, "a card of NVIDIA's; AMD's have the key partition")
+        devices[parent] = replace(devices[parent], divided=True, sharing="mig")
+        devices.append(_instance(section, devices, devices[parent], seed))
+    if len(devices) > keys.MOST_DEVICES:
+        raise top.wrong(keys.DEVICES, f"a list of at most {keys.MOST_DEVICES} devices")
+    if len({device.uuid for device in devices}) < len(devices):
+        raise ScenarioError(f"{top.where}.devices: two devices have the same uuid; write each once")
+    return tuple(devices)
+
+
+def _card(section: Section, before: Sequence[DeviceSpec], seed: int) -> DeviceSpec:
+    vendor = section.get(keys.VENDOR)
+    place = sum(device.vendor == vendor and device.parent is None for device in before)
+    minor = section.get(keys.MINOR)
+    if minor is None:
+        minor = FIRST_MINOR[vendor] + place
+    pci_bus_id = section.get(keys.PCI_BUS_ID) or ADDRESS[vendor].format(FIRST_BUS[vendor] + place)
+    driver = section.get(keys.DRIVER_VERSION)
+    if section.has(keys.DEVICE_PROFILE):
+        raise section.wrong(keys.DEVICE_PROFILE, "it for a MIG instance, which has a parent")
+    if not section.get(keys.MODEL):
+        raise section.wrong(keys.MODEL, "the name of a card")
+    device = DeviceSpec(
+        number=len(before),
+        index=FIRST_INDEX[vendor] + (minor if vendor == "intel" else place),
+        minor=minor,
+        uuid=section.get(keys.UUID) or _uuid(vendor, pci_bus_id, seed, len(before)),
+        model=section.get(keys.MODEL),
+        memory_bytes=_memory(section, vendor),
+        reserved_bytes=section.get(keys.RESERVED),
+        idle_watts=section.get(keys.IDLE_POWER),
+        max_watts=section.get(keys.MAX_POWER),
+        clock_hertz=section.get(keys.CLOCK_MHZ) * 10**6,
+        pci_bus_id=pci_bus_id,
+        driver_version=DRIVER[vendor] if driver is None else driver,
+        sharing=section.get(keys.SHARING),
+        vendor=vendor,
+        replicas=section.get(keys.DEVICE_REPLICAS),
+        resource=section.get(keys.DEVICE_RESOURCE),
+        policy=section.get(keys.CARD_POLICY),
+    )
+    if device.max_watts < device.idle_watts:
+        raise section.wrong(keys.MAX_POWER, "no less than idle_power")
+    return _shared(section, device)
+
+
+def _uuid(vendor: str, pci_bus_id: str, seed: int, number: int) -> str:
+    """As the source of this vendor's devices writes it."""
+    if vendor == "intel":
+        return f"DRM-{pci_bus_id}"
+    if vendor == "amd":
+        return f"GPU-{identity.number(seed, 'device', number):016x}"
+    return f"GPU-{identity.uuid(seed, 'device', number)}"
+
+
+def _memory(section: Section, vendor: str) -> int:
+    size = section.get(keys.DEVICE_MEMORY)
+    if not size and vendor != "intel":
+        raise section.wrong(keys.DEVICE_MEMORY, keys.DEVICE_MEMORY.kind.allowed)
+    return size
+
+
+def _parted(section: Section, board: DeviceSpec) -> list[DeviceSpec]:
+    """A card, or a board with its partitions."""
+    mode = section.get(keys.PARTITION)
+    if not mode:
+        return [board]
+    if board.vendor != "amd":
+        raise section.wrong(keys.PARTITION, "it for a board of AMD's")
+    count = keys.PARTITIONS[mode]
+    part = replace(
+        board,
+        memory_bytes=board.memory_bytes // count,
+        parent=board.number,
+        parent_uuid=board.uuid,
+        profile=f"{mode}_nps1",
+        core_share=1 / count,
+    )
+    return [
+        replace(board, divided=True, sharing=PARTITIONED),
+        *(
+            replace(part, number=board.number + 1 + n, uuid=f"{board.uuid}-{n}", instance_id=n)
+            for n in range(count)
+        ),
+    ]
+
+
+def _instance(
+    section: Section, before: Sequence[DeviceSpec], card: DeviceSpec, seed: int
+) -> DeviceSpec:
+    number, profile = len(before), section.get(keys.DEVICE_PROFILE)
+    slices, mig, _ = profile.partition("g.")
+    if not mig:
+        raise section.wrong(keys.DEVICE_PROFILE, "a MIG profile such as 1g.10gb")
+    instance = replace(
+        card,
+        number=number,
+        uuid=section.get(keys.UUID) or f"MIG-{identity.uuid(seed, 'device', number)}",
+        memory_bytes=_memory(section, card.vendor),
+        sharing=section.get(keys.SHARING),
+        replicas=section.get(keys.DEVICE_REPLICAS),
+        resource=section.get(keys.DEVICE_RESOURCE),
+        parent=card.number,
+        parent_uuid=card.uuid,
+        profile=profile,
+        instance_id=1 + sum(device.parent == card.number for device in before),
+        core_share=int(slices) / SLICES,
+        divided=False,
+    )
+    return _shared(section, instance)
+
+
+def _shared(section: Section, device: DeviceSpec) -> DeviceSpec:
+    if device.sharing and device.replicas == 1:
+        raise section.wrong(keys.DEVICE_REPLICAS, "2 or more: the device is shared")
+    return device

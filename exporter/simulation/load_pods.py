@@ -1,0 +1,379 @@
+"""The pods of a scenario file: containers, what they were allotted, and the processes in them.
+
+The keys of pods, containers and processes: the second half of the table.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+
+from exporter.simulation import keys as file_keys
+from exporter.simulation.description import (
+    Allotment,
+    ContainerSpec,
+    DeviceSpec,
+    PodSpec,
+    ProcessSpec,
+    Scheme,
+)
+from exporter.simulation.keys import HUNDRED, MOST_REPLICAS, SECOND, Key, may, must
+from exporter.simulation.schemes import Site, memory_unit
+from exporter.simulation.section import ScenarioError, Section
+from exporter.simulation.values import (
+    DURATION,
+    FLAG,
+    ITEMS,
+    LENGTHS,
+    NAME,
+    NUMBERS,
+    RATIO,
+    SIZE,
+    TEXT,
+    TEXTS,
+    choice,
+    curve,
+    integer,
+    listed,
+)
+from exporter.simulation.work import FOREVER, Curve, Span, Work
+
+ZERO = Curve(((0, 0),))
+
+START = (
+    "start",
+    DURATION,
+    0,
+    "0s",
+    "When it starts: after the scenario's start, or for a process in a pod the pod's.",
+)
+FOR = (
+    "for",
+    LENGTHS,
+    (FOREVER, FOREVER),
+    "for ever",
+    "How long it lives, or `[shortest, longest]`.",
+)
+EVERY = ("every", DURATION, None, "once", "It comes again so often, with a new name and ids.")
+
+P = "pods"
+POD_NAME = must(P, "name", NAME, "Name; of a pod that comes again, the first part of it.")
+NAMESPACE = must(P, "namespace", NAME, "Namespace.")
+CONTAINERS = must(P, "containers", listed("container"), "Its containers.")
+SCHEME = may(
+    P,
+    "scheme",
+    choice(*Scheme),
+    "",
+    "none",
+    "The sharing system that gives its containers devices.",
+)
+POLICY = may(
+    P,
+    "policy",
+    TEXT,
+    "",
+    "none",
+    "mGPU's compute policy of the pod; HAMi's and Volcano's vGPU mode.",
+)
+APP_CLASS = may(P, "app_class", choice("online", "offline"), "", "neither", "qGPU's class.")
+OWNER = may(P, "owner", TEXT, "", "none", "Kind and name of its owner: `Job/train`.")
+LABELS = may(P, "labels", TEXTS, {}, "none", "Labels beside the sharing system's.")
+ANNOTATIONS = may(
+    P,
+    "annotations",
+    TEXTS,
+    {},
+    "none",
+    "Annotations beside, or in place of, those of the sharing system.",
+)
+QOS = may(
+    P,
+    "qos",
+    choice("Guaranteed", "Burstable", "BestEffort"),
+    "Burstable",
+    "Burstable",
+    "QoS class.",
+)
+RUNTIME = may(
+    P,
+    "runtime",
+    choice("containerd", "cri-o", "docker"),
+    "containerd",
+    "containerd",
+    "Container runtime, which names the cgroup.",
+)
+CGROUP_DRIVER = may(
+    P,
+    "cgroup_driver",
+    choice("systemd", "cgroupfs"),
+    "systemd",
+    "systemd",
+    "How the kubelet makes the cgroup.",
+)
+STATIC = may(
+    P, "static", FLAG, False, "false", "A static pod: the kubelet knows it by its file's hash."
+)
+POD_START = may(P, *START)
+POD_FOR = may(P, *FOR)
+POD_EVERY = may(P, *EVERY)
+
+C = "containers"
+CONTAINER_NAME = must(C, "name", NAME, "Name.")
+KIND = may(C, "kind", choice("app", "init", "sidecar"), "app", "app", "In which list it stands.")
+PROCESSES = may(C, "processes", ITEMS, [], "none", "What runs in it.")
+ASKED = may(C, "devices", NUMBERS, (), "none", "Numbers of the devices that it was given.")
+CORE = may(
+    C,
+    "core",
+    integer(1, HUNDRED),
+    None,
+    "none asked",
+    "Per cent of the cores of each of them.",
+)
+MEMORY = may(
+    C,
+    "memory",
+    SIZE,
+    None,
+    "none asked",
+    "Memory of each of them; written in the sharing system's own unit and totals.",
+)
+PLACED = may(
+    C, "placed", FLAG, True, "true", "Whether the sharing system tells which devices they are."
+)
+REPLICAS = may(
+    C,
+    "replicas",
+    integer(1, MOST_REPLICAS),
+    1,
+    "1",
+    "How many of each device's replicas it was given.",
+)
+RESOURCE = may(
+    C,
+    "resource",
+    TEXT,
+    "",
+    "the devices'",
+    "DRA: the extended resource that it asks for in place of a claim. Intel: a resource such as "
+    "`gpu.intel.com/monitoring`.",
+)
+CLAIM = may(
+    C,
+    "claim",
+    NAME,
+    "",
+    "one of its own",
+    "Name of its ResourceClaim; containers that name the same one share its devices.",
+)
+LIMITS = may(
+    C, "limits", TEXTS, {}, "none", "Limits beside, or in place of, those of the sharing system."
+)
+
+R = "processes"
+DEVICE = must(R, "device", NUMBERS, "Number of the device that it works on, or a list.")
+DUTY = may(
+    R,
+    "duty",
+    curve(RATIO),
+    ZERO,
+    "0",
+    "For how much of each period it wants the device; over its age if it is a list.",
+)
+REPEAT = may(R, "repeat", DURATION, None, "never", "After this time the duty starts over.")
+PERIOD = may(R, "period", DURATION, SECOND // 5, "200ms", "Length of a period, 1ms or more.")
+PHASE = may(R, "phase", DURATION, None, "drawn", "How far into its period it starts.")
+JITTER = may(R, "jitter", RATIO, 0.0, "0", "How much length and place of its bursts vary.")
+HELD = may(R, "memory", curve(SIZE), ZERO, "0", "Device memory that it holds, over its age.")
+MEMORY_ACTIVE = may(R, "memory_active", RATIO, 0.0, "0", "Memory traffic per core time.")
+ENCODER = may(R, "encoder", RATIO, 0.0, "0", "Encoder time per core time.")
+DECODER = may(R, "decoder", RATIO, 0.0, "0", "Decoder time per core time.")
+COPY = may(R, "copy", RATIO, 0.0, "0", "Copy engines' time per core time; NVIDIA's tell none.")
+CONTEXT = may(
+    R, "kind", choice("compute", "graphics"), "compute", "compute", "What the driver lists it as."
+)
+CGROUP = may(
+    R,
+    "cgroup",
+    TEXT,
+    "/system.slice/gpu-tool.service",
+    "/system.slice/gpu-tool.service",
+    "Its cgroup; outside pods only. `{id}` stands for a container's id, a number in braces, as in "
+    "`job_{4711}`, for that number and one more each time that the process comes again.",
+)
+CALLED = may(R, "name", TEXT, "", "none", "What its container is called; outside pods only.")
+USER = may(R, "user", TEXT, "", "none", "Name of the user whose it is; outside pods only.")
+ACCOUNT = may(R, "account", TEXT, "", "none", "Slurm's account of its job; outside pods only.")
+PROCESS_START = may(R, *START)
+PROCESS_FOR = may(R, *FOR)
+PROCESS_EVERY = may(R, *EVERY)
+
+
+MILLISECOND = 10**6
+MOST_AT_ONCE = 64  # occurrences of one recurring pod or process that may overlap
+UNITS = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
+
+Slots = Counter[int]  # replicas of each device that are given out
+
+
+def read_pods(top: Section, site: Site) -> tuple[PodSpec, ...]:
+    """The pods in their order.
+
+    Raises:
+        ScenarioError: one is not valid, or two have the same name.
+
+    """
+    slots: Slots = Counter()
+    pods = [_pod(section, site, slots) for section in top.sections(file_keys.PODS, P)]
+    if len({(pod.namespace, pod.name) for pod in pods}) < len(pods):
+        raise ScenarioError(f"{top.where}.pods: two pods have the same name; write each once")
+    return tuple(_with_shared_claims(pods))
+
+
+def _pod(section: Section, site: Site, slots: Slots) -> PodSpec:
+    scheme = section.get(SCHEME)
+    owner_kind, _, owner_name = section.get(OWNER).partition("/")
+    pod = PodSpec(
+        namespace=section.get(NAMESPACE),
+        name=section.get(POD_NAME),
+        span=_span(section, POD_START, POD_FOR, POD_EVERY),
+        scheme=Scheme(scheme) if scheme else None,
+        policy=section.get(POLICY),
+        app_class=section.get(APP_CLASS),
+        owner_kind=owner_kind,
+        owner_name=owner_name,
+        qos=section.get(QOS),
+        runtime=section.get(RUNTIME),
+        cgroup_driver=section.get(CGROUP_DRIVER),
+        static=section.get(STATIC),
+        labels=section.get(LABELS),
+        annotations=section.get(ANNOTATIONS),
+        containers=(),
+    )
+    containers = tuple(_container(s, pod, site, slots) for s in section.sections(CONTAINERS, C))
+    if pod.scheme is None and any(container.allotment for container in containers):
+        one_of = "one of " + ", ".join(Scheme)
+        raise section.wrong(SCHEME, f"{one_of}: a container has devices")
+    return replace(pod, containers=containers)
+
+
+def _container(section: Section, pod: PodSpec, site: Site, slots: Slots) -> ContainerSpec:
+    return ContainerSpec(
+        name=section.get(CONTAINER_NAME),
+        kind=section.get(KIND),
+        resource=section.get(RESOURCE),
+        claim=section.get(CLAIM),
+        limits=section.get(LIMITS),
+        allotment=_allotment(section, pod, site, slots) if section.has(ASKED) else None,
+        processes=tuple(
+            read_process(s, site.devices, pod.span) for s in section.sections(PROCESSES, R)
+        ),
+    )
+
+
+def _allotment(section: Section, pod: PodSpec, site: Site, slots: Slots) -> Allotment:
+    numbers = _numbers(section, ASKED, len(site.devices))
+    memory, unit = section.get(MEMORY), memory_unit(pod.scheme, site)
+    if memory is not None and memory % unit and not section.has(LIMITS):
+        size, name = next((s, n) for s, n in UNITS if unit % s == 0)
+        raise section.wrong(MEMORY, f"a multiple of {unit // size}{name}, {pod.scheme}'s unit")
+    replicas = section.get(REPLICAS)
+    given = []
+    for number in numbers:
+        given.append(tuple(range(slots[number], slots[number] + replicas)))
+        slots[number] += replicas if site.devices[number].replicas > 1 else 0
+        if slots[number] > site.devices[number].replicas > 1:
+            raise section.wrong(ASKED, f"a device with replicas left: {number} has none")
+    return Allotment(
+        devices=numbers,
+        core_percent=section.get(CORE),
+        memory_bytes=memory,
+        placed=section.get(PLACED),
+        replicas=replicas,
+        slots=tuple(given),
+    )
+
+
+def read_process(
+    section: Section, devices: Sequence[DeviceSpec], pod_span: Span | None = None
+) -> ProcessSpec:
+    """A process; ``pod_span`` is its pod's.
+
+    Raises:
+        ScenarioError: it is not valid.
+
+    """
+    span = _span(section, PROCESS_START, PROCESS_FOR, PROCESS_EVERY)
+    if pod_span and pod_span.every_ns and span.every_ns:
+        instead = "it for the pod or for its processes, not for both"
+        raise section.wrong(PROCESS_EVERY, instead)
+    numbers = _numbers(section, DEVICE, len(devices))
+    if any(devices[number].divided for number in numbers):
+        raise section.wrong(DEVICE, "parts of it: nothing runs on a card that is divided")
+    return ProcessSpec(
+        devices=numbers,
+        work=_work(section),
+        memory=section.get(HELD),
+        span=span,
+        memory_active=section.get(MEMORY_ACTIVE),
+        encoder=section.get(ENCODER),
+        decoder=section.get(DECODER),
+        copy=section.get(COPY),
+        kind=section.get(CONTEXT),
+        cgroup="" if pod_span else section.get(CGROUP),
+        called=section.get(CALLED),
+        user=section.get(USER),
+        account=section.get(ACCOUNT),
+    )
+
+
+def _work(section: Section) -> Work:
+    period = section.get(PERIOD)
+    if period < MILLISECOND:
+        raise section.wrong(PERIOD, "a time of 1ms or more")
+    return Work(
+        duty=replace(section.get(DUTY), repeat_ns=section.get(REPEAT)),
+        period_ns=period,
+        phase_ns=section.get(PHASE),
+        jitter=section.get(JITTER),
+    )
+
+
+def _span(
+    section: Section, start: Key[int], length: Key[tuple[int, int]], again: Key[int | None]
+) -> Span:
+    shortest, longest = section.get(length)
+    every = section.get(again)
+    if every is not None and not longest <= MOST_AT_ONCE * every:
+        raise section.wrong(again, f"a time, and 'for' of at most {MOST_AT_ONCE} times of it")
+    return Span(section.get(start), shortest, longest, every)
+
+
+def _numbers(section: Section, key: Key[tuple[int, ...]], count: int) -> tuple[int, ...]:
+    return tuple(below(section, key, number, count) for number in section.get(key))
+
+
+def below(section: Section, key: Key[object], number: int, count: int) -> int:
+    """The number of a device, if there is one of this number.
+
+    Raises:
+        ScenarioError: there is none.
+
+    """
+    if number >= count:
+        raise section.wrong(key, f"device numbers from 0 to {count - 1}, none twice")
+    return number
+
+
+def _with_shared_claims(pods: Sequence[PodSpec]) -> list[PodSpec]:
+    """Mark the containers whose ResourceClaim another one has as well."""
+    users = Counter((pod.namespace, c.claim) for pod in pods for c in pod.containers if c.claim)
+    return [
+        replace(
+            pod,
+            containers=tuple(
+                replace(c, shares_claim=users[pod.namespace, c.claim] > 1) for c in pod.containers
+            ),
+        )
+        for pod in pods
+    ]

@@ -1,0 +1,259 @@
+"""Who lives when, under which name: pods, containers and processes of a scenario over time.
+
+A recurring pod is a new one each time: a new uid, name, container id and process ids.
+
+How processes that want a GPU at the same time share it.
+
+The driver gives each a slice of about 2 ms in turn. Over anything longer each has an equal part,
+which is computed here without going through the slices; only "who ran at this instant" looks at
+the turn.
+"""
+
+import re
+from bisect import insort
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from exporter.model import ContainerKey, GroupKey, Owner, Unattributed
+from exporter.simulation import identity
+from exporter.simulation.description import ContainerSpec, PodSpec, ProcessSpec, Resident, Scenario
+from exporter.simulation.identity import mix
+
+FIRST_PID = 2001
+PIDS = 4_000_000  # below the kernel's largest pid_max, 2^22
+NUMBERED = re.compile(r"\{([0-9]{1,9})\}", re.ASCII)
+GROUPS = (  # what the paths outside pods are of; the first that is found
+    ("slurm", re.compile(r"slurm.*/job_([0-9]+)(?:/|$)", re.ASCII)),
+    ("docker", re.compile(r"/docker-([0-9a-f]{64})\.scope(?:/|$)")),
+    ("podman", re.compile(r"/libpod-([0-9a-f]{64})\.scope(?:/|$)")),
+    ("user", re.compile(r"^/user\.slice/user-([0-9]+)\.slice(?:/|$)", re.ASCII)),
+    ("lxc", re.compile(r"^/lxc\.payload\.([^/]+)(?:/|$)")),
+    ("systemd", re.compile(r"^(?:/[^/]+\.slice)*/([^/]+\.service)(?:/|$)")),
+)
+
+
+class PodName(NamedTuple):
+    """The names of one occurrence of a pod.
+
+    ``kubelet_uid`` is a static pod's configuration hash, otherwise the uid.
+    """
+
+    uid: str
+    name: str
+    owner_name: str
+    kubelet_uid: str
+
+
+def pod_name(seed: int, pod: PodSpec, number: int) -> PodName:
+    """The names of a pod's n-th occurrence."""
+    marks = (seed, "pod", pod.namespace, pod.name, number)
+    uid = identity.uuid(*marks)
+    if pod.span.every_ns is None:
+        hashed = identity.digest(*marks, "manifest")[:32] if pod.static else uid
+        return PodName(uid, pod.name, pod.owner_name, hashed)
+    job = f"{pod.owner_name or pod.name}-{number}"
+    return PodName(uid, f"{job}-{identity.suffix(*marks)}", job, uid)
+
+
+def container_id(seed: int, pod: PodSpec, container: ContainerSpec, number: int) -> str:
+    """64 hexadecimal digits."""
+    return identity.digest(seed, "container", pod.namespace, pod.name, container.name, number)
+
+
+def pod_key(seed: int, pod: PodSpec) -> int:
+    """What a pod's lengths of life are drawn from."""
+    return identity.number(seed, "span", pod.namespace, pod.name)
+
+
+class Life(NamedTuple):
+    """A process from its start to its end (exclusive), in ns since the scenario's start.
+
+    ``number`` is that of its pod's occurrence, or outside pods of its own.
+    """
+
+    pid: int
+    start_ns: int
+    end_ns: int
+    resident: "Inhabitant"
+    number: int
+
+    @property
+    def in_pod(self) -> bool:
+        """Whether it is a pod's."""
+        return self.resident.resident.pod is not None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Inhabitant:
+    """A process of the file, with the keys that its chances are drawn from."""
+
+    order: int
+    key: int
+    pod_key: int
+    resident: Resident
+
+    @property
+    def process(self) -> ProcessSpec:
+        """What it does."""
+        return self.resident.process
+
+    def ratio(self, engine: str) -> float:
+        """How long it keeps an engine busy for each unit of core time."""
+        return 1.0 if engine == "core" else float(getattr(self.process, engine))
+
+
+class Burst(NamedTuple):
+    """A process wants the device from start to end."""
+
+    start_ns: int
+    end_ns: int
+    life: Life
+
+
+class Population:
+    """The processes of a scenario. Stateless: any range of time may be asked for."""
+
+    def __init__(self, scenario: Scenario) -> None:
+        self._seed = scenario.seed
+        self._all = tuple(
+            Inhabitant(
+                order,
+                identity.number(scenario.seed, "process", order),
+                pod_key(scenario.seed, resident.pod) if resident.pod else 0,
+                resident,
+            )
+            for order, resident in enumerate(scenario.residents())
+        )
+        self._on = tuple(
+            tuple(i for i in self._all if device.number in i.process.devices)
+            for device in scenario.devices
+        )
+
+    def lives(self, begin_ns: int, end_ns: int, device: int | None = None) -> Iterator[Life]:
+        """Processes that live at some time in [begin, end), on one device or anywhere."""
+        for inhabitant in self._all if device is None else self._on[device]:
+            yield from self._lives_of(inhabitant, begin_ns, end_ns)
+
+    def bursts(self, device: int, begin_ns: int, end_ns: int) -> list[Burst]:
+        """When processes want a device in [begin, end), in no order."""
+        return [
+            Burst(start, end, life)
+            for life in self.lives(begin_ns, end_ns, device)
+            for start, end in life.resident.process.work.bursts(
+                identity.mix(life.resident.key, life.pid),
+                (life.start_ns, life.end_ns),
+                begin_ns,
+                end_ns,
+            )
+        ]
+
+    def owner(self, life: Life) -> Owner:
+        """Who a process belongs to, as the exporter is to find out."""
+        _, pod, container = life.resident.resident
+        if pod is None or container is None:
+            path = self.cgroup(life)
+            named = (GroupKey(kind, m[1]) for kind, shape in GROUPS if (m := shape.search(path)))
+            return next(named, Unattributed.HOST_PROCESS)
+        name = pod_name(self._seed, pod, life.number).name
+        return ContainerKey(pod.namespace, name, container.name)
+
+    def cgroup(self, life: Life) -> str:
+        """The cgroup of a process outside pods: of each occurrence, under a new id or number."""
+        process, number = life.resident.process, life.number
+        marks = (self._seed, "cgroup", process.cgroup, process.called, number)
+        path = process.cgroup.replace("{id}", identity.digest(*marks))
+        return NUMBERED.sub(lambda found: str(int(found[1]) + number), path)
+
+    def first_lives(self) -> list[Life]:
+        """One life of each process of the file, for what all its lives have alike."""
+        return [Life(0, 0, 0, inhabitant, 0) for inhabitant in self._all]
+
+    def _lives_of(self, inhabitant: Inhabitant, begin_ns: int, end_ns: int) -> Iterator[Life]:
+        process, pod, _ = inhabitant.resident
+        if pod is None:
+            for number, start, end in process.span.occurrences(inhabitant.key, begin_ns, end_ns):
+                yield Life(self._pid(inhabitant, number), start, end, inhabitant, number)
+            return
+        for home in pod.span.occurrences(inhabitant.pod_key, begin_ns, end_ns):
+            since = home.start_ns
+            for number, start, end in process.span.occurrences(
+                inhabitant.key, begin_ns - since, min(end_ns, home.end_ns) - since
+            ):
+                pid = self._pid(inhabitant, home.number or number)
+                stop = min(since + end, home.end_ns)
+                yield Life(pid, since + start, stop, inhabitant, home.number)
+
+    def _pid(self, inhabitant: Inhabitant, number: int) -> int:
+        """Unique among all that live within minutes; used again after millions."""
+        return FIRST_PID + (inhabitant.order + len(self._all) * number) % PIDS
+
+
+SLICE_NS = 2_000_000
+
+
+class Segment(NamedTuple):
+    """A time in which the same processes shared the device; never empty of either."""
+
+    start_ns: int
+    end_ns: int
+    lives: tuple[Life, ...]  # by pid
+
+    def parts(self) -> Iterator[tuple[Life, int]]:
+        """Each process's part in ns; the parts add up to the length exactly."""
+        part, rest = divmod(self.end_ns - self.start_ns, len(self.lives))
+        for place, life in enumerate(self.lives):
+            yield life, part + (place < rest)
+
+
+def segments(bursts: Iterable[Burst]) -> Iterator[Segment]:
+    """The bursts of one device as segments, in order of time."""
+    lives: dict[int, Life] = {}
+    edges: list[tuple[int, bool, int]] = []
+    for start, end, life in bursts:
+        lives[life.pid] = life
+        edges.append((start, True, life.pid))
+        edges.append((end, False, life.pid))
+    edges.sort()  # at the same instant ends come before starts
+    active: list[int] = []
+    since = 0
+    for at, starts, pid in edges:
+        if active and at > since:
+            yield Segment(since, at, tuple(lives[p] for p in active))
+        since = at
+        if starts:
+            insort(active, pid)
+        else:
+            active.remove(pid)
+
+
+def cut(parts: Iterable[Segment], bounds: Iterable[int]) -> Iterator[Segment]:
+    """The same segments, cut where a bound lies inside one. Bounds rise."""
+    ahead = iter(bounds)
+    bound = next(ahead, None)
+    for start, end, lives in parts:
+        left = start
+        while bound is not None and bound < end:
+            if bound > left:
+                yield Segment(left, bound, lives)
+                left = bound
+            bound = next(ahead, None)
+        yield Segment(left, end, lives)
+
+
+def busy_ns(bursts: Iterable[Burst]) -> int:
+    """How long at least one process had the device."""
+    busy = reached = 0
+    for start, end, _ in sorted(bursts, key=lambda burst: burst.start_ns):
+        busy += max(end - max(start, reached), 0)
+        reached = max(reached, end)
+    return busy
+
+
+def running(segment: Segment) -> Life:
+    """Whose turn it is at the end of a segment.
+
+    Drawn for each slice: slices of exactly equal length would beat against the samples.
+    """
+    turn = (segment.end_ns - 1) // SLICE_NS
+    return segment.lives[mix(turn) % len(segment.lives)]

@@ -1,0 +1,160 @@
+"""The driver's ring of utilisation samples of one device.
+
+Per device the driver keeps the last 72 samples of 1/6 s. Each holds, for each engine, how busy it
+was and one process id only (open-gpu-kernel-modules, ctrl2080perf.h and ctrl2080gpumon.h, since
+525.53). Per-process utilisation is an average over those, in whole percent.
+"""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from exporter.model import QUANTITIES
+from exporter.simulation import identity
+from exporter.simulation.description import SampleRule
+from exporter.simulation.population import Life, Population, Segment, cut, running, segments
+
+DEPTH = 72
+PER_SECOND = 6
+SECOND_US = 1_000_000
+NOBODY = 0xFFFFFFFF
+CORE = QUANTITIES.index("core")
+
+
+class RingSample(NamedTuple):
+    """One sample: by engine, in the order of QUANTITIES, its busy ns and the process it names."""
+
+    end_us: int
+    length_us: int
+    busy_ns: tuple[int, ...]
+    pids: tuple[int, ...]
+
+    def hundredths(self, engine: int) -> int:
+        """Busy share in hundredths of a percent, the driver's own unit."""
+        return min(self.busy_ns[engine] * 10 // self.length_us, 10_000)
+
+
+class BusySample(NamedTuple):
+    """How busy one engine was, in whole percent. ``timestamp_us`` is the sample's end."""
+
+    timestamp_us: int
+    percent: float
+
+
+class ProcessRow(NamedTuple):
+    """A process's average over the samples asked for, in whole percent, by engine."""
+
+    pid: int
+    timestamp_us: int
+    core: int
+    memory_active: int
+    encoder: int
+    decoder: int
+
+
+class Ring:
+    """One device's samples. Times are microseconds since the scenario's start.
+
+    What it keeps is only to save work: a sample is a pure function of its number.
+    """
+
+    def __init__(self, population: Population, device: int, key: int, rule: SampleRule) -> None:
+        self._population = population
+        self._device = device
+        self._key = key
+        self._rule = rule
+        self._first_us = key % (SECOND_US // PER_SECOND)  # devices do not sample in step
+        self._kept: dict[int, RingSample] = {}
+
+    def samples(self, now_us: int, newer_than_us: int) -> list[RingSample]:
+        """Samples in the ring at a moment that ended after another, oldest first."""
+        newest = self._ended_by(now_us)
+        first = max(newest - DEPTH + 1, self._ended_by(newer_than_us) + 1)
+        missing = [n for n in range(first, newest + 1) if n not in self._kept]
+        if missing:
+            self._kept = {n: s for n, s in self._kept.items() if newest - DEPTH < n <= newest}
+            self._kept.update(self._taken(missing[0], missing[-1]))
+        return [self._kept[n] for n in range(first, newest + 1)]
+
+    def rows(self, now_us: int, newer_than_us: int) -> list[ProcessRow]:
+        """One row for each process that a sample names; the average counts all samples."""
+        samples = self.samples(now_us, newer_than_us)
+        sums: dict[int, list[int]] = {}
+        seen_us: dict[int, int] = {}
+        for sample in samples:
+            for engine, pid in enumerate(sample.pids):
+                if pid != NOBODY:
+                    sums.setdefault(pid, [0] * len(QUANTITIES))[engine] += sample.hundredths(engine)
+                    seen_us[pid] = sample.end_us
+        return [
+            ProcessRow(pid, seen_us[pid], *(each // len(samples) // 100 for each in total))
+            for pid, total in sums.items()
+        ]
+
+    def busy_ratio(self, now_us: int, samples: int) -> float:
+        """How busy the device was over the newest samples."""
+        newest = self.samples(now_us, self._end_us(self._ended_by(now_us) - samples))
+        return sum(s.busy_ns[CORE] for s in newest) / sum(s.length_us * 1000 for s in newest)
+
+    def _ended_by(self, us: int) -> int:
+        """Number of the newest sample that had ended by a time; those before the start are idle."""
+        return (PER_SECOND * (us - self._first_us + 1) - 1) // SECOND_US
+
+    def _end_us(self, number: int) -> int:
+        return self._first_us + number * SECOND_US // PER_SECOND
+
+    def _taken(self, first: int, last: int) -> dict[int, RingSample]:
+        """Compute samples first to last from who wanted the device meanwhile."""
+        ends_us = [self._end_us(number) for number in range(first - 1, last + 1)]
+        bursts = self._population.bursts(self._device, ends_us[0] * 1000, ends_us[-1] * 1000)
+        inside: list[list[Segment]] = [[] for _ in ends_us[1:]]
+        place = 0
+        for segment in cut(segments(bursts), (us * 1000 for us in ends_us)):
+            while segment.start_ns >= ends_us[place + 1] * 1000:
+                place += 1
+            inside[place].append(segment)
+        return {
+            first + place: self._sample(first + place, before, end, parts)
+            for place, (before, end, parts) in enumerate(
+                zip(ends_us, ends_us[1:], inside, strict=False)
+            )
+        }
+
+    def _sample(self, number: int, start_us: int, end_us: int, parts: list[Segment]) -> RingSample:
+        spent: dict[Life, int] = {}
+        for segment in parts:
+            for life, ns in segment.parts():
+                spent[life] = spent.get(life, 0) + ns
+        on_engine = [_weighted(spent, engine) for engine in QUANTITIES]
+        at_end = running(parts[-1]) if parts and parts[-1].end_ns == end_us * 1000 else None
+        return RingSample(
+            end_us,
+            end_us - start_us,
+            tuple(sum(shares.values()) for shares in on_engine),
+            tuple(self._named(number, shares, at_end) for shares in on_engine),
+        )
+
+    def _named(self, number: int, shares: Mapping[Life, int], at_end: Life | None) -> int:
+        """The one process that the sample is credited to."""
+        if not shares:
+            return NOBODY
+        chance = identity.mix(self._key, number)
+        if self._rule is SampleRule.END:
+            return at_end.pid if at_end in shares and at_end else NOBODY
+        if self._rule is SampleRule.LONGEST:
+            most = max(shares.values())
+            tied = [life.pid for life, ns in shares.items() if ns >= most - len(shares)]
+            return tied[chance % len(tied)]
+        left = chance % sum(shares.values())
+        for life, ns in shares.items():
+            left -= ns
+            if left < 0:
+                return life.pid
+        return NOBODY
+
+
+def _weighted(spent: Mapping[Life, int], engine: str) -> dict[Life, int]:
+    """Busy ns of one engine, by process; processes that do not use it are left out."""
+    if engine == "core":
+        return dict(spent)
+    shares = {life: int(ns * life.resident.ratio(engine)) for life, ns in spent.items()}
+    return {life: ns for life, ns in shares.items() if ns}

@@ -1,0 +1,138 @@
+"""The sharing systems that a scenario's pods can belong to, and what each of them writes.
+
+Keys, units and the numbers of devices are those of each system's documents and source code. This
+is written apart from the decoders of ``exporter.allocations``, so that each checks the other: it
+may not import them.
+"""
+
+from collections.abc import Iterable, Mapping
+
+from exporter.simulation.description import PodSpec, Scheme
+from exporter.simulation.schemes import (
+    clouds,
+    dra,
+    elastic,
+    gpushare,
+    kai,
+    koordinator,
+    nvidia,
+    tke_qgpu,
+    vendors,
+    vgpu,
+    vke_mgpu,
+)
+from exporter.simulation.schemes.marks import (
+    Marks,
+    Offer,
+    Order,
+    Promise,
+    Site,
+    System,
+    texts,
+)
+
+__all__ = [
+    "SYSTEMS",
+    "Marks",
+    "Offer",
+    "Order",
+    "Promise",
+    "Site",
+    "companions",
+    "memory_unit",
+    "offered",
+    "promised",
+    "texts",
+    "written",
+]
+
+SYSTEMS: Mapping[Scheme, System] = {
+    Scheme.MGPU: vke_mgpu.SYSTEM,
+    Scheme.QGPU: tke_qgpu.SYSTEM,
+    Scheme.HAMI: vgpu.HAMI,
+    Scheme.VOLCANO_VGPU: vgpu.VOLCANO_VGPU,
+    Scheme.VOLCANO_GPUSHARE: gpushare.VOLCANO_GPUSHARE,
+    Scheme.ALIYUN: gpushare.ALIYUN_GPUSHARE,
+    Scheme.ACK: gpushare.ACK,
+    Scheme.KOORDINATOR: koordinator.SYSTEM,
+    Scheme.GPU_MANAGER: elastic.GPU_MANAGER,
+    Scheme.ELASTIC_GPU: elastic.ELASTIC_GPU,
+    Scheme.GKE: nvidia.GKE_SYSTEM,
+    Scheme.KAI: kai.SYSTEM,
+    Scheme.DRA: dra.SYSTEM,
+    Scheme.AMD: vendors.AMD_SYSTEM,
+    Scheme.INTEL: vendors.INTEL_SYSTEM,
+    Scheme.HUAWEI: clouds.HUAWEI_SYSTEM,
+    Scheme.BAIDU: clouds.BAIDU_SYSTEM,
+    Scheme.NVIDIA: nvidia.NVIDIA_SYSTEM,  # last: where two offer nvidia.com/gpu, its count stands
+}
+
+
+def written(order: Order) -> Marks:
+    """What a pod carries of its allotment, and what the kubelet says of it.
+
+    What the scenario states word by word stands beside the system's own, or in its place.
+    """
+    scheme = order.pod.scheme
+    marks = SYSTEMS[scheme].write(order) if scheme else Marks()
+    stated = {container.name: container.limits for container in order.pod.containers}
+    return Marks(
+        {name: {**marks.limits.get(name, {}), **own} for name, own in stated.items()},
+        {**marks.annotations, **order.pod.annotations},
+        {**order.pod.labels, **marks.labels},
+        marks.grants,
+        marks.refs,
+        marks.claims,
+    )
+
+
+def promised(order: Order) -> dict[tuple[str, int], Promise]:
+    """What each container may use of each device, by container name and device number.
+
+    A system that says only what the pod has as a whole says it for the container "".
+    """
+    if order.pod.scheme is None or order.pod.reserves:
+        return {}
+    system, asks = SYSTEMS[order.pod.scheme], list(order.asks)
+    whole_pod = system.by_pod and len(asks) > 1
+    promises: dict[tuple[str, int], Promise] = {}
+    for ask in asks:
+        for device in ask.devices:
+            key = ("" if whole_pod else ask.name, device.number)
+            promise = system.promise(ask, device)
+            if promise is not None:
+                before = promises.get(key)
+                promises[key] = _both(before, promise) if before else promise
+    return promises
+
+
+def offered(schemes: Iterable[Scheme], site: Site) -> Offer:
+    """What the node offers, in the vocabulary of the sharing systems in use."""
+    used = set(schemes)
+    offers = [system.offer(site) for scheme, system in SYSTEMS.items() if scheme in used]
+    return Offer(
+        {key: amount for offer in offers for key, amount in offer.allocatable.items()},
+        {key: text for offer in offers for key, text in offer.labels.items()},
+        {key: text for offer in offers for key, text in offer.annotations.items()},
+        {key: device for offer in offers for key, device in offer.devices.items()},
+    )
+
+
+def companions(pods: tuple[PodSpec, ...], site: Site) -> list[PodSpec]:
+    """Pods that sharing systems make for those of the scenario."""
+    return kai.reservations(pods, site)
+
+
+def memory_unit(scheme: Scheme | None, site: Site) -> int:
+    """In how many bytes a system counts memory."""
+    if scheme is None:
+        return 1
+    system = SYSTEMS[scheme]
+    return system.unit_of(site) if system.unit_of else system.unit
+
+
+def _both(one: Promise, other: Promise) -> Promise:
+    core = None if one.core is None or other.core is None else one.core + other.core
+    sizes = one.memory_bytes, other.memory_bytes
+    memory = None if None in sizes else sum(size or 0 for size in sizes)
+    return Promise(core, memory, one.replicas, one.told and other.told)

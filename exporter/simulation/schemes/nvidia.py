@@ -1,0 +1,146 @@
+"""NVIDIA's device plugin and GKE's: the pod says how many, the kubelet (PodResources) says which.
+
+k8s-device-plugin: ids are UUIDs, ``UUID::n`` for a replica; the node's labels are those of GPU
+feature discovery (``internal/lm``). GKE's container-engine-accelerators: ids are by minor,
+``nvidia0[/gi3][/vgpu1]``. Time-slicing promises nothing; MPS an equal part of threads and memory.
+"""
+
+from collections.abc import Callable, Iterator
+
+from exporter.model import Grant
+from exporter.simulation.description import DeviceSpec
+from exporter.simulation.schemes.marks import (
+    MIB,
+    Amount,
+    Ask,
+    Marks,
+    Offer,
+    Order,
+    Promise,
+    Site,
+    System,
+)
+
+GPU = "nvidia.com/gpu"
+GKE = "cloud.google.com/gke"
+STRATEGY = "nvidia.com/mig.strategy"
+SINGLE, MPS = "single", "mps"
+
+
+def _resource(site: Site, device: DeviceSpec) -> str:
+    """What a device is called: an instance by its profile, but by MIG's strategy *single*."""
+    if device.resource:
+        return device.resource
+    if not device.profile or site.labels.get(STRATEGY) == SINGLE:
+        return GPU
+    return f"nvidia.com/mig-{device.profile.replace('+', '.')}"
+
+
+def _write(order: Order) -> Marks:
+    return _granted(order, lambda device: device.uuid, "::{}", _resource)
+
+
+def _write_gke(order: Order) -> Marks:
+    return _granted(order, _gke_id, "/vgpu{}", lambda _, __: GPU)
+
+
+def _gke_id(device: DeviceSpec) -> str:
+    part = "" if device.instance_id is None else f"/gi{device.instance_id}"
+    return f"nvidia{device.minor}{part}"
+
+
+def _granted(
+    order: Order,
+    name: Callable[[DeviceSpec], str],
+    replica: str,
+    resource_of: Callable[[Site, DeviceSpec], str],
+) -> Marks:
+    limits: dict[str, dict[str, Amount]] = {}
+    grants = []
+    for ask in order.asks:
+        ids: dict[str, list[str]] = {}
+        for device, slots in zip(ask.devices, ask.allotment.slots, strict=True):
+            resource = resource_of(order.site, device)
+            ids.setdefault(resource, []).extend(_ids(name(device), device, slots, replica))
+        limits[ask.name] = {resource: len(each) for resource, each in ids.items()}
+        if ask.allotment.placed:
+            grants += [Grant(ask.name, resource, tuple(each)) for resource, each in ids.items()]
+    return Marks(limits, grants=tuple(grants))
+
+
+def _ids(name: str, device: DeviceSpec, slots: tuple[int, ...], replica: str) -> Iterator[str]:
+    if device.replicas == 1:
+        yield name
+    else:
+        yield from (name + replica.format(slot) for slot in slots)
+
+
+def promise(ask: Ask, device: DeviceSpec) -> Promise:
+    """A device as a whole, an equal part of it by MPS, or by time-slicing nothing but replicas."""
+    told = ask.allotment.placed
+    if device.replicas == 1:
+        return Promise(device.core_share, device.memory_bytes, told=told)
+    count = ask.allotment.replicas
+    if _by_mps(device):
+        memory = device.memory_bytes // device.replicas * count
+        return Promise(device.core_share * count / device.replicas, memory, count, told)
+    return Promise(None, None, count, told)
+
+
+def _units(site: Site) -> list[DeviceSpec]:
+    """What can be given out: instances, and the cards that are not divided into them."""
+    return [device for device in site.of("nvidia") if not device.divided]
+
+
+def _offer(site: Site) -> Offer:
+    """Labels of GPU feature discovery are the node's: of cards that differ, the last one's."""
+    units = _units(site)
+    allocatable: dict[str, Amount] = {}
+    labels = {
+        "nvidia.com/gpu.count": str(len(site.cards)),
+        "nvidia.com/gpu.sharing-strategy": next(filter(None, map(_strategy, units)), "none"),
+        "nvidia.com/mps.capable": str(any(map(_by_mps, units))).lower(),
+    }
+    for device in units:
+        resource = _resource(site, device)
+        allocatable[resource] = int(allocatable.get(resource, 0)) + device.replicas
+        name = resource.removesuffix(".shared")
+        labels[f"{name}.replicas"] = str(device.replicas)
+        labels[f"{name}.memory"] = str(device.memory_bytes // MIB)
+        labels[f"{name}.product"] = _product(device, single=resource == GPU)
+    if any(device.profile for device in units):
+        labels[STRATEGY] = "mixed"  # a scenario's own label stands before it
+    return Offer(allocatable, labels)
+
+
+def _by_mps(device: DeviceSpec) -> bool:
+    return device.sharing == MPS
+
+
+def _strategy(device: DeviceSpec) -> str:
+    """How a device is shared, "" if it is not."""
+    return (device.sharing or "time-slicing") if device.replicas > 1 else ""
+
+
+def _product(device: DeviceSpec, *, single: bool) -> str:
+    part = f"-MIG-{device.profile}" if device.profile and single else ""
+    shared = "-SHARED" if device.replicas > 1 else ""
+    return device.model.replace(" ", "-") + part + shared
+
+
+def _offer_gke(site: Site) -> Offer:
+    units = _units(site)
+    labels = {}
+    shared = next((device for device in units if device.replicas > 1), None)
+    if shared is not None:
+        labels[f"{GKE}-gpu-sharing-strategy"] = "mps" if _by_mps(shared) else "time-sharing"
+        labels[f"{GKE}-max-shared-clients-per-gpu"] = str(shared.replicas)
+    for device in units:
+        if device.profile:
+            labels[f"{GKE}-gpu-partition-size"] = device.profile
+        labels[f"{GKE}-accelerator"] = device.model.lower().replace(" ", "-")
+    return Offer({GPU: sum(device.replicas for device in units)}, labels)
+
+
+NVIDIA_SYSTEM = System(_write, _offer, promise)
+GKE_SYSTEM = System(_write_gke, _offer_gke, promise)

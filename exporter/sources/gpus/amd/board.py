@@ -1,0 +1,228 @@
+"""One board: what it tells of itself, and its device or its partitions.
+
+Of a partitioned board, power, energy and sensors are the board's; no file splits them. Each
+partition has its own processes, memory and, where ``gpu_metrics`` has them, figures of activity.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from exporter.model import (
+    QUANTITIES,
+    Clock,
+    DeviceReading,
+    DeviceState,
+    Sensors,
+    Unmeasured,
+    Window,
+)
+from exporter.sources.gpus.amd.activity import LONGEST_NS, Sample
+from exporter.sources.gpus.amd.clients import ClientDevice
+from exporter.sources.gpus.amd.device import AmdDevice
+from exporter.sources.gpus.amd.discovery import FoundBoard
+from exporter.sources.gpus.amd.files import RefusedError, is_gone, read_bytes, read_count
+from exporter.sources.gpus.amd.metrics import Metrics, decode
+from exporter.sources.gpus.amd.sensors import BoardEnergy, Hwmon, Throttling, memory_errors
+from exporter.sources.gpus.drm.board import Rest, State
+from exporter.sources.gpus.drm.clients import ClientReader
+from exporter.sources.gpus.drm.holders import Sight
+from exporter.sources.gpus.energy import Metered, with_energy
+from exporter.sources.gpus.source import Demand
+
+SECOND = 1_000_000_000
+WHOLE = 100
+LONGEST_PAUSE_NS = 15 * SECOND  # amdgpu lets a board sleep after 5 s, unless told otherwise
+IDLE_SPEAKS_NS = LONGEST_PAUSE_NS + LONGEST_NS  # idle before the pause and after it: throughout
+SENSED = {"power": "power", "power_limit": "power", "temperature": "temperature", "clock": "clocks"}
+UNDER_PARTITIONS = dict.fromkeys((*QUANTITIES, "memory"), Unmeasured.PARTITIONED)
+
+
+class AmdBoard:
+    """Reads one board. One caller at a time.
+
+    ``before`` is the same one as it was found before, partitioned otherwise: what counts of the
+    board itself, ``energy`` and ``throttling``, goes on.
+    """
+
+    def __init__(
+        self,
+        found: FoundBoard,
+        sysfs: Path,
+        procfs: Path,
+        clock: Clock,
+        before: "AmdBoard | None" = None,
+    ) -> None:
+        self.found = found
+        self._folder = found.folder
+        self._clock = clock
+        self._hwmon = Hwmon(found.folder)
+        self._whole: AmdDevice | ClientDevice = AmdDevice(found.whole, sysfs, clock)
+        if not found.parts and not self._whole.tells_parts:
+            reader = ClientReader(found.minors, found.whole.device.pci_bus_id, str(procfs))
+            self._whole = ClientDevice(self._whole, reader, sysfs, clock)
+        self._parts = tuple(AmdDevice(part, sysfs, clock) for part in found.parts)
+        nodes = (each.node for each in (found.whole, *found.parts))
+        self._gfx = next((node.gfx for node in nodes if node), 0)
+        self.energy: BoardEnergy = before.energy if before else BoardEnergy(clock)
+        self.throttling: Throttling = before.throttling if before else Throttling()
+        self._rest = Rest(str(found.folder / "power"), LONGEST_PAUSE_NS)
+        self._paused = False  # it was left alone since it was read last
+        self._sample = Sample(None, None)  # the board's newest
+        self._told: Mapping[int, float] = {}  # how busy the partitions were in it
+        self._sensors = Sensors()
+        self._sensed_mono_ns: int | None = None
+
+    @property
+    def by_clients(self) -> bool:
+        """Whether its processes are known by their DRM clients."""
+        return isinstance(self._whole, ClientDevice)
+
+    def read(self, demand: Demand, sight: Sight | None = None) -> tuple[DeviceReading, ...]:
+        """The board, then its partitions. ``sight``: who has it open, as far as that is known."""
+        if isinstance(self._whole, ClientDevice):
+            self._whole.see(sight)
+        if is_gone(self._folder / "drm"):
+            return self.all(DeviceState.LOST, "its folder in sysfs is gone")
+        try:
+            return self._read(demand)
+        except RefusedError as error:
+            return self.all(DeviceState.FAILED, f"{error} may not be read")
+
+    def all(self, state: DeviceState, detail: str) -> tuple[DeviceReading, ...]:
+        """The board and its partitions in one state, none of them read."""
+        devices = (self._whole.device, *(part.device for part in self._parts))
+        return tuple(DeviceReading(device, state, detail) for device in devices)
+
+    def _read(self, demand: Demand) -> tuple[DeviceReading, ...]:
+        now_ns = self._clock.monotonic_ns()
+        state = State.AWAKE if demand.wake else self._rest.state(now_ns)
+        if state is State.ASLEEP:
+            return self._asleep(demand)
+        if state is State.DROWSY and not self._has_work:
+            return self._drowsy(demand)
+        metrics = self._metrics()
+        core = self._percent("gpu_busy_percent", metrics.gfx_percent)
+        active = self._percent("mem_busy_percent", metrics.umc_percent)
+        busiest = max((p for p in (core, *metrics.partitions.values()) if p), default=core)
+        idle = busiest == 0 and not active
+        speaks_ns = self._speaks_ns(idle=idle)
+        self._sample, self._told = Sample(core, active), metrics.partitions
+        window = self._window(self._sample, speaks_ns)
+        self._rest.note(now_ns, idle=idle and not _has_worked(window))
+        if window is not None or not self.energy.begun:
+            metered = self.energy.take(metrics, self._hwmon, busiest)
+            window = window and with_energy(window, metered, self.energy.method)
+        sensors = self._sense(metrics, demand)
+        whole = self._parted(window) if self._parts else self._undivided(window, demand)
+        parts = (self._part(part, speaks_ns, demand) for part in self._parts)
+        return (whole._replace(sensors=sensors), *parts)
+
+    def _window(self, sample: Sample, speaks_ns: int) -> Window | None:
+        """The board's; how busy a partitioned one was its partitions tell."""
+        told = Sample(None, None) if self._parts else sample
+        return self._whole.window(told._replace(speaks_ns=speaks_ns))
+
+    def _speaks_ns(self, *, idle: bool) -> int:
+        """How long the look that is taken now speaks for."""
+        paused, self._paused = self._paused, False
+        return IDLE_SPEAKS_NS if paused and idle else LONGEST_NS
+
+    @property
+    def _has_work(self) -> bool:
+        """Whether a process of KFD is on it, which lets no board fall asleep."""
+        return any(device.has_work for device in (self._whole, *self._parts))
+
+    def _drowsy(self, demand: Demand) -> tuple[DeviceReading, ...]:
+        """The board while it may fall asleep: nothing is read that keeps it awake.
+
+        Its clients are asked, which wakes nothing. Until they work it is as idle as it said last;
+        then it is read again. Where they are not seen, the window waits for the next look.
+        """
+        self._paused = True
+        window = None
+        if isinstance(self._whole, ClientDevice) and self._whole.sees_clients:
+            window = self._whole.window(self._sample)
+        if window and _has_worked(window):
+            self._rest.note(self._clock.monotonic_ns(), idle=False)
+            window = window._replace(busy=window.busy._replace(memory_active=None))
+        window = window and with_energy(window, Metered(), self.energy.method)
+        whole = self._parted(window) if self._parts else self._undivided(window, demand)
+        parts = (self._part(part, None, demand) for part in self._parts)
+        return (whole._replace(sensors=self._sensors), *parts)
+
+    def _asleep(self, demand: Demand) -> tuple[DeviceReading, ...]:
+        """The board while it sleeps, which is idle: nothing is read that would wake it."""
+        speaks_ns = self._speaks_ns(idle=True)
+        self._told = {part.found.partition: 0.0 for part in self._parts}
+        window = self._window(Sample(0.0, 0.0), speaks_ns)
+        self.energy.sleep()
+        self._sensors = replace(
+            self._sensors,
+            power_watts=None,
+            power_limit_watts=None,
+            temperature_celsius={},
+            clock_hertz={},
+        )
+        window = window and with_energy(window, Metered(), self.energy.method)
+        whole = self._parted(window) if self._parts else self._undivided(window, demand)
+        reasons = {
+            q: Unmeasured.ASLEEP for q, group in SENSED.items() if group not in demand.disabled
+        }
+        told = {**whole.unmeasured, **reasons}
+        parts = (self._part(part, speaks_ns, demand) for part in self._parts)
+        return (whole._replace(sensors=self._sensors, unmeasured=told), *parts)
+
+    def _metrics(self) -> Metrics:
+        return decode(read_bytes(self._folder / "gpu_metrics") or b"", self._gfx)
+
+    def _percent(self, name: str, otherwise: float | None) -> float | None:
+        told = read_count(self._folder / name)
+        return otherwise if told is None else float(min(told, WHOLE))
+
+    def _undivided(self, window: Window | None, demand: Demand) -> DeviceReading:
+        total = read_count(self._folder / "mem_info_vram_total")
+        used = read_count(self._folder / "mem_info_vram_used")
+        memory = None if used is None else self._whole.memory(demand, total, used)
+        reasons = self._whole.unmeasured(window)
+        if self.energy.method == "none":
+            reasons["energy"] = Unmeasured.NOT_SUPPORTED
+        return DeviceReading(self._whole.device, window=window, memory=memory, unmeasured=reasons)
+
+    def _parted(self, window: Window | None) -> DeviceReading:
+        reasons = dict(UNDER_PARTITIONS)
+        if self.energy.method == "none":
+            reasons["energy"] = Unmeasured.NOT_SUPPORTED
+        return DeviceReading(self._whole.device, window=window, unmeasured=reasons)
+
+    def _part(self, part: AmdDevice, speaks_ns: int | None, demand: Demand) -> DeviceReading:
+        """A partition; None: its window waits."""
+        told = self._told.get(part.found.partition)
+        window = None if speaks_ns is None else part.window(Sample(told, None, speaks_ns))
+        memory = part.memory(demand, part.device.memory_bytes, None)
+        reasons = part.unmeasured(window)
+        reasons["energy"] = Unmeasured.PARTITIONED
+        if told is None:
+            reasons["core"] = Unmeasured.PARTITIONED
+        return DeviceReading(part.device, window=window, memory=memory, unmeasured=reasons)
+
+    def _sense(self, metrics: Metrics, demand: Demand) -> Sensors:
+        now_ns = self._clock.monotonic_ns()
+        last_ns = self._sensed_mono_ns
+        if last_ns is None or now_ns - last_ns >= int(demand.sensors_every_s * SECOND):
+            self._sensed_mono_ns = now_ns
+            off = demand.disabled
+            self._sensors = replace(
+                self._hwmon.sensors(off),
+                throttle_ns={} if "throttle" in off else self.throttling.add(metrics, now_ns),
+                ecc_errors={} if "ecc" in off else memory_errors(self._folder),
+            )
+        return self._sensors
+
+
+def _has_worked(window: Window | None) -> bool:
+    """Whether anything of the device is known to have worked."""
+    if window is None:
+        return False
+    busy = (getattr(window.busy, quantity) for quantity in QUANTITIES)
+    return any(busy) or any(window.counted.values())

@@ -1,0 +1,214 @@
+"""What KFD tells of each process on a GPU: ``/sys/class/kfd/kfd/proc/<pid>``.
+
+The pids are the host's, whatever namespace reads them. A process has files for every GPU, also for
+those it never used. Source: ``drivers/gpu/drm/amd/amdkfd/kfd_process.c``.
+
+KFD's nodes: the parts of the node's boards that compute queues can be put on.
+
+A board that is not partitioned is one node. Source: ``drivers/gpu/drm/amd/amdkfd/kfd_topology.c``;
+the number of a partition is in bits 31:28 of ``location_id``.
+"""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from exporter.sources.gpus.amd.files import RefusedError, as_count, names_in, read_count, read_text
+
+KFD = "class/kfd/kfd"
+LOCAL_HEAPS = {1, 2}  # HSA_MEM_HEAP_TYPE_FB_PUBLIC, _FB_PRIVATE: the device's own memory
+
+
+class KfdNode(NamedTuple):
+    """A board, or a partition of one. ``cus``: its compute units, 0 if not told."""
+
+    gpu_id: int
+    pci_bus_id: str
+    partition: int
+    cus: int
+    memory_bytes: int | None
+    gfx: int  # gfx_target_version: 90402 is gfx942
+
+
+class Topology(NamedTuple):
+    """All nodes with a GPU. ``refused`` counts those that we may not read."""
+
+    nodes: tuple[KfdNode, ...]
+    refused: int
+
+    def of(self, pci_bus_id: str) -> list[KfdNode]:
+        """Those of one board."""
+        return [node for node in self.nodes if node.pci_bus_id == pci_bus_id]
+
+
+def read_topology(sysfs: Path) -> Topology:
+    """Read every node; one that cannot be understood is left out."""
+    folder = sysfs / KFD / "topology/nodes"
+    nodes, refused = [], 0
+    for name in names_in(folder):
+        try:
+            node = _node(folder / name)
+        except RefusedError:
+            refused += 1
+        else:
+            nodes += [node] if node else []
+    return Topology(tuple(nodes), refused)
+
+
+def _node(folder: Path) -> KfdNode | None:
+    gpu_id = read_count(folder / "gpu_id")
+    if not gpu_id:  # 0: a node of CPUs
+        return None
+    properties = read_properties(folder / "properties")
+    location = properties.get("location_id")
+    if location is None:
+        return None
+    simds, per_cu = properties.get("simd_count", 0), properties.get("simd_per_cu", 0)
+    return KfdNode(
+        gpu_id=gpu_id,
+        pci_bus_id=pci_bus_id(properties.get("domain", 0), location),
+        partition=location >> 28 & 0xF,
+        cus=simds // per_cu if per_cu else 0,
+        memory_bytes=_memory(folder / "mem_banks"),
+        gfx=properties.get("gfx_target_version", 0),
+    )
+
+
+def read_properties(path: Path) -> Mapping[str, int]:
+    """Lines of a name and a number; other lines are left out.
+
+    Raises:
+        RefusedError: we may not read it.
+
+    """
+    pairs = (line.split() for line in (read_text(path) or "").splitlines())
+    numbers = {pair[0]: as_count(pair[1]) for pair in pairs if len(pair) == 2}  # noqa: PLR2004 - a pair
+    return {name: number for name, number in numbers.items() if number is not None}
+
+
+def pci_bus_id(domain: int, location: int) -> str:
+    """The address as sysfs writes it, of KFD's bus, device and function in one number."""
+    bus, device, function = location >> 8 & 0xFF, location >> 3 & 0x1F, location & 7
+    return f"{domain:04x}:{bus:02x}:{device:02x}.{function}"
+
+
+def _memory(banks: Path) -> int | None:
+    found = [read_properties(banks / name / "properties") for name in names_in(banks)]
+    sizes = [b.get("size_in_bytes", 0) for b in found if b.get("heap_type") in LOCAL_HEAPS]
+    return sum(sizes) or None
+
+
+# Newer kernels let a process have several contexts: pid:<pid>-id:<n>, and folders context_<n>.
+_PROCESS = re.compile(r"(?:pid:)?(\d{1,10})(?:-id:\w{1,20})?", re.ASCII)
+_CONTEXT = re.compile(r"context_\w{1,20}", re.ASCII)
+MOST_PROCESSES = 4096
+
+
+class KfdProcess(NamedTuple):
+    """One process on one GPU, its contexts together. What is not told is None.
+
+    ``cus``: compute units with its waves in flight at this instant.
+    """
+
+    pid: int
+    vram_bytes: int | None
+    cus: int | None
+
+
+class KfdProcesses:
+    """The processes of the node, one GPU at a time."""
+
+    def __init__(self, sysfs: Path) -> None:
+        self._folder = sysfs / KFD / "proc"
+
+    def folders(self) -> dict[int, list[Path]]:
+        """Where each process's files are.
+
+        Raises:
+            RefusedError: we may not look.
+
+        """
+        found: dict[int, list[Path]] = {}
+        for name in names_in(self._folder)[:MOST_PROCESSES]:
+            match = _PROCESS.fullmatch(name)
+            if match:
+                folder = self._folder / name
+                inner = [folder / n for n in names_in(folder) if _CONTEXT.fullmatch(n)]
+                found.setdefault(int(match[1]), []).extend([folder, *inner])
+        return found
+
+    def vram(self, folders: list[Path], gpu_id: int) -> int | None:
+        """Bytes of device memory; None where the process has ended meanwhile.
+
+        Raises:
+            RefusedError: we may not read it.
+
+        """
+        return _sum([read_count(folder / f"vram_{gpu_id}") for folder in folders])
+
+    def occupied(self, folders: list[Path], gpu_id: int) -> int | None:
+        """Compute units occupied now; None where the process has ended, or the GPU cannot tell.
+
+        Raises:
+            RefusedError: we may not read it.
+
+        """
+        return _sum([read_count(f / f"stats_{gpu_id}" / "cu_occupancy") for f in folders])
+
+    def counted(self, folders: list[Path], gpu_id: int) -> dict[str, int]:
+        """Nanoseconds so far by the names of ``COUNTED``; deleted queues are in them.
+
+        Raises:
+            RefusedError: we may not read it.
+
+        """
+        copy_us = _sum([read_count(folder / f"sdma_{gpu_id}") for folder in folders])
+        evicted_ms = _sum([read_count(f / f"stats_{gpu_id}" / "evicted_ms") for f in folders])
+        found = {
+            "copy": copy_us and copy_us * 1000,
+            "evicted": evicted_ms and evicted_ms * 1_000_000,
+        }
+        return {name: value for name, value in found.items() if value is not None}
+
+
+class Counting:
+    """What processes' counters have risen by. A counter that goes back is held at its highest.
+
+    What a process had counted before it was first read is not ours, unless it began since.
+    """
+
+    def __init__(self) -> None:
+        self._highest: dict[int, dict[str, int]] | None = None
+        self._risen: dict[str, dict[int, int]] = {}
+
+    def add(self, now: dict[int, dict[str, int]]) -> None:
+        """Take a reading of all processes."""
+        before, self._highest = self._highest, {}
+        for pid, counts in now.items():
+            known = counts if before is None else before.get(pid, {})
+            highest = {name: max(count, known.get(name, 0)) for name, count in counts.items()}
+            self._highest[pid] = {**known, **highest}  # one that is not told now is not new later
+            for name, count in highest.items():
+                by_pid = self._risen.setdefault(name, {})
+                by_pid[pid] = by_pid.get(pid, 0) + count - known.get(name, 0)
+
+    def take(self) -> dict[str, dict[int, int]]:
+        """What has risen since it was last taken, of each counter that there is."""
+        taken, self._risen = self._risen, {name: {} for name in self._risen}
+        return {name: {p: n for p, n in by_pid.items() if n} for name, by_pid in taken.items()}
+
+
+def pids_of(sysfs: Path) -> frozenset[int]:
+    """All processes of KFD.
+
+    Raises:
+        RefusedError: we may not look.
+
+    """
+    return frozenset(KfdProcesses(sysfs).folders())
+
+
+def _sum(numbers: list[int | None]) -> int | None:
+    told = [number for number in numbers if number is not None]
+    return sum(told) if told else None

@@ -1,0 +1,185 @@
+"""Power, temperature, clocks and memory errors of one board.
+
+Sources: amdgpu's hwmon (``Documentation/gpu/amdgpu/thermal.rst``; on an APU the power is that of
+the whole chip, CPU included) and its RAS counters (``.../ras.rst``).
+
+The energy of one board: the counter of its firmware or hwmon, else its power, integrated.
+"""
+
+from collections.abc import Collection, Mapping
+from pathlib import Path
+
+from exporter.model import Clock, Sensors
+from exporter.sources.gpus.amd.files import RefusedError, names_in, read_count, read_text
+from exporter.sources.gpus.amd.metrics import Metrics
+from exporter.sources.gpus.energy import EnergyMeter, Metered, PowerIntegral
+
+MICRO = 1_000_000
+TEMPERATURES = {"edge": "gpu", "junction": "junction", "mem": "memory"}
+CLOCKS = {"sclk": "sm", "mclk": "memory"}
+CHANNELS = range(1, 9)
+ERRORS = {"ce": "corrected", "ue": "uncorrected"}
+_WRAP = 1 << 32
+
+
+class Hwmon:
+    """The hwmon folder of a board, looked up at each use: it is numbered anew after a reset."""
+
+    def __init__(self, board: Path) -> None:
+        self._folder = board / "hwmon"
+
+    def power_uw(self) -> int | None:
+        """Board power in microwatts: averaged by the firmware, else of the moment.
+
+        Raises:
+            RefusedError: we may not read it.
+
+        """
+        folder = self._current()
+        if folder is None:
+            return None
+        average = read_count(folder / "power1_average")
+        return read_count(folder / "power1_input") if average is None else average
+
+    def energy_uj(self) -> int | None:
+        """A counter of microjoules, where the driver has one.
+
+        Raises:
+            RefusedError: we may not read it.
+
+        """
+        folder = self._current()
+        return None if folder is None else read_count(folder / "energy1_input")
+
+    def sensors(self, disabled: Collection[str]) -> Sensors:
+        """All of it but for groups of families that nobody is shown.
+
+        Raises:
+            RefusedError: we may not read it.
+
+        """
+        folder = self._current()
+        if folder is None:
+            return Sensors()
+        power = None if "power" in disabled else self.power_uw()
+        limit = None if "power" in disabled else read_count(folder / "power1_cap")
+        warmth = {} if "temperature" in disabled else _labelled(folder, "temp", TEMPERATURES)
+        clocks = {} if "clocks" in disabled else _labelled(folder, "freq", CLOCKS)
+        return Sensors(
+            power_watts=None if power is None else power / MICRO,
+            power_limit_watts=limit / MICRO if limit else None,
+            temperature_celsius={name: value / 1000 for name, value in warmth.items()},
+            clock_hertz=clocks,
+        )
+
+    def _current(self) -> Path | None:
+        found = [name for name in names_in(self._folder) if name.startswith("hwmon")]
+        return self._folder / found[0] if found else None
+
+
+def _labelled(folder: Path, kind: str, names: Mapping[str, str]) -> dict[str, int]:
+    """The channels of one kind whose label has a name here."""
+    found: dict[str, int] = {}
+    for channel in CHANNELS:
+        name = names.get(read_text(folder / f"{kind}{channel}_label") or "")
+        value = read_count(folder / f"{kind}{channel}_input") if name else None
+        if name and value is not None:
+            found[name] = value
+    return found
+
+
+def memory_errors(board: Path) -> Mapping[str, float]:
+    """Errors of the device memory since the driver was loaded; {} on boards without RAS."""
+    found: dict[str, float] = {}
+    for name in ("umc_err_count", "aca_umc"):  # the second in kernels with the newer decoder
+        try:
+            text = read_text(board / "ras" / name) or ""
+        except RefusedError:
+            continue
+        for line in text.splitlines():
+            kind, _, count = line.partition(":")
+            if kind.strip() in ERRORS and count.strip().isdecimal():
+                found[ERRORS[kind.strip()]] = float(count)
+        if found:
+            return found
+    return found
+
+
+class Throttling:
+    """Time that clocks were held down, since the exporter began to read.
+
+    The firmware counts cycles, and of them those with a limit in force: what share they are of the
+    cycles between two reads, the time is of the time in between.
+    """
+
+    def __init__(self) -> None:
+        self._cycles: int | None = None
+        self._residencies: Mapping[str, int] = {}
+        self._read_mono_ns = 0
+        self._sums: dict[str, float] = {}
+
+    def add(self, metrics: Metrics, mono_ns: int) -> Mapping[str, float]:
+        """Take a table in; gives the nanoseconds so far."""
+        passed_ns, self._read_mono_ns = mono_ns - self._read_mono_ns, mono_ns
+        before, self._residencies = self._residencies, metrics.residencies
+        cycles_before, self._cycles = self._cycles, metrics.cycles
+        for name in metrics.residencies:
+            self._sums.setdefault(name, 0.0)
+        if cycles_before is None or metrics.cycles is None:
+            return dict(self._sums)
+        cycles = (metrics.cycles - cycles_before) % _WRAP
+        for name, count in metrics.residencies.items():
+            held = (count - before.get(name, count)) % _WRAP
+            if 0 < held <= cycles:  # more: the counters were set back by a reset
+                self._sums[name] += passed_ns * held / cycles
+        return dict(self._sums)
+
+
+SECOND = 1_000_000_000
+
+
+class BoardEnergy:
+    """Energy between two windows. It outlives a board that is partitioned anew."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.method = "none"  # how it is known: a value of Methods.energy
+        self.begun = False
+        self.rested = False  # it was left alone for a while
+        self._clock = clock
+        self._meter, self._power = EnergyMeter(), PowerIntegral()
+
+    def sleep(self) -> None:
+        """The board sleeps. A counter goes on or begins anew; power in between nobody can tell."""
+        self.rested = True
+        if self.method == "power":
+            self._power = PowerIntegral()
+
+    def take(self, metrics: Metrics, hwmon: Hwmon, busy: float | None) -> Metered:
+        """Energy since the last window, of which the device was busy for so much of one.
+
+        Raises:
+            RefusedError: we may not read it.
+
+        """
+        self.begun = True
+        mono_ns = self._clock.monotonic_ns()
+        counter = self._counter(metrics, hwmon, mono_ns)
+        rested, self.rested = self.rested, False
+        busy_ns = None if busy is None or rested else int(busy * SECOND)
+        metered = self._meter.take(counter, mono_ns, busy_ns)
+        return metered.all_idle() if rested else metered
+
+    def _counter(self, metrics: Metrics, hwmon: Hwmon, mono_ns: int) -> int | None:
+        counted = metrics.energy_uj
+        if counted is None:
+            counted = hwmon.energy_uj()
+        if counted is not None:
+            if self.method == "power":  # the firmware was late: the two are not one counter
+                self._meter = EnergyMeter()
+            self.method = "counter"
+            return counted
+        power_uw = hwmon.power_uw() if self.method != "counter" else None
+        if power_uw is None:
+            return None
+        self.method = "power"
+        return self._power.add(power_uw // 1000, mono_ns)

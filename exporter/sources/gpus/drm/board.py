@@ -1,0 +1,177 @@
+"""Energy and sensors of one device, by hwmon and the driver's own files in sysfs.
+
+Documentation/ABI/testing/sysfs-driver-intel-{i915,xe}-hwmon, Documentation/gpu/amdgpu/thermal.rst.
+Reading them may wake the device; whether that is wanted is decided elsewhere.
+
+Whether a device may be read now without being woken, or kept from falling asleep.
+
+Runtime power management of the kernel (Documentation/power/runtime_pm.rst): ``power/control`` is
+``auto`` where the device may be suspended, ``runtime_status`` says whether it is. Both can be read
+without waking it.
+"""
+
+from collections.abc import Collection, Iterator, Mapping
+from enum import Enum, auto
+
+from exporter.model import Sensors, Unmeasured
+from exporter.sources.gpus.drm.files import names, number, text
+from exporter.sources.gpus.energy import EnergyMeter, Metered, PowerIntegral
+
+_SENSORS = {"edge": "gpu", "pkg": "gpu", "junction": "hotspot", "mem": "memory", "vram": "memory"}
+_CLOCKS_MHZ = {  # the first that is there: i915's and xe's
+    "graphics": (
+        "gt_act_freq_mhz",
+        "gt_cur_freq_mhz",
+        "device/tile0/gt0/freq0/act_freq",
+        "device/tile0/gt0/freq0/cur_freq",
+    )
+}
+_CLOCKS_HZ = {"graphics": "freq1_input", "memory": "freq2_input"}  # amdgpu's, in hwmon
+_POWER = ("power1_average", "power1_input")
+_LIMIT = ("power1_cap", "power1_max")
+_MOST_SENSORS = 16
+
+
+class Board:
+    """What one device tells of itself. ``card``: its directory in sysfs."""
+
+    def __init__(self, card: str, driver: str) -> None:
+        self._card = card
+        self._hwmon = _hwmon(f"{card}/device/hwmon", driver)
+        self._meter = EnergyMeter()
+        self._integral = PowerIntegral()
+        self._counts = False
+        self._taken_ns: int | None = None
+        self._watts: float | None = None
+        self.method = "none"
+        self.sensors = Sensors()
+
+    def take_energy(self, mono_ns: int, busy_ns: int | None) -> Metered:
+        """Energy since the last time."""
+        counter = self._counter(mono_ns)  # it may make the meter anew
+        metered = self._meter.take(counter, mono_ns, busy_ns)
+        before, self._taken_ns = self._taken_ns, mono_ns
+        if metered.used_uj is not None and before is not None and self.method == "counter":
+            self._watts = (metered.used_uj - metered.late_uj) * 1000 / (mono_ns - before)
+        return metered
+
+    def _counter(self, mono_ns: int) -> int | None:
+        counter = self._number("energy1_input")
+        if counter is not None:
+            if not self._counts:  # power may have stood in until now: the two are not one counter
+                self._counts, self._meter = True, EnergyMeter()
+            self.method = "counter"
+            return counter
+        microwatts = None if self._counts else self._first(_POWER)
+        self.method = "none" if microwatts is None else "power"
+        return None if microwatts is None else self._integral.add(microwatts // 1000, mono_ns)
+
+    def read(self, disabled: Collection[str]) -> None:
+        """Read the sensors whose families are wanted into ``sensors``."""
+        power, limit = self._first(_POWER), self._first(_LIMIT)
+        watts = self._watts if power is None else power / 1e6
+        self.sensors = Sensors(
+            power_watts=None if "power" in disabled else watts,
+            power_limit_watts=limit / 1e6 if limit and "power" not in disabled else None,
+            temperature_celsius={} if "temperature" in disabled else dict(self._temperatures()),
+            clock_hertz={} if "clocks" in disabled else dict(self._clocks()),
+        )
+
+    def unmeasured(self, disabled: Collection[str]) -> Mapping[str, Unmeasured]:
+        """What this board does not tell, but for groups of families that are off."""
+        sensors = self.sensors
+        absent = {
+            "energy": ("", self.method == "none"),
+            "power": ("power", sensors.power_watts is None),
+            "power_limit": ("power", sensors.power_limit_watts is None),
+            "temperature": ("temperature", not sensors.temperature_celsius),
+            "clock": ("clocks", not sensors.clock_hertz),
+            "throttle": ("throttle", True),
+            "ecc_errors": ("ecc", True),
+            "pcie": ("pcie", True),
+        }
+        return {
+            quantity: Unmeasured.NOT_SUPPORTED
+            for quantity, (group, is_absent) in absent.items()
+            if is_absent and group not in disabled
+        }
+
+    def vram_used(self) -> int | None:
+        """Bytes of device memory in use, where the driver says so (amdgpu)."""
+        return number(f"{self._card}/device/mem_info_vram_used")
+
+    def _temperatures(self) -> Iterator[tuple[str, float]]:
+        for name in names(self._hwmon)[: 16 * _MOST_SENSORS] if self._hwmon else ():
+            if name.startswith("temp") and name.endswith("_input"):
+                value = self._number(name)
+                label = text(f"{self._hwmon}/{name.removesuffix('input')}label")
+                if value is not None:
+                    yield _SENSORS.get(label) or _plain(label) or "gpu", value / 1000
+
+    def _clocks(self) -> Iterator[tuple[str, int]]:
+        for clock, paths in _CLOCKS_MHZ.items():
+            values = (number(f"{self._card}/{path}") for path in paths)
+            mhz = next((value for value in values if value is not None), None)
+            if mhz is not None:
+                yield clock, mhz * 1_000_000
+        for clock, name in _CLOCKS_HZ.items():
+            hertz = self._number(name)
+            if hertz is not None:
+                yield clock, hertz
+
+    def _first(self, wanted: tuple[str, ...]) -> int | None:
+        values = (self._number(name) for name in wanted)
+        return next((value for value in values if value is not None), None)
+
+    def _number(self, name: str) -> int | None:
+        value = number(f"{self._hwmon}/{name}") if self._hwmon else None
+        return None if value is None or (value < 0 and not name.startswith("temp")) else value
+
+
+def _hwmon(folder: str, driver: str) -> str:
+    """The directory of the whole device; i915 has others for its parts (``i915_gt0``)."""
+    found = [f"{folder}/{name}" for name in names(folder) if name.startswith("hwmon")]
+    return next((path for path in found if text(f"{path}/name") == driver), "")
+
+
+def _plain(label: str) -> str:
+    return label if label.isascii() and label.isidentifier() and len(label) <= 32 else ""  # noqa: PLR2004 - a word
+
+
+MS = 10**6
+LONGEST_PAUSE_NS = 5 * 10**9
+_DEFAULT_DELAY_MS = 1000
+
+
+class State(Enum):
+    """What reading a device would do to it now."""
+
+    AWAKE = auto()
+    DROWSY = auto()  # idle when it was asked last: it would be kept awake
+    ASLEEP = auto()  # it would be woken
+
+
+class Rest:
+    """The sleep of one device. ``power``: the directory of that name in sysfs."""
+
+    def __init__(self, power: str, longest_pause_ns: int = LONGEST_PAUSE_NS) -> None:
+        self._power = power
+        self._longest_ns = longest_pause_ns
+        self._was_idle = False
+        self._read_ns = 0
+
+    def note(self, mono_ns: int, *, idle: bool) -> None:
+        """It was read now, and had, or had not, worked since the time before."""
+        self._was_idle, self._read_ns = idle, mono_ns
+
+    def state(self, mono_ns: int) -> State:
+        """How it is."""
+        if text(f"{self._power}/control") != "auto":
+            return State.AWAKE
+        if text(f"{self._power}/runtime_status") == "suspended":
+            return State.ASLEEP
+        delay_ms = number(f"{self._power}/autosuspend_delay_ms")
+        pause_ns = 2 * MS * (_DEFAULT_DELAY_MS if delay_ms is None else max(delay_ms, 0))
+        pause_ns = min(pause_ns, self._longest_ns)
+        is_resting = self._was_idle and mono_ns - self._read_ns < pause_ns
+        return State.DROWSY if is_resting else State.AWAKE

@@ -1,0 +1,219 @@
+"""One DRM device, read once a cycle by a worker: reading it may hang in its driver."""
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import replace
+
+from exporter.model import (
+    Clock,
+    DeviceMemory,
+    DeviceReading,
+    Engines,
+    Methods,
+    ProcessActivity,
+    Unmeasured,
+    Window,
+)
+from exporter.sources.gpus.drm.board import Board, Rest, State
+from exporter.sources.gpus.drm.clients import ClientReader, Clients, by_process
+from exporter.sources.gpus.drm.discovery import (
+    COPY,
+    CORE,
+    DECODER,
+    DRIVERS,
+    ENCODER,
+    Driver,
+    Found,
+    role_of,
+)
+from exporter.sources.gpus.drm.fdinfo import Client, held_by
+from exporter.sources.gpus.drm.files import number
+from exporter.sources.gpus.drm.holders import Sight
+from exporter.sources.gpus.energy import with_energy
+from exporter.sources.gpus.source import Demand
+
+SECOND_NS = 10**9
+ROLES = (CORE, ENCODER, DECODER)
+UNTOLD = {"memory_active": Unmeasured.NOT_SUPPORTED}
+
+
+class DrmDevice:
+    """Reads one device. ``read`` runs in one thread at a time.
+
+    The device's busy time is the sum of what its clients used of its core's engines, at most the
+    time that went by: the kernel has no figure of the whole device that all drivers have. While a
+    process is on the device whose core time no engine counts (``uncounted`` gives the pids), that
+    of the device is not measured.
+    """
+
+    def __init__(
+        self,
+        found: Found,
+        proc_root: str,
+        clock: Clock,
+        uncounted: Callable[[], Collection[int]] = tuple,
+    ) -> None:
+        self.found = found
+        self._proc = proc_root
+        self._uncounted = uncounted
+        self._clock = clock
+        self._driver = DRIVERS.get(found.driver, Driver({}))
+        self._clients = Clients()
+        self._board = Board(found.card, found.driver)
+        self._rest = Rest(f"{found.card}/device/power")
+        self._reader = self._begin_reading()
+        self._has_uncounted = False
+        self._told: set[str] = set()  # quantities that some client's engines count as
+        self._silent = False  # a client was asked, and no engine was told
+        self._memory: DeviceMemory | None = None
+        self._end_ns: int | None = None
+        self._ended_mono_ns = 0
+        self._missed = False
+        self._metered_mono_ns: int | None = None
+        self._sensed_mono_ns: int | None = None
+
+    def restart(self) -> None:
+        """Nothing was read for a while: what happened then is unobserved."""
+        self._clients, self._reader = Clients(), self._begin_reading()
+        self._metered_mono_ns = None
+        self._missed = True
+
+    def _begin_reading(self) -> ClientReader:
+        return ClientReader(self.found.minors, self.found.device.pci_bus_id, self._proc)
+
+    def read(self, sight: Sight, demand: Demand) -> DeviceReading:
+        """Read what can be read now."""
+        blind, now_ns = sight.blind, self._clock.monotonic_ns()
+        state = State.AWAKE if demand.wake else self._rest.state(now_ns)
+        spared = self._driver.wakes and state is not State.AWAKE
+        window: Window | None = None
+        if not spared:
+            clients = self._reader.ask(sight)
+            self._has_uncounted = bool(self._reader.holders(sight) & {*self._uncounted()})
+            window = self._measure(sight, clients, now_ns, blind)
+            idle = window is None or not window.busy.core
+            if state is State.AWAKE or not idle:
+                self._rest.note(now_ns, idle=idle)
+            self._memory = self._held(clients.values(), sight)
+        elif state is State.ASLEEP:  # what it had not told before is read when it wakes
+            self._clients.pause()
+            window = self._cut(now_ns, {}, blind)
+        if state is State.AWAKE:
+            window = self._with_energy(window, now_ns)
+            self._sense(demand, now_ns)
+        return DeviceReading(
+            self.found.device,
+            window=window,
+            memory=self._memory,
+            sensors=self._board.sensors,
+            unmeasured=self._unmeasured(demand, blind),
+        )
+
+    def _held(self, clients: Iterable[tuple[int, Client]], sight: Sight) -> DeviceMemory:
+        memory = held_by(clients, self.found.device, self._board.vram_used(), sight.cut)
+        return replace(memory, processes=None) if sight.blind else memory
+
+    def _measure(
+        self,
+        sight: Sight,
+        asked: Mapping[int, tuple[int, Client]],
+        now_ns: int,
+        blind: Unmeasured | None,
+    ) -> Window | None:
+        clients = [client for _, client in asked.values()]
+        told = {role_of(c.driver, name) for c in clients for name in c.engines}
+        self._told |= {role for role in told if role is not None}
+        self._silent = self._silent or any(not client.engines for client in clients)
+        holders = {client_id: pid for client_id, (pid, _) in asked.items()}
+        unsure = [i for i, pid in holders.items() if pid in sight.cut or pid in sight.was_cut]
+        since_ns = None if blind else sight.since_mono_ns
+        spent = self._clients.take(clients, now_ns, since_ns, unsure)
+        window = self._cut(now_ns, by_process(spent, holders), blind)
+        return window and window._replace(untold=frozenset() if blind else sight.cut)
+
+    def _cut(
+        self, now_ns: int, used: Mapping[int, Mapping[str, int]], blind: Unmeasured | None
+    ) -> Window | None:
+        """The window since the last one, with this use in it; None for the first."""
+        start_ns, elapsed_ns = self._end_ns, now_ns - self._ended_mono_ns
+        self._ended_mono_ns = now_ns
+        if start_ns is None:
+            self._end_ns = self._clock.time_ns()
+            return None
+        self._end_ns = start_ns + elapsed_ns
+        measured = self._measured(blind)
+        observed_ns, self._missed = 0 if self._missed else elapsed_ns, False
+        busy = {
+            role: min(sum(own.get(role, 0) for own in used.values()), observed_ns)
+            for role in measured
+        }
+        processes = (
+            ProcessActivity(pid, Engines(**{role: own.get(role, 0) for role in measured}))
+            for pid, own in used.items()
+            if any(own.get(role) for role in measured)
+        )
+        copied = {pid: own[COPY] for pid, own in used.items() if own.get(COPY)}
+        return Window(
+            start_ns,
+            self._end_ns,
+            observed_ns=observed_ns,
+            unobserved_ns=elapsed_ns - observed_ns,
+            busy=Engines(**busy),
+            processes=tuple(processes),
+            methods=Methods("fdinfo", "fdinfo") if measured else Methods(),
+            counted={COPY: copied} if measured and self._copies else {},
+        )
+
+    @property
+    def _copies(self) -> bool:
+        return COPY in self._told or COPY in self._driver.roles.values()
+
+    def _measured(self, blind: Unmeasured | None) -> list[str]:
+        """The quantities whose engines are counted on this device."""
+        if blind or self._unprofiled:
+            return []
+        if self._silent and not self._told and not self._driver.omits_unused:
+            return []
+        roles = [r for r in ROLES if r in self._told or r in self._driver.roles.values()]
+        return [r for r in roles if r != CORE] if self._has_uncounted else roles
+
+    @property
+    def _unprofiled(self) -> bool:
+        """Whether the driver counts only if it is told to, and is not (panfrost, panthor)."""
+        bits = self._driver.profiling
+        return bool(bits) and not bits & (number(f"{self.found.card}/device/profiling") or 0)
+
+    def _with_energy(self, window: Window | None, now_ns: int) -> Window | None:
+        """Cut the energy counter where the window ends; energy without a window waits."""
+        before = self._metered_mono_ns
+        if window is None and before is not None:
+            return None
+        self._metered_mono_ns = now_ns
+        metered = self._board.take_energy(now_ns, window.busy.core if window else None)
+        if window is None or before is None:
+            return window
+        has_slept = now_ns - before > window.observed_ns
+        return with_energy(window, metered.all_idle() if has_slept else metered, self._board.method)
+
+    def _sense(self, demand: Demand, now_ns: int) -> None:
+        before = self._sensed_mono_ns
+        if before is None or now_ns - before >= demand.sensors_every_s * SECOND_NS:
+            self._sensed_mono_ns = now_ns
+            self._board.read(demand.disabled)
+
+    def _unmeasured(self, demand: Demand, blind: Unmeasured | None) -> dict[str, Unmeasured]:
+        measured = self._measured(blind)
+        missing = blind or Unmeasured.NOT_SUPPORTED
+        reasons = {**UNTOLD, **{role: missing for role in ROLES if role not in measured}}
+        if self._sensed_mono_ns is not None:
+            reasons |= self._board.unmeasured(demand.disabled)
+        if blind:
+            reasons["memory"] = blind
+        elif not self._has_memory:
+            reasons["memory"] = Unmeasured.NOT_SUPPORTED
+        return reasons
+
+    @property
+    def _has_memory(self) -> bool:
+        memory = self._memory
+        sized = memory is not None and any(p.used_bytes is not None for p in memory.processes or ())
+        return sized or self.found.device.memory_bytes is not None

@@ -1,0 +1,195 @@
+"""Which DRM devices there are, and what sysfs says of them. Opening none, it wakes none.
+
+``/sys/class/drm/cardN`` of every device; its other nodes stand beside it in ``device/drm``.
+
+What the engines of each driver are for. Data from the kernel's documentation and sources.
+
+A driver names its classes of engines as it likes. ``core`` is what shades and computes. Intel's
+``video`` (``vcs``) decodes and encodes, and does not say which: it is the decoder. Scaling
+(``video-enhance``, ``vpe``) is neither.
+"""
+
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from exporter.model import FIRST_INDEX, Device
+from exporter.sources.gpus.drm.files import label, link, names, number, text
+
+CORE, ENCODER, DECODER, COPY = "core", "encoder", "decoder", "copy"
+
+
+@dataclass(frozen=True, slots=True)
+class Driver:
+    """One driver. ``roles``: engine class → quantity.
+
+    ``omits_unused``: an engine that a client has not used is not listed. ``wakes``: the device is
+    woken to be asked, and kept awake by being asked. ``profiling``: the file of the device that
+    must hold one of these bits for engines to be counted at all. ``vendor`` where there is no PCI
+    id to tell it.
+    """
+
+    roles: Mapping[str, str]
+    omits_unused: bool = False
+    wakes: bool = False
+    profiling: int = 0
+    vendor: str = ""
+
+
+DRIVERS: Mapping[str, Driver] = MappingProxyType(
+    {
+        "i915": Driver({"render": CORE, "compute": CORE, "video": DECODER, "copy": COPY}),
+        "xe": Driver({"rcs": CORE, "ccs": CORE, "vcs": DECODER, "bcs": COPY}, wakes=True),
+        "amdgpu": Driver(
+            {
+                "gfx": CORE,
+                "compute": CORE,
+                "dec": DECODER,
+                "jpeg": DECODER,
+                "enc": ENCODER,
+                "enc_1": ENCODER,
+                "dma": COPY,
+            },
+            omits_unused=True,
+        ),
+        "nouveau": Driver({}),
+        "panfrost": Driver({"fragment": CORE, "vertex-tiler": CORE}, profiling=1, vendor="arm"),
+        "panthor": Driver({"panthor": CORE}, profiling=2, vendor="arm"),
+        "lima": Driver({"gp": CORE, "pp": CORE}, vendor="arm"),
+        "msm": Driver({"gpu": CORE}, vendor="qualcomm"),
+        "v3d": Driver({"bin": CORE, "render": CORE, "csd": CORE}, vendor="broadcom"),
+        "etnaviv": Driver({"2D": CORE, "3D": CORE}, vendor="vivante"),
+    }
+)
+"""The drivers that are taken up by themselves: those known to implement the specification."""
+
+NO_ENGINE = frozenset({"video-enhance", "vecs", "vpe", "tfu", "cache_clean", "cpu", "other"})
+_ANY = {
+    "copy": COPY,
+    "bcs": COPY,
+    "dma": COPY,
+    "video": DECODER,
+    "vcs": DECODER,
+    "dec": DECODER,
+    "jpeg": DECODER,
+    "enc": ENCODER,
+}
+
+
+def role_of(driver: str, engine: str) -> str | None:
+    """The quantity that an engine class counts as, None where it counts as none.
+
+    Of a driver that is not known, what is not known to be something else is its core.
+    """
+    known = DRIVERS.get(driver)
+    if known is not None and known.roles:
+        return known.roles.get(engine)
+    return None if engine in NO_ENGINE else _ANY.get(engine, CORE)
+
+
+MOST_DEVICES = 128
+_CARD = re.compile(r"card([0-9]{1,4})", re.ASCII)
+_NODE = re.compile(r"(?:card|renderD)([0-9]{1,4})", re.ASCII)
+_PCI = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]", re.ASCII)
+_VENDORS = {0x8086: "intel", 0x1002: "amd", 0x10DE: "nvidia", 0x1AF4: "virtio"}
+_FIRST_OF_OTHERS = 300  # beyond every ``FIRST_INDEX``
+_OTHERS = {"nvidia", "nvidia-drm"}  # NVML's: its driver has no show_fdinfo
+_TOTALS = ("device/mem_info_vram_total", "lmem_total_bytes")  # amdgpu; i915 as Intel ships it
+_TILE = re.compile(r"tile[0-9]{1,2}", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A device and where it is: ``card`` its directory in sysfs, ``minors`` those of its nodes."""
+
+    device: Device
+    driver: str
+    card: str
+    minors: frozenset[int]
+
+
+def discover(
+    sys_root: str, proc_root: str, *, taken: Collection[str] = (), any_driver: bool = False
+) -> tuple[Found, ...]:
+    """Every device of a driver that is known to tell of its clients, or of any driver.
+
+    ``taken`` are the PCI addresses of the devices that another source has.
+    """
+    kernel = text(f"{proc_root}/sys/kernel/osrelease")
+    found: list[Found] = []
+    for name in names(f"{sys_root}/class/drm"):
+        card = f"{sys_root}/class/drm/{name}"
+        if _CARD.fullmatch(name) and len(found) < MOST_DEVICES:
+            driver = link(f"{card}/device/driver")
+            minors = _minors(card, name)
+            wanted = driver in DRIVERS or (any_driver and driver not in _OTHERS and _renders(card))
+            pci = _pci_address(card)
+            if wanted and not (pci and pci in taken):
+                found.append(Found(_device(card, driver, pci, kernel), driver, card, minors))
+    return tuple(found)
+
+
+def _device(card: str, driver: str, pci: str, kernel: str) -> Device:
+    number_of, vendor = int(card.rpartition("/card")[2]), _vendor(card, driver)
+    return Device(
+        uuid=f"DRM-{pci or link(f'{card}/device') or number_of}",
+        index=(FIRST_INDEX.get(vendor) or _FIRST_OF_OTHERS) + number_of,  # NVML's begin at 0
+        vendor=vendor,
+        model=_model(card),
+        minor=number_of,
+        pci_bus_id=pci,
+        driver_version=label(f"{driver} {kernel}".strip()),
+        memory_bytes=_memory(card),
+    )
+
+
+def _memory(card: str) -> int | None:
+    """Bytes of the device's own memory; None where it has none, or its driver does not say."""
+    whole = max((number(f"{card}/{name}") or 0 for name in _TOTALS), default=0)
+    tiles = [name for name in names(f"{card}/device") if _TILE.fullmatch(name)]  # xe's
+    of_tiles = (number(f"{card}/device/{name}/physical_vram_size_bytes") or 0 for name in tiles)
+    return whole or sum(of_tiles) or None
+
+
+def _vendor(card: str, driver: str) -> str:
+    pci_id = _hexadecimal(f"{card}/device/vendor")
+    known = DRIVERS.get(driver)
+    if pci_id is not None:
+        return _VENDORS.get(pci_id, f"{pci_id:04x}")
+    return (known.vendor if known else "") or driver
+
+
+def _model(card: str) -> str:
+    """The board's name where its driver knows it, else the ids of a PCI device."""
+    name = label(text(f"{card}/device/product_name"))
+    vendor, device = (_hexadecimal(f"{card}/device/{each}") for each in ("vendor", "device"))
+    if name:
+        return name
+    return "" if vendor is None or device is None else f"{vendor:04x}:{device:04x}"
+
+
+def _pci_address(card: str) -> str:
+    """The address as NVML and the drivers write it, "" on other buses."""
+    for line in text(f"{card}/device/uevent").splitlines():
+        key, _, value = line.partition("=")
+        if key == "PCI_SLOT_NAME" and _PCI.fullmatch(value.lower()):
+            return value.lower()
+    return ""
+
+
+def _minors(card: str, name: str) -> frozenset[int]:
+    nodes = {name, *names(f"{card}/device/drm")}
+    return frozenset(int(match[1]) for match in map(_NODE.fullmatch, nodes) if match)
+
+
+def _renders(card: str) -> bool:
+    """Whether it has a render node: a card without draws nothing, it shows (VGA of a BMC)."""
+    return any(name.startswith("renderD") for name in names(f"{card}/device/drm"))
+
+
+def _hexadecimal(path: str) -> int | None:
+    try:
+        return int(text(path), 16)
+    except ValueError:
+        return None

@@ -1,0 +1,151 @@
+"""``/proc/PID/fdinfo/FD`` of a DRM device, parsed. Pure.
+
+Documentation/gpu/drm-usage-stats.rst of the kernel. What is not of the specification, cannot be
+read, or is beyond the bounds is left out; nothing in it is guessed.
+
+Memory of one device and who holds it, by what its clients say. Pure.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from exporter.model import Device, DeviceMemory, ProcessMemory
+
+LONGEST = 64 * 1024  # of the text, in bytes
+MOST_LINES = 512
+MOST_ENGINES = 32
+MOST_REGIONS = 32
+
+_NAME = re.compile(r"[A-Za-z0-9_.\-]{1,32}", re.ASCII)
+_NUMBER = re.compile(r"([0-9]{1,20})(?:[ \t]+([A-Za-z]{1,3}))?", re.ASCII)
+_PDEV = re.compile(r"[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7]", re.ASCII)
+_SIZES = {None: 1, "KiB": 1024, "MiB": 1024**2}
+# The longer prefixes come first: an engine's capacity is no engine of that name.
+_ENGINE_KEYS = (
+    ("drm-engine-capacity-", "capacity", None),
+    ("drm-engine-", "busy_ns", "ns"),
+    ("drm-total-cycles-", "total_cycles", None),
+    ("drm-cycles-", "cycles", None),
+)
+_REGION_KEYS = ("drm-resident-", "drm-memory-", "drm-total-")  # the one that says most, first
+
+
+class Engine(NamedTuple):
+    """What a client has used of one class of engines. None: not told.
+
+    ``busy_ns`` and ``cycles`` are counters, summed over the ``capacity`` engines of the class.
+    ``total_cycles`` is the device's clock in the unit of ``cycles``.
+    """
+
+    busy_ns: int | None = None
+    cycles: int | None = None
+    total_cycles: int | None = None
+    capacity: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Client:
+    """One open DRM file: what its driver says of it.
+
+    ``pdev`` is the PCI address in lower case, "" for other buses. ``held`` are bytes by memory
+    region: resident ones, or whatever the driver tells that comes next to it.
+    """
+
+    driver: str
+    client_id: int
+    pdev: str = ""
+    engines: Mapping[str, Engine] = field(default_factory=dict)
+    held: Mapping[str, int] = field(default_factory=dict)
+
+
+def parse(content: bytes) -> Client | None:
+    """What the text says; None where it is not that of a DRM client that has an id. Never raises.
+
+    Without an id two descriptors of one client cannot be told from two clients.
+    """
+    texts = dict(_lines(content))
+    driver = texts.get("drm-driver", "")
+    client_id = _number(texts.get("drm-client-id", ""))
+    if client_id is None or not _NAME.fullmatch(driver):
+        return None
+    pdev = texts.get("drm-pdev", "")
+    return Client(
+        driver,
+        client_id,
+        pdev.lower() if _PDEV.fullmatch(pdev) else "",
+        _engines(texts),
+        _regions(texts),
+    )
+
+
+def _lines(content: bytes) -> Iterator[tuple[str, str]]:
+    text = content[:LONGEST].decode("ascii", errors="replace")
+    for line in text.split("\n", MOST_LINES)[:MOST_LINES]:
+        key, colon, value = line.partition(":")
+        if colon and key.startswith("drm-"):
+            yield key, value.strip(" \t\r")
+
+
+def _engines(texts: Mapping[str, str]) -> dict[str, Engine]:
+    found: dict[str, Engine] = {}
+    for key, text in texts.items():
+        for prefix, what, unit in _ENGINE_KEYS:
+            if key.startswith(prefix):
+                name, number = key.removeprefix(prefix), _number(text, unit)
+                room = name in found or len(found) < MOST_ENGINES
+                if number is not None and room and _NAME.fullmatch(name):
+                    found[name] = found.get(name, Engine())._replace(**{what: number})
+                break
+    used = ((name, e) for name, e in found.items() if (e.busy_ns, e.cycles) != (None, None))
+    return {name: engine._replace(capacity=engine.capacity or 1) for name, engine in used}
+
+
+def _regions(texts: Mapping[str, str]) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for prefix in _REGION_KEYS:
+        for key, text in texts.items():
+            name, size = key.removeprefix(prefix), _size(text)
+            is_region = key.startswith(prefix) and not key.startswith("drm-total-cycles-")
+            if is_region and size is not None and _NAME.fullmatch(name):
+                found.setdefault(name, size)
+    return dict(list(found.items())[:MOST_REGIONS])
+
+
+def _number(text: str, unit: str | None = None) -> int | None:
+    match = _NUMBER.fullmatch(text)
+    return int(match[1]) if match and match[2] == unit else None
+
+
+def _size(text: str) -> int | None:
+    match = _NUMBER.fullmatch(text)
+    unit = _SIZES.get(match[2]) if match else None
+    return int(match[1]) * unit if match and unit else None
+
+
+_LOCAL = re.compile(r"(?:vram|local)[0-9]*", re.ASCII)  # amdgpu, xe and i915; others have none
+_KINDS: frozenset[str] = frozenset()  # fdinfo does not tell who computes and who draws
+
+
+def held_by(
+    clients: Iterable[tuple[int, Client]],
+    device: Device,
+    used_bytes: int | None,
+    cut: AbstractSet[int] = frozenset(),
+) -> DeviceMemory:
+    """Device memory by process; a buffer that clients share is counted with each.
+
+    The sizes are None on a device without memory of its own. ``used_bytes`` of the whole device
+    is what its driver says, None where it says nothing: what clients hold is not all of it.
+    Processes that are ``cut`` may hold more than is seen.
+    """
+    held: dict[int, int | None] = {}
+    for pid, client in clients:
+        local = [size for region, size in client.held.items() if _LOCAL.fullmatch(region)]
+        before = held.get(pid)
+        held[pid] = sum(local) + (before or 0) if local else before
+    held |= dict.fromkeys(held.keys() & cut, None)
+    processes = tuple(ProcessMemory(pid, size, _KINDS) for pid, size in held.items())
+    return DeviceMemory(device.memory_bytes, used_bytes, None, processes)

@@ -1,0 +1,300 @@
+"""Which processes have DRM devices open, by ``/proc/PID/fd``.
+
+All processes are looked through, now and then and a part at a time: nothing tells of a device that
+is opened. What each costs is a directory listing and a readlink(2) for each descriptor, some 30 µs
+for a process; the more there are, the more seldom it is done. ``fdinfo`` is read elsewhere, of the
+descriptors found here only. To list another user's descriptors takes CAP_DAC_READ_SEARCH, because
+the directory is that user's alone, and to see where they lead CAP_SYS_PTRACE (proc_pid_fd(5)).
+
+Descriptors of DRM devices that processes have, as many as there is room for. Pure.
+"""
+
+import errno
+import logging
+import os
+import re
+import stat
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from exporter.model import Clock, Unmeasured
+from exporter.sources.gpus.drm.files import read
+
+MOST_HANDLES = 8192  # of all processes together
+MOST_OF_ONE = 512  # of one process; less while all together have too many
+
+
+class Handle(NamedTuple):
+    """One descriptor of a process. ``start``: clock ticks since boot at which the process began."""
+
+    start: int
+    pid: int
+    descriptor: int
+
+
+class Handles:
+    """The handles of all processes. Where they are too many, who has the most is cut, no other.
+
+    How many one process may have is halved until all have room: a process with few is cut only
+    where so many others have as many.
+    """
+
+    def __init__(self) -> None:
+        self.cut: set[int] = set()
+        self._of: dict[int, list[tuple[int, Handle]]] = {}
+        self._number = 0
+        self._room = MOST_OF_ONE
+
+    def add(self, minor: int, handle: Handle) -> bool:
+        """Take one in; False: there is no room for more of this process."""
+        own = self._of.get(handle.pid, [])
+        is_full = self._number >= MOST_HANDLES and self._room == 1
+        if len(own) >= self._room or is_full:
+            self.cut.add(handle.pid)
+            return False
+        own.append((minor, handle))
+        self._of[handle.pid] = own
+        self._number += 1
+        while self._number > MOST_HANDLES and self._room > 1:
+            self._room //= 2
+            self._cut_down()
+        return True
+
+    def cut_off(self, pid: int) -> None:
+        """A process has more descriptors than are looked at; without any of DRM it has none."""
+        if pid in self._of:
+            self.cut.add(pid)
+
+    def _cut_down(self) -> None:
+        for pid, own in self._of.items():
+            if len(own) > self._room:
+                self._number -= len(own) - self._room
+                del own[self._room :]
+                self.cut.add(pid)
+
+    def by_minor(self) -> dict[int, tuple[Handle, ...]]:
+        """Handles by the minor number, of the youngest process first: see ``ClientReader``."""
+        found: dict[int, list[Handle]] = {}
+        for own in self._of.values():
+            for minor, handle in own:
+                found.setdefault(minor, []).append(handle)
+        return {minor: tuple(sorted(all_of, reverse=True)) for minor, all_of in found.items()}
+
+
+logger = logging.getLogger(__name__)
+
+DRM_MAJOR = 226
+MOST_PROCESSES = 262_144
+MOST_DESCRIPTORS = 1 << 20  # of one process: as many as it may have, unless fs.nr_open is raised
+AT_ONCE = 1024  # descriptors, of one process
+PERIOD = 50  # times as long as a look took, from one to the next: a fiftieth of a core at most
+_NODE = re.compile(r"/dev/dri/(?:card|renderD)([0-9]{1,4})(?: \(deleted\))?", re.ASCII)
+_NODES = "/dev/dri/"
+_START = 19  # position of field 22 of proc_pid_stat(5) after the command's ")"
+_REFUSED = {errno.EACCES, errno.EPERM}
+_INITIAL_PID_NAMESPACE = "pid:[4026531836]"  # PROC_PID_INIT_INO of the kernel
+REFUSED = (
+    "processes do not let themselves be looked into, so that not all clients can be seen: run as "
+    "root with hostPID, CAP_DAC_READ_SEARCH and CAP_SYS_PTRACE"
+)
+NESTED = "not all of the machine's processes can be seen: set hostPID: true in the pod spec"
+CROWDED = "processes are too many to be looked through, so that not all clients can be seen"
+CUT = (
+    "have more files of /dev/dri open than are looked at: what they and their containers use is "
+    "unmeasured; find out why they do"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """All processes, looked through once. ``handles``: by minor number of the device's node.
+
+    ``since_mono_ns`` is when the look before was begun, if that one saw everything. ``refused`` is
+    how many processes did not let themselves be looked into; ``left`` how many were too many.
+    ``cut`` are those with too many descriptors of DRM devices, of which some were looked at;
+    ``was_cut`` those of the look before. ``nested``: only those of a container can be seen.
+    ``stale``: a newer look does not come back.
+    """
+
+    handles: Mapping[int, tuple[Handle, ...]] = field(default_factory=dict)
+    begun_mono_ns: int = 0
+    since_mono_ns: int | None = None
+    refused: int = 0
+    left: int = 0
+    cut: frozenset[int] = frozenset()
+    was_cut: frozenset[int] = frozenset()
+    nested: bool = False
+    stale: bool = False
+
+    @property
+    def blind(self) -> Unmeasured | None:
+        """Why not all processes can be seen, so that what is seen is not all that was used."""
+        if self.nested:
+            return Unmeasured.NO_HOSTPID
+        if self.refused:
+            return Unmeasured.NO_PERMISSION
+        return Unmeasured.READ_FAILED if self.left or self.stale else None
+
+
+class Holders:
+    """Looks through ``proc_root`` again and again. One caller at a time."""
+
+    def __init__(self, proc_root: str, clock: Clock) -> None:
+        self._root = proc_root
+        self._clock = clock
+        self._under_way: Iterator[Sight | None] | None = None
+        self._took_ns = 0
+        self._said = ""
+        self._nested = not sees_all_processes(proc_root)
+        self.newest: Sight | None = None
+
+    @property
+    def trouble(self) -> str:
+        """What is not seen, and what to do; "" if nothing is missing."""
+        cut = self.newest.cut if self.newest else ()
+        some = f"processes ({min(cut)} is the first of {len(cut)}) " if cut else ""
+        return self._missing().replace(CUT, some + CUT)
+
+    def _missing(self) -> str:
+        sight = self.newest or Sight()
+        if self._nested:
+            return NESTED
+        if sight.refused:
+            return REFUSED
+        return CROWDED if sight.left else CUT if sight.cut else ""
+
+    def forget(self) -> None:
+        """Begin anew: what happened meanwhile was not seen."""
+        self._under_way = self.newest = None
+
+    def look(self, every_s: float, budget_s: float) -> None:
+        """Go on with the look, or begin one that is due, for no longer than the budget."""
+        now = self._clock.monotonic_ns()
+        if self._under_way is None:
+            pause_ns = max(every_s * 10**9, PERIOD * self._took_ns)
+            if self.newest and now - self.newest.begun_mono_ns < pause_ns:
+                return
+            self._under_way, self._took_ns = self._through(now), 0
+        self._go_on(self._under_way, now + int(budget_s * 10**9))
+        self._took_ns += self._clock.monotonic_ns() - now
+
+    def _go_on(self, under_way: Iterator[Sight | None], until_ns: int) -> None:
+        for sight in under_way:
+            if sight is not None:
+                self.newest, self._under_way = sight, None
+                self._say()
+                return
+            if self._clock.monotonic_ns() >= until_ns:
+                return
+
+    def _say(self) -> None:
+        """Log once what is not seen, whosever it is and however much."""
+        missing = self._missing()
+        if missing and missing != self._said:
+            logger.warning("clients of /dev/dri: %s", self.trouble)
+        self._said = missing
+
+    def _through(self, begun_ns: int) -> Iterator[Sight | None]:
+        """Yield None after each process, and what was seen at the end."""
+        found = Handles()
+        pids = sorted(int(name) for name in _listed(self._root) if name.isdecimal())
+        refused, left = 0, max(len(pids) - MOST_PROCESSES, 0)
+        for pid in pids[:MOST_PROCESSES]:
+            try:
+                for opened in _handles(self._root, pid):
+                    if opened is None:
+                        yield None
+                    elif not found.add(*opened):
+                        break
+            except OSError as error:
+                refused += error.errno in _REFUSED
+                if error.errno == errno.E2BIG:  # else it ended meanwhile
+                    found.cut_off(pid)
+            yield None
+        before = self.newest
+        whole = before is not None and not before.refused and not before.left
+        yield Sight(
+            found.by_minor(),
+            begun_ns,
+            before.begun_mono_ns if before and whole else None,
+            refused,
+            left,
+            frozenset(found.cut),
+            before.cut if before else frozenset(),
+            self._nested,
+        )
+
+
+def _listed(path: str) -> list[str]:
+    try:
+        return os.listdir(path)  # noqa: PTH208 - names are all that is wanted, ten times a cheap
+    except OSError:
+        return []
+
+
+def _handles(root: str, pid: int) -> Iterator[tuple[int, Handle] | None]:
+    """Minor number and handle of each descriptor of a DRM device; None now and then in between.
+
+    Raises:
+        OSError: the process has ended, does not let itself be looked into, or has too many (E2BIG).
+
+    """
+    folder = os.open(f"{root}/{pid}/fd", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    start: int | None = None
+    try:
+        with os.scandir(folder) as entries:
+            for number, entry in enumerate(entries, 1):
+                if number > MOST_DESCRIPTORS:
+                    raise OSError(errno.E2BIG, os.strerror(errno.E2BIG))
+                minor = _minor(entry.name, folder)
+                if minor is not None:
+                    start = _start(root, pid) if start is None else start
+                    yield minor, Handle(start, pid, int(entry.name))
+                if number % AT_ONCE == 0:
+                    yield None
+    finally:
+        os.close(folder)
+
+
+def _minor(name: str, folder: int) -> int | None:
+    """The minor number of the DRM device that the descriptor is of."""
+    try:
+        target = os.readlink(name, dir_fd=folder)
+    except OSError:
+        return None
+    if not target.startswith(_NODES) or not name.isdecimal():
+        return None
+    named = _NODE.fullmatch(target)
+    try:
+        node = os.stat(name, dir_fd=folder)
+    except OSError:  # a plain directory laid out like /proc, whose links lead nowhere
+        return int(named[1]) if named else None
+    # A container may have the device under another name: its number is the same everywhere.
+    is_drm = stat.S_ISCHR(node.st_mode) and os.major(node.st_rdev) == DRM_MAJOR
+    return os.minor(node.st_rdev) if is_drm else None
+
+
+def _start(root: str, pid: int) -> int:
+    """When the process began, in clock ticks since boot; 0 if that cannot be read."""
+    try:
+        return int(read(f"{root}/{pid}/stat", 1024).rpartition(b")")[2].split()[_START])
+    except (OSError, ValueError, IndexError):
+        return 0
+
+
+def sees_all_processes(proc_root: str) -> bool:
+    """Whether ``proc_root`` shows the whole machine's processes, as far as it tells.
+
+    It does not where it is the procfs of a container's own PID namespace.
+    """
+    try:
+        depth = next(
+            len(line.split()) - 1
+            for line in read(f"{proc_root}/self/status", 16_384).split(b"\n")
+            if line.startswith(b"NSpid:")
+        )
+        link = os.readlink(f"{proc_root}/self/ns/pid")  # noqa: PTH115 - a string
+    except (OSError, StopIteration):
+        return True
+    return depth > 1 or link == _INITIAL_PID_NAMESPACE

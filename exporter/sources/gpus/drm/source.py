@@ -1,0 +1,195 @@
+"""The DRM source: finds the devices and who has them open, and reads them side by side."""
+
+import logging
+import time
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
+from functools import partial
+from threading import Lock
+
+from exporter.model import (
+    Clock,
+    DeviceReading,
+    DeviceState,
+    Reading,
+    SourceStatus,
+)
+from exporter.sources.gpus.drm.device import DrmDevice
+from exporter.sources.gpus.drm.discovery import Found, discover
+from exporter.sources.gpus.drm.holders import Holders
+from exporter.sources.gpus.pool import DeviceWorkers, Stuck
+from exporter.sources.gpus.source import Demand, hangs
+
+logger = logging.getLogger(__name__)
+
+SECOND_NS = 10**9
+LOOK = "look"  # the worker's key; no UUID
+HUNG_NS = 5 * SECOND_NS  # so long what was seen last is as good as what is looked for
+LOOK_EVERY_S = 10.0  # for devices that came or went
+SHARE_OF_DEADLINE = 0.5  # for looking through the processes
+RELEASED = "released on request"
+NO_DEVICE = "no device of a DRM driver that tells of its clients, or another source has it"
+HANGS = "looking for devices and who has them open has not come back; see the kernel log"
+UNANSWERED = "no device answers: the driver hangs; see the kernel log"
+GONE = "its driver was unloaded, or it was taken out"
+
+
+class DrmSource:
+    """GPUs of the kernel's DRM drivers, as a ``GpuSource``.
+
+    ``taken`` gives the PCI addresses of the devices that other sources have: those are left to
+    them. ``computing`` gives the pids of processes with queues of KFD, whose time amdgpu does not
+    count. ``any_driver``: also devices of drivers that are not known to tell of their clients.
+    """
+
+    name = "drm"
+
+    def __init__(
+        self,
+        sys_root: str = "/sys",
+        proc_root: str = "/proc",
+        *,
+        clock: Clock = time,
+        taken: Callable[[], Collection[str]] = tuple,
+        computing: Callable[[], Collection[int]] = tuple,
+        any_driver: bool = False,
+    ) -> None:
+        self._sys, self._proc = sys_root, proc_root
+        self._clock = clock
+        self._taken = taken
+        self._computing = computing
+        self._any_driver = any_driver
+        self._demand = Demand()
+        self._holders = Holders(proc_root, clock)
+        self._workers = DeviceWorkers(clock, self.name)
+        self._devices: dict[str, DrmDevice] = {}
+        self._gone: set[str] = set()
+        self._look_at_ns: int | None = None
+        self._hangs = False
+        self._lock = Lock()
+        self._released = False
+        self._last_success: int | None = None
+        self._said = ""
+
+    def read(self) -> Reading:
+        """Read every device within the deadline; see ``GpuSource.read``."""
+        with self._lock:
+            begun_ns = self._clock.monotonic_ns()
+            self._look(begun_ns)
+            if self._released:
+                devices = tuple(self._off(d, DeviceState.RELEASED, RELEASED) for d in self._all())
+            else:
+                devices = self._read(begun_ns)
+            return Reading(self._status(devices, self._clock.monotonic_ns() - begun_ns), devices)
+
+    def release(self, released: bool) -> None:  # noqa: FBT001 - a state, not an option
+        """Read nothing of the drivers any more (True), or begin anew (False)."""
+        with self._lock:
+            if self._released and not released:
+                self._holders = Holders(self._proc, self._clock)
+                for device in self._devices.values():
+                    device.restart()
+            self._released = released
+
+    def follow(self, demand: Demand) -> None:
+        """Read by this from the next read on."""
+        with self._lock:
+            self._demand = demand
+
+    def close(self) -> None:
+        """End the workers; no device is held."""
+        self._workers.close()
+
+    def _look(self, now_ns: int) -> None:
+        """Find the devices, now and then, and who has them open; by a worker, for it may hang."""
+        is_due = self._look_at_ns is None or now_ns >= self._look_at_ns
+        if not is_due and not self._devices:
+            return
+        job = partial(self._seek, self._holders, is_due=is_due, released=self._released)
+        result = self._workers.run({LOOK: job}, self._demand.deadline_s)[LOOK]
+        self._hangs = isinstance(result, Stuck) and now_ns - result.since_mono_ns >= HUNG_NS
+        if isinstance(result, Exception):
+            raise result
+        if isinstance(result, tuple) and not isinstance(result, Stuck):
+            self._look_at_ns = now_ns + int(LOOK_EVERY_S * SECOND_NS)
+            self._adopt(*result)
+
+    def _seek(
+        self, holders: Holders, *, is_due: bool, released: bool
+    ) -> tuple[tuple[Found, ...], Collection[str]] | None:
+        """What devices there are, and which of all another source has, if that is due."""
+        found: tuple[Found, ...] = ()
+        taken: Collection[str] = ()
+        if is_due:
+            taken = self._taken()
+            found = discover(self._sys, self._proc, taken=taken, any_driver=self._any_driver)
+        if (found or self._devices) and not released:
+            demand = self._demand
+            holders.look(demand.processes_every_s, SHARE_OF_DEADLINE * demand.deadline_s)
+        return (found, taken) if is_due else None
+
+    def _adopt(self, found: tuple[Found, ...], taken: Collection[str]) -> None:
+        """Take over what was found. A device that was seen once is remembered."""
+        here = {each.device.uuid: each for each in found}
+        for uuid, each in here.items():
+            known = self._devices.get(uuid)
+            if known is None or known.found != each:
+                logger.info("device %s: %s, %s", uuid, each.device.model, each.driver)
+                uncounted = self._computing if each.driver == "amdgpu" else tuple
+                self._devices[uuid] = DrmDevice(each, self._proc, self._clock, uncounted)
+            elif uuid in self._gone:
+                known.restart()
+        for uuid in [u for u, d in self._devices.items() if d.found.device.pci_bus_id in taken]:
+            del self._devices[uuid]
+        self._gone = self._devices.keys() - here.keys()
+
+    def _all(self) -> tuple[DrmDevice, ...]:
+        return tuple(self._devices.values())
+
+    def _read(self, begun_ns: int) -> tuple[DeviceReading, ...]:
+        demand = self._demand
+        sight = self._holders.newest
+        if sight is None:  # the first look takes longer than its time: there is nothing to tell
+            return tuple(DeviceReading(device.found.device) for device in self._all())
+        if self._hangs:
+            sight = replace(sight, stale=True)
+        jobs = {
+            uuid: partial(device.read, sight, demand)
+            for uuid, device in self._devices.items()
+            if uuid not in self._gone
+        }
+        spent_s = (self._clock.monotonic_ns() - begun_ns) / SECOND_NS
+        results = self._workers.run(jobs, max(demand.deadline_s - spent_s, 0.0))
+        return tuple(self._reading(device, results) for device in self._all())
+
+    def _reading(self, device: DrmDevice, results: Mapping[str, object]) -> DeviceReading:
+        result = results.get(device.found.device.uuid)
+        if isinstance(result, DeviceReading):
+            return result
+        if result is None:
+            return self._off(device, DeviceState.LOST, GONE)
+        if isinstance(result, Stuck):
+            waited_s = (self._clock.monotonic_ns() - result.since_mono_ns) / SECOND_NS
+            detail = f"the driver has not answered for {waited_s:.1f} s"
+            return self._off(device, DeviceState.STUCK, detail)
+        return self._off(device, DeviceState.FAILED, repr(result)[:200])
+
+    @staticmethod
+    def _off(device: DrmDevice, state: DeviceState, detail: str) -> DeviceReading:
+        return DeviceReading(device.found.device, state, detail)
+
+    def _status(self, devices: tuple[DeviceReading, ...], duration_ns: int) -> SourceStatus:
+        hung = hangs(devices)
+        up = bool(devices) and not hung and not self._released
+        seen = NO_DEVICE if not devices else HANGS if self._hangs else self._holders.trouble
+        detail = RELEASED if self._released else UNANSWERED if hung else seen
+        if up:
+            self._say(HANGS if self._hangs else "")
+            self._last_success = self._clock.time_ns()
+        return SourceStatus(self.name, up, detail, duration_ns, self._last_success)
+
+    def _say(self, detail: str) -> None:
+        """Log once that it hangs though the source is up; ``Holders`` logs what is not seen."""
+        if detail and detail != self._said:
+            logger.warning("source drm: %s", detail)
+        self._said = detail

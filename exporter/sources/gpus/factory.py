@@ -1,0 +1,161 @@
+"""Which sources of GPUs the settings name. A vendor's modules are imported for who asks for it.
+
+Sources that ``auto`` opens in case a node has such GPUs: one without any is no failure.
+"""
+
+import time
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+
+from exporter.model import Reading
+from exporter.settings import Settings
+from exporter.sources.gpus.source import Demand, GpuSource
+
+NVIDIA_MODULE, NVIDIA_ID, DISPLAY_CLASS = "nvidia", "0x10de", "0x03"
+OTHER_MODULES = ("amdgpu", "i915", "xe")
+
+
+class Awaited:
+    """Wraps a source. While it is down and lists no device, it counts as absent.
+
+    Unless ``missed`` says that this node should have some.
+    """
+
+    def __init__(self, source: GpuSource, missed: Callable[[], bool]) -> None:
+        self._source = source
+        self._missed = missed
+        self._down: Reading | None = None  # its newest reading that is shown as absent
+
+    @property
+    def name(self) -> str:
+        """The wrapped source's."""
+        return self._source.name
+
+    def read(self) -> Reading:
+        """Read it; see ``GpuSource.read``."""
+        reading = self._source.read()
+        if reading.status.up or reading.devices or self._missed():
+            return reading
+        if reading is not self._down:
+            self._down = reading
+            self._absent = reading._replace(status=reading.status._replace(absent=True))
+        return self._absent
+
+    def release(self, released: bool) -> None:  # noqa: FBT001 - a state, not an option
+        """Pass it on."""
+        self._source.release(released)
+
+    def follow(self, demand: Demand) -> None:
+        """Pass it on."""
+        self._source.follow(demand)
+
+    def close(self) -> None:
+        """Pass it on."""
+        self._source.close()
+
+
+def never() -> bool:
+    """Nothing says that there should be such GPUs."""
+    return False
+
+
+def nvidia_missed(sysfs: Path) -> Callable[[], bool]:
+    """Tell whether GPUs of NVIDIA are to be expected; what is on the bus is looked up once.
+
+    They are where one is on the bus, or its module is loaded, or no other vendor's is.
+    """
+    on_bus = _on_bus(sysfs)
+
+    def missed() -> bool:
+        modules = sysfs / "module"
+        others = any((modules / name).is_dir() for name in OTHER_MODULES)
+        return on_bus or not others or (modules / NVIDIA_MODULE).is_dir()
+
+    return missed
+
+
+def _on_bus(sysfs: Path) -> bool:
+    try:
+        return any(map(_is_nvidia_gpu, (sysfs / "bus/pci/devices").iterdir()))
+    except OSError:
+        return False
+
+
+def _is_nvidia_gpu(device: Path) -> bool:
+    try:
+        vendor = (device / "vendor").read_text(encoding="ascii", errors="replace").strip()
+        kind = (device / "class").read_text(encoding="ascii", errors="replace")
+    except OSError:
+        return False
+    return vendor == NVIDIA_ID and kind.startswith(DISPLAY_CLASS)
+
+
+def open_gpus(settings: Settings) -> tuple[GpuSource, ...]:
+    """Make the sources; none is started.
+
+    ``auto`` is every real source there is; each looks again for a driver that is not there.
+    """
+    asked = settings.gpus_source
+    sysfs = Path(settings.path_sysfs)
+    sources: list[GpuSource] = []
+    states: list[GpuSource] = []
+    for name, opener in _GPUS.items():
+        if name not in asked and "auto" not in asked:
+            continue
+        source = opener(settings)
+        if name == "amd" and settings.amd_smi != "off":
+            source, state = _checked(settings, source)
+            states.append(state)
+        if name not in asked:
+            source = Awaited(source, nvidia_missed(sysfs) if name == "nvml" else never)
+        sources.append(source)
+    return (*sources, *states)  # these once the boards are read
+
+
+def _nvml(settings: Settings) -> GpuSource:
+    from exporter.sources.gpus.nvml.accounting import choice_of  # noqa: PLC0415 - see the docstring
+    from exporter.sources.gpus.nvml.source import NvmlSource  # noqa: PLC0415 - likewise
+
+    accounting = choice_of(settings.nvml_shares, enable=settings.nvml_enable_accounting)
+    return NvmlSource(settings.nvml_library or None, accounting=accounting)
+
+
+def _amd(settings: Settings) -> GpuSource:
+    from exporter.sources.gpus.amd.source import AmdSource  # noqa: PLC0415 - see the docstring
+
+    return AmdSource(Path(settings.path_sysfs), Path(settings.path_procfs))
+
+
+def _checked(settings: Settings, source: GpuSource) -> tuple[GpuSource, GpuSource]:
+    """AMD's source with the cross-check beside it, and the state of the check."""
+    from exporter.sources.gpus.amd.smi.check import SmiCheck  # noqa: PLC0415 - see the docstring
+    from exporter.sources.gpus.amd.smi.source import CheckedSource, SmiSource  # noqa: PLC0415 - likewise
+
+    path = None if settings.amd_smi == "auto" else Path(settings.amd_smi)
+    check = SmiCheck(path, time)
+    return CheckedSource(source, check, Path(settings.path_sysfs)), SmiSource(check)
+
+
+def _drm(settings: Settings) -> GpuSource:
+    """What AMD's own source has is left to it, by PCI address."""
+    from exporter.sources.gpus.amd.discovery import addresses  # noqa: PLC0415 - see the docstring
+    from exporter.sources.gpus.amd.kfd import pids_of  # noqa: PLC0415 - likewise
+    from exporter.sources.gpus.drm.source import DrmSource  # noqa: PLC0415 - likewise
+
+    asked, sysfs = settings.gpus_source, settings.path_sysfs
+    has_amd = "auto" in asked or "amd" in asked
+    return DrmSource(
+        sysfs,
+        settings.path_procfs,
+        taken=partial(addresses, Path(sysfs)) if has_amd else tuple,
+        computing=partial(pids_of, Path(sysfs)),
+        any_driver="drm" in asked,
+    )
+
+
+_GPUS: Mapping[str, Callable[[Settings], GpuSource]] = {  # by the values of --gpus.source
+    "nvml": _nvml,
+    "amd": _amd,
+    "drm": _drm,
+}

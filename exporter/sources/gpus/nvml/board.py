@@ -1,0 +1,234 @@
+"""Memory and sensors of a device: NVML's plain queries, field values and GPM, at slow cadences."""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, NamedTuple, TypeVar
+
+from exporter.model import Sensors
+from exporter.sources.gpus.nvml.cadence import COUNTERS, PROFILING, SAMPLES, SENSORS, Parts, Wanted
+from exporter.sources.gpus.nvml.counters import PCIE, BoardCounters
+from exporter.sources.gpus.nvml.errors import (
+    DeviceLostError,
+    DriverGoneError,
+    NvmlError,
+    UnmeasurableError,
+)
+from exporter.sources.gpus.nvml.gpm import GPM, Gpm, GpmReading
+from exporter.sources.gpus.nvml.library import Library
+from exporter.sources.gpus.nvml.refusals import Refusals
+
+T = TypeVar("T")
+
+ARGUMENT_VERSION_MISMATCH = 25
+MEMORY_V2 = 40 | 2 << 24  # nvmlMemory_v2: size of the struct and its version
+CLOCKS = {"sm": 1, "memory": 2}  # nvmlClockType_t
+GPU_SENSOR = 0  # nvmlTemperatureSensors_t
+
+
+class MemoryInfo(NamedTuple):
+    """Bytes of a device. ``reserved`` (the driver's own) is None before driver 510, in ``used``."""
+
+    total: int
+    used: int
+    reserved: int | None
+
+
+def memory_info(library: Library, handle: Any) -> MemoryInfo:  # noqa: ANN401 - pynvml's pointer
+    """Memory of a device or MIG instance, in bytes.
+
+    Raises:
+        NvmlError: the driver's answer.
+
+    """
+    try:
+        v2 = library.ask("nvmlDeviceGetMemoryInfo", handle, MEMORY_V2)
+    except NvmlError as error:
+        if not isinstance(error, UnmeasurableError) and error.code != ARGUMENT_VERSION_MISMATCH:
+            raise
+        v1 = library.ask("nvmlDeviceGetMemoryInfo", handle)
+        return MemoryInfo(v1.total, v1.used, None)
+    return MemoryInfo(v2.total, v2.used, v2.reserved)
+
+
+class Board:
+    """What one board tells of itself; each value stands until its next turn.
+
+    What only families need that are not wanted is not asked for.
+    """
+
+    def __init__(
+        self,
+        library: Library,
+        handle: Any,  # noqa: ANN401 - pynvml's pointer
+        refusals: Refusals,
+        wanted: Wanted,
+        parts: Parts,
+    ) -> None:
+        self._library = library
+        self._ask = library.ask
+        self._now = library.clock.monotonic_ns
+        self._refusals = refusals
+        self._parts = parts
+        self._turns = {part: parts.turns(part) for part in (SENSORS, COUNTERS, PROFILING)}
+        self._told: Sensors | None = None  # until something is asked
+        self._counters = BoardCounters(library, refusals, wanted, parts)
+        self._gpm: Gpm | None = None
+        self._disabled = wanted.disabled
+        self.attach(handle)
+
+    def follow(self, wanted: Wanted) -> None:
+        """Ask for this from now on, through the same handle. Sums go on."""
+        profiled = self._gpm is not None
+        self._disabled = wanted.disabled
+        self._counters.follow(wanted)
+        if profiled is (PROFILING in wanted.disabled):
+            self._profile_anew()
+        self._turns[SENSORS].restart()
+        self._next_turn_ns = 0
+
+    def attach(self, handle: Any) -> None:  # noqa: ANN401 - pynvml's pointer
+        """Ask through another handle from now on, and for everything at once."""
+        self._handle = handle
+        self._counters.attach(handle)
+        self._profile_anew()
+        self._sensors = Sensors()
+        self._told = None
+        self._turns[SENSORS].restart()
+        self._next_turn_ns = 0
+
+    def _profile_anew(self) -> None:
+        self.close()
+        shown = PROFILING not in self._disabled
+        self._gpm = Gpm(self._library, self._handle, self._refusals) if shown else None
+        self._profile: GpmReading | None = None
+        self._moved: Mapping[str, float] = {}
+        self._gpm_lacks_pcie = False
+        self._counting = False  # whether traffic was counted by the counters, not by GPM
+        self._told = None
+        self._counters.traffic.restart()  # what GPM counts, the counters do not see, and back
+        self._turns[PROFILING].restart()
+
+    def close(self) -> None:
+        """Give back what the driver's library holds for us."""
+        if self._gpm is not None:
+            self._gpm.close()
+
+    def read(self) -> Sensors:
+        """What the board tells; what fails is left out. The same object while that is the same.
+
+        Raises:
+            DriverGoneError: the driver is not there.
+            DeviceLostError: the device is not there.
+
+        """
+        if self._now() >= self._next_turn_ns:
+            self._read_in_turn()
+            self._next_turn_ns = min([turns.next_ns for turns in self._turns.values()])
+        counting = self._gpm_lacks_pcie or self._gpm is None or GPM in self._refusals
+        if counting:
+            self._counters.read(SAMPLES)  # each cycle, because it wraps
+        elif self._counting:
+            self._counters.traffic.restart()  # GPM counts from now on
+        self._counting = counting
+        traffic = self._moved or self._counters.shown["pcie_bytes"]
+        if self._told is None:
+            self._with_traffic = self._united()
+        elif self._told.pcie_bytes == traffic:
+            return self._told
+        self._told = self._with_traffic(pcie_bytes=traffic)
+        return self._told
+
+    def _read_in_turn(self) -> None:
+        if self._taken(SENSORS):
+            self._parts.read(SENSORS, self._read_sensors)
+        if self._taken(COUNTERS):
+            self._parts.read(COUNTERS, self._counters.read, COUNTERS)
+        if self._taken(PROFILING) and self._gpm is not None:
+            self._profile = self._parts.read(PROFILING, self._gpm.read)
+            self._moved = self._count_traffic(self._profile)
+
+    def _taken(self, part: str) -> bool:
+        """Take a turn if it is due; what was told then has had its time."""
+        due = self._turns[part].take()
+        if due:
+            self._told = None
+        return due
+
+    def _united(self) -> Callable[..., Sensors]:
+        """All that has turns; what makes the whole of it and the traffic, which has none."""
+        counted = self._counters.shown
+        profile = self._profile or GpmReading()
+        sensors = self._sensors
+        return partial(
+            Sensors,
+            power_watts=sensors.power_watts,
+            power_limit_watts=sensors.power_limit_watts,
+            temperature_celsius={
+                **sensors.temperature_celsius,
+                **counted["temperature_celsius"],
+            },
+            clock_hertz=sensors.clock_hertz,
+            sm_active_ratio=profile.sm_active_ratio,
+            sm_occupancy_ratio=profile.sm_occupancy_ratio,
+            tensor_active_ratio=profile.tensor_active_ratio,
+            throttle_ns=counted["throttle_ns"],
+            ecc_errors=counted["ecc_errors"],
+            remapped_rows=counted["remapped_rows"],
+            row_remapping=counted["row_remapping"],
+            nvlink_bytes=counted["nvlink_bytes"],
+        )
+
+    def _count_traffic(self, profile: GpmReading | None) -> Mapping[str, float]:
+        """Take in GPM's figures, which do not wrap; without them the counters are read.
+
+        Once the counters are read they are kept to: both would count the same bytes.
+        """
+        if PCIE in self._disabled or profile is None or self._gpm_lacks_pcie:
+            return {}
+        sent, received = profile.pcie_tx_bytes, profile.pcie_rx_bytes
+        if sent is None or received is None:
+            self._gpm_lacks_pcie = True
+            return {}
+        traffic = self._counters.traffic
+        return {
+            "transmit": traffic.add("transmit", sent),
+            "receive": traffic.add("receive", received),
+        }
+
+    def _read_sensors(self) -> None:
+        ask, handle = self._ask, self._handle
+        power = self._try("power", "power", partial(ask, "nvmlDeviceGetPowerUsage", handle))
+        limit = self._try(
+            "power", "power_limit", partial(ask, "nvmlDeviceGetEnforcedPowerLimit", handle)
+        )
+        warmth = self._try("temperature", "temperature", self._temperature)
+        clocks = {
+            name: self._try("clocks", "clock", partial(ask, "nvmlDeviceGetClockInfo", handle, kind))
+            for name, kind in CLOCKS.items()
+        }
+        self._sensors = Sensors(
+            power_watts=None if power is None else power / 1000,
+            power_limit_watts=None if limit is None else limit / 1000,
+            temperature_celsius={} if warmth is None else {"gpu": float(warmth)},
+            clock_hertz={name: mhz * 1_000_000 for name, mhz in clocks.items() if mhz is not None},
+        )
+        self._counters.read(SENSORS)
+
+    def _temperature(self) -> int:
+        newer = self._refusals.ask(
+            "temperature_v",
+            partial(self._ask, "nvmlDeviceGetTemperatureV", self._handle, GPU_SENSOR),
+        )
+        if newer is not None:
+            return int(newer)
+        return int(self._ask("nvmlDeviceGetTemperature", self._handle, GPU_SENSOR))
+
+    def _try(self, group: str, topic: str, call: Callable[[], T]) -> T | None:
+        if group in self._disabled:
+            return None
+        try:
+            return self._refusals.ask(topic, call)
+        except (DriverGoneError, DeviceLostError):
+            raise
+        except NvmlError:
+            return None

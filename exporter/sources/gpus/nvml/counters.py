@@ -1,0 +1,270 @@
+"""What a board counts by itself: throttling, memory errors, traffic. NVML's field values.
+
+Counters are those of the driver, since it was loaded or the board reset, and fall only then. PCIe
+traffic is summed up here, because the driver's counter wraps.
+
+What NVML tells by number: any list of field values in one call.
+
+Stands on ``nvmlDeviceGetFieldValues``, which asks the driver once for all fields that come from the
+same place. Each value has its own return code.
+"""
+
+import re
+import struct
+from collections.abc import Collection, Mapping, Sequence
+from ctypes import byref, c_char, c_int, c_void_p, cast
+from math import isfinite
+from typing import Any, NamedTuple
+
+from exporter.sources.gpus.nvml import errors
+from exporter.sources.gpus.nvml.cadence import COUNTERS, SAMPLES, SENSORS, Parts, Wanted
+from exporter.sources.gpus.nvml.library import Library
+from exporter.sources.gpus.nvml.refusals import Refusals, retry_of
+
+FIELD_VALUES = "nvmlDeviceGetFieldValues"
+ROW = struct.Struct("=IIqqIi8s")  # nvmlFieldValue_t: id, scope, µs, latency, type, code, value
+VALUES = {  # by nvmlValueType_t
+    kind: struct.Struct(f"={value}")
+    for kind, value in enumerate(("d", "I4x", "Q", "Q", "q", "i4x", "H6x"))
+}
+
+
+class Field(NamedTuple):
+    """A field's number (``NVML_FI_*``) and its scope, which is a link's number for NVLink."""
+
+    number: int
+    scope: int = 0
+
+
+class Request(NamedTuple):
+    """A list of fields: its bytes before it is asked, those that the driver fills, the call's."""
+
+    blank: bytes
+    rows: bytearray
+    arguments: tuple[object, ...]
+
+
+class FieldValues:
+    """The field values of one device. One thread at a time."""
+
+    def __init__(self, library: Library, handle: Any) -> None:  # noqa: ANN401 - pynvml's pointer
+        self._address = cast(handle, c_void_p)
+        self._call = library.function(FIELD_VALUES)
+
+    def request(self, fields: Collection[Field]) -> Request:
+        """What asks for these fields, as often as it is read."""
+        blank = b"".join([ROW.pack(*field, 0, 0, 0, 0, b"") for field in fields])
+        rows = bytearray(blank)
+        place = (c_char * len(rows)).from_buffer(rows)
+        return Request(blank, rows, (self._address, c_int(len(fields)), byref(place)))
+
+    def read(self, request: Request) -> list[float | errors.NvmlError]:
+        """Ask for all of its fields at once; each has its value or its own failure, in order.
+
+        Raises:
+            NvmlError: the call as a whole failed.
+
+        """
+        if self._call is None:
+            raise errors.error_of(errors.FUNCTION_NOT_FOUND, FIELD_VALUES)
+        blank, rows, arguments = request
+        rows[:] = blank
+        code = self._call(*arguments)
+        if code != errors.SUCCESS:
+            raise errors.error_of(code, FIELD_VALUES)
+        return [_value(row) for row in ROW.iter_unpack(rows)]
+
+
+def _value(row: tuple[Any, ...]) -> float | errors.NvmlError:
+    number, _, _, _, kind, code, raw = row
+    if code != errors.SUCCESS:
+        if code == errors.INVALID_ARGUMENT:  # a number that this driver does not know yet
+            code = errors.FUNCTION_NOT_FOUND
+        return errors.error_of(code, f"{FIELD_VALUES}({number})")
+    if kind not in VALUES:
+        return errors.error_of(errors.UNKNOWN, f"{FIELD_VALUES}({number})")
+    value: float = VALUES[kind].unpack(raw)[0]
+    return value if isfinite(value) else errors.error_of(errors.UNKNOWN, FIELD_VALUES)
+
+
+KIB = 1 << 10
+WRAPS_AT = 1 << 32
+PARTS = (SENSORS, COUNTERS, SAMPLES)  # of a reading, with which fields are asked for
+ALL_LINKS = 0xFFFFFFFF  # a scope: the sum over the links (nvml.h)
+PCIE = "pcie"
+
+
+class Counted(NamedTuple):
+    """A field and its place: the entry ``label`` of the mapping ``sensor`` of ``Sensors``."""
+
+    group: str  # of the metric families
+    topic: str  # of a refusal, and the quantity that is then unmeasured
+    sensor: str
+    label: str
+    field: Field
+    part: str  # one of PARTS; all of a topic and all of a sensor have the same
+    scale: int = 1
+
+
+_SW_THERMAL, _HW_THERMAL, _HW_POWER_BRAKE = 269, 270, 271
+
+TABLE = (
+    Counted(
+        "temperature", "memory_temperature", "temperature_celsius", "memory", Field(82), SENSORS
+    ),
+    Counted("throttle", "throttle", "throttle_ns", "sw_power_cap", Field(74), SENSORS),
+    Counted("throttle", "throttle", "throttle_ns", "sync_boost", Field(76), SENSORS),
+    Counted("throttle", "throttle", "throttle_ns", "sw_thermal", Field(_SW_THERMAL), SENSORS),
+    Counted("throttle", "throttle", "throttle_ns", "hw_thermal", Field(_HW_THERMAL), SENSORS),
+    Counted(
+        "throttle", "throttle", "throttle_ns", "hw_power_brake", Field(_HW_POWER_BRAKE), SENSORS
+    ),
+    Counted("ecc", "ecc_errors", "ecc_errors", "corrected", Field(3), COUNTERS),
+    Counted("ecc", "ecc_errors", "ecc_errors", "uncorrected", Field(4), COUNTERS),
+    Counted("ecc", "remapped_rows", "remapped_rows", "corrected", Field(142), COUNTERS),
+    Counted("ecc", "remapped_rows", "remapped_rows", "uncorrected", Field(143), COUNTERS),
+    Counted("ecc", "remapped_rows", "row_remapping", "pending", Field(144), COUNTERS),
+    Counted("ecc", "remapped_rows", "row_remapping", "failed", Field(145), COUNTERS),
+    Counted("nvlink", "nvlink", "nvlink_bytes", "transmit", Field(138, ALL_LINKS), COUNTERS, KIB),
+    Counted("nvlink", "nvlink", "nvlink_bytes", "receive", Field(139, ALL_LINKS), COUNTERS, KIB),
+    Counted(PCIE, PCIE, "pcie_bytes", "transmit", Field(197), SAMPLES),
+    Counted(PCIE, PCIE, "pcie_bytes", "receive", Field(198), SAMPLES),
+)
+
+
+class Traffic:
+    """Bytes in each direction since the start, out of counters of 32 bits or of differences."""
+
+    def __init__(self) -> None:
+        self._totals: dict[str, int] = {}
+        self._before: dict[str, int] = {}
+
+    def restart(self) -> None:
+        """The counters may have been reset: what comes next is where they begin."""
+        self._before.clear()
+
+    def count(self, label: str, counter: int) -> int:
+        """Take in a counter's value; gives the sum. Between two, it may wrap once."""
+        before = self._before.get(label, counter)
+        self._before[label] = counter
+        moved = counter - before
+        if moved < 0:
+            moved = moved + WRAPS_AT if before < WRAPS_AT else 0  # one of more bits was reset
+        return self.add(label, moved)
+
+    def add(self, label: str, moved: int) -> int:
+        """Add what was moved; gives the sum."""
+        self._totals[label] = self._totals.get(label, 0) + moved
+        return self._totals[label]
+
+
+class BoardCounters:
+    """The counters of one board; each value stands until its next turn. One thread at a time.
+
+    ``shown`` is what is known now, by field of Sensors.
+    """
+
+    def __init__(self, library: Library, refusals: Refusals, wanted: Wanted, parts: Parts) -> None:
+        self._library = library
+        self._refusals = refusals
+        self._turns = parts.turns(COUNTERS)
+        self._disabled = wanted.disabled
+        self._retries = {part: retry_of(library.clock) for part in PARTS}
+        self.traffic = Traffic()
+
+    def follow(self, wanted: Wanted) -> None:
+        """Ask for this from now on. Sums go on; what is not asked for any more is not shown."""
+        before = self._wanted
+        self._disabled = wanted.disabled
+        self._begin()
+        if not any(counted.topic == PCIE for counted in before[SAMPLES]):
+            self.traffic.restart()
+
+    def attach(self, handle: Any) -> None:  # noqa: ANN401 - pynvml's pointer
+        """Ask through another handle from now on, and for everything at once."""
+        self._values = FieldValues(self._library, handle)
+        self._begin()
+        self.traffic.restart()
+
+    def _begin(self) -> None:
+        """Ask for everything that is wanted at once."""
+        version = self._library.driver_version
+        self._wanted: dict[str, tuple[Counted, ...]] = {}
+        self._requests: dict[str, Request] = {}
+        wanted = [
+            counted._replace(field=numbered(counted.field, version))
+            for counted in TABLE
+            if counted.group not in self._disabled
+        ]
+        self._all = {part: tuple(c for c in wanted if c.part == part) for part in PARTS}
+        for part in PARTS:
+            self._retries[part].reset()
+            self._want(part, self._all[part])
+        self.shown: dict[str, Mapping[str, float]] = {c.sensor: {} for c in TABLE}
+        self._turns.restart()
+
+    def _want(self, part: str, wanted: tuple[Counted, ...]) -> None:
+        self._wanted[part] = wanted
+        self._requests[part] = self._values.request([counted.field for counted in wanted])
+
+    def read(self, part: str) -> None:
+        """Ask for what belongs to this part of a reading, in one call.
+
+        Raises:
+            DriverGoneError: the driver is not there.
+            DeviceLostError: the device is not there.
+
+        """
+        retry = self._retries[part]
+        if len(self._wanted[part]) < len(self._all[part]) and retry.due:
+            self._want(part, self._all[part])
+        wanted = self._wanted[part]
+        if not wanted:
+            return
+        told: dict[str, dict[str, float]] = {}
+        for counted, answer in zip(wanted, self._ask(part), strict=True):
+            _, topic, sensor, label, _, _, scale = counted
+            values = told.setdefault(sensor, {})
+            if isinstance(answer, errors.NvmlError):
+                self._miss(counted, answer)
+            elif topic == PCIE:
+                values[label] = self.traffic.count(label, int(answer))
+            else:
+                values[label] = answer * scale
+            if topic in self._refusals and label in values:
+                self._refusals.drop(topic)
+        if len(self._wanted[part]) < len(wanted):  # some were refused now
+            retry.failed()
+        self.shown.update(told)
+
+    def _ask(self, part: str) -> Sequence[float | errors.NvmlError]:
+        try:
+            return self._values.read(self._requests[part])
+        except (errors.DriverGoneError, errors.DeviceLostError):
+            raise
+        except errors.NvmlError as error:
+            return [error] * len(self._wanted[part])
+
+    def _miss(self, counted: Counted, error: errors.NvmlError) -> None:
+        """Leave out for some minutes what is refused; say so if it was the last of its quantity."""
+        if isinstance(error, errors.DriverGoneError | errors.DeviceLostError):
+            raise error
+        if isinstance(error, errors.UnmeasurableError):
+            left = tuple(other for other in self._wanted[counted.part] if other != counted)
+            self._want(counted.part, left)
+            if counted.topic == PCIE:
+                self.traffic.restart()
+            if all(other.topic != counted.topic for other in left):
+                self._refusals.add(counted.topic, error.reason)
+
+
+def numbered(field: Field, driver_version: str) -> Field:
+    """Give a field the number that a driver knows it by.
+
+    Drivers from 575 to before 580.82 have the three thermal counters at 251 to 253, and power
+    smoothing where they are in all later ones (nvidia-ml-py 12.575.51 to 13.580.65).
+    """
+    parts = re.match(r"(\d+)\.(\d+)", driver_version)
+    early = parts is not None and (575, 0) <= tuple(map(int, parts.groups())) < (580, 82)
+    thermal = _SW_THERMAL <= field.number <= _HW_POWER_BRAKE
+    return field._replace(number=field.number - 18) if early and thermal else field

@@ -1,0 +1,320 @@
+"""One NVIDIA device, read once a cycle by a worker thread.
+
+``sources.gpus.window`` and ``sources.gpus.energy`` cut windows and energy. Their cursors survive a
+lost handle and a restarted driver: what was missed meanwhile is unobserved, not zero. Windows of a
+MIG instance come from ``instance``. ``Reasons`` says why a device lacks a quantity.
+"""
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from exporter.model import (
+    QUANTITIES,
+    Clock,
+    Device,
+    DeviceMemory,
+    DeviceReading,
+    DeviceState,
+    Engines,
+    Unmeasured,
+    Window,
+)
+from exporter.sources.gpus.energy import with_energy
+from exporter.sources.gpus.nvml.accounting import Accounting, AccountingChoice
+from exporter.sources.gpus.nvml.board import Board
+from exporter.sources.gpus.nvml.cadence import Parts, Wanted
+from exporter.sources.gpus.nvml.discovery import MIG, Found
+from exporter.sources.gpus.nvml.engines import BoardEnergy, EngineReader
+from exporter.sources.gpus.nvml.errors import DeviceLostError, DriverGoneError, NvmlError
+from exporter.sources.gpus.nvml.events import NO_XIDS, XID, Xids, XidWatch
+from exporter.sources.gpus.nvml.instance import InstanceActivity
+from exporter.sources.gpus.nvml.library import Library
+from exporter.sources.gpus.nvml.processes import Residents
+from exporter.sources.gpus.nvml.refusals import Backoff, Refusals
+from exporter.sources.gpus.window import WindowCursor
+
+UNDER_MIG = dict.fromkeys(QUANTITIES, Unmeasured.MIG)
+
+
+class Reasons:
+    """``DeviceReading.unmeasured`` of one device: the same object while nothing has changed."""
+
+    def __init__(self, refusals: Refusals, activity: InstanceActivity, energy: BoardEnergy) -> None:
+        self._refusals = refusals
+        self._activity = activity
+        self._energy = energy
+        self._of: tuple[object, ...] = ()
+        self._told: Mapping[str, Unmeasured] = {}
+
+    def of(
+        self,
+        device: Device,
+        disabled: frozenset[str],
+        xids: Unmeasured | None = None,
+        *,
+        divided: bool = True,
+    ) -> Mapping[str, Unmeasured]:
+        """Reason by quantity, that of its XIDs given; ``disabled`` families miss nothing.
+
+        A board in MIG mode that is not ``divided`` has the memory of its processes itself.
+        """
+        of = (self._refusals.changes, device, disabled, xids, divided)
+        if of != self._of:
+            reasons = self._now(device, disabled, divided=divided)
+            self._told = {**reasons, XID: xids} if xids else reasons
+            self._of = of
+        return self._told
+
+    def _now(
+        self, device: Device, disabled: frozenset[str], *, divided: bool
+    ) -> Mapping[str, Unmeasured]:
+        reasons = dict(self._refusals.unmeasured(disabled))
+        if device.parent_uuid:
+            reasons |= {**UNDER_MIG, "energy": Unmeasured.MIG}
+            if self._activity.measured:
+                del reasons["core"]
+            if "memory" in reasons:  # then nobody knows whose the instance is
+                reasons["core"] = reasons["memory"]
+        elif device.sharing == MIG:
+            reasons |= UNDER_MIG
+            if divided:
+                reasons["memory"] = Unmeasured.MIG
+        if not device.parent_uuid and self._energy.method == "power":
+            reasons.pop("energy", None)
+        return reasons
+
+
+logger = logging.getLogger(__name__)
+
+
+class NvmlDevice:
+    """Reads one device. ``read`` runs in one thread at a time, and ``attach`` never beside it."""
+
+    def __init__(
+        self,
+        library: Library,
+        found: Found,
+        clock: Clock,
+        wanted: Wanted,
+        accounting: AccountingChoice,
+        xids: XidWatch,
+    ) -> None:
+        self.device = self._under_mps = found.device
+        self._parts = Parts(clock, wanted.timing)
+        self._library = library = library.noted_by(self._parts.note)
+        self._clock = clock
+        self._wanted = self._followed = wanted
+        self._watch = xids
+        self._refusals = Refusals(found.device.uuid, clock)
+        self._engines = EngineReader(library, found.handle, self._refusals)
+        self._residents = Residents(library, found, self._refusals, wanted.timing, self._parts)
+        self._board = Board(library, found.handle, self._refusals, wanted, self._parts)
+        self._energy = BoardEnergy(self._engines, self._refusals, clock)
+        self._cursor = self._new_cursor()
+        self._accounting = Accounting(library, accounting, clock)
+        self._activity = InstanceActivity(library, self._refusals, clock, wanted)
+        self._reasons = Reasons(self._refusals, self._activity, self._energy)
+        self._end_ns: int | None = None
+        self._lost = ""
+        self._looked_at: DeviceMemory | None = None
+        self._mps = False
+        self.divided = found.divided
+        self._retry = Backoff(clock)
+        self.attach(found)
+
+    def attach(self, found: Found) -> None:
+        """Take up another handle: the driver was opened anew, MIG switched, or the device back."""
+        if self._blind:
+            # The old cursor stands where the windows of energy began: it would give them out again.
+            self._cursor = self._new_cursor()
+        self.device = found.device
+        self._under_mps = replace(found.device, sharing="mps")
+        self._refusals.forget()
+        self._engines.attach(found.handle)
+        self._accounting.attach(found.handle, found.device.uuid)
+        self._activity.attach(found)
+        self._residents.attach(found)
+        self._board.attach(found.handle)
+        self._lost = ""
+
+    def _new_cursor(self) -> WindowCursor:
+        return WindowCursor(self._engines, self._energy)
+
+    def follow(self, wanted: Wanted) -> None:
+        """Read this from the next read on. For any thread."""
+        self._wanted = wanted
+
+    def lose(self, detail: str) -> None:
+        """Give the handle up. It is looked for again by UUID, less and less often."""
+        if not self._lost:
+            logger.warning("device %s is lost: %s; looking for it again", self.device.uuid, detail)
+        self._lost = detail
+        self._retry.failed()
+
+    def close(self) -> None:
+        """Give back what the driver's library holds for this device."""
+        self._board.close()
+        self._activity.close()
+
+    def read(self) -> DeviceReading:
+        """Read everything that is due.
+
+        Raises:
+            DriverGoneError: the driver is not there; the handle is void.
+
+        """
+        failed = ""
+        try:
+            if not self._lost or self._found_again():
+                reading = self._read()
+                self._retry.reset()
+                return reading
+        except DriverGoneError:
+            raise
+        except DeviceLostError as error:
+            self.lose(str(error))
+        except NvmlError as error:
+            failed = str(error)
+        finally:
+            self._parts.add_up()
+        if failed:
+            return self.unread(DeviceState.FAILED, failed)
+        return self.unread(DeviceState.LOST, self._lost)
+
+    def unread(self, state: DeviceState, detail: str) -> DeviceReading:
+        """Say that the device was not read, and why. For any thread."""
+        xids = self._xids()
+        return DeviceReading(
+            *(self.device, state, detail),
+            unmeasured={XID: xids.refusal} if xids.refusal else {},
+            xids=xids.counts,
+            costs=self._parts.costs,
+        )
+
+    def _found_again(self) -> bool:
+        if not self._retry.due:
+            return False
+        try:
+            handle = self._library.ask("nvmlDeviceGetHandleByUUID", self.device.uuid)
+            self._library.ask("nvmlDeviceGetUUID", handle)  # a handle alone proves nothing
+        except DriverGoneError:
+            raise
+        except NvmlError as error:
+            self.lose(str(error))
+            return False
+        logger.info("device %s is back", self.device.uuid)
+        self.attach(Found(self.device, handle))
+        return True
+
+    def _adopt(self, wanted: Wanted) -> None:
+        self._followed = wanted
+        self._parts.follow(wanted.timing)
+        self._residents.timing = wanted.timing
+        self._board.follow(wanted)
+        self._activity.follow(wanted)
+
+    def _read(self) -> DeviceReading:
+        if self._wanted is not self._followed:
+            self._adopt(self._wanted)
+        if self.device.parent_uuid:  # a MIG instance
+            return self._read_instance()
+        window = self._window()
+        memory = None
+        if not (self._parted and self.divided):
+            memory = self._residents.read(self._engines.pids)
+        sensors = self._board.read()
+        xids = self._xids()
+        self._parts.add_up()  # for their costs
+        reading = DeviceReading(
+            device=self._as_shared(memory),
+            window=window,
+            memory=memory,
+            sensors=sensors,
+            unmeasured=self._reasons.of(
+                self.device, self._followed.disabled, xids.refusal, divided=self.divided
+            ),
+            xids=xids.counts,
+            costs=self._parts.costs,
+        )
+        impossible = self._engines.take_impossible()
+        return _without_rates(reading, impossible) if impossible else reading
+
+    def _read_instance(self) -> DeviceReading:
+        woken = self._activity.read()
+        memory = self._residents.read(frozenset(), at_once=woken)
+        listed = memory is not None and memory.processes is not None
+        unmeasured = self._reasons.of(self.device, self._followed.disabled)
+        # Without its processes nobody can be given the window: it goes on into the next cycle.
+        window = self._activity.take() if listed or "memory" in unmeasured else None
+        self._parts.add_up()
+        return DeviceReading(
+            device=self._as_shared(memory),
+            window=window,
+            memory=memory,
+            sensors=self._activity.sensors,
+            unmeasured=unmeasured,
+            costs=self._parts.costs,
+        )
+
+    @property
+    def _parted(self) -> bool:
+        """Whether MIG is on: the board keeps power and energy, the instances all the rest.
+
+        As long as it is not ``divided``, its processes hold memory of the board itself.
+        """
+        return self.device.sharing == MIG
+
+    def _window(self) -> Window | None:
+        now_ns = self._clock.time_ns()
+        mono_us = self._clock.monotonic_ns() // 1000
+        if not self._parted and self._engines.coreless and self._engines.try_core():
+            self._cursor = self._new_cursor()  # see attach
+        window = None if self._blind else self._cursor.next(now_ns // 1000, mono_us)
+        blind = self._blind
+        if blind:
+            window = self._window_of_energy(now_ns)
+        if self._end_ns is None:
+            self._end_ns = now_ns
+            self._energy.take(None)  # where the first window's energy is counted from
+        if window is None:
+            return None
+        self._end_ns = window.end_unix_ns
+        summed = None if blind else self._accounting.processes(window)
+        if summed is None:
+            return window
+        methods = replace(window.methods, shares="accounting")
+        return window._replace(processes=summed, methods=methods, told_apart=False, unclaimed_ns=0)
+
+    @property
+    def _blind(self) -> bool:
+        return self._parted or self._engines.coreless
+
+    def _window_of_energy(self, now_ns: int) -> Window | None:
+        """Where no engine can be measured, the window carries the board's energy alone."""
+        start = self._end_ns
+        if start is None or now_ns <= start:
+            return None
+        window = Window(start, now_ns, now_ns - start, 0, Engines())
+        return with_energy(window, self._energy.take(None), self._energy.method)
+
+    def _as_shared(self, memory: DeviceMemory | None) -> Device:
+        if memory is not None and memory is not self._looked_at:
+            # After a read that failed, it is shared as it was.
+            self._looked_at = memory
+            self._mps = any("mps" in process.kinds for process in memory.processes or ())
+        return self._under_mps if self._mps else self.device
+
+    def _xids(self) -> Xids:
+        """What is known of its XIDs, and why nothing is."""
+        if self.device.parent_uuid or XID in self._wanted.disabled:
+            return NO_XIDS
+        return self._watch.of(self.device.uuid)
+
+
+def _without_rates(reading: DeviceReading, engines: Sequence[str]) -> DeviceReading:
+    """The reading where the driver reported more than 100 % of these engines."""
+    reasons = dict.fromkeys(engines, Unmeasured.REJECTED_SAMPLES)
+    return reading._replace(
+        unmeasured={**reading.unmeasured, **reasons}, rejected={"utilization": len(engines)}
+    )

@@ -1,0 +1,145 @@
+"""Which devices there are: boards and MIG instances, with what does not change about them."""
+
+import math
+from collections.abc import Iterator, Mapping
+from functools import partial
+from typing import Any, NamedTuple
+
+from exporter.model import Device
+from exporter.sources.gpus.nvml.board import memory_info
+from exporter.sources.gpus.nvml.errors import DriverGoneError, NvmlError
+from exporter.sources.gpus.nvml.library import Library
+
+MIG = "mig"
+GIB = 1 << 30
+MIB = 1 << 20
+WHOLE_GPU_PROFILES = (5, 4, 6, 3, 2, 1, 0)  # NVML_GPU_INSTANCE_PROFILE_*, of 8, 7, 6, 4 … slices
+USUAL_SLICES = 7  # of A100 and all data centre boards since but A30, which has 4
+MOST_DEVICES = 1024  # NVML knows up to 64 boards of up to 8 instances; more is garbage
+
+
+class Found(NamedTuple):
+    """A device and the handle to ask it by. A handle is void after the driver was reopened.
+
+    ``divided``: it is a board with MIG instances, which have the processes.
+    """
+
+    device: Device
+    handle: Any
+    divided: bool = False
+
+
+class Discovery(NamedTuple):
+    """All devices, in NVML's order, and the boards that did not answer: index → why."""
+
+    found: tuple[Found, ...]
+    unreadable: Mapping[int, str]
+
+
+def discover(library: Library) -> Discovery:
+    """Enumerate the devices. One that fails costs only itself.
+
+    Raises:
+        NvmlError: the driver does not say how many there are, or is gone.
+
+    """
+    found: list[Found] = []
+    unreadable = {}
+    for index in range(min(library.ask("nvmlDeviceGetCount"), MOST_DEVICES)):
+        try:
+            found += _board(library, index)
+        except DriverGoneError:
+            raise
+        except NvmlError as error:
+            unreadable[index] = str(error)
+    return Discovery(tuple(found), unreadable)
+
+
+def _board(library: Library, index: int) -> list[Found]:
+    ask = library.ask
+    handle = ask("nvmlDeviceGetHandleByIndex", index)
+    memory = _optional(lambda: memory_info(library, handle))
+    mig = _optional(lambda: ask("nvmlDeviceGetMigMode", handle)[0] == 1)
+    board = Device(
+        uuid=ask("nvmlDeviceGetUUID", handle),
+        index=index,
+        vendor="nvidia",
+        model=_optional(lambda: ask("nvmlDeviceGetName", handle)) or "",
+        minor=_optional(lambda: ask("nvmlDeviceGetMinorNumber", handle)),
+        pci_bus_id=_optional(lambda: ask("nvmlDeviceGetPciInfo", handle).busId) or "",
+        sharing=MIG if mig else "",
+        driver_version=library.driver_version,
+        memory_bytes=memory.total if memory else None,
+    )
+    instances = tuple(_instances(library, board, handle)) if mig else ()
+    return [Found(board, handle, bool(instances)), *instances]
+
+
+def _instances(library: Library, board: Device, parent: Any) -> Iterator[Found]:  # noqa: ANN401 - pynvml's pointer
+    slices = _slices(library, parent)
+    for index in range(min(library.ask("nvmlDeviceGetMaxMigDeviceCount", parent), MOST_DEVICES)):
+        try:
+            handle = library.ask("nvmlDeviceGetMigDeviceHandleByIndex", parent, index)
+            uuid = library.ask("nvmlDeviceGetUUID", handle)
+            attributes = library.ask("nvmlDeviceGetAttributes", handle)
+            memory = memory_info(library, handle)
+        except DriverGoneError:
+            raise
+        except NvmlError:
+            continue  # instances come and go: the numbering has holes
+        instance = Device(
+            uuid=uuid,
+            index=board.index,
+            vendor=board.vendor,
+            model=board.model,
+            minor=board.minor,
+            pci_bus_id=board.pci_bus_id,
+            parent_uuid=board.uuid,
+            profile=profile_of(attributes, board.memory_bytes),
+            driver_version=board.driver_version,
+            memory_bytes=memory.total,
+            core_share=min(attributes.computeInstanceSliceCount / slices, 1.0),
+            gpu_instance=_optional(partial(library.ask, "nvmlDeviceGetGpuInstanceId", handle)),
+        )
+        yield Found(instance, handle)
+
+
+def _slices(library: Library, parent: Any) -> int:  # noqa: ANN401 - pynvml's pointer
+    """How many compute slices a board has: those of the largest instance that it can be given."""
+    ask = library.ask
+    for profile in WHOLE_GPU_PROFILES:
+        found = _optional(partial(ask, "nvmlDeviceGetGpuInstanceProfileInfo", parent, profile, 1))
+        if found is not None and found.sliceCount:
+            return int(found.sliceCount)
+    return USUAL_SLICES
+
+
+def is_part(profile: str) -> bool:
+    """Whether a device is one of several compute instances in its GPU instance (``1c.2g.20gb``)."""
+    return "c." in profile
+
+
+def profile_of(attributes: Any, board_memory_bytes: int | None) -> str:  # noqa: ANN401 - c_nvmlDeviceAttributes
+    """Name an instance as ``nvidia-smi`` does: ``1g.10gb``, or ``1c.2g.20gb`` for a part of one.
+
+    The name's memory is the instance's share of the board in eighths, of the board's nominal size.
+    """
+    slices, memory = attributes.gpuInstanceSliceCount, attributes.memorySizeMB * MIB
+    if board_memory_bytes:
+        eighths = math.ceil(8 * memory / board_memory_bytes)
+        gigabytes = (eighths * math.ceil(board_memory_bytes / GIB) + 4) // 8
+    else:
+        gigabytes = math.ceil(memory / GIB)
+    part = attributes.computeInstanceSliceCount
+    prefix = "" if part == slices else f"{part}c."
+    return f"{prefix}{slices}g.{gigabytes}gb"
+
+
+def _optional(ask: Any) -> Any:  # noqa: ANN401 - whatever the question answers
+    """Give the answer, or None where this device has none."""
+    try:
+        return ask()
+    except DriverGoneError:
+        raise
+    except NvmlError:
+        return None

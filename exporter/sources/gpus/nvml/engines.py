@@ -1,0 +1,162 @@
+"""How busy the engines of one device are: NVML's sample rings and rates, as a SampleReader.
+
+The energy of one board: its counter (Volta and newer), else its power, integrated.
+"""
+
+from collections.abc import Callable, Sequence
+from operator import itemgetter
+from typing import Any
+
+from exporter.model import QUANTITIES, Clock
+from exporter.sources.gpus.energy import EnergyMeter, Metered, PowerIntegral
+from exporter.sources.gpus.nvml.calls import DeviceCalls
+from exporter.sources.gpus.nvml.errors import DeviceLostError, DriverGoneError, NvmlError
+from exporter.sources.gpus.nvml.library import Library
+from exporter.sources.gpus.nvml.refusals import PROCESS_SAMPLES, Refusals, rate_of, samples_of
+from exporter.sources.gpus.samples import WHOLE, BusySample, ProcessRow
+
+SAMPLES = {engine: samples_of(engine) for engine in QUANTITIES}
+RATES = {engine: rate_of(engine) for engine in QUANTITIES}
+PID = itemgetter(0)
+
+
+class EngineReader:
+    """The ``SampleReader`` of one device.
+
+    Only the core's failures are raised: a window without its core is none, one without its encoder
+    is still worth having.
+    """
+
+    def __init__(
+        self,
+        library: Library,
+        handle: Any,  # noqa: ANN401 - pynvml's pointer
+        refusals: Refusals,
+    ) -> None:
+        self._library = library
+        self._refusals = refusals
+        self.pids: frozenset[int] = frozenset()
+        self._impossible: list[str] = []  # engines whose rate was above 100 %
+        self.attach(handle)
+
+    def attach(self, handle: Any) -> None:  # noqa: ANN401 - pynvml's pointer
+        """Ask through another handle from now on."""
+        self._handle = handle
+        self._calls = DeviceCalls(self._library, handle)
+
+    @property
+    def coreless(self) -> bool:
+        """Whether this device refuses to tell of its core in any way."""
+        return SAMPLES["core"] in self._refusals and RATES["core"] in self._refusals
+
+    def try_core(self) -> bool:
+        """Asks again for the core if it is time. Returns whether it is measured now."""
+        self.busy_samples("core", 0)
+        self.utilization("core")
+        return not self.coreless
+
+    def busy_samples(self, engine: str, newer_than_us: int) -> Sequence[BusySample] | None:
+        """Samples of the whole device, oldest first; None: this device keeps none."""
+        try:
+            return self._refusals.ask(SAMPLES[engine], self._calls.samples, engine, newer_than_us)
+        except NvmlError as error:
+            _forgive(engine, error)
+            return None
+
+    def utilization(self, engine: str) -> float | None:
+        """Percent of the newest sample only; None: this device does not tell.
+
+        A rate above 100 % is no rate, see ``take_impossible``.
+        """
+        try:
+            percent = self._refusals.ask(RATES[engine], self._rate, engine)
+        except NvmlError as error:
+            _forgive(engine, error)
+            return None
+        if percent is not None and percent > WHOLE:
+            self._impossible.append(engine)
+            return None
+        return percent
+
+    def take_impossible(self) -> Sequence[str]:
+        """The engines whose rates were above 100 % since the last call, one entry a rate."""
+        if not self._impossible:
+            return ()
+        impossible, self._impossible = self._impossible, []
+        return impossible
+
+    def process_samples(self, newer_than_us: int) -> Sequence[ProcessRow] | None:
+        """Rows of processes active since then; None: this device does not tell."""
+        rows = self._refusals.ask(PROCESS_SAMPLES, self._calls.process_samples, newer_than_us)
+        self.pids = frozenset(map(PID, rows or ()))
+        return rows
+
+    def energy_uj(self) -> int | None:
+        """Microjoules since the driver was loaded; None: this board has no such counter."""
+        return self._refusals.ask("energy", self._calls.energy_uj)
+
+    def power_mw(self) -> int | None:
+        """Milliwatts now; None: this board does not tell."""
+        ask: Callable[..., int] = self._library.ask
+        return self._refusals.ask("power", ask, "nvmlDeviceGetPowerUsage", self._handle)
+
+    def _rate(self, engine: str) -> float:
+        ask, handle = self._library.ask, self._handle
+        if engine == "encoder":
+            return float(ask("nvmlDeviceGetEncoderUtilization", handle)[0])
+        if engine == "decoder":
+            return float(ask("nvmlDeviceGetDecoderUtilization", handle)[0])
+        rates = ask("nvmlDeviceGetUtilizationRates", handle)
+        return float(rates.gpu if engine == "core" else rates.memory)
+
+
+def _forgive(engine: str, error: NvmlError) -> None:
+    """Raise it again where it is the core's, or not of this engine alone."""
+    if engine == "core" or isinstance(error, DriverGoneError | DeviceLostError):
+        raise error
+
+
+class BoardEnergy:
+    """Energy between two windows. It outlives a lost handle and a restarted driver."""
+
+    def __init__(self, engines: EngineReader, refusals: Refusals, clock: Clock) -> None:
+        self._engines = engines
+        self._refusals = refusals
+        self._clock = clock
+        self._meter = EnergyMeter()
+        self._power = PowerIntegral()
+        self._taken_by = ""  # the method of the last reading
+
+    @property
+    def method(self) -> str:
+        """How it is known: a value of ``Methods.energy``."""
+        if "energy" not in self._refusals:
+            return "counter"
+        return "none" if "power" in self._refusals else "power"
+
+    def take(self, core_ns: int | None) -> Metered:
+        """Energy since the last window; asked once a window.
+
+        Raises:
+            DriverGoneError: the driver is not there.
+            DeviceLostError: the device is not there.
+
+        """
+        try:
+            counter_uj = self._engines.energy_uj()
+            if counter_uj is None:
+                counter_uj = self._integrated_uj()
+        except (DriverGoneError, DeviceLostError):
+            raise
+        except NvmlError:
+            counter_uj = None
+        if counter_uj is not None and self._taken_by != self.method:
+            self._taken_by = self.method
+            self._meter.restart()  # the two methods count from different beginnings
+        return self._meter.take(counter_uj, self._clock.monotonic_ns(), core_ns)
+
+    def _integrated_uj(self) -> int | None:
+        milliwatts = self._engines.power_mw()
+        if milliwatts is None:
+            return None
+        return self._power.add(milliwatts, self._clock.monotonic_ns())

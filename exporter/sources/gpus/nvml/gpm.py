@@ -1,0 +1,180 @@
+"""What the SMs and tensor cores of a device did: NVML's GPM, which Hopper and newer boards have.
+
+Stands on ``nvmlGpm*`` (nvml.h). A sample is a copy of hardware counters; a figure is the average
+between two of them. It is of a whole device or MIG instance, never of one process.
+"""
+
+from ctypes import Structure, byref, c_char_p, c_double, c_int, c_uint, c_void_p, cast
+from typing import Any, NamedTuple
+
+from exporter.sources.gpus.nvml import errors
+from exporter.sources.gpus.nvml.library import CFunction, Library
+from exporter.sources.gpus.nvml.refusals import Refusals
+
+GPM = "profiling"  # the topic of a refusal
+SUPPORT = "nvmlGpmQueryDeviceSupport"
+ALLOC = "nvmlGpmSampleAlloc"
+FREE = "nvmlGpmSampleFree"
+SAMPLE = "nvmlGpmSampleGet"
+METRICS = "nvmlGpmMetricsGet"
+
+LEAST_NS = 150_000_000  # the driver wants more than 100 ms between two samples
+MOST_PERCENT = 101.0  # rounding may pass 100; more is garbage
+MIB = 1 << 20
+MOST_METRICS = 512  # the array of nvmlGpmMetricsGet_t grew from 98 to 477; numMetrics says how many
+PERCENTS = {  # nvmlGpmMetricId_t → field of GpmReading
+    1: "graphics_ratio",
+    2: "sm_active_ratio",
+    3: "sm_occupancy_ratio",
+    5: "tensor_active_ratio",
+}
+MIB_PER_SECOND = {20: "pcie_tx_bytes", 21: "pcie_rx_bytes"}
+METRIC_IDS = (*PERCENTS, *MIB_PER_SECOND)
+
+
+class GpmReading(NamedTuple):
+    """Averages (0-1) and sums between two samples; None where this device does not tell.
+
+    ``graphics_ratio`` is the part of the time in which any work was on the device, the closest to
+    what NVML calls utilisation; ``sm_active_ratio`` counts the part of the SMs too. PCIe bytes are
+    those of the whole board, with the protocol's own, and not told of a MIG instance.
+    """
+
+    graphics_ratio: float | None = None
+    sm_active_ratio: float | None = None
+    sm_occupancy_ratio: float | None = None
+    tensor_active_ratio: float | None = None
+    elapsed_ns: int = 0
+    pcie_tx_bytes: int | None = None
+    pcie_rx_bytes: int | None = None
+
+
+class _Support(Structure):
+    """``nvmlGpmSupport_t``."""
+
+    _fields_ = (("version", c_uint), ("supported", c_uint))
+
+
+class _Metric(Structure):
+    """``nvmlGpmMetric_t``."""
+
+    _fields_ = (
+        ("metric_id", c_uint),
+        ("code", c_int),
+        ("value", c_double),
+        ("names", c_char_p * 3),
+    )
+
+
+class _MetricsGet(Structure):
+    """``nvmlGpmMetricsGet_t``."""
+
+    _fields_ = (
+        ("version", c_uint),
+        ("count", c_uint),
+        ("first", c_void_p),
+        ("second", c_void_p),
+        ("metrics", _Metric * MOST_METRICS),
+    )
+
+
+class Gpm:
+    """GPM of one device or MIG instance, by its handle. One thread at a time.
+
+    Two samples are allocated at the first read and used in turn, so that what is read is
+    contiguous; ``close`` frees them. A closed one may be read again: it begins anew.
+    """
+
+    def __init__(
+        self,
+        library: Library,
+        handle: Any,  # noqa: ANN401 - pynvml's pointer
+        refusals: Refusals,
+    ) -> None:
+        self._library = library
+        self._address = cast(handle, c_void_p)
+        self._refusals = refusals
+        self._samples: list[c_void_p] = []  # the older first
+        self._taken_ns: int | None = None
+        self._functions: dict[str, CFunction | None] = {}
+        self._get = _MetricsGet(version=1, count=len(METRIC_IDS))
+        for place, metric_id in enumerate(METRIC_IDS):
+            self._get.metrics[place].metric_id = metric_id
+
+    def read(self) -> GpmReading | None:
+        """Averages since the last read; None at the first, too early, and where it is refused.
+
+        Raises:
+            DriverGoneError: the driver is not there.
+            DeviceLostError: the device is not there.
+
+        """
+        now_ns = self._library.clock.monotonic_ns()
+        if self._taken_ns is not None and now_ns - self._taken_ns < LEAST_NS:
+            return None
+        try:
+            return self._refusals.ask(GPM, lambda: self._next(now_ns))
+        except (errors.DriverGoneError, errors.DeviceLostError):
+            raise
+        except errors.NvmlError:
+            self._taken_ns = None  # whatever failed, the next sample is a first one
+            return None
+
+    def close(self) -> None:
+        """Give the samples back to the driver's library."""
+        free = self._library.function(FREE, c_void_p)
+        while self._samples and free:
+            free(self._samples.pop())  # a failure leaves some kilobytes behind
+        self._taken_ns = None
+
+    def _next(self, now_ns: int) -> GpmReading | None:
+        if not self._samples:
+            self._check_support()
+            self._samples = [self._new_sample(), self._new_sample()]
+        self._call(SAMPLE, self._address, self._samples[0])
+        self._samples.reverse()
+        before_ns, self._taken_ns = self._taken_ns, now_ns
+        return None if before_ns is None else self._between(now_ns - before_ns)
+
+    def _check_support(self) -> None:
+        """Drivers differ in whether they answer this of a MIG instance: then the sample decides."""
+        support = _Support(version=1)
+        ask = self._library.function(SUPPORT, c_void_p, c_void_p)
+        answered = ask is not None and ask(self._address, byref(support)) == errors.SUCCESS
+        if answered and not support.supported:
+            raise errors.error_of(errors.NOT_SUPPORTED, SUPPORT)
+
+    def _new_sample(self) -> c_void_p:
+        sample = c_void_p()
+        self._call(ALLOC, byref(sample))
+        return sample
+
+    def _between(self, elapsed_ns: int) -> GpmReading:
+        """Let the driver compute the figures between the two samples."""
+        get = self._get
+        get.first, get.second = self._samples
+        self._call(METRICS, byref(get))
+        told = {
+            metric.metric_id: metric.value
+            for metric in get.metrics[: len(METRIC_IDS)]
+            if metric.code == errors.SUCCESS and metric.value >= 0  # not so for NaN either
+        }
+        ratios = {
+            name: min(told[number] / 100, 1.0)
+            for number, name in PERCENTS.items()
+            if told.get(number, MOST_PERCENT) < MOST_PERCENT
+        }
+        moved = {
+            name: int(told[number] * MIB * elapsed_ns / 1e9)
+            for number, name in MIB_PER_SECOND.items()
+            if number in told
+        }
+        return GpmReading(elapsed_ns=elapsed_ns, **ratios, **moved)
+
+    def _call(self, name: str, *args: object) -> None:
+        if name not in self._functions:
+            self._functions[name] = self._library.function(name, *(c_void_p for _ in args))
+        function = self._functions[name]
+        code = errors.FUNCTION_NOT_FOUND if function is None else function(*args)
+        if code != errors.SUCCESS:
+            raise errors.error_of(code, name)

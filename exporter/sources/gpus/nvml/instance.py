@@ -1,0 +1,132 @@
+"""Windows of one MIG instance, from hardware counters: GPM, on Hopper and newer boards.
+
+The driver keeps no samples of an instance. GPM tells for how much of the time between two reads
+anything ran on it; of a whole GPU that is as much less as the instance has fewer compute slices.
+"""
+
+from exporter.model import Clock, Engines, Methods, Sensors, Window
+from exporter.sources.gpus.nvml.cadence import PROFILING, Wanted
+from exporter.sources.gpus.nvml.discovery import Found, is_part
+from exporter.sources.gpus.nvml.gpm import GPM, Gpm, GpmReading
+from exporter.sources.gpus.nvml.library import Library
+from exporter.sources.gpus.nvml.refusals import Refusals
+
+SLACK_NS = 10_000_000  # the clock is read once for GPM and once for the window
+METHODS = Methods(busy="gpm", shares="sole_owner")
+
+
+class InstanceActivity:
+    """Reads an instance each cycle, and gives a window when the processes on it are known too.
+
+    ``sensors`` is what its SMs did since the last read, if that is wanted.
+    """
+
+    def __init__(
+        self,
+        library: Library,
+        refusals: Refusals,
+        clock: Clock,
+        wanted: Wanted,
+    ) -> None:
+        self.sensors = Sensors()
+        self._library = library
+        self._refusals = refusals
+        self._clock = clock
+        self.follow(wanted)
+        self._gpm: Gpm | None = None
+        self._start_ns: int | None = None  # of the window that is not taken yet, and so on
+        self._end_ns = 0
+        self._ended_mono_ns = 0
+        self._observed_ns = 0
+        self._busy_ns = 0
+        self._at_work = False
+
+    def follow(self, wanted: Wanted) -> None:
+        """Show this from now on. Activity is read all the same: windows are made of it."""
+        self._shown = PROFILING not in wanted.disabled
+
+    def attach(self, found: Found) -> None:
+        """Ask through another handle from now on. GPM does not tell of a part of an instance."""
+        self.close()
+        self.sensors = Sensors()
+        self._share = found.device.core_share
+        part = is_part(found.device.profile)
+        self._gpm = None if part else Gpm(self._library, found.handle, self._refusals)
+
+    def close(self) -> None:
+        """Give back what the driver's library holds for us."""
+        if self._gpm is not None:
+            self._gpm.close()
+
+    @property
+    def measured(self) -> bool:
+        """Whether this instance tells of its activity."""
+        return self._gpm is not None and GPM not in self._refusals
+
+    def read(self) -> bool:
+        """Lengthen the window; tells whether work has begun on an instance that was idle.
+
+        Raises:
+            DriverGoneError: the driver is not there.
+            DeviceLostError: the device is not there.
+
+        """
+        reading = self._gpm.read() if self._gpm else None
+        mono_ns = self._clock.monotonic_ns()
+        if self._start_ns is None:
+            self._start_ns = self._end_ns = self._clock.time_ns()
+            self._ended_mono_ns = mono_ns
+        self.sensors = Sensors() if reading is None else self._shown_of(reading)
+        ratio = _ratio(reading)
+        if reading is None or ratio is None:
+            return False
+        self._lengthen(mono_ns, reading.elapsed_ns, ratio)
+        before, self._at_work = self._at_work, ratio > 0
+        return self._at_work and not before
+
+    def _shown_of(self, reading: GpmReading) -> Sensors:
+        if not self._shown:
+            return Sensors()
+        return Sensors(
+            sm_active_ratio=reading.sm_active_ratio,
+            sm_occupancy_ratio=reading.sm_occupancy_ratio,
+            tensor_active_ratio=reading.tensor_active_ratio,
+        )
+
+    def take(self) -> Window | None:
+        """The window since the last one that was taken; None while there is nothing newer."""
+        start_ns = self._start_ns
+        if start_ns is None or not self._observed_ns:
+            return None
+        window = Window(
+            start_unix_ns=start_ns,
+            end_unix_ns=self._end_ns,
+            observed_ns=self._observed_ns,
+            unobserved_ns=self._end_ns - start_ns - self._observed_ns,
+            busy=Engines(core=self._busy_ns),
+            methods=METHODS,
+        )
+        self._start_ns, self._observed_ns, self._busy_ns = self._end_ns, 0, 0
+        return window
+
+    def _lengthen(self, mono_ns: int, elapsed_ns: int, ratio: float) -> None:
+        """Add what was read; what GPM did not cover since the last reading is unobserved.
+
+        Windows begin at the wall clock's time and go on by the monotonic clock, whatever the other
+        is set to.
+        """
+        passed_ns = mono_ns - self._ended_mono_ns
+        covered_ns = elapsed_ns if passed_ns - elapsed_ns > SLACK_NS else passed_ns
+        self._end_ns += passed_ns
+        self._ended_mono_ns = mono_ns
+        self._observed_ns += covered_ns
+        self._busy_ns += int(covered_ns * ratio * self._share)
+
+
+def _ratio(reading: GpmReading | None) -> float | None:
+    """For how much of the time there was work; where that is not told, how much of the SMs had."""
+    if reading is None:
+        return None
+    if reading.graphics_ratio is None:
+        return reading.sm_active_ratio
+    return reading.graphics_ratio

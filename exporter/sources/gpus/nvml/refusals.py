@@ -1,0 +1,184 @@
+"""What one device refuses to answer, so that it is not asked again each second.
+
+No refusal is final: it is asked again after ``FIRST_S`` seconds, and twice as late after each
+further refusal, up to ``MOST_S``. A driver may refuse once what it answers later.
+
+When to try again.
+"""
+
+import logging
+from collections.abc import Callable, Collection, Mapping
+from typing import TypeVar
+
+from exporter.model import QUANTITIES, Clock, Unmeasured
+from exporter.sources.gpus.nvml.errors import (
+    DeviceLostError,
+    DriverGoneError,
+    NvmlError,
+    UnmeasurableError,
+)
+
+SECOND = 1_000_000_000
+
+
+class Backoff:
+    """Waits twice as long after each failure, from ``first_s`` to ``most_s`` seconds."""
+
+    def __init__(self, clock: Clock, first_s: float = 1.0, most_s: float = 60.0) -> None:
+        self._clock = clock
+        self._first_ns = int(first_s * SECOND)
+        self._most_ns = int(most_s * SECOND)
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget the failures: the next try is due at once."""
+        self._wait_ns = self._first_ns
+        self._next_ns: int | None = None
+
+    def failed(self) -> None:
+        """Put off the next try."""
+        self._next_ns = self._clock.monotonic_ns() + self._wait_ns
+        self._wait_ns = min(2 * self._wait_ns, self._most_ns)
+
+    @property
+    def due(self) -> bool:
+        """Whether the wait is over."""
+        return self._next_ns is None or self._clock.monotonic_ns() >= self._next_ns
+
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+FIRST_S, MOST_S = 120.0, 960.0  # until a refused call is made again
+PROCESS_SAMPLES = "process_samples"
+OTHERS = {  # topic → the group of metric families that it is for, "" where that is always wanted
+    "energy": "",
+    "memory": "",
+    "power": "power",
+    "power_limit": "power",
+    "temperature": "temperature",
+    "clock": "clocks",
+    "throttle": "throttle",
+    "ecc_errors": "ecc",
+    "remapped_rows": "ecc",
+    "pcie": "pcie",
+    "nvlink": "nvlink",
+    "profiling": "profiling",
+}
+
+
+def samples_of(engine: str) -> str:
+    """The topic of an engine's sample ring."""
+    return f"{engine}_samples"
+
+
+def rate_of(engine: str) -> str:
+    """The topic of an engine's newest rate."""
+    return f"{engine}_rate"
+
+
+def listing_of(kind: str) -> str:
+    """The topic of a list of processes."""
+    return f"{kind}_processes"
+
+
+def retry_of(clock: Clock) -> Backoff:
+    """When to make a refused call again."""
+    return Backoff(clock, FIRST_S, MOST_S)
+
+
+class Refusals:
+    """Reasons by topic. A topic is what is asked, whatever the name of the call in this driver.
+
+    ``changes`` counts what was added, changed or ended.
+    """
+
+    def __init__(self, uuid: str, clock: Clock) -> None:
+        self._uuid = uuid
+        self._clock = clock
+        self._reasons: dict[str, Unmeasured] = {}
+        self._retries: dict[str, Backoff] = {}  # of the same topics
+        self.changes = 0
+        self._logged: set[str] = set()
+
+    def ask(self, topic: str, call: Callable[..., T], *arguments: object) -> T | None:
+        """Makes the call, and returns None if it is refused or was refused a short time ago.
+
+        Raises:
+            NvmlError: the call failed in another way.
+
+        """
+        if topic in self._reasons:
+            return self._ask_again(topic, call, *arguments)
+        try:
+            return call(*arguments)
+        except UnmeasurableError as error:
+            self.add(topic, error.reason)
+            return None
+
+    def _ask_again(self, topic: str, call: Callable[..., T], *arguments: object) -> T | None:
+        """Makes a refused call if its time has come. A failure of another kind ends no refusal."""
+        retry = self._retries[topic]
+        if not retry.due:
+            return None
+        try:
+            answer = call(*arguments)
+        except (DriverGoneError, DeviceLostError):
+            raise
+        except UnmeasurableError as error:
+            self.add(topic, error.reason)
+            return None
+        except NvmlError:
+            retry.failed()
+            return None
+        self.drop(topic)
+        return answer
+
+    def add(self, topic: str, reason: Unmeasured) -> None:
+        """Remembers a refusal and when to ask again. The first one of a topic is logged."""
+        self._retries.setdefault(topic, retry_of(self._clock)).failed()
+        if self._reasons.get(topic) == reason:
+            return
+        self._reasons[topic] = reason
+        self.changes += 1
+        if topic not in self._logged:
+            self._logged.add(topic)
+            logger.info(
+                "device %s does not report %s (%s); what needs it is absent. It is asked again "
+                "after some minutes",
+                *(self._uuid, topic, reason),
+            )
+
+    def drop(self, topic: str) -> None:
+        """Forgets the refusal of a topic that was answered."""
+        if topic in self._reasons:
+            del self._reasons[topic], self._retries[topic]
+            self.changes += 1
+            logger.info("device %s reports %s again", self._uuid, topic)
+
+    def __contains__(self, topic: str) -> bool:
+        return topic in self._reasons
+
+    def forget(self) -> None:
+        """Begin anew: another driver, or MIG switched, may answer what this one refused."""
+        self._reasons.clear()
+        self._retries.clear()
+        self.changes += 1
+
+    def unmeasured(self, disabled: Collection[str] = ()) -> Mapping[str, Unmeasured]:
+        """Quantity → reason: of QUANTITIES and OTHERS, but for groups of families that are off."""
+        reasons = {
+            topic: self._reasons[topic]
+            for topic, group in OTHERS.items()
+            if topic in self._reasons and group not in disabled
+        }
+        if listing_of("compute") in self._reasons:
+            reasons.setdefault("memory", self._reasons[listing_of("compute")])
+        for engine in QUANTITIES:
+            reason = self._reasons.get(PROCESS_SAMPLES)
+            if samples_of(engine) in self._reasons:
+                reason = reason or self._reasons.get(rate_of(engine))
+            if reason:
+                reasons[engine] = reason
+        return reasons

@@ -1,0 +1,216 @@
+"""The NVML source: opens the driver and reads its devices side by side, under a deadline."""
+
+import time
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from threading import Lock
+
+from exporter.model import Clock, DeviceReading, DeviceState, Reading, SourceStatus
+from exporter.sources.gpus.nvml import errors
+from exporter.sources.gpus.nvml.accounting import NO_ACCOUNTING, AccountingChoice
+from exporter.sources.gpus.nvml.cadence import Timing, Wanted
+from exporter.sources.gpus.nvml.events import XID, XidWatch
+from exporter.sources.gpus.nvml.fleet import UPGRADED, Driver, Fleet, Look
+from exporter.sources.gpus.nvml.library import ROOTS
+from exporter.sources.gpus.nvml.refusals import SECOND, Backoff
+from exporter.sources.gpus.pool import DeviceWorkers, Stuck
+from exporter.sources.gpus.source import Demand, RestartRequiredError, hangs
+
+DRIVER = "driver"
+NO_DEVICE = "the driver reports no device"
+RELEASED = "released on request, so that the driver can be unloaded"
+WAITS = "a driver call has not come back: the driver is opened anew as soon as it has"
+
+
+class NvmlSource:
+    """NVIDIA GPUs, as a ``GpuSource``.
+
+    The driver is opened, enumerated and closed by a worker, and so is each device read: a hung call
+    costs the device it was for. Devices once seen are remembered, so that what is lost, stuck or
+    released can be named.
+    """
+
+    name = "nvml"
+
+    def __init__(
+        self,
+        library_path: str | None = None,
+        *,
+        roots: Sequence[Path] = ROOTS,
+        clock: Clock = time,
+        timing: Timing | None = None,
+        disabled: Collection[str] = (),
+        accounting: AccountingChoice = NO_ACCOUNTING,
+    ) -> None:
+        self._clock = clock
+        self._wanted = Wanted(timing or Timing(), frozenset(disabled))
+        self._driver = Driver(library_path, roots, clock)
+        self._workers = DeviceWorkers(clock, self.name)
+        self._xids = XidWatch(clock)
+        self._fleet = Fleet(self._workers, clock, self._wanted, accounting, self._xids)
+        self._lock = Lock()
+        self._retry = Backoff(clock)
+        self._attached = False  # the devices' handles are those of the driver as it is open now
+        self._released = False
+        self._look_at_ns = 0
+        self._troubled = 0
+        self._detail = ""
+        self._last_success: int | None = None
+
+    def read(self) -> Reading:
+        """Read every device within the deadline; see ``GpuSource.read``."""
+        with self._lock:
+            began_ns = self._clock.monotonic_ns()
+            if self._released:
+                self._let_go()
+                devices = self._fleet.all(DeviceState.RELEASED, RELEASED)
+            else:
+                devices = self._cycle(began_ns)
+            status = self._status(devices, self._clock.monotonic_ns() - began_ns)
+            return Reading(status, devices, self._driver.tally.snapshot())
+
+    def release(self, released: bool) -> None:  # noqa: FBT001 - a state, not an option
+        """Close the driver (True), as soon as no call is under way; or open it again (False)."""
+        with self._lock:
+            self._released = released
+            self._retry.reset()
+            if released:
+                self._let_go()
+
+    def follow(self, demand: Demand) -> None:
+        """Read by this from the next read on."""
+        with self._lock:
+            timing = replace(
+                self._wanted.timing,
+                deadline_s=demand.deadline_s,
+                memory_every_s=demand.processes_every_s,
+                sensors_every_s=demand.sensors_every_s,
+            )
+            self._wanted = Wanted(timing, demand.disabled)
+            self._fleet.follow(self._wanted)
+            self._look_at_ns = 0  # at once, for it is then that boards are watched for XIDs
+
+    def close(self) -> None:
+        """Close the driver, unless a call hangs in it, and end the workers."""
+        self.release(True)
+        self._workers.close()
+
+    def _cycle(self, began_ns: int) -> tuple[DeviceReading, ...]:
+        jobs = dict(self._fleet.jobs) if self._attached else {}
+        if self._look_due():
+            reopen = self._driver.is_open and not self._attached
+            jobs[DRIVER] = self._reopen if reopen else self._driver.look
+        results = self._workers.run(jobs, self._wanted.timing.deadline_s)
+        if DRIVER in results and results[DRIVER] is None:  # the end of a release, which was late
+            results = self._workers.run(jobs, self._wanted.timing.deadline_s)
+        if DRIVER in results:
+            attached_before = self._attached
+            self._heed(results[DRIVER])
+            if self._attached and not attached_before:
+                spent_s = (self._clock.monotonic_ns() - began_ns) / SECOND
+                left_s = max(self._wanted.timing.deadline_s - spent_s, 0.0)
+                results = self._workers.run(self._fleet.jobs, left_s)
+        return self._readings(results)
+
+    def _look_due(self) -> bool:
+        if self._attached:
+            return self._clock.monotonic_ns() >= self._look_at_ns
+        return self._retry.due and not self._fleet.busy
+
+    def _look_in(self, seconds: float) -> None:
+        self._look_at_ns = self._clock.monotonic_ns() + int(seconds * SECOND)
+
+    def _heed(self, result: object) -> None:
+        """Draw the consequences of a look at the driver."""
+        if isinstance(result, RestartRequiredError):
+            raise result
+        if isinstance(result, Look):
+            self._fleet.adopt(result)
+            self._watch(result)
+            self._attached, self._detail = True, ""
+            self._retry.reset()
+            self._look_in(self._wanted.timing.look_every_s)
+        elif isinstance(result, Stuck):
+            waited_s = (self._clock.monotonic_ns() - result.since_mono_ns) / SECOND
+            self._detail = f"the driver has not answered for {waited_s:.1f} s"
+        elif isinstance(result, errors.DriverGoneError) or not self._driver.is_open:
+            self._lose_driver(result)
+        else:  # listing failed, reading may go on
+            self._detail = explain(result)
+            self._look_in(self._wanted.timing.look_again_s)
+
+    def _lose_driver(self, reason: object) -> None:
+        if isinstance(reason, errors.OtherVersionError):
+            raise RestartRequiredError(UPGRADED) from reason
+        self._attached, self._detail = False, explain(reason)
+        self._retry.failed()
+
+    def _readings(self, results: Mapping[str, object]) -> tuple[DeviceReading, ...]:
+        if self._attached:
+            try:
+                devices = self._fleet.readings(results)
+            except errors.DriverGoneError as error:
+                self._lose_driver(error)
+            else:
+                troubled = self._fleet.troubled
+                if troubled > self._troubled:
+                    self._look_in(self._wanted.timing.look_again_s)
+                self._troubled = troubled
+                return devices
+        return self._fleet.all(DeviceState.FAILED, self._detail)
+
+    def _watch(self, look: Look) -> None:
+        boards = (f for f in look.discovery.found if not f.device.parent_uuid)
+        wanted = None if XID in self._wanted.disabled else {f.device.uuid: f.handle for f in boards}
+        self._xids.watch(look.library, wanted)
+
+    def _shut(self) -> None:
+        """Close the driver once nobody waits in it for events."""
+        self._xids.stop()
+        self._driver.shut()
+
+    def _reopen(self) -> Look:
+        self._shut()
+        return self._driver.look()
+
+    def _let_go(self) -> None:
+        """Close the driver unless a call is under way: then the next read tries again."""
+        self._attached = False
+        for _ in range(2):  # the first may bring the late result of a look
+            if self._fleet.busy:
+                self._detail = WAITS
+                return
+            if not self._driver.is_open:
+                return
+            self._fleet.close()
+            self._workers.run({DRIVER: self._shut}, self._wanted.timing.deadline_s)
+
+    def _status(self, devices: Sequence[DeviceReading], duration_ns: int) -> SourceStatus:
+        hung = hangs(devices)
+        detail = self._detail
+        if self._released:
+            detail = RELEASED
+        elif hung:
+            detail = "no device answers: the driver hangs; see the kernel log for NVRM and Xid"
+        elif self._attached:
+            detail = detail or self._fleet.trouble or ("" if devices else NO_DEVICE)
+        up = self._attached and not hung
+        if up:
+            self._last_success = self._clock.time_ns()
+        return SourceStatus(self.name, up, detail, duration_ns, self._last_success)
+
+
+def explain(reason: object) -> str:
+    """Say in plain words why there is no driver, and what to do about it."""
+    if isinstance(reason, errors.LibraryError):
+        return (
+            f"no NVIDIA management library: {reason.detail}; on a machine with NVIDIA GPUs "
+            "install the driver, in a container mount its libraries, or name the file with "
+            "--nvml.library"
+        )
+    if isinstance(reason, errors.NvmlError) and reason.code == errors.DRIVER_NOT_LOADED:
+        return "the NVIDIA kernel driver is not loaded; it is taken up as soon as it is"
+    if isinstance(reason, errors.NvmlError):
+        return str(reason)
+    return repr(reason)

@@ -1,0 +1,226 @@
+"""Whose a group is: its user by the path, its process and ``passwd``, and Slurm's account.
+
+Names of users by their numbers, from a file in the form of passwd(5).
+
+Not by the name service: in a container that is the container's own, and a directory server that
+does not answer would hold up whoever asks. Where users come from one, ``getent passwd`` writes the
+file.
+
+Which sources tell what groups are called, by the settings.
+"""
+
+import logging
+import os
+import time
+from collections.abc import Mapping
+from threading import Thread
+
+from exporter.model import (
+    CgroupIdentity,
+    Clock,
+    GroupFacts,
+    GroupKey,
+    GroupMember,
+    SourceStatus,
+)
+from exporter.sources.cgroups.layout import readable
+from exporter.sources.cgroups.proc import user_id
+from exporter.sources.groups.accounts import Accounts
+from exporter.sources.groups.containers import NONE, Containers
+from exporter.sources.groups.source import GroupSource
+
+logger = logging.getLogger(__name__)
+
+LARGEST_FILE = 16 << 20
+AT_ONCE = 256 << 10  # bytes that are read in some 10 ms; longer ones are read aside
+LOOK_AGAIN_NS = 10 * 10**9
+_UID, _FIELDS = 2, 4
+_LONGEST_UID = 10
+
+
+class Users:
+    """The users of one machine. Not for use by several threads at once.
+
+    A long file, as of a directory's users, is read by a thread: the cycle does not wait for it.
+    """
+
+    def __init__(self, path: str, clock: Clock) -> None:
+        self._path = path
+        self._clock = clock
+        self._looked_ns: int | None = None
+        self._state: tuple[int, int, int] | None = None
+        self._names: dict[int, str] = {}
+        self._reading: Thread | None = None
+        self._refusal = ""  # why a long file could not be read
+        self.problem = ""
+
+    def names(self) -> Mapping[int, str]:
+        """Of all users that the file names: the same mapping as long as the file is the same."""
+        now = self._clock.monotonic_ns()
+        if self._looked_ns is None or now - self._looked_ns >= LOOK_AGAIN_NS:
+            self._looked_ns = now
+            self._look()
+        return self._names
+
+    def _look(self) -> None:
+        """Read the file if it is another one than before; of one that is unreadable, the last."""
+        if self._reading is not None and self._reading.is_alive():
+            return
+        try:
+            about = os.stat(self._path)  # noqa: PTH116 - a string
+            state = (about.st_ino, about.st_mtime_ns, about.st_size)
+            if state == self._state:
+                self._refusal = ""
+            elif about.st_size <= AT_ONCE:
+                self._take(state)
+            else:
+                self._reading = Thread(target=self._aside, args=(state,), name="users", daemon=True)
+                self._reading.start()
+        except OSError as error:
+            self._report(self._why(error))
+        else:
+            is_cut = about.st_size > LARGEST_FILE
+            cut = f"{self._path}: of a file this long only {LARGEST_FILE >> 20} MiB are read"
+            self._report(self._refusal or (cut if is_cut else ""))
+
+    def _aside(self, state: tuple[int, int, int]) -> None:
+        """Read a long file. What fails is said, and tried again, at the next look."""
+        try:
+            self._take(state)
+        except OSError as error:
+            self._refusal = self._why(error)
+
+    def _why(self, error: OSError) -> str:
+        return f"{self._path}: {os.strerror(error.errno or 0)}"
+
+    def _take(self, state: tuple[int, int, int]) -> None:
+        file = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        try:
+            self._names = _parsed(_read(file))
+            self._state, self._refusal = state, ""
+        finally:
+            os.close(file)
+
+    def _report(self, problem: str) -> None:
+        if problem and problem != self.problem:
+            logger.warning("users lack names (%s): set --path.passwd to the host's", problem)
+        self.problem = problem
+
+
+def _read(file: int) -> bytes:
+    content = chunk = os.read(file, LARGEST_FILE)
+    while chunk and len(content) < LARGEST_FILE:
+        chunk = os.read(file, LARGEST_FILE)
+        content += chunk
+    return content[:LARGEST_FILE]
+
+
+def _parsed(content: bytes) -> dict[int, str]:
+    """Number → name; of two with the same number the first, as getpwuid(3) has it."""
+    names: dict[int, str] = {}
+    for line in content.decode(errors="replace").split("\n"):
+        fields = line.split(":", _FIELDS)
+        if len(fields) <= _UID or not fields[0]:
+            continue
+        uid = fields[_UID]
+        if uid.isascii() and uid.isdigit() and len(uid) <= _LONGEST_UID:
+            names.setdefault(int(uid), readable(fields[0]))
+    return names
+
+
+_BY_PROCESS = frozenset({"slurm", "systemd"})  # whose paths do not tell the user
+
+
+class Owners:
+    """Implements ``GroupSource`` with what the machine's own files say.
+
+    ``accounts``: read ``SLURM_JOB_ACCOUNT`` of jobs, which takes the right to trace their
+    processes. It is what the job's process was started with: a user may have changed it.
+    """
+
+    name = "users"
+
+    def __init__(
+        self,
+        passwd: str = "/etc/passwd",  # noqa: S107 - a path
+        proc_root: str = "/proc",
+        clock: Clock = time,
+        *,
+        accounts: bool = False,
+    ) -> None:
+        self._users = Users(passwd, clock)
+        self._proc_root = proc_root
+        self._accounts = Accounts(proc_root) if accounts else None
+        self._members: Mapping[GroupKey, GroupMember] = {}
+        self._known: dict[GroupKey, int] = {}
+        self._unread: set[GroupKey] = set()  # whose process has not told its user yet
+        self._said: object = None  # what it was made from
+        self._facts: Mapping[GroupKey, GroupFacts] = {}
+
+    def start(self) -> None:
+        """Nothing to begin: all is read from small files, once for a group."""
+
+    def facts(self, members: Mapping[GroupKey, GroupMember]) -> Mapping[GroupKey, GroupFacts]:
+        """See ``GroupSource``. The same mapping as long as it says the same."""
+        if members is not self._members:
+            self._meet(members)
+        for key in sorted(self._unread):
+            uid = user_id(self._proc_root, members[key].pid)
+            if uid is not None:
+                self._known[key] = uid
+                self._unread.remove(key)
+        accounts = self._charged(self._accounts, members) if self._accounts else {}
+        names = self._users.names()
+        said = names, dict(self._known), accounts
+        if said != self._said:
+            self._said = said
+            self._facts = {
+                key: GroupFacts(user=names.get(uid) or str(uid), account=accounts.get(key, ""))
+                for key, uid in self._known.items()
+            }
+        return self._facts
+
+    def status(self) -> SourceStatus:
+        """Always up: without names, users have their numbers."""
+        return SourceStatus(self.name, up=True, detail=self._users.problem)
+
+    def rejected(self) -> Mapping[str, int]:
+        """Nothing: a line that is none names nobody."""
+        return {}
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+    def _meet(self, members: Mapping[GroupKey, GroupMember]) -> None:
+        """Take what paths tell, and note whose process is to be asked."""
+        before, self._members, self._known, self._unread = self._known, members, {}, set()
+        for key, member in members.items():
+            uid = before.get(key, _uid(member.identity))
+            if uid is not None:
+                self._known[key] = uid
+            elif _kind(member) in _BY_PROCESS:
+                self._unread.add(key)
+
+    def _charged(
+        self, accounts: Accounts, members: Mapping[GroupKey, GroupMember]
+    ) -> dict[GroupKey, str]:
+        accounts.keep(members.keys())
+        jobs = {key: one for key, one in members.items() if _kind(one) == "slurm"}
+        return {k: accounts.of(k, one.pid, self._known.get(k)) for k, one in jobs.items()}
+
+
+def _kind(member: GroupMember) -> str:
+    unit = member.identity.unit
+    return unit.kind if unit else ""
+
+
+def _uid(identity: CgroupIdentity) -> int | None:
+    return identity.unit.uid if identity.unit else None
+
+
+def open_groups(
+    sockets: tuple[str, ...], passwd: str, proc_root: str, *, accounts: bool
+) -> tuple[GroupSource, ...]:
+    """Make the sources; none is started. "none" among the sockets is none of them."""
+    owners = Owners(passwd, proc_root, accounts=accounts)
+    return (owners,) if NONE in sockets else (owners, Containers(sockets))

@@ -1,0 +1,232 @@
+"""Pods by list and watch of the API server, for one node.
+
+Stands on the API concepts "efficient detection of changes", "watch bookmarks" and "410 Gone". The
+package's own ``watch.Watch`` is not used: it takes its position from each object, retries once on
+410, and loses deletions that happened while it was disconnected.
+
+What the cluster says of this node: labels, annotations, what it can hand out. Optional.
+"""
+
+import logging
+import random
+import time
+from collections.abc import Callable
+from http import HTTPStatus
+from urllib.parse import quote
+
+from exporter.model import Clock, NodeFacts, SourceStatus
+from exporter.sources.pods.client import Client
+from exporter.sources.pods.decode import KEEP_NOTHING, Keep, decode_node
+from exporter.sources.pods.health import SECOND_NS, ApiError, Health
+from exporter.sources.pods.listener import DEFAULT_PACE, Listener, Pace
+from exporter.sources.pods.wire import MAX_OBJECT, JsonError, decode, lines, watch_event
+
+
+class NodeReader:
+    """Reads ``/api/v1/nodes/NAME`` at most every ``period_s`` and keeps the last answer."""
+
+    def __init__(
+        self, name: str, period_s: float, health: Health, keep: Keep = KEEP_NOTHING
+    ) -> None:
+        self.facts = NodeFacts()
+        self._keep = keep
+        self._name, self._health = name, health
+        self._period_ns = int(period_s * SECOND_NS)
+        self._due_ns: int | None = None
+
+    def read(self, client: Client, now_ns: int, timeout_s: float) -> None:
+        """Ask if it is time to. Never raises an ApiError.
+
+        Not being answered is no fault: pods are what this connection is for. Who may not, or has
+        no such node, asks again after the period; whatever else failed is tried with the next
+        connection.
+        """
+        if self._due_ns is not None and now_ns < self._due_ns:
+            return
+        self._due_ns = now_ns + self._period_ns
+        try:
+            with client.get(f"/api/v1/nodes/{quote(self._name, safe='')}", {}, timeout_s) as stream:
+                self.facts = decode_node(decode(stream.read(MAX_OBJECT)), self._keep)
+        except JsonError as error:
+            self._health.reject("node_unusable", f"node {self._name}: {error}")
+        except ApiError as failure:
+            if failure.status not in {HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND}:
+                self._due_ns = None
+            level = logging.WARNING if failure.status == HTTPStatus.NOT_FOUND else logging.INFO
+            self._health.once(level, f"labels of node {self._name} are not known: {failure}")
+
+
+logger = logging.getLogger(__name__)
+
+PODS = "/api/v1/pods"
+SHORT_S = 1.0
+KEEP_POSITION = {None, HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE}
+
+
+class ApiPods(Listener):
+    """Implements ``PodSource``; see ``Listener``.
+
+    ``connect`` makes a client from credentials read anew; it is called again after each failure.
+    """
+
+    name = "pods_api"
+
+    def __init__(
+        self,
+        connect: Callable[[], Client],
+        node: str,
+        *,
+        keep: Keep = KEEP_NOTHING,
+        clock: Clock = time,
+        pace: Pace = DEFAULT_PACE,
+        chance: Callable[[], float] = random.random,
+        changed: Callable[[], None] = lambda: None,
+    ) -> None:
+        super().__init__(keep=keep, clock=clock, pace=pace, chance=chance, changed=changed)
+        self._connect, self._node = connect, node
+        self._position: str | None = None  # resourceVersion to watch from; None: list first
+        self._missed = False  # an event was lost: the watch ends, and a list comes next
+        self._node_reader = NodeReader(node, pace.node_s, self._health, keep)
+
+    def status(self) -> SourceStatus:
+        """Up while a watch is open. An empty list is most often a wrong node name."""
+        status = self._health.status()
+        with self._lock:
+            pods = self._roster.table.pods
+        if status.up and not pods:
+            detail = f"no pods on node {self._node!r}; is this the name that the cluster gives it?"
+            return status._replace(detail=detail)
+        return status
+
+    def node(self) -> NodeFacts:
+        """The node's labels and allocatable quantities; empty until known, or not permitted."""
+        return self._node_reader.facts
+
+    # --- in its own thread ---
+
+    def _step(self) -> None:
+        """One connection: list if the position is lost, then watch until the watch ends."""
+        if self._has_no_place():
+            self._wait_for_turn()
+        if self._client is None:
+            self._client = self._connect()
+        client = self._client
+        self._listen_anew()
+        if self._stop.is_set():
+            return
+        # First the node: what a pod was allotted cannot be read without its labels.
+        self._node_reader.read(client, self._clock.monotonic_ns(), self._pace.node_wait_s)
+        if self._stop.is_set():
+            return
+        if not self._has_no_place():
+            if self._watch_on(client):
+                return
+            self._wait_for_turn()
+            if self._stop.is_set():
+                return
+        self._list(client)
+        self._watch(client)
+
+    def _has_no_place(self) -> bool:
+        return self._position is None or self._missed
+
+    def _wait_for_turn(self) -> None:
+        """A list comes next, maybe on every node: they start, or lose their server, together.
+
+        Changes are not heard meanwhile. Where that is for long, others have to stand in.
+        """
+        wait_s = self._pace.spread(self._chance())
+        if wait_s > SHORT_S:
+            self._health.down(f"the list of pods comes in {wait_s:.0f} s, to spread them")
+            self._changed()
+        self._stop.wait(wait_s)
+
+    def _watch_on(self, client: Client) -> bool:
+        """Watch from where the last watch ended; False if that position is too old.
+
+        It always is for a server that was restarted, whose memory begins anew. The list comes
+        next then: a pause could be one of the long ones that an outage leads to, while the watch,
+        which the server opens before it says so, is taken for open.
+        """
+        try:
+            self._watch(client)
+        except ApiError as failure:
+            if failure.status != HTTPStatus.GONE:
+                raise
+            logger.debug("the watch's position is too old: %s", failure)
+            return False
+        return True
+
+    def _fail(self, failure: ApiError) -> None:
+        """Credentials are taken up anew; the position too, unless the server is only busy.
+
+        A busy server (429, priority and fairness) that is asked for a list instead of a watch would
+        be given more to do.
+        """
+        if failure.status not in KEEP_POSITION:
+            self._position = None
+        if failure.status == HTTPStatus.GONE and not self._failures:
+            logger.debug("the watch's position is too old: %s", failure)
+            return
+        super()._fail(failure)
+
+    def _start_anew(self) -> None:
+        self._position = None
+
+    def _list(self, client: Client) -> None:
+        # Version 0: any state that the server has in memory will do, it need not ask etcd.
+        query = {"fieldSelector": f"spec.nodeName={self._node}", "resourceVersion": "0"}
+        started_ns = self._clock.monotonic_ns()
+        with client.get(PODS, query, self._pace.list_s) as stream:
+            pods, metadata = self._read_list(stream)
+        position = metadata.get("resourceVersion") if isinstance(metadata, dict) else None
+        if not isinstance(position, str) or not position:
+            raise ApiError(None, "the list of pods has no resourceVersion")
+        self._enter_list(pods, started_ns)
+        self._position, self._missed = position, False
+        self._changed()
+
+    def _watch(self, client: Client) -> None:
+        seconds = max(1, int(self._pace.watch_s * (1 + self._chance() / 5)))
+        query: dict[str, str | int] = {
+            "fieldSelector": f"spec.nodeName={self._node}",
+            "resourceVersion": str(self._position),
+            "watch": "true",
+            "allowWatchBookmarks": "true",
+            "timeoutSeconds": seconds,
+        }
+        with client.get(PODS, query, seconds + self._pace.slack_s) as stream:
+            if self._health.up():
+                logger.info("watching the pods of node %s", self._node)
+            self._changed()
+            for line in lines(stream.chunks()):
+                if self._stop.is_set():
+                    return
+                self._event(line)
+                self._changed()
+                if self._missed:
+                    return
+        self._health.heard()  # the server ended it as asked
+
+    def _event(self, line: bytes | None) -> None:
+        """Take in one watch event. What an unreadable one said is in the next list."""
+        try:
+            kind, document = watch_event(line)
+        except JsonError as error:
+            self._health.reject("event_unreadable", f"a watch event ({error})")
+            self._missed = True
+            return
+        if kind == "ERROR":
+            code = document.get("code")
+            status = code if isinstance(code, int) else int(HTTPStatus.INTERNAL_SERVER_ERROR)
+            raise ApiError(status, str(document.get("message", "the watch failed"))[:500])
+        self._failures = 0
+        self._health.heard()
+        if kind in {"ADDED", "MODIFIED", "DELETED"} and (pod := self._pod(document)):
+            with self._lock:
+                change = self._roster.delete if kind == "DELETED" else self._roster.upsert
+                change(pod, self._clock.monotonic_ns())
+        metadata = document.get("metadata")
+        position = metadata.get("resourceVersion") if isinstance(metadata, dict) else None
+        if isinstance(position, str) and position:
+            self._position = position

@@ -1,0 +1,288 @@
+"""The devices of this node's ResourceClaims (dynamic resource allocation), from the API server.
+
+Claims are asked for one by one, because only those of this node's pods matter: the list of a whole
+cluster is long, and an allocated claim does not change. Slices are listed for this node.
+
+ResourceClaims and ResourceSlices (resource.k8s.io) → what is kept of them. Pure.
+
+Versions v1, v1beta2 and v1beta1 have the same shapes but for one: v1beta1 nests a slice's device in
+``basic``. All are read by whatever is there, so that a document tells its own version.
+"""
+
+import logging
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from http import HTTPStatus
+from typing import NamedTuple
+from urllib.parse import quote
+
+from exporter.model import ClaimedDevice, Clock, NodeFacts, OfferedDevice, Pod, PodTable
+from exporter.sources.pods.client import Client
+from exporter.sources.pods.decode import Json, mapping, mappings, text, texts
+from exporter.sources.pods.health import SERVICE_ACCOUNT_USER, ApiError
+from exporter.sources.pods.wire import MAX_OBJECT, JsonError, decode, list_parts
+
+MAX_RESULTS = 256  # devices of one claim; the API allows 32
+MAX_DEVICES = 4096  # of one node; a slice has up to 128
+MAX_ATTRIBUTES = 64  # of one device; the API allows 32 with its capacity
+
+Place = tuple[str, str, str]  # driver, pool, device
+
+
+class Slice(NamedTuple):
+    """The devices that a driver offers in one ResourceSlice, and of which generation of a pool."""
+
+    driver: str
+    pool: str
+    generation: int
+    devices: Mapping[str, OfferedDevice]
+
+
+def decode_claim(document: object) -> tuple[ClaimedDevice, ...]:
+    """The devices that were allocated to a ResourceClaim; none while none are."""
+    if not isinstance(document, dict):
+        return ()
+    allocation = mapping(mapping(document, "status"), "allocation")
+    results = list(mappings(mapping(allocation, "devices"), "results"))
+    return tuple(_claimed(result) for result in results[:MAX_RESULTS])
+
+
+def _claimed(result: Json) -> ClaimedDevice:
+    return ClaimedDevice(
+        request=text(result.get("request")),
+        driver=text(result.get("driver")),
+        pool=text(result.get("pool")),
+        device=text(result.get("device")),
+        share_id=text(result.get("shareID")),
+        admin_access=result.get("adminAccess") is True,
+        consumed=texts(mapping(result, "consumedCapacity")),
+    )
+
+
+def decode_slice(document: object) -> Slice | None:
+    """One ResourceSlice; None where it is none."""
+    if not isinstance(document, dict):
+        return None
+    spec = mapping(document, "spec")
+    pool = mapping(spec, "pool")
+    driver, name = text(spec.get("driver")), text(pool.get("name"))
+    generation = pool.get("generation", 0)
+    if not driver or not name or not isinstance(generation, int):
+        return None
+    devices = {}
+    for device in mappings(spec, "devices"):
+        if own := text(device.get("name")):
+            devices[own] = _offered(mapping(device, "basic") or device)
+    return Slice(driver, name, generation, devices)
+
+
+def _offered(device: Json) -> OfferedDevice:
+    return OfferedDevice(
+        attributes=dict(_attributes(mapping(device, "attributes"))),
+        capacity=dict(_capacity(mapping(device, "capacity"))),
+    )
+
+
+def _attributes(source: Json) -> Iterator[tuple[str, str]]:
+    """Each has one of ``string``, ``int``, ``bool`` and ``version``."""
+    for key in list(source)[:MAX_ATTRIBUTES]:
+        for kind, value in mapping(source, key).items():
+            if kind == "bool" and isinstance(value, bool):
+                yield key, str(value).lower()
+            elif kind in {"string", "int", "version"}:
+                yield from texts({key: value}).items()
+
+
+def _capacity(source: Json) -> Iterator[tuple[str, str]]:
+    for key in list(source)[:MAX_ATTRIBUTES]:
+        yield from texts({key: mapping(source, key).get("value")}).items()
+
+
+def offered(slices: Iterable[Slice]) -> dict[Place, OfferedDevice]:
+    """The devices of all slices; of a pool only those of its newest generation."""
+    known = list(slices)
+    newest: dict[tuple[str, str], int] = {}
+    for one in known:
+        key = one.driver, one.pool
+        newest[key] = max(one.generation, newest.get(key, one.generation))
+    devices = {
+        (one.driver, one.pool, name): device
+        for one in known
+        if one.generation == newest[one.driver, one.pool]
+        for name, device in one.devices.items()
+    }
+    return dict(list(devices.items())[:MAX_DEVICES])
+
+
+logger = logging.getLogger(__name__)
+
+GROUP = "/apis/resource.k8s.io"
+VERSIONS = ("v1", "v1beta2", "v1beta1")  # the first that is served is asked
+MAX_CLAIMS = 1024  # of this node's pods
+MAX_SLICES = 1024
+TIMEOUT_S = 10.0
+KEEP_NS = 600 * 10**9  # how long an allocated claim, and the slices, are not asked for again
+
+Key = tuple[str, str]  # namespace and name
+
+
+class ClaimsError(Exception):
+    """There is no answer; the text says why and what to do."""
+
+
+class Answer(NamedTuple):
+    """What the claims were allocated, and what devices the node offers."""
+
+    claims: Mapping[Key, tuple[ClaimedDevice, ...]]
+    offered: Mapping[Place, OfferedDevice]
+
+
+class Claims:
+    """Reads ResourceClaims from the API server. ``connect`` reads the credentials again."""
+
+    name = "claims_api"
+
+    def __init__(self, connect: Callable[[], Client], node: str, clock: Clock = time) -> None:
+        self._connect, self._node, self._clock = connect, node, clock
+        self._client: Client | None = None
+        self._version = ""
+        self._claims: dict[Key, tuple[ClaimedDevice, ...]] = {}
+        self._offered: Mapping[Place, OfferedDevice] = {}
+        self._as_of_ns: int | None = None  # when all was last asked for
+        self._rejected: Counter[str] = Counter()
+
+    def subject(self, table: PodTable) -> frozenset[Key] | None:
+        """The claims of this node's pods; None where no pod refers to any."""
+        keys = {
+            (pod.namespace, reference.claim)
+            for pod in table.pods.values()
+            for container in pod.containers
+            for reference in container.claims
+            if not pod.deleted and not pod.terminal
+        }
+        return frozenset(sorted(keys)[:MAX_CLAIMS]) or None
+
+    def concerns(self, pod: Pod) -> bool:
+        """Whether it refers to a claim."""
+        return any(container.claims for container in pod.containers)
+
+    def ask(self, table: PodTable) -> Answer:
+        """Ask for the claims that are not known yet, now and then for all.
+
+        Raises:
+            ClaimsError: the API server did not answer, or not what was asked for.
+
+        """
+        wanted = self.subject(table) or frozenset()
+        now_ns = self._clock.monotonic_ns()
+        if self._as_of_ns is None or now_ns - self._as_of_ns >= KEEP_NS:
+            self._claims, self._as_of_ns = {}, None
+        try:
+            client = self._connected()
+            self._claims = {key: self._claim(client, key) for key in wanted}
+            if self._as_of_ns is None or self._misses_devices():
+                self._offered = self._slices(client)
+        except (ApiError, JsonError) as error:
+            self._forget_client()
+            raise ClaimsError(_explanation(error)) from error
+        self._as_of_ns = self._as_of_ns or now_ns
+        return Answer(dict(self._claims), self._offered)
+
+    def facts(self, answer: Answer, table: PodTable) -> NodeFacts:
+        """The claims that this node's pods still refer to, and all devices offered."""
+        wanted = self.subject(table) or frozenset()
+        claims = {key: devices for key, devices in answer.claims.items() if key in wanted}
+        return NodeFacts(claims=claims, offered=answer.offered if claims else {})
+
+    def rejected(self) -> Mapping[str, int]:
+        """Slices and claims that could not be used, by reason."""
+        return dict(self._rejected)
+
+    def interrupt(self) -> None:
+        """End the read that is under way."""
+        if (client := self._client) is not None:
+            client.interrupt()
+
+    # --- in the asking thread ---
+
+    def _connected(self) -> Client:
+        if self._client is None:
+            self._client, self._version = self._connect(), ""
+        if not self._version:
+            self._version = self._discover(self._client)
+        return self._client
+
+    def _forget_client(self) -> None:
+        if self._client is not None:
+            self._client.close()
+            self._client = None
+
+    def _discover(self, client: Client) -> str:
+        with client.get(GROUP, {}, TIMEOUT_S) as stream:
+            document = decode(stream.read(MAX_OBJECT))
+        served = document.get("versions") if isinstance(document, dict) else None
+        names = [one.get("version") for one in served or () if isinstance(one, dict)]
+        for version in VERSIONS:
+            if version in names:
+                return version
+        raise ApiError(None, f"resource.k8s.io is served in none of {', '.join(VERSIONS)}")
+
+    def _claim(self, client: Client, key: Key) -> tuple[ClaimedDevice, ...]:
+        """What a claim was allocated. One that is gone, or not allocated, has no devices."""
+        if known := self._claims.get(key):
+            return known
+        namespace, name = (quote(part, safe="") for part in key)
+        path = f"{GROUP}/{self._version}/namespaces/{namespace}/resourceclaims/{name}"
+        try:
+            with client.get(path, {}, TIMEOUT_S) as stream:
+                return decode_claim(decode(stream.read(MAX_OBJECT)))
+        except JsonError as error:
+            self._reject("claim_unusable", f"claim {key[0]}/{key[1]} ({error})")
+        except ApiError as failure:
+            if failure.status != HTTPStatus.NOT_FOUND:
+                raise
+        return ()
+
+    def _slices(self, client: Client) -> Mapping[Place, OfferedDevice]:
+        found: list[Slice] = []
+        query = {"fieldSelector": f"spec.nodeName={self._node}", "resourceVersion": "0"}
+        with client.get(f"{GROUP}/{self._version}/resourceslices", query, TIMEOUT_S) as stream:
+            for key, value in list_parts(stream.chunks()):
+                if key != "items":
+                    continue
+                one = decode_slice(value) if len(found) < MAX_SLICES else None
+                if one is None:
+                    self._reject("slice_unusable", "a ResourceSlice of this node")
+                else:
+                    found.append(one)
+        return offered(found)
+
+    def _misses_devices(self) -> bool:
+        """Whether a device of a claim is not among those offered."""
+        return any(
+            (device.driver, device.pool, device.device) not in self._offered
+            for devices in self._claims.values()
+            for device in devices
+        )
+
+    def _reject(self, reason: str, item: str) -> None:
+        if reason not in self._rejected:
+            logger.warning("%s is left out: %s; more of the kind are only counted", item, reason)
+        self._rejected[reason] += 1
+
+
+def _explanation(error: ApiError | JsonError) -> str:
+    """What is wrong and what to do about it, in one line."""
+    if not isinstance(error, ApiError):
+        return f"the API server's answer cannot be read ({error})"
+    if error.status == HTTPStatus.FORBIDDEN:
+        match = SERVICE_ACCOUNT_USER.search(str(error))
+        who = f"ServiceAccount {match[1]}/{match[2]}" if match else "this user"
+        return (
+            f"missing permission: give {who} a ClusterRole for the group resource.k8s.io with "
+            f"'resourceclaims: get' and 'resourceslices: list', or set --pods.claims=off ({error})"
+        )
+    if error.status is None:
+        return f"no answer from the API server ({error})"
+    return f"the API server answers {error.status} ({error})"

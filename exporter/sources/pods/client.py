@@ -1,0 +1,246 @@
+"""Authenticated GET requests to the API server, over the kubernetes package's configuration.
+
+The only importer of that package. It is imported at the first connection, and only in part
+(``lazy_package``): kubeconfig and in-cluster credentials, TLS, proxies. Its typed API is not
+used, because it weighs 20 MiB and more.
+"""
+
+import http
+import os
+import re
+import socket
+import threading
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urlencode
+
+import yaml
+
+from exporter.settings import boundedyaml, read_bytes, told
+from exporter.sources.pods import lazy_package
+from exporter.sources.pods.health import ApiError
+from exporter.sources.pods.stream import Stream, attempt, message_of
+
+if TYPE_CHECKING:
+    from kubernetes.client import Configuration
+    from urllib3 import BaseHTTPResponse
+
+Load = Callable[["Configuration"], None]
+"""Fills in where to connect to, and as whom."""
+
+SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+CONNECT_TIMEOUT_S = 5.0
+MAX_ERROR_BODY = 64 * 1024
+
+# A peer that vanished without a word is noticed after 30 + 3 * 10 s, not after the read timeout.
+KEEPALIVE = [
+    (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
+    (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 30),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 10),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3),
+]
+
+
+class Client:
+    """One set of credentials and the connections made with it, used by one thread at a time."""
+
+    def __init__(self, configuration: "Configuration") -> None:
+        from kubernetes.client import rest  # noqa: PLC0415 - see the module's docstring
+
+        configuration.connection_pool_maxsize = 1
+        configuration.socket_options = KEEPALIVE
+        self._configuration = configuration
+        self._pool = rest.RESTClientObject(configuration).pool_manager
+        self._lock = threading.Lock()
+        self._response: BaseHTTPResponse | None = None
+        self._interrupted = False
+
+    def get(self, path: str, query: Mapping[str, str | int], read_timeout_s: float) -> Stream:
+        """Request ``path``; the answer's body is still to be read.
+
+        ``read_timeout_s`` bounds each wait for the next bytes, not the whole answer.
+
+        Raises:
+            ApiError: no answer, or one whose status is not 200.
+
+        """
+        import urllib3  # noqa: PLC0415 - comes with the kubernetes package, as late as it
+
+        url = f"{self._configuration.host}{path}?{urlencode(query)}"
+        response = attempt(
+            f"connecting to {re.sub('//[^/@]*@', '//', self._configuration.host)}",
+            lambda: self._pool.request(
+                "GET",
+                url,
+                headers=self._headers(),
+                timeout=urllib3.Timeout(connect=CONNECT_TIMEOUT_S, read=read_timeout_s),
+                preload_content=False,
+                retries=False,
+            ),
+        )
+        with self._lock:
+            self._response = response
+            interrupted = self._interrupted
+        stream = Stream(response)
+        if not interrupted and response.status == http.HTTPStatus.OK:
+            return stream
+        with stream:
+            if interrupted:
+                raise ApiError(None, "interrupted")
+            message = message_of(stream.read(MAX_ERROR_BODY))
+        raise ApiError(response.status, message or str(response.reason))
+
+    def interrupt(self) -> None:
+        """End the read that another thread is in, and all later ones. Returns at once."""
+        with self._lock:
+            self._interrupted = True
+            response = self._response
+        if response is not None:
+            with suppress(ValueError, RuntimeError, OSError):  # it has ended by itself
+                response.shutdown()
+
+    def close(self) -> None:
+        """Close the idle connections."""
+        self._pool.clear()
+
+    def _headers(self) -> dict[str, str]:
+        """The library's hook reads a ServiceAccount's token again once a minute."""
+        headers = {"Accept": "application/json", "User-Agent": "mgpu-exporter"}
+        bearer = self._configuration.auth_settings().get("BearerToken")
+        if bearer is not None:
+            # A token file may end in a line break. http.client would refuse a header with one,
+            # with the token in the message.
+            headers[bearer["key"]] = " ".join(str(bearer["value"]).split())
+        return headers
+
+
+def in_cluster(environ: Mapping[str, str], service_account: Path = SERVICE_ACCOUNT) -> bool:
+    """Whether this process runs in a pod that may speak to its API server."""
+    return bool(environ.get("KUBERNETES_SERVICE_HOST")) and (service_account / "token").is_file()
+
+
+def from_service_account(
+    environ: Mapping[str, str] = os.environ, service_account: Path = SERVICE_ACCOUNT
+) -> Load:
+    """The credentials of the pod's ServiceAccount; its token is read again once a minute."""
+
+    def load(configuration: "Configuration") -> None:
+        lazy_package.import_incluster_config()
+        from kubernetes.config import incluster_config  # noqa: PLC0415 - see the docstring
+
+        loader = incluster_config.InClusterConfigLoader(  # type: ignore[no-untyped-call]
+            token_filename=str(service_account / "token"),
+            cert_filename=str(service_account / "ca.crt"),
+            environ=environ,
+        )
+        loader.load_and_set(configuration)  # type: ignore[no-untyped-call]
+
+    return load
+
+
+def from_kubeconfig(path: str) -> Load:
+    """The credentials of a kubeconfig's current context, or of several joined by ":"."""
+
+    def load(configuration: "Configuration") -> None:
+        lazy_package.import_kube_config()
+        from kubernetes.config import kube_config  # noqa: PLC0415 - see the module's docstring
+
+        try:
+            _check_bounds(path)
+            kube_config.load_kube_config(  # type: ignore[no-untyped-call]
+                config_file=path, client_configuration=configuration, persist_config=False
+            )
+        except Exception as error:  # noqa: BLE001 - a broken file makes the library raise any type
+            raise KubeconfigError(path, _words(error, path)) from None
+
+    return load
+
+
+def _check_bounds(path: str) -> None:
+    """Read the files as the library will, which has no bounds of its own; raises as it does."""
+    for part in filter(None, path.split(os.pathsep)):
+        file = Path(part).expanduser()
+        if file.exists():
+            boundedyaml.load(read_bytes(str(file)).decode())
+
+
+class KubeconfigError(Exception):
+    """A kubeconfig that cannot be used: ``words`` say why, without its name."""
+
+    def __init__(self, path: str, words: str) -> None:
+        super().__init__(f"kubeconfig {path}: {words}")
+        self.words = words
+
+
+def read_kubeconfig(path: str) -> None:
+    """Read a kubeconfig as a connection would; connects to nobody.
+
+    Raises:
+        KubeconfigError: it cannot be used.
+
+    """
+    lazy_package.import_client()
+    from kubernetes.client import Configuration  # noqa: PLC0415 - see the module's docstring
+
+    from_kubeconfig(path)(Configuration())
+
+
+def _words(error: Exception, path: str) -> str:
+    """What is wrong with a kubeconfig in one sentence. The library names the file or does not."""
+    if not any(Path(part).exists() for part in path.split(os.pathsep) if part):
+        return "no such file"
+    if isinstance(error, yaml.YAMLError):
+        return str(told(error))
+    if isinstance(error, TypeError | AttributeError | KeyError):
+        return "not a kubeconfig"
+    if isinstance(error, UnicodeDecodeError):
+        return "not UTF-8 text"
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    text = re.sub(r"^Invalid kube-config( file)?\. ", "", str(error))
+    text = text.replace(f"{path}/", "its ").replace(f"{path} file", "it").replace(path, "it")
+    return " ".join(text.split())
+
+
+def connect(load: Load) -> Client:
+    """Connect to the API server that the credentials are for.
+
+    Reads files only, or runs a kubeconfig's credential plugin; raises ApiError if it cannot.
+    """
+
+    def client() -> Client:
+        lazy_package.import_client()
+        from kubernetes.client import Configuration  # noqa: PLC0415 - see the module's docstring
+
+        configuration = Configuration()
+        load(configuration)
+        return Client(configuration)
+
+    return attempt("loading credentials", client)
+
+
+def connect_kubelet(
+    url: str, load: Load | None, ca_file: str = "", *, insecure: bool = False
+) -> Client:
+    """Connect to the kubelet at ``url`` as ``load`` says, or as nobody; raises as ``connect``.
+
+    Over plain HTTP nothing secret is sent. ``ca_file`` "" is the authority of the credentials.
+    """
+
+    def at_kubelet(configuration: "Configuration") -> None:
+        if load is not None and url.startswith("https:"):
+            load(configuration)
+        configuration.host = url
+        configuration.proxy = None  # it is on this node
+        if ca_file:
+            configuration.ssl_ca_cert = ca_file
+        if insecure:
+            import urllib3  # noqa: PLC0415 - comes with the kubernetes package, as late as it
+
+            configuration.verify_ssl = False
+            urllib3.disable_warnings(urllib3.exceptions.InsecureRequestWarning)
+
+    return connect(at_kubelet)

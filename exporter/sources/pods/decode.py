@@ -1,0 +1,274 @@
+"""A pod's JSON document → ``model.Pod``. Pure; stands on the core/v1 Pod of the Kubernetes API.
+
+Only what this exporter uses is kept, so that a pod of 13 KB costs about 1 KB. Every list, map and
+text is bounded: what is too many or too long is dropped and counted, never an error of its own.
+
+Which ResourceClaims a pod's containers take, from the pod itself. Pure.
+
+Stands on core/v1: ``spec.resourceClaims``, ``status.resourceClaimStatuses`` (the claims that were
+made from templates), ``containers[].resources.claims``, and of KEP-5004
+``status.extendedResourceClaimStatus`` (the claim that stands for extended resources).
+
+Shapes that anything in a JSON document from outside may have, bounded. Pure.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from exporter.model import ClaimRef, Container, NodeFacts, Pod
+from exporter.sources.pods.owners import resolve
+
+MAX_ENTRIES = 1024  # of one map: annotations, labels, limits
+MAX_NAME = 253  # DNS subdomain, the longest name that the API server accepts
+
+Json = Mapping[str, object]
+NONE: Json = {}
+
+
+def mapping(parent: Json, key: str) -> Json:
+    """The object under a key, or an empty one."""
+    value = parent.get(key)
+    return value if isinstance(value, dict) else NONE
+
+
+def mappings(parent: Json, key: str) -> Iterator[Json]:
+    """The objects of the list under a key; what is none is left out."""
+    value = parent.get(key)
+    return (
+        (item for item in value if isinstance(item, dict)) if isinstance(value, list) else iter(())
+    )
+
+
+def text(value: object, limit: int = MAX_NAME) -> str:
+    """The text, or "" where it is none, is too long, or is no Unicode (half a surrogate pair)."""
+    if not isinstance(value, str) or len(value) > limit:
+        return ""
+    if not value.isascii():
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            return ""
+    return value
+
+
+def texts(source: Json, limit: int = MAX_NAME) -> Mapping[str, str]:
+    """The entries whose key and value are usable texts; quantities may be JSON integers."""
+    found: dict[str, str] = {}
+    for key, value in source.items():
+        number = isinstance(value, int) and not isinstance(value, bool)
+        own = str(value) if number else text(value, limit)
+        if text(key) and (own or value == "") and len(found) < MAX_ENTRIES:
+            found[key] = own
+    return found
+
+
+MAX_REFERENCES = 256  # of one container
+_OF_STATUS = ("resourceClaimStatuses", "extendedResourceClaimStatus")
+
+
+def claim_references(spec: Json, status: Json) -> Mapping[str, tuple[ClaimRef, ...]]:
+    """The references of each container that has any, by its name.
+
+    A claim that is still to be made from its template is not there yet.
+    """
+    if "resourceClaims" not in spec and status.keys().isdisjoint(_OF_STATUS):
+        return {}
+    found: dict[str, dict[ClaimRef, None]] = {}
+    for container, reference in (*_named(spec, status), *_for_extended_resources(status)):
+        own = found.setdefault(container, {})
+        if container and reference.claim and len(own) < MAX_REFERENCES:
+            own[reference] = None
+    return {container: tuple(own) for container, own in found.items() if own}
+
+
+def _named(spec: Json, status: Json) -> Iterator[tuple[str, ClaimRef]]:
+    claims = {
+        text(claim.get("name")): text(claim.get("resourceClaimName"))
+        for claim in (*mappings(spec, "resourceClaims"), *mappings(status, "resourceClaimStatuses"))
+        if text(claim.get("resourceClaimName"))
+    }
+    for kind in ("initContainers", "containers", "ephemeralContainers"):
+        for container in mappings(spec, kind):
+            for taken in mappings(mapping(container, "resources"), "claims"):
+                claim = claims.get(text(taken.get("name")), "")
+                yield text(container.get("name")), ClaimRef(claim, text(taken.get("request")))
+
+
+def _for_extended_resources(status: Json) -> Iterator[tuple[str, ClaimRef]]:
+    made = mapping(status, "extendedResourceClaimStatus")
+    claim = text(made.get("resourceClaimName"))
+    for use in mappings(made, "requestMappings"):
+        request, resource = text(use.get("requestName")), text(use.get("resourceName"))
+        yield text(use.get("containerName")), ClaimRef(claim, request, resource)
+
+
+MAX_CONTAINERS = 512
+MAX_ANNOTATIONS = 64 * 1024  # characters of all that are kept of one pod; a scheduler writes 1,000
+UNREADABLE = "…"  # stands for one that is none, or too long
+
+CONFIG_MIRROR = "kubernetes.io/config.mirror"
+CONFIG_HASH = "kubernetes.io/config.hash"
+
+CONTAINER_ID = re.compile(r"[a-z][a-z0-9.-]*://([0-9A-Za-z][0-9A-Za-z_.-]{0,127})", re.ASCII)
+
+
+class PodError(ValueError):
+    """The document cannot be kept as a pod; the text says which field is missing or wrong."""
+
+
+class Keep(NamedTuple):
+    """Prefixes of the keys to keep, of a pod and of the node; a whole key is one of itself."""
+
+    annotations: tuple[str, ...] = ()
+    labels: tuple[str, ...] = ()
+    node_annotations: tuple[str, ...] = ()
+
+
+KEEP_NOTHING = Keep()
+
+
+class Decoded(NamedTuple):
+    """A pod and how many of its items were dropped, by reason."""
+
+    pod: Pod
+    dropped: Mapping[str, int]
+
+
+def decode_pod(document: object, keep: Keep = KEEP_NOTHING) -> Decoded:
+    """Decode one item of a PodList, or the object of a watch event.
+
+    ``containers`` holds init and sidecar containers in the order of ``spec.initContainers``, then
+    the app containers in the order of ``spec.containers``, then the ephemeral ones: sharing
+    systems number containers by their place in these lists.
+
+    Raises:
+        PodError: it has no usable uid, namespace or name.
+
+    """
+    if not isinstance(document, dict):
+        raise PodError("document is not an object")
+    metadata, spec, status = (mapping(document, key) for key in ("metadata", "spec", "status"))
+    dropped: Counter[str] = Counter()
+    annotations = mapping(metadata, "annotations")
+    owner_kind, owner_name = _owner(metadata)
+    mirror, config_hash = (text(annotations.get(key)) for key in (CONFIG_MIRROR, CONFIG_HASH))
+    pod = Pod(
+        uid=_required(metadata, "uid"),
+        namespace=_required(metadata, "namespace"),
+        name=_required(metadata, "name"),
+        phase=text(status.get("phase")),
+        qos=text(status.get("qosClass")),
+        static_hash=mirror or config_hash,
+        owner_kind=owner_kind,
+        owner_name=owner_name,
+        containers=_containers(spec, status, dropped),
+        annotations=_kept(annotations, keep.annotations, dropped),
+        labels=_kept(mapping(metadata, "labels"), keep.labels, dropped),
+        mirror=bool(mirror) and mirror == (config_hash or mirror),  # the kubelet writes both alike
+        acknowledged=bool(text(status.get("startTime"))),
+    )
+    return Decoded(pod, dropped)
+
+
+def decode_node(document: object, keep: Keep = KEEP_NOTHING) -> NodeFacts:
+    """Labels, annotations and allocatable quantities of a core/v1 Node; empty where it has none."""
+    if not isinstance(document, dict):
+        return NodeFacts()
+    metadata = mapping(document, "metadata")
+    allocatable = mapping(mapping(document, "status"), "allocatable")
+    return NodeFacts(
+        labels=texts(mapping(metadata, "labels")),
+        annotations=_kept(mapping(metadata, "annotations"), keep.node_annotations, Counter()),
+        allocatable=texts(allocatable),
+    )
+
+
+# --- parts of a pod -------------------------------------------------------------------------------
+
+
+def _owner(metadata: Json) -> tuple[str, str]:
+    """Kind and name of what the pod's controller belongs to; "" if it has none."""
+    for reference in mappings(metadata, "ownerReferences"):
+        if reference.get("controller") is True:
+            version, kind, name = (text(reference.get(k)) for k in ("apiVersion", "kind", "name"))
+            labels, created = mapping(metadata, "labels"), text(metadata.get("creationTimestamp"))
+            owner = resolve(version, kind, name, labels, created)
+            return text(owner.kind), text(owner.name)
+    return "", ""
+
+
+def _containers(spec: Json, status: Json, dropped: Counter[str]) -> tuple[Container, ...]:
+    found: dict[str, Container] = {}
+    claims = claim_references(spec, status)
+    for kind, container, state in _with_status(spec, status):
+        name = text(container.get("name"))
+        if not name or name in found:
+            dropped["container_unusable"] += 1
+        elif len(found) >= MAX_CONTAINERS:
+            dropped["container_over_limit"] += 1
+        else:
+            found[name] = Container(
+                name=name,
+                kind=kind,
+                container_ids=_container_ids(state),
+                limits=_extended_resources(container),
+                claims=claims.get(name, ()),
+            )
+    return tuple(found.values())
+
+
+def _with_status(spec: Json, status: Json) -> Iterator[tuple[str, Json, Json]]:
+    """(kind, container, its status) of the three lists; the status is empty until it is posted."""
+    for spec_key, status_key, listed_kind in (
+        ("initContainers", "initContainerStatuses", "init"),
+        ("containers", "containerStatuses", "app"),
+        ("ephemeralContainers", "ephemeralContainerStatuses", "ephemeral"),
+    ):
+        states = {text(state.get("name")): state for state in mappings(status, status_key)}
+        for container in mappings(spec, spec_key):
+            # An init container that restarts for ever is a sidecar (KEP-753).
+            sidecar = listed_kind == "init" and container.get("restartPolicy") == "Always"
+            kind = "sidecar" if sidecar else listed_kind
+            yield kind, container, states.get(text(container.get("name")), NONE)
+
+
+def _container_ids(state: Json) -> tuple[str, ...]:
+    """The current id, then the one before the last restart, without their ``<type>://``."""
+    last = mapping(mapping(state, "lastState"), "terminated")
+    matches = (CONTAINER_ID.fullmatch(text(source.get("containerID"))) for source in (state, last))
+    return tuple(dict.fromkeys(match[1] for match in matches if match))
+
+
+def _extended_resources(container: Json) -> Mapping[str, str]:
+    """Limits of extended resources: the keys with a domain. The API server makes requests equal."""
+    resources = mapping(container, "resources")
+    merged = {**mapping(resources, "requests"), **mapping(resources, "limits")}
+    return texts({key: value for key, value in merged.items() if "/" in key})
+
+
+def _kept(source: Json, prefixes: tuple[str, ...], dropped: Counter[str]) -> Mapping[str, str]:
+    """The entries whose keys begin so; of those that are not usable, only that they are there.
+
+    No sharing system's format allows what stands for them: whoever reads the pod sees that it has
+    an annotation which cannot be read, and does not take it for a pod without. The shortest come
+    first, so that one long text costs only itself.
+    """
+    wanted = [key for key in source if key.startswith(prefixes)]
+    usable = texts({key: source[key] for key in wanted}, MAX_ANNOTATIONS)
+    left, found = MAX_ANNOTATIONS, {}
+    for key in sorted(usable, key=lambda key: len(usable[key])):
+        left -= len(usable[key])
+        if left >= 0:
+            found[key] = usable[key]
+    if lost := len(wanted) - len(found):
+        dropped["annotation_unusable"] += lost
+    there = [key for key in wanted if text(key)][:MAX_ENTRIES]
+    return {key: found.get(key, UNREADABLE) for key in there}
+
+
+def _required(metadata: Json, key: str) -> str:
+    if value := text(metadata.get(key)):
+        return value
+    raise PodError(f"metadata.{key} is missing or unusable")

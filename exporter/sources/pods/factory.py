@@ -1,0 +1,180 @@
+"""Which source of pods a setting names, and which node this is.
+
+No names: every container is known by its ids only.
+"""
+
+import os
+import socket
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+from exporter.model import PodTable, SourceStatus
+from exporter.sources.pods.api import ApiPods
+from exporter.sources.pods.chain import PATIENCE_S, ChainedPods, Standby
+from exporter.sources.pods.client import (
+    SERVICE_ACCOUNT,
+    Client,
+    Load,
+    connect,
+    connect_kubelet,
+    from_kubeconfig,
+    from_service_account,
+    in_cluster,
+)
+from exporter.sources.pods.decode import KEEP_NOTHING, Keep
+from exporter.sources.pods.files import FilePods
+from exporter.sources.pods.kubelet import KubeletPods
+from exporter.sources.pods.listener import DEFAULT_PACE, Pace
+from exporter.sources.pods.source import PodSource
+
+
+class NoPods:
+    """Implements ``PodSource`` with an empty table; ``reason`` says why there are no names."""
+
+    name = "pods_none"
+
+    def __init__(self, reason: str = "names of pods are off (--pods.source=none)") -> None:
+        self._reason = reason
+        self._table = PodTable()
+
+    def start(self) -> None:
+        """Nothing to begin."""
+
+    def wait(self, timeout_s: float) -> bool:  # noqa: ARG002 - the protocol's
+        """Nothing to wait for."""
+        return True
+
+    def table(self) -> PodTable:
+        """An empty table, the same one each time: there are no news."""
+        return self._table
+
+    def status(self) -> SourceStatus:
+        """Up, because nothing is expected of it."""
+        return SourceStatus(self.name, up=True, detail=self._reason)
+
+    def rejected(self) -> Mapping[str, int]:
+        """Nothing is read, so nothing is rejected."""
+        return {}
+
+    def follow(self, keep: Keep) -> None:
+        """There is nothing to keep."""
+
+    def close(self) -> None:
+        """Nothing to end."""
+
+
+KINDS = ("auto", "api", "kubelet", "files", "none")
+LOGS = Path("/var/log")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Places:
+    """Where this process may look for pods, and as whom.
+
+    ``kubelet`` is the kubelet's address; "" is its authenticated port at ``$NODE_IP``, or else at
+    the loopback address.
+    """
+
+    kubeconfig: str | None = None
+    kubelet: str = ""
+    kubelet_ca: str = ""
+    kubelet_insecure: bool = False
+    logs: Path = LOGS
+    environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
+    service_account: Path = SERVICE_ACCOUNT
+
+    def credentials(self) -> Load | None:
+        """Whom to be: a given kubeconfig, the pod's ServiceAccount, or a kubeconfig found."""
+        if self.kubeconfig is None and in_cluster(self.environ, self.service_account):
+            return from_service_account(self.environ, self.service_account)
+        path = self.kubeconfig or self.environ.get("KUBECONFIG")
+        if path:
+            return from_kubeconfig(path)
+        home = str(self._home)  # of a service without root it may be anybody's
+        return from_kubeconfig(home) if os.access(home, os.R_OK) else None
+
+    def to_api(self) -> Callable[[], Client]:
+        """Connects to the API server; without credentials it says at each try what it lacks."""
+        return partial(connect, self.credentials() or from_kubeconfig(str(self._home)))
+
+    def kubelet_url(self) -> str:
+        """The address given, or the authenticated port.
+
+        The read-only port must be given: where the kubelet leaves it alone, any pod with the host's
+        network may listen there, and name pods as it likes.
+        """
+        host = self.environ.get("NODE_IP") or "127.0.0.1"
+        return self.kubelet or f"https://{f'[{host}]' if ':' in host else host}:10250"
+
+    def to_kubelet(self) -> Callable[[], Client]:
+        """Connects to the kubelet."""
+        return partial(
+            connect_kubelet,
+            self.kubelet_url(),
+            self.credentials(),
+            self.kubelet_ca,
+            insecure=self.kubelet_insecure,
+        )
+
+    @property
+    def _home(self) -> Path:
+        return Path(self.environ.get("HOME", "/root")) / ".kube" / "config"
+
+
+HERE = Places()
+
+
+def node_name(given: str | None = None, environ: Mapping[str, str] = os.environ) -> str:
+    """The name that the cluster has for this node: given, ``$NODE_NAME``, or the host's.
+
+    The kubelet registers the host name in lower case.
+    """
+    return given or environ.get("NODE_NAME") or socket.gethostname().lower()
+
+
+def open_pod_source(
+    kind: str,
+    node: str,
+    places: Places = HERE,
+    keep: Keep = KEEP_NOTHING,
+    pace: Pace = DEFAULT_PACE,
+) -> PodSource:
+    """Make the source for ``--pods.source``; it is not started. Imports nothing heavy.
+
+    "api" and "kubelet" without credentials stay down and say so.
+
+    Raises:
+        ValueError: ``kind`` is not one of ``KINDS``.
+
+    """
+    if kind not in KINDS:
+        raise ValueError(f"--pods.source={kind}: not one of {', '.join(KINDS)}")
+    if kind == "none":
+        return NoPods()
+    if kind == "api":
+        return ApiPods(places.to_api(), node, keep=keep, pace=pace)
+    if kind == "kubelet":
+        return KubeletPods(places.to_kubelet(), keep=keep)
+    if kind == "files":
+        return FilePods(places.logs)
+    return _auto(node, places, keep, pace)
+
+
+def _auto(node: str, places: Places, keep: Keep, pace: Pace) -> PodSource:
+    """The API server, else the kubelet, else files; without credentials what needs none."""
+    if places.credentials() is not None:
+        api = ApiPods(places.to_api(), node, keep=keep, pace=pace)
+        kubelet = KubeletPods(places.to_kubelet(), wanted=False, keep=keep)
+        files = FilePods(places.logs, alone=False)
+        return ChainedPods(api, [Standby(kubelet, PATIENCE_S)], files, node=api.node)
+    if places.kubelet:
+        kubelet = KubeletPods(places.to_kubelet(), keep=keep)
+        return ChainedPods(kubelet, (), FilePods(places.logs, alone=False))
+    if (places.logs / "pods").is_dir():
+        return FilePods(places.logs)
+    return NoPods(
+        "names of pods are off: neither in a cluster, nor is there a kubeconfig, "
+        f"nor {places.logs / 'pods'}"
+    )

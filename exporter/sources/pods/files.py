@@ -1,0 +1,279 @@
+"""Pods by the names of their log files, without any server: namespace, pod, uid, container and id.
+
+Nothing else is known so: no limits, labels, annotations or owner, nor whether a pod still runs.
+Files are listed, never opened or followed; two looks a second at their directories say whether
+anything was added or removed.
+
+What the names of container logs say of pods. Pure.
+
+The kubelet writes ``/var/log/pods/<namespace>_<pod>_<uid>/<container>/<restart>.log`` and, below
+``/var/log/containers``, links to those files whose names end in the container's id
+(``pkg/kubelet/kuberuntime``: ``BuildPodLogsDirectory``, ``logSymlink``). A link's name is cut at
+255 bytes, so that one of long names has no id. A static pod's uid is the hash of its manifest.
+"""
+
+import logging
+import os
+import re
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import islice
+from pathlib import Path
+from typing import NamedTuple
+
+from exporter.model import Clock, Container, Pod, PodTable, SourceStatus
+from exporter.sources.pods.decode import MAX_CONTAINERS, Keep
+from exporter.sources.pods.health import SECOND_NS, Health
+from exporter.sources.pods.table import Roster
+
+MAX_IDS = 8  # of one container: the current one and those before its restarts
+
+_LABEL = r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
+_NAME = r"[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?"
+_POD = re.compile(rf"({_LABEL})_({_NAME})_([0-9A-Za-z-]{{1,64}})", re.ASCII)
+_LINK = re.compile(rf"{_NAME}_{_LABEL}_{_LABEL}-([0-9a-f]{{64}})\.log", re.ASCII)
+_LOG = re.compile(r"([0-9]{1,9})\.log", re.ASCII)
+_CONTAINER = re.compile(_LABEL, re.ASCII)
+
+
+class PodName(NamedTuple):
+    """A pod as the name of its directory has it."""
+
+    namespace: str
+    name: str
+    uid: str
+
+
+class Log(NamedTuple):
+    """One container of a pod, after so many restarts."""
+
+    pod: PodName
+    container: str
+    restart: int
+    container_id: str
+
+
+def pod_name(directory: str) -> PodName | None:
+    """The pod of a directory below ``pods``; None if that is none."""
+    match = _POD.fullmatch(directory)
+    return PodName(*match.groups()) if match else None
+
+
+def is_container(directory: str) -> bool:
+    """Whether a directory below a pod's may be a container's."""
+    return _CONTAINER.fullmatch(directory) is not None
+
+
+def log_of(link: str, target: str) -> Log | None:
+    """What a link below ``containers`` says by its own name and its target's; None if nothing."""
+    named = _LINK.fullmatch(link)
+    *_, directory, container, file = ("", "", *target.split("/"))
+    pod, log = pod_name(directory), _LOG.fullmatch(file)
+    if named is None or pod is None or log is None or not is_container(container):
+        return None
+    return Log(pod, container, int(log[1]), named[1])
+
+
+def pods_of(containers: Mapping[PodName, Iterable[str]], logs: Iterable[Log]) -> list[Pod]:
+    """The pods that have a directory, with the ids of their containers, the current one first."""
+    ids: dict[tuple[PodName, str], list[str]] = {}
+    for log in sorted(logs, key=lambda log: (log.pod, log.container, -log.restart)):
+        ids.setdefault((log.pod, log.container), []).append(log.container_id)
+    return [
+        Pod(
+            uid=pod.uid,
+            namespace=pod.namespace,
+            name=pod.name,
+            containers=tuple(
+                Container(name, container_ids=tuple(ids.get((pod, name), ())[:MAX_IDS]))
+                for name in sorted(names)
+            ),
+        )
+        for pod, names in containers.items()
+    ]
+
+
+logger = logging.getLogger(__name__)
+
+NOT_READ = "not read, because a better source is up"
+MAX_PODS = 5_000
+MAX_LINKS = 20_000
+MAX_TOLD = 1_000
+LOOK_S = 0.5
+RELIST_NS = 15 * SECOND_NS  # for changes that do not show in the two directories' times
+CLOSE_TIMEOUT_S = 0.9
+
+Stamp = tuple[int | None, int | None]
+
+
+class FilePods:
+    """Implements ``StandbyPods``. Its own thread reads, because a disk may hang.
+
+    ``alone``: nothing else tells of pods, so that it is worth a warning if it cannot.
+    ``changed`` is called, in that thread, after each look.
+    """
+
+    name = "pods_files"
+
+    def __init__(
+        self,
+        root: Path,
+        *,
+        alone: bool = True,
+        clock: Clock = time,
+        look_s: float = LOOK_S,
+        changed: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._pods, self._links = root / "pods", root / "containers"
+        self._clock, self._look_s, self._changed = clock, look_s, changed
+        self._level = logging.WARNING if alone else logging.INFO
+        self._health = Health(self.name, clock, watches=False)
+        self._stop, self._listed, self._wanted = (threading.Event() for _ in range(3))
+        self._wanted.set()
+        self._thread = threading.Thread(target=self._run, name=self.name, daemon=True)
+        self._lock = threading.Lock()  # guards the roster
+        self._roster = Roster()
+        self._seen: Stamp | None = None
+        self._read_ns = 0
+        self._told: set[str] = set()
+
+    # --- for other threads ---
+
+    def start(self) -> None:
+        """Begin to look."""
+        self._thread.start()
+
+    def want(self, wanted: bool) -> None:  # noqa: FBT001 - the protocol's
+        """Look, or rest until told to look again."""
+        if wanted == self._wanted.is_set():  # as nearly always
+            return
+        if wanted:
+            self._wanted.set()
+        else:
+            self._wanted.clear()
+
+    def wait(self, timeout_s: float) -> bool:
+        """Wait for the first list, or the close; whether it came."""
+        return self._listed.wait(timeout_s)
+
+    def table(self) -> PodTable:
+        """The newest table; pods that have gone leave it after their grace period."""
+        with self._lock:
+            self._roster.expire(self._clock.monotonic_ns())
+            return self._roster.table
+
+    def status(self) -> SourceStatus:
+        """Up while the directory of the pods can be read."""
+        status = self._health.status()
+        return status if self._wanted.is_set() else status._replace(up=False, detail=NOT_READ)
+
+    def rejected(self) -> Mapping[str, int]:
+        """Names that are none of a pod, by reason; each is counted once."""
+        return self._health.rejected()
+
+    def follow(self, keep: Keep) -> None:
+        """A file tells nothing that could be kept."""
+
+    def close(self) -> None:
+        """End the thread; one that a disk holds is left behind."""
+        self._stop.set()
+        self._wanted.set()
+        self._listed.set()
+        if self._thread.is_alive():
+            self._thread.join(CLOSE_TIMEOUT_S)
+
+    # --- in its own thread ---
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            if not self._wanted.is_set():
+                self._health.down(NOT_READ)
+                self._wanted.wait()
+                continue
+            try:
+                self._look()
+            except Exception:
+                logger.exception("reading the names of log files failed unexpectedly")
+                self._health.down("unexpected error, see the log")
+            self._changed()
+            self._stop.wait(self._look_s)
+
+    def _look(self) -> None:
+        """Read if there may be something new."""
+        now_ns = self._clock.monotonic_ns()
+        stamp = _changed_at(self._pods, follow=True), _changed_at(self._links, follow=True)
+        if stamp == self._seen and now_ns - self._read_ns < RELIST_NS and self._health.status().up:
+            self._health.heard()
+            return
+        try:
+            pods = self._read()
+        except OSError as error:
+            reason = error.strerror or type(error).__name__
+            detail = f"{self._pods} cannot be read ({reason}); mount the node's, or see --path.logs"
+            if self._health.down(detail):
+                logger.log(self._level, "no names of pods from log files: %s", detail)
+            return
+        self._seen, self._read_ns = stamp, now_ns  # what comes while it is read is read again
+        with self._lock:
+            self._roster.relist(pods, now_ns)
+        self._listed.set()
+        self._health.heard(self._clock.monotonic_ns() - now_ns)
+        self._health.up()
+
+    def _read(self) -> list[Pod]:
+        """Every pod that is named, the newest directory first."""
+        found: list[tuple[int, PodName, list[str]]] = []
+        for entry in _entries(self._pods, MAX_PODS):
+            pod = pod_name(entry.name)
+            changed_at = _changed_at(Path(entry.path))
+            if pod is None or not entry.is_dir(follow_symlinks=False):
+                self._reject("pods", entry.name)
+            elif changed_at is not None:
+                found.append((changed_at, pod, _containers(entry.path)))
+        found.sort(reverse=True)
+        return pods_of({pod: containers for _, pod, containers in found}, self._logs())
+
+    def _logs(self) -> Iterator[Log]:
+        """What the links say; nothing where there are none."""
+        try:
+            entries = list(_entries(self._links, MAX_LINKS))
+        except OSError:
+            return
+        for entry in entries:
+            try:
+                target = str(Path(entry.path).readlink())
+            except OSError:
+                target = ""  # no link, or removed meanwhile
+            log = log_of(entry.name, target)
+            if log is not None:
+                yield log
+            else:
+                self._reject("containers", entry.name)
+
+    def _reject(self, place: str, name: str) -> None:
+        item = f"{place}/{name[:300]!a}"
+        if item not in self._told and len(self._told) < MAX_TOLD:
+            self._told.add(item)
+            self._health.reject("log_name_unusable", item)
+
+
+def _entries(folder: Path, most: int) -> Iterator["os.DirEntry[str]"]:
+    with os.scandir(folder) as entries:
+        yield from islice(entries, most)
+
+
+def _containers(folder: str) -> list[str]:
+    """The containers that have a directory; none where the pod is being removed."""
+    try:
+        entries = list(_entries(Path(folder), MAX_CONTAINERS))
+    except OSError:
+        return []
+    return [e.name for e in entries if is_container(e.name) and e.is_dir(follow_symlinks=False)]
+
+
+def _changed_at(path: Path, *, follow: bool = False) -> int | None:
+    try:
+        return path.stat(follow_symlinks=follow).st_mtime_ns
+    except OSError:
+        return None

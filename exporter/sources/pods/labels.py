@@ -1,0 +1,131 @@
+"""A pod's labels and annotations as labels of a metric, by an allow-list. Pure.
+
+Names are made as kube-state-metrics makes them (internal/store/utils.go), so that a query that
+joins on ``label_app_kubernetes_io_name`` works with either. Bounded, which it is not: annotations
+may hold whole documents.
+"""
+
+import logging
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import count
+from typing import NamedTuple
+
+from exporter.model import Pod, PodTable
+from exporter.sources.pods.decode import Keep
+
+logger = logging.getLogger(__name__)
+
+MAX_LABELS = 64  # of one pod, and as many annotations
+MAX_VALUE = 256  # characters; what is longer is cut, and ends in an ellipsis
+
+_INVALID = re.compile(r"[^A-Za-z0-9_]")
+_HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+
+
+class Allowed(NamedTuple):
+    """Keys that may be shown; one that ends in * stands for all that begin so."""
+
+    labels: tuple[str, ...] = ()
+    annotations: tuple[str, ...] = ()
+
+    def keep(self, more: Keep) -> Keep:
+        """What a decoder must keep of a pod for this and for ``more``."""
+        labels, annotations = ([key.removesuffix("*") for key in keys] for keys in self)
+        return Keep(
+            (*more.annotations, *annotations), (*more.labels, *labels), more.node_annotations
+        )
+
+
+ALLOW_NOTHING = Allowed()
+
+
+class Shown:
+    """What each pod of a table shows, made anew only when the table has changed."""
+
+    def __init__(self, allowed: Allowed) -> None:
+        self.rejected: Counter[str] = Counter()
+        self._allowed = allowed
+        self._table: PodTable | None = None
+        self._shown: dict[str, dict[str, str]] = {}
+        self._told: set[str] = set()
+
+    def allow(self, allowed: Allowed) -> None:
+        """Show this from now on."""
+        if allowed != self._allowed:
+            self._allowed, self._table, self._shown = allowed, None, {}
+
+    def of(self, table: PodTable) -> Mapping[str, Mapping[str, str]]:
+        """By pod uid, the names and values of metric labels; no entry for a pod without any."""
+        if any(self._allowed) and table is not self._table:
+            self._table = table
+            made = {uid: shown(pod, self._allowed) for uid, pod in table.pods.items()}
+            self._shown = {uid: labels for uid, labels in made.items() if labels}
+            self._told &= table.pods.keys()
+            for pod in table.pods.values():
+                self._count(pod)
+        return self._shown
+
+    def _count(self, pod: Pod) -> None:
+        left_out = sum(
+            max(0, len(_allowed(texts, keys)) - MAX_LABELS)
+            for texts, keys in (
+                (pod.labels, self._allowed.labels),
+                (pod.annotations, self._allowed.annotations),
+            )
+        )
+        if left_out and pod.uid not in self._told:
+            self._told.add(pod.uid)
+            self.rejected["label_over_limit"] += left_out
+            logger.warning(
+                "pod %s/%s has too many labels or annotations to show; %d are left out, see "
+                "--pods.labels and --pods.annotations",
+                *(pod.namespace, pod.name, left_out),
+            )
+
+
+def shown(pod: Pod, allowed: Allowed) -> dict[str, str]:
+    """The pod's allowed labels and annotations by the names of metric labels.
+
+    What a pod does not have is left out, as kube-state-metrics does, and not empty: with a * it
+    is not known which other names there are.
+    """
+    return {
+        **_named("label", pod.labels, allowed.labels),
+        **_named("annotation", pod.annotations, allowed.annotations),
+    }
+
+
+def _named(prefix: str, texts: Mapping[str, str], allowed: Sequence[str]) -> dict[str, str]:
+    keys = _allowed(texts, allowed)[:MAX_LABELS]
+    return {name: _cut(texts[key]) for name, key in zip(names(prefix, keys), keys, strict=True)}
+
+
+def _allowed(texts: Iterable[str], allowed: Sequence[str]) -> list[str]:
+    return sorted(key for key in texts if any(_matches(key, one) for one in allowed))
+
+
+def _matches(key: str, allowed: str) -> bool:
+    return key.startswith(allowed[:-1]) if allowed.endswith("*") else key == allowed
+
+
+def names(prefix: str, keys: Sequence[str]) -> list[str]:
+    """Metric label names of sorted keys; those that would have the same are numbered."""
+    plain = [f"{prefix}_{_snake(key)}" for key in keys]
+    unique = {name for name, times in Counter(plain).items() if times == 1}
+    taken, made = set(unique), []
+    for name in plain:
+        numbered = (f"{name}_conflict{number}" for number in count(1))
+        free = name if name in unique else next(n for n in numbered if n not in taken)
+        taken.add(free)
+        made.append(free)
+    return made
+
+
+def _snake(key: str) -> str:
+    return _HUMP.sub("_", _INVALID.sub("_", key)).lower()
+
+
+def _cut(value: str) -> str:
+    return value if len(value) <= MAX_VALUE else f"{value[: MAX_VALUE - 1]}…"

@@ -1,0 +1,250 @@
+"""What the sources have in common that ask an HTTP server for the pods of this node.
+
+How long the watch of pods waits, and for what.
+"""
+
+import logging
+import random
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+from exporter.model import Clock, Pod, PodTable, SourceStatus
+from exporter.sources.pods.client import Client
+from exporter.sources.pods.decode import KEEP_NOTHING, Keep, PodError, decode_pod
+from exporter.sources.pods.health import SECOND_NS, ApiError, Health, Server, explanation
+from exporter.sources.pods.stream import Stream
+from exporter.sources.pods.table import Roster
+from exporter.sources.pods.wire import JsonError, list_parts
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """Waiting times in seconds, spread at random so that the nodes do not march in step.
+
+    A watch is asked to end after ``watch_s`` to 1.2 * ``watch_s``; ``slack_s`` later its
+    connection is given up as half-open. ``list_s`` bounds each wait for bytes of a list,
+    ``node_wait_s`` that for bytes of the node, which is asked for before the pods; a whole list may
+    take ``whole_list_s``. A kubelet, which has no watch, is asked every ``poll_s``. A list, which
+    is what a fleet that starts or loses its server all at once asks for all at once, waits for up
+    to ``list_spread_s``.
+    """
+
+    watch_s: float = 300
+    slack_s: float = 15
+    list_s: float = 30
+    whole_list_s: float = 120
+    poll_s: float = 10
+    node_s: float = 600
+    node_wait_s: float = 5
+    backoff_s: float = 0.8
+    backoff_limit_s: float = 60
+    list_spread_s: float = 0
+
+    def delay(self, failures: int, chance: float) -> float:
+        """How long to wait before the next connection, ``chance`` being from 0 to 1."""
+        longest = min(self.backoff_limit_s, self.backoff_s * float(1 << min(failures, 16)))
+        return longest * (0.5 + chance / 2)
+
+    def spread(self, chance: float) -> float:
+        """How long a list waits, so that not all nodes ask for theirs in the same moment."""
+        return self.list_spread_s * chance
+
+
+DEFAULT_PACE = Pace()
+
+
+logger = logging.getLogger(__name__)
+
+CLOSE_TIMEOUT_S = 0.9
+MAX_LIST = 256 * 1024 * 1024  # bytes; a node of 500 pods lists about 10 MB
+MAX_PODS = 10_000
+
+
+class Listener(ABC):
+    """Implements most of ``PodSource``. Its own thread listens and enters what it hears.
+
+    Pods whose grace period is over are taken out in the reader's thread; a lock guards the table.
+    ``changed`` is called, in the listener's thread, after each step that may have changed table or
+    status. A subclass says what a ``step`` is.
+    """
+
+    name = "pods"
+    server = Server.API
+    watches = True  # hears of changes as they happen, so that no news is good news
+
+    def __init__(
+        self,
+        *,
+        keep: Keep = KEEP_NOTHING,
+        clock: Clock = time,
+        pace: Pace = DEFAULT_PACE,
+        chance: Callable[[], float] = random.random,
+        changed: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._keep, self._clock, self._pace = keep, clock, pace
+        self._chance, self._changed = chance, changed
+        self._health = Health(self.name, clock, watches=self.watches)
+        self._stop, self._listed, self._anew = (threading.Event() for _ in range(3))
+        self._thread = threading.Thread(target=self._run, name=self.name, daemon=True)
+        self._lock = threading.Lock()  # guards the roster
+        self._roster = Roster()
+        self._client: Client | None = None
+        self._failures = 0
+
+    # --- for other threads ---
+
+    def start(self) -> None:
+        """Begin to listen."""
+        self._thread.start()
+
+    def wait(self, timeout_s: float) -> bool:
+        """Wait for the first list, or the close; whether it came."""
+        return self._listed.wait(timeout_s)
+
+    def table(self) -> PodTable:
+        """The newest table; deleted pods leave it after their grace period."""
+        with self._lock:
+            self._roster.expire(self._clock.monotonic_ns())
+            return self._roster.table
+
+    def status(self) -> SourceStatus:
+        """Whether the table is kept current."""
+        return self._health.status()
+
+    def rejected(self) -> Mapping[str, int]:
+        """Items of the server's answers that could not be used, by reason."""
+        return self._health.rejected()
+
+    def follow(self, keep: Keep) -> None:
+        """Keep this of pods from now on. Those that are known are listed anew."""
+        if keep == self._keep:
+            return
+        self._keep = keep
+        self._anew.set()
+        if (client := self._client) is not None:
+            client.interrupt()
+
+    def close(self) -> None:
+        """End the thread, and the read that it is in.
+
+        A request that the server has not begun to answer is left behind: its thread is a daemon
+        and ends with the request's timeout.
+        """
+        self._stop.set()
+        self._listed.set()
+        if (client := self._client) is not None:
+            client.interrupt()
+        if self._thread.is_alive():
+            self._thread.join(CLOSE_TIMEOUT_S)
+
+    # --- in its own thread ---
+
+    def _run(self) -> None:
+        try:
+            while not self._stop.is_set():
+                self._attempt()
+                self._changed()
+                self._pause()
+        finally:
+            self._forget_client()
+
+    def _attempt(self) -> None:
+        """One step, whatever fails in it."""
+        started_ns = self._clock.monotonic_ns()
+        try:
+            self._step()
+        except ApiError as failure:
+            if self._anew.is_set():
+                self._listen_anew()
+                self._forget_client()  # it was interrupted
+            elif not self._stop.is_set():
+                self._fail(failure)
+        except Exception:
+            logger.exception("listing pods failed unexpectedly; it starts again with a list")
+            self._fail(ApiError(None, "unexpected error, see the log"))
+            self._start_anew()
+        if self._clock.monotonic_ns() - started_ns > 10 * SECOND_NS:
+            self._failures = 0
+
+    @abstractmethod
+    def _step(self) -> None:
+        """Learn something; raises ApiError if there was no answer."""
+
+    def _listen_anew(self) -> None:
+        """Heed ``follow``."""
+        if self._anew.is_set():
+            self._anew.clear()
+            self._start_anew()
+
+    def _start_anew(self) -> None:  # noqa: B027 - a hook: a source that always lists has no place
+        """Forget where the listening had come to."""
+
+    def _pause(self) -> None:
+        self._stop.wait(self._pace.delay(self._failures, self._chance()))
+        self._failures += 1
+
+    def _fail(self, failure: ApiError) -> None:
+        """Credentials are taken up anew, the table stays."""
+        self._forget_client()
+        detail = explanation(failure, self.server)
+        if self._health.down(detail):
+            logger.warning("no news of pods: %s; it is tried again", detail)
+
+    def _forget_client(self) -> None:
+        if self._client is not None:
+            self._client.close()
+            self._client = None
+
+    def _read_list(self, stream: Stream) -> tuple[list[Pod], object]:
+        """The pods of a whole list, and its metadata.
+
+        Raises:
+            ApiError: it is not one, is cut off or longer than it may be, or does not end.
+
+        """
+        pods: list[Pod] = []
+        metadata: object = None
+        try:
+            for key, value in list_parts(self._bounded(stream)):
+                if key == "metadata":
+                    metadata = value
+                elif key == "items" and len(pods) >= MAX_PODS:
+                    self._health.reject("pod_over_limit", "a pod of a list of too many")
+                elif key == "items" and value is not None and (pod := self._pod(value)):
+                    pods.append(pod)
+        except JsonError as error:
+            raise ApiError(None, f"the list of pods is broken: {error}") from error
+        return pods, metadata
+
+    def _enter_list(self, pods: list[Pod], started_ns: int) -> None:
+        """Take over a whole list that was asked for at that moment."""
+        now_ns = self._clock.monotonic_ns()
+        with self._lock:
+            self._roster.relist(pods, now_ns)
+        self._listed.set()
+        self._health.heard(now_ns - started_ns)
+
+    def _bounded(self, stream: Stream) -> Iterator[bytes]:
+        """The chunks of a list: not too many bytes, and not for ever."""
+        ends_ns = self._clock.monotonic_ns() + int(self._pace.whole_list_s * SECOND_NS)
+        length = 0
+        for chunk in stream.chunks():
+            length += len(chunk)
+            if length > MAX_LIST:
+                raise JsonError(f"more than {MAX_LIST} bytes")
+            if self._clock.monotonic_ns() > ends_ns:
+                raise JsonError(f"not at its end after {self._pace.whole_list_s:.0f} s")
+            yield chunk
+
+    def _pod(self, document: object) -> Pod | None:
+        try:
+            pod, dropped = decode_pod(document, self._keep)
+        except PodError as error:
+            self._health.reject("pod_unusable", f"a pod whose {error}")
+            return None
+        for reason, count in dropped.items():
+            self._health.reject(reason, f"a part of pod {pod.namespace}/{pod.name}", count)
+        return pod
