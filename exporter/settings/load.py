@@ -18,7 +18,7 @@ Complaint = tuple[str, str]
 """Name of a setting, and what is wrong with its value."""
 
 
-class _Given(NamedTuple):
+class _GivenValue(NamedTuple):
     """A value's text, or its node where it has several lines in a file."""
 
     text: str
@@ -72,7 +72,7 @@ def _by_line(problem: Problem) -> tuple[bool, int]:
 class _Reading:
     """Values by what was given. One that cannot be read is the default for what comes after."""
 
-    def __init__(self, given: Mapping[str, _Given], problems: list[Problem]) -> None:
+    def __init__(self, given: Mapping[str, _GivenValue], problems: list[Problem]) -> None:
         self._given = given
         self._problems = problems
         self._wrong: set[str] = set()  # sections of the settings that could not be read
@@ -91,7 +91,7 @@ class _Reading:
         unset: object = () if kind.many or kind.read_node else ""
         return kind.read(setting.default) if setting.default else unset
 
-    def _read(self, setting: Setting, given: _Given) -> object:
+    def _read(self, setting: Setting, given: _GivenValue) -> object:
         if setting.kind.read_node and given.node:
             return setting.kind.read_node(given.node)
         return setting.kind.read(given.text)
@@ -103,7 +103,7 @@ class _Reading:
             self._problems.append(Problem(place, text))
 
 
-def _misread(given: _Given, setting: Setting, line: int, where: str, text: str) -> Problem:
+def _misread(given: _GivenValue, setting: Setting, line: int, where: str, text: str) -> Problem:
     name = f"{setting.name}{where}"
     if given.node:
         return Problem(given.place._replace(line=line, key=name), text)
@@ -122,28 +122,29 @@ def _contradictions(settings: Settings) -> Iterator[Complaint]:
         yield "gpus.source", "simulated needs --simulate with a scenario"
 
 
-def _from_flags(flags: Mapping[str, list[str]], problems: list[Problem]) -> dict[str, _Given]:
+def _from_flags(flags: Mapping[str, list[str]], problems: list[Problem]) -> dict[str, _GivenValue]:
     given = {}
     for name, texts in flags.items():
         place = Place(f"--{name}", name)
         if len(texts) > 1 and not BY_NAME[name].kind.many:
             problems.append(Problem(place, f"given {len(texts)} times; give it once"))
             continue
-        given[name] = _Given(",".join(texts), place)
+        given[name] = _GivenValue(",".join(texts), place)
     return given
 
 
-def _from_environment(environ: Mapping[str, str]) -> dict[str, _Given]:
+def _from_environment(environ: Mapping[str, str]) -> dict[str, _GivenValue]:
     """Take the variables of settings only: a cluster's own service variables may look alike."""
     return {
-        s.name: _Given(environ[s.variable], Place(f"${s.variable}", s.name))
+        s.name: _GivenValue(environ[s.variable], Place(f"${s.variable}", s.name))
         for s in BY_NAME.values()
         if s.variable in environ
     }
 
 
-def _from_file(file: _Given, problems: list[Problem]) -> dict[str, _Given]:
+def _from_file(file: _GivenValue, problems: list[Problem]) -> dict[str, _GivenValue]:
     entries = yamlfile.read(file.text, file.place, problems)
     return {
-        name: _Given(entry.text or "", entry.place, entry.node) for name, entry in entries.items()
+        name: _GivenValue(entry.text or "", entry.place, entry.node)
+        for name, entry in entries.items()
     }

@@ -11,9 +11,9 @@ from exporter.model import SchemeDescription
 from exporter.settings import boundedyaml
 from exporter.settings.boundedyaml import told
 from exporter.settings.values import (
-    Kind,
-    Misread,
     StructureError,
+    StructureProblem,
+    ValueKind,
     choice,
     count,
     many,
@@ -42,11 +42,11 @@ KEY_TEMPLATE = matching(
 
 
 @dataclass(frozen=True, slots=True)
-class Key:
+class SchemeKey:
     """A key of a described scheme; ``needs`` is the key without which it means nothing."""
 
     name: str
-    kind: Kind[object]
+    kind: ValueKind[object]
     default: str
     about: str
     needs: str = ""
@@ -60,19 +60,21 @@ class Key:
 KEYS = {
     key.name: key
     for key in (
-        Key("name", SCHEME_NAME, "", "Name of the scheme, as the label `scheme` shows it."),
-        Key("core-resource", RESOURCE, "", "Resource that counts parts of a card's cores."),
-        Key(
+        SchemeKey("name", SCHEME_NAME, "", "Name of the scheme, as the label `scheme` shows it."),
+        SchemeKey("core-resource", RESOURCE, "", "Resource that counts parts of a card's cores."),
+        SchemeKey(
             "core-units",
             count(1, 1_000_000),
             "100",
             "How many of it are one whole card.",
             "core-resource",
         ),
-        Key("memory-resource", RESOURCE, "", "Resource that counts device memory."),
-        Key("memory-unit", size("1", "1Ti"), "Mi", "Bytes that one of it is.", "memory-resource"),
-        Key("count-resource", RESOURCE, "", "Resource that counts cards."),
-        Key(
+        SchemeKey("memory-resource", RESOURCE, "", "Resource that counts device memory."),
+        SchemeKey(
+            "memory-unit", size("1", "1Ti"), "Mi", "Bytes that one of it is.", "memory-resource"
+        ),
+        SchemeKey("count-resource", RESOURCE, "", "Resource that counts cards."),
+        SchemeKey(
             "amounts",
             choice("total", "each"),
             "total",
@@ -80,21 +82,21 @@ KEYS = {
             "each of the cards has them. Divided cores of more than one card, without a count, "
             "are on the fewest cards that can hold them.",
         ),
-        Key(
+        SchemeKey(
             "count-alone",
             choice("whole-cards", "no-limit"),
             "no-limit",
             "What a container has that asks for cards by number, and for neither cores nor memory.",
             "count-resource",
         ),
-        Key(
+        SchemeKey(
             "placement-annotation",
             KEY_TEMPLATE,
             "",
             "Annotation of the pod that lists the cards, with commas between. `{container}` in it "
             "stands for a container's name, `{index}` for its place in `spec.containers`.",
         ),
-        Key(
+        SchemeKey(
             "index-basis",
             choice("nvml_index", "minor", "pci", "uuid"),
             "nvml_index",
@@ -102,14 +104,14 @@ KEYS = {
             "of PCI addresses, or UUIDs.",
             "placement-annotation",
         ),
-        Key("policy-annotation", KEY, "", "Annotation of the pod that names its policy."),
-        Key(
+        SchemeKey("policy-annotation", KEY, "", "Annotation of the pod that names its policy."),
+        SchemeKey(
             "policy-node-label",
             KEY,
             "",
             "Label of the node that names the policy, where the pod does not.",
         ),
-        Key(
+        SchemeKey(
             "replaces",
             many(SCHEME_NAME),
             "",
@@ -127,7 +129,7 @@ def read(root: yaml.Node) -> tuple[SchemeDescription, ...]:
         StructureError: with all that is wrong in it.
 
     """
-    wrong: list[Misread] = []
+    wrong: list[StructureProblem] = []
     if not isinstance(root, yaml.SequenceNode):
         raise StructureError([_misread(root, "", "a list of schemes is expected")])
     if len(root.value) > MAX_SCHEMES:
@@ -148,24 +150,24 @@ def _read_text(text: str) -> tuple[SchemeDescription, ...]:
     try:
         root = boundedyaml.compose(text)
     except yaml.YAMLError as error:
-        raise StructureError([Misread(1, "", str(told(error)))]) from error
+        raise StructureError([StructureProblem(1, "", str(told(error)))]) from error
     return () if root is None or root.tag == _NULL else read(root)
 
 
-SCHEMES = Kind(
+SCHEMES = ValueKind(
     _read_text,
     f"a YAML list of at most {MAX_SCHEMES} schemes, best in the file; see docs/configuration.md",
     read_node=read,
 )
 
 
-def _misread(node: yaml.Node, where: str, text: str) -> Misread:
-    return Misread(node.start_mark.line + 1, where, text)
+def _misread(node: yaml.Node, where: str, text: str) -> StructureProblem:
+    return StructureProblem(node.start_mark.line + 1, where, text)
 
 
 def _twice(
     schemes: Sequence[tuple[yaml.Node, str, SchemeDescription]],
-) -> Iterator[Misread]:
+) -> Iterator[StructureProblem]:
     for (_, before, first), (node, where, second) in combinations(schemes, 2):
         if first.name == second.name:
             yield _misread(node, f"{where}.name", f"{first.name} is given twice; see {before}")
@@ -178,7 +180,7 @@ class _Item:
 
     def __init__(self, node: yaml.Node, where: str) -> None:
         self.values: dict[str, Any] = {}
-        self.wrong: list[Misread] = []
+        self.wrong: list[StructureProblem] = []
         self._lines: dict[str, int] = {}
         self._node, self._where = node, where
         if not isinstance(node, yaml.MappingNode):

@@ -44,7 +44,7 @@ KEEPALIVE = [
 ]
 
 
-class Client:
+class KubeClient:
     """One set of credentials and the connections made with it, used by one thread at a time."""
 
     def __init__(self, configuration: "Configuration") -> None:
@@ -205,26 +205,26 @@ def _words(error: Exception, path: str) -> str:
     return " ".join(text.split())
 
 
-def connect(load: Load) -> Client:
+def connect(load: Load) -> KubeClient:
     """Connect to the API server that the credentials are for.
 
     Reads files only, or runs a kubeconfig's credential plugin; raises ApiError if it cannot.
     """
 
-    def client() -> Client:
+    def client() -> KubeClient:
         lazy_package.import_client()
         from kubernetes.client import Configuration  # noqa: PLC0415 - see the module's docstring
 
         configuration = Configuration()
         load(configuration)
-        return Client(configuration)
+        return KubeClient(configuration)
 
     return attempt("loading credentials", client)
 
 
 def connect_kubelet(
     url: str, load: Load | None, ca_file: str = "", *, insecure: bool = False
-) -> Client:
+) -> KubeClient:
     """Connect to the kubelet at ``url`` as ``load`` says, or as nobody; raises as ``connect``.
 
     Over plain HTTP nothing secret is sent. ``ca_file`` "" is the authority of the credentials.
