@@ -2,14 +2,12 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import combinations, islice
 from typing import Any
 
 import yaml
 
 from exporter.model import SchemeDescription
-from exporter.settings import boundedyaml
-from exporter.settings.boundedyaml import told
 from exporter.settings.values import (
     StructureError,
     StructureProblem,
@@ -20,10 +18,10 @@ from exporter.settings.values import (
     matching,
     size,
 )
+from exporter.settings.yamldocument import NULL, MappingItem, YamlError, items, line_of, parse
 
 MAX_SCHEMES = 32
 MAX_SHOWN = 100  # characters of a value that is refused
-_NULL = "tag:yaml.org,2002:null"
 
 SCHEME_NAME = matching(
     r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?", "a name of small letters, digits and -, at most 63"
@@ -148,10 +146,10 @@ def read(root: yaml.Node) -> tuple[SchemeDescription, ...]:
 
 def _read_text(text: str) -> tuple[SchemeDescription, ...]:
     try:
-        root = boundedyaml.compose(text)
-    except yaml.YAMLError as error:
-        raise StructureError([StructureProblem(1, "", str(told(error)))]) from error
-    return () if root is None or root.tag == _NULL else read(root)
+        root = parse(text)
+    except YamlError as error:
+        raise StructureError([StructureProblem(1, "", str(error))]) from error
+    return () if root is None or root.tag == NULL else read(root)
 
 
 SCHEMES = ValueKind(
@@ -162,7 +160,7 @@ SCHEMES = ValueKind(
 
 
 def _misread(node: yaml.Node, where: str, text: str) -> StructureProblem:
-    return StructureProblem(node.start_mark.line + 1, where, text)
+    return StructureProblem(line_of(node), where, text)
 
 
 def _twice(
@@ -181,28 +179,26 @@ class _Item:
     def __init__(self, node: yaml.Node, where: str) -> None:
         self.values: dict[str, Any] = {}
         self.wrong: list[StructureProblem] = []
-        self._lines: dict[str, int] = {}
         self._node, self._where = node, where
         if not isinstance(node, yaml.MappingNode):
             self._refuse(node, "", f"a mapping is expected; known keys: {', '.join(KEYS)}")
             return
-        for key, value in node.value[: 2 * len(KEYS)]:  # one more than all is a mistake already
-            self._take(key, value)
+        for item in islice(items(node), 2 * len(KEYS)):  # one more than all is a mistake already
+            self._read(item)
         if not self.wrong:
             self._agree()
 
     def _refuse(self, node: yaml.Node, name: str, text: str) -> None:
         self.wrong.append(_misread(node, self._where + (name and f".{name}"), text))
 
-    def _take(self, name_node: yaml.Node, node: yaml.Node) -> None:
-        name = str(name_node.value)[:MAX_SHOWN]
+    def _read(self, item: MappingItem) -> None:
+        node, name = item.value, str(item.key.value)[:MAX_SHOWN]
         key = KEYS.get(name)
         if key is None:
-            self._refuse(name_node, name, f"no such key; known: {', '.join(KEYS)}")
-        elif key.field in self.values:
-            self._refuse(name_node, name, f"given twice; see line {self._lines[name]}")
-        elif node.tag != _NULL:
-            self._lines[name] = name_node.start_mark.line + 1
+            self._refuse(item.key, name, f"no such key; known: {', '.join(KEYS)}")
+        elif item.first_line:
+            self._refuse(item.key, name, f"given twice; see line {item.first_line}")
+        elif node.tag != NULL:
             try:
                 self.values[key.field] = key.kind.read(_plain(node, many=key.kind.many))
             except (ValueError, KeyError):

@@ -16,9 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
-import yaml
-
-from exporter.settings import boundedyaml, read_bytes, told
+from exporter.settings import YamlError, read_bytes, yamldocument
 from exporter.sources.pods import lazy_package
 from exporter.sources.pods.health import ApiError
 from exporter.sources.pods.stream import Stream, attempt, message_of
@@ -164,7 +162,7 @@ def _check_bounds(path: str) -> None:
     for part in filter(None, path.split(os.pathsep)):
         file = Path(part).expanduser()
         if file.exists():
-            boundedyaml.load(read_bytes(str(file)).decode())
+            yamldocument.load(read_bytes(str(file)).decode())
 
 
 class KubeconfigError(Exception):
@@ -192,8 +190,8 @@ def _words(error: Exception, path: str) -> str:
     """What is wrong with a kubeconfig in one sentence. The library names the file or does not."""
     if not any(Path(part).exists() for part in path.split(os.pathsep) if part):
         return "no such file"
-    if isinstance(error, yaml.YAMLError):
-        return str(told(error))
+    if isinstance(error, YamlError):
+        return str(error)
     if isinstance(error, TypeError | AttributeError | KeyError):
         return "not a kubeconfig"
     if isinstance(error, UnicodeDecodeError):
