@@ -105,17 +105,6 @@ _CONTEXT = re.compile(r"context_\w{1,20}", re.ASCII)
 MOST_PROCESSES = 4096
 
 
-class KfdProcess(NamedTuple):
-    """One process on one GPU, its contexts together. What is not told is None.
-
-    ``cus``: compute units with its waves in flight at this instant.
-    """
-
-    pid: int
-    vram_bytes: int | None
-    cus: int | None
-
-
 class KfdProcesses:
     """The processes of the node, one GPU at a time."""
 
