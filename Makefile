@@ -97,13 +97,13 @@ fleet: $(VENV)/.dev
 	$(BIN)/python -m benchmarks.fleet $(ARGS)
 
 cluster-test: $(VENV)/.dev
-	$(BIN)/python -m cluster $(CASES) $(PYTEST_ARGS)
+	$(BIN)/python -m tools.cluster $(CASES) $(PYTEST_ARGS)
 
 cluster-programs: $(VENV)/.dev
-	$(BIN)/python -m cluster programs
+	$(BIN)/python -m tools.cluster programs
 
 image: $(VENV)/.dev
-	$(BIN)/python -m image.build $(ARGS)
+	$(BIN)/python -m tools.image.build $(ARGS)
 
 image-test: $(VENV)/.dev
 	$(BIN)/pytest tests/image --image $(PYTEST_ARGS)
@@ -113,10 +113,10 @@ audit: $(BIN)/uv
 	@mkdir -p dist
 	$(BIN)/uv export --quiet --locked --no-dev --all-extras --no-emit-project --output-file=dist/requirements.txt
 	$(BIN)/uv run --isolated --locked --only-group=audit pip-audit --strict --require-hashes --disable-pip \
-	  --progress-spinner=off --requirement=dist/requirements.txt --requirement=image/tools.txt $(ARGS)
+	  --progress-spinner=off --requirement=dist/requirements.txt --requirement=tools/image/tools.txt $(ARGS)
 
 sbom: $(VENV)/.dev
-	$(BIN)/python -m image.sbom $(ARGS)
+	$(BIN)/python -m tools.image.sbom $(ARGS)
 
 clean:
 	rm -rf $(VENV) docs/_site dist tests/fakenvml/.build tests/fakeamdsmi/.build .mypy_cache .ruff_cache .pytest_cache .hypothesis

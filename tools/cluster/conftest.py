@@ -6,9 +6,9 @@ from typing import Any, NoReturn
 
 import pytest
 
-from cluster.programs import tail
-from cluster.sandbox import state_inside
-from cluster.stage import Stage
+from tools.cluster.programs import tail
+from tools.cluster.sandbox import state_inside
+from tools.cluster.stage import Stage
 
 _STAGE = pytest.StashKey[Stage]()
 

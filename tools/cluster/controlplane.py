@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from cluster.certificates import Authority, Certificate, signing_key
-from cluster.programs import Program, eventually
-from cluster.sandbox import NODE, NODE_IP, SERVICE_IP
-from cluster.tools import program
 from tests.e2e.programs import Page
+from tools.cluster.certificates import Authority, Certificate, signing_key
+from tools.cluster.programs import Program, eventually
+from tools.cluster.sandbox import NODE, NODE_IP, SERVICE_IP
+from tools.cluster.tools import program
 
 _ETCD = "http://127.0.0.1:2379"
 _CONTROLLERS = "127.0.0.1:10257"

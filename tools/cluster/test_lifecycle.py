@@ -3,10 +3,10 @@
 import json
 from typing import Any
 
-from cluster.board import SHARED, WHOLE
-from cluster.programs import eventually
-from cluster.stage import Running, Stage
-from cluster.workloads import NAMESPACE, SLEEP, container, gpu_of, pod, with_mgpu
+from tools.cluster.board import SHARED, WHOLE
+from tools.cluster.programs import eventually
+from tools.cluster.stage import Running, Stage
+from tools.cluster.workloads import NAMESPACE, SLEEP, container, gpu_of, pod, with_mgpu
 
 CORE = "mgpu_container_core_seconds_total"
 

@@ -1,8 +1,8 @@
 import pytest
 
-from cluster.agent import USER
-from cluster.stage import Stage
-from cluster.workloads import QOS, container, pod
+from tools.cluster.agent import USER
+from tools.cluster.stage import Stage
+from tools.cluster.workloads import QOS, container, pod
 
 pytestmark = pytest.mark.quick
 

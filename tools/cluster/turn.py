@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
-from cluster.sandbox import remove_cgroups
+from tools.cluster.sandbox import remove_cgroups
 
 FOLDER = Path("/var/tmp/mgpu-cluster")  # noqa: S108 - held by the lock, made anew, links not followed
 _LOCK = Path("/run/mgpu-cluster.lock")
@@ -57,8 +57,8 @@ def _cleaned(lock: IO[str]) -> Iterator[None]:
     """Clean in the end; the cleaner learns of it by the end of its input."""
     inlet, ours = os.pipe()
     cleaner = subprocess.Popen(
-        [sys.executable, "-m", "cluster.turn"],
-        cwd=Path(__file__).parent.parent,
+        [sys.executable, "-m", "tools.cluster.turn"],
+        cwd=Path(__file__).parents[2],
         stdin=inlet,
         pass_fds=[lock.fileno()],
         start_new_session=True,  # signals to all processes of the run are not for it

@@ -1,7 +1,8 @@
-"""Writes the bill of materials of what is locked, as CycloneDX: ``python -m image.sbom [FILE]``.
+"""Writes the bill of materials of what is locked: ``python -m tools.image.sbom [FILE]``.
 
-Every Python package of the image with its version and the hashes that the lock allows. The packages
-of the base are not in it; those are the builder's to list (``docker buildx build --sbom=true``).
+In CycloneDX: every Python package of the image, with its version and the hashes that the lock
+allows. The packages of the base are not in it; the builder lists those
+(``docker buildx build --sbom=true``).
 """
 
 import json
@@ -13,7 +14,7 @@ from typing import Any
 
 from exporter import __version__
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 FILE = ROOT / "dist" / "mgpu-exporter.cdx.json"
 UV = Path(sysconfig.get_path("scripts")) / "uv"
 EXPORT = ["export", "--quiet", "--locked", "--no-dev", "--all-extras", "--format=cyclonedx1.5"]

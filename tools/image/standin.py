@@ -10,7 +10,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from image.store import Store
+from tools.image.store import Store
 
 RELEASE = "trixie"
 PACKAGES = "python3,python3-venv,ca-certificates"

@@ -7,19 +7,19 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from cluster.board import Board
-from cluster.kubectl import Document, Kubectl
-from cluster.pins import KUBERNETES
-from cluster.programs import PATIENCE_S, eventually
-from cluster.tools import program
 from tests.e2e.programs import Page
+from tools.cluster.board import Board
+from tools.cluster.kubectl import Document, Kubectl
+from tools.cluster.pins import KUBERNETES
+from tools.cluster.programs import PATIENCE_S, eventually
+from tools.cluster.tools import program
 
 NAMESPACE = "gpu-monitoring"
 NAME = "mgpu-exporter"
 PORT = 10045
 USER = f"system:serviceaccount:{NAMESPACE}:{NAME}"
 SERVICE_PATH = f"/api/v1/namespaces/{NAMESPACE}/services/{NAME}:metrics/proxy/metrics"
-CHART = Path(__file__).parent.parent / "charts" / NAME
+CHART = Path(__file__).parents[2] / "charts" / NAME
 _SELECTOR = "app.kubernetes.io/component=metrics"
 
 

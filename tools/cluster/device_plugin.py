@@ -1,6 +1,6 @@
 """A device plugin that hands out made-up devices: kubelet's deviceplugin/v1beta1 over gRPC.
 
-Run as a program: ``python -m cluster.device_plugin <its api.proto> <resource>=<id>,<id>...``. It
+``python -m tools.cluster.device_plugin <its api.proto> <resource>=<id>,<id>...``. It
 registers again when the kubelet has been started anew, which removes the sockets of all plugins.
 """
 

@@ -15,8 +15,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from cluster.pins import ADAPTER_SOURCE, KUBERNETES_SOURCE, PACKAGES, Source
 from tools import install
+from tools.cluster.pins import ADAPTER_SOURCE, KUBERNETES_SOURCE, PACKAGES, Source
 
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "mgpu-exporter-cluster"
 _STAGING = re.compile(r"(?P<module>k8s\.io/[a-z-]+) => \./staging/src/\S+")

@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from cluster.board import uuid
-from cluster.images import BUSYBOX
-from cluster.kubectl import Document
+from tools.cluster.board import uuid
+from tools.cluster.images import BUSYBOX
+from tools.cluster.kubectl import Document
 
 NAMESPACE = "ml"
 SLEEP = "trap 'exit 0' TERM; while :; do sleep 1; done"

@@ -6,17 +6,17 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from cluster import board as boards
-from cluster.agent import NAMESPACE as AGENTS
-from cluster.agent import Agent
-from cluster.board import Board
-from cluster.controlplane import ControlPlane
-from cluster.images import busybox, pause
-from cluster.kubectl import Document, Kubectl
-from cluster.node import Node
-from cluster.programs import Program, eventually
-from cluster.workloads import NAMESPACE
 from tests.e2e.programs import Page
+from tools.cluster import board as boards
+from tools.cluster.agent import NAMESPACE as AGENTS
+from tools.cluster.agent import Agent
+from tools.cluster.board import Board
+from tools.cluster.controlplane import ControlPlane
+from tools.cluster.images import busybox, pause
+from tools.cluster.kubectl import Document, Kubectl
+from tools.cluster.node import Node
+from tools.cluster.programs import Program, eventually
+from tools.cluster.workloads import NAMESPACE
 
 EXPORTER = "exporter.tar"
 PROTO = "api.proto"
@@ -147,7 +147,7 @@ class Stage:
     def _plugin(self) -> list[str]:
         shared, whole = len(boards.SHARED), ",".join(boards.uuid(gpu) for gpu in boards.WHOLE)
         return [
-            *(sys.executable, "-m", "cluster.device_plugin", str(self.state / PROTO)),
+            *(sys.executable, "-m", "tools.cluster.device_plugin", str(self.state / PROTO)),
             f"vke.volcengine.com/mgpu-core={100 * shared}",
             f"vke.volcengine.com/mgpu-memory={shared * (boards.MEMORY >> 20)}",
             f"nvidia.com/gpu={whole}",

@@ -1,6 +1,6 @@
 """A name server for a few IPv4 addresses, in CoreDNS's place: RFC 1035, sections 4.1 and 4.2.1.
 
-Run as a program: ``python -m cluster.names <address> <name>=<IPv4>...``.
+Run as a program: ``python -m tools.cluster.names <address> <name>=<IPv4>...``.
 """
 
 import ipaddress

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from cluster.controlplane import ControlPlane
-from cluster.images import PAUSE
-from cluster.kubectl import Document, Kubectl
-from cluster.programs import Program, eventually
-from cluster.sandbox import CGROUP, NODE, NODE_IP
-from cluster.tools import program
-from image.build import NAME
+from tools.cluster.controlplane import ControlPlane
+from tools.cluster.images import PAUSE
+from tools.cluster.kubectl import Document, Kubectl
+from tools.cluster.programs import Program, eventually
+from tools.cluster.sandbox import CGROUP, NODE, NODE_IP
+from tools.cluster.tools import program
+from tools.image.build import NAME
 
 DOMAIN = "cluster.local"
 _SOCKET = "/run/containerd/containerd.sock"

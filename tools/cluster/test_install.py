@@ -6,12 +6,12 @@ from contextlib import contextmanager
 
 import pytest
 
-from cluster.agent import CHART, NAME, Agent
-from cluster.node import DOMAIN
-from cluster.programs import Program
-from cluster.sandbox import NODE_IP
-from cluster.stage import Stage
-from cluster.workloads import pod
+from tools.cluster.agent import CHART, NAME, Agent
+from tools.cluster.node import DOMAIN
+from tools.cluster.programs import Program
+from tools.cluster.sandbox import NODE_IP
+from tools.cluster.stage import Stage
+from tools.cluster.workloads import pod
 
 DEPLOY = CHART.parent.parent / "deploy"
 
@@ -51,7 +51,7 @@ def names(stage: Stage, agent: Agent) -> Iterator[None]:
     """A name server that knows one name: that of the exporter's service."""
     address = (agent.pod() or {})["status"]["podIP"]
     name = f"{agent.name}.{agent.namespace}.svc.{DOMAIN}"
-    command = [sys.executable, "-m", "cluster.names", NODE_IP, f"{name}={address}"]
+    command = [sys.executable, "-m", "tools.cluster.names", NODE_IP, f"{name}={address}"]
     server = Program("names", command, stage.logs)
     server.start()
     try:

@@ -5,8 +5,8 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from cluster.programs import PATIENCE_S
-from cluster.tools import program
+from tools.cluster.programs import PATIENCE_S
+from tools.cluster.tools import program
 
 Document = dict[str, Any]
 

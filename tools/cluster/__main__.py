@@ -1,4 +1,4 @@
-"""``python -m cluster [quick]``: get the programs, then run the cases in their namespaces."""
+"""``python -m tools.cluster [quick]``: get the programs, then run the cases in their namespaces."""
 
 import os
 import shutil
@@ -6,12 +6,12 @@ import subprocess
 import sys
 from pathlib import Path
 
-from cluster.pins import KUBERNETES_SOURCE
-from cluster.sandbox import run_inside
-from cluster.stage import DRIVER, EXPORTER, PROTO
-from cluster.tools import ToolError, module_folder, provide
-from cluster.turn import turn
 from tests.fakenvml.build import library
+from tools.cluster.pins import KUBERNETES_SOURCE
+from tools.cluster.sandbox import run_inside
+from tools.cluster.stage import DRIVER, EXPORTER, PROTO
+from tools.cluster.tools import ToolError, module_folder, provide
+from tools.cluster.turn import turn
 
 _HERE = Path(__file__).parent
 _CASE_S = 600
@@ -50,8 +50,8 @@ def _prepare(state: Path) -> None:
 
 def _build_image(archive: Path) -> None:
     """The exporter's own image, over a stand-in of its base: there may be no registry."""
-    build = [sys.executable, "-m", "image.build", "--stand-in", str(archive)]
-    done = subprocess.run(build, capture_output=True, text=True, cwd=_HERE.parent, check=False)
+    build = [sys.executable, "-m", "tools.image.build", "--stand-in", str(archive)]
+    done = subprocess.run(build, capture_output=True, text=True, cwd=_HERE.parents[1], check=False)
     if done.returncode:
         said = (done.stdout + done.stderr)[-3000:]
         raise ToolError(f"the exporter's image was not built: {said}")

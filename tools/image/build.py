@@ -1,4 +1,4 @@
-"""Builds the image into an OCI archive, with buildah: ``python -m image.build [ARCHIVE]``.
+"""Builds the image into an OCI archive, with buildah: ``python -m tools.image.build [ARCHIVE]``.
 
 For containerd (``ctr images import``), for the tests, and for machines without a registry
 (``--stand-in``). For a registry, any builder takes the Dockerfile as it is: docs/image.md.
@@ -14,10 +14,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from exporter import __version__
-from image import standin
-from image.store import Store
+from tools.image import standin
+from tools.image.store import Store
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 STORE = Path.home() / ".cache/mgpu-exporter-image"
 ARCHIVE = ROOT / "dist" / "mgpu-exporter.oci.tar"
 NAME = f"ghcr.io/mgpu-exporter/mgpu-exporter:{__version__}"

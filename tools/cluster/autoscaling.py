@@ -11,21 +11,21 @@ from typing import Any
 
 import yaml
 
-from cluster.agent import NAMESPACE as AGENTS
-from cluster.agent import SERVICE_PATH
-from cluster.board import Board
-from cluster.controlplane import SERVER, ControlPlane
-from cluster.kubectl import Document, Kubectl, KubectlError
-from cluster.node import Node
-from cluster.programs import Program, eventually
-from cluster.sandbox import NODE, NODE_IP
-from cluster.tools import program
-from cluster.workloads import NAMESPACE, container, pod, with_mgpu
+from tools.cluster.agent import NAMESPACE as AGENTS
+from tools.cluster.agent import SERVICE_PATH
+from tools.cluster.board import Board
+from tools.cluster.controlplane import SERVER, ControlPlane
+from tools.cluster.kubectl import Document, Kubectl, KubectlError
+from tools.cluster.node import Node
+from tools.cluster.programs import Program, eventually
+from tools.cluster.sandbox import NODE, NODE_IP
+from tools.cluster.tools import program
+from tools.cluster.workloads import NAMESPACE, container, pod, with_mgpu
 
 NAME = "chat"
 SHARE = 0.3  # of a GPU, for each pod
 METRIC = "mgpu_pod_core_limit_utilization"
-_EXAMPLES = Path(__file__).parent.parent / "examples" / "autoscaling"
+_EXAMPLES = Path(__file__).parents[2] / "examples" / "autoscaling"
 _WINDOW_S = 30
 _SERVICE = "mgpu-adapter"
 _PORT = 6443

@@ -2,10 +2,10 @@
 
 import json
 
-from cluster.programs import eventually
-from cluster.stage import Running, Stage
-from cluster.test_lifecycle import running_if_there
-from cluster.workloads import container, pod
+from tools.cluster.programs import eventually
+from tools.cluster.stage import Running, Stage
+from tools.cluster.test_lifecycle import running_if_there
+from tools.cluster.workloads import container, pod
 
 
 def test_use_is_named_on_while_the_api_server_is_away(stage: Stage) -> None:

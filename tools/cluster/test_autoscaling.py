@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from cluster.autoscaling import NAME, SHARE, Autoscaling, Scaled
-from cluster.programs import eventually
-from cluster.stage import Stage
-from cluster.workloads import NAMESPACE
+from tools.cluster.autoscaling import NAME, SHARE, Autoscaling, Scaled
+from tools.cluster.programs import eventually
+from tools.cluster.stage import Stage
+from tools.cluster.workloads import NAMESPACE
 
 HIGH, LOW = SHARE, 0.1 * SHARE  # one pod: over the target of 0.7; two: well below it
 PATIENCE_S = 240
