@@ -111,8 +111,9 @@ class Window(NamedTuple):
     step of that clock. ``observed_ns + unobserved_ns == end_unix_ns - start_unix_ns``; the second
     part fell out of the driver's ring before it was read, or its samples' clock was not known.
     ``rejected`` counts rows that cannot be true, by reason. ``energy_uj`` is what the board used in
-    the window, ``idle_energy_uj`` the part it would have used without work; both None where the board tells neither energy nor power. ``late_energy_uj``
-    is in the first, and of windows before, in which it could not be read. Busy time is that of a
+    the window, ``idle_energy_uj`` the part it would have used without work; both None where the
+    board tells neither energy nor power. ``late_energy_uj`` is in the first, and of windows before,
+    in which it could not be read. Busy time is that of a
     whole GPU: a MIG instance that is always busy is so for its share of the window.
     ``told_apart``: the core time of processes is that of the samples that name them, not the
     driver's averages; then ``unclaimed_ns`` is the core's busy time in samples that name nobody
