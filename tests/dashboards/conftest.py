@@ -51,10 +51,11 @@ def ask(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ask]:
         # the first target is scraped by a job of its own, whose series no dashboard is to show
         first = nodes[SCENARIOS[0]].url
         prometheus = stack.enter_context(Prometheus(first, folder, "1s", job="".join(jobs)))
-        eventually(lambda: prometheus.query("count(mgpu_pod_info{job='exported'})"), "pods")
-        for job in ("slurm", "podless"):
-            there = f"count(mgpu_device_info{{job='{job}'}})"
-            eventually(lambda there=there: prometheus.query(there), f"devices of {job}")
+        pods = "count(mgpu_pod_info{job='exported'})"
+        alone = "count(count by (job) (mgpu_device_info{job=~'slurm|podless'})) == 2"
+        eventually(
+            lambda: prometheus.query(f"{pods} and on () {alone}"), "pods, and both nodes alone"
+        )
         yield prometheus.query
 
 
