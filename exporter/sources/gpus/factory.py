@@ -3,7 +3,6 @@
 Sources that ``auto`` opens in case a node has such GPUs: one without any is no failure.
 """
 
-import time
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
@@ -99,18 +98,14 @@ def open_gpus(settings: Settings) -> tuple[GpuSource, ...]:
     asked = settings.gpus_source
     sysfs = Path(settings.path_sysfs)
     sources: list[GpuSource] = []
-    states: list[GpuSource] = []
     for name, opener in _GPUS.items():
         if name not in asked and "auto" not in asked:
             continue
         source = opener(settings)
-        if name == "amd" and settings.amd_smi != "off":
-            source, state = _checked(settings, source)
-            states.append(state)
         if name not in asked:
             source = Awaited(source, nvidia_missed(sysfs) if name == "nvml" else never)
         sources.append(source)
-    return (*sources, *states)  # these once the boards are read
+    return tuple(sources)
 
 
 def _nvml(settings: Settings) -> GpuSource:
@@ -125,16 +120,6 @@ def _amd(settings: Settings) -> GpuSource:
     from exporter.sources.gpus.amd.source import AmdSource  # noqa: PLC0415 - see the docstring
 
     return AmdSource(Path(settings.path_sysfs), Path(settings.path_procfs))
-
-
-def _checked(settings: Settings, source: GpuSource) -> tuple[GpuSource, GpuSource]:
-    """AMD's source with the cross-check beside it, and the state of the check."""
-    from exporter.sources.gpus.amd.smi.check import SmiCheck  # noqa: PLC0415 - see the docstring
-    from exporter.sources.gpus.amd.smi.source import CheckedSource, SmiSource  # noqa: PLC0415 - likewise
-
-    path = None if settings.amd_smi == "auto" else Path(settings.amd_smi)
-    check = SmiCheck(path, time)
-    return CheckedSource(source, check, Path(settings.path_sysfs)), SmiSource(check)
 
 
 def _drm(settings: Settings) -> GpuSource:
