@@ -53,9 +53,6 @@ def test_of_a_simulated_node_all_is_simulated() -> None:
         ({"gpus.source": ["amd"]}, ["amd"]),
         ({"gpus.source": ["amd,nvml"]}, ["nvml", "amd"]),
         ({"gpus.source": ["drm,nvml"]}, ["nvml", "drm"]),
-        ({"amd.smi": ["auto"]}, ["nvml", "amd", "drm", "amdsmi"]),
-        ({"amd.smi": ["/a"], "gpus.source": ["amd"]}, ["amd", "amdsmi"]),
-        ({"amd.smi": ["/a"], "gpus.source": ["nvml"]}, ["nvml"]),
     ],
 )
 def test_the_gpu_sources_follow_from_the_settings(

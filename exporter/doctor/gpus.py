@@ -16,7 +16,7 @@ import psutil
 
 from exporter.doctor.evidence import Evidence, Finding, note, ok, problem
 from exporter.doctor.privileges import DEVICES, DRIVER, MIG_MONITOR, ROOT
-from exporter.doctor.vendors import AMD, AMD_SMI, DRM, amd, devices_found, drm, library
+from exporter.doctor.vendors import AMD, DRM, amd, devices_found, drm
 from exporter.model import DeviceReading, DeviceState, PartCost, Reading, Unmeasured
 from exporter.sources.gpus.nvml.cadence import MOST_SHARE, SECOND, Pace
 from exporter.sources.gpus.nvml.errors import LibraryError
@@ -138,7 +138,6 @@ NEEDED = ("core", "memory")  # without these no container has a figure
 
 OTHERS: Mapping[str, Callable[[Reading, Mapping[str, int]], Iterator[Finding]]] = {
     AMD: amd,
-    AMD_SMI: library,
     DRM: drm,
 }
 
@@ -159,7 +158,7 @@ def gpus(evidence: Evidence, dev: Path = _DEV) -> Iterator[Finding]:
     if evidence.settings.simulate:
         yield note("driver", f"simulated ({evidence.settings.simulate}): nothing of it is measured")
         return
-    readings = [r for r in evidence.readings if not r.status.absent or r.status.name == AMD_SMI]
+    readings = [r for r in evidence.readings if not r.status.absent]
     others = [reading for reading in readings if reading.status.name in OTHERS]
     wanted = {"auto", "nvml"} & set(evidence.settings.gpus_source)
     if wanted and not any(r.status.absent and r.status.name == "nvml" for r in evidence.readings):

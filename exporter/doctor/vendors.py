@@ -8,10 +8,8 @@ The devices that a source found, one line each.
 from collections.abc import Iterable, Iterator, Mapping
 
 from exporter.doctor.evidence import Finding, note, ok, problem
-from exporter.doctor.privileges import AMD_DEVICES, AMD_LIBRARY, FDINFO, HOST_PID, SYSFS
+from exporter.doctor.privileges import AMD_DEVICES, FDINFO, HOST_PID, SYSFS
 from exporter.model import DeviceReading, DeviceState, Reading, Unmeasured
-from exporter.sources.gpus.amd.smi.check import DIFFERS, SOURCE, UNANSWERED
-from exporter.sources.gpus.amd.smi.places import NAME
 from exporter.sources.gpus.drm.holders import NESTED, REFUSED
 
 DRM = "drm"  # the source
@@ -106,7 +104,6 @@ def devices_found(
 
 
 AMD = "amd"  # the source
-AMD_SMI = SOURCE
 FILES: Mapping[str, str] = {  # what is told of processes, and by which files
     "core": "gpu_busy_percent, KFD's stats_<gpu>/cu_occupancy or fdinfo: drm-engine-*",
     "memory": "KFD's vram_<gpu>, fdinfo: drm-memory-vram",
@@ -163,20 +160,3 @@ def _quantity(quantity: str, devices: list[DeviceReading]) -> Iterator[Finding]:
             yield problem(subject, found, _REFUSED, AMD_DEVICES)
         else:
             yield note(subject, found, "nothing: this kind of GPU does not tell it")
-
-
-def library(reading: Reading, windows: Mapping[str, int]) -> Iterator[Finding]:  # noqa: ARG001 - as of the others
-    """AMD's own library, where the figures of sysfs are to be compared with it."""
-    status = reading.status
-    version, _, differing = status.detail.partition(DIFFERS)
-    if status.absent:
-        yield note(NAME, f"not asked: {status.detail}", privilege=AMD_LIBRARY)
-    elif not status.up and UNANSWERED in status.detail:
-        yield note(NAME, status.detail, "nothing: the exporter goes on and takes it when it comes")
-    elif not status.up:
-        yield problem(NAME, status.detail, "see docs/vendors.md, or set --amd.smi=off", AMD_LIBRARY)
-    elif differing:
-        remedy = "compare with amd-smi metric on the node, and report which is right"
-        yield problem(NAME, f"{version}; it does not agree with sysfs: {differing}", remedy)
-    else:
-        yield ok(NAME, f"{version}; it agrees with sysfs")

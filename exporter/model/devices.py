@@ -205,8 +205,7 @@ class Sensors:
 
     ``throttle_ns``, ``ecc_errors`` and the bytes are counters, the rest is of the moment; the
     ``_ratio`` values are averages over some seconds. Bytes are told in both directions, as seen
-    from the device. ``crosscheck``: by quantity, 1 where another source of the same figure does
-    not agree with it, 0 where it does.
+    from the device.
     """
 
     power_watts: float | None = None
@@ -222,7 +221,6 @@ class Sensors:
     row_remapping: Mapping[str, float] = field(default_factory=dict)
     pcie_bytes: Mapping[str, float] = field(default_factory=dict)
     nvlink_bytes: Mapping[str, float] = field(default_factory=dict)
-    crosscheck: Mapping[str, float] = field(default_factory=dict)
 
 
 class XidCount(NamedTuple):

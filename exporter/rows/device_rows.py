@@ -206,7 +206,6 @@ def _sensors(sensors: Sensors | None) -> dict[str, Value]:
         ("row_remapping", sensors.row_remapping),
         ("pcie_bytes_total", sensors.pcie_bytes),
         ("nvlink_bytes_total", sensors.nvlink_bytes),
-        ("crosscheck_mismatch", sensors.crosscheck),
     ):
         values[name] = {(label,): value for label, value in labelled.items()}
     return values

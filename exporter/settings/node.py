@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from exporter.settings.values import (
-    LIBRARY,
     OPTIONAL_PATH,
     PATH,
     SOCKET,
@@ -103,18 +102,6 @@ class ThisNode:
             "Start with the driver let go of.",
             "An open driver cannot be unloaded or upgraded. SIGUSR2 lets go of it, or takes it "
             "up again, while the exporter runs.",
-        ),
-    ]
-    amd_smi: Annotated[
-        str,
-        Setting(
-            "amd.smi",
-            LIBRARY,
-            "off",
-            "AMD's own library, libamd_smi.so, to compare sysfs's figures with; auto looks where "
-            "ROCm and distributions put it.",
-            "No figure needs it. It is AMD's code in the exporter's process and opens the boards' "
-            "device files, so that it is asked for (docs/vendors.md).",
         ),
     ]
     drm_wake: Annotated[

@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from exporter.model import Methods, Window
-from exporter.sources.gpus.samples import ProcessSample, Sample, sift
+from exporter.sources.gpus.samples import ProcessSample, Sample, newest_rows
 from exporter.sources.gpus.window import RING_US, WindowCursor
 
 NOW = 1_700_000_000_000_000  # microseconds since the epoch
@@ -297,13 +297,13 @@ def test_engine_that_is_not_measured_is_unknown_for_the_processes_too() -> None:
 )
 def test_rows_that_cannot_be_true_are_counted(bad: ProcessSample, reason: str) -> None:
     good = row(pid=8)
-    assert sift([bad, good], NOW - 10, NOW + 1) == ([good], {reason: 1})
+    assert newest_rows([bad, good], NOW - 10, NOW + 1) == ([good], {reason: 1})
 
 
 def test_newest_row_of_a_pid_counts() -> None:
     older, newer = row(timestamp_us=NOW - 5, core=10), row(timestamp_us=NOW, core=20)
     for rows in ([older, newer], [newer, older]):
-        assert sift(rows, NOW - 10, NOW) == ([newer], {})
+        assert newest_rows(rows, NOW - 10, NOW) == ([newer], {})
 
 
 uint32 = st.integers(0, 2**32 - 1)
@@ -323,7 +323,7 @@ any_row = st.builds(
 def test_sifted_rows_are_plausible_and_all_are_accounted_for(
     rows: list[ProcessSample], latest: int
 ) -> None:
-    kept, rejected = sift(rows, NOW, latest)
+    kept, rejected = newest_rows(rows, NOW, latest)
     assert len({pid for pid, *_ in kept}) == len(kept)
     for pid, timestamp_us, *percents in kept:
         assert 0 < pid < 0xFFFFFFFF

@@ -643,7 +643,6 @@ SENSORS = Sensors(
     row_remapping={"pending": 1},
     pcie_bytes={"receive": 7},
     nvlink_bytes={"transmit": 8},
-    crosscheck={"energy": 1},
 )
 
 
@@ -660,7 +659,6 @@ def test_what_the_board_tells_stands_beside_its_accounts() -> None:
     assert values["row_remapping"] == {("pending",): 1}
     assert values["pcie_bytes_total"] == {("receive",): 7}
     assert values["nvlink_bytes_total"] == {("transmit",): 8}
-    assert values["crosscheck_mismatch"] == {("energy",): 1}
 
 
 def test_a_device_that_cannot_be_read_shows_its_xids_and_nothing_else_of_the_board() -> None:

@@ -12,9 +12,9 @@ from typing import NamedTuple
 from exporter.model import Clock, DeviceReading, DeviceState
 from exporter.sources.gpus.nvml import errors
 from exporter.sources.gpus.nvml.accounting import AccountingChoice
-from exporter.sources.gpus.nvml.cadence import Wanted
+from exporter.sources.gpus.nvml.cadence import ReadPlan
 from exporter.sources.gpus.nvml.device import NvmlDevice
-from exporter.sources.gpus.nvml.discovery import Discovery, Found, discover
+from exporter.sources.gpus.nvml.discovery import DeviceHandle, DeviceList, discover
 from exporter.sources.gpus.nvml.errors import DriverGoneError
 from exporter.sources.gpus.nvml.events import XidWatch
 from exporter.sources.gpus.nvml.library import SONAME, CallTally, Library, load, searched
@@ -31,15 +31,15 @@ UPGRADED = (
 )
 
 
-class Look(NamedTuple):
+class Enumeration(NamedTuple):
     """What one look at the driver found. ``session`` rises each time it is opened."""
 
     library: Library
     session: int
-    discovery: Discovery
+    discovery: DeviceList
 
 
-class Driver:
+class DriverConnection:
     """The library and whether it is initialised. ``look`` and ``shut`` never run at once."""
 
     def __init__(self, path: str | None, roots: Sequence[Path], clock: Clock) -> None:
@@ -53,7 +53,7 @@ class Driver:
         self._blocked = 0
         self._told = False
 
-    def look(self) -> Look:
+    def look(self) -> Enumeration:
         """Open the driver unless it is open, and list its devices.
 
         Raises:
@@ -62,7 +62,7 @@ class Driver:
 
         """
         library = self._opened()
-        return Look(library, self._session, discover(library))
+        return Enumeration(library, self._session, discover(library))
 
     def shut(self) -> None:
         """Close the driver and its device files; no call may be under way. Handles become void."""
@@ -108,7 +108,7 @@ class Driver:
             ) from error
 
 
-class Fleet:
+class DeviceRegistry:
     """The devices by UUID, in NVML's order.
 
     ``jobs`` is what the workers are to run in one cycle. ``trouble`` says which boards cannot be
@@ -119,7 +119,7 @@ class Fleet:
         self,
         workers: DeviceWorkers,
         clock: Clock,
-        wanted: Wanted,
+        wanted: ReadPlan,
         accounting: AccountingChoice,
         xids: XidWatch,
     ) -> None:
@@ -140,13 +140,13 @@ class Fleet:
         """Whether a call for one of the devices is under way."""
         return self._workers.busy(self._devices)
 
-    def follow(self, wanted: Wanted) -> None:
+    def follow(self, wanted: ReadPlan) -> None:
         """Let every device be read by this from its next read on."""
         self._wanted = wanted
         for device in self._devices.values():
             device.follow(wanted)
 
-    def adopt(self, look: Look) -> None:
+    def adopt(self, look: Enumeration) -> None:
         """Take over what a look found: new devices, new handles, and what is no longer there."""
         anew = look.session != self._session
         self._session = look.session
@@ -162,7 +162,7 @@ class Fleet:
             if device is None:
                 device = self._new(look.library, found)
             elif (anew or device.device != found.device) and not self._workers.busy([uuid]):
-                device.attach(found)
+                device.bind(found)
             device.divided = found.divided
             self._devices[uuid] = device
         for device in before.values():
@@ -202,7 +202,7 @@ class Fleet:
         for device in self._devices.values():
             device.close()
 
-    def _new(self, library: Library, found: Found) -> NvmlDevice:
+    def _new(self, library: Library, found: DeviceHandle) -> NvmlDevice:
         return NvmlDevice(library, found, self._clock, self._wanted, self._accounting, self._xids)
 
     def _miss(self, device: NvmlDevice) -> None:
@@ -211,7 +211,7 @@ class Fleet:
         if index in self._unreadable:
             self._devices[uuid] = device
             if not self._workers.busy([uuid]):
-                device.lose(self._unreadable[index])
+                device.mark_lost(self._unreadable[index])
         else:
             if not self._workers.busy([uuid]):
                 device.close()

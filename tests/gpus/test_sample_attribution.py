@@ -9,7 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from exporter.simulation.ring import ProcessRow, RingSample
-from exporter.sources.gpus.naming import Named, Naming, Stretch, _adding_up, tell_apart
+from exporter.sources.gpus.sample_attribution import (
+    NamedTime,
+    SampleAttribution,
+    SampleSpan,
+    _adding_up,
+    attribute_samples,
+)
 from exporter.sources.gpus.samples import ProcessSample
 from tests.scenario.clock import ManualClock
 from tests.scenario.nodes import SCENARIOS, node, pod
@@ -24,7 +30,7 @@ def row(pid: int, timestamp_us: int, core: int) -> ProcessSample:
     return ProcessSample(pid, timestamp_us, core, 0, 0, 0)
 
 
-def stretches(samples: Sampled) -> list[Stretch]:
+def sample_spans(samples: Sampled) -> list[SampleSpan]:
     return [
         (n * SAMPLE_NS * 10, float(percent), SAMPLE_NS, percent * 10)
         for n, (percent, _) in enumerate(samples)
@@ -41,11 +47,11 @@ def rows(samples: Sampled) -> list[ProcessSample]:
     return found
 
 
-def told(samples: Sampled) -> Naming | None:
-    return tell_apart(stretches(samples), rows(samples))
+def told(samples: Sampled) -> SampleAttribution | None:
+    return attribute_samples(sample_spans(samples), rows(samples))
 
 
-def busy(*percents: int) -> Named:
+def busy(*percents: int) -> NamedTime:
     return sum(percents) * 10, sum(100 - percent for percent in percents) * 10
 
 
@@ -79,24 +85,24 @@ def test_time_without_a_name_is_unclaimed_where_the_device_paused() -> None:
 
 @pytest.mark.parametrize("full", [100, 99.5])
 def test_time_without_a_name_is_nobodys_where_the_device_never_paused(full: float) -> None:
-    naming = tell_apart([(0, full, SAMPLE_NS, round(full * 10))], [])
+    naming = attribute_samples([(0, full, SAMPLE_NS, round(full * 10))], [])
 
-    assert naming == Naming({}, 0)
+    assert naming == SampleAttribution({}, 0)
 
 
 def test_a_process_that_a_sample_names_for_another_engine_has_nothing_of_it() -> None:
-    samples = stretches([(100, 1), (100, 1)])
+    samples = sample_spans([(100, 1), (100, 1)])
 
-    naming = tell_apart(samples, [row(1, 10_000, 100), row(2, 10_000, 0)])
+    naming = attribute_samples(samples, [row(1, 10_000, 100), row(2, 10_000, 0)])
 
     assert naming
     assert naming.by_pid == {1: busy(100, 100), 2: busy()}
 
 
 def test_rows_of_other_samples_than_the_devices_are_not_told_apart() -> None:
-    samples = stretches([(50, 1), (50, 1)])
+    samples = sample_spans([(50, 1), (50, 1)])
 
-    assert tell_apart(samples, [row(1, 12_000, 50)]) is None
+    assert attribute_samples(samples, [row(1, 12_000, 50)]) is None
 
 
 @pytest.mark.parametrize("rounded_us", [-SAMPLE_NS, SAMPLE_NS])
@@ -104,25 +110,27 @@ def test_a_row_whose_time_is_rounded_otherwise_has_the_same_samples(rounded_us: 
     samples = [(100, 1), (100, 2), (100, 1), (50, 2), (30, 0)]
     off = [row(pid, time + rounded_us, core) for pid, time, core, *_ in rows(samples)]
 
-    assert tell_apart(stretches(samples), off) == told(samples)
+    assert attribute_samples(sample_spans(samples), off) == told(samples)
 
 
 def test_a_row_that_the_samples_cannot_hold_is_not_told_apart() -> None:
-    samples = stretches([(10, 1), (10, 0), (10, 0), (10, 0)])
+    samples = sample_spans([(10, 1), (10, 0), (10, 0), (10, 0)])
 
-    assert tell_apart(samples, [row(1, 0, 60)]) is None
+    assert attribute_samples(samples, [row(1, 0, 60)]) is None
 
 
 def test_no_process_has_more_than_its_average_rounded_up() -> None:
     """33 % of three samples is less than 102: 50 and 53 are more, so 47 is the other one."""
-    naming = tell_apart(stretches([(53, 0), (47, 1), (50, 1)]), [row(1, 2 * SAMPLE_NS * 10, 33)])
+    naming = attribute_samples(
+        sample_spans([(53, 0), (47, 1), (50, 1)]), [row(1, 2 * SAMPLE_NS * 10, 33)]
+    )
 
     assert naming
     assert naming.by_pid[1] == busy(50, 47)
 
 
 def test_samples_that_add_up_are_found_among_many_sums() -> None:
-    samples = stretches([(percent, 0) for percent in (56, 55, 48, 54, 58, 42)])
+    samples = sample_spans([(percent, 0) for percent in (56, 55, 48, 54, 58, 42)])
 
     found = _adding_up(145.0, 148.0, samples, 10**9)
 
@@ -154,11 +162,13 @@ def seconds_of(scenario: dict[str, Any]) -> Iterator[tuple[list[RingSample], lis
         since = samples[-1].end_us
 
 
-def naming_of(samples: Sequence[RingSample], rows: Iterable[ProcessRow]) -> Naming | None:
+def naming_of(
+    samples: Sequence[RingSample], rows: Iterable[ProcessRow]
+) -> SampleAttribution | None:
     parts = [
         (s.end_us, (s.hundredths(0) + 50) // 100, 1000, s.hundredths(0) // 10) for s in samples
     ]
-    return tell_apart(parts, [row(r.pid, r.timestamp_us, r.core) for r in rows])
+    return attribute_samples(parts, [row(r.pid, r.timestamp_us, r.core) for r in rows])
 
 
 def fixed_scenario(seed: int) -> dict[str, Any]:
