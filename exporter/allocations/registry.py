@@ -10,7 +10,9 @@ nodes, is GKE's.
 
 from collections.abc import Sequence
 
-from exporter.allocations import (
+from exporter.allocations.registered import HAMI_REGISTERS, VOLCANO_REGISTERS
+from exporter.allocations.scheme import FORGED, Decoded, Problem, Reason, Scheme
+from exporter.allocations.schemes import (
     aliyun_cgpu,
     aliyun_gpushare,
     amd,
@@ -30,8 +32,6 @@ from exporter.allocations import (
     volcano_gpushare,
     volcano_vgpu,
 )
-from exporter.allocations.registered import HAMI_REGISTERS, VOLCANO_REGISTERS
-from exporter.allocations.scheme import FORGED, Decoded, Problem, Reason, Scheme
 from exporter.model import Allocation, NodeFacts, Pod
 
 SCHEMES: tuple[Scheme, ...] = (

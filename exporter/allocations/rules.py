@@ -6,9 +6,10 @@ One frozen value. Whoever decodes holds one of them, and decodes anew when it is
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from exporter.allocations import hami, registry
+from exporter.allocations import registry
 from exporter.allocations.described import scheme_of
 from exporter.allocations.scheme import Decoded, IndexBasis, Scheme, no_pod
+from exporter.allocations.schemes import hami
 from exporter.model import NodeFacts, Pod, SchemeDescription
 
 SCHEMES, INDEX_BASIS = "schemes", "index-basis"

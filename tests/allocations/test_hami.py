@@ -3,10 +3,11 @@ from dataclasses import replace
 
 import pytest
 
-from exporter.allocations import hami, registry
-from exporter.allocations.hami import decode
+from exporter.allocations import registry
 from exporter.allocations.scheme import Reason
-from exporter.allocations.vgpu import Names
+from exporter.allocations.schemes import hami
+from exporter.allocations.schemes.hami import decode
+from exporter.allocations.schemes.vgpu import Names
 from exporter.model import Container, Pod
 from tests.allocations.build import (
     CARD_MEMORY,

@@ -15,7 +15,14 @@ known; segments have MiB).
 from exporter.allocations.reader import PodReader, app_containers
 from exporter.allocations.registered import VOLCANO_REGISTERS
 from exporter.allocations.scheme import Decoded, Evidence, IndexBasis, Reason, Scheme
-from exporter.allocations.vgpu import MAX_SEGMENTS, Names, Terms, by_limits, by_lists, read_mode
+from exporter.allocations.schemes.vgpu import (
+    MAX_SEGMENTS,
+    Names,
+    Terms,
+    by_limits,
+    by_lists,
+    read_mode,
+)
 from exporter.model import NodeFacts, Pod
 
 _NAME = "volcano-vgpu"

@@ -18,11 +18,11 @@ whether a card's number is its NVML index (taken here) or its minor.
 
 from collections.abc import Mapping
 
-from exporter.allocations.aliyun_gpushare import CARD_MEMORY, COUNT, INDEX, MEMORY, unit_of
 from exporter.allocations.evidence import agreed, is_backed
 from exporter.allocations.quantities import natural_of, parse_natural
 from exporter.allocations.reader import PodReader, Share, app_containers, lasting_containers
 from exporter.allocations.scheme import Decoded, IndexBasis, Reason, Scheme
+from exporter.allocations.schemes.aliyun_gpushare import CARD_MEMORY, COUNT, INDEX, MEMORY, unit_of
 from exporter.model import Allocation, Container, NodeFacts, Pod
 
 _NAME = "aliyun-ack"

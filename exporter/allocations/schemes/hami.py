@@ -26,7 +26,7 @@ from exporter.allocations.evidence import asks_for
 from exporter.allocations.reader import PodReader, app_containers, lasting_containers
 from exporter.allocations.registered import HAMI_REGISTERS, is_registered
 from exporter.allocations.scheme import Decoded, Evidence, IndexBasis, Reason, Scheme
-from exporter.allocations.vgpu import (
+from exporter.allocations.schemes.vgpu import (
     MAX_SEGMENTS,
     Names,
     Terms,
