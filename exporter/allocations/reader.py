@@ -11,7 +11,7 @@ from exporter.allocations.quantities import (
     parse_naturals,
     parse_quantity,
 )
-from exporter.allocations.scheme import Decoded, IndexBasis, Problem, Reason
+from exporter.allocations.scheme import Decoded, DecodeProblem, IndexBasis, Reason
 from exporter.model import Allocation, Container, Device, NodeFacts, Pod
 
 MAX_CARDS = 64  # of one container; the largest node has 16
@@ -55,12 +55,12 @@ class PodReader:
         self.scheme = scheme
         self.pod = pod
         self.node = node
-        self._problems: dict[Reason, Problem] = {}
+        self._problems: dict[Reason, DecodeProblem] = {}
 
     def reject(self, reason: Reason, detail: str) -> None:
         """Records what could not be read. Of each reason, only the first problem is recorded."""
         detail = detail[:_MAX_DETAIL_LENGTH].encode(errors="replace").decode()
-        self._problems.setdefault(reason, Problem(self.pod.uid, self.scheme, reason, detail))
+        self._problems.setdefault(reason, DecodeProblem(self.pod.uid, self.scheme, reason, detail))
 
     def decoded(self, allocations: Iterable[Allocation]) -> Decoded:
         """Return the allocations together with the problems found so far."""

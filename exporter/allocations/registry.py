@@ -14,7 +14,7 @@ two systems read the same resource:
 from collections.abc import Sequence
 
 from exporter.allocations.registered import HAMI_REGISTERS, VOLCANO_REGISTERS
-from exporter.allocations.scheme import FORGED, Decoded, Problem, Reason, Scheme
+from exporter.allocations.scheme import FORGED, Decoded, DecodeProblem, Reason, Scheme
 from exporter.allocations.schemes import (
     aliyun_cgpu,
     aliyun_gpushare,
@@ -81,7 +81,7 @@ def decode(pod: Pod, node: NodeFacts, schemes: Sequence[Scheme] = SCHEMES) -> De
         return Decoded()
     claimed: set[str] = set()
     allocations: list[Allocation] = []
-    problems: list[Problem] = []
+    problems: list[DecodeProblem] = []
     for scheme in schemes:
         if not claimed.isdisjoint(scheme.resources):
             continue
@@ -105,5 +105,5 @@ def _guarded(scheme: Scheme, pod: Pod, node: NodeFacts) -> Decoded:
     try:
         return scheme.decode(pod, node)
     except Exception as error:  # noqa: BLE001 - a defect here may cost one pod, not the exporter
-        problem = Problem(pod.uid, scheme.name, Reason.DECODER_ERROR, repr(error)[:200])
+        problem = DecodeProblem(pod.uid, scheme.name, Reason.DECODER_ERROR, repr(error)[:200])
         return Decoded(problems=(problem,))

@@ -56,7 +56,7 @@ class Evidence(StrEnum):
     RESERVATION = "the reservation pod in KAI's namespace"
 
 
-class Problem(NamedTuple):
+class DecodeProblem(NamedTuple):
     """One thing that could not be read. ``pod`` is the API uid; ``detail`` is for the log only."""
 
     pod: str
@@ -74,7 +74,7 @@ class Decoded:
     """
 
     allocations: tuple[Allocation, ...] = ()
-    problems: tuple[Problem, ...] = ()
+    problems: tuple[DecodeProblem, ...] = ()
     consumer: bool = True
 
 
