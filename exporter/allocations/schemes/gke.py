@@ -1,17 +1,18 @@
 """GKE's device plugin: whole cards, MIG partitions, time-sharing and MPS.
 
-Stands on GoogleCloudPlatform/container-engine-accelerators (``pkg/gpu/nvidia``: device ids, and
-``Envs`` for what MPS enforces) and GKE's node labels. A pod asks for ``nvidia.com/gpu``; the
-kubelet's PodResources names ``nvidia0``, a MIG partition ``nvidia0/gi3``, or one of the clients of
-either, ``.../vgpu1``. The first number is the N of ``/dev/nvidiaN``, ``gi``'s the GPU instance.
+Sources: GoogleCloudPlatform/container-engine-accelerators (``pkg/gpu/nvidia``: device ids, and
+``Envs`` for what MPS enforces) and GKE's node labels. A pod asks for ``nvidia.com/gpu``. The
+kubelet's PodResources names a card ``nvidia0``, a MIG partition ``nvidia0/gi3``, and a client of
+either ``.../vgpu1``. The first number is the N of ``/dev/nvidiaN``, the second the GPU instance.
 
-* Time-sharing promises nothing: one allocation a device that counts the clients granted.
-* MPS gives a container as many of the card's ``gke-max-shared-clients-per-gpu`` parts of threads
-  and memory as it has clients.
-* Ids of this form make a pod GKE's. Before they are read, a node with GKE's accelerator label does,
-  unless NVIDIA's feature discovery has labelled it too: then NVIDIA's own plugin runs there.
+* Time-sharing promises nothing: one allocation per device, with the number of clients granted.
+* With MPS each client has an equal part of the card's threads and memory; a card has
+  ``gke-max-shared-clients-per-gpu`` clients.
+* A pod whose ids have this form belongs to GKE. Before the ids are known, a pod on a node with
+  GKE's accelerator label belongs to GKE, unless NVIDIA's feature discovery has labelled the node
+  too: then NVIDIA's own plugin runs there.
 
-Unconfirmed: whether a node of another form of sharing shows no such labels.
+Unconfirmed: whether a node with another form of sharing has none of these labels.
 """
 
 import re
@@ -37,7 +38,7 @@ _Place = tuple[int, int | None]  # the card's number, and that of its GPU instan
 
 
 def decode(pod: Pod, node: NodeFacts) -> Decoded:
-    """Return which devices, or clients of devices, each container was allotted."""
+    """Return the devices, or clients of devices, allocated to each container."""
     reader = PodReader(_NAME, pod, node)
     grants = [(each, reader.granted(each, _GPU)) for each in lasting_containers(pod)]
     ids = [device_id for _, held in grants for device_id in held]
@@ -48,11 +49,13 @@ def decode(pod: Pod, node: NodeFacts) -> Decoded:
         allocation
         for container, held in grants
         if ours
-        for allocation in _allot(reader, container, held)
+        for allocation in _allocations(reader, container, held)
     )
 
 
-def _allot(reader: PodReader, container: Container, held: tuple[str, ...]) -> list[Allocation]:
+def _allocations(
+    reader: PodReader, container: Container, held: tuple[str, ...]
+) -> list[Allocation]:
     ids = [match for match in map(_DEVICE_ID.fullmatch, held) if match]
     return _placed(reader, container, ids) if ids else _unplaced(reader, container)
 
@@ -66,7 +69,7 @@ def _placed(reader: PodReader, container: Container, ids: list[re.Match[str]]) -
     for place in dict.fromkeys(places):
         device, partition = _device(reader, place), place[1] is not None
         share = _share(reader, device, partition=partition, clients=clients[place])
-        allocations += reader.allot(container, (device,), share)
+        allocations += reader.allocate(container, (device,), share)
     return allocations
 
 
@@ -90,11 +93,11 @@ def _unplaced(reader: PodReader, container: Container) -> list[Allocation]:
         return []
     partition = _PARTITION in reader.node.labels
     share = _share(reader, None, partition=partition, clients=count if shared else 0)
-    return reader.allot(container, (None,) * (1 if shared else count), share)
+    return reader.allocate(container, (None,) * (1 if shared else count), share)
 
 
 def _share(reader: PodReader, device: Device | None, *, partition: bool, clients: int) -> Share:
-    """Return what one has of a card or partition; ``clients`` is 0 where it is not shared."""
+    """Return the share of a card or partition; ``clients`` is 0 if it is not shared."""
     core, memory = None if partition else 1.0, _memory(reader.node, device, partition=partition)
     if not clients:
         return Share(core, memory)

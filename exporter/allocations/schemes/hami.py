@@ -1,22 +1,24 @@
-"""HAMi, and 4paradigm's vGPU scheduler that it descends from.
+"""HAMi, and its predecessor, 4paradigm's vGPU scheduler.
 
-Stands on HAMi's ``docs/develop/protocol.md``, ``pkg/device/devices.go`` and ``docs/dynamic-mig``;
-the lists of devices are read by ``vgpu``. ``hami.io/vgpu-devices-allocated`` is the permanent
-record; ``vgpu-devices-to-allocate`` is erased while devices are handed out, so it is not read.
+Sources: HAMi's ``docs/develop/protocol.md``, ``pkg/device/devices.go`` and ``docs/dynamic-mig``.
+The module ``vgpu`` reads the lists of devices. ``hami.io/vgpu-devices-allocated`` is the permanent
+record. ``vgpu-devices-to-allocate`` is erased while devices are assigned, so it is not read.
 
-Segments stand for init containers and then containers since v2.9.0 (commit 0658b5c8), for the
-containers alone before; some older versions dropped empty segments. Their number tells which; where
-it does not, the allotment is the pod's, with no container unless only one can have it.
+Since v2.9.0 (commit 0658b5c8) there are segments for the init containers and then the containers,
+before that for the containers alone; some older versions left out empty segments. The number of
+segments shows which. If it does not, the allocation is the pod's, without a container, unless only
+one container can have it.
 
 A segment counts only for a container whose limits hold HAMi's resources (``evidence``). Their names
-can be configured (``scheme``); a pod under others than those that are set has no allotment. Limits
-of ``nvidia.com/gpu`` alone state no amounts, and other plugins hand it out too: the annotation is
-believed if HAMi's plugin has registered the node's cards, or the kubelet has granted its ids.
-``nvidia.com/vgpu-mode`` is the policy: hami-core, mig or mps. Other vendors' lists have the same
-encoding; cores are per cent for NVIDIA and Hygon only (AMD's are compute units).
+can be configured (``scheme``). A pod that uses other names than the configured ones has no
+allocation. Limits of ``nvidia.com/gpu`` alone state no amounts, and other plugins use that resource
+too. Then the annotation counts if HAMi's plugin has registered the node's cards, or if the kubelet
+has granted HAMi's ids. ``nvidia.com/vgpu-mode`` is the policy: hami-core, mig or mps. Other
+vendors' lists have the same encoding. Their cores are per cent for Hygon only (AMD's are compute
+units).
 
-Unconfirmed: which versions dropped segments; the encoding of ``4pd.io/vgpu-ids``; that other
-vendors' ids are the UUIDs that their drivers know; the mode of a pod that leaves the choice.
+Unconfirmed: which versions left out segments; the encoding of ``4pd.io/vgpu-ids``; that other
+vendors' ids are the UUIDs of their drivers; the mode of a pod that does not state one.
 """
 
 from functools import partial
@@ -26,9 +28,9 @@ from exporter.allocations.evidence import asks_for
 from exporter.allocations.reader import PodReader, app_containers, lasting_containers
 from exporter.allocations.registered import HAMI_REGISTERS, is_registered
 from exporter.allocations.scheme import Decoded, Evidence, IndexBasis, Reason, Scheme
-from exporter.allocations.vgpu import (
+from exporter.allocations.schemes.vgpu import (
     MAX_SEGMENTS,
-    Names,
+    ResourceNames,
     Terms,
     by_limits,
     by_lists,
@@ -37,7 +39,7 @@ from exporter.allocations.vgpu import (
 )
 from exporter.model import Allocation, Container, NodeFacts, Pod
 
-NAMES = Names(
+NAMES = ResourceNames(
     count="nvidia.com/gpu",
     memory="nvidia.com/gpumem",
     memory_percentage="nvidia.com/gpumem-percentage",
@@ -46,11 +48,13 @@ NAMES = Names(
 )
 _NAME = "hami"
 _ALLOCATED = ("hami.io/vgpu-devices-allocated", "4pd.io/vgpu-ids-new", "4pd.io/vgpu-ids")
-_AMD = Names("amd.com/gpu", "amd.com/gpumem", "", "amd.com/gpucores")
-_DCU = Names("hygon.com/", "hygon.com/dcumem", "", "hygon.com/dcucores")
-_HCU = Names("hygon.com/", "hygon.com/hcumem", "", "hygon.com/hcucores")
+_AMD = ResourceNames("amd.com/gpu", "amd.com/gpumem", "", "amd.com/gpucores")
+_DCU = ResourceNames("hygon.com/", "hygon.com/dcumem", "", "hygon.com/dcucores")
+_HCU = ResourceNames("hygon.com/", "hygon.com/hcumem", "", "hygon.com/hcucores")
 _OTHER_VENDORS = {"amd": _AMD, "dcu": _DCU, "hcu": _HCU} | {
-    list_name: Names(f"{domain}/", "", "", "")  # in units of their own: only the request is checked
+    list_name: ResourceNames(
+        f"{domain}/", "", "", ""
+    )  # in units of their own: only the request is checked
     for list_name, domain in {
         "mthreads-vgpu": "mthreads.com",
         "cambricon-mlu": "cambricon.com",
@@ -66,11 +70,13 @@ _OF_OTHER_VENDORS = {f"hami.io/{n}-devices-allocated": own for n, own in _OTHER_
 _PERCENT = frozenset({f"hami.io/{name}-devices-allocated" for name in ("dcu", "hcu")})
 _INSTANCES = "hami.io/vgpu-mig-allocations"
 _MODE = "nvidia.com/vgpu-mode"
-_COUNT_OF_AMD = "amd.com/gpu"  # AMD's own plugin hands it out too: a pod of HAMi's is not its
+_COUNT_OF_AMD = (
+    "amd.com/gpu"  # AMD's own plugin has it too; a pod of HAMi's is not counted for AMD's
+)
 
 
-def decode(pod: Pod, node: NodeFacts, names: Names = NAMES) -> Decoded:
-    """Return what each container was allotted on each of its devices."""
+def decode(pod: Pod, node: NodeFacts, names: ResourceNames = NAMES) -> Decoded:
+    """Return the allocations of each container, one per device."""
     reader = PodReader(_NAME, pod, node)
     allocations = _of_nvidia(reader, names)
     for key, own in _OF_OTHER_VENDORS.items():
@@ -80,7 +86,7 @@ def decode(pod: Pod, node: NodeFacts, names: Names = NAMES) -> Decoded:
     return reader.decoded(_once(reader, allocations))
 
 
-def _of_nvidia(reader: PodReader, names: Names) -> list[Allocation]:
+def _of_nvidia(reader: PodReader, names: ResourceNames) -> list[Allocation]:
     key = next((key for key in _ALLOCATED if reader.pod.annotations.get(key)), "")
     asks = any(not names.shares.isdisjoint(c.limits) for c in reader.pod.containers)
     if not (key or asks):
@@ -103,10 +109,10 @@ def _of_nvidia(reader: PodReader, names: Names) -> list[Allocation]:
     return _by_limits(reader, terms)
 
 
-def _is_at_work(reader: PodReader, names: Names) -> bool:
-    """Whether HAMi serves the pod, by what the kubelet and the node say.
+def _is_at_work(reader: PodReader, names: ResourceNames) -> bool:
+    """Whether HAMi serves the pod, by the kubelet's grants and the node's annotations.
 
-    HAMi's ids are no devices'. While nothing is known of the node, it may be HAMi's.
+    HAMi's ids are not ids of devices. While nothing is known of the node, HAMi may serve it.
     """
     node = reader.node
     granted = [i for c in lasting_containers(reader.pod) for i in reader.granted(c, names.count)]
@@ -137,26 +143,26 @@ def _by_limits(reader: PodReader, terms: Terms) -> list[Allocation]:
 def _owners(
     pod: Pod, requesting: tuple[Container, ...], segments: int
 ) -> tuple[Container, ...] | None:
-    """Return the containers that so many segments stand for."""
+    """Return the containers of the segments; None if their number matches no known rule."""
     apps = app_containers(pod)
     before = tuple(c for c in pod.containers if c.kind in {"init", "sidecar"})
     return next((o for o in (before + apps, apps, requesting) if len(o) == segments), None)
 
 
 def _once(reader: PodReader, allocations: list[Allocation]) -> list[Allocation]:
-    """Return the allocations without a device that a container has from two vendors' lists."""
+    """Return the allocations, without a second one of a device for the same container."""
     found: dict[object, Allocation] = {}
     for place, allocation in enumerate(allocations):
-        told = allocation.container and allocation.device
-        key = (allocation.container, allocation.device) if told else place
+        known = allocation.container and allocation.device
+        key = (allocation.container, allocation.device) if known else place
         if key in found:
             reader.reject(Reason.DUPLICATE_DEVICE, str(allocation.device))
         found.setdefault(key, allocation)
     return list(found.values())
 
 
-def scheme(names: Names = NAMES) -> Scheme:
-    """Return HAMi under other resource names than its own."""
+def scheme(names: ResourceNames = NAMES) -> Scheme:
+    """Return HAMi's scheme with these resource names."""
     return Scheme(
         name=_NAME,
         resources=(*names.all, _COUNT_OF_AMD),

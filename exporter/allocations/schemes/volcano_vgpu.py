@@ -1,25 +1,32 @@
 """Volcano's vGPU.
 
-Stands on ``pkg/scheduler/api/devices/nvidia/vgpu`` (``type.go``, ``utils.go``) and
-``pkg/scheduler/api/devices/util.go`` of volcano-sh/volcano; its lists of devices are HAMi's and
-read by ``vgpu``. Unlike HAMi's, the segments of ``volcano.sh/vgpu-ids-new`` stand for those of
-``spec.containers`` that ask for ``vgpu-number`` or ``vgpu-memory``, and none is closed by ``;``.
+Sources: ``pkg/scheduler/api/devices/nvidia/vgpu`` (``type.go``, ``utils.go``) and
+``pkg/scheduler/api/devices/util.go`` of volcano-sh/volcano. Its lists of devices have HAMi's format
+and are read by ``vgpu``. Unlike HAMi's, the segments of ``volcano.sh/vgpu-ids-new`` are for those
+of ``spec.containers`` that ask for ``vgpu-number`` or ``vgpu-memory``, and none is closed by ``;``.
 ``vgpu-memory`` is MiB for each vGPU; without ``vgpu-number`` it means one. ``volcano.sh/vgpu-mode``
 is the policy: hami-core or mig. A segment counts only for a container whose limits hold these
 resources (``evidence``); limits and segments have the same units.
 
-Unconfirmed: the memory factor that the scheduler can be given (1 is taken where only the limits are
+Unconfirmed: the memory factor of the scheduler's configuration (assumed 1 if only the limits are
 known; segments have MiB).
 """
 
 from exporter.allocations.reader import PodReader, app_containers
 from exporter.allocations.registered import VOLCANO_REGISTERS
 from exporter.allocations.scheme import Decoded, Evidence, IndexBasis, Reason, Scheme
-from exporter.allocations.vgpu import MAX_SEGMENTS, Names, Terms, by_limits, by_lists, read_mode
+from exporter.allocations.schemes.vgpu import (
+    MAX_SEGMENTS,
+    ResourceNames,
+    Terms,
+    by_limits,
+    by_lists,
+    read_mode,
+)
 from exporter.model import NodeFacts, Pod
 
 _NAME = "volcano-vgpu"
-_NAMES = Names(
+_NAMES = ResourceNames(
     count="volcano.sh/vgpu-number",
     memory="volcano.sh/vgpu-memory",
     memory_percentage="volcano.sh/vgpu-memory-percentage",
@@ -30,7 +37,7 @@ _MODE = "volcano.sh/vgpu-mode"
 
 
 def decode(pod: Pod, node: NodeFacts) -> Decoded:
-    """Return what each container was allotted on each of its devices."""
+    """Return the allocations of each container, one per device."""
     reader = PodReader(_NAME, pod, node)
     asking = {_NAMES.count, _NAMES.memory}
     users = [app for app in app_containers(pod) if not asking.isdisjoint(app.limits)]

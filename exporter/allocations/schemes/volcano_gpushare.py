@@ -1,11 +1,11 @@
-"""Volcano's GPU sharing of before its vGPU: memory, or whole cards.
+"""Volcano's GPU sharing before its vGPU: memory, or whole cards.
 
-Stands on ``pkg/scheduler/api/devices/nvidia/gpushare`` (``share.go``, ``type.go``) of
+Source: ``pkg/scheduler/api/devices/nvidia/gpushare`` (``share.go``, ``type.go``) of
 volcano-sh/volcano. ``gpu-memory`` is MiB on one card, ``gpu-number`` counts whole cards. The pod's
-annotation ``volcano.sh/gpu-index`` lists the cards of all its containers together: the memory of
-each is on that one card; whole cards are known by container only if one alone has some.
+annotation ``volcano.sh/gpu-index`` lists the cards of all its containers together. Memory of each
+container is on that one card. Whole cards are assigned to a container only if no other has any.
 
-Unconfirmed: whether a card's number is its NVML index (taken here) or its minor.
+Unconfirmed: whether a card's number is its NVML index (assumed here) or its minor.
 """
 
 from exporter.allocations.quantities import MIB
@@ -20,30 +20,32 @@ _PLACEMENT = "volcano.sh/gpu-index"
 
 
 def decode(pod: Pod, node: NodeFacts) -> Decoded:
-    """Return the memory, or the whole cards, that each container was allotted."""
+    """Return the memory, or the whole cards, allocated to each container."""
     reader = PodReader(_NAME, pod, node)
     counts = {
         container.name: reader.quantity(container, _NUMBER) or 0
         for container in lasting_containers(pod)
     }
-    shared = sum(count > 0 for count in counts.values()) > 1
+    alone = sum(count > 0 for count in counts.values()) <= 1
     return reader.decoded(
         allocation
         for container in lasting_containers(pod)
-        for allocation in _allot(reader, container, counts[container.name], told=not shared)
+        for allocation in _allocations(reader, container, counts[container.name], alone=alone)
     )
 
 
-def _allot(reader: PodReader, container: Container, count: int, *, told: bool) -> list[Allocation]:
+def _allocations(
+    reader: PodReader, container: Container, count: int, *, alone: bool
+) -> list[Allocation]:
     memory = reader.quantity(container, _MEMORY)
     if count:
         if not reader.allows(container, count):
             return []
-        cards = _cards(reader, count) if told else (None,) * count
-        return reader.allot(container, cards, Share(1.0, None), whole=True)
+        cards = _cards(reader, count) if alone else (None,) * count
+        return reader.allocate(container, cards, Share(1.0, None), whole=True)
     if memory is None:
         return []
-    return reader.allot(container, _cards(reader, 1), Share(None, reader.memory(memory, MIB)))
+    return reader.allocate(container, _cards(reader, 1), Share(None, reader.memory(memory, MIB)))
 
 
 def _cards(reader: PodReader, count: int) -> tuple[Device | None, ...]:

@@ -1,15 +1,15 @@
-"""vGPU requests, and the device lists that HAMi writes for them; Volcano took both over.
+"""vGPU requests, and the lists of devices that HAMi and Volcano write for them.
 
-Stands on HAMi's ``docs/develop/protocol.md``, ``pkg/device/devices.go`` (EncodeContainerDevices)
-and ``pkg/device/nvidia/mig_allocations.go``. An annotation holds one segment per container, split
-by ``;``, of devices ``UUID,type,MiB,cores`` closed by ``:``. Memory and cores are per vGPU; 0 cores
-are no limit. Older dynamic MIG adds template and slot to the UUID (``GPU-...[7-9]``), which name no
-instance; since v2.10 a second annotation, in JSON, names it by segment and place in it. A MIG
-instance's core is what it has of its GPU, so none is stated here.
+Sources: HAMi's ``docs/develop/protocol.md``, ``pkg/device/devices.go`` (EncodeContainerDevices) and
+``pkg/device/nvidia/mig_allocations.go``; Volcano has the same format. An annotation holds one
+segment per container, split by ``;``, of devices ``UUID,type,MiB,cores``, each closed by ``:``.
+Memory and cores are per vGPU; 0 cores are no limit. Older dynamic MIG adds template and slot to the
+UUID (``GPU-...[7-9]``), which name no instance. Since v2.10 a second annotation, in JSON, names the
+instance by segment and position. A MIG instance's core follows from its GPU, so none is stated.
 
-Who may change a pod may change the annotation, so each entry is held against the limits
-(``evidence``). While a MIG instance is not seen on the node, the amounts of the limits stand: the
-scheduler gives the next larger instance.
+A user who may change a pod may change the annotation, so each entry is compared with the limits
+(``evidence``). While a MIG instance is not found on the node, the amounts of the limits are used:
+the scheduler assigns the next larger instance.
 """
 
 from collections.abc import Mapping, Sequence
@@ -29,12 +29,12 @@ _MIG = "mig"
 _MODES = {name: name for name in ("hami-core", _MIG, "mps")}
 _PRIORITIES = {"0": "high", "1": "low"}
 _DEVICE_FIELDS = 4
-MAX_SEGMENTS = 512  # more containers of a pod are not kept; what follows is no segment's any more
+MAX_SEGMENTS = 512  # a pod has at most as many containers; the rest is not split
 
 
 @dataclass(frozen=True, slots=True)
-class Names:
-    """Resources of vGPUs. ``memory_factor``: how many MiB one unit of ``memory`` is."""
+class ResourceNames:
+    """Names of the resources of vGPUs. ``memory_factor`` is the MiB in one unit of ``memory``."""
 
     count: str
     memory: str
@@ -45,22 +45,22 @@ class Names:
 
     @property
     def shares(self) -> frozenset[str]:
-        """Those that ask for a part of a device."""
+        """The resources that ask for a part of a device."""
         return frozenset({self.memory, self.memory_percentage, self.core})
 
     @property
     def asking(self) -> tuple[str, ...]:
-        """Those that ask for vGPUs: without one of them a container has none."""
+        """The resources that ask for vGPUs. A container with none of them has no vGPU."""
         return tuple(filter(None, (self.count, *sorted(self.shares))))
 
     @property
     def all(self) -> tuple[str, ...]:
-        """Every resource, the one that counts devices first."""
+        """All resources, the one that counts devices first."""
         return (*self.asking, *filter(None, (self.priority,)))
 
 
 class Instance(NamedTuple):
-    """A MIG instance that is made for a pod: its GPU's UUID and its own, "" until it is there."""
+    """A MIG instance created for a pod: its GPU's UUID and its own, "" until it exists."""
 
     gpu: str
     uuid: str
@@ -71,13 +71,13 @@ _NO_INSTANCES: Instances = MappingProxyType({})
 
 
 class Terms(NamedTuple):
-    """What holds for all vGPUs of a pod.
+    """The terms of all vGPUs of a pod.
 
-    ``key`` is the annotation that lists them, ``registers`` are the node's that list its cards.
-    ``percent``: whether cores are per cent of a GPU.
+    ``key`` is the annotation that lists them. ``registers`` are the node's annotations that list
+    its cards. ``percent``: whether cores are per cent of a GPU.
     """
 
-    names: Names
+    names: ResourceNames
     key: str
     policy: str = ""
     percent: bool = True
@@ -93,13 +93,13 @@ class _Entry(NamedTuple):
 
 
 def read_mode(reader: PodReader, key: str) -> str:
-    """Return the mode that a pod asks for by this annotation, "" where it leaves a choice."""
+    """Return the mode that a pod asks for by this annotation, "" if it names none or several."""
     words = {word for part in reader.annotation(key).split(",") if (word := part.strip())}
     return reader.one_of(_MODES, words.pop()) if len(words) == 1 else ""
 
 
 def read_instances(reader: PodReader, key: str) -> Instances:
-    """Return the MIG instances that an annotation names; none of them where one is malformed."""
+    """Return the MIG instances that an annotation names; empty if one of them is malformed."""
     document = reader.document(key)
     if document is None:
         return {}
@@ -119,7 +119,7 @@ def read_instances(reader: PodReader, key: str) -> Instances:
 def by_lists(
     reader: PodReader, owners: Sequence[Container], segments: Sequence[str], terms: Terms
 ) -> list[Allocation]:
-    """Return what the segments say of their owners; of what they leave out, the limits do."""
+    """Return the allocations of the segments' owners. The limits fill what segments omit."""
     lists: dict[str, list[tuple[int, list[str]]]] = {}
     for index, (owner, segment) in enumerate(zip(owners, segments, strict=True)):
         entries = [entry for entry in segment.split(":") if entry]
@@ -131,7 +131,7 @@ def by_lists(
             for entry in _entries(reader, owner, lists[owner.name], terms)
             for allocation in _by_entry(reader, owner, entry, terms)
         ]
-        # An entry that cannot be read costs its device, not what was asked for.
+        # An entry that cannot be read costs its device, not the amounts.
         allocations += [*found, *by_limits(reader, owner, terms)[len(found) :]]
     return allocations
 
@@ -139,7 +139,7 @@ def by_lists(
 def _entries(
     reader: PodReader, owner: Container, own: Sequence[tuple[int, list[str]]], terms: Terms
 ) -> list[_Entry]:
-    """Return the readable entries of an owner; none if its limits ask for another number."""
+    """Return the readable entries of an owner; empty if its limits ask for another number."""
     listed = sum(len(texts) for _, texts in own)
     if not listed or not is_backed(reader, owner, terms.names.asking, terms.key):
         return []
@@ -185,24 +185,24 @@ def _by_entry(reader: PodReader, owner: Container, entry: _Entry, terms: Terms) 
         _priority(reader, owner, terms),
     )
     if mig and device is not None:
-        return reader.allot(owner, (device,), share, whole=True)
+        return reader.allocate(owner, (device,), share, whole=True)
     asked, slack = _asked(reader, owner, terms, entry.uuid)
     if mig:
         asked_memory = share.memory_bytes if asked.memory_bytes is None else asked.memory_bytes
         share = share._replace(core=asked.core or None, memory_bytes=asked_memory)
-        return reader.allot(owner, (device,), share)
-    return reader.allot(owner, (device,), agreed(reader, (share,), asked, slack=slack)[0])
+        return reader.allocate(owner, (device,), share)
+    return reader.allocate(owner, (device,), agreed(reader, (share,), asked, slack=slack)[0])
 
 
 def _is_mig(reader: PodReader, entry: _Entry) -> bool:
-    """Whether a vGPU is a MIG instance: it is told to be, or its GPU is divided into them."""
+    """Whether a vGPU is a MIG instance: the entry says so, or its GPU is divided into them."""
     parts = instances(reader.node)
     divided = any(entry.uuid in {part.uuid, part.parent_uuid} for part in parts)
     return entry.instance is not None or "[" in entry.uuid or divided
 
 
 def _device(reader: PodReader, entry: _Entry, *, mig: bool) -> Device | None:
-    """Return the GPU or MIG instance of an entry; None where it is not told or not there."""
+    """Return the GPU or MIG instance of an entry; None if it is not named or does not exist."""
     gpu, _, _ = entry.uuid.partition("[")
     if entry.instance is not None:
         return _instance(reader, gpu, entry.instance)
@@ -210,16 +210,16 @@ def _device(reader: PodReader, entry: _Entry, *, mig: bool) -> Device | None:
     return device if device and bool(device.parent_uuid) == mig else None
 
 
-def _instance(reader: PodReader, gpu: str, told: Instance) -> Device | None:
-    device = reader.device(told.uuid) if told.uuid else None
-    if told.gpu == gpu and (device is None or device.parent_uuid == gpu):
+def _instance(reader: PodReader, gpu: str, named: Instance) -> Device | None:
+    device = reader.device(named.uuid) if named.uuid else None
+    if named.gpu == gpu and (device is None or device.parent_uuid == gpu):
         return device
-    reader.reject(Reason.PLACEMENT_MISMATCH, f"{told.uuid} of {told.gpu} on {gpu}")
+    reader.reject(Reason.PLACEMENT_MISMATCH, f"{named.uuid} of {named.gpu} on {gpu}")
     return None
 
 
 def by_limits(reader: PodReader, owner: Container, terms: Terms) -> list[Allocation]:
-    """Return the allotment of a container whose devices are not known: only how many."""
+    """Return the allocations of a container if only the number of its devices is known."""
     names = terms.names
     count = _count(reader, owner, names)
     if not count or not reader.allows(owner, count):
@@ -229,13 +229,13 @@ def by_limits(reader: PodReader, owner: Container, terms: Terms) -> list[Allocat
         asked.core or None, asked.memory_bytes, terms.policy, _priority(reader, owner, terms)
     )
     stated = not owner.limits.keys().isdisjoint((names.memory, names.memory_percentage))
-    return reader.allot(owner, (None,) * count, share, whole=share.core == 1 and not stated)
+    return reader.allocate(owner, (None,) * count, share, whole=share.core == 1 and not stated)
 
 
-def _count(reader: PodReader, owner: Container, names: Names) -> int:
-    """Return how many vGPUs a container asks for; without a count, shares mean one.
+def _count(reader: PodReader, owner: Container, names: ResourceNames) -> int:
+    """Return the number of vGPUs that a container asks for; without a count, shares mean one.
 
-    0 also where only the beginning of the resource's name is known.
+    It is 0 if only the beginning of the resource's name is known.
     """
     if names.count.endswith("/"):
         return 0
@@ -244,9 +244,9 @@ def _count(reader: PodReader, owner: Container, names: Names) -> int:
 
 
 def _asked(reader: PodReader, owner: Container, terms: Terms, uuid: str) -> tuple[Share, int]:
-    """Return what the limits ask for of one vGPU, and by how many bytes its memory is uncertain.
+    """Return the limits' amounts for one vGPU, and the uncertainty of its memory in bytes.
 
-    A percentage is one of the card's memory as it is registered on the node.
+    A percentage is a percentage of the card's memory as registered on the node.
     """
     names = terms.names
     core = reader.limit(owner, names.core) if terms.percent else None

@@ -1,16 +1,16 @@
 """Koordinator's device sharing.
 
-Stands on ``apis/extension/device_share.go`` of koordinator-sh/koordinator. The pod's annotation
+Source: ``apis/extension/device_share.go`` of koordinator-sh/koordinator. The pod's annotation
 ``scheduling.koordinator.sh/device-allocated`` lists its devices by minor number: ``gpu-core`` per
-cent, ``gpu-memory`` a Kubernetes quantity of bytes, ``gpu-memory-ratio`` per cent of the card. How
-they are split among containers is not recorded: one that alone asks for some has them, else the
-pod. The annotation counts only for a pod whose limits hold these resources, and the sums are held
-against them (``evidence``).
+cent, ``gpu-memory`` a Kubernetes quantity of bytes, ``gpu-memory-ratio`` per cent of the card. The
+split among containers is not recorded. If only one container asks for devices, they are that
+container's, else the pod's. The annotation counts only for a pod whose limits hold these resources,
+and its sums are compared with the limits (``evidence``).
 
 Limits: ``gpu.shared`` counts the devices over which the others are divided; without it 100, 200,
 ... are whole devices. ``koordinator.sh/gpu`` stands for core and ratio at once. Koordinator also
-serves ``nvidia.com/gpu``, each 100 per cent of core and memory: a pod with its annotation is
-Koordinator's.
+serves ``nvidia.com/gpu``, each 100 per cent of core and memory. A pod with the annotation belongs
+to Koordinator.
 
 Unconfirmed: nothing in the annotation; entries of other kinds (``rdma``, ``xpu``) are not read.
 """
@@ -36,7 +36,7 @@ _ALLOCATED = "scheduling.koordinator.sh/device-allocated"
 
 
 class _Sums(NamedTuple):
-    """What all users of a pod ask for together: per cent of one card, and bytes. 0 is nothing."""
+    """The total of all users of a pod: per cent of one card, and bytes. 0 is nothing."""
 
     core: int
     ratio: int
@@ -44,7 +44,7 @@ class _Sums(NamedTuple):
 
 
 class _Entry(NamedTuple):
-    """A device of the annotation, None if the node has none of this number."""
+    """A device of the annotation. ``card`` is None if the node has no card with its number."""
 
     card: Device | None
     core: int | None
@@ -53,7 +53,7 @@ class _Entry(NamedTuple):
 
 
 def decode(pod: Pod, node: NodeFacts) -> Decoded:
-    """Return what the pod, or its only user of GPUs, was allotted on each device."""
+    """Return the allocations of the pod, or of its only user of GPUs, one per device."""
     reader = PodReader(_NAME, pod, node)
     users = [c for c in lasting_containers(pod) if asks_for(c, _OWN_RESOURCES)]
     document = reader.document(_ALLOCATED)
@@ -72,7 +72,7 @@ def decode(pod: Pod, node: NodeFacts) -> Decoded:
 
 def _entries(reader: PodReader, owner: Container, devices: object) -> list[_Entry]:
     if not isinstance(devices, list):
-        reader.reject(Reason.BAD_ANNOTATION, _told(reader))
+        reader.reject(Reason.BAD_ANNOTATION, _annotation(reader))
         return []
     if not reader.allows(owner, len(devices)):
         return []
@@ -81,7 +81,7 @@ def _entries(reader: PodReader, owner: Container, devices: object) -> list[_Entr
         minor = natural_of(device.get("minor")) if isinstance(device, dict) else None
         resources = device.get("resources") if isinstance(device, dict) else None
         if minor is None or not isinstance(resources, dict):
-            reader.reject(Reason.BAD_ANNOTATION, _told(reader))
+            reader.reject(Reason.BAD_ANNOTATION, _annotation(reader))
         elif minor in found:
             reader.reject(Reason.DUPLICATE_DEVICE, f"minor {minor}")
         else:
@@ -94,13 +94,13 @@ def _entry(reader: PodReader, minor: int, resources: dict[str, object]) -> _Entr
     stated = [resources.get(key, 0) for key in (_CORE, _RATIO, _MEMORY)]
     amounts = [natural_of(amount) for amount in stated]
     if None in amounts:
-        reader.reject(Reason.BAD_QUANTITY, _told(reader))
+        reader.reject(Reason.BAD_QUANTITY, _annotation(reader))
     core, ratio, memory = (amount or None for amount in amounts)
     return _Entry(card, core, ratio, memory)
 
 
 def _fits(reader: PodReader, users: Sequence[Container], entries: Sequence[_Entry]) -> bool:
-    """Whether so many devices can be what was asked for."""
+    """Whether the number of devices is possible for the request."""
     if not entries:
         return False
     counts = [_count(reader, user) for user in users]
@@ -141,7 +141,7 @@ def _by_annotation(
     return [
         allocation
         for entry, share in zip(entries, shares, strict=True)
-        for allocation in reader.allot(
+        for allocation in reader.allocate(
             reader.owner(users),
             (entry.card,),
             share,
@@ -150,7 +150,7 @@ def _by_annotation(
     ]
 
 
-def _told(reader: PodReader) -> str:
+def _annotation(reader: PodReader) -> str:
     return f"{_ALLOCATED}={reader.annotation(_ALLOCATED)}"
 
 
@@ -187,7 +187,7 @@ def _by_limits(reader: PodReader, user: Container) -> list[Allocation]:
         if asked.memory
         else reader.part_of_memory(None, asked.ratio // count or None),
     )
-    return reader.allot(user, (None,) * count, share)
+    return reader.allocate(user, (None,) * count, share)
 
 
 SCHEME = Scheme(

@@ -1,24 +1,23 @@
 """NVIDIA's device plugin: whole cards, MIG instances, time-slicing and MPS.
 
-Stands on the README of NVIDIA/k8s-device-plugin ("Shared Access to GPUs"), its AnnotatedID, and the
-node labels of its GPU feature discovery (``internal/lm``). The pod says how many devices it has;
-which, the kubelet's PodResources: ``GPU-<uuid>``, ``MIG-<uuid>``, ``<id>::<n>`` for a replica.
-Where that is not read, ``device`` is None. A grant with any other id (``<uuid>-<n>``) is another
-plugin's that serves the same resource: it places nothing, and what its devices are is not known.
+Sources: the README of NVIDIA/k8s-device-plugin ("Shared Access to GPUs"), its AnnotatedID, and the
+node labels of its GPU feature discovery (``internal/lm``). The pod states how many devices it has.
+The kubelet's PodResources names them: ``GPU-<uuid>``, ``MIG-<uuid>``, ``<id>::<n>`` for a replica.
+Before it is read, ``device`` is None. A grant with any other id (``<uuid>-<n>``) is from another
+plugin that serves the same resource: it places nothing, and its devices are unknown.
 
-* ``nvidia.com/gpu`` is a whole card with all its memory - or, where MIG's strategy is *single*, an
-  instance. ``nvidia.com/mig-<profile>`` is an instance (strategy *mixed*). An instance's share of
+* ``nvidia.com/gpu`` is a whole card with all its memory - or an instance, where MIG's strategy is
+  *single*. ``nvidia.com/mig-<profile>`` is an instance (strategy *mixed*). An instance's share of
   its card follows from the device once it is placed, so its core is None here.
-* A resource that the plugin's configuration renames is known by its granted ids alone, all of
-  ``nvidia.com/``; but for the suffix ``.shared`` it cannot be told from others before.
+* A resource that the plugin's configuration renames is recognised only by its granted ids, if it
+  begins with ``nvidia.com/``. Only names with the suffix ``.shared`` are recognised before that.
 * Time-slicing promises neither core nor memory, and two replicas may be the same card: one
-  allocation that counts the replicas granted.
+  allocation with the number of replicas granted.
 * MPS gives each replica an equal part of the card's threads and memory.
-* Before anything is known of the node, or without permission to read it, a device may be any of
-  these: its core and memory are None.
 
-Unconfirmed: ids of replicas before AnnotatedID (they are not believed). Without feature discovery's
-labels and without grants, sharing is recognised only by more allocatable devices than the node has.
+Unconfirmed: ids of replicas before AnnotatedID (they are rejected). Without feature discovery's
+labels and without grants, sharing is recognised only if the node has more allocatable devices than
+real ones.
 """
 
 import re
@@ -45,16 +44,16 @@ _DEVICE_ID = re.compile(  # the last is an instance's before driver 470
 
 
 def decode(pod: Pod, node: NodeFacts) -> Decoded:
-    """Return which devices, or replicas of devices, each container was allotted."""
+    """Return the devices, or replicas of devices, allocated to each container."""
     reader = PodReader(_NAME, pod, node)
     return reader.decoded(
         allocation
         for container in lasting_containers(pod)
-        for allocation in _allot(reader, container)
+        for allocation in _allocations(reader, container)
     )
 
 
-def _allot(reader: PodReader, container: Container) -> list[Allocation]:
+def _allocations(reader: PodReader, container: Container) -> list[Allocation]:
     allocations: list[Allocation] = []
     seen: set[str] = set()
     for resource in sorted(container.limits.keys() | reader.granted_resources(container)):
@@ -71,9 +70,9 @@ def _allot(reader: PodReader, container: Container) -> list[Allocation]:
 
 
 def _held(reader: PodReader, container: Container, resource: str) -> dict[str, int]:
-    """Return the replicas that were granted of each device, by UUID; 0 of one that is not shared.
+    """Return the number of replicas granted by device UUID; 0 for a device that is not shared.
 
-    Empty where the ids are another plugin's.
+    Empty if the ids are another plugin's.
     """
     held: dict[str, int] = {}
     for device_id in reader.granted(container, resource):
@@ -97,30 +96,30 @@ def _placed(
         sharing = strategy if strategy in {_TIME_SLICING, _MPS} else SHARED
         core, memory = _part(reader, resource, core, memory, sharing, replicas)
     share = Share(core, memory, sharing, replicas=replicas or None)
-    return reader.allot(container, (device,), share)
+    return reader.allocate(container, (device,), share)
 
 
 def _unplaced(reader: PodReader, container: Container, resource: str) -> list[Allocation]:
-    """Return the allotment of a container of which only the number of devices is known."""
+    """Return the allocations of a container if only the number of its devices is known."""
     count = reader.quantity(container, resource)
     if count is None:
         return []
     sharing = _sharing(reader.node, resource)
     if sharing not in {"", _MPS}:  # nothing is promised
-        return reader.allot(container, (None,), NOTHING._replace(policy=sharing, replicas=count))
+        return reader.allocate(container, (None,), NOTHING._replace(policy=sharing, replicas=count))
     if not reader.allows(container, count):
         return []
     devices = (None,) * count
     if reader.granted(container, resource):  # another plugin's
-        return reader.allot(container, devices, NOTHING)
+        return reader.allocate(container, devices, NOTHING)
     if not (reader.node.labels or reader.node.allocatable):
         reader.reject(Reason.NODE_UNKNOWN, f"{container.name}: {resource} may be shared")
-        return reader.allot(container, devices, NOTHING)
+        return reader.allocate(container, devices, NOTHING)
     core, memory = _whole(reader, resource, None)
     if sharing == _MPS:
         core, memory = _part(reader, resource, core, memory, sharing, 1)
     share = Share(core, memory, sharing, replicas=1 if sharing == _MPS else None)
-    return reader.allot(container, devices, share)
+    return reader.allocate(container, devices, share)
 
 
 def _sharing(node: NodeFacts, resource: str) -> str:
@@ -148,7 +147,7 @@ def _is_mig(node: NodeFacts, resource: str) -> bool:
 
 
 def _units(node: NodeFacts, resource: str) -> tuple[Device, ...]:
-    """Return the devices that one unit of this resource may be."""
+    """Return the devices that a unit of this resource can be."""
     parts = instances(node)
     if resource.startswith(_MIG):
         profile = resource.removeprefix(_MIG).removesuffix(_RENAMED)
@@ -180,7 +179,7 @@ def _part(
     sharing: str,
     granted: int,
 ) -> tuple[float | None, int | None]:
-    """Return core and memory of some replicas of one unit: only MPS promises any."""
+    """Return core and memory of replicas of one unit. Only MPS promises any."""
     if sharing != _MPS:
         return None, None
     replicas = _replicas(reader.node, resource)

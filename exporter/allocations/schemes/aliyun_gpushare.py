@@ -1,16 +1,16 @@
 """Aliyun's open GPU sharing (version 1).
 
-Stands on ``pkg/gpu/nvidia/const.go`` of AliyunContainerService/gpushare-device-plugin and on
-gpushare-scheduler-extender. ``aliyun.com/gpu-mem`` is memory on one card, which the pod's
-annotation ``ALIYUN_COM_GPU_MEM_IDX`` names for all its containers. Core is not shared out.
+Sources: ``pkg/gpu/nvidia/const.go`` of AliyunContainerService/gpushare-device-plugin, and
+gpushare-scheduler-extender. ``aliyun.com/gpu-mem`` is memory on one card. The pod's annotation
+``ALIYUN_COM_GPU_MEM_IDX`` names that card for all its containers. Core is not divided.
 
-The unit is GiB, or MiB where the plugin runs with ``--memory-unit=MiB``. Which one follows from
-what the node says that a card has - its own ``gpu-mem`` by ``gpu-count``, else the pod's
-``ALIYUN_COM_GPU_MEM_DEV`` - against what NVML says. Where neither is known it is GiB.
+The unit is GiB, or MiB where the plugin runs with ``--memory-unit=MiB``. It is inferred: the amount
+per card that the node states - its own ``gpu-mem`` by ``gpu-count``, else the pod's
+``ALIYUN_COM_GPU_MEM_DEV`` - is compared with NVML's. Where neither is known it is GiB.
 
-Unconfirmed: whether the card's number is its NVML index (taken here) or its minor, which
-Koordinator's adapter takes it for; with ``ALIYUN_COM_GPU_MEM_ASSIGNED`` "false" the card is chosen
-and the container not yet made, so it counts.
+Unconfirmed: whether the card's number is its NVML index (assumed here) or its minor, as
+Koordinator's adapter assumes. While ``ALIYUN_COM_GPU_MEM_ASSIGNED`` is "false" the card is chosen
+and the container does not exist yet; the allocation counts.
 """
 
 from exporter.allocations.devices import cards
@@ -29,7 +29,7 @@ _AMBIGUITY = 32  # the units are 1024 apart: half way on a scale of factors
 
 
 def decode(pod: Pod, node: NodeFacts) -> Decoded:
-    """Return the memory that each container was allotted, on the pod's one card."""
+    """Return the memory allocated to each container, on the pod's only card."""
     reader = PodReader(_NAME, pod, node)
     users = [container for container in lasting_containers(pod) if MEMORY in container.limits]
     amounts = [(user, reader.quantity(user, MEMORY)) for user in users]
@@ -41,12 +41,12 @@ def decode(pod: Pod, node: NodeFacts) -> Decoded:
         allocation
         for user, amount in amounts
         if amount is not None
-        for allocation in reader.allot(user, found, Share(None, reader.memory(amount, unit)))
+        for allocation in reader.allocate(user, found, Share(None, reader.memory(amount, unit)))
     )
 
 
 def unit_of(reader: PodReader) -> int:
-    """Return what one unit of ``gpu-mem`` is on this node, in bytes."""
+    """Return the size of one unit of ``gpu-mem`` on this node, in bytes."""
     per_card = _of_node(reader.node) or _of_annotation(reader)
     known = (card.memory_bytes for card in cards(reader.node) if card.memory_bytes)
     real = max(known, default=0)

@@ -1,12 +1,12 @@
 """Huawei Cloud CCE's GPU virtualization (xGPU).
 
-Stands on the CCE user guide: cce_10_0644 and following (resources), cce_10_0965 (equal distribution
-over several cards). ``volcano.sh/gpu-mem.128Mi`` counts 128 MiB, ``gpu-core.percentage`` is per
-cent of one card and may be absent: then only memory is promised. The pod label
-``volcano.sh/gpu-num`` tells over how many cards both are divided evenly.
+Sources: the CCE user guide, cce_10_0644 and following (resources), and cce_10_0965 (equal
+distribution over several cards). ``volcano.sh/gpu-mem.128Mi`` counts 128 MiB.
+``gpu-core.percentage`` is per cent of one card and may be absent: then only memory is promised. The
+pod label ``volcano.sh/gpu-num`` is the number of cards over which both are divided evenly.
 
-Unconfirmed: the annotation of the placement, so no card is known until a process is seen on it;
-that ``gpu-num`` applies to each container of the pod alike; fractions of ``nvidia.com/gpu``, which
+Unconfirmed: the annotation of the placement, so no card is known until a process is found on it;
+that ``gpu-num`` applies to each container of the pod alike. Fractions of ``nvidia.com/gpu``, which
 the guide allows and Kubernetes refuses, are not read.
 """
 
@@ -23,16 +23,16 @@ _CARD_COUNT = "volcano.sh/gpu-num"  # a pod label
 
 
 def decode(pod: Pod, node: NodeFacts) -> Decoded:
-    """Return what each container was allotted; on which cards is not told."""
+    """Return the allocations of each container. The system does not name the cards."""
     reader = PodReader(_NAME, pod, node)
     return reader.decoded(
         allocation
         for container in lasting_containers(pod)
-        for allocation in _allot(reader, container)
+        for allocation in _allocations(reader, container)
     )
 
 
-def _allot(reader: PodReader, container: Container) -> list[Allocation]:
+def _allocations(reader: PodReader, container: Container) -> list[Allocation]:
     core, memory = reader.quantity(container, _CORE), reader.quantity(container, _MEMORY)
     if core is None and memory is None:
         return []
@@ -43,7 +43,7 @@ def _allot(reader: PodReader, container: Container) -> list[Allocation]:
         reader.core(None if core is None else core // count),
         reader.memory(None if memory is None else memory // count, _MEMORY_UNIT),
     )
-    return reader.allot(container, (None,) * count, share)
+    return reader.allocate(container, (None,) * count, share)
 
 
 SCHEME = Scheme(

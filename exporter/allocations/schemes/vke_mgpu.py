@@ -1,17 +1,17 @@
 """Volcano Engine VKE mGPU.
 
-Stands on the Volcano project's mGPU design proposal ("Based on Device API support for mGPU
-scheduling") and the scheduler plugin's ``type.go`` and validators; product document 6460/182418
+Sources: the Volcano project's mGPU design proposal ("Based on Device API support for mGPU
+scheduling"), the scheduler plugin's ``type.go`` and validators, and product document 6460/182418
 (several cards for one container).
 
-``mgpu-core`` is per cent of one card, ``mgpu-memory`` MiB. 100, 200, ... are whole cards, for
-which ``mgpu-memory`` must not be set. ``container-multiple-gpu`` lists for each of
-``spec.containers`` over how many cards its request is divided evenly, 0 for none. Init containers
-are not scheduled by mGPU.
+``mgpu-core`` is per cent of one card, ``mgpu-memory`` MiB. 100, 200, ... are whole cards, for which
+``mgpu-memory`` must not be set. ``container-multiple-gpu`` holds, for each of ``spec.containers``,
+the number of cards over which its request is divided evenly, 0 for none. mGPU does not schedule
+init containers.
 
-Unconfirmed: whether a card's number is its NVML index (taken here) or its minor; the shape of the
-placement in the schedule mode ``id``; the proposal's example that ends the placement's key in the
-container's position, where the code uses its name (the position counts if no name matches).
+Unconfirmed: whether a card's number is its NVML index (assumed here) or its minor; the shape of the
+placement in the schedule mode ``id``; the proposal's example, in which the placement's key ends in
+the container's position, where the code uses its name (the position counts if no name matches).
 """
 
 from exporter.allocations.quantities import MIB, parse_quantity
@@ -29,7 +29,7 @@ _POLICIES = {name: name for name in ("fixed-share", "guaranteed-burst-share", "n
 
 
 def decode(pod: Pod, node: NodeFacts) -> Decoded:
-    """Return what each container was allotted on each of its cards."""
+    """Return the allocations of each container, one per card."""
     apps = app_containers(pod)
     if not any(_CORE in app.limits or _MEMORY in app.limits for app in apps):
         return Decoded()
@@ -40,7 +40,7 @@ def decode(pod: Pod, node: NodeFacts) -> Decoded:
     return reader.decoded(
         allocation
         for app, count, key in zip(apps, counts, keys, strict=True)
-        for allocation in _allot(reader, app, count, key, policy)
+        for allocation in _allocations(reader, app, count, key, policy)
     )
 
 
@@ -58,13 +58,13 @@ def _placement_keys(pod: Pod, apps: tuple[Container, ...]) -> list[str]:
     return [f"{_PLACEMENT}{position}" for position in range(len(apps))]
 
 
-def _allot(
+def _allocations(
     reader: PodReader, app: Container, count: int, key: str, policy: str
 ) -> list[Allocation]:
     core, memory = reader.quantity(app, _CORE), reader.quantity(app, _MEMORY)
     if core is None and memory is None:
         return []
-    # Several cards that are shared have the memory that was asked for, however much of their core.
+    # Several shared cards have the memory that was asked for, whatever their core.
     alone = count == 0 or memory is None
     whole = core is not None and core % 100 == 0 and alone and count in {0, core // 100}
     count = core // 100 if core is not None and whole else max(count, 1)
@@ -78,7 +78,7 @@ def _allot(
     return [
         allocation
         for card in reader.placement(key, count, IndexBasis.NVML_INDEX)
-        for allocation in reader.allot(
+        for allocation in reader.allocate(
             app,
             (card,),
             share._replace(memory_bytes=_card_memory(reader, card)) if whole else share,
@@ -87,7 +87,7 @@ def _allot(
 
 
 def _card_memory(reader: PodReader, card: Device | None) -> int | None:
-    """Return what a whole card has, by NVML or else by the node's own mGPU totals."""
+    """Return the memory of a whole card, by NVML, else by the node's mGPU totals."""
     allocatable = reader.node.allocatable
     core = parse_quantity(allocatable.get(_CORE, ""))
     memory = parse_quantity(allocatable.get(_MEMORY, ""))

@@ -1,15 +1,15 @@
 """AMD's device plugin: whole cards and partitions of cards.
 
-Stands on ROCm/k8s-device-plugin's ``docs/user-guide/configuration.md``. ``amd.com/gpu`` is a card,
-or, where the node's cards are partitioned and resources are named ``single``, a partition; named
-``mixed``, partitions are ``amd.com/<compute>_<memory>`` (``cpx_nps4``), of which SPX is the whole
-card. The kubelet's PodResources names devices by PCI address; a card's partitions but its first are
-``amdgpu_xcp_<n>``, which do not tell their card.
+Source: ROCm/k8s-device-plugin's ``docs/user-guide/configuration.md``. ``amd.com/gpu`` is a card, or
+a partition where the node's cards are partitioned and the naming strategy is ``single``. With the
+strategy ``mixed``, partitions are ``amd.com/<compute>_<memory>`` (``cpx_nps4``), and SPX is the
+whole card. The kubelet's PodResources names devices by PCI address. That names a card's first
+partition; the others are ``amdgpu_xcp_<n>``, which does not name their card.
 
-A partition's share of the card is not told, so its core and memory are None. A container that has
-``amd.com/gpumem`` or ``gpucores`` is HAMi's.
+A partition's share of the card is unknown, so its core and memory are None. A container with
+``amd.com/gpumem`` or ``gpucores`` belongs to HAMi.
 
-Unconfirmed: the value of ``amd.com/compute-memory-partition`` (taken to be the resource's name).
+Unconfirmed: the value of ``amd.com/compute-memory-partition`` (assumed: the resource's name).
 ``amd.com/gpu.vram`` is rounded, so memory is known only of cards that the exporter reads.
 """
 
@@ -35,21 +35,21 @@ _DEVICE_ID = re.compile(
 
 
 def decode(pod: Pod, node: NodeFacts) -> Decoded:
-    """Return which cards or partitions each container was allotted."""
+    """Return the cards or partitions allocated to each container."""
     reader = PodReader(_NAME, pod, node)
     return reader.decoded(
         allocation
         for container in lasting_containers(pod)
         if _HAMI.isdisjoint(container.limits)
-        for allocation in _allot(reader, container)
+        for allocation in _allocations(reader, container)
     )
 
 
-def _allot(reader: PodReader, container: Container) -> list[Allocation]:
+def _allocations(reader: PodReader, container: Container) -> list[Allocation]:
     allocations: list[Allocation] = []
     seen: set[str] = set()
-    told = container.limits.keys() | reader.granted_resources(container)
-    for resource in (resource for resource in _RESOURCES if resource in told):
+    named = container.limits.keys() | reader.granted_resources(container)
+    for resource in (resource for resource in _RESOURCES if resource in named):
         ids = _device_ids(reader, container, resource)
         if not seen.isdisjoint(ids):
             reader.reject(Reason.DUPLICATE_DEVICE, f"{container.name}: {resource}")
@@ -75,7 +75,7 @@ def _placed(
     card = card_by_pci(reader.node, _VENDOR, device_id)
     whole = _is_whole(reader.node, card, resource, device_id)
     share = Share(1.0, _memory(reader.node, card)) if whole else NOTHING
-    return reader.allot(container, (_first_part(reader.node, card),), share)
+    return reader.allocate(container, (_first_part(reader.node, card),), share)
 
 
 def _is_whole(node: NodeFacts, card: Device | None, resource: str, device_id: str) -> bool:
@@ -87,7 +87,7 @@ def _is_whole(node: NodeFacts, card: Device | None, resource: str, device_id: st
 
 
 def _first_part(node: NodeFacts, card: Device | None) -> Device | None:
-    """What a card's address names where the exporter sees that it is partitioned."""
+    """Return the device at a card's address: the first partition of a partitioned card."""
     if card is None or card.sharing != PARTITIONED:
         return card
     parts = (part for part in instances(node, _VENDOR) if part.parent_uuid == card.uuid)

@@ -1,13 +1,13 @@
 """Baidu AI Cloud CCE's shared GPUs (cGPU, sGPU).
 
-Stands on the CCE documents "GPU Exclusive and Shared Usage Instructions" and "sharing multiple
-cards with one container". The resources carry the card's model: ``baidu.com/a10_24g_cgpu`` counts
-cards; ``..._core`` is per cent, ``..._memory`` GiB, ``..._memory_percent`` per cent of a card, each
-divided evenly over the cards counted. The count alone is whole cards; without ``..._core`` the core
-is shared and nothing of it is promised.
+Sources: the CCE documents "GPU Exclusive and Shared Usage Instructions" and "sharing multiple cards
+with one container". The resources' names contain the card's model: ``baidu.com/a10_24g_cgpu``
+counts cards; ``..._core`` is per cent, ``..._memory`` GiB, ``..._memory_percent`` per cent of a
+card, each divided evenly over the cards counted. The count alone means whole cards. Without
+``..._core`` the core is shared and nothing of it is promised.
 
-Unconfirmed: the annotation of the placement, so no card is known until a process is seen on it; the
-memory of a card whose core is promised without a word on memory, which is therefore not stated.
+Unconfirmed: the annotation of the placement, so no card is known until a process is found on it;
+the memory of a card whose core is promised and whose memory is not mentioned. It is not stated.
 """
 
 from exporter.allocations.quantities import GIB
@@ -22,13 +22,13 @@ _CORE, _MEMORY, _MEMORY_PERCENT = "_core", "_memory", "_memory_percent"
 
 
 def decode(pod: Pod, node: NodeFacts) -> Decoded:
-    """Return what each container was allotted; on which cards is not told."""
+    """Return the allocations of each container. The system does not name the cards."""
     reader = PodReader(_NAME, pod, node)
     return reader.decoded(
         allocation
         for container in lasting_containers(pod)
         for model in _models(container)
-        for allocation in _allot(reader, container, model)
+        for allocation in _allocations(reader, container, model)
     )
 
 
@@ -40,7 +40,7 @@ def _models(container: Container) -> list[str]:
     return sorted({model + card for model, card, suffix in found if card and suffix in suffixes})
 
 
-def _allot(reader: PodReader, container: Container, model: str) -> list[Allocation]:
+def _allocations(reader: PodReader, container: Container, model: str) -> list[Allocation]:
     count = reader.quantity(container, model) or 1
     parts = (_CORE, _MEMORY, _MEMORY_PERCENT)
     core, memory, percent = (reader.quantity(container, model + part) for part in parts)
@@ -48,14 +48,14 @@ def _allot(reader: PodReader, container: Container, model: str) -> list[Allocati
     if not reader.allows(container, count) or (whole and not reader.quantity(container, model)):
         return []
     if whole:
-        return reader.allot(container, (None,) * count, Share(1.0, None), whole=True)
+        return reader.allocate(container, (None,) * count, Share(1.0, None), whole=True)
     share = Share(
         reader.core(None if core is None else core // count),
         reader.part_of_memory(None, None if percent is None else percent // count)
         if memory is None
         else reader.memory(memory // count, GIB),
     )
-    return reader.allot(container, (None,) * count, share)
+    return reader.allocate(container, (None,) * count, share)
 
 
 SCHEME = Scheme(

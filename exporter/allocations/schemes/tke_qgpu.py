@@ -1,21 +1,20 @@
 """Tencent Cloud TKE qGPU.
 
-Stands on the documents 457/65734 and 457/90912 (resources, policies, online and offline pods) and
-457/127667 (several cards for one container); the placement's key on elastic-ai's fork of arena
+Sources: the documents 457/65734 and 457/90912 (resources, policies, online and offline pods) and
+457/127667 (several cards for one container); for the placement's key elastic-ai's fork of arena
 (``pkg/apis/types/const.go``).
 
 ``qgpu-core`` is per cent of one card, ``qgpu-memory`` GiB. 100, 200, ... are whole cards with all
-their memory. More than 100 and no multiple of it is divided evenly over several cards, rounded
-down: 121 and 31 GiB are two cards of 60 and 15 GiB. ``qgpu-core-greedy`` is an offline pod's core,
-on one card.
+their memory. Other values above 100 are divided evenly over several cards, rounded down: 121 and
+31 GiB are two cards of 60 and 15 GiB. ``qgpu-core-greedy`` is an offline pod's core, on one card.
 
-The policy of a card is what the node says of it in ``/proc/qgpu``, else the node's label; a node on
-which online and offline pods share cards (``mixed-qgpu-enable``) is mixed.
+The policy of a card is the one in the node's ``/proc/qgpu``, else the node's label. A node where
+online and offline pods share cards (``mixed-qgpu-enable``) is mixed.
 
-Unconfirmed: the placement annotation on a live cluster (it may be absent: then the cards are not
-known); whether its numbers, and those of ``/proc/qgpu``, are NVML indices (taken here) or minors;
-how a policy is written there (as in the label is taken); that a divided request takes the fewest
-cards which can hold it (documented for two cards, the present maximum).
+Unconfirmed: the placement annotation on a live cluster (it may be absent: then the cards are
+unknown); whether its numbers, and those of ``/proc/qgpu``, are NVML indices (assumed here) or
+minors; how a policy is written there (assumed: as in the label); that a divided request gets the
+fewest cards that can hold it (documented for two cards, the present maximum).
 """
 
 from exporter.allocations.devices import numbered_cards
@@ -39,7 +38,7 @@ _MIXED = "mixed-qgpu-enable"  # a node label
 
 
 def decode(pod: Pod, node: NodeFacts) -> Decoded:
-    """Return what each container was allotted on each of its cards."""
+    """Return the allocations of each container, one per card."""
     users = [
         container
         for container in lasting_containers(pod)
@@ -50,11 +49,13 @@ def decode(pod: Pod, node: NodeFacts) -> Decoded:
     reader = PodReader(_NAME, pod, node)
     priority = reader.one_of(_CLASSES, reader.annotation(_CLASS))
     return reader.decoded(
-        allocation for container in users for allocation in _allot(reader, container, priority)
+        allocation
+        for container in users
+        for allocation in _allocations(reader, container, priority)
     )
 
 
-def _allot(reader: PodReader, container: Container, priority: str) -> list[Allocation]:
+def _allocations(reader: PodReader, container: Container, priority: str) -> list[Allocation]:
     core, memory = reader.quantity(container, _CORE), reader.quantity(container, _MEMORY)
     greedy = reader.quantity(container, _GREEDY_CORE)
     if core is None and greedy is None and memory is None:
@@ -71,7 +72,7 @@ def _allot(reader: PodReader, container: Container, priority: str) -> list[Alloc
     return [
         allocation
         for card in reader.placement(_PLACEMENT + container.name, count, IndexBasis.NVML_INDEX)
-        for allocation in reader.allot(
+        for allocation in reader.allocate(
             container, (card,), share._replace(policy=_policy(reader, card)), whole=whole
         )
     ]

@@ -1,13 +1,13 @@
 """tkestack's gpu-manager (vcuda).
 
-Stands on ``pkg/types/types.go`` of tkestack/gpu-manager and ``pkg/device/nodeInfo.go`` of
+Sources: ``pkg/types/types.go`` of tkestack/gpu-manager and ``pkg/device/nodeInfo.go`` of
 tkestack/gpu-admission. ``vcuda-core`` is per cent of one card, ``vcuda-memory`` counts 256 MiB.
-100, 200, ... cores are whole cards, whose memory is all theirs whatever ``vcuda-memory`` says. The
-annotation ``tencent.com/predicate-gpu-idx-<i>`` lists the cards of the container in that position
+100, 200, ... cores are whole cards with all their memory, whatever ``vcuda-memory`` says. The
+annotation ``tencent.com/predicate-gpu-idx-<i>`` lists the cards of the container at that position
 of ``spec.containers`` by the N of ``/dev/nvidiaN``.
 
-Unconfirmed: nothing in the names; more than 100 cores that are no multiple of it are refused by
-gpu-admission, so they are no allotment here.
+Unconfirmed: nothing in the names. gpu-admission refuses more than 100 cores that are not a multiple
+of 100, so they are not an allocation here.
 """
 
 from exporter.allocations.quantities import MIB
@@ -23,16 +23,16 @@ _PLACEMENT = "tencent.com/predicate-gpu-idx-"
 
 
 def decode(pod: Pod, node: NodeFacts) -> Decoded:
-    """Return what each container was allotted on each of its cards."""
+    """Return the allocations of each container, one per card."""
     reader = PodReader(_NAME, pod, node)
     return reader.decoded(
         allocation
         for position, app in enumerate(app_containers(pod))
-        for allocation in _allot(reader, app, f"{_PLACEMENT}{position}")
+        for allocation in _allocations(reader, app, f"{_PLACEMENT}{position}")
     )
 
 
-def _allot(reader: PodReader, app: Container, key: str) -> list[Allocation]:
+def _allocations(reader: PodReader, app: Container, key: str) -> list[Allocation]:
     core, memory = reader.quantity(app, _CORE), reader.quantity(app, _MEMORY)
     if core is None and memory is None:
         return []
@@ -42,8 +42,10 @@ def _allot(reader: PodReader, app: Container, key: str) -> list[Allocation]:
         return []
     cards = reader.placement(key, count, IndexBasis.MINOR)
     if whole:
-        return reader.allot(app, cards, Share(1.0, None), whole=True)
-    return reader.allot(app, cards, Share(reader.core(core), reader.memory(memory, _MEMORY_UNIT)))
+        return reader.allocate(app, cards, Share(1.0, None), whole=True)
+    return reader.allocate(
+        app, cards, Share(reader.core(core), reader.memory(memory, _MEMORY_UNIT))
+    )
 
 
 SCHEME = Scheme(

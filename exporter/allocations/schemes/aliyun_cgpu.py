@@ -1,28 +1,28 @@
-"""Alibaba Cloud ACK's GPU sharing: cGPU and what stands beside it.
+"""Alibaba Cloud ACK's GPU sharing: cGPU and its other modes.
 
-Stands on kubeflow/arena (``pkg/apis/types/const.go``, ``pkg/apis/utils/pods.go``) and ACK's
-document on the labels of GPU nodes. ``scheduler.framework.gpushare.allocation`` holds, as JSON,
-units of ``aliyun.com/gpu-mem`` by the container's position in ``spec.containers`` and by card;
-``gpushare.alibabacloud.com/core-percentage`` per cent of core in the same shape. Without them the
-card is that of ``ALIYUN_COM_GPU_MEM_IDX``, and the amounts are the containers' own, divided evenly
-over as many cards as the pod's label ``aliyun.com/gpu-count`` says. Units as in version 1. The
-tables count only for containers whose limits hold these resources, and the sums are held against
-them (``evidence``).
+Sources: kubeflow/arena (``pkg/apis/types/const.go``, ``pkg/apis/utils/pods.go``) and ACK's document
+on the labels of GPU nodes. ``scheduler.framework.gpushare.allocation`` holds, as JSON, units of
+``aliyun.com/gpu-mem`` by the container's position in ``spec.containers`` and by card.
+``gpushare.alibabacloud.com/core-percentage`` holds per cent of core in the same shape. Without them
+the card is the one in ``ALIYUN_COM_GPU_MEM_IDX``, and the amounts are those of the containers'
+limits, divided evenly over the number of cards in the pod's label ``aliyun.com/gpu-count``. Units
+are as in version 1. The tables count only for containers whose limits hold these resources, and
+their sums are compared with the limits (``evidence``).
 
 The policy is the node's label ``ack.node.gpu.schedule``, or the older ``cgpu`` and ``gpushare``.
 
 Unconfirmed: the shapes of the newer ``gpushare.alibabacloud.com/gpumemory`` and
 ``device-resource``, which are not read; that core is divided over several cards as memory is;
-whether a card's number is its NVML index (taken here) or its minor.
+whether a card's number is its NVML index (assumed here) or its minor.
 """
 
 from collections.abc import Mapping
 
-from exporter.allocations.aliyun_gpushare import CARD_MEMORY, COUNT, INDEX, MEMORY, unit_of
 from exporter.allocations.evidence import agreed, is_backed
 from exporter.allocations.quantities import natural_of, parse_natural
 from exporter.allocations.reader import PodReader, Share, app_containers, lasting_containers
 from exporter.allocations.scheme import Decoded, IndexBasis, Reason, Scheme
+from exporter.allocations.schemes.aliyun_gpushare import CARD_MEMORY, COUNT, INDEX, MEMORY, unit_of
 from exporter.model import Allocation, Container, NodeFacts, Pod
 
 _NAME = "aliyun-ack"
@@ -40,7 +40,7 @@ Table = Mapping[int, Amounts]  # by the container's position
 
 
 def decode(pod: Pod, node: NodeFacts) -> Decoded:
-    """Return what each container was allotted on each of its cards."""
+    """Return the allocations of each container, one per card."""
     reader = PodReader(_NAME, pod, node)
     users = [
         container
@@ -51,16 +51,16 @@ def decode(pod: Pod, node: NodeFacts) -> Decoded:
         return Decoded()
     memory, core = _table(reader, _MEMORY_TABLE), _table(reader, _CORE_TABLE)
     policy = _policy(reader)
-    told = _by_tables(reader, memory, core, policy)
-    named = {allocation.container for allocation in told}
+    listed = _by_tables(reader, memory, core, policy)
+    named = {allocation.container for allocation in listed}
     rest = [user for user in users if user.name not in named]
     return reader.decoded(
-        [*told, *(found for user in rest for found in _by_limits(reader, user, policy))]
+        [*listed, *(found for user in rest for found in _by_limits(reader, user, policy))]
     )
 
 
 def _is_ours(pod: Pod, node: NodeFacts, users: list[Container]) -> bool:
-    """Whether anything says that this is not version 1, which has the same resource."""
+    """Whether a pod belongs to ACK, not to version 1, which has the same resource."""
     if not pod.annotations.keys().isdisjoint((_MEMORY_TABLE, _CORE_TABLE)):
         return True
     newer = any(_CORE in user.limits for user in users)
@@ -74,7 +74,7 @@ def _policy(reader: PodReader) -> str:
 
 
 def _table(reader: PodReader, key: str) -> Table:
-    """Return an annotation's amounts by container and card; what is none is rejected."""
+    """Return an annotation's amounts by container and card; malformed ones are rejected."""
     document = reader.document(key)
     if document is None:
         return {}
@@ -122,7 +122,7 @@ def _by_tables(reader: PodReader, memory: Table, core: Table, policy: str) -> li
         agreeing = agreed(reader, stated, asked, unit=unit)
         for number, share in zip(numbers, agreeing, strict=True):
             card = reader.card(reader.basis(IndexBasis.NVML_INDEX), number)
-            allocations += reader.allot(user, (card,), share)
+            allocations += reader.allocate(user, (card,), share)
     return allocations
 
 
@@ -140,7 +140,7 @@ def _by_limits(reader: PodReader, user: Container, policy: str) -> list[Allocati
         reader.memory(None if memory is None else memory // count, unit_of(reader)),
         policy,
     )
-    return reader.allot(user, reader.placement(INDEX, count, IndexBasis.NVML_INDEX), share)
+    return reader.allocate(user, reader.placement(INDEX, count, IndexBasis.NVML_INDEX), share)
 
 
 SCHEME = Scheme(

@@ -1,19 +1,19 @@
-"""KAI Scheduler, and Run:ai that it comes from: fractions of a GPU.
+"""KAI Scheduler, and Run:ai, which it was made from: fractions of a GPU.
 
-Stands on NVIDIA/KAI-Scheduler's ``pkg/common/constants/constants.go`` and
+Sources: NVIDIA/KAI-Scheduler's ``pkg/common/constants/constants.go`` and
 ``pkg/binder/binding/resourcereservation``. A pod asks by annotation for a part of a GPU
 (``gpu-fraction``) or for some of its memory (``gpu-memory``, MiB), on one device or several, for
-one of its containers: the first, unless it names another. The device stands on another pod of the
-node: the one that reserves the GPU, in the same group by its label, annotated with the UUID. That
-pod asks for ``nvidia.com/gpu`` but uses nothing, so it is never a consumer.
+one of its containers: the first, unless it names another. The device is written on another pod of
+the node, which reserves the GPU. That pod has the same group in a label, and the UUID in an
+annotation. It asks for ``nvidia.com/gpu`` and uses nothing, so it never counts as a consumer.
 
-No limit holds the amounts: who may change the pod may change them. So a fraction counts only for as
-many devices as the scheduler has reserved for its groups, which a tenant cannot do. How large it is
-stays the tenant's word, and nothing enforces it: policy ``unenforced``. A pod that also asks for
-``nvidia.com/gpu`` itself is not KAI's, which refuses such pods.
+No limit holds the amounts, and a user who may change the pod may change them. So a fraction counts
+only for as many devices as the scheduler has reserved for its groups, which a tenant cannot do. The
+size of the fraction is only the tenant's statement, and nothing enforces it: policy ``unenforced``.
+A pod that also asks for ``nvidia.com/gpu`` itself does not belong to KAI, which refuses such pods.
 
 Unconfirmed: newer keys of commercial Run:ai; reservations in a namespace of another name, which is
-configurable (then the fraction does not count, and the reservation is a whole card's user).
+configurable (then the fraction does not count, and the reservation counts as a user of the card).
 """
 
 from collections.abc import Sequence
@@ -37,7 +37,7 @@ _UNENFORCED = "unenforced"
 
 
 def decode(pod: Pod, node: NodeFacts) -> Decoded:
-    """Return what a pod was allotted on each of its devices."""
+    """Return a pod's allocations, one per device."""
     if is_reservation(pod):
         return Decoded(consumer=False)
     groups = _groups(pod)
@@ -51,7 +51,7 @@ def decode(pod: Pod, node: NodeFacts) -> Decoded:
         return reader.decoded(())
     container = _container(reader)
     share = Share(_core(reader), _memory(reader), _UNENFORCED)
-    return reader.decoded(reader.allot(container, _devices(reader, container, reserved), share))
+    return reader.decoded(reader.allocate(container, _devices(reader, container, reserved), share))
 
 
 def is_reservation(pod: Pod) -> bool:
@@ -66,7 +66,7 @@ def _groups(pod: Pod) -> tuple[str, ...]:
 
 
 def _container(reader: PodReader) -> Container:
-    """Return the container that has the fraction; where the pod has it not, the pod as a whole."""
+    """Return the container that has the fraction, or the pod as a whole if it is not there."""
     stated = reader.annotation(_CONTAINER)
     named = (c for c in reader.pod.containers if c.name == stated)
     found = next(named if stated else iter(app_containers(reader.pod)), None)
@@ -92,9 +92,9 @@ def _memory(reader: PodReader) -> int | None:
 
 
 def _devices(reader: PodReader, container: Container, groups: Sequence[str]) -> list[Device | None]:
-    """Return the devices that are reserved for the groups, None for each that is not known.
+    """Return the devices that are reserved for the groups, None for each that is unknown.
 
-    They are never more than the groups, whatever number the pod states.
+    There are never more devices than groups, whatever number the pod states.
     """
     count = _count(reader)
     if not reader.allows(container, count):
@@ -142,7 +142,7 @@ SCHEME = Scheme(
     labels=(_GROUP, f"{_GROUP}/"),
     index_basis=IndexBasis.UUID,
     decode=decode,
-    tells_of_others=is_reservation,
+    affects_others=is_reservation,
     amounts=(Evidence.ANNOTATION,),
     placement=(Evidence.RESERVATION,),
 )

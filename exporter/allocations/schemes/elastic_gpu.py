@@ -1,15 +1,15 @@
 """Elastic GPU (elastic-ai).
 
-Stands on ``pkg/common/const.go`` of elastic-ai/elastic-gpu-agent, the utilities of
+Sources: ``pkg/common/const.go`` of elastic-ai/elastic-gpu-agent, the utilities of
 elastic-gpu-scheduler, and the API types of elastic-gpu. ``gpu-core`` is per cent of one card,
 ``gpu-memory`` MiB; 100, 200, ... cores are whole cards with all their memory. The README has the
 domain ``elasticgpu.io``, the API types ``elasticgpu.com``: both are read. The annotation
-``elasticgpu.io/container-<name>`` lists cards by their place in ``/proc/driver/nvidia/gpus``, which
-is that of their PCI addresses.
+``elasticgpu.io/container-<name>`` lists cards by their position in ``/proc/driver/nvidia/gpus``,
+which is in the order of PCI addresses.
 
-Unconfirmed: whether memory is MiB (taken here) or 10^6 bytes: the README says MB; whether the
-annotation has the second domain anywhere; the semantics of ``elasticgpu.io/qgpu-*`` and ``pgpu``,
-which are not read.
+Unconfirmed: whether memory is MiB (assumed here) or 10^6 bytes: the README says MB; whether the
+annotation ever has the second domain; the semantics of ``elasticgpu.io/qgpu-*`` and ``pgpu``, which
+are not read.
 """
 
 from exporter.allocations.quantities import MIB
@@ -25,16 +25,16 @@ _PLACEMENT = "elasticgpu.io/container-"
 
 
 def decode(pod: Pod, node: NodeFacts) -> Decoded:
-    """Return what each container was allotted on each of its cards."""
+    """Return the allocations of each container, one per card."""
     reader = PodReader(_NAME, pod, node)
     return reader.decoded(
         allocation
         for container in lasting_containers(pod)
-        for allocation in _allot(reader, container)
+        for allocation in _allocations(reader, container)
     )
 
 
-def _allot(reader: PodReader, container: Container) -> list[Allocation]:
+def _allocations(reader: PodReader, container: Container) -> list[Allocation]:
     core, memory = (_quantity(reader, container, name) for name in (_CORE, _MEMORY))
     if core is None and memory is None:
         return []
@@ -44,8 +44,8 @@ def _allot(reader: PodReader, container: Container) -> list[Allocation]:
         return []
     cards = reader.placement(_PLACEMENT + container.name, count, IndexBasis.PCI)
     if whole:
-        return reader.allot(container, cards, Share(1.0, None), whole=True)
-    return reader.allot(container, cards, Share(reader.core(core), reader.memory(memory, MIB)))
+        return reader.allocate(container, cards, Share(1.0, None), whole=True)
+    return reader.allocate(container, cards, Share(reader.core(core), reader.memory(memory, MIB)))
 
 
 def _quantity(reader: PodReader, container: Container, name: str) -> int | None:

@@ -1,16 +1,16 @@
 """Intel's GPU device plugin: cards of the drivers i915 and xe, whole or shared.
 
-Stands on intel/intel-device-plugins-for-kubernetes' ``cmd/gpu_plugin/README.md``. A pod asks for
-``gpu.intel.com/i915`` or ``xe``; the kubelet's PodResources names ``card<N>-<n>``, N being that of
-``/dev/dri/cardN`` and n one of the ``-shared-dev-num`` users that a card may have. Sharing promises
-neither core nor memory: one allocation a card that counts the ids granted. ``monitoring`` is access
-to all cards, not an allotment, and is not read.
+Source: intel/intel-device-plugins-for-kubernetes' ``cmd/gpu_plugin/README.md``. A pod asks for
+``gpu.intel.com/i915`` or ``xe``. The kubelet's PodResources names ``card<N>-<n>``: N is that of
+``/dev/dri/cardN``, n one of the ``-shared-dev-num`` users that a card may have. Sharing promises
+neither core nor memory: one allocation per card, with the number of ids granted. ``monitoring`` is
+access to all cards. It is not an allocation and is not read.
 
-An id does not tell whether its card may have other users: cards are whole where the node offers as
-many devices as it has cards, and nothing is promised where that is not known.
+An id does not show whether its card may have other users. Cards are whole if the node offers as
+many devices as it has cards. If that is not known, nothing is promised.
 
-Unconfirmed: that ``Device.minor`` of an Intel card is the N of ``/dev/dri/cardN`` (a card that has
-another is not placed).
+Unconfirmed: that ``Device.minor`` of an Intel card is the N of ``/dev/dri/cardN`` (a card with
+another number is not placed).
 """
 
 import re
@@ -29,16 +29,16 @@ _DEVICE_ID = re.compile(r"card(\d{1,4})-(\d{1,4})", re.ASCII)
 
 
 def decode(pod: Pod, node: NodeFacts) -> Decoded:
-    """Return which cards, or how many shares of cards, each container was allotted."""
+    """Return the cards, or the number of shares of cards, allocated to each container."""
     reader = PodReader(_NAME, pod, node)
     return reader.decoded(
         allocation
         for container in lasting_containers(pod)
-        for allocation in _allot(reader, container)
+        for allocation in _allocations(reader, container)
     )
 
 
-def _allot(reader: PodReader, container: Container) -> list[Allocation]:
+def _allocations(reader: PodReader, container: Container) -> list[Allocation]:
     shares: Counter[int | None] = Counter()  # by card number
     for resource in _RESOURCES:
         ids = [_DEVICE_ID.fullmatch(each) for each in reader.granted(container, resource)]
@@ -62,7 +62,7 @@ def _allot(reader: PodReader, container: Container) -> list[Allocation]:
 
 
 def _is_whole(reader: PodReader) -> bool | None:
-    """Whether each device is a card of its own; None where that cannot be told."""
+    """Whether each device is a card of its own; None if that is unknown."""
     node = reader.node
     ids = (i for grants in node.grants.values() for g in grants for i in g.device_ids)
     if any(match and int(match[2]) for match in map(_DEVICE_ID.fullmatch, ids)):
@@ -83,7 +83,7 @@ def _placed(
     share = Share(1.0, _memory(intel, card)) if whole else NOTHING
     if whole is False:
         share = share._replace(policy=SHARED, replicas=shares)
-    return reader.allot(container, (card,), share)
+    return reader.allocate(container, (card,), share)
 
 
 def _memory(intel: tuple[Device, ...], card: Device | None) -> int | None:

@@ -1,21 +1,22 @@
 """Dynamic resource allocation: devices that a container has by a ResourceClaim.
 
-Stands on ``resource.k8s.io/v1`` (kubernetes/api; v1beta2 and v1beta1 hold the same), KEP-5004
+Sources: ``resource.k8s.io/v1`` (kubernetes/api; v1beta2 and v1beta1 hold the same), KEP-5004
 (claims that stand for an extended resource), KEP-5075 (consumable capacity), and what the drivers
 publish: kubernetes-sigs/dra-driver-nvidia-gpu (``gpu.nvidia.com``: attribute ``uuid``, else the
 name ``gpu-<minor>``), ROCm/k8s-gpu-dra-driver (``gpu.amd.com``: ``docs/driver-attributes.md``; a
 partition has its card's PCI address) and intel/intel-resource-drivers-for-kubernetes
-(``gpu.intel.com``: a device's name begins with its PCI address). Devices of others are no GPUs.
+(``gpu.intel.com``: a device's name begins with its PCI address). Other drivers' devices are not
+GPUs.
 
-* A claim says which devices, not which share of their core: core is None. An instance's share of
-  its card follows from the device once it is placed.
-* Memory is what the claim consumes of it, or else all of the device: if this container alone uses
-  the claim. A part of a device has the policy ``shared``. Where several containers use the claim,
-  of one pod or of many, none is promised any: a replica for each, no memory.
-* Administrative access (``adminAccess``) is not an allotment.
+* A claim names devices, not a share of their core: core is None. An instance's share of its card
+  follows from the device once it is placed.
+* If this container alone uses the claim, memory is what the claim consumes of the device, else all
+  of the device. A part of a device has the policy ``shared``. If several containers use the claim,
+  of one pod or of many, nothing is promised: each has a replica, and no memory.
+* Administrative access (``adminAccess``) is not an allocation.
 
-Unconfirmed: the capacity that a driver for NVIDIA would let claims consume (taken: ``memory``); the
-device of an instance that its driver makes only when it is claimed: it has no UUID before.
+Unconfirmed: the capacity that a driver for NVIDIA lets claims consume (assumed: ``memory``); the
+device of an instance that its driver creates only when it is claimed: it has no UUID before.
 """
 
 import re
@@ -50,7 +51,7 @@ _NOTHING = OfferedDevice()
 
 
 class _Part(NamedTuple):
-    """One result of a claim, as one container has it."""
+    """One container's part of one result of a claim."""
 
     device: Device | None
     memory_bytes: int | None
@@ -58,26 +59,26 @@ class _Part(NamedTuple):
 
 
 def decode(pod: Pod, node: NodeFacts) -> Decoded:
-    """Return which devices each container has by its claims."""
+    """Return the devices of each container's claims."""
     reader = PodReader(_NAME, pod, node)
     return reader.decoded(
         allocation
         for container in lasting_containers(pod)
         if container.claims
-        for allocation in _allot(reader, container)
+        for allocation in _allocations(reader, container)
     )
 
 
 def has_claims(pod: Pod) -> bool:
-    """Whether a pod may use a claim that others use as well."""
+    """Whether a pod may share a claim with other pods."""
     return any(container.claims for container in pod.containers)
 
 
-def _allot(reader: PodReader, container: Container) -> list[Allocation]:
+def _allocations(reader: PodReader, container: Container) -> list[Allocation]:
     results = _results(reader, container)
     if not reader.allows(container, len(results)):
         return []
-    parts: dict[str, list[_Part]] = {}  # of one card, a container may have several
+    parts: dict[str, list[_Part]] = {}  # a container may have several of one card
     for claim, result in results:
         part = _part(reader, claim, result)
         key = part.device.uuid if part.device else f"{result.driver}/{result.pool}/{result.device}"
@@ -85,12 +86,12 @@ def _allot(reader: PodReader, container: Container) -> list[Allocation]:
     return [
         allocation
         for same in parts.values()
-        for allocation in reader.allot(container, (same[0].device,), _share(reader, same))
+        for allocation in reader.allocate(container, (same[0].device,), _share(reader, same))
     ]
 
 
 def _results(reader: PodReader, container: Container) -> list[tuple[str, ClaimedDevice]]:
-    """Return the GPUs that a container has, each once, with the claim that each is from."""
+    """Return the GPUs of a container, each once, with the name of its claim."""
     found: dict[tuple[str, ...], tuple[str, ClaimedDevice]] = {}
     for ref in container.claims:
         allocated = reader.node.claims.get((reader.pod.namespace, ref.claim))
@@ -147,7 +148,7 @@ def _is_partition(offered: OfferedDevice) -> bool:
 
 
 def _device(reader: PodReader, result: ClaimedDevice, offered: OfferedDevice) -> Device | None:
-    """Return the device of a result, if the node's devices are known by what its driver says."""
+    """Return the device of a result; None if its driver's attributes do not identify one."""
     attributes = offered.attributes
     uuid = attributes.get(_UUID) or attributes.get(f"{result.driver}/{_UUID}")
     if uuid:
@@ -181,7 +182,7 @@ SCHEME = Scheme(
     annotations=(),
     index_basis=IndexBasis.UUID,
     decode=decode,
-    tells_of_others=has_claims,
+    affects_others=has_claims,
     amounts=(Evidence.CLAIM,),
     placement=(Evidence.CLAIM,),
 )
