@@ -85,7 +85,7 @@ class TlsKeys:
     curve_preferences: tuple[str, ...] = ()
 
 
-class Rate(NamedTuple):
+class RateLimit(NamedTuple):
     """A token bucket: a token each ``interval_ns``, at most ``burst`` of them."""
 
     interval_ns: int
@@ -102,7 +102,7 @@ class WebFile:
     tls: TlsKeys | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
     users: Mapping[str, bytes] = field(default_factory=dict, repr=False)
-    rate: Rate | None = None
+    rate: RateLimit | None = None
 
 
 _TLS: keys.Section = {
@@ -197,9 +197,9 @@ def _contradictions(tls: TlsKeys) -> list[str]:
     return [problem for problem, wrong in checks.items() if wrong]
 
 
-def _rate(given: dict[str, Any] | None, path: str, problems: list[Problem]) -> Rate | None:
+def _rate(given: dict[str, Any] | None, path: str, problems: list[Problem]) -> RateLimit | None:
     given = given or {}
-    rate = Rate(given.get("interval", 0), given.get("burst", 0))
+    rate = RateLimit(given.get("interval", 0), given.get("burst", 0))
     if problems or not rate.interval_ns:  # exporter-toolkit: 0 switches it off
         return None
     if not rate.burst:

@@ -28,14 +28,14 @@ class _Wrong(Exception):  # noqa: N818 - never leaves this module
         self.node, self.key = node, key
 
 
-class _Place(NamedTuple):
+class _KeyPlace(NamedTuple):
     """A file and a key in it, for messages."""
 
     path: str
     name: str = ""
 
-    def key(self, name: str) -> "_Place":
-        return _Place(self.path, ".".join(filter(None, (self.name, name[:64]))))
+    def key(self, name: str) -> "_KeyPlace":
+        return _KeyPlace(self.path, ".".join(filter(None, (self.name, name[:64]))))
 
     def says(self, node: yaml.Node, problem: object) -> Problem:
         return Problem(Place(self.path, self.name, node.start_mark.line + 1), str(problem))
@@ -43,11 +43,11 @@ class _Place(NamedTuple):
 
 def read(node: yaml.Node, section: Section, path: str, problems: list[Problem]) -> dict[str, Any]:
     """Read a mapping by the table of its keys; ``problems`` grows by a line for each error."""
-    return _section(node, section, _Place(path), problems)
+    return _section(node, section, _KeyPlace(path), problems)
 
 
 def _section(
-    node: yaml.Node, section: Section, place: _Place, problems: list[Problem]
+    node: yaml.Node, section: Section, place: _KeyPlace, problems: list[Problem]
 ) -> dict[str, Any]:
     given: dict[str, Any] = {}
     lines: dict[str, int] = {}
@@ -74,7 +74,7 @@ def _section(
 
 
 def _value(
-    node: yaml.Node, reader: Reader | Section, place: _Place, problems: list[Problem]
+    node: yaml.Node, reader: Reader | Section, place: _KeyPlace, problems: list[Problem]
 ) -> Any:  # noqa: ANN401 - of the reader's kind
     if isinstance(reader, Mapping):
         return _section(node, reader, place, problems)

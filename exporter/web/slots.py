@@ -7,31 +7,31 @@ from dataclasses import dataclass, field
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
-from exporter.web.connection import Connection, Limits, peer
+from exporter.web.connection import ClientConnection, ClientLimits, peer
 from exporter.web.peers import Shares
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass(eq=False, slots=True)
-class _Place:
+class _Slot:
     """A request that is being served. ``sending_s``: since when its answer has been sent."""
 
     timeout: asyncio.Timeout = field(default_factory=lambda: asyncio.timeout(None))
     sending_s: float | None = None
 
 
-class Places:
+class RequestSlots:
     """At most ``most`` requests are served at once, each until its client has the last byte.
 
     Where all places are taken, a peer that holds several of them gives its oldest one to a peer
     with fewer. An answer that has been sent for ``limits.slow_s`` gives way to anybody.
     """
 
-    def __init__(self, most: int, limits: Limits) -> None:
+    def __init__(self, most: int, limits: ClientLimits) -> None:
         self._most = most
         self._limits = limits
-        self._held: Shares[_Place] = Shares()
+        self._held: Shares[_Slot] = Shares()
 
     @web.middleware
     async def check(self, request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -63,14 +63,14 @@ class Places:
         oldest.timeout.reschedule(asyncio.get_running_loop().time())
         return True
 
-    def _is_slow(self, place: _Place) -> bool:
+    def _is_slow(self, place: _Slot) -> bool:
         now_s = asyncio.get_running_loop().time()
         return place.sending_s is not None and now_s - place.sending_s > self._limits.slow_s
 
     async def _serve(
         self, request: web.Request, handler: Handler, asking: str
     ) -> web.StreamResponse:
-        place = _Place()
+        place = _Slot()
         response: web.StreamResponse | None = None
         try:
             async with place.timeout:
@@ -99,7 +99,7 @@ class Places:
 async def _send(request: web.Request, response: web.StreamResponse) -> None:
     """Write the response here and not in aiohttp, which waits for a slow reader for ever."""
     connection = request.protocol
-    if isinstance(connection, Connection):
+    if isinstance(connection, ClientConnection):
         connection.renew(response)
     try:
         await response.prepare(request)
@@ -107,7 +107,7 @@ async def _send(request: web.Request, response: web.StreamResponse) -> None:
     except ConnectionError:
         _cut_off(request)
         return
-    if isinstance(connection, Connection):
+    if isinstance(connection, ClientConnection):
         connection.sent = response
 
 
