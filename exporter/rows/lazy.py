@@ -129,7 +129,7 @@ _MAKERS: Mapping[str, Callable[[View], Table | Iterable[Row]]] = {
 
 def rows_of(ledger: Ledger, facts: CycleFacts) -> LateRows:
     """All rows but the exporter's own, by level; later cycles do not change them."""
-    return late_rows(ledger.frozen(facts.allotted), facts, _MAKERS)
+    return late_rows(ledger.frozen(), facts, _MAKERS)
 
 
 def at_most(ledger: Ledger, facts: CycleFacts) -> int:
