@@ -96,8 +96,7 @@ def present_of(ledger: Ledger, facts: CycleFacts) -> Iterator[Gauges]:
 
 def _owners(owners: Owners[K]) -> Iterator[Gauges]:
     cores, held = owners.of_shown(owners.cores()), owners.of_shown(owners.memory_bytes())
-    for key, seen, core, memory in zip(owners.keys, owners.seen, cores, held, strict=True):
-        yield (*key, seen.index, seen.uuid), _number(core), _number(memory)
+    return zip(owners.labels(), map(_number, cores), map(_number, held), strict=True)
 
 
 def _memory(view: View, seen: BookView) -> float:

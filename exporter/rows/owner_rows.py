@@ -18,7 +18,7 @@ def container_rows(view: View) -> Table:
     owners = view.containers
     columns = _columns(owners, unplaced(view, owners))
     add_allotments(view, owners, columns)
-    return Table(_labels(owners), columns).joined(Table.of(loose_rows(view)))
+    return Table(owners.labels(), columns).joined(Table.of(loose_rows(view)))
 
 
 def group_rows(view: View) -> Table:
@@ -30,13 +30,7 @@ def group_rows(view: View) -> Table:
         {astuple(of): 1} if of and any(value is not None for value in values) else None
         for of, *values in zip(facts, *columns.values(), strict=True)
     ]
-    return Table(_labels(owners), columns)
-
-
-def _labels(owners: Owners[K]) -> list[tuple[str, ...]]:
-    return [
-        (*key, seen.index, seen.uuid) for key, seen in zip(owners.keys, owners.seen, strict=True)
-    ]
+    return Table(owners.labels(), columns)
 
 
 def _unnamed(key: GroupKey) -> Mapping[str, Unmeasured]:

@@ -70,6 +70,10 @@ class Owners(Generic[K]):
         self.averaged += where(is_met, told, other=_UNTOLD)
         self.then += map(seen.then_of, keys, accounts)
 
+    def labels(self) -> list[tuple[str, ...]]:
+        """The labels of their rows."""
+        return list(map(_labels, self.keys, self.seen))
+
     def memory_bytes(self) -> list[int | None]:
         """What they hold now; None: it is not known."""
         return list(map(used_bytes, self.held))
@@ -107,6 +111,10 @@ class Owners(Generic[K]):
     def cores(self) -> Sequence[float | None]:
         """The averages of their core time; None: it is not known, or without any window."""
         return of_told("core", self.averaged, self.averages["core"]) if self.keys else ()
+
+
+def _labels(key: tuple[str, ...], seen: BookView) -> tuple[str, ...]:
+    return (*key, seen.index, seen.uuid)
 
 
 def _averages(
