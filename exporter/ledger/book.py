@@ -8,12 +8,12 @@ from exporter.ledger.averages import OwnerKey, Past, Since, newest, normalizatio
 from exporter.ledger.condition import Condition
 from exporter.model import (
     ContainerKey,
-    Credit,
     Device,
     DeviceReading,
     DeviceState,
     DeviceUsage,
     GroupKey,
+    IdleCredit,
     MemoryHeld,
     Owner,
     Unattributed,
@@ -40,7 +40,7 @@ class Book(Condition):
         self.closed = {ContainerKey: {}, GroupKey: {}}
         self.idle_energy_uj = 0
         self.unobserved_ns = 0
-        self.credit: Mapping[Owner, Credit] = {}
+        self.credit: Mapping[Owner, IdleCredit] = {}
         self.unexplained: Mapping[Unexplained, int] = dict.fromkeys(Unexplained, 0)
         self.pasts: tuple[Past, ...] = ()
         self.held: Mapping[Owner, MemoryHeld] | None = None

@@ -79,7 +79,7 @@ def _number(value: Value | None) -> float:
     return value if isinstance(value, _NUMBERS) else UNKNOWN
 
 
-def present_of(ledger: Ledger, facts: CycleFacts) -> Iterator[Gauges]:
+def current_gauges(ledger: Ledger, facts: CycleFacts) -> Iterator[Gauges]:
     """Those of devices, containers and groups, looked up while they are iterated over.
 
     To be read before the next cycle. Whole rows each five seconds would be much of its work.

@@ -243,7 +243,7 @@ class WindowCursor:
                 "none" if rows is None else "process_utilization",
                 self._energy.method if self._energy else "none",
             ),
-            told_apart=naming is not None,
+            per_sample=naming is not None,
             unclaimed_ns=naming.unclaimed_ns if naming else 0,
         )
 
