@@ -128,15 +128,15 @@ def test_samples_are_told_apart_where_the_device_keeps_them_and_names_processes(
     end = ring.run([100, 40, 0])
     ring.rows = [row(7, end - 2 * PERIOD, core=33)]
     window = taken(cursor, end)
-    assert window.told_apart
-    assert [(p.busy.core, p.spare_ns) for p in window.processes] == [(PERIOD * 1000, 0)]
+    assert window.per_sample
+    assert [(p.busy.core, p.idle_in_samples_ns) for p in window.processes] == [(PERIOD * 1000, 0)]
     assert window.unclaimed_ns == PERIOD * 400
 
     ring.rows = None
-    assert not taken(cursor, ring.run([40])).told_apart
+    assert not taken(cursor, ring.run([40])).per_sample
     ring.rows = []
     stand_in = taken(cursor, end + 10 * SECOND)
-    assert (stand_in.told_apart, stand_in.unclaimed_ns) == (False, 0)
+    assert (stand_in.per_sample, stand_in.unclaimed_ns) == (False, 0)
 
 
 def test_averages_stand_where_rows_are_not_of_the_devices_samples() -> None:
@@ -145,7 +145,7 @@ def test_averages_stand_where_rows_are_not_of_the_devices_samples() -> None:
     end = ring.run([100] * 4)
     ring.rows = [row(7, end - PERIOD // 2, core=50)]
     window = taken(cursor, end)
-    assert not window.told_apart
+    assert not window.per_sample
     assert window.processes[0].busy.core == window.observed_ns * 50 // 100
 
 

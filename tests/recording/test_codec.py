@@ -206,3 +206,13 @@ def test_types_that_json_could_not_tell_apart_are_refused() -> None:
 
     with pytest.raises(TypeError, match="are a JSON list"):
         from_json(Unclear, {"who": [1]})
+
+
+def test_a_renamed_field_keeps_its_name_on_file() -> None:
+    window = Window(0, 1, 1, 0, Engines(), per_sample=True, unmeasured_pids=frozenset({7}))
+
+    data = to_json(window)
+
+    assert isinstance(data, dict)
+    assert (data["told_apart"], data["untold"]) == (True, [7])
+    assert from_json(Window, data) == window

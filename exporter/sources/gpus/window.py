@@ -252,7 +252,7 @@ class WindowCursor:
                 "none" if rows is None else "process_utilization",
                 self._energy.method if self._energy else "none",
             ),
-            told_apart=attribution is not None,
+            per_sample=attribution is not None,
             unclaimed_ns=attribution.unclaimed_ns if attribution else 0,
         )
 

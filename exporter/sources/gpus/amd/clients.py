@@ -88,7 +88,7 @@ class ClientDevice:
         window = self._kfd.window(sample)
         if window is None or self._blind:
             return window
-        return self._with(window, by_process(spent, holders))._replace(untold=sight.cut)
+        return self._with(window, by_process(spent, holders))._replace(unmeasured_pids=sight.cut)
 
     def memory(self, demand: Demand, total: int | None, used: int | None) -> DeviceMemory | None:
         """Who holds how much: by fdinfo and by KFD, of which neither has all."""
@@ -136,7 +136,7 @@ class ClientDevice:
                 if any(own.get(role) for role in ROLES)
             ),
             methods=replace(window.methods, busy="rates" if told else "fdinfo", shares="fdinfo"),
-            told_apart=True,  # they are counters, and not to be scaled up to what others did
+            per_sample=True,  # they are counters, and not to be scaled up to what others did
             counted=self._counted(window.counted, used),
         )
 

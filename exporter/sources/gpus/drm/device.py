@@ -128,7 +128,7 @@ class DrmDevice:
         since_ns = None if blind else sight.since_mono_ns
         spent = self._clients.take(clients, now_ns, since_ns, unsure)
         window = self._cut(now_ns, by_process(spent, holders), blind)
-        return window and window._replace(untold=frozenset() if blind else sight.cut)
+        return window and window._replace(unmeasured_pids=frozenset() if blind else sight.cut)
 
     def _cut(
         self, now_ns: int, used: Mapping[int, Mapping[str, int]], blind: Unmeasured | None

@@ -284,7 +284,7 @@ class NvmlDevice:
         if summed is None:
             return window
         methods = replace(window.methods, shares="accounting")
-        return window._replace(processes=summed, methods=methods, told_apart=False, unclaimed_ns=0)
+        return window._replace(processes=summed, methods=methods, per_sample=False, unclaimed_ns=0)
 
     @property
     def _blind(self) -> bool:

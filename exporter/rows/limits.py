@@ -1,23 +1,11 @@
-"""What is allotted, summed up: made once for as long as the allotments stay the same."""
+"""The sums of allocations by container, device and pod, and the values that rows show of them."""
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from types import MappingProxyType
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple
 
+from exporter.ledger import Allotted
 from exporter.model import Allocation, ContainerKey, Value
-
-K = TypeVar("K")
-_NONE: Mapping[Any, Any] = MappingProxyType({})
-_Place = tuple[ContainerKey, str]  # and the device
-_Name = tuple[str, str]
-
-
-class Allotted(NamedTuple):
-    """An allocation under the labels of its container."""
-
-    key: ContainerKey
-    allocation: Allocation
 
 
 class Limit(NamedTuple):
@@ -60,21 +48,11 @@ NO_LIMIT, NO_POD_LIMIT = Limit(), PodLimit()
 class Limits:
     """The allotments by container and device, by device and by pod.
 
-    The device is "" where it is not known, or is none of the ledger's.
+    ``devices`` are the ledger's. The device of an allotment is "" where it is not known, or is none
+    of them.
     """
 
-    def __init__(
-        self,
-        here: Mapping[_Place, Limit] = _NONE,
-        devices: Mapping[str | None, Limit] = _NONE,
-        pods: Mapping[_Name, PodLimit] = _NONE,
-    ) -> None:
-        self._here, self._devices, self._pods = here, devices, pods
-        self._devices_of: dict[ContainerKey, frozenset[str | None]] = {}
-        self.unplaced = any(not device for _, device in here)
-
-    def then(self, allotted: Sequence[Allotted], devices: Collection[str]) -> "Limits":
-        """Of these allotments; what was made of the same ones is as it was."""
+    def __init__(self, allotted: Sequence[Allotted], devices: Collection[str]) -> None:
         here, named, pods = defaultdict(list), defaultdict(list), defaultdict(list)
         for one in allotted:
             key, allocation = one
@@ -82,11 +60,11 @@ class Limits:
             here[key, uuid or ""].append(allocation)
             named[allocation.device].append(allocation)
             pods[key[:2]].append(one)
-        of_pods = {
-            name: was if (was := self.of_pod(name)).allotted == many else _pod(many)
-            for name, many in pods.items()
-        }
-        return Limits(_limits(here, self._here), _limits(named, self._devices), of_pods)
+        self._here = {place: _limit(many) for place, many in here.items()}
+        self._devices = {device: _limit(many) for device, many in named.items()}
+        self._pods = {name: _pod(many) for name, many in pods.items()}
+        self._devices_of: dict[ContainerKey, frozenset[str | None]] = {}
+        self.unplaced = any(not device for _, device in here)
 
     def of(self, key: ContainerKey, uuid: str) -> Limit:
         """Of one container on one device."""
@@ -112,15 +90,6 @@ class Limits:
     def of_pod(self, name: tuple[str, str]) -> PodLimit:
         """Of one pod, by namespace and name."""
         return self._pods.get(name, NO_POD_LIMIT)
-
-
-def _limits(
-    groups: Mapping[K, Sequence[Allocation]], before: Mapping[K, Limit]
-) -> Mapping[K, Limit]:
-    return {
-        key: was if (was := before.get(key, NO_LIMIT)).allocations == many else _limit(many)
-        for key, many in groups.items()
-    }
 
 
 def _limit(allocations: Sequence[Allocation]) -> Limit:
