@@ -36,7 +36,7 @@ from exporter.rows.book_view import CycleFacts
 from exporter.rows.history import current_gauges, extended, gauges_of
 from exporter.rows.lazy import at_most, rows_of
 from exporter.sources.gpus.source import RestartRequiredError
-from exporter.sources.pods.labels import Shown
+from exporter.sources.pods.labels import PodLabels
 
 
 class Pulse(NamedTuple):
@@ -74,7 +74,7 @@ class Collector:
         self._rules_to_come = rules or CycleRules()
         self._keeper = Keeper(self._rules_to_come, cpu_ns)
         self._idle = idle
-        self._shown = Shown(self._rules.allowed)
+        self._shown = PodLabels(self._rules.allowed)
         self._membership = Membership()
         self._allotments = Allotments(self._rules.allotments)
         self._allotted: list[Allotted] = []

@@ -71,7 +71,7 @@ def serve(
     logger.info("mgpu-exporter %s", __version__)
     if settings.simulate:
         logger.warning("SIMULATED NODE (%s): nothing here is measured", settings.simulate)
-    garbage.seldom()
+    garbage.relax()
     stop = stop or threading.Event()
     agent = _Agent(settings, sources, config, reread or (lambda: settings), clock, stop)
     return asyncio.run(agent.run(sockets))
@@ -121,7 +121,7 @@ class _Agent:
         threading.Thread(target=watch, name="settings", daemon=True).start()
         server = self._server()
         await server.start(sockets)
-        loop.call_later(garbage.STARTED_S, garbage.settle)
+        loop.call_later(garbage.STARTED_S, garbage.freeze)
         await ended.wait()
         self._end_by_force_in(_END_WITHIN_S)
         logger.info("ending")

@@ -22,7 +22,7 @@ GPU_SOURCES = ("auto", "nvml", "amd", "drm", "simulated")
 
 
 @dataclass(frozen=True, kw_only=True)
-class ThisNode:
+class NodeSettings:
     """This node and its GPUs."""
 
     __slots__ = ()
@@ -139,7 +139,7 @@ class ThisNode:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Groups:
+class GroupSettings:
     """Groups: containers, jobs, units and users off Kubernetes."""
 
     __slots__ = ()

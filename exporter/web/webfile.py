@@ -15,9 +15,7 @@ from dataclasses import dataclass, field
 from ssl import TLSVersion
 from typing import Any, NamedTuple
 
-import yaml
-
-from exporter.settings import Place, Problem, boundedyaml, told
+from exporter.settings import Place, Problem, YamlError, yamldocument
 from exporter.web import webkeys as keys
 
 TLS_VERSIONS = {"TLS12": TLSVersion.TLSv1_2, "TLS13": TLSVersion.TLSv1_3}
@@ -151,12 +149,11 @@ def parse(text: str, path: str) -> WebFile:
     """
     problems: list[Problem] = []
     try:
-        root = boundedyaml.compose(text)
+        root = yamldocument.parse(text)
         given = keys.read(root, _FILE, path, problems) if root is not None else {}
-    except yaml.YAMLError as error:
-        line, column, words = told(error)
-        place = Place(path, "", line, column)
-        raise WebFileError([Problem(place, f"not YAML: {_QUOTED.sub('...', words)}")]) from None
+    except YamlError as error:
+        place, words = Place(path, "", error.line, error.column), _QUOTED.sub("...", error.words)
+        raise WebFileError([Problem(place, f"not YAML: {words}")]) from None
     tls = _tls(given.get("tls_server_config"), path, problems)
     rate = _rate(given.get("rate_limit"), path, problems)
     if problems:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from exporter.doctor import Finding, Verdict, privileges
+from exporter.doctor import CheckResult, CheckVerdict, privileges
 from exporter.doctor.gpus import gpus
 from exporter.model import Reading, SourceStatus, Unmeasured
 from exporter.sources.gpus.amd.source import AmdSource
@@ -23,7 +23,7 @@ def node(tmp_path: Path) -> Node:
     return made
 
 
-def found(*readings: Reading, windows: bool = True) -> dict[str, Finding]:
+def found(*readings: Reading, windows: bool = True) -> dict[str, CheckResult]:
     ends = {d.device.uuid: 1 for r in readings for d in r.devices if windows}
     given = evidence(settings(), readings=(ABSENT, *readings), windows=ends)
     return by_subject(gpus(given, Path("/nonexistent")))
@@ -41,7 +41,7 @@ def test_boards_and_partitions_are_named_and_nvidia_is_not_missed(node: Node) ->
             *("amdgpu", "GPU 100", "GPU 101", "GPU 101/0", "GPU 101/1"),
             *("amdgpu core", "amdgpu memory", "amdgpu energy"),
         ],
-        Verdict.OK,
+        CheckVerdict.OK,
     )
 
 
@@ -51,7 +51,7 @@ def test_of_a_radeon_the_clients_of_drm_are_seen(node: Node) -> None:
 
     findings = found(node.read())
 
-    assert {f.verdict for f in findings.values()} == {Verdict.OK}
+    assert {f.verdict for f in findings.values()} == {CheckVerdict.OK}
     assert "clients of DRM" in findings
 
 
@@ -65,7 +65,7 @@ def test_where_clients_of_a_radeon_are_not_seen_the_charts_profile_is_named(node
 
     findings = found(reading)
 
-    problems = [f for f in findings.values() if f.verdict is Verdict.PROBLEM]
+    problems = [f for f in findings.values() if f.verdict is CheckVerdict.PROBLEM]
     assert [(f.subject, f.privilege) for f in problems] == [("clients of DRM", privileges.FDINFO)]
     assert "profile fdinfo" in privileges.FDINFO
     assert "amdgpu core" not in findings
@@ -77,7 +77,7 @@ def test_what_a_board_cannot_tell_is_a_note(node: Node) -> None:
 
     findings = found(node.read())
 
-    assert findings["amdgpu energy"].verdict is Verdict.NOTE
+    assert findings["amdgpu energy"].verdict is CheckVerdict.NOTE
     assert "not_supported" in findings["amdgpu energy"].found
 
 
@@ -89,7 +89,7 @@ def test_what_may_not_be_read_names_the_devices_that_are_needed(node: Node) -> N
 
     finding = found(reading)["amdgpu memory"]
 
-    assert (finding.verdict, finding.privilege) == (Verdict.PROBLEM, privileges.AMD_DEVICES)
+    assert (finding.verdict, finding.privilege) == (CheckVerdict.PROBLEM, privileges.AMD_DEVICES)
 
 
 def test_without_the_driver_there_is_one_problem(tmp_path: Path) -> None:
@@ -98,7 +98,7 @@ def test_without_the_driver_there_is_one_problem(tmp_path: Path) -> None:
     findings = found(source.read())
 
     source.close()
-    assert [(s, f.verdict) for s, f in findings.items()] == [("amdgpu", Verdict.PROBLEM)]
+    assert [(s, f.verdict) for s, f in findings.items()] == [("amdgpu", CheckVerdict.PROBLEM)]
 
 
 def test_the_command_tells_of_amd_where_it_is(tmp_path: Path) -> None:
