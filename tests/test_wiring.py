@@ -128,4 +128,4 @@ def test_only_the_agent_lets_its_lists_of_pods_wait(tmp_path: Path) -> None:
 
     assert isinstance(agent.pods, ApiPods)
     assert isinstance(person.pods, ApiPods)
-    assert (agent.pods._pace.list_spread_s, person.pods._pace.list_spread_s) == (7, 0)
+    assert (agent.pods._timings.list_spread_s, person.pods._timings.list_spread_s) == (7, 0)

@@ -18,7 +18,7 @@ from exporter.doctor.evidence import CheckResult, ProbeResults, note, ok, proble
 from exporter.doctor.privileges import DEVICES, DRIVER, MIG_MONITOR, ROOT
 from exporter.doctor.vendors import AMD, DRM, amd, devices_found, drm
 from exporter.model import DeviceReading, DeviceState, PartCost, Reading, Unmeasured
-from exporter.sources.gpus.nvml.cadence import MOST_SHARE, SECOND, Pace
+from exporter.sources.gpus.nvml.cadence import MOST_SHARE, SECOND, AdaptiveInterval
 from exporter.sources.gpus.nvml.errors import LibraryError
 from exporter.sources.gpus.nvml.library import SONAME, load, nvml_version
 
@@ -40,10 +40,10 @@ class _Turn(NamedTuple):
     @property
     def widened_s(self) -> float:
         """The time between two in which such a cost comes to rest."""
-        pace = Pace()
+        interval = AdaptiveInterval()
         for _ in range(2):
-            pace.note(self.cost_ns, self.every_ns or 0)
-        return pace.widened_s(self.every_ns or 0)
+            interval.note(self.cost_ns, self.every_ns or 0)
+        return interval.widened_s(self.every_ns or 0)
 
     @property
     def slow(self) -> bool:

@@ -204,7 +204,8 @@ def test_a_failure_is_explained_with_what_to_do(
 
 def test_the_kubernetes_package_is_not_imported_before_the_first_connection() -> None:
     program = (
-        "import sys; from exporter.sources.pods.factory import PodAccess as P, open_pod_source as o; "
+        "import sys; "
+        "from exporter.sources.pods.factory import PodAccess as P, open_pod_source as o; "
         "[o(kind, 'n', P(kubeconfig='x')) for kind in ('auto', 'api', 'kubelet', 'files')]; "
         "sys.exit('kubernetes' in sys.modules or 'urllib3' in sys.modules)"
     )
