@@ -18,7 +18,7 @@ from exporter.doctor.evidence import Evidence, Finding, note, ok, problem
 from exporter.doctor.privileges import DEVICES, DRIVER, MIG_MONITOR, ROOT
 from exporter.doctor.vendors import AMD, DRM, amd, devices_found, drm
 from exporter.model import DeviceReading, DeviceState, PartCost, Reading, Unmeasured
-from exporter.sources.gpus.nvml.cadence import MOST_SHARE, SECOND, Pace
+from exporter.sources.gpus.nvml.cadence import MOST_SHARE, SECOND, AdaptiveInterval
 from exporter.sources.gpus.nvml.errors import LibraryError
 from exporter.sources.gpus.nvml.library import SONAME, load, nvml_version
 
@@ -40,9 +40,9 @@ class _Turn(NamedTuple):
     @property
     def widened_s(self) -> float:
         """The time between two in which such a cost comes to rest."""
-        pace = Pace()
+        pace = AdaptiveInterval()
         for _ in range(2):
-            pace.note(self.cost_ns, self.every_ns or 0)
+            pace.observe(self.cost_ns, self.every_ns or 0)
         return pace.widened_s(self.every_ns or 0)
 
     @property
@@ -71,7 +71,7 @@ def pace(evidence: Evidence) -> Iterator[Finding]:
 
 
 def _turns(gpu: int, told: Sequence[Mapping[str, PartCost]]) -> Iterator[tuple[str, _Turn]]:
-    """What the newest turn of each part costs: the cheaper of the last two, as ``Pace`` takes it.
+    """What the newest turn of each part costs: the cheaper of the last two, as ``AdaptiveInterval`` takes it.
 
     Of what is read less often than the doctor waits for, there is one only. A part's cost rises
     with each turn; how often it is read is as set when it is first told of.
