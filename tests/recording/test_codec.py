@@ -17,6 +17,7 @@ from exporter.model import (
     DeviceReading,
     Engines,
     Methods,
+    NodeFacts,
     PodSlot,
     Reading,
     SourceStatus,
@@ -206,3 +207,12 @@ def test_types_that_json_could_not_tell_apart_are_refused() -> None:
 
     with pytest.raises(TypeError, match="are a JSON list"):
         from_json(Unclear, {"who": [1]})
+
+
+def test_a_field_may_have_another_key_in_the_file() -> None:
+    cycle = Cycle((), node_facts=(NodeFacts(labels={"a": "b"}), None))
+
+    assert to_json(cycle) == {"moments": [], "told": [{"labels": {"a": "b"}}, None]}
+    assert from_json(Cycle, through_text(cycle)) == cycle
+    with pytest.raises(CodecError, match="'node_facts' is unknown"):
+        from_json(Cycle, {"moments": [], "node_facts": []})
