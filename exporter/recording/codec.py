@@ -57,8 +57,9 @@ def to_json(value: object) -> Json:
     if isinstance(value, Mapping):
         return _mapping_to_json(value)
     if _is_object(type(value)):
+        keys = _keys(type(value))  # type: ignore[arg-type] # types are hashable
         return {
-            _keys(type(value)).get(name, name): to_json(own)
+            keys.get(name, name): to_json(own)
             for name, default in _defaults(type(value)).items()
             if not _same(own := getattr(value, name), default)
         }
