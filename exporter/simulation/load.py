@@ -1,4 +1,4 @@
-"""Scenario files → ``Scenario``; docs/scenarios.md says what stands in them."""
+"""Reads scenario files into ``Scenario``. The keys are described in docs/scenarios.md."""
 
 from importlib.resources import files
 from pathlib import Path
@@ -6,7 +6,8 @@ from pathlib import Path
 import yaml
 
 from exporter.model import DeviceState
-from exporter.settings import boundedyaml, told
+from exporter.settings import boundedyaml
+from exporter.settings import told as yaml_error
 from exporter.simulation import keys, load_pods
 from exporter.simulation.description import Fault, SampleRule, Scenario
 from exporter.simulation.load_devices import read_devices
@@ -50,7 +51,7 @@ def load(name_or_path: str) -> Scenario:
         names = ", ".join(shipped())
         raise ScenarioError(f"{name_or_path}: {why}; give a file or one of {names}") from error
     except yaml.YAMLError as error:
-        raise ScenarioError(f"{name_or_path}: {told(error)}") from error
+        raise ScenarioError(f"{name_or_path}: {yaml_error(error)}") from error
 
 
 def describe(data: object, origin: str) -> Scenario:
