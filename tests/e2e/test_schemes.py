@@ -82,7 +82,7 @@ def seen(tmp_path_factory: pytest.TempPathFactory, names: list[str]) -> Iterator
 
 
 def _end(exporters: Iterable[Exporter]) -> None:
-    """Ask all of them to end before one is waited for."""
+    """ContainerRequest all of them to end before one is waited for."""
     for exporter in exporters:
         exporter.process.terminate()
 

@@ -13,7 +13,7 @@ import pytest
 from exporter.cli import main
 from exporter.commands.replay import Replay
 from exporter.metrics.text import Format, Renderer
-from exporter.recording.tape import TapeReader
+from exporter.recording.file import RecordingReader
 
 SINGLE = Path(__file__).parent.parent / "replay" / "single.rec.gz"
 RECORD = [sys.executable, "-m", "exporter", "record", "--simulate=demo", "--duration=2s"]
@@ -26,7 +26,7 @@ def run(*command: str) -> subprocess.CompletedProcess[bytes]:
 
 
 def pages(form: Format) -> list[bytes]:
-    with TapeReader(str(SINGLE)) as tape:
+    with RecordingReader(str(SINGLE)) as tape:
         return [Renderer().render(snapshot, form) for snapshot in Replay(tape).snapshots()]
 
 
