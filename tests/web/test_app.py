@@ -209,7 +209,7 @@ def test_what_is_made_already_does_not_wait_for_a_render() -> None:
             renderer.gate.set()
 
     assert (served.status, waiting.result().status) == (200, 200)
-    assert site.pages.made(Format.OPENMETRICS, zipped=False)
+    assert site.pages.cached(Format.OPENMETRICS, zipped=False)
 
 
 @pytest.mark.parametrize(
