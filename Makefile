@@ -119,7 +119,7 @@ sbom: $(VENV)/.dev
 	$(BIN)/python -m tools.image.sbom $(ARGS)
 
 clean:
-	rm -rf $(VENV) docs/_site dist tests/fakenvml/.build tests/fakeamdsmi/.build .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) docs/_site dist tests/fakenvml/.build .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 # uv is only a tool of the set-up; it is installed into the virtual environment and stays in it.
 $(BIN)/uv:

@@ -18,7 +18,6 @@ OWNED = frozenset(
         "path.logs",
         "path.passwd",
         "nvml.library",
-        "amd.smi",
         "simulate",
         "simulate.start",
         "pods.source",

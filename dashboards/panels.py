@@ -220,7 +220,9 @@ def table(
         .span(width)
     )
     # A cell that is empty is not the panel without data, whose text it would have.
-    panel.override_by_regexp("/.*/", [_override("noValue", "-")])
+    # With Grafana's own least width, 150 pixels, the last columns of a narrow panel lie outside.
+    everywhere = [_override("noValue", "-"), _override("custom.minWidth", 80)]
+    panel.override_by_regexp("/.*/", everywhere)
     for column in columns:
         panel.override_by_name(column.name, [_override("unit", column.unit)])
     for head, address in (links or {}).items():

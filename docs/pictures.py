@@ -21,8 +21,8 @@ from exporter.collector.wiring import make_collector, open_sources
 from exporter.model import Snapshot
 from exporter.settings import Address, load
 from exporter.terminal.app import Top
-from exporter.terminal.feeds import Sight
-from exporter.web import Pages, Server, listen, make_app
+from exporter.terminal.feeds import FeedResult
+from exporter.web import HttpServer, Pages, listen, make_app
 from tests.web.browser import LIVE, browsing
 
 FOLDER = Path(__file__).parent / "pictures"
@@ -74,7 +74,7 @@ async def photograph(snapshot: Snapshot, clock: Clock, file: Path, *, dark: bool
     about = About("gpu-node-1", settings.collection_window_ns)
     shown = Shown(snapshot, Pulse(clock.now_ns, 1))
     [sock] = listen([Address("127.0.0.1", 0)])
-    server = Server(make_app(pages, shown, settings, clock, about=lambda: about))
+    server = HttpServer(make_app(pages, shown, settings, clock, about=lambda: about))
     await server.start([sock])
     try:
         async with browsing() as tab:
@@ -108,9 +108,9 @@ class Standing:
     def __init__(self, snapshot: Snapshot) -> None:
         about = About(self.name, SECOND)
         document, history = api.snapshot(snapshot, about, 0), api.history(snapshot, about, 0)
-        self._sight = Sight([(document, history)])
+        self._sight = FeedResult([(document, history)])
 
-    def read(self) -> Sight:
+    def read(self) -> FeedResult:
         """The snapshot and its last minutes."""
         return self._sight
 

@@ -68,13 +68,6 @@ ACCESS = (
                 "The host's folder of libnvidia-ml.so.1 for `hostPath`; the default is GKE's.",
             ),
             Value(
-                "amdLibraries",
-                "",
-                OPTIONAL_PATH,
-                "The host's folder of libamd_smi.so, such as /opt/rocm/lib: AMD's figures are then "
-                "compared with its own (`--amd.smi`, docs/vendors.md). No figure needs it.",
-            ),
-            Value(
                 "hostPID",
                 True,
                 SWITCH,

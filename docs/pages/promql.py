@@ -25,7 +25,7 @@ BOOKS = {  # what is used → a device's counter of it, and the name of that of 
 }
 
 ALLOCATIONS_PREFACE = """
-<a id="allotments-in-promql"></a>
+<a id="allocations-in-promql"></a>
 
 ## Allocations in PromQL
 

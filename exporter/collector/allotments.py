@@ -11,7 +11,7 @@ from functools import cached_property
 
 from exporter.allocations.devices import sharing_replicas
 from exporter.allocations.rules import Rules
-from exporter.allocations.scheme import SHARED, Problem, Reason
+from exporter.allocations.scheme import SHARED, DecodeProblem, Reason
 from exporter.attribution.join import place
 from exporter.attribution.ownership import Member
 from exporter.ledger import Allotted
@@ -179,7 +179,7 @@ class Allotments:
             self._tell(pod, problem)
         return found.allocations
 
-    def _tell(self, pod: Pod, problem: Problem) -> None:
+    def _tell(self, pod: Pod, problem: DecodeProblem) -> None:
         _, scheme, reason, detail = problem
         if (pod.uid, scheme, reason) in self._told:
             return

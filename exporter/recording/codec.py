@@ -29,6 +29,10 @@ Reader = Callable[[Any], Any]
 
 LARGEST = 1 << 63  # of an integer; the accounts stay below it for centuries
 OBJECTS = frozenset({CgroupIdentity, DeviceReading, Engines, Reading, SourceStatus, Window})
+NAMES: Mapping[type, Mapping[str, str]] = {
+    Window: {"per_sample": "told_apart", "unmeasured_pids": "untold"},
+}
+"""The names of fields on file, where they are not those of today: files are read by any version."""
 
 _SHAPES: dict[type, str] = {
     bool: "boolean",
@@ -58,7 +62,7 @@ def to_json(value: object) -> Json:
         return _mapping_to_json(value)
     if _is_object(type(value)):
         return {
-            name: to_json(own)
+            _on_file(type(value), name): to_json(own)
             for name, default in _defaults(type(value)).items()
             if not _same(own := getattr(value, name), default)
         }
@@ -98,6 +102,11 @@ def _defaults(kind: Any) -> Mapping[str, object]:  # noqa: ANN401 - of a type th
         field.name: field.default if field.default_factory is MISSING else field.default_factory()
         for field in fields(kind)
     }
+
+
+def _on_file(kind: type, name: str) -> str:
+    """The name of a field in a recording."""
+    return NAMES.get(kind, {}).get(name, name)
 
 
 def _same(own: object, default: object) -> bool:
@@ -225,8 +234,9 @@ def _whole_key(text: str) -> int:
 
 def _named(kind: Any) -> Reader:  # noqa: ANN401 - of a type that is an object
     hints, defaults = get_type_hints(kind), _defaults(kind)
-    readers = {name: _reader(hints[name]) for name in defaults}
-    needed = {name for name, default in defaults.items() if default is MISSING}
+    fields_by_name = {_on_file(kind, name): name for name in defaults}
+    readers = {name: _reader(hints[field]) for name, field in fields_by_name.items()}
+    needed = {name for name, field in fields_by_name.items() if defaults[field] is MISSING}
 
     def read(data: Json) -> object:
         given = _object(data)
@@ -234,7 +244,9 @@ def _named(kind: Any) -> Reader:  # noqa: ANN401 - of a type that is an object
             raise CodecError(f"{min(unknown)[:50]!r} is unknown; made by a newer version?")
         if missing := needed - given.keys():
             raise CodecError(f"{min(missing)} is missing")
-        return kind(**{name: _at(name, readers[name], own) for name, own in given.items()})
+        return kind(
+            **{fields_by_name[name]: _at(name, readers[name], own) for name, own in given.items()}
+        )
 
     return read
 

@@ -16,13 +16,13 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from hashlib import blake2b
 
-from exporter.allocations.dra import ATTRIBUTES, DRIVERS
-from exporter.allocations.kai import RESERVATION_NAMESPACES
 from exporter.allocations.registry import (
     ANNOTATION_PREFIXES,
     LABEL_PREFIXES,
     NODE_ANNOTATION_PREFIXES,
 )
+from exporter.allocations.schemes.dra import ATTRIBUTES, DRIVERS
+from exporter.allocations.schemes.kai import RESERVATION_NAMESPACES
 from exporter.model import (
     CgroupIdentity,
     ClaimedDevice,

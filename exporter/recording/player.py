@@ -20,8 +20,8 @@ from exporter.model import (
 )
 from exporter.recording.cycle import Called, Cycle, Failure, GroupKinds, Head, PlayedClock, Said
 from exporter.sources.gpus.source import Demand, RestartRequiredError
-from exporter.sources.node.source import NodeSource, ToldNode
-from exporter.sources.pods.decode import Keep
+from exporter.sources.node.source import NodeSource, StaticNodeSource
+from exporter.sources.pods.decode import KeyPrefixes
 
 T = TypeVar("T")
 
@@ -55,7 +55,7 @@ class Player:
 
     def _nodes(self, head: Head) -> tuple[NodeSource, ...]:
         if head.nodes is None:
-            return (ToldNode("node", lambda: said(self.told[0]), self.clock),)
+            return (StaticNodeSource("node", lambda: said(self.told[0]), self.clock),)
         return tuple(_Node(name, self, n) for n, name in enumerate(head.nodes))
 
     def turn_to(self, cycle: Cycle) -> None:
@@ -185,7 +185,7 @@ class _Pods(_Played):
     def table(self) -> PodTable:
         return said(self._player.pod_table)
 
-    def follow(self, keep: Keep) -> None:
+    def follow(self, keep: KeyPrefixes) -> None:
         """What was kept is told as it was."""
 
 

@@ -41,7 +41,7 @@ from exporter.sources.cgroups.source import ProcessSource
 from exporter.sources.gpus.source import Demand, GpuSource, RestartRequiredError
 from exporter.sources.groups.source import GroupSource
 from exporter.sources.node.source import NodeSource
-from exporter.sources.pods.decode import Keep
+from exporter.sources.pods.decode import KeyPrefixes
 from exporter.sources.pods.source import PodSource
 
 T = TypeVar("T")
@@ -232,7 +232,7 @@ class _Pods(_Kept[PodSource]):
 
         return noted(ask, lambda answer: setattr(recorder.draft, "pod_table", answer))
 
-    def follow(self, keep: Keep) -> None:
+    def follow(self, keep: KeyPrefixes) -> None:
         self._source.follow(keep)
 
 

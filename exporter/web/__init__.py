@@ -6,24 +6,24 @@ and is the only one that speaks HTTP to the outside.
 
 from exporter.web.access import Access, Gate, Route
 from exporter.web.app import make_app
-from exporter.web.connection import Limits
-from exporter.web.health import Health, Reload
+from exporter.web.connection import ClientLimits
+from exporter.web.health import CollectorState, Reload
 from exporter.web.listening import BindError, listen
 from exporter.web.pages import Pages
-from exporter.web.server import Server
+from exporter.web.server import HttpServer
 from exporter.web.webconfig import WebConfig
 from exporter.web.webfile import WebFileError
 
 __all__ = [
     "Access",
     "BindError",
+    "ClientLimits",
+    "CollectorState",
     "Gate",
-    "Health",
-    "Limits",
+    "HttpServer",
     "Pages",
     "Reload",
     "Route",
-    "Server",
     "WebConfig",
     "WebFileError",
     "listen",

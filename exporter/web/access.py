@@ -21,11 +21,11 @@ from aiohttp import hdrs, web
 from aiohttp.typedefs import Handler
 
 from exporter.model import Clock
-from exporter.web.connection import Connection, peer
+from exporter.web.connection import ClientConnection, peer
 from exporter.web.passwords import Busy, Passwords, credentials
 from exporter.web.peers import UNIX
 from exporter.web.webconfig import WebConfig
-from exporter.web.webfile import Rate, WebFile
+from exporter.web.webfile import RateLimit, WebFile
 
 
 def is_this_machine(host: str) -> bool:
@@ -57,7 +57,7 @@ def _without_port(host: str) -> str:
 class TokenBucket:
     """Holds at most ``rate.burst`` tokens and gains one each ``rate.interval_ns``."""
 
-    def __init__(self, rate: Rate, clock: Clock) -> None:
+    def __init__(self, rate: RateLimit, clock: Clock) -> None:
         self.rate = rate
         self._clock = clock
         self._full_ns = clock.monotonic_ns()  # when the bucket is, or was, full
@@ -133,7 +133,7 @@ class Gate:
     def _is_known(self, request: web.Request) -> bool:
         """Whether it may have that wherever it comes from."""
         connection = request.protocol
-        certified = isinstance(connection, Connection) and connection.certified
+        certified = isinstance(connection, ClientConnection) and connection.certified
         return self.open_page or bool(self.config.in_force.file.users) or certified
 
     def _is_of_other_site(self, request: web.Request) -> bool:
@@ -195,4 +195,4 @@ class Gate:
 def _is_local(request: web.Request) -> bool:
     """Whether it comes by a listener that only this machine reaches."""
     connection = request.protocol
-    return isinstance(connection, Connection) and connection.local
+    return isinstance(connection, ClientConnection) and connection.local

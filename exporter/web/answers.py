@@ -24,14 +24,14 @@ _READ = 1024  # characters of a header; Prometheus sends a third of it
 _OPENMETRICS = "application/openmetrics-text"
 
 
-class Choice(NamedTuple):
+class ResponseFormat(NamedTuple):
     """A format and the Content-Type that it is answered with."""
 
     form: Format
     content_type: str
 
 
-def choose_format(accept: str) -> Choice:
+def choose_format(accept: str) -> ResponseFormat:
     """The format that a client wants most; of a long header only the first items are read."""
     return _choose_format(_beginning(accept))
 
@@ -47,7 +47,7 @@ def _beginning(header: str) -> str:
 
 
 @lru_cache(_KEPT)
-def _choose_format(accept: str) -> Choice:
+def _choose_format(accept: str) -> ResponseFormat:
     """Choose as prometheus_client does, but heed q-values, and never promise OpenMetrics 2.0.
 
     The library (0.26) takes the first item that it can serve, and echoes a version 2.0.0 over a
@@ -59,10 +59,12 @@ def _choose_format(accept: str) -> Choice:
     except TypeError:  # a version that is not made of numbers
         content_type = CONTENT_TYPE_PLAIN_0_0_4
     if not content_type.startswith(_OPENMETRICS):
-        return Choice(Format.TEXT, content_type)
+        return ResponseFormat(Format.TEXT, content_type)
     escaping = content_type.partition("; escaping=")[2]
     suffix = f"; escaping={escaping}" if escaping else ""
-    return Choice(Format.OPENMETRICS, f"{_OPENMETRICS}; version=1.0.0; charset=utf-8{suffix}")
+    return ResponseFormat(
+        Format.OPENMETRICS, f"{_OPENMETRICS}; version=1.0.0; charset=utf-8{suffix}"
+    )
 
 
 @lru_cache(_KEPT)

@@ -14,13 +14,13 @@ from exporter.settings import Settings
 from exporter.web.access import Access, Gate, Route
 from exporter.web.answers import Answers, accepts_gzip, choose_format
 from exporter.web.api import Api, Cardinality
-from exporter.web.connection import HEADERS, Limits
-from exporter.web.health import Health, Reload, Verdict, alive, ready, reload_handler
+from exporter.web.connection import HEADERS, ClientLimits
+from exporter.web.health import CollectorState, ProbeAnswer, Reload, alive, ready, reload_handler
 from exporter.web.landing import landing
 from exporter.web.live import LivePage, static_routes
 from exporter.web.pages import Pages
-from exporter.web.places import Places
 from exporter.web.selection import SelectionError, select
+from exporter.web.slots import RequestSlots
 from exporter.web.webconfig import WebConfig
 
 _PIECE = 1 << 16
@@ -28,10 +28,10 @@ _PIECE = 1 << 16
 
 def make_app(  # noqa: PLR0913 - what it serves, and for whom
     pages: Pages,
-    health: Health,
+    health: CollectorState,
     settings: Settings,
     clock: Clock,
-    limits: Limits | None = None,
+    limits: ClientLimits | None = None,
     *,
     config: WebConfig | None = None,
     about: Callable[[], About] | None = None,
@@ -46,7 +46,7 @@ def make_app(  # noqa: PLR0913 - what it serves, and for whom
     """
     config = config or WebConfig()
     gate = Gate(config, clock, open_page=settings.web_open_page)
-    places = Places(settings.web_max_requests, limits or Limits())
+    places = RequestSlots(settings.web_max_requests, limits or ClientLimits())
     app = web.Application(middlewares=[gate.check, places.check])
     app.on_response_prepare.append(_add_headers(config))
 
@@ -70,7 +70,9 @@ def make_app(  # noqa: PLR0913 - what it serves, and for whom
     return app
 
 
-def _home(gate: Gate, live: LivePage, health: Health, clock: Clock, metrics: str) -> Handler:
+def _home(
+    gate: Gate, live: LivePage, health: CollectorState, clock: Clock, metrics: str
+) -> Handler:
     async def home(request: web.Request) -> web.StreamResponse:
         if gate.trusts(request):
             return await live.show(request)
@@ -81,7 +83,7 @@ def _home(gate: Gate, live: LivePage, health: Health, clock: Clock, metrics: str
     return home
 
 
-def _checks(health: Health, clock: Clock) -> Iterator[Route]:
+def _checks(health: CollectorState, clock: Clock) -> Iterator[Route]:
     async def healthy(_: web.Request) -> web.Response:
         return _answer(alive(health, clock))
 
@@ -144,5 +146,5 @@ def _header(request: web.Request, name: str) -> str:
     return ",".join(request.headers.getall(name, ()))
 
 
-def _answer(verdict: Verdict) -> web.Response:
+def _answer(verdict: ProbeAnswer) -> web.Response:
     return web.Response(text=f"{verdict.words}\n", status=200 if verdict.good else 503)

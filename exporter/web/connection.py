@@ -34,7 +34,7 @@ _HEAD_TOO_LARGE = "the headers of a request are too large\n"
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class ClientLimits:
     """Bounds for clients.
 
     ``request_s`` is for a request to arrive whole, TLS handshake included; ``idle_s`` for the time
@@ -52,7 +52,7 @@ class Limits:
     refresh_s: float = 2.0
 
 
-class Connection(web.RequestHandler, asyncio.BufferedProtocol):
+class ClientConnection(web.RequestHandler, asyncio.BufferedProtocol):
     """Cut off if a request, the first one above all, does not arrive whole within ``request_s``.
 
     ``peer`` is whose it is; ``local`` says that only this machine reaches its listener; ``sent`` is
@@ -71,8 +71,8 @@ class Connection(web.RequestHandler, asyncio.BufferedProtocol):
     def __init__(
         self,
         server: web.Server,
-        limits: Limits,
-        lost: Callable[["Connection"], None],
+        limits: ClientLimits,
+        lost: Callable[["ClientConnection"], None],
         outdated: Callable[[], bool],
         *,
         peer: str,
@@ -245,4 +245,4 @@ class Connection(web.RequestHandler, asyncio.BufferedProtocol):
 def peer(request: web.BaseRequest) -> str:
     """Whose request it is."""
     connection = request.protocol
-    return connection.peer if isinstance(connection, Connection) else UNIX
+    return connection.peer if isinstance(connection, ClientConnection) else UNIX

@@ -18,7 +18,7 @@ _LEAST_PATIENCE_NS = 15 * _SECOND_NS
 _PATIENCE_CYCLES = 10
 
 
-class Health(Protocol):
+class CollectorState(Protocol):
     """What this room asks of the collector."""
 
     @property
@@ -32,30 +32,30 @@ class Health(Protocol):
         ...
 
 
-class Verdict(NamedTuple):
+class ProbeAnswer(NamedTuple):
     """An answer to a probe."""
 
     good: bool
     words: str
 
 
-def alive(health: Health, clock: Clock) -> Verdict:
+def alive(health: CollectorState, clock: Clock) -> ProbeAnswer:
     """Alive means that the cycle's clock moves."""
     still_ns = clock.monotonic_ns() - health.pulse.moved_mono_ns
     patience_ns = max(_PATIENCE_CYCLES * health.pulse.interval_ns, _LEAST_PATIENCE_NS)
     if still_ns <= patience_ns:
-        return Verdict(good=True, words="alive")
-    return Verdict(
+        return ProbeAnswer(good=True, words="alive")
+    return ProbeAnswer(
         good=False,
         words=f"the collection cycle has stood still for {still_ns // _SECOND_NS} s; restart",
     )
 
 
-def ready(health: Health) -> Verdict:
+def ready(health: CollectorState) -> ProbeAnswer:
     """Ready means that the first cycle is done, whatever failed in it."""
     if health.pulse.done:
-        return Verdict(good=True, words="ready")
-    return Verdict(good=False, words="the first collection cycle is not done yet")
+        return ProbeAnswer(good=True, words="ready")
+    return ProbeAnswer(good=False, words="the first collection cycle is not done yet")
 
 
 Reload = Callable[[], str | None]

@@ -76,12 +76,12 @@ def static_routes() -> Sequence[Route]:
     """The page's own files, which the package has with it."""
     folder = files("exporter.web") / "static"
     return [
-        Route(f"/static/{name}", partial(_serve, _File((folder / name).read_bytes(), kind)))
+        Route(f"/static/{name}", partial(_serve, _StaticFile((folder / name).read_bytes(), kind)))
         for name, kind in STATIC.items()
     ]
 
 
-class _File:
+class _StaticFile:
     """A file, plain and zipped, with its tag."""
 
     def __init__(self, body: bytes, content_type: str) -> None:
@@ -91,7 +91,7 @@ class _File:
         self.tag = sha256(body).hexdigest()[:32]
 
 
-async def _serve(file: _File, request: web.Request) -> web.StreamResponse:
+async def _serve(file: _StaticFile, request: web.Request) -> web.StreamResponse:
     zipped = accepts_gzip(",".join(request.headers.getall(hdrs.ACCEPT_ENCODING, ())))
     tag = f"{file.tag}-gzip" if zipped else file.tag
     headers = {

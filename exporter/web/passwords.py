@@ -28,21 +28,21 @@ class Busy(Exception):  # noqa: N818 - an answer: come again
     """As many passwords as may wait are waiting, and most of them are this peer's."""
 
 
-class Credentials(NamedTuple):
+class BasicCredentials(NamedTuple):
     """What a client says that it is."""
 
     user: str
     password: bytes
 
 
-def credentials(authorization: str) -> Credentials | None:
+def credentials(authorization: str) -> BasicCredentials | None:
     """Read the header ``Authorization``; None if it is not basic authentication."""
     scheme, _, encoded = authorization.partition(" ")
     if scheme.lower() != "basic":
         return None
     try:
         user, colon, password = b64decode(encoded.strip(), validate=True).partition(b":")
-        return Credentials(user.decode(), password) if colon else None
+        return BasicCredentials(user.decode(), password) if colon else None
     except ValueError:
         return None
 
@@ -105,7 +105,9 @@ class Passwords:
         self._thread: ThreadPoolExecutor | None = None
         self.checks = 0
 
-    async def right(self, given: Credentials, users: Mapping[str, bytes], peer: str = UNIX) -> bool:
+    async def right(
+        self, given: BasicCredentials, users: Mapping[str, bytes], peer: str = UNIX
+    ) -> bool:
         """Whether a user of this name has this password. ``peer`` is who asks.
 
         Raises:

@@ -13,7 +13,7 @@ from aiohttp import hdrs, web
 from aiohttp.http import HttpVersion10
 from aiohttp.http_exceptions import HttpProcessingError
 
-from exporter.web.connection import HEADERS, Connection, Limits
+from exporter.web.connection import HEADERS, ClientConnection, ClientLimits
 from exporter.web.listening import close, is_local, written
 from exporter.web.peers import Shares, peer_of
 from exporter.web.webconfig import WebConfig
@@ -28,7 +28,7 @@ def admitting(serve: Serve) -> Serve:
 
     async def admit(request: web.BaseRequest) -> web.StreamResponse:
         connection = request.protocol
-        if isinstance(connection, Connection):
+        if isinstance(connection, ClientConnection):
             connection.begin()
         refusal = _refusal(request)
         if refusal is None:
@@ -77,22 +77,25 @@ _http_logger = logging.getLogger(f"{__name__}.http")
 _http_logger.addFilter(_NotOurs())
 
 
-class Server:
+class HttpServer:
     """Serves an application on open sockets until stopped.
 
     ``config`` is looked at for changes each ``limits.refresh_s``, if it is a file's.
     """
 
     def __init__(
-        self, app: web.Application, limits: Limits | None = None, config: WebConfig | None = None
+        self,
+        app: web.Application,
+        limits: ClientLimits | None = None,
+        config: WebConfig | None = None,
     ) -> None:
-        self._limits = limits or Limits()
+        self._limits = limits or ClientLimits()
         self._config = config or WebConfig()
         self._runner = web.AppRunner(app, shutdown_timeout=_GRACE_S)
         self._refreshing: asyncio.Task[None] | None = None
         self._resting: dict[socket.socket, asyncio.TimerHandle] = {}  # accept none for a moment
         self._sockets: list[socket.socket] = []
-        self._open: Shares[Connection] = Shares()
+        self._open: Shares[ClientConnection] = Shares()
         self._said = False
 
     async def start(self, sockets: Iterable[socket.socket]) -> None:
@@ -159,7 +162,7 @@ class Server:
             client.close()
             return
         in_force = self._config.in_force
-        connection = Connection(
+        connection = ClientConnection(
             server,
             self._limits,
             lambda connection: self._open.remove(peer, connection),

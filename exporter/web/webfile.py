@@ -15,9 +15,7 @@ from dataclasses import dataclass, field
 from ssl import TLSVersion
 from typing import Any, NamedTuple
 
-import yaml
-
-from exporter.settings import Place, Problem, boundedyaml, told
+from exporter.settings import Place, Problem, YamlError, yamldocument
 from exporter.web import webkeys as keys
 
 TLS_VERSIONS = {"TLS12": TLSVersion.TLSv1_2, "TLS13": TLSVersion.TLSv1_3}
@@ -85,7 +83,7 @@ class TlsKeys:
     curve_preferences: tuple[str, ...] = ()
 
 
-class Rate(NamedTuple):
+class RateLimit(NamedTuple):
     """A token bucket: a token each ``interval_ns``, at most ``burst`` of them."""
 
     interval_ns: int
@@ -102,7 +100,7 @@ class WebFile:
     tls: TlsKeys | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
     users: Mapping[str, bytes] = field(default_factory=dict, repr=False)
-    rate: Rate | None = None
+    rate: RateLimit | None = None
 
 
 _TLS: keys.Section = {
@@ -151,12 +149,11 @@ def parse(text: str, path: str) -> WebFile:
     """
     problems: list[Problem] = []
     try:
-        root = boundedyaml.compose(text)
+        root = yamldocument.parse(text)
         given = keys.read(root, _FILE, path, problems) if root is not None else {}
-    except yaml.YAMLError as error:
-        line, column, words = told(error)
-        place = Place(path, "", line, column)
-        raise WebFileError([Problem(place, f"not YAML: {_QUOTED.sub('...', words)}")]) from None
+    except YamlError as error:
+        place, words = Place(path, "", error.line, error.column), _QUOTED.sub("...", error.words)
+        raise WebFileError([Problem(place, f"not YAML: {words}")]) from None
     tls = _tls(given.get("tls_server_config"), path, problems)
     rate = _rate(given.get("rate_limit"), path, problems)
     if problems:
@@ -197,9 +194,9 @@ def _contradictions(tls: TlsKeys) -> list[str]:
     return [problem for problem, wrong in checks.items() if wrong]
 
 
-def _rate(given: dict[str, Any] | None, path: str, problems: list[Problem]) -> Rate | None:
+def _rate(given: dict[str, Any] | None, path: str, problems: list[Problem]) -> RateLimit | None:
     given = given or {}
-    rate = Rate(given.get("interval", 0), given.get("burst", 0))
+    rate = RateLimit(given.get("interval", 0), given.get("burst", 0))
     if problems or not rate.interval_ns:  # exporter-toolkit: 0 switches it off
         return None
     if not rate.burst:

@@ -8,13 +8,13 @@ import yaml
 
 from exporter.settings import MAX_PROBLEMS, Place, Problem
 from exporter.settings import duration as duration_kind
+from exporter.settings.yamldocument import NULL, items, line_of
 
 T = TypeVar("T")
 
 Reader = Callable[[yaml.Node], Any]
 Section = Mapping[str, Union[Reader, "Section"]]
 
-_NULL = "tag:yaml.org,2002:null"
 _BOOL = "tag:yaml.org,2002:bool"
 _BCRYPT = re.compile(r"\$2[aby]\$(0[4-9]|[12][0-9]|3[01])\$[./A-Za-z0-9]{53}")
 _DURATION = duration_kind("0s", "24h")
@@ -28,53 +28,49 @@ class _Wrong(Exception):  # noqa: N818 - never leaves this module
         self.node, self.key = node, key
 
 
-class _Place(NamedTuple):
+class _KeyPlace(NamedTuple):
     """A file and a key in it, for messages."""
 
     path: str
     name: str = ""
 
-    def key(self, name: str) -> "_Place":
-        return _Place(self.path, ".".join(filter(None, (self.name, name[:64]))))
+    def key(self, name: str) -> "_KeyPlace":
+        return _KeyPlace(self.path, ".".join(filter(None, (self.name, name[:64]))))
 
     def says(self, node: yaml.Node, problem: object) -> Problem:
-        return Problem(Place(self.path, self.name, node.start_mark.line + 1), str(problem))
+        return Problem(Place(self.path, self.name, line_of(node)), str(problem))
 
 
 def read(node: yaml.Node, section: Section, path: str, problems: list[Problem]) -> dict[str, Any]:
     """Read a mapping by the table of its keys; ``problems`` grows by a line for each error."""
-    return _section(node, section, _Place(path), problems)
+    return _section(node, section, _KeyPlace(path), problems)
 
 
 def _section(
-    node: yaml.Node, section: Section, place: _Place, problems: list[Problem]
+    node: yaml.Node, section: Section, place: _KeyPlace, problems: list[Problem]
 ) -> dict[str, Any]:
     given: dict[str, Any] = {}
-    lines: dict[str, int] = {}
-    if node.tag == _NULL:
+    if node.tag == NULL:
         return given
     known = ", ".join(section)
     if not isinstance(node, yaml.MappingNode):
         problems.append(place.says(node, f"keys are expected: {known}"))
         return given
-    for key, value in node.value:
+    for name, key, value, first_line in items(node):
+        own = place if name is None else place.key(name)
         if len(problems) >= MAX_PROBLEMS:
             break
-        if not isinstance(key, yaml.ScalarNode) or key.value not in section:
-            own = place.key(key.value) if isinstance(key, yaml.ScalarNode) else place
+        if name is None or name not in section:
             problems.append(own.says(key, f"no such key; known: {known}"))
-        elif key.value in lines:
-            words = f"given twice; see line {lines[key.value]}"
-            problems.append(place.key(key.value).says(key, words))
-        elif value.tag != _NULL:
-            lines[key.value] = key.start_mark.line + 1
-            own = place.key(key.value)
-            given[key.value] = _value(value, section[key.value], own, problems)
+        elif first_line:
+            problems.append(own.says(key, f"given twice; see line {first_line}"))
+        elif value.tag != NULL:
+            given[name] = _value(value, section[name], own, problems)
     return given
 
 
 def _value(
-    node: yaml.Node, reader: Reader | Section, place: _Place, problems: list[Problem]
+    node: yaml.Node, reader: Reader | Section, place: _KeyPlace, problems: list[Problem]
 ) -> Any:  # noqa: ANN401 - of the reader's kind
     if isinstance(reader, Mapping):
         return _section(node, reader, place, problems)
@@ -159,20 +155,18 @@ def users(node: yaml.Node) -> dict[str, bytes]:
     if not isinstance(node, yaml.MappingNode):
         raise _Wrong("names with bcrypt hashes are expected")
     found: dict[str, bytes] = {}
-    lines: dict[str, int] = {}
-    for name, key, value in _users(node):
-        if name in found:
-            raise _Wrong(f"given twice; see line {lines[name]}", key, name)
-        lines[name] = key.start_mark.line + 1
+    for name, key, value, first_line in _users(node):
+        if first_line:
+            raise _Wrong(f"given twice; see line {first_line}", key, name)
         if not _BCRYPT.fullmatch(value):
             raise _Wrong("not a bcrypt hash; htpasswd -nB makes one", key, name)
         found[name] = value.encode()
     return found
 
 
-def _users(node: yaml.MappingNode) -> Iterator[tuple[str, yaml.Node, str]]:
-    for key, value in node.value:
+def _users(node: yaml.MappingNode) -> Iterator[tuple[str, yaml.Node, str, int]]:
+    for _, key, value, first_line in items(node):
         name = text(key)
         if ":" in name:  # which ends the name in a request
             raise _Wrong("a user's name has no colon", key)
-        yield name, key, value.value if isinstance(value, yaml.ScalarNode) else ""
+        yield name, key, value.value if isinstance(value, yaml.ScalarNode) else "", first_line

@@ -92,7 +92,7 @@ class Counting:
         """Rules that no others are equal to."""
         scheme = Scheme(
             *("counting", (), (), IndexBasis.UUID, self._decode),
-            tells_of_others=lambda pod: pod.name == "reserve",
+            affects_others=lambda pod: pod.name == "reserve",
         )
         return Rules((scheme,))
 

@@ -80,7 +80,6 @@ FULLNESS = f"mgpu_pod_memory_limit_utilization_ratio{{{POD}}}"
 POD_CORE = f"mgpu_pod_core_seconds_total{{{POD}}}"
 PROCESSES = f"mgpu_container_processes{{{MAIN}}}"
 MISMATCH = f"mgpu_container_placement_mismatch{{{MAIN}}}"
-CROSSCHECK = f'mgpu_device_crosscheck_mismatch{{{GPU},quantity="energy"}}'
 UNMEASURED = f'mgpu_container_unmeasured{{{MAIN},quantity="core",reason="no_hostpid"}}'
 CORE_ALLOCATED = f"mgpu_device_allocated_core_ratio{{{GPU}}}"
 MEMORY_ALLOCATED = f"mgpu_device_allocated_memory_bytes{{{GPU}}}"
@@ -299,14 +298,6 @@ CASES: dict[str, Example] = {
         },
     ),
     "MgpuUseUnobserved": Example({UNOBSERVED: f"0+6{HOURS}"}, {"once": {UNOBSERVED: "0x30 8x400"}}),
-    "MgpuCrosscheckMismatch energy": Example(
-        {CROSSCHECK: f"1{HOURS}"},
-        {
-            "the two agree": {CROSSCHECK: f"0{HOURS}"},
-            "they agree again": {CROSSCHECK: "1x40 0x400"},
-            "the library does not tell": {CROSSCHECK: None},
-        },
-    ),
     "MgpuExporterAbsent": Example({UP: f"0{HOURS}"}, {"one is there": {BUILD: f"1{HOURS}"}}),
     "MgpuExporterDown": Example(
         {UP: f"0{HOURS}"},
@@ -342,10 +333,6 @@ CASES: dict[str, Example] = {
                 PODS.replace("pods_api", "pods_kubelet"): f"1{HOURS}"
             },
             "it is not names that are missing": {PODS: None, CGROUPS: f"0{HOURS}"},
-            "it is AMD's library, which no figure needs": {
-                PODS: None,
-                PODS.replace("pods_api", "amdsmi"): f"0{HOURS}",
-            },
         },
     ),
     "MgpuExporterStale of allocations": Example(

@@ -12,7 +12,7 @@ import pytest
 
 from exporter.model import Snapshot
 from exporter.settings import Address
-from exporter.web.page.entries import Entry
+from exporter.web.page.entries import TreeEntry
 from exporter.web.page.html import Html, h
 from exporter.web.page.tree import line
 from tests.api.nodes import HOSTILE, crowded, demo, failing, hostile
@@ -103,7 +103,7 @@ def test_what_is_unseen_is_shown() -> None:
 def test_cards_and_lines_are_rendered_once_for_a_snapshot(monkeypatch: pytest.MonkeyPatch) -> None:
     rendered: list[str] = []
 
-    def counted(entry: Entry, *others: Any) -> Html:
+    def counted(entry: TreeEntry, *others: Any) -> Html:
         rendered.append(entry.key)
         return line(entry, *others)
 

@@ -1,6 +1,6 @@
 """Figures of a container with their limits, and the text for a figure that is not known.
 
-Bars and lines as SVG. Places and sizes are attributes, because inline styles are forbidden.
+Bars and lines as SVG. Positions and sizes are attributes, because inline styles are forbidden.
 """
 
 from collections.abc import Iterable, Sequence
@@ -84,7 +84,7 @@ POINTS = 120
 HEIGHT = 24
 
 
-class Segment(NamedTuple):
+class BarSegment(NamedTuple):
     """A part of a bar. ``size`` is a share of the bar; ``look`` is c0 … c7, nobody or reserved."""
 
     size: float
@@ -92,7 +92,7 @@ class Segment(NamedTuple):
     words: str
 
 
-def bar(about: str, segments: Sequence[Segment], allotted: Sequence[Segment] = ()) -> Html:
+def bar(about: str, segments: Sequence[BarSegment], allotted: Sequence[BarSegment] = ()) -> Html:
     """Use by container, side by side; below it a thin line of what was allotted."""
     return h(
         "svg",
@@ -103,7 +103,7 @@ def bar(about: str, segments: Sequence[Segment], allotted: Sequence[Segment] = (
     )
 
 
-def _laid(segments: Iterable[Segment], top: str, height: str) -> list[Html]:
+def _laid(segments: Iterable[BarSegment], top: str, height: str) -> list[Html]:
     made, at = [], 0.0
     for size, look, words in segments:
         shown = min(size, 1 - at)

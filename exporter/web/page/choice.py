@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import urlencode
 
-from exporter.web.page.entries import Entry
+from exporter.web.page.entries import TreeEntry
 
 SORTS = {
     "core": "Core use",
@@ -50,7 +50,7 @@ def choice_of(query: Mapping[str, str]) -> Choice:
     )
 
 
-def found(entry: Entry, words: Sequence[str]) -> bool:
+def found(entry: TreeEntry, words: Sequence[str]) -> bool:
     """Whether the entry holds all of these words, anywhere."""
     if not words:
         return True
@@ -63,11 +63,11 @@ def found(entry: Entry, words: Sequence[str]) -> bool:
     return all(word in text for word in words)
 
 
-def in_order(entries: Iterable[Entry], choice: Choice) -> list[Entry]:
+def in_order(entries: Iterable[TreeEntry], choice: Choice) -> list[TreeEntry]:
     """The entries in the chosen order. Those without the figure come last."""
     figure = SORTED_BY.get(choice.sort)
 
-    def place(entry: Entry) -> tuple[float, int, str, str]:
+    def place(entry: TreeEntry) -> tuple[float, int, str, str]:
         number = -1.0 if figure is None else entry.figures.get(figure, -1.0)
         return (-number, KINDS.index(entry.kind), entry.space, entry.name)
 

@@ -37,7 +37,7 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class TreeEntry:
     """One line of the tree. ``kind`` is pod, group or nobody."""
 
     key: str
@@ -49,7 +49,7 @@ class Entry:
     parts: tuple[Part, ...] = ()
 
 
-def entries(document: Json) -> list[Entry]:
+def entries(document: Json) -> list[TreeEntry]:
     """The entries of a document, without those that have ended."""
     made = [_pod(pod) for pod in document.get("pods", ()) if not pod["ended"]]
     made += [_group(group) for group in document.get("groups", ()) if not _all_ended(group)]
@@ -61,7 +61,7 @@ def key_of(*names: str) -> str:
     return "/".join(name.replace("~", "~0").replace("/", "~1") for name in names)
 
 
-def _pod(pod: Json) -> Entry:
+def _pod(pod: Json) -> TreeEntry:
     space, name = pod["namespace"], pod["pod"]
     parts = tuple(
         Part(
@@ -77,10 +77,10 @@ def _pod(pod: Json) -> Entry:
     )
     info = pod.get("info", {})
     owner = "/".join(filter(None, (info.get("owner_kind"), info.get("owner_name"))))
-    return Entry(key_of("pod", space, name), "pod", space, name, owner, pod, parts)
+    return TreeEntry(key_of("pod", space, name), "pod", space, name, owner, pod, parts)
 
 
-def _group(group: Json) -> Entry:
+def _group(group: Json) -> TreeEntry:
     kind, name = group["kind"], group["group"]
     here = [device for device in group["devices"] if not device["ended"]]
     parts = tuple(
@@ -94,10 +94,10 @@ def _group(group: Json) -> Entry:
     told = dict.fromkeys((name, info.get("user"), info.get("account")))
     note = ", ".join(text for text in told if text and text != called) or "outside Kubernetes"
     note = "pod whose name is not known" if kind == "pod" else note
-    return Entry(key_of("group", kind, name), "group", kind, called, note, _summed(here), parts)
+    return TreeEntry(key_of("group", kind, name), "group", kind, called, note, _summed(here), parts)
 
 
-def _nobody(document: Json) -> Iterator[Entry]:
+def _nobody(document: Json) -> Iterator[TreeEntry]:
     """One entry for each reason, over all devices."""
     parts: dict[str, list[Part]] = {}
     for device in document.get("devices", ()):
@@ -108,7 +108,7 @@ def _nobody(document: Json) -> Iterator[Entry]:
     for reason, listed in parts.items():
         summed = _summed([part.figures for part in listed])
         note = words.get(reason, "")
-        yield Entry(key_of("nobody", reason), "nobody", "", reason, note, summed, tuple(listed))
+        yield TreeEntry(key_of("nobody", reason), "nobody", "", reason, note, summed, tuple(listed))
 
 
 def _labels(name: tuple[str, ...], device: Json) -> tuple[str, ...]:
@@ -133,7 +133,7 @@ def _summed(parts: Iterable[Json]) -> Json:
     return made
 
 
-def unmeasured(entry: Entry, quantity: str) -> list[str]:
+def unmeasured(entry: TreeEntry, quantity: str) -> list[str]:
     """The reasons why a quantity of the entry is not known, each once."""
     reasons = (
         each["reason"]
@@ -149,7 +149,7 @@ def shortened(name: str) -> str:
     return LONG_ID.sub(lambda found: found[0][:12], name)
 
 
-def colours(entries: Iterable[Entry]) -> Colours:
+def colours(entries: Iterable[TreeEntry]) -> Colours:
     """A colour for each part: its name's hash, or the next one that is free on its device.
 
     So a part keeps its colour from one snapshot to the next.

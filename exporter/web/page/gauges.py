@@ -3,8 +3,8 @@
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
-from exporter.web.page.cells import OVER, Segment, bar, spark, unknown, why
-from exporter.web.page.entries import Colours, Entry, Json, Part, Series
+from exporter.web.page.cells import OVER, BarSegment, bar, spark, unknown, why
+from exporter.web.page.entries import Colours, Json, Part, Series, TreeEntry
 from exporter.web.page.html import Html, gibibytes, h, held_of, percent
 
 LISTED = 5
@@ -14,7 +14,7 @@ Write = Callable[[float | None], str]
 class Tenant(NamedTuple):
     """A container, or what stands for one, on a device."""
 
-    entry: Entry
+    entry: TreeEntry
     part: Part
     colour: int
 
@@ -29,7 +29,7 @@ class Tenant(NamedTuple):
         return value
 
 
-def tenants_by_device(entries: Iterable[Entry], colours: Colours) -> dict[str, list[Tenant]]:
+def tenants_by_device(entries: Iterable[TreeEntry], colours: Colours) -> dict[str, list[Tenant]]:
     """The tenants of each device by its UUID: most core first, then most memory."""
     made: dict[str, list[Tenant]] = {}
     for entry in entries:
@@ -55,7 +55,9 @@ def core(device: Json, tenants: Sequence[Tenant], series: Series, words: Json) -
     segments = _segments(tenants, "core_utilization_ratio", 1.0, percent)
     for part in device["unattributed"]:
         core = part.get("core_utilization_ratio", 0.0)
-        segments.append(Segment(core, "nobody", f"unattributed, {part['reason']}: {percent(core)}"))
+        segments.append(
+            BarSegment(core, "nobody", f"unattributed, {part['reason']}: {percent(core)}")
+        )
     about = f"Core in use {percent(used)}" + _listing(segments)
     past = series.get((str(device["index"]), device["uuid"]), {}).get("core_utilization_ratio", ())
     limits = _segments(tenants, "core_limit_ratio", max(allotted or 0.0, 1.0), percent, "allotted")
@@ -77,10 +79,10 @@ def memory(device: Json, tenants: Sequence[Tenant], series: Series, words: Json)
     for part in device["unattributed"]:
         held = part.get("memory_used_bytes", 0)
         about = f"unattributed, {part['reason']}: {gibibytes(held)}"
-        segments.append(Segment(max(held, 0) / whole, "nobody", about))
+        segments.append(BarSegment(max(held, 0) / whole, "nobody", about))
     if reserved := device.get("memory_reserved_bytes"):
         about = f"reserved by the driver: {gibibytes(reserved)}"
-        segments.append(Segment(reserved / whole, "reserved", about))
+        segments.append(BarSegment(reserved / whole, "reserved", about))
     about = f"Memory in use {gibibytes(used)} of {gibibytes(total)}" + _listing(segments)
     past = series.get((str(device["index"]), device["uuid"]), {}).get("memory_used_bytes", ())
     scale = max(allotted or 0.0, whole)
@@ -113,17 +115,17 @@ def _allotted(figure: str | None, over: bool) -> Html:  # noqa: FBT001 - a state
 
 def _segments(
     tenants: Sequence[Tenant], figure: str, whole: float, write: Write, lead: str = ""
-) -> list[Segment]:
+) -> list[BarSegment]:
     made = []
     for tenant in tenants:
         value = tenant.figure(figure)
         if value is not None:
             words = f"{tenant.name} {tenant.part.name}: {lead} {write(value)}".replace("  ", " ")
-            made.append(Segment(value / whole, f"c{tenant.colour}", words))
+            made.append(BarSegment(value / whole, f"c{tenant.colour}", words))
     return made
 
 
-def _listing(segments: Sequence[Segment]) -> str:
+def _listing(segments: Sequence[BarSegment]) -> str:
     """The text of a bar for screen readers; the table below it has the rest."""
     listed = [segment.words for segment in segments if segment.size > 0][:LISTED]
     return "".join(f"; {each}" for each in listed)

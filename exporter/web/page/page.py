@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from exporter.web.page.choice import Choice, found, in_order
-from exporter.web.page.entries import Entry, Json, colours, entries
+from exporter.web.page.entries import Json, TreeEntry, colours, entries
 from exporter.web.page.gauges import tenants_by_device
 from exporter.web.page.gpus import card
 from exporter.web.page.html import NBSP, Child, Html, gibibytes, h, many
@@ -43,7 +43,7 @@ class Page:
         ]
         return around(main, document, choice, age_s, metrics_path)
 
-    def _gpus(self, kept: Sequence[Entry], choice: Choice) -> Html:
+    def _gpus(self, kept: Sequence[TreeEntry], choice: Choice) -> Html:
         everything = self._document["devices"]
         hosts = {part.uuid for entry in kept for part in entry.parts}
         devices = [d for d in everything if not choice.words or d["uuid"] in hosts]
@@ -57,7 +57,7 @@ class Page:
             _show_all(len(devices) - len(shown), "GPU", "GPUs", choice),
         )
 
-    def _tree(self, kept: Sequence[Entry], choice: Choice) -> Html:
+    def _tree(self, kept: Sequence[TreeEntry], choice: Choice) -> Html:
         shown = kept if choice.all else kept[:ENTRIES_SHOWN]
         heads = ("Pod", "GPU", "Core", "Memory", "Last ten minutes")
         lines = [self._line(entry) for entry in shown]
@@ -84,7 +84,7 @@ class Page:
             self._cards[uuid] = card(device, tenants, self._series, self._document["words"])
         return self._cards[uuid]
 
-    def _line(self, entry: Entry) -> Html:
+    def _line(self, entry: TreeEntry) -> Html:
         if entry.key not in self._lines:
             made = line(entry, self._colours, self._series, self._document)
             self._lines[entry.key] = made
@@ -103,7 +103,7 @@ def _banner(document: Json) -> list[Html]:
     return made
 
 
-def _summary(document: Json, everyone: Sequence[Entry]) -> Html:
+def _summary(document: Json, everyone: Sequence[TreeEntry]) -> Html:
     devices = document["devices"]
     up = [device for device in devices if device.get("up")]
     boards = [device for device in up if "utilization_ratio" in device]

@@ -12,8 +12,8 @@ from exporter.sources.gpus.nvml.cadence import (
     SAMPLES,
     SECOND,
     SENSORS,
-    Pace,
-    Parts,
+    AdaptiveInterval,
+    ReadPhases,
     Timing,
 )
 from exporter.sources.gpus.source import Demand
@@ -30,7 +30,7 @@ RING = "nvmlDeviceGetSamples"
 
 def after(*costs_ms: float, every_ns: int = FIVE_NS) -> float:
     """The interval after turns that took so long."""
-    pace = Pace()
+    pace = AdaptiveInterval()
     for cost in costs_ms:
         pace.note(int(cost * MS), every_ns)
     return pace.widened_s(every_ns)
@@ -64,7 +64,7 @@ def test_a_turn_may_cost_a_hundredth_of_the_time_until_the_next(
 def test_an_interval_is_never_shortened_nor_widened_beyond_a_minute(
     costs: list[int], every_ns: int
 ) -> None:
-    pace = Pace()
+    pace = AdaptiveInterval()
     for cost in costs:
         pace.note(cost, every_ns)
 
@@ -76,7 +76,7 @@ def test_an_interval_is_never_shortened_nor_widened_beyond_a_minute(
 def test_a_steady_cost_keeps_to_its_share_or_the_interval_is_the_widest(
     cost: int, every_ns: int
 ) -> None:
-    pace = Pace()
+    pace = AdaptiveInterval()
     for _ in range(3):
         pace.note(cost, every_ns)
     seconds = pace.widened_s(every_ns)
@@ -86,7 +86,7 @@ def test_a_steady_cost_keeps_to_its_share_or_the_interval_is_the_widest(
 
 @given(st.lists(st.integers(0, 10**10), max_size=20))
 def test_two_quick_turns_lead_back_whatever_was_before(costs: list[int]) -> None:
-    pace = Pace()
+    pace = AdaptiveInterval()
     for cost in [*costs, 0]:
         pace.note(cost, FIVE_NS)
 
@@ -97,7 +97,7 @@ def test_what_is_read_each_cycle_is_never_put_off() -> None:
     assert after(900, 900, every_ns=0) == 0
 
 
-def read(parts: Parts, clock: ManualClock, part: str, cost_ms: int) -> bool:
+def read(parts: ReadPhases, clock: ManualClock, part: str, cost_ms: int) -> bool:
     """One cycle a second later; whether the part had its turn."""
     clock.move(1)
     taken = parts.turns(part).take()
@@ -108,7 +108,7 @@ def read(parts: Parts, clock: ManualClock, part: str, cost_ms: int) -> bool:
 
 def test_a_slow_part_leaves_the_others_and_other_devices_as_they_are() -> None:
     clock = ManualClock()
-    slow, quick = (Parts(clock, Timing()) for _ in range(2))
+    slow, quick = (ReadPhases(clock, Timing()) for _ in range(2))
     taken = {"slow": 0, "other part": 0, "other device": 0}
     for _ in range(60):
         taken["slow"] += read(slow, clock, PROCESSES, 190)
@@ -121,7 +121,7 @@ def test_a_slow_part_leaves_the_others_and_other_devices_as_they_are() -> None:
 
 def test_a_turn_in_a_hurry_is_put_off_in_the_same_measure() -> None:
     clock = ManualClock()
-    parts = Parts(clock, Timing())
+    parts = ReadPhases(clock, Timing())
     waits = []
     for _ in range(4):
         parts.read(PROCESSES, parts.note, 190 * MS)
@@ -138,7 +138,7 @@ def test_a_turn_in_a_hurry_is_put_off_in_the_same_measure() -> None:
 
 
 def test_each_call_is_counted_for_its_part() -> None:
-    parts = Parts(ManualClock(), Timing())
+    parts = ReadPhases(ManualClock(), Timing())
     parts.note(5)
     parts.read(PROCESSES, parts.note, 7)
     parts.note(1)

@@ -79,7 +79,7 @@ class Accounting:
         self._function = library.function(STATS, c_void_p, c_void_p)
         self._said = ""
 
-    def attach(self, handle: Any, uuid: str) -> None:  # noqa: ANN401 - pynvml's pointer
+    def bind(self, handle: Any, uuid: str) -> None:  # noqa: ANN401 - pynvml's pointer
         """Ask through another handle from now on; what was added up before is not compared."""
         self._handle, self._uuid = handle, uuid
         self._forget()

@@ -5,7 +5,14 @@ from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 from exporter.model import Sensors
-from exporter.sources.gpus.nvml.cadence import COUNTERS, PROFILING, SAMPLES, SENSORS, Parts, Wanted
+from exporter.sources.gpus.nvml.cadence import (
+    COUNTERS,
+    PROFILING,
+    SAMPLES,
+    SENSORS,
+    ReadPhases,
+    ReadPlan,
+)
 from exporter.sources.gpus.nvml.counters import PCIE, BoardCounters
 from exporter.sources.gpus.nvml.errors import (
     DeviceLostError,
@@ -50,7 +57,7 @@ def memory_info(library: Library, handle: Any) -> MemoryInfo:  # noqa: ANN401 - 
     return MemoryInfo(v2.total, v2.used, v2.reserved)
 
 
-class Board:
+class BoardReader:
     """What one board tells of itself; each value stands until its next turn.
 
     What only families need that are not wanted is not asked for.
@@ -61,8 +68,8 @@ class Board:
         library: Library,
         handle: Any,  # noqa: ANN401 - pynvml's pointer
         refusals: Refusals,
-        wanted: Wanted,
-        parts: Parts,
+        wanted: ReadPlan,
+        parts: ReadPhases,
     ) -> None:
         self._library = library
         self._ask = library.ask
@@ -74,9 +81,9 @@ class Board:
         self._counters = BoardCounters(library, refusals, wanted, parts)
         self._gpm: Gpm | None = None
         self._disabled = wanted.disabled
-        self.attach(handle)
+        self.bind(handle)
 
-    def follow(self, wanted: Wanted) -> None:
+    def follow(self, wanted: ReadPlan) -> None:
         """Ask for this from now on, through the same handle. Sums go on."""
         profiled = self._gpm is not None
         self._disabled = wanted.disabled
@@ -86,10 +93,10 @@ class Board:
         self._turns[SENSORS].restart()
         self._next_turn_ns = 0
 
-    def attach(self, handle: Any) -> None:  # noqa: ANN401 - pynvml's pointer
+    def bind(self, handle: Any) -> None:  # noqa: ANN401 - pynvml's pointer
         """Ask through another handle from now on, and for everything at once."""
         self._handle = handle
-        self._counters.attach(handle)
+        self._counters.bind(handle)
         self._profile_anew()
         self._sensors = Sensors()
         self._told = None

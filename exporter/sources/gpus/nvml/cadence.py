@@ -23,7 +23,7 @@ NARROW_AT = 0.8  # of that share, so that an answer on the edge does not move th
 LONGEST_S = 60.0
 
 
-class Pace:
+class AdaptiveInterval:
     """By how much an interval is widened on one device, out of what its turns have cost.
 
     ``factor`` is a power of two. The cheaper of the two newest turns counts: a slow one alone
@@ -81,7 +81,7 @@ class Timing:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class ReadPlan:
     """What devices are asked for, and how often. ``disabled``: groups of metric families."""
 
     timing: Timing = field(default_factory=Timing)
@@ -103,12 +103,12 @@ EVERY = {  # the parts that have turns, and the name of their interval in Timing
 }
 
 
-class Turns:
+class Cadence:
     """A turn every so many seconds, the first at once; fewer while the driver is slow."""
 
     def __init__(self, clock: Clock) -> None:
         self._now = clock.monotonic_ns
-        self._pace = Pace()
+        self._pace = AdaptiveInterval()
         self.follow(0.0)
         self.restart()
 
@@ -144,7 +144,7 @@ class Turns:
         return int(self._pace.widened_s(int(every_s * SECOND)) * SECOND)
 
 
-class Parts:
+class ReadPhases:
     """What each part of one device's reading costs. One thread at a time; ``costs`` are for any.
 
     ``note`` is told how many nanoseconds each call took.
@@ -154,7 +154,7 @@ class Parts:
         self._took_ns: list[int] = []  # of each call that is not added up yet
         self.note = self._took_ns.append
         self._spent_ns = dict.fromkeys((SAMPLES, *EVERY), 0)
-        self._turns = {name: Turns(clock) for name in EVERY}
+        self._turns = {name: Cadence(clock) for name in EVERY}
         self.follow(timing)
 
     def follow(self, timing: Timing) -> None:
@@ -167,7 +167,7 @@ class Parts:
             if self._spent_ns[part]
         }
 
-    def turns(self, part: str) -> Turns:
+    def turns(self, part: str) -> Cadence:
         """When a part has its turn."""
         return self._turns[part]
 

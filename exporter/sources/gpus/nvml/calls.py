@@ -25,7 +25,7 @@ FIRST_CAPACITY = 4096  # what recent drivers ask for, whatever the number of pro
 MOST_ROWS = 1 << 16
 
 
-class Rows:
+class RowBuffer:
     """A buffer for up to ``capacity`` structs of ``size`` bytes. One caller at a time.
 
     ``place`` and ``count`` are arguments for the driver; they stay the same objects.
@@ -118,7 +118,7 @@ class DeviceCalls:
         self._library = library
         self._newer_than_us = c_ulonglong(0)
         samples = library.function(SAMPLES) or _missing
-        self._sample_rows = rows = Rows(16, 256)
+        self._sample_rows = rows = RowBuffer(16, 256)
         self._value_type = c_int(UNSIGNED_INT)
         self._sampling_type = c_uint()
         self._samples = partial(
@@ -135,7 +135,7 @@ class DeviceCalls:
         self._ways = [way for way in ways if way is not None]
 
     def process_samples(self, newer_than_us: int) -> list[ProcessRow]:
-        """Rows of the processes active since then, in microseconds of the samples' clock.
+        """RowBuffer of the processes active since then, in microseconds of the samples' clock.
 
         Raises:
             NvmlError: UnmeasurableError where no call of this driver tells (MIG, vGPU guests).
@@ -195,7 +195,7 @@ class DeviceCalls:
         call = self._library.function(LEGACY)
         if call is None:
             return None
-        buffer = Rows(LEGACY_ROW.size)
+        buffer = RowBuffer(LEGACY_ROW.size)
         since = self._newer_than_us
         arguments = self._address, buffer.place, byref(buffer.count), since
 
@@ -210,7 +210,7 @@ class DeviceCalls:
         call = self._library.function(NEWER)
         if call is None:
             return None
-        buffer = Rows(NEWER_ROW.size)
+        buffer = RowBuffer(NEWER_ROW.size)
         info = _ProcessesUtilizationInfo(version=_ProcessesUtilizationInfo.VERSION)
         arguments = self._address, byref(info)
 

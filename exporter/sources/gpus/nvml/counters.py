@@ -17,7 +17,7 @@ from math import isfinite
 from typing import Any, NamedTuple
 
 from exporter.sources.gpus.nvml import errors
-from exporter.sources.gpus.nvml.cadence import COUNTERS, SAMPLES, SENSORS, Parts, Wanted
+from exporter.sources.gpus.nvml.cadence import COUNTERS, SAMPLES, SENSORS, ReadPhases, ReadPlan
 from exporter.sources.gpus.nvml.library import Library
 from exporter.sources.gpus.nvml.refusals import Refusals, retry_of
 
@@ -164,7 +164,9 @@ class BoardCounters:
     ``shown`` is what is known now, by field of Sensors.
     """
 
-    def __init__(self, library: Library, refusals: Refusals, wanted: Wanted, parts: Parts) -> None:
+    def __init__(
+        self, library: Library, refusals: Refusals, wanted: ReadPlan, parts: ReadPhases
+    ) -> None:
         self._library = library
         self._refusals = refusals
         self._turns = parts.turns(COUNTERS)
@@ -172,7 +174,7 @@ class BoardCounters:
         self._retries = {part: retry_of(library.clock) for part in PARTS}
         self.traffic = Traffic()
 
-    def follow(self, wanted: Wanted) -> None:
+    def follow(self, wanted: ReadPlan) -> None:
         """Ask for this from now on. Sums go on; what is not asked for any more is not shown."""
         before = self._wanted
         self._disabled = wanted.disabled
@@ -180,7 +182,7 @@ class BoardCounters:
         if not any(counted.topic == PCIE for counted in before[SAMPLES]):
             self.traffic.restart()
 
-    def attach(self, handle: Any) -> None:  # noqa: ANN401 - pynvml's pointer
+    def bind(self, handle: Any) -> None:  # noqa: ANN401 - pynvml's pointer
         """Ask through another handle from now on, and for everything at once."""
         self._values = FieldValues(self._library, handle)
         self._begin()

@@ -2,7 +2,7 @@
 
 ``sources.gpus.window`` and ``sources.gpus.energy`` cut windows and energy. Their cursors survive a
 lost handle and a restarted driver: what was missed meanwhile is unobserved, not zero. Windows of a
-MIG instance come from ``instance``. ``Reasons`` says why a device lacks a quantity.
+MIG instance come from ``instance``. ``UnmeasuredReasons`` says why a device lacks a quantity.
 """
 
 import logging
@@ -22,25 +22,25 @@ from exporter.model import (
 )
 from exporter.sources.gpus.energy import with_energy
 from exporter.sources.gpus.nvml.accounting import Accounting, AccountingChoice
-from exporter.sources.gpus.nvml.board import Board
-from exporter.sources.gpus.nvml.cadence import Parts, Wanted
-from exporter.sources.gpus.nvml.discovery import MIG, Found
-from exporter.sources.gpus.nvml.engines import BoardEnergy, EngineReader
+from exporter.sources.gpus.nvml.board import BoardReader
+from exporter.sources.gpus.nvml.cadence import ReadPhases, ReadPlan
+from exporter.sources.gpus.nvml.discovery import MIG, DeviceHandle
+from exporter.sources.gpus.nvml.engines import EngineReader, NvmlEnergy
 from exporter.sources.gpus.nvml.errors import DeviceLostError, DriverGoneError, NvmlError
 from exporter.sources.gpus.nvml.events import NO_XIDS, XID, Xids, XidWatch
 from exporter.sources.gpus.nvml.instance import InstanceActivity
 from exporter.sources.gpus.nvml.library import Library
-from exporter.sources.gpus.nvml.processes import Residents
+from exporter.sources.gpus.nvml.processes import ResidentReader
 from exporter.sources.gpus.nvml.refusals import Backoff, Refusals
 from exporter.sources.gpus.window import WindowCursor
 
 UNDER_MIG = dict.fromkeys(QUANTITIES, Unmeasured.MIG)
 
 
-class Reasons:
+class UnmeasuredReasons:
     """``DeviceReading.unmeasured`` of one device: the same object while nothing has changed."""
 
-    def __init__(self, refusals: Refusals, activity: InstanceActivity, energy: BoardEnergy) -> None:
+    def __init__(self, refusals: Refusals, activity: InstanceActivity, energy: NvmlEnergy) -> None:
         self._refusals = refusals
         self._activity = activity
         self._energy = energy
@@ -89,41 +89,41 @@ logger = logging.getLogger(__name__)
 
 
 class NvmlDevice:
-    """Reads one device. ``read`` runs in one thread at a time, and ``attach`` never beside it."""
+    """Reads one device. ``read`` runs in one thread at a time, and ``bind`` never beside it."""
 
     def __init__(
         self,
         library: Library,
-        found: Found,
+        found: DeviceHandle,
         clock: Clock,
-        wanted: Wanted,
+        wanted: ReadPlan,
         accounting: AccountingChoice,
         xids: XidWatch,
     ) -> None:
         self.device = self._under_mps = found.device
-        self._parts = Parts(clock, wanted.timing)
+        self._parts = ReadPhases(clock, wanted.timing)
         self._library = library = library.noted_by(self._parts.note)
         self._clock = clock
         self._wanted = self._followed = wanted
         self._watch = xids
         self._refusals = Refusals(found.device.uuid, clock)
         self._engines = EngineReader(library, found.handle, self._refusals)
-        self._residents = Residents(library, found, self._refusals, wanted.timing, self._parts)
-        self._board = Board(library, found.handle, self._refusals, wanted, self._parts)
-        self._energy = BoardEnergy(self._engines, self._refusals, clock)
+        self._residents = ResidentReader(library, found, self._refusals, wanted.timing, self._parts)
+        self._board = BoardReader(library, found.handle, self._refusals, wanted, self._parts)
+        self._energy = NvmlEnergy(self._engines, self._refusals, clock)
         self._cursor = self._new_cursor()
         self._accounting = Accounting(library, accounting, clock)
         self._activity = InstanceActivity(library, self._refusals, clock, wanted)
-        self._reasons = Reasons(self._refusals, self._activity, self._energy)
+        self._reasons = UnmeasuredReasons(self._refusals, self._activity, self._energy)
         self._end_ns: int | None = None
         self._lost = ""
         self._looked_at: DeviceMemory | None = None
         self._mps = False
         self.divided = found.divided
         self._retry = Backoff(clock)
-        self.attach(found)
+        self.bind(found)
 
-    def attach(self, found: Found) -> None:
+    def bind(self, found: DeviceHandle) -> None:
         """Take up another handle: the driver was opened anew, MIG switched, or the device back."""
         if self._blind:
             # The old cursor stands where the windows of energy began: it would give them out again.
@@ -131,21 +131,21 @@ class NvmlDevice:
         self.device = found.device
         self._under_mps = replace(found.device, sharing="mps")
         self._refusals.forget()
-        self._engines.attach(found.handle)
-        self._accounting.attach(found.handle, found.device.uuid)
-        self._activity.attach(found)
-        self._residents.attach(found)
-        self._board.attach(found.handle)
+        self._engines.bind(found.handle)
+        self._accounting.bind(found.handle, found.device.uuid)
+        self._activity.bind(found)
+        self._residents.bind(found)
+        self._board.bind(found.handle)
         self._lost = ""
 
     def _new_cursor(self) -> WindowCursor:
         return WindowCursor(self._engines, self._energy)
 
-    def follow(self, wanted: Wanted) -> None:
+    def follow(self, wanted: ReadPlan) -> None:
         """Read this from the next read on. For any thread."""
         self._wanted = wanted
 
-    def lose(self, detail: str) -> None:
+    def mark_lost(self, detail: str) -> None:
         """Give the handle up. It is looked for again by UUID, less and less often."""
         if not self._lost:
             logger.warning("device %s is lost: %s; looking for it again", self.device.uuid, detail)
@@ -173,7 +173,7 @@ class NvmlDevice:
         except DriverGoneError:
             raise
         except DeviceLostError as error:
-            self.lose(str(error))
+            self.mark_lost(str(error))
         except NvmlError as error:
             failed = str(error)
         finally:
@@ -201,13 +201,13 @@ class NvmlDevice:
         except DriverGoneError:
             raise
         except NvmlError as error:
-            self.lose(str(error))
+            self.mark_lost(str(error))
             return False
         logger.info("device %s is back", self.device.uuid)
-        self.attach(Found(self.device, handle))
+        self.bind(DeviceHandle(self.device, handle))
         return True
 
-    def _adopt(self, wanted: Wanted) -> None:
+    def _adopt(self, wanted: ReadPlan) -> None:
         self._followed = wanted
         self._parts.follow(wanted.timing)
         self._residents.timing = wanted.timing
@@ -269,7 +269,7 @@ class NvmlDevice:
         now_ns = self._clock.time_ns()
         mono_us = self._clock.monotonic_ns() // 1000
         if not self._parted and self._engines.coreless and self._engines.try_core():
-            self._cursor = self._new_cursor()  # see attach
+            self._cursor = self._new_cursor()  # see bind
         window = None if self._blind else self._cursor.next(now_ns // 1000, mono_us)
         blind = self._blind
         if blind:
@@ -284,7 +284,7 @@ class NvmlDevice:
         if summed is None:
             return window
         methods = replace(window.methods, shares="accounting")
-        return window._replace(processes=summed, methods=methods, told_apart=False, unclaimed_ns=0)
+        return window._replace(processes=summed, methods=methods, per_sample=False, unclaimed_ns=0)
 
     @property
     def _blind(self) -> bool:

@@ -18,7 +18,7 @@ USUAL_SLICES = 7  # of A100 and all data centre boards since but A30, which has 
 MOST_DEVICES = 1024  # NVML knows up to 64 boards of up to 8 instances; more is garbage
 
 
-class Found(NamedTuple):
+class DeviceHandle(NamedTuple):
     """A device and the handle to ask it by. A handle is void after the driver was reopened.
 
     ``divided``: it is a board with MIG instances, which have the processes.
@@ -29,21 +29,21 @@ class Found(NamedTuple):
     divided: bool = False
 
 
-class Discovery(NamedTuple):
+class DeviceList(NamedTuple):
     """All devices, in NVML's order, and the boards that did not answer: index → why."""
 
-    found: tuple[Found, ...]
+    found: tuple[DeviceHandle, ...]
     unreadable: Mapping[int, str]
 
 
-def discover(library: Library) -> Discovery:
+def discover(library: Library) -> DeviceList:
     """Enumerate the devices. One that fails costs only itself.
 
     Raises:
         NvmlError: the driver does not say how many there are, or is gone.
 
     """
-    found: list[Found] = []
+    found: list[DeviceHandle] = []
     unreadable = {}
     for index in range(min(library.ask("nvmlDeviceGetCount"), MOST_DEVICES)):
         try:
@@ -52,10 +52,10 @@ def discover(library: Library) -> Discovery:
             raise
         except NvmlError as error:
             unreadable[index] = str(error)
-    return Discovery(tuple(found), unreadable)
+    return DeviceList(tuple(found), unreadable)
 
 
-def _board(library: Library, index: int) -> list[Found]:
+def _board(library: Library, index: int) -> list[DeviceHandle]:
     ask = library.ask
     handle = ask("nvmlDeviceGetHandleByIndex", index)
     memory = _optional(lambda: memory_info(library, handle))
@@ -72,10 +72,10 @@ def _board(library: Library, index: int) -> list[Found]:
         memory_bytes=memory.total if memory else None,
     )
     instances = tuple(_instances(library, board, handle)) if mig else ()
-    return [Found(board, handle, bool(instances)), *instances]
+    return [DeviceHandle(board, handle, bool(instances)), *instances]
 
 
-def _instances(library: Library, board: Device, parent: Any) -> Iterator[Found]:  # noqa: ANN401 - pynvml's pointer
+def _instances(library: Library, board: Device, parent: Any) -> Iterator[DeviceHandle]:  # noqa: ANN401 - pynvml's pointer
     slices = _slices(library, parent)
     for index in range(min(library.ask("nvmlDeviceGetMaxMigDeviceCount", parent), MOST_DEVICES)):
         try:
@@ -101,7 +101,7 @@ def _instances(library: Library, board: Device, parent: Any) -> Iterator[Found]:
             core_share=min(attributes.computeInstanceSliceCount / slices, 1.0),
             gpu_instance=_optional(partial(library.ask, "nvmlDeviceGetGpuInstanceId", handle)),
         )
-        yield Found(instance, handle)
+        yield DeviceHandle(instance, handle)
 
 
 def _slices(library: Library, parent: Any) -> int:  # noqa: ANN401 - pynvml's pointer

@@ -8,7 +8,7 @@ from operator import itemgetter
 from typing import Any
 
 from exporter.model import QUANTITIES, Clock
-from exporter.sources.gpus.energy import EnergyMeter, Metered, PowerIntegral
+from exporter.sources.gpus.energy import EnergyMeter, EnergyUse, PowerIntegral
 from exporter.sources.gpus.nvml.calls import DeviceCalls
 from exporter.sources.gpus.nvml.errors import DeviceLostError, DriverGoneError, NvmlError
 from exporter.sources.gpus.nvml.library import Library
@@ -37,9 +37,9 @@ class EngineReader:
         self._refusals = refusals
         self.pids: frozenset[int] = frozenset()
         self._impossible: list[str] = []  # engines whose rate was above 100 %
-        self.attach(handle)
+        self.bind(handle)
 
-    def attach(self, handle: Any) -> None:  # noqa: ANN401 - pynvml's pointer
+    def bind(self, handle: Any) -> None:  # noqa: ANN401 - pynvml's pointer
         """Ask through another handle from now on."""
         self._handle = handle
         self._calls = DeviceCalls(self._library, handle)
@@ -86,7 +86,7 @@ class EngineReader:
         return impossible
 
     def process_samples(self, newer_than_us: int) -> Sequence[ProcessRow] | None:
-        """Rows of processes active since then; None: this device does not tell."""
+        """RowBuffer of processes active since then; None: this device does not tell."""
         rows = self._refusals.ask(PROCESS_SAMPLES, self._calls.process_samples, newer_than_us)
         self.pids = frozenset(map(PID, rows or ()))
         return rows
@@ -116,7 +116,7 @@ def _forgive(engine: str, error: NvmlError) -> None:
         raise error
 
 
-class BoardEnergy:
+class NvmlEnergy:
     """Energy between two windows. It outlives a lost handle and a restarted driver."""
 
     def __init__(self, engines: EngineReader, refusals: Refusals, clock: Clock) -> None:
@@ -134,7 +134,7 @@ class BoardEnergy:
             return "counter"
         return "none" if "power" in self._refusals else "power"
 
-    def take(self, core_ns: int | None) -> Metered:
+    def take(self, core_ns: int | None) -> EnergyUse:
         """Energy since the last window; asked once a window.
 
         Raises:

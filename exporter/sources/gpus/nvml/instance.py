@@ -5,8 +5,8 @@ anything ran on it; of a whole GPU that is as much less as the instance has fewe
 """
 
 from exporter.model import Clock, Engines, Methods, Sensors, Window
-from exporter.sources.gpus.nvml.cadence import PROFILING, Wanted
-from exporter.sources.gpus.nvml.discovery import Found, is_part
+from exporter.sources.gpus.nvml.cadence import PROFILING, ReadPlan
+from exporter.sources.gpus.nvml.discovery import DeviceHandle, is_part
 from exporter.sources.gpus.nvml.gpm import GPM, Gpm, GpmReading
 from exporter.sources.gpus.nvml.library import Library
 from exporter.sources.gpus.nvml.refusals import Refusals
@@ -26,7 +26,7 @@ class InstanceActivity:
         library: Library,
         refusals: Refusals,
         clock: Clock,
-        wanted: Wanted,
+        wanted: ReadPlan,
     ) -> None:
         self.sensors = Sensors()
         self._library = library
@@ -41,11 +41,11 @@ class InstanceActivity:
         self._busy_ns = 0
         self._at_work = False
 
-    def follow(self, wanted: Wanted) -> None:
+    def follow(self, wanted: ReadPlan) -> None:
         """Show this from now on. Activity is read all the same: windows are made of it."""
         self._shown = PROFILING not in wanted.disabled
 
-    def attach(self, found: Found) -> None:
+    def bind(self, found: DeviceHandle) -> None:
         """Ask through another handle from now on. GPM does not tell of a part of an instance."""
         self.close()
         self.sensors = Sensors()

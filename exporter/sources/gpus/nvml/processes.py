@@ -23,9 +23,9 @@ from typing import Any, NamedTuple
 from exporter.model import DeviceMemory, ProcessMemory
 from exporter.sources.gpus.nvml import errors
 from exporter.sources.gpus.nvml.board import memory_info
-from exporter.sources.gpus.nvml.cadence import PROCESSES, Parts, Timing
-from exporter.sources.gpus.nvml.calls import Rows
-from exporter.sources.gpus.nvml.discovery import Found
+from exporter.sources.gpus.nvml.cadence import PROCESSES, ReadPhases, Timing
+from exporter.sources.gpus.nvml.calls import RowBuffer
+from exporter.sources.gpus.nvml.discovery import DeviceHandle
 from exporter.sources.gpus.nvml.errors import (
     NOT_FOUND,
     DeviceLostError,
@@ -65,7 +65,7 @@ class ListCall(NamedTuple):
     name: str
     function: CFunction
     layout: struct.Struct
-    rows: Rows
+    rows: RowBuffer
 
 
 def newest(library: Library, kind: str) -> ListCall | None:
@@ -75,7 +75,7 @@ def newest(library: Library, kind: str) -> ListCall | None:
         function = library.function(name, c_void_p, POINTER(c_uint), c_void_p)
         if function is not None:
             layout = row_of(library, suffix)
-            return ListCall(name, function, layout, Rows(layout.size, 1024))
+            return ListCall(name, function, layout, RowBuffer(layout.size, 1024))
     return None
 
 
@@ -183,16 +183,16 @@ PID = attrgetter("pid")
 logger = logging.getLogger(__name__)
 
 
-class Residents:
+class ResidentReader:
     """Memory of one device. The last answer stands until the next one is due by ``timing``."""
 
     def __init__(
         self,
         library: Library,
-        found: Found,
+        found: DeviceHandle,
         refusals: Refusals,
         timing: Timing,
-        parts: Parts,
+        parts: ReadPhases,
     ) -> None:
         self._library = library
         self._refusals = refusals
@@ -202,9 +202,9 @@ class Residents:
         self._known: frozenset[int] = frozenset()
         self._memory: DeviceMemory | None = None
         self._hurried = False  # asked for at once, and too soon after the last time
-        self.attach(found)
+        self.bind(found)
 
-    def attach(self, found: Found) -> None:
+    def bind(self, found: DeviceHandle) -> None:
         """Ask through another handle from now on, and at once."""
         self._uuid, self._handle = found.device.uuid, found.handle
         self._servers = MpsServers(self._library)

@@ -89,7 +89,7 @@ def retry_of(clock: Clock) -> Backoff:
 
 
 class Refusals:
-    """Reasons by topic. A topic is what is asked, whatever the name of the call in this driver.
+    """Reasons by topic. A topic is what is read, whatever the call is named in this driver.
 
     ``changes`` counts what was added, changed or ended.
     """

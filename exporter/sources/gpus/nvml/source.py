@@ -9,9 +9,14 @@ from threading import Lock
 from exporter.model import Clock, DeviceReading, DeviceState, Reading, SourceStatus
 from exporter.sources.gpus.nvml import errors
 from exporter.sources.gpus.nvml.accounting import NO_ACCOUNTING, AccountingChoice
-from exporter.sources.gpus.nvml.cadence import Timing, Wanted
+from exporter.sources.gpus.nvml.cadence import ReadPlan, Timing
+from exporter.sources.gpus.nvml.device_registry import (
+    UPGRADED,
+    DeviceRegistry,
+    DriverConnection,
+    Enumeration,
+)
 from exporter.sources.gpus.nvml.events import XID, XidWatch
-from exporter.sources.gpus.nvml.fleet import UPGRADED, Driver, Fleet, Look
 from exporter.sources.gpus.nvml.library import ROOTS
 from exporter.sources.gpus.nvml.refusals import SECOND, Backoff
 from exporter.sources.gpus.pool import DeviceWorkers, Stuck
@@ -44,11 +49,11 @@ class NvmlSource:
         accounting: AccountingChoice = NO_ACCOUNTING,
     ) -> None:
         self._clock = clock
-        self._wanted = Wanted(timing or Timing(), frozenset(disabled))
-        self._driver = Driver(library_path, roots, clock)
+        self._wanted = ReadPlan(timing or Timing(), frozenset(disabled))
+        self._driver = DriverConnection(library_path, roots, clock)
         self._workers = DeviceWorkers(clock, self.name)
         self._xids = XidWatch(clock)
-        self._fleet = Fleet(self._workers, clock, self._wanted, accounting, self._xids)
+        self._fleet = DeviceRegistry(self._workers, clock, self._wanted, accounting, self._xids)
         self._lock = Lock()
         self._retry = Backoff(clock)
         self._attached = False  # the devices' handles are those of the driver as it is open now
@@ -87,7 +92,7 @@ class NvmlSource:
                 memory_every_s=demand.processes_every_s,
                 sensors_every_s=demand.sensors_every_s,
             )
-            self._wanted = Wanted(timing, demand.disabled)
+            self._wanted = ReadPlan(timing, demand.disabled)
             self._fleet.follow(self._wanted)
             self._look_at_ns = 0  # at once, for it is then that boards are watched for XIDs
 
@@ -106,7 +111,7 @@ class NvmlSource:
             results = self._workers.run(jobs, self._wanted.timing.deadline_s)
         if DRIVER in results:
             attached_before = self._attached
-            self._heed(results[DRIVER])
+            self._apply(results[DRIVER])
             if self._attached and not attached_before:
                 spent_s = (self._clock.monotonic_ns() - began_ns) / SECOND
                 left_s = max(self._wanted.timing.deadline_s - spent_s, 0.0)
@@ -121,11 +126,11 @@ class NvmlSource:
     def _look_in(self, seconds: float) -> None:
         self._look_at_ns = self._clock.monotonic_ns() + int(seconds * SECOND)
 
-    def _heed(self, result: object) -> None:
+    def _apply(self, result: object) -> None:
         """Draw the consequences of a look at the driver."""
         if isinstance(result, RestartRequiredError):
             raise result
-        if isinstance(result, Look):
+        if isinstance(result, Enumeration):
             self._fleet.adopt(result)
             self._watch(result)
             self._attached, self._detail = True, ""
@@ -160,7 +165,7 @@ class NvmlSource:
                 return devices
         return self._fleet.all(DeviceState.FAILED, self._detail)
 
-    def _watch(self, look: Look) -> None:
+    def _watch(self, look: Enumeration) -> None:
         boards = (f for f in look.discovery.found if not f.device.parent_uuid)
         wanted = None if XID in self._wanted.disabled else {f.device.uuid: f.handle for f in boards}
         self._xids.watch(look.library, wanted)
@@ -170,7 +175,7 @@ class NvmlSource:
         self._xids.stop()
         self._driver.shut()
 
-    def _reopen(self) -> Look:
+    def _reopen(self) -> Enumeration:
         self._shut()
         return self._driver.look()
 
