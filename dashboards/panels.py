@@ -35,7 +35,7 @@ from grafana_foundation_sdk.models.prometheus import PromQueryFormat
 
 from dashboards.frame import SOURCE, WORKLOAD
 
-USED, ALLOTTED, IDLE, NOBODY, BAD = "blue", "green", "orange", "#808080", "red"  # one meaning each
+USED, ALLOCATED, IDLE, NOBODY, BAD = "blue", "green", "orange", "#808080", "red"  # one meaning each
 
 Panel = Builder[PanelModel]
 Steps = Sequence[tuple[float | None, str]]

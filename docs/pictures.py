@@ -35,7 +35,7 @@ OPENED = "details.entry summary"  # the first pod, to show its container and pro
 
 @dataclass
 class Clock:
-    """A clock that moves when it is told to."""
+    """A clock that moves only when a test moves it."""
 
     now_ns: int = START_NS
 
@@ -81,7 +81,7 @@ async def photograph(snapshot: Snapshot, clock: Clock, file: Path, *, dark: bool
             await tab.size(WIDTH, HEIGHT, dark=dark)
             await tab.open(f"http://127.0.0.1:{sock.getsockname()[1]}/")
             await tab.until(LIVE)
-            await tab.tell(f"document.querySelector('{OPENED}').click()")
+            await tab.value(f"document.querySelector('{OPENED}').click()")
             await tab.until("document.querySelector('table.parts')")
             await tab.picture(file, whole=False)
     finally:

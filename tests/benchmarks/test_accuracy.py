@@ -11,7 +11,7 @@ from exporter.simulation.description import SampleRule
 from exporter.simulation.load import describe
 
 MINUTES = 5
-TRIED = ("light bursts", "mixed bursts", "contended", "between scrapes", "paused", "nameless")
+TRIED = ("light bursts", "mixed bursts", "contended", "between scrapes", "paused", "unidentified")
 
 
 @pytest.fixture(scope="module")

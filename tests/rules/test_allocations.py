@@ -1,4 +1,4 @@
-"""The expressions about allotments, as docs/metrics.md has them, over pages of a real run."""
+"""The expressions about allocations, as docs/metrics.md has them, over pages of a real run."""
 
 from pathlib import Path
 
@@ -6,8 +6,8 @@ import pytest
 
 from tests.rules.run import Rules, Series, documented, simulated
 
-SCENARIO = Path(__file__).parent / "allotments.yaml"
-EXPRESSIONS = documented("Allotments in PromQL")
+SCENARIO = Path(__file__).parent / "allocations.yaml"
+EXPRESSIONS = documented("Allocations in PromQL")
 MINUTES = (9, 12, 14, 18, 23, 27, 29, 32)
 (MEMORY, CORE, IDLE, UNASKED, MISPLACED, PAUSED, WAITING) = EXPRESSIONS
 
