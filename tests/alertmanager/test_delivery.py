@@ -170,6 +170,7 @@ def test_each_alert_has_its_receiver(name: str, receiver: str) -> None:
     assert done.stdout.strip() == receiver
 
 
+@pytest.mark.slow
 def test_what_is_critical_goes_to_discord_pager_and_mail(told: Told) -> None:
     told.send("MgpuGpuLost", instance="gpu-node-1", uuid="GPU-a")
     told.when(lambda inbox: inbox.discord and inbox.pager and inbox.mail, "all three are told")
@@ -185,6 +186,7 @@ def test_what_is_critical_goes_to_discord_pager_and_mail(told: Told) -> None:
     assert f"{RUNBOOK}/MgpuGpuLost.md" in text
 
 
+@pytest.mark.slow
 def test_a_warning_goes_to_discord_and_an_info_by_mail_only(told: Told) -> None:
     told.send("MgpuGpuThrottled", instance="gpu-node-1", uuid="GPU-a")
     told.send("MgpuAllottedGpuIdle", instance="gpu-node-1", namespace="research", pod="p")
@@ -197,6 +199,7 @@ def test_a_warning_goes_to_discord_and_an_info_by_mail_only(told: Told) -> None:
     assert told.inbox.pager == []
 
 
+@pytest.mark.slow
 def test_the_end_of_an_alert_is_told(told: Told) -> None:
     told.send("MgpuGpuThrottled", instance="gpu-node-1", uuid="GPU-a")
     told.when(lambda inbox: inbox.discord, "it is told")
@@ -205,12 +208,14 @@ def test_the_end_of_an_alert_is_told(told: Told) -> None:
     assert told.inbox.discord_titles()[-1] == "[RESOLVED] MgpuGpuThrottled on gpu-node-1"
 
 
+@pytest.mark.slow
 def test_many_alerts_of_a_node_are_one_message_that_discord_takes(told: Told) -> None:
     for number in range(120):
         told.send("MgpuPlacementMismatch", instance="gpu-node-1", pod=f"{number}" * 80)
     told.when(lambda inbox: any("120" in title for title in inbox.discord_titles()), "all are told")
 
 
+@pytest.mark.slow
 def test_an_exporter_that_is_down_keeps_its_node_quiet_and_no_other(told: Told) -> None:
     told.send("MgpuExporterDown", instance="gpu-node-1")
     eventually(lambda: told.state("MgpuExporterDown") == "active", "it is down")
@@ -267,6 +272,7 @@ def test_every_alert_that_an_inhibition_names_is_one() -> None:
         assert any(re.fullmatch(pattern, name) for name in SEVERITY), pattern
 
 
+@pytest.mark.slow
 @pytest.mark.program("prometheus")
 def test_a_lost_gpu_reaches_discord_from_a_scraped_node(told: Told, tmp_path: Path) -> None:
     folder = tmp_path / "prometheus"

@@ -103,6 +103,7 @@ def test_without_the_driver_there_is_one_problem(tmp_path: Path) -> None:
     assert [(s, f.verdict) for s, f in findings.items()] == [("amdgpu", Verdict.PROBLEM)]
 
 
+@pytest.mark.slow
 def test_the_command_tells_of_amd_where_it_is(tmp_path: Path) -> None:
     node = Node(tmp_path / "sys")
     node.tree.load()
@@ -114,6 +115,7 @@ def test_the_command_tells_of_amd_where_it_is(tmp_path: Path) -> None:
     assert not [f for f in report.findings if f["subject"] in {"libnvidia-ml.so.1", "driver"}]
 
 
+@pytest.mark.slow
 @pytest.mark.program("cc")
 @pytest.mark.parametrize(
     ("power", "verdict", "said"),

@@ -19,6 +19,8 @@ import yaml
 
 from tests.e2e.programs import Exporter, Page
 
+pytestmark = pytest.mark.slow
+
 SCRAPERS = 100
 SLOW = 40
 HALF_OPEN = 60

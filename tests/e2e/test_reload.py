@@ -12,6 +12,8 @@ import pytest
 
 from tests.e2e.programs import Exporter, Page, eventually
 
+pytestmark = pytest.mark.slow
+
 SCRAPERS = 12
 RELOADS = 24
 RULES = (  # one after the other, again and again

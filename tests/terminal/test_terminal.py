@@ -47,7 +47,9 @@ class Screen:
 def terminal(*command: str, columns: int = 80, rows: int = 24) -> Iterator[Screen]:
     controller, terminal = pty.openpty()
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
-    environ = {**os.environ, "TERM": "xterm-256color"}
+    # the size is the terminal's: a worker of pytest-xdist has another in its environment
+    inherited = {k: v for k, v in os.environ.items() if k not in {"COLUMNS", "LINES"}}
+    environ = {**inherited, "TERM": "xterm-256color"}
     process = subprocess.Popen(
         [sys.executable, "-m", "exporter", *command],
         stdin=terminal,
@@ -79,6 +81,7 @@ def test_top_shows_pods_until_it_is_told_to_quit() -> None:
     assert b"level=" not in screen.said
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("before", [b"", b"/"])
 def test_ctrl_c_ends_top_also_while_a_filter_is_typed(before: bytes) -> None:
     with terminal("top", "--simulate=demo", "--collection.interval=200ms") as screen:
@@ -132,6 +135,7 @@ def test_without_the_extra_one_sentence_says_what_to_install() -> None:
     assert len(done.stderr.splitlines()) == 1
 
 
+@pytest.mark.slow
 def test_no_other_command_imports_the_extra() -> None:
     look = (
         "import sys; from exporter.cli import main\n"

@@ -255,6 +255,7 @@ def guess_on(connections: Sequence[HTTPConnection], seen: list[int]) -> Callable
     return once
 
 
+@pytest.mark.slow
 def test_who_guesses_passwords_does_not_keep_out_the_right_user(users: Path) -> None:
     seen: list[int] = []
     with serving(with_every_family(), config=users, address=EVERYWHERE) as site, ExitStack() as s:
@@ -271,6 +272,7 @@ def test_who_guesses_passwords_does_not_keep_out_the_right_user(users: Path) -> 
     assert worst_s < HEALTH_MAY_TAKE_S
 
 
+@pytest.mark.slow
 def test_the_right_user_behind_the_guessers_own_address_waits_for_his_turn(users: Path) -> None:
     seen: list[int] = []
     with serving(with_every_family(), config=users, address=EVERYWHERE) as site, ExitStack() as s:
