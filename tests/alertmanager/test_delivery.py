@@ -54,12 +54,12 @@ class Told(NamedTuple):
             data=json.dumps([alert]).encode(),
             headers={"Content-Type": "application/json"},
         )
-        with urllib.request.urlopen(request, timeout=10):  # noqa: S310 - loopback
+        with urllib.request.urlopen(request, timeout=30):  # noqa: S310 - loopback
             pass
 
     def alerts(self) -> list[dict[str, Any]]:
         """The alerts that it knows."""
-        with urllib.request.urlopen(f"http://{self.address}/api/v2/alerts", timeout=10) as answer:
+        with urllib.request.urlopen(f"http://{self.address}/api/v2/alerts", timeout=30) as answer:
             return list(json.load(answer))
 
     def state(self, name: str, **labels: str) -> str | None:
@@ -125,7 +125,7 @@ def told(tmp_path: Path) -> Iterator[Told]:
             yield found
         finally:
             process.terminate()
-            process.wait(20)
+            process.wait(60)
 
 
 def _answers(told: Told) -> bool:

@@ -44,7 +44,7 @@ def exporter(file: Path) -> Iterator[Exporter]:
 def post(exporter: Exporter) -> tuple[int, str]:
     request = urllib.request.Request(exporter.url + "/-/reload", data=b"", method="POST")  # noqa: S310 - loopback
     try:
-        with urllib.request.urlopen(request, timeout=10) as answer:  # noqa: S310 - loopback
+        with urllib.request.urlopen(request, timeout=30) as answer:  # noqa: S310 - loopback
             return answer.status, answer.read().decode()
     except urllib.error.HTTPError as error:
         return error.code, error.read().decode()

@@ -75,7 +75,7 @@ def test_top_shows_pods_until_it_is_told_to_quit() -> None:
         screen.read_until(b"by core")
         screen.press(b"q")
         screen.read_until(LEFT_ALTERNATE_SCREEN)
-        assert screen.process.wait(20) == 0
+        assert screen.process.wait(60) == 0
 
     assert b"Traceback" not in screen.said
     assert b"level=" not in screen.said
@@ -88,7 +88,7 @@ def test_ctrl_c_ends_top_also_while_a_filter_is_typed(before: bytes) -> None:
         screen.read_until(b"inference/")
         screen.press(before + b"\x03")
         screen.read_until(LEFT_ALTERNATE_SCREEN)
-        assert screen.process.wait(20) == 0
+        assert screen.process.wait(60) == 0
 
     assert b"Traceback" not in screen.said
 
@@ -97,7 +97,7 @@ def test_snapshot_fits_the_terminal_and_is_coloured() -> None:
     with terminal("snapshot", "--simulate=single", "--duration=1s", columns=60) as screen:
         screen.read_until(b"looking at this node")
         screen.read_until(b"\x1b[1m")
-        assert screen.process.wait(20) in {0, 1}
+        assert screen.process.wait(60) in {0, 1}
         screen.read_until(b"\x1b[0m\r\n")
 
     plain = re.sub(rb"\x1b\[[0-9;]*[mK]|\r", b"", screen.said).decode()
@@ -111,7 +111,7 @@ def test_top_without_a_terminal_says_what_to_use() -> None:
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=60,
         check=False,
     )
 
@@ -126,7 +126,7 @@ def test_without_the_extra_one_sentence_says_what_to_install() -> None:
     )
 
     done = subprocess.run(
-        [sys.executable, "-c", hide], capture_output=True, text=True, timeout=30, check=False
+        [sys.executable, "-c", hide], capture_output=True, text=True, timeout=60, check=False
     )
 
     assert (done.returncode, done.stdout) == (2, "")

@@ -13,7 +13,7 @@ from tests.gpus.amd.node import DEMAND, Node
 from tests.gpus.amd.trees import Board
 
 MINUTE = ASK_EVERY_NS / 1e9
-PATIENCE_S = 30.0  # a job is waited for, so that nothing depends on who is quicker
+PATIENCE_S = 60.0  # a job is waited for, so that nothing depends on who is quicker
 
 
 class Checked:
