@@ -30,7 +30,7 @@ class CountingRenderer(Renderer):
         """Count and wait."""
         self.count += 1
         self.entered.set()
-        assert self.gate.wait(20)
+        assert self.gate.wait(60)
         return super().render(snapshot, form, levels)
 
 
