@@ -33,6 +33,7 @@ class RingClock:
         self.ahead_us = 0
         self._wall_us: int | None = None  # the wall clock, ahead of the monotonic one
         self._patience_us = 0  # above 0 while the offset is in doubt
+        self._was_just_set = False  # the wall clock; what agrees next may be from before that
         self._seen: frozenset[int] | None = None
 
     @property
@@ -45,13 +46,21 @@ class RingClock:
         before, self._wall_us = self._wall_us, wall_us
         if before is not None and abs(wall_us - before) > STEP_US:
             self._patience_us = PATIENCE_US
+            self._was_just_set = True
 
     def agrees(self, stamp_us: int, mono_us: int, slack_us: float) -> bool:
-        """Whether the newest stamp is where it should be; then the offset is in doubt no more."""
+        """Whether the newest stamp is where it should be; then the offset is in doubt no more.
+
+        The first such stamp after a step may be of a sample from before it, and ends no doubt. One
+        that was seen before tells nothing: time alone has brought it to where it should be.
+        """
         off_us = abs(stamp_us - mono_us - self.ahead_us)
-        if self.in_doubt and off_us > STEP_US + slack_us:
+        was_seen = self._seen is not None and stamp_us in self._seen
+        if self.in_doubt and (was_seen or off_us > STEP_US + slack_us):
             return False
-        self._patience_us, self._seen = 0, None
+        if not self._was_just_set:
+            self._patience_us = 0
+        self._was_just_set, self._seen = False, None
         return True
 
     def look(self, stamps_us: frozenset[int], after_us: int, latest_us: int) -> Look:
