@@ -135,9 +135,13 @@ class _Board:
         self._watts = 0.0
         self._since_mono_ns: int | None = None
 
-    def note(self, *watts: float | None) -> None:
-        """Take in its limit and its power. A limit that is lowered is that of later energy."""
-        self._watts = max(self._watts, *[one or 0.0 for one in watts])
+    def note(self, limit: float | None, power: float | None) -> None:
+        """Take in its limit and its power. A limit that is lowered is that of later energy.
+
+        Power without a limit bounds nothing: an idle board may be about to work.
+        """
+        if limit or self._watts:
+            self._watts = max(self._watts, limit or 0.0, power or 0.0)
 
     def most_uj(self, window: Window, mono_ns: int) -> int:
         """The most energy that it can have used since the last window with any."""

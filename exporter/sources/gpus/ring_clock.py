@@ -34,6 +34,7 @@ class RingClock:
         self.ahead_us = 0
         self._wall_us: int | None = None  # the wall clock, ahead of the monotonic one
         self._uncertain_us = 0  # until the old offset holds again; 0: it is certain
+        self._was_just_set = False  # the wall clock; the next stamp may be from before that
         self._seen: frozenset[int] | None = None
 
     @property
@@ -46,13 +47,21 @@ class RingClock:
         before, self._wall_us = self._wall_us, wall_us
         if before is not None and abs(wall_us - before) > STEP_US:
             self._uncertain_us = UNCERTAIN_TTL_US
+            self._was_just_set = True
 
     def confirm(self, stamp_us: int, mono_us: int, slack_us: float) -> bool:
-        """Whether the newest stamp fits the offset. If it does, the offset is certain again."""
+        """Whether the newest stamp fits the offset. If it does, the offset is certain again.
+
+        The first fitting stamp after a step may be of a sample from before it, so the offset stays
+        uncertain. A stamp that was seen before does not count: it fits because time has passed.
+        """
         off_us = abs(stamp_us - mono_us - self.ahead_us)
-        if self.is_uncertain and off_us > STEP_US + slack_us:
+        was_seen = self._seen is not None and stamp_us in self._seen
+        if self.is_uncertain and (was_seen or off_us > STEP_US + slack_us):
             return False
-        self._uncertain_us, self._seen = 0, None
+        if not self._was_just_set:
+            self._uncertain_us = 0
+        self._was_just_set, self._seen = False, None
         return True
 
     def compare(self, stamps_us: frozenset[int], after_us: int, latest_us: int) -> RingChange:
