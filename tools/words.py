@@ -21,6 +21,7 @@ PAGES = {"README.md", "CONTRIBUTING.md", "SECURITY.md"}
 # Names of the public interface: metrics, alerts, flags and their values, families' quantities.
 EXEMPT = re.compile(
     r"\bmgpu_\w+|\bMgpu\w+|--[a-z][\w.-]*(=[\w-]+)?|\bMGPU_\w+"
+    r"|\"allotment\"|\"told_apart\"|\"untold\""  # values of flags and fields on file
     r"|\b(?:vke|tke|volcano|hami|cgpu)[\w.-]*[./][\w./-]+"  # annotations of sharing systems
 )
 WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")

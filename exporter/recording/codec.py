@@ -154,7 +154,7 @@ def _shape(kind: Any) -> str:  # noqa: ANN401 - any type form
 
 
 def _union(kinds: tuple[Any, ...]) -> Reader:
-    """Tell the members of a union apart by their JSON shape."""
+    """Distinguishes the members of a union by their JSON shape."""
     readers: dict[str, Reader] = {}
     for kind in kinds:
         shape = _shape(kind)
