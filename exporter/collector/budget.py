@@ -18,7 +18,7 @@ STEP = 0.1  # of a factor
 
 
 @dataclass(frozen=True, slots=True)
-class Spent:
+class CpuUse:
     """The CPU time that the whole process used until a moment."""
 
     cpu_ns: int
@@ -36,7 +36,7 @@ class Budget:
         self.factor = 1.0
         self.used: float | None = None
         self._widest = widest
-        self._begun: Spent | None = None
+        self._begun: CpuUse | None = None
 
     def follow(self, share: float, widest: float) -> None:
         """Applies another budget; the measurement starts again."""
@@ -49,7 +49,7 @@ class Budget:
         """Whether more is used although the intervals are as long as they may be."""
         return self.used is not None and self.used > self.share and self.factor >= self._widest
 
-    def note(self, spent: Spent) -> bool:
+    def note(self, spent: CpuUse) -> bool:
         """Records the use until now. Returns whether the factor changed."""
         if not self.share:
             return False
@@ -102,7 +102,7 @@ class CpuThrottle:
     def note(self, mono_ns: int) -> bool:
         """Measures the use until now. Returns whether other rules are in force."""
         before = self.budget.factor
-        changed = self.budget.note(Spent(self._cpu_ns(), mono_ns))
+        changed = self.budget.note(CpuUse(self._cpu_ns(), mono_ns))
         if changed:
             self.rules = widened(self.set, self.budget.factor)
         self._log(before)
