@@ -78,7 +78,7 @@ def test_all_of_an_instance_is_its_only_owners(residents: Residents | None, owne
 
     assert core_of(usage) == {owner: 300}
     assert usage.unmeasured == {}
-    assert usage.named_core_ns == 0
+    assert usage.reported_core_ns == 0
 
 
 def test_an_instance_of_several_owners_is_nobodys_and_unmeasured_for_each() -> None:

@@ -23,6 +23,7 @@ EXEMPT = re.compile(
     r"\bmgpu_\w+|\bMgpu\w+|--[a-z][\w.-]*(=[\w-]+)?|\bMGPU_\w+"
     r"|\bequal, allotment\b"  # values of --energy.idle in docs/configuration.md
     r"|<a id=\"[\w-]+\">"  # anchors that are kept for links from elsewhere
+    r"|\"allotment\"|\"told_apart\"|\"untold\""  # values of flags and fields on file
     r"|\b(?:vke|tke|volcano|hami|cgpu)[\w.-]*[./][\w./-]+"  # annotations of sharing systems
     r'|"key": "told"'  # a key of the recordings' file format
 )

@@ -118,8 +118,10 @@ class Ours:
         return self._accounts("energy")
 
     def _accounts(self, quantity: str) -> Sums:
-        (book,) = self._ledger.books.values()
-        sums = Counter({label(key): getattr(a.totals, quantity) for key, a in book.owners.items()})
+        (book,) = self._ledger.devices.values()
+        sums = Counter(
+            {label(key): getattr(a.counters, quantity) for key, a in book.owners.items()}
+        )
         if JOBS in (namespaces := book.sums(ContainerKey)):
             sums[JOBS] = getattr(namespaces[JOBS], quantity)
         return sums

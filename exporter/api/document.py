@@ -24,7 +24,7 @@ from exporter.model import (
     Unattributed,
     Unmeasured,
 )
-from exporter.rows.book_view import RATIOS
+from exporter.rows.device_view import RATIOS
 from exporter.rows.history import points
 from exporter.rows.processes import processes_of, unattributed_core
 

@@ -1,7 +1,4 @@
-"""What devices and drivers report.
-
-Why something is not known.
-"""
+"""What devices and drivers report, and the reasons why something is not known."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,9 +8,9 @@ from typing import NamedTuple, Protocol
 
 
 class Unmeasured(StrEnum):
-    """Why a quantity is absent. A closed list: the only values of the label ``reason``.
+    """The reasons why a quantity is absent. A closed list: the values of the label ``reason``.
 
-    ``docs/troubleshooting.md`` says of each what it means and what to do.
+    ``docs/troubleshooting.md`` explains each, and what to do.
     """
 
     # the driver refuses it for this device
@@ -33,7 +30,7 @@ class Unmeasured(StrEnum):
     ASLEEP = "asleep"
     REJECTED_SAMPLES = "rejected_samples"
     NOT_NAMED = "not_named"
-    # whose it is cannot be told
+    # its owner cannot be determined
     NO_HOSTPID = "no_hostpid"
     NO_CGROUPS = "no_cgroups"
     CONTAINER_PENDING = "container_pending"
@@ -42,7 +39,7 @@ class Unmeasured(StrEnum):
 
 
 class Clock(Protocol):
-    """What reads the time. The module ``time`` is one; a test's or a scenario's is another."""
+    """Reads the time. The module ``time`` is one; tests and scenarios have others."""
 
     def monotonic_ns(self) -> int:
         """Nanoseconds that only move forward."""
@@ -64,7 +61,7 @@ class Device:
     """A physical GPU or a part of one (a MIG instance, an AMD partition), which has a parent.
 
     ``index`` is the vendor's own number from its ``FIRST_INDEX`` on: NVML's enumeration, else the
-    order of PCI addresses. ``core_share`` is what the device is of a whole GPU's core: a part's
+    order of PCI addresses. ``core_share`` is the device's share of a whole GPU's core: a part's
     share of the compute slices or units, 1 for a GPU. ``gpu_instance`` is the number that a part
     has on its GPU.
     """
@@ -179,7 +176,7 @@ class Window(NamedTuple):
 
 
 class ProcessMemory(NamedTuple):
-    """A process that holds a context on a device. ``used_bytes`` None: the driver does not say."""
+    """A process that holds a context on a device. ``used_bytes`` None: not reported."""
 
     pid: int
     used_bytes: int | None
@@ -188,10 +185,10 @@ class ProcessMemory(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class DeviceMemory:
-    """Memory of a device and who holds it, all read at the same moment.
+    """Memory of a device and of its processes, all read at the same moment.
 
-    ``total_bytes`` and ``used_bytes`` None: the driver does not say. ``rejected`` are processes
-    that would hold more than can be: their size is left out.
+    ``total_bytes`` and ``used_bytes`` None: not reported. ``rejected`` are processes with an
+    impossible size, which is left out.
     """
 
     total_bytes: int | None
@@ -203,11 +200,11 @@ class DeviceMemory:
 
 @dataclass(frozen=True, slots=True)
 class Sensors:
-    """What a board tells of itself. Each mapping's key is the label value of its family.
+    """A board's own sensor values. Each mapping's key is the label value of its family.
 
     ``throttle_ns``, ``ecc_errors`` and the bytes are counters, the rest is of the moment; the
-    ``_ratio`` values are averages over some seconds. Bytes are told in both directions, as seen
-    from the device.
+    ``_ratio`` values are averages over some seconds. Bytes have both directions, as seen from the
+    device.
     """
 
     power_watts: float | None = None
@@ -233,9 +230,9 @@ class XidCount(NamedTuple):
 
 
 class PartCost(NamedTuple):
-    """What one part of reading a device has cost since the start.
+    """The cost of one part of reading a device since the start.
 
-    ``every_ns``: from one read of it to the next, as wide as it is now; None: each cycle.
+    ``every_ns``: the present interval between two reads of it; None: each cycle.
     """
 
     duration_ns: int
@@ -258,10 +255,10 @@ class DeviceReading(NamedTuple):
 
 
 class SourceStatus(NamedTuple):
-    """How a source fares. ``detail`` says what to do when it is not up.
+    """The status of a source. ``detail`` says what to do when it is not up.
 
-    ``reason`` is why nothing that it would have told is known; None: it failed to be read.
-    ``absent``: it is not there to be read on this node, and nobody asked for it; it is not shown.
+    ``reason`` is why nothing from it is known; None: reading it failed. ``absent``: this node does
+    not have it, and nobody asked for it; it is not shown.
     """
 
     name: str

@@ -1,14 +1,11 @@
-"""Rows of devices: state, sensors, totals, and what nobody used.
-
-What nobody used of devices, by reason: columns of their rows.
-"""
+"""Rows of devices: state, sensors, counters, and the use without an owner."""
 
 from collections.abc import Mapping
 from functools import cache
 
-from exporter.ledger.accounts import ENERGY, Totals
-from exporter.ledger.book import Book
-from exporter.ledger.condition import IDLE_ENERGY
+from exporter.ledger.accounts import ENERGY, Counters
+from exporter.ledger.device_ledger import DeviceLedger
+from exporter.ledger.device_status import IDLE_ENERGY
 from exporter.model import (
     Device,
     DeviceMemory,
@@ -26,7 +23,7 @@ from exporter.model import (
     Value,
     XidCount,
 )
-from exporter.rows.book_view import COUNTERS, BookView, Columns, by_name, names, unmeasured
+from exporter.rows.device_view import COUNTERS, Columns, DeviceView, by_name, names, unmeasured
 from exporter.rows.limits import known
 from exporter.rows.view import View
 
@@ -43,23 +40,23 @@ SHARING_REASONS = tuple(map(str, (Unattributed.MIG, Unattributed.PARTITIONED, Un
 UNATTRIBUTED = {quantity: f"unattributed_{name}" for quantity, name in COUNTERS.items()}
 
 
-def _unattributed(seen: BookView) -> dict[str, Value]:
-    """The time and energy that are nobody's, by each reason that can apply, from 0 on.
+def _unattributed(seen: DeviceView) -> dict[str, Value]:
+    """The time and energy without an owner, by each reason that can apply, from 0 on.
 
-    A series that begins at its first use loses it.
+    A series that begins at its first use loses that use.
     """
-    device, nobody = seen.book.device, seen.book.unattributed
-    used: dict[tuple[str, ...], Totals] = {
-        (str(reason),): account.totals for reason, account in nobody.items()
+    device, nobody = seen.device_ledger.device, seen.device_ledger.unattributed
+    used: dict[tuple[str, ...], Counters] = {
+        (str(reason),): account.counters for reason, account in nobody.items()
     }
     instance = device.parent_uuid and device.vendor == "nvidia"
     sharing = "mig" if instance else device.sharing
-    shared = tuple(r for r in SHARING_REASONS if r == sharing or (r,) in used)
-    busy, energy = _nothing(BUSY_REASONS + shared), _nothing(ENERGY_REASONS + shared)
+    attributable = tuple(r for r in SHARING_REASONS if r == sharing or (r,) in used)
+    busy, energy = _nothing(BUSY_REASONS + attributable), _nothing(ENERGY_REASONS + attributable)
     values: dict[str, Value] = {}
-    for quantity, _ in names(seen.told)[0]:
+    for quantity, _ in names(seen.known)[0]:
         nothing = energy if quantity == ENERGY else busy
-        some = {r: getattr(totals, quantity) for r, totals in used.items() if r in nothing}
+        some = {r: getattr(counters, quantity) for r, counters in used.items() if r in nothing}
         values[UNATTRIBUTED[quantity]] = {**nothing, **some}
     return values
 
@@ -72,7 +69,10 @@ def _nothing(reasons: tuple[str, ...]) -> Labelled:
 def unattributed_memory(
     used_bytes: int | None, held: Mapping[Owner, MemoryHeld] | None
 ) -> Mapping[tuple[str, ...], Number]:
-    """By reason, from 0 on; all of it where the device's processes are not listed."""
+    """Memory without an owner, by reason, from 0 on.
+
+    All of it is ``NO_PID`` where the device's processes are not listed.
+    """
     if used_bytes is None:
         return {}
     if held is None:
@@ -84,7 +84,7 @@ def unattributed_memory(
     return {(reason,): bytes_ for reason, bytes_ in used.items() if bytes_ is not None}
 
 
-PARTED = (Unattributed.MIG, Unattributed.PARTITIONED)  # its parts are allotted, not the board
+PARTED = (Unattributed.MIG, Unattributed.PARTITIONED)  # its parts are allocated, not the board
 RENAMED = {  # the device's own core time is its busy time
     "core_utilization_ratio": "utilization_ratio",
     "core_seconds_total": "busy_seconds_total",
@@ -92,24 +92,24 @@ RENAMED = {  # the device's own core time is its busy time
 
 
 def device_rows(view: View) -> Table:
-    """One row a device, also of one that cannot be read: it then says why."""
-    books = list(view.books.values())
-    readings = [view.facts.readings.get(seen.uuid) for seen in books]
-    up = [seen.book.state is DeviceState.UP for seen in books]
+    """One row for each device. A device that cannot be read has a row with the reason."""
+    devices = list(view.devices.values())
+    readings = [view.facts.readings.get(seen.uuid) for seen in devices]
+    up = [seen.device_ledger.state is DeviceState.UP for seen in devices]
     columns: Columns = {
-        "info": [_info(seen.book.device) for seen in books],
+        "info": [_info(seen.device_ledger.device) for seen in devices],
         "up": list(map(int, up)),
-        "unmeasured": [_unmeasured(seen.book) for seen in books],
+        "unmeasured": [_unmeasured(seen.device_ledger) for seen in devices],
         **by_name(*[_always(reading) if reading else {} for reading in readings]),
         **by_name(
             *[
-                _sensed(reading, seen.book.held) if is_up and reading else {}
-                for reading, seen, is_up in zip(readings, books, up, strict=True)
+                _sensed(reading, seen.device_ledger.held) if is_up and reading else {}
+                for reading, seen, is_up in zip(readings, devices, up, strict=True)
             ]
         ),
-        **by_name(*[{} if seen.blind else _accounts(view, seen) for seen in books]),
+        **by_name(*[{} if seen.stale else _accounts(view, seen) for seen in devices]),
     }
-    return Table([(seen.index, seen.uuid) for seen in books], columns)
+    return Table([(seen.index, seen.uuid) for seen in devices], columns)
 
 
 def _always(reading: DeviceReading) -> dict[str, Value]:
@@ -123,18 +123,20 @@ def _sensed(reading: DeviceReading, held: Mapping[Owner, MemoryHeld] | None) -> 
     return _sensors(reading.sensors) | memory
 
 
-def _unmeasured(book: Book) -> Labelled:
+def _unmeasured(device_ledger: DeviceLedger) -> Labelled:
     return unmeasured(
-        {q: r for q, r in book.unmeasured.items() if q not in book.measured},
-        {} if book.state is DeviceState.UP else {"device": Unmeasured(book.state)},
-        dict.fromkeys(sorted(book.undertold), Unmeasured.READ_FAILED),
-        {IDLE_ENERGY: Unmeasured.NEVER_IDLE} if _never_idle(book) else {},
+        {q: r for q, r in device_ledger.unmeasured.items() if q not in device_ledger.measured},
+        {}
+        if device_ledger.state is DeviceState.UP
+        else {"device": Unmeasured(device_ledger.state)},
+        dict.fromkeys(sorted(device_ledger.lower_bounds), Unmeasured.READ_FAILED),
+        {IDLE_ENERGY: Unmeasured.NEVER_IDLE} if _never_idle(device_ledger) else {},
     )
 
 
-def _never_idle(book: Book) -> bool:
+def _never_idle(device_ledger: DeviceLedger) -> bool:
     """Whether the board's idle power is still unknown: all its energy then counts as active."""
-    return ENERGY in book.measured and IDLE_ENERGY not in book.measured
+    return ENERGY in device_ledger.measured and IDLE_ENERGY not in device_ledger.measured
 
 
 def _info(device: Device) -> Labelled:
@@ -175,7 +177,7 @@ def _sensors(sensors: Sensors) -> dict[str, Value]:
 def _memory(
     memory: DeviceMemory | None, held: Mapping[Owner, MemoryHeld] | None, total_bytes: int | None
 ) -> dict[str, Value]:
-    """What the device has and holds. ``total_bytes``: as far as is known without asking it."""
+    """The device's memory; ``total_bytes`` is what is known without asking the driver."""
     if memory is None:
         return known(memory_total_bytes=total_bytes)
     values = known(
@@ -205,32 +207,32 @@ def _costs(costs: Mapping[str, PartCost]) -> dict[str, Value]:
     }
 
 
-def _accounts(view: View, seen: BookView) -> dict[str, Value]:
-    book = seen.book
+def _accounts(view: View, seen: DeviceView) -> dict[str, Value]:
+    device_ledger = seen.device_ledger
     values = seen.use()
     for name, own_name in RENAMED.items():
         if name in values:
             values[own_name] = values.pop(name)
-    if IDLE_ENERGY in book.measured:
-        values["idle_energy_joules_total"] = book.idle_energy_uj
-    if book.measured:
-        values["unobserved_seconds_total"] = book.unobserved_ns
-    if "core" in seen.told:
-        values |= known(normalization_ratio=book.normalization)
+    if IDLE_ENERGY in device_ledger.measured:
+        values["idle_energy_joules_total"] = device_ledger.idle_energy_uj
+    if device_ledger.measured:
+        values["unobserved_seconds_total"] = device_ledger.unobserved_ns
+    if "core" in seen.known:
+        values |= known(normalization_ratio=device_ledger.normalization)
         values["unexplained_core_seconds_total"] = {
-            (str(reason),): core_ns for reason, core_ns in book.unexplained.items()
+            (str(reason),): core_ns for reason, core_ns in device_ledger.unexplained.items()
         }
-    if book.measured:
-        methods = book.methods
+    if device_ledger.measured:
+        methods = device_ledger.methods
         values["method_info"] = {(methods.busy, methods.shares, methods.energy): 1}
-    return values | _unattributed(seen) | _allotted(view, book)
+    return values | _unattributed(seen) | _allocated(view, device_ledger)
 
 
-def _allotted(view: View, book: Book) -> dict[str, Value]:
-    """Sums over the allotments that name the device; 0 where it is known that none can be of it."""
-    uuid = book.device.uuid
+def _allocated(view: View, device_ledger: DeviceLedger) -> dict[str, Value]:
+    """Sums over the allocations that name the device; 0 where none can be of it."""
+    uuid = device_ledger.device.uuid
     here = view.limits.of_device(uuid)
-    parted = book.device.sharing in PARTED
+    parted = device_ledger.device.sharing in PARTED
     some = here.allocations or view.limits.unplaced or parted
     none = 0 if view.facts.pods and not some else None
     return known(

@@ -4,14 +4,14 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from exporter.ledger import Allotted
+from exporter.ledger import Allocated
 from exporter.model import Allocation, ContainerKey, Value
 
 
 class Limit(NamedTuple):
-    """Some allotments together, None where none of them says.
+    """The sum of some allocations; None where none of them states an amount.
 
-    ``shown``: values of their row wherever it is; ``limits``: where use is held against them.
+    ``shown`` are values of its row on any device; ``limits`` those that use is compared with.
     """
 
     allocations: Sequence[Allocation] = ()
@@ -30,12 +30,12 @@ class MemoryLimit(NamedTuple):
 
 
 class PodLimit(NamedTuple):
-    """What one pod was allotted. ``containers``: its own with a share of the core ("": itself).
+    """The allocations of one pod. ``containers``: those with a share of the core ("": the pod).
 
     ``shown``: values of its row.
     """
 
-    allotted: Sequence[Allotted] = ()
+    allocated: Sequence[Allocated] = ()
     core: float | None = None
     containers: Collection[str] = frozenset()
     memory: Sequence[MemoryLimit] = ()
@@ -46,15 +46,14 @@ NO_LIMIT, NO_POD_LIMIT = Limit(), PodLimit()
 
 
 class Limits:
-    """The allotments by container and device, by device and by pod.
+    """The allocations by container and device, by device and by pod.
 
-    ``devices`` are the ledger's. The device of an allotment is "" where it is not known, or is none
-    of them.
+    ``devices`` are the ledger's. The device is "" where it is unknown, or is none of them.
     """
 
-    def __init__(self, allotted: Sequence[Allotted], devices: Collection[str]) -> None:
+    def __init__(self, allocated: Sequence[Allocated], devices: Collection[str]) -> None:
         here, named, pods = defaultdict(list), defaultdict(list), defaultdict(list)
-        for one in allotted:
+        for one in allocated:
             key, allocation = one
             uuid = allocation.device if allocation.device in devices else None
             here[key, uuid or ""].append(allocation)
@@ -67,28 +66,29 @@ class Limits:
         self.unplaced = any(not device for _, device in here)
 
     def of(self, key: ContainerKey, uuid: str) -> Limit:
-        """Of one container on one device."""
+        """The limit of one container on one device."""
         return self._here.get((key, uuid), NO_LIMIT)
 
     def of_device(self, uuid: str) -> Limit:
-        """Of all that are of one device."""
+        """The sum of all allocations of one device."""
         return self._devices.get(uuid, NO_LIMIT)
 
     def devices_of(self, key: ContainerKey) -> frozenset[str | None]:
-        """The devices of the allotment that a container's use is held against; None: not known.
+        """The devices of the allocations that a container's use is compared with; None: unknown.
 
-        Its own; else that of the pod as a whole. Of use that no container is named for: any.
+        Its own allocations; without any, those of the pod as a whole. For the use of the pod as a
+        whole: all of the pod's.
         """
         found = self._devices_of.get(key)
         if found is None:
-            of_pod = self.of_pod(key[:2]).allotted
+            of_pod = self.of_pod(key[:2]).allocated
             own = [a for k, a in of_pod if k == key or not key.container]
             own = own or [a for k, a in of_pod if not k.container]
             found = self._devices_of[key] = frozenset(a.device for a in own)
         return found
 
     def of_pod(self, name: tuple[str, str]) -> PodLimit:
-        """Of one pod, by namespace and name."""
+        """The limit of one pod, by namespace and name."""
         return self._pods.get(name, NO_POD_LIMIT)
 
 
@@ -104,17 +104,17 @@ def _limit(allocations: Sequence[Allocation]) -> Limit:
     return Limit(allocations, core, memory, shown, limits)
 
 
-def _pod(allotted: Sequence[Allotted]) -> PodLimit:
+def _pod(allocated: Sequence[Allocated]) -> PodLimit:
     memory = defaultdict(list)
-    for one in allotted:
+    for one in allocated:
         if one.allocation.device and one.allocation.memory_bytes is not None:
             memory[one.allocation.device].append(one)
-    core = total(a.core for _, a in allotted)
-    of_all = total(a.memory_bytes for _, a in allotted)
+    core = total(a.core for _, a in allocated)
+    of_all = total(a.memory_bytes for _, a in allocated)
     return PodLimit(
-        allotted,
+        allocated,
         core,
-        frozenset(key.container for key, a in allotted if a.core is not None),
+        frozenset(key.container for key, a in allocated if a.core is not None),
         [
             MemoryLimit(
                 device,
@@ -128,11 +128,11 @@ def _pod(allotted: Sequence[Allotted]) -> PodLimit:
 
 
 def known(**values: float | None) -> dict[str, Value]:
-    """Only what is known: None means that the series is absent."""
+    """The values that are known; None means that the series is absent."""
     return {name: value for name, value in values.items() if value is not None}
 
 
 def total(parts: Iterable[float | None]) -> float | None:
-    """The sum of what is known; None if nothing is."""
+    """The sum of the known parts; None if none is known."""
     present = [part for part in parts if part is not None]
     return sum(present) if present else None

@@ -36,7 +36,7 @@ def recorded(path: Path, settings: Settings, *, anonymise: bool = False) -> str:
     containers = tuple(replace(container, limits=limits) for container in POD.containers)
     bench.name_pod(replace(POD, containers=containers, annotations={"acme.example/card": "0"}))
     bench.use(7, 10**8)
-    sources = bench.collector._asking._sources
+    sources = bench.collector._poller._sources
     session = Session(settings, sources, bench.clock, anonymise=anonymise)
     file = io.BytesIO()
     tape = RecordingWriter(file, 1 << 20, session.head)

@@ -114,7 +114,7 @@ class Numbers:
 _NO_MORE: Mapping[str, str] = {}
 
 
-class Rows(NamedTuple):
+class OrderedRows(NamedTuple):
     """The rows of a level in the page's order.
 
     ``texts`` are those of their labels. ``order``: the place of each row in ``table``.
@@ -134,7 +134,7 @@ class Level:
         self._order: list[int] = []
         self._texts: list[str] = []
 
-    def ordered(self, table: Table) -> Rows:
+    def ordered(self, table: Table) -> OrderedRows:
         """The table's rows by their labels; the texts of labels are cached."""
         labels = table.labels
         if labels != self._labels:
@@ -144,7 +144,7 @@ class Level:
             ordered = (labels[place] for place in order)
             texts = [known.get(one) or labelled(self._names, one) for one in ordered]
             self._labels, self._order, self._texts = labels, order, texts
-        return Rows(self._texts, self._order, table)
+        return OrderedRows(self._texts, self._order, table)
 
 
 class Samples(NamedTuple):
@@ -154,7 +154,7 @@ class Samples(NamedTuple):
     numbers: Sequence[Number] = ()
 
 
-def samples_of(family: Family, rows: Rows) -> Samples:
+def samples_of(family: Family, rows: OrderedRows) -> Samples:
     """The samples of a family; nine in ten are of families without labels of their own."""
     column: Sequence[Any] | None = rows.table.columns.get(family.name)
     if column is None:
@@ -169,7 +169,7 @@ def samples_of(family: Family, rows: Rows) -> Samples:
 
 
 def _labelled_samples(
-    family: Family, rows: Rows, values: Sequence[Mapping[tuple[str, ...], Number] | None]
+    family: Family, rows: OrderedRows, values: Sequence[Mapping[tuple[str, ...], Number] | None]
 ) -> Samples:
     """The samples of a family with labels of its own; an ``open`` one may have more."""
     texts: list[str] = []

@@ -1,9 +1,4 @@
-"""Whose the processes are, and where: made anew only when processes or pods changed.
-
-What groups are called, kept for as long as the ledger shows anything of them.
-
-Which processes the readings are about.
-"""
+"""Maps process ids to owners and devices, and groups to names; recomputed only on changes."""
 
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -12,7 +7,7 @@ from itertools import chain
 from operator import attrgetter, is_
 from typing import NamedTuple
 
-from exporter.attribution.join import hold
+from exporter.attribution.join import share_memory
 from exporter.attribution.ownership import Member, member_of, owner_as
 from exporter.attribution.tenancy import Residents, residents_of
 from exporter.model import (
@@ -33,14 +28,14 @@ _PID = attrgetter("pid")
 
 
 class Pids:
-    """Of all devices together. What the driver lists is looked through where it lists others."""
+    """The process ids of all devices; a process list is read again only when it changes."""
 
     def __init__(self) -> None:
         self._memories: Sequence[DeviceMemory | None] = ()
         self._listed: frozenset[int] = frozenset()
 
     def of(self, devices: Collection[DeviceReading]) -> frozenset[int]:
-        """All processes that these readings are about."""
+        """All processes in these readings."""
         memories = [device.memory for device in devices]
         if not all_same(memories, self._memories):
             self._memories = memories
@@ -50,7 +45,7 @@ class Pids:
 
 
 def pids_of(device: DeviceReading) -> set[int]:
-    """All processes that a reading is about."""
+    """All processes in a reading."""
     return _listed(device.memory) | _active((device,))
 
 
@@ -75,16 +70,17 @@ _Identity = CgroupIdentity | Unattributed
 
 
 class Holders(NamedTuple):
-    """The memory that owners hold on a device, and who they are: None, if that is not told."""
+    """The memory that owners hold on a device, and the residents; None if they are not listed."""
 
     held: Mapping[Owner, MemoryHeld]
     residents: Residents | None
 
 
 class _Distinct(NamedTuple):
-    """Identities: ``same`` has one object for all that are equal, ``each`` is these objects.
+    """The identities without duplicates: ``same`` has one object for all equal ones.
 
-    ``ids`` are those of pods and containers in them: news of pods with none of these are no news.
+    ``each`` are these objects. ``ids`` are the ids of pods and containers in them: a change of a
+    pod with none of these ids changes no owner.
     """
 
     same: Mapping[int, _Identity]
@@ -92,8 +88,8 @@ class _Distinct(NamedTuple):
     ids: frozenset[str]
 
 
-class Membership:
-    """``owners`` of all processes by pid, and the ``members`` among them: containers of pods."""
+class ProcessOwners:
+    """The ``owners`` of all processes by pid, and the ``members`` of pods among them."""
 
     def __init__(self) -> None:
         self.owners: Mapping[int, Owner] = {}
@@ -112,15 +108,15 @@ class Membership:
         *,
         by_step: bool = False,
     ) -> None:
-        """Take in what the processes are now. Those of one container have equal identities.
+        """Applies new identities and pods. Processes of one container have equal identities.
 
         ``by_step``: see ``owner_of``.
         """
         as_before = identities is self._identities or identities == self._identities
         if as_before and table is self._table and by_step == self._by_step:
             return
-        as_told = as_before and by_step == self._by_step
-        if as_told and not any(map(self._concerns, table.news_since(self._table))):
+        same_identities = as_before and by_step == self._by_step
+        if same_identities and not any(map(self._concerns, table.news_since(self._table))):
             self._table = table
             return
         distinct = self._distinct if as_before else _distinct(identities)
@@ -135,7 +131,7 @@ class Membership:
         self.members = {pid: member for pid, member in members if member is not None}
 
     def _concerns(self, pod: Pod) -> bool:
-        """Whether one of these processes may be in it; most news of pods is about others."""
+        """Whether one of these processes may be in the pod; most changes are of other pods."""
         ids = self._distinct.ids
         return (
             pod.uid in ids
@@ -153,13 +149,16 @@ class Membership:
         return seen
 
     def holders(self, uuid: str, memory: DeviceMemory | None) -> Holders:
-        """Who holds a device's memory: the same as before as long as the driver's answer is."""
+        """The holders of a device's memory: the same object as long as the driver's answer is."""
         if memory is None or memory.processes is None:
             return Holders({}, None)
         known = self._holders.get(uuid)
         if known is None or known[0] is not memory:
             residents = residents_of(memory.processes, self.owners)
-            known = self._holders[uuid] = memory, Holders(hold(memory, self.owners), residents)
+            known = self._holders[uuid] = (
+                memory,
+                Holders(share_memory(memory, self.owners), residents),
+            )
         return known[1]
 
 
@@ -187,14 +186,17 @@ _FIELDS = tuple(field.name for field in fields(GroupFacts))
 Ask = Callable[[Mapping[GroupKey, GroupMember]], Sequence[Mapping[GroupKey, GroupFacts]]]
 
 
-class Naming:
-    """Remembers: an engine forgets a container that ends, and a job's processes are gone."""
+class GroupNames:
+    """The names of groups, for as long as the ledger shows any of their series.
+
+    They are cached, because an engine forgets a container that ends, and a job's processes go.
+    """
 
     def __init__(self) -> None:
         self._known: dict[GroupKey, GroupFacts] = {}
         self._owners: Mapping[int, Owner] = {}
         self._members: dict[GroupKey, GroupMember] = {}  # of these owners
-        self._told: Sequence[Mapping[GroupKey, GroupFacts]] = ()
+        self._answers: Sequence[Mapping[GroupKey, GroupFacts]] = ()
         self._staying: Collection[GroupKey] = ()
         self._named: Mapping[GroupKey, GroupFacts] = {}
 
@@ -207,27 +209,27 @@ class Naming:
     ) -> Mapping[GroupKey, GroupFacts]:
         """Facts of the groups that have processes now, and of those that are ``kept``.
 
-        The same mapping of owners has the same members, and the same answers of all that are
-        asked the same facts.
+        The same mapping of owners has the same members, and the same answers of all sources have
+        the same facts.
         """
-        anew = owners is not self._owners
-        if anew:
+        other_owners = owners is not self._owners
+        if other_owners:
             self._owners, self._members = owners, _members(owners, identities)
         members = self._members
         if not (members or self._known):
             return self._known
-        told, staying = ask(members), kept()
-        if anew or staying != self._staying or not all_same(told, self._told):
-            self._told, self._staying = told, staying
-            self._learn(told, staying)
+        answers, staying = ask(members), kept()
+        if other_owners or staying != self._staying or not all_same(answers, self._answers):
+            self._answers, self._staying = answers, staying
+            self._learn(answers, staying)
             self._named = {key: _named(key, facts) for key, facts in self._known.items()}
         return self._named
 
     def _learn(
-        self, told: Sequence[Mapping[GroupKey, GroupFacts]], staying: Collection[GroupKey]
+        self, answers: Sequence[Mapping[GroupKey, GroupFacts]], staying: Collection[GroupKey]
     ) -> None:
         now = {
-            key: _joined(by_path(key, member.identity), *(t[key] for t in told if key in t))
+            key: _joined(by_path(key, member.identity), *(a[key] for a in answers if key in a))
             for key, member in self._members.items()
         }
         before = {k: facts for k, facts in self._known.items() if k in now or k in staying}
@@ -247,7 +249,7 @@ def _members(
 
 
 def by_path(key: GroupKey, identity: CgroupIdentity) -> GroupFacts:
-    """What the path says. Pure."""
+    """The facts in a group's path. Pure."""
     unit = identity.unit
     if unit is None or unit.kind != "slurm":
         return GroupFacts()
@@ -256,7 +258,7 @@ def by_path(key: GroupKey, identity: CgroupIdentity) -> GroupFacts:
 
 
 def _joined(*facts: GroupFacts) -> GroupFacts:
-    """The later ones count, as far as they know."""
+    """All facts together; the later ones win, as far as they are known."""
     first, *others = facts
     for other in others:
         known = {name: text for name in _FIELDS if (text := getattr(other, name))}
@@ -265,7 +267,7 @@ def _joined(*facts: GroupFacts) -> GroupFacts:
 
 
 def _named(key: GroupKey, facts: GroupFacts) -> GroupFacts:
-    """With a name in any case: of users their own, of containers the short id."""
+    """The facts with a name in any case: of users their own, of containers the short id."""
     if facts.name or key.kind == "pod":
         return facts
     if key.kind in {"user", "host"}:

@@ -1,7 +1,7 @@
-"""How many series a family may have. Pure.
+"""Limits the number of series of a family. Pure, but for ``DroppedSeries``, which counts and logs.
 
-What was shown before stays, so that no series comes and goes while there are too many; of what is
-new, the first by labels are taken. The accounts of what is left out go on.
+Series that were shown before stay, so that none comes and goes while there are too many. Of the new
+ones, the first by labels are taken. The accounts behind the others go on.
 """
 
 import logging
@@ -26,22 +26,22 @@ _LABELLED = {
 
 
 @dataclass(frozen=True, slots=True)
-class Bounded:
-    """Rows within the limit, and how many series of each family (by full name) are not."""
+class LimitedRows:
+    """Rows within the limit, and how many series of each family (by full name) were dropped."""
 
     rows: Rows
     dropped: Mapping[str, int] = field(default_factory=dict)
 
 
-def bounded(rows: Rows, before: Rows, most: int, highest: int | None = None) -> Bounded:
-    """Take at most so many rows of a level, and so many series of a family with own labels.
+def limit_series(rows: Rows, before: Rows, most: int, highest: int | None = None) -> LimitedRows:
+    """The rows with at most ``most`` rows of a level, and series of a family with own labels.
 
     ``before`` are the rows that were taken the last time. The exporter's own are all taken.
-    ``highest``: no family can have more series than so many. Where those are not too many, the
-    rows are not looked at: they may not have been made yet.
+    ``highest`` is an upper bound of any family's series. If it is within the limit, the rows are
+    not read, because they may not have been built yet.
     """
     if highest is not None and highest <= most:
-        return Bounded(rows)
+        return LimitedRows(rows)
     dropped: Counter[str] = Counter()
     taken: dict[str, tuple[Row, ...]] = {}
     for level, all_of_level in rows.items():
@@ -53,10 +53,10 @@ def bounded(rows: Rows, before: Rows, most: int, highest: int | None = None) -> 
             dropped.update({f"{PREFIX}_{level}_{n}": _series_of(row, n) for n in row.values})
         for name in _LABELLED[level]:
             if sum(len(cast("Labelled", row.values.get(name, ()))) for row in kept) > most:
-                kept, surplus = _series(kept, before.get(level, ()), name, most)
-                dropped[f"{PREFIX}_{level}_{name}"] += surplus
+                kept, dropped_series = _series(kept, before.get(level, ()), name, most)
+                dropped[f"{PREFIX}_{level}_{name}"] += dropped_series
         taken[level] = tuple(kept)
-    return Bounded(taken, dropped)
+    return LimitedRows(taken, dropped)
 
 
 def _series_of(row: Row, name: str) -> int:
@@ -69,7 +69,7 @@ def _series_of(row: Row, name: str) -> int:
 def _rows(
     rows: Sequence[Row], before: Iterable[Row], most: int
 ) -> tuple[Sequence[Row], Sequence[Row]]:
-    """What is taken, and what is left."""
+    """The rows that are taken, and those that are left."""
     if len(rows) <= most:
         return rows, ()
     shown = {row.labels for row in before}
@@ -80,7 +80,7 @@ def _rows(
 def _series(
     rows: Sequence[Row], before: Iterable[Row], name: str, most: int
 ) -> tuple[list[Row], int]:
-    """The rows with only so many series of one family; how many are left out."""
+    """The rows with only so many series of one family, and how many were dropped."""
     shown = set(_series_in(before, name))
     ordered = sorted(_series_in(rows, name), key=lambda series: (series not in shown, series))
     taken = set(ordered[:most])
@@ -99,15 +99,15 @@ def _cut(row: Row, name: str, taken: set[_Series]) -> Row:
     return row if len(left) == len(labelled) else row._replace(values={**row.values, name: left})
 
 
-class Surplus:
-    """What was left out since the start, and whether it was said. ``total``: series, by family."""
+class DroppedSeries:
+    """The series dropped since the start, by family. Logs each such family once."""
 
     def __init__(self) -> None:
         self.total: Counter[str] = Counter()
         self._said: set[str] = set()
 
     def count(self, dropped: Mapping[str, int], most: int) -> None:
-        """Take in one cycle's. A family that is beyond the limit is named once."""
+        """Adds those of one cycle."""
         if not (dropped or self._said):  # as nearly always
             return
         self.total.update(dropped)

@@ -1,7 +1,4 @@
-"""What this node's pods were allotted, decoded again only when pods or devices changed.
-
-Pods by their names, for readers of rows: most tables of pods are never asked so.
-"""
+"""The allocations of this node's pods, decoded again only when pods or devices change."""
 
 import logging
 from collections import Counter
@@ -14,7 +11,7 @@ from exporter.allocations.rules import Rules
 from exporter.allocations.scheme import SHARED, DecodeProblem, Reason
 from exporter.attribution.join import place
 from exporter.attribution.ownership import Member
-from exporter.ledger import Allotted
+from exporter.ledger import Allocated
 from exporter.model import (
     Allocation,
     ContainerKey,
@@ -26,10 +23,10 @@ from exporter.model import (
 )
 
 
-class Named(Mapping[tuple[str, str], Pod]):
+class PodsByName(Mapping[tuple[str, str], Pod]):
     """The pods of a table by namespace and name; of two with one name, the one that lives.
 
-    Made for the first who asks, in any thread.
+    Built on first use. Thread-safe.
     """
 
     def __init__(self, table: PodTable) -> None:
@@ -63,7 +60,7 @@ class Named(Mapping[tuple[str, str], Pod]):
 
 logger = logging.getLogger(__name__)
 
-# What follows from what is not believed, and what to do.
+# What follows from an annotation that is not accepted, and what to do.
 _OUTCOMES = {
     Reason.NOT_REQUESTED: "the annotation is ignored; find out who wrote it, or state the resource "
     "names if they are configured (--allocations.hami)",
@@ -74,11 +71,11 @@ _OUTCOMES = {
 }
 
 
-class Allotments:
+class Allocations:
     """The allocations of all pods, with the placements that were observed.
 
-    A container whose sharing system does not tell its device is placed where its processes were
-    seen; that stays until the pod goes, so that a pause in its work does not displace it.
+    If a container's sharing system does not name its device, it is placed where its processes were
+    seen. That stays until the pod goes, so that a pause in its work does not displace it.
 
     ``rules`` may be replaced at any time: the next call decodes all pods by them.
     """
@@ -87,36 +84,36 @@ class Allotments:
         self.rules = rules
         self.problems: Counter[str] = Counter()
         self.replicas: Mapping[str, int] = {}  # of each device that is divided into some, by UUID
-        self.named = Named(PodTable())
+        self.pods_by_name = PodsByName(PodTable())
         self._decoded_by: Rules | None = None
         self._version = -1
-        self._node = self._facts = NodeFacts()  # as told; as the decoders were given it
+        self._node = self._facts = NodeFacts()  # from the sources; and as decoders got it
         self._pods: Mapping[str, Pod] = {}  # that are decoded
         self._devices: dict[str, Device] = {}  # by UUID
         self._decoded: dict[str, tuple[Allocation, ...]] = {}
         self._seen: dict[str, dict[str, list[str]]] = {}  # pod uid → container → device UUIDs
-        self._unplaced: frozenset[str] = frozenset()  # uids of pods whose devices are not told
-        self._allotted: list[Allotted] | None = None  # None: to be made anew
-        self._told: set[tuple[str, str, str]] = set()
-        self._said_node_unknown = False
+        self._unplaced: frozenset[str] = frozenset()  # uids of pods whose devices are not named
+        self._allocated: list[Allocated] | None = None  # None: to be built again
+        self._logged: set[tuple[str, str, str]] = set()
+        self._logged_node_unknown = False
 
     def of(
         self, table: PodTable, node: NodeFacts, seen: Callable[[], Mapping[Member, Sequence[str]]]
-    ) -> list[Allotted]:
+    ) -> list[Allocated]:
         """Every allocation on this node, under its container's labels.
 
-        It is the same list as the last time if nothing has changed.
-        ``seen`` tells the devices on which a container has a process now, by UUID; it is asked
-        only while there is an allotment that names no device.
+        It is the same list as the last time if nothing has changed. ``seen`` returns the devices on
+        which a container has a process now, by UUID. It is called only while an allocation has no
+        device.
         """
         rules = self.rules
         if table.pods is not self._pods:
-            self.named = Named(table)
+            self.pods_by_name = PodsByName(table)
         as_before = rules is self._decoded_by and table.version == self._version
         if node is not self._node and node != self._node:
             as_before = False
             if node.devices != self._node.devices:
-                self._allotted = None
+                self._allocated = None
             self._devices = {d.uuid: d for d in node.devices}
             self.replicas = sharing_replicas(node)
         if not as_before:
@@ -124,34 +121,34 @@ class Allotments:
             self._version, self._node, self._decoded_by = table.version, node, rules
         if self._unplaced:
             self._observe(seen())
-        if self._allotted is None:
-            self._allotted = self._placed(table)
-        return self._allotted
+        if self._allocated is None:
+            self._allocated = self._placed(table)
+        return self._allocated
 
-    def _placed(self, table: PodTable) -> list[Allotted]:
-        placed: list[Allotted] = []
+    def _placed(self, table: PodTable) -> list[Allocated]:
+        placed: list[Allocated] = []
         for uid, allocations in self._decoded.items():
             pod, on = table.pods[uid], self._seen.get(uid, {})
             placed += (
-                Allotted(ContainerKey(pod.namespace, pod.name, a.container), a)
+                Allocated(ContainerKey(pod.namespace, pod.name, a.container), a)
                 for a in place(allocations, on)
             )
         shared = Counter(allocation.device for _, allocation in placed)
         return [
-            Allotted(key, limited(a, self._devices.get(a.device or ""), shared[a.device]))
+            Allocated(key, limited(a, self._devices.get(a.device or ""), shared[a.device]))
             for key, a in placed
         ]
 
     def _decode(self, table: PodTable, node: NodeFacts, rules: Rules) -> None:
-        """Decode the pods that changed; all of them where the facts or the rules did."""
+        """Decodes the pods that changed; all of them where the facts or the rules did."""
         pods, known = table.pods, self._pods if rules is self._decoded_by else {}
         changed = {  # most news of pods is about something else
             uid: plain(pods[uid])
             for uid in other_pods(pods, known)
             if uid not in known or plain(known[uid]) != plain(pods[uid])
         }
-        telling = rules.neighbours(changed).keys() | (self._facts.pods.keys() - changed.keys())
-        neighbours = {u: plain(pods[u]) for u in pods if u in telling} if telling else {}
+        related = rules.neighbours(changed).keys() | (self._facts.pods.keys() - changed.keys())
+        neighbours = {u: plain(pods[u]) for u in pods if u in related} if related else {}
         facts = self._facts
         if node is not self._node or rules is not self._decoded_by or neighbours != facts.pods:
             facts = replace(node, pods=neighbours, index_bases=rules.index_bases)
@@ -164,10 +161,10 @@ class Allotments:
             decoded = {uid: found[uid] if uid in found else before.get(uid, ()) for uid in pods}
             self._take({uid: allocations for uid, allocations in decoded.items() if allocations})
         self._facts, self._pods = facts, pods
-        self._told = {told for told in self._told if told[0] in pods}
+        self._logged = {problem for problem in self._logged if problem[0] in pods}
 
     def _take(self, decoded: dict[str, tuple[Allocation, ...]]) -> None:
-        self._decoded, self._allotted = decoded, None
+        self._decoded, self._allocated = decoded, None
         self._unplaced = frozenset(
             uid for uid, of_pod in decoded.items() if any(a.device is None for a in of_pod)
         )
@@ -176,21 +173,21 @@ class Allotments:
     def _decode_pod(self, pod: Pod, facts: NodeFacts, rules: Rules) -> tuple[Allocation, ...]:
         found = rules.decode(pod, facts)
         for problem in found.problems:
-            self._tell(pod, problem)
+            self._log(pod, problem)
         return found.allocations
 
-    def _tell(self, pod: Pod, problem: DecodeProblem) -> None:
+    def _log(self, pod: Pod, problem: DecodeProblem) -> None:
         _, scheme, reason, detail = problem
-        if (pod.uid, scheme, reason) in self._told:
+        if (pod.uid, scheme, reason) in self._logged:
             return
-        self._told.add((pod.uid, scheme, reason))
+        self._logged.add((pod.uid, scheme, reason))
         self.problems[reason] += 1
         if reason is Reason.NODE_UNKNOWN:
-            self._say_node_unknown(scheme)
+            self._log_node_unknown(scheme)
             return
         outcome = _OUTCOMES.get(reason, "its limits are not exported")
         logger.warning(
-            "pod %s/%s: its %s allotment cannot be read (%s: %s); %s",
+            "pod %s/%s: its %s allocation cannot be read (%s: %s); %s",
             pod.namespace,
             pod.name,
             scheme,
@@ -199,17 +196,17 @@ class Allotments:
             outcome,
         )
 
-    def _say_node_unknown(self, scheme: str) -> None:
-        if not self._said_node_unknown:
-            self._said_node_unknown = True
+    def _log_node_unknown(self, scheme: str) -> None:
+        if not self._logged_node_unknown:
+            self._logged_node_unknown = True
             logger.warning(
-                "limits of %s's allotments are not exported: nothing is known of the node, whose "
+                "limits of %s's allocations are not exported: nothing is known of the node, whose "
                 "devices may be shared; let the exporter 'get' its own 'nodes' object",
                 scheme,
             )
 
     def _observe(self, seen: Mapping[Member, Sequence[str]]) -> None:
-        """Remember where the containers were seen whose device is not told."""
+        """Records where containers were seen whose device is not named."""
         for (uid, container), uuids in seen.items():
             if uid in self._unplaced and any(
                 a.device is None and a.container in {container, ""} for a in self._decoded[uid]
@@ -218,7 +215,7 @@ class Allotments:
                 news = [uuid for uuid in uuids if uuid not in known]
                 if news:
                     known += news
-                    self._allotted = None
+                    self._allocated = None
 
 
 def plain(pod: Pod) -> Pod:
@@ -229,9 +226,9 @@ def plain(pod: Pod) -> Pod:
 
 
 def limited(allocation: Allocation, device: Device | None, sharers: int) -> Allocation:
-    """What a whole device promises by itself, once it is known; a part of it does not.
+    """The allocation with what a whole device promises by itself; a part of it promises nothing.
 
-    A whole card is all its memory; a MIG instance its memory and its share of the GPU, if it is
+    A whole card is all its memory. A MIG instance is its memory and its share of the GPU, if it is
     one container's alone. ``sharers``: how many allocations are of this device.
     """
     part = allocation.replicas is not None or allocation.policy == SHARED
