@@ -1,4 +1,4 @@
-"""A view as a table that is printed once. Pure."""
+"""An overview as a table that is printed once. Pure."""
 
 from datetime import UTC, datetime
 
@@ -6,7 +6,7 @@ from exporter.terminal import table
 from exporter.terminal.draw import Piece, Tone
 from exporter.terminal.view import Figure, Line, LineKind, LineOrder, Overview, rows
 
-WIDE = 120  # where it is not printed on a terminal, which has a width
+WIDE = 120  # used if the output is not a terminal
 NARROW = 40
 _COLOURS = {
     Tone.STRONG: "\x1b[1m",
@@ -20,7 +20,7 @@ _END = "\x1b[0m"
 
 
 def report(view: Overview, width: int | None, *, coloured: bool) -> str:
-    """Title, troubles, table, and why each question mark is one."""
+    """Title, troubles, table, and the reason for each question mark."""
     shown = rows(view.lines, LineOrder())
     cells = max(width or WIDE, NARROW)
     past = any(len(row.line.past) > 1 for row in shown)
@@ -36,7 +36,7 @@ def report(view: Overview, width: int | None, *, coloured: bool) -> str:
 
 
 def title(view: Overview, *state: str, short: bool = False) -> str:
-    """Whose figures they are, how they are shown, and of when they are."""
+    """The title: the source, the state of the table, and the time of the figures."""
     devices = sum(line.kind is LineKind.DEVICE for line in view.lines)
     simulated = "SIMULATED" if short else "SIMULATED: nothing here is measured"
     counts = f"{_counted(devices, 'GPU')}, {_counted(view.pods, 'pod')}"
@@ -47,7 +47,7 @@ def title(view: Overview, *state: str, short: bool = False) -> str:
 def _clock(unix_s: float) -> str:
     try:
         return datetime.fromtimestamp(unix_s, UTC).strftime("%H:%M:%S UTC") if unix_s else ""
-    except (ValueError, OverflowError, OSError):  # no time that there is
+    except (ValueError, OverflowError, OSError):  # not a valid time
         return ""
 
 
@@ -56,7 +56,7 @@ def _counted(count: int, what: str) -> str:
 
 
 def _unknown(view: Overview) -> list[str]:
-    """Each thing that is not known, by what is above it, and its reason."""
+    """Each unknown figure, with the names of the lines above it and its reason."""
     found: list[str] = []
 
     def look(line: Line, above: str) -> None:
@@ -76,7 +76,7 @@ def _unknown(view: Overview) -> list[str]:
 
 
 def is_unknown(figure: Figure) -> bool:
-    """Whether there should be a value."""
+    """Whether a value is missing that should be there."""
     return figure.value is None and bool(figure.why)
 
 

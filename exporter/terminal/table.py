@@ -1,4 +1,4 @@
-"""Rows as lines of text of a given width: the columns that fit, the most telling first. Pure."""
+"""Lines as text of a given width, with the columns that fit, by rank. Pure."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -20,9 +20,9 @@ _TONES = {
 
 
 class TableColumn(NamedTuple):
-    """A column. ``rank``: the lowest stay longest where there is little room.
+    """A column. In a narrow terminal, columns of the highest ``rank`` are dropped first.
 
-    ``grows``: how many cells more it takes where there is much.
+    ``grows`` is the number of cells that it may take in addition.
     """
 
     title: str
@@ -58,14 +58,14 @@ COLUMNS = (
 
 
 class Layout(NamedTuple):
-    """Cells for the name, and for each column that is shown."""
+    """The number of cells for the name, and for each column that is shown."""
 
     name: int
     columns: tuple[tuple[TableColumn, int], ...]
 
 
 def layout(cells: int, longest_name: int = LEAST_NAME, *, past: bool = True) -> Layout:
-    """Share out a line of so many cells; ``past``: there are last minutes to show."""
+    """The layout of a line of so many cells; ``past``: there is history to show."""
     shown: list[TableColumn] = []
     wanted = [column for column in COLUMNS if past or column is not PAST]
     for column in sorted(wanted, key=lambda column: column.rank):
@@ -88,7 +88,7 @@ def _taken(columns: Sequence[TableColumn]) -> int:
 
 
 def longest_name(rows: Sequence[ShownLine]) -> int:
-    """Cells that the longest name takes, with its indentation."""
+    """The number of cells that the longest name takes, with its indentation."""
     return max((2 * row.depth + 2 + width(row.line.name) for row in rows), default=0)
 
 
@@ -102,7 +102,7 @@ def head(of: Layout) -> list[Piece]:
 
 
 def line(row: ShownLine, of: Layout) -> list[Piece]:
-    """One row, as wide as the layout."""
+    """One row in the width of the layout."""
     sign = _SHUT if row.hidden else _OPEN if row.line.children else _LEAF
     name = fitted("  " * row.depth + sign + row.line.name, of.name)
     pieces = [Piece(name, _TONES.get(row.line.kind, Tone.PLAIN))]
@@ -119,7 +119,7 @@ def _aligned(cell: Cell, cells: int, *, left: bool) -> list[Piece]:
 
 
 def column_at(of: Layout, cell: int) -> int:
-    """Which column a cell of the line is in: -1 is the name, else the number in the layout."""
+    """The column that a cell of the line is in: -1 is the name, others the number in the layout."""
     ends = of.name
     for number, (_, cells) in enumerate(of.columns):
         if cell < ends:

@@ -1,7 +1,4 @@
-"""What is shown: lines that hold lines, GPU → pod → container → process. Values only.
-
-Which lines are shown, and in which order. Pure.
-"""
+"""The lines of a table, GPU → pod → container → process, their filter and order. Pure."""
 
 from collections.abc import Callable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
@@ -11,10 +8,10 @@ from typing import NamedTuple
 
 
 class LineKind(StrEnum):
-    """What a line is about."""
+    """The kind of thing that a line shows."""
 
     DEVICE = "GPU"
-    NOWHERE = "no GPU"  # allotments whose device is not known
+    NOWHERE = "no GPU"  # allocations whose device is not known
     POD = "pod"
     CONTAINER = "container"
     GROUP = "group"
@@ -23,10 +20,10 @@ class LineKind(StrEnum):
 
 
 class Figure(NamedTuple):
-    """A figure and what it is held against. ``why``: the reason where the value is not known.
+    """A value with its limit. ``why`` is the reason if the value is not known.
 
-    Without value and reason there is none: it does not apply.
-    Core is in whole GPUs (1 is all of one), memory in bytes. ``limit`` None: nothing was promised.
+    A figure without value and reason does not apply. Core is in whole GPUs (1 is all of one),
+    memory in bytes. ``limit`` is None if nothing was allocated.
     """
 
     value: float | None = None
@@ -35,7 +32,7 @@ class Figure(NamedTuple):
 
     @property
     def share(self) -> float | None:
-        """The part of its limit that is in use; None where either is not known."""
+        """The value as a share of the limit; None if either is not known."""
         if self.value is None or not self.limit:
             return None
         return self.value / self.limit
@@ -49,10 +46,10 @@ Past = tuple[float | None, ...]
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One line. ``key`` is its own for as long as it is there; ``pid`` of a process.
+    """One line. ``key`` identifies it from one reading to the next; ``pid`` is a process's.
 
-    ``letters`` is the process's type as nvidia-smi shows it, ``past`` the core of the last minutes,
-    oldest first, ``facts`` more to know, by name.
+    ``letters`` is the process's type as nvidia-smi shows it. ``past`` is the core of the last
+    minutes, oldest first. ``facts`` are details by name.
     """
 
     key: Key
@@ -69,7 +66,7 @@ class Line:
 
 
 def path(line: Line) -> str:
-    """The line's name in full: a container's with its pod's."""
+    """The line's full name; a container's includes its pod's."""
     if line.kind is LineKind.CONTAINER:
         namespace, pod, container = line.key[-3:]
         return f"{namespace}/{pod}/{container}"
@@ -78,9 +75,9 @@ def path(line: Line) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """Everything at one moment. ``source`` is whom it was asked of.
+    """Everything at one moment. ``source`` is the name of the node or feed.
 
-    ``troubles`` are sources that are down, and whatever else hinders: what is wrong and what to do.
+    ``troubles`` are sources that are down and other problems, each with advice.
     """
 
     source: str
@@ -94,7 +91,7 @@ class Overview:
 
     @property
     def pods(self) -> int:
-        """How many pods are on the devices."""
+        """The number of pods on the devices."""
         return len(
             {
                 line.key[-2:]
@@ -106,7 +103,7 @@ class Overview:
 
 
 class SortKey(StrEnum):
-    """What the lines within a GPU, pod or container are sorted by."""
+    """The sort key of lines within a GPU, pod or container."""
 
     NAME = "name"
     CORE = "core"
@@ -116,9 +113,10 @@ class SortKey(StrEnum):
 
 
 class LineOrder(NamedTuple):
-    """``needle`` must be in a line, in one above or in one below for it to be shown.
+    """The order, filter and depth of lines.
 
-    ``deepest`` is how many levels are shown: 1 is the GPUs alone.
+    A line is shown if ``needle`` is in it, in one above or in one below. ``deepest`` is the number
+    of levels; 1 shows the GPUs only.
     """
 
     by: SortKey = SortKey.NAME
@@ -129,7 +127,7 @@ class LineOrder(NamedTuple):
 
 
 class ShownLine(NamedTuple):
-    """A line where it is shown. ``hidden``: it has others below that are not."""
+    """A line with its depth. ``hidden``: its children are not shown."""
 
     line: Line
     depth: int
@@ -137,11 +135,11 @@ class ShownLine(NamedTuple):
 
 
 _LARGEST_FIRST = {SortKey.CORE, SortKey.MEMORY, SortKey.SHARE}
-_LAST = (LineKind.REST,)  # after everybody who is named
+_LAST = (LineKind.REST,)  # after all owners
 
 
 def rows(lines: Sequence[Line], order: LineOrder) -> list[ShownLine]:
-    """The lines from top to bottom. GPUs stay by their index."""
+    """The lines from top to bottom. GPUs stay in the order of their index."""
     needle = order.needle.casefold()
     found = [line for one in lines if (line := _matching(one, needle)) is not None]
     return list(_rows(found, order, 0))
@@ -156,7 +154,7 @@ def _rows(lines: Sequence[Line], order: LineOrder, depth: int) -> Iterator[Shown
 
 
 def _matching(line: Line, needle: str) -> Line | None:
-    """The line with those below that match; all of them if it matches itself."""
+    """The line with its matching children; with all children if it matches itself."""
     if not needle or needle in line.name.casefold() or needle in line.letters.casefold():
         return line
     below = tuple(one for child in line.children if (one := _matching(child, needle)) is not None)
@@ -169,7 +167,7 @@ def _matching(line: Line, needle: str) -> Line | None:
 
 
 def _sorted(lines: Sequence[Line], order: LineOrder) -> list[Line]:
-    """Those of which the value is not known come after those of which it is, either way round."""
+    """The lines in order. Lines without the value come last, in both directions."""
     largest_first = (order.by in _LARGEST_FIRST) != order.reverse
     value = _VALUES[order.by]
     known = [line for line in lines if line.kind not in _LAST and value(line) is not None]

@@ -189,7 +189,7 @@ def test_letters_typed_into_the_filter_are_no_commands() -> None:
 
 def test_a_filter_that_matches_nothing_says_so() -> None:
     def check(app: Top) -> None:
-        assert "nothing matches the filter" in text(app)
+        assert "no match for the filter" in text(app)
 
     drive(SetFeed(sight(demo())), pressing("slash", *"nobody"), checking(check))
 
@@ -273,11 +273,11 @@ def test_the_keys_move_and_the_ends_are_ends() -> None:
 
 def test_help_explains_and_goes_away() -> None:
     def explained(app: Top) -> None:
-        assert "the allotment ends" in text(app)
+        assert "end of the allocation" in text(app)
         assert "never 0" in text(app)
 
     def gone(app: Top) -> None:
-        assert "the allotment ends" not in text(app)
+        assert "end of the allocation" not in text(app)
         assert app.is_running
 
     drive(

@@ -91,7 +91,7 @@ def test_what_is_not_known_has_its_reason_up_to_the_pod() -> None:
 
 
 def test_no_reason_is_said_to_be_none() -> None:
-    assert find(changed({"memory_used_bytes": None}), CHAT).memory.why == "not_told"
+    assert find(changed({"memory_used_bytes": None}), CHAT).memory.why == "not_reported"
 
 
 def test_what_is_not_known_is_not_summed() -> None:
@@ -119,7 +119,7 @@ def test_a_device_that_the_document_lacks_has_a_line_of_its_own() -> None:
     stray = lines_of(whole, None)[-1]
 
     assert stray.name.startswith("GPU GPU-")
-    assert (stray.core.value, stray.core.why) == (None, "not_told")
+    assert (stray.core.value, stray.core.why) == (None, "not_reported")
     assert find((stray,), CHAT).kind is LineKind.POD
 
 

@@ -253,7 +253,7 @@ def test_a_memory_bar_is_left_out_where_the_total_is_not_known() -> None:
 
 def test_nothing_is_said_to_run_where_a_gpu_cannot_be_read() -> None:
     document = {"index": 0, "uuid": "GPU-0", "unattributed": [], "unmeasured": []}
-    words = {"unmeasured": {}}
+    words: dict[str, Any] = {"unmeasured": {}}
     lost, idle = ({**document, "up": up} for up in (False, True))
 
     assert "Nothing runs on it." in words_of(card(idle, (), {}, words))

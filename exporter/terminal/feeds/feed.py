@@ -1,4 +1,4 @@
-"""The seam: what every feed offers, and what is shown of it."""
+"""The Protocol of all feeds, and the overview of a feed's result."""
 
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
@@ -9,35 +9,35 @@ from exporter.terminal.view import Line, Overview
 
 
 class FeedError(Exception):
-    """Nothing can be read now; the text says why and what to do, and holds no credential."""
+    """Nothing can be read now. The text has the cause and advice, and no credential."""
 
 
 class FeedResult(NamedTuple):
-    """What was read: a document for each node, each with its history if there is one."""
+    """A document for each node, each with its history if there is one."""
 
     documents: Sequence[tuple[Json, Json | None]]
     troubles: tuple[str, ...] = ()
 
 
 class Feed(Protocol):
-    """One way to learn what is on the GPUs. For one thread, but for ``close``."""
+    """A source of documents. Not thread-safe, except ``close``."""
 
     @property
     def name(self) -> str:
-        """Whom it asks, for people."""
+        """The source's name for readers."""
         ...
 
     def read(self) -> FeedResult:
-        """The newest; may take some seconds.
+        """The newest documents. May take some seconds.
 
         Raises:
-            FeedError: there is none.
+            FeedError: nothing can be read.
 
         """
         ...
 
     def close(self) -> None:
-        """Let go of everything; a read that is under way ends soon."""
+        """Releases everything. A read in progress ends soon."""
         ...
 
 

@@ -1,6 +1,6 @@
-"""GET over HTTP with credentials that are never shown; stands on urllib of the standard library.
+"""The feed from an exporter on another machine, by its JSON (docs/api.md), and its HTTP client.
 
-An exporter on another machine, by its JSON (docs/api.md).
+Credentials are never shown.
 """
 
 import base64
@@ -37,7 +37,7 @@ _REFUSALS: dict[int, str] = {
 
 @dataclass(frozen=True, slots=True)
 class RemoteCredentials:
-    """Who asks, and whom to believe. ``ca_file`` "" is the machine's own authorities."""
+    """Credentials for a server, and its trusted authorities; ``ca_file`` "": the machine's own."""
 
     user: str = ""
     password: str = field(default="", repr=False)
@@ -48,14 +48,14 @@ class RemoteCredentials:
 
 
 class _NoRedirect(HTTPRedirectHandler):
-    """Credentials go to the address that was given, and nowhere else."""
+    """Follows no redirection, so that credentials go to the given address only."""
 
     def redirect_request(self, *_: object) -> None:
-        """Follow none: urllib then raises what it is."""
+        """Returns None; urllib then raises HTTPError."""
 
 
 class Http:
-    """Requests below one address. ``address`` is without credentials, to be shown."""
+    """A client for one base address. ``address`` has no credentials and can be shown."""
 
     def __init__(self, url: str, credentials: RemoteCredentials) -> None:
         parts = urlsplit(url)
@@ -78,7 +78,7 @@ class Http:
         """The body of an answer 200.
 
         Raises:
-            FeedError: there is no such answer, and why.
+            FeedError: there is no such answer.
 
         """
         url = self._base + path + (f"?{urlencode(query)}" if query else "")
@@ -97,7 +97,7 @@ class Http:
         return _unpacked(body, self.address) if packed else body
 
     def json(self, path: str, query: Mapping[str, str] | None = None) -> dict[str, Any]:
-        """The object that an answer 200 is; raises as ``get`` does."""
+        """The JSON object of an answer 200; raises as ``get`` does."""
         body = self.get(path, query)
         try:
             document = json.loads(body)
@@ -137,7 +137,7 @@ def _context(credentials: RemoteCredentials) -> ssl.SSLContext:
 
 
 def _why(error: Exception) -> str:
-    """The cause in words, without the library's own."""
+    """The cause in plain words, not the library's."""
     cause = error.reason if isinstance(error, URLError) else error
     if isinstance(cause, ssl.SSLCertVerificationError):
         return f"its certificate is not trusted ({cause.verify_message}); see --ca-file"
@@ -153,7 +153,7 @@ def _why(error: Exception) -> str:
 
 
 def _unpacked(body: bytes, address: str) -> bytes:
-    """Bounded: a few packed bytes may stand for any number."""
+    """The unpacked body, limited because a few packed bytes can become any number."""
     try:
         unpacked = zlib.decompressobj(wbits=31).decompress(body, LARGEST + 1)
     except zlib.error:
@@ -179,11 +179,11 @@ class RemoteFeed:
 
     @property
     def name(self) -> str:
-        """Its address."""
+        """The exporter's address."""
         return self._http.address
 
     def read(self) -> FeedResult:
-        """Ask for the newest."""
+        """The newest documents."""
         document = self._http.json(SNAPSHOT)
         version = document.get("api_version")
         if version != VERSION:
@@ -197,8 +197,8 @@ class RemoteFeed:
         return FeedResult([(document, self._history)])
 
     def metrics(self, path: str) -> bytes:
-        """Its metrics page."""
+        """The exporter's metrics page."""
         return self._http.get(path)
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Does nothing: no connection is kept."""

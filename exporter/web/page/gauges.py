@@ -1,6 +1,7 @@
 """The two gauges of a GPU's card: use of core and memory by container."""
 
 from collections.abc import Callable, Iterable, Sequence
+from math import inf
 from typing import NamedTuple
 
 from exporter.web.page.cells import OVER, BarSegment, bar, spark, unknown, why
@@ -81,7 +82,7 @@ def memory(device: Json, tenants: Sequence[Tenant], series: Series, words: Json)
         held_of(used, total) if used is not None else unknown(why(device, "memory"), words),
         _allocated(
             None if allocated is None else gibibytes(allocated),
-            bool(total) and (allocated or 0.0) > total,
+            (allocated or 0.0) > (total or inf),
         ),
         spark("Memory, the last ten minutes", past, total or max(filter(None, past), default=1.0)),
     )
