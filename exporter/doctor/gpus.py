@@ -71,7 +71,7 @@ def pace(evidence: ProbeResults) -> Iterator[CheckResult]:
 
 
 def _turns(gpu: int, told: Sequence[Mapping[str, PartCost]]) -> Iterator[tuple[str, _Turn]]:
-    """What the newest turn of each part costs: the cheaper of the last two, as ``Pace`` takes it.
+    """The newest cost of each part: the cheaper of the last two, as in ``AdaptiveInterval``.
 
     Of what is read less often than the doctor waits for, there is one only. A part's cost rises
     with each turn; how often it is read is as set when it is first told of.

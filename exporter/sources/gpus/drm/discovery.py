@@ -1,12 +1,9 @@
-"""Which DRM devices there are, and what sysfs says of them. Opening none, it wakes none.
+"""Lists the DRM devices with their properties in sysfs, and the engine names of each driver.
 
-``/sys/class/drm/cardN`` of every device; its other nodes stand beside it in ``device/drm``.
-
-What the engines of each driver are for. Data from the kernel's documentation and sources.
-
-A driver names its classes of engines as it likes. ``core`` is what shades and computes. Intel's
-``video`` (``vcs``) decodes and encodes, and does not say which: it is the decoder. Scaling
-(``video-enhance``, ``vpe``) is neither.
+Every device has a directory ``/sys/class/drm/cardN``; its other nodes are in ``device/drm``. No
+device is opened, so none is woken. Engine classes are from the kernel's documentation and sources:
+``core`` shades and computes; Intel's ``video`` (``vcs``) decodes and encodes without a difference
+and counts as the decoder; scaling (``video-enhance``, ``vpe``) is neither.
 """
 
 import re
@@ -22,12 +19,11 @@ CORE, ENCODER, DECODER, COPY = "core", "encoder", "decoder", "copy"
 
 @dataclass(frozen=True, slots=True)
 class DriverTraits:
-    """One driver. ``roles``: engine class → quantity.
+    """The properties of one driver. ``roles``: engine class → quantity.
 
-    ``omits_unused``: an engine that a client has not used is not listed. ``wakes``: the device is
-    woken to be asked, and kept awake by being asked. ``profiling``: the file of the device that
-    must hold one of these bits for engines to be counted at all. ``vendor`` where there is no PCI
-    id to tell it.
+    ``omits_unused``: engines that a client has not used are not listed. ``wakes``: reading clients
+    wakes the device and keeps it awake. ``profiling``: bits of the device's file of that name, one
+    of which must be set for engines to be counted. ``vendor``: for devices without a PCI id.
     """
 
     roles: Mapping[str, str]
@@ -64,7 +60,7 @@ DRIVERS: Mapping[str, DriverTraits] = MappingProxyType(
         "etnaviv": DriverTraits({"2D": CORE, "3D": CORE}, vendor="vivante"),
     }
 )
-"""The drivers that are taken up by themselves: those known to implement the specification."""
+"""The drivers that are used by default: those known to implement the specification."""
 
 NO_ENGINE = frozenset({"video-enhance", "vecs", "vpe", "tfu", "cache_clean", "cpu", "other"})
 _ANY = {
@@ -80,9 +76,9 @@ _ANY = {
 
 
 def role_of(driver: str, engine: str) -> str | None:
-    """The quantity that an engine class counts as, None where it counts as none.
+    """The quantity of an engine class; None if it has none.
 
-    Of a driver that is not known, what is not known to be something else is its core.
+    For an unknown driver, an unknown class is the core.
     """
     known = DRIVERS.get(driver)
     if known is not None and known.roles:
@@ -96,14 +92,14 @@ _NODE = re.compile(r"(?:card|renderD)([0-9]{1,4})", re.ASCII)
 _PCI = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]", re.ASCII)
 _VENDORS = {0x8086: "intel", 0x1002: "amd", 0x10DE: "nvidia", 0x1AF4: "virtio"}
 _FIRST_OF_OTHERS = 300  # beyond every ``FIRST_INDEX``
-_OTHERS = {"nvidia", "nvidia-drm"}  # NVML's: its driver has no show_fdinfo
+_OTHERS = {"nvidia", "nvidia-drm"}  # read by NVML: its driver has no show_fdinfo
 _TOTALS = ("device/mem_info_vram_total", "lmem_total_bytes")  # amdgpu; i915 as Intel ships it
 _TILE = re.compile(r"tile[0-9]{1,2}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
 class DrmCard:
-    """A device and where it is: ``card`` its directory in sysfs, ``minors`` those of its nodes."""
+    """A device, its directory in sysfs (``card``) and the minor numbers of its nodes."""
 
     device: Device
     driver: str
@@ -114,9 +110,9 @@ class DrmCard:
 def discover(
     sys_root: str, proc_root: str, *, taken: Collection[str] = (), any_driver: bool = False
 ) -> tuple[DrmCard, ...]:
-    """Every device of a driver that is known to tell of its clients, or of any driver.
+    """Every device whose driver is known to report its clients, or of any driver.
 
-    ``taken`` are the PCI addresses of the devices that another source has.
+    ``taken``: PCI addresses of the devices that another source reads.
     """
     kernel = text(f"{proc_root}/sys/kernel/osrelease")
     found: list[DrmCard] = []
@@ -147,7 +143,7 @@ def _device(card: str, driver: str, pci: str, kernel: str) -> Device:
 
 
 def _memory(card: str) -> int | None:
-    """Bytes of the device's own memory; None where it has none, or its driver does not say."""
+    """Bytes of the device's own memory; None if it has none, or its driver does not report it."""
     whole = max((number(f"{card}/{name}") or 0 for name in _TOTALS), default=0)
     tiles = [name for name in names(f"{card}/device") if _TILE.fullmatch(name)]  # xe's
     of_tiles = (number(f"{card}/device/{name}/physical_vram_size_bytes") or 0 for name in tiles)
@@ -163,7 +159,7 @@ def _vendor(card: str, driver: str) -> str:
 
 
 def _model(card: str) -> str:
-    """The board's name where its driver knows it, else the ids of a PCI device."""
+    """The board's name if its driver has it, or else the ids of a PCI device."""
     name = label(text(f"{card}/device/product_name"))
     vendor, device = (_hexadecimal(f"{card}/device/{each}") for each in ("vendor", "device"))
     if name:
@@ -186,7 +182,7 @@ def _minors(card: str, name: str) -> frozenset[int]:
 
 
 def _renders(card: str) -> bool:
-    """Whether it has a render node: a card without draws nothing, it shows (VGA of a BMC)."""
+    """Whether it has a render node: a card without one only displays (VGA of a BMC)."""
     return any(name.startswith("renderD") for name in names(f"{card}/device/drm"))
 
 

@@ -1,9 +1,7 @@
-"""``/proc/PID/fdinfo/FD`` of a DRM device, parsed. Pure.
+"""Parses ``/proc/PID/fdinfo/FD`` of a DRM device, and adds up the memory of its clients. Pure.
 
-Documentation/gpu/drm-usage-stats.rst of the kernel. What is not of the specification, cannot be
-read, or is beyond the bounds is left out; nothing in it is guessed.
-
-Memory of one device and who holds it, by what its clients say. Pure.
+Source: Documentation/gpu/drm-usage-stats.rst of the kernel. Lines outside the specification or the
+bounds are left out; nothing is guessed.
 """
 
 import re
@@ -30,11 +28,11 @@ _ENGINE_KEYS = (
     ("drm-total-cycles-", "total_cycles", None),
     ("drm-cycles-", "cycles", None),
 )
-_REGION_KEYS = ("drm-resident-", "drm-memory-", "drm-total-")  # the one that says most, first
+_REGION_KEYS = ("drm-resident-", "drm-memory-", "drm-total-")  # the most exact first
 
 
 class EngineUsage(NamedTuple):
-    """What a client has used of one class of engines. None: not told.
+    """The use of one class of engines by a client. None: not reported.
 
     ``busy_ns`` and ``cycles`` are counters, summed over the ``capacity`` engines of the class.
     ``total_cycles`` is the device's clock in the unit of ``cycles``.
@@ -48,10 +46,10 @@ class EngineUsage(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class DrmClient:
-    """One open DRM file: what its driver says of it.
+    """The ``fdinfo`` of one open DRM file.
 
-    ``pdev`` is the PCI address in lower case, "" for other buses. ``held`` are bytes by memory
-    region: resident ones, or whatever the driver tells that comes next to it.
+    ``pdev``: the PCI address in lower case, "" for other buses. ``held``: bytes by memory region,
+    resident ones if the driver reports them, or else the nearest figure.
     """
 
     driver: str
@@ -62,9 +60,9 @@ class DrmClient:
 
 
 def parse(content: bytes) -> DrmClient | None:
-    """What the text says; None where it is not that of a DRM client that has an id. Never raises.
+    """The client; None if the text is not that of a DRM client with an id. Never raises.
 
-    Without an id two descriptors of one client cannot be told from two clients.
+    Without an id, two descriptors of one client look like two clients.
     """
     texts = dict(_lines(content))
     driver = texts.get("drm-driver", "")
@@ -126,7 +124,7 @@ def _size(text: str) -> int | None:
 
 
 _LOCAL = re.compile(r"(?:vram|local)[0-9]*", re.ASCII)  # amdgpu, xe and i915; others have none
-_KINDS: frozenset[str] = frozenset()  # fdinfo does not tell who computes and who draws
+_KINDS: frozenset[str] = frozenset()  # fdinfo does not say who computes and who draws
 
 
 def held_by(
@@ -135,11 +133,11 @@ def held_by(
     used_bytes: int | None,
     cut: AbstractSet[int] = frozenset(),
 ) -> DeviceMemory:
-    """Device memory by process; a buffer that clients share is counted with each.
+    """Device memory by process. A buffer that clients share is counted for each of them.
 
-    The sizes are None on a device without memory of its own. ``used_bytes`` of the whole device
-    is what its driver says, None where it says nothing: what clients hold is not all of it.
-    Processes that are ``cut`` may hold more than is seen.
+    Sizes are None on a device without its own memory. ``used_bytes`` of the whole device is its
+    driver's figure, None without one: the clients' sum is not all of it. Processes that are ``cut``
+    may hold more, so that their sizes are None.
     """
     held: dict[int, int | None] = {}
     for pid, client in clients:
