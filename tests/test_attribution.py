@@ -13,12 +13,12 @@ from exporter.model import (
     CgroupIdentity,
     Container,
     ContainerKey,
-    Credit,
     Device,
     DeviceMemory,
     DeviceUsage,
     Engines,
     GroupKey,
+    IdleCredit,
     MemoryHeld,
     Owner,
     Pod,
@@ -147,7 +147,7 @@ def sampled(
         ),
         rejected={"pid": rejected} if rejected else {},
         unclaimed_ns=unclaimed,
-        told_apart=True,
+        per_sample=True,
     )
 
 
@@ -201,7 +201,7 @@ def test_credit_of_earlier_windows_is_carried_on() -> None:
     later = account(DEVICE, sampled(200, {}, 200), OWNERS, credit=usage.credit)
 
     assert core_of(later) == {A: 200}
-    assert later.credit[A].spare_ns == 600 - 200 - 1  # and one has faded
+    assert later.credit[A].credit_ns == 600 - 200 - 1  # and one has faded
 
 
 def test_a_card_latched_at_full_does_not_make_its_idle_neighbour_busy() -> None:
@@ -327,7 +327,7 @@ def windows(draw: st.DrawFn) -> Window:
         energy_uj=energy,
         idle_energy_uj=draw(st.one_of(st.none(), st.integers(0, 10**12))),
         unclaimed_ns=draw(st.integers(0, 10**9)),
-        told_apart=draw(st.booleans()),
+        per_sample=draw(st.booleans()),
     )
 
 
@@ -335,7 +335,7 @@ idle_weights = st.dictionaries(
     st.sampled_from([A, B, GroupKey("docker", "x"), Unattributed.IDLE]), st.integers(0, 10**6)
 )
 credit_of_owners = st.dictionaries(
-    st.sampled_from([A, B, *Unattributed]), st.builds(Credit, st.integers(0, 10**9))
+    st.sampled_from([A, B, *Unattributed]), st.builds(IdleCredit, st.integers(0, 10**9))
 )
 
 
@@ -344,7 +344,7 @@ def test_shares_add_up_to_the_device_for_every_quantity(
     seen: Window,
     known: dict[int, Owner],
     weights: dict[Owner, int],
-    credit: dict[Owner, Credit],
+    credit: dict[Owner, IdleCredit],
 ) -> None:
     usage = account(DEVICE, seen, known, weights, credit)
 

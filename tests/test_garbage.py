@@ -7,19 +7,19 @@ from exporter.commands import garbage
 
 THREADS = """
 import ctypes, gc, sys, threading
-from exporter import garbage
+from exporter.commands import garbage
 
-if sys.argv[1] == "seldom":
-    garbage.seldom()
+if sys.argv[1] == "relax":
+    garbage.relax()
 together = threading.Barrier(5)
 
 def work():
     kept = bytearray(4096)
-    together.wait(30)
+    together.wait(60)
 
 for _ in range(4):
     threading.Thread(target=work).start()
-together.wait(30)
+together.wait(60)
 libc = ctypes.CDLL(None)
 libc.malloc_info(0, ctypes.c_void_p.in_dll(libc, "stdout"))
 libc.fflush(None)
@@ -34,10 +34,10 @@ def said(how: str) -> str:
 
 
 def test_all_threads_share_one_heap() -> None:
-    assert said("seldom").count("<heap ") == 1
+    assert said("relax").count("<heap ") == 1
     assert said("as it comes").count("<heap ") > 1
 
 
 def test_reference_cycles_are_searched_for_seldom() -> None:
     wanted = (garbage.NEW_OBJECTS, garbage.OLDER, garbage.OLDER)
-    assert said("seldom").rstrip().endswith(str(wanted))
+    assert said("relax").rstrip().endswith(str(wanted))

@@ -21,6 +21,8 @@ PAGES = {"README.md", "CONTRIBUTING.md", "SECURITY.md"}
 # Names of the public interface: metrics, alerts, flags and their values, families' quantities.
 EXEMPT = re.compile(
     r"\bmgpu_\w+|\bMgpu\w+|--[a-z][\w.-]*(=[\w-]+)?|\bMGPU_\w+"
+    r"|\bequal, allotment\b"  # values of --energy.idle in docs/configuration.md
+    r"|<a id=\"[\w-]+\">"  # anchors that are kept for links from elsewhere
     r"|\b(?:vke|tke|volcano|hami|cgpu)[\w.-]*[./][\w./-]+"  # annotations of sharing systems
     r'|"key": "told"'  # a key of the recordings' file format
 )

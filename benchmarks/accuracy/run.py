@@ -17,7 +17,7 @@ from benchmarks.accuracy.readers import (
     Sums,
     label,
 )
-from benchmarks.accuracy.scenarios import NAMELESS, START_S, Case
+from benchmarks.accuracy.scenarios import START_S, UNIDENTIFIED, Case
 from exporter.simulation.load import describe
 from tests.scenario.truth import truth_of
 
@@ -99,7 +99,7 @@ def _errors(
                     before, after = (marks[m][reader, quantity] for m in (first, last))
                     span = truths[first:last]
                     for name, error, floor in _compare(before, after, span, quantity):
-                        if name != NAMELESS:
+                        if name != UNIDENTIFIED:
                             yield Error(reader, quantity, minutes, scrape_s, error, floor)
 
 

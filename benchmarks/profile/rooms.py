@@ -113,7 +113,7 @@ def main() -> None:
     parser.add_argument("--profile", default="")
     own, flags = parser.parse_known_args()
     given = {name: [value] for name, value in (f[2:].split("=", 1) for f in flags)}
-    garbage.seldom()
+    garbage.relax()
     rooms = Rooms()
     rooms.watch_driver()
     settings = read_settings(given)
@@ -125,7 +125,7 @@ def main() -> None:
     found = {"first": _cycle(collector, rooms)}
     time.sleep(1)
     _cycle(collector, rooms)  # the first window
-    garbage.settle()
+    garbage.freeze()
     steady = [_paced(collector, rooms) for _ in range(own.cycles)]
     found["steady"], found["steady, mean"] = (
         _over(statistics.median, steady),

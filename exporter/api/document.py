@@ -60,11 +60,6 @@ _AMD = (
     "board hangs: see the kernel log for amdgpu. It is looked for again and again; no restart is "
     "needed."
 )
-_AMD_SMI = (
-    "AMD's library was asked for (--amd.smi) and cannot be used. No figure needs it: mount the "
-    "host's /opt/rocm/lib and give the container /dev/kfd and /dev/dri/renderD*, or set "
-    "--amd.smi=off."
-)
 _CGROUPS = (
     "hostPID: true is missing in the pod, or the node's /sys/fs/cgroup is not mounted. Devices go "
     "on meanwhile; containers, pods and namespaces are withheld."
@@ -76,7 +71,6 @@ _API = (
 _BY_NAME = {
     "nvml": _DRIVER,
     "amd": _AMD,
-    "amdsmi": _AMD_SMI,
     "cgroups": _CGROUPS,
     "pods_api": _API,
     "simulated": "The scenario's driver was let go of (SIGUSR2); SIGUSR2 takes it up again.",

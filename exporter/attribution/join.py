@@ -15,11 +15,11 @@ from typing import NamedTuple
 from exporter.attribution.shares import apportion, named_in, share_averages, share_core
 from exporter.model import (
     Allocation,
-    Credit,
     Device,
     DeviceMemory,
     DeviceUsage,
     Engines,
+    IdleCredit,
     MemoryHeld,
     Owner,
     Spent,
@@ -27,7 +27,7 @@ from exporter.model import (
     Window,
 )
 
-NO_CREDIT: Mapping[Owner, Credit] = MappingProxyType({})
+NO_CREDIT: Mapping[Owner, IdleCredit] = MappingProxyType({})
 
 
 def account(
@@ -35,7 +35,7 @@ def account(
     window: Window,
     owners: Mapping[int, Owner],
     idle_weights: Mapping[Owner, int] | None = None,
-    credit: Mapping[Owner, Credit] = NO_CREDIT,
+    credit: Mapping[Owner, IdleCredit] = NO_CREDIT,
 ) -> DeviceUsage:
     """Share out one window of a device among the owners of its processes.
 
@@ -65,7 +65,7 @@ def account(
         credit=core.credit,
         methods=window.methods,
         counted={name: _owned(by_pid, owners) for name, by_pid in window.counted.items()},
-        is_lower_bound=window.is_sum_of_told,
+        is_lower_bound=window.is_sum_of_processes,
     )
 
 
@@ -119,10 +119,10 @@ def _share_energy(
     """The window's energy per owner: what was not observed, what idling costs, and work by core."""
     if energy is None:
         return None
-    by_core = {} if window.is_sum_of_told else core  # else who is not told would pay nothing
+    by_core = {} if window.is_sum_of_processes else core  # else who is not told would pay nothing
     shares = apportion(energy.active, by_core)
     if not shares and energy.active:
-        is_idle = window.busy.core == 0 and not window.is_sum_of_told
+        is_idle = window.busy.core == 0 and not window.is_sum_of_processes
         nobody = Unattributed.IDLE if is_idle else Unattributed.NO_PID
         shares = {nobody: energy.active}
     idle_shares = apportion(energy.idle, idle_weights) or {Unattributed.IDLE: energy.idle}

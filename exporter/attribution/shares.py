@@ -19,45 +19,45 @@ lately, and it is all that can be given: a device that is busy for another reaso
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from exporter.model import Credit, Owner, Unattributed, Unexplained, Window
+from exporter.model import IdleCredit, Owner, Unattributed, Unexplained, Window
 
 FADING_NS = 300 * 10**9  # in which a credit fades to about a third
 SILENCE_NS = 15 * 10**9  # who was not named for so long, which no ring lasts, has no credit left
 
-NONE = Credit(0)
+NONE = IdleCredit(0)
 
 
 class Grant(NamedTuple):
     """The parts of some unclaimed time by owner, and the credit that is left."""
 
     parts: Mapping[Owner, int]
-    credit: Mapping[Owner, Credit]
+    credit: Mapping[Owner, IdleCredit]
 
 
 def carry(
-    credit: Mapping[Owner, Credit], spare: Mapping[Owner, int], elapsed_ns: int
-) -> dict[Owner, Credit]:
+    credit: Mapping[Owner, IdleCredit], spare: Mapping[Owner, int], elapsed_ns: int
+) -> dict[Owner, IdleCredit]:
     """The credit after a window of this length in which these owners were named."""
-    carried: dict[Owner, Credit] = {}
+    carried: dict[Owner, IdleCredit] = {}
     faded_ns = FADING_NS + elapsed_ns
     for owner in {**credit, **spare}:
-        spare_ns, silent_ns = credit.get(owner, NONE)
-        left_ns = spare_ns * FADING_NS // faded_ns + spare.get(owner, 0)
+        credit_ns, silent_ns = credit.get(owner, NONE)
+        left_ns = credit_ns * FADING_NS // faded_ns + spare.get(owner, 0)
         silent_ns = 0 if owner in spare else silent_ns + elapsed_ns
         if left_ns > 0 and silent_ns <= SILENCE_NS:
-            carried[owner] = Credit(left_ns, silent_ns)
+            carried[owner] = IdleCredit(left_ns, silent_ns)
     return carried
 
 
-def grant(unclaimed_ns: int, credit: Mapping[Owner, Credit]) -> Grant:
+def grant(unclaimed_ns: int, credit: Mapping[Owner, IdleCredit]) -> Grant:
     """Give unclaimed time in proportion to the credits, to none more than it has."""
     if not unclaimed_ns:
         return Grant({}, credit)
-    spare = {owner: left.spare_ns for owner, left in credit.items()}
+    spare = {owner: left.credit_ns for owner, left in credit.items()}
     parts = apportion(min(unclaimed_ns, sum(spare.values())), spare)
     rest = {
-        owner: Credit(spare_ns - parts.get(owner, 0), silent_ns)
-        for owner, (spare_ns, silent_ns) in credit.items()
+        owner: IdleCredit(credit_ns - parts.get(owner, 0), silent_ns)
+        for owner, (credit_ns, silent_ns) in credit.items()
     }
     return Grant({owner: part for owner, part in parts.items() if part}, rest)
 
@@ -104,7 +104,7 @@ class CoreShares(NamedTuple):
 
     shares: Mapping[Owner, int] | None
     unexplained: Mapping[Unexplained, int]
-    credit: Mapping[Owner, Credit]
+    credit: Mapping[Owner, IdleCredit]
 
 
 def named_in(window: Window, owners: Mapping[int, Owner]) -> Named:
@@ -115,11 +115,12 @@ def named_in(window: Window, owners: Mapping[int, Owner]) -> Named:
     decoder: dict[Owner, int] = {}
     spare: dict[Owner, int] = {}
     unknown = Unattributed.UNKNOWN_CGROUP
-    for pid, (core_ns, memory_active_ns, encoder_ns, decoder_ns), spare_ns in window.processes:
+    for pid, busy, idle_in_samples_ns in window.processes:
+        core_ns, memory_active_ns, encoder_ns, decoder_ns = busy
         owner = owners.get(pid, unknown)
         if core_ns:
             core[owner] = core.get(owner, 0) + core_ns
-            spare[owner] = spare.get(owner, 0) + spare_ns
+            spare[owner] = spare.get(owner, 0) + idle_in_samples_ns
         if memory_active_ns:
             memory_active[owner] = memory_active.get(owner, 0) + memory_active_ns
         if encoder_ns:
@@ -141,9 +142,9 @@ def share_averages(
     return _with_nobody(shares, busy_ns - sum(shares.values()))
 
 
-def share_core(window: Window, named: Named, credit: Mapping[Owner, Credit]) -> CoreShares:
+def share_core(window: Window, named: Named, credit: Mapping[Owner, IdleCredit]) -> CoreShares:
     """Core time by owner, with what is granted out of the credits."""
-    busy_ns, sampled = window.busy.core, window.told_apart
+    busy_ns, sampled = window.busy.core, window.per_sample
     if busy_ns is None:
         return CoreShares(None, {}, credit)
     shares = _explained(busy_ns, named.core, 1 if sampled or window.rejected else SCALE_CAP)

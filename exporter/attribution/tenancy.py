@@ -19,9 +19,9 @@ from typing import NamedTuple
 from exporter.attribution.join import NO_CREDIT, account
 from exporter.model import (
     PARTITIONED,
-    Credit,
     Device,
     DeviceUsage,
+    IdleCredit,
     Owner,
     ProcessActivity,
     ProcessMemory,
@@ -69,7 +69,7 @@ def account_for(
     owners: Mapping[int, Owner],
     residents: Residents | None,
     idle_weights: Mapping[Owner, int] | None = None,
-    credit: Mapping[Owner, Credit] = NO_CREDIT,
+    credit: Mapping[Owner, IdleCredit] = NO_CREDIT,
 ) -> DeviceUsage:
     """Share out one window of a device; ``residents`` None if it is unknown who they are.
 
@@ -85,7 +85,7 @@ def account_for(
         return usage._replace(unmeasured=None)
     if window.methods.shares == FDINFO:
         computing = residents.computing if residents else ()
-        untold = {_owner(owners, pid) for pid in window.untold}
+        untold = {_owner(owners, pid) for pid in window.unmeasured_pids}
         unmeasured = dict.fromkeys(computing, Unmeasured.NOT_SUPPORTED)
         return usage._replace(unmeasured=unmeasured | dict.fromkeys(untold, Unmeasured.READ_FAILED))
     if residents and residents.mps_clients and window.busy.core:  # on an idle device they are idle

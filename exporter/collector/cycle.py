@@ -33,10 +33,10 @@ from exporter.model import (
     Unmeasured,
 )
 from exporter.rows.book_view import CycleFacts
-from exporter.rows.history import extended, gauges_of, present_of
+from exporter.rows.history import current_gauges, extended, gauges_of
 from exporter.rows.lazy import at_most, rows_of
 from exporter.sources.gpus.source import RestartRequiredError
-from exporter.sources.pods.labels import Shown
+from exporter.sources.pods.labels import PodLabels
 
 
 class Pulse(NamedTuple):
@@ -74,7 +74,7 @@ class Collector:
         self._rules_to_come = rules or CycleRules()
         self._keeper = Keeper(self._rules_to_come, cpu_ns)
         self._idle = idle
-        self._shown = Shown(self._rules.allowed)
+        self._shown = PodLabels(self._rules.allowed)
         self._membership = Membership()
         self._allotments = Allotments(self._rules.allotments)
         self._allotted: list[Allotted] = []
@@ -193,7 +193,7 @@ class Collector:
         rows, highest = rows_of(self._ledger, facts), at_most(self._ledger, facts)
         taken = bounded(rows, self.snapshot.rows, rules.most_series, highest)
         self._surplus.count(taken.dropped, rules.most_series)
-        present = gauges_of(taken.rows) if taken.dropped else present_of(self._ledger, facts)
+        present = gauges_of(taken.rows) if taken.dropped else current_gauges(self._ledger, facts)
         own = self._own(readings, processes, now)
         return Snapshot(
             version=self.snapshot.version + 1,

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from exporter import __version__
 from exporter.metrics.families import OWN_LEVEL
 from exporter.model import CallCount, Row, SourceStatus, Value
-from exporter.rows.lazy import LateRows, table_of
+from exporter.rows.lazy import LazyRows, table_of
 
 
 class LastReload(NamedTuple):
@@ -41,10 +41,10 @@ class Own:
     cpu_used: float | None = None
 
 
-def with_own(rows: Mapping[str, tuple[Row, ...]], own: Own) -> LateRows:
+def with_own(rows: Mapping[str, tuple[Row, ...]], own: Own) -> LazyRows:
     """The rows of all levels, made when they are asked for."""
     levels = {level: partial(table_of, rows, level) for level in rows}
-    return LateRows({**levels, OWN_LEVEL: lambda: (own_row(own),)})
+    return LazyRows({**levels, OWN_LEVEL: lambda: (own_row(own),)})
 
 
 def own_row(own: Own) -> Row:

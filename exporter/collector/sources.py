@@ -12,8 +12,8 @@ from exporter.sources.cgroups.source import ProcessSource
 from exporter.sources.gpus.source import Demand, GpuSource
 from exporter.sources.groups.source import GroupSource
 from exporter.sources.node.source import NodeSource
-from exporter.sources.pods.decode import KEEP_NOTHING, Keep
-from exporter.sources.pods.labels import ALLOW_NOTHING, Allowed
+from exporter.sources.pods.decode import KEEP_NOTHING, KeyPrefixes
+from exporter.sources.pods.labels import ALLOW_NOTHING, LabelAllowList
 from exporter.sources.pods.source import PodSource
 
 Listening = PodSource | NodeSource | GroupSource
@@ -68,8 +68,8 @@ class CycleRules:
     retention_ns: int = 300 * 10**9
     most_series: int = MOST_SERIES
     allotments: Rules = field(default_factory=Rules)
-    allowed: Allowed = ALLOW_NOTHING
-    keep: Keep = KEEP_NOTHING
+    allowed: LabelAllowList = ALLOW_NOTHING
+    keep: KeyPrefixes = KEEP_NOTHING
     demand: Demand = field(default_factory=Demand)
     budget: float = 0.0
     by_step: bool = False

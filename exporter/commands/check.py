@@ -9,7 +9,7 @@ from argparse import ArgumentParser, Namespace
 
 from exporter.collector.wiring import open_sources
 from exporter.commands.progress import progress
-from exporter.doctor import Examined, Verdict, as_json, as_text, examine, gather
+from exporter.doctor import CheckVerdict, ReportEntry, as_json, as_text, examine, gather
 from exporter.settings import Settings
 from exporter.simulation.section import ScenarioError
 
@@ -32,7 +32,7 @@ def check(settings: Settings, arguments: Namespace) -> int:
         logger.error("%s", error)  # noqa: TRY400 - the message says it all
         return 1
     _quiet(settings.log_level)
-    examined: list[Examined] = []
+    examined: list[ReportEntry] = []
     with progress() as shown:
         shown.say("asking the sources for some seconds ...")
         for one in examine(gather(settings, sources, time)):
@@ -45,7 +45,7 @@ def check(settings: Settings, arguments: Namespace) -> int:
         coloured = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
         sys.stdout.write(as_text(examined, width, coloured=coloured))
     sys.stdout.flush()
-    return 1 if any(one.finding.verdict is Verdict.PROBLEM for one in examined) else 0
+    return 1 if any(one.finding.verdict is CheckVerdict.PROBLEM for one in examined) else 0
 
 
 def _quiet(level: str) -> None:

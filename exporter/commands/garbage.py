@@ -14,7 +14,7 @@ M_ARENA_MAX = -8  # malloc.h
 STARTED_S = 30.0  # by then all modules are imported, and the pods are listed
 
 
-def seldom() -> None:
+def relax() -> None:
     """Search only what is left over, when it has become some megabytes. Before threads start.
 
     They share one heap: a heap for each, which glibc gives them, is a MiB that none uses, and
@@ -24,7 +24,7 @@ def seldom() -> None:
     _of_libc("mallopt", M_ARENA_MAX, 1)
 
 
-def settle() -> None:
+def freeze() -> None:
     """Leave all that is there now out of every later search: modules, classes, the metric table.
 
     What importing and the first list of pods have left over goes back to the kernel.

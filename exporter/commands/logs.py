@@ -27,7 +27,7 @@ def configure(level: str, form: str, stream: TextIO | None = None) -> None:
 
 
 @dataclass(slots=True)
-class _Said:
+class _WrittenMessage:
     """A message that was written, and how often it came again since."""
 
     record: logging.LogRecord
@@ -46,7 +46,7 @@ class Collapsing(logging.Handler):
         super().__init__()
         self._inner = inner
         self._clock = clock
-        self._said: OrderedDict[tuple[str, int, str], _Said] = OrderedDict()
+        self._said: OrderedDict[tuple[str, int, str], _WrittenMessage] = OrderedDict()
 
     def emit(self, record: logging.LogRecord) -> None:
         """Write the record, or count it."""
@@ -59,7 +59,7 @@ class Collapsing(logging.Handler):
             return
         if len(self._said) >= MOST_REMEMBERED:
             self._tell(self._said.popitem(last=False)[1], now_ns)
-        self._said[key] = _Said(record, now_ns)
+        self._said[key] = _WrittenMessage(record, now_ns)
         self._inner.handle(record)
 
     def flush(self) -> None:
@@ -87,7 +87,7 @@ class Collapsing(logging.Handler):
             del self._said[key]
             self._tell(said, now_ns)
 
-    def _tell(self, said: _Said, now_ns: int) -> None:
+    def _tell(self, said: _WrittenMessage, now_ns: int) -> None:
         if not said.again:
             return
         record = copy(said.record)

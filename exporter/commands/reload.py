@@ -16,7 +16,7 @@ from exporter.settings import (
     Settings,
     SettingsError,
     changed,
-    contents,
+    read_bytes,
     with_live,
 )
 
@@ -52,7 +52,7 @@ class Reloader:
     def reload(self) -> str | None:
         """Read the settings anew; None, or why the old ones stay."""
         with self._one_at_a_time:
-            self._taken = contents(self.settings.config_file)
+            self._taken = _contents(self.settings.config_file)
             try:
                 new = self._read()
             except SettingsError as error:
@@ -90,7 +90,7 @@ class Reloader:
         A file is not always written at once: half of one may be a valid one. Contents are compared,
         not times: a symlink that is swapped, as Kubernetes does, is a change.
         """
-        found = contents(self.settings.config_file)
+        found = _contents(self.settings.config_file)
         stands = found == self._looked
         self._looked = found
         if stands and found != self._taken:
@@ -103,6 +103,14 @@ class Reloader:
                 self.look()
             except Exception:
                 logger.exception("the settings file was not looked at; the next look comes")
+
+
+def _contents(path: str) -> bytes | str:
+    """The file's contents, or why it cannot be read: only to be compared with each other."""
+    try:
+        return read_bytes(path)
+    except (OSError, ValueError) as error:
+        return str(error)
 
 
 def _said(setting: Setting, settings: Settings) -> str:

@@ -26,8 +26,8 @@ from exporter.simulation.section import ScenarioError
 from exporter.sources.pods.factory import node_name
 from exporter.web import (
     BindError,
+    HttpServer,
     Pages,
-    Server,
     WebConfig,
     WebFileError,
     listen,
@@ -71,7 +71,7 @@ def serve(
     logger.info("mgpu-exporter %s", __version__)
     if settings.simulate:
         logger.warning("SIMULATED NODE (%s): nothing here is measured", settings.simulate)
-    garbage.seldom()
+    garbage.relax()
     stop = stop or threading.Event()
     agent = _Agent(settings, sources, config, reread or (lambda: settings), clock, stop)
     return asyncio.run(agent.run(sockets))
@@ -121,7 +121,7 @@ class _Agent:
         threading.Thread(target=watch, name="settings", daemon=True).start()
         server = self._server()
         await server.start(sockets)
-        loop.call_later(garbage.STARTED_S, garbage.settle)
+        loop.call_later(garbage.STARTED_S, garbage.freeze)
         await ended.wait()
         self._end_by_force_in(_END_WITHIN_S)
         logger.info("ending")
@@ -131,14 +131,14 @@ class _Agent:
         self._close()
         return self._status
 
-    def _server(self) -> Server:
+    def _server(self) -> HttpServer:
         app = make_app(
             *(self._pages, self._collector, self._settings, self._clock),
             config=self._config,
             about=lambda: _about(self._reloader.settings),
             reload=self._reloader.reload,
         )
-        return Server(app, config=self._config)
+        return HttpServer(app, config=self._config)
 
     def _collect(self, loop: asyncio.AbstractEventLoop, ended: asyncio.Event) -> None:
         """Run the cycle. If it ends by itself, only a new process can help."""

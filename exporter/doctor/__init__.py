@@ -5,14 +5,14 @@ that it calls itself: there is no second way of reading anything. Changes nothin
 One examination that fails costs only itself.
 """
 
-from exporter.doctor.evidence import Evidence, Finding, Verdict, gather
-from exporter.doctor.examine import Examined, as_json, as_text, examine
+from exporter.doctor.evidence import CheckResult, CheckVerdict, ProbeResults, gather
+from exporter.doctor.examine import ReportEntry, as_json, as_text, examine
 
 __all__ = [
-    "Evidence",
-    "Examined",
-    "Finding",
-    "Verdict",
+    "CheckResult",
+    "CheckVerdict",
+    "ProbeResults",
+    "ReportEntry",
     "as_json",
     "as_text",
     "examine",

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from exporter.collector.wiring import cgroup_root
-from exporter.doctor.evidence import Evidence, Finding, note, ok, problem
+from exporter.doctor.evidence import CheckResult, ProbeResults, note, ok, problem
 from exporter.doctor.privileges import CGROUPS, HOST_PID
 from exporter.model import Unmeasured
 from exporter.sources.cgroups.hierarchy import Hierarchy, find_hierarchy
@@ -18,7 +18,7 @@ _NO_CONTAINERS = (
 )
 
 
-def cgroups(evidence: Evidence) -> Iterator[Finding]:
+def cgroups(evidence: ProbeResults) -> Iterator[CheckResult]:
     """Hierarchy, driver, runtimes, and the node's processes."""
     if evidence.settings.simulate:
         return
@@ -35,14 +35,14 @@ def cgroups(evidence: Evidence) -> Iterator[Finding]:
     yield _host_pid(evidence)
 
 
-def _hierarchy(root: str, hierarchy: Hierarchy | None) -> Finding:
+def _hierarchy(root: str, hierarchy: Hierarchy | None) -> CheckResult:
     if hierarchy is None:
         remedy = "mount the node's /sys/fs/cgroup into the pod, or set --path.cgroup"
         return problem("hierarchy", f"{root} holds no cgroup hierarchy", remedy, CGROUPS)
     return ok("hierarchy", f"cgroup {hierarchy.version}, walked in {', '.join(hierarchy.roots)}")
 
 
-def _containers(hierarchy: Hierarchy) -> Iterator[Finding]:
+def _containers(hierarchy: Hierarchy) -> Iterator[CheckResult]:
     """What one walk finds; the driver by the names of the kubelet's own directories."""
     drivers: Counter[str] = Counter()
 
@@ -71,7 +71,7 @@ def _containers(hierarchy: Hierarchy) -> Iterator[Finding]:
         yield problem("directories", f"{unreadable} cannot be read", remedy, CGROUPS)
 
 
-def _host_pid(evidence: Evidence) -> Finding:
+def _host_pid(evidence: ProbeResults) -> CheckResult:
     procfs = evidence.settings.path_procfs
     status = next(s for s in evidence.sources if s.name == "cgroups")
     if status.reason is Unmeasured.NO_HOSTPID:

@@ -28,7 +28,7 @@ READS = 5
 READ_EVERY_S = 0.5  # the driver samples six times a second at most: a window needs two reads
 
 
-class Timed(NamedTuple):
+class ClockReading(NamedTuple):
     """Both clocks at one moment."""
 
     mono_ns: int
@@ -36,7 +36,7 @@ class Timed(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Evidence:
+class ProbeResults:
     """All of it. ``fatal``: a source said that only a new process can help.
 
     ``begun`` and ``ended`` are the clocks before and after. Of GPUs, ``read_at`` is the time of the
@@ -45,8 +45,8 @@ class Evidence:
     """
 
     settings: Settings
-    begun: Timed
-    ended: Timed
+    begun: ClockReading
+    ended: ClockReading
     readings: tuple[Reading, ...] = ()
     windows: Mapping[str, int] = field(default_factory=dict)
     costs: Mapping[str, Sequence[Mapping[str, PartCost]]] = field(default_factory=dict)
@@ -63,9 +63,9 @@ class Evidence:
 
 def gather(
     settings: Settings, sources: Sources, clock: Clock, every_s: float = READ_EVERY_S
-) -> Evidence:
+) -> ProbeResults:
     """Start the sources, ask them for some seconds, close them."""
-    begun = Timed(clock.monotonic_ns(), clock.time_ns())
+    begun = ClockReading(clock.monotonic_ns(), clock.time_ns())
     try:
         for listening in sources.listening:
             listening.start()
@@ -76,10 +76,10 @@ def gather(
         table = sources.pods.table()
         for node in sources.nodes:
             node.facts(table)
-        return Evidence(
+        return ProbeResults(
             settings=settings,
             begun=begun,
-            ended=Timed(clock.monotonic_ns(), clock.time_ns()),
+            ended=ClockReading(clock.monotonic_ns(), clock.time_ns()),
             **gpus._asdict(),
             tree=sources.processes.tree(),
             identities=sources.processes.resolve(pids),
@@ -95,7 +95,7 @@ def gather(
 
 
 class _Gpus(NamedTuple):
-    """What was read of them; the names are those of ``Evidence``."""
+    """What was read of them; the names are those of ``ProbeResults``."""
 
     readings: tuple[Reading, ...]
     windows: Mapping[str, int]
@@ -121,7 +121,7 @@ def _read(gpus: tuple[GpuSource, ...], every_s: float) -> _Gpus:
     return _Gpus(readings, windows, costs)
 
 
-class Verdict(StrEnum):
+class CheckVerdict(StrEnum):
     """How it is. A note is worth knowing and stops nothing that was asked for."""
 
     OK = "ok"
@@ -130,7 +130,7 @@ class Verdict(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class CheckResult:
     """One line of the report.
 
     ``remedy`` is what to do, ``privilege`` what a pod must be given for it, in the terms of its
@@ -138,22 +138,22 @@ class Finding:
     """
 
     subject: str
-    verdict: Verdict
+    verdict: CheckVerdict
     found: str
     remedy: str = ""
     privilege: str = ""
 
 
-def ok(subject: str, found: str) -> Finding:
+def ok(subject: str, found: str) -> CheckResult:
     """It is as it should be."""
-    return Finding(subject, Verdict.OK, found)
+    return CheckResult(subject, CheckVerdict.OK, found)
 
 
-def note(subject: str, found: str, remedy: str = "", privilege: str = "") -> Finding:
+def note(subject: str, found: str, remedy: str = "", privilege: str = "") -> CheckResult:
     """Something is not there that was not asked for, or may be as wanted."""
-    return Finding(subject, Verdict.NOTE, found, remedy, privilege)
+    return CheckResult(subject, CheckVerdict.NOTE, found, remedy, privilege)
 
 
-def problem(subject: str, found: str, remedy: str, privilege: str = "") -> Finding:
+def problem(subject: str, found: str, remedy: str, privilege: str = "") -> CheckResult:
     """Something that was asked for does not work."""
-    return Finding(subject, Verdict.PROBLEM, found, remedy, privilege)
+    return CheckResult(subject, CheckVerdict.PROBLEM, found, remedy, privilege)

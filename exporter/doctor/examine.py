@@ -16,7 +16,7 @@ from typing import NamedTuple
 from exporter import __version__
 from exporter.attribution.ownership import owner_of
 from exporter.doctor.cgroups import cgroups
-from exporter.doctor.evidence import Evidence, Finding, Verdict, note, ok, problem
+from exporter.doctor.evidence import CheckResult, CheckVerdict, ProbeResults, note, ok, problem
 from exporter.doctor.exporter import clock, exporter
 from exporter.doctor.gpus import gpus
 from exporter.doctor.groups import groups
@@ -33,7 +33,7 @@ _KINDS = {
 }
 
 
-def together(evidence: Evidence) -> Iterator[Finding]:
+def together(evidence: ProbeResults) -> Iterator[CheckResult]:
     """Count them by the kind of their owner."""
     if not evidence.identities:
         yield note("processes on GPUs", "there is none now; ask again while one works")
@@ -60,14 +60,14 @@ def _kind(owner: Owner) -> str:
 logger = logging.getLogger(__name__)
 
 
-class Examined(NamedTuple):
+class ReportEntry(NamedTuple):
     """A finding, and what was examined."""
 
     room: str
-    finding: Finding
+    finding: CheckResult
 
 
-EXAMINATIONS: dict[str, Callable[[Evidence], Iterator[Finding]]] = {
+EXAMINATIONS: dict[str, Callable[[ProbeResults], Iterator[CheckResult]]] = {
     "exporter": exporter,
     "cgroups": cgroups,
     "gpus": gpus,
@@ -79,25 +79,29 @@ EXAMINATIONS: dict[str, Callable[[Evidence], Iterator[Finding]]] = {
 }
 
 
-def examine(evidence: Evidence) -> Iterator[Examined]:
+def examine(evidence: ProbeResults) -> Iterator[ReportEntry]:
     """Every finding; one examination that fails is a problem of its own."""
     for room, look in EXAMINATIONS.items():
         try:
             for finding in look(evidence):
-                yield Examined(room, finding)
+                yield ReportEntry(room, finding)
         except Exception as error:
             logger.debug("examining %s failed", room, exc_info=True)
             remedy = "report it, with what --log.level=debug says"
-            yield Examined(room, problem("examination", f"failed: {error!r}"[:300], remedy))
+            yield ReportEntry(room, problem("examination", f"failed: {error!r}"[:300], remedy))
 
 
-_COLOURS = {Verdict.OK: "\x1b[32m", Verdict.NOTE: "\x1b[33m", Verdict.PROBLEM: "\x1b[1;31m"}
+_COLOURS = {
+    CheckVerdict.OK: "\x1b[32m",
+    CheckVerdict.NOTE: "\x1b[33m",
+    CheckVerdict.PROBLEM: "\x1b[1;31m",
+}
 _END = "\x1b[0m"
 _SUBJECT, _VERDICT = 20, 9
 _LEAST_WIDTH = 60
 
 
-def as_text(examined: Sequence[Examined], width: int, *, coloured: bool) -> str:
+def as_text(examined: Sequence[ReportEntry], width: int, *, coloured: bool) -> str:
     """Room by room, a line or more for each finding, then the sum."""
     lines: list[str] = []
     room = ""
@@ -109,7 +113,7 @@ def as_text(examined: Sequence[Examined], width: int, *, coloured: bool) -> str:
     return "\n".join([*lines, "", _sum(examined), ""])
 
 
-def _lines(finding: Finding, width: int, *, coloured: bool) -> list[str]:
+def _lines(finding: CheckResult, width: int, *, coloured: bool) -> list[str]:
     word = str(finding.verdict)
     shown = f"{_COLOURS[finding.verdict]}{word}{_END}" if coloured else word
     subject = f"{printable(finding.subject):<{_SUBJECT}} "
@@ -123,19 +127,19 @@ def _lines(finding: Finding, width: int, *, coloured: bool) -> list[str]:
     return lines
 
 
-def _sum(examined: Sequence[Examined]) -> str:
+def _sum(examined: Sequence[ReportEntry]) -> str:
     counts = Counter(one.finding.verdict for one in examined)
-    problems, notes = counts[Verdict.PROBLEM], counts[Verdict.NOTE]
+    problems, notes = counts[CheckVerdict.PROBLEM], counts[CheckVerdict.NOTE]
     words = f"{problems or 'no'} problem{'' if problems == 1 else 's'}"
     return f"{words}, {notes or 'no'} note{'' if notes == 1 else 's'}"
 
 
-def as_json(examined: Sequence[Examined]) -> str:
+def as_json(examined: Sequence[ReportEntry]) -> str:
     """One object: version, whether there is no problem, and the findings in their order."""
     findings = [{"room": one.room, **asdict(one.finding)} for one in examined]
     whole = {
         "version": __version__,
-        "ok": all(one.finding.verdict is not Verdict.PROBLEM for one in examined),
+        "ok": all(one.finding.verdict is not CheckVerdict.PROBLEM for one in examined),
         "findings": findings,
     }
     return json.dumps(whole, indent=2) + "\n"

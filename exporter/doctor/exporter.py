@@ -13,7 +13,7 @@ import psutil
 
 from exporter.collector.budget import widest
 from exporter.collector.wiring import cycle_rules, places_of
-from exporter.doctor.evidence import Evidence, Finding, note, ok, problem
+from exporter.doctor.evidence import CheckResult, ProbeResults, note, ok, problem
 from exporter.settings import TABLE, Settings, load
 from exporter.sources.pods.health import ApiError
 
@@ -22,7 +22,7 @@ MIB = 1 << 20
 SECOND_NS = 10**9
 
 
-def exporter(evidence: Evidence) -> Iterator[Finding]:
+def exporter(evidence: ProbeResults) -> Iterator[CheckResult]:
     """What was set, and as whom it runs."""
     yield _settings(evidence)
     yield _pace(evidence.settings)
@@ -37,7 +37,7 @@ def exporter(evidence: Evidence) -> Iterator[Finding]:
     yield ok("memory", f"{process.memory_info().rss // MIB} MiB in use, {free} MiB free here")
 
 
-def _settings(evidence: Evidence) -> Finding:
+def _settings(evidence: ProbeResults) -> CheckResult:
     settings, default = evidence.settings, load({}, {})
     differs = (f for f in TABLE if getattr(settings, f) != getattr(default, f))
     changed = ", ".join(TABLE[field].name for field in differs)
@@ -45,7 +45,7 @@ def _settings(evidence: Evidence) -> Finding:
     return ok("settings", f"{file}; {f'set: {changed}' if changed else 'all as by default'}")
 
 
-def _pace(settings: Settings) -> Finding:
+def _pace(settings: Settings) -> CheckResult:
     rules = cycle_rules(settings)
     cycle = f"a cycle every {rules.interval_ns / SECOND_NS:g} s"
     if not rules.budget:
@@ -64,7 +64,7 @@ TIMEOUT_S = 5.0
 _SYNCHRONISE = "see that chrony, ntpd or systemd-timesyncd runs on this node"
 
 
-def clock(evidence: Evidence) -> Iterator[Finding]:
+def clock(evidence: ProbeResults) -> Iterator[CheckResult]:
     """Plausible, steady, and like that of the driver and the API server."""
     begun, ended = evidence.begun, evidence.ended
     if ended.unix_ns < RELEASED_UNIX_NS:
@@ -82,7 +82,7 @@ def clock(evidence: Evidence) -> Iterator[Finding]:
     yield from _server(evidence)
 
 
-def _driver(evidence: Evidence) -> Iterator[Finding]:
+def _driver(evidence: ProbeResults) -> Iterator[CheckResult]:
     """A sample's time is the node's: how old the newest one is, and that it is not to come."""
     if not evidence.windows:
         return
@@ -94,7 +94,7 @@ def _driver(evidence: Evidence) -> Iterator[Finding]:
         yield note("driver's time", found, "the clock may have been set since the driver loaded")
 
 
-def _server(evidence: Evidence) -> Iterator[Finding]:
+def _server(evidence: ProbeResults) -> Iterator[CheckResult]:
     places = places_of(evidence.settings)
     if evidence.settings.pods_source not in {"auto", "api"} or places.credentials() is None:
         return

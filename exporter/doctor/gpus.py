@@ -14,11 +14,11 @@ from typing import NamedTuple
 
 import psutil
 
-from exporter.doctor.evidence import Evidence, Finding, note, ok, problem
+from exporter.doctor.evidence import CheckResult, ProbeResults, note, ok, problem
 from exporter.doctor.privileges import DEVICES, DRIVER, MIG_MONITOR, ROOT
-from exporter.doctor.vendors import AMD, AMD_SMI, DRM, amd, devices_found, drm, library
+from exporter.doctor.vendors import AMD, DRM, amd, devices_found, drm
 from exporter.model import DeviceReading, DeviceState, PartCost, Reading, Unmeasured
-from exporter.sources.gpus.nvml.cadence import MOST_SHARE, SECOND, Pace
+from exporter.sources.gpus.nvml.cadence import MOST_SHARE, SECOND, AdaptiveInterval
 from exporter.sources.gpus.nvml.errors import LibraryError
 from exporter.sources.gpus.nvml.library import SONAME, load, nvml_version
 
@@ -40,10 +40,10 @@ class _Turn(NamedTuple):
     @property
     def widened_s(self) -> float:
         """The time between two in which such a cost comes to rest."""
-        pace = Pace()
+        interval = AdaptiveInterval()
         for _ in range(2):
-            pace.note(self.cost_ns, self.every_ns or 0)
-        return pace.widened_s(self.every_ns or 0)
+            interval.observe(self.cost_ns, self.every_ns or 0)
+        return interval.widened_s(self.every_ns or 0)
 
     @property
     def slow(self) -> bool:
@@ -53,7 +53,7 @@ class _Turn(NamedTuple):
         return self.widened_s * SECOND > self.every_ns
 
 
-def pace(evidence: Evidence) -> Iterator[Finding]:
+def pace(evidence: ProbeResults) -> Iterator[CheckResult]:
     """What a read costs, and what is read more seldom than set; nothing where no source tells."""
     parts: dict[str, list[_Turn]] = defaultdict(list)
     for reading in (device for source in evidence.readings for device in source.devices):
@@ -136,9 +136,8 @@ GROUPS = {  # of metric families, by the quantity, where the names differ
 }
 NEEDED = ("core", "memory")  # without these no container has a figure
 
-OTHERS: Mapping[str, Callable[[Reading, Mapping[str, int]], Iterator[Finding]]] = {
+OTHERS: Mapping[str, Callable[[Reading, Mapping[str, int]], Iterator[CheckResult]]] = {
     AMD: amd,
-    AMD_SMI: library,
     DRM: drm,
 }
 
@@ -154,12 +153,12 @@ _REMEDIES = {
 }
 
 
-def gpus(evidence: Evidence, dev: Path = _DEV) -> Iterator[Finding]:
+def gpus(evidence: ProbeResults, dev: Path = _DEV) -> Iterator[CheckResult]:
     """All of the drivers."""
     if evidence.settings.simulate:
         yield note("driver", f"simulated ({evidence.settings.simulate}): nothing of it is measured")
         return
-    readings = [r for r in evidence.readings if not r.status.absent or r.status.name == AMD_SMI]
+    readings = [r for r in evidence.readings if not r.status.absent]
     others = [reading for reading in readings if reading.status.name in OTHERS]
     wanted = {"auto", "nvml"} & set(evidence.settings.gpus_source)
     if wanted and not any(r.status.absent and r.status.name == "nvml" for r in evidence.readings):
@@ -169,7 +168,7 @@ def gpus(evidence: Evidence, dev: Path = _DEV) -> Iterator[Finding]:
     yield from pace(evidence)
 
 
-def _nvidia(evidence: Evidence, readings: list[Reading], dev: Path) -> Iterator[Finding]:
+def _nvidia(evidence: ProbeResults, readings: list[Reading], dev: Path) -> Iterator[CheckResult]:
     opened = any(reading.status.up for reading in readings)
     module = module_version(Path(evidence.settings.path_procfs))
     yield _module(module, opened=opened)
@@ -203,7 +202,7 @@ def module_version(procfs: Path) -> str:
     return found[1] if found else "of an unknown version"
 
 
-def _library(library: CDLL, module: str) -> Iterator[Finding]:
+def _library(library: CDLL, module: str) -> Iterator[CheckResult]:
     mapped = [file.path for file in psutil.Process().memory_maps() if SONAME[:-2] in file.path]
     version = nvml_version(library)
     words = f"version {version}" if version else "of an unknown version"
@@ -217,7 +216,7 @@ def _library(library: CDLL, module: str) -> Iterator[Finding]:
         )
 
 
-def _module(module: str, *, opened: bool) -> Finding:
+def _module(module: str, *, opened: bool) -> CheckResult:
     if module:
         return ok("kernel module", f"version {module}")
     remedy = "load the driver on this node (nvidia-smi on the host shows whether it is)"
@@ -226,7 +225,7 @@ def _module(module: str, *, opened: bool) -> Finding:
     return problem("kernel module", "not loaded, or not seen in /proc/driver/nvidia", remedy)
 
 
-def _device_files(dev: Path, *, opened: bool) -> Iterator[Finding]:
+def _device_files(dev: Path, *, opened: bool) -> Iterator[CheckResult]:
     """Opened as the library does: a name in /dev says nothing of the device cgroup's rules."""
     paths = sorted(
         path for path in dev.glob("nvidia*") if re.fullmatch(r"nvidia(ctl|\d+)", path.name)
@@ -251,7 +250,7 @@ def _refusal(path: Path) -> str:
     return ""
 
 
-def _driver(fatal: str, readings: list[Reading]) -> Iterator[Finding]:
+def _driver(fatal: str, readings: list[Reading]) -> Iterator[CheckResult]:
     if fatal:
         yield problem("driver", fatal, "restart the pod", DRIVER)
     for reading in readings:
@@ -265,7 +264,7 @@ def _driver(fatal: str, readings: list[Reading]) -> Iterator[Finding]:
             yield problem("devices", status.detail, "see the kernel log for NVRM and Xid", DEVICES)
 
 
-def _quantities(devices: list[DeviceReading], asked: list[str]) -> Iterator[Finding]:
+def _quantities(devices: list[DeviceReading], asked: list[str]) -> Iterator[CheckResult]:
     """One line for each quantity, not for each device of each."""
     for quantity in asked:
         calls = CALLS[quantity]

@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from exporter.doctor.evidence import Evidence, Finding, note, ok, problem
+from exporter.doctor.evidence import CheckResult, ProbeResults, note, ok, problem
 from exporter.doctor.privileges import PTRACE, SEE_PROCESSES
 from exporter.model import CgroupIdentity
 from exporter.sources.cgroups.proc import user_id
@@ -15,7 +15,7 @@ _BY_ID = "containers are shown by their ids without it"
 _MOST_USERS = 100
 
 
-def groups(evidence: Evidence, root: str = "") -> Iterator[Finding]:
+def groups(evidence: ProbeResults, root: str = "") -> Iterator[CheckResult]:
     """Sockets, the file of users, other users' processes. ``root`` goes before usual places."""
     settings = evidence.settings
     if settings.simulate:
@@ -27,7 +27,7 @@ def groups(evidence: Evidence, root: str = "") -> Iterator[Finding]:
         yield _environments(evidence)
 
 
-def _sockets(sockets: tuple[str, ...], root: str) -> Iterator[Finding]:
+def _sockets(sockets: tuple[str, ...], root: str) -> Iterator[CheckResult]:
     if NONE in sockets:
         return
     asked_for = sockets != (AUTO,)
@@ -58,14 +58,14 @@ def _of_users(root: str) -> Iterator[str]:
             yield from sockets_of(runtime, int(user), root)
 
 
-def _users(path: str) -> Finding:
+def _users(path: str) -> CheckResult:
     if os.access(path, os.R_OK):
         return ok("users' names", f"read from {path}")
     remedy = "users are shown by their numbers; set --path.passwd to the host's file"
     return note("users' names", f"{path} cannot be read", remedy)
 
 
-def _hidden(procfs: str) -> Finding:
+def _hidden(procfs: str) -> CheckResult:
     """The machine's first process is another user's for whoever is not root: a proof of hidepid."""
     if user_id(procfs, 1) is None:
         remedy = (
@@ -76,7 +76,7 @@ def _hidden(procfs: str) -> Finding:
     return ok("others' processes", f"seen in {procfs}")
 
 
-def _environments(evidence: Evidence) -> Finding:
+def _environments(evidence: ProbeResults) -> CheckResult:
     """Whether a job's account can be read: of the jobs on GPUs now, of another's process else."""
     jobs = [
         pid

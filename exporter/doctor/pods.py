@@ -11,16 +11,16 @@ from urllib.parse import quote
 
 from exporter.collector.wiring import places_of
 from exporter.doctor import privileges
-from exporter.doctor.evidence import Evidence, Finding, note, ok, problem
+from exporter.doctor.evidence import CheckResult, ProbeResults, note, ok, problem
 from exporter.doctor.privileges import POD_RESOURCES
 from exporter.sources.node.kubelet import SOCKET, Kubelet, KubeletError
 from exporter.sources.node.polled import AUTO, NONE
 from exporter.sources.node.wire import WireError, decode_list
 from exporter.sources.pods.api import PODS
 from exporter.sources.pods.claims import GROUP, VERSIONS
-from exporter.sources.pods.client import Client
+from exporter.sources.pods.client import KubeClient
 from exporter.sources.pods.factory import node_name
-from exporter.sources.pods.health import ApiError, Server, explanation
+from exporter.sources.pods.health import ApiError, ServerKind, explanation
 from exporter.sources.pods.kubelet import PODS as KUBELETS_PODS
 from exporter.sources.pods.wire import MAX_OBJECT, JsonError, decode
 
@@ -41,7 +41,7 @@ class _Rule(NamedTuple):
     needed: bool = True
 
 
-def pods(evidence: Evidence) -> Iterator[Finding]:
+def pods(evidence: ProbeResults) -> Iterator[CheckResult]:
     """The sources that the settings name."""
     settings = evidence.settings
     if settings.simulate:
@@ -65,7 +65,7 @@ def pods(evidence: Evidence) -> Iterator[Finding]:
         yield _files(evidence, needed=kind == "files")
 
 
-def _node(evidence: Evidence) -> Finding:
+def _node(evidence: ProbeResults) -> CheckResult:
     name = node_name(evidence.settings.node_name)
     status = evidence.status("pods_api")
     if status is not None and status.up and status.detail:
@@ -74,7 +74,7 @@ def _node(evidence: Evidence) -> Finding:
     return ok("node name", name)
 
 
-def _api(evidence: Evidence, connect: Callable[[], Client]) -> Iterator[Finding]:
+def _api(evidence: ProbeResults, connect: Callable[[], KubeClient]) -> Iterator[CheckResult]:
     try:
         client = connect()
     except ApiError as error:
@@ -93,7 +93,7 @@ def _api(evidence: Evidence, connect: Callable[[], Client]) -> Iterator[Finding]
         client.close()
 
 
-def _rules(evidence: Evidence) -> tuple[_Rule, ...]:
+def _rules(evidence: ProbeResults) -> tuple[_Rule, ...]:
     node = node_name(evidence.settings.node_name)
     own: Query = {"fieldSelector": f"spec.nodeName={node}"}
     watch: Query = {**own, "watch": "true", "resourceVersion": "0", "timeoutSeconds": 1}
@@ -106,7 +106,7 @@ def _rules(evidence: Evidence) -> tuple[_Rule, ...]:
     )
 
 
-def _tried(client: Client, rule: _Rule) -> Finding:
+def _tried(client: KubeClient, rule: _Rule) -> CheckResult:
     try:
         with client.get(rule.path, rule.query, TIMEOUT_S):
             return ok(rule.subject, "allowed")
@@ -114,7 +114,7 @@ def _tried(client: Client, rule: _Rule) -> Finding:
         return _refused(error, rule)
 
 
-def _refused(error: ApiError, rule: _Rule) -> Finding:
+def _refused(error: ApiError, rule: _Rule) -> CheckResult:
     if error.status is None:
         remedy = "see that the address and the network policy let this pod reach it"
         return problem("API server", explanation(error), remedy)
@@ -131,7 +131,7 @@ def _refused(error: ApiError, rule: _Rule) -> Finding:
     return problem(rule.subject, explanation(error), "see the API server's log")
 
 
-def _claims(client: Client, evidence: Evidence) -> Iterator[Finding]:
+def _claims(client: KubeClient, evidence: ProbeResults) -> Iterator[CheckResult]:
     """Dynamic resource allocation: needed only where a pod of this node refers to a claim."""
     try:
         with client.get(GROUP, {}, TIMEOUT_S) as stream:
@@ -159,7 +159,7 @@ def _claims(client: Client, evidence: Evidence) -> Iterator[Finding]:
     yield _tried(client, _Rule("resourceslices: list", path, slices, grant, without, claimed))
 
 
-def _kubelet(connect: Callable[[], Client], url: str, *, needed: bool) -> Finding:
+def _kubelet(connect: Callable[[], KubeClient], url: str, *, needed: bool) -> CheckResult:
     make = problem if needed else note
     meanwhile = "" if needed else "; it stands in while the API server is away"
     try:
@@ -170,7 +170,7 @@ def _kubelet(connect: Callable[[], Client], url: str, *, needed: bool) -> Findin
         finally:
             client.close()
     except ApiError as error:
-        found = explanation(error, Server.KUBELET)
+        found = explanation(error, ServerKind.KUBELET)
         forbidden = error.status == HTTPStatus.FORBIDDEN
         privilege = privileges.KUBELET if forbidden else ""
         return make(
@@ -178,7 +178,7 @@ def _kubelet(connect: Callable[[], Client], url: str, *, needed: bool) -> Findin
         )
 
 
-def _files(evidence: Evidence, *, needed: bool) -> Finding:
+def _files(evidence: ProbeResults, *, needed: bool) -> CheckResult:
     make = problem if needed else note
     folder = places_of(evidence.settings).logs / "pods"
     try:
@@ -202,7 +202,7 @@ _WITHOUT = (
 )
 
 
-def node(evidence: Evidence, usual: str = SOCKET) -> Iterator[Finding]:
+def node(evidence: ProbeResults, usual: str = SOCKET) -> Iterator[CheckResult]:
     """The kubelet, asked for its list once; then how the other sources fared."""
     setting = evidence.settings.kubelet_pod_resources_socket
     if evidence.settings.simulate:
@@ -220,7 +220,7 @@ def node(evidence: Evidence, usual: str = SOCKET) -> Iterator[Finding]:
             yield problem(source.name, source.detail or "does not answer", "see the log")
 
 
-def _pod_resources(socket: str, *, asked_for: bool) -> Finding:
+def _pod_resources(socket: str, *, asked_for: bool) -> CheckResult:
     if not asked_for and not Path(socket).parent.is_dir():
         folder = str(Path(socket).parent)
         return note("PodResources", f"{folder} is not mounted", _WITHOUT, POD_RESOURCES)

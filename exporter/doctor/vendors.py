@@ -7,11 +7,9 @@ The devices that a source found, one line each.
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from exporter.doctor.evidence import Finding, note, ok, problem
-from exporter.doctor.privileges import AMD_DEVICES, AMD_LIBRARY, FDINFO, HOST_PID, SYSFS
+from exporter.doctor.evidence import CheckResult, note, ok, problem
+from exporter.doctor.privileges import AMD_DEVICES, FDINFO, HOST_PID, SYSFS
 from exporter.model import DeviceReading, DeviceState, Reading, Unmeasured
-from exporter.sources.gpus.amd.smi.check import DIFFERS, SOURCE, UNANSWERED
-from exporter.sources.gpus.amd.smi.places import NAME
 from exporter.sources.gpus.drm.holders import NESTED, REFUSED
 
 DRM = "drm"  # the source
@@ -35,7 +33,7 @@ BLIND = {
 }
 
 
-def drm(reading: Reading, windows: Mapping[str, int]) -> Iterator[Finding]:
+def drm(reading: Reading, windows: Mapping[str, int]) -> Iterator[CheckResult]:
     """All of DRM's."""
     status = reading.status
     if not status.up:
@@ -54,7 +52,7 @@ def drm(reading: Reading, windows: Mapping[str, int]) -> Iterator[Finding]:
 
 def clients_seen(
     devices: list[DeviceReading], quantity: str, detail: str = ""
-) -> Iterator[Finding]:
+) -> Iterator[CheckResult]:
     """Whether every client can be seen; the quantity is one that only clients tell."""
     reasons = {device.unmeasured.get(quantity) for device in devices}
     blind = next((reason for reason in BLIND if reason in reasons), None)
@@ -65,7 +63,7 @@ def clients_seen(
         yield ok(_SEES, "the descriptors of all processes can be looked through")
 
 
-def _device(reading: DeviceReading, windows: Mapping[str, int]) -> Finding:
+def _device(reading: DeviceReading, windows: Mapping[str, int]) -> CheckResult:
     device = reading.device
     subject, name = f"DRM card{device.minor}", f"{device.model or device.vendor}, {device.uuid}"
     if reading.state is not DeviceState.UP:
@@ -75,7 +73,7 @@ def _device(reading: DeviceReading, windows: Mapping[str, int]) -> Finding:
     return ok(subject, name)
 
 
-def _drm_quantity(quantity: str, devices: list[DeviceReading]) -> Iterator[Finding]:
+def _drm_quantity(quantity: str, devices: list[DeviceReading]) -> Iterator[CheckResult]:
     """What is told of it, and by which devices it is not."""
     missing = [d for d in devices if d.unmeasured.get(quantity) is Unmeasured.NOT_SUPPORTED]
     subject, by = f"DRM {quantity}", _TOLD[quantity]
@@ -89,7 +87,7 @@ def _drm_quantity(quantity: str, devices: list[DeviceReading]) -> Iterator[Findi
 
 def devices_found(
     devices: Iterable[DeviceReading], windows: Mapping[str, int], remedy: str
-) -> Iterator[Finding]:
+) -> Iterator[CheckResult]:
     """Whether each is read; ``remedy`` is for those that are not."""
     for reading in devices:
         device = reading.device
@@ -106,7 +104,6 @@ def devices_found(
 
 
 AMD = "amd"  # the source
-AMD_SMI = SOURCE
 FILES: Mapping[str, str] = {  # what is told of processes, and by which files
     "core": "gpu_busy_percent, KFD's stats_<gpu>/cu_occupancy or fdinfo: drm-engine-*",
     "memory": "KFD's vram_<gpu>, fdinfo: drm-memory-vram",
@@ -121,7 +118,7 @@ _REFUSED = (
 )
 
 
-def amd(reading: Reading, windows: Mapping[str, int]) -> Iterator[Finding]:
+def amd(reading: Reading, windows: Mapping[str, int]) -> Iterator[CheckResult]:
     """All of AMD's."""
     status = reading.status
     if not status.up:
@@ -147,7 +144,7 @@ def _blind(quantity: str, reading: DeviceReading) -> bool:
     return reason in BLIND and reason is reading.unmeasured.get(_OF_CLIENTS)
 
 
-def _quantity(quantity: str, devices: list[DeviceReading]) -> Iterator[Finding]:
+def _quantity(quantity: str, devices: list[DeviceReading]) -> Iterator[CheckResult]:
     """What of it is not told, by reason; a partitioned board's is told of its partitions."""
     subject, by = f"amdgpu {quantity}", FILES[quantity]
     reasons: dict[Unmeasured, list[str]] = {}
@@ -163,20 +160,3 @@ def _quantity(quantity: str, devices: list[DeviceReading]) -> Iterator[Finding]:
             yield problem(subject, found, _REFUSED, AMD_DEVICES)
         else:
             yield note(subject, found, "nothing: this kind of GPU does not tell it")
-
-
-def library(reading: Reading, windows: Mapping[str, int]) -> Iterator[Finding]:  # noqa: ARG001 - as of the others
-    """AMD's own library, where the figures of sysfs are to be compared with it."""
-    status = reading.status
-    version, _, differing = status.detail.partition(DIFFERS)
-    if status.absent:
-        yield note(NAME, f"not asked: {status.detail}", privilege=AMD_LIBRARY)
-    elif not status.up and UNANSWERED in status.detail:
-        yield note(NAME, status.detail, "nothing: the exporter goes on and takes it when it comes")
-    elif not status.up:
-        yield problem(NAME, status.detail, "see docs/vendors.md, or set --amd.smi=off", AMD_LIBRARY)
-    elif differing:
-        remedy = "compare with amd-smi metric on the node, and report which is right"
-        yield problem(NAME, f"{version}; it does not agree with sysfs: {differing}", remedy)
-    else:
-        yield ok(NAME, f"{version}; it agrees with sysfs")

@@ -1,18 +1,19 @@
 """The book of one device: its accounts, and what is known of it."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from copy import copy
 
 from exporter.ledger.accounts import NOTHING, Account, Moment, Totals, added, allot
 from exporter.ledger.averages import OwnerKey, Past, Since, newest, normalization, since
 from exporter.ledger.condition import Condition
 from exporter.model import (
     ContainerKey,
-    Credit,
     Device,
     DeviceReading,
     DeviceState,
     DeviceUsage,
     GroupKey,
+    IdleCredit,
     MemoryHeld,
     Owner,
     Unattributed,
@@ -39,7 +40,7 @@ class Book(Condition):
         self.closed = {ContainerKey: {}, GroupKey: {}}
         self.idle_energy_uj = 0
         self.unobserved_ns = 0
-        self.credit: Mapping[Owner, Credit] = {}
+        self.credit: Mapping[Owner, IdleCredit] = {}
         self.unexplained: Mapping[Unexplained, int] = dict.fromkeys(Unexplained, 0)
         self.pasts: tuple[Past, ...] = ()
         self.held: Mapping[Owner, MemoryHeld] | None = None
@@ -204,10 +205,9 @@ class Book(Condition):
 
     def frozen(self) -> "Book":
         """A copy for readers of rows, which no later cycle changes."""
-        made = Book.__new__(Book)
-        vars(made).update(vars(self))
-        made.owners = self.owners.copy()  # all else that is changed in place is not for rows
-        return made
+        frozen = copy(self)
+        frozen.owners = self.owners.copy()  # all else that changes in place is not for rows
+        return frozen
 
 
 def _with(

@@ -2,14 +2,15 @@
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from itertools import chain
 from typing import NamedTuple, TypeVar
 
 from exporter.ledger.accounts import Account, Moment, allot, changed, opened
 from exporter.ledger.averages import OwnerKey
 from exporter.ledger.book import Book
-from exporter.ledger.limits import Allotted, Limits
 from exporter.model import (
+    Allocation,
     ContainerKey,
     DeviceReading,
     DeviceUsage,
@@ -23,6 +24,13 @@ K = TypeVar("K")
 _Name = tuple[str, str]  # of a pod, after its namespace
 _Place = tuple[ContainerKey, str]  # and the device
 _Cores = defaultdict[K, list[float]]
+
+
+class Allotted(NamedTuple):
+    """An allocation under the labels of its container."""
+
+    key: ContainerKey
+    allocation: Allocation
 
 
 class Tenure(NamedTuple):
@@ -56,8 +64,6 @@ class Ledger:
         self.tenures: Mapping[_Name, Tenure] = {}
         self.nameless: Unmeasured | None = None
         self.kinds: Collection[str] = ()
-        self._limits = Limits()
-        self._limits_of: tuple[object, tuple[str, ...]] = (), ()
         self._allotted_of: tuple[object, tuple[Book, ...]] = (), ()
         self._allotted_mono_ns: int | None = None  # when ``allot`` was called last
         self._settled_mono_ns = 0
@@ -181,22 +187,12 @@ class Ledger:
                 if isinstance(key, ContainerKey):
                     yield key[:2], account
 
-    def limits(self, allotted: Sequence[Allotted]) -> Limits:
-        """The allotments summed up; made anew where they are another sequence, or devices came."""
-        made_of = allotted, tuple(self.books)
-        if made_of[0] is not self._limits_of[0] or made_of[1] != self._limits_of[1]:
-            self._limits = self._limits.then(allotted, self.books)
-            self._limits_of = made_of
-        return self._limits
-
-    def frozen(self, allotted: Sequence[Allotted]) -> "Ledger":
-        """A copy for readers of rows, which no later cycle changes; with the sums of allotments."""
-        self.limits(allotted)
-        made = Ledger.__new__(Ledger)
-        vars(made).update(vars(self))  # a tenth of what copy.copy takes
-        made.books = {uuid: book.frozen() for uuid, book in self.books.items()}
-        made.pods, made.loose = self.pods.copy(), self.loose.copy()
-        return made
+    def frozen(self) -> "Ledger":
+        """A copy for readers of rows, which no later cycle changes."""
+        frozen = copy(self)
+        frozen.books = {uuid: book.frozen() for uuid, book in self.books.items()}
+        frozen.pods, frozen.loose = self.pods.copy(), self.loose.copy()
+        return frozen
 
     def groups(self) -> set[GroupKey]:
         """The groups that have an account on any device."""

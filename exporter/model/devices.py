@@ -109,15 +109,15 @@ COUNTED = ("copy", "evicted")
 
 
 class ProcessActivity(NamedTuple):
-    """What the driver credits one process with in one window, before anything is added.
+    """The busy time that the driver reports for one process in one window.
 
-    ``spare_ns`` is the device's idle time within the samples that name the process: what more it
-    may have used than they say. Known where samples could be told apart.
+    ``idle_in_samples_ns`` is the device's idle time within the samples that name the process. It
+    may have used so much more than they show. It is known where attribution is per sample.
     """
 
     pid: int
     busy: Engines
-    spare_ns: int = 0
+    idle_in_samples_ns: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,21 +137,23 @@ class Methods:
 
 
 class Window(NamedTuple):
-    """The time between two sample reads of one device, in the samples' own clock as it was first.
+    """The time between two sample reads of one device, in the samples' clock as it was first read.
 
     Windows of a device are contiguous: each starts where the one before it ended, also after a
-    step of that clock. ``observed_ns + unobserved_ns == end_unix_ns - start_unix_ns``; the second
-    part fell out of the driver's ring before it was read, or its samples' clock was not known.
-    ``rejected`` counts rows that cannot be true, by reason. ``energy_uj`` is what the board used in
-    the window, ``idle_energy_uj`` the part it would have used without work; both are None where
-    the board reports neither energy nor power. ``late_energy_uj`` is part of the first; it belongs
-    to windows before, in which energy could not be read. Busy time is that of a
-    whole GPU: a MIG instance that is always busy is so for its share of the window.
-    ``told_apart``: the core time of processes is that of the samples that name them, not the
-    driver's averages; then ``unclaimed_ns`` is the core's busy time in samples that name nobody
-    and in which the device paused: the turn of some process ended there. ``counted``: of
-    ``COUNTED`` what is told here, nanoseconds by pid. ``untold`` are processes whose use could not
-    be read, or not all of it.
+    step of that clock. ``observed_ns + unobserved_ns == end_unix_ns - start_unix_ns``. The
+    unobserved part left the driver's ring before it was read, or its samples' clock was not known.
+
+    ``busy`` is the time of a whole GPU: a MIG instance that is always busy has its share of the
+    window. ``rejected`` counts rows that cannot be true, by reason.
+    ``energy_uj`` is what the board used in the window, ``idle_energy_uj`` the part that it would
+    have used without work. Both are None where the board reports neither energy nor power.
+    ``late_energy_uj`` is part of the first; it belongs to earlier windows in which energy could
+    not be read.
+    ``per_sample``: the core time of processes comes from the samples that name them, not from the
+    driver's averages. Then ``unclaimed_ns`` is the core's busy time in samples that name no
+    process and in which the device paused, because some process's turn ended there.
+    ``counted`` holds, by the name in ``COUNTED``, nanoseconds by pid. ``unmeasured_pids`` are the
+    processes whose use could not be read, or only in part.
     """
 
     start_unix_ns: int
@@ -165,15 +167,15 @@ class Window(NamedTuple):
     idle_energy_uj: int | None = None
     late_energy_uj: int = 0
     methods: Methods = Methods()
-    told_apart: bool = False
+    per_sample: bool = False
     unclaimed_ns: int = 0
     counted: Mapping[str, Mapping[int, int]] = MappingProxyType({})
-    untold: frozenset[int] = frozenset()
+    unmeasured_pids: frozenset[int] = frozenset()
 
     @property
-    def is_sum_of_told(self) -> bool:
-        """Whether the device's busy time is its processes', and some of theirs is not told."""
-        return bool(self.untold) and self.methods.busy == "fdinfo"
+    def is_sum_of_processes(self) -> bool:
+        """Whether the device's busy time is the sum of its processes, and some are unmeasured."""
+        return bool(self.unmeasured_pids) and self.methods.busy == "fdinfo"
 
 
 class ProcessMemory(NamedTuple):
@@ -205,8 +207,7 @@ class Sensors:
 
     ``throttle_ns``, ``ecc_errors`` and the bytes are counters, the rest is of the moment; the
     ``_ratio`` values are averages over some seconds. Bytes are told in both directions, as seen
-    from the device. ``crosscheck``: by quantity, 1 where another source of the same figure does
-    not agree with it, 0 where it does.
+    from the device.
     """
 
     power_watts: float | None = None
@@ -222,7 +223,6 @@ class Sensors:
     row_remapping: Mapping[str, float] = field(default_factory=dict)
     pcie_bytes: Mapping[str, float] = field(default_factory=dict)
     nvlink_bytes: Mapping[str, float] = field(default_factory=dict)
-    crosscheck: Mapping[str, float] = field(default_factory=dict)
 
 
 class XidCount(NamedTuple):

@@ -72,13 +72,13 @@ class Unexplained(StrEnum):
     CAP = "cap"  # more than the processes that were named can have used
 
 
-class Credit(NamedTuple):
+class IdleCredit(NamedTuple):
     """Core time that an owner may have used beyond what its samples say.
 
     ``silent_ns`` is the time since the last window in which a sample named it.
     """
 
-    spare_ns: int
+    credit_ns: int
     silent_ns: int = 0
 
 
@@ -103,7 +103,7 @@ class DeviceUsage(NamedTuple):
     rejected: int = 0
     named_core_ns: int = 0
     unexplained: Mapping[Unexplained, int] = MappingProxyType({})
-    credit: Mapping[Owner, Credit] = MappingProxyType({})
+    credit: Mapping[Owner, IdleCredit] = MappingProxyType({})
     methods: Methods = Methods()
     unmeasured: Mapping[Owner, Unmeasured] | None = MappingProxyType({})
     counted: Mapping[str, Mapping[Owner, int]] = MappingProxyType({})

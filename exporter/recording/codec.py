@@ -21,6 +21,7 @@ from exporter.model import (
     SourceStatus,
     Window,
 )
+from exporter.recording.cycle import Cycle
 
 T = TypeVar("T")
 
@@ -29,6 +30,11 @@ Reader = Callable[[Any], Any]
 
 LARGEST = 1 << 63  # of an integer; the accounts stay below it for centuries
 OBJECTS = frozenset({CgroupIdentity, DeviceReading, Engines, Reading, SourceStatus, Window})
+NAMES: Mapping[type, Mapping[str, str]] = {
+    Window: {"per_sample": "told_apart", "unmeasured_pids": "untold"},
+    Cycle: {"node_facts": "told", "group_facts": "called"},
+}
+"""The names of fields on file, where they are not those of today: files are read by any version."""
 
 _SHAPES: dict[type, str] = {
     bool: "boolean",
@@ -57,9 +63,8 @@ def to_json(value: object) -> Json:
     if isinstance(value, Mapping):
         return _mapping_to_json(value)
     if _is_object(type(value)):
-        keys = _keys(type(value))  # type: ignore[arg-type] # types are hashable
         return {
-            keys.get(name, name): to_json(own)
+            _on_file(type(value), name): to_json(own)
             for name, default in _defaults(type(value)).items()
             if not _same(own := getattr(value, name), default)
         }
@@ -101,11 +106,9 @@ def _defaults(kind: Any) -> Mapping[str, object]:  # noqa: ANN401 - of a type th
     }
 
 
-@cache
-def _keys(kind: Any) -> Mapping[str, str]:  # noqa: ANN401 - of a type that is an object
-    """Keys in the file by field name, where the two differ."""
-    own = fields(kind) if is_dataclass(kind) else ()
-    return {field.name: field.metadata["key"] for field in own if "key" in field.metadata}
+def _on_file(kind: type, name: str) -> str:
+    """The name of a field in a recording."""
+    return NAMES.get(kind, {}).get(name, name)
 
 
 def _same(own: object, default: object) -> bool:
@@ -232,10 +235,10 @@ def _whole_key(text: str) -> int:
 
 
 def _named(kind: Any) -> Reader:  # noqa: ANN401 - of a type that is an object
-    hints, defaults, keys = get_type_hints(kind), _defaults(kind), _keys(kind)
-    names = {keys.get(name, name): name for name in defaults}  # by key in the file
-    readers = {key: _reader(hints[name]) for key, name in names.items()}
-    needed = {key for key, name in names.items() if defaults[name] is MISSING}
+    hints, defaults = get_type_hints(kind), _defaults(kind)
+    fields_by_name = {_on_file(kind, name): name for name in defaults}
+    readers = {name: _reader(hints[field]) for name, field in fields_by_name.items()}
+    needed = {name for name, field in fields_by_name.items() if defaults[field] is MISSING}
 
     def read(data: Json) -> object:
         given = _object(data)
@@ -243,7 +246,9 @@ def _named(kind: Any) -> Reader:  # noqa: ANN401 - of a type that is an object
             raise CodecError(f"{min(unknown)[:50]!r} is unknown; made by a newer version?")
         if missing := needed - given.keys():
             raise CodecError(f"{min(missing)} is missing")
-        return kind(**{names[key]: _at(key, readers[key], own) for key, own in given.items()})
+        return kind(
+            **{fields_by_name[name]: _at(name, readers[name], own) for name, own in given.items()}
+        )
 
     return read
 

@@ -103,11 +103,9 @@ class Cycle:
     pods: SourceReport = field(default_factory=SourceReport)
     others: tuple[SourceStatus, ...] = ()
     page: str = ""
-    node_facts: tuple[NodeFacts | Failure | None, ...] = field(default=(), metadata={"key": "told"})
+    node_facts: tuple[NodeFacts | Failure | None, ...] = ()
     nodes: tuple[SourceReport, ...] = ()
-    group_facts: tuple[GroupAnswer | Failure | None, ...] = field(
-        default=(), metadata={"key": "called"}
-    )
+    group_facts: tuple[GroupAnswer | Failure | None, ...] = ()
     groups: tuple[SourceReport, ...] = ()
     group_kinds: GroupKinds | Failure | None = None
 

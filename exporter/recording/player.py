@@ -28,8 +28,8 @@ from exporter.recording.cycle import (
     SourceReport,
 )
 from exporter.sources.gpus.source import Demand, RestartRequiredError
-from exporter.sources.node.source import NodeSource, ToldNode
-from exporter.sources.pods.decode import Keep
+from exporter.sources.node.source import NodeSource, StaticNodeSource
+from exporter.sources.pods.decode import KeyPrefixes
 
 T = TypeVar("T")
 
@@ -63,7 +63,7 @@ class Player:
 
     def _nodes(self, head: Head) -> tuple[NodeSource, ...]:
         if head.nodes is None:
-            return (ToldNode("node", lambda: answer_of(self.node_facts[0]), self.clock),)
+            return (StaticNodeSource("node", lambda: answer_of(self.node_facts[0]), self.clock),)
         return tuple(_Node(name, self, n) for n, name in enumerate(head.nodes))
 
     def turn_to(self, cycle: Cycle) -> None:
@@ -193,7 +193,7 @@ class _Pods(_PlayedSource):
     def table(self) -> PodTable:
         return answer_of(self._player.pod_table)
 
-    def follow(self, keep: Keep) -> None:
+    def follow(self, keep: KeyPrefixes) -> None:
         """Does nothing: the recorded table does not depend on it."""
 
 

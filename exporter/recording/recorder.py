@@ -39,7 +39,7 @@ from exporter.sources.cgroups.source import ProcessSource
 from exporter.sources.gpus.source import Demand, GpuSource, RestartRequiredError
 from exporter.sources.groups.source import GroupSource
 from exporter.sources.node.source import NodeSource
-from exporter.sources.pods.decode import Keep
+from exporter.sources.pods.decode import KeyPrefixes
 from exporter.sources.pods.source import PodSource
 
 T = TypeVar("T")
@@ -234,7 +234,7 @@ class _Pods(_RecordedSource[PodSource]):
 
         return ask_and_record(ask, lambda answer: setattr(recorder.builder, "pod_table", answer))
 
-    def follow(self, keep: Keep) -> None:
+    def follow(self, keep: KeyPrefixes) -> None:
         self._source.follow(keep)
 
 

@@ -5,12 +5,12 @@ the two differ, ``placement_mismatch`` says so, and neither is moved to the othe
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 
 from exporter.ledger.accounts import Account
-from exporter.ledger.limits import NO_LIMIT, Limit, Limits, PodLimit
 from exporter.model import ContainerKey, Device, Row, Unmeasured, Value
-from exporter.rows.book_view import unmeasured
-from exporter.rows.cache import Columns, by_name
+from exporter.rows.book_view import Columns, by_name, unmeasured
+from exporter.rows.limits import NO_LIMIT, Limit, Limits, PodLimit
 from exporter.rows.view import Owners, View, of_limit, where
 
 UNKNOWN_LIMITS = ("core_limit", "memory_limit")
@@ -21,69 +21,46 @@ def add_allotments(view: View, owners: Owners[ContainerKey], columns: Columns) -
 
     The use of a pod whose containers cannot be told apart yet stands under "", and has no limits.
     """
-    kept, loose = owners.kept, view.ledger.loose
+    loose = view.ledger.loose
     accounts = [  # in which allotted time stands; of a hidden device nothing is said of allotments
         None if seen.hidden else account if key.container else loose.get((key, seen.uuid))
         for seen, key, account in zip(owners.seen, owners.keys, owners.accounts, strict=True)
     ]
     granted = [account is not None for account in accounts]
     limits = where(granted, _limits(view, owners), other=NO_LIMIT)
-    columns |= kept.of("shown", (limits,), _shown)
+    columns |= by_name(*[limit.shown for limit in limits])
     columns["allocated_core_seconds_total"] = allocated(view, accounts, limits)
-    limits = where(kept.column("named", _is_named, owners.keys), limits, other=NO_LIMIT)
-    own, cores, memory = kept.of("limits", (limits,), _held_against)
-    columns |= own
+    limits = where([bool(key.container) for key in owners.keys], limits, other=NO_LIMIT)
+    columns |= by_name(*[limit.limits for limit in limits])
     for part, use, most in (
-        ("core", "core_utilization_ratio", cores),
-        ("memory", "memory_used_bytes", memory),
+        ("core", "core_utilization_ratio", [limit.core for limit in limits]),
+        ("memory", "memory_used_bytes", [limit.memory_bytes for limit in limits]),
     ):
         if use in columns:
             name = f"{part}_limit_utilization_ratio"
-            columns[name] = kept.column(name, of_limit, columns[use], most)
+            columns[name] = list(map(of_limit, columns[use], most))
     there = [live and not seen.hidden for live, seen in zip(owners.live, owners.seen, strict=True)]
     columns["placement_mismatch"] = where(there, _mismatches(view, owners))
 
 
-def _is_named(key: ContainerKey) -> bool:
-    return bool(key.container)
-
-
-def _shown(limits: Sequence[Limit]) -> Columns:
-    return by_name(*[limit.shown for limit in limits])
-
-
-def _held_against(
-    limits: Sequence[Limit],
-) -> tuple[Columns, list[float | None], list[float | None]]:
-    """What is shown of limits that use is held against; those of the core, and of memory."""
-    shown = by_name(*[limit.limits for limit in limits])
-    return shown, [limit.core for limit in limits], [limit.memory_bytes for limit in limits]
-
-
 def _limits(view: View, owners: Owners[ContainerKey]) -> Sequence[Limit]:
-    all_limits = [view.limits] * len(owners.keys)
-    return owners.kept.column("all limits", Limits.of, all_limits, owners.keys, owners.uuids)
+    return list(map(view.limits.of, owners.keys, owners.uuids))
 
 
 def _mismatches(view: View, owners: Owners[ContainerKey]) -> Sequence[int | None]:
-    all_limits = [view.limits] * len(owners.keys)
     devices = [seen.book.device for seen in owners.seen]
-    return owners.kept.column("mismatch", _mismatch, all_limits, owners.keys, devices)
+    return list(map(partial(_mismatch, view.limits), owners.keys, devices))
 
 
 def unplaced(view: View, owners: Owners[ContainerKey]) -> Sequence[Mapping[str, Unmeasured]]:
     """Which limits of each one's pod cannot be shown, where it has none of its own."""
-    limits, instances = _limits(view, owners), _has_instances(view)
-    return owners.kept.of(
-        "unplaced",
-        (view.limits, instances, *limits, *owners.keys, *owners.uuids),
-        lambda *_: [
-            {}
-            if limit.allocations or not key.container
-            else _unplaced(view.limits.of(key._replace(container=""), uuid), instances=instances)
-            for limit, key, uuid in zip(limits, owners.keys, owners.uuids, strict=True)
-        ],
-    )
+    instances = _has_instances(view)
+    return [
+        {}
+        if limit.allocations or not key.container
+        else _unplaced(view.limits.of(key._replace(container=""), uuid), instances=instances)
+        for limit, key, uuid in zip(_limits(view, owners), owners.keys, owners.uuids, strict=True)
+    ]
 
 
 def loose_rows(view: View) -> Iterable[Row]:

@@ -3,12 +3,13 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from itertools import chain
+from typing import Any
 
 from exporter.ledger.accounts import ENERGY, Account, Moment, Totals
 from exporter.ledger.averages import OwnerKey
 from exporter.ledger.book import Book
-from exporter.ledger.ledger import Ledger
-from exporter.ledger.limits import Allotted
+from exporter.ledger.ledger import Allotted, Ledger
 from exporter.model import (
     COUNTED,
     QUANTITIES,
@@ -52,11 +53,13 @@ class CycleFacts:
     groups: Mapping[GroupKey, GroupFacts] = field(default_factory=dict)
 
 
+Columns = dict[str, Sequence[Any]]
+"""By the family's name, what each row has of it; None where it has nothing."""
+
 BY_CORE = ("core", "memory_active", ENERGY)  # known together: by the same samples, or by core
 
 BY_CLIENT = (*QUANTITIES, *COUNTED, ENERGY)  # what is told of each of an owner's clients
 NO_REASON: Labelled = {}
-_ALL_SHARED: Mapping[str, Unmeasured] = {}  # the same object each time
 Names = tuple[tuple[str, str], ...]  # of values, after the quantities that they are of
 
 
@@ -75,8 +78,8 @@ class BookView:
         self.blind = book.blind
         self.hidden = self.blind or ledger.nameless
         self.told = book.told
-        self.unshared = book.unshared or _ALL_SHARED
-        self.shared = _one(book.measured.difference(self.unshared))
+        self.unshared = book.unshared
+        self.shared = book.measured.difference(self.unshared)
         self._since = facts.now.mono_ns - ledger.window_ns
         self._lately = book.since(self._since)
         self.observed_ns = self._lately.observed_ns
@@ -137,13 +140,6 @@ class BookView:
         """What an owner's account said, or the device's own, when the time of averages began."""
         return self._lately.before(owner, account)
 
-    def core(self, owner: OwnerKey | None, account: Account) -> float | None:
-        """The average of an owner's core time; None: it is not known, or without any window."""
-        if not self.observed_ns or "core" not in self.told_of(owner) or owner in self.newcomers:
-            return None
-        then = self.then_of(owner, account)
-        return (account.totals.core - then.core) / self.observed_ns
-
     def use(self) -> dict[str, Value]:
         """What is known of the account of the device itself, and the averages of it."""
         account, observed_ns = self.book.whole, self.observed_ns
@@ -162,12 +158,6 @@ def counters(totals: Totals, of: frozenset[str]) -> dict[str, Value]:
 
 
 @cache
-def _one(of: frozenset[str]) -> frozenset[str]:
-    """The same object for the same quantities."""
-    return of
-
-
-@cache
 def names(of: frozenset[str]) -> tuple[Names, Names]:
     """The names of what was used of these quantities, and of its averages."""
     counted = tuple((quantity, name) for quantity, name in COUNTERS.items() if quantity in of)
@@ -183,3 +173,9 @@ def unmeasured(*reasons: Mapping[str, Unmeasured]) -> Labelled:
         for many in reasons
         for quantity, reason in many.items()
     }
+
+
+def by_name(*each: Mapping[str, Any]) -> Columns:
+    """What each row has, by name; None where it has nothing."""
+    every = dict.fromkeys(chain.from_iterable(each))
+    return {name: [has.get(name) for has in each] for name in every}

@@ -3,13 +3,12 @@
 What nobody used of devices, by reason: columns of their rows.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from functools import cache
 
 from exporter.ledger.accounts import ENERGY, Totals
 from exporter.ledger.book import Book
 from exporter.ledger.condition import IDLE_ENERGY
-from exporter.ledger.limits import known
 from exporter.model import (
     Device,
     DeviceMemory,
@@ -17,21 +16,19 @@ from exporter.model import (
     DeviceState,
     Labelled,
     MemoryHeld,
-    Methods,
     Number,
     Owner,
     PartCost,
     Sensors,
     Table,
     Unattributed,
-    Unexplained,
     Unmeasured,
     Value,
     XidCount,
 )
-from exporter.rows.book_view import COUNTERS, BookView, names, unmeasured
-from exporter.rows.cache import Columns, Kept, by_name
-from exporter.rows.view import View, where
+from exporter.rows.book_view import COUNTERS, BookView, Columns, by_name, names, unmeasured
+from exporter.rows.limits import known
+from exporter.rows.view import View
 
 # of time and energy that is nobody's, in the order of the page
 BUSY_REASONS = (
@@ -46,28 +43,11 @@ SHARING_REASONS = tuple(map(str, (Unattributed.MIG, Unattributed.PARTITIONED, Un
 UNATTRIBUTED = {quantity: f"unattributed_{name}" for quantity, name in COUNTERS.items()}
 
 
-def unattributed(kept: Kept, books: Sequence[BookView | None]) -> Columns:
-    """The time and energy of each device that are nobody's; nothing of one that is None."""
-    return kept.of("unattributed", _made_of(books), lambda *_: by_name(*map(_unattributed, books)))
+def _unattributed(seen: BookView) -> dict[str, Value]:
+    """The time and energy that are nobody's, by each reason that can apply, from 0 on.
 
-
-def _made_of(books: Iterable[BookView | None]) -> list[object]:
-    """All that these columns go by."""
-    made_of: list[object] = []
-    for seen in books:
-        if seen is None:
-            made_of.append(None)
-            continue
-        made_of += (seen.book.device, names(seen.told)[0], *seen.book.unattributed)
-        for account in seen.book.unattributed.values():
-            made_of += account.totals
-    return made_of
-
-
-def _unattributed(seen: BookView | None) -> dict[str, Value]:
-    """By each reason that can apply, from 0 on: a series that begins at its first use loses it."""
-    if seen is None:
-        return {}
+    A series that begins at its first use loses it.
+    """
     device, nobody = seen.book.device, seen.book.unattributed
     used: dict[tuple[str, ...], Totals] = {
         (str(reason),): account.totals for reason, account in nobody.items()
@@ -113,51 +93,34 @@ RENAMED = {  # the device's own core time is its busy time
 
 def device_rows(view: View) -> Table:
     """One row a device, also of one that cannot be read: it then says why."""
-    books, kept = list(view.books.values()), view.kept["device"]
+    books = list(view.books.values())
     readings = [view.facts.readings.get(seen.uuid) for seen in books]
     up = [seen.book.state is DeviceState.UP for seen in books]
     columns: Columns = {
-        "info": kept.column("info", _info, [seen.book.device for seen in books]),
+        "info": [_info(seen.book.device) for seen in books],
         "up": list(map(int, up)),
-        "unmeasured": _reasons(kept, [seen.book for seen in books]),
-        **kept.columns("xids", _xids, [of.xids if of else None for of in readings]),
-        **kept.columns("costs", _costs, [of.costs if of else None for of in readings]),
-        **_sensed(view, kept, where(up, readings)),
-        **_used(view, kept, where([not seen.blind for seen in books], books)),
+        "unmeasured": [_unmeasured(seen.book) for seen in books],
+        **by_name(*[_always(reading) if reading else {} for reading in readings]),
+        **by_name(
+            *[
+                _sensed(reading, seen.book.held) if is_up and reading else {}
+                for reading, seen, is_up in zip(readings, books, up, strict=True)
+            ]
+        ),
+        **by_name(*[{} if seen.blind else _accounts(view, seen) for seen in books]),
     }
     return Table([(seen.index, seen.uuid) for seen in books], columns)
 
 
-def _sensed(view: View, kept: Kept, readings: Sequence[DeviceReading | None]) -> Columns:
-    """What was read of devices that are up."""
-    sensors = [of.sensors if of else None for of in readings]
-    memory = [of.memory if of else None for of in readings]
-    held = [seen.book.held for seen in view.books.values()]
-    totals = [of.device.memory_bytes if of else None for of in readings]
-    return {
-        **kept.columns("sensors", _sensors, sensors),
-        **kept.of("held", kept.column("memory", _memory, memory, held, totals), by_name),
-    }
+def _always(reading: DeviceReading) -> dict[str, Value]:
+    """What matters most when the device is slow, or cannot be read any more."""
+    return _xids(reading.xids) | _costs(reading.costs)
 
 
-def _used(view: View, kept: Kept, books: Sequence[BookView | None]) -> Columns:
-    """What the accounts say of devices that can be read."""
-    unexplained = [
-        seen.book.unexplained if seen and "core" in seen.told else None for seen in books
-    ]
-    methods = [seen.book.methods if seen and seen.book.measured else None for seen in books]
-    return {
-        **by_name(*[_accounts(view, seen) if seen else {} for seen in books]),
-        **unattributed(kept, books),
-        "unexplained_core_seconds_total": kept.column("unexplained", _unexplained, unexplained),
-        "method_info": kept.column("methods", _methods, methods),
-    }
-
-
-def _reasons(kept: Kept, books: Sequence[Book]) -> Sequence[Labelled]:
-    """What is not measured of each, and why."""
-    made_of = [of for b in books for of in (b.unmeasured, b.measured, b.doubts, b.state)]
-    return kept.of("unmeasured", made_of, lambda *_: [_unmeasured(book) for book in books])
+def _sensed(reading: DeviceReading, held: Mapping[Owner, MemoryHeld] | None) -> dict[str, Value]:
+    """What was read of a device that is up."""
+    memory = _memory(reading.memory, held, reading.device.memory_bytes)
+    return _sensors(reading.sensors) | memory
 
 
 def _unmeasured(book: Book) -> Labelled:
@@ -187,9 +150,7 @@ def _info(device: Device) -> Labelled:
     return {labels: 1}
 
 
-def _sensors(sensors: Sensors | None) -> dict[str, Value]:
-    if sensors is None:
-        return {}
+def _sensors(sensors: Sensors) -> dict[str, Value]:
     values = known(
         power_watts=sensors.power_watts,
         power_limit_watts=sensors.power_limit_watts,
@@ -206,7 +167,6 @@ def _sensors(sensors: Sensors | None) -> dict[str, Value]:
         ("row_remapping", sensors.row_remapping),
         ("pcie_bytes_total", sensors.pcie_bytes),
         ("nvlink_bytes_total", sensors.nvlink_bytes),
-        ("crosscheck_mismatch", sensors.crosscheck),
     ):
         values[name] = {(label,): value for label, value in labelled.items()}
     return values
@@ -227,10 +187,7 @@ def _memory(
     return values
 
 
-def _xids(xids: Mapping[str, XidCount] | None) -> dict[str, Value]:
-    """XIDs matter most when the device cannot be read any more."""
-    if xids is None:
-        return {}
+def _xids(xids: Mapping[str, XidCount]) -> dict[str, Value]:
     return {
         "xid_errors_total": {(xid,): x.events for xid, x in xids.items()},
         "xid_last_timestamp_seconds": {
@@ -239,10 +196,7 @@ def _xids(xids: Mapping[str, XidCount] | None) -> dict[str, Value]:
     }
 
 
-def _costs(costs: Mapping[str, PartCost] | None) -> dict[str, Value]:
-    """What reading the device costs matters most when it is slow, or does not answer."""
-    if costs is None:
-        return {}
+def _costs(costs: Mapping[str, PartCost]) -> dict[str, Value]:
     return {
         "driver_seconds_total": {(part,): cost.duration_ns for part, cost in costs.items()},
         "read_interval_seconds": {
@@ -263,15 +217,13 @@ def _accounts(view: View, seen: BookView) -> dict[str, Value]:
         values["unobserved_seconds_total"] = book.unobserved_ns
     if "core" in seen.told:
         values |= known(normalization_ratio=book.normalization)
-    return values | _allotted(view, book)
-
-
-def _methods(methods: Methods | None) -> Labelled | None:
-    return {(methods.busy, methods.shares, methods.energy): 1} if methods else None
-
-
-def _unexplained(core_ns: Mapping[Unexplained, int] | None) -> Labelled | None:
-    return None if core_ns is None else {(str(reason),): ns for reason, ns in core_ns.items()}
+        values["unexplained_core_seconds_total"] = {
+            (str(reason),): core_ns for reason, core_ns in book.unexplained.items()
+        }
+    if book.measured:
+        methods = book.methods
+        values["method_info"] = {(methods.busy, methods.shares, methods.energy): 1}
+    return values | _unattributed(seen) | _allotted(view, book)
 
 
 def _allotted(view: View, book: Book) -> dict[str, Value]:

@@ -11,13 +11,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from struct import Struct
 
-from exporter.ledger.accounts import Account, Moment
-from exporter.ledger.averages import OwnerKey
-from exporter.ledger.ledger import Ledger
-from exporter.model import ContainerKey, DeviceState, GroupKey, History, Row, Value
+from exporter.ledger import Ledger, Moment
+from exporter.model import DeviceState, History, Row, Value
 from exporter.rows.allocation_rows import loose_rows
-from exporter.rows.book_view import BookView, CycleFacts
-from exporter.rows.view import View
+from exporter.rows.book_view import RATIOS, BookView, CycleFacts
+from exporter.rows.view import K, Owners, View
 
 POINTS = 120
 MOST_SERIES = 4096  # 4 MB
@@ -81,40 +79,27 @@ def _number(value: Value | None) -> float:
     return value if isinstance(value, _NUMBERS) else UNKNOWN
 
 
-def present_of(ledger: Ledger, facts: CycleFacts) -> Iterator[Gauges]:
+def current_gauges(ledger: Ledger, facts: CycleFacts) -> Iterator[Gauges]:
     """Those of devices, containers and groups, looked up while they are iterated over.
 
     To be read before the next cycle. Whole rows each five seconds would be much of its work.
     """
     view = View(ledger, facts)
     for seen in view.books.values():
-        yield (seen.index, seen.uuid), _core(seen, None, seen.book.whole), _memory(view, seen)
-    yield from _owners(view, ContainerKey)
+        core = None if seen.blind else seen.use().get(RATIOS["core"])
+        yield (seen.index, seen.uuid), _number(core), _memory(view, seen)
+    yield from _owners(view.containers)
     for row in loose_rows(view):
         yield row.labels, UNKNOWN, UNKNOWN
-    yield from _owners(view, GroupKey)
+    yield from _owners(view.groups)
 
 
-def _owners(view: View, kind: type[ContainerKey | GroupKey]) -> Iterable[Gauges]:
-    for seen in view.books.values():
-        device = seen.index, seen.uuid
-        for key, account in seen.book.owners.items():
-            if not isinstance(key, kind):
-                continue
-            if seen.hidden or not seen.live(account) or seen.pending(key):
-                yield (*key, *device), UNKNOWN, UNKNOWN
-                continue
-            used_bytes = account.held.used_bytes if account.held else None
-            memory = UNKNOWN if used_bytes is None else used_bytes
-            yield (*key, *device), _core(seen, key, account), memory
-
-
-def _core(seen: BookView, owner: OwnerKey | None, account: Account) -> float:
-    core = None if seen.blind else seen.core(owner, account)
-    return UNKNOWN if core is None else core
+def _owners(owners: Owners[K]) -> Iterator[Gauges]:
+    cores, held = owners.of_shown(owners.cores()), owners.of_shown(owners.memory_bytes())
+    return zip(owners.labels(), map(_number, cores), map(_number, held), strict=True)
 
 
 def _memory(view: View, seen: BookView) -> float:
     reading = view.facts.readings.get(seen.uuid)
     memory = reading.memory if reading and seen.book.state is DeviceState.UP else None
-    return UNKNOWN if memory is None or memory.used_bytes is None else memory.used_bytes
+    return _number(memory.used_bytes if memory else None)

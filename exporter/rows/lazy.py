@@ -22,7 +22,7 @@ Make = Callable[[], Table | Iterable[Row]]
 T = TypeVar("T")
 
 
-class LateRows(Mapping[str, tuple[Row, ...]]):
+class LazyRows(Mapping[str, tuple[Row, ...]]):
     """Rows by level, each level made for the first who asks for it; for any number of threads.
 
     What they are made from must not change any more. It is let go once all levels are made. Two
@@ -85,22 +85,22 @@ class LateRows(Mapping[str, tuple[Row, ...]]):
 
 def table_of(rows: Mapping[str, tuple[Row, ...]], level: str) -> Table:
     """The rows of a level as a table; an empty one if there is no such level."""
-    if isinstance(rows, LateRows) and level in rows:
+    if isinstance(rows, LazyRows) and level in rows:
         return rows.table(level)
     return Table.of(rows.get(level, ()))
 
 
-def late_rows(
+def lazy_rows(
     ledger: Ledger,
     facts: CycleFacts,
     makers: Mapping[str, Callable[[View], Table | Iterable[Row]]],
-) -> LateRows:
+) -> LazyRows:
     """Rows by level, all made from one View of a ledger that does not change any more."""
-    late = _LateView(ledger, facts)
-    return LateRows({level: partial(late.rows, make) for level, make in makers.items()})
+    late = _LazyView(ledger, facts)
+    return LazyRows({level: partial(late.rows, make) for level, make in makers.items()})
 
 
-class _LateView:
+class _LazyView:
     """A View for the first who asks for rows."""
 
     __slots__ = ("_facts", "_ledger", "_view")
@@ -127,9 +127,9 @@ _MAKERS: Mapping[str, Callable[[View], Table | Iterable[Row]]] = {
 }
 
 
-def rows_of(ledger: Ledger, facts: CycleFacts) -> LateRows:
+def rows_of(ledger: Ledger, facts: CycleFacts) -> LazyRows:
     """All rows but the exporter's own, by level; later cycles do not change them."""
-    return late_rows(ledger.frozen(facts.allotted), facts, _MAKERS)
+    return lazy_rows(ledger.frozen(), facts, _MAKERS)
 
 
 def at_most(ledger: Ledger, facts: CycleFacts) -> int:

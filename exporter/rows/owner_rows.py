@@ -4,10 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import astuple
 
 from exporter.ledger.condition import OWNED
-from exporter.model import Device, GroupKey, Labelled, MemoryHeld, Table, Unmeasured
+from exporter.model import GroupKey, Labelled, MemoryHeld, Table, Unmeasured
 from exporter.rows.allocation_rows import UNKNOWN_LIMITS, add_allotments, loose_rows, unplaced
-from exporter.rows.book_view import BookView, unmeasured
-from exporter.rows.cache import Columns
+from exporter.rows.book_view import BookView, Columns, unmeasured
 from exporter.rows.view import K, Owners, View, used_bytes
 
 NAMED: dict[str, Unmeasured] = {}
@@ -19,28 +18,19 @@ def container_rows(view: View) -> Table:
     owners = view.containers
     columns = _columns(owners, unplaced(view, owners))
     add_allotments(view, owners, columns)
-    return Table(_labels(owners), columns).joined(Table.of(loose_rows(view)))
+    return Table(owners.labels(), columns).joined(Table.of(loose_rows(view)))
 
 
 def group_rows(view: View) -> Table:
     """One row for each group on each device. Its names stand beside its counters to the last."""
     owners = view.groups
-    columns = _columns(owners, owners.kept.column("unnamed", _unnamed, owners.keys))
+    columns = _columns(owners, list(map(_unnamed, owners.keys)))
     facts = [view.facts.groups.get(key) for key in owners.keys]
     columns["info"] = [
         {astuple(of): 1} if of and any(value is not None for value in values) else None
         for of, *values in zip(facts, *columns.values(), strict=True)
     ]
-    return Table(_labels(owners), columns)
-
-
-def _labels(owners: Owners[K]) -> list[tuple[str, ...]]:
-    devices = [seen.book.device for seen in owners.seen]
-    return owners.kept.column("labels", _label, owners.keys, devices)
-
-
-def _label(key: tuple[str, ...], device: Device) -> tuple[str, ...]:
-    return (*key, str(device.index), device.uuid)
+    return Table(owners.labels(), columns)
 
 
 def _unnamed(key: GroupKey) -> Mapping[str, Unmeasured]:
@@ -54,10 +44,10 @@ def _columns(owners: Owners[K], unlimited: Sequence[Mapping[str, Unmeasured]]) -
     An owner that has gone keeps its counters for a while; one of whom nothing is measured, or
     whose use cannot be told apart, has nothing but the reason.
     """
-    columns, column = owners.used(), owners.kept.column
+    columns = owners.used()
     held = owners.of_shown(owners.held)
-    columns["processes"] = column("processes", _processes, held)
-    columns["memory_used_bytes"] = column("memory", used_bytes, held)
+    columns["processes"] = [one.processes if one else None for one in held]
+    columns["memory_used_bytes"] = list(map(used_bytes, held))
     for name, values in (
         ("memory_used_peak_bytes", [account.peak_bytes for account in owners.accounts]),
         ("last_active_timestamp_seconds", [one.active_unix_ns for one in owners.accounts]),
@@ -68,16 +58,12 @@ def _columns(owners: Owners[K], unlimited: Sequence[Mapping[str, Unmeasured]]) -
     return columns
 
 
-def _processes(held: MemoryHeld | None) -> int | None:
-    return held.processes if held else None
-
-
 def _reasons(
     owners: Owners[K], unlimited: Sequence[Mapping[str, Unmeasured]]
 ) -> Sequence[Labelled | None]:
     """What is not told of each, and why; None of one that has gone."""
     if not any(owners.withheld) and None not in owners.memory_bytes():  # as nearly always
-        reasons = owners.kept.column("reasons", unmeasured, owners.unshared, unlimited)
+        reasons = list(map(unmeasured, owners.unshared, unlimited))
         return owners.of_shown(reasons)
     return [
         _unmeasured(seen, why, held, unshared, others)

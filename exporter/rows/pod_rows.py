@@ -8,11 +8,11 @@ from typing import TypeVar
 
 from exporter.ledger.accounts import ENERGY
 from exporter.ledger.averages import OwnerKey
-from exporter.ledger.limits import Allotted, Limits, PodLimit
+from exporter.ledger.ledger import Allotted
 from exporter.model import ContainerKey, GroupKey, Labelled, Row, Table
 from exporter.rows.allocation_rows import allocated
-from exporter.rows.book_view import BookView, CycleFacts, counters
-from exporter.rows.cache import Columns, by_name
+from exporter.rows.book_view import BookView, Columns, CycleFacts, by_name, counters
+from exporter.rows.limits import PodLimit
 from exporter.rows.view import View, by_quantity, of_limit, of_told, where
 
 T = TypeVar("T", int, float)
@@ -32,20 +32,14 @@ class Pods:
 
     def __init__(self, view: View) -> None:
         ledger, owners = view.ledger, view.containers
-        self._view, self.owners, self.kept = view, owners, view.kept["pod"]
+        self._view, self.owners = view, owners
         self.names, self.closed = list(ledger.pods), list(ledger.pods.values())
         self._closed_totals = by_quantity([closed.totals for closed in self.closed])
-        self.limits = self.kept.column(
-            "limits", Limits.of_pod, [view.limits] * len(self.names), self.names
-        )
-        of, keys = self.kept.of, owners.keys
-        all_of_them = *self.names, *keys, *owners.uuids
-        self._whose = of("whose", all_of_them, lambda *_: self._pods_of(keys))
-        self.parts = of("parts", (self._whose,), self._parts)
-        self.alive = of(
-            "alive", (self.parts, *owners.live), lambda *_: _only(self.parts, owners.live)
-        )
-        self.using = of("using", (self.alive, *owners.pending), self._using)
+        self.limits = list(map(view.limits.of_pod, self.names))
+        self._whose = self._pods_of(owners.keys)
+        self.parts = self._parts()
+        self.alive = _only(self.parts, owners.live)
+        self.using = _only(self.alive, [not pending for pending in owners.pending])
         self.live = [
             bool(alive) or view.live(closed)
             for alive, closed in zip(self.alive, self.closed, strict=True)
@@ -53,17 +47,14 @@ class Pods:
         self.blind = self._blind()
         self.told = [not (blind or ledger.nameless) for blind in self.blind]
 
-    def _using(self, alive: Sequence[Places], *pending: bool) -> Sequence[Places]:
-        return _only(alive, [not one for one in pending])
-
     def _pods_of(self, keys: Sequence[ContainerKey]) -> Sequence[int | None]:
         """The pod of each container; None if it never used or was allotted anything."""
         numbers = {name: number for number, name in enumerate(self.names)}
         return [numbers.get(key[:2]) for key in keys]
 
-    def _parts(self, whose: Sequence[int | None]) -> Sequence[Places]:
+    def _parts(self) -> Sequence[Places]:
         parts: list[list[int]] = [[] for _ in self.names]
-        for place, pod in enumerate(whose):
+        for place, pod in enumerate(self._whose):
             if pod is not None:
                 parts[pod].append(place)
         return parts
@@ -96,16 +87,12 @@ class Pods:
         """What is known of each: on all its devices, or on any before its placement is known."""
         told = self.owners.told
         anywhere = [seen.shared for seen in self._view.books.values() if not seen.blind]
-        return self.kept.of(
-            "known",
-            (self.parts, self.alive, *anywhere, *told),
-            lambda *_: [
-                frozenset.intersection(*[told[place] for place in alive or parts])
-                if parts
-                else frozenset().union(*anywhere)
-                for parts, alive in zip(self.parts, self.alive, strict=True)
-            ],
-        )
+        return [
+            frozenset.intersection(*[told[place] for place in alive or parts])
+            if parts
+            else frozenset().union(*anywhere)
+            for parts, alive in zip(self.parts, self.alive, strict=True)
+        ]
 
     def used(self, quantity: str) -> list[int]:
         """What each used of a quantity, with all of its containers."""
@@ -126,11 +113,10 @@ class Pods:
 
     def limited(self) -> Sequence[Places]:
         """The containers whose use is held against their pod's limit of the core."""
-        limited = [
+        return [
             self._held_against(places, limit.containers)
             for places, limit in zip(self.using, self.limits, strict=True)
         ]
-        return self.using if limited == self.using else limited
 
     def fullness(self, held: Sequence[int | None]) -> list[float | None]:
         """What the containers of each hold, against its limit on the fullest device."""
@@ -184,9 +170,7 @@ def pod_rows(view: View) -> Table:
     pods = Pods(view)
     columns = {**_counters(view, pods), **_gauges(pods)}
     facts, names = view.facts, pods.names
-    infos, more = pods.kept.of(
-        "info", (facts.pods, facts.shown, *names), lambda *_: _infos(facts, names)
-    )
+    infos, more = _infos(facts, names)
     there = [live or blind for live, blind in zip(pods.live, pods.blind, strict=True)]
     columns["info"] = where(there, infos)
     return Table(names, columns, {"info": more})
@@ -216,22 +200,17 @@ def _counters(view: View, pods: Pods) -> Columns:
 
 def _gauges(pods: Pods) -> Columns:
     """Core against the limited containers only; memory against the fullest device."""
-    kept, using, limits = pods.kept, pods.using, pods.limits
     cores, held = pods.owners.cores(), pods.owners.memory_bytes()
-    core = summed(using, cores)
-    limited = kept.of("limited", (using, *limits), lambda *_: pods.limited())
-    limited_core = core if limited is using else summed(limited, cores)
+    limited = summed(pods.limited(), cores)
     columns: Columns = {
-        "core_usage_gpus": core,
-        "memory_used_bytes": kept.of("held", (using, *held), lambda *_: summed(using, held)),
-        "core_limit_utilization_ratio": list(
-            map(of_limit, limited_core, [limit.core for limit in limits])
-        ),
-        "memory_limit_utilization_ratio": kept.of(
-            "fullness", (using, *limits, *held), lambda *_: pods.fullness(held)
-        ),
+        "core_usage_gpus": summed(pods.using, cores),
+        "memory_used_bytes": summed(pods.using, held),
+        "core_limit_utilization_ratio": [
+            of_limit(core, limit.core) for core, limit in zip(limited, pods.limits, strict=True)
+        ],
+        "memory_limit_utilization_ratio": pods.fullness(held),
         "last_active_timestamp_seconds": pods.last_active(),
-        **kept.of("shown", [limit.shown for limit in limits], by_name),
+        **by_name(*[limit.shown for limit in pods.limits]),
     }
     shown = [told and live for told, live in zip(pods.told, pods.live, strict=True)]
     return {name: where(shown, values) for name, values in columns.items()}

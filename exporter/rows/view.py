@@ -3,7 +3,6 @@
 The owners of devices, as seen at the end of one cycle: column by column, one row for each.
 """
 
-from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from operator import and_
@@ -12,15 +11,14 @@ from typing import Generic, TypeVar, overload
 from exporter.ledger.accounts import Account, Totals
 from exporter.ledger.ledger import Ledger
 from exporter.model import ContainerKey, GroupKey, MemoryHeld, Number, Unmeasured
-from exporter.rows.book_view import RATIOS, BookView, CycleFacts, names
-from exporter.rows.cache import Columns, Kept
+from exporter.rows.book_view import RATIOS, BookView, Columns, CycleFacts, names
+from exporter.rows.limits import Limits
 
 K = TypeVar("K", ContainerKey, GroupKey)
 T = TypeVar("T")
 U = TypeVar("U")
 
 _UNTOLD: frozenset[str] = frozenset()
-_UNUSED = 0.0  # the same object each time: it need not be written again
 
 
 class Owners(Generic[K]):
@@ -33,8 +31,7 @@ class Owners(Generic[K]):
     its gauges are.
     """
 
-    def __init__(self, books: Iterable[BookView], kind: type[K], kept: Kept) -> None:
-        self.kept = kept
+    def __init__(self, books: Iterable[BookView], kind: type[K]) -> None:
         self.seen: list[BookView] = []
         self.keys: list[K] = []
         self.accounts: list[Account] = []
@@ -73,9 +70,13 @@ class Owners(Generic[K]):
         self.averaged += where(is_met, told, other=_UNTOLD)
         self.then += map(seen.then_of, keys, accounts)
 
+    def labels(self) -> list[tuple[str, ...]]:
+        """The labels of their rows."""
+        return list(map(_labels, self.keys, self.seen))
+
     def memory_bytes(self) -> list[int | None]:
         """What they hold now; None: it is not known."""
-        return self.kept.column("held", used_bytes, self.held)
+        return list(map(used_bytes, self.held))
 
     def of_shown(self, values: Sequence[T | None]) -> Sequence[T | None]:
         """Those of the owners whose gauges are shown."""
@@ -112,17 +113,19 @@ class Owners(Generic[K]):
         return of_told("core", self.averaged, self.averages["core"]) if self.keys else ()
 
 
+def _labels(key: tuple[str, ...], seen: BookView) -> tuple[str, ...]:
+    return (*key, seen.index, seen.uuid)
+
+
 def _averages(
     ends: Sequence[int], starts: Sequence[int], observed_ns: Sequence[int]
 ) -> list[float | None]:
     if ends == starts and all(observed_ns):  # as of engines that nobody uses
-        return [_UNUSED] * len(ends)
+        return [0.0] * len(ends)
     return list(map(_average, ends, starts, observed_ns))
 
 
 def _average(end: int, start: int, observed_ns: int) -> float | None:
-    if end == start and observed_ns:
-        return _UNUSED
     return (end - start) / observed_ns if observed_ns else None
 
 
@@ -169,19 +172,22 @@ class View:
     def __init__(self, ledger: Ledger, facts: CycleFacts) -> None:
         self.ledger = ledger
         self.facts = facts
-        self.limits = ledger.limits(facts.allotted)
-        self.kept: Mapping[str, Kept] = defaultdict(Kept)  # by level
         self.books = {u: BookView(book, ledger, facts) for u, book in ledger.books.items()}
+
+    @cached_property
+    def limits(self) -> Limits:
+        """The allotments summed up."""
+        return Limits(self.facts.allotted, self.ledger.books)
 
     @cached_property
     def containers(self) -> Owners[ContainerKey]:
         """Each container on each device."""
-        return Owners(self.books.values(), ContainerKey, self.kept["container"])
+        return Owners(self.books.values(), ContainerKey)
 
     @cached_property
     def groups(self) -> Owners[GroupKey]:
         """Each group on each device."""
-        return Owners(self.books.values(), GroupKey, self.kept["group"])
+        return Owners(self.books.values(), GroupKey)
 
     def live(self, account: Account) -> bool:
         """Whether the owner was there in this cycle, on whichever device."""

@@ -15,8 +15,8 @@ from exporter.settings.values import (
     SOCKET,
     SWITCH,
     TEXT,
-    Kind,
     Setting,
+    ValueKind,
     choice,
     count,
     duration,
@@ -48,11 +48,11 @@ def _read(text: str) -> tuple[tuple[str, str], ...]:
     return found
 
 
-HAMI = Kind(_read, _PAIRS.allowed, many=True, pairs=True)
+HAMI = ValueKind(_read, _PAIRS.allowed, many=True, pairs=True)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Cluster:
+class ClusterSettings:
     """The cluster: pods, and what they were allotted."""
 
     __slots__ = ()

@@ -13,7 +13,7 @@ from exporter.settings.values import SHARE, TEXT, Setting, choice, count, durati
 
 
 @dataclass(frozen=True, kw_only=True)
-class Measuring:
+class MeasuringSettings:
     """Measuring and accounting."""
 
     __slots__ = ()
@@ -100,7 +100,7 @@ class Measuring:
 
 
 @dataclass(frozen=True, kw_only=True)
-class General:
+class GeneralSettings:
     """The settings file and the log."""
 
     __slots__ = ()
@@ -138,7 +138,7 @@ _FAMILIES = tuple(family.full_name for family in FAMILIES if family.level != OWN
 
 
 @dataclass(frozen=True, kw_only=True)
-class Metrics:
+class MetricsSettings:
     """What is served."""
 
     __slots__ = ()

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from exporter.settings.values import (
-    LIBRARY,
     OPTIONAL_PATH,
     PATH,
     SOCKET,
@@ -23,7 +22,7 @@ GPU_SOURCES = ("auto", "nvml", "amd", "drm", "simulated")
 
 
 @dataclass(frozen=True, kw_only=True)
-class ThisNode:
+class NodeSettings:
     """This node and its GPUs."""
 
     __slots__ = ()
@@ -105,18 +104,6 @@ class ThisNode:
             "up again, while the exporter runs.",
         ),
     ]
-    amd_smi: Annotated[
-        str,
-        Setting(
-            "amd.smi",
-            LIBRARY,
-            "off",
-            "AMD's own library, libamd_smi.so, to compare sysfs's figures with; auto looks where "
-            "ROCm and distributions put it.",
-            "No figure needs it. It is AMD's code in the exporter's process and opens the boards' "
-            "device files, so that it is asked for (docs/vendors.md).",
-        ),
-    ]
     drm_wake: Annotated[
         bool,
         Setting(
@@ -152,7 +139,7 @@ class ThisNode:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Groups:
+class GroupSettings:
     """Groups: containers, jobs, units and users off Kubernetes."""
 
     __slots__ = ()

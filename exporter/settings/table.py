@@ -12,15 +12,23 @@ from dataclasses import dataclass, fields, replace
 from difflib import get_close_matches
 from typing import Any, TypeVar, get_type_hints
 
-from exporter.settings.cluster import Cluster
-from exporter.settings.measuring import General, Measuring, Metrics
-from exporter.settings.node import Groups, ThisNode
-from exporter.settings.values import Kind, Setting
-from exporter.settings.web import Web
+from exporter.settings.cluster import ClusterSettings
+from exporter.settings.measuring import GeneralSettings, MeasuringSettings, MetricsSettings
+from exporter.settings.node import GroupSettings, NodeSettings
+from exporter.settings.values import Setting, ValueKind
+from exporter.settings.web import WebSettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings(Metrics, Measuring, Groups, Cluster, ThisNode, General, Web):
+class Settings(
+    MetricsSettings,
+    MeasuringSettings,
+    GroupSettings,
+    ClusterSettings,
+    NodeSettings,
+    GeneralSettings,
+    WebSettings,
+):
     """The values in force. Durations are nanoseconds; what is not set is "", or () of several."""
 
 
@@ -31,7 +39,15 @@ def _settings(subject: type) -> dict[str, Setting]:
 
 SUBJECTS: dict[str, dict[str, Setting]] = {
     subject.__doc__ or "": _settings(subject)
-    for subject in (Web, General, ThisNode, Cluster, Groups, Measuring, Metrics)
+    for subject in (
+        WebSettings,
+        GeneralSettings,
+        NodeSettings,
+        ClusterSettings,
+        GroupSettings,
+        MeasuringSettings,
+        MetricsSettings,
+    )
 }
 """Title → the settings of a subject, by field name."""
 
@@ -119,7 +135,7 @@ def add_arguments(parser: ArgumentParser) -> None:
             )
 
 
-def argument(kind: Kind[T]) -> Callable[[str], T]:
+def argument(kind: ValueKind[T]) -> Callable[[str], T]:
     """Make what reads a sub-command's own argument of this kind, for argparse."""
 
     def read(text: str) -> T:

@@ -26,7 +26,7 @@ _LEAST_SHARE_PPM, _MOST_SHARE_PPM = 1_000, 1_000_000
 _URL_PATH = re.compile(r"(/[A-Za-z0-9._~-]+)+")
 
 
-class Misread(NamedTuple):
+class StructureProblem(NamedTuple):
     """What is wrong in a value of several lines: ``where`` within it, such as ``[0].name``."""
 
     line: int
@@ -37,13 +37,13 @@ class Misread(NamedTuple):
 class StructureError(ValueError):
     """A value of several lines is not what is allowed; ``problems`` has all of it."""
 
-    def __init__(self, problems: Sequence[Misread]) -> None:
+    def __init__(self, problems: Sequence[StructureProblem]) -> None:
         super().__init__("; ".join(f"{where}: {text}" for _, where, text in problems))
         self.problems = problems
 
 
 @dataclass(frozen=True, slots=True)
-class Kind(Generic[T_co]):
+class ValueKind(Generic[T_co]):
     """A kind of value: ``read`` takes its text and raises ValueError if it is not ``allowed``.
 
     ``pairs``: written as ``NAME=VALUE``; a YAML mapping means the same. ``read_node``: it is YAML
@@ -85,16 +85,16 @@ def _duration(text: str) -> int:
     return sum(round(float(number) * _UNITS[unit]) for number, unit in parts)
 
 
-def duration(low: str, high: str) -> Kind[int]:
+def duration(low: str, high: str) -> ValueKind[int]:
     """Nanoseconds, written as ``500ms``, ``1s``, ``1m30s``."""
 
     def read(text: str) -> int:
         return _within(_duration(text), _duration(low), _duration(high))
 
-    return Kind(read, f"a duration from {low} to {high}, with its units: ms, s, m, h")
+    return ValueKind(read, f"a duration from {low} to {high}, with its units: ms, s, m, h")
 
 
-def count(low: int, high: int) -> Kind[int]:
+def count(low: int, high: int) -> ValueKind[int]:
     """A whole number."""
 
     def read(text: str) -> int:
@@ -102,16 +102,16 @@ def count(low: int, high: int) -> Kind[int]:
             raise ValueError(text)
         return _within(int(text), low, high)
 
-    return Kind(read, f"a number from {low} to {high}")
+    return ValueKind(read, f"a number from {low} to {high}")
 
 
-def size(low: str, high: str) -> Kind[int]:
+def size(low: str, high: str) -> ValueKind[int]:
     """Bytes, written as ``1048576``, ``256Mi`` or ``Gi``."""
 
     def read(text: str) -> int:
         return _within(_size(text), _size(low), _size(high))
 
-    return Kind(read, f"a number of bytes from {low} to {high}, such as 1, Mi or 256Mi")
+    return ValueKind(read, f"a number of bytes from {low} to {high}, such as 1, Mi or 256Mi")
 
 
 def _size(text: str) -> int:
@@ -130,7 +130,7 @@ def _share(text: str) -> int:
     return _within(round(float(match[1]) * _PPM_IN_PERCENT), _LEAST_SHARE_PPM, _MOST_SHARE_PPM)
 
 
-def matching(pattern: str, allowed: str) -> Kind[str]:
+def matching(pattern: str, allowed: str) -> ValueKind[str]:
     """A text of this form as a whole."""
     form = re.compile(pattern, re.ASCII)
 
@@ -139,28 +139,30 @@ def matching(pattern: str, allowed: str) -> Kind[str]:
             raise ValueError(text)
         return text
 
-    return Kind(read, allowed)
+    return ValueKind(read, allowed)
 
 
-def choice(*names: str, allowed: str = "") -> Kind[str]:
+def choice(*names: str, allowed: str = "") -> ValueKind[str]:
     """One of these words; ``allowed`` says so where they are too many to list."""
 
     def read(text: str) -> str:
         return names[names.index(text)]
 
-    return Kind(read, allowed or f"one of {', '.join(names)}")
+    return ValueKind(read, allowed or f"one of {', '.join(names)}")
 
 
-def many(kind: Kind[T_co]) -> Kind[tuple[T_co, ...]]:
+def many(kind: ValueKind[T_co]) -> ValueKind[tuple[T_co, ...]]:
     """One or more of them, with commas between, each once."""
 
     def read(text: str) -> tuple[T_co, ...]:
         return tuple(dict.fromkeys(kind.read(part.strip()) for part in text.split(",")))
 
-    return Kind(read, f"{kind.allowed}; several with commas between", many=True)
+    return ValueKind(read, f"{kind.allowed}; several with commas between", many=True)
 
 
-def pairs(name: Kind[str], value: Kind[str], allowed: str) -> Kind[tuple[tuple[str, str], ...]]:
+def pairs(
+    name: ValueKind[str], value: ValueKind[str], allowed: str
+) -> ValueKind[tuple[tuple[str, str], ...]]:
     """``NAME=VALUE``, with commas between, each name once."""
 
     def read(text: str) -> tuple[tuple[str, str], ...]:
@@ -171,7 +173,9 @@ def pairs(name: Kind[str], value: Kind[str], allowed: str) -> Kind[tuple[tuple[s
                 raise ValueError(text)
         return tuple(found.items())
 
-    return Kind(read, f"{allowed}; several with commas between, each once", many=True, pairs=True)
+    return ValueKind(
+        read, f"{allowed}; several with commas between, each once", many=True, pairs=True
+    )
 
 
 def _within(number: int, low: int, high: int) -> int:
@@ -214,23 +218,23 @@ def _url_path(text: str) -> str:
     return text
 
 
-ADDRESS = Kind(
+ADDRESS = ValueKind(
     _address, "an address such as :10045, 127.0.0.1:10045, [::1]:10045 or unix:/run/mgpu.sock"
 )
-SHARE = Kind(_share, "none, or a share from 0.1% to 100%")
-SWITCH = Kind(_switch, "true or false")
-TEXT = Kind(_text, "a text without control characters")
-PATH = Kind(_path, "an absolute path")
-SOCKET = Kind(
+SHARE = ValueKind(_share, "none, or a share from 0.1% to 100%")
+SWITCH = ValueKind(_switch, "true or false")
+TEXT = ValueKind(_text, "a text without control characters")
+PATH = ValueKind(_path, "an absolute path")
+SOCKET = ValueKind(
     lambda text: text if text in {"auto", "none"} else _path(text), "auto, none or an absolute path"
 )
-LIBRARY = Kind(
+LIBRARY = ValueKind(
     lambda text: text if text in {"auto", "off"} else _path(text), "auto, off or an absolute path"
 )
-OPTIONAL_PATH = Kind(lambda text: _path(text) if text else text, "an absolute path")
-ORIGIN = Kind(_origin, "an address such as https://10.0.0.1:10250 or http://127.0.0.1:10255")
-KEY = Kind(_key, "the key of a label, the beginning of one with a * after it, or *")
-URL_PATH = Kind(_url_path, "a path such as /metrics, outside /-/")
+OPTIONAL_PATH = ValueKind(lambda text: _path(text) if text else text, "an absolute path")
+ORIGIN = ValueKind(_origin, "an address such as https://10.0.0.1:10250 or http://127.0.0.1:10255")
+KEY = ValueKind(_key, "the key of a label, the beginning of one with a * after it, or *")
+URL_PATH = ValueKind(_url_path, "a path such as /metrics, outside /-/")
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,7 +245,7 @@ class Setting:
     """
 
     name: str
-    kind: Kind[object]
+    kind: ValueKind[object]
     default: str
     about: str
     why: str = ""

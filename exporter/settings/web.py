@@ -7,7 +7,7 @@ from exporter.settings.values import ADDRESS, SWITCH, TEXT, URL_PATH, Address, S
 
 
 @dataclass(frozen=True, kw_only=True)
-class Web:
+class WebSettings:
     """The web server."""
 
     __slots__ = ()

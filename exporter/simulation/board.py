@@ -152,7 +152,6 @@ def _known(device: DeviceSpec, load: Load, now_us: int, counts: Counts) -> Senso
             ("transmit", "receive") if LINKED in device.model else (),
             int(NVLINK_PER_BUSY_NS * counts.busy_ns),
         ),
-        crosscheck={},
         **_profile(device, load, now_us),
     )
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from exporter.terminal.feeds.feed import Feed, FeedError
-from exporter.terminal.feeds.http import Credentials, Http, RemoteFeed
+from exporter.terminal.feeds.http import Http, RemoteCredentials, RemoteFeed
 from exporter.terminal.feeds.prometheus import PrometheusFeed
 
 URL, PROMETHEUS = "MGPU_REMOTE_URL", "MGPU_REMOTE_PROMETHEUS"
@@ -71,8 +71,8 @@ def _variable(name: str, arguments: Namespace, environ: Mapping[str, str]) -> st
     return environ.get(known[name][0], "") if hasattr(arguments, name.replace("-", "_")) else ""
 
 
-def _credentials(arguments: Namespace, environ: Mapping[str, str]) -> Credentials:
-    return Credentials(
+def _credentials(arguments: Namespace, environ: Mapping[str, str]) -> RemoteCredentials:
+    return RemoteCredentials(
         user=_given("user", arguments, environ),
         password=_secret("password-file", PASSWORD, arguments, environ),
         token=_secret("token-file", TOKEN, arguments, environ),

@@ -22,8 +22,8 @@ from exporter.terminal.draw import Piece, Tone
 from exporter.terminal.facts import joined
 from exporter.terminal.feeds import Feed, FeedError, view_of
 from exporter.terminal.report import title
-from exporter.terminal.tree import CSS, STYLES, Tree
-from exporter.terminal.view import Line, SortKey, View, path
+from exporter.terminal.tree import CSS, STYLES, LineTree
+from exporter.terminal.view import Line, Overview, SortKey, path
 
 HELP = """\
 ↑ ↓ PgUp PgDn Home End  move           ← → Space  fold, unfold
@@ -98,12 +98,12 @@ class Top(App[None]):
         self._every_s = every_s
         self._stop = threading.Event()
         self._frozen = False
-        self._shown = View(feed.name)
+        self._shown = Overview(feed.name)
         self._problem = ""
         self._title = Static(id="title", markup=False)
         self._troubles = Static(id="troubles", markup=False)
         self._head = Static(id="head", markup=False)
-        self._tree = Tree(id="tree")
+        self._tree = LineTree(id="tree")
         self._details = Static(id="details", markup=False)
         self._filter = Input(id="filter", placeholder=FILTER)
 
@@ -150,7 +150,7 @@ class Top(App[None]):
 
     # --- what is shown ---
 
-    def show(self, view: View | None, problem: str = "") -> None:
+    def show(self, view: Overview | None, problem: str = "") -> None:
         """Show a view; without one the last stays, and the problem is said."""
         self._problem = problem
         if view is not None and not self._frozen:
@@ -184,11 +184,11 @@ class Top(App[None]):
             details.append(f"\n{joined(line.facts)}")
         self._details.update(details)
 
-    def on_tree_selected(self, event: Tree.Selected) -> None:
+    def on_line_tree_selected(self, event: LineTree.Selected) -> None:
         """Another line has the cursor."""
         self._tell(event.line)
 
-    def on_tree_arranged(self) -> None:
+    def on_line_tree_arranged(self) -> None:
         """The layout or the order is another."""
         self._say()
 

@@ -10,7 +10,7 @@ from math import ceil
 from typing import NamedTuple
 
 from exporter.terminal.facts import amount, percent
-from exporter.terminal.view import Figure, Kind, Line, Past
+from exporter.terminal.view import Figure, Line, LineKind, Past
 
 NEAR = 0.9  # of a limit
 OVER = 1.02  # beyond it, and not by rounding
@@ -53,7 +53,7 @@ def tone_of(figure: Figure) -> Tone:
 
 def core(line: Line) -> Cell:
     """The core in use, in percent of a GPU."""
-    return _value(line.core, percent, line.core.limit if line.kind is not Kind.DEVICE else None)
+    return _value(line.core, percent, line.core.limit if line.kind is not LineKind.DEVICE else None)
 
 
 def core_limit(line: Line) -> Cell:
@@ -87,7 +87,7 @@ def bar(line: Line, cells: int) -> Cell:
     figure = line.core
     if figure.value is None:
         return [Piece(figure.why.replace("_", " ")[:cells], Tone.UNKNOWN)]
-    own = figure if line.kind is not Kind.DEVICE else Figure(figure.value, None)
+    own = figure if line.kind is not LineKind.DEVICE else Figure(figure.value, None)
     return _bar(figure.value, figure.limit, cells, tone_of(own))
 
 

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 from exporter.terminal import table
 from exporter.terminal.draw import Piece, Tone
-from exporter.terminal.view import Figure, Kind, Line, Order, View, rows
+from exporter.terminal.view import Figure, Line, LineKind, LineOrder, Overview, rows
 
 WIDE = 120  # where it is not printed on a terminal, which has a width
 NARROW = 40
@@ -19,9 +19,9 @@ _COLOURS = {
 _END = "\x1b[0m"
 
 
-def report(view: View, width: int | None, *, coloured: bool) -> str:
+def report(view: Overview, width: int | None, *, coloured: bool) -> str:
     """Title, troubles, table, and why each question mark is one."""
-    shown = rows(view.lines, Order())
+    shown = rows(view.lines, LineOrder())
     cells = max(width or WIDE, NARROW)
     past = any(len(row.line.past) > 1 for row in shown)
     layout = table.layout(cells, table.longest_name(shown), past=past)
@@ -35,9 +35,9 @@ def report(view: View, width: int | None, *, coloured: bool) -> str:
     return "".join(f"{_written(line, coloured=coloured).rstrip()}\n" for line in lines)
 
 
-def title(view: View, *state: str, short: bool = False) -> str:
+def title(view: Overview, *state: str, short: bool = False) -> str:
     """Whose figures they are, how they are shown, and of when they are."""
-    devices = sum(line.kind is Kind.DEVICE for line in view.lines)
+    devices = sum(line.kind is LineKind.DEVICE for line in view.lines)
     simulated = "SIMULATED" if short else "SIMULATED: nothing here is measured"
     counts = f"{_counted(devices, 'GPU')}, {_counted(view.pods, 'pod')}"
     parts = (view.source, view.simulated and simulated, counts, *state, _clock(view.unix_s))
@@ -55,13 +55,13 @@ def _counted(count: int, what: str) -> str:
     return f"{count} {what}{'' if count == 1 else 's'}"
 
 
-def _unknown(view: View) -> list[str]:
+def _unknown(view: Overview) -> list[str]:
     """Each thing that is not known, by what is above it, and its reason."""
     found: list[str] = []
 
     def look(line: Line, above: str) -> None:
         name = f"{above} {line.name}".lstrip()
-        if line.kind is not Kind.POD:  # its containers say the same
+        if line.kind is not LineKind.POD:  # its containers say the same
             found.extend(
                 f"{quantity} of {name}: {figure.why}"
                 for quantity, figure in (("core", line.core), ("memory", line.memory))

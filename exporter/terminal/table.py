@@ -7,19 +7,19 @@ from typing import NamedTuple
 from exporter.terminal import draw
 from exporter.terminal.draw import Cell, Piece, Tone
 from exporter.terminal.reading import fitted, width
-from exporter.terminal.view import Kind, Line, Row
+from exporter.terminal.view import Line, LineKind, ShownLine
 
 LEAST_NAME = 24
 _OPEN, _SHUT, _LEAF = "▾ ", "▸ ", "  "
 _TONES = {
-    Kind.DEVICE: Tone.STRONG,
-    Kind.NOWHERE: Tone.STRONG,
-    Kind.REST: Tone.FAINT,
-    Kind.PROCESS: Tone.FAINT,
+    LineKind.DEVICE: Tone.STRONG,
+    LineKind.NOWHERE: Tone.STRONG,
+    LineKind.REST: Tone.FAINT,
+    LineKind.PROCESS: Tone.FAINT,
 }
 
 
-class Column(NamedTuple):
+class TableColumn(NamedTuple):
     """A column. ``rank``: the lowest stay longest where there is little room.
 
     ``grows``: how many cells more it takes where there is much.
@@ -41,18 +41,18 @@ def _engine(number: int, line: Line, _: int) -> Cell:
     return draw.engine(line, number)
 
 
-PAST = Column("PAST", 6, 6, lambda line, cells: draw.spark(line.past, cells), grows=54)
+PAST = TableColumn("PAST", 6, 6, lambda line, cells: draw.spark(line.past, cells), grows=54)
 COLUMNS = (
-    Column("TYPE", 4, 5, _plain(draw.letters), left=True),
-    Column("CORE", 5, 0, _plain(draw.core)),
-    Column("OF ONE GPU", 12, 2, draw.bar, grows=20, left=True),
-    Column("LIMIT", 5, 3, _plain(draw.core_limit)),
-    Column("MEM", 5, 1, _plain(draw.memory)),
-    Column("LIMIT", 5, 4, _plain(draw.memory_limit)),
-    Column("OF LIMIT", 8, 7, draw.memory_bar, grows=8, left=True),
-    Column("MBW", 4, 8, partial(_engine, 0)),
-    Column("ENC", 4, 9, partial(_engine, 1)),
-    Column("DEC", 4, 10, partial(_engine, 2)),
+    TableColumn("TYPE", 4, 5, _plain(draw.letters), left=True),
+    TableColumn("CORE", 5, 0, _plain(draw.core)),
+    TableColumn("OF ONE GPU", 12, 2, draw.bar, grows=20, left=True),
+    TableColumn("LIMIT", 5, 3, _plain(draw.core_limit)),
+    TableColumn("MEM", 5, 1, _plain(draw.memory)),
+    TableColumn("LIMIT", 5, 4, _plain(draw.memory_limit)),
+    TableColumn("OF LIMIT", 8, 7, draw.memory_bar, grows=8, left=True),
+    TableColumn("MBW", 4, 8, partial(_engine, 0)),
+    TableColumn("ENC", 4, 9, partial(_engine, 1)),
+    TableColumn("DEC", 4, 10, partial(_engine, 2)),
     PAST,
 )
 
@@ -61,12 +61,12 @@ class Layout(NamedTuple):
     """Cells for the name, and for each column that is shown."""
 
     name: int
-    columns: tuple[tuple[Column, int], ...]
+    columns: tuple[tuple[TableColumn, int], ...]
 
 
 def layout(cells: int, longest_name: int = LEAST_NAME, *, past: bool = True) -> Layout:
     """Share out a line of so many cells; ``past``: there are last minutes to show."""
-    shown: list[Column] = []
+    shown: list[TableColumn] = []
     wanted = [column for column in COLUMNS if past or column is not PAST]
     for column in sorted(wanted, key=lambda column: column.rank):
         if LEAST_NAME + _taken([*shown, column]) > cells:
@@ -83,11 +83,11 @@ def layout(cells: int, longest_name: int = LEAST_NAME, *, past: bool = True) -> 
     return Layout(name, tuple((column, column.cells + extra[column.title]) for column in columns))
 
 
-def _taken(columns: Sequence[Column]) -> int:
+def _taken(columns: Sequence[TableColumn]) -> int:
     return sum(column.cells + 1 for column in columns)
 
 
-def longest_name(rows: Sequence[Row]) -> int:
+def longest_name(rows: Sequence[ShownLine]) -> int:
     """Cells that the longest name takes, with its indentation."""
     return max((2 * row.depth + 2 + width(row.line.name) for row in rows), default=0)
 
@@ -101,7 +101,7 @@ def head(of: Layout) -> list[Piece]:
     return pieces
 
 
-def line(row: Row, of: Layout) -> list[Piece]:
+def line(row: ShownLine, of: Layout) -> list[Piece]:
     """One row, as wide as the layout."""
     sign = _SHUT if row.hidden else _OPEN if row.line.children else _LEAF
     name = fitted("  " * row.depth + sign + row.line.name, of.name)

@@ -13,7 +13,7 @@ from textual.strip import Strip
 
 from exporter.terminal import table
 from exporter.terminal.draw import Piece, Tone
-from exporter.terminal.view import Key, Line, Order, Row, SortKey, rows
+from exporter.terminal.view import Key, Line, LineOrder, ShownLine, SortKey, rows
 
 STYLES = {
     Tone.PLAIN: Style(),
@@ -46,7 +46,7 @@ _SORTS = {"name": SortKey.NAME, "CORE": SortKey.CORE, "OF ONE GPU": SortKey.CORE
 _SORTS |= {"MEM": SortKey.MEMORY, "OF LIMIT": SortKey.SHARE, "LIMIT": SortKey.SHARE}
 
 
-class Tree(ScrollView, can_focus=True):
+class LineTree(ScrollView, can_focus=True):
     """Rows with a cursor, which stays on its line when lines come and go."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -73,9 +73,9 @@ class Tree(ScrollView, can_focus=True):
 
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 - textual's name for it
         super().__init__(id=id)
-        self.order = Order()
+        self.order = LineOrder()
         self._all: tuple[Line, ...] = ()
-        self._shown: list[Row] = []
+        self._shown: list[ShownLine] = []
         self._cursor = 0
         self._columns = table.layout(80)
 
@@ -89,7 +89,7 @@ class Tree(ScrollView, can_focus=True):
         self._all = lines
         self._refill()
 
-    def put(self, order: Order) -> None:
+    def put(self, order: LineOrder) -> None:
         """Show the same lines in another way."""
         self.order = order
         self._refill()

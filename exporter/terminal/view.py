@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 
-class Kind(StrEnum):
+class LineKind(StrEnum):
     """What a line is about."""
 
     DEVICE = "GPU"
@@ -56,7 +56,7 @@ class Line:
     """
 
     key: Key
-    kind: Kind
+    kind: LineKind
     name: str
     core: Figure = UNKNOWN
     memory: Figure = UNKNOWN
@@ -70,14 +70,14 @@ class Line:
 
 def path(line: Line) -> str:
     """The line's name in full: a container's with its pod's."""
-    if line.kind is Kind.CONTAINER:
+    if line.kind is LineKind.CONTAINER:
         namespace, pod, container = line.key[-3:]
         return f"{namespace}/{pod}/{container}"
     return line.name
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class Overview:
     """Everything at one moment. ``source`` is whom it was asked of.
 
     ``troubles`` are sources that are down, and whatever else hinders: what is wrong and what to do.
@@ -96,7 +96,12 @@ class View:
     def pods(self) -> int:
         """How many pods are on the devices."""
         return len(
-            {line.key[-2:] for one in self.lines for line in one.children if line.kind is Kind.POD}
+            {
+                line.key[-2:]
+                for one in self.lines
+                for line in one.children
+                if line.kind is LineKind.POD
+            }
         )
 
 
@@ -110,7 +115,7 @@ class SortKey(StrEnum):
     PID = "pid"
 
 
-class Order(NamedTuple):
+class LineOrder(NamedTuple):
     """``needle`` must be in a line, in one above or in one below for it to be shown.
 
     ``deepest`` is how many levels are shown: 1 is the GPUs alone.
@@ -123,7 +128,7 @@ class Order(NamedTuple):
     deepest: int = 4
 
 
-class Row(NamedTuple):
+class ShownLine(NamedTuple):
     """A line where it is shown. ``hidden``: it has others below that are not."""
 
     line: Line
@@ -132,20 +137,20 @@ class Row(NamedTuple):
 
 
 _LARGEST_FIRST = {SortKey.CORE, SortKey.MEMORY, SortKey.SHARE}
-_LAST = (Kind.REST,)  # after everybody who is named
+_LAST = (LineKind.REST,)  # after everybody who is named
 
 
-def rows(lines: Sequence[Line], order: Order) -> list[Row]:
+def rows(lines: Sequence[Line], order: LineOrder) -> list[ShownLine]:
     """The lines from top to bottom. GPUs stay by their index."""
     needle = order.needle.casefold()
     found = [line for one in lines if (line := _matching(one, needle)) is not None]
     return list(_rows(found, order, 0))
 
 
-def _rows(lines: Sequence[Line], order: Order, depth: int) -> Iterator[Row]:
+def _rows(lines: Sequence[Line], order: LineOrder, depth: int) -> Iterator[ShownLine]:
     for line in lines if depth == 0 else _sorted(lines, order):
         shut = line.key in order.folded or depth + 1 >= order.deepest
-        yield Row(line, depth, hidden=shut and bool(line.children))
+        yield ShownLine(line, depth, hidden=shut and bool(line.children))
         if not shut:
             yield from _rows(line.children, order, depth + 1)
 
@@ -163,7 +168,7 @@ def _matching(line: Line, needle: str) -> Line | None:
     )
 
 
-def _sorted(lines: Sequence[Line], order: Order) -> list[Line]:
+def _sorted(lines: Sequence[Line], order: LineOrder) -> list[Line]:
     """Those of which the value is not known come after those of which it is, either way round."""
     largest_first = (order.by in _LARGEST_FIRST) != order.reverse
     value = _VALUES[order.by]

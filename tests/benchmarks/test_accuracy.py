@@ -12,7 +12,7 @@ from exporter.simulation.load import describe
 from tests.scenario.truth import truth_of
 
 MINUTES = 5
-TRIED = ("light bursts", "mixed bursts", "contended", "between scrapes", "paused", "nameless")
+TRIED = ("light bursts", "mixed bursts", "contended", "between scrapes", "paused", "unidentified")
 
 
 @pytest.fixture(scope="module")

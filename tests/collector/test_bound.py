@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from exporter.collector import CycleRules
 from exporter.collector.bound import Rows, Surplus, bounded
 from exporter.model import CgroupIdentity, Row, Value
-from exporter.rows.lazy import LateRows
+from exporter.rows.lazy import LazyRows
 from tests.collector.bench import SECOND, Bench
 
 CORE = "mgpu_container_core_seconds_total"
@@ -91,7 +91,7 @@ def test_what_the_exporter_says_of_itself_is_never_left_out() -> None:
 
 
 def test_rows_are_not_looked_at_where_there_cannot_be_too_many() -> None:
-    rows = LateRows({"container": lambda: pytest.fail("were made")})
+    rows = LazyRows({"container": lambda: pytest.fail("were made")})
 
     assert bounded(rows, {}, 3, highest=3).rows is rows
 

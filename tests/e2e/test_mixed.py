@@ -26,7 +26,7 @@ from tests.gpus.amd.trees import MI300X, TICKS, Board, Tree, v1_6
 from tests.gpus.drm.machine import Machine, xe
 from tests.scenario.truth import truth_of
 
-pytestmark = pytest.mark.timeout(240)
+pytestmark = [pytest.mark.timeout(240), pytest.mark.slow]
 
 SECOND = 10**9
 WATCHED_S = 24

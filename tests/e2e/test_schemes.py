@@ -27,7 +27,7 @@ WINDOW_S = 16
 SCRAPE_S = 2
 BEGUN_S = 60  # what is measured began so long ago
 
-pytestmark = [pytest.mark.program("prometheus"), pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.program("prometheus"), pytest.mark.timeout(300), pytest.mark.slow]
 
 
 class Seen:

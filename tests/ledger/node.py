@@ -26,8 +26,8 @@ from exporter.model import (
     Window,
 )
 from exporter.rows.book_view import CycleFacts
-from exporter.rows.history import extended, gauges_of, present_of
-from exporter.rows.lazy import LateRows, at_most, rows_of
+from exporter.rows.history import current_gauges, extended, gauges_of
+from exporter.rows.lazy import LazyRows, at_most, rows_of
 
 SECOND = 1_000_000_000
 RETENTION = 300 * SECOND
@@ -72,7 +72,7 @@ class Node:
         self.owners: dict[int, Owner] = {1: A, 2: B, 3: GROUP, 4: Unattributed.HOST_PROCESS}
         self.pod = Pod("uid-a", "n", "a", owner_kind="Job", owner_name="j")
         self.untold: Mapping[Owner, Unmeasured] | None = {}
-        self.unread = LateRows({})  # those of the newest cycle, of which none was read
+        self.unread = LazyRows({})  # those of the newest cycle, of which none was read
 
     def cycle(
         self,
@@ -110,7 +110,7 @@ class Node:
         rows = rows_of(self.ledger, facts)
         self.unread = rows_of(self.ledger, facts)
         assert max(series_in(rows).values(), default=0) <= at_most(self.ledger, facts)
-        present = extended(History(), present_of(self.ledger, facts), now)
+        present = extended(History(), current_gauges(self.ledger, facts), now)
         assert list(present.series.items()) == list(
             extended(History(), gauges_of(rows), now).series.items()
         )

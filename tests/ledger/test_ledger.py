@@ -643,7 +643,6 @@ SENSORS = Sensors(
     row_remapping={"pending": 1},
     pcie_bytes={"receive": 7},
     nvlink_bytes={"transmit": 8},
-    crosscheck={"energy": 1},
 )
 
 
@@ -660,7 +659,6 @@ def test_what_the_board_tells_stands_beside_its_accounts() -> None:
     assert values["row_remapping"] == {("pending",): 1}
     assert values["pcie_bytes_total"] == {("receive",): 7}
     assert values["nvlink_bytes_total"] == {("transmit",): 8}
-    assert values["crosscheck_mismatch"] == {("energy",): 1}
 
 
 def test_a_device_that_cannot_be_read_shows_its_xids_and_nothing_else_of_the_board() -> None:
@@ -717,7 +715,7 @@ def test_where_the_clients_of_one_owner_are_too_many_the_others_are_measured() -
     node.cycle(0, {"GPU-0": window({1: 300, 2: 200}, energy=70)}, held=BOTH)
     node.untold = {A: Unmeasured.READ_FAILED}
     by_client = window({2: 200}, energy=70)._replace(
-        methods=Methods("fdinfo", "fdinfo"), untold=frozenset({1})
+        methods=Methods("fdinfo", "fdinfo"), unmeasured_pids=frozenset({1})
     )
     rows = node.cycle(1, {"GPU-0": by_client}, held={**BOTH, A: MemoryHeld(None, 1)})
 
@@ -738,7 +736,7 @@ def told_by_clients(core: dict[int, int], untold: Collection[int] = ()) -> Windo
     """A window of a device that is told by its clients, all of them but for these processes."""
     told = {pid: ns for pid, ns in core.items() if pid not in untold}
     methods = Methods("fdinfo", "fdinfo")
-    return window(told)._replace(methods=methods, untold=frozenset(untold))
+    return window(told)._replace(methods=methods, unmeasured_pids=frozenset(untold))
 
 
 def test_who_is_told_again_is_shown_once_the_averages_hold_nothing_of_the_time_before() -> None:
@@ -808,7 +806,7 @@ def test_what_is_not_told_stands_in_the_same_order_in_every_process() -> None:
 def test_the_boards_own_reason_stands_before_that_of_clients_who_are_too_many() -> None:
     node = Node()
     by_client = window({2: 200})._replace(
-        methods=Methods("fdinfo", "fdinfo"), untold=frozenset({1})
+        methods=Methods("fdinfo", "fdinfo"), unmeasured_pids=frozenset({1})
     )
     rows = node.cycle(
         0, {"GPU-0": by_client}, held=BOTH, unmeasured={"energy": Unmeasured.NOT_SUPPORTED}
@@ -957,7 +955,7 @@ def sampled(core: int, busy: int, *, spare: int = 0, unclaimed: int = 0) -> Wind
     return window({}, busy)._replace(
         processes=processes,
         unclaimed_ns=unclaimed,
-        told_apart=True,
+        per_sample=True,
     )
 
 

@@ -47,7 +47,7 @@ from exporter.simulation.node import Node
 from exporter.sources.cgroups.simulated import SimulatedProcesses
 from exporter.sources.gpus.simulated import SimulatedGpus
 from exporter.sources.gpus.source import RestartRequiredError
-from exporter.sources.node.source import ToldNode
+from exporter.sources.node.source import StaticNodeSource
 from exporter.sources.pods.simulated import SimulatedPods
 from tests.collector.bench import CID, PLACED, POD, Bench, row
 from tests.collector.sources import ManualClock, SetGpus, SetPods, SetProcesses
@@ -174,7 +174,7 @@ class Told(Recording):
         self.bench = bench
         self.node_facts = NodeFacts()
         self.node_error: Exception | None = None
-        node = ToldNode("node", self._node, bench.clock)
+        node = StaticNodeSource("node", self._node, bench.clock)
         sources = Sources((bench.gpus,), bench.processes, bench.pods, (node,))
         bench.processes.identities[7] = CgroupIdentity("uid-1", CID, "containerd")
         bench.use(7, SECOND // 2)

@@ -12,7 +12,7 @@ from exporter.simulation.load import describe
 from exporter.simulation.node import Node
 from exporter.sources.cgroups.simulated import SimulatedProcesses
 from exporter.sources.gpus.simulated import SimulatedGpus
-from exporter.sources.node.source import ToldNode
+from exporter.sources.node.source import StaticNodeSource
 from exporter.sources.pods.simulated import SimulatedPods
 from tests.e2e.programs import Page
 from tests.scenario.clock import SECOND, START, ManualClock
@@ -31,7 +31,7 @@ class Watched:
             gpus=(SimulatedGpus(self.node, clock),),
             processes=SimulatedProcesses(self.node.cgroup_paths),
             pods=SimulatedPods(self.node.pod_table, clock=clock),
-            nodes=(ToldNode("node", self.node.facts, clock),),
+            nodes=(StaticNodeSource("node", self.node.facts, clock),),
         )
         settings = load({"collection.window": [f"{seconds}s"]}, {})
         collector = make_collector(settings, sources, clock)

@@ -42,7 +42,7 @@ _UNAVAILABLE = (
 )
 
 
-class Watch:
+class DirectoryWatch:
     """A set of watched directories.
 
     Where the kernel refuses (no inotify, a limit reached) it reports a change every
@@ -115,13 +115,13 @@ _NEVER = -(2**63)
 _MOUNT = "mount the node's /sys/fs/cgroup read-only into the pod (hostPath) or set --path.cgroup"
 
 
-class Containers:
+class ContainerTree:
     """The newest walk below ``root``. Not for use by several threads at once."""
 
     def __init__(self, root: str, clock: Clock) -> None:
         self._root = root
         self._clock = clock
-        self._watch = Watch(clock)
+        self._watch = DirectoryWatch(clock)
         self._walk = Walk()
         self._sees_others = self._has_others = False  # processes, containers: but for our own
         self._hierarchy: Hierarchy | None = None

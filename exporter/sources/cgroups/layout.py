@@ -145,7 +145,7 @@ _HOW_TELLING = {"": 0, "systemd": 1}  # units by their kinds; all others 2
 _QOS = {"": "guaranteed", "burstable": "burstable", "besteffort": "besteffort"}
 
 
-class Place(NamedTuple):
+class PathState(NamedTuple):
     """A directory on the way down: its own name and what the path so far says.
 
     ``is_pod``: the directory is a pod's own, so that its children are the pod's containers.
@@ -156,7 +156,7 @@ class Place(NamedTuple):
     is_pod: bool = False
 
 
-ROOT = Place(HOST, "")
+ROOT = PathState(HOST, "")
 
 
 def parse_path(path: str) -> CgroupIdentity:
@@ -213,7 +213,7 @@ def _telling(identity: CgroupIdentity) -> tuple[bool, bool, bool, int]:
     )
 
 
-def descend(place: Place, name: str) -> Place:
+def descend(place: PathState, name: str) -> PathState:
     """One directory further down.
 
     The deepest pod directory wins: it is a cluster's node inside a container (kind, minikube), and
@@ -237,7 +237,7 @@ def descend(place: Place, name: str) -> Place:
         unit = below(identity.unit, place.name, name)
         if unit != identity.unit:
             identity = CgroupIdentity(unit=unit)
-    return Place(identity, name)
+    return PathState(identity, name)
 
 
 def _of_container(
@@ -252,7 +252,7 @@ def _of_container(
     return CgroupIdentity(pod_uid, container_id, runtime, qos, enclosing, unit)
 
 
-def _pod(place: Place, name: str) -> Place | None:
+def _pod(place: PathState, name: str) -> PathState | None:
     """The place of a pod directory, or of a leaf ``<pod slice>:<prefix>:<id>``; None if neither.
 
     containerd asks for the latter when the kubelet uses the systemd driver; runc without it takes
@@ -275,7 +275,7 @@ def _pod(place: Place, name: str) -> Place | None:
     qos = _slice_qos(above[:-1]) if above else _directory_qos(place.name)
     container_id, runtime = (_container("", name) if colon else None) or (None, None)
     identity = CgroupIdentity(uid.replace("_", "-"), container_id, runtime, qos, enclosing)
-    return Place(identity, name, is_pod=not colon)
+    return PathState(identity, name, is_pod=not colon)
 
 
 def _slice_qos(above: str) -> str | None:

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from exporter.model import CgroupIdentity, Clock, GroupFacts, GroupKey, GroupMember, SourceStatus
-from exporter.sources.groups.engine import Engine, EngineError, is_of, is_socket
+from exporter.sources.groups.engine import ContainerEngine, EngineError, is_of, is_socket
 
 logger = logging.getLogger(__name__)
 
@@ -49,7 +49,7 @@ def sockets_of(runtime: str | None, uid: int | None, root: str = "") -> Iterator
     yield from (f"{root}{OF_USERS}/{uid}/{path}" for path in of_user.get(runtime or "", ()))
 
 
-class Containers:
+class ContainerNames:
     """Implements ``GroupSource`` over the sockets of Docker and Podman.
 
     ``sockets`` is "auto", for the usual places as far as they can be used, or paths, each of which
@@ -65,11 +65,11 @@ class Containers:
         clock: Clock = time,
         *,
         root: str = "",
-        engine: Engine | None = None,
+        engine: ContainerEngine | None = None,
     ) -> None:
         self._paths = () if sockets == (AUTO,) else sockets
         self._clock, self._root = clock, root
-        self._engine = engine or Engine()
+        self._engine = engine or ContainerEngine()
         self._news = threading.Condition()  # for who changes what is below, or looks at all of it
         self._stopped = False
         self._members: Mapping[GroupKey, GroupMember] = {}  # the asker's own

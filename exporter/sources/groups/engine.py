@@ -59,7 +59,7 @@ class _Connection(http.client.HTTPConnection):
         super().close()
 
 
-class Engine:
+class ContainerEngine:
     """Asks engines, one call at a time; ``interrupt`` is for any thread."""
 
     def __init__(self, timeout_s: float = TIMEOUT_S) -> None:

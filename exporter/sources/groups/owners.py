@@ -26,7 +26,7 @@ from exporter.model import (
 from exporter.sources.cgroups.layout import readable
 from exporter.sources.cgroups.proc import user_id
 from exporter.sources.groups.accounts import Accounts
-from exporter.sources.groups.containers import NONE, Containers
+from exporter.sources.groups.containers import NONE, ContainerNames
 from exporter.sources.groups.source import GroupSource
 
 logger = logging.getLogger(__name__)
@@ -131,7 +131,7 @@ def _parsed(content: bytes) -> dict[int, str]:
 _BY_PROCESS = frozenset({"slurm", "systemd"})  # whose paths do not tell the user
 
 
-class Owners:
+class GroupUsers:
     """Implements ``GroupSource`` with what the machine's own files say.
 
     ``accounts``: read ``SLURM_JOB_ACCOUNT`` of jobs, which takes the right to trace their
@@ -222,5 +222,5 @@ def open_groups(
     sockets: tuple[str, ...], passwd: str, proc_root: str, *, accounts: bool
 ) -> tuple[GroupSource, ...]:
     """Make the sources; none is started. "none" among the sockets is none of them."""
-    owners = Owners(passwd, proc_root, accounts=accounts)
-    return (owners,) if NONE in sockets else (owners, Containers(sockets))
+    owners = GroupUsers(passwd, proc_root, accounts=accounts)
+    return (owners,) if NONE in sockets else (owners, ContainerNames(sockets))

@@ -43,7 +43,7 @@ class GroupSource(Protocol):
         ...
 
 
-class ToldGroups:
+class StaticGroupSource:
     """Implements ``GroupSource`` over a callable that gives facts by process id."""
 
     def __init__(

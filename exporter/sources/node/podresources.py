@@ -19,8 +19,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from exporter.model import ClaimedDevice, ClaimRef, Clock, Grant, NodeFacts, Pod, PodTable
-from exporter.sources.node.kubelet import Connection, Kubelet, KubeletError
-from exporter.sources.node.wire import MALFORMED, Entry, WireError, decode_get, decode_list
+from exporter.sources.node.kubelet import Kubelet, KubeletConnection, KubeletError
+from exporter.sources.node.wire import MALFORMED, PodEntry, WireError, decode_get, decode_list
 
 Key = tuple[str, str]  # namespace and name
 
@@ -44,7 +44,7 @@ def wants_devices(pod: Pod) -> bool:
     return any(container.limits or container.claims for container in pod.containers)
 
 
-def contribution(entries: Mapping[str, Entry], table: PodTable) -> NodeFacts:
+def contribution(entries: Mapping[str, PodEntry], table: PodTable) -> NodeFacts:
     """What entries, by the uid of the pod that they were believed of, mean for the pods of now."""
     now = held_by_kubelet(table)
     grants: dict[str, tuple[Grant, ...]] = {}
@@ -94,7 +94,7 @@ logger = logging.getLogger(__name__)
 LIST_EVERY_NS = 20 * 10**9
 MOST_GETS = 4  # new pods that are asked about one by one
 
-Believed = Mapping[str, Entry]  # by the uid of the pod
+AcceptedEntries = Mapping[str, PodEntry]  # by the uid of the pod
 Item = tuple[str, tuple[tuple[str, ...], ...]]  # a pod's uid and its containers' ids
 
 
@@ -110,7 +110,7 @@ class PodResources:
 
     def __init__(self, kubelet: Kubelet, clock: Clock = time) -> None:
         self._kubelet, self._clock = kubelet, clock
-        self._believed: dict[str, Entry] = {}
+        self._accepted: dict[str, PodEntry] = {}
         self._asked: frozenset[Item] = frozenset()
         self._listed_ns: int | None = None
         self._serves_get = True
@@ -130,7 +130,7 @@ class PodResources:
         """Any: of two pods with one name nothing is believed, whatever the other one wants."""
         return True
 
-    def ask(self, table: PodTable) -> Believed:
+    def ask(self, table: PodTable) -> AcceptedEntries:
         """Ask about these pods.
 
         Raises:
@@ -145,9 +145,9 @@ class PodResources:
             if not (self._may_get(new) and self._get(kubelet, new)):
                 self._list(kubelet, pods)
         self._asked = subject
-        return dict(self._believed)
+        return dict(self._accepted)
 
-    def facts(self, answer: Believed, table: PodTable) -> NodeFacts:
+    def facts(self, answer: AcceptedEntries, table: PodTable) -> NodeFacts:
         """The grants and claims of the pods that are still the same."""
         return contribution(answer, table)
 
@@ -167,7 +167,7 @@ class PodResources:
         )
         return self._serves_get and listed_lately and 0 < len(new) <= MOST_GETS
 
-    def _get(self, kubelet: Connection, new: Mapping[Key, Pod]) -> bool:
+    def _get(self, kubelet: KubeletConnection, new: Mapping[Key, Pod]) -> bool:
         """Ask about each of a few pods; False if the kubelet does not want to be asked so."""
         for (namespace, name), pod in new.items():
             try:
@@ -181,16 +181,16 @@ class PodResources:
                 self._reject({MALFORMED: 1}, f"pod {namespace}/{name} ({error})")
                 continue
             if entry is not None:
-                self._believed[pod.uid] = entry
+                self._accepted[pod.uid] = entry
         return True
 
-    def _list(self, kubelet: Connection, pods: Mapping[Key, Pod]) -> None:
+    def _list(self, kubelet: KubeletConnection, pods: Mapping[Key, Pod]) -> None:
         try:
             answer = decode_list(kubelet.list())
         except WireError as error:
             raise WireError(f"the kubelet's answer to List cannot be read: {error}") from error
         self._listed_ns = self._clock.monotonic_ns()
-        self._believed = {
+        self._accepted = {
             pod.uid: answer.entries[key] for key, pod in pods.items() if key in answer.entries
         }
         self._reject(answer.rejected, "an entry of the kubelet's list of pod resources")

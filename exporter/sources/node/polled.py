@@ -66,7 +66,7 @@ class Inquiry(Protocol[A]):
 
 
 @dataclass(frozen=True, slots=True)
-class Rhythm:
+class PollTimings:
     """Waiting times in seconds, spread at random so that the nodes do not march in step.
 
     Asked again after ``period_s``, or once the subject has changed, but not within ``least_s`` of
@@ -77,10 +77,10 @@ class Rhythm:
     least_s: float = 1
     most_s: float = 60
 
-    def delay(self, failures: int, chance: float) -> float:
-        """How long to wait at least before the next ask, ``chance`` being from 0 to 1."""
+    def delay(self, failures: int, jitter: float) -> float:
+        """How long to wait at least before the next ask, ``jitter`` being from 0 to 1."""
         longest = min(self.most_s, self.least_s * float(1 << min(failures, 16)))
-        return longest * (1 + chance / 2) if failures else self.least_s
+        return longest * (1 + jitter / 2) if failures else self.least_s
 
 
 class Polled(Generic[A]):
@@ -92,15 +92,15 @@ class Polled(Generic[A]):
     def __init__(
         self,
         inquiry: Inquiry[A],
-        rhythm: Rhythm | None = None,
+        timings: PollTimings | None = None,
         *,
         clock: Clock = time,
-        chance: Callable[[], float] = random.random,
+        jitter: Callable[[], float] = random.random,
         changed: Callable[[], None] = lambda: None,
     ) -> None:
         self.name = inquiry.name
-        self._inquiry, self._rhythm = inquiry, rhythm or Rhythm()
-        self._clock, self._chance, self._changed = clock, chance, changed
+        self._inquiry, self._timings = inquiry, timings or PollTimings()
+        self._clock, self._jitter, self._changed = clock, jitter, changed
         self._news = threading.Condition()  # for who changes what is below, or looks at all of it
         self._stopped = False
         self._seen: PodTable | None = None
@@ -175,11 +175,11 @@ class Polled(Generic[A]):
                 failures = 0
                 self._answered(answer, started_ns)
             self._changed()
-            least_s = self._rhythm.delay(failures, self._chance())
+            least_s = self._timings.delay(failures, self._jitter())
 
     def _next(self, least_s: float) -> PodTable | None:
         """Wait for the next time to ask; the pods to ask about, None at the end."""
-        period_s = max(least_s, self._rhythm.period_s * (1 - self._chance() / 10))
+        period_s = max(least_s, self._timings.period_s * (1 - self._jitter() / 10))
         with self._news:
             self._news.wait_for(lambda: self._stopped, least_s)
             self._news.wait_for(lambda: self._stopped or self._matters(), period_s - least_s)

@@ -60,7 +60,7 @@ def merged(contributions: Iterable[NodeFacts]) -> NodeFacts:
     return NodeFacts(**together)
 
 
-class ToldNode:
+class StaticNodeSource:
     """Implements ``NodeSource`` over a callable that returns at once.
 
     Always up: whoever has the facts says himself how he fares.

@@ -125,7 +125,7 @@ MAX_TEXT = 512
 Claims = Mapping[tuple[str, str], tuple[ClaimedDevice, ...]]
 
 
-class Entry(NamedTuple):
+class PodEntry(NamedTuple):
     """What the kubelet says of one pod. Its uid is not among it.
 
     ``claims``: by namespace and name, the devices of the ResourceClaims that its containers have;
@@ -138,10 +138,10 @@ class Entry(NamedTuple):
     claims: Claims
 
 
-class Answer(NamedTuple):
+class PodResourcesList(NamedTuple):
     """The entries by namespace and name, and how many could not be used, by reason."""
 
-    entries: Mapping[tuple[str, str], Entry]
+    entries: Mapping[tuple[str, str], PodEntry]
     rejected: Mapping[str, int]
 
 
@@ -152,7 +152,7 @@ MALFORMED, AMBIGUOUS, OVER_LIMIT = (
 )
 
 
-def decode_list(message: bytes) -> Answer:
+def decode_list(message: bytes) -> PodResourcesList:
     """Decode a ListPodResourcesResponse.
 
     An entry that cannot be read costs only itself. Of entries with one name that differ none is
@@ -162,7 +162,7 @@ def decode_list(message: bytes) -> Answer:
         WireError: the answer itself is cut off or none.
 
     """
-    entries: dict[tuple[str, str], Entry] = {}
+    entries: dict[tuple[str, str], PodEntry] = {}
     ambiguous: set[tuple[str, str]] = set()
     rejected: Counter[str] = Counter()
     for part in parts(memoryview(message), 1):
@@ -178,10 +178,12 @@ def decode_list(message: bytes) -> Answer:
         if entries.setdefault(key, entry) != entry:
             ambiguous.add(key)
             rejected[AMBIGUOUS] += 1
-    return Answer({key: one for key, one in entries.items() if key not in ambiguous}, rejected)
+    return PodResourcesList(
+        {key: one for key, one in entries.items() if key not in ambiguous}, rejected
+    )
 
 
-def decode_get(message: bytes) -> Entry | None:
+def decode_get(message: bytes) -> PodEntry | None:
     """Decode a GetPodResourcesResponse; None where it names no pod.
 
     Raises:
@@ -194,7 +196,7 @@ def decode_get(message: bytes) -> Entry | None:
     return entry
 
 
-def _entry(message: memoryview) -> Entry:
+def _entry(message: memoryview) -> PodEntry:
     name, namespace = (one_text(message, number, MAX_TEXT) for number in (1, 2))
     if not name or not namespace:
         raise WireError("a pod without a name")
@@ -208,7 +210,7 @@ def _entry(message: memoryview) -> Entry:
         seen.add(own)
         grants += _grants(own, container)
         claims |= _claims(container)
-    return Entry(namespace, name, tuple(grants), claims)
+    return PodEntry(namespace, name, tuple(grants), claims)
 
 
 def _grants(container: str, message: memoryview) -> list[Grant]:

@@ -18,10 +18,10 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from exporter.model import Clock, Container, NodeFacts, Pod, PodTable, SourceStatus
-from exporter.sources.pods.decode import Keep
+from exporter.sources.pods.decode import KeyPrefixes
 from exporter.sources.pods.health import SECOND_NS
 from exporter.sources.pods.source import PodSource, StandbyPods
-from exporter.sources.pods.table import Roster
+from exporter.sources.pods.table import PodStore
 
 
 def merged(last: PodTable, names: PodTable) -> list[Pod]:
@@ -52,7 +52,7 @@ def _with_newer(container: Container, ids: tuple[str, ...]) -> Container:
 
 logger = logging.getLogger(__name__)
 
-PATIENCE_S = 5.0  # a watch that broke is most often open again within a second
+SWITCH_AFTER_S = 5.0  # a watch that broke is most often open again within a second
 CLOSE_TIMEOUT_S = 0.95
 
 
@@ -86,7 +86,7 @@ class ChainedPods:
         self._base: PodSource | None = None  # whose pods are taken
         self._named: PodTable | None = None  # by files, since no whole source is up
         self._made_of: tuple[PodTable, PodTable | None] | None = None
-        self._roster = Roster()
+        self._store = PodStore()
         self._lost_ns: int | None = None  # since when the best is not up
         self._statuses: tuple[SourceStatus, ...] = ()  # from the best to the one in use
         self._in_use = best.name
@@ -119,7 +119,7 @@ class ChainedPods:
         self._ask(now_ns, up)
         self._say(statuses, up, now_ns)
         self._take(now_ns, up)
-        return self._roster.table
+        return self._store.table
 
     def status(self) -> SourceStatus:
         """How the best one fares, and which is in use instead."""
@@ -137,7 +137,7 @@ class ChainedPods:
         counts = [source.rejected() for source in self._all]
         return {reason: sum(c.get(reason, 0) for c in counts) for reason in set().union(*counts)}
 
-    def follow(self, keep: Keep) -> None:
+    def follow(self, keep: KeyPrefixes) -> None:
         """Let all of them keep this."""
         for source in self._all:
             source.follow(keep)
@@ -180,7 +180,7 @@ class ChainedPods:
 
     def _say(self, statuses: Sequence[SourceStatus], up: int | None, now_ns: int) -> None:
         """Publish and log which one is in use, once it is clear that it is."""
-        if up != 0 and self._lost_for(now_ns) < PATIENCE_S:
+        if up != 0 and self._lost_for(now_ns) < SWITCH_AFTER_S:
             return
         last = len(statuses) - 1 if up is None else up
         self._statuses = tuple(statuses[: last + 1])
@@ -214,5 +214,5 @@ class ChainedPods:
         ):
             self._made_of = (base, self._named)
             pods = merged(base, self._named) if self._named else base.pods.values()
-            self._roster.relist(pods, now_ns)
-        self._roster.expire(now_ns)
+            self._store.relist(pods, now_ns)
+        self._store.expire(now_ns)

@@ -18,7 +18,7 @@ from typing import NamedTuple
 from urllib.parse import quote
 
 from exporter.model import ClaimedDevice, Clock, NodeFacts, OfferedDevice, Pod, PodTable
-from exporter.sources.pods.client import Client
+from exporter.sources.pods.client import KubeClient
 from exporter.sources.pods.decode import Json, mapping, mappings, text, texts
 from exporter.sources.pods.health import SERVICE_ACCOUNT_USER, ApiError
 from exporter.sources.pods.wire import MAX_OBJECT, JsonError, decode, list_parts
@@ -131,7 +131,7 @@ class ClaimsError(Exception):
     """There is no answer; the text says why and what to do."""
 
 
-class Answer(NamedTuple):
+class ClaimsAnswer(NamedTuple):
     """What the claims were allocated, and what devices the node offers."""
 
     claims: Mapping[Key, tuple[ClaimedDevice, ...]]
@@ -143,9 +143,9 @@ class Claims:
 
     name = "claims_api"
 
-    def __init__(self, connect: Callable[[], Client], node: str, clock: Clock = time) -> None:
+    def __init__(self, connect: Callable[[], KubeClient], node: str, clock: Clock = time) -> None:
         self._connect, self._node, self._clock = connect, node, clock
-        self._client: Client | None = None
+        self._client: KubeClient | None = None
         self._version = ""
         self._claims: dict[Key, tuple[ClaimedDevice, ...]] = {}
         self._offered: Mapping[Place, OfferedDevice] = {}
@@ -167,7 +167,7 @@ class Claims:
         """Whether it refers to a claim."""
         return any(container.claims for container in pod.containers)
 
-    def ask(self, table: PodTable) -> Answer:
+    def ask(self, table: PodTable) -> ClaimsAnswer:
         """Ask for the claims that are not known yet, now and then for all.
 
         Raises:
@@ -187,9 +187,9 @@ class Claims:
             self._forget_client()
             raise ClaimsError(_explanation(error)) from error
         self._as_of_ns = self._as_of_ns or now_ns
-        return Answer(dict(self._claims), self._offered)
+        return ClaimsAnswer(dict(self._claims), self._offered)
 
-    def facts(self, answer: Answer, table: PodTable) -> NodeFacts:
+    def facts(self, answer: ClaimsAnswer, table: PodTable) -> NodeFacts:
         """The claims that this node's pods still refer to, and all devices offered."""
         wanted = self.subject(table) or frozenset()
         claims = {key: devices for key, devices in answer.claims.items() if key in wanted}
@@ -206,7 +206,7 @@ class Claims:
 
     # --- in the asking thread ---
 
-    def _connected(self) -> Client:
+    def _connected(self) -> KubeClient:
         if self._client is None:
             self._client, self._version = self._connect(), ""
         if not self._version:
@@ -218,7 +218,7 @@ class Claims:
             self._client.close()
             self._client = None
 
-    def _discover(self, client: Client) -> str:
+    def _discover(self, client: KubeClient) -> str:
         with client.get(GROUP, {}, TIMEOUT_S) as stream:
             document = decode(stream.read(MAX_OBJECT))
         served = document.get("versions") if isinstance(document, dict) else None
@@ -228,7 +228,7 @@ class Claims:
                 return version
         raise ApiError(None, f"resource.k8s.io is served in none of {', '.join(VERSIONS)}")
 
-    def _claim(self, client: Client, key: Key) -> tuple[ClaimedDevice, ...]:
+    def _claim(self, client: KubeClient, key: Key) -> tuple[ClaimedDevice, ...]:
         """What a claim was allocated. One that is gone, or not allocated, has no devices."""
         if known := self._claims.get(key):
             return known
@@ -244,7 +244,7 @@ class Claims:
                 raise
         return ()
 
-    def _slices(self, client: Client) -> Mapping[Place, OfferedDevice]:
+    def _slices(self, client: KubeClient) -> Mapping[Place, OfferedDevice]:
         found: list[Slice] = []
         query = {"fieldSelector": f"spec.nodeName={self._node}", "resourceVersion": "0"}
         with client.get(f"{GROUP}/{self._version}/resourceslices", query, TIMEOUT_S) as stream:

@@ -16,9 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
-import yaml
-
-from exporter.settings import boundedyaml, read_bytes, told
+from exporter.settings import YamlError, read_bytes, yamldocument
 from exporter.sources.pods import lazy_package
 from exporter.sources.pods.health import ApiError
 from exporter.sources.pods.stream import Stream, attempt, message_of
@@ -44,7 +42,7 @@ KEEPALIVE = [
 ]
 
 
-class Client:
+class KubeClient:
     """One set of credentials and the connections made with it, used by one thread at a time."""
 
     def __init__(self, configuration: "Configuration") -> None:
@@ -164,7 +162,7 @@ def _check_bounds(path: str) -> None:
     for part in filter(None, path.split(os.pathsep)):
         file = Path(part).expanduser()
         if file.exists():
-            boundedyaml.load(read_bytes(str(file)).decode())
+            yamldocument.load(read_bytes(str(file)).decode())
 
 
 class KubeconfigError(Exception):
@@ -192,8 +190,8 @@ def _words(error: Exception, path: str) -> str:
     """What is wrong with a kubeconfig in one sentence. The library names the file or does not."""
     if not any(Path(part).exists() for part in path.split(os.pathsep) if part):
         return "no such file"
-    if isinstance(error, yaml.YAMLError):
-        return str(told(error))
+    if isinstance(error, YamlError):
+        return str(error)
     if isinstance(error, TypeError | AttributeError | KeyError):
         return "not a kubeconfig"
     if isinstance(error, UnicodeDecodeError):
@@ -205,26 +203,26 @@ def _words(error: Exception, path: str) -> str:
     return " ".join(text.split())
 
 
-def connect(load: Load) -> Client:
+def connect(load: Load) -> KubeClient:
     """Connect to the API server that the credentials are for.
 
     Reads files only, or runs a kubeconfig's credential plugin; raises ApiError if it cannot.
     """
 
-    def client() -> Client:
+    def client() -> KubeClient:
         lazy_package.import_client()
         from kubernetes.client import Configuration  # noqa: PLC0415 - see the module's docstring
 
         configuration = Configuration()
         load(configuration)
-        return Client(configuration)
+        return KubeClient(configuration)
 
     return attempt("loading credentials", client)
 
 
 def connect_kubelet(
     url: str, load: Load | None, ca_file: str = "", *, insecure: bool = False
-) -> Client:
+) -> KubeClient:
     """Connect to the kubelet at ``url`` as ``load`` says, or as nobody; raises as ``connect``.
 
     Over plain HTTP nothing secret is sent. ``ca_file`` "" is the authority of the credentials.

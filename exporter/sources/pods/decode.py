@@ -118,7 +118,7 @@ class PodError(ValueError):
     """The document cannot be kept as a pod; the text says which field is missing or wrong."""
 
 
-class Keep(NamedTuple):
+class KeyPrefixes(NamedTuple):
     """Prefixes of the keys to keep, of a pod and of the node; a whole key is one of itself."""
 
     annotations: tuple[str, ...] = ()
@@ -126,17 +126,17 @@ class Keep(NamedTuple):
     node_annotations: tuple[str, ...] = ()
 
 
-KEEP_NOTHING = Keep()
+KEEP_NOTHING = KeyPrefixes()
 
 
-class Decoded(NamedTuple):
+class DecodedPod(NamedTuple):
     """A pod and how many of its items were dropped, by reason."""
 
     pod: Pod
     dropped: Mapping[str, int]
 
 
-def decode_pod(document: object, keep: Keep = KEEP_NOTHING) -> Decoded:
+def decode_pod(document: object, keep: KeyPrefixes = KEEP_NOTHING) -> DecodedPod:
     """Decode one item of a PodList, or the object of a watch event.
 
     ``containers`` holds init and sidecar containers in the order of ``spec.initContainers``, then
@@ -169,10 +169,10 @@ def decode_pod(document: object, keep: Keep = KEEP_NOTHING) -> Decoded:
         mirror=bool(mirror) and mirror == (config_hash or mirror),  # the kubelet writes both alike
         acknowledged=bool(text(status.get("startTime"))),
     )
-    return Decoded(pod, dropped)
+    return DecodedPod(pod, dropped)
 
 
-def decode_node(document: object, keep: Keep = KEEP_NOTHING) -> NodeFacts:
+def decode_node(document: object, keep: KeyPrefixes = KEEP_NOTHING) -> NodeFacts:
     """Labels, annotations and allocatable quantities of a core/v1 Node; empty where it has none."""
     if not isinstance(document, dict):
         return NodeFacts()

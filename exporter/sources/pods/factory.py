@@ -12,10 +12,10 @@ from pathlib import Path
 
 from exporter.model import PodTable, SourceStatus
 from exporter.sources.pods.api import ApiPods
-from exporter.sources.pods.chain import PATIENCE_S, ChainedPods, Standby
+from exporter.sources.pods.chain import SWITCH_AFTER_S, ChainedPods, Standby
 from exporter.sources.pods.client import (
     SERVICE_ACCOUNT,
-    Client,
+    KubeClient,
     Load,
     connect,
     connect_kubelet,
@@ -23,10 +23,10 @@ from exporter.sources.pods.client import (
     from_service_account,
     in_cluster,
 )
-from exporter.sources.pods.decode import KEEP_NOTHING, Keep
+from exporter.sources.pods.decode import KEEP_NOTHING, KeyPrefixes
 from exporter.sources.pods.files import FilePods
 from exporter.sources.pods.kubelet import KubeletPods
-from exporter.sources.pods.listener import DEFAULT_PACE, Pace
+from exporter.sources.pods.listener import DEFAULT_TIMINGS, ListenerTimings
 from exporter.sources.pods.source import PodSource
 
 
@@ -58,7 +58,7 @@ class NoPods:
         """Nothing is read, so nothing is rejected."""
         return {}
 
-    def follow(self, keep: Keep) -> None:
+    def follow(self, keep: KeyPrefixes) -> None:
         """There is nothing to keep."""
 
     def close(self) -> None:
@@ -70,7 +70,7 @@ LOGS = Path("/var/log")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Places:
+class PodAccess:
     """Where this process may look for pods, and as whom.
 
     ``kubelet`` is the kubelet's address; "" is its authenticated port at ``$NODE_IP``, or else at
@@ -95,7 +95,7 @@ class Places:
         home = str(self._home)  # of a service without root it may be anybody's
         return from_kubeconfig(home) if os.access(home, os.R_OK) else None
 
-    def to_api(self) -> Callable[[], Client]:
+    def to_api(self) -> Callable[[], KubeClient]:
         """Connects to the API server; without credentials it says at each try what it lacks."""
         return partial(connect, self.credentials() or from_kubeconfig(str(self._home)))
 
@@ -108,7 +108,7 @@ class Places:
         host = self.environ.get("NODE_IP") or "127.0.0.1"
         return self.kubelet or f"https://{f'[{host}]' if ':' in host else host}:10250"
 
-    def to_kubelet(self) -> Callable[[], Client]:
+    def to_kubelet(self) -> Callable[[], KubeClient]:
         """Connects to the kubelet."""
         return partial(
             connect_kubelet,
@@ -123,7 +123,7 @@ class Places:
         return Path(self.environ.get("HOME", "/root")) / ".kube" / "config"
 
 
-HERE = Places()
+HERE = PodAccess()
 
 
 def node_name(given: str | None = None, environ: Mapping[str, str] = os.environ) -> str:
@@ -137,9 +137,9 @@ def node_name(given: str | None = None, environ: Mapping[str, str] = os.environ)
 def open_pod_source(
     kind: str,
     node: str,
-    places: Places = HERE,
-    keep: Keep = KEEP_NOTHING,
-    pace: Pace = DEFAULT_PACE,
+    places: PodAccess = HERE,
+    keep: KeyPrefixes = KEEP_NOTHING,
+    timings: ListenerTimings = DEFAULT_TIMINGS,
 ) -> PodSource:
     """Make the source for ``--pods.source``; it is not started. Imports nothing heavy.
 
@@ -154,21 +154,21 @@ def open_pod_source(
     if kind == "none":
         return NoPods()
     if kind == "api":
-        return ApiPods(places.to_api(), node, keep=keep, pace=pace)
+        return ApiPods(places.to_api(), node, keep=keep, timings=timings)
     if kind == "kubelet":
         return KubeletPods(places.to_kubelet(), keep=keep)
     if kind == "files":
         return FilePods(places.logs)
-    return _auto(node, places, keep, pace)
+    return _auto(node, places, keep, timings)
 
 
-def _auto(node: str, places: Places, keep: Keep, pace: Pace) -> PodSource:
+def _auto(node: str, places: PodAccess, keep: KeyPrefixes, timings: ListenerTimings) -> PodSource:
     """The API server, else the kubelet, else files; without credentials what needs none."""
     if places.credentials() is not None:
-        api = ApiPods(places.to_api(), node, keep=keep, pace=pace)
+        api = ApiPods(places.to_api(), node, keep=keep, timings=timings)
         kubelet = KubeletPods(places.to_kubelet(), wanted=False, keep=keep)
         files = FilePods(places.logs, alone=False)
-        return ChainedPods(api, [Standby(kubelet, PATIENCE_S)], files, node=api.node)
+        return ChainedPods(api, [Standby(kubelet, SWITCH_AFTER_S)], files, node=api.node)
     if places.kubelet:
         kubelet = KubeletPods(places.to_kubelet(), keep=keep)
         return ChainedPods(kubelet, (), FilePods(places.logs, alone=False))

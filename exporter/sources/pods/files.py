@@ -23,9 +23,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from exporter.model import Clock, Container, Pod, PodTable, SourceStatus
-from exporter.sources.pods.decode import MAX_CONTAINERS, Keep
-from exporter.sources.pods.health import SECOND_NS, Health
-from exporter.sources.pods.table import Roster
+from exporter.sources.pods.decode import MAX_CONTAINERS, KeyPrefixes
+from exporter.sources.pods.health import SECOND_NS, SourceHealth
+from exporter.sources.pods.table import PodStore
 
 MAX_IDS = 8  # of one container: the current one and those before its restarts
 
@@ -37,7 +37,7 @@ _LOG = re.compile(r"([0-9]{1,9})\.log", re.ASCII)
 _CONTAINER = re.compile(_LABEL, re.ASCII)
 
 
-class PodName(NamedTuple):
+class PodDirectory(NamedTuple):
     """A pod as the name of its directory has it."""
 
     namespace: str
@@ -48,16 +48,16 @@ class PodName(NamedTuple):
 class Log(NamedTuple):
     """One container of a pod, after so many restarts."""
 
-    pod: PodName
+    pod: PodDirectory
     container: str
     restart: int
     container_id: str
 
 
-def pod_name(directory: str) -> PodName | None:
+def pod_name(directory: str) -> PodDirectory | None:
     """The pod of a directory below ``pods``; None if that is none."""
     match = _POD.fullmatch(directory)
-    return PodName(*match.groups()) if match else None
+    return PodDirectory(*match.groups()) if match else None
 
 
 def is_container(directory: str) -> bool:
@@ -75,9 +75,9 @@ def log_of(link: str, target: str) -> Log | None:
     return Log(pod, container, int(log[1]), named[1])
 
 
-def pods_of(containers: Mapping[PodName, Iterable[str]], logs: Iterable[Log]) -> list[Pod]:
+def pods_of(containers: Mapping[PodDirectory, Iterable[str]], logs: Iterable[Log]) -> list[Pod]:
     """The pods that have a directory, with the ids of their containers, the current one first."""
-    ids: dict[tuple[PodName, str], list[str]] = {}
+    ids: dict[tuple[PodDirectory, str], list[str]] = {}
     for log in sorted(logs, key=lambda log: (log.pod, log.container, -log.restart)):
         ids.setdefault((log.pod, log.container), []).append(log.container_id)
     return [
@@ -128,12 +128,12 @@ class FilePods:
         self._pods, self._links = root / "pods", root / "containers"
         self._clock, self._look_s, self._changed = clock, look_s, changed
         self._level = logging.WARNING if alone else logging.INFO
-        self._health = Health(self.name, clock, watches=False)
+        self._health = SourceHealth(self.name, clock, watches=False)
         self._stop, self._listed, self._wanted = (threading.Event() for _ in range(3))
         self._wanted.set()
         self._thread = threading.Thread(target=self._run, name=self.name, daemon=True)
         self._lock = threading.Lock()  # guards the roster
-        self._roster = Roster()
+        self._store = PodStore()
         self._seen: Stamp | None = None
         self._read_ns = 0
         self._told: set[str] = set()
@@ -160,8 +160,8 @@ class FilePods:
     def table(self) -> PodTable:
         """The newest table; pods that have gone leave it after their grace period."""
         with self._lock:
-            self._roster.expire(self._clock.monotonic_ns())
-            return self._roster.table
+            self._store.expire(self._clock.monotonic_ns())
+            return self._store.table
 
     def status(self) -> SourceStatus:
         """Up while the directory of the pods can be read."""
@@ -172,7 +172,7 @@ class FilePods:
         """Names that are none of a pod, by reason; each is counted once."""
         return self._health.rejected()
 
-    def follow(self, keep: Keep) -> None:
+    def follow(self, keep: KeyPrefixes) -> None:
         """A file tells nothing that could be kept."""
 
     def close(self) -> None:
@@ -216,14 +216,14 @@ class FilePods:
             return
         self._seen, self._read_ns = stamp, now_ns  # what comes while it is read is read again
         with self._lock:
-            self._roster.relist(pods, now_ns)
+            self._store.relist(pods, now_ns)
         self._listed.set()
         self._health.heard(self._clock.monotonic_ns() - now_ns)
         self._health.up()
 
     def _read(self) -> list[Pod]:
         """Every pod that is named, the newest directory first."""
-        found: list[tuple[int, PodName, list[str]]] = []
+        found: list[tuple[int, PodDirectory, list[str]]] = []
         for entry in _entries(self._pods, MAX_PODS):
             pod = pod_name(entry.name)
             changed_at = _changed_at(Path(entry.path))

@@ -19,7 +19,7 @@ SECOND_NS = 10**9
 MAX_REMEMBERED = 256
 
 
-class Health:
+class SourceHealth:
     """Written by the source's thread, read by any.
 
     ``watches``: it hears of changes as they happen, so that while it is up no news is good news.
@@ -99,7 +99,7 @@ SERVICE_ACCOUNT_USER = re.compile(r"system:serviceaccount:([a-z0-9.-]+):([a-z0-9
 CERTIFICATE = "CERTIFICATE_VERIFY_FAILED"  # of Python's ssl module
 
 
-class Server(StrEnum):
+class ServerKind(StrEnum):
     """Who was asked."""
 
     API = "the API server"
@@ -114,11 +114,11 @@ class ApiError(Exception):
         self.status = status
 
 
-def explanation(failure: ApiError, server: Server = Server.API) -> str:
+def explanation(failure: ApiError, server: ServerKind = ServerKind.API) -> str:
     """What is wrong and what to do about it, in one line."""
     if failure.status is None:
         hint = ""
-        if server is Server.KUBELET and CERTIFICATE in str(failure).upper():
+        if server is ServerKind.KUBELET and CERTIFICATE in str(failure).upper():
             hint = (
                 "; its certificate is most often its own: give it with --kubelet.ca-file, let the "
                 "cluster sign it (serverTLSBootstrap), or give --kubelet.insecure-tls"
@@ -136,9 +136,9 @@ def _who(failure: ApiError) -> str:
     return f"ServiceAccount {match[1]}/{match[2]}" if match else "this user"
 
 
-def _permission(server: Server) -> str:
+def _permission(server: ServerKind) -> str:
     """What the server asks its authorizer for. KEP-2862 gave pods a resource of their own."""
-    if server is Server.API:
+    if server is ServerKind.API:
         return "a ClusterRole with 'pods: list, watch'"
     return (
         "a ClusterRole with 'nodes/pods: get' (kubelets from 1.33 on). Older ones ask for "

@@ -11,10 +11,10 @@ import time
 from collections.abc import Callable
 
 from exporter.model import Clock, SourceStatus
-from exporter.sources.pods.client import Client
-from exporter.sources.pods.decode import KEEP_NOTHING, Keep
-from exporter.sources.pods.health import ApiError, Server
-from exporter.sources.pods.listener import DEFAULT_PACE, Listener, Pace
+from exporter.sources.pods.client import KubeClient
+from exporter.sources.pods.decode import KEEP_NOTHING, KeyPrefixes
+from exporter.sources.pods.health import ApiError, ServerKind
+from exporter.sources.pods.listener import DEFAULT_TIMINGS, Listener, ListenerTimings
 
 PODS = "/pods"
 NOT_ASKED = "not asked, because a better source is up"
@@ -27,21 +27,21 @@ class KubeletPods(Listener):
     """
 
     name = "pods_kubelet"
-    server = Server.KUBELET
+    server = ServerKind.KUBELET
     watches = False
 
     def __init__(
         self,
-        connect: Callable[[], Client],
+        connect: Callable[[], KubeClient],
         *,
         wanted: bool = True,
-        keep: Keep = KEEP_NOTHING,
+        keep: KeyPrefixes = KEEP_NOTHING,
         clock: Clock = time,
-        pace: Pace = DEFAULT_PACE,
-        chance: Callable[[], float] = random.random,
+        timings: ListenerTimings = DEFAULT_TIMINGS,
+        jitter: Callable[[], float] = random.random,
         changed: Callable[[], None] = lambda: None,
     ) -> None:
-        super().__init__(keep=keep, clock=clock, pace=pace, chance=chance, changed=changed)
+        super().__init__(keep=keep, clock=clock, timings=timings, jitter=jitter, changed=changed)
         self._connect = connect
         self._answered = False
         self._wanted = threading.Event()
@@ -78,9 +78,9 @@ class KubeletPods(Listener):
             return
         started_ns = self._clock.monotonic_ns()
         self._client = self._connect()
-        self._listen_anew()
+        self._restart_if_asked()
         try:
-            with self._client.get(PODS, {}, self._pace.list_s) as stream:
+            with self._client.get(PODS, {}, self._timings.list_s) as stream:
                 pods, metadata = self._read_list(stream)
         finally:
             self._forget_client()
@@ -92,6 +92,6 @@ class KubeletPods(Listener):
 
     def _pause(self) -> None:
         if self._answered:
-            self._stop.wait(self._pace.poll_s * (0.9 + self._chance() / 5))
+            self._stop.wait(self._timings.poll_s * (0.9 + self._jitter() / 5))
         else:
             super()._pause()

@@ -13,7 +13,7 @@ from itertools import count
 from typing import NamedTuple
 
 from exporter.model import Pod, PodTable
-from exporter.sources.pods.decode import Keep
+from exporter.sources.pods.decode import KeyPrefixes
 
 logger = logging.getLogger(__name__)
 
@@ -24,34 +24,34 @@ _INVALID = re.compile(r"[^A-Za-z0-9_]")
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
-class Allowed(NamedTuple):
+class LabelAllowList(NamedTuple):
     """Keys that may be shown; one that ends in * stands for all that begin so."""
 
     labels: tuple[str, ...] = ()
     annotations: tuple[str, ...] = ()
 
-    def keep(self, more: Keep) -> Keep:
+    def keep(self, more: KeyPrefixes) -> KeyPrefixes:
         """What a decoder must keep of a pod for this and for ``more``."""
         labels, annotations = ([key.removesuffix("*") for key in keys] for keys in self)
-        return Keep(
+        return KeyPrefixes(
             (*more.annotations, *annotations), (*more.labels, *labels), more.node_annotations
         )
 
 
-ALLOW_NOTHING = Allowed()
+ALLOW_NOTHING = LabelAllowList()
 
 
-class Shown:
+class PodLabels:
     """What each pod of a table shows, made anew only when the table has changed."""
 
-    def __init__(self, allowed: Allowed) -> None:
+    def __init__(self, allowed: LabelAllowList) -> None:
         self.rejected: Counter[str] = Counter()
         self._allowed = allowed
         self._table: PodTable | None = None
         self._shown: dict[str, dict[str, str]] = {}
         self._told: set[str] = set()
 
-    def allow(self, allowed: Allowed) -> None:
+    def allow(self, allowed: LabelAllowList) -> None:
         """Show this from now on."""
         if allowed != self._allowed:
             self._allowed, self._table, self._shown = allowed, None, {}
@@ -85,7 +85,7 @@ class Shown:
             )
 
 
-def shown(pod: Pod, allowed: Allowed) -> dict[str, str]:
+def shown(pod: Pod, allowed: LabelAllowList) -> dict[str, str]:
     """The pod's allowed labels and annotations by the names of metric labels.
 
     What a pod does not have is left out, as kube-state-metrics does, and not empty: with a * it

@@ -18,7 +18,7 @@ from importlib.util import find_spec, module_from_spec
 from types import ModuleType
 
 
-class _Postponed(ModuleType):
+class _LazyPackage(ModuleType):
     """A package whose ``__init__`` has not run."""
 
     def __getattr__(self, name: str) -> object:
@@ -30,7 +30,7 @@ class _Postponed(ModuleType):
         return getattr(self, name)
 
 
-def postpone(name: str, **known: object) -> None:
+def make_lazy(name: str, **known: object) -> None:
     """Let a package's ``__init__`` wait; no effect on one that was imported, or is not installed.
 
     ``known`` are names of the package that can be had before.
@@ -39,7 +39,7 @@ def postpone(name: str, **known: object) -> None:
     if spec is None or spec.submodule_search_locations is None:
         return
     package = module_from_spec(spec)
-    package.__class__ = _Postponed
+    package.__class__ = _LazyPackage
     vars(package).update(known)
     sys.modules[name] = package
     above, _, own = name.rpartition(".")
@@ -59,7 +59,7 @@ def load(name: str) -> ModuleType:
     except ModuleNotFoundError:
         raise  # not installed
     except Exception:  # noqa: BLE001 - what a module does that was not written for this
-        for package in [each for each in sys.modules.values() if isinstance(each, _Postponed)]:
+        for package in [each for each in sys.modules.values() if isinstance(each, _LazyPackage)]:
             _complete(package)
         return import_module(name)
 
@@ -70,7 +70,7 @@ def _complete(package: ModuleType) -> None:
     try:
         vars(package)["__loader__"].exec_module(package)
     except BaseException:
-        package.__class__ = _Postponed
+        package.__class__ = _LazyPackage
         raise
 
 
@@ -85,10 +85,12 @@ def import_client() -> None:
 
     """
     with _importing:
-        postpone("kubernetes")
-        postpone("kubernetes.client", ApiClient=_later("kubernetes.client.api_client", "ApiClient"))
-        postpone("kubernetes.config")
-        postpone("kubernetes.utils")
+        make_lazy("kubernetes")
+        make_lazy(
+            "kubernetes.client", ApiClient=_later("kubernetes.client.api_client", "ApiClient")
+        )
+        make_lazy("kubernetes.config")
+        make_lazy("kubernetes.utils")
         configuration = load("kubernetes.client.configuration").Configuration
         vars(sys.modules["kubernetes.client"]).setdefault("Configuration", configuration)
         load("kubernetes.client.rest")
@@ -103,10 +105,10 @@ def import_incluster_config() -> None:
 def import_kube_config() -> None:
     """Import ``kubernetes.config.kube_config``, after ``import_client``."""
     with _importing:
-        postpone("oauthlib")
-        postpone("oauthlib.oauth2")
+        make_lazy("oauthlib")
+        make_lazy("oauthlib.oauth2")
         session = _later("requests_oauthlib.oauth2_session", "OAuth2Session")
-        postpone("requests_oauthlib", OAuth2Session=session)
+        make_lazy("requests_oauthlib", OAuth2Session=session)
         load("kubernetes.config.kube_config")
 
 

@@ -12,16 +12,16 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from exporter.model import Clock, Pod, PodTable, SourceStatus
-from exporter.sources.pods.client import Client
-from exporter.sources.pods.decode import KEEP_NOTHING, Keep, PodError, decode_pod
-from exporter.sources.pods.health import SECOND_NS, ApiError, Health, Server, explanation
+from exporter.sources.pods.client import KubeClient
+from exporter.sources.pods.decode import KEEP_NOTHING, KeyPrefixes, PodError, decode_pod
+from exporter.sources.pods.health import SECOND_NS, ApiError, ServerKind, SourceHealth, explanation
 from exporter.sources.pods.stream import Stream
-from exporter.sources.pods.table import Roster
+from exporter.sources.pods.table import PodStore
 from exporter.sources.pods.wire import JsonError, list_parts
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class ListenerTimings:
     """Waiting times in seconds, spread at random so that the nodes do not march in step.
 
     A watch is asked to end after ``watch_s`` to 1.2 * ``watch_s``; ``slack_s`` later its
@@ -43,17 +43,17 @@ class Pace:
     backoff_limit_s: float = 60
     list_spread_s: float = 0
 
-    def delay(self, failures: int, chance: float) -> float:
-        """How long to wait before the next connection, ``chance`` being from 0 to 1."""
+    def delay(self, failures: int, jitter: float) -> float:
+        """How long to wait before the next connection, ``jitter`` being from 0 to 1."""
         longest = min(self.backoff_limit_s, self.backoff_s * float(1 << min(failures, 16)))
-        return longest * (0.5 + chance / 2)
+        return longest * (0.5 + jitter / 2)
 
-    def spread(self, chance: float) -> float:
+    def spread(self, jitter: float) -> float:
         """How long a list waits, so that not all nodes ask for theirs in the same moment."""
-        return self.list_spread_s * chance
+        return self.list_spread_s * jitter
 
 
-DEFAULT_PACE = Pace()
+DEFAULT_TIMINGS = ListenerTimings()
 
 
 logger = logging.getLogger(__name__)
@@ -72,26 +72,26 @@ class Listener(ABC):
     """
 
     name = "pods"
-    server = Server.API
+    server = ServerKind.API
     watches = True  # hears of changes as they happen, so that no news is good news
 
     def __init__(
         self,
         *,
-        keep: Keep = KEEP_NOTHING,
+        keep: KeyPrefixes = KEEP_NOTHING,
         clock: Clock = time,
-        pace: Pace = DEFAULT_PACE,
-        chance: Callable[[], float] = random.random,
+        timings: ListenerTimings = DEFAULT_TIMINGS,
+        jitter: Callable[[], float] = random.random,
         changed: Callable[[], None] = lambda: None,
     ) -> None:
-        self._keep, self._clock, self._pace = keep, clock, pace
-        self._chance, self._changed = chance, changed
-        self._health = Health(self.name, clock, watches=self.watches)
-        self._stop, self._listed, self._anew = (threading.Event() for _ in range(3))
+        self._keep, self._clock, self._timings = keep, clock, timings
+        self._jitter, self._changed = jitter, changed
+        self._health = SourceHealth(self.name, clock, watches=self.watches)
+        self._stop, self._listed, self._restart = (threading.Event() for _ in range(3))
         self._thread = threading.Thread(target=self._run, name=self.name, daemon=True)
         self._lock = threading.Lock()  # guards the roster
-        self._roster = Roster()
-        self._client: Client | None = None
+        self._store = PodStore()
+        self._client: KubeClient | None = None
         self._failures = 0
 
     # --- for other threads ---
@@ -107,8 +107,8 @@ class Listener(ABC):
     def table(self) -> PodTable:
         """The newest table; deleted pods leave it after their grace period."""
         with self._lock:
-            self._roster.expire(self._clock.monotonic_ns())
-            return self._roster.table
+            self._store.expire(self._clock.monotonic_ns())
+            return self._store.table
 
     def status(self) -> SourceStatus:
         """Whether the table is kept current."""
@@ -118,12 +118,12 @@ class Listener(ABC):
         """Items of the server's answers that could not be used, by reason."""
         return self._health.rejected()
 
-    def follow(self, keep: Keep) -> None:
+    def follow(self, keep: KeyPrefixes) -> None:
         """Keep this of pods from now on. Those that are known are listed anew."""
         if keep == self._keep:
             return
         self._keep = keep
-        self._anew.set()
+        self._restart.set()
         if (client := self._client) is not None:
             client.interrupt()
 
@@ -157,15 +157,15 @@ class Listener(ABC):
         try:
             self._step()
         except ApiError as failure:
-            if self._anew.is_set():
-                self._listen_anew()
+            if self._restart.is_set():
+                self._restart_if_asked()
                 self._forget_client()  # it was interrupted
             elif not self._stop.is_set():
                 self._fail(failure)
         except Exception:
             logger.exception("listing pods failed unexpectedly; it starts again with a list")
             self._fail(ApiError(None, "unexpected error, see the log"))
-            self._start_anew()
+            self._forget_position()
         if self._clock.monotonic_ns() - started_ns > 10 * SECOND_NS:
             self._failures = 0
 
@@ -173,17 +173,17 @@ class Listener(ABC):
     def _step(self) -> None:
         """Learn something; raises ApiError if there was no answer."""
 
-    def _listen_anew(self) -> None:
+    def _restart_if_asked(self) -> None:
         """Heed ``follow``."""
-        if self._anew.is_set():
-            self._anew.clear()
-            self._start_anew()
+        if self._restart.is_set():
+            self._restart.clear()
+            self._forget_position()
 
-    def _start_anew(self) -> None:  # noqa: B027 - a hook: a source that always lists has no place
+    def _forget_position(self) -> None:  # noqa: B027 - a hook: a source that always lists has no place
         """Forget where the listening had come to."""
 
     def _pause(self) -> None:
-        self._stop.wait(self._pace.delay(self._failures, self._chance()))
+        self._stop.wait(self._timings.delay(self._failures, self._jitter()))
         self._failures += 1
 
     def _fail(self, failure: ApiError) -> None:
@@ -223,20 +223,20 @@ class Listener(ABC):
         """Take over a whole list that was asked for at that moment."""
         now_ns = self._clock.monotonic_ns()
         with self._lock:
-            self._roster.relist(pods, now_ns)
+            self._store.relist(pods, now_ns)
         self._listed.set()
         self._health.heard(now_ns - started_ns)
 
     def _bounded(self, stream: Stream) -> Iterator[bytes]:
         """The chunks of a list: not too many bytes, and not for ever."""
-        ends_ns = self._clock.monotonic_ns() + int(self._pace.whole_list_s * SECOND_NS)
+        ends_ns = self._clock.monotonic_ns() + int(self._timings.whole_list_s * SECOND_NS)
         length = 0
         for chunk in stream.chunks():
             length += len(chunk)
             if length > MAX_LIST:
                 raise JsonError(f"more than {MAX_LIST} bytes")
             if self._clock.monotonic_ns() > ends_ns:
-                raise JsonError(f"not at its end after {self._pace.whole_list_s:.0f} s")
+                raise JsonError(f"not at its end after {self._timings.whole_list_s:.0f} s")
             yield chunk
 
     def _pod(self, document: object) -> Pod | None:

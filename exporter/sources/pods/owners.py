@@ -26,7 +26,7 @@ RAY_KIND, RAY_NAME = "ray.io/originated-from-crd", "ray.io/originated-from-cr-na
 RAY_KINDS = ("RayJob", "RayService")
 
 
-class Owner(NamedTuple):
+class PodOwner(NamedTuple):
     """Kind and name; both "" for a pod that nobody controls."""
 
     kind: str
@@ -57,18 +57,18 @@ RULES = (
 
 def resolve(
     api_version: str, kind: str, name: str, labels: Mapping[str, object], created: str = ""
-) -> Owner:
+) -> PodOwner:
     """The owner of a pod with this controller; ``created`` is the pod's own creation time."""
     group = api_version.rpartition("/")[0]
     kind = KINDS_BY_GROUP.get((group, kind), kind)
-    controller = _of_replica_set(name, labels) if kind == "ReplicaSet" else Owner(kind, name)
+    controller = _of_replica_set(name, labels) if kind == "ReplicaSet" else PodOwner(kind, name)
     by_label = _by_label(controller, labels)
     if by_label is not None:
         return by_label
     return _of_job(name, created) if kind == "Job" else controller
 
 
-def _of_replica_set(name: str, labels: Mapping[str, object]) -> Owner:
+def _of_replica_set(name: str, labels: Mapping[str, object]) -> PodOwner:
     for label, kind in (
         ("rollouts-pod-template-hash", "Rollout"),
         ("pod-template-hash", "Deployment"),
@@ -76,17 +76,17 @@ def _of_replica_set(name: str, labels: Mapping[str, object]) -> Owner:
         value = labels.get(label)
         made_of = name.removesuffix(f"-{value}")
         if isinstance(value, str) and value and made_of not in {name, ""}:
-            return Owner(kind, made_of)
-    return Owner("ReplicaSet", name)
+            return PodOwner(kind, made_of)
+    return PodOwner("ReplicaSet", name)
 
 
-def _by_label(controller: Owner, labels: Mapping[str, object]) -> Owner | None:
+def _by_label(controller: PodOwner, labels: Mapping[str, object]) -> PodOwner | None:
     ray = labels.get(RAY_KIND)
     ray_rule = Rule(RAY_NAME, str(ray), frozenset({"Job", "RayCluster"}))
     for label, kind, controllers in (*RULES, ray_rule) if ray in RAY_KINDS else RULES:
         name = labels.get(label)
         if controller.kind in controllers and _named_after(controller.name, name):
-            return Owner(kind, str(name))
+            return PodOwner(kind, str(name))
     return None
 
 
@@ -97,15 +97,15 @@ def _named_after(controller: str, name: object) -> bool:
     return controller == name or controller.startswith(f"{name}-")
 
 
-def _of_job(name: str, created: str) -> Owner:
+def _of_job(name: str, created: str) -> PodOwner:
     """The CronJob of a job that is named after the time it was due; else the job itself."""
     match = SCHEDULED.fullmatch(name)
     if match is None:
-        return Owner("Job", name)
+        return PodOwner("Job", name)
     cron_job, digits = match.groups()
     due_s = int(digits) * (60 if len(digits) <= MINUTES_DIGITS else 1)
     try:
         age_s = datetime.fromisoformat(created).timestamp() - due_s
     except (ValueError, OverflowError):
-        return Owner("Job", name)
-    return Owner("CronJob", cron_job) if 0 <= age_s <= OLDEST_RUN_S else Owner("Job", name)
+        return PodOwner("Job", name)
+    return PodOwner("CronJob", cron_job) if 0 <= age_s <= OLDEST_RUN_S else PodOwner("Job", name)

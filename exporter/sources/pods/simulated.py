@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Mapping
 
 from exporter.model import Clock, PodTable, SourceStatus
-from exporter.sources.pods.decode import Keep
+from exporter.sources.pods.decode import KeyPrefixes
 
 
 class SimulatedPods:
@@ -39,7 +39,7 @@ class SimulatedPods:
         """Nothing is read, so nothing is rejected."""
         return {}
 
-    def follow(self, keep: Keep) -> None:
+    def follow(self, keep: KeyPrefixes) -> None:
         """All is known of a simulated pod."""
 
     def close(self) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from exporter.model import PodTable, SourceStatus
-from exporter.sources.pods.decode import Keep
+from exporter.sources.pods.decode import KeyPrefixes
 
 
 class PodSource(Protocol):
@@ -35,7 +35,7 @@ class PodSource(Protocol):
         """Pods and events that could not be used since the start, by reason."""
         ...
 
-    def follow(self, keep: Keep) -> None:
+    def follow(self, keep: KeyPrefixes) -> None:
         """Keep this of pods from now on, also of those that are known. Returns at once."""
         ...
 

@@ -44,7 +44,7 @@ def _container_ids(pod: Pod) -> list[tuple[str, _Whose]]:
     ]
 
 
-class Roster:
+class PodStore:
     """Keeps the pods, and when each deleted one leaves. Not thread-safe.
 
     A change costs what the changed pod does; a table, made when it is asked for, a copy of each

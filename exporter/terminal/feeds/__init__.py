@@ -4,6 +4,6 @@ Each gives what ``exporter.api`` makes of a Snapshot, whether that was taken her
 or is put together again from what a Prometheus kept.
 """
 
-from exporter.terminal.feeds.feed import Feed, FeedError, Sight, view_of
+from exporter.terminal.feeds.feed import Feed, FeedError, FeedResult, view_of
 
-__all__ = ["Feed", "FeedError", "Sight", "view_of"]
+__all__ = ["Feed", "FeedError", "FeedResult", "view_of"]

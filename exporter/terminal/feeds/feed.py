@@ -5,14 +5,14 @@ from typing import NamedTuple, Protocol
 
 from exporter.terminal.lines import lines_of
 from exporter.terminal.reading import Json, flag, inner, items, number, text
-from exporter.terminal.view import Line, View
+from exporter.terminal.view import Line, Overview
 
 
 class FeedError(Exception):
     """Nothing can be read now; the text says why and what to do, and holds no credential."""
 
 
-class Sight(NamedTuple):
+class FeedResult(NamedTuple):
     """What was read: a document for each node, each with its history if there is one."""
 
     documents: Sequence[tuple[Json, Json | None]]
@@ -27,7 +27,7 @@ class Feed(Protocol):
         """Whom it asks, for people."""
         ...
 
-    def read(self) -> Sight:
+    def read(self) -> FeedResult:
         """The newest; may take some seconds.
 
         Raises:
@@ -41,7 +41,7 @@ class Feed(Protocol):
         ...
 
 
-def view_of(sight: Sight, name: str) -> View:
+def view_of(sight: FeedResult, name: str) -> Overview:
     """All nodes in one view; their names are shown where there are several."""
     documents = sight.documents
     several = len(documents) > 1
@@ -50,7 +50,7 @@ def view_of(sight: Sight, name: str) -> View:
         lines += lines_of(document, history, text(document, "node") if several else "")
     heads = [inner(document, "snapshot") for document, _ in documents]
     nodes = [text(document, "node") for document, _ in documents]
-    return View(
+    return Overview(
         source=nodes[0] if len(nodes) == 1 and nodes[0] else name,
         unix_s=max((number(head, "timestamp_seconds") or 0.0 for head in heads), default=0.0),
         age_s=max((number(head, "age_seconds") or 0.0 for head in heads), default=0.0),

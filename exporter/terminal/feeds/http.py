@@ -18,7 +18,7 @@ from urllib.parse import urlencode, urlsplit
 from urllib.request import HTTPRedirectHandler, HTTPSHandler, Request, build_opener
 
 from exporter.model import Clock
-from exporter.terminal.feeds.feed import FeedError, Sight
+from exporter.terminal.feeds.feed import FeedError, FeedResult
 from exporter.terminal.reading import Json, clean
 
 TIMEOUT_S = 10.0
@@ -36,7 +36,7 @@ _REFUSALS: dict[int, str] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Credentials:
+class RemoteCredentials:
     """Who asks, and whom to believe. ``ca_file`` "" is the machine's own authorities."""
 
     user: str = ""
@@ -57,7 +57,7 @@ class _NoRedirect(HTTPRedirectHandler):
 class Http:
     """Requests below one address. ``address`` is without credentials, to be shown."""
 
-    def __init__(self, url: str, credentials: Credentials) -> None:
+    def __init__(self, url: str, credentials: RemoteCredentials) -> None:
         parts = urlsplit(url)
         if parts.scheme not in {"http", "https"} or not parts.hostname:
             raise FeedError(f"{clean(url)!r} is no address such as http://node:10045")
@@ -116,7 +116,7 @@ class Http:
         return f"{self.address} answers {status}: {said or message or 'no reason given'}"
 
 
-def _headers(credentials: Credentials) -> dict[str, str]:
+def _headers(credentials: RemoteCredentials) -> dict[str, str]:
     headers = {"Accept-Encoding": "gzip", "User-Agent": "mgpu-exporter"}
     if credentials.token:
         headers["Authorization"] = f"Bearer {credentials.token}"
@@ -126,7 +126,7 @@ def _headers(credentials: Credentials) -> dict[str, str]:
     return headers
 
 
-def _context(credentials: Credentials) -> ssl.SSLContext:
+def _context(credentials: RemoteCredentials) -> ssl.SSLContext:
     try:
         context = ssl.create_default_context(cafile=credentials.ca_file or None)
         if credentials.cert_file:
@@ -182,7 +182,7 @@ class RemoteFeed:
         """Its address."""
         return self._http.address
 
-    def read(self) -> Sight:
+    def read(self) -> FeedResult:
         """Ask for the newest."""
         document = self._http.json(SNAPSHOT)
         version = document.get("api_version")
@@ -194,7 +194,7 @@ class RemoteFeed:
         if now_ns >= self._history_due_ns:
             self._history_due_ns = now_ns + HISTORY_NS
             self._history = self._http.json(HISTORY)
-        return Sight([(document, self._history)])
+        return FeedResult([(document, self._history)])
 
     def metrics(self, path: str) -> bytes:
         """Its metrics page."""

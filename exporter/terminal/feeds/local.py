@@ -10,7 +10,7 @@ from exporter.collector.wiring import make_collector
 from exporter.model import Clock, Snapshot
 from exporter.settings import Settings
 from exporter.sources.pods.factory import node_name
-from exporter.terminal.feeds.feed import FeedError, Sight
+from exporter.terminal.feeds.feed import FeedError, FeedResult
 
 logger = logging.getLogger(__name__)
 
@@ -41,7 +41,7 @@ class LocalFeed:
         """The newest."""
         return self._collector.snapshot
 
-    def read(self) -> Sight:
+    def read(self) -> FeedResult:
         """The newest Snapshot; waits for the first."""
         waited_s = 0.0
         while not self.snapshot.version and not self._ended.is_set() and waited_s < FIRST_WITHIN_S:
@@ -56,7 +56,7 @@ class LocalFeed:
             )
         age_ns = self._clock.monotonic_ns() - snapshot.mono_ns
         made = api.snapshot(snapshot, self._about, age_ns)
-        return Sight([(made, api.history(snapshot, self._about, age_ns))])
+        return FeedResult([(made, api.history(snapshot, self._about, age_ns))])
 
     def close(self) -> None:
         """End the cycle and close the sources, unless one of them hangs."""

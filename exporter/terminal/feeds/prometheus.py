@@ -15,7 +15,7 @@ from typing import Any
 from exporter import api
 from exporter.metrics import families
 from exporter.model import Clock, Row, Snapshot, SourceStatus, Value
-from exporter.terminal.feeds.feed import FeedError, Sight
+from exporter.terminal.feeds.feed import FeedError, FeedResult
 from exporter.terminal.feeds.http import Http
 from exporter.terminal.reading import Json
 
@@ -120,19 +120,19 @@ class PrometheusFeed:
         """The namespace and the address."""
         return f"{self._namespace or 'all namespaces'} by {self._http.address}"
 
-    def read(self) -> Sight:
+    def read(self) -> FeedResult:
         """Ask for the newest samples, and now and then for the last minutes."""
         found = self._pods()
         if not found:
             where = f"namespace {self._namespace}" if self._namespace else "any namespace"
-            return Sight((), (f"there are no series of {where} now: has a pod of it a GPU?",))
+            return FeedResult((), (f"there are no series of {where} now: has a pod of it a GPU?",))
         found += self._devices(label(labels, "uuid") for labels, _ in found)
         now_ns = self._clock.monotonic_ns()
         if now_ns >= self._history_due_ns:
             self._history_due_ns = now_ns + HISTORY_NS
             self._history = self._past()
         by_node = snapshots(found, self._clock.time_ns())
-        return Sight([self._document(node, by_node[node]) for node in sorted(by_node)])
+        return FeedResult([self._document(node, by_node[node]) for node in sorted(by_node)])
 
     def close(self) -> None:
         """Nothing is held."""

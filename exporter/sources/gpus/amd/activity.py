@@ -13,7 +13,7 @@ LONGEST_NS = 5_000_000_000  # one sample says nothing of longer ago
 LATELY_NS = 15_000_000_000  # who works in bursts is met by a sample now and then only
 
 
-class Sample(NamedTuple):
+class ActivitySample(NamedTuple):
     """How busy a device was, in percent; None where that is not told.
 
     ``speaks_ns``: how long before it that was so, at most.
@@ -24,7 +24,7 @@ class Sample(NamedTuple):
     speaks_ns: int = LONGEST_NS
 
 
-class Windows:
+class ActivityWindows:
     """Contiguous windows of one device. They go on by the monotonic clock, whatever is set."""
 
     def __init__(self, share: float, units: int) -> None:
@@ -36,7 +36,7 @@ class Windows:
         self._met_mono_ns = 0
 
     def cut(
-        self, sample: Sample, cus: Mapping[int, int] | None, unix_ns: int, mono_ns: int
+        self, sample: ActivitySample, cus: Mapping[int, int] | None, unix_ns: int, mono_ns: int
     ) -> Window | None:
         """The window that ends now; None before the first.
 

@@ -17,17 +17,17 @@ from exporter.model import (
     Unmeasured,
     Window,
 )
-from exporter.sources.gpus.amd.activity import LONGEST_NS, Sample
+from exporter.sources.gpus.amd.activity import LONGEST_NS, ActivitySample
 from exporter.sources.gpus.amd.clients import ClientDevice
 from exporter.sources.gpus.amd.device import AmdDevice
 from exporter.sources.gpus.amd.discovery import FoundBoard
 from exporter.sources.gpus.amd.files import RefusedError, is_gone, read_bytes, read_count
-from exporter.sources.gpus.amd.metrics import Metrics, decode
-from exporter.sources.gpus.amd.sensors import BoardEnergy, Hwmon, Throttling, memory_errors
-from exporter.sources.gpus.drm.board import Rest, State
+from exporter.sources.gpus.amd.metrics import GpuMetrics, decode
+from exporter.sources.gpus.amd.sensors import AmdEnergy, Hwmon, Throttling, memory_errors
+from exporter.sources.gpus.drm.board import PowerState, RuntimeSleep
 from exporter.sources.gpus.drm.clients import ClientReader
-from exporter.sources.gpus.drm.holders import Sight
-from exporter.sources.gpus.energy import Metered, with_energy
+from exporter.sources.gpus.drm.holders import HandleScan
+from exporter.sources.gpus.energy import EnergyUse, with_energy
 from exporter.sources.gpus.source import Demand
 
 SECOND = 1_000_000_000
@@ -64,11 +64,11 @@ class AmdBoard:
         self._parts = tuple(AmdDevice(part, sysfs, clock) for part in found.parts)
         nodes = (each.node for each in (found.whole, *found.parts))
         self._gfx = next((node.gfx for node in nodes if node), 0)
-        self.energy: BoardEnergy = before.energy if before else BoardEnergy(clock)
+        self.energy: AmdEnergy = before.energy if before else AmdEnergy(clock)
         self.throttling: Throttling = before.throttling if before else Throttling()
-        self._rest = Rest(str(found.folder / "power"), LONGEST_PAUSE_NS)
+        self._rest = RuntimeSleep(str(found.folder / "power"), LONGEST_PAUSE_NS)
         self._paused = False  # it was left alone since it was read last
-        self._sample = Sample(None, None)  # the board's newest
+        self._sample = ActivitySample(None, None)  # the board's newest
         self._told: Mapping[int, float] = {}  # how busy the partitions were in it
         self._sensors = Sensors()
         self._sensed_mono_ns: int | None = None
@@ -78,7 +78,7 @@ class AmdBoard:
         """Whether its processes are known by their DRM clients."""
         return isinstance(self._whole, ClientDevice)
 
-    def read(self, demand: Demand, sight: Sight | None = None) -> tuple[DeviceReading, ...]:
+    def read(self, demand: Demand, sight: HandleScan | None = None) -> tuple[DeviceReading, ...]:
         """The board, then its partitions. ``sight``: who has it open, as far as that is known."""
         if isinstance(self._whole, ClientDevice):
             self._whole.see(sight)
@@ -96,10 +96,10 @@ class AmdBoard:
 
     def _read(self, demand: Demand) -> tuple[DeviceReading, ...]:
         now_ns = self._clock.monotonic_ns()
-        state = State.AWAKE if demand.wake else self._rest.state(now_ns)
-        if state is State.ASLEEP:
+        state = PowerState.AWAKE if demand.wake else self._rest.state(now_ns)
+        if state is PowerState.ASLEEP:
             return self._asleep(demand)
-        if state is State.DROWSY and not self._has_work:
+        if state is PowerState.DROWSY and not self._has_work:
             return self._drowsy(demand)
         metrics = self._metrics()
         core = self._percent("gpu_busy_percent", metrics.gfx_percent)
@@ -107,7 +107,7 @@ class AmdBoard:
         busiest = max((p for p in (core, *metrics.partitions.values()) if p), default=core)
         idle = busiest == 0 and not active
         speaks_ns = self._speaks_ns(idle=idle)
-        self._sample, self._told = Sample(core, active), metrics.partitions
+        self._sample, self._told = ActivitySample(core, active), metrics.partitions
         window = self._window(self._sample, speaks_ns)
         self._rest.note(now_ns, idle=idle and not _has_worked(window))
         if window is not None or not self.energy.begun:
@@ -118,9 +118,9 @@ class AmdBoard:
         parts = (self._part(part, speaks_ns, demand) for part in self._parts)
         return (whole._replace(sensors=sensors), *parts)
 
-    def _window(self, sample: Sample, speaks_ns: int) -> Window | None:
+    def _window(self, sample: ActivitySample, speaks_ns: int) -> Window | None:
         """The board's; how busy a partitioned one was its partitions tell."""
-        told = Sample(None, None) if self._parts else sample
+        told = ActivitySample(None, None) if self._parts else sample
         return self._whole.window(told._replace(speaks_ns=speaks_ns))
 
     def _speaks_ns(self, *, idle: bool) -> int:
@@ -146,7 +146,7 @@ class AmdBoard:
         if window and _has_worked(window):
             self._rest.note(self._clock.monotonic_ns(), idle=False)
             window = window._replace(busy=window.busy._replace(memory_active=None))
-        window = window and with_energy(window, Metered(), self.energy.method)
+        window = window and with_energy(window, EnergyUse(), self.energy.method)
         whole = self._parted(window) if self._parts else self._undivided(window, demand)
         parts = (self._part(part, None, demand) for part in self._parts)
         return (whole._replace(sensors=self._sensors), *parts)
@@ -155,7 +155,7 @@ class AmdBoard:
         """The board while it sleeps, which is idle: nothing is read that would wake it."""
         speaks_ns = self._speaks_ns(idle=True)
         self._told = {part.found.partition: 0.0 for part in self._parts}
-        window = self._window(Sample(0.0, 0.0), speaks_ns)
+        window = self._window(ActivitySample(0.0, 0.0), speaks_ns)
         self.energy.sleep()
         self._sensors = replace(
             self._sensors,
@@ -164,7 +164,7 @@ class AmdBoard:
             temperature_celsius={},
             clock_hertz={},
         )
-        window = window and with_energy(window, Metered(), self.energy.method)
+        window = window and with_energy(window, EnergyUse(), self.energy.method)
         whole = self._parted(window) if self._parts else self._undivided(window, demand)
         reasons = {
             q: Unmeasured.ASLEEP for q, group in SENSED.items() if group not in demand.disabled
@@ -173,7 +173,7 @@ class AmdBoard:
         parts = (self._part(part, speaks_ns, demand) for part in self._parts)
         return (whole._replace(sensors=self._sensors, unmeasured=told), *parts)
 
-    def _metrics(self) -> Metrics:
+    def _metrics(self) -> GpuMetrics:
         return decode(read_bytes(self._folder / "gpu_metrics") or b"", self._gfx)
 
     def _percent(self, name: str, otherwise: float | None) -> float | None:
@@ -198,7 +198,7 @@ class AmdBoard:
     def _part(self, part: AmdDevice, speaks_ns: int | None, demand: Demand) -> DeviceReading:
         """A partition; None: its window waits."""
         told = self._told.get(part.found.partition)
-        window = None if speaks_ns is None else part.window(Sample(told, None, speaks_ns))
+        window = None if speaks_ns is None else part.window(ActivitySample(told, None, speaks_ns))
         memory = part.memory(demand, part.device.memory_bytes, None)
         reasons = part.unmeasured(window)
         reasons["energy"] = Unmeasured.PARTITIONED
@@ -206,7 +206,7 @@ class AmdBoard:
             reasons["core"] = Unmeasured.PARTITIONED
         return DeviceReading(part.device, window=window, memory=memory, unmeasured=reasons)
 
-    def _sense(self, metrics: Metrics, demand: Demand) -> Sensors:
+    def _sense(self, metrics: GpuMetrics, demand: Demand) -> Sensors:
         now_ns = self._clock.monotonic_ns()
         last_ns = self._sensed_mono_ns
         if last_ns is None or now_ns - last_ns >= int(demand.sensors_every_s * SECOND):

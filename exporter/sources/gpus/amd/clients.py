@@ -18,14 +18,14 @@ from exporter.model import (
     Unmeasured,
     Window,
 )
-from exporter.sources.gpus.amd.activity import Sample
+from exporter.sources.gpus.amd.activity import ActivitySample
 from exporter.sources.gpus.amd.device import COMPUTE, AmdDevice
 from exporter.sources.gpus.amd.files import RefusedError
 from exporter.sources.gpus.amd.kfd import pids_of
-from exporter.sources.gpus.drm.clients import ClientReader, Clients, by_process
+from exporter.sources.gpus.drm.clients import ClientAccounts, ClientReader, by_process
 from exporter.sources.gpus.drm.discovery import COPY, CORE, DECODER, ENCODER
 from exporter.sources.gpus.drm.fdinfo import held_by
-from exporter.sources.gpus.drm.holders import Sight
+from exporter.sources.gpus.drm.holders import HandleScan
 from exporter.sources.gpus.source import Demand
 
 ROLES = (CORE, ENCODER, DECODER)
@@ -46,13 +46,13 @@ class ClientDevice:
         self._reader = reader
         self._sysfs = sysfs
         self._clock = clock
-        self._clients = Clients()
-        self._sight: Sight | None = None
+        self._clients = ClientAccounts()
+        self._sight: HandleScan | None = None
         self._computing: frozenset[int] = frozenset()  # pids of KFD's that have it open
         self._blind: Unmeasured | None = None
         self._held: dict[int, int | None] = {}
 
-    def see(self, sight: Sight | None) -> None:
+    def see(self, sight: HandleScan | None) -> None:
         """Take the newest look at the processes; None before the first."""
         if sight is None or sight is self._sight:
             return
@@ -72,7 +72,7 @@ class ClientDevice:
         """Whether a process of KFD has it open."""
         return bool(self._computing) or self._kfd.has_work
 
-    def window(self, sample: Sample) -> Window | None:
+    def window(self, sample: ActivitySample) -> Window | None:
         """The window until now; none before the processes have been looked through."""
         sight = self._sight
         if sight is None:
@@ -88,7 +88,7 @@ class ClientDevice:
         window = self._kfd.window(sample)
         if window is None or self._blind:
             return window
-        return self._with(window, by_process(spent, holders))._replace(untold=sight.cut)
+        return self._with(window, by_process(spent, holders))._replace(unmeasured_pids=sight.cut)
 
     def memory(self, demand: Demand, total: int | None, used: int | None) -> DeviceMemory | None:
         """Who holds how much: by fdinfo and by KFD, of which neither has all."""
@@ -136,7 +136,7 @@ class ClientDevice:
                 if any(own.get(role) for role in ROLES)
             ),
             methods=replace(window.methods, busy="rates" if told else "fdinfo", shares="fdinfo"),
-            told_apart=True,  # they are counters, and not to be scaled up to what others did
+            per_sample=True,  # they are counters, and not to be scaled up to what others did
             counted=self._counted(window.counted, used),
         )
 

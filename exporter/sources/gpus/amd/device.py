@@ -10,10 +10,10 @@ from exporter.model import (
     Unmeasured,
     Window,
 )
-from exporter.sources.gpus.amd.activity import Sample, Windows
-from exporter.sources.gpus.amd.discovery import Found
+from exporter.sources.gpus.amd.activity import ActivitySample, ActivityWindows
+from exporter.sources.gpus.amd.discovery import KfdDevice
 from exporter.sources.gpus.amd.files import RefusedError, is_gone
-from exporter.sources.gpus.amd.kfd import Counting, KfdProcesses
+from exporter.sources.gpus.amd.kfd import CounterSums, KfdProcesses
 from exporter.sources.gpus.amd.metrics import CENTRAL_GFX
 from exporter.sources.gpus.source import Demand
 
@@ -26,20 +26,20 @@ OF_THE_DEVICE_ONLY = ("memory_active", "encoder", "decoder")  # no file tells a 
 class AmdDevice:
     """Reads what KFD says of the processes on it. One caller at a time."""
 
-    def __init__(self, found: Found, sysfs: Path, clock: Clock) -> None:
+    def __init__(self, found: KfdDevice, sysfs: Path, clock: Clock) -> None:
         self.device = found.device
         self.found = found
         self._clock = clock
         self._processes = KfdProcesses(sysfs)
         node = found.node
-        self._windows = Windows(found.device.core_share, node.cus if node else 0)
+        self._windows = ActivityWindows(found.device.core_share, node.cus if node else 0)
         self._central = bool(node and node.cus and node.gfx // 10_000 == CENTRAL_GFX)
         self._held: tuple[ProcessMemory, ...] | None = None
         self._listed_mono_ns: int | None = None
         self._listed: frozenset[int] = frozenset()
         self._refused = False
         self._occupancy = self._central
-        self._counting = Counting()
+        self._counting = CounterSums()
 
     @property
     def tells_parts(self) -> bool:
@@ -51,7 +51,7 @@ class AmdDevice:
         """Whether a process of KFD holds something on it."""
         return bool(self._held)
 
-    def window(self, sample: Sample) -> Window | None:
+    def window(self, sample: ActivitySample) -> Window | None:
         """The window until now; ``sample`` speaks for all of it."""
         cus = self._cus()
         now = self._clock.time_ns(), self._clock.monotonic_ns()

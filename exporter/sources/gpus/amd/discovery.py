@@ -31,7 +31,7 @@ _MODE = re.compile(r"[a-z]{2,4}\d?", re.ASCII)
 _PCI = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]", re.ASCII)
 
 
-class Found(NamedTuple):
+class KfdDevice(NamedTuple):
     """A board, or one partition of it, with KFD's node; None where KFD does not know it.
 
     ``partition`` is the place of its figures in ``gpu_metrics``. ``refused``: KFD may know it, and
@@ -51,8 +51,8 @@ class FoundBoard(NamedTuple):
     """
 
     folder: Path
-    whole: Found
-    parts: tuple[Found, ...] = ()
+    whole: KfdDevice
+    parts: tuple[KfdDevice, ...] = ()
     minors: frozenset[int] = frozenset()
 
     @property
@@ -61,7 +61,7 @@ class FoundBoard(NamedTuple):
         return (self.whole.node, *(part.node for part in self.parts))
 
 
-class Discovery(NamedTuple):
+class BoardList(NamedTuple):
     """All boards, by PCI address, and what of them we may not see.
 
     ``unsure``: folders of boards whose driver did not tell all of what they are. ``doubled`` are
@@ -88,7 +88,7 @@ def addresses(sysfs: Path) -> frozenset[str]:
         return frozenset()
 
 
-def discover(sysfs: Path, doubled: frozenset[str] = frozenset()) -> Discovery:
+def discover(sysfs: Path, doubled: frozenset[str] = frozenset()) -> BoardList:
     """Look at DRM's cards, which are boards, and at KFD's nodes on them.
 
     ``doubled`` are those of the look before: what a board is called does not depend on another.
@@ -113,7 +113,7 @@ def discover(sysfs: Path, doubled: frozenset[str] = frozenset()) -> Discovery:
     counts = Counter(board.whole.device.uuid for board in boards)
     doubled |= {uuid for uuid, number in counts.items() if number > 1}
     boards = tuple(_placed(b) if b.whole.device.uuid in doubled else b for b in boards)
-    return Discovery(boards, trouble, frozenset(unsure), doubled)
+    return BoardList(boards, trouble, frozenset(unsure), doubled)
 
 
 def _boards(drm: Path) -> Mapping[str, Path]:
@@ -156,7 +156,9 @@ def _seen(board: FoundBoard, *, refused: bool) -> FoundBoard:
         return board
     is_parted = board.parts or _compute_mode(board.folder) not in UNDIVIDED
     device = replace(whole.device, sharing=PARTITIONED if is_parted else "")
-    return FoundBoard(board.folder, Found(device, None, refused=True), minors=_minors(board.folder))
+    return FoundBoard(
+        board.folder, KfdDevice(device, None, refused=True), minors=_minors(board.folder)
+    )
 
 
 def _board(folder: Path, pci: str, place: int, nodes: list[KfdNode]) -> FoundBoard:
@@ -174,7 +176,7 @@ def _board(folder: Path, pci: str, place: int, nodes: list[KfdNode]) -> FoundBoa
         memory_bytes=as_count(_read(folder / "mem_info_vram_total")),
     )
     if not parted:
-        whole = Found(device, nodes[0] if nodes else None)
+        whole = KfdDevice(device, nodes[0] if nodes else None)
         return FoundBoard(folder, whole, minors=_minors(folder))
     units = sum(node.cus for node in nodes)
     profile = _profile(folder)
@@ -183,10 +185,10 @@ def _board(folder: Path, pci: str, place: int, nodes: list[KfdNode]) -> FoundBoa
         _part(device, node, profile, node.cus / units if units else 1 / len(nodes))
         for node in ordered
     )
-    return FoundBoard(folder, Found(device, None), tuple(parts))
+    return FoundBoard(folder, KfdDevice(device, None), tuple(parts))
 
 
-def _part(board: Device, node: KfdNode, profile: str, share: float) -> Found:
+def _part(board: Device, node: KfdNode, profile: str, share: float) -> KfdDevice:
     device = replace(
         board,
         uuid=f"{board.uuid}-{node.partition}",
@@ -198,7 +200,7 @@ def _part(board: Device, node: KfdNode, profile: str, share: float) -> Found:
         core_share=share,
         gpu_instance=node.partition,
     )
-    return Found(device, node, node.partition)
+    return KfdDevice(device, node, node.partition)
 
 
 def _uuid(folder: Path, pci: str) -> str:

@@ -172,7 +172,7 @@ class KfdProcesses:
         return {name: value for name, value in found.items() if value is not None}
 
 
-class Counting:
+class CounterSums:
     """What processes' counters have risen by. A counter that goes back is held at its highest.
 
     What a process had counted before it was first read is not ours, unless it began since.

@@ -47,7 +47,7 @@ _UNIT_TOLD = 4  # content revisions from this on say the energy's unit
 
 
 @dataclass(frozen=True, slots=True)
-class Metrics:
+class GpuMetrics:
     """What is known. Percentages are of the moment, averaged by the firmware.
 
     ``partitions``: of each partition, how busy it is, averaged over its compute dies.
@@ -62,20 +62,20 @@ class Metrics:
     partitions: Mapping[int, float] = field(default_factory=dict)
 
 
-def decode(table: bytes, gfx: int = 0) -> Metrics:
+def decode(table: bytes, gfx: int = 0) -> GpuMetrics:
     """Take what is known out of a table; nothing of one that is cut short or of no known layout.
 
     ``gfx`` is the target version of the board (90402 is gfx942), 0 where it is not known.
     """
     if len(table) < _HEADER.size:
-        return Metrics()
+        return GpuMetrics()
     size, form, content = _HEADER.unpack_from(table)
     layout = LAYOUTS.get((form, content, size))
     if layout is None or len(table) < size:
-        return Metrics()
+        return GpuMetrics()
     energy = _told("Q", table, layout.energy)
     unit_told = content >= _UNIT_TOLD or gfx // 10_000 == CENTRAL_GFX
-    return Metrics(
+    return GpuMetrics(
         gfx_percent=_percent("H", table, layout.activity),
         umc_percent=_percent("H", table, layout.activity + 2),
         energy_uj=energy * 1_000_000 >> 16 if energy is not None and unit_told else None,

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from exporter.model import Clock, Sensors
 from exporter.sources.gpus.amd.files import RefusedError, names_in, read_count, read_text
-from exporter.sources.gpus.amd.metrics import Metrics
-from exporter.sources.gpus.energy import EnergyMeter, Metered, PowerIntegral
+from exporter.sources.gpus.amd.metrics import GpuMetrics
+from exporter.sources.gpus.energy import EnergyMeter, EnergyUse, PowerIntegral
 
 MICRO = 1_000_000
 TEMPERATURES = {"edge": "gpu", "junction": "junction", "mem": "memory"}
@@ -118,7 +118,7 @@ class Throttling:
         self._read_mono_ns = 0
         self._sums: dict[str, float] = {}
 
-    def add(self, metrics: Metrics, mono_ns: int) -> Mapping[str, float]:
+    def add(self, metrics: GpuMetrics, mono_ns: int) -> Mapping[str, float]:
         """Take a table in; gives the nanoseconds so far."""
         passed_ns, self._read_mono_ns = mono_ns - self._read_mono_ns, mono_ns
         before, self._residencies = self._residencies, metrics.residencies
@@ -138,7 +138,7 @@ class Throttling:
 SECOND = 1_000_000_000
 
 
-class BoardEnergy:
+class AmdEnergy:
     """Energy between two windows. It outlives a board that is partitioned anew."""
 
     def __init__(self, clock: Clock) -> None:
@@ -154,7 +154,7 @@ class BoardEnergy:
         if self.method == "power":
             self._power = PowerIntegral()
 
-    def take(self, metrics: Metrics, hwmon: Hwmon, busy: float | None) -> Metered:
+    def take(self, metrics: GpuMetrics, hwmon: Hwmon, busy: float | None) -> EnergyUse:
         """Energy since the last window, of which the device was busy for so much of one.
 
         Raises:
@@ -167,9 +167,9 @@ class BoardEnergy:
         rested, self.rested = self.rested, False
         busy_ns = None if busy is None or rested else int(busy * SECOND)
         metered = self._meter.take(counter, mono_ns, busy_ns)
-        return metered.all_idle() if rested else metered
+        return metered.as_idle() if rested else metered
 
-    def _counter(self, metrics: Metrics, hwmon: Hwmon, mono_ns: int) -> int | None:
+    def _counter(self, metrics: GpuMetrics, hwmon: Hwmon, mono_ns: int) -> int | None:
         counted = metrics.energy_uj
         if counted is None:
             counted = hwmon.energy_uj()

@@ -13,14 +13,14 @@ from pathlib import Path
 
 from exporter.model import FIRST_INDEX, Clock, DeviceReading, DeviceState, Reading, SourceStatus
 from exporter.sources.gpus.amd.board import AmdBoard
-from exporter.sources.gpus.amd.discovery import VENDOR, Discovery, FoundBoard, discover, present
+from exporter.sources.gpus.amd.discovery import VENDOR, BoardList, FoundBoard, discover, present
 from exporter.sources.gpus.amd.files import RefusedError
-from exporter.sources.gpus.drm.holders import Holders, Sight
+from exporter.sources.gpus.drm.holders import HandleScan, HandleScanner
 from exporter.sources.gpus.pool import DeviceWorkers, Stuck
 from exporter.sources.gpus.source import Demand, hangs
 
 
-class Numbers:
+class BoardNumbers:
     """Remembers which board has which number, those that are gone too: they may come back.
 
     A board that is put where one is gone takes over its number, whatever it is called.
@@ -84,10 +84,10 @@ class AmdSource:
         self._sysfs, self._procfs = sysfs, procfs
         self._clock = clock
         self._workers = DeviceWorkers(clock, self.name)
-        self._holders = Holders(str(procfs), clock)
+        self._holders = HandleScanner(str(procfs), clock)
         self._boards: dict[str, AmdBoard] = {}
         self._gone: dict[str, AmdBoard] = {}  # boards that were there
-        self._numbers = Numbers()
+        self._numbers = BoardNumbers()
         self._doubled: frozenset[str] = frozenset()
         self._demand = Demand()
         self._released = False
@@ -100,7 +100,7 @@ class AmdSource:
         """Read every board within the deadline; see ``GpuSource.read``."""
         began_ns = self._clock.monotonic_ns()
         if self._released:
-            self._holders = Holders(str(self._procfs), self._clock)
+            self._holders = HandleScanner(str(self._procfs), self._clock)
             devices = self._all(DeviceState.RELEASED, RELEASED)
             return self._reading(began_ns, devices, up=False, detail=RELEASED)
         if not present(self._sysfs):
@@ -126,7 +126,7 @@ class AmdSource:
     def _forget(self) -> None:
         """The boards went with the driver, not by themselves."""
         if self._boards:
-            self._adopt(Discovery(()))
+            self._sync(BoardList(()))
         self._gone.clear()
         self._look_at_ns = 0
 
@@ -136,7 +136,7 @@ class AmdSource:
             jobs[LOOK] = partial(discover, self._sysfs, self._doubled)
         results = self._workers.run(jobs, self._demand.deadline_s)
         if LOOK in results:
-            self._heed(results[LOOK], began_ns)
+            self._apply(results[LOOK], began_ns)
             known = {u for u, board in self._boards.items() if before.get(u) is board}
             fresh = {uuid: job for uuid, job in self._jobs().items() if uuid not in known}
             spent_s = (self._clock.monotonic_ns() - began_ns) / SECOND
@@ -156,7 +156,7 @@ class AmdSource:
         demand, sight = self._demand, self._sight()
         return {uuid: partial(board.read, demand, sight) for uuid, board in self._boards.items()}
 
-    def _sight(self) -> Sight | None:
+    def _sight(self) -> HandleScan | None:
         """Who has devices open: looked for where a board's processes are known by that only.
 
         By a worker, for a file of /proc may hang. One look that does not come back blinds.
@@ -177,15 +177,15 @@ class AmdSource:
         by_clients = any(board.by_clients for board in self._boards.values())
         return self._trouble or (self._holders.trouble if by_clients else "")
 
-    def _heed(self, result: object, now_ns: int) -> None:
+    def _apply(self, result: object, now_ns: int) -> None:
         """Take over what a look found."""
         self._look_at_ns = now_ns + LOOK_EVERY_NS
-        if isinstance(result, Discovery):
+        if isinstance(result, BoardList):
             self._trouble = result.trouble
             for uuid in sorted(result.doubled - self._doubled):
                 logger.warning("several boards are %s: they are known by their PCI address", uuid)
             self._doubled = result.doubled
-            self._adopt(result)
+            self._sync(result)
         elif isinstance(result, RefusedError):
             self._trouble = f"{result} may not be read; mount the host's sysfs readable"
         elif isinstance(result, Stuck):
@@ -193,7 +193,7 @@ class AmdSource:
         else:
             self._trouble = repr(result)[:200]
 
-    def _adopt(self, discovery: Discovery) -> None:
+    def _sync(self, discovery: BoardList) -> None:
         """Keep the boards that are as they were, with their cursors; begin the others anew."""
         before, self._boards = self._boards, {}
         known = {b.found.folder: b for b in before.values() if b.found.folder in discovery.unsure}

@@ -15,7 +15,7 @@ from enum import Enum, auto
 
 from exporter.model import Sensors, Unmeasured
 from exporter.sources.gpus.drm.files import names, number, text
-from exporter.sources.gpus.energy import EnergyMeter, Metered, PowerIntegral
+from exporter.sources.gpus.energy import EnergyMeter, EnergyUse, PowerIntegral
 
 _SENSORS = {"edge": "gpu", "pkg": "gpu", "junction": "hotspot", "mem": "memory", "vram": "memory"}
 _CLOCKS_MHZ = {  # the first that is there: i915's and xe's
@@ -32,7 +32,7 @@ _LIMIT = ("power1_cap", "power1_max")
 _MOST_SENSORS = 16
 
 
-class Board:
+class DrmBoard:
     """What one device tells of itself. ``card``: its directory in sysfs."""
 
     def __init__(self, card: str, driver: str) -> None:
@@ -46,7 +46,7 @@ class Board:
         self.method = "none"
         self.sensors = Sensors()
 
-    def take_energy(self, mono_ns: int, busy_ns: int | None) -> Metered:
+    def take_energy(self, mono_ns: int, busy_ns: int | None) -> EnergyUse:
         """Energy since the last time."""
         counter = self._counter(mono_ns)  # it may make the meter anew
         metered = self._meter.take(counter, mono_ns, busy_ns)
@@ -143,7 +143,7 @@ LONGEST_PAUSE_NS = 5 * 10**9
 _DEFAULT_DELAY_MS = 1000
 
 
-class State(Enum):
+class PowerState(Enum):
     """What reading a device would do to it now."""
 
     AWAKE = auto()
@@ -151,7 +151,7 @@ class State(Enum):
     ASLEEP = auto()  # it would be woken
 
 
-class Rest:
+class RuntimeSleep:
     """The sleep of one device. ``power``: the directory of that name in sysfs."""
 
     def __init__(self, power: str, longest_pause_ns: int = LONGEST_PAUSE_NS) -> None:
@@ -164,14 +164,14 @@ class Rest:
         """It was read now, and had, or had not, worked since the time before."""
         self._was_idle, self._read_ns = idle, mono_ns
 
-    def state(self, mono_ns: int) -> State:
+    def state(self, mono_ns: int) -> PowerState:
         """How it is."""
         if text(f"{self._power}/control") != "auto":
-            return State.AWAKE
+            return PowerState.AWAKE
         if text(f"{self._power}/runtime_status") == "suspended":
-            return State.ASLEEP
+            return PowerState.ASLEEP
         delay_ms = number(f"{self._power}/autosuspend_delay_ms")
         pause_ns = 2 * MS * (_DEFAULT_DELAY_MS if delay_ms is None else max(delay_ms, 0))
         pause_ns = min(pause_ns, self._longest_ns)
         is_resting = self._was_idle and mono_ns - self._read_ns < pause_ns
-        return State.DROWSY if is_resting else State.AWAKE
+        return PowerState.DROWSY if is_resting else PowerState.AWAKE

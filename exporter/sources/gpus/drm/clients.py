@@ -12,16 +12,16 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from exporter.sources.gpus.drm.discovery import role_of
-from exporter.sources.gpus.drm.fdinfo import LONGEST, Client, Engine, parse
+from exporter.sources.gpus.drm.fdinfo import LONGEST, DrmClient, EngineUsage, parse
 from exporter.sources.gpus.drm.files import read
-from exporter.sources.gpus.drm.holders import Handle, Sight
+from exporter.sources.gpus.drm.holders import Handle, HandleScan
 
 KEPT_NS = 60 * 10**9  # a client that nobody holds may be on its way to another process (SCM_RIGHTS)
 MOST_CLIENTS = 16_384  # twice what is ever open: those beyond are closed, and forgotten
 SHORTEST_NS = 20 * 10**6  # over less, the device's clock is not compared with ours
 
 
-class Rate(NamedTuple):
+class ClockRate(NamedTuple):
     """So many nanoseconds are so many cycles."""
 
     ns: int
@@ -35,7 +35,7 @@ class _Clock:
 
     def __init__(self, total: int, mono_ns: int) -> None:
         self.total, self.mono_ns = total, mono_ns
-        self.rate: Rate | None = None
+        self.rate: ClockRate | None = None
         self.stopped = False
 
     def learn(self, total: int, mono_ns: int) -> None:
@@ -44,7 +44,7 @@ class _Clock:
         if total <= self.total or self.stopped:
             self.total, self.mono_ns, self.stopped = total, mono_ns, False
         elif elapsed >= SHORTEST_NS:
-            self.rate = Rate(elapsed, total - self.total)
+            self.rate = ClockRate(elapsed, total - self.total)
             self.total, self.mono_ns = total, mono_ns
 
 
@@ -59,10 +59,10 @@ class _Used:
         self.credited_ns = 0
         self.since_ns = since_ns
 
-    def take(self, engine: Engine, rate: Rate | None, mono_ns: int) -> int:
+    def take(self, engine: EngineUsage, rate: ClockRate | None, mono_ns: int) -> int:
         """Nanoseconds since the last time, of one engine of the class; 0 while it steps back."""
         value = engine.busy_ns if engine.busy_ns is not None else engine.cycles or 0
-        by = Rate(1, 1) if engine.busy_ns is not None else rate
+        by = ClockRate(1, 1) if engine.busy_ns is not None else rate
         if value <= self.counted or by is None:
             return 0
         self.used_ns += (value - self.counted) * by.ns // by.cycles
@@ -82,7 +82,7 @@ class _Account:
         self.seen_ns = seen_ns
 
 
-class Clients:
+class ClientAccounts:
     """The accounts of one device's clients, by client id."""
 
     def __init__(self) -> None:
@@ -91,12 +91,12 @@ class Clients:
 
     def take(
         self,
-        clients: Iterable[Client],
+        clients: Iterable[DrmClient],
         mono_ns: int,
         since_ns: int | None,
         unsure: Collection[int] = (),
     ) -> dict[int, dict[str, int]]:
-        """Client id → quantity → nanoseconds since the last time; of each client once.
+        """DrmClient id → quantity → nanoseconds since the last time; of each client once.
 
         ``since_ns``: when every client that was there was looked for the last time before. One
         that is new has been opened since then, and all that it has used is new. None: it is not
@@ -117,7 +117,7 @@ class Clients:
         for clock in self._clocks.values():
             clock.stopped = True
 
-    def _learn(self, client: Client, mono_ns: int) -> None:
+    def _learn(self, client: DrmClient, mono_ns: int) -> None:
         for name, engine in client.engines.items():
             if engine.total_cycles is None:
                 continue
@@ -127,7 +127,7 @@ class Clients:
             elif clock.mono_ns != mono_ns:  # the first of each look; the others follow in no time
                 clock.learn(engine.total_cycles, mono_ns)
 
-    def _enter(self, client: Client, mono_ns: int, since_ns: int | None) -> dict[str, int]:
+    def _enter(self, client: DrmClient, mono_ns: int, since_ns: int | None) -> dict[str, int]:
         account = self._accounts.get(client.client_id)
         if account is None:
             account = self._accounts[client.client_id] = _Account(mono_ns)
@@ -184,9 +184,9 @@ class ClientReader:
         self._pci = pci
         self._proc = proc_root
         self._known: dict[Handle, int] = {}  # client id
-        self._known_of: Sight | None = None
+        self._known_of: HandleScan | None = None
 
-    def ask(self, sight: Sight) -> dict[int, tuple[int, Client]]:
+    def ask(self, sight: HandleScan) -> dict[int, tuple[int, DrmClient]]:
         """Each client by its id, with the pid of the youngest process that has it open.
 
         One descriptor of each is read; all of them after a new look at the processes, because a
@@ -194,7 +194,7 @@ class ClientReader:
         """
         if sight is not self._known_of:
             self._known, self._known_of = {}, sight
-        asked: dict[int, tuple[int, Client]] = {}
+        asked: dict[int, tuple[int, DrmClient]] = {}
         for handle in self._handles(sight):
             if self._known.get(handle) in asked:
                 continue
@@ -206,16 +206,16 @@ class ClientReader:
             asked.setdefault(client.client_id, (handle.pid, client))
         return asked
 
-    def holders(self, sight: Sight) -> frozenset[int]:
+    def holders(self, sight: HandleScan) -> frozenset[int]:
         """Pids of all processes that have the device open."""
         return frozenset(handle.pid for handle in self._handles(sight))
 
-    def _handles(self, sight: Sight) -> Sequence[Handle]:
+    def _handles(self, sight: HandleScan) -> Sequence[Handle]:
         """Youngest process first."""
         several = [sight.handles[m] for m in self._minors if m in sight.handles]
         return several[0] if len(several) == 1 else sorted(_chained(several), reverse=True)
 
-    def _client(self, handle: Handle) -> Client | None:
+    def _client(self, handle: Handle) -> DrmClient | None:
         try:
             path = f"{self._proc}/{handle.pid}/fdinfo/{handle.descriptor}"
             client = parse(read(path, LONGEST))

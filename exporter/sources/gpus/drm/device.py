@@ -13,21 +13,21 @@ from exporter.model import (
     Unmeasured,
     Window,
 )
-from exporter.sources.gpus.drm.board import Board, Rest, State
-from exporter.sources.gpus.drm.clients import ClientReader, Clients, by_process
+from exporter.sources.gpus.drm.board import DrmBoard, PowerState, RuntimeSleep
+from exporter.sources.gpus.drm.clients import ClientAccounts, ClientReader, by_process
 from exporter.sources.gpus.drm.discovery import (
     COPY,
     CORE,
     DECODER,
     DRIVERS,
     ENCODER,
-    Driver,
-    Found,
+    DriverTraits,
+    DrmCard,
     role_of,
 )
-from exporter.sources.gpus.drm.fdinfo import Client, held_by
+from exporter.sources.gpus.drm.fdinfo import DrmClient, held_by
 from exporter.sources.gpus.drm.files import number
-from exporter.sources.gpus.drm.holders import Sight
+from exporter.sources.gpus.drm.holders import HandleScan
 from exporter.sources.gpus.energy import with_energy
 from exporter.sources.gpus.source import Demand
 
@@ -47,7 +47,7 @@ class DrmDevice:
 
     def __init__(
         self,
-        found: Found,
+        found: DrmCard,
         proc_root: str,
         clock: Clock,
         uncounted: Callable[[], Collection[int]] = tuple,
@@ -56,10 +56,10 @@ class DrmDevice:
         self._proc = proc_root
         self._uncounted = uncounted
         self._clock = clock
-        self._driver = DRIVERS.get(found.driver, Driver({}))
-        self._clients = Clients()
-        self._board = Board(found.card, found.driver)
-        self._rest = Rest(f"{found.card}/device/power")
+        self._driver = DRIVERS.get(found.driver, DriverTraits({}))
+        self._clients = ClientAccounts()
+        self._board = DrmBoard(found.card, found.driver)
+        self._rest = RuntimeSleep(f"{found.card}/device/power")
         self._reader = self._begin_reading()
         self._has_uncounted = False
         self._told: set[str] = set()  # quantities that some client's engines count as
@@ -73,31 +73,31 @@ class DrmDevice:
 
     def restart(self) -> None:
         """Nothing was read for a while: what happened then is unobserved."""
-        self._clients, self._reader = Clients(), self._begin_reading()
+        self._clients, self._reader = ClientAccounts(), self._begin_reading()
         self._metered_mono_ns = None
         self._missed = True
 
     def _begin_reading(self) -> ClientReader:
         return ClientReader(self.found.minors, self.found.device.pci_bus_id, self._proc)
 
-    def read(self, sight: Sight, demand: Demand) -> DeviceReading:
+    def read(self, sight: HandleScan, demand: Demand) -> DeviceReading:
         """Read what can be read now."""
         blind, now_ns = sight.blind, self._clock.monotonic_ns()
-        state = State.AWAKE if demand.wake else self._rest.state(now_ns)
-        spared = self._driver.wakes and state is not State.AWAKE
+        state = PowerState.AWAKE if demand.wake else self._rest.state(now_ns)
+        spared = self._driver.wakes and state is not PowerState.AWAKE
         window: Window | None = None
         if not spared:
             clients = self._reader.ask(sight)
             self._has_uncounted = bool(self._reader.holders(sight) & {*self._uncounted()})
             window = self._measure(sight, clients, now_ns, blind)
             idle = window is None or not window.busy.core
-            if state is State.AWAKE or not idle:
+            if state is PowerState.AWAKE or not idle:
                 self._rest.note(now_ns, idle=idle)
             self._memory = self._held(clients.values(), sight)
-        elif state is State.ASLEEP:  # what it had not told before is read when it wakes
+        elif state is PowerState.ASLEEP:  # what it had not told before is read when it wakes
             self._clients.pause()
             window = self._cut(now_ns, {}, blind)
-        if state is State.AWAKE:
+        if state is PowerState.AWAKE:
             window = self._with_energy(window, now_ns)
             self._sense(demand, now_ns)
         return DeviceReading(
@@ -108,14 +108,14 @@ class DrmDevice:
             unmeasured=self._unmeasured(demand, blind),
         )
 
-    def _held(self, clients: Iterable[tuple[int, Client]], sight: Sight) -> DeviceMemory:
+    def _held(self, clients: Iterable[tuple[int, DrmClient]], sight: HandleScan) -> DeviceMemory:
         memory = held_by(clients, self.found.device, self._board.vram_used(), sight.cut)
         return replace(memory, processes=None) if sight.blind else memory
 
     def _measure(
         self,
-        sight: Sight,
-        asked: Mapping[int, tuple[int, Client]],
+        sight: HandleScan,
+        asked: Mapping[int, tuple[int, DrmClient]],
         now_ns: int,
         blind: Unmeasured | None,
     ) -> Window | None:
@@ -128,7 +128,7 @@ class DrmDevice:
         since_ns = None if blind else sight.since_mono_ns
         spent = self._clients.take(clients, now_ns, since_ns, unsure)
         window = self._cut(now_ns, by_process(spent, holders), blind)
-        return window and window._replace(untold=frozenset() if blind else sight.cut)
+        return window and window._replace(unmeasured_pids=frozenset() if blind else sight.cut)
 
     def _cut(
         self, now_ns: int, used: Mapping[int, Mapping[str, int]], blind: Unmeasured | None
@@ -192,7 +192,7 @@ class DrmDevice:
         if window is None or before is None:
             return window
         has_slept = now_ns - before > window.observed_ns
-        return with_energy(window, metered.all_idle() if has_slept else metered, self._board.method)
+        return with_energy(window, metered.as_idle() if has_slept else metered, self._board.method)
 
     def _sense(self, demand: Demand, now_ns: int) -> None:
         before = self._sensed_mono_ns

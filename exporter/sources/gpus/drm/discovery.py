@@ -21,7 +21,7 @@ CORE, ENCODER, DECODER, COPY = "core", "encoder", "decoder", "copy"
 
 
 @dataclass(frozen=True, slots=True)
-class Driver:
+class DriverTraits:
     """One driver. ``roles``: engine class → quantity.
 
     ``omits_unused``: an engine that a client has not used is not listed. ``wakes``: the device is
@@ -37,11 +37,11 @@ class Driver:
     vendor: str = ""
 
 
-DRIVERS: Mapping[str, Driver] = MappingProxyType(
+DRIVERS: Mapping[str, DriverTraits] = MappingProxyType(
     {
-        "i915": Driver({"render": CORE, "compute": CORE, "video": DECODER, "copy": COPY}),
-        "xe": Driver({"rcs": CORE, "ccs": CORE, "vcs": DECODER, "bcs": COPY}, wakes=True),
-        "amdgpu": Driver(
+        "i915": DriverTraits({"render": CORE, "compute": CORE, "video": DECODER, "copy": COPY}),
+        "xe": DriverTraits({"rcs": CORE, "ccs": CORE, "vcs": DECODER, "bcs": COPY}, wakes=True),
+        "amdgpu": DriverTraits(
             {
                 "gfx": CORE,
                 "compute": CORE,
@@ -53,13 +53,15 @@ DRIVERS: Mapping[str, Driver] = MappingProxyType(
             },
             omits_unused=True,
         ),
-        "nouveau": Driver({}),
-        "panfrost": Driver({"fragment": CORE, "vertex-tiler": CORE}, profiling=1, vendor="arm"),
-        "panthor": Driver({"panthor": CORE}, profiling=2, vendor="arm"),
-        "lima": Driver({"gp": CORE, "pp": CORE}, vendor="arm"),
-        "msm": Driver({"gpu": CORE}, vendor="qualcomm"),
-        "v3d": Driver({"bin": CORE, "render": CORE, "csd": CORE}, vendor="broadcom"),
-        "etnaviv": Driver({"2D": CORE, "3D": CORE}, vendor="vivante"),
+        "nouveau": DriverTraits({}),
+        "panfrost": DriverTraits(
+            {"fragment": CORE, "vertex-tiler": CORE}, profiling=1, vendor="arm"
+        ),
+        "panthor": DriverTraits({"panthor": CORE}, profiling=2, vendor="arm"),
+        "lima": DriverTraits({"gp": CORE, "pp": CORE}, vendor="arm"),
+        "msm": DriverTraits({"gpu": CORE}, vendor="qualcomm"),
+        "v3d": DriverTraits({"bin": CORE, "render": CORE, "csd": CORE}, vendor="broadcom"),
+        "etnaviv": DriverTraits({"2D": CORE, "3D": CORE}, vendor="vivante"),
     }
 )
 """The drivers that are taken up by themselves: those known to implement the specification."""
@@ -100,7 +102,7 @@ _TILE = re.compile(r"tile[0-9]{1,2}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class DrmCard:
     """A device and where it is: ``card`` its directory in sysfs, ``minors`` those of its nodes."""
 
     device: Device
@@ -111,13 +113,13 @@ class Found:
 
 def discover(
     sys_root: str, proc_root: str, *, taken: Collection[str] = (), any_driver: bool = False
-) -> tuple[Found, ...]:
+) -> tuple[DrmCard, ...]:
     """Every device of a driver that is known to tell of its clients, or of any driver.
 
     ``taken`` are the PCI addresses of the devices that another source has.
     """
     kernel = text(f"{proc_root}/sys/kernel/osrelease")
-    found: list[Found] = []
+    found: list[DrmCard] = []
     for name in names(f"{sys_root}/class/drm"):
         card = f"{sys_root}/class/drm/{name}"
         if _CARD.fullmatch(name) and len(found) < MOST_DEVICES:
@@ -126,7 +128,7 @@ def discover(
             wanted = driver in DRIVERS or (any_driver and driver not in _OTHERS and _renders(card))
             pci = _pci_address(card)
             if wanted and not (pci and pci in taken):
-                found.append(Found(_device(card, driver, pci, kernel), driver, card, minors))
+                found.append(DrmCard(_device(card, driver, pci, kernel), driver, card, minors))
     return tuple(found)
 
 

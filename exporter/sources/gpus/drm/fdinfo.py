@@ -33,7 +33,7 @@ _ENGINE_KEYS = (
 _REGION_KEYS = ("drm-resident-", "drm-memory-", "drm-total-")  # the one that says most, first
 
 
-class Engine(NamedTuple):
+class EngineUsage(NamedTuple):
     """What a client has used of one class of engines. None: not told.
 
     ``busy_ns`` and ``cycles`` are counters, summed over the ``capacity`` engines of the class.
@@ -47,7 +47,7 @@ class Engine(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Client:
+class DrmClient:
     """One open DRM file: what its driver says of it.
 
     ``pdev`` is the PCI address in lower case, "" for other buses. ``held`` are bytes by memory
@@ -57,11 +57,11 @@ class Client:
     driver: str
     client_id: int
     pdev: str = ""
-    engines: Mapping[str, Engine] = field(default_factory=dict)
+    engines: Mapping[str, EngineUsage] = field(default_factory=dict)
     held: Mapping[str, int] = field(default_factory=dict)
 
 
-def parse(content: bytes) -> Client | None:
+def parse(content: bytes) -> DrmClient | None:
     """What the text says; None where it is not that of a DRM client that has an id. Never raises.
 
     Without an id two descriptors of one client cannot be told from two clients.
@@ -72,7 +72,7 @@ def parse(content: bytes) -> Client | None:
     if client_id is None or not _NAME.fullmatch(driver):
         return None
     pdev = texts.get("drm-pdev", "")
-    return Client(
+    return DrmClient(
         driver,
         client_id,
         pdev.lower() if _PDEV.fullmatch(pdev) else "",
@@ -89,15 +89,15 @@ def _lines(content: bytes) -> Iterator[tuple[str, str]]:
             yield key, value.strip(" \t\r")
 
 
-def _engines(texts: Mapping[str, str]) -> dict[str, Engine]:
-    found: dict[str, Engine] = {}
+def _engines(texts: Mapping[str, str]) -> dict[str, EngineUsage]:
+    found: dict[str, EngineUsage] = {}
     for key, text in texts.items():
         for prefix, what, unit in _ENGINE_KEYS:
             if key.startswith(prefix):
                 name, number = key.removeprefix(prefix), _number(text, unit)
                 room = name in found or len(found) < MOST_ENGINES
                 if number is not None and room and _NAME.fullmatch(name):
-                    found[name] = found.get(name, Engine())._replace(**{what: number})
+                    found[name] = found.get(name, EngineUsage())._replace(**{what: number})
                 break
     used = ((name, e) for name, e in found.items() if (e.busy_ns, e.cycles) != (None, None))
     return {name: engine._replace(capacity=engine.capacity or 1) for name, engine in used}
@@ -130,7 +130,7 @@ _KINDS: frozenset[str] = frozenset()  # fdinfo does not tell who computes and wh
 
 
 def held_by(
-    clients: Iterable[tuple[int, Client]],
+    clients: Iterable[tuple[int, DrmClient]],
     device: Device,
     used_bytes: int | None,
     cut: AbstractSet[int] = frozenset(),

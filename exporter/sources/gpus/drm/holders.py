@@ -107,7 +107,7 @@ CUT = (
 
 
 @dataclass(frozen=True, slots=True)
-class Sight:
+class HandleScan:
     """All processes, looked through once. ``handles``: by minor number of the device's node.
 
     ``since_mono_ns`` is when the look before was begun, if that one saw everything. ``refused`` is
@@ -137,17 +137,17 @@ class Sight:
         return Unmeasured.READ_FAILED if self.left or self.stale else None
 
 
-class Holders:
+class HandleScanner:
     """Looks through ``proc_root`` again and again. One caller at a time."""
 
     def __init__(self, proc_root: str, clock: Clock) -> None:
         self._root = proc_root
         self._clock = clock
-        self._under_way: Iterator[Sight | None] | None = None
+        self._under_way: Iterator[HandleScan | None] | None = None
         self._took_ns = 0
         self._said = ""
         self._nested = not sees_all_processes(proc_root)
-        self.newest: Sight | None = None
+        self.newest: HandleScan | None = None
 
     @property
     def trouble(self) -> str:
@@ -157,7 +157,7 @@ class Holders:
         return self._missing().replace(CUT, some + CUT)
 
     def _missing(self) -> str:
-        sight = self.newest or Sight()
+        sight = self.newest or HandleScan()
         if self._nested:
             return NESTED
         if sight.refused:
@@ -179,7 +179,7 @@ class Holders:
         self._go_on(self._under_way, now + int(budget_s * 10**9))
         self._took_ns += self._clock.monotonic_ns() - now
 
-    def _go_on(self, under_way: Iterator[Sight | None], until_ns: int) -> None:
+    def _go_on(self, under_way: Iterator[HandleScan | None], until_ns: int) -> None:
         for sight in under_way:
             if sight is not None:
                 self.newest, self._under_way = sight, None
@@ -195,7 +195,7 @@ class Holders:
             logger.warning("clients of /dev/dri: %s", self.trouble)
         self._said = missing
 
-    def _through(self, begun_ns: int) -> Iterator[Sight | None]:
+    def _through(self, begun_ns: int) -> Iterator[HandleScan | None]:
         """Yield None after each process, and what was seen at the end."""
         found = Handles()
         pids = sorted(int(name) for name in _listed(self._root) if name.isdecimal())
@@ -214,7 +214,7 @@ class Holders:
             yield None
         before = self.newest
         whole = before is not None and not before.refused and not before.left
-        yield Sight(
+        yield HandleScan(
             found.by_minor(),
             begun_ns,
             before.begun_mono_ns if before and whole else None,

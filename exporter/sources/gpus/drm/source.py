@@ -15,8 +15,8 @@ from exporter.model import (
     SourceStatus,
 )
 from exporter.sources.gpus.drm.device import DrmDevice
-from exporter.sources.gpus.drm.discovery import Found, discover
-from exporter.sources.gpus.drm.holders import Holders
+from exporter.sources.gpus.drm.discovery import DrmCard, discover
+from exporter.sources.gpus.drm.holders import HandleScanner
 from exporter.sources.gpus.pool import DeviceWorkers, Stuck
 from exporter.sources.gpus.source import Demand, hangs
 
@@ -60,7 +60,7 @@ class DrmSource:
         self._computing = computing
         self._any_driver = any_driver
         self._demand = Demand()
-        self._holders = Holders(proc_root, clock)
+        self._holders = HandleScanner(proc_root, clock)
         self._workers = DeviceWorkers(clock, self.name)
         self._devices: dict[str, DrmDevice] = {}
         self._gone: set[str] = set()
@@ -86,7 +86,7 @@ class DrmSource:
         """Read nothing of the drivers any more (True), or begin anew (False)."""
         with self._lock:
             if self._released and not released:
-                self._holders = Holders(self._proc, self._clock)
+                self._holders = HandleScanner(self._proc, self._clock)
                 for device in self._devices.values():
                     device.restart()
             self._released = released
@@ -112,13 +112,13 @@ class DrmSource:
             raise result
         if isinstance(result, tuple) and not isinstance(result, Stuck):
             self._look_at_ns = now_ns + int(LOOK_EVERY_S * SECOND_NS)
-            self._adopt(*result)
+            self._sync(*result)
 
     def _seek(
-        self, holders: Holders, *, is_due: bool, released: bool
-    ) -> tuple[tuple[Found, ...], Collection[str]] | None:
+        self, holders: HandleScanner, *, is_due: bool, released: bool
+    ) -> tuple[tuple[DrmCard, ...], Collection[str]] | None:
         """What devices there are, and which of all another source has, if that is due."""
-        found: tuple[Found, ...] = ()
+        found: tuple[DrmCard, ...] = ()
         taken: Collection[str] = ()
         if is_due:
             taken = self._taken()
@@ -128,7 +128,7 @@ class DrmSource:
             holders.look(demand.processes_every_s, SHARE_OF_DEADLINE * demand.deadline_s)
         return (found, taken) if is_due else None
 
-    def _adopt(self, found: tuple[Found, ...], taken: Collection[str]) -> None:
+    def _sync(self, found: tuple[DrmCard, ...], taken: Collection[str]) -> None:
         """Take over what was found. A device that was seen once is remembered."""
         here = {each.device.uuid: each for each in found}
         for uuid, each in here.items():
@@ -189,7 +189,7 @@ class DrmSource:
         return SourceStatus(self.name, up, detail, duration_ns, self._last_success)
 
     def _say(self, detail: str) -> None:
-        """Log once that it hangs though the source is up; ``Holders`` logs what is not seen."""
+        """Logs a hang of a source that is up, once. ``HandleScanner`` logs missing processes."""
         if detail and detail != self._said:
             logger.warning("source drm: %s", detail)
         self._said = detail
