@@ -113,11 +113,7 @@ def line(content: object) -> bytes:
 
 
 def packed(content: bytes) -> bytes:
-<<<<<<< HEAD:tests/recording/test_file.py
-    """The same bytes whenever it is called: gzip writes the time otherwise, and it became an id."""
-=======
-    """The content as gzip without a time stamp: the test's name is made from these bytes."""
->>>>>>> p-tests:tests/recording/test_tape.py
+    """The content as gzip without a time stamp, so that it is the same at every collection."""
     return gzip.compress(content, mtime=0)
 
 
