@@ -25,7 +25,7 @@ EXEMPT = re.compile(
     r"|<a id=\"[\w-]+\">"  # anchors that are kept for links from elsewhere
     r"|\"allotment\"|\"told_apart\"|\"untold\""  # values of flags and fields on file
     r"|\b(?:vke|tke|volcano|hami|cgpu)[\w.-]*[./][\w./-]+"  # annotations of sharing systems
-    r'|"key": "told"'  # a key of the recordings' file format
+    r'|"(?:told|told_apart|untold)"'  # keys of the recordings' file format
 )
 WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 

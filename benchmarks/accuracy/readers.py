@@ -54,8 +54,8 @@ class BenchNode(Node):
         """Process id → label, of those that live or ended lately."""
         now = self._now_ns()
         if self._labels[0] != now:
-            lives = self._population.lives(now - REMEMBERED_NS, now + 1)
-            self._labels = now, {life.pid: label(self._population.owner(life)) for life in lives}
+            lives = self.population.lives(now - REMEMBERED_NS, now + 1)
+            self._labels = now, {life.pid: label(self.population.owner(life)) for life in lives}
         return self._labels[1]
 
     def samples_since(self, newer_than_us: int) -> Sequence[RingSample]:

@@ -19,6 +19,7 @@ from benchmarks.accuracy.readers import (
 )
 from benchmarks.accuracy.scenarios import START_S, UNIDENTIFIED, Case
 from exporter.simulation.load import describe
+from tests.scenario.truth import truth_of
 
 MINUTE_S = 60
 BEGIN_S = MINUTE_S  # measured from here on: everything runs, the idle power is known
@@ -75,7 +76,7 @@ def _sums(compared: list[Reader]) -> Iterator[tuple[tuple[str, str], Sums]]:
 def _truth(node: BenchNode, minute: int) -> Mapping[str, Counter[str]]:
     """What happened in one minute, by quantity and label."""
     begin = node.start_unix_ns + (BEGIN_S + minute * MINUTE_S) * SECOND
-    truth = node.truth(begin, begin + MINUTE_S * SECOND)
+    truth = truth_of(node, begin, begin + MINUTE_S * SECOND)
     core: Counter[str] = Counter()
     energy: Counter[str] = Counter()
     for (owner, _), ns in truth.core_ns.items():

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from exporter.model import ClaimedDevice, Container, ContainerKey, Grant, Pod, PodTable
+from exporter.model import ClaimedDevice, Container, Grant, Pod, PodTable
 from exporter.simulation.description import PodSpec, Scenario
 from exporter.simulation.population import (
     Life,
@@ -15,10 +15,8 @@ from exporter.simulation.population import (
 )
 from exporter.simulation.schemes import (
     PlacedPod,
-    Promise,
     SchemeOutput,
     Site,
-    promised,
     texts,
     written,
 )
@@ -90,22 +88,12 @@ class Lifecycle:
             )
         return self._newest
 
-    def promises(self, begin_ns: int, end_ns: int) -> Mapping[tuple[ContainerKey, int], Promise]:
-        """What the pods that are there at some time in [begin, end) may use, by device number."""
-        found = {}
-        for spec in self._scenario.pods:
-            key = pod_key(self._scenario.seed, spec)
-            for occurrence in spec.span.occurrences(key, begin_ns, end_ns):
-                order = self._order(spec, occurrence.number)
-                for (container, device), promise in promised(order).items():
-                    found[ContainerKey(spec.namespace, order.name, container), device] = promise
-        return found
-
-    def _order(self, spec: PodSpec, number: int) -> PlacedPod:
+    def placed_pod(self, spec: PodSpec, number: int) -> PlacedPod:
+        """The n-th occurrence of a pod, with its name and its node."""
         return PlacedPod(spec, pod_name(self._scenario.seed, spec, number).name, self._site)
 
     def _output(self, spec: PodSpec, number: int) -> SchemeOutput:
-        return written(self._order(spec, number))
+        return written(self.placed_pod(spec, number))
 
     def cgroup_path(self, life: Life) -> str:
         """The cgroup of a process, as ``/proc/PID/cgroup`` shows it."""

@@ -113,7 +113,7 @@ def line(content: object) -> bytes:
 
 
 def packed(content: bytes) -> bytes:
-    """The content as gzip without a time stamp: the test's name is made from these bytes."""
+    """The content as gzip without a time stamp, so that it is the same at every collection."""
     return gzip.compress(content, mtime=0)
 
 

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 import pytest
 
 from exporter.model import ContainerKey
-from exporter.simulation.truth import Truth
+from tests.scenario.truth import Truth
 
 Series = Mapping[tuple[str, ...], float]
 Read = Callable[[str, Sequence[str]], Series]  # a family and labels → its numbers by them

@@ -24,7 +24,6 @@ from exporter.simulation.schemes import (
 from exporter.simulation.schemes.system import (
     Offer,
     PlacedPod,
-    Promise,
     SchemeOutput,
     Site,
     System,
@@ -35,13 +34,11 @@ __all__ = [
     "SYSTEMS",
     "Offer",
     "PlacedPod",
-    "Promise",
     "SchemeOutput",
     "Site",
     "companions",
     "memory_unit",
     "offered",
-    "promised",
     "texts",
     "written",
 ]
@@ -86,26 +83,6 @@ def written(order: PlacedPod) -> SchemeOutput:
     )
 
 
-def promised(order: PlacedPod) -> dict[tuple[str, int], Promise]:
-    """The promise to each container per device, by container name and device number.
-
-    A system that states only what the pod has as a whole states it for the container "".
-    """
-    if order.pod.scheme is None or order.pod.reserves:
-        return {}
-    system, asks = SYSTEMS[order.pod.scheme], list(order.asks)
-    whole_pod = system.by_pod and len(asks) > 1
-    promises: dict[tuple[str, int], Promise] = {}
-    for ask in asks:
-        for device in ask.devices:
-            key = ("" if whole_pod else ask.name, device.number)
-            promise = system.promise(ask, device)
-            if promise is not None:
-                before = promises.get(key)
-                promises[key] = _both(before, promise) if before else promise
-    return promises
-
-
 def offered(schemes: Iterable[Scheme], site: Site) -> Offer:
     """The node's resources, labels and annotations, by the sharing systems in use."""
     used = set(schemes)
@@ -129,10 +106,3 @@ def memory_unit(scheme: Scheme | None, site: Site) -> int:
         return 1
     system = SYSTEMS[scheme]
     return system.unit_of(site) if system.unit_of else system.unit
-
-
-def _both(one: Promise, other: Promise) -> Promise:
-    core = None if one.core is None or other.core is None else one.core + other.core
-    sizes = one.memory_bytes, other.memory_bytes
-    memory = None if None in sizes else sum(size or 0 for size in sizes)
-    return Promise(core, memory, one.replicas, one.device_known and other.device_known)

@@ -6,20 +6,16 @@ totals over them.
 
 from collections import Counter
 
-from exporter.simulation.description import DeviceSpec
 from exporter.simulation.schemes.system import (
     GIB,
     MIB,
     WHOLE,
     Amount,
-    ContainerRequest,
     Offer,
     PlacedPod,
-    Promise,
     SchemeOutput,
     Site,
     System,
-    as_asked,
 )
 
 HUAWEI = "volcano.sh/gpu-"
@@ -66,9 +62,5 @@ def _baidu_offer(site: Site) -> Offer:
     return Offer(offered)
 
 
-def _unplaced(ask: ContainerRequest, card: DeviceSpec) -> Promise:
-    return as_asked(ask, card)._replace(device_known=False)
-
-
-HUAWEI_SYSTEM = System(_huawei, _huawei_offer, _unplaced, unit=BLOCK)
-BAIDU_SYSTEM = System(_baidu, _baidu_offer, _unplaced, unit=GIB)
+HUAWEI_SYSTEM = System(_huawei, _huawei_offer, unit=BLOCK)
+BAIDU_SYSTEM = System(_baidu, _baidu_offer, unit=GIB)

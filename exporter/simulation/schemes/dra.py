@@ -16,7 +16,6 @@ from exporter.simulation.schemes.system import (
     ContainerRequest,
     Offer,
     PlacedPod,
-    Promise,
     SchemeOutput,
     Site,
     System,
@@ -59,21 +58,6 @@ def _name(device: DeviceSpec) -> str:
     return f"gpu-{device.minor}-mig-{profile}-{number}-{device.instance_id or 0}"
 
 
-def _promise(ask: ContainerRequest, device: DeviceSpec) -> Promise:
-    """An instance's share of its card is its own; of a whole card's cores a claim says nothing.
-
-    What containers have together is a replica for each; a claim of some memory is of that much.
-    """
-    known = ask.allocation.placed
-    if ask.container.shares_claim:
-        return Promise(None, None, 1, known)
-    if ask.memory is not None:
-        return Promise(None, ask.memory, device_known=known)
-    return Promise(
-        device.core_share if device.profile else None, device.memory_bytes, device_known=known
-    )
-
-
 def _offer(site: Site) -> Offer:
     devices = {
         (DRIVER, site.node, _name(device)): OfferedDevice(
@@ -97,4 +81,4 @@ def _attributes(device: DeviceSpec) -> dict[str, str]:
     return attributes
 
 
-SYSTEM = System(_write, _offer, _promise)
+SYSTEM = System(_write, _offer)

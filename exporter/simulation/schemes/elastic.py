@@ -19,7 +19,6 @@ from exporter.simulation.schemes.system import (
     Site,
     System,
     virtual,
-    whole_or_asked,
 )
 
 TENCENT, ELASTIC = "tencent.com", "elasticgpu.io"
@@ -82,5 +81,5 @@ def _elastic_gpu_offer(site: Site) -> Offer:
     return Offer({f"{ELASTIC}/gpu-core": core, f"{ELASTIC}/gpu-memory": memory})
 
 
-GPU_MANAGER = System(_gpu_manager, _gpu_manager_offer, whole_or_asked, unit=BLOCK)
-ELASTIC_GPU = System(_elastic_gpu, _elastic_gpu_offer, whole_or_asked)
+GPU_MANAGER = System(_gpu_manager, _gpu_manager_offer, unit=BLOCK)
+ELASTIC_GPU = System(_elastic_gpu, _elastic_gpu_offer)

@@ -9,7 +9,6 @@ each card. Cards are numbered as NVML does; the device plugins' ids are virtual.
 import json
 from collections.abc import Callable
 
-from exporter.simulation.description import DeviceSpec
 from exporter.simulation.schemes.system import (
     ASSUMED_NS,
     GIB,
@@ -19,11 +18,9 @@ from exporter.simulation.schemes.system import (
     ContainerRequest,
     Offer,
     PlacedPod,
-    Promise,
     SchemeOutput,
     Site,
     System,
-    as_asked,
     virtual,
 )
 
@@ -53,13 +50,6 @@ def _volcano_limits(ask: ContainerRequest) -> dict[str, Amount]:
     if ask.memory and not ask.whole:
         return {f"{VOLCANO}/gpu-memory": ask.memory // MIB}
     return {f"{VOLCANO}/gpu-number": ask.count}
-
-
-def _volcano_promise(ask: ContainerRequest, card: DeviceSpec) -> Promise:
-    promise = as_asked(ask, card)
-    if ask.memory and not ask.whole:
-        return promise._replace(core=None)
-    return promise._replace(core=1.0, memory_bytes=card.memory_bytes)
 
 
 def _volcano_offer(site: Site) -> Offer:
@@ -101,10 +91,6 @@ def _aliyun(order: PlacedPod) -> SchemeOutput:
 def _gpu_mem(ask: ContainerRequest, unit: int) -> dict[str, Amount]:
     """A total over the container's cards."""
     return {f"{ALIYUN}/gpu-mem": (ask.memory or 0) * ask.count // unit}
-
-
-def _memory_only(ask: ContainerRequest, card: DeviceSpec) -> Promise:
-    return as_asked(ask, card)._replace(core=None)
 
 
 def _aliyun_offer(site: Site) -> Offer:
@@ -155,6 +141,6 @@ def _ack_offer(site: Site) -> Offer:
     return Offer({**offer.allocatable, **core}, labels={"ack.node.gpu.schedule": "core_mem"})
 
 
-VOLCANO_GPUSHARE = System(_volcano, _volcano_offer, _volcano_promise)
-ALIYUN_GPUSHARE = System(_aliyun, _aliyun_offer, _memory_only, unit_of=_unit)
-ACK = System(_ack, _ack_offer, as_asked, unit_of=_unit)
+VOLCANO_GPUSHARE = System(_volcano, _volcano_offer)
+ALIYUN_GPUSHARE = System(_aliyun, _aliyun_offer, unit_of=_unit)
+ACK = System(_ack, _ack_offer, unit_of=_unit)

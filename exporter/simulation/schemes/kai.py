@@ -16,14 +16,11 @@ from exporter.simulation.description import (
 from exporter.simulation.schemes.system import (
     MIB,
     WHOLE,
-    ContainerRequest,
     Offer,
     PlacedPod,
-    Promise,
     SchemeOutput,
     Site,
     System,
-    as_asked,
 )
 from exporter.simulation.work import Span
 
@@ -56,12 +53,6 @@ def _group(device: DeviceSpec) -> str:
     return identity.uuid("gpu-group", device.uuid)
 
 
-def _promise(ask: ContainerRequest, device: DeviceSpec) -> Promise:
-    """A fraction says nothing of memory."""
-    promise = as_asked(ask, device)
-    return promise._replace(memory_bytes=None) if ask.core else promise
-
-
 def _offer(site: Site) -> Offer:
     return Offer({"nvidia.com/gpu": len(site.cards)})
 
@@ -90,4 +81,4 @@ def _reservation(device: DeviceSpec, node: str) -> PodSpec:
     )
 
 
-SYSTEM = System(_write, _offer, _promise)
+SYSTEM = System(_write, _offer)

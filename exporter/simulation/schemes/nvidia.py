@@ -12,10 +12,8 @@ from exporter.simulation.description import DeviceSpec
 from exporter.simulation.schemes.system import (
     MIB,
     Amount,
-    ContainerRequest,
     Offer,
     PlacedPod,
-    Promise,
     SchemeOutput,
     Site,
     System,
@@ -75,18 +73,6 @@ def _ids(name: str, device: DeviceSpec, slots: tuple[int, ...], replica: str) ->
         yield from (name + replica.format(slot) for slot in slots)
 
 
-def promise(ask: ContainerRequest, device: DeviceSpec) -> Promise:
-    """A device as a whole, an equal part of it by MPS, or by time-slicing nothing but replicas."""
-    known = ask.allocation.placed
-    if device.replicas == 1:
-        return Promise(device.core_share, device.memory_bytes, device_known=known)
-    count = ask.allocation.replicas
-    if _by_mps(device):
-        memory = device.memory_bytes // device.replicas * count
-        return Promise(device.core_share * count / device.replicas, memory, count, known)
-    return Promise(None, None, count, known)
-
-
 def _units(site: Site) -> list[DeviceSpec]:
     """What can be given out: instances, and the cards that are not divided into them."""
     return [device for device in site.of("nvidia") if not device.divided]
@@ -142,5 +128,5 @@ def _offer_gke(site: Site) -> Offer:
     return Offer({GPU: sum(device.replicas for device in units)}, labels)
 
 
-NVIDIA_SYSTEM = System(_write, _offer, promise)
-GKE_SYSTEM = System(_write_gke, _offer_gke, promise)
+NVIDIA_SYSTEM = System(_write, _offer)
+GKE_SYSTEM = System(_write_gke, _offer_gke)

@@ -1,8 +1,7 @@
-"""The values between a sharing system's writer and the node: requests, output, offers, promises."""
+"""The values between a sharing system's writer and the node: requests, output, offers."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from exporter.model import ClaimedDevice, ClaimRef, Grant, OfferedDevice
 from exporter.simulation.description import (
@@ -139,45 +138,17 @@ class Offer:
     devices: Mapping[tuple[str, str, str], OfferedDevice] = field(default_factory=dict)
 
 
-class Promise(NamedTuple):
-    """The share of one device that a container may use, by its system's own arithmetic.
-
-    ``core`` is a share of a whole GPU; None is no limit. ``replicas`` are those granted of a device
-    that is divided without a promise. ``device_known``: the system names the device.
-    """
-
-    core: float | None
-    memory_bytes: int | None
-    replicas: int | None = None
-    device_known: bool = True
-
-
-def as_asked(ask: ContainerRequest, device: DeviceSpec) -> Promise:  # noqa: ARG001 - a System's promise
-    """The shares that the scenario states."""
-    return Promise(
-        ask.core / WHOLE if ask.core else None, ask.memory, device_known=ask.allocation.placed
-    )
-
-
-def whole_or_asked(ask: ContainerRequest, device: DeviceSpec) -> Promise:
-    """The same, but 100 % of the cores is a whole card, with its memory."""
-    promise = as_asked(ask, device)
-    return promise._replace(memory_bytes=device.memory_bytes) if ask.whole else promise
-
-
 @dataclass(frozen=True, slots=True)
 class System:
-    """A sharing system: its output for a pod, its offer on the node, and its promises.
+    """A sharing system: its output for a pod and its offer on the node.
 
     Memory is requested in units of ``unit`` bytes, or of ``unit_of`` the node.
     """
 
     write: Callable[[PlacedPod], SchemeOutput]
     offer: Callable[[Site], Offer]
-    promise: Callable[[ContainerRequest, DeviceSpec], Promise | None] = as_asked
     unit: int = MIB
     unit_of: Callable[[Site], int] | None = None
-    by_pod: bool = False  # with several containers, it states only the pod's total
 
 
 def virtual(ask: ContainerRequest, resource: str, count: int, form: Callable[[int], str]) -> Grant:

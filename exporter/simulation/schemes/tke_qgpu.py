@@ -15,7 +15,6 @@ from exporter.simulation.schemes.system import (
     SchemeOutput,
     Site,
     System,
-    whole_or_asked,
 )
 
 DOMAIN = "tke.cloud.tencent.com"
@@ -55,4 +54,4 @@ def _offer(site: Site) -> Offer:
     )
 
 
-SYSTEM = System(_write, _offer, whole_or_asked, unit=GIB)
+SYSTEM = System(_write, _offer, unit=GIB)

@@ -16,7 +16,6 @@ from exporter.simulation.schemes.system import (
     ContainerRequest,
     Offer,
     PlacedPod,
-    Promise,
     SchemeOutput,
     Site,
     System,
@@ -45,12 +44,6 @@ def _amd_id(device: DeviceSpec, site: Site) -> str:
     return f"amdgpu_xcp_{others.index(device.number)}"
 
 
-def _amd_promise(ask: ContainerRequest, device: DeviceSpec) -> Promise:
-    """The plugin says nothing of a partition's share; it is its container's alone."""
-    known = ask.allocation.placed and not device.instance_id
-    return Promise(device.core_share, device.memory_bytes, device_known=known)
-
-
 def _amd_offer(site: Site) -> Offer:
     devices = [device for device in site.of("amd") if not device.divided]
     labels = {"amd.com/gpu.product-name": devices[0].model.replace(" ", "_")} if devices else {}
@@ -74,15 +67,6 @@ def _intel_ids(ask: ContainerRequest) -> Iterator[str]:
         yield from (f"card{device.minor}-{slot}" for slot in slots)
 
 
-def _intel_promise(ask: ContainerRequest, device: DeviceSpec) -> Promise | None:
-    if ask.container.resource.endswith(MONITORING):
-        return None
-    known = ask.allocation.placed
-    if device.replicas == 1:
-        return Promise(1.0, device.memory_bytes or None, device_known=known)
-    return Promise(None, None, ask.allocation.replicas, known)
-
-
 def _intel_offer(site: Site) -> Offer:
     offered: Counter[str] = Counter()
     for device in site.of("intel"):
@@ -90,5 +74,5 @@ def _intel_offer(site: Site) -> Offer:
     return Offer(offered)
 
 
-AMD_SYSTEM = System(_amd, _amd_offer, _amd_promise)
-INTEL_SYSTEM = System(_intel, _intel_offer, _intel_promise)
+AMD_SYSTEM = System(_amd, _amd_offer)
+INTEL_SYSTEM = System(_intel, _intel_offer)

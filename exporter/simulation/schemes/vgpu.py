@@ -9,7 +9,6 @@ without memory asked for it is the card's whole. The device plugins' ids are vir
 from collections.abc import Callable, Mapping
 
 from exporter.model import Grant
-from exporter.simulation.description import DeviceSpec
 from exporter.simulation.schemes.system import (
     ASSUMED_NS,
     MIB,
@@ -17,11 +16,9 @@ from exporter.simulation.schemes.system import (
     ContainerRequest,
     Offer,
     PlacedPod,
-    Promise,
     SchemeOutput,
     Site,
     System,
-    as_asked,
     virtual,
 )
 
@@ -89,11 +86,6 @@ def _grants(order: PlacedPod, resource: str) -> tuple[Grant, ...]:
     )
 
 
-def _promise(ask: ContainerRequest, card: DeviceSpec) -> Promise:
-    promise = as_asked(ask, card)
-    return promise._replace(memory_bytes=promise.memory_bytes or card.memory_bytes)
-
-
 def _offer(resource: str, key: str) -> Callable[[Site], Offer]:
     def offer(site: Site) -> Offer:
         cards = "".join(
@@ -105,7 +97,5 @@ def _offer(resource: str, key: str) -> Callable[[Site], Offer]:
     return offer
 
 
-HAMI = System(_hami, _offer(f"{NVIDIA}/gpu", "hami.io/node-nvidia-register"), _promise)
-VOLCANO_VGPU = System(
-    _volcano, _offer(f"{VOLCANO}/vgpu-number", "volcano.sh/node-vgpu-register"), _promise
-)
+HAMI = System(_hami, _offer(f"{NVIDIA}/gpu", "hami.io/node-nvidia-register"))
+VOLCANO_VGPU = System(_volcano, _offer(f"{VOLCANO}/vgpu-number", "volcano.sh/node-vgpu-register"))

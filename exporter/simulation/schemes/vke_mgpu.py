@@ -15,7 +15,6 @@ from exporter.simulation.schemes.system import (
     Site,
     System,
     virtual,
-    whole_or_asked,
 )
 
 DOMAIN = "vke.volcengine.com"
@@ -76,4 +75,4 @@ def _offer(site: Site) -> Offer:
     )
 
 
-SYSTEM = System(_write, _offer, whole_or_asked)
+SYSTEM = System(_write, _offer)

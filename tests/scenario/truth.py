@@ -2,14 +2,15 @@
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple, TypeVar
 
 from exporter.model import ContainerKey, Owner
 from exporter.simulation.board import energy_uj
 from exporter.simulation.description import DeviceSpec
+from exporter.simulation.node import Node
 from exporter.simulation.population import Population, segments
-from exporter.simulation.schemes import Promise
+from tests.scenario.promises import Promise, promises
 
 T = TypeVar("T", int, float)
 
@@ -106,6 +107,13 @@ def _among(owner: Owner, keys: Collection[ContainerKey]) -> bool:
 def _total(parts: Iterable[T | None]) -> T | None:
     known = [part for part in parts if part is not None]
     return sum(known[1:], start=known[0]) if known else None
+
+
+def truth_of(node: Node, start_unix_ns: int, end_unix_ns: int) -> Truth:
+    """The exact use of a simulated node in a range of time, past or to come."""
+    begin_ns, end_ns = start_unix_ns - node.start_unix_ns, end_unix_ns - node.start_unix_ns
+    truth = truth_between(node.population, node.scenario.devices, begin_ns, end_ns)
+    return replace(truth, promised=promises(node, begin_ns, end_ns))
 
 
 def truth_between(
