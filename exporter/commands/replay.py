@@ -13,9 +13,9 @@ from exporter.metrics.families import families_without
 from exporter.metrics.text import Format, Renderer
 from exporter.model import Row, Snapshot, Value
 from exporter.recording.cycle import Cycle, Head
+from exporter.recording.file import RecordingError, RecordingReader, digest
 from exporter.recording.player import Player
 from exporter.recording.settings import restored
-from exporter.recording.tape import TapeError, TapeReader, digest
 from exporter.settings import Settings
 from exporter.sources.gpus.source import RestartRequiredError
 
@@ -52,11 +52,11 @@ def _which(text: str) -> str:
 def replay(_: Settings, arguments: Namespace) -> int:
     """Print what is asked for; the exit status is 0 unless the recording cannot be used."""
     try:
-        with TapeReader(arguments.file) as tape:
-            status = _print(Replay(tape), Format(arguments.format), arguments.cycle)
-            if tape.broken_off:
+        with RecordingReader(arguments.file) as reader:
+            status = _print(Replay(reader), Format(arguments.format), arguments.cycle)
+            if reader.broken_off:
                 logger.warning("%s is cut off; all before that was replayed", arguments.file)
-    except TapeError as error:
+    except RecordingError as error:
         logger.error("%s", error)  # noqa: TRY400 - the message says it all
         return 1
     return status
@@ -88,21 +88,21 @@ class Replay:
     """The cycle over a recording's sources. ``cycles`` counts those done.
 
     Raises:
-        TapeError: what was said of sharing systems cannot be said in this version.
+        RecordingError: what was said of sharing systems cannot be said in this version.
 
     """
 
-    def __init__(self, tape: TapeReader) -> None:
+    def __init__(self, reader: RecordingReader) -> None:
         self.cycles = 0
-        self._tape = tape
-        self._head = tape.head
-        self._player = Player(tape.head)
-        head = tape.head
+        self._reader = reader
+        self._head = reader.head
+        self._player = Player(reader.head)
+        head = reader.head
         self._settings = restored(head.settings, head.schemes, head.index_bases, head.hami)
         try:
             rules_of(self._settings)
         except ValueError as error:
-            raise TapeError(f"its sharing systems do not fit this version: {error}") from error
+            raise RecordingError(f"its sharing systems do not fit this version: {error}") from error
         self._collector: Collector | None = None
         self._renderer = self.renderer()
         self._differing: list[int] = []
@@ -113,7 +113,7 @@ class Replay:
 
     def snapshots(self) -> Iterator[Snapshot]:
         """The Snapshot after each cycle. A cycle that failed leaves the one before it."""
-        for cycle in self._tape.cycles():
+        for cycle in self._reader.cycles():
             self.cycles += 1
             snapshot = self._cycle(cycle)
             page = self._renderer.render(snapshot, Format.TEXT)

@@ -42,7 +42,7 @@ class _Turn(NamedTuple):
         """The time between two in which such a cost comes to rest."""
         interval = AdaptiveInterval()
         for _ in range(2):
-            interval.note(self.cost_ns, self.every_ns or 0)
+            interval.observe(self.cost_ns, self.every_ns or 0)
         return interval.widened_s(self.every_ns or 0)
 
     @property

@@ -1,4 +1,4 @@
-"""A scenario brought to life by a clock: what the simulated sources read, and the truth."""
+"""A scenario with a clock: what the simulated sources read."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -29,7 +29,9 @@ from exporter.simulation.truth import Truth, truth_between
 
 COMM_LENGTH = 15  # of a process's name: the kernel's TASK_COMM_LEN without the end
 ENGINES = (*QUANTITIES, "copy")
-REMEMBERED_NS = 15 * 10**9  # a process that ended is told of so long, for the ring still names it
+REMEMBERED_NS = (
+    15 * 10**9
+)  # a process that ended stays listed so long, because the ring still names it
 
 
 class Node:
@@ -134,7 +136,7 @@ class Node:
         return profiled(self.scenario.devices[device])
 
     def active_ns(self, device: int, begin_unix_ns: int, end_unix_ns: int) -> int:
-        """For how long anything ran on a device in a range of time, as hardware counters tell."""
+        """For how long anything ran on a device in a range of time, by hardware counters."""
         begin_ns, end_ns = begin_unix_ns - self.start_unix_ns, end_unix_ns - self.start_unix_ns
         return busy_ns(self._population.bursts(device, begin_ns, end_ns))
 
@@ -167,7 +169,7 @@ class Node:
         return self._meters[device].read_uj(self._now_ns())
 
     def sensors(self, device: int) -> Sensors:
-        """What the board tells of itself."""
+        """The board's sensors."""
         return sensors(
             self.scenario.devices[device],
             partial(self._load, device),

@@ -1,7 +1,7 @@
-"""The HTTP side: metrics, JSON, the live page, health and the landing page, on aiohttp.
+"""The HTTP server: metrics, JSON, the live page, health checks and the landing page, on aiohttp.
 
-This room only serves what the newest Snapshot holds. It never collects, never waits for a source,
-and is the only one that speaks HTTP to the outside.
+This package serves the newest Snapshot. It never collects and never waits for a source. No other
+package serves HTTP.
 """
 
 from exporter.web.access import Access, Gate, Route

@@ -1,4 +1,4 @@
-"""How many requests are served at once, and who gives way to whom where they are too many."""
+"""A limit for requests that are served at once, shared fairly among peers."""
 
 import asyncio
 import logging
@@ -15,17 +15,17 @@ logger = logging.getLogger(__name__)
 
 @dataclass(eq=False, slots=True)
 class _Slot:
-    """A request that is being served. ``sending_s``: since when its answer has been sent."""
+    """A request that is being served. ``sending_s`` is when its answer began to be sent."""
 
     timeout: asyncio.Timeout = field(default_factory=lambda: asyncio.timeout(None))
     sending_s: float | None = None
 
 
 class RequestSlots:
-    """At most ``most`` requests are served at once, each until its client has the last byte.
+    """Serves at most ``most`` requests at once. A request holds its slot until its last byte.
 
-    Where all places are taken, a peer that holds several of them gives its oldest one to a peer
-    with fewer. An answer that has been sent for ``limits.slow_s`` gives way to anybody.
+    If all slots are taken, a peer that holds several of them loses its oldest one to a peer with
+    fewer. An answer that has been sent for ``limits.slow_s`` gives way to every peer.
     """
 
     def __init__(self, most: int, limits: ClientLimits) -> None:
@@ -35,9 +35,9 @@ class RequestSlots:
 
     @web.middleware
     async def check(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Serve the request if there is a place for it.
+        """Serves the request if there is a slot for it.
 
-        The health checks need none: a crowd of scrapers must not look like a dead exporter.
+        Health checks need none, because many scrapers must not make the exporter look dead.
         """
         if request.path.startswith("/-/"):
             return await handler(request)
@@ -47,11 +47,11 @@ class RequestSlots:
         return await self._serve(request, handler, asking)
 
     def _has_room(self, asking: str) -> bool:
-        """Whether there is a place, or one could be freed."""
+        """Whether there is a slot; frees one if that is possible."""
         if len(self._held) < self._most:
             return True
-        crowd, places = self._held.largest()
-        oldest = places[0]
+        crowd, slots = self._held.largest()
+        oldest = slots[0]
         if not (self._held.must_give_way(asking) or self._is_slow(oldest)):
             return False
         logger.warning(
@@ -63,30 +63,30 @@ class RequestSlots:
         oldest.timeout.reschedule(asyncio.get_running_loop().time())
         return True
 
-    def _is_slow(self, place: _Slot) -> bool:
+    def _is_slow(self, slot: _Slot) -> bool:
         now_s = asyncio.get_running_loop().time()
-        return place.sending_s is not None and now_s - place.sending_s > self._limits.slow_s
+        return slot.sending_s is not None and now_s - slot.sending_s > self._limits.slow_s
 
     async def _serve(
         self, request: web.Request, handler: Handler, asking: str
     ) -> web.StreamResponse:
-        place = _Slot()
+        slot = _Slot()
         response: web.StreamResponse | None = None
         try:
-            async with place.timeout:
-                self._held.add(asking, place)
+            async with slot.timeout:
+                self._held.add(asking, slot)
                 response = await handler(request)
-                place.sending_s = asyncio.get_running_loop().time()
-                place.timeout.reschedule(place.sending_s + self._limits.write_s)
+                slot.sending_s = asyncio.get_running_loop().time()
+                slot.timeout.reschedule(slot.sending_s + self._limits.write_s)
                 await _send(request, response)
         except TimeoutError:
-            if response is None and place.timeout.expired():
+            if response is None and slot.timeout.expired():
                 raise self._refusal() from None
             if response is None:
                 raise
             _cut_off(request)
         finally:
-            self._held.remove(asking, place)
+            self._held.remove(asking, slot)
         return response
 
     def _refusal(self) -> web.HTTPException:
@@ -97,7 +97,7 @@ class RequestSlots:
 
 
 async def _send(request: web.Request, response: web.StreamResponse) -> None:
-    """Write the response here and not in aiohttp, which waits for a slow reader for ever."""
+    """Writes the response here, because aiohttp waits for a slow reader forever."""
     connection = request.protocol
     if isinstance(connection, ClientConnection):
         connection.renew(response)

@@ -101,6 +101,7 @@ def test_without_the_driver_there_is_one_problem(tmp_path: Path) -> None:
     assert [(s, f.verdict) for s, f in findings.items()] == [("amdgpu", CheckVerdict.PROBLEM)]
 
 
+@pytest.mark.slow
 def test_the_command_tells_of_amd_where_it_is(tmp_path: Path) -> None:
     node = Node(tmp_path / "sys")
     node.tree.load()

@@ -21,7 +21,7 @@ from tests.gpus.amd.trees import MI300X, RADEON, TICKS, Board, Tree, put, v1_6
 from tests.pods.apiserver import ApiServer, write_kubeconfig
 from tests.pods.documents import node_document, pod_document
 
-pytestmark = pytest.mark.program("cc")
+pytestmark = [pytest.mark.program("cc"), pytest.mark.slow]
 
 FIRST, SECOND, ON_NVIDIA, DRAWS = 70_001, 70_002, 70_003, 70_004
 BUSY = "mgpu_device_busy_seconds_total"

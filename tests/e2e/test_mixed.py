@@ -25,7 +25,7 @@ from tests.fakenvml.scenario import GIB, Gpu, Process, Scenario, Work
 from tests.gpus.amd.trees import MI300X, TICKS, Board, Tree, v1_6
 from tests.gpus.drm.machine import Machine, xe
 
-pytestmark = pytest.mark.timeout(240)
+pytestmark = [pytest.mark.timeout(240), pytest.mark.slow]
 
 SECOND = 10**9
 WATCHED_S = 24

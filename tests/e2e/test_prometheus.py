@@ -19,7 +19,7 @@ from tests.e2e.programs import Exporter, Prometheus, eventually
 SCRAPE_S = 5  # longer than most jobs of the scenario's namespace "batch" live
 SAMPLES_PER_SECOND = 6
 
-pytestmark = [pytest.mark.program("prometheus"), pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.program("prometheus"), pytest.mark.timeout(600), pytest.mark.slow]
 
 
 class Watched:

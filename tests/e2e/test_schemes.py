@@ -27,7 +27,7 @@ WINDOW_S = 16
 SCRAPE_S = 2
 BEGUN_S = 60  # what is measured began so long ago
 
-pytestmark = [pytest.mark.program("prometheus"), pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.program("prometheus"), pytest.mark.timeout(300), pytest.mark.slow]
 
 
 class Seen:
@@ -82,7 +82,7 @@ def seen(tmp_path_factory: pytest.TempPathFactory, names: list[str]) -> Iterator
 
 
 def _end(exporters: Iterable[Exporter]) -> None:
-    """Ask all of them to end before one is waited for."""
+    """ContainerRequest all of them to end before one is waited for."""
     for exporter in exporters:
         exporter.process.terminate()
 

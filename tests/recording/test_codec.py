@@ -17,6 +17,7 @@ from exporter.model import (
     DeviceReading,
     Engines,
     Methods,
+    NodeFacts,
     PodSlot,
     Reading,
     SourceStatus,
@@ -216,3 +217,12 @@ def test_a_renamed_field_keeps_its_name_on_file() -> None:
     assert isinstance(data, dict)
     assert (data["told_apart"], data["untold"]) == (True, [7])
     assert from_json(Window, data) == window
+
+
+def test_a_field_may_have_another_key_in_the_file() -> None:
+    cycle = Cycle((), node_facts=(NodeFacts(labels={"a": "b"}), None))
+
+    assert to_json(cycle) == {"moments": [], "told": [{"labels": {"a": "b"}}, None]}
+    assert from_json(Cycle, through_text(cycle)) == cycle
+    with pytest.raises(CodecError, match="'node_facts' is unknown"):
+        from_json(Cycle, {"moments": [], "node_facts": []})

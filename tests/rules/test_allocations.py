@@ -13,7 +13,7 @@ MINUTES = (9, 12, 14, 18, 23, 27, 29, 32)
 
 Found = dict[str, dict[int, set[str]]]
 
-pytestmark = pytest.mark.program("promtool")
+pytestmark = [pytest.mark.program("promtool"), pytest.mark.slow]
 
 
 @pytest.fixture(scope="module")

@@ -100,6 +100,7 @@ def _renamed(series: str) -> str:
     return named.replace("{", f"{{{EXPORTER},") if "{" in named else named
 
 
+@pytest.mark.slow
 @pytest.mark.program("promtool")
 def test_the_rules_for_renamed_labels_raise_what_the_others_do(tmp_path: Path) -> None:
     found = {}

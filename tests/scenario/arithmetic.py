@@ -40,7 +40,7 @@ def expected(truth: Truth) -> Expected:
     told = {
         (key, uuid): promise
         for (key, uuid), promise in truth.promised.items()
-        if key.container and (promise.told or truth.memory_bytes.get((key, uuid)))
+        if key.container and (promise.device_known or truth.memory_bytes.get((key, uuid)))
     }
     unseen = {key[:2] for key, uuid in truth.promised.keys() - told.keys() if key.container}
     pods = truth.pods()

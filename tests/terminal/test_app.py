@@ -16,7 +16,7 @@ from exporter.terminal.view import LineKind, SortKey
 from tests.api.nodes import crowded, demo, hostile
 from tests.terminal.views import document, history, is_harmless, sight
 
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 CHAT = "chat-7b"
 
 Step = Callable[[Top, Pilot[None]], Awaitable[None]]

@@ -18,6 +18,8 @@ from tests.e2e.programs import Exporter, Prometheus, eventually
 from tests.terminal.views import everything
 from tests.web.certificates import Authority
 
+pytestmark = pytest.mark.slow
+
 NAMESPACE = "inference"
 AS_TARGET = (
     "    relabel_configs:\n"

@@ -27,7 +27,7 @@ from exporter.web import (
 )
 
 SECOND = 10**9
-PATIENCE_S = 20
+PATIENCE_S = 60
 LOOPBACK = Address("127.0.0.1", 0)
 
 

@@ -209,7 +209,7 @@ def test_what_is_made_already_does_not_wait_for_a_render() -> None:
             renderer.gate.set()
 
     assert (served.status, waiting.result().status) == (200, 200)
-    assert site.pages.made(Format.OPENMETRICS, zipped=False)
+    assert site.pages.cached(Format.OPENMETRICS, zipped=False)
 
 
 @pytest.mark.parametrize(
@@ -281,7 +281,7 @@ def test_a_request_at_work_is_not_cut_off_for_a_new_connection() -> None:
         closing(site.connect()) as first,
     ):
         first.request("GET", "/metrics")
-        assert renderer.entered.wait(20)
+        assert renderer.entered.wait(60)
         with site.raw() as second:
             refused = second.recv(1)
         renderer.gate.set()

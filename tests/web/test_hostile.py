@@ -25,7 +25,7 @@ from tests.web.test_pages import CountingRenderer
 EVERYWHERE = Address("0.0.0.0", 0)  # noqa: S104 - hostile clients are not on loopback listeners
 ATTACKER, SCRAPER = "127.0.0.2", "127.0.0.3"
 LOOP_MAY_TAKE_S = 0.005
-HEALTH_MAY_TAKE_S = 1.0
+HEALTH_MAY_TAKE_S = 5.0  # as long as the kubelet waits, by the chart
 GET = b"GET /metrics HTTP/1.1\r\nHost: a\r\n"
 
 
@@ -255,6 +255,7 @@ def guess_on(connections: Sequence[HTTPConnection], seen: list[int]) -> Callable
     return once
 
 
+@pytest.mark.slow
 def test_who_guesses_passwords_does_not_keep_out_the_right_user(users: Path) -> None:
     seen: list[int] = []
     with serving(with_every_family(), config=users, address=EVERYWHERE) as site, ExitStack() as s:
@@ -271,6 +272,7 @@ def test_who_guesses_passwords_does_not_keep_out_the_right_user(users: Path) -> 
     assert worst_s < HEALTH_MAY_TAKE_S
 
 
+@pytest.mark.slow
 def test_the_right_user_behind_the_guessers_own_address_waits_for_his_turn(users: Path) -> None:
     seen: list[int] = []
     with serving(with_every_family(), config=users, address=EVERYWHERE) as site, ExitStack() as s:

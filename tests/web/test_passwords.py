@@ -24,7 +24,7 @@ def run(asked: Coroutine[Any, Any, T]) -> T:
 async def right(
     passwords: Passwords, user: str, password: str, users: Mapping[str, bytes] = USERS
 ) -> bool:
-    return await passwords.right(BasicCredentials(user, password.encode()), users)
+    return await passwords.verify(BasicCredentials(user, password.encode()), users)
 
 
 def basic(user: str, password: str) -> str:

@@ -7,16 +7,16 @@ its minor, with what all of its containers have there, memory as a Kubernetes qu
 import json
 
 from exporter.simulation.description import DeviceSpec
-from exporter.simulation.schemes.marks import (
+from exporter.simulation.schemes.system import (
     GIB,
     MIB,
     WHOLE,
     Amount,
-    Ask,
-    Marks,
+    ContainerRequest,
     Offer,
-    Order,
+    PlacedPod,
     Promise,
+    SchemeOutput,
     Site,
     System,
     as_asked,
@@ -25,19 +25,19 @@ from exporter.simulation.schemes.marks import (
 DOMAIN = "koordinator.sh"
 
 
-def _write(order: Order) -> Marks:
+def _write(order: PlacedPod) -> SchemeOutput:
     asks = list(order.asks)
     annotations = {}
-    if all(ask.allotment.placed for ask in asks):
+    if all(ask.allocation.placed for ask in asks):
         cards = {device.minor: device for ask in asks for device in ask.devices}
         listed = [_device(card, asks) for _, card in sorted(cards.items())]
         annotations["scheduling.koordinator.sh/device-allocated"] = json.dumps(
             {"gpu": listed}, separators=(",", ":")
         )
-    return Marks({ask.name: _limits(ask) for ask in asks}, annotations)
+    return SchemeOutput({ask.name: _limits(ask) for ask in asks}, annotations)
 
 
-def _limits(ask: Ask) -> dict[str, Amount]:
+def _limits(ask: ContainerRequest) -> dict[str, Amount]:
     """The ratio is of the card's memory; where that is no whole number, bytes are asked for."""
     found: dict[str, Amount] = {}
     if ask.count > 1 and not ask.whole:
@@ -53,7 +53,7 @@ def _limits(ask: Ask) -> dict[str, Amount]:
     return found
 
 
-def _device(card: DeviceSpec, asks: list[Ask]) -> dict[str, object]:
+def _device(card: DeviceSpec, asks: list[ContainerRequest]) -> dict[str, object]:
     here = [ask for ask in asks if card in ask.devices]
     memory = sum(_promise(ask, card).memory_bytes or 0 for ask in here)
     resources = {
@@ -68,13 +68,13 @@ def _quantity(size: int) -> str:
     return f"{size // GIB}Gi" if size % GIB == 0 else f"{size // MIB}Mi"
 
 
-def _promise(ask: Ask, card: DeviceSpec) -> Promise:
+def _promise(ask: ContainerRequest, card: DeviceSpec) -> Promise:
     """Without memory asked for, it goes with the cores."""
     promise = as_asked(ask, card)
     return promise if ask.memory else promise._replace(memory_bytes=_memory_of(ask, card))
 
 
-def _memory_of(ask: Ask, card: DeviceSpec) -> int:
+def _memory_of(ask: ContainerRequest, card: DeviceSpec) -> int:
     return card.memory_bytes * (ask.core or WHOLE) // WHOLE
 
 

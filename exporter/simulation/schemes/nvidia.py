@@ -9,14 +9,14 @@ from collections.abc import Callable, Iterator
 
 from exporter.model import Grant
 from exporter.simulation.description import DeviceSpec
-from exporter.simulation.schemes.marks import (
+from exporter.simulation.schemes.system import (
     MIB,
     Amount,
-    Ask,
-    Marks,
+    ContainerRequest,
     Offer,
-    Order,
+    PlacedPod,
     Promise,
+    SchemeOutput,
     Site,
     System,
 )
@@ -36,11 +36,11 @@ def _resource(site: Site, device: DeviceSpec) -> str:
     return f"nvidia.com/mig-{device.profile.replace('+', '.')}"
 
 
-def _write(order: Order) -> Marks:
+def _write(order: PlacedPod) -> SchemeOutput:
     return _granted(order, lambda device: device.uuid, "::{}", _resource)
 
 
-def _write_gke(order: Order) -> Marks:
+def _write_gke(order: PlacedPod) -> SchemeOutput:
     return _granted(order, _gke_id, "/vgpu{}", lambda _, __: GPU)
 
 
@@ -50,22 +50,22 @@ def _gke_id(device: DeviceSpec) -> str:
 
 
 def _granted(
-    order: Order,
+    order: PlacedPod,
     name: Callable[[DeviceSpec], str],
     replica: str,
     resource_of: Callable[[Site, DeviceSpec], str],
-) -> Marks:
+) -> SchemeOutput:
     limits: dict[str, dict[str, Amount]] = {}
     grants = []
     for ask in order.asks:
         ids: dict[str, list[str]] = {}
-        for device, slots in zip(ask.devices, ask.allotment.slots, strict=True):
+        for device, slots in zip(ask.devices, ask.allocation.slots, strict=True):
             resource = resource_of(order.site, device)
             ids.setdefault(resource, []).extend(_ids(name(device), device, slots, replica))
         limits[ask.name] = {resource: len(each) for resource, each in ids.items()}
-        if ask.allotment.placed:
+        if ask.allocation.placed:
             grants += [Grant(ask.name, resource, tuple(each)) for resource, each in ids.items()]
-    return Marks(limits, grants=tuple(grants))
+    return SchemeOutput(limits, grants=tuple(grants))
 
 
 def _ids(name: str, device: DeviceSpec, slots: tuple[int, ...], replica: str) -> Iterator[str]:
@@ -75,16 +75,16 @@ def _ids(name: str, device: DeviceSpec, slots: tuple[int, ...], replica: str) ->
         yield from (name + replica.format(slot) for slot in slots)
 
 
-def promise(ask: Ask, device: DeviceSpec) -> Promise:
+def promise(ask: ContainerRequest, device: DeviceSpec) -> Promise:
     """A device as a whole, an equal part of it by MPS, or by time-slicing nothing but replicas."""
-    told = ask.allotment.placed
+    known = ask.allocation.placed
     if device.replicas == 1:
-        return Promise(device.core_share, device.memory_bytes, told=told)
-    count = ask.allotment.replicas
+        return Promise(device.core_share, device.memory_bytes, device_known=known)
+    count = ask.allocation.replicas
     if _by_mps(device):
         memory = device.memory_bytes // device.replicas * count
-        return Promise(device.core_share * count / device.replicas, memory, count, told)
-    return Promise(None, None, count, told)
+        return Promise(device.core_share * count / device.replicas, memory, count, known)
+    return Promise(None, None, count, known)
 
 
 def _units(site: Site) -> list[DeviceSpec]:

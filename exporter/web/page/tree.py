@@ -2,7 +2,6 @@
 
 from exporter.web.page.cells import (
     OVER,
-    added,
     against,
     core_of,
     held_against,
@@ -10,6 +9,7 @@ from exporter.web.page.cells import (
     meter,
     mismatch,
     spark,
+    sum_of,
     swatch,
     unknown,
     why,
@@ -78,7 +78,7 @@ def _name(entry: TreeEntry, colours: Colours) -> Html:
 
 def _colours(entry: TreeEntry, colours: Colours) -> list[int | None]:
     """The colours of its containers, each once, up to a bound."""
-    if entry.kind == "nobody":
+    if entry.kind == "unattributed":
         return [None]
     keys = [(entry.key, part.name, part.uuid) for part in entry.parts]
     return list(dict.fromkeys(colours.get(key) for key in keys if key in colours))[:MOST_SWATCHES]
@@ -119,7 +119,7 @@ def _memory(entry: TreeEntry, figures: Json, words: Json) -> Html:
 
 def _past(entry: TreeEntry, series: Series) -> Html:
     listed = [series[p.labels]["core_utilization_ratio"] for p in entry.parts if p.labels in series]
-    values = added(listed)
+    values = sum_of(listed)
     top = max([1.0 if len(listed) > 1 else 0.05, *(value for value in values if value)])
     return spark(f"Core of {entry.name}, the last ten minutes", values, top)
 
@@ -203,7 +203,7 @@ def _dash() -> Html:
 
 
 def _since(start: float | None, document: Json) -> str:
-    """How long ago."""
+    """The time between a start and the snapshot; "" if the start is not known."""
     if start is None:
         return ""
     return seconds(max(document["snapshot"]["timestamp_seconds"] - start, 0.0))

@@ -209,7 +209,7 @@ def test_activity_of_the_sms_is_an_average_of_five_seconds(one: Node) -> None:
 
 def test_all_fields_of_a_part_are_one_call(one: Node) -> None:
     one.start()
-    parts = {counted.part for counted in TABLE}
+    parts = {counted.phase for counted in TABLE}
     assert calls(one.read(), FIELDS) == len(parts)
     assert calls(one.read(after=10), FIELDS) == 2 * len(parts)
 

@@ -32,7 +32,7 @@ def after(*costs_ms: float, every_ns: int = FIVE_NS) -> float:
     """The interval after turns that took so long."""
     pace = AdaptiveInterval()
     for cost in costs_ms:
-        pace.note(int(cost * MS), every_ns)
+        pace.observe(int(cost * MS), every_ns)
     return pace.widened_s(every_ns)
 
 
@@ -66,7 +66,7 @@ def test_an_interval_is_never_shortened_nor_widened_beyond_a_minute(
 ) -> None:
     pace = AdaptiveInterval()
     for cost in costs:
-        pace.note(cost, every_ns)
+        pace.observe(cost, every_ns)
 
     normal_s = every_ns / SECOND
     assert normal_s <= pace.widened_s(every_ns) <= max(normal_s, LONGEST_S)
@@ -78,7 +78,7 @@ def test_a_steady_cost_keeps_to_its_share_or_the_interval_is_the_widest(
 ) -> None:
     pace = AdaptiveInterval()
     for _ in range(3):
-        pace.note(cost, every_ns)
+        pace.observe(cost, every_ns)
     seconds = pace.widened_s(every_ns)
 
     assert seconds >= LONGEST_S or cost <= MOST_SHARE * seconds * SECOND + 64
@@ -88,7 +88,7 @@ def test_a_steady_cost_keeps_to_its_share_or_the_interval_is_the_widest(
 def test_two_quick_turns_lead_back_whatever_was_before(costs: list[int]) -> None:
     pace = AdaptiveInterval()
     for cost in [*costs, 0]:
-        pace.note(cost, FIVE_NS)
+        pace.observe(cost, FIVE_NS)
 
     assert pace.factor == 1
 
@@ -100,9 +100,9 @@ def test_what_is_read_each_cycle_is_never_put_off() -> None:
 def read(parts: ReadPhases, clock: ManualClock, part: str, cost_ms: int) -> bool:
     """One cycle a second later; whether the part had its turn."""
     clock.move(1)
-    taken = parts.turns(part).take()
+    taken = parts.cadence(part).begin_if_due()
     if taken:
-        parts.read(part, parts.note, cost_ms * MS)
+        parts.read(part, parts.note_call, cost_ms * MS)
     return taken
 
 
@@ -124,24 +124,24 @@ def test_a_turn_in_a_hurry_is_put_off_in_the_same_measure() -> None:
     parts = ReadPhases(clock, Timing())
     waits = []
     for _ in range(4):
-        parts.read(PROCESSES, parts.note, 190 * MS)
+        parts.read(PROCESSES, parts.note_call, 190 * MS)
     for hurry_s in (None, 1.0):
-        assert parts.turns(PROCESSES).take()
+        assert parts.cadence(PROCESSES).begin_if_due()
         seconds = 0
-        while not parts.turns(PROCESSES).take(hurry_s):
+        while not parts.cadence(PROCESSES).begin_if_due(hurry_s):
             clock.move(1)
             seconds += 1
         waits.append(seconds)
-        parts.turns(PROCESSES).restart()
+        parts.cadence(PROCESSES).restart()
 
     assert waits == [20, 4]
 
 
 def test_each_call_is_counted_for_its_part() -> None:
     parts = ReadPhases(ManualClock(), Timing())
-    parts.note(5)
-    parts.read(PROCESSES, parts.note, 7)
-    parts.note(1)
+    parts.note_call(5)
+    parts.read(PROCESSES, parts.note_call, 7)
+    parts.note_call(1)
     parts.add_up()
 
     assert parts.costs == {SAMPLES: PartCost(6), PROCESSES: PartCost(7, FIVE_NS)}

@@ -1,6 +1,6 @@
-"""All NVIDIA devices of this node: those that are there, and those that were and may come back.
+"""The connection to NVIDIA's driver, and the registry of its devices.
 
-Opens the driver, and opens it again after it was restarted or let go.
+The registry has the devices that are there, and those that were there and may come back.
 """
 
 import logging
@@ -26,21 +26,21 @@ logger = logging.getLogger(__name__)
 
 FATAL_TRIES = 3
 UPGRADED = (
-    "the NVIDIA driver was upgraded under us: the kernel module and the library in this process "
-    "are of different versions; a restart loads the one that fits"
+    "the NVIDIA driver was upgraded while the exporter ran: the kernel module and the library in "
+    "this process are of different versions; a restart loads the one that fits"
 )
 
 
 class Enumeration(NamedTuple):
-    """What one look at the driver found. ``session`` rises each time it is opened."""
+    """The devices of an open driver. ``session`` rises each time the driver is opened."""
 
     library: Library
     session: int
-    discovery: DeviceList
+    devices: DeviceList
 
 
 class DriverConnection:
-    """The library and whether it is initialised. ``look`` and ``shut`` never run at once."""
+    """The driver's library, opened and closed. ``enumerate`` and ``shut`` never run at once."""
 
     def __init__(self, path: str | None, roots: Sequence[Path], clock: Clock) -> None:
         self.tally = CallTally()
@@ -51,13 +51,13 @@ class DriverConnection:
         self._library: Library | None = None
         self._session = 0
         self._blocked = 0
-        self._told = False
+        self._logged = False
 
-    def look(self) -> Enumeration:
-        """Open the driver unless it is open, and list its devices.
+    def enumerate(self) -> Enumeration:
+        """Opens the driver unless it is open, and lists its devices.
 
         Raises:
-            NvmlError: the driver is not there, or does not answer; look again later.
+            NvmlError: the driver is not there, or does not answer; try again later.
             RestartRequiredError: only a new process can open it.
 
         """
@@ -65,7 +65,7 @@ class DriverConnection:
         return Enumeration(library, self._session, discover(library))
 
     def shut(self) -> None:
-        """Close the driver and its device files; no call may be under way. Handles become void."""
+        """Closes the driver and its device files, with no call in progress. Voids all handles."""
         self.is_open = False
         if self._library:
             self._library.shutdown()
@@ -83,8 +83,8 @@ class DriverConnection:
         try:
             return load(self._path, self._roots)
         except errors.LibraryError:
-            if not (self._told or self._path):
-                self._told = True
+            if not (self._logged or self._path):
+                self._logged = True
                 logger.info("%s was looked for %s", SONAME, searched(self._roots))
             raise
 
@@ -92,11 +92,11 @@ class DriverConnection:
         try:
             library.initialise()
         except errors.NvmlError as error:
-            self._give_up_where_hopeless(error)
+            self._raise_if_fatal(error)
             raise
         self._blocked = 0
 
-    def _give_up_where_hopeless(self, error: errors.NvmlError) -> None:
+    def _raise_if_fatal(self, error: errors.NvmlError) -> None:
         if error.code == errors.VERSION_MISMATCH:
             raise RestartRequiredError(UPGRADED) from error
         blocked = error.code in {errors.OPERATING_SYSTEM, errors.UNKNOWN}
@@ -104,15 +104,15 @@ class DriverConnection:
         if self._blocked >= FATAL_TRIES:
             raise RestartRequiredError(
                 f"{error}, {self._blocked} times: this container has lost its access to the device "
-                "files (as after systemctl daemon-reload); a restart gives it anew"
+                "files (as after systemctl daemon-reload); a restart restores it"
             ) from error
 
 
 class DeviceRegistry:
-    """The devices by UUID, in NVML's order.
+    """The NVIDIA devices of this node by UUID, in NVML's order.
 
-    ``jobs`` is what the workers are to run in one cycle. ``trouble`` says which boards cannot be
-    opened, and why; "" if all can.
+    ``jobs``: the reads of one cycle. ``trouble``: which boards cannot be opened, and why; "" if all
+    can.
     """
 
     def __init__(
@@ -137,31 +137,31 @@ class DeviceRegistry:
 
     @property
     def busy(self) -> bool:
-        """Whether a call for one of the devices is under way."""
+        """Whether a call for one of the devices is in progress."""
         return self._workers.busy(self._devices)
 
     def follow(self, wanted: ReadPlan) -> None:
-        """Let every device be read by this from its next read on."""
+        """Applies another plan to every device, from its next read on."""
         self._wanted = wanted
         for device in self._devices.values():
             device.follow(wanted)
 
-    def adopt(self, look: Enumeration) -> None:
-        """Take over what a look found: new devices, new handles, and what is no longer there."""
-        anew = look.session != self._session
-        self._session = look.session
-        if anew:
-            self._workers.forget(self._devices)  # with late results that speak of void handles
-        if look.discovery.unreadable.keys() - self._unreadable.keys():
-            logger.warning("GPUs that cannot be opened: %s", dict(look.discovery.unreadable))
-        self._unreadable = look.discovery.unreadable
+    def sync(self, enumeration: Enumeration) -> None:
+        """Adds new devices, replaces handles, and drops devices that are no longer there."""
+        reopened = enumeration.session != self._session
+        self._session = enumeration.session
+        if reopened:
+            self._workers.forget(self._devices)  # with late results of void handles
+        if enumeration.devices.unreadable.keys() - self._unreadable.keys():
+            logger.warning("GPUs that cannot be opened: %s", dict(enumeration.devices.unreadable))
+        self._unreadable = enumeration.devices.unreadable
         before, self._devices = self._devices, {}
-        for found in look.discovery.found:
+        for found in enumeration.devices.found:
             uuid = found.device.uuid
             device = before.pop(uuid, None)
             if device is None:
-                device = self._new(look.library, found)
-            elif (anew or device.device != found.device) and not self._workers.busy([uuid]):
+                device = self._new(enumeration.library, found)
+            elif (reopened or device.device != found.device) and not self._workers.busy([uuid]):
                 device.bind(found)
             device.divided = found.divided
             self._devices[uuid] = device
@@ -174,10 +174,10 @@ class DeviceRegistry:
         )
 
     def readings(self, results: Mapping[str, object]) -> tuple[DeviceReading, ...]:
-        """What the workers brought back. A device found in this very cycle is read in the next.
+        """The readings of the workers. A device found in this cycle is read in the next one.
 
         Raises:
-            DriverGoneError: one of the devices says so.
+            DriverGoneError: a device reported it.
 
         """
         readings = tuple(
@@ -189,16 +189,16 @@ class DeviceRegistry:
         return readings
 
     def all(self, state: DeviceState, detail: str) -> tuple[DeviceReading, ...]:
-        """Every device in the same state, none of them read."""
+        """Unread readings of every device, all in one state."""
         return tuple(device.unread(state, detail) for device in self._devices.values())
 
     @property
-    def troubled(self) -> int:
-        """How many devices could not be read the last time."""
+    def failing(self) -> int:
+        """The number of devices that could not be read the last time."""
         return sum(self._states.get(uuid) is not DeviceState.UP for uuid in self._devices)
 
     def close(self) -> None:
-        """Give back what the driver's library holds for the devices; no call is under way."""
+        """Frees what the driver's library holds for the devices. No call may be in progress."""
         for device in self._devices.values():
             device.close()
 
@@ -206,7 +206,7 @@ class DeviceRegistry:
         return NvmlDevice(library, found, self._clock, self._wanted, self._accounting, self._xids)
 
     def _miss(self, device: NvmlDevice) -> None:
-        """Keep a device whose board did not answer; forget one that is not there any more."""
+        """Keeps a device whose board did not answer; drops one that is not there any more."""
         uuid, index = device.device.uuid, device.device.index
         if index in self._unreadable:
             self._devices[uuid] = device

@@ -1,7 +1,7 @@
-"""A recording as a file: gzip, in it a line of JSON for the head and one for each cycle.
+"""A recording as a file: gzip, with one line of JSON for the head and one for each cycle.
 
-Written so that what has been written can be read whatever happens next, and never longer than it
-may be. Read as hostile: every length is bounded, and an error names its line.
+The writer keeps every written cycle readable, whatever happens next, and stays within a size. The
+reader treats the file as hostile: every length is bounded, and an error names its line.
 """
 
 import gzip
@@ -24,12 +24,12 @@ GZIP = 31  # zlib's wbits: a gzip head and tail around it
 TAIL = 16  # bytes: the last, empty block and gzip's tail
 
 
-class TapeError(Exception):
-    """A recording cannot be used; the text says where and why."""
+class RecordingError(Exception):
+    """A recording cannot be used. The text says where and why."""
 
 
-class TapeWriter:
-    """Writes a recording of at most ``most_bytes`` into an open file, which it does not close."""
+class RecordingWriter:
+    """Writes a recording of at most ``most_bytes`` to an open file. It does not close the file."""
 
     def __init__(self, file: BinaryIO, most_bytes: int, head: Head) -> None:
         self.cycles = 0
@@ -38,16 +38,16 @@ class TapeWriter:
         self._most = most_bytes
         self._packer = zlib.compressobj(wbits=GZIP)
         if not self._write(head):
-            raise TapeError(f"{most_bytes} bytes are too few for a recording")
+            raise RecordingError(f"{most_bytes} bytes are too few for a recording")
 
     def write(self, cycle: Cycle) -> bool:
-        """Write a cycle; False if there is no room for it, and then the recording is over."""
+        """Writes a cycle. Returns False if there is no room for it; then the recording is over."""
         written = self._write(cycle)
         self.cycles += written
         return written
 
     def end(self) -> None:
-        """Write the end of the file."""
+        """Writes the end of the file."""
         self._put(self._packer.flush(zlib.Z_FINISH))
 
     def _write(self, value: Head | Cycle) -> bool:
@@ -66,8 +66,8 @@ class TapeWriter:
         self.bytes += len(packed)
 
 
-class TapeReader:
-    """Reads a recording. ``broken_off``: the file ended in the middle; all before it was read."""
+class RecordingReader:
+    """Reads a recording. ``broken_off``: the file is cut off; all before that was read."""
 
     def __init__(self, path: str) -> None:
         self.broken_off = False
@@ -77,30 +77,30 @@ class TapeReader:
         try:
             self._packed = Path(path).open("rb")  # noqa: SIM115 - see close
         except OSError as error:
-            raise TapeError(f"{path}: {error.strerror}") from error
+            raise RecordingError(f"{path}: {error.strerror}") from error
         self._file = gzip.GzipFile(fileobj=self._packed)
         try:
             self.head = self._read_head()
-        except TapeError:
+        except RecordingError:
             self.close()
             raise
 
     def _read_head(self) -> Head:
         line = self._next_line()
         if not line:
-            raise TapeError(f"{self._path}: no recording: the file is empty or cut off")
+            raise RecordingError(f"{self._path}: no recording: the file is empty or cut off")
         head = self._decode(Head, line)
         if head.mgpu_recording != FORMAT:
-            raise TapeError(
+            raise RecordingError(
                 f"{self._path}: format {head.mgpu_recording}; this version reads {FORMAT}"
             )
         return head
 
     def cycles(self) -> Iterator[Cycle]:
-        """The cycles in their order.
+        """Yields the cycles in order.
 
         Raises:
-            TapeError: a line is not as it should be.
+            RecordingError: a line is malformed.
 
         """
         while line := self._next_line():
@@ -110,7 +110,7 @@ class TapeReader:
             yield cycle
 
     def _next_line(self) -> bytes:
-        """The next whole line; b"" at the end."""
+        """Returns the next whole line, b"" at the end."""
         self._line += 1
         try:
             line = self._file.readline(LONGEST_LINE + 1)
@@ -136,11 +136,11 @@ class TapeReader:
         except ValueError as error:
             raise self._wrong(f"not JSON: {error}") from error
 
-    def _wrong(self, what: str) -> TapeError:
-        return TapeError(f"{self._path}, line {self._line}: {what}")
+    def _wrong(self, what: str) -> RecordingError:
+        return RecordingError(f"{self._path}, line {self._line}: {what}")
 
     def close(self) -> None:
-        """Close the file."""
+        """Closes the file."""
         self._file.close()
         self._packed.close()
 
@@ -157,5 +157,5 @@ class TapeReader:
 
 
 def digest(page: bytes) -> str:
-    """What a page is known by in a recording."""
+    """Returns the digest of a page, by which a replay compares pages."""
     return blake2b(page, digest_size=16).hexdigest()

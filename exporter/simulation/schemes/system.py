@@ -1,11 +1,17 @@
-"""What a sharing system writes and promises: the values between its writer and the node."""
+"""The values between a sharing system's writer and the node: requests, output, offers, promises."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from exporter.model import ClaimedDevice, ClaimRef, Grant, OfferedDevice
-from exporter.simulation.description import Allotment, ContainerSpec, DeviceSpec, PodSpec, Scenario
+from exporter.simulation.description import (
+    AllocationSpec,
+    ContainerSpec,
+    DeviceSpec,
+    PodSpec,
+    Scenario,
+)
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 WHOLE = 100  # percent of the cores
@@ -19,7 +25,7 @@ Amount = int | str  # a number in the resource's own unit, or a quantity as it i
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """What schedulers and device plugins know of the node."""
+    """The node as schedulers and device plugins see it."""
 
     node: str
     devices: tuple[DeviceSpec, ...]
@@ -45,17 +51,17 @@ class Site:
         return sorted(card.pci_bus_id for card in self.cards).index(device.pci_bus_id)
 
     def another(self, device: DeviceSpec) -> DeviceSpec:
-        """The next card: a virtual id says nothing of where it leads."""
+        """The next card, for virtual ids: they do not name the container's card."""
         place = self.cards.index(device)
         return self.cards[(place + 1) % len(self.cards)]
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
-    """What one container asks for. ``place`` is its index in ``spec.containers``."""
+class ContainerRequest:
+    """One container's request. ``place`` is its index in ``spec.containers``."""
 
     container: ContainerSpec
-    allotment: Allotment
+    allocation: AllocationSpec
     devices: tuple[DeviceSpec, ...]
     place: int
 
@@ -66,18 +72,18 @@ class Ask:
 
     @property
     def count(self) -> int:
-        """How many devices."""
+        """Number of devices."""
         return len(self.devices)
 
     @property
     def core(self) -> int | None:
         """Percent of the cores of each device."""
-        return self.allotment.core_percent
+        return self.allocation.core_percent
 
     @property
     def memory(self) -> int | None:
         """Bytes of each device."""
-        return self.allotment.memory_bytes
+        return self.allocation.memory_bytes
 
     @property
     def whole(self) -> bool:
@@ -90,27 +96,27 @@ class Ask:
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
-    """A pod with the name it goes by, and the node that it was bound to."""
+class PlacedPod:
+    """A pod with its name and the node that it is bound to."""
 
     pod: PodSpec
     name: str
     site: Site
 
     @property
-    def asks(self) -> Iterator[Ask]:
-        """What its containers ask for, in their order; those without devices are left out."""
+    def asks(self) -> Iterator[ContainerRequest]:
+        """The requests of its containers in their order, without containers that have none."""
         apps = [c.name for c in self.pod.containers if c.kind == "app"]
         for container in self.pod.containers:
-            if container.allotment is not None:
-                devices = tuple(self.site.devices[n] for n in container.allotment.devices)
+            if container.allocation is not None:
+                devices = tuple(self.site.devices[n] for n in container.allocation.devices)
                 place = apps.index(container.name) if container.name in apps else -1
-                yield Ask(container, container.allotment, devices, place)
+                yield ContainerRequest(container, container.allocation, devices, place)
 
 
 @dataclass(frozen=True, slots=True)
-class Marks:
-    """What is left of a pod's allotment: by its scheduler, in the pod, and by the kubelet.
+class SchemeOutput:
+    """What is left of a pod's allocation: by its scheduler, in the pod, and by the kubelet.
 
     ``limits`` and ``refs`` are by container, ``claims`` by the name of a ResourceClaim.
     """
@@ -125,7 +131,7 @@ class Marks:
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """What a device plugin or driver says of the node. ``devices`` are by driver, pool, device."""
+    """What a device plugin or driver publishes. ``devices`` are by driver, pool, device."""
 
     allocatable: Mapping[str, Amount] = field(default_factory=dict)
     labels: Texts = field(default_factory=dict)
@@ -134,24 +140,26 @@ class Offer:
 
 
 class Promise(NamedTuple):
-    """What a container may use of one device, by its system's own arithmetic.
+    """The share of one device that a container may use, by its system's own arithmetic.
 
-    ``core`` is a share of a whole GPU; None is no limit. ``replicas`` are those it was granted of
-    a device that is divided without a promise. ``told``: the system says which device it is.
+    ``core`` is a share of a whole GPU; None is no limit. ``replicas`` are those granted of a device
+    that is divided without a promise. ``device_known``: the system names the device.
     """
 
     core: float | None
     memory_bytes: int | None
     replicas: int | None = None
-    told: bool = True
+    device_known: bool = True
 
 
-def as_asked(ask: Ask, device: DeviceSpec) -> Promise:  # noqa: ARG001 - a System's promise
+def as_asked(ask: ContainerRequest, device: DeviceSpec) -> Promise:  # noqa: ARG001 - a System's promise
     """The shares that the scenario states."""
-    return Promise(ask.core / WHOLE if ask.core else None, ask.memory, told=ask.allotment.placed)
+    return Promise(
+        ask.core / WHOLE if ask.core else None, ask.memory, device_known=ask.allocation.placed
+    )
 
 
-def whole_or_asked(ask: Ask, device: DeviceSpec) -> Promise:
+def whole_or_asked(ask: ContainerRequest, device: DeviceSpec) -> Promise:
     """The same, but 100 % of the cores is a whole card, with its memory."""
     promise = as_asked(ask, device)
     return promise._replace(memory_bytes=device.memory_bytes) if ask.whole else promise
@@ -159,21 +167,21 @@ def whole_or_asked(ask: Ask, device: DeviceSpec) -> Promise:
 
 @dataclass(frozen=True, slots=True)
 class System:
-    """A sharing system: what it writes on a pod, what it says of the node, what it promises.
+    """A sharing system: its output for a pod, its offer on the node, and its promises.
 
-    Memory is asked for in ``unit`` bytes, or in those that ``unit_of`` a node gives.
+    Memory is requested in units of ``unit`` bytes, or of ``unit_of`` the node.
     """
 
-    write: Callable[[Order], Marks]
+    write: Callable[[PlacedPod], SchemeOutput]
     offer: Callable[[Site], Offer]
-    promise: Callable[[Ask, DeviceSpec], Promise | None] = as_asked
+    promise: Callable[[ContainerRequest, DeviceSpec], Promise | None] = as_asked
     unit: int = MIB
     unit_of: Callable[[Site], int] | None = None
-    by_pod: bool = False  # with several containers that ask, it says only what is the pod's
+    by_pod: bool = False  # with several containers, it states only the pod's total
 
 
-def virtual(ask: Ask, resource: str, count: int, form: Callable[[int], str]) -> Grant:
-    """The kubelet's grant of ids that stand for shares, not devices."""
+def virtual(ask: ContainerRequest, resource: str, count: int, form: Callable[[int], str]) -> Grant:
+    """The kubelet's grant of virtual ids: they stand for shares, not devices."""
     return Grant(ask.name, resource, tuple(form(number) for number in range(count)))
 
 

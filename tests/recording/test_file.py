@@ -11,7 +11,7 @@ import pytest
 from exporter.ledger import Moment
 from exporter.model import Reading, SourceStatus
 from exporter.recording.cycle import FORMAT, Cycle, Head
-from exporter.recording.tape import LONGEST_LINE, TapeError, TapeReader, TapeWriter
+from exporter.recording.file import LONGEST_LINE, RecordingError, RecordingReader, RecordingWriter
 
 HEAD = Head(FORMAT, "1.2.3", "3.11.7", ("nvml",), "cgroups", "pods_api")
 HEAD_LINE = {
@@ -31,7 +31,7 @@ def cycle(number: int) -> Cycle:
 
 def written(most: int = 1 << 20, cycles: int = 3) -> bytes:
     file = io.BytesIO()
-    tape = TapeWriter(file, most, HEAD)
+    tape = RecordingWriter(file, most, HEAD)
     for number in range(cycles):
         if not tape.write(cycle(number)):
             break
@@ -41,7 +41,7 @@ def written(most: int = 1 << 20, cycles: int = 3) -> bytes:
 
 
 def read(path: Path) -> tuple[list[Cycle], bool]:
-    with TapeReader(str(path)) as tape:
+    with RecordingReader(str(path)) as tape:
         return list(tape.cycles()), tape.broken_off
 
 
@@ -53,7 +53,7 @@ def path(tmp_path: Path) -> Path:
 def test_a_recording_is_read_as_it_was_written(path: Path) -> None:
     path.write_bytes(written())
 
-    with TapeReader(str(path)) as tape:
+    with RecordingReader(str(path)) as tape:
         assert tape.head == HEAD
         assert list(tape.cycles()) == [cycle(number) for number in range(3)]
         assert not tape.broken_off
@@ -78,13 +78,13 @@ def test_the_file_is_never_longer_than_allowed(path: Path, most: int) -> None:
 
 
 def test_too_little_room_for_anything_is_an_error() -> None:
-    with pytest.raises(TapeError, match="too few"):
-        TapeWriter(io.BytesIO(), 50, HEAD)
+    with pytest.raises(RecordingError, match="too few"):
+        RecordingWriter(io.BytesIO(), 50, HEAD)
 
 
 def test_every_cycle_is_in_the_file_as_soon_as_it_is_written(path: Path) -> None:
     with path.open("wb") as file:
-        tape = TapeWriter(file, 1 << 20, HEAD)
+        tape = RecordingWriter(file, 1 << 20, HEAD)
         tape.write(cycle(0))
         tape.write(cycle(1))
 
@@ -113,7 +113,11 @@ def line(content: object) -> bytes:
 
 
 def packed(content: bytes) -> bytes:
+<<<<<<< HEAD:tests/recording/test_file.py
     """The same bytes whenever it is called: gzip writes the time otherwise, and it became an id."""
+=======
+    """The content as gzip without a time stamp: the test's name is made from these bytes."""
+>>>>>>> p-tests:tests/recording/test_tape.py
     return gzip.compress(content, mtime=0)
 
 
@@ -161,7 +165,7 @@ def test_what_is_no_recording_is_refused_with_its_line(
 ) -> None:
     path.write_bytes(content)
 
-    with pytest.raises(TapeError) as refusal:
+    with pytest.raises(RecordingError) as refusal:
         read(path)
 
     assert str(refusal.value).startswith(str(path))
@@ -169,7 +173,7 @@ def test_what_is_no_recording_is_refused_with_its_line(
 
 
 def test_a_file_that_is_not_there_is_an_error_of_one_line(path: Path) -> None:
-    with pytest.raises(TapeError, match=r"node\.rec\.gz: No such file or directory"):
+    with pytest.raises(RecordingError, match=r"node\.rec\.gz: No such file or directory"):
         read(path)
 
 
@@ -178,7 +182,7 @@ def test_damage_is_noticed(path: Path) -> None:
     content[-6] ^= 0xFF  # of the checksum
     path.write_bytes(content)
 
-    with pytest.raises(TapeError, match="not gzip, or damaged: CRC"):
+    with pytest.raises(RecordingError, match="not gzip, or damaged: CRC"):
         read(path)
 
 
@@ -189,7 +193,7 @@ def test_a_line_without_end_is_not_unpacked(path: Path) -> None:
             file.write(b" " * (1 << 20))
     tracemalloc.start()
     try:
-        with pytest.raises(TapeError, match="line 2: too long"):
+        with pytest.raises(RecordingError, match="line 2: too long"):
             read(path)
         assert tracemalloc.get_traced_memory()[1] < 3 * LONGEST_LINE
     finally:
