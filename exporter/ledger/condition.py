@@ -202,11 +202,12 @@ class Condition:
     def _look_for_names(self, usage: DeviceUsage) -> None:
         """Note for how long the device has been busy without anybody named.
 
-        Idle for as long, it is all forgotten: then nobody works.
+        Idle for as long, it is all forgotten: then nobody works. Less than one percent is idle
+        here: the driver cuts processes' parts to whole percents, so it can name nobody.
         """
         if any(map(_is_named, usage.shares.items())):
             self.nameless_ns = self.idle_ns = 0
-        elif usage.total.busy.core:
+        elif 100 * (usage.total.busy.core or 0) >= max(usage.observed_ns, 1):
             self.nameless_ns += usage.observed_ns
             self.idle_ns = 0
         else:
