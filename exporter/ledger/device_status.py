@@ -204,11 +204,12 @@ class DeviceStatus:
     def _look_for_names(self, usage: DeviceUsage) -> None:
         """Records for how long the device has been busy without a named process.
 
-        After as long an idle time the record is dropped: then no process works.
+        After as long an idle time the record is dropped: then no process works. Less than one
+        percent is idle here: the driver reports whole percents, so it may name no process.
         """
         if any(map(_is_named, usage.shares.items())):
             self.unnamed_ns = self.idle_ns = 0
-        elif usage.total.busy.core:
+        elif 100 * (usage.total.busy.core or 0) >= max(usage.observed_ns, 1):
             self.unnamed_ns += usage.observed_ns
             self.idle_ns = 0
         else:

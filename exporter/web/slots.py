@@ -12,6 +12,8 @@ from exporter.web.peers import Shares
 
 logger = logging.getLogger(__name__)
 
+_QUIET_S = 60.0
+
 
 @dataclass(eq=False, slots=True)
 class _Slot:
@@ -32,6 +34,7 @@ class RequestSlots:
         self._most = most
         self._limits = limits
         self._held: Shares[_Slot] = Shares()
+        self._quiet_until_s = 0.0
 
     @web.middleware
     async def check(self, request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -54,14 +57,23 @@ class RequestSlots:
         oldest = slots[0]
         if not (self._held.must_give_way(asking) or self._is_slow(oldest)):
             return False
+        self._say(crowd)
+        self._held.remove(crowd, oldest)
+        if not oldest.timeout.expired():  # else it is being cut off already
+            oldest.timeout.reschedule(asyncio.get_running_loop().time())
+        return True
+
+    def _say(self, crowd: str) -> None:
+        """Log that an answer is dropped, but not each: clients make them as fast as they like."""
+        now_s = asyncio.get_running_loop().time()
+        if now_s < self._quiet_until_s:
+            return
+        self._quiet_until_s = now_s + _QUIET_S
         logger.warning(
             "an answer to %s is dropped: it has most of the %d requests that are served at once; "
-            "see --web.max-requests",
+            "see --web.max-requests. This is said once a minute",
             *(crowd, self._most),
         )
-        self._held.remove(crowd, oldest)
-        oldest.timeout.reschedule(asyncio.get_running_loop().time())
-        return True
 
     def _is_slow(self, slot: _Slot) -> bool:
         now_s = asyncio.get_running_loop().time()
