@@ -1,6 +1,10 @@
 # make run     set up what is missing and serve this node (or a simulated one where there is no GPU)
-# make test    set up what is missing and run the tests
-# make check   what a change must pass: lint, types, layers, generated docs, tests
+# make test    set up what is missing and run the tests but the slow ones: some minutes on two cores
+# make test-slow  run the tests marked slow, which start programs or simulate many minutes
+# make test-random  try the properties with new random cases; a failure says how to repeat it
+# make check   what a change must pass: lint, types, layers, generated docs, all tests
+#              (WORKERS=4: tests side by side, one for each core unless given; WORKERS=0: one by one;
+#              PYTEST_ARGS: more arguments for pytest)
 # make golden  refresh the golden exposition files after a wanted change
 # make e2e     the long end-to-end run: five to ten minutes under a real Prometheus
 # make accuracy  hold this exporter and others against the truth of simulated nodes (minutes)
@@ -24,10 +28,13 @@
 PYTHON ?= python3
 ARGS ?=
 PYTEST_ARGS ?=
+WORKERS ?= logical
 VENV := .venv
 BIN := $(VENV)/bin
+# The tests of a file stay together: they share what the file starts.
+PYTEST := $(BIN)/pytest --numprocesses=$(WORKERS) --maxprocesses=8 --dist=loadfile
 
-.PHONY: run test check lint docs golden e2e accuracy cluster-programs cluster-test pictures chart docs-site image image-test audit sbom soak guard bench profile fleet clean
+.PHONY: run test test-slow test-random check lint docs golden e2e accuracy cluster-programs cluster-test pictures chart docs-site image image-test audit sbom soak guard bench profile fleet clean
 
 run: $(VENV)/.run
 	@if [ -e /proc/driver/nvidia/version ] || [ -e /dev/dxg ] || [ -n "$$MGPU_NVML_LIBRARY" ] \
@@ -40,9 +47,15 @@ run: $(VENV)/.run
 	exec $(BIN)/mgpu-exporter serve --simulate demo --web.open-page $(ARGS)
 
 test: $(VENV)/.dev
-	$(BIN)/pytest $(PYTEST_ARGS)
+	$(PYTEST) -m "not slow" $(PYTEST_ARGS)
 
-check: lint docs-site test
+test-slow: $(VENV)/.dev
+	$(PYTEST) -m slow $(PYTEST_ARGS)
+
+test-random: $(VENV)/.dev
+	$(PYTEST) -m hypothesis --hypothesis-profile=random $(PYTEST_ARGS)
+
+check: lint docs-site test test-slow
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check
@@ -97,13 +110,13 @@ fleet: $(VENV)/.dev
 	$(BIN)/python -m benchmarks.fleet $(ARGS)
 
 cluster-test: $(VENV)/.dev
-	$(BIN)/python -m cluster $(CASES) $(PYTEST_ARGS)
+	$(BIN)/python -m tools.cluster $(CASES) $(PYTEST_ARGS)
 
 cluster-programs: $(VENV)/.dev
-	$(BIN)/python -m cluster programs
+	$(BIN)/python -m tools.cluster programs
 
 image: $(VENV)/.dev
-	$(BIN)/python -m image.build $(ARGS)
+	$(BIN)/python -m tools.image.build $(ARGS)
 
 image-test: $(VENV)/.dev
 	$(BIN)/pytest tests/image --image $(PYTEST_ARGS)
@@ -113,13 +126,13 @@ audit: $(BIN)/uv
 	@mkdir -p dist
 	$(BIN)/uv export --quiet --locked --no-dev --all-extras --no-emit-project --output-file=dist/requirements.txt
 	$(BIN)/uv run --isolated --locked --only-group=audit pip-audit --strict --require-hashes --disable-pip \
-	  --progress-spinner=off --requirement=dist/requirements.txt --requirement=image/tools.txt $(ARGS)
+	  --progress-spinner=off --requirement=dist/requirements.txt --requirement=tools/image/tools.txt $(ARGS)
 
 sbom: $(VENV)/.dev
-	$(BIN)/python -m image.sbom $(ARGS)
+	$(BIN)/python -m tools.image.sbom $(ARGS)
 
 clean:
-	rm -rf $(VENV) docs/_site dist tests/fakenvml/.build tests/fakeamdsmi/.build .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) docs/_site dist tests/fakenvml/.build .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 # uv is only a tool of the set-up; it is installed into the virtual environment and stays in it.
 $(BIN)/uv:

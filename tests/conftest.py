@@ -11,8 +11,12 @@ from hypothesis import HealthCheck, settings
 OWED = "TESTS_OWED"  # set where skipping for want of a program or right is a failure (CI)
 
 # How fast an input is made or tried is no claim of a test: a machine that is busy is no defect.
-settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("patient")
+PATIENT = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# The same cases in each run, so that a run is red by a change and not by chance. New cases are
+# tried by --hypothesis-profile=random (make test-random), which prints how to repeat a failing one.
+settings.register_profile("repeatable", PATIENT, derandomize=True)
+settings.register_profile("random", PATIENT, max_examples=500, print_blob=True)
+settings.load_profile("repeatable")
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

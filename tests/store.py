@@ -83,14 +83,14 @@ class Store:
             data=_snappy(message),
             headers={"Content-Encoding": "snappy", "Content-Type": "application/x-protobuf"},
         )
-        with urllib.request.urlopen(request, timeout=30):  # noqa: S310 - loopback
+        with urllib.request.urlopen(request, timeout=60):  # noqa: S310 - loopback
             pass
 
     def get(self, path: str, **arguments: str) -> Any:
         """The data of an answer of its API; what it refuses fails the test in its own words."""
         url = f"http://{self.address}/api/v1/{path}?{urllib.parse.urlencode(arguments)}"
         try:
-            with urllib.request.urlopen(url, timeout=30) as answer:
+            with urllib.request.urlopen(url, timeout=60) as answer:
                 return json.load(answer)["data"]
         except urllib.error.HTTPError as error:
             raise AssertionError(f"{arguments}: {error.read().decode()}") from None
@@ -108,7 +108,7 @@ class Store:
 
     def _ready(self) -> bool:
         try:
-            with urllib.request.urlopen(f"http://{self.address}/-/ready", timeout=5):
+            with urllib.request.urlopen(f"http://{self.address}/-/ready", timeout=30):
                 return True
         except OSError:
             return False
@@ -119,7 +119,7 @@ class Store:
 
     def __exit__(self, *_: object) -> None:
         self._process.terminate()
-        self._process.wait(20)
+        self._process.wait(60)
 
 
 def _samples(page: str) -> Iterable[tuple[str, Labels, float]]:

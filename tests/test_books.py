@@ -10,7 +10,7 @@ MINUTES = 12
 QUANTITIES = ("core", "memory traffic", "encoder", "decoder", "energy", "memory")
 UNITS = ("core_seconds", "memory_active", "encoder", "decoder", "energy", "memory_used_bytes")
 
-pytestmark = pytest.mark.program("promtool")
+pytestmark = [pytest.mark.program("promtool"), pytest.mark.slow]
 
 
 BOOKS = documented("The books in PromQL")

@@ -18,7 +18,7 @@ from exporter.simulation.section import ScenarioError
 
 LISTENING = re.compile(r"listening on http://127\.0\.0\.1:(\d+)")
 ANYWHERE = ["--web.listen-address=127.0.0.1:0"]
-PATIENCE_S = 30
+PATIENCE_S = 60
 
 
 @pytest.fixture(autouse=True)

@@ -179,7 +179,7 @@ def test_help_is_escaped_as_the_format_asks(form: Format, help_line: str) -> Non
     assert text.splitlines()[0] == help_line
 
 
-def test_nothing_is_kept_of_rows_that_went() -> None:
+def test_nothing_is_cached_of_rows_that_went() -> None:
     renderer = Renderer()
     values: dict[str, Value] = {"info": {("gone", "2", "3", "4"): 1}, "core_limit_gpus": 0.625}
     sizes = []

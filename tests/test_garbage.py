@@ -15,11 +15,11 @@ together = threading.Barrier(5)
 
 def work():
     kept = bytearray(4096)
-    together.wait(30)
+    together.wait(60)
 
 for _ in range(4):
     threading.Thread(target=work).start()
-together.wait(30)
+together.wait(60)
 libc = ctypes.CDLL(None)
 libc.malloc_info(0, ctypes.c_void_p.in_dll(libc, "stdout"))
 libc.fflush(None)

@@ -15,7 +15,7 @@ from exporter.sources.pods.client import KubeconfigError, read_kubeconfig
 from exporter.web.webfile import WebFileError
 from exporter.web.webfile import parse as parse_web
 
-CPU_LIMIT_S = 4.0  # a file of the most values takes half of it; the bombs took minutes
+CPU_LIMIT_S = 10.0  # a file of the most values takes a fifth of it; the bombs took minutes
 LEVELS = 26
 
 REFUSALS = (ScenarioError, SettingsError, WebFileError, KubeconfigError)
@@ -62,7 +62,7 @@ BOMBS = {
 }
 
 
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize(("text", "line", "reason"), BOMBS.values(), ids=BOMBS)
 @pytest.mark.parametrize("read", READERS)
 def test_a_bomb_is_refused_at_once_with_its_line_and_the_reason(
@@ -92,7 +92,7 @@ VALUES = {
 }
 
 
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("value", VALUES.values(), ids=VALUES)
 @pytest.mark.parametrize("read", [scenario, kubeconfig])
 def test_a_value_that_yaml_cannot_make_is_a_refusal_and_no_crash(
@@ -107,7 +107,7 @@ def test_a_value_that_yaml_cannot_make_is_a_refusal_and_no_crash(
     assert len(str(refusal.value)) < 1000
 
 
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("read", READERS)
 @pytest.mark.parametrize(
     "line", ["k{}: 1\n", "- k{}: 1\n", "- {}\n", "web.k{}: 1\n"], ids=["keys", "items", "list", "x"]

@@ -1,4 +1,7 @@
-"""Which classes stand behind the settings. Opens nothing that may hang or fail without a GPU."""
+"""Maps settings to objects: sources, rules and collector.
+
+Opens nothing that may hang, or fail without a GPU.
+"""
 
 import time
 from collections.abc import Iterator, Mapping
@@ -39,7 +42,7 @@ OLDEST_SCENARIO_NS = 3600 * 10**9  # its energy counter is computed from its beg
 
 
 def read_settings(flags: Mapping[str, list[str]]) -> Settings:
-    """Read the settings in force, and make sure that all rooms can work with them.
+    """The settings in force, checked by all rooms.
 
     Raises:
         SettingsError: they cannot be used.
@@ -51,7 +54,7 @@ def read_settings(flags: Mapping[str, list[str]]) -> Settings:
 def examine_settings(
     flags: Mapping[str, list[str]], environ: Mapping[str, str]
 ) -> tuple[Settings, list[Problem]]:
-    """Read them as ``read_settings`` does, and tell all that is wrong."""
+    """The settings as ``read_settings`` returns them, with all problems."""
     return examine(flags, environ, _complaints)
 
 
@@ -63,7 +66,7 @@ def _complaints(settings: Settings) -> Iterator[Complaint]:
 
 
 def rules_of(settings: Settings) -> rules.Rules:
-    """Make the rules by which allotments are read.
+    """The rules by which allocations are decoded.
 
     Raises:
         RulesError: these settings did not come from ``read_settings``.
@@ -77,7 +80,7 @@ def rules_of(settings: Settings) -> rules.Rules:
 
 
 def open_sources(settings: Settings, clock: Clock = time, *, spread: bool = False) -> Sources:
-    """Make the sources that the settings name; none is started.
+    """The sources that the settings name; none is started.
 
     With ``spread`` a list of pods waits for its part of ``--pods.list-spread``.
 
@@ -93,18 +96,23 @@ def open_sources(settings: Settings, clock: Clock = time, *, spread: bool = Fals
 
 
 def open_for_agent(settings: Settings) -> Sources:
-    """Make those of the agent, for whose first list of pods no person waits; raises as above."""
+    """Opens the sources for the agent. Nobody waits for its first pod list, so it is spread.
+
+    Raises:
+        ScenarioError: the scenario of ``--simulate`` cannot be used.
+
+    """
     return open_sources(settings, spread=True)
 
 
 def cycle_rules(settings: Settings) -> CycleRules:
-    """Make what may change of the cycle while it runs."""
+    """The rules that may change while the cycle runs."""
     return CycleRules(
         interval_ns=settings.collection_interval_ns,
         window_ns=settings.collection_window_ns,
         retention_ns=settings.ledger_retention_ns,
         most_series=settings.metrics_max_series_per_family,
-        allotments=rules_of(settings),
+        allocations=rules_of(settings),
         allowed=_allowed(settings),
         keep=_keep(settings),
         demand=_demand(settings),
@@ -126,14 +134,14 @@ def _demand(settings: Settings) -> Demand:
 
 
 def make_collector(settings: Settings, sources: Sources, clock: Clock = time) -> Collector:
-    """Make the collector over these sources, with empty accounts."""
+    """The collector over these sources, with empty accounts."""
     ledger = Ledger(settings.ledger_retention_ns, settings.collection_window_ns)
     idle = IdlePolicy(settings.energy_idle)
     return Collector(sources, ledger, clock, cycle_rules(settings), idle)
 
 
 def cgroup_root(settings: Settings) -> str:
-    """Where the cgroup file system is looked for."""
+    """The path of the cgroup file system."""
     return settings.path_cgroup or f"{settings.path_sysfs}/fs/cgroup"
 
 
@@ -159,7 +167,7 @@ def _simulated(settings: Settings, clock: Clock) -> Sources:
 
 
 def places_of(settings: Settings) -> PodAccess:
-    """Where pods may be looked for, and as whom."""
+    """Where to look for pods, and with which identity."""
     return PodAccess(
         kubeconfig=settings.kubeconfig or None,
         kubelet=settings.kubelet_address,
@@ -202,7 +210,7 @@ def _keep(settings: Settings) -> KeyPrefixes:
 
 
 def _real_nodes(settings: Settings, pods: PodSource, places: PodAccess) -> tuple[NodeSource, ...]:
-    """What the kubelet says of claims comes before what the API server does, which knows more."""
+    """The node sources. The API server comes after the kubelet, because it knows more of claims."""
     nodes: list[NodeSource] = [Polled(CardPolicies(settings.path_procfs), POLICIES_RHYTHM)]
     nodes += open_pod_resources(settings.kubelet_pod_resources_socket)
     if isinstance(pods, ApiPods | ChainedPods) and pods.name == ApiPods.name:

@@ -21,10 +21,10 @@ from exporter.metrics.families import families_without
 from exporter.metrics.text import Format, Renderer
 from exporter.model import Clock, Snapshot
 from exporter.recording.cycle import FORMAT, Cycle, Head
+from exporter.recording.file import RecordingError, RecordingWriter, digest
 from exporter.recording.names import Pseudonyms
 from exporter.recording.recorder import Recorder
-from exporter.recording.settings import disguised, kept
-from exporter.recording.tape import TapeError, TapeWriter, digest
+from exporter.recording.settings import disguised, recordable
 from exporter.settings import Settings, argument, count, duration
 from exporter.simulation.section import ScenarioError
 from exporter.sources.gpus.source import RestartRequiredError
@@ -81,18 +81,18 @@ def record(settings: Settings, arguments: Namespace) -> int:
             logger.info("%s", _intent(session.head, arguments))
             for listener in sources.listening:
                 listener.start()
-            tape = TapeWriter(file, arguments.max_bytes, session.head)
-            session.run(tape, arguments.duration, stop)
+            writer = RecordingWriter(file, arguments.max_bytes, session.head)
+            session.run(writer, arguments.duration, stop)
     except FileExistsError:
         logger.error("%s already exists; --force replaces it", arguments.output)  # noqa: TRY400 - the message says it all
         return 1
     except OSError as error:
         logger.error("cannot write %s: %s", arguments.output, error.strerror)  # noqa: TRY400 - as above
         return 1
-    except (ScenarioError, TapeError) as error:
+    except (ScenarioError, RecordingError) as error:
         logger.error("%s", error)  # noqa: TRY400 - as above
         return 1
-    logger.info("recorded %d cycles in %d bytes", tape.cycles, tape.bytes)
+    logger.info("recorded %d cycles in %d bytes", writer.cycles, writer.bytes)
     if not session.read:
         logger.error("no GPU was read: %s; nothing else is in the recording", session.why)
     return 0 if session.read else 1
@@ -176,7 +176,7 @@ class Session:
             processes=sources.processes.name,
             pods=sources.pods.name,
             nodes=tuple(source.name for source in sources.nodes),
-            settings=kept(settings),
+            settings=recordable(settings),
             disguised=anonymise,
             schemes=settings.allocations_schemes,
             index_bases=dict(settings.allocations_index_basis),
@@ -195,7 +195,7 @@ class Session:
         except Exception:
             logger.exception("the cycle failed; the next one starts again")
         self._note(self.collector.snapshot)
-        return self._recorder.taken(page)
+        return self._recorder.finish(page)
 
     def _note(self, snapshot: Snapshot) -> None:
         devices = snapshot.rows.get("device", ())
@@ -203,28 +203,28 @@ class Session:
         gpus = (source for source in snapshot.sources if source.name in self.head.gpus)
         self.why = "; ".join(filter(None, (source.detail for source in gpus))) or "no device is up"
 
-    def run(self, tape: TapeWriter, length_ns: int, stop: Stop) -> None:
+    def run(self, writer: RecordingWriter, length_ns: int, stop: Stop) -> None:
         """Cycle at the interval for this time, until ``stop`` is set or only a restart helps."""
         self._recorder.sources.pods.wait(FIRST_LIST_S)
         with progress() as shown:
-            self._fill(tape, length_ns, stop, shown)
-        tape.end()
+            self._fill(writer, length_ns, stop, shown)
+        writer.end()
 
-    def _fill(self, tape: TapeWriter, length_ns: int, stop: Stop, shown: Progress) -> None:
+    def _fill(self, writer: RecordingWriter, length_ns: int, stop: Stop, shown: Progress) -> None:
         begun_ns = due_ns = self._clock.monotonic_ns()
         while not stop.is_set() and due_ns - begun_ns < length_ns:
             try:
                 cycle = self.cycle()
             except RestartRequiredError as error:
                 logger.error("%s", error)  # noqa: TRY400 - the message says it all
-                tape.write(self._recorder.taken())
+                writer.write(self._recorder.finish())
                 break
-            if not tape.write(cycle):
-                logger.warning("the file is full after %d cycles; see --max-bytes", tape.cycles)
+            if not writer.write(cycle):
+                logger.warning("the file is full after %d cycles; see --max-bytes", writer.cycles)
                 break
             now_ns = self._clock.monotonic_ns()
             due_ns = max(due_ns + self._interval_ns, now_ns)
             seconds = (now_ns - begun_ns) / SECOND_NS
             of = length_ns / SECOND_NS
-            shown.say(f"{seconds:.0f} of {of:g} s: {tape.cycles} cycles, {tape.bytes} bytes")
+            shown.say(f"{seconds:.0f} of {of:g} s: {writer.cycles} cycles, {writer.bytes} bytes")
             stop.wait((due_ns - now_ns) / 1e9)

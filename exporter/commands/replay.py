@@ -13,9 +13,9 @@ from exporter.metrics.families import families_without
 from exporter.metrics.text import Format, Renderer
 from exporter.model import Row, Snapshot, Value
 from exporter.recording.cycle import Cycle, Head
+from exporter.recording.file import RecordingError, RecordingReader, digest
 from exporter.recording.player import Player
 from exporter.recording.settings import restored
-from exporter.recording.tape import TapeError, TapeReader, digest
 from exporter.settings import Settings
 from exporter.sources.gpus.source import RestartRequiredError
 
@@ -52,13 +52,13 @@ def _which(text: str) -> str:
 def replay(_: Settings, arguments: Namespace) -> int:
     """Print the page. The exit status is 0 unless the recording cannot be used."""
     try:
-        with TapeReader(arguments.file) as tape:
-            run = Replay(tape)
+        with RecordingReader(arguments.file) as reader:
+            run = Replay(reader)
             _print(run, Format(arguments.format), arguments.cycle)
-            if tape.broken_off:
+            if reader.broken_off:
                 logger.warning("%s is cut off; what precedes that was replayed", arguments.file)
             return _report(run, arguments.cycle)
-    except TapeError as error:
+    except RecordingError as error:
         logger.error("%s", error)  # noqa: TRY400 - the message says it all
         return 1
 
@@ -96,21 +96,21 @@ class Replay:
     """Runs the cycle over a recording's sources. ``cycles`` counts the finished ones.
 
     Raises:
-        TapeError: its description of sharing systems does not fit this version.
+        RecordingError: its description of sharing systems does not fit this version.
 
     """
 
-    def __init__(self, tape: TapeReader) -> None:
+    def __init__(self, reader: RecordingReader) -> None:
         self.cycles = 0
-        self._tape = tape
-        self._head = tape.head
-        self._player = Player(tape.head)
-        head = tape.head
+        self._reader = reader
+        self._head = reader.head
+        self._player = Player(reader.head)
+        head = reader.head
         self._settings = restored(head.settings, head.schemes, head.index_bases, head.hami)
         try:
             rules_of(self._settings)
         except ValueError as error:
-            raise TapeError(f"its sharing systems do not fit this version: {error}") from error
+            raise RecordingError(f"its sharing systems do not fit this version: {error}") from error
         self._collector: Collector | None = None
         self._renderer = self.renderer()
         self._differing: list[int] = []
@@ -121,7 +121,7 @@ class Replay:
 
     def snapshots(self) -> Iterator[Snapshot]:
         """The Snapshot after each cycle; after a failed cycle it is the previous one."""
-        for cycle in self._tape.cycles():
+        for cycle in self._reader.cycles():
             self.cycles += 1
             snapshot = self._cycle(cycle)
             page = self._renderer.render(snapshot, Format.TEXT)

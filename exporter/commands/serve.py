@@ -26,8 +26,8 @@ from exporter.simulation.section import ScenarioError
 from exporter.sources.pods.factory import node_name
 from exporter.web import (
     BindError,
+    HttpServer,
     Pages,
-    Server,
     WebConfig,
     WebFileError,
     listen,
@@ -131,14 +131,14 @@ class _Agent:
         self._close()
         return self._status
 
-    def _server(self) -> Server:
+    def _server(self) -> HttpServer:
         app = make_app(
             *(self._pages, self._collector, self._settings, self._clock),
             config=self._config,
             about=lambda: _about(self._reloader.settings),
             reload=self._reloader.reload,
         )
-        return Server(app, config=self._config)
+        return HttpServer(app, config=self._config)
 
     def _collect(self, loop: asyncio.AbstractEventLoop, ended: asyncio.Event) -> None:
         """Run the cycle. If it ends by itself, a new process is needed."""

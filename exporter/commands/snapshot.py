@@ -16,7 +16,7 @@ from exporter.settings import Settings, argument, duration
 from exporter.simulation.section import ScenarioError
 from exporter.terminal.access import add_arguments as add_access
 from exporter.terminal.access import far_feed
-from exporter.terminal.feeds import FeedError, Sight, view_of
+from exporter.terminal.feeds import FeedError, FeedResult, view_of
 from exporter.terminal.feeds.http import RemoteFeed
 from exporter.terminal.feeds.local import LocalFeed
 from exporter.terminal.reading import printable
@@ -95,7 +95,7 @@ def _wait(length_ns: int) -> None:
             time.sleep(min(left_ns, SECOND_NS) / SECOND_NS)
 
 
-def _print(sight: Sight, name: str, form: str) -> int:
+def _print(sight: FeedResult, name: str, form: str) -> int:
     if form == "json":
         [(document, _)] = sight.documents
         _write(json.dumps(document, indent=2) + "\n")
@@ -106,7 +106,7 @@ def _print(sight: Sight, name: str, form: str) -> int:
     return _status(sight, name)
 
 
-def _status(sight: Sight, name: str) -> int:
+def _status(sight: FeedResult, name: str) -> int:
     view = view_of(sight, name)
     return _TROUBLE if view.troubles or not view.lines else _OK
 

@@ -13,9 +13,9 @@ import psutil
 
 from exporter.doctor.evidence import CheckResult, ProbeResults, note, ok, problem
 from exporter.doctor.privileges import DEVICES, DRIVER, MIG_MONITOR, ROOT
-from exporter.doctor.vendors import AMD, AMD_SMI, DRM, amd, devices_found, drm, library
+from exporter.doctor.vendors import AMD, DRM, amd, devices_found, drm
 from exporter.model import DeviceReading, DeviceState, PartCost, Reading, Unmeasured
-from exporter.sources.gpus.nvml.cadence import MOST_SHARE, SECOND, Pace
+from exporter.sources.gpus.nvml.cadence import MOST_SHARE, SECOND, AdaptiveInterval
 from exporter.sources.gpus.nvml.errors import LibraryError
 from exporter.sources.gpus.nvml.library import SONAME, load, nvml_version
 
@@ -37,10 +37,10 @@ class _Turn(NamedTuple):
     @property
     def widened_s(self) -> float:
         """The interval, in seconds, that such a cost leads to."""
-        pace = Pace()
+        interval = AdaptiveInterval()
         for _ in range(2):
-            pace.note(self.cost_ns, self.every_ns or 0)
-        return pace.widened_s(self.every_ns or 0)
+            interval.observe(self.cost_ns, self.every_ns or 0)
+        return interval.widened_s(self.every_ns or 0)
 
     @property
     def slow(self) -> bool:
@@ -68,7 +68,7 @@ def pace(evidence: ProbeResults) -> Iterator[CheckResult]:
 
 
 def _turns(gpu: int, readings: Sequence[Mapping[str, PartCost]]) -> Iterator[tuple[str, _Turn]]:
-    """The newest read of each part, at the cheaper cost of the last two, as ``Pace`` counts it.
+    """The newest cost of each part: the cheaper of the last two, as in ``AdaptiveInterval``.
 
     A part that is read less often than the check lasts has one read only. Costs in ``readings`` are
     totals so far; the interval of the first one is the one that is set.
@@ -135,7 +135,6 @@ NEEDED = ("core", "memory")  # without these no container has a value
 
 OTHERS: Mapping[str, Callable[[Reading, Mapping[str, int]], Iterator[CheckResult]]] = {
     AMD: amd,
-    AMD_SMI: library,
     DRM: drm,
 }
 
@@ -156,7 +155,7 @@ def gpus(evidence: ProbeResults, dev: Path = _DEV) -> Iterator[CheckResult]:
     if evidence.settings.simulate:
         yield note("driver", f"simulated ({evidence.settings.simulate}): no value is measured")
         return
-    readings = [r for r in evidence.readings if not r.status.absent or r.status.name == AMD_SMI]
+    readings = [r for r in evidence.readings if not r.status.absent]
     others = [reading for reading in readings if reading.status.name in OTHERS]
     wanted = {"auto", "nvml"} & set(evidence.settings.gpus_source)
     if wanted and not any(r.status.absent and r.status.name == "nvml" for r in evidence.readings):

@@ -10,7 +10,6 @@ DRIVER = (
 DEVICES = "the devices /dev/nvidiactl and /dev/nvidiaN (the NVIDIA runtime gives them)"
 SYSFS = "hostPath /sys, readOnly, where the pod's own does not show the devices"
 AMD_DEVICES = "the devices /dev/kfd and /dev/dri/renderD* (amd.com/gpu, or privileged)"
-AMD_LIBRARY = "hostPath /opt/rocm/lib, readOnly, and the devices /dev/kfd and /dev/dri/renderD*"
 ROOT = "runAsUser: 0"
 FDINFO = f"{ROOT} and {CAPS_FDINFO}, as the chart's profile fdinfo has them"
 MIG_MONITOR = "NVIDIA_MIG_MONITOR_DEVICES=all"

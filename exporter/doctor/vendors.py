@@ -3,10 +3,8 @@
 from collections.abc import Iterable, Iterator, Mapping
 
 from exporter.doctor.evidence import CheckResult, note, ok, problem
-from exporter.doctor.privileges import AMD_DEVICES, AMD_LIBRARY, FDINFO, HOST_PID, SYSFS
+from exporter.doctor.privileges import AMD_DEVICES, FDINFO, HOST_PID, SYSFS
 from exporter.model import DeviceReading, DeviceState, Reading, Unmeasured
-from exporter.sources.gpus.amd.smi.check import DIFFERS, SOURCE, UNANSWERED
-from exporter.sources.gpus.amd.smi.places import NAME
 from exporter.sources.gpus.drm.holders import NESTED, REFUSED
 
 DRM = "drm"  # the source
@@ -101,7 +99,6 @@ def devices_found(
 
 
 AMD = "amd"  # the source
-AMD_SMI = SOURCE
 FILES: Mapping[str, str] = {  # quantities of processes, and the files that report them
     "core": "gpu_busy_percent, KFD's stats_<gpu>/cu_occupancy or fdinfo: drm-engine-*",
     "memory": "KFD's vram_<gpu>, fdinfo: drm-memory-vram",
@@ -159,22 +156,3 @@ def _quantity(quantity: str, devices: list[DeviceReading]) -> Iterator[CheckResu
             yield problem(subject, found, _REFUSED, AMD_DEVICES)
         else:
             yield note(subject, found, "nothing to do: this kind of GPU does not report it")
-
-
-def library(reading: Reading, windows: Mapping[str, int]) -> Iterator[CheckResult]:  # noqa: ARG001 - as of the others
-    """AMD's own library, if the values of sysfs are to be compared with it."""
-    status = reading.status
-    version, _, differing = status.detail.partition(DIFFERS)
-    if status.absent:
-        yield note(NAME, f"not asked: {status.detail}", privilege=AMD_LIBRARY)
-    elif not status.up and UNANSWERED in status.detail:
-        yield note(
-            NAME, status.detail, "nothing to do: the exporter goes on and uses it when it answers"
-        )
-    elif not status.up:
-        yield problem(NAME, status.detail, "see docs/vendors.md, or set --amd.smi=off", AMD_LIBRARY)
-    elif differing:
-        remedy = "compare with amd-smi metric on the node, and report which is right"
-        yield problem(NAME, f"{version}; it does not agree with sysfs: {differing}", remedy)
-    else:
-        yield ok(NAME, f"{version}; it agrees with sysfs")

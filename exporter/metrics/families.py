@@ -343,13 +343,6 @@ BOARD = (
         ("direction",),
     ),
     _optional(
-        "crosscheck",
-        "crosscheck_mismatch",
-        "1 if AMD's own library reported another value than sysfs three times in a row, 0 if they "
-        "agree (libamd_smi.so, --amd.smi).",
-        ("quantity",),
-    ),
-    _optional(
         "profiling",
         "sm_active_ratio",
         "Share of the SMs that were busy, averaged over 5 s (NVML GPM, Hopper and newer).",

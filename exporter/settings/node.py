@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from exporter.settings.values import (
-    LIBRARY,
     OPTIONAL_PATH,
     PATH,
     SOCKET,
@@ -101,18 +100,6 @@ class NodeSettings:
             "Start with the driver released.",
             "An open driver cannot be unloaded or upgraded. SIGUSR2 releases the driver, or opens "
             "it again, while the exporter runs.",
-        ),
-    ]
-    amd_smi: Annotated[
-        str,
-        Setting(
-            "amd.smi",
-            LIBRARY,
-            "off",
-            "AMD's own library, libamd_smi.so, to compare the values of sysfs with; auto looks "
-            "where ROCm and distributions put it.",
-            "No value needs it. It is off by default, because AMD's code then runs in the "
-            "exporter's process and opens the boards' device files (docs/vendors.md).",
         ),
     ]
     drm_wake: Annotated[

@@ -1,4 +1,4 @@
-"""Scenario files → ``Scenario``; docs/scenarios.md says what stands in them."""
+"""Reads scenario files into ``Scenario``. The keys are described in docs/scenarios.md."""
 
 from importlib.resources import files
 from pathlib import Path

@@ -54,12 +54,12 @@ class Told(NamedTuple):
             data=json.dumps([alert]).encode(),
             headers={"Content-Type": "application/json"},
         )
-        with urllib.request.urlopen(request, timeout=10):  # noqa: S310 - loopback
+        with urllib.request.urlopen(request, timeout=30):  # noqa: S310 - loopback
             pass
 
     def alerts(self) -> list[dict[str, Any]]:
         """The alerts that it knows."""
-        with urllib.request.urlopen(f"http://{self.address}/api/v2/alerts", timeout=10) as answer:
+        with urllib.request.urlopen(f"http://{self.address}/api/v2/alerts", timeout=30) as answer:
             return list(json.load(answer))
 
     def state(self, name: str, **labels: str) -> str | None:
@@ -125,7 +125,7 @@ def told(tmp_path: Path) -> Iterator[Told]:
             yield found
         finally:
             process.terminate()
-            process.wait(20)
+            process.wait(60)
 
 
 def _answers(told: Told) -> bool:
@@ -170,6 +170,7 @@ def test_each_alert_has_its_receiver(name: str, receiver: str) -> None:
     assert done.stdout.strip() == receiver
 
 
+@pytest.mark.slow
 def test_what_is_critical_goes_to_discord_pager_and_mail(told: Told) -> None:
     told.send("MgpuGpuLost", instance="gpu-node-1", uuid="GPU-a")
     told.when(lambda inbox: inbox.discord and inbox.pager and inbox.mail, "all three are told")
@@ -185,6 +186,7 @@ def test_what_is_critical_goes_to_discord_pager_and_mail(told: Told) -> None:
     assert f"{RUNBOOK}/MgpuGpuLost.md" in text
 
 
+@pytest.mark.slow
 def test_a_warning_goes_to_discord_and_an_info_by_mail_only(told: Told) -> None:
     told.send("MgpuGpuThrottled", instance="gpu-node-1", uuid="GPU-a")
     told.send("MgpuAllottedGpuIdle", instance="gpu-node-1", namespace="research", pod="p")
@@ -197,6 +199,7 @@ def test_a_warning_goes_to_discord_and_an_info_by_mail_only(told: Told) -> None:
     assert told.inbox.pager == []
 
 
+@pytest.mark.slow
 def test_the_end_of_an_alert_is_told(told: Told) -> None:
     told.send("MgpuGpuThrottled", instance="gpu-node-1", uuid="GPU-a")
     told.when(lambda inbox: inbox.discord, "it is told")
@@ -205,12 +208,14 @@ def test_the_end_of_an_alert_is_told(told: Told) -> None:
     assert told.inbox.discord_titles()[-1] == "[RESOLVED] MgpuGpuThrottled on gpu-node-1"
 
 
+@pytest.mark.slow
 def test_many_alerts_of_a_node_are_one_message_that_discord_takes(told: Told) -> None:
     for number in range(120):
         told.send("MgpuPlacementMismatch", instance="gpu-node-1", pod=f"{number}" * 80)
     told.when(lambda inbox: any("120" in title for title in inbox.discord_titles()), "all are told")
 
 
+@pytest.mark.slow
 def test_an_exporter_that_is_down_keeps_its_node_quiet_and_no_other(told: Told) -> None:
     told.send("MgpuExporterDown", instance="gpu-node-1")
     eventually(lambda: told.state("MgpuExporterDown") == "active", "it is down")
@@ -267,6 +272,7 @@ def test_every_alert_that_an_inhibition_names_is_one() -> None:
         assert any(re.fullmatch(pattern, name) for name in SEVERITY), pattern
 
 
+@pytest.mark.slow
 @pytest.mark.program("prometheus")
 def test_a_lost_gpu_reaches_discord_from_a_scraped_node(told: Told, tmp_path: Path) -> None:
     folder = tmp_path / "prometheus"

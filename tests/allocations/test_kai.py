@@ -4,9 +4,9 @@ from dataclasses import replace
 import pytest
 
 from exporter.allocations import registry
-from exporter.allocations.kai import decode
 from exporter.allocations.registry import ANNOTATION_PREFIXES, LABEL_PREFIXES
 from exporter.allocations.scheme import Decoded, Reason
+from exporter.allocations.schemes.kai import decode
 from exporter.model import Allocation, NodeFacts, Pod
 from exporter.sources.pods.decode import KeyPrefixes, decode_pod
 from tests.allocations.build import FOUR_CARDS, MIB, container, node, pod

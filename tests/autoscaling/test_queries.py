@@ -22,7 +22,7 @@ DEVICE = "mgpu_pod_core_device_utilization"
 MEMORY = "mgpu_pod_memory_limit_utilization"
 NAMESPACE = "mgpu_namespace_core_usage"
 
-pytestmark = pytest.mark.program("prometheus")
+pytestmark = [pytest.mark.program("prometheus"), pytest.mark.slow]
 
 
 class World(NamedTuple):

@@ -38,7 +38,7 @@ WORLDS = {  # name → whether labels are honoured, relabelings, the adapter's f
     ),
 }
 
-pytestmark = pytest.mark.program("prometheus")
+pytestmark = [pytest.mark.program("prometheus"), pytest.mark.slow]
 
 
 @pytest.fixture(scope="module")

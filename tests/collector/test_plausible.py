@@ -157,6 +157,8 @@ def test_energy_beyond_what_the_board_can_use_is_rejected(bench: Bench) -> None:
         (40_001, None, None, False),
         (40_001, 1e9, None, False),  # no board's limit
         (300, 0.0, None, True),
+        (700, None, 30.0, True),  # it was idle when its power was read
+        (700, 0.0, 30.0, True),
     ],
 )
 def test_the_bound_is_twice_the_limit_for_the_time_and_a_second(

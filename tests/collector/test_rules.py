@@ -96,12 +96,12 @@ def test_a_source_that_fails_to_follow_costs_only_itself() -> None:
 def test_allotments_are_read_by_the_new_rules() -> None:
     bench = working()
     limits = []
-    for rules in (CycleRules(), CycleRules(allotments=make((), {"vke-mgpu": "minor"}))):
+    for rules in (CycleRules(), CycleRules(allocations=make((), {"vke-mgpu": "minor"}))):
         bench.collector.follow(rules)
         limits.append(row(bench.cycle(), "pod", "ml", "train").values["core_limit_gpus"])
 
     assert limits == [0.5, 0.5]
-    assert bench.collector._allotments.rules.index_bases == {"vke-mgpu": "minor"}
+    assert bench.collector._allocations.rules.index_bases == {"vke-mgpu": "minor"}
 
 
 def test_labels_are_shown_by_the_new_list() -> None:

@@ -18,6 +18,8 @@ from tests.dashboards.grafana import (
 )
 from tests.e2e.programs import eventually
 
+pytestmark = pytest.mark.slow
+
 WORLDS = {"honored": "pod", "exported": "exported_pod"}  # job → the label of a pod
 FIXED = {
     "datasource": "",

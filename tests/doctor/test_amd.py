@@ -10,8 +10,6 @@ from exporter.model import Reading, SourceStatus, Unmeasured
 from exporter.sources.gpus.amd.source import AmdSource
 from exporter.sources.gpus.drm.holders import REFUSED
 from tests.doctor.looking import by_subject, check, evidence, settings
-from tests.fakeamdsmi.build import describe, library
-from tests.gpus.amd.checked import same
 from tests.gpus.amd.node import Node
 from tests.gpus.amd.trees import MI210, MI300X, RADEON, v1_6
 
@@ -103,6 +101,7 @@ def test_without_the_driver_there_is_one_problem(tmp_path: Path) -> None:
     assert [(s, f.verdict) for s, f in findings.items()] == [("amdgpu", CheckVerdict.PROBLEM)]
 
 
+@pytest.mark.slow
 def test_the_command_tells_of_amd_where_it_is(tmp_path: Path) -> None:
     node = Node(tmp_path / "sys")
     node.tree.load()
@@ -112,46 +111,3 @@ def test_the_command_tells_of_amd_where_it_is(tmp_path: Path) -> None:
 
     assert report.of("gpus", "GPU 100")["verdict"] == "ok"
     assert not [f for f in report.findings if f["subject"] in {"libnvidia-ml.so.1", "driver"}]
-
-
-@pytest.mark.program("cc")
-@pytest.mark.parametrize(
-    ("power", "verdict", "said"),
-    [
-        (100, "ok", "version 26.0.2, "),
-        (300, "problem", "GPU 100 power 300 W, by sysfs 100 W"),
-        (None, "problem", "it tells of no GPU"),
-    ],
-)
-def test_the_command_tells_of_amds_library_whether_it_agrees(
-    tmp_path: Path, power: int | None, verdict: str, said: str
-) -> None:
-    node = Node(tmp_path / "sys")
-    node.tree.load()
-    board = node.tree.add(MI210)
-    path = library(tmp_path / "rocm")
-    describe(path, [same(board, power=power)] if power else [])
-
-    report = check(*(f"--path.sysfs={tmp_path / 'sys'}", "--pods.source=none", f"--amd.smi={path}"))
-
-    finding = report.of("gpus", "libamd_smi.so")
-    assert finding["verdict"] == verdict
-    assert said in finding["found"]
-    assert str(path) in finding["found"]
-
-
-def test_a_library_that_is_not_found_is_a_note() -> None:
-    detail = SourceStatus("amdsmi", up=False, detail="in none of the usual places", absent=True)
-
-    finding = found(Reading(detail))["libamd_smi.so"]
-
-    assert (finding.verdict, finding.privilege) == (CheckVerdict.NOTE, privileges.AMD_LIBRARY)
-    assert "in none of the usual places" in finding.found
-
-
-def test_a_library_that_has_not_answered_yet_is_no_problem_and_was_asked() -> None:
-    status = SourceStatus("amdsmi", up=False, detail="asked 2 s ago, no answer yet")
-
-    finding = found(Reading(status))["libamd_smi.so"]
-
-    assert (finding.verdict, finding.found) == (CheckVerdict.NOTE, "asked 2 s ago, no answer yet")

@@ -62,6 +62,7 @@ def test_a_node_that_is_as_it_should_be_has_no_problem(site: Site) -> None:
     assert report.of("clock", "driver's time")["verdict"] == "ok"
 
 
+@pytest.mark.slow
 def test_each_part_that_fails_is_named_and_the_others_are_well(site: Site) -> None:
     site.node.lose(1)
     site.node.break_(
@@ -85,6 +86,7 @@ def test_each_part_that_fails_is_named_and_the_others_are_well(site: Site) -> No
     assert report.of("together", "processes on GPUs")["verdict"] == "note"
 
 
+@pytest.mark.slow
 def test_what_the_driver_is_slow_to_tell_is_named_with_its_pace(site: Site) -> None:
     lists = "nvmlDeviceGetComputeRunningProcesses_v3"
     site.node.break_(Fault("delay", lists, gpu=1, seconds=0.08))
@@ -100,6 +102,7 @@ def test_what_the_driver_is_slow_to_tell_is_named_with_its_pace(site: Site) -> N
     assert "a budget of 1 % of a CPU" in report.of("exporter", "pace")["found"]
 
 
+@pytest.mark.slow
 def test_what_is_read_once_in_the_meantime_is_told_and_not_called_slow(site: Site) -> None:
     lists = "nvmlDeviceGetComputeRunningProcesses_v3"
     site.node.break_(Fault("delay", lists, gpu=1, seconds=0.08))
@@ -113,6 +116,7 @@ def test_what_is_read_once_in_the_meantime_is_told_and_not_called_slow(site: Sit
     assert "slow to answer" not in {finding["subject"] for finding in report.findings}
 
 
+@pytest.mark.slow
 def test_a_driver_that_hangs_ends_with_a_report(site: Site) -> None:
     site.node.break_(Fault("hang", "nvmlDeviceGetCount_v2"))
 
@@ -121,6 +125,7 @@ def test_a_driver_that_hangs_ends_with_a_report(site: Site) -> None:
     assert "has not answered" in report.of("gpus", "driver")["found"]
 
 
+@pytest.mark.slow
 @pytest.mark.program("unshare")
 def test_in_a_pid_namespace_of_its_own_hostpid_is_what_is_missing(site: Site) -> None:
     report = site.check(wrap="unshare --pid --fork --mount-proc")

@@ -128,7 +128,7 @@ class Exporter:
         assert self._url is not None
         return self._url
 
-    def get(self, path: str, timeout_s: float = 10.0) -> tuple[int, str]:
+    def get(self, path: str, timeout_s: float = 30.0) -> tuple[int, str]:
         """Status and body of one request."""
         try:
             with urllib.request.urlopen(self.url + path, timeout=timeout_s) as answer:  # noqa: S310 - loopback
@@ -162,8 +162,8 @@ class Exporter:
         """SIGTERM; the exit status."""
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
-        status = self.process.wait(10)
-        self._reader.join(10)
+        status = self.process.wait(60)
+        self._reader.join(60)
         if self.process.stderr is not None:
             self.process.stderr.close()
         return status
@@ -221,7 +221,7 @@ class Prometheus:
         """The vector that an expression gives."""
         arguments = {"query": expression} | ({} if at is None else {"time": f"{at:.3f}"})
         url = f"http://{self.address}/api/v1/query?{urllib.parse.urlencode(arguments)}"
-        with urllib.request.urlopen(url, timeout=10) as answer:
+        with urllib.request.urlopen(url, timeout=30) as answer:
             return list(json.load(answer)["data"]["result"])
 
     def values(
@@ -247,4 +247,4 @@ class Prometheus:
 
     def __exit__(self, *_: object) -> None:
         self.process.terminate()
-        self.process.wait(20)
+        self.process.wait(60)

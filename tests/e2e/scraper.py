@@ -89,7 +89,7 @@ class Scraper:
 
     def __exit__(self, *_: object) -> None:
         self._stop.set()
-        self._thread.join(20)
+        self._thread.join(60)
 
 
 def measured_at(page: Page) -> float:

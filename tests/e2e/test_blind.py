@@ -20,7 +20,7 @@ from tests.fakenvml.scenario import GIB, Gpu, Process, Scenario, Work
 from tests.pods.apiserver import ApiServer, write_kubeconfig
 from tests.pods.documents import node_document, pod_document
 
-pytestmark = [pytest.mark.program("prometheus"), pytest.mark.program("cc")]
+pytestmark = [pytest.mark.program("prometheus"), pytest.mark.program("cc"), pytest.mark.slow]
 
 SCRAPE = "1s"
 RANGE = "5s"

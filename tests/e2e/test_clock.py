@@ -22,7 +22,12 @@ from tests.fakenvml.scenario import Fault, Gpu, Work
 from tests.pods.apiserver import ApiServer, write_kubeconfig
 from tests.pods.documents import node_document
 
-pytestmark = [pytest.mark.root, pytest.mark.program("cc"), pytest.mark.program("faketime")]
+pytestmark = [
+    pytest.mark.root,
+    pytest.mark.program("cc"),
+    pytest.mark.program("faketime"),
+    pytest.mark.slow,
+]
 
 GPUS = (0, 1, 2)
 SLEEPER, RATES = 1, 2

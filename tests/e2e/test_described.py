@@ -15,7 +15,7 @@ from tests.fakenvml.scenario import GIB, Gpu, Scenario
 from tests.pods.apiserver import ApiServer, write_kubeconfig
 from tests.pods.documents import node_document, pod_document
 
-pytestmark = [pytest.mark.program("cc")]
+pytestmark = [pytest.mark.program("cc"), pytest.mark.slow]
 
 INFO = "mgpu_container_allocation_info"
 REJECTED = "mgpu_exporter_rejected_samples_total"

@@ -19,6 +19,8 @@ from tests.gpus.drm.machine import Machine, i915
 from tests.pods.apiserver import ApiServer, write_kubeconfig
 from tests.pods.documents import node_document
 
+pytestmark = pytest.mark.slow
+
 ARC, FLEX = "0000:03:00.0", "0000:4d:00.0"
 MIB = 1024**2
 MS = 10**6

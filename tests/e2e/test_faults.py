@@ -19,7 +19,7 @@ from tests.e2e.stage import WINDOW_S, Stage, staged
 from tests.e2e.tenant import Tenant
 from tests.fakenvml.scenario import Fault, truth
 
-pytestmark = [pytest.mark.root, pytest.mark.program("cc")]
+pytestmark = [pytest.mark.root, pytest.mark.program("cc"), pytest.mark.slow]
 
 WHOLE_LIBRARY = "nvml*"
 SAMPLES = "nvmlDeviceGetSamples"  # asked in each cycle of each device

@@ -20,7 +20,7 @@ from tests.fakenvml.scenario import GIB
 from tests.groups.engines import Engine, serving, short_folder
 from tests.groups.podman import BUSYBOX, Podman
 
-pytestmark = [pytest.mark.root, pytest.mark.program("cc")]
+pytestmark = [pytest.mark.root, pytest.mark.program("cc"), pytest.mark.slow]
 
 CORE, ENERGY = "mgpu_group_core_seconds_total", "mgpu_group_energy_joules_total"
 INFO, MEMORY = "mgpu_group_info", "mgpu_group_memory_used_bytes"

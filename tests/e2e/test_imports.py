@@ -15,7 +15,7 @@ from tests.fakenvml.scenario import Gpu, Scenario
 from tests.pods.apiserver import ApiServer, write_kubeconfig
 from tests.pods.documents import node_document, pod_document
 
-pytestmark = pytest.mark.program("cc")
+pytestmark = [pytest.mark.program("cc"), pytest.mark.slow]
 
 NODE = "node-1"
 NOT_IMPORTED = {

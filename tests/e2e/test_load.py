@@ -19,6 +19,8 @@ import yaml
 
 from tests.e2e.programs import Exporter, Page
 
+pytestmark = pytest.mark.slow
+
 SCRAPERS = 100
 SLOW = 40
 HALF_OPEN = 60
@@ -211,7 +213,7 @@ def test_connections_beyond_the_limit_of_files_wait_and_are_served_later() -> No
         here = len(list(Path(f"/proc/{pid}/fd").iterdir()))
         resource.prlimit(pid, resource.RLIMIT_NOFILE, (here + 3, here + 3))
         address = ("127.0.0.1", int(exporter.url.rpartition(":")[2]))
-        crowd = [socket.create_connection(address, timeout=20) for _ in range(20)]
+        crowd = [socket.create_connection(address, timeout=60) for _ in range(20)]
         exporter.wait_for_log("no connection can be accepted: [Errno 24] Too many open files")
         for client in crowd:
             client.close()

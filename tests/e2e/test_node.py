@@ -73,6 +73,7 @@ def test_a_process_is_accounted_to_its_container_beside_its_allotment(
     assert page.all("mgpu_group_processes", gpu=str(gpu)) == []
 
 
+@pytest.mark.slow
 def test_counters_grow_by_what_the_driver_knows_to_be_true(stage: Stage) -> None:
     steady, paused = Tenant("steady"), Tenant("paused")
     on_steady, on_paused = stage.gpu(), stage.gpu()
@@ -107,6 +108,7 @@ def _increase(before: Page, after: Page, name: str, gpu: int) -> float:
     return last - first
 
 
+@pytest.mark.slow
 def test_a_process_on_two_devices_counts_on_each(stage: Stage) -> None:
     tenant, gpus = Tenant("wide"), (stage.gpu(), stage.gpu())
     stage.deploy(tenant, *gpus)
@@ -124,6 +126,7 @@ def test_a_process_on_two_devices_counts_on_each(stage: Stage) -> None:
     assert whole == pytest.approx(sum(v for _, v in after.all(CORE, **tenant.labels)), rel=1e-6)
 
 
+@pytest.mark.slow
 def test_a_static_pod_is_named_by_the_hash_in_its_cgroup(stage: Stage) -> None:
     tenant = static("kube-device-agent")
     stage.api.add_pod(tenant.document(containers={"main": None}))  # its id is not posted yet
@@ -135,6 +138,7 @@ def test_a_static_pod_is_named_by_the_hash_in_its_cgroup(stage: Stage) -> None:
     assert page.all("mgpu_group_processes", group=tenant.group["group"]) == []
 
 
+@pytest.mark.slow
 def test_a_pod_without_a_name_is_a_group_until_the_api_server_names_it(stage: Stage) -> None:
     tenant = Tenant("late")
     stage.node.run(tenant.cgroup, stage.gpu())
@@ -157,6 +161,7 @@ def test_a_pod_without_a_name_is_a_group_until_the_api_server_names_it(stage: St
     assert (tenant.core(later) or 0) > (tenant.core(named) or 0)
 
 
+@pytest.mark.slow
 def test_a_process_outside_pods_is_its_users_or_a_docker_containers(stage: Stage) -> None:
     host, docker, container_id = stage.gpu(), stage.gpu(), new_container_id()
     stage.node.run("user.slice/user-4711.slice/session-1.scope", host)
@@ -180,6 +185,7 @@ def test_a_process_outside_pods_is_its_users_or_a_docker_containers(stage: Stage
     assert page.value("mgpu_group_info", **groups[1], name="4711", user="4711") == 1
 
 
+@pytest.mark.slow
 def test_when_a_process_ends_its_gauges_go_and_its_counters_stay(stage: Stage) -> None:
     tenant, gpu = Tenant("ending"), stage.gpu()
     pid = stage.deploy(tenant, gpu)
@@ -197,6 +203,7 @@ def test_when_a_process_ends_its_gauges_go_and_its_counters_stay(stage: Stage) -
     assert gone.value("mgpu_pod_core_seconds_total", **tenant.pod_labels) == tenant.core(gone)
 
 
+@pytest.mark.slow
 def test_a_deleted_pod_keeps_its_name_while_its_process_ends_and_its_counters_after(
     stage: Stage,
 ) -> None:
@@ -216,6 +223,7 @@ def test_a_deleted_pod_keeps_its_name_while_its_process_ends_and_its_counters_af
     assert (tenant.core(gone) or 0) >= (tenant.core(still) or 0)
 
 
+@pytest.mark.slow
 def test_a_new_process_of_the_same_container_goes_on_with_its_account(stage: Stage) -> None:
     tenant, gpu = Tenant("restarting"), stage.gpu()
     pid = stage.deploy(tenant, gpu)
@@ -228,6 +236,7 @@ def test_a_new_process_of_the_same_container_goes_on_with_its_account(stage: Sta
     assert len(page.all(CORE, **tenant.labels)) == 1
 
 
+@pytest.mark.slow
 def test_a_restarted_container_goes_on_with_its_account(stage: Stage) -> None:
     tenant, gpu = Tenant("crashing"), stage.gpu()
     pid = stage.deploy(tenant, gpu)
@@ -242,6 +251,7 @@ def test_a_restarted_container_goes_on_with_its_account(stage: Stage) -> None:
     assert len(page.all(CORE, **tenant.labels)) == 1
 
 
+@pytest.mark.slow
 def test_on_cgroup_v2_a_pod_is_named_too(tmp_path: Path) -> None:
     tenant = Tenant("modern")
     with staged(tmp_path, f"--path.cgroup={mounted('v2')}", cgroups="v2") as stage:
@@ -250,6 +260,7 @@ def test_on_cgroup_v2_a_pod_is_named_too(tmp_path: Path) -> None:
     check(stage.pages.pages, stage.pages.failures)
 
 
+@pytest.mark.slow
 def test_without_an_api_server_every_pod_is_a_group(tmp_path: Path) -> None:
     tenant = Tenant("nameless", driver="cgroupfs")
     with staged(tmp_path, "--pods.source=none") as stage:

@@ -19,7 +19,7 @@ from tests.pods.apiserver import ApiServer, write_kubeconfig
 from tests.pods.documents import Document, node_document
 from tests.pods.logs import Logs
 
-pytestmark = [pytest.mark.root, pytest.mark.program("cc")]
+pytestmark = [pytest.mark.root, pytest.mark.program("cc"), pytest.mark.slow]
 
 CORE = "mgpu_container_core_seconds_total"
 LIMIT = "mgpu_container_memory_limit_bytes"

@@ -11,7 +11,7 @@ from tests.node.kubeletserver import KubeletServer
 from tests.node.messages import holding
 from tests.pods.devices import claim_document, result, slice_document
 
-pytestmark = [pytest.mark.root, pytest.mark.program("cc")]
+pytestmark = [pytest.mark.root, pytest.mark.program("cc"), pytest.mark.slow]
 
 GPUS = 3
 LIMIT = "mgpu_container_memory_limit_bytes"

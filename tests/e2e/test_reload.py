@@ -12,6 +12,8 @@ import pytest
 
 from tests.e2e.programs import Exporter, Page, eventually
 
+pytestmark = pytest.mark.slow
+
 SCRAPERS = 12
 RELOADS = 24
 RULES = (  # one after the other, again and again
@@ -42,7 +44,7 @@ def exporter(file: Path) -> Iterator[Exporter]:
 def post(exporter: Exporter) -> tuple[int, str]:
     request = urllib.request.Request(exporter.url + "/-/reload", data=b"", method="POST")  # noqa: S310 - loopback
     try:
-        with urllib.request.urlopen(request, timeout=10) as answer:  # noqa: S310 - loopback
+        with urllib.request.urlopen(request, timeout=30) as answer:  # noqa: S310 - loopback
             return answer.status, answer.read().decode()
     except urllib.error.HTTPError as error:
         return error.code, error.read().decode()

@@ -24,6 +24,8 @@ from exporter.sources.pods.factory import NoPods
 from exporter.sources.pods.simulated import SimulatedPods
 from tests.scenario.clock import START, ManualClock
 
+pytestmark = pytest.mark.slow
+
 QUANTITIES = ("core_seconds", "memory_active_seconds", "encoder_seconds", "decoder_seconds")
 COUNTERS = {f"{name}_total" for name in (*QUANTITIES, "energy_joules")}
 WARM_S = 1200  # longer than anything that the node itself keeps

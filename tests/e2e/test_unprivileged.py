@@ -18,6 +18,7 @@ pytestmark = [
     pytest.mark.root,
     pytest.mark.program("cc"),
     pytest.mark.program("setpriv"),
+    pytest.mark.slow,
 ]
 
 

@@ -7,7 +7,7 @@ from typing import Any, Self
 from exporter.model import NodeFacts, PodTable, SourceStatus
 from exporter.sources.node.polled import Inquiry, Polled, PollTimings
 
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 QUICK = PollTimings(period_s=0.02, least_s=0.002, most_s=0.01)
 PATIENT = PollTimings(period_s=3600, least_s=0.002, most_s=0.01)  # asks only when it matters
 

@@ -8,7 +8,7 @@ from typing import Any, Self
 
 import grpc
 
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 
 
 class KubeletServer:

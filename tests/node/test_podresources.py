@@ -28,7 +28,7 @@ def kubelet(tmp_path: Path) -> Iterator[KubeletServer]:
         yield server
 
 
-def inquiry(kubelet: KubeletServer, timeout_s: float = 20.0) -> PodResources:
+def inquiry(kubelet: KubeletServer, timeout_s: float = 60.0) -> PodResources:
     return PodResources(Kubelet(str(kubelet.path), timeout_s))
 
 

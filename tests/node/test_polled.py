@@ -95,7 +95,7 @@ def test_the_cycle_never_waits_for_an_answer(names: Names) -> None:
     names.free.clear()
     with Asking(names) as source:
         source.facts(table(pod("a")))
-        assert names.entered.wait(20)
+        assert names.entered.wait(60)
         assert source.facts() == NodeFacts()
         assert source.facts(table(pod("b"), version=2)) == NodeFacts()
         assert source.source.status().up
@@ -107,7 +107,7 @@ def test_an_answer_that_comes_late_is_judged_by_the_pods_of_then(names: Names) -
     names.free.clear()
     with Asking(names, PATIENT) as source:
         source.facts(table(pod("a")))
-        assert names.entered.wait(20)
+        assert names.entered.wait(60)
         source.facts(table(pod("b"), version=2))
         names.free.set()
         source.when(lambda facts: "b" in facts.labels)
@@ -186,7 +186,7 @@ def test_close_ends_the_thread_even_in_the_middle_of_an_ask(names: Names) -> Non
     names.free.clear()
     with Asking(names) as source:
         source.facts(table(pod("a")))
-        assert names.entered.wait(20)
+        assert names.entered.wait(60)
         thread = source.source._thread
     assert not thread.is_alive()
 

@@ -18,7 +18,7 @@ from tests.pods.apihttp import HttpServer
 from tests.pods.apistate import Entry, Fault, Request, State
 from tests.pods.documents import Document
 
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 
 
 class ApiServer:

@@ -277,7 +277,7 @@ def test_close_does_not_wait_for_a_server_that_does_not_answer(
         server.wait_for_requests("list", 1)
         closer = threading.Thread(target=pods.source.close)
         closer.start()
-        closer.join(20)
+        closer.join(60)
         assert not closer.is_alive()
 
 

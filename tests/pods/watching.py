@@ -14,7 +14,7 @@ from exporter.sources.pods.decode import KEEP_NOTHING, KeyPrefixes
 from exporter.sources.pods.listener import ListenerTimings
 from tests.pods.apiserver import ApiServer, write_kubeconfig
 
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 QUICK = ListenerTimings(watch_s=60, slack_s=5, list_s=5, backoff_s=0.005, backoff_limit_s=0.02)
 
 

@@ -20,7 +20,7 @@ NAMESPACE = f'{NODE},namespace="n",uuid="GPU-a"'
 
 EXPECTED: dict[
     str, dict[str, float]
-] = {  # series, and what each rule makes of them: a fifth of a GPU, half of what is allotted
+] = {  # series, and what each rule makes of them: a fifth of a GPU, half of what is allocated
     "namespace_pod_container_uuid:mgpu_core_seconds:rate5m": {
         f"mgpu_container_core_seconds_total{{{MAIN}}}": 0.2
     },
@@ -100,6 +100,7 @@ def _renamed(series: str) -> str:
     return named.replace("{", f"{{{EXPORTER},") if "{" in named else named
 
 
+@pytest.mark.slow
 @pytest.mark.program("promtool")
 def test_the_rules_for_renamed_labels_raise_what_the_others_do(tmp_path: Path) -> None:
     found = {}

@@ -18,7 +18,7 @@ PATIENCE = "1m"  # then one that is pending for two minutes is seen firing at a 
 NAME = "MgpuBooksOutOfBalance"
 BY_KIND, BY_GROUP = "|group_kind|", "|group|"
 
-pytestmark = pytest.mark.program("promtool")
+pytestmark = [pytest.mark.program("promtool"), pytest.mark.slow]
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ import pytest
 
 from exporter.model import Snapshot
 from exporter.settings import Address
-from exporter.web import Limits
+from exporter.web import ClientLimits
 from exporter.web.answers import accepts_gzip, choose_format
 from tests.snapshots import with_every_family
 from tests.web.serving import PATIENCE_S, Site, answer, serving
@@ -25,7 +25,7 @@ from tests.web.test_pages import CountingRenderer
 EVERYWHERE = Address("0.0.0.0", 0)  # noqa: S104 - hostile clients are not on loopback listeners
 ATTACKER, SCRAPER = "127.0.0.2", "127.0.0.3"
 LOOP_MAY_TAKE_S = 0.005
-HEALTH_MAY_TAKE_S = 1.0
+HEALTH_MAY_TAKE_S = 5.0  # as long as the kubelet waits, by the chart
 GET = b"GET /metrics HTTP/1.1\r\nHost: a\r\n"
 
 
@@ -255,6 +255,7 @@ def guess_on(connections: Sequence[HTTPConnection], seen: list[int]) -> Callable
     return once
 
 
+@pytest.mark.slow
 def test_who_guesses_passwords_does_not_keep_out_the_right_user(users: Path) -> None:
     seen: list[int] = []
     with serving(with_every_family(), config=users, address=EVERYWHERE) as site, ExitStack() as s:
@@ -271,6 +272,7 @@ def test_who_guesses_passwords_does_not_keep_out_the_right_user(users: Path) -> 
     assert worst_s < HEALTH_MAY_TAKE_S
 
 
+@pytest.mark.slow
 def test_the_right_user_behind_the_guessers_own_address_waits_for_his_turn(users: Path) -> None:
     seen: list[int] = []
     with serving(with_every_family(), config=users, address=EVERYWHERE) as site, ExitStack() as s:
@@ -341,7 +343,7 @@ def test_a_request_whose_answer_is_not_made_yet_gives_way_with_an_answer() -> No
 
 
 def test_the_slow_readers_of_ones_own_address_give_way_after_a_while() -> None:
-    limits = Limits(slow_s=0.3)
+    limits = ClientLimits(slow_s=0.3)
     with (
         serving(renderer=HugeRenderer(), address=EVERYWHERE, limits=limits) as site,
         ExitStack() as stack,
@@ -353,7 +355,7 @@ def test_the_slow_readers_of_ones_own_address_give_way_after_a_while() -> None:
 
 
 def test_a_crowd_of_connections_at_work_does_not_keep_out_a_probe() -> None:
-    limits = Limits(connections=8)
+    limits = ClientLimits(connections=8)
     with (
         serving(Snapshot(), renderer=HugeRenderer(), address=EVERYWHERE, limits=limits) as site,
         ExitStack() as stack,

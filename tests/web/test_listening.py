@@ -12,7 +12,7 @@ def test_a_name_and_both_families_can_be_listened_on() -> None:
     sockets = listen([Address("127.0.0.1", 0), Address("", 0)])
     try:
         for sock in sockets:
-            with socket.create_connection(("127.0.0.1", sock.getsockname()[1]), timeout=20):
+            with socket.create_connection(("127.0.0.1", sock.getsockname()[1]), timeout=60):
                 pass
     finally:
         for sock in sockets:
@@ -22,7 +22,7 @@ def test_a_name_and_both_families_can_be_listened_on() -> None:
 @pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="needs IPv6")
 def test_an_ipv6_address_can_be_listened_on() -> None:
     [sock] = listen([Address("::1", 0)])
-    with sock, socket.create_connection(("::1", sock.getsockname()[1]), timeout=20):
+    with sock, socket.create_connection(("::1", sock.getsockname()[1]), timeout=60):
         pass
 
 

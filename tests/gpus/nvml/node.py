@@ -88,7 +88,7 @@ class Node:
         """End the process; a hung call must not keep it."""
         if self._process is not None:
             self._process.stdin.close()  # type: ignore[union-attr]
-            self._process.wait(timeout=30)
+            self._process.wait(timeout=60)
             self._process.stdout.close()  # type: ignore[union-attr]
 
     def _send(self, message: object) -> None:
