@@ -61,7 +61,7 @@ def test_openmetrics_names_a_counters_family_without_total(form: Format, family:
     snapshot = Snapshot(rows=row_of("container", *WORDS, core_seconds_total=10**9))
 
     about = "GPU-seconds used: core (SM) busy time, from NVML process utilization as parts of the"
-    rest = "device's busy time; of AMD an estimate by the compute units occupied at each sample"
+    rest = "device's busy time; for AMD an estimate from the compute units occupied at each sample"
     assert page(snapshot, form) == (
         f"# HELP {family} {about} {rest}.\n"
         f"# TYPE {family} counter\n"

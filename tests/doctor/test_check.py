@@ -96,7 +96,7 @@ def test_what_the_driver_is_slow_to_tell_is_named_with_its_pace(site: Site) -> N
     slow = report.of("gpus", "slow to answer")
     assert slow["verdict"] == "note"
     assert re.match(
-        r"processes: \d+ ms of GPU 1, 1 of 2 devices over 1% of the time", slow["found"]
+        r"processes: \d+ ms of GPU 1, 1 of 2 devices use over 1% of the time", slow["found"]
     )
     assert re.search("processes .* to .* ms every 1 s", report.of("gpus", "driver's pace")["found"])
     assert "a budget of 1 % of a CPU" in report.of("exporter", "pace")["found"]
@@ -140,7 +140,7 @@ def test_people_read_it_as_text() -> None:
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
 
     assert (done.returncode, done.stderr) == (0, "")
-    assert "simulated (demo): nothing of it is measured" in done.stdout
+    assert "simulated (demo): no value is measured" in done.stdout
     assert done.stdout.endswith("no problems, 1 note\n")
 
 
