@@ -311,7 +311,7 @@ def expected(rows: dict[tuple[str, ...], dict[str, Value]]) -> Samples:
         for name, value in values.items():
             family = families[name]
             for own, number in value.items() if isinstance(value, Mapping) else [((), value)]:
-                pairs = zip(family.all_labels, (*labels, *own), strict=True)
+                pairs = zip((*LEVELS[family.level], *family.labels), (*labels, *own), strict=True)
                 samples[family.full_name, frozenset(pairs)] = float(number / family.divisor)
     return samples
 

@@ -1,4 +1,4 @@
-"""The command ``check``: look at this node as the exporter would, and say what hinders it."""
+"""The command ``check``: examines this node as the exporter would use it, and reports problems."""
 
 import logging
 import os
@@ -25,7 +25,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def check(settings: Settings, arguments: Namespace) -> int:
-    """Print the report; the exit status is 0 where there is no problem, else 1."""
+    """Print the report. The exit status is 0 if there is no problem, else 1."""
     try:
         sources = open_sources(settings)
     except ScenarioError as error:
@@ -49,6 +49,6 @@ def check(settings: Settings, arguments: Namespace) -> int:
 
 
 def _quiet(level: str) -> None:
-    """What the sources log is in the report; the log is for those who ask for its details."""
+    """Silence the log unless its level is debug, because the report has what the sources log."""
     if level != "debug":
         logging.getLogger().setLevel(logging.CRITICAL)

@@ -1,4 +1,4 @@
-"""The command ``snapshot``: look at this node, or at another one, and print it once."""
+"""The command ``snapshot``: prints the state of this node or another one, once."""
 
 import json
 import logging
@@ -42,16 +42,16 @@ def add_arguments(parser: ArgumentParser) -> None:
         metavar="TIME",
         type=argument(duration("1s", "10m")),
         default="5s",
-        help="how long to look at this node; ratios are averages over it [default 5s]",
+        help="how long to measure this node; ratios are averages over it [default 5s]",
     )
     add_access(parser)
 
 
 def snapshot(settings: Settings, arguments: Namespace) -> int:
-    """Print it.
+    """Print the state of a node.
 
-    The exit status is 0; 1 if a source is down, so that something is missing in what was printed;
-    2 if nothing could be printed.
+    The exit status is 0; 1 if a source is down, so that the output is incomplete; 2 if nothing
+    could be printed.
     """
     try:
         far = far_feed(arguments)
@@ -87,7 +87,7 @@ def _near(settings: Settings, arguments: Namespace) -> int:
 
 
 def _wait(length_ns: int) -> None:
-    """Let the cycle run."""
+    """Wait for ``length_ns`` while the cycle runs."""
     begun_ns = time.monotonic_ns()
     with progress() as shown:
         while (left_ns := begun_ns + length_ns - time.monotonic_ns()) > 0:
@@ -112,7 +112,7 @@ def _status(sight: FeedResult, name: str) -> int:
 
 
 def _write(text: str, *, plain: bool = True) -> None:
-    """To a terminal nothing goes that it would act on, whoever named the pods."""
+    """Write to standard output. A terminal gets no control characters of names."""
     if plain and sys.stdout.isatty():
         text = printable(text)
     sys.stdout.buffer.write(text.encode(sys.stdout.encoding or "utf-8", "backslashreplace"))

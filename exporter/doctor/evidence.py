@@ -1,7 +1,4 @@
-"""What the sources say within a few seconds, asked as the cycle asks them.
-
-What an examination finds.
-"""
+"""Polls the sources for a few seconds, as the cycle does, and defines the results of checks."""
 
 import threading
 from collections import defaultdict
@@ -37,11 +34,11 @@ class ClockReading(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ProbeResults:
-    """All of it. ``fatal``: a source said that only a new process can help.
+    """What the sources returned. ``fatal``: why a source needs a new process, "" if it does not.
 
-    ``begun`` and ``ended`` are the clocks before and after. Of GPUs, ``read_at`` is the time of the
-    last reading, ``windows`` whether a device told of one in any reading, and ``costs`` what was
-    spent on it until each reading, by UUID.
+    ``begun`` and ``ended`` are the clocks before and after. By device UUID, ``windows`` is the end
+    of the last window (Unix ns) if there was one, and ``costs`` the time spent on the device until
+    each reading.
     """
 
     settings: Settings
@@ -57,14 +54,14 @@ class ProbeResults:
     sources: tuple[SourceStatus, ...] = ()
 
     def status(self, name: str) -> SourceStatus | None:
-        """How a source fares; None if there is none of this name."""
+        """The status of a source; None if there is no source of this name."""
         return next((source for source in self.sources if source.name == name), None)
 
 
 def gather(
     settings: Settings, sources: Sources, clock: Clock, every_s: float = READ_EVERY_S
 ) -> ProbeResults:
-    """Start the sources, ask them for some seconds, close them."""
+    """Start the sources, poll them for some seconds, and close them."""
     begun = ClockReading(clock.monotonic_ns(), clock.time_ns())
     try:
         for listening in sources.listening:
@@ -95,7 +92,7 @@ def gather(
 
 
 class _Gpus(NamedTuple):
-    """What was read of them; the names are those of ``ProbeResults``."""
+    """What was read from the GPUs. The names are those of ``ProbeResults``."""
 
     readings: tuple[Reading, ...]
     windows: Mapping[str, int]
@@ -104,17 +101,17 @@ class _Gpus(NamedTuple):
 
 
 def _read(gpus: tuple[GpuSource, ...], every_s: float) -> _Gpus:
-    """Read them some times."""
+    """Read the GPUs ``READS`` times."""
     readings: tuple[Reading, ...] = ()
     windows: dict[str, int] = {}
     costs: dict[str, list[Mapping[str, PartCost]]] = defaultdict(list)
     try:
         for _ in range(READS):
             readings = tuple(source.read() for source in gpus)
-            for told in (device for reading in readings for device in reading.devices):
-                costs[told.device.uuid].append(told.costs)
-                if told.window:
-                    windows[told.device.uuid] = told.window.end_unix_ns
+            for one in (device for reading in readings for device in reading.devices):
+                costs[one.device.uuid].append(one.costs)
+                if one.window:
+                    windows[one.device.uuid] = one.window.end_unix_ns
             threading.Event().wait(every_s)
     except RestartRequiredError as error:
         return _Gpus(readings, windows, costs, str(error))
@@ -122,7 +119,7 @@ def _read(gpus: tuple[GpuSource, ...], every_s: float) -> _Gpus:
 
 
 class CheckVerdict(StrEnum):
-    """How it is. A note is worth knowing and stops nothing that was asked for."""
+    """The outcome of a check. A note is information: nothing that was asked for is affected."""
 
     OK = "ok"
     NOTE = "note"
@@ -133,8 +130,8 @@ class CheckVerdict(StrEnum):
 class CheckResult:
     """One line of the report.
 
-    ``remedy`` is what to do, ``privilege`` what a pod must be given for it, in the terms of its
-    manifest: hostPID, a hostPath, a rule of a ClusterRole. Both "" where there is nothing to do.
+    ``remedy`` is what to do. ``privilege`` is what a pod needs for it, in the terms of its
+    manifest: hostPID, a hostPath, a rule of a ClusterRole. Both are "" if there is nothing to do.
     """
 
     subject: str
@@ -145,15 +142,15 @@ class CheckResult:
 
 
 def ok(subject: str, found: str) -> CheckResult:
-    """It is as it should be."""
+    """A result without a problem."""
     return CheckResult(subject, CheckVerdict.OK, found)
 
 
 def note(subject: str, found: str, remedy: str = "", privilege: str = "") -> CheckResult:
-    """Something is not there that was not asked for, or may be as wanted."""
+    """A result about something missing that was not asked for, or that may be intended."""
     return CheckResult(subject, CheckVerdict.NOTE, found, remedy, privilege)
 
 
 def problem(subject: str, found: str, remedy: str, privilege: str = "") -> CheckResult:
-    """Something that was asked for does not work."""
+    """A result about something that was asked for and does not work."""
     return CheckResult(subject, CheckVerdict.PROBLEM, found, remedy, privilege)

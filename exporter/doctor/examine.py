@@ -1,9 +1,4 @@
-"""All examinations in their order.
-
-What comes of it all: whose the processes on the GPUs are.
-
-The report, for people and for programs.
-"""
+"""Runs all checks in order, and writes the report as text or JSON."""
 
 import json
 import logging
@@ -29,20 +24,20 @@ _KINDS = {
     "group": "of containers outside of pods",
     "unit": "of jobs, units, machines and users outside of pods",
     "host": "of the host, in no unit",
-    "lost": "that nobody is found for",
+    "lost": "without a known owner",
 }
 
 
 def together(evidence: ProbeResults) -> Iterator[CheckResult]:
-    """Count them by the kind of their owner."""
+    """Counts the processes on GPUs by the kind of their owner."""
     if not evidence.identities:
-        yield note("processes on GPUs", "there is none now; ask again while one works")
+        yield note("processes on GPUs", "there are none now; run check again while one works")
         return
     owners = {pid: owner_of(found, evidence.table) for pid, found in evidence.identities.items()}
     kinds = Counter(_kind(owner) for owner in owners.values())
     words = ", ".join(f"{kinds[kind]} {_KINDS[kind]}" for kind in _KINDS if kinds[kind])
     if kinds["lost"] or kinds["pod"]:
-        remedy = "see cgroups for those nobody is found for, pods for those without a name"
+        remedy = "see cgroups for those without an owner, pods for those without a name"
         yield note("processes on GPUs", words, remedy)
     else:
         yield ok("processes on GPUs", words)
@@ -61,7 +56,7 @@ logger = logging.getLogger(__name__)
 
 
 class ReportEntry(NamedTuple):
-    """A finding, and what was examined."""
+    """A result and the room that it is about."""
 
     room: str
     finding: CheckResult
@@ -80,14 +75,14 @@ EXAMINATIONS: dict[str, Callable[[ProbeResults], Iterator[CheckResult]]] = {
 
 
 def examine(evidence: ProbeResults) -> Iterator[ReportEntry]:
-    """Every finding; one examination that fails is a problem of its own."""
+    """All results. A check that fails itself is reported as a problem."""
     for room, look in EXAMINATIONS.items():
         try:
             for finding in look(evidence):
                 yield ReportEntry(room, finding)
         except Exception as error:
             logger.debug("examining %s failed", room, exc_info=True)
-            remedy = "report it, with what --log.level=debug says"
+            remedy = "report it, with the output of --log.level=debug"
             yield ReportEntry(room, problem("examination", f"failed: {error!r}"[:300], remedy))
 
 
@@ -102,7 +97,7 @@ _LEAST_WIDTH = 60
 
 
 def as_text(examined: Sequence[ReportEntry], width: int, *, coloured: bool) -> str:
-    """Room by room, a line or more for each finding, then the sum."""
+    """The report as text: the results by room, then their counts."""
     lines: list[str] = []
     room = ""
     for one in examined:
@@ -118,9 +113,9 @@ def _lines(finding: CheckResult, width: int, *, coloured: bool) -> list[str]:
     shown = f"{_COLOURS[finding.verdict]}{word}{_END}" if coloured else word
     subject = f"{printable(finding.subject):<{_SUBJECT}} "
     indent = " " * (2 + _VERDICT)
-    told = wrap(printable(finding.found), width - len(indent + subject)) or [""]
-    lines = [f"  {shown}{' ' * (_VERDICT - len(word))}{subject}{told[0]}"]
-    lines += [indent + " " * len(subject) + more for more in told[1:]]
+    found = wrap(printable(finding.found), width - len(indent + subject)) or [""]
+    lines = [f"  {shown}{' ' * (_VERDICT - len(word))}{subject}{found[0]}"]
+    lines += [indent + " " * len(subject) + more for more in found[1:]]
     for more in (finding.remedy, finding.privilege and f"needs {finding.privilege}"):
         first, later = f"{indent}→ ", f"{indent}  "
         lines += wrap(printable(more), width, initial_indent=first, subsequent_indent=later)
@@ -135,7 +130,7 @@ def _sum(examined: Sequence[ReportEntry]) -> str:
 
 
 def as_json(examined: Sequence[ReportEntry]) -> str:
-    """One object: version, whether there is no problem, and the findings in their order."""
+    """The report as one JSON object: version, whether there is no problem, and the results."""
     findings = [{"room": one.room, **asdict(one.finding)} for one in examined]
     whole = {
         "version": __version__,
@@ -146,5 +141,5 @@ def as_json(examined: Sequence[ReportEntry]) -> str:
 
 
 def printable(text: str) -> str:
-    """Without anything that a terminal would act on."""
+    """The text with control characters escaped."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

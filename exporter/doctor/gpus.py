@@ -1,7 +1,4 @@
-"""The driver: its library, kernel module and device files, and what each device tells.
-
-How often there is time to ask a device: what the driver takes for each part of a read.
-"""
+"""Checks of NVIDIA's driver: library, kernel module, device files, quantities, and read times."""
 
 import os
 import re
@@ -27,9 +24,9 @@ _MANY_MS = 10
 
 
 class _Turn(NamedTuple):
-    """One read of a part of a device: what it costs, and the time that is set between two.
+    """One read of a part of a device: its cost, and the interval that is set.
 
-    ``alone``: no other was seen. It may have been a cold one, and widens nothing.
+    ``alone``: it is the only read so far. It may be a cold one and widens no interval.
     """
 
     cost_ns: int
@@ -39,7 +36,7 @@ class _Turn(NamedTuple):
 
     @property
     def widened_s(self) -> float:
-        """The time between two in which such a cost comes to rest."""
+        """The interval, in seconds, that such a cost leads to."""
         interval = AdaptiveInterval()
         for _ in range(2):
             interval.observe(self.cost_ns, self.every_ns or 0)
@@ -47,14 +44,14 @@ class _Turn(NamedTuple):
 
     @property
     def slow(self) -> bool:
-        """Whether it is read more seldom than set."""
+        """Whether it is read less often than set."""
         if self.every_ns is None or self.alone:
             return False
         return self.widened_s * SECOND > self.every_ns
 
 
 def pace(evidence: ProbeResults) -> Iterator[CheckResult]:
-    """What a read costs, and what is read more seldom than set; nothing where no source tells."""
+    """The cost of reads, and the parts that are read less often than set."""
     parts: dict[str, list[_Turn]] = defaultdict(list)
     for reading in (device for source in evidence.readings for device in source.devices):
         for part, turn in _turns(reading.device.index, evidence.costs.get(reading.device.uuid, ())):
@@ -64,21 +61,21 @@ def pace(evidence: ProbeResults) -> Iterator[CheckResult]:
     slow = [_slow(part, found) for part, found in parts.items() if any(t.slow for t in found)]
     if slow:
         remedy = (
-            "nothing is lost, it is only known later; see who else keeps the driver busy (DCGM, "
-            "nvidia-smi in a loop), and leave out what nobody looks at (--metrics.disable)"
+            "nothing is lost, values are only older; see what else keeps the driver busy (DCGM, "
+            "nvidia-smi in a loop), and switch off what is not needed (--metrics.disable)"
         )
-        yield note("slow to tell", "; ".join(slow), remedy)
+        yield note("slow to answer", "; ".join(slow), remedy)
 
 
-def _turns(gpu: int, told: Sequence[Mapping[str, PartCost]]) -> Iterator[tuple[str, _Turn]]:
-    """The newest cost of each part: the cheaper of the last two, as in ``AdaptiveInterval``.
+def _turns(gpu: int, readings: Sequence[Mapping[str, PartCost]]) -> Iterator[tuple[str, _Turn]]:
+    """The newest read of each part, at the cheaper cost of its last two reads.
 
-    Of what is read less often than the doctor waits for, there is one only. A part's cost rises
-    with each turn; how often it is read is as set when it is first told of.
+    A part that is read less often than the check lasts has one read only. Costs in ``readings`` are
+    totals so far; the interval of the first one is the one that is set.
     """
     spent: dict[str, list[int]] = {}
     every: dict[str, int | None] = {}
-    for part, cost in (item for costs in told for item in costs.items()):
+    for part, cost in (item for costs in readings for item in costs.items()):
         every.setdefault(part, cost.every_ns)
         found = spent.setdefault(part, [0])
         if cost.duration_ns > found[-1]:
@@ -103,12 +100,12 @@ def _slow(part: str, turns: Sequence[_Turn]) -> str:
     worst = max(slow, key=lambda turn: turn.cost_ns)
     return (
         f"{part}: {worst.cost_ns / _MS:.0f} ms of GPU {worst.gpu}, {len(slow)} of {len(turns)} "
-        f"devices over {MOST_SHARE:.0%} of the time; while it stays so they are read every "
+        f"devices use over {MOST_SHARE:.0%} of the time; meanwhile they are read every "
         f"{worst.widened_s:g} s, not every {(worst.every_ns or 0) / SECOND:g} s"
     )
 
 
-# What is asked of a device, by which calls; the names are those of ``DeviceReading.unmeasured``.
+# The driver calls by quantity; the names are those of ``DeviceReading.unmeasured``.
 CALLS: dict[str, str] = {
     "core": "nvmlDeviceGetProcessUtilization, nvmlDeviceGetSamples",
     "memory_active": "nvmlDeviceGetSamples",
@@ -128,13 +125,13 @@ CALLS: dict[str, str] = {
     "profiling": "nvmlGpmSampleGet",
     "xid": "nvmlDeviceRegisterEvents",
 }
-GROUPS = {  # of metric families, by the quantity, where the names differ
+GROUPS = {  # groups of metric families by quantity, if the names differ
     "power_limit": "power",
     "clock": "clocks",
     "ecc_errors": "ecc",
     "remapped_rows": "ecc",
 }
-NEEDED = ("core", "memory")  # without these no container has a figure
+NEEDED = ("core", "memory")  # without these no container has a value
 
 OTHERS: Mapping[str, Callable[[Reading, Mapping[str, int]], Iterator[CheckResult]]] = {
     AMD: amd,
@@ -149,14 +146,14 @@ _REMEDIES = {
         "kernel module's NVreg_RestrictProfilingToAdminUsers=0"
     ),
     Unmeasured.DRIVER_TOO_OLD: "upgrade the driver: its library lacks the function",
-    Unmeasured.NOT_SUPPORTED: "nothing: the device cannot",
+    Unmeasured.NOT_SUPPORTED: "nothing to do: the device does not support it",
 }
 
 
 def gpus(evidence: ProbeResults, dev: Path = _DEV) -> Iterator[CheckResult]:
-    """All of the drivers."""
+    """Checks of all GPU drivers."""
     if evidence.settings.simulate:
-        yield note("driver", f"simulated ({evidence.settings.simulate}): nothing of it is measured")
+        yield note("driver", f"simulated ({evidence.settings.simulate}): no value is measured")
         return
     readings = [r for r in evidence.readings if not r.status.absent]
     others = [reading for reading in readings if reading.status.name in OTHERS]
@@ -193,7 +190,7 @@ def _nvidia(evidence: ProbeResults, readings: list[Reading], dev: Path) -> Itera
 
 
 def module_version(procfs: Path) -> str:
-    """The kernel module's version, by ``/proc/driver/nvidia/version``; "" if it is not loaded."""
+    """The kernel module's version from ``/proc/driver/nvidia/version``; "" if it is not loaded."""
     try:
         text = (procfs / "driver/nvidia/version").read_text(encoding="ascii", errors="replace")
     except OSError:
@@ -222,11 +219,11 @@ def _module(module: str, *, opened: bool) -> CheckResult:
     remedy = "load the driver on this node (nvidia-smi on the host shows whether it is)"
     if opened:
         return note("kernel module", "not in /proc/driver/nvidia, yet the library answers")
-    return problem("kernel module", "not loaded, or not seen in /proc/driver/nvidia", remedy)
+    return problem("kernel module", "not loaded, or not visible in /proc/driver/nvidia", remedy)
 
 
 def _device_files(dev: Path, *, opened: bool) -> Iterator[CheckResult]:
-    """Opened as the library does: a name in /dev says nothing of the device cgroup's rules."""
+    """Opens the device files as the library does, because the device cgroup may refuse them."""
     paths = sorted(
         path for path in dev.glob("nvidia*") if re.fullmatch(r"nvidia(ctl|\d+)", path.name)
     )
@@ -259,25 +256,25 @@ def _driver(fatal: str, readings: list[Reading]) -> Iterator[CheckResult]:
             yield problem("driver", status.detail or "it does not answer", "see above", DRIVER)
             continue
         versions = {d.device.driver_version for d in reading.devices} - {""}
-        yield ok("driver", f"answers; version {', '.join(sorted(versions)) or 'not told'}")
+        yield ok("driver", f"answers; version {', '.join(sorted(versions)) or 'not reported'}")
         if status.detail:
             yield problem("devices", status.detail, "see the kernel log for NVRM and Xid", DEVICES)
 
 
 def _quantities(devices: list[DeviceReading], asked: list[str]) -> Iterator[CheckResult]:
-    """One line for each quantity, not for each device of each."""
+    """One result for each quantity and reason, over all devices."""
     for quantity in asked:
         calls = CALLS[quantity]
         refusals: dict[Unmeasured, list[str]] = defaultdict(list)
         for reading in devices:
             if quantity in reading.unmeasured:
                 refusals[reading.unmeasured[quantity]].append(str(reading.device.index))
-        told = len(devices) - sum(map(len, refusals.values()))
-        if told and not refusals:
-            yield ok(quantity, f"told ({calls})")
+        measured = len(devices) - sum(map(len, refusals.values()))
+        if measured and not refusals:
+            yield ok(quantity, f"measured ({calls})")
         for reason, indexes in refusals.items():
-            found = f"not told by GPU {', '.join(indexes)}: {reason} ({calls})"
-            remedy = _REMEDIES.get(reason, "docs/troubleshooting.md says more of this reason")
+            found = f"not measured on GPU {', '.join(indexes)}: {reason} ({calls})"
+            remedy = _REMEDIES.get(reason, "see this reason in docs/troubleshooting.md")
             refused = reason is Unmeasured.NO_PERMISSION
             privilege = f"{ROOT}, or {MIG_MONITOR}" if refused else ""
             needed = quantity in NEEDED and reason is not Unmeasured.MIG

@@ -1,4 +1,4 @@
-"""What a pod may have to be given, in the terms of its manifest. Charts name profiles by these."""
+"""Privileges that a pod may need, in the terms of its manifest. Data."""
 
 HOST_PID = "hostPID: true"
 CGROUPS = "hostPath /sys/fs/cgroup, readOnly"

@@ -15,6 +15,7 @@ from exporter.settings.table import (
     argument,
     changed,
     meant,
+    nearest,
     unknown_variables,
     with_live,
 )
@@ -41,6 +42,7 @@ __all__ = [
     "examine",
     "load",
     "meant",
+    "nearest",
     "read_bytes",
     "unknown_variables",
     "with_live",

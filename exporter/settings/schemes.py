@@ -1,4 +1,4 @@
-"""Sharing systems that a user describes: every key once, and how YAML becomes a description."""
+"""Sharing systems that a user describes: the table of their keys, and the reader of their YAML."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -34,14 +34,14 @@ _KEY = r"[A-Za-z0-9][A-Za-z0-9._/-]{2,315}"
 KEY = matching(_KEY, "a key such as example.com/gpu-policy")
 KEY_TEMPLATE = matching(
     rf"{_KEY}(\{{(container|index)\}}[A-Za-z0-9._-]{{0,63}})?",
-    "a key such as example.com/gpu-index, with {container} or {index} behind its first letters "
-    "where each container has one of its own",
+    "a key such as example.com/gpu-index, with {container} or {index} after its first letters "
+    "if each container has its own",
 )
 
 
 @dataclass(frozen=True, slots=True)
 class SchemeKey:
-    """A key of a described scheme; ``needs`` is the key without which it means nothing."""
+    """A key of a described scheme. It has no effect without the key that ``needs`` names."""
 
     name: str
     kind: ValueKind[object]
@@ -64,41 +64,47 @@ KEYS = {
             "core-units",
             count(1, 1_000_000),
             "100",
-            "How many of it are one whole card.",
+            "How many units of core-resource are one whole card.",
             "core-resource",
         ),
         SchemeKey("memory-resource", RESOURCE, "", "Resource that counts device memory."),
         SchemeKey(
-            "memory-unit", size("1", "1Ti"), "Mi", "Bytes that one of it is.", "memory-resource"
+            "memory-unit",
+            size("1", "1Ti"),
+            "Mi",
+            "Bytes of one unit of memory-resource.",
+            "memory-resource",
         ),
         SchemeKey("count-resource", RESOURCE, "", "Resource that counts cards."),
         SchemeKey(
             "amounts",
             choice("total", "each"),
             "total",
-            "Whether cores and memory are divided over the container's cards, rounded down, or "
-            "each of the cards has them. Divided cores of more than one card, without a count, "
-            "are on the fewest cards that can hold them.",
+            "total: cores and memory are divided over the container's cards, rounded down; each: "
+            "every card has them. Divided cores of more than one card, without a count, are on the "
+            "fewest cards that can hold them.",
         ),
         SchemeKey(
             "count-alone",
             choice("whole-cards", "no-limit"),
             "no-limit",
-            "What a container has that asks for cards by number, and for neither cores nor memory.",
+            "What a container is allocated that requests cards by number, but no cores and no "
+            "memory.",
             "count-resource",
         ),
         SchemeKey(
             "placement-annotation",
             KEY_TEMPLATE,
             "",
-            "Annotation of the pod that lists the cards, with commas between. `{container}` in it "
-            "stands for a container's name, `{index}` for its place in `spec.containers`.",
+            "Annotation of the pod that lists the cards, separated by commas. `{container}` stands "
+            "for a container's name, `{index}` for its index in `spec.containers`.",
         ),
         SchemeKey(
             "index-basis",
             choice("nvml_index", "minor", "pci", "uuid"),
             "nvml_index",
-            "What the listed cards are: NVML's indices, the N of /dev/nvidiaN, places in the order "
+            "What the listed cards are: NVML indices, the N of /dev/nvidiaN, positions in the "
+            "order "
             "of PCI addresses, or UUIDs.",
             "placement-annotation",
         ),
@@ -107,24 +113,24 @@ KEYS = {
             "policy-node-label",
             KEY,
             "",
-            "Label of the node that names the policy, where the pod does not.",
+            "Label of the node that names the policy if the pod does not.",
         ),
         SchemeKey(
             "replaces",
             many(SCHEME_NAME),
             "",
-            "Shipped schemes that it stands for; they are then not read. Without this a shipped "
-            "scheme's name and resources cannot be taken.",
+            "Shipped schemes that it replaces; they are then not read. Without this a shipped "
+            "scheme's name and resources cannot be used.",
         ),
     )
 }
 
 
 def read(root: yaml.Node) -> tuple[SchemeDescription, ...]:
-    """Read a list of described schemes.
+    """The described schemes in a YAML list.
 
     Raises:
-        StructureError: with all that is wrong in it.
+        StructureError: has all problems found in it.
 
     """
     wrong: list[StructureProblem] = []
@@ -174,7 +180,7 @@ def _twice(
 
 
 class _Item:
-    """One scheme of the list: ``values`` by field, and what is ``wrong`` with it."""
+    """One scheme of the list: its ``values`` by field, and the problems found (``wrong``)."""
 
     def __init__(self, node: yaml.Node, where: str) -> None:
         self.values: dict[str, Any] = {}
@@ -218,7 +224,7 @@ class _Item:
             self._refuse(self._node, "", "it reads one resource as two things")
         for key in KEYS.values():
             if key.field in given and key.needs and KEYS[key.needs].field not in given:
-                self._refuse(self._node, key.name, f"it means nothing without {key.needs}")
+                self._refuse(self._node, key.name, f"it has no effect without {key.needs}")
 
 
 def _is_plain(node: yaml.Node) -> bool:
@@ -226,7 +232,7 @@ def _is_plain(node: yaml.Node) -> bool:
 
 
 def _plain(node: yaml.Node, *, many: bool) -> str:
-    """The text of a plain value, or of a list of them where several are allowed."""
+    """The text of a plain value, or of a list of plain values if several are allowed."""
     if many and isinstance(node, yaml.SequenceNode) and all(map(_is_plain, node.value)):
         return ",".join(item.value for item in node.value)
     if not isinstance(node, yaml.ScalarNode):

@@ -1,7 +1,4 @@
-"""How the text of a setting is read, and the words for what is allowed. Pure.
-
-What the table holds of one setting.
-"""
+"""Kinds of values: how the text of a setting is read, and what is allowed. Pure."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -27,7 +24,7 @@ _URL_PATH = re.compile(r"(/[A-Za-z0-9._~-]+)+")
 
 
 class StructureProblem(NamedTuple):
-    """What is wrong in a value of several lines: ``where`` within it, such as ``[0].name``."""
+    """A problem in a value of several lines; ``where`` is the place in it, such as ``[0].name``."""
 
     line: int
     where: str
@@ -35,7 +32,7 @@ class StructureProblem(NamedTuple):
 
 
 class StructureError(ValueError):
-    """A value of several lines is not what is allowed; ``problems`` has all of it."""
+    """A value of several lines is not allowed; ``problems`` has all problems found."""
 
     def __init__(self, problems: Sequence[StructureProblem]) -> None:
         super().__init__("; ".join(f"{where}: {text}" for _, where, text in problems))
@@ -44,10 +41,11 @@ class StructureError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class ValueKind(Generic[T_co]):
-    """A kind of value: ``read`` takes its text and raises ValueError if it is not ``allowed``.
+    """A kind of value. ``read`` returns the value of a text, or raises ValueError or KeyError.
 
-    ``pairs``: written as ``NAME=VALUE``; a YAML mapping means the same. ``read_node``: it is YAML
-    of its own, in text as well as in a file; it and ``read`` raise StructureError.
+    ``allowed`` describes the allowed values. ``pairs``: the value is written as ``NAME=VALUE`` or
+    as a YAML mapping. ``read_node``: the value is YAML, as text too; both readers then raise
+    StructureError.
     """
 
     read: Callable[[str], T_co]
@@ -58,7 +56,7 @@ class ValueKind(Generic[T_co]):
 
 
 class Address(NamedTuple):
-    """Where to listen: the host "" is every address of the machine; or a Unix socket's ``path``."""
+    """Where to listen. The host "" is every address of the machine; ``path`` is a Unix socket's."""
 
     host: str
     port: int
@@ -131,7 +129,7 @@ def _share(text: str) -> int:
 
 
 def matching(pattern: str, allowed: str) -> ValueKind[str]:
-    """A text of this form as a whole."""
+    """A text that matches the pattern as a whole."""
     form = re.compile(pattern, re.ASCII)
 
     def read(text: str) -> str:
@@ -143,7 +141,7 @@ def matching(pattern: str, allowed: str) -> ValueKind[str]:
 
 
 def choice(*names: str, allowed: str = "") -> ValueKind[str]:
-    """One of these words; ``allowed`` says so where they are too many to list."""
+    """One of these words. ``allowed`` describes them if they are too many to list."""
 
     def read(text: str) -> str:
         return names[names.index(text)]
@@ -152,18 +150,18 @@ def choice(*names: str, allowed: str = "") -> ValueKind[str]:
 
 
 def many(kind: ValueKind[T_co]) -> ValueKind[tuple[T_co, ...]]:
-    """One or more of them, with commas between, each once."""
+    """One or more values, separated by commas, without duplicates."""
 
     def read(text: str) -> tuple[T_co, ...]:
         return tuple(dict.fromkeys(kind.read(part.strip()) for part in text.split(",")))
 
-    return ValueKind(read, f"{kind.allowed}; several with commas between", many=True)
+    return ValueKind(read, f"{kind.allowed}; several separated by commas", many=True)
 
 
 def pairs(
     name: ValueKind[str], value: ValueKind[str], allowed: str
 ) -> ValueKind[tuple[tuple[str, str], ...]]:
-    """``NAME=VALUE``, with commas between, each name once."""
+    """``NAME=VALUE``, separated by commas, each name once."""
 
     def read(text: str) -> tuple[tuple[str, str], ...]:
         found: dict[str, str] = {}
@@ -174,7 +172,7 @@ def pairs(
         return tuple(found.items())
 
     return ValueKind(
-        read, f"{allowed}; several with commas between, each once", many=True, pairs=True
+        read, f"{allowed}; several separated by commas, each once", many=True, pairs=True
     )
 
 
@@ -219,7 +217,9 @@ def _url_path(text: str) -> str:
 
 
 ADDRESS = ValueKind(
-    _address, "an address such as :10045, 127.0.0.1:10045, [::1]:10045 or unix:/run/mgpu.sock"
+    _address,
+    "an address with a port up to 65535, such as :10045, 127.0.0.1:10045, [::1]:10045, or "
+    "unix:/run/mgpu.sock",
 )
 SHARE = ValueKind(_share, "none, or a share from 0.1% to 100%")
 SWITCH = ValueKind(_switch, "true or false")
@@ -233,7 +233,7 @@ LIBRARY = ValueKind(
 )
 OPTIONAL_PATH = ValueKind(lambda text: _path(text) if text else text, "an absolute path")
 ORIGIN = ValueKind(_origin, "an address such as https://10.0.0.1:10250 or http://127.0.0.1:10255")
-KEY = ValueKind(_key, "the key of a label, the beginning of one with a * after it, or *")
+KEY = ValueKind(_key, "the key of a label, the beginning of a key followed by *, or *")
 URL_PATH = ValueKind(_url_path, "a path such as /metrics, outside /-/")
 
 
@@ -241,7 +241,7 @@ URL_PATH = ValueKind(_url_path, "a path such as /metrics, outside /-/")
 class Setting:
     """One setting. ``name`` is the flag without dashes and the YAML key; ``default`` its text.
 
-    ``live``: a change in the settings file is taken up while the exporter runs.
+    ``live``: a change in the settings file is applied while the exporter runs.
     """
 
     name: str

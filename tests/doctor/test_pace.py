@@ -1,4 +1,4 @@
-"""How often devices are read: the budget that is set, and parts that the driver is slow to tell."""
+"""How often devices are read: the budget that is set, and parts that are slow to answer."""
 
 from collections.abc import Mapping, Sequence
 
@@ -47,13 +47,13 @@ def test_one_read_alone_which_may_be_a_cold_one_is_told_and_not_judged() -> None
     found = paces(told({"processes": 300}, {"processes": 300}))
 
     assert found["driver's pace"].found == "processes 300 ms (one read) every 5 s"
-    assert "slow to tell" not in found
+    assert "slow to answer" not in found
 
 
 def test_a_part_that_is_slow_is_named_with_how_often_it_is_read_then() -> None:
     quick, slow = told({"processes": 2}), told({"processes": 130}, {"processes": 250})
 
-    finding = paces(quick, slow)["slow to tell"]
+    finding = paces(quick, slow)["slow to answer"]
 
     assert finding.verdict is CheckVerdict.NOTE
     assert finding.found.startswith("processes: 120 ms of GPU 1, 1 of 2 devices")
@@ -62,11 +62,11 @@ def test_a_part_that_is_slow_is_named_with_how_often_it_is_read_then() -> None:
 
 
 def test_one_slow_turn_before_a_quick_one_is_no_slow_part() -> None:
-    assert "slow to tell" not in paces(told({"processes": 300}, {"processes": 301}))
+    assert "slow to answer" not in paces(told({"processes": 300}, {"processes": 301}))
 
 
 def test_what_each_cycle_reads_is_never_read_more_seldom() -> None:
-    assert "slow to tell" not in paces(told({"samples": 900}, {"samples": 1800}))
+    assert "slow to answer" not in paces(told({"samples": 900}, {"samples": 1800}))
 
 
 def test_nothing_is_said_where_no_source_tells() -> None:
@@ -79,12 +79,12 @@ def test_nothing_is_said_where_no_source_tells() -> None:
         ({}, "a cycle every 1 s; no CPU budget is set (--collection.budget)", CheckVerdict.OK),
         (
             {"collection_budget": "1%", "collection_interval": "500ms"},
-            "a cycle every 0.5 s, up to 5 s apart while more is used than a budget of 1 % of a CPU",
+            "a cycle every 0.5 s, up to 5 s apart while usage exceeds a budget of 1 % of a CPU",
             CheckVerdict.OK,
         ),
         (
             {"collection_budget": "0.5%", "collection_interval": "5s"},
-            "a cycle every 5 s, as seldom as may be; a budget of 0.5 % of a CPU",
+            "a cycle every 5 s, the longest interval; a budget of 0.5 % of a CPU",
             CheckVerdict.NOTE,
         ),
     ],

@@ -76,7 +76,7 @@ def test_driver_and_runtime_are_told_by_the_tree(
 
     assert found["hierarchy"].found.startswith("cgroup v2")
     assert found["cgroup driver"].found == driver
-    assert found["containers"].found.startswith("1 pods with 1 containers")
+    assert found["containers"].found.startswith("1 pod with 1 container")
     assert f"({runtime})" in found["containers"].found
 
 
@@ -152,7 +152,7 @@ def test_what_a_device_does_not_tell_is_said_with_its_calls(
     finding = of_driver(DeviceReading(devices[0]), refusing)[quantity]
 
     assert finding.verdict is verdict
-    assert finding.found.startswith(f"not told by GPU 1: {reason} (nvml")
+    assert finding.found.startswith(f"not measured on GPU 1: {reason} (nvml")
 
 
 @pytest.mark.program("cc")
@@ -320,7 +320,7 @@ def test_the_drivers_samples_tell_of_its_clock(age_s: float, verdict: CheckVerdi
         ),
         (CgroupIdentity("uid", "id"), "1 of pods whose names are not known", CheckVerdict.NOTE),
         (CgroupIdentity(None, "id", "docker"), "1 of containers outside of pods", CheckVerdict.OK),
-        (Unattributed.UNKNOWN_CGROUP, "1 that nobody is found for", CheckVerdict.NOTE),
+        (Unattributed.UNKNOWN_CGROUP, "1 without a known owner", CheckVerdict.NOTE),
     ],
 )
 def test_whose_the_processes_are_is_the_last_word(

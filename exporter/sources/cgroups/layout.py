@@ -197,11 +197,6 @@ def best_identity(paths: tuple[str, ...]) -> CgroupIdentity:
     return max((parse_path(path) for path in paths), key=_telling, default=HOST)
 
 
-def parse_proc_cgroup(text: str) -> CgroupIdentity:
-    """Identity of a process by the content of its ``/proc/PID/cgroup``."""
-    return best_identity(cgroup_paths(text))
-
-
 def _telling(identity: CgroupIdentity) -> tuple[bool, bool, bool, int]:
     """Slurm makes its directories in some controllers of cgroup v1, systemd in all of them."""
     kind = identity.unit.kind if identity.unit and identity.unit.name else ""

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from urllib3 import BaseHTTPResponse
 
 Load = Callable[["Configuration"], None]
-"""Fills in where to connect to, and as whom."""
+"""Fills in the server and the credentials."""
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 CONNECT_TIMEOUT_S = 5.0
@@ -57,7 +57,7 @@ class KubeClient:
         self._interrupted = False
 
     def get(self, path: str, query: Mapping[str, str | int], read_timeout_s: float) -> Stream:
-        """Request ``path``; the answer's body is still to be read.
+        """The answer to a GET request, with its body still to be read.
 
         ``read_timeout_s`` bounds each wait for the next bytes, not the whole answer.
 
@@ -92,7 +92,7 @@ class KubeClient:
         raise ApiError(response.status, message or str(response.reason))
 
     def interrupt(self) -> None:
-        """End the read that another thread is in, and all later ones. Returns at once."""
+        """End the current read of another thread, and all later ones. Returns at once."""
         with self._lock:
             self._interrupted = True
             response = self._response
@@ -116,7 +116,7 @@ class KubeClient:
 
 
 def in_cluster(environ: Mapping[str, str], service_account: Path = SERVICE_ACCOUNT) -> bool:
-    """Whether this process runs in a pod that may speak to its API server."""
+    """Whether this process runs in a pod with a ServiceAccount token."""
     return bool(environ.get("KUBERNETES_SERVICE_HOST")) and (service_account / "token").is_file()
 
 
@@ -158,7 +158,7 @@ def from_kubeconfig(path: str) -> Load:
 
 
 def _check_bounds(path: str) -> None:
-    """Read the files as the library will, which has no bounds of its own; raises as it does."""
+    """Check that the files are within bounds, because the library has no bounds."""
     for part in filter(None, path.split(os.pathsep)):
         file = Path(part).expanduser()
         if file.exists():
@@ -166,7 +166,7 @@ def _check_bounds(path: str) -> None:
 
 
 class KubeconfigError(Exception):
-    """A kubeconfig that cannot be used: ``words`` say why, without its name."""
+    """A kubeconfig that cannot be used. ``words`` say why, without the file's name."""
 
     def __init__(self, path: str, words: str) -> None:
         super().__init__(f"kubeconfig {path}: {words}")
@@ -174,7 +174,7 @@ class KubeconfigError(Exception):
 
 
 def read_kubeconfig(path: str) -> None:
-    """Read a kubeconfig as a connection would; connects to nobody.
+    """Check a kubeconfig by reading it as for a connection. Does not connect.
 
     Raises:
         KubeconfigError: it cannot be used.
@@ -187,7 +187,7 @@ def read_kubeconfig(path: str) -> None:
 
 
 def _words(error: Exception, path: str) -> str:
-    """What is wrong with a kubeconfig in one sentence. The library names the file or does not."""
+    """The problem of a kubeconfig in one sentence, without the file's name."""
     if not any(Path(part).exists() for part in path.split(os.pathsep) if part):
         return "no such file"
     if isinstance(error, YamlError):
@@ -204,7 +204,7 @@ def _words(error: Exception, path: str) -> str:
 
 
 def connect(load: Load) -> KubeClient:
-    """Connect to the API server that the credentials are for.
+    """A client of the API server that the credentials are for.
 
     Reads files only, or runs a kubeconfig's credential plugin; raises ApiError if it cannot.
     """
@@ -223,7 +223,7 @@ def connect(load: Load) -> KubeClient:
 def connect_kubelet(
     url: str, load: Load | None, ca_file: str = "", *, insecure: bool = False
 ) -> KubeClient:
-    """Connect to the kubelet at ``url`` as ``load`` says, or as nobody; raises as ``connect``.
+    """A client of the kubelet at ``url``, anonymous if ``load`` is None; raises as ``connect``.
 
     Over plain HTTP nothing secret is sent. ``ca_file`` "" is the authority of the credentials.
     """

@@ -1,4 +1,4 @@
-"""Pods as the node's own kubelet lists them: ``GET /pods``, asked again and again.
+"""Pods from this node's kubelet, by polling ``GET /pods``.
 
 The kubelet has no watch, and each answer holds every pod of the node. It lists a static pod under
 the uid that the node's cgroups have, which is the hash of its manifest. Its authenticated port is
@@ -23,7 +23,7 @@ NOT_ASKED = "not asked, because a better source is up"
 class KubeletPods(Listener):
     """Implements ``StandbyPods``; see ``Listener``.
 
-    ``connect`` makes a client from credentials read anew; it is called again each time.
+    ``connect`` makes a client from credentials that it reads again; it is called again each time.
     """
 
     name = "pods_kubelet"
@@ -48,7 +48,7 @@ class KubeletPods(Listener):
         self.want(wanted)
 
     def want(self, wanted: bool) -> None:  # noqa: FBT001 - the protocol's
-        """Ask, or rest until told to ask again."""
+        """Ask, or pause until ``want`` is called again."""
         if wanted == self._wanted.is_set():  # as nearly always
             return
         if wanted:
@@ -85,7 +85,7 @@ class KubeletPods(Listener):
         finally:
             self._forget_client()
         if not isinstance(metadata, dict):
-            raise ApiError(None, "this is no list of pods")
+            raise ApiError(None, "the answer is not a list of pods")
         self._enter_list(pods, started_ns)
         self._health.up()
         self._failures, self._answered = 0, True

@@ -22,7 +22,7 @@ class _LazyPackage(ModuleType):
     """A package whose ``__init__`` has not run."""
 
     def __getattr__(self, name: str) -> object:
-        """A submodule, or what only the ``__init__`` knows of."""
+        """A submodule, or a name that only the ``__init__`` defines."""
         submodule = f"{self.__name__}.{name}"
         if find_spec(submodule) is not None:
             return import_module(submodule)
@@ -31,9 +31,9 @@ class _LazyPackage(ModuleType):
 
 
 def make_lazy(name: str, **known: object) -> None:
-    """Let a package's ``__init__`` wait; no effect on one that was imported, or is not installed.
+    """Postpone a package's ``__init__``. No effect if it is imported already or not installed.
 
-    ``known`` are names of the package that can be had before.
+    ``known`` are names of the package that are available before it runs.
     """
     spec = None if name in sys.modules else find_spec(name)
     if spec is None or spec.submodule_search_locations is None:
@@ -48,7 +48,7 @@ def make_lazy(name: str, **known: object) -> None:
 
 
 def load(name: str) -> ModuleType:
-    """Import a module. If it fails, it is imported again with all postponed packages whole.
+    """Import a module. If that fails, import it again after all postponed packages are complete.
 
     Raises:
         ImportError: it cannot be imported, as ``import`` raises it; or what its code raises.
@@ -65,7 +65,7 @@ def load(name: str) -> ModuleType:
 
 
 def _complete(package: ModuleType) -> None:
-    """Run the ``__init__``; one that fails is run again when the next name is asked for."""
+    """Run the ``__init__``. If it fails, it runs again when the next name is read."""
     package.__class__ = ModuleType
     try:
         vars(package)["__loader__"].exec_module(package)
@@ -78,7 +78,7 @@ _importing = threading.Lock()
 
 
 def import_client() -> None:
-    """Import ``kubernetes.client``'s Configuration and its ``rest``; for any number of threads.
+    """Import ``kubernetes.client``'s Configuration and its ``rest``. Thread-safe.
 
     Raises:
         ImportError: the package is not installed.
@@ -113,7 +113,7 @@ def import_kube_config() -> None:
 
 
 def _later(module: str, name: str) -> Callable[..., object]:
-    """Stand for a class that is only ever called: it is imported at the first call."""
+    """A stand-in for a class that is only called; the class is imported at the first call."""
 
     def made(*arguments: object, **named: object) -> object:
         result: object = getattr(import_module(module), name)(*arguments, **named)

@@ -1,7 +1,4 @@
-"""What the sources have in common that ask an HTTP server for the pods of this node.
-
-How long the watch of pods waits, and for what.
-"""
+"""The common base of the sources that read pods from an HTTP server, and their waiting times."""
 
 import logging
 import random
@@ -22,14 +19,13 @@ from exporter.sources.pods.wire import JsonError, list_parts
 
 @dataclass(frozen=True, slots=True)
 class ListenerTimings:
-    """Waiting times in seconds, spread at random so that the nodes do not march in step.
+    """Waiting times in seconds, spread at random so that nodes do not act at the same moment.
 
-    A watch is asked to end after ``watch_s`` to 1.2 * ``watch_s``; ``slack_s`` later its
-    connection is given up as half-open. ``list_s`` bounds each wait for bytes of a list,
-    ``node_wait_s`` that for bytes of the node, which is asked for before the pods; a whole list may
-    take ``whole_list_s``. A kubelet, which has no watch, is asked every ``poll_s``. A list, which
-    is what a fleet that starts or loses its server all at once asks for all at once, waits for up
-    to ``list_spread_s``.
+    The server ends a watch after ``watch_s`` to 1.2 * ``watch_s``; ``slack_s`` later the connection
+    is closed as half-open. ``list_s`` bounds each wait for bytes of a list, ``node_wait_s`` for
+    bytes of the node, which is read before the pods; a whole list may take ``whole_list_s``. A
+    kubelet, which has no watch, is polled every ``poll_s``. A list waits for up to
+    ``list_spread_s``, because a whole fleet may list at once when it starts or loses its server.
     """
 
     watch_s: float = 300
@@ -44,12 +40,12 @@ class ListenerTimings:
     list_spread_s: float = 0
 
     def delay(self, failures: int, jitter: float) -> float:
-        """How long to wait before the next connection, ``jitter`` being from 0 to 1."""
+        """Seconds to wait before the next connection. ``jitter`` is from 0 to 1."""
         longest = min(self.backoff_limit_s, self.backoff_s * float(1 << min(failures, 16)))
         return longest * (0.5 + jitter / 2)
 
     def spread(self, jitter: float) -> float:
-        """How long a list waits, so that not all nodes ask for theirs in the same moment."""
+        """Seconds that a list waits, so that nodes do not list at the same moment."""
         return self.list_spread_s * jitter
 
 
@@ -64,16 +60,16 @@ MAX_PODS = 10_000
 
 
 class Listener(ABC):
-    """Implements most of ``PodSource``. Its own thread listens and enters what it hears.
+    """Implements most of ``PodSource``. Its own thread reads pods into a store.
 
-    Pods whose grace period is over are taken out in the reader's thread; a lock guards the table.
-    ``changed`` is called, in the listener's thread, after each step that may have changed table or
-    status. A subclass says what a ``step`` is.
+    The reader's thread removes pods whose grace period is over; a lock guards the store.
+    ``changed`` is called in the listener's thread after each step that may have changed the table
+    or the status. A subclass defines a step.
     """
 
     name = "pods"
     server = ServerKind.API
-    watches = True  # hears of changes as they happen, so that no news is good news
+    watches = True  # whether it receives changes as they happen
 
     def __init__(
         self,
@@ -89,7 +85,7 @@ class Listener(ABC):
         self._health = SourceHealth(self.name, clock, watches=self.watches)
         self._stop, self._listed, self._restart = (threading.Event() for _ in range(3))
         self._thread = threading.Thread(target=self._run, name=self.name, daemon=True)
-        self._lock = threading.Lock()  # guards the roster
+        self._lock = threading.Lock()  # guards the store
         self._store = PodStore()
         self._client: KubeClient | None = None
         self._failures = 0
@@ -119,7 +115,7 @@ class Listener(ABC):
         return self._health.rejected()
 
     def follow(self, keep: KeyPrefixes) -> None:
-        """Keep this of pods from now on. Those that are known are listed anew."""
+        """Keep these annotations and labels from now on. Known pods are listed again."""
         if keep == self._keep:
             return
         self._keep = keep
@@ -152,7 +148,7 @@ class Listener(ABC):
             self._forget_client()
 
     def _attempt(self) -> None:
-        """One step, whatever fails in it."""
+        """Do one step and handle its failure."""
         started_ns = self._clock.monotonic_ns()
         try:
             self._step()
@@ -171,27 +167,27 @@ class Listener(ABC):
 
     @abstractmethod
     def _step(self) -> None:
-        """Learn something; raises ApiError if there was no answer."""
+        """Read pods; raises ApiError if there was no answer."""
 
     def _restart_if_asked(self) -> None:
-        """Heed ``follow``."""
+        """Start again with a list if ``follow`` was called."""
         if self._restart.is_set():
             self._restart.clear()
             self._forget_position()
 
     def _forget_position(self) -> None:  # noqa: B027 - a hook: a source that always lists has no place
-        """Forget where the listening had come to."""
+        """Forget the position of the watch."""
 
     def _pause(self) -> None:
         self._stop.wait(self._timings.delay(self._failures, self._jitter()))
         self._failures += 1
 
     def _fail(self, failure: ApiError) -> None:
-        """Credentials are taken up anew, the table stays."""
+        """Drop the client, so that credentials are read again. The table stays."""
         self._forget_client()
         detail = explanation(failure, self.server)
         if self._health.down(detail):
-            logger.warning("no news of pods: %s; it is tried again", detail)
+            logger.warning("pods cannot be read: %s; it is tried again", detail)
 
     def _forget_client(self) -> None:
         if self._client is not None:
@@ -202,7 +198,7 @@ class Listener(ABC):
         """The pods of a whole list, and its metadata.
 
         Raises:
-            ApiError: it is not one, is cut off or longer than it may be, or does not end.
+            ApiError: it is not a list, is cut off, too long, or does not end.
 
         """
         pods: list[Pod] = []
@@ -220,7 +216,7 @@ class Listener(ABC):
         return pods, metadata
 
     def _enter_list(self, pods: list[Pod], started_ns: int) -> None:
-        """Take over a whole list that was asked for at that moment."""
+        """Enter a whole list that was requested at that moment."""
         now_ns = self._clock.monotonic_ns()
         with self._lock:
             self._store.relist(pods, now_ns)
@@ -228,7 +224,7 @@ class Listener(ABC):
         self._health.heard(now_ns - started_ns)
 
     def _bounded(self, stream: Stream) -> Iterator[bytes]:
-        """The chunks of a list: not too many bytes, and not for ever."""
+        """The chunks of a list, bounded in bytes and time."""
         ends_ns = self._clock.monotonic_ns() + int(self._timings.whole_list_s * SECOND_NS)
         length = 0
         for chunk in stream.chunks():

@@ -1,14 +1,14 @@
-"""Whose a pod is: the thing that somebody made, not the controller in between. Pure.
+"""The top-level owner of a pod: the object that a user made, not the controller in between. Pure.
 
-Read from what the pod itself says, so that no further object is asked for: its controller, its
-labels, and how controllers name what they make. A label is believed only if the controller is of
-the kind that carries it and is named after it; else the controller stands as it is.
+It is found from the pod alone, so that no further object is read: from its controller, its labels,
+and how controllers name what they make. A label is accepted only if the controller is of the kind
+that sets it and is named after it; else the owner is the controller itself.
 
 Sources: kubernetes ``pkg/controller`` (deployment, cronjob), the label constants of Argo Rollouts,
 Kubeflow (mpi-operator, notebook-controller), KServe, KubeRay, JobSet, LeaderWorkerSet, Volcano and
 the Spark operator. What these make as the pod's direct controller (PyTorchJob, TFJob, RayCluster,
-Workflow …) needs no rule. Not to be told from a pod: the RayJob or RayService of a Ray cluster's
-pods, and Kubeflow's TrainJob, whose JobSet has its name.
+Workflow …) needs no rule. A pod does not show the RayJob or RayService of a Ray cluster, nor
+Kubeflow's TrainJob, whose JobSet has its name.
 """
 
 import re
@@ -27,14 +27,14 @@ RAY_KINDS = ("RayJob", "RayService")
 
 
 class PodOwner(NamedTuple):
-    """Kind and name; both "" for a pod that nobody controls."""
+    """Kind and name of an owner; both are "" for a pod without a controller."""
 
     kind: str
     name: str
 
 
 class Rule(NamedTuple):
-    """``label`` names the ``kind`` that made the pod's controller, which is one of these."""
+    """``label`` names the ``kind`` that made a pod's controller, one of ``controllers``."""
 
     label: str
     kind: str
@@ -91,14 +91,14 @@ def _by_label(controller: PodOwner, labels: Mapping[str, object]) -> PodOwner | 
 
 
 def _named_after(controller: str, name: object) -> bool:
-    """Whether a controller's name is the other one, or goes on after it with a dash."""
+    """Whether a controller's name is ``name``, or begins with it and a dash."""
     if not isinstance(name, str) or not name:
         return False
     return controller == name or controller.startswith(f"{name}-")
 
 
 def _of_job(name: str, created: str) -> PodOwner:
-    """The CronJob of a job that is named after the time it was due; else the job itself."""
+    """The CronJob of a job that is named after its due time; else the job itself."""
     match = SCHEDULED.fullmatch(name)
     if match is None:
         return PodOwner("Job", name)
