@@ -101,7 +101,7 @@ def _fullest(mounts: list[str]) -> str:
 
 
 def _search(root: str) -> int:
-    """How telling the first directories are, breadth first and at most so many."""
+    """What the first directories contain: breadth first, at most ``_MOST_DIRECTORIES``."""
     found = _NOTHING
     queue: deque[tuple[str, PathState]] = deque([(root, ROOT)])
     for _ in range(_MOST_DIRECTORIES):

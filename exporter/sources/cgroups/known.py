@@ -1,15 +1,11 @@
-"""The processes met before, and what each of them is: a memory of ``/proc`` and the walked tree.
+"""A cache of processes and their identities.
 
-A process is known by pid and start time. While its pidfd says that it lives, its answer stands; it
-is read anew now and then because a process can be moved between cgroups, and kept for a while after
-its end because the driver's sample ring still reports the dead.
+A process is identified by pid and start time. While its pidfd shows that it lives, its identity is
+cached. It is read again from time to time, because a process can be moved between cgroups, and kept
+for a while after its end, because the driver's sample ring still reports it.
 
-Hears of the end of processes: one epoll over their pidfds, pidfd_open(2).
-
-A held pidfd also proves, without reading ``/proc``, that a pid still means the process it was
-opened for. One poll for all of them costs a microsecond.
-
-When a process that is known is to be looked at again. Pure.
+One epoll over all pidfds (pidfd_open(2)) reports the end of processes in a microsecond. A held
+pidfd also proves, without reading ``/proc``, that a pid still means the same process.
 """
 
 import errno
@@ -149,7 +145,7 @@ class CachedProcess:
 class ProcessCache:
     """At most ``most`` of them, ``by_pid``; how many had to be forgotten is in ``rejected``.
 
-    ``is_blind`` tells whether a pid of the node may mean another process to us. Not for use by
+    ``is_blind`` returns whether a pid of the node may mean another process here. Not for use by
     several threads at once.
     """
 
@@ -254,8 +250,8 @@ class ProcessCache:
 
     def _stays(self, pid: int, known: CachedProcess, now: int) -> bool:
         """Whether it is seen in its container still; that costs half of a whole look."""
-        is_told = known.held and known.paths and now < known.seen_ns + RENAMED_NS
-        if not is_told or paths_of(self._proc_root, pid) != known.paths:
+        is_same = known.held and known.paths and now < known.seen_ns + RENAMED_NS
+        if not is_same or paths_of(self._proc_root, pid) != known.paths:
             return False
         known.look_ns = known.fresh_until_ns = now + ttl_ns(pid, known.answer, known.met_ns, now)
         return True
@@ -286,7 +282,7 @@ class ProcessCache:
             self.version += 1
         if not (seen.exiting and isinstance(known.answer, CgroupIdentity)):
             known.answer = answer
-        known.paths, known.seen_ns = _telling(seen.paths, known.answer), now
+        known.paths, known.seen_ns = _named_paths(seen.paths, known.answer), now
         known.look_ns = now + (ttl_ns(pid, known.answer, known.met_ns, now) if is_settled else 0)
         known.fresh_until_ns = known.look_ns if known.held else 0
         return known.answer
@@ -331,7 +327,9 @@ class ProcessCache:
         if known.ended_ns is not None:
             return
         if known.start is None or not isinstance(known.answer, CgroupIdentity):
-            self._forget(pid)  # nothing worth keeping, or no way to tell the pid's next process
+            self._forget(
+                pid
+            )  # nothing worth keeping, or the pid's next process cannot be recognised
             return
         known.held, known.ended_ns, known.fresh_until_ns = False, now, 0
         self._ended[pid] = known
@@ -345,7 +343,7 @@ class ProcessCache:
         self._stale.add(pid)
 
 
-def _telling(paths: tuple[str, ...], answer: Answer) -> tuple[str, ...]:
+def _named_paths(paths: tuple[str, ...], answer: Answer) -> tuple[str, ...]:
     """The paths, if they name the pod's container that is the answer; else none."""
     container_id = isinstance(answer, CgroupIdentity) and answer.pod_uid and answer.container_id
     return paths if container_id and best_identity(paths).container_id == container_id else ()

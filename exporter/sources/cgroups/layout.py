@@ -141,7 +141,7 @@ _RUNTIME_BY_PREFIX = {
     "libpod-payload": "podman",
 }
 _RUNTIME_BY_PARENT = {"k8s.io": "containerd", "docker": "docker"}
-_HOW_TELLING = {"": 0, "systemd": 1}  # units by their kinds; all others 2
+_RANKS = {"": 0, "systemd": 1}  # units by their kinds; all others 2
 _QOS = {"": "guaranteed", "burstable": "burstable", "besteffort": "besteffort"}
 
 
@@ -189,22 +189,24 @@ def cgroup_paths(text: str) -> tuple[str, ...]:
 
 @lru_cache(maxsize=256)
 def best_identity(paths: tuple[str, ...]) -> CgroupIdentity:
-    """What the most telling path says: a job, else pod and container, a container, a pod, a unit.
+    """The identity of the most specific path.
+
+    In this order: a job, a pod with a container, a container, a pod, a unit.
 
     The lines of one process may differ: on hybrid nodes the ``0::`` line can name the runtime's
     own service, and with mixed cgroup drivers some controllers stay at the root.
     """
-    return max((parse_path(path) for path in paths), key=_telling, default=HOST)
+    return max((parse_path(path) for path in paths), key=_rank, default=HOST)
 
 
-def _telling(identity: CgroupIdentity) -> tuple[bool, bool, bool, int]:
+def _rank(identity: CgroupIdentity) -> tuple[bool, bool, bool, int]:
     """Slurm makes its directories in some controllers of cgroup v1, systemd in all of them."""
     kind = identity.unit.kind if identity.unit and identity.unit.name else ""
     return (
         kind == "slurm",
         identity.container_id is not None,
         identity.pod_uid is not None,
-        _HOW_TELLING.get(kind, 2),
+        _RANKS.get(kind, 2),
     )
 
 
@@ -240,7 +242,7 @@ def _of_container(
 ) -> CgroupIdentity:
     """A container outside pods, with the user or machine whose directory it is in.
 
-    They may make directories of any name there: an id alone does not tell theirs from others'.
+    They may make directories of any name there: an id alone does not show whose a container is.
     """
     unit = identity.unit if identity.unit and identity.unit.kind in OWN_INSIDE else None
     pod_uid, qos, enclosing = identity.pod_uid, identity.qos, identity.enclosing

@@ -106,7 +106,7 @@ def pid_namespace_depth(proc_root: str) -> int:
 
     1 is normal. More means that ``proc_root`` is the node's and this process's pid namespace its
     container's: pids in ``proc_root`` are true, those that system calls take are others. 0: the
-    directory does not tell (``NSpid`` of proc_pid_status(5)).
+    directory does not show it (``NSpid`` of proc_pid_status(5)).
     """
     try:
         status = _read(f"{proc_root}/self/status")
@@ -132,7 +132,7 @@ def shows_own_pids(proc_root: str) -> bool:
 def in_nested_pid_namespace(proc_root: str) -> bool:
     """Whether this process is in another PID namespace than the machine's first one.
 
-    False where that cannot be told.
+    False if that is not known.
     """
     try:
         link = os.readlink(f"{proc_root}/self/ns/pid")  # noqa: PTH115 - a string

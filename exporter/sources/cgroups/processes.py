@@ -1,4 +1,4 @@
-"""Which container a process belongs to: ``/proc``, the walked tree, and a memory of both.
+"""Which container a process belongs to: ``/proc``, the walked tree, and a cache of both.
 
 Of processes that were asked for before, only those cost anything that ended or are to be looked at
 again (``known``).
@@ -133,7 +133,7 @@ class CgroupProcesses:
             self._containers.close()
 
     def _booted(self) -> int | None:
-        """When the machine started; said anew only when the wall clock was set."""
+        """Boot time in Unix ns; it changes only when the wall clock is set."""
         up_ns = uptime_ns(self._proc_root)
         if up_ns is not None:
             boot_ns = self._clock.time_ns() - up_ns

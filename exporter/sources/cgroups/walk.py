@@ -87,8 +87,8 @@ class ProcessList(NamedTuple):
 class Walk:
     """A finished walk.
 
-    The lists stay as they were read until somebody asks for processes, which is seldom: ``/proc``
-    tells sooner whose each one is. ``by_container`` has the whole identity of each container.
+    The lists stay as they were read until somebody asks for processes, which is rare: ``/proc``
+    names the owner of a process sooner. ``by_container`` has the whole identity of each container.
     """
 
     def __init__(
@@ -233,7 +233,7 @@ class _Walker:
             return []
         try:
             names = _subdirectories(folder)
-            # Listing a directory is the dear part: a cgroup's holds some 70 files. Where the file
+            # Listing a directory is the costly part: a cgroup's holds some 70 files. Where the file
             # system counts subdirectories as links, as cgroup's does, those with none are not
             # listed (kernfs_refresh_inode in the kernel's fs/kernfs/inode.c).
             counted = os.fstat(folder).st_nlink == len(names) + _NO_SUBDIRECTORIES

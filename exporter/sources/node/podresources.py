@@ -1,14 +1,9 @@
-"""Who holds which device ids, and devices of which claims: the kubelet's PodResources v1.
+"""Device ids and claimed devices of each container, from the kubelet's PodResources v1.
 
-Only for plugins whose ids are real devices does that tell more than the pod itself: which those are
-is the decoders' to know.
-
-Which of the kubelet's entries is believed of which pod, and what follows from it. Pure.
-
-PodResources name a pod by namespace and name only. A StatefulSet's next pod has the same name: an
-entry is therefore believed of the one pod that lived under that name before the call and lives
-after it, and of which the kubelet had told the API server before the call (its start time or a
-container's id) - so that the kubelet has given it its devices.
+PodResources name a pod by namespace and name only, and a StatefulSet's next pod has the same name.
+An entry is therefore reconciled with the pod list: it is accepted only for the one pod that had the
+name before the call and has it afterwards, and that the kubelet had acknowledged before the call
+(by a start time or a container's id), so that its devices were assigned.
 """
 
 import logging
@@ -26,26 +21,26 @@ Key = tuple[str, str]  # namespace and name
 
 
 def held_by_kubelet(table: PodTable) -> dict[Key, Pod]:
-    """The living pods that the kubelet has taken on, where only one lives under the name."""
+    """The living pods that the kubelet has acknowledged, if their name is unique."""
     living = [pod for pod in table.pods.values() if not pod.deleted and not pod.terminal]
     by_name = {(pod.namespace, pod.name): pod for pod in living}
     if len(by_name) < len(living):
         several = Counter((pod.namespace, pod.name) for pod in living)
         by_name = {key: pod for key, pod in by_name.items() if several[key] == 1}
-    return {key: pod for key, pod in by_name.items() if _taken_on(pod)}
+    return {key: pod for key, pod in by_name.items() if _is_acknowledged(pod)}
 
 
-def _taken_on(pod: Pod) -> bool:
+def _is_acknowledged(pod: Pod) -> bool:
     return pod.acknowledged or any(container.container_ids for container in pod.containers)
 
 
 def wants_devices(pod: Pod) -> bool:
-    """Whether the kubelet may have something to say of it."""
+    """Whether the pod may hold devices."""
     return any(container.limits or container.claims for container in pod.containers)
 
 
 def contribution(entries: Mapping[str, PodEntry], table: PodTable) -> NodeFacts:
-    """What entries, by the uid of the pod that they were believed of, mean for the pods of now."""
+    """The node facts of accepted entries (by pod uid) for the current pods. Pure."""
     now = held_by_kubelet(table)
     grants: dict[str, tuple[Grant, ...]] = {}
     claims: dict[Key, tuple[ClaimedDevice, ...]] = {}
@@ -76,10 +71,10 @@ def _references(pods: Iterable[Pod], namespace: str, claim: str) -> list[ClaimRe
 def _requested(
     devices: tuple[ClaimedDevice, ...], references: list[ClaimRef]
 ) -> tuple[ClaimedDevice, ...]:
-    """The devices with the request that each answers, which the kubelet does not tell.
+    """The devices with the request that each one is for, which the kubelet does not report.
 
-    Where containers take all of a claim it does not matter; a single device answers the only
-    request. Of anything else it is not known who has what.
+    If containers use a whole claim, it does not matter; a single device is for the only request.
+    In all other cases it is not known, and the result is empty.
     """
     requests = {reference.request for reference in references} - {""}
     if not requests:
@@ -127,7 +122,7 @@ class PodResources:
         )
 
     def concerns(self, pod: Pod) -> bool:  # noqa: ARG002 - the protocol's
-        """Any: of two pods with one name nothing is believed, whatever the other one wants."""
+        """Every pod does: if two pods have one name, no entry is accepted for either."""
         return True
 
     def ask(self, table: PodTable) -> AcceptedEntries:
@@ -168,7 +163,7 @@ class PodResources:
         return self._serves_get and listed_lately and 0 < len(new) <= MOST_GETS
 
     def _get(self, kubelet: KubeletConnection, new: Mapping[Key, Pod]) -> bool:
-        """Ask about each of a few pods; False if the kubelet does not want to be asked so."""
+        """Ask about each of a few pods; False if the kubelet refuses the call."""
         for (namespace, name), pod in new.items():
             try:
                 entry = decode_get(kubelet.get(namespace, name))

@@ -1,7 +1,4 @@
-"""Facts that must be asked for: by a thread of its own, slowly, and at once when it matters.
-
-Which sources ask the kubelet about devices, by the settings.
-"""
+"""A node source that polls slowly in its own thread, and at once when its subject changes."""
 
 import logging
 import random
@@ -67,7 +64,7 @@ class Inquiry(Protocol[A]):
 
 @dataclass(frozen=True, slots=True)
 class PollTimings:
-    """Waiting times in seconds, spread at random so that the nodes do not march in step.
+    """Waiting times in seconds, spread at random so that nodes do not act at the same moment.
 
     Asked again after ``period_s``, or once the subject has changed, but not within ``least_s`` of
     the last time; after failures that grows up to ``most_s``.
@@ -78,7 +75,7 @@ class PollTimings:
     most_s: float = 60
 
     def delay(self, failures: int, jitter: float) -> float:
-        """How long to wait at least before the next ask, ``jitter`` being from 0 to 1."""
+        """Least seconds before the next poll. ``jitter`` is from 0 to 1."""
         longest = min(self.most_s, self.least_s * float(1 << min(failures, 16)))
         return longest * (1 + jitter / 2) if failures else self.least_s
 
@@ -109,7 +106,7 @@ class Polled(Generic[A]):
         self._asked: Hashable = None
         self._answers: list[A] = []  # the last one, if any
         self._status = SourceStatus(self.name, up=True)
-        self._told: tuple[list[A], PodTable, NodeFacts] | None = None  # the facts, and of what
+        self._cached: tuple[list[A], PodTable, NodeFacts] | None = None  # the facts, and of what
         self._thread = threading.Thread(target=self._run, name=self.name, daemon=True)
 
     # --- for other threads ---
@@ -119,15 +116,15 @@ class Polled(Generic[A]):
         self._thread.start()
 
     def facts(self, table: PodTable) -> NodeFacts:
-        """What the last answer means for these pods; wakes the thread if it is to ask anew."""
+        """The facts of the last answer for these pods. Wakes the thread if it must ask again."""
         if table is not self._seen:
             self._look_at(table)
         answers, known = self._answers, self._table
         if not answers or known is None:
             return NOTHING
-        if self._told is None or self._told[0] is not answers or self._told[1] is not known:
-            self._told = answers, known, self._inquiry.facts(answers[0], known)
-        return self._told[2]
+        if self._cached is None or self._cached[0] is not answers or self._cached[1] is not known:
+            self._cached = answers, known, self._inquiry.facts(answers[0], known)
+        return self._cached[2]
 
     def _look_at(self, table: PodTable) -> None:
         """Take the table in if its news concern the inquiry; wake the thread if it is to ask."""

@@ -1,12 +1,10 @@
-"""Answers of the kubelet's PodResources v1 → what it says of each pod. Pure.
+"""Decodes answers of the kubelet's PodResources v1 (Protocol Buffers). Pure.
 
 Field numbers: kubelet, ``pkg/apis/podresources/v1/api.proto``. Other fields (cpus, memory, and what
 later versions add) are skipped.
 
-Protocol Buffers' wire format, as far as the kubelet's answers need it. Pure.
-
-Stands on protobuf.dev, "Encoding". A reader of its own instead of the protobuf runtime, which
-decodes whatever it is given without bounds, has to be generated for, and weighs more than this.
+The reader of the wire format (protobuf.dev, "Encoding") replaces the protobuf runtime, which has
+no bounds, needs generated code, and is larger.
 """
 
 from collections import Counter
@@ -129,7 +127,7 @@ class PodEntry(NamedTuple):
     """What the kubelet says of one pod. Its uid is not among it.
 
     ``claims``: by namespace and name, the devices of the ResourceClaims that its containers have;
-    which request of the claim each answers is not told.
+    the request of the claim that each one is for is not reported.
     """
 
     namespace: str
@@ -155,8 +153,8 @@ MALFORMED, AMBIGUOUS, OVER_LIMIT = (
 def decode_list(message: bytes) -> PodResourcesList:
     """Decode a ListPodResourcesResponse.
 
-    An entry that cannot be read costs only itself. Of entries with one name that differ none is
-    believed: an older kubelet also lists pods that have ended (kubernetes#119423).
+    An entry that cannot be read costs only itself. Entries with one name that differ are all
+    rejected: an older kubelet also lists pods that have ended (kubernetes#119423).
 
     Raises:
         WireError: the answer itself is cut off or none.
@@ -214,7 +212,7 @@ def _entry(message: memoryview) -> PodEntry:
 
 
 def _grants(container: str, message: memoryview) -> list[Grant]:
-    """One for each resource: the kubelet tells every device id apart, in no order."""
+    """One for each resource: the kubelet lists every device id separately, in no order."""
     ids: dict[str, set[str]] = {}
     for device in parts(message, 2):
         own = ids.setdefault(one_text(device, 1, MAX_TEXT), set())
