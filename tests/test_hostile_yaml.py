@@ -107,6 +107,7 @@ def test_a_value_that_yaml_cannot_make_is_a_refusal_and_no_crash(
     assert len(str(refusal.value)) < 1000
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("read", READERS)
 @pytest.mark.parametrize(

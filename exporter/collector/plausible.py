@@ -25,6 +25,10 @@ MOST_WATTS = 10_000.0  # of a board whose limit is unknown; none of 2026 takes a
 MARGIN = 2  # boards take more than their limit for some milliseconds
 LATE_NS = 10**9  # a counter that is updated late adds to one window what belongs to the one before
 
+HOST_BYTES = 16 * 2**40
+"""No host has more memory. An AMD or Intel driver may count a process's host memory as the
+device's: an APU's total is only what the firmware set aside, and its processes hold more."""
+
 NOTHING: Mapping[str, int] = MappingProxyType({})
 
 
@@ -111,12 +115,13 @@ class _Memory:
         total = max(reported.total_bytes or 0, device.memory_bytes or 0)
         if not total:
             return
-        bad = {p.pid: p.used_bytes for p in reported.processes or () if (p.used_bytes or 0) > total}
+        most = total if device.vendor == "nvidia" else total + HOST_BYTES
+        bad = {p.pid: p.used_bytes for p in reported.processes or () if (p.used_bytes or 0) > most}
         rejected: dict[str, int] = {}
         if bad:
             rejected["process_memory"] = len(bad)
             pid, used = next(iter(bad.items()))
-            self.said["process_memory"] = f"process {pid} holds {used} bytes of {total}"
+            self.said["process_memory"] = f"process {pid} holds {used} bytes of {most}"
             processes = tuple(
                 p._replace(used_bytes=None) if p.pid in bad else p for p in reported.processes or ()
             )

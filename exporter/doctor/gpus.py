@@ -68,7 +68,7 @@ def pace(evidence: ProbeResults) -> Iterator[CheckResult]:
 
 
 def _turns(gpu: int, readings: Sequence[Mapping[str, PartCost]]) -> Iterator[tuple[str, _Turn]]:
-    """The newest cost of each part: the cheaper of the last two, as in ``AdaptiveInterval``.
+    """The newest read of each part, at the cheaper cost of its last two reads.
 
     A part that is read less often than the check lasts has one read only. Costs in ``readings`` are
     totals so far; the interval of the first one is the one that is set.

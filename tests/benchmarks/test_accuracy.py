@@ -24,10 +24,12 @@ def found() -> Found:
     }
 
 
+@pytest.mark.slow
 def test_the_goal_is_met_wherever_the_driver_tells_enough(found: Found) -> None:
     assert missed(found, MINUTES) == []
 
 
+@pytest.mark.slow
 def test_every_other_reader_is_far_off_in_some_scenario(found: Found) -> None:
     worst: dict[str, float] = {}
     for (name, rule), errors in found.items():
@@ -38,6 +40,7 @@ def test_every_other_reader_is_far_off_in_some_scenario(found: Found) -> None:
     assert min(worst.values()) > 2 * ours
 
 
+@pytest.mark.slow
 def test_the_counters_are_as_right_at_any_scrape_interval(found: Found) -> None:
     cells = {
         quality(e for e in found["light bursts", "end"] if (e.scrape_s, e.quantity) == key)
@@ -46,6 +49,7 @@ def test_the_counters_are_as_right_at_any_scrape_interval(found: Found) -> None:
     assert len(cells) == 1
 
 
+@pytest.mark.slow
 def test_the_table_has_a_row_for_each_scenario_and_rule(found: Found) -> None:
     lines = table(found, "core", MINUTES).splitlines()
 

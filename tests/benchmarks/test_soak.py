@@ -84,6 +84,7 @@ def page(snapshot: Snapshot) -> Page:
     return Page(Renderer().render(snapshot, Format.TEXT).decode())
 
 
+@pytest.mark.slow
 def test_the_books_of_its_node_balance_over_all_that_fails() -> None:
     node, books = Node(), Books()
     wrong = [fault for _ in range(16) for fault in books.check(page(node.after(5)))]

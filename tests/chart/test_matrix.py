@@ -16,7 +16,7 @@ from exporter.settings import TABLE, load
 from tests.chart.matrix import MATRIX
 from tests.chart.rendering import CHART, Object, Rendered, helm, render
 
-pytestmark = pytest.mark.program("helm")
+pytestmark = [pytest.mark.program("helm"), pytest.mark.slow]
 
 OLDEST, NEWEST = "1.25", "1.37"
 OPERATOR = Path(__file__).parent / "crds"

@@ -104,6 +104,15 @@ def test_memory_of_a_whole_card_is_believed(bench: Bench) -> None:
     assert rejected(now, "process_memory") == rejected(now, "device_memory") == 0
 
 
+def test_a_process_on_an_apu_may_hold_host_memory(bench: Bench) -> None:
+    apu = replace(DEVICE, vendor="amd", memory_bytes=512 * 2**20)
+    held = reading(used=2**28, of_process=8 * 2**30, total=512 * 2**20)._replace(device=apu)
+    absurd = reading(used=2**28, of_process=HUGE, total=512 * 2**20)._replace(device=apu)
+
+    assert container(read(bench, held))["memory_used_bytes"] == 8 * 2**30
+    assert rejected(read(bench, absurd), "process_memory") == 1
+
+
 def test_memory_in_use_above_the_cards_is_rejected(bench: Bench) -> None:
     now = read(bench, reading(), reading(used=500 * 2**30))
 
