@@ -11,9 +11,9 @@ ENV UV_PROJECT_ENVIRONMENT=/opt/mgpu-exporter \
     UV_NO_CACHE=1 \
     PYC_INVALIDATION_MODE=UNCHECKED_HASH
 WORKDIR /src
-COPY image/tools.txt image/
+COPY tools/image/tools.txt tools/image/
 RUN python -m venv /opt/tools \
- && /opt/tools/bin/pip install --no-cache-dir --require-hashes --only-binary :all: -r image/tools.txt
+ && /opt/tools/bin/pip install --no-cache-dir --require-hashes --only-binary :all: -r tools/image/tools.txt
 # What is locked comes before the code: a change of the code leaves this layer as it was.
 COPY pyproject.toml uv.lock ./
 # A third of it all is the kubernetes package's second client, which nothing here imports.

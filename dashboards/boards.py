@@ -94,7 +94,7 @@ def errors() -> list[Panel]:
         table(
             "XIDs",
             "Errors that the driver reported in the time range, by number. The runbooks "
-            "MgpuXidHardware and MgpuXidError tell what they mean.",
+            "MgpuXidHardware and MgpuXidError say what they mean.",
             {"instance": "Node", "gpu": "GPU", "xid": "XID"},
             [
                 Column(

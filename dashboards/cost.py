@@ -29,8 +29,8 @@ def dashboard() -> build.Dashboard:
     found = board(
         "cost",
         "Energy and cost",
-        "What the namespaces drew and were allotted in the time range, and what it cost. Energy of "
-        "containers is an estimate whose parts add up to the board's counter.",
+        "What the namespaces drew and were allocated in the time range, and what it cost. Energy "
+        "of containers is an estimate whose parts add up to the board's counter.",
         ["namespace"],
         labels=("namespace",),
     )
@@ -40,7 +40,7 @@ def dashboard() -> build.Dashboard:
         found.with_panel(panel)
     found.with_row(build.Row("Namespaces")).with_panel(_bill())
     found.with_row(build.Row("Over time"))
-    return found.with_panel(_power()).with_panel(_allotted())
+    return found.with_panel(_power()).with_panel(_allocated())
 
 
 def _price(name: str, label: str, value: str) -> build.TextBoxVariable:
@@ -73,14 +73,14 @@ def _totals() -> list[Panel]:
             "percentunit",
         ),
         stat(
-            "GPU-hours allotted",
+            "GPU-hours allocated",
             "Of the chosen namespaces in the time range, used or not.",
             f"sum({HOURS})",
             "short",
             nothing=NO_SHARE,
         ),
         stat(
-            "Cost of the allotments",
+            "Cost of the allocations",
             "At the price of a GPU-hour above, in its currency.",
             f"sum({HOURS}) * {PRICE_GPU_HOUR}",
             "short",
@@ -88,7 +88,7 @@ def _totals() -> list[Panel]:
         ),
         stat(
             "Paid for and idle",
-            "The part of the allotted GPU-hours that was not used.",
+            "The part of the allocated GPU-hours that was not used.",
             f"sum({IDLE_HOURS}) / sum({HOURS})",
             "percentunit",
             ((None, "green"), (0.5, "yellow"), (0.8, "red")),
@@ -107,9 +107,9 @@ def _bill() -> Panel:
         "(time-slicing) has used GPU-hours only.",
         {"cluster": "Cluster", "namespace": "Namespace"},
         [
-            Column("Cost of allotments", f"{total(HOURS)} * {PRICE_GPU_HOUR}", "short"),
+            Column("Cost of allocations", f"{total(HOURS)} * {PRICE_GPU_HOUR}", "short"),
             Column("of that idle", f"{total(IDLE_HOURS)} * {PRICE_GPU_HOUR}", "short"),
-            Column("GPU-hours allotted", total(HOURS), "short"),
+            Column("GPU-hours allocated", total(HOURS), "short"),
             Column("GPU-hours used", total(ALL_HOURS), "short"),
             Column("Energy", total(KWH), "kwatth"),
             Column("Cost of energy", f"{total(KWH)} * {PRICE_KWH}", "short"),
@@ -132,11 +132,11 @@ def _power() -> Panel:
     )
 
 
-def _allotted() -> Panel:
+def _allocated() -> Panel:
     share = f"rate(mgpu_pod_allocated_core_seconds_total{{{NAMESPACE}}}[$__rate_interval])"
     return series(
-        "Cost of allotments an hour, by namespace",
-        "What the allotments of the moment cost in an hour.",
+        "Cost of allocations an hour, by namespace",
+        "What the allocations of the moment cost in an hour.",
         {"{{$namespace_label}}": f"sum by ({BY_NAMESPACE}) ({share}) * {PRICE_GPU_HOUR}"},
         "short",
         stacked=True,

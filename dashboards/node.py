@@ -107,7 +107,7 @@ def _devices() -> Panel:
 
     return table(
         "Devices now",
-        "Each GPU, and under MIG each of its instances: what it does and what of it is allotted.",
+        "Each GPU, and under MIG each of its instances: what it does and what of it is allocated.",
         {
             "cluster": "Cluster",
             "instance": "Node",
@@ -119,9 +119,9 @@ def _devices() -> Panel:
         },
         [
             Column("Core in use", with_names(rate("busy_seconds_total")), "percentunit"),
-            Column("Core allotted", with_names(of("allocated_core_ratio")), "percentunit"),
+            Column("Core allocated", with_names(of("allocated_core_ratio")), "percentunit"),
             Column("Memory in use", with_names(of("memory_used_bytes")), "bytes"),
-            Column("Memory allotted", with_names(of("allocated_memory_bytes")), "bytes"),
+            Column("Memory allocated", with_names(of("allocated_memory_bytes")), "bytes"),
             Column("Memory", with_names(of("memory_total_bytes")), "bytes"),
             Column("Replicas", with_names(of("sharing_replicas")), "short"),
             Column("Power", with_names(of("power_watts")), "watt"),

@@ -29,21 +29,21 @@ def dashboard() -> build.Dashboard:
     found = board(
         "overview",
         "Overview",
-        "Who uses the GPUs of the clusters, against what was allotted; who wastes them, and who is "
-        "over what it was allotted.",
+        "Who uses the GPUs of the clusters, against what was allocated; who wastes them, and who "
+        "is over what it was allocated.",
         ["namespace"],
         labels=("namespace", "pod"),
     )
     for panel in _totals():
         found.with_panel(panel)
     found.with_row(build.Row("Namespaces")).with_panel(_namespaces())
-    found.with_panel(_used()).with_panel(_allotted())
+    found.with_panel(_used()).with_panel(_allocated())
     found.with_row(build.Row("Waste, and what is short")).with_panel(_hours())
     return found.with_panel(_idle()).with_panel(_over_share()).with_panel(_over_memory())
 
 
 def _totals() -> list[Panel]:
-    allotted = f"sum({SHARE})"
+    allocated = f"sum({SHARE})"
     idle = f"sum(clamp_min({SHARE} - {POD_USE}, 0))"
     return [
         stat(
@@ -61,7 +61,7 @@ def _totals() -> list[Panel]:
             "percentunit",
         ),
         stat(
-            "Core allotted",
+            "Core allocated",
             "Shares that were promised to pods, of all GPUs. Over 100 % more was promised than "
             "there is.",
             f"sum({_of('allocated_core_ratio')}) / count({_of('allocated_core_ratio')})",
@@ -70,9 +70,9 @@ def _totals() -> list[Panel]:
             nothing=NO_SHARE,
         ),
         stat(
-            "Allotted and idle",
+            "Allocated and idle",
             "GPUs' worth of core that pods were promised and do not use now.",
-            f"{idle} / {allotted}",
+            f"{idle} / {allocated}",
             "percentunit",
             ((None, "green"), (0.5, "yellow"), (0.8, "red")),
             nothing=NO_SHARE,
@@ -99,20 +99,20 @@ def _namespaces() -> Panel:
     energy = f"rate(mgpu_namespace_energy_joules_total{{{NAMESPACE}}}[$__rate_interval])"
     return table(
         "Namespaces now",
-        "Use and allotment of each namespace. Use includes jobs that were too short for a scrape; "
+        "Use and allocation of each namespace. Use includes jobs that were too short for a scrape; "
         "energy is estimated.",
         {"cluster": "Cluster", "namespace": "Namespace"},
         [
             Column("GPUs used", f"sum by ({BY_NAMESPACE}) ({USE})", "short"),
-            Column("GPUs allotted", f"sum by ({BY_NAMESPACE}) ({SHARE})", "short"),
+            Column("GPUs allocated", f"sum by ({BY_NAMESPACE}) ({SHARE})", "short"),
             Column(
-                "Used of allotted",
+                "Used of allocated",
                 f"sum by ({BY_NAMESPACE}) ({POD_USE} and {SHARE})"
                 f" / (sum by ({BY_NAMESPACE}) ({SHARE}) > 0)",
                 "percentunit",
             ),
             Column("Memory used", f"sum by ({BY_NAMESPACE}) ({memory})", "bytes"),
-            Column("Memory allotted", f"sum by ({BY_NAMESPACE}) ({limit})", "bytes"),
+            Column("Memory allocated", f"sum by ({BY_NAMESPACE}) ({limit})", "bytes"),
             Column("Power", f"sum by ({BY_NAMESPACE}) ({energy})", "watt"),
             Column("Pods", f"count by ({BY_NAMESPACE}) (mgpu_pod_info{{{NAMESPACE}}})", "short"),
         ],
@@ -130,9 +130,9 @@ def _used() -> Panel:
     )
 
 
-def _allotted() -> Panel:
+def _allocated() -> Panel:
     return series(
-        "GPUs allotted, by namespace",
+        "GPUs allocated, by namespace",
         "GPUs' worth of core promised to pods. Pods without a promised share (time-slicing) are "
         "not in it.",
         {"{{$namespace_label}}": f"sum by ({BY_NAMESPACE}) ({SHARE})"},
@@ -145,8 +145,8 @@ def _allotted() -> Panel:
 def _hours() -> Panel:
     return table(
         "GPU-hours of the time range",
-        "What each namespace was allotted and what it used. Idle is the allotted time of each pod "
-        "that it did not use; a pod over its share does not make up for another that idles.",
+        "What each namespace was allocated and what it used. Idle is the allocated time of each "
+        "pod that it did not use; a pod over its share does not make up for another that idles.",
         {"cluster": "Cluster", "namespace": "Namespace"},
         [
             Column(
@@ -154,7 +154,7 @@ def _hours() -> Panel:
                 f"sum by ({BY_NAMESPACE}) (clamp_min({HOURS} - {USED_HOURS}, 0))",
                 "short",
             ),
-            Column("Allotted GPU-hours", f"sum by ({BY_NAMESPACE}) ({HOURS})", "short"),
+            Column("Allocated GPU-hours", f"sum by ({BY_NAMESPACE}) ({HOURS})", "short"),
             Column("Used GPU-hours", f"sum by ({BY_NAMESPACE}) ({ALL_HOURS})", "short"),
         ],
         links={"Namespace": TO_NAMESPACE},
@@ -165,7 +165,7 @@ def _hours() -> Panel:
 def _idle() -> Panel:
     return table(
         "Pods that idle most",
-        "The twenty pods with the most allotted GPU-hours in the time range that they did not use.",
+        "The twenty pods with the most unused allocated GPU-hours in the time range.",
         {"namespace": "Namespace", "pod": "Pod"},
         [
             Column(
@@ -197,10 +197,10 @@ def _over_share() -> Panel:
 def _over_memory() -> Panel:
     ratio = f"max by ({BY_POD}) (mgpu_pod_memory_limit_utilization_ratio{{{NAMESPACE}}})"
     return table(
-        "Fullest memory allotments",
+        "Fullest memory allocations",
         "The ten pods that hold most of their device memory now, on the device where that is most.",
         ON_NODE,
-        [Column("Held of the allotment", f"topk(10, {ratio})", "percentunit")],
+        [Column("Held of the allocation", f"topk(10, {ratio})", "percentunit")],
         links={"Pod": TO_POD},
         nothing="No pod's device memory is limited here",
         width=12,

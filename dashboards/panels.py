@@ -35,7 +35,7 @@ from grafana_foundation_sdk.models.prometheus import PromQueryFormat
 
 from dashboards.frame import SOURCE, WORKLOAD
 
-USED, ALLOTTED, IDLE, NOBODY, BAD = "blue", "green", "orange", "#808080", "red"  # one meaning each
+USED, ALLOCATED, IDLE, NOBODY, BAD = "blue", "green", "orange", "#808080", "red"  # one meaning each
 
 Panel = Builder[PanelModel]
 Steps = Sequence[tuple[float | None, str]]
@@ -220,7 +220,9 @@ def table(
         .span(width)
     )
     # A cell that is empty is not the panel without data, whose text it would have.
-    panel.override_by_regexp("/.*/", [_override("noValue", "-")])
+    # With Grafana's own least width, 150 pixels, the last columns of a narrow panel lie outside.
+    everywhere = [_override("noValue", "-"), _override("custom.minWidth", 80)]
+    panel.override_by_regexp("/.*/", everywhere)
     for column in columns:
         panel.override_by_name(column.name, [_override("unit", column.unit)])
     for head, address in (links or {}).items():

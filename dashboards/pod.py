@@ -1,9 +1,9 @@
-"""Pods and containers: use against allotment, and the neighbours on the same cards."""
+"""Pods and containers: use against allocation, and the neighbours on the same cards."""
 
 from grafana_foundation_sdk.builders import dashboard as build
 
 from dashboards.frame import NODE, POD, WORKLOAD, board, to
-from dashboards.panels import ALLOTTED, BAD, HIGH, IDLE, Column, Panel, series, stat, table
+from dashboards.panels import ALLOCATED, BAD, HIGH, IDLE, Column, Panel, series, stat, table
 
 CONTAINER = "{{$pod_label}} {{$container_label}} GPU {{gpu}}"
 BY_CONTAINER = "cluster, instance, $namespace_label, $pod_label, $container_label, gpu, uuid"
@@ -29,18 +29,18 @@ def _rate(name: str) -> str:
 
 
 def dashboard() -> build.Dashboard:
-    """Top row: how much of what it was allotted; then its containers; then its neighbours."""
+    """Top row: how much of what it was allocated; then its containers; then its neighbours."""
     found = board(
         "pod",
         "Pod and containers",
-        "What the chosen pods use of what they were allotted, by container and device, and who "
+        "What the chosen pods use of what they were allocated, by container and device, and who "
         "else is on their cards.",
         ["namespace", "pod"],
         labels=WORKLOAD,
     )
     for panel in _totals():
         found.with_panel(panel)
-    found.with_row(build.Row("Use and allotment")).with_panel(_core()).with_panel(_memory())
+    found.with_row(build.Row("Use and allocation")).with_panel(_core()).with_panel(_memory())
     found.with_panel(_containers())
     found.with_row(build.Row("Neighbours on the same cards"))
     found.with_panel(_neighbours()).with_panel(_neighbours_memory())
@@ -71,15 +71,15 @@ def _totals() -> list[Panel]:
             "short",
         ),
         stat(
-            "GPUs allotted",
+            "GPUs allocated",
             "GPUs' worth of core promised.",
             share,
             "short",
             nothing=NO_SHARE,
         ),
         stat(
-            "Fullest memory allotment",
-            "Device memory held against the allotment, on the device where that is most.",
+            "Fullest memory allocation",
+            "Device memory held against the allocation, on the device where that is most.",
             f"max({_pod('memory_limit_utilization_ratio')})",
             "percentunit",
             HIGH,
@@ -110,27 +110,27 @@ def _core() -> Panel:
             f"{CONTAINER} (share)": f"sum by ({BY_CONTAINER}) ({_own('core_limit_ratio')})",
         },
         "percentunit",
-        colors={"share": ALLOTTED},
+        colors={"share": ALLOCATED},
     )
 
 
 def _memory() -> Panel:
     return series(
-        "Memory held, and the allotment",
-        "Device memory of each container on each device, and what was allotted there.",
+        "Memory held, and the allocation",
+        "Device memory of each container on each device, and what was allocated there.",
         {
             CONTAINER: f"sum by ({BY_CONTAINER}) ({_own('memory_used_bytes')})",
-            f"{CONTAINER} (allotted)": f"sum by ({BY_CONTAINER}) ({_own('memory_limit_bytes')})",
+            f"{CONTAINER} (allocated)": f"sum by ({BY_CONTAINER}) ({_own('memory_limit_bytes')})",
         },
         "bytes",
-        colors={"allotted": ALLOTTED},
+        colors={"allocated": ALLOCATED},
     )
 
 
 def _containers() -> Panel:
     return table(
         "Containers now",
-        "Each container on each device: use, peak and what it was allotted.",
+        "Each container on each device: use, peak and what it was allocated.",
         {**KEYS, "gpu": "GPU"},
         [
             Column(
@@ -142,9 +142,9 @@ def _containers() -> Panel:
                 ("Replicas", _own("allocated_replicas"), "short"),
                 ("Memory", _own("memory_used_bytes"), "bytes"),
                 ("Highest memory", _own("memory_used_peak_bytes"), "bytes"),
-                ("Allotted memory", _own("memory_limit_bytes"), "bytes"),
+                ("Allocated memory", _own("memory_limit_bytes"), "bytes"),
                 ("Processes", _own("processes"), "short"),
-                ("Elsewhere than allotted", _own("placement_mismatch"), "bool_yes_no"),
+                ("Elsewhere than allocated", _own("placement_mismatch"), "bool_yes_no"),
             )
         ],
         links={"UUID": to("node", uuid="${__value.raw}")},
@@ -209,13 +209,13 @@ def _more() -> list[Panel]:
 
 def _identity() -> Panel:
     return table(
-        "Allotments",
-        "The sharing system of each allotment, its policy and the container's priority. Without a "
+        "Allocations",
+        "The sharing system of each allocation, its policy and the container's priority. Without a "
         "UUID the device is not known yet.",
         {**KEYS, "scheme": "Sharing system", "policy": "Policy", "priority": "Priority"},
         [
             Column(
-                "Allotments",
+                "Allocations",
                 "sum by ($namespace_label, $pod_label, $container_label, uuid, scheme, policy, "
                 f"priority) ({_own('allocation_info')})",
                 "short",

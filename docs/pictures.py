@@ -21,8 +21,8 @@ from exporter.collector.wiring import make_collector, open_sources
 from exporter.model import Snapshot
 from exporter.settings import Address, load
 from exporter.terminal.app import Top
-from exporter.terminal.feeds import Sight
-from exporter.web import Pages, Server, listen, make_app
+from exporter.terminal.feeds import FeedResult
+from exporter.web import HttpServer, Pages, listen, make_app
 from tests.web.browser import LIVE, browsing
 
 FOLDER = Path(__file__).parent / "pictures"
@@ -35,7 +35,7 @@ OPENED = "details.entry summary"  # the first pod, to show its container and pro
 
 @dataclass
 class Clock:
-    """A clock that moves when it is told to."""
+    """A clock that moves only when a test moves it."""
 
     now_ns: int = START_NS
 
@@ -74,14 +74,14 @@ async def photograph(snapshot: Snapshot, clock: Clock, file: Path, *, dark: bool
     about = About("gpu-node-1", settings.collection_window_ns)
     shown = Shown(snapshot, Pulse(clock.now_ns, 1))
     [sock] = listen([Address("127.0.0.1", 0)])
-    server = Server(make_app(pages, shown, settings, clock, about=lambda: about))
+    server = HttpServer(make_app(pages, shown, settings, clock, about=lambda: about))
     await server.start([sock])
     try:
         async with browsing() as tab:
             await tab.size(WIDTH, HEIGHT, dark=dark)
             await tab.open(f"http://127.0.0.1:{sock.getsockname()[1]}/")
             await tab.until(LIVE)
-            await tab.tell(f"document.querySelector('{OPENED}').click()")
+            await tab.value(f"document.querySelector('{OPENED}').click()")
             await tab.until("document.querySelector('table.parts')")
             await tab.picture(file, whole=False)
     finally:
@@ -108,9 +108,9 @@ class Standing:
     def __init__(self, snapshot: Snapshot) -> None:
         about = About(self.name, SECOND)
         document, history = api.snapshot(snapshot, about, 0), api.history(snapshot, about, 0)
-        self._sight = Sight([(document, history)])
+        self._sight = FeedResult([(document, history)])
 
-    def read(self) -> Sight:
+    def read(self) -> FeedResult:
         """The snapshot and its last minutes."""
         return self._sight
 

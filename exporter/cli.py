@@ -21,16 +21,16 @@ logger = logging.getLogger(__name__)
 
 
 _SERVE = "serve"
-_CHECK_CONFIG = "check-config"  # the only one that is run with settings that cannot be used
+_CHECK_CONFIG = "check-config"  # the only command that runs with settings that cannot be used
 
-INTERRUPTED, NOT_READ = 128 + signal.SIGINT, 128 + signal.SIGPIPE  # as shells tell of a signal
+INTERRUPTED, NOT_READ = 128 + signal.SIGINT, 128 + signal.SIGPIPE  # as shells report a signal
 
 
 class _Command(NamedTuple):
-    """A sub-command: the function and the module of its name, imported where it is asked for.
+    """A sub-command: a function in the module of its name, which is imported when it is needed.
 
-    ``settings``: whether it takes the flags of the settings. ``required``: what its usage says
-    must be given.
+    ``settings``: whether it has the flags of the settings. ``required``: the required arguments in
+    its usage line.
     """
 
     name: str
@@ -39,7 +39,7 @@ class _Command(NamedTuple):
     required: str = ""
 
     def run(self, settings: Settings, arguments: Namespace) -> int:
-        """Run it; its exit status."""
+        """Run the command and return its exit status."""
         status: int = getattr(self._module, self.name)(settings, arguments)
         return status
 
@@ -58,17 +58,17 @@ _COMMANDS = {
     for command in (
         _Command(_SERVE, "serve the metrics; the default, if no command is given"),
         _Command("top", "show GPUs, pods and processes, live"),
-        _Command("snapshot", "print what is on the GPUs once"),
-        _Command("check", "look at this node as serve would, and say what hinders it"),
-        _Command(_CHECK_CONFIG, "say all that is wrong with the configuration, and start nothing"),
+        _Command("snapshot", "print the usage of the GPUs once"),
+        _Command("check", "check this node as serve would use it, and report the problems found"),
+        _Command(_CHECK_CONFIG, "report all problems of the configuration, and start nothing"),
         _Command(
             "record",
-            "write down what the sources say, cycle by cycle",
+            "write what the sources return to a file, cycle by cycle",
             required=" --output FILE",
         ),
         _Command(
             "replay",
-            "print the page that a recording comes to",
+            "print the page that results from a recording",
             settings=False,
             required=" FILE",
         ),
@@ -78,13 +78,13 @@ _COMMANDS = {
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a sub-command and return the exit status; 2 means that the settings cannot be used."""
-    signal.signal(signal.SIGUSR2, signal.SIG_IGN)  # until it is served, it would end the process
+    signal.signal(signal.SIGUSR2, signal.SIG_IGN)  # until it is handled, it would end the process
     arguments = _read(sys.argv[1:] if argv is None else argv)
     command = arguments.command or _SERVE
     if command == _CHECK_CONFIG:
         from exporter.commands.check_config import check_config  # noqa: PLC0415 - as the other commands
 
-        return _heard_out(lambda: check_config(_flags(arguments), arguments.format))
+        return _without_traceback(lambda: check_config(_flags(arguments), arguments.format))
     try:
         settings = read_settings(_flags(arguments))
     except SettingsError as error:
@@ -93,21 +93,21 @@ def main(argv: Sequence[str] | None = None) -> int:
         return USAGE_ERROR
     logs.configure(settings.log_level, settings.log_format)
     for warning in unknown_variables(os.environ):
-        logger.warning("%s; it is not heeded", warning)
+        logger.warning("%s", warning)
     if command == _SERVE:
-        signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until it is heeded
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until it is handled
         return serve(settings, reread=lambda: read_settings(_flags(arguments)))
-    return _heard_out(lambda: _COMMANDS[command].run(settings, arguments))
+    return _without_traceback(lambda: _COMMANDS[command].run(settings, arguments))
 
 
-def _heard_out(run: Callable[[], int]) -> int:
-    """Run a command. Whoever breaks it off, or reads no more of it, is shown no traceback."""
+def _without_traceback(run: Callable[[], int]) -> int:
+    """Run a command. An interrupt or a closed output shows no traceback."""
     try:
         try:
             status = run()
         except KeyboardInterrupt:
             status = INTERRUPTED
-        print(end="", flush=True)  # also where there is no standard output
+        print(end="", flush=True)  # also if there is no standard output
     except BrokenPipeError:
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, sys.stdout.fileno())  # at the end Python flushes it once more
@@ -116,12 +116,12 @@ def _heard_out(run: Callable[[], int]) -> int:
 
 
 def _read(argv: Sequence[str]) -> Namespace:
-    """Read the arguments. Who only serves does not load the modules of all other commands."""
+    """The parsed arguments. ``serve`` alone does not import the modules of all other commands."""
     parser = _parser([_SERVE])
     named = {given.partition("=")[0] for given in argv}
     others = _COMMANDS.keys() - {_SERVE} | {"-h", "--help"}
-    strange = [name for name in named if name.startswith("--") and name not in parser.flags]
-    if strange or named & others:
+    unknown = [name for name in named if name.startswith("--") and name not in parser.flags]
+    if unknown or named & others:
         parser = _parser(_COMMANDS)
     return parser.parse(argv)
 
@@ -133,19 +133,19 @@ def _flags(arguments: Namespace) -> dict[str, list[str]]:
 
 
 def _parser(known: Collection[str] = tuple(_COMMANDS)) -> Parser:
-    """``known``: the commands whose own flags it knows."""
+    """The parser. ``known`` are the commands whose own flags it has."""
     parser = Parser(
         prog="mgpu-exporter",
         usage="mgpu-exporter [COMMAND] [FLAG ...]",
         description=(about or "").partition("\n")[0],
-        epilog="Each flag can be given as the variable that is named with it, or by its name in "
-        "the YAML file of --config.file. Flags go before variables, these before the file. "
-        "A command's own flags: mgpu-exporter COMMAND --help.",
+        epilog="Each flag can also be given as the variable shown with it, or by its name in the "
+        "YAML file of --config.file. Flags take precedence over variables, and these over the "
+        "file. For a command's own flags see mgpu-exporter COMMAND --help.",
         add_help=False,
     )
     commands = parser.add_subparsers(dest="command", title="commands", metavar="COMMAND")
     general = parser.add_argument_group("general")
-    general.add_argument("-h", "--help", action="help", help="say this, and end")
+    general.add_argument("-h", "--help", action="help", help="show this help")
     general.add_argument("--version", action="version", version=f"mgpu-exporter {__version__}")
     add_arguments(parser)
     parser.commands = commands.choices

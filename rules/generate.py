@@ -1,4 +1,6 @@
-"""Writes rules/exported/ from rules/: the same rules for series whose labels Prometheus renamed.
+"""Writes what is made from rules/: rules/exported/ and the table of docs/alerts.md.
+
+rules/exported/ has the same rules for series whose labels Prometheus renamed.
 
 Without ``honorLabels`` the workload is in ``exported_namespace``, ``exported_pod`` and
 ``exported_container``, and the plain names are the exporter's own. ``python rules/generate.py``
@@ -10,7 +12,10 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+import yaml
+
 FOLDER = Path(__file__).parent
+BEGIN, END = "<!-- alerts: written by rules/generate.py -->\n", "<!-- end of alerts -->\n"
 HEAD = "# Written by rules/generate.py, for series with exported_ labels. Do not edit.\n"
 
 COMMENT = re.compile(r"^\s*#.*\n", re.MULTILINE)
@@ -25,16 +30,36 @@ def exported(text: str) -> str:
     return HEAD + renamed
 
 
+def alerts_page(page: str, rules: str) -> str:
+    """The page with its table replaced by the alerts of these rules."""
+    rows = {  # by the row itself: several rules may have one name
+        f"| [{rule['alert']}](runbooks/{rule['alert']}.md) | {rule['labels']['severity']} "
+        f"| {rule.get('for', 'at once')} | {rule['annotations']['summary'].strip()} |\n": None
+        for group in yaml.safe_load(rules)["groups"]
+        for rule in group["rules"]
+    }
+    head, _, rest = page.partition(BEGIN)
+    _, _, tail = rest.partition(END)
+    table = "| alert | severity | for | |\n|---|---|---|---|\n"
+    return f"{head}{BEGIN}\n{table}{''.join(rows)}\n{END}{tail}"
+
+
 def main(arguments: Sequence[str], folder: Path = FOLDER) -> int:
     """Write the files, or with ``--check`` compare them; 1 if one differs."""
     drifted = []
-    for source in sorted(folder.glob("*.yaml")):
-        path, text = folder / "exported" / source.name, exported(source.read_text())
+    texts = {
+        folder / "exported" / source.name: exported(source.read_text())
+        for source in sorted(folder.glob("*.yaml"))
+    }
+    page, rules = folder.parent / "docs" / "alerts.md", folder / "mgpu-alerts.yaml"
+    if page.exists() and rules.exists():
+        texts[page] = alerts_page(page.read_text(encoding="utf-8"), rules.read_text())
+    for path, text in texts.items():
         if "--check" not in arguments:
             path.parent.mkdir(exist_ok=True)
             path.write_text(text, encoding="utf-8")
         elif not path.exists() or path.read_text(encoding="utf-8") != text:
-            drifted.append(f"exported/{path.name}")
+            drifted.append(f"{path.parent.name}/{path.name}")
     if drifted:
         print(f"{', '.join(drifted)}: not as in rules/; run python rules/generate.py")
     return 1 if drifted else 0

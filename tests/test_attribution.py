@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.attribution.join import account, hold, place
+from exporter.attribution.join import account, place, share_memory
 from exporter.attribution.ownership import owner_of
 from exporter.attribution.shares import SCALE_CAP
 from exporter.model import (
@@ -13,12 +13,12 @@ from exporter.model import (
     CgroupIdentity,
     Container,
     ContainerKey,
-    Credit,
     Device,
     DeviceMemory,
     DeviceUsage,
     Engines,
     GroupKey,
+    IdleCredit,
     MemoryHeld,
     Owner,
     Pod,
@@ -147,7 +147,7 @@ def sampled(
         ),
         rejected={"pid": rejected} if rejected else {},
         unclaimed_ns=unclaimed,
-        told_apart=True,
+        per_sample=True,
     )
 
 
@@ -198,16 +198,16 @@ def test_time_that_no_sample_claims_is_given_within_the_credit_and_the_rest_has_
 
 def test_credit_of_earlier_windows_is_carried_on() -> None:
     usage = account(DEVICE, sampled(700, {1: (100, 600)}, 0), OWNERS)
-    later = account(DEVICE, sampled(200, {}, 200), OWNERS, credit=usage.credit)
+    later = account(DEVICE, sampled(200, {}, 200), OWNERS, credit=usage.idle_credit)
 
     assert core_of(later) == {A: 200}
-    assert later.credit[A].spare_ns == 600 - 200 - 1  # and one has faded
+    assert later.idle_credit[A].credit_ns == 600 - 200 - 1  # and one has faded
 
 
 def test_a_card_latched_at_full_does_not_make_its_idle_neighbour_busy() -> None:
     usage = account(DEVICE, sampled(900, {1: (20, 800)}, 30), OWNERS)
     for _ in range(3):
-        usage = account(DEVICE, sampled(1000, {}, 0), OWNERS, credit=usage.credit)
+        usage = account(DEVICE, sampled(1000, {}, 0), OWNERS, credit=usage.idle_credit)
 
         assert core_of(usage) == {Unattributed.NO_PID: 1000}
 
@@ -327,7 +327,7 @@ def windows(draw: st.DrawFn) -> Window:
         energy_uj=energy,
         idle_energy_uj=draw(st.one_of(st.none(), st.integers(0, 10**12))),
         unclaimed_ns=draw(st.integers(0, 10**9)),
-        told_apart=draw(st.booleans()),
+        per_sample=draw(st.booleans()),
     )
 
 
@@ -335,7 +335,7 @@ idle_weights = st.dictionaries(
     st.sampled_from([A, B, GroupKey("docker", "x"), Unattributed.IDLE]), st.integers(0, 10**6)
 )
 credit_of_owners = st.dictionaries(
-    st.sampled_from([A, B, *Unattributed]), st.builds(Credit, st.integers(0, 10**9))
+    st.sampled_from([A, B, *Unattributed]), st.builds(IdleCredit, st.integers(0, 10**9))
 )
 
 
@@ -344,7 +344,7 @@ def test_shares_add_up_to_the_device_for_every_quantity(
     seen: Window,
     known: dict[int, Owner],
     weights: dict[Owner, int],
-    credit: dict[Owner, Credit],
+    credit: dict[Owner, IdleCredit],
 ) -> None:
     usage = account(DEVICE, seen, known, weights, credit)
 
@@ -377,7 +377,7 @@ def test_memory_goes_to_its_holders_and_the_rest_has_no_pid() -> None:
         ),
     )
 
-    assert hold(memory, OWNERS) == {
+    assert share_memory(memory, OWNERS) == {
         A: MemoryHeld(35, 2),
         B: MemoryHeld(None, 1),
         Unattributed.HOST_PROCESS: MemoryHeld(10, 1),
@@ -389,7 +389,7 @@ def test_memory_that_is_counted_twice_is_overlap_and_no_holder_loses_any() -> No
     compute = frozenset({"compute"})
     twice = (ProcessMemory(1, 60, compute), ProcessMemory(2, 60, compute))
 
-    assert hold(DeviceMemory(100, 80, None, twice), OWNERS) == {
+    assert share_memory(DeviceMemory(100, 80, None, twice), OWNERS) == {
         A: MemoryHeld(60, 1),
         B: MemoryHeld(60, 1),
         Unattributed.OVERLAP: MemoryHeld(-40, 0),
@@ -410,7 +410,7 @@ def test_memory_that_is_counted_twice_is_overlap_and_no_holder_loses_any() -> No
 def test_memory_adds_up_to_what_the_device_has_in_use(
     used: int, processes: list[ProcessMemory]
 ) -> None:
-    held = hold(DeviceMemory(10**12, used, None, tuple(processes)), OWNERS)
+    held = share_memory(DeviceMemory(10**12, used, None, tuple(processes)), OWNERS)
 
     unsized = {
         OWNERS.get(p.pid, Unattributed.UNKNOWN_CGROUP) for p in processes if p.used_bytes is None
@@ -421,7 +421,7 @@ def test_memory_adds_up_to_what_the_device_has_in_use(
 
 
 def test_memory_is_not_shared_out_where_processes_are_not_listed() -> None:
-    assert hold(DeviceMemory(100, 80, None, None), OWNERS) == {}
+    assert share_memory(DeviceMemory(100, 80, None, None), OWNERS) == {}
 
 
 def allocation(
@@ -539,6 +539,6 @@ def test_placing_changes_nothing_but_what_was_unplaced_and_loses_nothing(
 def test_where_the_whole_devices_memory_is_not_told_its_holders_are_all_there_is() -> None:
     memory = DeviceMemory(None, None, None, (ProcessMemory(1, 5, frozenset({"compute"})),))
 
-    assert hold(memory, {1: Unattributed.HOST_PROCESS}) == {
+    assert share_memory(memory, {1: Unattributed.HOST_PROCESS}) == {
         Unattributed.HOST_PROCESS: MemoryHeld(5, 1)
     }

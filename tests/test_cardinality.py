@@ -95,7 +95,7 @@ def test_it_is_served_to_whom_may_see_it_with_its_schema() -> None:
 def test_it_is_counted_anew_for_a_new_snapshot_and_new_rules() -> None:
     with serving(SNAPSHOT) as site:
         first = json.loads(site.ask("/api/v1/cardinality").body)
-        site.pages.use(Renderer(families_without(["mgpu_device_up"])), site.pages._write.compat)
+        site.pages.use(Renderer(families_without(["mgpu_device_up"])), site.pages._writers.compat)
         second = json.loads(site.ask("/api/v1/cardinality").body)
 
     assert first["series"] - second["series"] == 2

@@ -144,7 +144,7 @@ def test_a_kubeconfig_that_cannot_be_used_is_named_once(
 
     assert line.startswith(f"problem: {path}, kubeconfig: {words}")
     assert line.count(str(path)) == 1
-    assert end == "1 problem: serve would start, and try it again until it can be used"
+    assert end == "1 problem: serve would start, and try again until it can be used"
 
 
 def test_a_kubeconfig_that_is_no_text_or_a_folder_is_named_in_words(
@@ -178,7 +178,7 @@ def test_variables_that_are_no_settings_are_warned_of_and_no_error(check: Check)
 
     assert status == 0
     assert lines[0] == (
-        "warning: $MGPU_LOG_LEVLE is no setting of this version; did you mean MGPU_LOG_LEVEL?"
+        "warning: unknown variable $MGPU_LOG_LEVLE is ignored; did you mean MGPU_LOG_LEVEL?"
     )
     assert len(lines) == 2
 

@@ -152,9 +152,11 @@ def test_settings_that_cannot_be_used_end_the_start(
         ("--quite-another=1", "no such flag: --quite-another; see --help"),
         ("serv", "no such command: serv; did you mean serve?"),
         ("check_config", "no such command: check_config; did you mean check-config?"),
-        ("serve extra", "serve has no use for extra"),
-        ("serve -x", "serve has no use for -x"),
-        ("record --output=x --form=json", "no such flag: --form; did you mean --format?"),
+        ("serve extra", "unexpected argument of serve: extra"),
+        ("serve -x", "unexpected argument of serve: -x"),
+        ("record --output=x --form=json", "no such flag: --form; did you mean --force?"),
+        ("serve --port 9000", "no such flag: --port; did you mean --web.listen-address?"),
+        ("top --bogus", "no such flag: --bogus; see --help"),
     ],
 )
 def test_what_is_no_flag_or_command_is_answered_by_one_line(
@@ -228,10 +230,10 @@ def test_sigusr2_lets_go_of_the_gpus_and_takes_them_up_again() -> None:
     with started("-m", "exporter", MGPU_SIMULATE="demo", MGPU_WEB_LISTEN_ADDRESS=":0") as agent:
         agent.hear("listening on")
         agent.process.send_signal(signal.SIGUSR2)
-        agent.hear("the GPU driver is let go of")
+        agent.hear("the GPU driver is released")
         agent.hear("source simulated is down: released")
         agent.process.send_signal(signal.SIGUSR2)
-        agent.hear("the GPU driver is taken up again")
+        agent.hear("the GPU driver is opened again")
         agent.hear("source simulated is up again")
         assert agent.end(signal.SIGTERM) == 0
 
@@ -257,7 +259,7 @@ def test_sigusr2_during_the_start_does_not_end_it(tmp_path: Path) -> None:
 
 def test_it_can_start_with_the_driver_let_go_of() -> None:
     with started("-m", "exporter", "--simulate=demo", "--nvml.released", *ANYWHERE) as agent:
-        agent.hear("the GPU driver is let go of")
+        agent.hear("the GPU driver is released")
         agent.hear("source simulated is down: released")
         assert agent.end(signal.SIGTERM) == 0
 

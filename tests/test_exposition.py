@@ -179,7 +179,7 @@ def test_help_is_escaped_as_the_format_asks(form: Format, help_line: str) -> Non
     assert text.splitlines()[0] == help_line
 
 
-def test_nothing_is_kept_of_rows_that_went() -> None:
+def test_nothing_is_cached_of_rows_that_went() -> None:
     renderer = Renderer()
     values: dict[str, Value] = {"info": {("gone", "2", "3", "4"): 1}, "core_limit_gpus": 0.625}
     sizes = []
@@ -311,7 +311,7 @@ def expected(rows: dict[tuple[str, ...], dict[str, Value]]) -> Samples:
         for name, value in values.items():
             family = families[name]
             for own, number in value.items() if isinstance(value, Mapping) else [((), value)]:
-                pairs = zip(family.all_labels, (*labels, *own), strict=True)
+                pairs = zip((*LEVELS[family.level], *family.labels), (*labels, *own), strict=True)
                 samples[family.full_name, frozenset(pairs)] = float(number / family.divisor)
     return samples
 

@@ -50,9 +50,10 @@ def test_the_unit_is_a_base_unit(family: Family) -> None:
 
 @EVERY
 def test_no_label_is_the_targets_or_unbounded(family: Family) -> None:
-    assert not set(family.all_labels) & (TARGET_LABELS | UNBOUNDED_LABELS)
-    assert len(family.all_labels) == len(set(family.all_labels))
-    assert all(re.fullmatch(r"[a-z][a-z0-9_]*", label) for label in family.all_labels)
+    labels = (*LEVELS[family.level], *family.labels)
+    assert not set(labels) & (TARGET_LABELS | UNBOUNDED_LABELS)
+    assert len(labels) == len(set(labels))
+    assert all(re.fullmatch(r"[a-z][a-z0-9_]*", label) for label in labels)
 
 
 @EVERY

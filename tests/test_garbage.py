@@ -7,10 +7,10 @@ from exporter.commands import garbage
 
 THREADS = """
 import ctypes, gc, sys, threading
-from exporter import garbage
+from exporter.commands import garbage
 
-if sys.argv[1] == "seldom":
-    garbage.seldom()
+if sys.argv[1] == "relax":
+    garbage.relax()
 together = threading.Barrier(5)
 
 def work():
@@ -34,10 +34,10 @@ def said(how: str) -> str:
 
 
 def test_all_threads_share_one_heap() -> None:
-    assert said("seldom").count("<heap ") == 1
+    assert said("relax").count("<heap ") == 1
     assert said("as it comes").count("<heap ") > 1
 
 
 def test_reference_cycles_are_searched_for_seldom() -> None:
     wanted = (garbage.NEW_OBJECTS, garbage.OLDER, garbage.OLDER)
-    assert said("seldom").rstrip().endswith(str(wanted))
+    assert said("relax").rstrip().endswith(str(wanted))

@@ -8,7 +8,7 @@ import pytest
 
 from exporter.settings import SettingsError
 from exporter.settings import load as load_settings
-from exporter.settings.boundedyaml import MAX_DEPTH, MAX_VALUES
+from exporter.settings.yamldocument import MAX_DEPTH, MAX_VALUES
 from exporter.simulation.load import load as load_scenario
 from exporter.simulation.section import ScenarioError
 from exporter.sources.pods.client import KubeconfigError, read_kubeconfig

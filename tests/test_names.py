@@ -45,7 +45,7 @@ def test_a_settings_own_variable_is_known() -> None:
     ],
 )
 def test_an_unknown_variable_is_named_with_the_nearest(name: str, said: str) -> None:
-    assert unknown_variables({name: ""}) == [f"${name} is no setting of this version{said}"]
+    assert unknown_variables({name: ""}) == [f"unknown variable ${name} is ignored{said}"]
 
 
 def test_what_is_like_nothing_is_compared_with_nothing() -> None:

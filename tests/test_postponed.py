@@ -8,7 +8,7 @@ from types import ModuleType
 
 import pytest
 
-from exporter.sources.pods.lazy_package import load, postpone
+from exporter.sources.pods.lazy_package import load, make_lazy
 
 LIBRARY = "postponed_library"
 CLIENT, SERVER = f"{LIBRARY}.client", f"{LIBRARY}.server"
@@ -41,14 +41,14 @@ def package() -> ModuleType:
 
 
 def test_a_submodule_and_those_it_imports_leave_the_init_waiting() -> None:
-    postpone(LIBRARY)
+    make_lazy(LIBRARY)
     assert load(SERVER).SAYS == "served"
     assert CLIENT not in sys.modules
     assert package().phrases is sys.modules[f"{LIBRARY}.phrases"]
 
 
 def test_a_name_that_only_the_init_makes_has_it_run() -> None:
-    postpone(LIBRARY)
+    make_lazy(LIBRARY)
     server = load(SERVER)
     assert package().VERSION == "1"
     assert package().Client is sys.modules[CLIENT].Client
@@ -56,32 +56,32 @@ def test_a_name_that_only_the_init_makes_has_it_run() -> None:
 
 
 def test_a_name_that_nobody_makes_is_missing_as_ever() -> None:
-    postpone(LIBRARY)
+    make_lazy(LIBRARY)
     with pytest.raises(AttributeError, match="strange"):
         _ = package().strange
 
 
 def test_what_is_known_can_be_had_before() -> None:
-    postpone(LIBRARY, VERSION="known")
+    make_lazy(LIBRARY, VERSION="known")
     load(f"{LIBRARY}.dated")
     assert package().VERSION == "known"
     assert CLIENT not in sys.modules
 
 
 def test_a_module_that_takes_more_of_its_package_than_is_known_gets_it() -> None:
-    postpone(LIBRARY)
+    make_lazy(LIBRARY)
     assert load(f"{LIBRARY}.dated").VERSION == "1"
     assert package().Client
 
 
 def test_where_the_init_needs_the_module_that_asks_for_it_both_are_imported_as_ever() -> None:
-    postpone(LIBRARY)
+    make_lazy(LIBRARY)
     assert load(f"{LIBRARY}.http").NAME == package().NAME == "library 1"
     assert package().Client
 
 
 def test_a_module_that_fails_of_itself_says_so_and_its_package_is_whole() -> None:
-    postpone(LIBRARY)
+    make_lazy(LIBRARY)
     with pytest.raises(OSError, match="of its own"):
         load(f"{LIBRARY}.broken")
     assert package().VERSION == "1"
@@ -89,12 +89,12 @@ def test_a_module_that_fails_of_itself_says_so_and_its_package_is_whole() -> Non
 
 def test_what_is_imported_already_stays() -> None:
     whole = package()
-    postpone(LIBRARY, VERSION="known")
+    make_lazy(LIBRARY, VERSION="known")
     assert package() is whole
     assert whole.VERSION == "1"
 
 
 def test_what_is_not_installed_is_missing_as_ever() -> None:
-    postpone("no_such_library")
+    make_lazy("no_such_library")
     with pytest.raises(ModuleNotFoundError, match="no_such_library"):
         load("no_such_library.server")

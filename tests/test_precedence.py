@@ -29,7 +29,6 @@ VALUES: dict[str, tuple[str, str, str]] = {  # three texts that differ, and none
     "nvml.shares": ("samples", "accounting", "samples"),
     "nvml.enable-accounting": ("true", "false", "true"),
     "nvml.released": ("true", "false", "true"),
-    "amd.smi": ("auto", "/a", "/b"),
     "drm.wake": ("true", "false", "true"),
     "simulate": ("demo", "single", "crowded"),
     "simulate.start": ("1", "2", "3"),

@@ -10,15 +10,15 @@ import pytest
 
 from exporter.commands.replay import Replay
 from exporter.metrics.text import Format, Renderer
-from exporter.recording.tape import TapeReader
+from exporter.recording.file import RecordingReader
 
 FOLDER = Path(__file__).parent / "replay"
 PAGES = sorted(FOLDER.glob("*.prom"))
 
 
 def page_after(recording: Path, number: int) -> bytes:
-    with TapeReader(str(recording)) as tape:
-        snapshots = dict(enumerate(Replay(tape).snapshots(), 1))
+    with RecordingReader(str(recording)) as reader:
+        snapshots = dict(enumerate(Replay(reader).snapshots(), 1))
     return Renderer().render(snapshots[number], Format.TEXT)
 
 

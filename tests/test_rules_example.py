@@ -51,5 +51,5 @@ def test_it_says_what_the_page_says_of_it(settings: Settings) -> None:
     assert (rules.demand.processes_every_s, rules.demand.sensors_every_s) == (10, 15)
     assert rules.most_series == 5000
     assert rules.allowed.labels == ("app.kubernetes.io/name", "team-*")
-    assert rules.allotments.schemes[0].name == "acme-vgpu"
+    assert rules.allocations.schemes[0].name == "acme-vgpu"
     assert "example.com/cost-centre" in rules.keep.annotations

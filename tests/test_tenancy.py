@@ -78,7 +78,7 @@ def test_all_of_an_instance_is_its_only_owners(residents: Residents | None, owne
 
     assert core_of(usage) == {owner: 300}
     assert usage.unmeasured == {}
-    assert usage.named_core_ns == 0
+    assert usage.reported_core_ns == 0
 
 
 def test_an_instance_of_several_owners_is_nobodys_and_unmeasured_for_each() -> None:
@@ -194,7 +194,7 @@ def test_activity_of_an_instance_without_a_tenant_has_no_process_to_explain_it()
 
 def test_who_has_queues_that_fdinfo_does_not_time_is_unmeasured_and_the_others_are_not() -> None:
     """A process of ROCm and one of Mesa on a Radeon: what is left of its busy time is nobody's."""
-    window = sampled(800, {2: 100})._replace(methods=Methods("rates", "fdinfo"), told_apart=True)
+    window = sampled(800, {2: 100})._replace(methods=Methods("rates", "fdinfo"), per_sample=True)
 
     usage = account_for(CARD, window, OWNERS, listed(holder(1), ProcessMemory(2, 10, frozenset())))
 
@@ -207,8 +207,8 @@ def test_who_is_not_told_costs_nobody_else_energy(busy: str, energy_of_b: int | 
     """Where the device's busy time is the sum of what is told, nobody's part of the energy is."""
     window = sampled(800, {2: 100})._replace(
         methods=Methods(busy, "fdinfo"),
-        told_apart=True,
-        untold=frozenset({1}),
+        per_sample=True,
+        unmeasured_pids=frozenset({1}),
         energy_uj=80,
     )
 

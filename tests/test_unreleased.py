@@ -123,7 +123,7 @@ def test_the_chart_pulls_the_image_that_the_page_builds(page: str, _: str, comma
 
 
 def test_the_archive_for_a_node_has_the_name_that_the_chart_looks_for() -> None:
-    from image.build import ARCHIVE, NAME  # noqa: PLC0415 - for this test only
+    from tools.image.build import ARCHIVE, NAME  # noqa: PLC0415 - for this test only
 
     page = (ROOT / "docs/getting-started.md").read_text()
     assert f"images import {ARCHIVE.relative_to(ROOT)}\n" in page

@@ -91,7 +91,7 @@ def test_the_audit_fails_on_what_it_could_not_look_up() -> None:
     flags = audit.partition("pip-audit")[2].split()
     assert {"--strict", "--require-hashes", "--disable-pip"} <= set(flags)
     assert [f.partition("=")[2] for f in flags if f.startswith("--requirement=")] == [
-        *("dist/requirements.txt", "image/tools.txt")
+        *("dist/requirements.txt", "tools/image/tools.txt")
     ]
 
 

@@ -21,7 +21,11 @@ PAGES = {"README.md", "CONTRIBUTING.md", "SECURITY.md"}
 # Names of the public interface: metrics, alerts, flags and their values, families' quantities.
 EXEMPT = re.compile(
     r"\bmgpu_\w+|\bMgpu\w+|--[a-z][\w.-]*(=[\w-]+)?|\bMGPU_\w+"
+    r"|\bequal, allotment\b"  # values of --energy.idle in docs/configuration.md
+    r"|<a id=\"[\w-]+\">"  # anchors that are kept for links from elsewhere
+    r"|\"allotment\"|\"told_apart\"|\"untold\""  # values of flags and fields on file
     r"|\b(?:vke|tke|volcano|hami|cgpu)[\w.-]*[./][\w./-]+"  # annotations of sharing systems
+    r'|"(?:told|told_apart|untold)"'  # keys of the recordings' file format
 )
 WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from benchmarks.accuracy.scenarios import JOBS, NAMELESS
+from benchmarks.accuracy.scenarios import JOBS, UNIDENTIFIED
 from exporter.attribution.shares import SCALE_CAP
 from exporter.collector import Collector, Sources
 from exporter.ledger import Ledger
@@ -45,8 +45,8 @@ class BenchNode(Node):
     _labels: tuple[int, Mapping[int, str]] = (0, {})
 
     def process_samples(self, device: int, newer_than_us: int) -> list[ProcessRow]:
-        """The driver's rows, but for the nameless."""
-        hidden = {pid for pid, name in self.labels().items() if name == NAMELESS}
+        """The driver's rows, but for the unidentified."""
+        hidden = {pid for pid, name in self.labels().items() if name == UNIDENTIFIED}
         rows = super().process_samples(device, newer_than_us)
         return [row for row in rows if row.pid not in hidden]
 
@@ -54,8 +54,8 @@ class BenchNode(Node):
         """Process id → label, of those that live or ended lately."""
         now = self._now_ns()
         if self._labels[0] != now:
-            lives = self._population.lives(now - REMEMBERED_NS, now + 1)
-            self._labels = now, {life.pid: label(self._population.owner(life)) for life in lives}
+            lives = self.population.lives(now - REMEMBERED_NS, now + 1)
+            self._labels = now, {life.pid: label(self.population.owner(life)) for life in lives}
         return self._labels[1]
 
     def samples_since(self, newer_than_us: int) -> Sequence[RingSample]:
@@ -67,7 +67,7 @@ def label(owner: Owner) -> str:
     """What is measured as one: a container, or all jobs."""
     if not isinstance(owner, ContainerKey):
         return str(owner)
-    return owner.namespace if owner.namespace in {JOBS, NAMELESS} else owner.pod
+    return owner.namespace if owner.namespace in {JOBS, UNIDENTIFIED} else owner.pod
 
 
 class Reader(Protocol):
@@ -118,8 +118,10 @@ class Ours:
         return self._accounts("energy")
 
     def _accounts(self, quantity: str) -> Sums:
-        (book,) = self._ledger.books.values()
-        sums = Counter({label(key): getattr(a.totals, quantity) for key, a in book.owners.items()})
+        (book,) = self._ledger.devices.values()
+        sums = Counter(
+            {label(key): getattr(a.counters, quantity) for key, a in book.owners.items()}
+        )
         if JOBS in (namespaces := book.sums(ContainerKey)):
             sums[JOBS] = getattr(namespaces[JOBS], quantity)
         return sums
@@ -220,10 +222,10 @@ class Accounting(Poll):
         used: Counter[str] = Counter()
         device_ns = 0
         for sample in self._node.samples_since(self._since_us):
-            name = labels.get(sample.pids[0], NAMELESS)
+            name = labels.get(sample.pids[0], UNIDENTIFIED)
             busy_ns = sample.hundredths(0) * sample.length_us // 10
             device_ns += busy_ns
-            if name != NAMELESS:
+            if name != UNIDENTIFIED:
                 used[name] += busy_ns
             self._since_us = sample.end_us
         self._add(used, device_ns)

@@ -17,8 +17,9 @@ from benchmarks.accuracy.readers import (
     Sums,
     label,
 )
-from benchmarks.accuracy.scenarios import NAMELESS, START_S, Case
+from benchmarks.accuracy.scenarios import START_S, UNIDENTIFIED, Case
 from exporter.simulation.load import describe
+from tests.scenario.truth import truth_of
 
 MINUTE_S = 60
 BEGIN_S = MINUTE_S  # measured from here on: everything runs, the idle power is known
@@ -75,7 +76,7 @@ def _sums(compared: list[Reader]) -> Iterator[tuple[tuple[str, str], Sums]]:
 def _truth(node: BenchNode, minute: int) -> Mapping[str, Counter[str]]:
     """What happened in one minute, by quantity and label."""
     begin = node.start_unix_ns + (BEGIN_S + minute * MINUTE_S) * SECOND
-    truth = node.truth(begin, begin + MINUTE_S * SECOND)
+    truth = truth_of(node, begin, begin + MINUTE_S * SECOND)
     core: Counter[str] = Counter()
     energy: Counter[str] = Counter()
     for (owner, _), ns in truth.core_ns.items():
@@ -98,7 +99,7 @@ def _errors(
                     before, after = (marks[m][reader, quantity] for m in (first, last))
                     span = truths[first:last]
                     for name, error, floor in _compare(before, after, span, quantity):
-                        if name != NAMELESS:
+                        if name != UNIDENTIFIED:
                             yield Error(reader, quantity, minutes, scrape_s, error, floor)
 
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 START_S = 20
 JOBS = "jobs"  # containers of this namespace are measured together: each lives for seconds only
-NAMELESS = "nameless"  # the driver names no process of this namespace in any sample
+UNIDENTIFIED = "unidentified"  # the driver names no process of this namespace in any sample
 
 
 class Case(NamedTuple):
@@ -127,12 +127,12 @@ _ALL = (
         beyond={"end": STEP, "longest": STEP},
     ),
     Case(
-        "nameless",
+        "unidentified",
         "40 % of the device by a process that no sample names, beside two others",
         (
             _pod(0, [_bursts(0.3, "500ms")]),
             _pod(1, [_bursts(0.1, "2s")]),
-            _pod(0, [_bursts(0.4, "700ms")], NAMELESS),
+            _pod(0, [_bursts(0.4, "700ms")], UNIDENTIFIED),
         ),
         beyond={"longest": HIDDEN, "random": HIDDEN},
     ),

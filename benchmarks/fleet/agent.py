@@ -18,7 +18,7 @@ from exporter.simulation.load import describe
 from exporter.simulation.node import Node
 from exporter.sources.cgroups.simulated import SimulatedProcesses
 from exporter.sources.gpus.simulated import SimulatedGpus
-from exporter.sources.node.source import ToldNode
+from exporter.sources.node.source import StaticNodeSource
 from exporter.sources.pods.simulated import SimulatedPods
 from exporter.web import Pages
 
@@ -51,7 +51,7 @@ class Agent:
             gpus=(SimulatedGpus(node, clock),),
             processes=_Processes(node, self._blind),
             pods=SimulatedPods(node.pod_table, clock=clock),
-            nodes=(ToldNode("node_simulated", node.facts, clock),),
+            nodes=(StaticNodeSource("node_simulated", node.facts, clock),),
         )
         return make_collector(self._settings, sources, clock)
 

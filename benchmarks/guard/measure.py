@@ -27,7 +27,7 @@ from exporter.simulation.load import describe
 from exporter.simulation.node import Node
 from exporter.sources.cgroups.simulated import SimulatedProcesses
 from exporter.sources.gpus.simulated import SimulatedGpus
-from exporter.sources.node.source import ToldNode
+from exporter.sources.node.source import StaticNodeSource
 from exporter.sources.pods.simulated import SimulatedPods
 from tests.scenario.clock import START, ManualClock
 
@@ -92,7 +92,7 @@ def recorded(settings: Settings) -> Tape:
         gpus=(SimulatedGpus(node, clock),),
         processes=SimulatedProcesses(node.cgroup_paths),
         pods=SimulatedPods(node.pod_table, clock=clock),
-        nodes=(ToldNode("node_simulated", node.facts, clock),),
+        nodes=(StaticNodeSource("node_simulated", node.facts, clock),),
     )
     session = Session(settings, sources, clock)
     cycles = []

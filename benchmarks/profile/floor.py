@@ -86,7 +86,7 @@ def make_all(makers: Iterable[Callable[[], object]]) -> None:
 def main() -> None:
     """Measure."""
     path, cycles = sys.argv[1], int(sys.argv[2])
-    garbage.seldom()
+    garbage.relax()
     library, found = ctypes.CDLL(path), ctypes.c_uint()
     assert library.nvmlInit_v2() == 0
     assert library.nvmlDeviceGetCount_v2(ctypes.byref(found)) == 0
@@ -108,7 +108,7 @@ def main() -> None:
     took: dict[str, list[float]] = {way: [] for way in ways}
     for cycle in range(cycles + 2):
         if cycle == 2:  # the first reads open the driver
-            garbage.settle()
+            garbage.freeze()
             took = {way: [] for way in ways}
         for way, make in ways.items():
             time.sleep(1 / len(ways))

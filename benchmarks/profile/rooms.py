@@ -18,8 +18,8 @@ import exporter.collector.cycle as cycle_module
 from benchmarks.profile.coldness import pauses, touched_mib
 from benchmarks.profile.pages import pages
 from exporter.collector import Collector, polling, tenants
-from exporter.collector.allotments import Allotments
-from exporter.collector.membership import Membership
+from exporter.collector.allocations import Allocations
+from exporter.collector.owners import ProcessOwners
 from exporter.collector.wiring import make_collector, open_sources, read_settings
 from exporter.commands import garbage
 from exporter.ledger import Ledger
@@ -30,10 +30,10 @@ from exporter.sources.gpus.nvml.source import NvmlSource
 ROOMS: tuple[tuple[str, Any, tuple[str, ...]], ...] = (
     ("gpus", NvmlSource, ("read",)),
     ("cgroups", CgroupProcesses, ("resolve", "status", "describe")),
-    ("pods", polling.Asking, ("table", "statuses")),
-    ("node", polling.Asking, ("node_facts",)),
-    ("allocations", Allotments, ("of",)),
-    ("membership", Membership, ("update", "seen_on", "holders")),
+    ("pods", polling.SourcePoller, ("table", "statuses")),
+    ("node", polling.SourcePoller, ("node_facts",)),
+    ("allocations", Allocations, ("of",)),
+    ("membership", ProcessOwners, ("update", "seen_on", "holders")),
     ("attribution", cycle_module, ("account_for",)),
     ("ledger", Ledger, ("meet", "record", "hold", "allot", "settle")),
     ("rows", cycle_module, ("rows_of", "bounded", "with_own")),
@@ -113,7 +113,7 @@ def main() -> None:
     parser.add_argument("--profile", default="")
     own, flags = parser.parse_known_args()
     given = {name: [value] for name, value in (f[2:].split("=", 1) for f in flags)}
-    garbage.seldom()
+    garbage.relax()
     rooms = Rooms()
     rooms.watch_driver()
     settings = read_settings(given)
@@ -125,7 +125,7 @@ def main() -> None:
     found = {"first": _cycle(collector, rooms)}
     time.sleep(1)
     _cycle(collector, rooms)  # the first window
-    garbage.settle()
+    garbage.freeze()
     steady = [_paced(collector, rooms) for _ in range(own.cycles)]
     found["steady"], found["steady, mean"] = (
         _over(statistics.median, steady),

@@ -9,7 +9,7 @@ from exporter.simulation.load import describe
 from exporter.simulation.node import Node
 from exporter.sources.cgroups.simulated import SimulatedProcesses
 from exporter.sources.gpus.simulated import SimulatedGpus
-from exporter.sources.node.source import ToldNode
+from exporter.sources.node.source import StaticNodeSource
 from exporter.sources.pods.simulated import SimulatedPods
 
 SECOND = 10**9
@@ -114,5 +114,5 @@ def sources(clock: Clock) -> Sources:
         gpus=(SimulatedGpus(node, clock),),
         processes=FailingProcesses(node, clock),
         pods=FailingPods(node, clock),
-        nodes=(ToldNode("node_simulated", node.facts, clock),),
+        nodes=(StaticNodeSource("node_simulated", node.facts, clock),),
     )

@@ -53,7 +53,7 @@ ACCESS = (
                 "management.nvidia.com/gpu=all",
                 TEXT,
                 "CDI device of `cdi`. The toolkit gives this one to pods of its own namespace, "
-                "and of those that it was told of.",
+                "and of the namespaces in its configuration.",
             ),
             Value(
                 "cdi.annotation",
@@ -68,17 +68,10 @@ ACCESS = (
                 "The host's folder of libnvidia-ml.so.1 for `hostPath`; the default is GKE's.",
             ),
             Value(
-                "amdLibraries",
-                "",
-                OPTIONAL_PATH,
-                "The host's folder of libamd_smi.so, such as /opt/rocm/lib: AMD's figures are then "
-                "compared with its own (`--amd.smi`, docs/vendors.md). No figure needs it.",
-            ),
-            Value(
                 "hostPID",
                 True,
                 SWITCH,
-                "The host's process ids. NVML tells those; without them no use has an owner.",
+                "The host's process ids, which NVML reports. Without them no use has an owner.",
             ),
             Value(
                 "simulate",
@@ -96,8 +89,8 @@ ACCESS = (
                 "pods.source",
                 "auto",
                 choice("auto", "api", "kubelet", "files", "none"),
-                "Where pods are learnt of (docs/pods.md). `auto` takes the API server, and "
-                "while it is away what the next two let it have.",
+                "Where the list of pods comes from (docs/pods.md). `auto` takes the API server, "
+                "and while it is away what the next two settings allow.",
             ),
             Value(
                 "pods.kubelet",

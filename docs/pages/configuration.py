@@ -14,7 +14,7 @@ file of `--config.file`. Flags go before environment variables, these before the
 is not allowed, and a key of the file that is not known or given twice, end the start with exit
 status 2 and a line for each that says where it stands and what is allowed; nothing is started with
 a part of a configuration. `mgpu-exporter check-config` says the same without starting anything.
-A variable that begins with `MGPU_` and is no setting is warned of and not heeded, for others may
+A variable that begins with `MGPU_` and is no setting is ignored with a warning, because others may
 set it: Kubernetes does, for every Service of the namespace (`MGPU_EXPORTER_SERVICE_HOST`).
 
 ```yaml

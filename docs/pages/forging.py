@@ -1,4 +1,4 @@
-"""The part of security.md that says what of an allotment a tenant can forge."""
+"""The part of security.md that says what a tenant can forge of an allocation."""
 
 from exporter.allocations.registry import SCHEMES
 from exporter.allocations.scheme import Evidence, Scheme
@@ -30,7 +30,7 @@ def _row(scheme: Scheme) -> tuple[str, ...]:
     return (
         f"[`{scheme.name}`](sharing.md#{scheme.name})",
         ", else ".join(scheme.amounts),
-        ", else ".join(scheme.placement) or "not told",
+        ", else ".join(scheme.placement) or "not named",
         " and ".join(_forgeable(scheme)) or "nothing",
     )
 

@@ -46,7 +46,7 @@ What you can rely on:
    `unattributed`. Nothing is counted on two pods, and nothing vanishes.
 3. **Unknown is not zero.** What cannot be measured is absent, counters too, and the `unmeasured`
    series says why. A rate of 0 means measured and idle.
-4. **One vocabulary for every sharing system.** Use, allotment and their ratio have the same names,
+4. **One vocabulary for every sharing system.** Use, allocation and their ratio have the same names,
    whoever shared the GPU.
 
 Units are base units; a ratio of 1 is the whole. `gpu` is the device's index, `uuid` its UUID. There
@@ -62,7 +62,7 @@ gauges. Then they go, and the counters stay for `--ledger.retention`.
 # GPUs' worth of core in use, by pod
 sum by (namespace, pod) (rate(mgpu_pod_core_seconds_total[5m]))
 
-# Use against allotment, for containers that have one
+# Use against allocation, for containers that have one
 rate(mgpu_container_core_seconds_total[5m])
   / (rate(mgpu_container_allocated_core_seconds_total[5m]) > 0)
 

@@ -1,4 +1,4 @@
-"""Expressions over the families: whether the books balance, what became of allotments."""
+"""Expressions over the families: whether the books balance, what became of allocations."""
 
 from collections.abc import Mapping
 
@@ -24,42 +24,44 @@ BOOKS = {  # what is used → a device's counter of it, and the name of that of 
     "energy": ("energy_joules_total", "energy_joules_total"),
 }
 
-ALLOTMENTS_PREFACE = """
-## Allotments in PromQL
+ALLOCATIONS_PREFACE = """
+<a id="allocations-in-promql"></a>
+
+## Allocations in PromQL
 
 Each of these gives a series for what it names, and nothing else; with a `for:` of some minutes each
-is ready to be an alert's expression. Where use or allotment is not known, they are silent.
+is ready to be an alert's expression. Where use or allocation is not known, they are silent.
 
-- Limits stand on the device that the allotment names, use on the device that it was seen on;
+- Limits stand on the device that the allocation names, use on the device that it was seen on;
   `mgpu_container_placement_mismatch` is 1 where they differ. Before the device is known, the pod
   has its limits, and the container `unmeasured{reason="placement"}`.
-- An allotment of a pod as a whole (some sharing systems do not say whose container's it is) is a
+- An allocation of a pod as a whole (some sharing systems do not say whose container's it is) is a
   row with `container=""`; one whose device is not known has `gpu=""` and `uuid=""`.
-- `mgpu_container_allocation_info` is there for every allotment, also one that promises no share: of
-  replicas, `mgpu_container_allocated_replicas / on (uuid) group_left ()
+- `mgpu_container_allocation_info` is there for every allocation, also one that promises no share.
+  For replicas, `mgpu_container_allocated_replicas / on (uuid) group_left ()
   mgpu_device_sharing_replicas` says how many of how many.
 - `mgpu_pod_allocated_core_seconds_total` is what a pod is to be charged with, used or not.
-- Series of a pod that asked for no GPU begin when it first uses one; those of an allotted pod begin
-  at 0 when it is bound to the node.
+- Series of a pod that asked for no GPU begin when it first uses one. Those of an allocated pod
+  begin at 0 when it is bound to the node.
 
 """
 
-ALLOTMENTS = {  # what is found → the expression that finds it
-    "memory over its allotment": """\
+ALLOCATIONS = {  # what is found → the expression that finds it
+    "memory over its allocation": """\
 mgpu_container_memory_limit_utilization_ratio > 1
   or on (namespace, pod) mgpu_pod_memory_limit_utilization_ratio > 1""",
     "core over its share": """\
 rate(mgpu_container_core_seconds_total[5m])
   / (rate(mgpu_container_allocated_core_seconds_total[5m]) > 0) > 1.1
   or on (namespace, pod) avg_over_time(mgpu_pod_core_limit_utilization_ratio[5m]) > 1.1""",
-    "allotted, and not used for half an hour": """\
+    "allocated, and not used for half an hour": """\
 increase(mgpu_pod_core_seconds_total[30m]) == 0
   and on (namespace, pod) mgpu_container_allocation_info
   and on (namespace, pod) mgpu_container_allocation_info offset 30m""",
-    "at work without an allotment": """\
+    "at work without an allocation": """\
 mgpu_container_processes > 0
   unless on (namespace, pod) mgpu_container_allocation_info""",
-    "not on the device that was allotted": "mgpu_container_placement_mismatch == 1",
+    "not on the device that was allocated": "mgpu_container_placement_mismatch == 1",
     "offline, and paused by others on the card": """\
 rate(mgpu_container_core_seconds_total[1m]) < 0.01
   and mgpu_container_processes > 0
@@ -81,7 +83,7 @@ rate(mgpu_container_core_seconds_total[5m])
 
 def expressions() -> str:
     """The sections of the page of metrics."""
-    return _promql(BOOKS_PREFACE, books()) + _promql(ALLOTMENTS_PREFACE, ALLOTMENTS)
+    return _promql(BOOKS_PREFACE, books()) + _promql(ALLOCATIONS_PREFACE, ALLOCATIONS)
 
 
 def _promql(preface: str, expressions: Mapping[str, str]) -> str:

@@ -12,7 +12,7 @@ Written by `docs/generate.py` from `exporter/simulation/keys.py`. Do not edit.
 
 `--simulate` takes the name of a shipped scenario ({shipped}) or a YAML file, and simulates the
 whole node: its devices as their driver shows them, its pods as API server, kubelet and schedulers
-tell of them, and its processes in their cgroups. No GPU and no cluster is needed; every page says
+report them, and its processes in their cgroups. No GPU and no cluster is needed; every page says
 that it is simulated. A value that is not allowed, and a key that is not known, end the start with
 a line that names the file, the key and what is allowed.
 

@@ -46,7 +46,7 @@ MOST = 6  # names of one kind in a row of the table
 
 def sharing() -> str:
     """The text of sharing.md."""
-    heads = ("scheme", "resources", "annotations and labels of the pod", "devices, if told, by")
+    heads = ("scheme", "resources", "annotations and labels of the pod", "devices, if named, by")
     return SHARING_PREFACE + table(heads, map(_row, SCHEMES)) + "".join(map(_section, SCHEMES))
 
 

@@ -1,10 +1,10 @@
 """Sharing systems that a user describes in the settings (``allocations.schemes``).
 
-Stands on the description (``model.SchemeDescription``) instead of on a document, and reads a pod as
-the shipped modules do. What the description leaves open is not guessed: a container that no key
-tells the cards of is unplaced, and cards asked for by number alone promise nothing, unless they are
-said to be whole ones. A placement that is the pod's own is that of each of its containers which has
-as many cards.
+They are read by a description (``model.SchemeDescription``) in the same way as the shipped modules
+read theirs. What the description leaves open is not guessed. A container whose cards no key names
+is unplaced. A container that asks for a number of cards only is promised nothing, unless the
+description says that these are whole cards. A placement that is written once for the pod applies to
+each of its containers with the same number of cards.
 """
 
 from functools import partial
@@ -18,7 +18,7 @@ _MAX_POLICY_LENGTH = 63  # of a Kubernetes label's value
 
 
 def scheme_of(about: SchemeDescription) -> Scheme:
-    """Return the scheme that a description stands for."""
+    """Return the scheme of a description."""
     placement = about.placement_annotation.partition("{")[0]
     annotations = (placement, about.policy_annotation)
     return Scheme(
@@ -31,7 +31,7 @@ def scheme_of(about: SchemeDescription) -> Scheme:
 
 
 def decode(about: SchemeDescription, pod: Pod, node: NodeFacts) -> Decoded:
-    """Return what each container was allotted on each of its cards."""
+    """Return the allocations of each container, one per card."""
     users = [
         container
         for container in lasting_containers(pod)
@@ -42,21 +42,23 @@ def decode(about: SchemeDescription, pod: Pod, node: NodeFacts) -> Decoded:
     reader = PodReader(about.name, pod, node)
     policy = _policy(reader, about)
     return reader.decoded(
-        allocation for container in users for allocation in _allot(reader, about, container, policy)
+        allocation
+        for container in users
+        for allocation in _allocations(reader, about, container, policy)
     )
 
 
 def _policy(reader: PodReader, about: SchemeDescription) -> str:
-    """Return what the pod, or else the node says; it becomes a label's value."""
-    told = reader.annotation(about.policy_annotation) if about.policy_annotation else ""
-    policy = told or reader.node.labels.get(about.policy_node_label, "")
+    """Return the policy that the pod, else the node states. It becomes a label's value."""
+    stated = reader.annotation(about.policy_annotation) if about.policy_annotation else ""
+    policy = stated or reader.node.labels.get(about.policy_node_label, "")
     if not policy.isprintable() or len(policy) > _MAX_POLICY_LENGTH:
         reader.reject(Reason.UNKNOWN_POLICY, repr(policy[:_MAX_POLICY_LENGTH]))
         return ""
     return policy
 
 
-def _allot(
+def _allocations(
     reader: PodReader, about: SchemeDescription, container: Container, policy: str
 ) -> list[Allocation]:
     core, memory = (
@@ -75,11 +77,11 @@ def _allot(
     part = reader.memory(None if memory is None else memory // parts, about.memory_unit)
     cards = _cards(reader, about, container, count)
     whole_card = share == 1 and memory is None
-    return reader.allot(container, cards, Share(share, part, policy), whole=whole_card)
+    return reader.allocate(container, cards, Share(share, part, policy), whole=whole_card)
 
 
 def _share(reader: PodReader, core: int | None, parts: int, whole: int) -> float | None:
-    """Return the share of one card, where ``whole`` units are all of it."""
+    """Return the share of one card that has ``whole`` units."""
     if core is None:
         return None
     if not 0 < core // parts <= whole:
@@ -91,7 +93,7 @@ def _share(reader: PodReader, core: int | None, parts: int, whole: int) -> float
 def _cards(
     reader: PodReader, about: SchemeDescription, container: Container, count: int
 ) -> tuple[Device | None, ...]:
-    """Return the container's cards, each None where it is not known."""
+    """Return the container's cards, None for each that is unknown."""
     key = _placement_key(reader.pod, about.placement_annotation, container)
     if not key:
         return (None,) * count

@@ -1,16 +1,16 @@
-"""Which devices of the node an allotment can mean.
+"""Finds the devices that an allocation names, and counts the replicas of each device.
 
-Into how many replicas each device of the node is divided: time-sliced, MPS's or of its users.
+Replicas are the parts into which time-slicing, MPS or Intel's plugin divide a device.
 
-Stands on GPU feature discovery's node labels (NVIDIA/k8s-device-plugin,
-``internal/lm/resource.go``: ``<resource>.replicas`` is for one device; 1 is "not shared", 0 that
-sharing does not apply) and on GKE's ``cloud.google.com/gke-max-shared-clients-per-gpu``. Without
-such a label the replicas are counted: what the node offers of the resource, over the devices that
-it can mean. Intel's plugin (``-shared-dev-num``) has no label, and is always counted.
+Sources: GPU feature discovery's node labels (NVIDIA/k8s-device-plugin, ``internal/lm/resource.go``:
+``<resource>.replicas`` is for one device; 1 is "not shared", 0 that sharing does not apply) and
+GKE's ``cloud.google.com/gke-max-shared-clients-per-gpu``. Without such a label the replicas are
+counted: the amount of the resource that the node offers, divided by the devices that it can be.
+Intel's plugin (``-shared-dev-num``) has no label, and is always counted.
 
-Not counted where HAMi is at work: it offers as many ``nvidia.com/gpu`` as pods may share the cards
-(``deviceSplitCount``), which are no replicas. Devices of one resource that are divided differently
-cannot be told apart, and nothing is said of them where the numbers show it.
+Replicas are not counted if HAMi runs on the node: it offers as much ``nvidia.com/gpu`` as pods may
+share the cards (``deviceSplitCount``), and those are not replicas. If devices of one resource are
+divided differently, the labels do not distinguish them, and no replicas are returned.
 """
 
 import re
@@ -36,18 +36,18 @@ def cards(node: NodeFacts, vendor: str = "nvidia") -> tuple[Device, ...]:
 
 
 def instances(node: NodeFacts, vendor: str = "nvidia") -> tuple[Device, ...]:
-    """Return the parts of one vendor's GPUs: MIG instances, AMD's partitions."""
+    """Return the parts of one vendor's GPUs: MIG instances or AMD's partitions."""
     return tuple(d for d in node.devices if d.vendor.lower() == vendor and d.parent_uuid)
 
 
 def card_by_number(node: NodeFacts, basis: IndexBasis, number: int) -> Device | None:
-    """Return the card of this number; None unless there is exactly one."""
+    """Return the card with this number; None unless there is exactly one."""
     found = [card for card, own in numbered_cards(node, basis) if own == number]
     return found[0] if len(found) == 1 else None
 
 
 def numbered_cards(node: NodeFacts, basis: IndexBasis) -> list[tuple[Device, int | None]]:
-    """Return the node's cards with the number that each has on this basis."""
+    """Return the node's cards, each with its number on this basis."""
     found = cards(node)
     if basis is IndexBasis.PCI:
         ordered = sorted(found, key=lambda card: card.pci_bus_id.lower())
@@ -73,7 +73,7 @@ def _pci_address(text: str) -> tuple[int, ...]:
 
 
 def common_memory(devices: Sequence[Device]) -> int | None:
-    """Return the memory that each of the devices has, in bytes; None where they differ."""
+    """Return the memory of each of the devices, in bytes; None if they differ."""
     sizes = {device.memory_bytes for device in devices}
     return sizes.pop() if len(sizes) == 1 else None
 
@@ -82,11 +82,11 @@ _GKE_CLIENTS = "cloud.google.com/gke-max-shared-clients-per-gpu"
 _MIG = "nvidia.com/mig-"
 _OF_CARDS = {"nvidia": ("nvidia.com/gpu",), "intel": ("gpu.intel.com/i915", "gpu.intel.com/xe")}
 _OTHER_USE = ("hami.io/", "4pd.io/")
-_MOST = 10_000  # of one device; more are not believed
+_MOST = 10_000  # of one device; more are rejected
 
 
 def sharing_replicas(node: NodeFacts) -> dict[str, int]:
-    """Return the replicas of each device that is shared by them, by UUID. Never raises."""
+    """Return the number of replicas of each device that has some, by UUID. Never raises."""
     parents = {device.parent_uuid for device in node.devices}
     units = [device for device in node.devices if device.uuid not in parents]
     found = {}

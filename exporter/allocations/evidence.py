@@ -1,16 +1,16 @@
-"""How far an annotation is believed: the rule for all schemes that state amounts in one.
+"""How far an annotation is trusted: one rule for all schemes that state amounts in an annotation.
 
-Who may change a pod may change its annotations. A container's limits cannot be changed once the pod
-is made, and the scheduler counted them. So:
+A user who may change a pod may change its annotations. A container's limits cannot be changed once
+the pod exists, and the scheduler counted them. So:
 
 * An annotation counts only for containers whose limits hold a resource of its scheme.
-* Where both state an amount and differ, the limits win and a problem is counted. The annotation
-  still names the devices.
-* Where only the limits state it, they are used.
+* Where both state an amount and the amounts differ, the limits have priority and a problem is
+  counted. The annotation still names the devices.
+* Where only the limits state an amount, they are used.
 * Where only the annotation states it (a default of the scheduler), the annotation is used.
 
 A scheduler may divide an amount over several devices and leave a remainder, and it rounds when it
-turns a percentage into bytes. Such a difference is none.
+converts a percentage into bytes. Such differences are accepted.
 """
 
 from collections.abc import Sequence
@@ -43,11 +43,11 @@ def asks_for(container: Container, resources: Sequence[str]) -> bool:
 def agreed(
     reader: PodReader, stated: Sequence[Share], asked: Share, *, unit: int = 1, slack: int = 0
 ) -> list[Share]:
-    """Return an annotation's shares, with the amounts of the limits where those differ.
+    """Return an annotation's shares, with the amounts of the limits where the two differ.
 
-    ``stated`` are the shares of one owner, one for each device. ``asked`` is what its limits ask
-    for of all these devices together: 0 where they ask for none, None where they do not say.
-    Memory is divided in units of ``unit`` bytes, and may differ by ``slack`` bytes.
+    ``stated`` has one share per device of one owner. ``asked`` is the total of its limits over all
+    these devices: 0 if they ask for none, None if they do not state it. Memory is divided in units
+    of ``unit`` bytes, and may differ by ``slack`` bytes.
     """
     shares, count = list(stated), len(stated)
     if asked.core is not None:
@@ -71,5 +71,5 @@ def agreed(
 
 
 def _agree(total: int, asked: int, count: int) -> bool:
-    """Whether a sum is what was asked for, or what is left of it when it is divided evenly."""
+    """Whether a sum is the amount asked for, or that amount after an even division."""
     return total == asked or 0 < total == asked // count * count

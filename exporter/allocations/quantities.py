@@ -1,6 +1,6 @@
-"""Numbers as Kubernetes and the sharing systems write them.
+"""Parsers of numbers as Kubernetes and the sharing systems write them.
 
-The API server rewrites quantities to their canonical form: a limit written ``"3000"`` comes back
+The API server rewrites quantities to their canonical form: a limit written ``"3000"`` is returned
 as ``"3k"`` (apimachinery ``pkg/api/resource/quantity.go``).
 """
 
@@ -36,7 +36,7 @@ def parse_quantity(text: str) -> int | None:
 
 
 def parse_natural(text: str) -> int | None:
-    """Return a number written in decimal digits, spaces around it aside; else None."""
+    """Return a number written in decimal digits, with or without spaces around it; else None."""
     digits = text.strip() if len(text) <= 2 * _MAX_DIGITS else ""
     if not (digits.isascii() and digits.isdigit() and len(digits) <= _MAX_DIGITS):
         return None
@@ -44,7 +44,7 @@ def parse_natural(text: str) -> int | None:
 
 
 def parse_naturals(text: str) -> tuple[int, ...] | None:
-    """Return the numbers of a comma-separated list such as ``"1,0"``; None if one is none."""
+    """Return the numbers of a comma-separated list such as ``"1,0"``; else None."""
     numbers = tuple(
         number for part in text.split(",") if (number := parse_natural(part)) is not None
     )
@@ -52,7 +52,7 @@ def parse_naturals(text: str) -> tuple[int, ...] | None:
 
 
 def natural_of(value: object) -> int | None:
-    """Return a whole number from 0 to 2^63-1 out of a JSON document, also where it is a text."""
+    """Return a whole number from 0 to 2^63-1 from a JSON number or string; else None."""
     if isinstance(value, str):
         return parse_quantity(value)
     if isinstance(value, bool) or not isinstance(value, int):
@@ -61,6 +61,6 @@ def natural_of(value: object) -> int | None:
 
 
 def parse_share(text: str) -> float | None:
-    """Return a part of one such as ``"0.25"``; None unless it is above 0 and at most 1."""
+    """Return a share such as ``"0.25"``; None unless it is above 0 and at most 1."""
     share = float(text) if _SHARE.fullmatch(text) else 0.0
     return share if 0 < share <= 1 else None

@@ -1,4 +1,4 @@
-"""Reads one pod for one scheme: bounded, and noting all that had to be rejected."""
+"""Bounded access to one pod for one scheme's decoder. What it rejects becomes a problem."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,7 +11,7 @@ from exporter.allocations.quantities import (
     parse_naturals,
     parse_quantity,
 )
-from exporter.allocations.scheme import Decoded, IndexBasis, Problem, Reason
+from exporter.allocations.scheme import Decoded, DecodeProblem, IndexBasis, Reason
 from exporter.model import Allocation, Container, Device, NodeFacts, Pod
 
 MAX_CARDS = 64  # of one container; the largest node has 16
@@ -22,7 +22,7 @@ _POD = Container(name="")
 
 
 class Share(NamedTuple):
-    """What an owner has of each of its devices: a part of its core, bytes, and on which terms."""
+    """An owner's share of each of its devices: a part of the core, and bytes of memory."""
 
     core: float | None
     memory_bytes: int | None
@@ -42,8 +42,8 @@ def app_containers(pod: Pod) -> tuple[Container, ...]:
 def lasting_containers(pod: Pod) -> tuple[Container, ...]:
     """Return the containers that run for the pod's life: apps and sidecars.
 
-    An ordinary init container is left out: the kubelet hands its devices on to the app containers
-    (device manager, "reusable devices"), so counting both would double the pod's allotment.
+    An ordinary init container is left out: the kubelet passes its devices on to the app containers
+    (device manager, "reusable devices"), so counting both would double the pod's allocation.
     """
     return tuple(container for container in pod.containers if container.kind in {"app", "sidecar"})
 
@@ -55,23 +55,23 @@ class PodReader:
         self.scheme = scheme
         self.pod = pod
         self.node = node
-        self._problems: dict[Reason, Problem] = {}
+        self._problems: dict[Reason, DecodeProblem] = {}
 
     def reject(self, reason: Reason, detail: str) -> None:
-        """Note what could not be read; of one reason the first, however many there are."""
+        """Records what could not be read. Of each reason, only the first problem is recorded."""
         detail = detail[:_MAX_DETAIL_LENGTH].encode(errors="replace").decode()
-        self._problems.setdefault(reason, Problem(self.pod.uid, self.scheme, reason, detail))
+        self._problems.setdefault(reason, DecodeProblem(self.pod.uid, self.scheme, reason, detail))
 
     def decoded(self, allocations: Iterable[Allocation]) -> Decoded:
-        """Return the allocations together with what was rejected on the way."""
+        """Return the allocations together with the problems found so far."""
         return Decoded(tuple(allocations), tuple(self._problems.values()))
 
     def quantity(self, container: Container, resource: str) -> int | None:
-        """Return a container's limit of a resource; None where it asks for none of it."""
+        """Return a container's limit of a resource; None if it has none or the limit is 0."""
         return self.limit(container, resource) or None
 
     def limit(self, container: Container, resource: str) -> int | None:
-        """Return a container's limit of a resource, also where it is 0; None without a limit."""
+        """Return a container's limit of a resource, which may be 0; None without a limit."""
         text = container.limits.get(resource)
         if text is None or _by_claim(container, resource):
             return None
@@ -81,7 +81,7 @@ class PodReader:
         return value
 
     def granted(self, container: Container, resource: str) -> tuple[str, ...]:
-        """Return the device ids that the kubelet says a container holds of a resource."""
+        """Return the ids of a resource's devices that the kubelet has granted to a container."""
         if _by_claim(container, resource):
             return ()
         grants = self.node.grants.get(self.pod.uid, ())
@@ -89,19 +89,22 @@ class PodReader:
         return tuple(dict.fromkeys(device_id for grant in held for device_id in grant.device_ids))
 
     def granted_resources(self, container: Container) -> frozenset[str]:
-        """Return the resources of which the kubelet says that a container holds devices."""
+        """Return the resources of which the kubelet has granted devices to a container."""
         grants = self.node.grants.get(self.pod.uid, ())
         return frozenset(g.resource for g in grants if g.container == container.name)
 
     def device(self, uuid: str) -> Device | None:
-        """Return the device of this UUID; None, and a problem, if the node has other devices."""
+        """Return the device with this UUID; None if there is none.
+
+        That is a problem only if the node has other devices: before they are read nothing is wrong.
+        """
         device = device_by_uuid(self.node, uuid)
         if device is None and self.node.devices:
             self.reject(Reason.UNKNOWN_DEVICE, uuid)
         return device
 
     def annotation(self, key: str) -> str:
-        """Return an annotation of bounded length, "" where there is none."""
+        """Return an annotation's text, "" if there is none or it is too long."""
         text = self.pod.annotations.get(key, "")
         if len(text) > MAX_ANNOTATION_LENGTH:
             self.reject(Reason.BAD_ANNOTATION, f"{key} has {len(text)} characters")
@@ -109,7 +112,7 @@ class PodReader:
         return text
 
     def numbers(self, key: str) -> tuple[int, ...]:
-        """Return the numbers that an annotation lists, none where it is absent or malformed."""
+        """Return the numbers that an annotation lists; empty if it is absent or malformed."""
         text = self.annotation(key)
         numbers = parse_naturals(text) if text else ()
         if numbers is None:
@@ -117,21 +120,21 @@ class PodReader:
         return numbers or ()
 
     def document(self, key: str) -> object:
-        """Return the JSON document that an annotation holds, None where it is absent or none."""
+        """Return the JSON document in an annotation, None if it is absent or malformed."""
         text = self.annotation(key)
         if not text:
             return None
         try:
             document: object = json.loads(text)
-        except (ValueError, RecursionError) as error:  # no JSON, or an endless number, or too deep
+        except (ValueError, RecursionError) as error:  # not JSON, a number too long, or too deep
             self.reject(Reason.BAD_ANNOTATION, f"{key}: {error}")
             return None
         return document
 
     def spread(self, label: str) -> int:
-        """Return over how many cards a pod's label says that each container's request is divided.
+        """Return the number of cards over which each container's request is divided.
 
-        1 where it does not say.
+        It stands in a label of the pod; 1 without that label.
         """
         text = self.pod.labels.get(label, "1")
         count = parse_natural(text)
@@ -140,21 +143,21 @@ class PodReader:
         return count or 1
 
     def one_of(self, known: Mapping[str, str], value: str) -> str:
-        """Return a policy's name, "" where none is stated or it is not a known one."""
+        """Return the name of a policy, "" if none is stated or it is unknown."""
         if value and value not in known:
             self.reject(Reason.UNKNOWN_POLICY, value)
         return known.get(value, "")
 
     def basis(self, declared: IndexBasis) -> IndexBasis:
-        """Return what the scheme's device numbers mean: as the user says, else as declared."""
+        """Return what the scheme's device numbers mean, by the user's setting, else as declared."""
         stated = self.node.index_bases.get(self.scheme, declared)
         return IndexBasis(stated) if stated in set(IndexBasis) else declared
 
     def placement(self, key: str, count: int, basis: IndexBasis) -> tuple[Device | None, ...]:
         """Return the ``count`` cards that an annotation lists by number, in its order.
 
-        A card is None where the placement is unknown or the node has no such card. A list of
-        another length, or one that names a card twice, is not trusted at all.
+        A card is None if the placement is unknown or the node has no such card. A list of another
+        length, or one that names a card twice, is rejected as a whole.
         """
         basis = self.basis(basis)
         numbers = self.numbers(key)
@@ -164,9 +167,9 @@ class PodReader:
         return tuple(self.card(basis, number) for number in numbers) or (None,) * count
 
     def card(self, basis: IndexBasis, number: int) -> Device | None:
-        """Return the card of this number on a basis that ``basis`` gave; None if there is none.
+        """Return the card with this number, counted as ``basis`` returned; None if there is none.
 
-        It is a problem only if the node has other cards: before they are read nothing is wrong.
+        That is a problem only if the node has other cards: before they are read nothing is wrong.
         """
         card = card_by_number(self.node, basis, number)
         if card is None and cards(self.node):
@@ -174,11 +177,14 @@ class PodReader:
         return card
 
     def owner(self, users: Sequence[Container]) -> Container:
-        """Return who has what only the pod is told to have: its only user, else itself, as ""."""
+        """Return the owner of what is stated for the pod as a whole.
+
+        It is the only container that asks for GPUs, else the pod itself, whose name is "".
+        """
         users = users or lasting_containers(self.pod)
         return users[0] if len(users) == 1 else _POD
 
-    def allot(
+    def allocate(
         self,
         owner: Container,
         cards: Iterable[Device | None],
@@ -186,7 +192,10 @@ class PodReader:
         *,
         whole: bool = False,
     ) -> list[Allocation]:
-        """Return the same share of each card for their owner; of a whole one all of its memory."""
+        """Return the owner's allocations: the same share of each card.
+
+        ``whole``: the cards are not shared, so the share has all of their memory.
+        """
         return [
             Allocation(
                 pod_uid=self.pod.uid,
@@ -203,7 +212,7 @@ class PodReader:
         ]
 
     def allows(self, container: Container, count: int) -> bool:
-        """Whether a container may have so many cards; more are not believed."""
+        """Whether the number of a container's cards is plausible; more are rejected."""
         if count > MAX_CARDS:
             self.reject(Reason.TOO_MANY_DEVICES, f"{container.name}: {count}")
         return count <= MAX_CARDS
@@ -227,11 +236,15 @@ class PodReader:
         return amount * unit
 
     def card_memory(self, card: Device | None) -> int | None:
-        """Return all memory of a card in bytes; of an unplaced one if the node's are equal."""
+        """Return the memory of a card in bytes.
+
+        The card is None if the placement is unknown. Then it is the memory that all of the node's
+        cards have, None if they differ.
+        """
         return common_memory(cards(self.node)) if card is None else card.memory_bytes
 
     def part_of_memory(self, card: Device | None, percent: int | None) -> int | None:
-        """Return so many per cent of a card's memory in bytes, rounded down."""
+        """Return a percentage of a card's memory, in bytes, rounded down."""
         if percent is None:
             return None
         if not 0 < percent <= _WHOLE_CARD:
@@ -242,5 +255,5 @@ class PodReader:
 
 
 def _by_claim(container: Container, resource: str) -> bool:
-    """Whether devices of this resource come by a ResourceClaim (KEP-5004), which tells of them."""
+    """Whether a ResourceClaim stands for this resource (KEP-5004). Then the claim is counted."""
     return any(ref.resource == resource for ref in container.claims)

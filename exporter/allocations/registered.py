@@ -1,10 +1,10 @@
-"""What the device plugins of HAMi and Volcano have registered of a node, in its annotations.
+"""What the device plugins of HAMi and Volcano register about a node, in the node's annotations.
 
-The scheduler counts in these figures: a percentage of a card's memory is one of the registered
-memory, which may differ from the driver's (HAMi's ``deviceMemoryScaling``, Volcano's memory
-factor). A tenant cannot write a node's annotations.
+Their schedulers count in these figures: a percentage of a card's memory is a percentage of the
+registered memory. That may differ from the driver's (HAMi's ``deviceMemoryScaling``, Volcano's
+memory factor). A tenant cannot write a node's annotations.
 
-Stands on HAMi's ``pkg/device/devices.go`` (EncodeNodeDevices): ``UUID,count,memory,...:`` for each
+Source: HAMi's ``pkg/device/devices.go`` (EncodeNodeDevices): ``UUID,count,memory,...:`` for each
 card, or since 2.6 a JSON list of objects with ``id`` and ``devmem``.
 """
 
@@ -26,7 +26,7 @@ def is_registered(node: NodeFacts, keys: tuple[str, ...]) -> bool:
 
 
 def registered_memory(node: NodeFacts, keys: tuple[str, ...], uuid: str) -> int | None:
-    """Return the memory that is registered of a card, in the scheduler's units; None if none is."""
+    """Return a card's registered memory, in the scheduler's units; None if there is none."""
     text = next((found for key in keys if (found := node.annotations.get(key))), "")
     if len(text) > _MAX_LENGTH:
         return None

@@ -1,16 +1,21 @@
-"""All sharing systems in the order in which they are tried. A new one is a module and a line here.
+"""All sharing systems, in the order in which they are tried.
 
-HAMi stands before NVIDIA's and AMD's device plugins: they hand out the same resources, and a pod
-with HAMi's annotation or resources is HAMi's. Koordinator stands before both, for it serves
-``nvidia.com/gpu`` too and its annotation says so. ACK's sharing stands before version 1, which has
-the same resource and knows nothing of what ACK adds. KAI and GKE stand before NVIDIA's plugin: a
-reservation of KAI's is nobody's, and a pod whose device ids are GKE's, or which is on one of its
-nodes, is GKE's.
+A new one is a module of ``exporter.allocations.schemes`` and a line here. The order matters where
+two systems read the same resource:
+
+* HAMi comes before NVIDIA's and AMD's device plugins, whose resources it uses. A pod with HAMi's
+  annotation or resources belongs to HAMi.
+* Koordinator comes before all three: it serves ``nvidia.com/gpu`` too and marks that by annotation.
+* ACK's sharing comes before Aliyun's version 1, which has the same resource and fewer annotations.
+* KAI and GKE come before NVIDIA's plugin. KAI's reservation pods use nothing. A pod with GKE's
+  device ids, or on one of GKE's nodes, belongs to GKE.
 """
 
 from collections.abc import Sequence
 
-from exporter.allocations import (
+from exporter.allocations.registered import HAMI_REGISTERS, VOLCANO_REGISTERS
+from exporter.allocations.scheme import FORGED, Decoded, DecodeProblem, Reason, Scheme
+from exporter.allocations.schemes import (
     aliyun_cgpu,
     aliyun_gpushare,
     amd,
@@ -30,8 +35,6 @@ from exporter.allocations import (
     volcano_gpushare,
     volcano_vgpu,
 )
-from exporter.allocations.registered import HAMI_REGISTERS, VOLCANO_REGISTERS
-from exporter.allocations.scheme import FORGED, Decoded, Problem, Reason, Scheme
 from exporter.model import Allocation, NodeFacts, Pod
 
 SCHEMES: tuple[Scheme, ...] = (
@@ -55,31 +58,30 @@ SCHEMES: tuple[Scheme, ...] = (
     intel.SCHEME,
 )
 
-# Keys, or beginnings of keys, of all pod annotations that a decoder may read.
+# Pod annotations that a decoder may read: keys, or beginnings of keys.
 ANNOTATION_PREFIXES: tuple[str, ...] = tuple(
     sorted({prefix for scheme in SCHEMES for prefix in scheme.annotations})
 )
-LABEL_PREFIXES: tuple[str, ...] = tuple(  # the same of pod labels
+LABEL_PREFIXES: tuple[str, ...] = tuple(  # pod labels in the same way
     sorted({prefix for scheme in SCHEMES for prefix in scheme.labels})
 )
 
-# The same of the node's annotations: by what they hold, HAMi and Volcano are known to be at work.
+# Node annotations in the same way: they show that HAMi or Volcano runs on the node.
 NODE_ANNOTATION_PREFIXES: tuple[str, ...] = (*HAMI_REGISTERS, *VOLCANO_REGISTERS)
 
 
 def decode(pod: Pod, node: NodeFacts, schemes: Sequence[Scheme] = SCHEMES) -> Decoded:
-    """Return what a pod's containers were allotted; never raises.
+    """Return the allocations of a pod's containers; never raises.
 
-    A pod that has ended, or is deleted, has no allotment, nor has one of which neither it nor the
-    kubelet says anything that a scheme reads. A scheme that found something in the pod keeps those
-    after it from counting the same resources once more. One that only refused to believe the pod's
-    annotations does not.
+    A pod that has ended or is deleted has no allocations. A scheme that finds something in the pod
+    prevents later schemes from counting the same resources again. A scheme that only rejected the
+    pod's annotations as forged does not.
     """
-    if pod.terminal or pod.deleted or not (pod.uid in node.grants or _asks(pod)):
+    if pod.terminal or pod.deleted or not (pod.uid in node.grants or _is_readable(pod)):
         return Decoded()
     claimed: set[str] = set()
     allocations: list[Allocation] = []
-    problems: list[Problem] = []
+    problems: list[DecodeProblem] = []
     for scheme in schemes:
         if not claimed.isdisjoint(scheme.resources):
             continue
@@ -92,8 +94,8 @@ def decode(pod: Pod, node: NodeFacts, schemes: Sequence[Scheme] = SCHEMES) -> De
     return Decoded(tuple(allocations), tuple(problems))
 
 
-def _asks(pod: Pod) -> bool:
-    """Whether it says anything that a scheme reads."""
+def _is_readable(pod: Pod) -> bool:
+    """Whether a pod has anything that a scheme reads."""
     if pod.annotations or pod.labels:
         return True
     return any(container.limits or container.claims for container in pod.containers)
@@ -103,5 +105,5 @@ def _guarded(scheme: Scheme, pod: Pod, node: NodeFacts) -> Decoded:
     try:
         return scheme.decode(pod, node)
     except Exception as error:  # noqa: BLE001 - a defect here may cost one pod, not the exporter
-        problem = Problem(pod.uid, scheme.name, Reason.DECODER_ERROR, repr(error)[:200])
+        problem = DecodeProblem(pod.uid, scheme.name, Reason.DECODER_ERROR, repr(error)[:200])
         return Decoded(problems=(problem,))

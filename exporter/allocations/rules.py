@@ -1,18 +1,19 @@
-"""The rules of allocation: which schemes are read in which order, and what the user says of them.
+"""The rules of allocation: which schemes are tried, in which order, with the user's overrides.
 
-One frozen value. Whoever decodes holds one of them, and decodes anew when it is given another.
+They are one frozen value. A holder of rules decodes all pods again when it gets other rules.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from exporter.allocations import hami, registry
+from exporter.allocations import registry
 from exporter.allocations.described import scheme_of
 from exporter.allocations.scheme import Decoded, IndexBasis, Scheme, no_pod
+from exporter.allocations.schemes import hami
 from exporter.model import NodeFacts, Pod, SchemeDescription
 
 SCHEMES, INDEX_BASIS = "schemes", "index-basis"
-"""The settings below ``allocations.`` that a complaint can be about."""
+"""The settings below ``allocations.`` that a complaint can name."""
 
 _HAMI_FIELDS = {  # of its device configuration, pkg/device/nvidia, NvidiaConfig
     "resourceCountName": "count",
@@ -25,7 +26,7 @@ _HAMI_FACTOR = "memoryFactor"
 
 
 class RulesError(ValueError):
-    """The user's words do not fit what there is; ``complaints`` has setting and text of each."""
+    """The user's settings contradict the schemes. ``complaints`` has setting and text of each."""
 
     def __init__(self, complaints: Sequence[tuple[str, str]]) -> None:
         super().__init__("; ".join(text for _, text in complaints))
@@ -34,28 +35,28 @@ class RulesError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """How allotments are read. ``index_bases`` overrides, by scheme, what its numbers mean."""
+    """How allocations are read. ``index_bases`` overrides by scheme what device numbers mean."""
 
     schemes: tuple[Scheme, ...] = registry.SCHEMES
     index_bases: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def annotations(self) -> tuple[str, ...]:
-        """Keys, or beginnings of keys, of all pod annotations that a decoder may read."""
+        """Pod annotations that a decoder may read: keys, or beginnings of keys."""
         return tuple(sorted({key for scheme in self.schemes for key in scheme.annotations}))
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """The same of pod labels."""
+        """Pod labels in the same way."""
         return tuple(sorted({key for scheme in self.schemes for key in scheme.labels}))
 
     def neighbours(self, pods: Mapping[str, Pod]) -> dict[str, Pod]:
-        """Return the pods, by uid, that what others were allotted depends on."""
-        tell = {scheme.tells_of_others for scheme in self.schemes} - {no_pod}
-        return {uid: pod for uid, pod in pods.items() if any(each(pod) for each in tell)}
+        """Return the pods, by uid, on which other pods' allocations depend."""
+        tests = {scheme.affects_others for scheme in self.schemes} - {no_pod}
+        return {uid: pod for uid, pod in pods.items() if any(test(pod) for test in tests)}
 
     def decode(self, pod: Pod, node: NodeFacts) -> Decoded:
-        """Return what a pod's containers were allotted; never raises."""
+        """Return the allocations of a pod's containers; never raises."""
         return registry.decode(pod, node, self.schemes)
 
 
@@ -64,12 +65,12 @@ def make(
     index_bases: Mapping[str, str] | None = None,
     hami_names: Mapping[str, str] | None = None,
 ) -> Rules:
-    """Return the rules with a user's schemes and overrides. His schemes are read first.
+    """Return the rules with a user's schemes and overrides. The user's schemes are tried first.
 
-    ``hami_names`` has entries of HAMi's device configuration, by its own keys.
+    ``hami_names`` has entries of HAMi's device configuration, by HAMi's own keys.
 
     Raises:
-        RulesError: with all that does not fit.
+        RulesError: with all contradictions.
 
     """
     bases = index_bases or {}
@@ -85,7 +86,7 @@ def make(
 
 
 def shipped_schemes(hami_names: Mapping[str, str]) -> tuple[Scheme, ...]:
-    """Return what is shipped, with HAMi under the names that its configuration gives it."""
+    """Return the shipped schemes, with HAMi under the resource names of its configuration."""
     if not hami_names:
         return registry.SCHEMES
     names = {own: hami_names[key] for key, own in _HAMI_FIELDS.items() if key in hami_names}
@@ -95,7 +96,7 @@ def shipped_schemes(hami_names: Mapping[str, str]) -> tuple[Scheme, ...]:
 
 
 def _taken(about: SchemeDescription, shipped: Sequence[Scheme]) -> Iterator[str]:
-    """What a described scheme takes of a shipped one without saying so."""
+    """Complaints about names and resources of shipped schemes that a described scheme reuses."""
     known = sorted(scheme.name for scheme in shipped)
     for name in about.replaces:
         if name not in known:
@@ -104,8 +105,8 @@ def _taken(about: SchemeDescription, shipped: Sequence[Scheme]) -> Iterator[str]
     if about.name in (scheme.name for scheme in left):
         yield f"{about.name} is the name of a shipped scheme; {_say_so([about.name])}"
     for resource in about.resources:
-        if whose := [s.name for s in left if any(_means(own, resource) for own in s.resources)]:
-            yield f"{about.name} reads {resource}, as shipped schemes do; {_say_so(whose)}"
+        if users := [s.name for s in left if any(_means(own, resource) for own in s.resources)]:
+            yield f"{about.name} reads {resource}, as shipped schemes do; {_say_so(users)}"
 
 
 def _say_so(names: Sequence[str]) -> str:
@@ -113,7 +114,7 @@ def _say_so(names: Sequence[str]) -> str:
 
 
 def _means(own: str, resource: str) -> bool:
-    """Whether a scheme's resource, or beginning of resources, is this one."""
+    """Whether a scheme's resource, or beginning of resources, matches this one."""
     return resource == own or (not own[-1:].isalnum() and resource.startswith(own))
 
 

@@ -1,4 +1,4 @@
-"""What a sharing system declares of itself, and what decoding a pod gives."""
+"""The declaration of a sharing system, and the result of decoding a pod."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from exporter.model import Allocation, NodeFacts, Pod
 
-# The policy of an allotment that is a part of a device, where its system has no other word for it.
+# The policy of an allocation of a part of a device, if its system has no other term for it.
 SHARED = "shared"
 
 
@@ -38,16 +38,16 @@ class Reason(StrEnum):
     NOT_REQUESTED = "not_requested"  # an annotation without its scheme's resource in the limits
     LIMITS_DIFFER = "limits_differ"  # an annotation states other amounts than the limits
     UNPROVEN = "unproven"  # only the pod's owner says so
-    NODE_UNKNOWN = "node_unknown"  # one cause for all pods: nothing was heard of the node
+    NODE_UNKNOWN = "node_unknown"  # one cause for all pods: nothing is known of the node
     DECODER_ERROR = "decoder_error"
 
 
-# Why an annotation is not believed to be its scheme's. Other schemes may read the pod then.
+# Reasons for which an annotation counts as forged. Other schemes may then read the pod.
 FORGED = frozenset({Reason.NOT_REQUESTED, Reason.UNPROVEN})
 
 
 class Evidence(StrEnum):
-    """Where a scheme's amounts or devices stand. The text is for the documents."""
+    """Where a scheme reads amounts or devices from. The text is for the documents."""
 
     LIMITS = "the container's limits"
     ANNOTATION = "a pod annotation"
@@ -56,7 +56,7 @@ class Evidence(StrEnum):
     RESERVATION = "the reservation pod in KAI's namespace"
 
 
-class Problem(NamedTuple):
+class DecodeProblem(NamedTuple):
     """One thing that could not be read. ``pod`` is the API uid; ``detail`` is for the log only."""
 
     pod: str
@@ -67,14 +67,14 @@ class Problem(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """What a pod was allotted, and what of it could not be read.
+    """A pod's allocations, and the problems found while reading them.
 
-    ``consumer`` False: the pod is the scheme's own and holds its devices for others, so that no
-    other scheme may count them as its allotment either.
+    ``consumer`` is False for a scheme's own pod that holds devices for others. Then no other scheme
+    may count them either.
     """
 
     allocations: tuple[Allocation, ...] = ()
-    problems: tuple[Problem, ...] = ()
+    problems: tuple[DecodeProblem, ...] = ()
     consumer: bool = True
 
 
@@ -88,12 +88,13 @@ class Scheme:
     """A sharing system.
 
     ``name`` is the label value. ``resources`` are the extended resources that it reads; two schemes
-    that name the same one never both account for a pod. ``annotations`` and ``labels`` are the
+    with a common resource never both count the same pod. ``annotations`` and ``labels`` are the
     keys, or beginnings of keys, of pods that its decoder needs. ``decode`` returns an empty result
-    for a pod of another scheme. ``tells_of_others``: which pods it reads for other pods' sake;
-    ``NodeFacts.pods`` has those alone, and all pods are decoded anew when one of them changes.
-    ``amounts`` and ``placement`` are where amounts and devices stand. The first one wins; those
-    that follow are used only for what it leaves open. ``placement`` is empty if no device is named.
+    for a pod of another scheme. ``affects_others`` selects the pods that other pods' allocations
+    depend on: ``NodeFacts.pods`` has only those, and all pods are decoded again when one of them
+    changes. ``amounts`` and ``placement`` are the sources of amounts and devices. The first has
+    priority; the others are used only for what it leaves open. ``placement`` is empty if no source
+    names a device.
     """
 
     name: str
@@ -102,6 +103,6 @@ class Scheme:
     index_basis: IndexBasis
     decode: Callable[[Pod, NodeFacts], Decoded]
     labels: tuple[str, ...] = ()
-    tells_of_others: Callable[[Pod], bool] = no_pod
+    affects_others: Callable[[Pod], bool] = no_pod
     amounts: tuple[Evidence, ...] = (Evidence.LIMITS,)
     placement: tuple[Evidence, ...] = (Evidence.ANNOTATION,)

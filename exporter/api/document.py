@@ -1,9 +1,4 @@
-"""The documents: all of a Snapshot, its devices, one of its pods, its history.
-
-A process as a JSON object.
-
-What to do about a source that is down, in words; docs/troubleshooting.md says more.
-"""
+"""The documents: a whole Snapshot, its devices, one of its pods, its history."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -24,13 +19,13 @@ from exporter.model import (
     Unattributed,
     Unmeasured,
 )
-from exporter.rows.book_view import RATIOS
+from exporter.rows.device_view import RATIOS
 from exporter.rows.history import points
 from exporter.rows.processes import processes_of, unattributed_core
 
 
 def process_object(process: Process) -> Json:
-    """What is known of it."""
+    """A process as a JSON object, without what is not known."""
     ratios = {name: getattr(process, quantity) for quantity, name in RATIOS.items()}
     known = {
         "pid": process.pid,
@@ -44,7 +39,7 @@ def process_object(process: Process) -> Json:
 
 
 def process_type(kinds: frozenset[str]) -> str:
-    """As nvidia-smi shows it: C computes, G draws, C+G both, M+C is a client of MPS."""
+    """The type as nvidia-smi shows it: C computes, G draws, C+G both, M+C is a client of MPS."""
     computes = "M+C" if "mps" in kinds else "C" if kinds & {"compute", "mps_server"} else ""
     draws = "G" if "graphics" in kinds else ""
     return "+".join(filter(None, (computes, draws)))
@@ -53,17 +48,12 @@ def process_type(kinds: frozenset[str]) -> str:
 _DRIVER = (
     "The driver's library was not found, the kernel module is not loaded, or every device hangs. "
     "In a container, the driver's libraries and device files must be mounted (NVIDIA container "
-    "toolkit, or --nvml.library). It is looked for again and again; no restart is needed."
+    "toolkit, or --nvml.library). The exporter keeps looking for it; no restart is needed."
 )
 _AMD = (
     "No amdgpu or KFD module is loaded, the host's sysfs is not where --path.sysfs says, or every "
-    "board hangs: see the kernel log for amdgpu. It is looked for again and again; no restart is "
+    "board hangs: see the kernel log for amdgpu. The exporter keeps looking for it; no restart is "
     "needed."
-)
-_AMD_SMI = (
-    "AMD's library was asked for (--amd.smi) and cannot be used. No figure needs it: mount the "
-    "host's /opt/rocm/lib and give the container /dev/kfd and /dev/dri/renderD*, or set "
-    "--amd.smi=off."
 )
 _CGROUPS = (
     "hostPID: true is missing in the pod, or the node's /sys/fs/cgroup is not mounted. Devices go "
@@ -76,22 +66,20 @@ _API = (
 _BY_NAME = {
     "nvml": _DRIVER,
     "amd": _AMD,
-    "amdsmi": _AMD_SMI,
     "cgroups": _CGROUPS,
     "pods_api": _API,
-    "simulated": "The scenario's driver was let go of (SIGUSR2); SIGUSR2 takes it up again.",
+    "simulated": "The scenario's driver was released by SIGUSR2; another SIGUSR2 opens it again.",
 }
 _BY_REASON = {
-    Unmeasured.RELEASED: "The exporter was told to let go of the driver. SIGUSR2 takes it up "
-    "again.",
+    Unmeasured.RELEASED: "The driver was released on request. SIGUSR2 opens it again.",
     Unmeasured.NO_HOSTPID: "Set hostPID: true in the exporter's pod.",
     Unmeasured.NO_CGROUPS: "Mount the node's /sys/fs/cgroup read-only, or set --path.cgroup.",
 }
-_OTHERWISE = "See the exporter's log; it is asked again in each cycle."
+_OTHERWISE = "See the exporter's log; the source is polled again in each cycle."
 
 
 def what_to_do(source: SourceStatus) -> str:
-    """What helps a source that is down; "" for one that is up."""
+    """Advice for a source that is down, as in docs/troubleshooting.md; "" if it is up."""
     if source.up:
         return ""
     by_reason = _BY_REASON.get(source.reason) if source.reason else None
@@ -106,9 +94,9 @@ _Processes = Mapping[tuple[Owner, str], Sequence[Json]]
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """What a document says beside the Snapshot. ``node`` "": its name is not known.
+    """The facts of a document that are not in the Snapshot. ``node`` is "" if it is not known.
 
-    A Snapshot that is stale is not told: nothing but its sources and the exporter is.
+    Of a stale Snapshot, a document has only the sources and the exporter.
     """
 
     node: str = ""
@@ -117,7 +105,7 @@ class About:
 
 
 def snapshot(of: Snapshot, about: About, age_ns: int) -> Document:
-    """Everything: what ``GET /api/v1/snapshot`` answers."""
+    """The answer to ``GET /api/v1/snapshot``: everything."""
     made = _head(of, about, age_ns)
     figures = Figures(about.families)
     made["exporter"] = {"version": __version__}
@@ -135,7 +123,7 @@ def snapshot(of: Snapshot, about: About, age_ns: int) -> Document:
 
 
 def _sums(of: Snapshot, figures: Figures, level: str, name: str) -> list[Json]:
-    """What all owners of a namespace, or of a kind, used of each device."""
+    """The use of each device by all owners of a namespace or of a kind."""
     return [
         {name: row.labels[0], "uuid": row.labels[1], **figures.of(level, row)}
         for row in _sorted(of, level)
@@ -143,14 +131,14 @@ def _sums(of: Snapshot, figures: Figures, level: str, name: str) -> list[Json]:
 
 
 def devices(of: Snapshot, about: About, age_ns: int) -> Document:
-    """What ``GET /api/v1/devices`` answers."""
+    """The answer to ``GET /api/v1/devices``."""
     made = _head(of, about, age_ns)
     shown = Snapshot() if made["snapshot"]["stale"] else of
     return {**made, "devices": _devices(shown, Figures(about.families), _processes(shown))}
 
 
 def pod(of: Snapshot, about: About, age_ns: int, name: tuple[str, str]) -> Document | None:
-    """What ``GET /api/v1/pods/{namespace}/{pod}`` answers; None if there is no such pod here."""
+    """The answer to ``GET /api/v1/pods/{namespace}/{pod}``; None if there is no such pod."""
     made = _head(of, about, age_ns)
     if made["snapshot"]["stale"]:
         return None
@@ -159,7 +147,7 @@ def pod(of: Snapshot, about: About, age_ns: int, name: tuple[str, str]) -> Docum
 
 
 def history(of: Snapshot, about: About, age_ns: int) -> Document:
-    """What ``GET /api/v1/history`` answers: the last minutes, null where nothing was known."""
+    """The answer to ``GET /api/v1/history``: the last minutes, null where nothing was measured."""
     past = of.history
     series = []
     for labels, packed in past.series.items():
@@ -235,7 +223,7 @@ def _devices(of: Snapshot, figures: Figures, processes: _Processes) -> list[Json
 def _unattributed(
     row: Row, own: Json, core: Mapping[Unattributed, float], processes: _Processes
 ) -> list[Json]:
-    """By reason: the device's use that nobody is named for, and the processes behind it."""
+    """The device's unattributed use by reason, with the processes behind it."""
     memory = {m["reason"]: m["value"] for m in own.get("unattributed_memory_bytes", ())}
     made = []
     for reason in Unattributed:
@@ -257,7 +245,7 @@ def _pods(
     processes: _Processes,
     only: tuple[str, str] | None = None,
 ) -> list[Json]:
-    """Pods with their containers, each with the devices that it is on."""
+    """Pods with their containers, each with its devices."""
     pods: dict[tuple[str, ...], Json] = {}
     for row in _sorted(of, "pod"):
         if only in {None, row.labels}:
@@ -296,7 +284,7 @@ def _groups(of: Snapshot, figures: Figures, processes: _Processes) -> list[Json]
 def _part(
     figures: Figures, level: str, row: Row, device: tuple[str, str], processes: Iterable[Json]
 ) -> Json:
-    """One container or group on one device; of an allotment, that may not be known."""
+    """One container or group on one device. The device of an allocation may not be known."""
     known: Json = {"index": _index(device[0]), "uuid": device[1]} if device[1] else {}
     listed = list(processes)
     return {

@@ -1,6 +1,7 @@
-"""Rows as JSON objects: the values of a row by the names of the metric table, in base units.
+"""Rows as JSON objects, with the names of the metric table and base units.
 
-What the reasons mean, in a sentence each; docs/troubleshooting.md says what to do.
+The texts of the reasons for unmeasured and unattributed figures are here too, one sentence each;
+docs/troubleshooting.md has advice.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -14,7 +15,7 @@ Json = dict[str, Any]
 
 FLAGS = frozenset({"up", "simulated", "placement_mismatch"})  # 0 and 1 mean false and true
 ONE = frozenset({"info", "build_info", "config_info", "method_info"})  # one set of labels at most
-LISTED = frozenset({"unmeasured", "allocation_info"})  # nothing but labels, of several
+LISTED = frozenset({"unmeasured", "allocation_info"})  # several sets of labels, without values
 
 
 class Figures:
@@ -26,7 +27,7 @@ class Figures:
             self._levels.setdefault(family.level, []).append(family)
 
     def of(self, level: str, row: Row) -> Json:
-        """What is known of the row, in the order of the table."""
+        """The known values of the row, in the order of the table."""
         made: Json = {}
         for family in self._levels.get(level, ()):
             value = row.values.get(family.name)
@@ -38,9 +39,9 @@ class Figures:
 
 
 def is_ended(row: Row, beside: Collection[str] = ()) -> bool:
-    """Whether the owner has gone, and nothing but its counters is shown for a while.
+    """Whether the owner has ended, so that only its counters are shown for a while.
 
-    ``beside`` are the families that go on with the counters.
+    ``beside`` are the other families that are still shown.
     """
     return all(name.endswith("_total") or name in beside for name in row.values)
 
@@ -55,10 +56,10 @@ def _plain(family: Family, value: Number) -> Json:
 def _labelled(family: Family, value: Labelled) -> Json:
     labels: Iterator[Json] = (dict(zip(family.labels, key, strict=True)) for key in value)
     if family.name in ONE:
-        one = _said(next(iter(labels), {}))
+        one = _without_empty(next(iter(labels), {}))
         return {family.name: one} if one else {}
     if family.name in LISTED:
-        listed = [_said(each) for each in labels]
+        listed = [_without_empty(each) for each in labels]
     else:
         numbers = (in_base_units(number, family.divisor) for number in value.values())
         pairs = zip(labels, numbers, strict=True)
@@ -66,12 +67,12 @@ def _labelled(family: Family, value: Labelled) -> Json:
     return {family.name: listed} if listed else {}
 
 
-def _said(labels: Mapping[str, str]) -> Json:
+def _without_empty(labels: Mapping[str, str]) -> Json:
     return {name: value for name, value in labels.items() if value}
 
 
 def in_base_units(number: Number, divisor: int) -> Number | None:
-    """None for what JSON cannot say."""
+    """The number in base units; None if JSON cannot express it."""
     if divisor == 1 and isinstance(number, int):
         return number
     real = number / divisor
@@ -79,42 +80,41 @@ def in_base_units(number: Number, divisor: int) -> Number | None:
 
 
 UNMEASURED: Mapping[Unmeasured, str] = {
-    Unmeasured.NOT_SUPPORTED: "The driver does not tell this of this device.",
+    Unmeasured.NOT_SUPPORTED: "The driver does not report this for this device.",
     Unmeasured.NO_PERMISSION: "The driver refuses it to this process; run as root.",
     Unmeasured.DRIVER_TOO_OLD: "The driver's library lacks the function; upgrade the driver.",
     Unmeasured.GPU_LOST: "The device has fallen off the bus, or needs a reset; look for Xid in the "
     "kernel's log.",
     Unmeasured.DRIVER_STUCK: "A call for this device has not come back; most often the driver must "
     "be reset.",
-    Unmeasured.RELEASED: "The exporter was told to let go of the driver; SIGUSR2 takes it up.",
+    Unmeasured.RELEASED: "The driver was released on request; SIGUSR2 opens it again.",
     Unmeasured.READ_FAILED: "A read failed; the log has the error. It is tried again each cycle.",
-    Unmeasured.MIG: "Under MIG this cannot be told apart; read the instances.",
+    Unmeasured.MIG: "Under MIG this is only measured for each instance; read the instances.",
     Unmeasured.PARTITIONED: "The board is partitioned: read its partitions, whose energy is the "
     "board's.",
     Unmeasured.MPS: "A client of MPS that no sample has named while the device was busy.",
-    Unmeasured.NEVER_IDLE: "What the board uses idle is not known before it was idle for 5 s.",
-    Unmeasured.ASLEEP: "The board sleeps, and is not woken to be asked.",
-    Unmeasured.REJECTED_SAMPLES: "The driver's rows cannot be true, so none of them is believed.",
+    Unmeasured.NEVER_IDLE: "The board's idle power is not known until it was idle for 5 s.",
+    Unmeasured.ASLEEP: "The board sleeps, and reading it would wake it.",
+    Unmeasured.REJECTED_SAMPLES: "The driver's rows are implausible, so all of them are rejected.",
     Unmeasured.NOT_NAMED: "The device has been busy for some time, and the driver names no process "
     "that works.",
     Unmeasured.NO_HOSTPID: "The exporter does not see the node's processes; set hostPID: true.",
-    Unmeasured.NO_CGROUPS: "There is no cgroup file system where it is looked for; mount the "
-    "node's /sys/fs/cgroup.",
+    Unmeasured.NO_CGROUPS: "No cgroup file system was found; mount the node's /sys/fs/cgroup.",
     Unmeasured.CONTAINER_PENDING: "The pod's status does not name its container's id yet; that "
     "takes a second or two.",
     Unmeasured.POD_UNKNOWN: "The pod's name is not known, so its limits are not either.",
-    Unmeasured.PLACEMENT: "Its sharing system does not say on which device its share is, and none "
-    "of its processes was seen yet.",
+    Unmeasured.PLACEMENT: "Its sharing system does not name the device of its share, and none of "
+    "its processes was seen yet.",
 }
 
 UNATTRIBUTED: Mapping[Unattributed, str] = {
     Unattributed.HOST_PROCESS: "Processes of the host, in no container.",
     Unattributed.UNKNOWN_CGROUP: "Processes whose cgroup could not be read.",
     Unattributed.EXITED: "Processes that had ended before their container could be found.",
-    Unattributed.NO_PID: "In use, and the driver names no process for it.",
+    Unattributed.NO_PID: "Use for which the driver names no process.",
     Unattributed.IDLE: "Energy that the board would have used without work.",
     Unattributed.UNOBSERVED: "The driver had dropped the samples before they were read.",
-    Unattributed.OVERLAP: "Memory that processes share, and the driver counts with each of them.",
+    Unattributed.OVERLAP: "Memory that processes share and the driver counts for each of them.",
     Unattributed.MIG: "An instance that several containers share.",
     Unattributed.PARTITIONED: "The energy of all partitions of a board together.",
     Unattributed.MPS: "Credited to the MPS server, which works for all its clients.",
@@ -122,7 +122,7 @@ UNATTRIBUTED: Mapping[Unattributed, str] = {
 
 
 def words() -> dict[str, dict[str, str]]:
-    """Both lists, by the codes that stand in documents."""
+    """The texts of all reasons, by the codes in documents."""
     return {
         "unmeasured": {str(reason): text for reason, text in UNMEASURED.items()},
         "unattributed": {str(reason): text for reason, text in UNATTRIBUTED.items()},

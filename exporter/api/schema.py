@@ -1,11 +1,11 @@
-"""The JSON schema of the answers (draft 2020-12), made from the metric table. Data, not code."""
+"""The JSON schema of the answers (draft 2020-12), made from the metric table."""
 
 from collections.abc import Mapping, Sequence
 
 from exporter.api.figures import FLAGS, LISTED, ONE, Json, words
 from exporter.metrics.families import FAMILIES, Family
 from exporter.model import Unattributed, Unmeasured
-from exporter.rows.book_view import RATIOS
+from exporter.rows.device_view import RATIOS
 
 TEXT = {"type": "string"}
 NUMBER = {"type": "number"}
@@ -21,7 +21,7 @@ def schema() -> Json:
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "$id": "urn:mgpu-exporter:api:v1",
         "title": "Answers of mgpu-exporter's /api/v1/",
-        "description": "What is not known is absent; unmeasured says why. Units are base units: "
+        "description": "Unknown values are absent; unmeasured has the reasons. Base units: "
         "seconds, bytes, joules, watts; a ratio of 1 is a whole GPU. Times are Unix times.",
         "anyOf": [_ref(name) for name in ("snapshot", "devices", "pod", "history", "error")],
         "$defs": _answers() | _parts(),
@@ -39,14 +39,14 @@ def _answers() -> Json:
                 "groups": _list(_ref("group")),
                 "namespaces": _list(_ref("namespace")),
                 "group_kinds": _list(_ref("group_kind")),
-                "words": _said(_object(dict.fromkeys(words(), _WORDS)), "What reasons mean."),
+                "words": _described(_object(dict.fromkeys(words(), _WORDS)), "What reasons mean."),
             },
         ),
         "devices": _answer("GET /api/v1/devices.", {"devices": _list(_ref("device"))}),
         "pod": _answer("GET /api/v1/pods/{namespace}/{pod}.", {"pod": _ref("pod_object")}),
         "history": _answer(
             "GET /api/v1/history: a point each step, the newest last and at the end; null where "
-            "nothing was known. A shorter series began later.",
+            "nothing was measured. A shorter series began later.",
             {
                 "end_timestamp_seconds": NUMBER,
                 "step_seconds": NUMBER,
@@ -60,7 +60,7 @@ def _answers() -> Json:
 def _answer(about: str, own: Json) -> Json:
     head = {
         "api_version": {"const": "v1"},
-        "node": {**TEXT, "description": "Its name, empty where it is not known."},
+        "node": {**TEXT, "description": "The node's name, empty if it is not known."},
         "simulated": {**FLAG, "description": "Nothing in the answer is measured."},
         "snapshot": _ref("snapshot_head"),
         "sources": _list(_ref("source")),
@@ -77,7 +77,7 @@ def _parts() -> Json:
         "pod_object": _pod(),
         "container": _object(
             {
-                "container": _said(TEXT, "Empty while only the pod is known."),
+                "container": _described(TEXT, "Empty while only the pod is known."),
                 "devices": _list(_ref("container_on_device")),
             },
             ["container", "devices"],
@@ -107,7 +107,7 @@ def _parts() -> Json:
 def _device() -> Json:
     return _object(
         {
-            "index": _said(WHOLE, "The vendor's number of the device."),
+            "index": _described(WHOLE, "The vendor's number of the device."),
             "uuid": TEXT,
             **_figures("device"),
             "unattributed": _list(_ref("unattributed")),
@@ -125,19 +125,25 @@ def _unattributed() -> Json:
             "process_list": _list(_ref("process")),
         },
         ["reason"],
-        "What nobody is named for, by reason; see docs/troubleshooting.md.",
+        "Unattributed use, by reason; see docs/troubleshooting.md.",
     )
 
 
 def _snapshot_head() -> Json:
     fields: Json = {
-        "number": _said(WHOLE, "Of the cycle, since the exporter's start; 0 before the first."),
-        "timestamp_seconds": _said(NUMBER, "When it was measured."),
-        "age_seconds": _said(
+        "number": _described(
+            WHOLE, "Of the cycle, since the exporter's start; 0 before the first."
+        ),
+        "timestamp_seconds": _described(NUMBER, "When it was measured."),
+        "age_seconds": _described(
             NUMBER, "How old it was when this answer was made; the header Age says what to add."
         ),
-        "stale": _said(FLAG, "Too old to be told: there are no devices, pods and groups then."),
-        "window_seconds": _said(NUMBER, "What the _ratio and _gpus figures are averaged over."),
+        "stale": _described(
+            FLAG, "Too old to be shown: devices, pods and groups are left out then."
+        ),
+        "window_seconds": _described(
+            NUMBER, "What the _ratio and _gpus figures are averaged over."
+        ),
     }
     return _object(fields, [*fields])
 
@@ -146,7 +152,7 @@ def _source() -> Json:
     fields: Json = {
         "name": TEXT,
         "up": FLAG,
-        "detail": _said(TEXT, "What is wrong, in words."),
+        "detail": _described(TEXT, "What is wrong, in words."),
         "duration_seconds": NUMBER,
         "last_success_timestamp_seconds": NUMBER,
         "reason": {"enum": [str(reason) for reason in Unmeasured]},
@@ -160,7 +166,7 @@ def _pod() -> Json:
         "namespace": TEXT,
         "pod": TEXT,
         **_figures("pod"),
-        "ended": _said(FLAG, "It has gone; its counters are told for a while."),
+        "ended": _described(FLAG, "It has ended; its counters are shown for a while."),
         "containers": _list(_ref("container")),
     }
     return _object(fields, ["namespace", "pod", "ended", "containers"])
@@ -168,10 +174,10 @@ def _pod() -> Json:
 
 def _on_device(level: str) -> Json:
     fields = {
-        "index": _said(WHOLE, "Absent, as uuid, where the device of an allotment is not known."),
+        "index": _described(WHOLE, "Absent, as uuid, if the device of an allocation is not known."),
         "uuid": TEXT,
         **{name: own for name, own in _figures(level).items() if name != "info"},
-        "ended": _said(FLAG, "It has gone; its counters are told for a while."),
+        "ended": _described(FLAG, "It has ended; its counters are shown for a while."),
         "process_list": _list(_ref("process")),
     }
     return _object(fields, ["ended"])
@@ -180,10 +186,10 @@ def _on_device(level: str) -> Json:
 def _process() -> Json:
     fields: Json = {
         "pid": WHOLE,
-        "name": _said(TEXT, "The short one that it gave itself; command lines are never told."),
-        "type": _said(TEXT, "C, G, C+G or M+C, as nvidia-smi shows it."),
+        "name": _described(TEXT, "Its short name (comm); command lines are never shown."),
+        "type": _described(TEXT, "C, G, C+G or M+C, as nvidia-smi shows it."),
         "memory_used_bytes": NUMBER,
-        **{name: _said(NUMBER, "Its part of its container's.") for name in RATIOS.values()},
+        **{name: _described(NUMBER, "Its part of its container's.") for name in RATIOS.values()},
         "start_timestamp_seconds": NUMBER,
     }
     return _object(fields, ["pid"])
@@ -192,7 +198,7 @@ def _process() -> Json:
 def _series() -> Json:
     fields: Json = {
         "level": {"enum": ["device", "container", "group"]},
-        "labels": _said(_list(TEXT), "Those of the level's metrics, in their order."),
+        "labels": _described(_list(TEXT), "Those of the level's metrics, in their order."),
         "core_utilization_ratio": _list(RATIO),
         "memory_used_bytes": _list({"type": ["integer", "null"]}),
     }
@@ -206,20 +212,20 @@ def _figures(level: str) -> Json:
 def _figure(family: Family) -> Json:
     labels = dict.fromkeys(family.labels, TEXT)
     if family.name in FLAGS:
-        return _said(FLAG, family.help)
+        return _described(FLAG, family.help)
     if not labels:
-        return _said(NUMBER, family.help)
+        return _described(NUMBER, family.help)
     if family.name in ONE:
         return _object(labels, [], family.help)
     if family.name in LISTED:
-        return _said(_list(_object(labels)), family.help)
-    return _said(_list(_object({**labels, "value": NUMBER}, [*labels, "value"])), family.help)
+        return _described(_list(_object(labels)), family.help)
+    return _described(_list(_object({**labels, "value": NUMBER}, [*labels, "value"])), family.help)
 
 
 def _object(fields: Mapping[str, Json], required: Sequence[str] = (), about: str = "") -> Json:
     made: Json = {"type": "object", "additionalProperties": False, "properties": dict(fields)}
     made |= {"required": list(required)} if required else {}
-    return _said(made, about) if about else made
+    return _described(made, about) if about else made
 
 
 def _list(of: Json) -> Json:
@@ -230,5 +236,5 @@ def _ref(name: str) -> Json:
     return {"$ref": f"#/$defs/{name}"}
 
 
-def _said(kind: Json, about: str) -> Json:
+def _described(kind: Json, about: str) -> Json:
     return {**kind, "description": about}

@@ -1,9 +1,8 @@
-"""The join: a device's window and memory, and the owners of its processes → the device's books.
+"""The join: a device's window and memory, and the owners of its processes → use by owner. Pure.
 
-Pure. Every nanosecond, microjoule and byte of a device ends in exactly one place: a container, a
-group, or a reason why it has no owner.
-
-``exporter.attribution.shares`` divides busy time; docs/accuracy.md measures how well.
+Every nanosecond, microjoule and byte of a device ends in exactly one place: a container, a group,
+or a reason why it has no owner. ``exporter.attribution.shares`` divides busy time; docs/accuracy.md
+measures how well.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -12,14 +11,14 @@ from itertools import chain, repeat
 from types import MappingProxyType
 from typing import NamedTuple
 
-from exporter.attribution.shares import apportion, named_in, share_averages, share_core
+from exporter.attribution.shares import apportion, reported_time, share_averages, share_core
 from exporter.model import (
     Allocation,
-    Credit,
     Device,
     DeviceMemory,
     DeviceUsage,
     Engines,
+    IdleCredit,
     MemoryHeld,
     Owner,
     Spent,
@@ -27,7 +26,7 @@ from exporter.model import (
     Window,
 )
 
-NO_CREDIT: Mapping[Owner, Credit] = MappingProxyType({})
+NO_CREDIT: Mapping[Owner, IdleCredit] = MappingProxyType({})
 
 
 def account(
@@ -35,21 +34,21 @@ def account(
     window: Window,
     owners: Mapping[int, Owner],
     idle_weights: Mapping[Owner, int] | None = None,
-    credit: Mapping[Owner, Credit] = NO_CREDIT,
+    credit: Mapping[Owner, IdleCredit] = NO_CREDIT,
 ) -> DeviceUsage:
-    """Share out one window of a device among the owners of its processes.
+    """Divides one window of a device among the owners of its processes.
 
-    What the board would have used idle goes by ``idle_weights``; without any it is unattributed.
+    The board's idle energy is divided by ``idle_weights``; without any it is unattributed.
     ``credit`` is what the device's window before has left.
     """
-    named, busy = named_in(window, owners), window.busy
-    core = share_core(window, named, credit)
+    reported, busy = reported_time(window, owners), window.busy
+    core = share_core(window, reported, credit)
     energy = _energy_parts(window)
     shares = _by_owner(
         core.shares,
-        share_averages(busy.memory_active, named.memory_active, window),
-        share_averages(busy.encoder, named.encoder, window),
-        share_averages(busy.decoder, named.decoder, window),
+        share_averages(busy.memory_active, reported.memory_active, window),
+        share_averages(busy.encoder, reported.encoder, window),
+        share_averages(busy.decoder, reported.decoder, window),
         _share_energy(window, energy, core.shares or {}, idle_weights or {}),
     )
     return DeviceUsage(
@@ -60,17 +59,17 @@ def account(
         shares=shares,
         idle_energy_uj=energy.idle if energy and window.idle_energy_uj is not None else None,
         rejected=sum(window.rejected.values()),
-        named_core_ns=sum(named.core.values()),
+        reported_core_ns=sum(reported.core.values()),
         unexplained=core.unexplained,
-        credit=core.credit,
+        idle_credit=core.credit,
         methods=window.methods,
         counted={name: _owned(by_pid, owners) for name, by_pid in window.counted.items()},
-        is_lower_bound=window.is_sum_of_told,
+        is_lower_bound=window.is_sum_of_processes,
     )
 
 
 def _by_owner(*parts: Mapping[Owner, int] | None) -> dict[Owner, Spent]:
-    """What each owner spent, by its parts of the time of each engine and, last, of the energy."""
+    """The use of each owner, from the parts of each engine's time and, last, of the energy."""
     everyone = dict.fromkeys(chain.from_iterable(filter(None, parts)))
     *engines, energy = map(_column, parts, repeat(everyone))
     spent = map(Spent, map(Engines, *engines), energy)
@@ -78,7 +77,7 @@ def _by_owner(*parts: Mapping[Owner, int] | None) -> dict[Owner, Spent]:
 
 
 def _column(part: Mapping[Owner, int] | None, everyone: Collection[Owner]) -> Iterable[int | None]:
-    """Each one's part, 0 for who has none; None for everyone where it is not measured."""
+    """Each owner's part, 0 for one without any; None for all where it is not measured."""
     if not part:
         return repeat(None if part is None else 0, len(everyone))
     return map(part.get, everyone, repeat(0))
@@ -116,13 +115,13 @@ def _share_energy(
     core: Mapping[Owner, int],
     idle_weights: Mapping[Owner, int],
 ) -> dict[Owner, int] | None:
-    """The window's energy per owner: what was not observed, what idling costs, and work by core."""
+    """The window's energy by owner: unobserved, idle, and the rest divided by core time."""
     if energy is None:
         return None
-    by_core = {} if window.is_sum_of_told else core  # else who is not told would pay nothing
+    by_core = {} if window.is_sum_of_processes else core  # else unmeasured owners would pay nothing
     shares = apportion(energy.active, by_core)
     if not shares and energy.active:
-        is_idle = window.busy.core == 0 and not window.is_sum_of_told
+        is_idle = window.busy.core == 0 and not window.is_sum_of_processes
         nobody = Unattributed.IDLE if is_idle else Unattributed.NO_PID
         shares = {nobody: energy.active}
     idle_shares = apportion(energy.idle, idle_weights) or {Unattributed.IDLE: energy.idle}
@@ -132,15 +131,15 @@ def _share_energy(
     return shares
 
 
-def hold(memory: DeviceMemory, owners: Mapping[int, Owner]) -> dict[Owner, MemoryHeld]:
-    """Device memory per owner; what no process explains (driver, reserved) goes to NO_PID.
+def share_memory(memory: DeviceMemory, owners: Mapping[int, Owner]) -> dict[Owner, MemoryHeld]:
+    """Device memory by owner. What no process explains (driver, reserved) goes to NO_PID.
 
-    An owner one of whose processes the driver does not size is unknown as a whole, and counts
-    nothing here. Processes may hold more together than the device has in use: the driver counts
-    memory that they share with each, and reads device and processes at different moments. What is
-    too much then is OVERLAP, below zero; each holder keeps what the driver says of it, because
-    that is what its limit is held against. So the parts always add up to the device's, where that
-    is known.
+    If the driver reports no size for one of an owner's processes, the owner's memory is unknown,
+    and it counts as nothing here. Processes may hold more together than the device has in use: the
+    driver counts shared memory for each of them, and reads device and processes at different
+    moments. The excess is OVERLAP, below zero. Each holder keeps the driver's figure, because its
+    limit is compared with that. So the parts always add up to the device's memory, where that is
+    known.
     """
     sizes: dict[Owner, list[int | None]] = {}
     for pid, used_bytes, _ in memory.processes or ():
@@ -163,13 +162,13 @@ def _held(sizes: Sequence[int | None]) -> MemoryHeld:
 def place(
     allocations: Sequence[Allocation], seen_on: Mapping[str, Sequence[str]]
 ) -> tuple[Allocation, ...]:
-    """Give the allocations of one pod that name no device the devices their container was seen on.
+    """The allocations of one pod, where those without a device get one on which it was seen.
 
-    ``seen_on``: container name → UUIDs on which its processes were. More devices than allocations
-    stay unplaced: which of them was allotted cannot be told. An allocation to no container in
-    particular goes where containers without any of their own were seen. One that only counts
-    replicas of cards which nobody named may be several cards: one replica for each card seen, and
-    the others stay unplaced.
+    ``seen_on``: container name → UUIDs on which its processes were. If there are more devices than
+    allocations, they stay unplaced: the allocated one cannot be determined. An allocation to no
+    container in particular goes where containers without any of their own were seen. An allocation
+    that only counts replicas may be of several cards: one replica for each card seen, and the
+    others stay unplaced.
     """
     waiting = {a.container for a in allocations if a.device is None}
     if not waiting:
@@ -185,7 +184,7 @@ def place(
 def _free(
     allocations: Sequence[Allocation], container: str, seen_on: Mapping[str, Sequence[str]]
 ) -> list[str]:
-    """Devices on which an unplaced allotment may be; none where there are too many of them."""
+    """The devices on which an unplaced allocation may be; none where there are too many."""
     seen = list(seen_on.get(container, ()))
     if not container:
         named = {a.container for a in allocations}
@@ -197,7 +196,7 @@ def _free(
 
 
 def _units(allocation: Allocation) -> int:
-    """How many devices it may be of: replicas without a share may be of several."""
+    """The number of devices it may be of: replicas without a share may be of several."""
     shares = allocation.core is not None or allocation.memory_bytes is not None
     return 1 if shares else allocation.replicas or 1
 

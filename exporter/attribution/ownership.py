@@ -1,4 +1,4 @@
-"""Whose a process is: of a pod's container, of a group, or of nobody for a reason. Pure."""
+"""The owner of a process: a pod's container, a group, or a reason why it has none. Pure."""
 
 from typing import NamedTuple
 
@@ -23,9 +23,10 @@ class Member(NamedTuple):
 def owner_of(
     identity: CgroupIdentity | Unattributed, table: PodTable, *, by_step: bool = False
 ) -> Owner:
-    """Whose this process is: a known pod's container, else a group, else a reason.
+    """The owner of a process: a known pod's container, else a group, else a reason.
 
-    A Slurm job is one group, or ``by_step`` each of its steps is, as sacct writes it: ``211.0``.
+    A Slurm job is one group. With ``by_step`` each of its steps is one, as sacct writes it:
+    ``211.0``.
     """
     known = member_of(identity, table) if isinstance(identity, CgroupIdentity) else None
     return owner_as(identity, known, table, by_step=by_step)
@@ -38,7 +39,7 @@ def owner_as(
     *,
     by_step: bool = False,
 ) -> Owner:
-    """As ``owner_of``, where it is known what container of a pod this is."""
+    """As ``owner_of``, for a process whose container is already known."""
     if isinstance(identity, Unattributed):
         return identity
     if member is not None:
@@ -59,8 +60,8 @@ def owner_as(
 def member_of(identity: CgroupIdentity, table: PodTable) -> Member | None:
     """The container of a known pod that a process is in; None if no pod here is known.
 
-    The outermost known pod of the path has it: what lies within is a nested kubelet's, or was made
-    by a tenant who may make cgroups of any name. So may a user or a machine in a unit of their own.
+    The outermost known pod of the path wins. What lies within is a nested kubelet's, or was made by
+    a tenant that may make cgroups of any name. So may a user or a machine in a unit of their own.
     """
     if identity.unit is not None:
         return None

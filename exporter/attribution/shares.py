@@ -1,69 +1,68 @@
-"""The parts of a device's busy time in one window, by owner. Pure.
+"""Divides the busy time of a device's window among owners. Pure.
 
-Core time: the samples that name its processes are an owner's part, and some of what no sample
-claims is added within its credit. Where there are only the driver's averages, cut to whole percents
-of samples that each name one process, their sum falls short of the busy time, and they are shares
-of it within a cap (facts: dcgm-exporter#107). Either way a device that reports itself busy without
-any process to show for it must not make an idle neighbour look busy.
+Where attribution is per sample, an owner's part is the samples that name its processes, and some
+of the time that no sample claims, within its idle credit. Where the driver reports only averages,
+cut to whole percents of samples that each name one process, their sum falls short of the busy
+time: they are scaled up within a cap (facts: dcgm-exporter#107). Either way a device that is busy
+without any process to show for it must not make an idle neighbour look busy.
 
-Credit: the core time that an owner may have used beyond what the samples that name it say.
-
-Pure. A driver's sample names the process that it saw at an instant and tells how busy the device
-was. A turn that ends before that instant leaves its sample without a name, and one that began late
-in a sample leaves it part idle. On average the two are alike: as many whole samples as name a
-process are just what it used. So the idle time within its samples is its credit, out of which it
-is given a part of the time that no sample claims. The credit fades, so that it stays a measure of
-lately, and it is all that can be given: a device that is busy for another reason makes nobody busy.
+Idle credit is the core time that an owner may have used beyond the samples that name it. A sample
+names the process that the driver saw at an instant, with the busy share of the time since the
+sample before. A turn that ends before that instant leaves its sample without a name; a turn that
+begins late in a sample leaves that sample part idle. On average the two are equal: the whole
+samples that name a process are what it used. So the idle time within its samples is its credit,
+and unclaimed time is given out of it. Credit decays, so that it stays a measure of the last
+minutes. Nothing beyond it is given: a device that is busy for another reason makes no owner busy.
 """
 
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from exporter.model import Credit, Owner, Unattributed, Unexplained, Window
+from exporter.model import IdleCredit, Owner, Unattributed, Unexplained, Window
 
-FADING_NS = 300 * 10**9  # in which a credit fades to about a third
-SILENCE_NS = 15 * 10**9  # who was not named for so long, which no ring lasts, has no credit left
+FADING_NS = 300 * 10**9  # in which a credit decays to about a third
+SILENCE_NS = 15 * 10**9  # longer than any ring: an owner not named for so long has no credit left
 
-NONE = Credit(0)
+NONE = IdleCredit(0)
 
 
-class Grant(NamedTuple):
-    """The parts of some unclaimed time by owner, and the credit that is left."""
+class CreditShares(NamedTuple):
+    """The parts of unclaimed time by owner, and the credit that is left."""
 
     parts: Mapping[Owner, int]
-    credit: Mapping[Owner, Credit]
+    credit: Mapping[Owner, IdleCredit]
 
 
-def carry(
-    credit: Mapping[Owner, Credit], spare: Mapping[Owner, int], elapsed_ns: int
-) -> dict[Owner, Credit]:
-    """The credit after a window of this length in which these owners were named."""
-    carried: dict[Owner, Credit] = {}
+def decay(
+    credit: Mapping[Owner, IdleCredit], spare: Mapping[Owner, int], elapsed_ns: int
+) -> dict[Owner, IdleCredit]:
+    """The idle credit after a window of this length; ``spare``: idle time in samples, by owner."""
+    decayed: dict[Owner, IdleCredit] = {}
     faded_ns = FADING_NS + elapsed_ns
     for owner in {**credit, **spare}:
-        spare_ns, silent_ns = credit.get(owner, NONE)
-        left_ns = spare_ns * FADING_NS // faded_ns + spare.get(owner, 0)
+        credit_ns, silent_ns = credit.get(owner, NONE)
+        left_ns = credit_ns * FADING_NS // faded_ns + spare.get(owner, 0)
         silent_ns = 0 if owner in spare else silent_ns + elapsed_ns
         if left_ns > 0 and silent_ns <= SILENCE_NS:
-            carried[owner] = Credit(left_ns, silent_ns)
-    return carried
+            decayed[owner] = IdleCredit(left_ns, silent_ns)
+    return decayed
 
 
-def grant(unclaimed_ns: int, credit: Mapping[Owner, Credit]) -> Grant:
-    """Give unclaimed time in proportion to the credits, to none more than it has."""
+def spend_credit(unclaimed_ns: int, credit: Mapping[Owner, IdleCredit]) -> CreditShares:
+    """Divides unclaimed time in proportion to the credits; no owner gets more than its credit."""
     if not unclaimed_ns:
-        return Grant({}, credit)
-    spare = {owner: left.spare_ns for owner, left in credit.items()}
+        return CreditShares({}, credit)
+    spare = {owner: left.credit_ns for owner, left in credit.items()}
     parts = apportion(min(unclaimed_ns, sum(spare.values())), spare)
     rest = {
-        owner: Credit(spare_ns - parts.get(owner, 0), silent_ns)
-        for owner, (spare_ns, silent_ns) in credit.items()
+        owner: IdleCredit(credit_ns - parts.get(owner, 0), silent_ns)
+        for owner, (credit_ns, silent_ns) in credit.items()
     }
-    return Grant({owner: part for owner, part in parts.items() if part}, rest)
+    return CreditShares({owner: part for owner, part in parts.items() if part}, rest)
 
 
 def apportion(total: int, weights: Mapping[Owner, int]) -> dict[Owner, int]:
-    """Split ``total`` by weight into integers that add up to it exactly; {} without weights."""
+    """Splits ``total`` by weight into integers that add up to it exactly; {} without weights."""
     whole = sum(weights.values())
     if not whole:
         return {}
@@ -82,11 +81,11 @@ def apportion(total: int, weights: Mapping[Owner, int]) -> dict[Owner, int]:
 SCALE_CAP = 4
 
 
-class Named(NamedTuple):
-    """What the driver credits owners with in one window: ns of each engine, of those who have any.
+class ReportedTime(NamedTuple):
+    """The busy time that the driver reports in one window: ns of each engine, by owner.
 
-    ``spare`` is the idle time within the samples that name an owner's processes, of all who have
-    core time.
+    ``spare`` is the idle time within the samples that name an owner's processes. It has all owners
+    with core time.
     """
 
     core: Mapping[Owner, int]
@@ -97,61 +96,64 @@ class Named(NamedTuple):
 
 
 class CoreShares(NamedTuple):
-    """One window's core time by owner, why some has none, and the credit that is left.
+    """One window's core time by owner, the reasons for the rest, and the credit left.
 
     ``shares`` None: the core is not measured.
     """
 
     shares: Mapping[Owner, int] | None
     unexplained: Mapping[Unexplained, int]
-    credit: Mapping[Owner, Credit]
+    credit: Mapping[Owner, IdleCredit]
 
 
-def named_in(window: Window, owners: Mapping[int, Owner]) -> Named:
-    """Add up what the driver credits each owner's processes with."""
+def reported_time(window: Window, owners: Mapping[int, Owner]) -> ReportedTime:
+    """Sums the driver's figures over the processes of each owner."""
     core: dict[Owner, int] = {}
     memory_active: dict[Owner, int] = {}
     encoder: dict[Owner, int] = {}
     decoder: dict[Owner, int] = {}
     spare: dict[Owner, int] = {}
     unknown = Unattributed.UNKNOWN_CGROUP
-    for pid, (core_ns, memory_active_ns, encoder_ns, decoder_ns), spare_ns in window.processes:
+    for pid, busy, idle_in_samples_ns in window.processes:
+        core_ns, memory_active_ns, encoder_ns, decoder_ns = busy
         owner = owners.get(pid, unknown)
         if core_ns:
             core[owner] = core.get(owner, 0) + core_ns
-            spare[owner] = spare.get(owner, 0) + spare_ns
+            spare[owner] = spare.get(owner, 0) + idle_in_samples_ns
         if memory_active_ns:
             memory_active[owner] = memory_active.get(owner, 0) + memory_active_ns
         if encoder_ns:
             encoder[owner] = encoder.get(owner, 0) + encoder_ns
         if decoder_ns:
             decoder[owner] = decoder.get(owner, 0) + decoder_ns
-    return Named(core, memory_active, encoder, decoder, spare)
+    return ReportedTime(core, memory_active, encoder, decoder, spare)
 
 
 def share_averages(
     busy_ns: int | None, named: Mapping[Owner, int], window: Window
 ) -> Mapping[Owner, int] | None:
-    """Busy ns of any engine but the core per owner; what no process explains goes to NO_PID."""
+    """Busy ns by owner, of any engine but the core. What no process explains goes to NO_PID."""
     if busy_ns is None:
         return None
     if not named:
         return {Unattributed.NO_PID: busy_ns} if busy_ns else {}
     shares = _explained(busy_ns, named, 1 if window.rejected else SCALE_CAP)
-    return _with_nobody(shares, busy_ns - sum(shares.values()))
+    return _with_no_process(shares, busy_ns - sum(shares.values()))
 
 
-def share_core(window: Window, named: Named, credit: Mapping[Owner, Credit]) -> CoreShares:
-    """Core time by owner, with what is granted out of the credits."""
-    busy_ns, sampled = window.busy.core, window.told_apart
+def share_core(
+    window: Window, reported: ReportedTime, credit: Mapping[Owner, IdleCredit]
+) -> CoreShares:
+    """Core time by owner, with what is given out of idle credit."""
+    busy_ns, sampled = window.busy.core, window.per_sample
     if busy_ns is None:
         return CoreShares(None, {}, credit)
-    shares = _explained(busy_ns, named.core, 1 if sampled or window.rejected else SCALE_CAP)
+    shares = _explained(busy_ns, reported.core, 1 if sampled or window.rejected else SCALE_CAP)
     missing = busy_ns - sum(shares.values())
     unclaimed = min(window.unclaimed_ns, missing) if sampled and not window.rejected else 0
-    credit = carry(credit, named.spare, window.end_unix_ns - window.start_unix_ns)
+    credit = decay(credit, reported.spare, window.end_unix_ns - window.start_unix_ns)
     anyone = bool(shares or credit)
-    parts, credit = grant(unclaimed, credit)
+    parts, credit = spend_credit(unclaimed, credit)
     for owner, part in parts.items():
         shares[owner] = shares.get(owner, 0) + part
         missing, unclaimed = missing - part, unclaimed - part
@@ -160,15 +162,15 @@ def share_core(window: Window, named: Named, credit: Mapping[Owner, Credit]) -> 
     else:
         capped = (unclaimed if sampled else missing) if anyone else 0
         unexplained = {Unexplained.CAP: capped, Unexplained.NO_PROCESS: missing - capped}
-    return CoreShares(_with_nobody(shares, missing), unexplained, credit)
+    return CoreShares(_with_no_process(shares, missing), unexplained, credit)
 
 
 def _explained(busy_ns: int, named: Mapping[Owner, int], cap: int) -> dict[Owner, int]:
-    """What the driver's figures explain of a busy time: averages are scaled up, samples are not."""
+    """The part of a busy time that the driver's figures explain, by owner, scaled up to ``cap``."""
     return apportion(min(busy_ns, sum(named.values()) * cap), named)
 
 
-def _with_nobody(shares: dict[Owner, int], rest_ns: int) -> dict[Owner, int]:
+def _with_no_process(shares: dict[Owner, int], rest_ns: int) -> dict[Owner, int]:
     """The shares with what no process explains, as NO_PID."""
     if rest_ns:
         shares[Unattributed.NO_PID] = shares.get(Unattributed.NO_PID, 0) + rest_ns

@@ -1,16 +1,16 @@
-"""Devices on which the driver cannot tell one tenant from another: MIG, AMD partitions and MPS.
+"""Devices whose driver cannot distinguish all tenants: MIG, AMD partitions, MPS and fdinfo. Pure.
 
-Pure. Stands around ``attribution``, which shares a window out by figures for each process:
+``exporter.attribution.join`` divides a window by figures for each process. Around it:
 
-* A MIG instance has one figure for all its processes. It is its only owner's; where several hold
-  memory on it, it is nobody's, and unmeasured for each of them.
-* The energy of a board with MIG, or with AMD partitions, is that of all its parts together, and
-  nobody's.
-* MPS clients run at once in one context, so that a sample names one of them, or their server. What
-  the server is credited with is nobody's; a client that is not named may have worked all the same.
-* Where fdinfo tells each process's time, that of compute queues which the kernel does not schedule
-  (AMD's KFD) is not in it: who has such queues is unmeasured. So is who has more clients than are
-  looked at.
+* A MIG instance has one figure for all its processes. It is its only owner's. Where several
+  owners hold memory on it, it is unattributed, and unmeasured for each of them.
+* The energy of a board with MIG, or with AMD partitions, is that of all its parts together. It is
+  unattributed.
+* MPS clients run at once in one context, so a sample names one of them, or their server. The
+  server's time is unattributed; a client that is not named may have worked all the same.
+* Where fdinfo measures each process's time, that of compute queues which the kernel does not
+  schedule (AMD's KFD) is missing: owners of such queues are unmeasured. So are owners with more
+  clients than are read.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -19,9 +19,9 @@ from typing import NamedTuple
 from exporter.attribution.join import NO_CREDIT, account
 from exporter.model import (
     PARTITIONED,
-    Credit,
     Device,
     DeviceUsage,
+    IdleCredit,
     Owner,
     ProcessActivity,
     ProcessMemory,
@@ -41,7 +41,7 @@ _EVERYONE = 0  # no process has this id
 
 
 class Residents(NamedTuple):
-    """Whose processes hold memory on a device, and what the driver lists them as."""
+    """The owners of the processes that hold memory on a device, by their kind of process."""
 
     owners: frozenset[Owner]
     computing: frozenset[Owner]
@@ -50,7 +50,7 @@ class Residents(NamedTuple):
 
 
 def residents_of(processes: Sequence[ProcessMemory], owners: Mapping[int, Owner]) -> Residents:
-    """All that is asked of a device's process list; it holds until the list or an owner changes."""
+    """The residents of a device's process list. They change only with the list or an owner."""
     servers = frozenset([pid for pid, _, kinds in processes if MPS_SERVER in kinds])
     owners = _with_servers(owners, servers)
     nobody = Unattributed.UNKNOWN_CGROUP
@@ -69,11 +69,11 @@ def account_for(
     owners: Mapping[int, Owner],
     residents: Residents | None,
     idle_weights: Mapping[Owner, int] | None = None,
-    credit: Mapping[Owner, Credit] = NO_CREDIT,
+    credit: Mapping[Owner, IdleCredit] = NO_CREDIT,
 ) -> DeviceUsage:
-    """Share out one window of a device; ``residents`` None if it is unknown who they are.
+    """Divides one window of a device among owners; ``residents`` None: they are unknown.
 
-    The rest is as with ``attribution.account``: the shares add up.
+    The rest is as with ``join.account``: the shares add up.
     """
     owners = _with_servers(owners, residents.mps_servers if residents else ())
     if window.methods.shares == SOLE_OWNER:
@@ -85,9 +85,9 @@ def account_for(
         return usage._replace(unmeasured=None)
     if window.methods.shares == FDINFO:
         computing = residents.computing if residents else ()
-        untold = {_owner(owners, pid) for pid in window.untold}
+        unread = {_owner(owners, pid) for pid in window.unmeasured_pids}
         unmeasured = dict.fromkeys(computing, Unmeasured.NOT_SUPPORTED)
-        return usage._replace(unmeasured=unmeasured | dict.fromkeys(untold, Unmeasured.READ_FAILED))
+        return usage._replace(unmeasured=unmeasured | dict.fromkeys(unread, Unmeasured.READ_FAILED))
     if residents and residents.mps_clients and window.busy.core:  # on an idle device they are idle
         named = {_owner(owners, process.pid) for process in window.processes}
         unnamed = residents.mps_clients - named
@@ -96,7 +96,7 @@ def account_for(
 
 
 def _account_instance(device: Device, window: Window, residents: Residents | None) -> DeviceUsage:
-    """Give all of an instance's activity to its only owner, or else to nobody."""
+    """Gives all of an instance's activity to its only owner, or to no owner."""
     found = residents.owners if residents else frozenset()
     tenants = found - {Unattributed.EXITED, Unattributed.MPS}  # neither keeps the instance busy
     if len(tenants) == 1:
@@ -106,19 +106,19 @@ def _account_instance(device: Device, window: Window, residents: Residents | Non
     all_of_it = ProcessActivity(_EVERYONE, window.busy)
     whole = window._replace(processes=() if whose is Unattributed.NO_PID else (all_of_it,))
     usage = account(device, whole, {_EVERYONE: whose})
-    shared = tenants if len(tenants) > 1 else ()
-    return usage._replace(named_core_ns=0, unmeasured=dict.fromkeys(shared, Unmeasured.MIG))
+    sharers = tenants if len(tenants) > 1 else ()
+    return usage._replace(reported_core_ns=0, unmeasured=dict.fromkeys(sharers, Unmeasured.MIG))
 
 
 def _of_all_parts(shares: Mapping[Owner, Spent], reason: Unattributed) -> dict[Owner, Spent]:
-    """What no process explains is no riddle on a divided board: it is the parts' together."""
+    """The shares, where what no process explains on a divided board is its parts' together."""
     return {
         reason if owner is Unattributed.NO_PID else owner: spent for owner, spent in shares.items()
     }
 
 
 def _with_servers(owners: Mapping[int, Owner], servers: Collection[int]) -> Mapping[int, Owner]:
-    """An MPS server works for its clients: what it does is nobody's."""
+    """The owners; an MPS server has none, because it works for its clients."""
     return {**owners, **dict.fromkeys(servers, Unattributed.MPS)} if servers else owners
 
 

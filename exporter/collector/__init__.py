@@ -1,8 +1,8 @@
-"""The cycle: poll the sources, join what they say, enter it in the ledger, publish a Snapshot.
+"""The cycle: polls the sources, joins their answers, updates the ledger, publishes a Snapshot.
 
-Runs in a thread of its own at a steady cadence. Nothing that a reader does reaches in here: readers
-take the newest Snapshot. Each source is guarded and timed and its state published; one that fails
-costs what it would have said, never the cycle.
+It runs in its own thread at a steady cadence. Readers take the newest Snapshot and never reach in
+here. Each source is guarded and timed, and its status is published. If one fails, only its own data
+is missing, never the cycle.
 """
 
 from exporter.collector.cycle import FIRST_LIST_S, Collector, Pulse

@@ -1,10 +1,8 @@
-"""The rules in force: those that were set, slowed down as far as the CPU budget asks for.
+"""Keeps the exporter within its share of a CPU: by how much the cycle is slowed down.
 
-Keeps the exporter within its share of a CPU: by how much the cycle is to be slowed down. Pure.
-
-What a cycle costs can be spread over a longer time, what scrapes cost cannot. So the factor follows
-what was measured and not a model: it rises while too much is used, and falls only if the smaller
-one would do even were the cycle all that costs anything. Between the two it stands still.
+The cost of a cycle can be spread over a longer time; the cost of scrapes cannot. So the factor
+follows measurements, not a model. It rises while too much is used. It falls only if the smaller
+factor would be enough even if the cycle caused all of the cost.
 """
 
 import logging
@@ -20,8 +18,8 @@ STEP = 0.1  # of a factor
 
 
 @dataclass(frozen=True, slots=True)
-class Spent:
-    """What was used until a moment: CPU time of the whole process."""
+class CpuUse:
+    """The CPU time that the whole process used until a moment."""
 
     cpu_ns: int
     mono_ns: int
@@ -30,7 +28,7 @@ class Spent:
 class Budget:
     """The factor by which intervals are longer than set, from 1 to ``widest``.
 
-    ``share``: of one CPU, 0 for no budget. ``used``: what the newest whole period used of it.
+    ``share``: of one CPU, 0 for no budget. ``used``: the use in the newest whole period.
     """
 
     def __init__(self, share: float = 0.0, widest: float = 1.0) -> None:
@@ -38,10 +36,10 @@ class Budget:
         self.factor = 1.0
         self.used: float | None = None
         self._widest = widest
-        self._begun: Spent | None = None
+        self._begun: CpuUse | None = None
 
     def follow(self, share: float, widest: float) -> None:
-        """Keep to this from now on; what is measured begins anew."""
+        """Applies another budget; the measurement starts again."""
         self.share, self._widest = share, widest
         self.used, self._begun = None, None
         self.factor = min(self.factor, widest) if share else 1.0
@@ -51,8 +49,8 @@ class Budget:
         """Whether more is used although the intervals are as long as they may be."""
         return self.used is not None and self.used > self.share and self.factor >= self._widest
 
-    def note(self, spent: Spent) -> bool:
-        """Take in what was used until now; gives whether the factor changed."""
+    def note(self, spent: CpuUse) -> bool:
+        """Records the use until now. Returns whether the factor changed."""
         if not self.share:
             return False
         if self._begun is None:
@@ -66,7 +64,7 @@ class Budget:
         return self.factor != before
 
     def _next(self, fill: float) -> float:
-        """The factor that suits a use of so many budgets."""
+        """The factor for a use of so many budgets."""
         if NARROW_BELOW <= fill <= 1:
             return self.factor
         steps = self.factor * fill / AIM / STEP
@@ -82,11 +80,11 @@ LONGEST_INTERVAL_NS = 5 * 10**9  # half of what the smallest ring of a driver ho
 LONGEST_S = 60.0  # between two reads of processes or sensors
 
 
-class Keeper:
+class CpuThrottle:
     """Slows the cycle down while the exporter uses more CPU time than it may.
 
-    ``rules`` are those in force. ``cpu_ns`` tells the CPU time of the whole process: what scrapes
-    and watches use is used, too.
+    ``rules`` are those in force. ``cpu_ns`` returns the CPU time of the whole process, because
+    scrapes and watches use it, too.
     """
 
     def __init__(self, rules: CycleRules, cpu_ns: Callable[[], int]) -> None:
@@ -96,22 +94,22 @@ class Keeper:
         self._exceeded = False
 
     def follow(self, rules: CycleRules) -> None:
-        """Slow these down from now on."""
+        """Applies other rules from now on."""
         self.set = rules
         self.budget.follow(rules.budget, widest(rules))
         self.rules = widened(rules, self.budget.factor)
 
     def note(self, mono_ns: int) -> bool:
-        """Look at what was used until now; gives whether other rules are in force."""
+        """Measures the use until now. Returns whether other rules are in force."""
         before = self.budget.factor
-        changed = self.budget.note(Spent(self._cpu_ns(), mono_ns))
+        changed = self.budget.note(CpuUse(self._cpu_ns(), mono_ns))
         if changed:
             self.rules = widened(self.set, self.budget.factor)
-        self._tell(before)
+        self._log(before)
         return changed
 
-    def _tell(self, before: float) -> None:
-        """Log where widening begins and ends, and where it does not help; no step of it."""
+    def _log(self, before: float) -> None:
+        """Logs where throttling begins and ends, and where it does not help; no step of it."""
         budget, seconds = self.budget, self.rules.interval_ns / 1e9
         exceeded, self._exceeded = self._exceeded, budget.exceeded
         if before == 1 < budget.factor:

@@ -1,7 +1,4 @@
-"""The cycle itself.
-
-The cycle's clock, for those who ask whether it still moves.
-"""
+"""The collector: runs the cycle in its thread, and holds the newest Snapshot."""
 
 import logging
 import threading
@@ -11,17 +8,17 @@ from functools import partial
 from typing import NamedTuple
 
 from exporter.attribution.tenancy import account_for
-from exporter.collector.allotments import Allotments
-from exporter.collector.bound import Surplus, bounded
-from exporter.collector.budget import Keeper
+from exporter.collector.allocations import Allocations
+from exporter.collector.budget import CpuThrottle
 from exporter.collector.idle import IdlePolicy, idle_weights
-from exporter.collector.membership import Membership, Naming
 from exporter.collector.own_rows import LastReload, Own, with_own
+from exporter.collector.owners import GroupNames, ProcessOwners
 from exporter.collector.plausible import Plausible
-from exporter.collector.polling import Asking, Guard
+from exporter.collector.polling import Guard, SourcePoller
+from exporter.collector.series_limit import DroppedSeries, limit_series
 from exporter.collector.sources import CycleRules, Sources
 from exporter.collector.tenants import Residency
-from exporter.ledger import Allotted, Ledger, Moment
+from exporter.ledger import Allocated, Ledger, Moment
 from exporter.model import (
     Clock,
     DeviceReading,
@@ -32,11 +29,11 @@ from exporter.model import (
     SourceStatus,
     Unmeasured,
 )
-from exporter.rows.book_view import CycleFacts
-from exporter.rows.history import extended, gauges_of, present_of
+from exporter.rows.device_view import CycleFacts
+from exporter.rows.history import current_gauges, extended, gauges_of
 from exporter.rows.lazy import at_most, rows_of
 from exporter.sources.gpus.source import RestartRequiredError
-from exporter.sources.pods.labels import Shown
+from exporter.sources.pods.labels import PodLabels
 
 
 class Pulse(NamedTuple):
@@ -68,27 +65,27 @@ class Collector:
         self.fatal: RestartRequiredError | None = None
         self.last_reload: Callable[[], LastReload | None] = lambda: None
         self._pods, self._processes = sources.pods, sources.processes
-        self._asking = Asking(sources, clock)
+        self._poller = SourcePoller(sources, clock)
         self._ledger = ledger
         self._clock = clock
         self._rules_to_come = rules or CycleRules()
-        self._keeper = Keeper(self._rules_to_come, cpu_ns)
+        self._throttle = CpuThrottle(self._rules_to_come, cpu_ns)
         self._idle = idle
-        self._shown = Shown(self._rules.allowed)
-        self._membership = Membership()
-        self._allotments = Allotments(self._rules.allotments)
-        self._allotted: list[Allotted] = []
+        self._shown = PodLabels(self._rules.allowed)
+        self._process_owners = ProcessOwners()
+        self._allocations = Allocations(self._rules.allocations)
+        self._allocated: list[Allocated] = []
         self._plausible = Plausible()
-        self._surplus = Surplus()
-        self._naming = Naming()
+        self._dropped = DroppedSeries()
+        self._group_names = GroupNames()
         self._residency = Residency(ledger.window_ns, Guard(sources.processes.name, clock))
         self._pulse = Pulse(clock.monotonic_ns(), 0, self._rules.interval_ns)
         self._overruns = 0
 
     @property
     def _rules(self) -> CycleRules:
-        """Those in force."""
-        return self._keeper.rules
+        """The rules in force."""
+        return self._throttle.rules
 
     @property
     def pulse(self) -> Pulse:
@@ -96,14 +93,14 @@ class Collector:
         return self._pulse
 
     def follow(self, rules: CycleRules) -> None:
-        """Work by these rules from the next cycle on. For any thread."""
+        """Applies these rules from the next cycle on. Thread-safe."""
         self._rules_to_come = rules
 
     def run(self, stop: threading.Event) -> None:
-        """Cycle at the interval until told to stop, or until only a restart helps.
+        """Cycles at the interval until stopped, or until only a restart helps.
 
-        The first cycle waits a moment for the first list of pods: use that is entered before
-        would stand under the pods' ids instead of their names.
+        The first cycle waits a moment for the first list of pods: use that is entered before would
+        be under the pods' ids instead of their names.
         """
         self._pods.wait(FIRST_LIST_S)
         due = self._clock.monotonic_ns()
@@ -114,10 +111,10 @@ class Collector:
                 self.fatal = error
                 return
             except Exception:
-                logger.exception("the cycle failed; the next one starts anew")
+                logger.exception("the cycle failed; the next one starts again")
             now = self._clock.monotonic_ns()
-            if self._keeper.note(now):
-                self._asking.follow(self._rules)
+            if self._throttle.note(now):
+                self._poller.follow(self._rules)
             due += self._rules.interval_ns
             if now > due:
                 self._overruns += 1
@@ -125,34 +122,44 @@ class Collector:
             stop.wait((due - now) / 1e9)
 
     def cycle(self) -> Snapshot:
-        """Do one cycle and publish its Snapshot.
+        """Runs one cycle and publishes its Snapshot.
 
         Raises:
             RestartRequiredError: a source can only be helped by a new process.
 
         """
-        if self._rules_to_come is not self._keeper.set:
+        if self._rules_to_come is not self._throttle.set:
             self._adopt(self._rules_to_come)
-        readings = self._asking.readings()
+        readings = self._poller.readings()
         now = Moment(self._clock.monotonic_ns(), self._clock.time_ns())
         self._pulse = Pulse(now.mono_ns, self._pulse.done, self._pulse.interval_ns)
         devices = self._plausible.of(readings, now.mono_ns)
-        table = self._asking.table()
-        self._ledger.kinds = self._asking.group_kinds()
-        identities, processes = self._asking.identities(devices.values())
-        self._ledger.nameless = None if processes.up else processes.reason or Unmeasured.READ_FAILED
-        self._membership.update(identities, table, by_step=self._rules.by_step)
-        owners = self._membership.owners
+        table = self._poller.table()
+        self._ledger.kinds = self._poller.group_kinds()
+        identities, processes = self._poller.identities(devices.values())
+        self._ledger.unidentified = (
+            None if processes.up else processes.reason or Unmeasured.READ_FAILED
+        )
+        self._process_owners.update(identities, table, by_step=self._rules.by_step)
+        owners = self._process_owners.owners
         self._enter(devices, owners, now)
-        seen = partial(self._membership.seen_on, devices.values())
-        node = self._asking.node_facts(table, readings)
-        self._allotted = self._allotments.of(table, node, seen)
-        self._ledger.allot(self._allotted, now)
+        seen = partial(self._process_owners.seen_on, devices.values())
+        node = self._poller.node_facts(table, readings)
+        self._allocated = self._allocations.of(table, node, seen)
+        self._ledger.set_allocations(self._allocated, now)
         self._ledger.settle(now)
         facts = CycleFacts(
-            *(now, devices, self._allotted, self._allotments.named, self._allotments.replicas),
+            *(
+                now,
+                devices,
+                self._allocated,
+                self._allocations.pods_by_name,
+                self._allocations.replicas,
+            ),
             shown=self._shown.of(table),
-            groups=self._naming.of(owners, identities, self._ledger.groups, self._asking.groups),
+            groups=self._group_names.of(
+                owners, identities, self._ledger.groups, self._poller.groups
+            ),
         )
         self.snapshot = self._published(facts, readings, processes)
         moved, interval_ns = self._clock.monotonic_ns(), self._rules.interval_ns
@@ -160,28 +167,28 @@ class Collector:
         return self.snapshot
 
     def _adopt(self, rules: CycleRules) -> None:
-        self._keeper.follow(rules)
+        self._throttle.follow(rules)
         self._ledger.window_ns, self._ledger.retention_ns = rules.window_ns, rules.retention_ns
         self._residency.window_ns = rules.window_ns
-        self._allotments.rules = rules.allotments
+        self._allocations.rules = rules.allocations
         self._shown.allow(rules.allowed)
-        self._asking.follow(self._rules)
+        self._poller.follow(self._rules)
 
     def _enter(
         self, devices: Mapping[str, DeviceReading], owners: Mapping[int, Owner], now: Moment
     ) -> None:
         ledger = self._ledger
         for uuid, reading in devices.items():
-            ledger.meet(reading, now)
+            ledger.observe(reading, now)
             if reading.state is not DeviceState.UP:
                 continue
-            held, residents = self._membership.holders(uuid, reading.memory)
+            held, residents = self._process_owners.holders(uuid, reading.memory)
             if residents is not None:
-                ledger.hold(uuid, held, now)
+                ledger.set_memory(uuid, held, now)
             window = reading.window
             if window is not None:
-                weights = idle_weights(self._idle, uuid, held, self._allotted)
-                credit = ledger.books[uuid].credit
+                weights = idle_weights(self._idle, uuid, held, self._allocated)
+                credit = ledger.devices[uuid].idle_credit
                 usage = account_for(reading.device, window, owners, residents, weights, credit)
                 ledger.record(usage, now)
                 self._residency.enter(usage, window.processes, owners, now.mono_ns)
@@ -189,11 +196,11 @@ class Collector:
     def _published(
         self, facts: CycleFacts, readings: Sequence[Reading], processes: SourceStatus
     ) -> Snapshot:
-        now, rules, owners = facts.now, self._rules, self._membership.owners
+        now, rules, owners = facts.now, self._rules, self._process_owners.owners
         rows, highest = rows_of(self._ledger, facts), at_most(self._ledger, facts)
-        taken = bounded(rows, self.snapshot.rows, rules.most_series, highest)
-        self._surplus.count(taken.dropped, rules.most_series)
-        present = gauges_of(taken.rows) if taken.dropped else present_of(self._ledger, facts)
+        taken = limit_series(rows, self.snapshot.rows, rules.most_series, highest)
+        self._dropped.count(taken.dropped, rules.most_series)
+        present = gauges_of(taken.rows) if taken.dropped else current_gauges(self._ledger, facts)
         own = self._own(readings, processes, now)
         return Snapshot(
             version=self.snapshot.version + 1,
@@ -213,19 +220,19 @@ class Collector:
 
     def _own(self, readings: Sequence[Reading], processes: SourceStatus, now: Moment) -> Own:
         gpus = (r.status for r in readings if not r.status.absent)
-        counted = self._plausible.rejected, self._allotments.problems, self._shown.rejected
+        counted = self._plausible.rejected, self._allocations.problems, self._shown.rejected
         return Own(
             unix_ns=now.unix_ns,
             cycles=self._pulse.done + 1,
             overruns=self._overruns,
             interval_ns=self._rules.interval_ns,
-            budget=self._keeper.budget.share,
-            cpu_used=self._keeper.budget.used,
+            budget=self._throttle.budget.share,
+            cpu_used=self._throttle.budget.used,
             simulated=any(reading.simulated for reading in readings),
             idle=self._idle,
-            sources=(*gpus, processes, *self._asking.statuses()),
-            rejected=(*map(dict, counted), *self._asking.rejected()),
+            sources=(*gpus, processes, *self._poller.statuses()),
+            rejected=(*map(dict, counted), *self._poller.rejected()),
             calls=tuple(reading.calls for reading in readings),
-            dropped=dict(self._surplus.total),
+            dropped=dict(self._dropped.total),
             reload=self.last_reload(),
         )

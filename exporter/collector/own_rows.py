@@ -9,11 +9,11 @@ from typing import NamedTuple
 from exporter import __version__
 from exporter.metrics.families import OWN_LEVEL
 from exporter.model import CallCount, Row, SourceStatus, Value
-from exporter.rows.lazy import LateRows, table_of
+from exporter.rows.lazy import LazyRows, table_of
 
 
 class LastReload(NamedTuple):
-    """How the last attempt to read the settings anew ended, and when one last succeeded."""
+    """The result of the last reload of the settings, and when one last succeeded."""
 
     successful: bool
     success_unix_ns: int
@@ -21,9 +21,9 @@ class LastReload(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Own:
-    """What the exporter says of itself in one cycle.
+    """The exporter's own state in one cycle.
 
-    What was rejected is to be summed up over all who say it; each driver's calls have their names.
+    ``rejected`` is summed over all parts; each driver's calls have its own names.
     """
 
     unix_ns: int
@@ -41,10 +41,10 @@ class Own:
     cpu_used: float | None = None
 
 
-def with_own(rows: Mapping[str, tuple[Row, ...]], own: Own) -> LateRows:
-    """The rows of all levels, made when they are asked for."""
+def with_own(rows: Mapping[str, tuple[Row, ...]], own: Own) -> LazyRows:
+    """The rows of all levels, built lazily."""
     levels = {level: partial(table_of, rows, level) for level in rows}
-    return LateRows({**levels, OWN_LEVEL: lambda: (own_row(own),)})
+    return LazyRows({**levels, OWN_LEVEL: lambda: (own_row(own),)})
 
 
 def own_row(own: Own) -> Row:

@@ -1,7 +1,7 @@
-"""Leaves out what a driver reports and cannot be true. One place for the readings of all vendors.
+"""Removes impossible values from the readings of all vendors.
 
-Memory is held against the card's total, energy against the board's power limit. Rows of processes
-are checked where they are read (``exporter.sources.gpus.samples``).
+Memory is compared with the card's total, energy with the board's power limit. Rows of processes are
+checked where they are read (``exporter.sources.gpus.samples``).
 """
 
 import logging
@@ -25,11 +25,15 @@ MOST_WATTS = 10_000.0  # of a board whose limit is unknown; none of 2026 takes a
 MARGIN = 2  # boards take more than their limit for some milliseconds
 LATE_NS = 10**9  # a counter that is updated late adds to one window what belongs to the one before
 
+HOST_BYTES = 16 * 2**40
+"""No host has more memory. An AMD or Intel driver may count a process's host memory as the
+device's: an APU's total is only what the firmware set aside, and its processes hold more."""
+
 NOTHING: Mapping[str, int] = MappingProxyType({})
 
 
 class Plausible:
-    """Checks readings before anything is made of them.
+    """Checks readings before they are used.
 
     ``rejected`` counts by reason, with what the sources themselves have rejected.
     """
@@ -41,9 +45,9 @@ class Plausible:
         self._logged: set[tuple[str, str]] = set()
 
     def of(self, readings: Iterable[Reading], mono_ns: int) -> dict[str, DeviceReading]:
-        """The devices of all readings by UUID, without what cannot be true.
+        """The devices of all readings by UUID, without impossible values.
 
-        What is the same object in two readings is the same in what is returned.
+        Objects that are the same in two readings are the same in the results.
         """
         devices = {d.device.uuid: d for reading in readings for d in reading.devices}
         for uuid, device in devices.items():
@@ -62,7 +66,7 @@ class Plausible:
     def _with_memory(self, reading: DeviceReading, memory: DeviceMemory) -> DeviceReading:
         uuid = reading.device.uuid
         known = self._memories.get(uuid)
-        if known is None or known.told is not memory:
+        if known is None or known.reported is not memory:
             known = self._memories[uuid] = _Memory(reading.device, memory)
         if known.kept is memory:
             return reading
@@ -102,28 +106,29 @@ class Plausible:
 
 
 class _Memory:
-    """What a driver reports of a card's memory (``told``), and what of it can be (``kept``)."""
+    """The memory that a driver ``reported`` for a card, and the plausible part of it (``kept``)."""
 
-    def __init__(self, device: Device, told: DeviceMemory) -> None:
-        self.told = self.kept = told
+    def __init__(self, device: Device, reported: DeviceMemory) -> None:
+        self.reported = self.kept = reported
         self.rejected = NOTHING
         self.said: dict[str, str] = {}
-        total = max(told.total_bytes or 0, device.memory_bytes or 0)
+        total = max(reported.total_bytes or 0, device.memory_bytes or 0)
         if not total:
             return
-        bad = {p.pid: p.used_bytes for p in told.processes or () if (p.used_bytes or 0) > total}
+        most = total if device.vendor == "nvidia" else total + HOST_BYTES
+        bad = {p.pid: p.used_bytes for p in reported.processes or () if (p.used_bytes or 0) > most}
         rejected: dict[str, int] = {}
         if bad:
             rejected["process_memory"] = len(bad)
             pid, used = next(iter(bad.items()))
-            self.said["process_memory"] = f"process {pid} holds {used} bytes of {total}"
+            self.said["process_memory"] = f"process {pid} holds {used} bytes of {most}"
             processes = tuple(
-                p._replace(used_bytes=None) if p.pid in bad else p for p in told.processes or ()
+                p._replace(used_bytes=None) if p.pid in bad else p for p in reported.processes or ()
             )
             self.kept = replace(self.kept, processes=processes, rejected=frozenset(bad))
-        if (told.used_bytes or 0) > total:
+        if (reported.used_bytes or 0) > total:
             rejected["device_memory"] = 1
-            self.said["device_memory"] = f"{told.used_bytes} bytes of {total} are in use"
+            self.said["device_memory"] = f"{reported.used_bytes} bytes of {total} are in use"
             self.kept = replace(self.kept, used_bytes=None)
         self.rejected = rejected
 
@@ -135,9 +140,13 @@ class _Board:
         self._watts = 0.0
         self._since_mono_ns: int | None = None
 
-    def note(self, *watts: float | None) -> None:
-        """Take in its limit and its power. A limit that is lowered is that of later energy."""
-        self._watts = max(self._watts, *[one or 0.0 for one in watts])
+    def note(self, limit: float | None, power: float | None) -> None:
+        """Records its limit and its power. A lowered limit holds only for later energy.
+
+        Power without a limit bounds nothing: an idle board may be about to work.
+        """
+        if limit or self._watts:
+            self._watts = max(self._watts, limit or 0.0, power or 0.0)
 
     def most_uj(self, window: Window, mono_ns: int) -> int:
         """The most energy that it can have used since the last window with any."""

@@ -1,6 +1,7 @@
-"""What the cycle asks of its sources, each under its guard. Of one that fails, the last stands.
+"""Polls all sources from the cycle's thread, each under a guard.
 
-Calls to sources that may fail: timed, caught, told once.
+Calls are timed, and failures are caught and logged once. If a source fails, its last answer is
+used.
 """
 
 import logging
@@ -10,7 +11,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
-from exporter.collector.membership import Pids
+from exporter.collector.owners import Pids
 from exporter.collector.sources import CycleRules, Reporting, Sources
 from exporter.model import (
     CgroupIdentity,
@@ -37,7 +38,7 @@ _SECONDS = re.compile(r"[0-9.]+ s\b")
 
 
 class Guard:
-    """Keeps one source's failures from the cycle, and remembers when it last succeeded."""
+    """Keeps one source's failures from the cycle, and records when it last succeeded."""
 
     def __init__(self, name: str, clock: Clock) -> None:
         self.name = name
@@ -49,19 +50,19 @@ class Guard:
         self._said = ""
 
     def read(self, source: GpuSource) -> Reading:
-        """Read a GPU source; a defect in it is a source that is down."""
+        """Reads a GPU source; if it raises, it is down."""
         started = self._clock.monotonic_ns()
         reading = self.call("read", source.read, self._no_reading)
-        status = self.note(reading.status, started)
+        status = self.record_status(reading.status, started)
         return reading if status is reading.status else reading._replace(status=status)
 
     def call(self, kind: str, ask: Callable[[], T], otherwise: T) -> T:
-        """What ``ask`` returns; if it fails, ``otherwise``, and the source is down.
+        """The result of ``ask``; if it fails, ``otherwise``, and the source is down.
 
         A failure that goes on is logged once for each kind of call.
 
         Raises:
-            RestartRequiredError: the source cannot be helped by asking again.
+            RestartRequiredError: another call cannot help the source.
 
         """
         try:
@@ -78,17 +79,19 @@ class Guard:
             self._failures.pop(kind, None)
         return answer
 
-    def tell(self, action: Callable[[], None]) -> None:
-        """Tell the source something. It is no less up if it does not take it in."""
+    def notify(self, action: Callable[[], None]) -> None:
+        """Calls a setter on the source. A failure here does not mark the source as down."""
         try:
             action()
         except Exception:
             logger.exception("source %s does not follow the new settings; restart", self.name)
 
-    def note(self, status: SourceStatus, started_mono_ns: int | None = None) -> SourceStatus:
-        """Complete a status with time and last success; log each change of it once.
+    def record_status(
+        self, status: SourceStatus, started_mono_ns: int | None = None
+    ) -> SourceStatus:
+        """The status with time and last success; each change of it is logged once.
 
-        A detail in which only a time changes ("for 3 s") is no news.
+        A detail in which only a time changes ("for 3 s") is not a change.
         """
         if self._failures:
             status = status._replace(up=False, detail="; ".join(self._failures.values()))
@@ -97,16 +100,16 @@ class Guard:
             self._last_success_unix_ns = self._clock.time_ns()
         trouble = "" if up or absent else detail or "no answer"
         if trouble or self._said:
-            self._tell(trouble)
+            self._log(trouble)
         if absent:
-            return status  # shown to nobody
+            return status  # not shown
         if not took_ns and started_mono_ns is not None:
             took_ns = self._clock.monotonic_ns() - started_mono_ns
         success_unix_ns = success_unix_ns or self._last_success_unix_ns
         noted = SourceStatus(name, up, detail, took_ns, success_unix_ns, reason, absent)
         return status if noted == status else noted
 
-    def _tell(self, detail: str) -> None:
+    def _log(self, detail: str) -> None:
         said = _SECONDS.sub("", detail) if detail else ""
         if said == self._said:
             return
@@ -117,8 +120,8 @@ class Guard:
         self._said = said
 
 
-class Asking:
-    """All sources, asked by the cycle's thread. What is kept is by the source's name."""
+class SourcePoller:
+    """Polls all sources from the cycle's thread. State is keyed by source name."""
 
     def __init__(self, sources: Sources, clock: Clock) -> None:
         self._sources = sources
@@ -128,20 +131,20 @@ class Asking:
         self._table = PodTable()
         self._pids = Pids()
         self._group_kinds: frozenset[str] = frozenset()
-        self._told = [NodeFacts() for _ in sources.nodes]
+        self._answers = [NodeFacts() for _ in sources.nodes]
         self._node = NodeFacts()
         self._found: dict[str, tuple[Device, ...]] = {}
         self._rejected: tuple[Mapping[str, int], ...] = ({},) * len(self._reporting)
 
     def follow(self, rules: CycleRules) -> None:
-        """Let the sources follow the rules from now on."""
+        """Applies the rules to the sources from now on."""
         pods = self._sources.pods
-        self._guards[pods.name].tell(partial(pods.follow, rules.keep))
+        self._guards[pods.name].notify(partial(pods.follow, rules.keep))
         for source in self._sources.gpus:
-            self._guards[source.name].tell(partial(source.follow, rules.demand))
+            self._guards[source.name].notify(partial(source.follow, rules.demand))
 
     def readings(self) -> list[Reading]:
-        """What the GPU sources read.
+        """The readings of the GPU sources.
 
         Raises:
             RestartRequiredError: one can only be helped by a new process.
@@ -158,38 +161,38 @@ class Asking:
     def identities(
         self, devices: Collection[DeviceReading]
     ) -> tuple[Mapping[int, CgroupIdentity | Unattributed], SourceStatus]:
-        """What the processes are, nothing where the source of them says that it is not up."""
+        """The identities of the processes; none if their source reports that it is not up."""
         pids = self._pids.of(devices)
         source = self._sources.processes
-        nobody: Mapping[int, CgroupIdentity | Unattributed] = {}
-        found = self._guards[source.name].call("resolve", lambda: source.resolve(pids), nobody)
+        none: Mapping[int, CgroupIdentity | Unattributed] = {}
+        found = self._guards[source.name].call("resolve", lambda: source.resolve(pids), none)
         status = _status(source, self._guards[source.name])
-        return found if status.up else nobody, status
+        return found if status.up else none, status
 
     def group_kinds(self) -> frozenset[str]:
-        """The kinds of groups that the node can have; if the source fails, those it said last."""
+        """The kinds of groups that the node can have; the last answer if the source fails."""
         source = self._sources.processes
         guard = self._guards[source.name]
         self._group_kinds = guard.call("group_kinds", source.group_kinds, self._group_kinds)
         return self._group_kinds
 
     def node_facts(self, table: PodTable, readings: Iterable[Reading]) -> NodeFacts:
-        """The devices, and what all node sources know; one that fails keeps what it said last.
+        """The devices, and the facts of all node sources. If one fails, its last answer is used.
 
-        It is the same object as long as they say the same.
+        It is the same object as long as the facts are equal.
         """
         devices = self._devices(readings)
-        told = [
+        answers = [
             self._guards[source.name].call("facts", partial(source.facts, table), last)
-            for source, last in zip(self._sources.nodes, self._told, strict=True)
+            for source, last in zip(self._sources.nodes, self._answers, strict=True)
         ]
-        if devices != self._node.devices or told != self._told:
-            self._node = replace(merged(told), devices=devices)
-        self._told = told
+        if devices != self._node.devices or answers != self._answers:
+            self._node = replace(merged(answers), devices=devices)
+        self._answers = answers
         return self._node
 
     def _devices(self, readings: Iterable[Reading]) -> tuple[Device, ...]:
-        """The node's devices; those of a source that is down and lists none are as it had them."""
+        """The node's devices; a source that is down and lists none keeps its last ones."""
         for reading in readings:
             if reading.devices or reading.status.up:
                 self._found[reading.status.name] = tuple(d.device for d in reading.devices)
@@ -199,7 +202,7 @@ class Asking:
     def groups(
         self, members: Mapping[GroupKey, GroupMember]
     ) -> tuple[Mapping[GroupKey, GroupFacts], ...]:
-        """What each source knows of groups; nothing where one fails."""
+        """The facts of each source about groups; none where it fails."""
         nothing: Mapping[GroupKey, GroupFacts] = {}
         return tuple(
             self._guards[source.name].call("facts", partial(source.facts, members), nothing)
@@ -207,12 +210,12 @@ class Asking:
         )
 
     def statuses(self) -> tuple[SourceStatus, ...]:
-        """How those fare that listen, and those that stand behind one of them."""
+        """The statuses of all listening sources, and of those behind one of them."""
         listening = [_status(source, guard) for source, guard in self._listening]
         return (*listening, *self._sources.others())
 
     def rejected(self) -> tuple[Mapping[str, int], ...]:
-        """What each source could not use, by reason."""
+        """What each source could not use, counted by reason."""
         self._rejected = tuple(
             [
                 guard.call("rejected", source.rejected, before)
@@ -223,4 +226,4 @@ class Asking:
 
 
 def _status(source: Reporting, guard: Guard) -> SourceStatus:
-    return guard.note(guard.call("status", source.status, guard.away))
+    return guard.record_status(guard.call("status", source.status, guard.away))

@@ -1,7 +1,4 @@
-"""Everything that the cycle asks.
-
-What may change of the cycle while it runs.
-"""
+"""The sources of the cycle, and the rules that may change while it runs."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -12,8 +9,8 @@ from exporter.sources.cgroups.source import ProcessSource
 from exporter.sources.gpus.source import Demand, GpuSource
 from exporter.sources.groups.source import GroupSource
 from exporter.sources.node.source import NodeSource
-from exporter.sources.pods.decode import KEEP_NOTHING, Keep
-from exporter.sources.pods.labels import ALLOW_NOTHING, Allowed
+from exporter.sources.pods.decode import KEEP_NOTHING, KeyPrefixes
+from exporter.sources.pods.labels import ALLOW_NOTHING, LabelAllowList
 from exporter.sources.pods.source import PodSource
 
 Listening = PodSource | NodeSource | GroupSource
@@ -22,9 +19,9 @@ Reporting = ProcessSource | PodSource | NodeSource | GroupSource
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """All sources. Of two ``nodes`` or ``groups`` that know the same, the later one counts.
+    """All sources. If two ``nodes`` or ``groups`` have the same fact, the later one wins.
 
-    ``others`` says how those fare that stand in for one of these now.
+    ``others`` returns the statuses of sources that replace one of these now.
     """
 
     gpus: tuple[GpuSource, ...]
@@ -36,17 +33,17 @@ class Sources:
 
     @property
     def listening(self) -> tuple[Listening, ...]:
-        """Those that are to be started."""
+        """The sources that must be started."""
         return (self.pods, *self.nodes, *self.groups)
 
     @property
     def reporting(self) -> tuple[Reporting, ...]:
-        """Those that say for themselves how they fare."""
+        """The sources with a status of their own."""
         return (self.processes, self.pods, *self.nodes, *self.groups)
 
     @property
     def all(self) -> tuple[GpuSource | Reporting, ...]:
-        """Those that are to be closed, in this order: a driver may have to be waited for."""
+        """The sources in the order in which to close them: a driver may have to be waited for."""
         return (*self.reporting, *self.gpus)
 
 
@@ -55,21 +52,21 @@ MOST_SERIES = 10_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CycleRules:
-    """Frozen, so that they are taken up whole: between two cycles.
+    """The rules of the cycle. Frozen, so that they are applied as a whole between two cycles.
 
-    ``window_ns`` and ``retention_ns`` are the ledger's; ``demand`` is what GPU sources are to read,
-    ``keep`` what the source of pods is to keep of them, ``allowed`` what is shown of that;
-    ``budget`` is the share of one CPU that the exporter may use, 0 for any; ``by_step``: each step
-    of a Slurm job is a group of its own.
+    ``window_ns`` and ``retention_ns`` are the ledger's; ``allocations`` are the rules of decoding.
+    ``demand`` is what GPU sources read, ``keep`` what the source of pods keeps, ``allowed`` what is
+    shown of that. ``budget`` is the share of one CPU that the exporter may use, 0 for any.
+    ``by_step``: each step of a Slurm job is a group of its own.
     """
 
     interval_ns: int = 10**9
     window_ns: int = 15 * 10**9
     retention_ns: int = 300 * 10**9
     most_series: int = MOST_SERIES
-    allotments: Rules = field(default_factory=Rules)
-    allowed: Allowed = ALLOW_NOTHING
-    keep: Keep = KEEP_NOTHING
+    allocations: Rules = field(default_factory=Rules)
+    allowed: LabelAllowList = ALLOW_NOTHING
+    keep: KeyPrefixes = KEEP_NOTHING
     demand: Demand = field(default_factory=Demand)
     budget: float = 0.0
     by_step: bool = False

@@ -21,9 +21,9 @@ DESCRIBED_EVERY_NS = 10 * 10**9  # a process may take another name (exec, prctl)
 
 
 class Residency:
-    """Who is on which device. It only keeps what the cycle has made anyway.
+    """The tenants of each device. It only keeps values that the cycle makes in any case.
 
-    ``guard`` is its own: processes without names are no reason to call their source down.
+    ``guard`` is its own: processes without names do not mark their source as down.
     """
 
     def __init__(self, window_ns: int, guard: Guard) -> None:
@@ -41,14 +41,14 @@ class Residency:
         owners: Mapping[int, Owner],
         mono_ns: int,
     ) -> None:
-        """Keep a window of a device that ended now, for as long as averages go."""
+        """Keeps a window that ended now, for as long as averages go back."""
         windows = self._windows.get(usage.device.uuid)
         if windows is None:
             windows = self._windows[usage.device.uuid] = deque(maxlen=MOST_WINDOWS)
         windows.append(SharedWindow(mono_ns, usage.observed_ns, processes, usage.shares, owners))
 
     def tenants(self, devices: Iterable[DeviceReading], mono_ns: int) -> tuple[Tenants, ...]:
-        """Who is on each of the devices that were read."""
+        """The tenants of each device that was read."""
         oldest = mono_ns - self.window_ns
         found: list[Tenants] = []
         kept: dict[str, deque[SharedWindow]] = {}
@@ -69,7 +69,7 @@ class Residency:
         mono_ns: int,
         source: ProcessSource,
     ) -> Mapping[int, ProcessInfo]:
-        """What is known of processes, asked for when some come or go, and now and then."""
+        """Facts about processes; asked for again when some come or go, and every ten seconds."""
         due = mono_ns - self._described_mono_ns >= DESCRIBED_EVERY_NS
         if due or (pids is not self._pids and set(pids) != set(self._pids)):
             nothing: Mapping[int, ProcessInfo] = {}

@@ -1,4 +1,7 @@
-"""Which classes stand behind the settings. Opens nothing that may hang or fail without a GPU."""
+"""Maps settings to objects: sources, rules and collector.
+
+Opens nothing that may hang, or fail without a GPU.
+"""
 
 import time
 from collections.abc import Iterator, Mapping
@@ -16,30 +19,30 @@ from exporter.sources.cgroups.processes import CgroupProcesses
 from exporter.sources.gpus.factory import open_gpus
 from exporter.sources.gpus.source import Demand
 from exporter.sources.groups.owners import open_groups
-from exporter.sources.groups.source import ToldGroups
+from exporter.sources.groups.source import StaticGroupSource
 from exporter.sources.node.policies import CardPolicies
-from exporter.sources.node.polled import Polled, Rhythm, open_pod_resources
-from exporter.sources.node.source import NodeSource, ToldNode
+from exporter.sources.node.polled import Polled, PollTimings, open_pod_resources
+from exporter.sources.node.source import NodeSource, StaticNodeSource
 from exporter.sources.pods.api import ApiPods
 from exporter.sources.pods.chain import ChainedPods
 from exporter.sources.pods.claims import Claims
-from exporter.sources.pods.decode import Keep
-from exporter.sources.pods.factory import Places, node_name, open_pod_source
-from exporter.sources.pods.labels import Allowed
-from exporter.sources.pods.listener import Pace
+from exporter.sources.pods.decode import KeyPrefixes
+from exporter.sources.pods.factory import PodAccess, node_name, open_pod_source
+from exporter.sources.pods.labels import LabelAllowList
+from exporter.sources.pods.listener import ListenerTimings
 from exporter.sources.pods.source import PodSource
 
 DEADLINE_OF_INTERVAL = 0.8
 LONGEST_S = 5.0
 NS = 1e9  # in a second
 MILLION = 1_000_000
-CLAIMS_RHYTHM = Rhythm(period_s=60)
-POLICIES_RHYTHM = Rhythm(period_s=60)
+CLAIMS_RHYTHM = PollTimings(period_s=60)
+POLICIES_RHYTHM = PollTimings(period_s=60)
 OLDEST_SCENARIO_NS = 3600 * 10**9  # its energy counter is computed from its beginning on
 
 
 def read_settings(flags: Mapping[str, list[str]]) -> Settings:
-    """Read the settings in force, and make sure that all rooms can work with them.
+    """The settings in force, checked by all rooms.
 
     Raises:
         SettingsError: they cannot be used.
@@ -51,7 +54,7 @@ def read_settings(flags: Mapping[str, list[str]]) -> Settings:
 def examine_settings(
     flags: Mapping[str, list[str]], environ: Mapping[str, str]
 ) -> tuple[Settings, list[Problem]]:
-    """Read them as ``read_settings`` does, and tell all that is wrong."""
+    """The settings as ``read_settings`` returns them, with all problems."""
     return examine(flags, environ, _complaints)
 
 
@@ -63,7 +66,7 @@ def _complaints(settings: Settings) -> Iterator[Complaint]:
 
 
 def rules_of(settings: Settings) -> rules.Rules:
-    """Make the rules by which allotments are read.
+    """The rules by which allocations are decoded.
 
     Raises:
         RulesError: these settings did not come from ``read_settings``.
@@ -77,7 +80,7 @@ def rules_of(settings: Settings) -> rules.Rules:
 
 
 def open_sources(settings: Settings, clock: Clock = time, *, spread: bool = False) -> Sources:
-    """Make the sources that the settings name; none is started.
+    """The sources that the settings name; none is started.
 
     With ``spread`` a list of pods waits for its part of ``--pods.list-spread``.
 
@@ -87,22 +90,29 @@ def open_sources(settings: Settings, clock: Clock = time, *, spread: bool = Fals
     """
     if settings.simulate:
         return _simulated(settings, clock)
-    return _real(settings, Pace(list_spread_s=settings.pods_list_spread_ns / NS * spread))
+    return _real(
+        settings, ListenerTimings(list_spread_s=settings.pods_list_spread_ns / NS * spread)
+    )
 
 
 def open_for_agent(settings: Settings) -> Sources:
-    """Make those of the agent, for whose first list of pods no person waits; raises as above."""
+    """Opens the sources for the agent. Nobody waits for its first pod list, so it is spread.
+
+    Raises:
+        ScenarioError: the scenario of ``--simulate`` cannot be used.
+
+    """
     return open_sources(settings, spread=True)
 
 
 def cycle_rules(settings: Settings) -> CycleRules:
-    """Make what may change of the cycle while it runs."""
+    """The rules that may change while the cycle runs."""
     return CycleRules(
         interval_ns=settings.collection_interval_ns,
         window_ns=settings.collection_window_ns,
         retention_ns=settings.ledger_retention_ns,
         most_series=settings.metrics_max_series_per_family,
-        allotments=rules_of(settings),
+        allocations=rules_of(settings),
         allowed=_allowed(settings),
         keep=_keep(settings),
         demand=_demand(settings),
@@ -124,14 +134,14 @@ def _demand(settings: Settings) -> Demand:
 
 
 def make_collector(settings: Settings, sources: Sources, clock: Clock = time) -> Collector:
-    """Make the collector over these sources, with empty accounts."""
+    """The collector over these sources, with empty accounts."""
     ledger = Ledger(settings.ledger_retention_ns, settings.collection_window_ns)
     idle = IdlePolicy(settings.energy_idle)
     return Collector(sources, ledger, clock, cycle_rules(settings), idle)
 
 
 def cgroup_root(settings: Settings) -> str:
-    """Where the cgroup file system is looked for."""
+    """The path of the cgroup file system."""
     return settings.path_cgroup or f"{settings.path_sysfs}/fs/cgroup"
 
 
@@ -151,14 +161,14 @@ def _simulated(settings: Settings, clock: Clock) -> Sources:
         gpus=(SimulatedGpus(node, clock),),
         processes=SimulatedProcesses(node.cgroup_paths, node.process_infos, node.places()),
         pods=SimulatedPods(node.pod_table, clock=clock),
-        nodes=(ToldNode("node_simulated", node.facts, clock),),
-        groups=(ToldGroups("groups_simulated", node.group_facts, clock),),
+        nodes=(StaticNodeSource("node_simulated", node.facts, clock),),
+        groups=(StaticGroupSource("groups_simulated", node.group_facts, clock),),
     )
 
 
-def places_of(settings: Settings) -> Places:
-    """Where pods may be looked for, and as whom."""
-    return Places(
+def places_of(settings: Settings) -> PodAccess:
+    """Where to look for pods, and with which identity."""
+    return PodAccess(
         kubeconfig=settings.kubeconfig or None,
         kubelet=settings.kubelet_address,
         kubelet_ca=settings.kubelet_ca_file,
@@ -167,10 +177,10 @@ def places_of(settings: Settings) -> Places:
     )
 
 
-def _real(settings: Settings, pace: Pace) -> Sources:
+def _real(settings: Settings, timings: ListenerTimings) -> Sources:
     places = places_of(settings)
     node = node_name(settings.node_name)
-    pods = open_pod_source(settings.pods_source, node, places, _keep(settings), pace)
+    pods = open_pod_source(settings.pods_source, node, places, _keep(settings), timings)
     gpus = open_gpus(settings)
     for source in gpus:
         source.follow(_demand(settings))
@@ -189,22 +199,22 @@ def _real(settings: Settings, pace: Pace) -> Sources:
     )
 
 
-def _allowed(settings: Settings) -> Allowed:
-    return Allowed(settings.pods_labels, settings.pods_annotations)
+def _allowed(settings: Settings) -> LabelAllowList:
+    return LabelAllowList(settings.pods_labels, settings.pods_annotations)
 
 
-def _keep(settings: Settings) -> Keep:
+def _keep(settings: Settings) -> KeyPrefixes:
     followed = rules_of(settings)
-    needed = Keep(followed.annotations, followed.labels, NODE_ANNOTATION_PREFIXES)
+    needed = KeyPrefixes(followed.annotations, followed.labels, NODE_ANNOTATION_PREFIXES)
     return _allowed(settings).keep(needed)
 
 
-def _real_nodes(settings: Settings, pods: PodSource, places: Places) -> tuple[NodeSource, ...]:
-    """What the kubelet says of claims comes before what the API server does, which knows more."""
+def _real_nodes(settings: Settings, pods: PodSource, places: PodAccess) -> tuple[NodeSource, ...]:
+    """The node sources. The API server comes after the kubelet, because it knows more of claims."""
     nodes: list[NodeSource] = [Polled(CardPolicies(settings.path_procfs), POLICIES_RHYTHM)]
     nodes += open_pod_resources(settings.kubelet_pod_resources_socket)
     if isinstance(pods, ApiPods | ChainedPods) and pods.name == ApiPods.name:
-        nodes.append(ToldNode("node_api", pods.node))
+        nodes.append(StaticNodeSource("node_api", pods.node))
         if settings.pods_claims == "auto":
             claims = Claims(places.to_api(), node_name(settings.node_name))
             nodes.append(Polled(claims, CLAIMS_RHYTHM))

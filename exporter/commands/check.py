@@ -1,4 +1,4 @@
-"""The command ``check``: look at this node as the exporter would, and say what hinders it."""
+"""The command ``check``: examines this node as the exporter would use it, and reports problems."""
 
 import logging
 import os
@@ -9,7 +9,7 @@ from argparse import ArgumentParser, Namespace
 
 from exporter.collector.wiring import open_sources
 from exporter.commands.progress import progress
-from exporter.doctor import Examined, Verdict, as_json, as_text, examine, gather
+from exporter.doctor import CheckVerdict, ReportEntry, as_json, as_text, examine, gather
 from exporter.settings import Settings
 from exporter.simulation.section import ScenarioError
 
@@ -25,14 +25,14 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def check(settings: Settings, arguments: Namespace) -> int:
-    """Print the report; the exit status is 0 where there is no problem, else 1."""
+    """Print the report. The exit status is 0 if there is no problem, else 1."""
     try:
         sources = open_sources(settings)
     except ScenarioError as error:
         logger.error("%s", error)  # noqa: TRY400 - the message says it all
         return 1
     _quiet(settings.log_level)
-    examined: list[Examined] = []
+    examined: list[ReportEntry] = []
     with progress() as shown:
         shown.say("asking the sources for some seconds ...")
         for one in examine(gather(settings, sources, time)):
@@ -45,10 +45,10 @@ def check(settings: Settings, arguments: Namespace) -> int:
         coloured = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
         sys.stdout.write(as_text(examined, width, coloured=coloured))
     sys.stdout.flush()
-    return 1 if any(one.finding.verdict is Verdict.PROBLEM for one in examined) else 0
+    return 1 if any(one.finding.verdict is CheckVerdict.PROBLEM for one in examined) else 0
 
 
 def _quiet(level: str) -> None:
-    """What the sources log is in the report; the log is for those who ask for its details."""
+    """Silence the log unless its level is debug, because the report has what the sources log."""
     if level != "debug":
         logging.getLogger().setLevel(logging.CRITICAL)

@@ -1,7 +1,7 @@
-"""``mgpu-exporter check-config``: everything that is wrong with a configuration, at once.
+"""The command ``check-config``: reports all problems of a configuration at once.
 
-Reads what ``serve`` would read before it starts, and starts nothing: the settings, by flags,
-variables and file, the web configuration with its certificates, the scenario and the kubeconfig.
+It reads what ``serve`` reads before it starts: the settings from flags, variables and file, the web
+configuration with its certificates, the scenario and the kubeconfig. It starts nothing.
 """
 
 import json
@@ -21,14 +21,14 @@ _UNUSABLE = 2
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """Add what only this command takes."""
+    """Add the command's own flags."""
     parser.add_argument("--format", choices=FORMS, default="text", help="form of the answer")
 
 
 def check_config(
     flags: Mapping[str, list[str]], form: str = "text", environ: Mapping[str, str] = os.environ
 ) -> int:
-    """Print what is wrong; the exit status is 0 if nothing is, else 2."""
+    """Print the problems. The exit status is 0 if there are none, else 2."""
     settings, problems = examine_settings(flags, environ)
     problems = [*problems, *_of_files(settings)]
     warnings = unknown_variables(environ)
@@ -52,9 +52,9 @@ def _lines(settings: Settings, problems: list[Problem], warnings: list[str]) -> 
 
 
 def _outcome(settings: Settings, problems: list[Problem]) -> str:
-    """What serve would do. It does not end for a kubeconfig, which may come later."""
+    """What serve would do. It starts without a usable kubeconfig, which may come later."""
     if all(problem.place.origin == settings.kubeconfig for problem in problems):
-        return "serve would start, and try it again until it can be used"
+        return "serve would start, and try again until it can be used"
     return "serve would not start"
 
 
@@ -78,7 +78,7 @@ def _document(problems: list[Problem], warnings: list[str]) -> dict[str, object]
 
 
 def _of_files(settings: Settings) -> Iterator[Problem]:
-    """What is wrong with the other files that the settings name."""
+    """The problems of the other files that the settings name."""
     if settings.web_config_file:
         try:
             WebConfig(settings.web_config_file)

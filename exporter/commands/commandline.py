@@ -1,30 +1,29 @@
-"""The command line's grammar: what is said of it, and of what is wrong in it."""
+"""The command-line parser: one-line errors with suggestions."""
 
 import re
 from argparse import ArgumentParser, HelpFormatter, Namespace
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NoReturn
 
-from exporter.settings import meant
+from exporter.settings import meant, nearest
 
 USAGE_ERROR = 2
+_COMMON = dict.fromkeys(("--port", "--listen", "--listen-address"), "--web.listen-address")
+"""Flags that other exporters have, and ours."""
 
 _NO_CHOICE = re.compile(r"argument (?P<of>\S+): invalid choice: '(?P<given>.*?)' \(choose from ")
 
 
 class Parser(ArgumentParser):
-    """Answers an error with one line, and the name that is most like what was given.
-
-    Nobody reads a usage of forty flags to find the one letter that was wrong.
-    """
+    """Reports an error in one line with the most similar name, without the usage of all flags."""
 
     commands: Mapping[str, "Parser"] = {}
 
     def __init__(self, **options: Any) -> None:  # noqa: ANN401 - argparse's own
-        super().__init__(allow_abbrev=False, formatter_class=_Form, **options)
+        super().__init__(allow_abbrev=False, formatter_class=_HelpFormat, **options)
 
     def error(self, message: str) -> NoReturn:
-        """Say it, and end with status 2."""
+        """Print the error and exit with status 2."""
         choice = _NO_CHOICE.match(message)
         if choice and choice["of"] == "COMMAND":
             given = choice["given"]
@@ -34,18 +33,20 @@ class Parser(ArgumentParser):
 
     @property
     def flags(self) -> list[str]:
-        """All long flags that it takes."""
+        """All its long flags."""
         return [flag for flag in self._option_string_actions if flag.startswith("--")]
 
     def parse(self, argv: Sequence[str]) -> Namespace:
-        """Read the arguments; ends with status 2 if one is not known."""
-        known = {flag: None for each in (self, *self.commands.values()) for flag in each.flags}
+        """The parsed arguments. Exits with status 2 if one is unknown."""
+        known = {flag for each in (self, *self.commands.values()) for flag in each.flags}
         named = [given.partition("=")[0] for given in argv if given.startswith("--")]
         unknown = [name for name in named if name not in known and name != "--"]
-        self._refuse(f"no such flag: {f}{meant(f, known) or '; see --help'}" for f in unknown)
+        command = next((given for given in argv if given in self.commands), "serve")
+        flags = [*self.flags, *(self.commands[command].flags if command in self.commands else ())]
+        self._refuse(f"no such flag: {flag}{_suggestion(flag, flags)}" for flag in unknown)
         arguments, left = self.parse_known_args(argv)
         command = arguments.command or "serve"
-        self._refuse(f"{command} has no use for {given}" for given in left)
+        self._refuse(f"unexpected argument of {command}: {given}" for given in left)
         return arguments
 
     def _refuse(self, problems: Iterable[str]) -> None:
@@ -54,8 +55,16 @@ class Parser(ArgumentParser):
             self.exit(USAGE_ERROR, "".join(lines))
 
 
-class _Form(HelpFormatter):
-    """As wide as people read, with what is explained below each flag."""
+def _suggestion(flag: str, known: Sequence[str]) -> str:
+    """What to give instead of an unknown flag of a command that has the ``known`` ones."""
+    if flag in _COMMON:
+        return f"; did you mean {_COMMON[flag]}?"
+    near = nearest(flag.lstrip("-"), [name.lstrip("-") for name in known])
+    return f"; did you mean --{near}?" if near else "; see --help"
+
+
+class _HelpFormat(HelpFormatter):
+    """A help of at most 100 columns, with each explanation below its flag."""
 
     def __init__(self, prog: str) -> None:
         super().__init__(prog, max_help_position=8, width=100)

@@ -1,33 +1,33 @@
-"""Memory: one heap, in which Python looks for reference cycles seldom.
+"""Memory and garbage collection: one malloc heap, and rare searches for reference cycles.
 
-Nearly everything that a cycle of the collector makes is freed by its reference count, but Python
-counts objects, not cycles: by its defaults it would search the new ones some twenty times a second
-and all modules now and then, which was half of the exporter's CPU time and pauses of 40 ms.
+Nearly all objects of a collection cycle are freed by their reference count. With Python's defaults
+the garbage collector still runs some twenty times a second, and sometimes over all modules: that
+was half of the exporter's CPU time, with pauses of 40 ms.
 """
 
 import ctypes
 import gc
 
-NEW_OBJECTS = 20_000  # that were not freed, before they are searched; the default is 700
-OLDER = 5  # so many searches of younger ones before one of older ones; the default is 10
+NEW_OBJECTS = 20_000  # allocations minus deallocations before a collection; the default is 700
+OLDER = 5  # collections of a younger generation before one of the next; the default is 10
 M_ARENA_MAX = -8  # malloc.h
-STARTED_S = 30.0  # by then all modules are imported, and the pods are listed
+STARTED_S = 30.0  # by then all modules are imported and the pods are listed
 
 
-def seldom() -> None:
-    """Search only what is left over, when it has become some megabytes. Before threads start.
+def relax() -> None:
+    """Make garbage collections rare, and let all threads share one heap.
 
-    They share one heap: a heap for each, which glibc gives them, is a MiB that none uses, and
-    Python lets only one of them allocate at a time anyway.
+    Call it before threads start. glibc gives each thread a heap of its own, which costs a MiB each;
+    Python lets only one thread allocate at a time anyway.
     """
     gc.set_threshold(NEW_OBJECTS, OLDER, OLDER)
     _of_libc("mallopt", M_ARENA_MAX, 1)
 
 
-def settle() -> None:
-    """Leave all that is there now out of every later search: modules, classes, the metric table.
+def freeze() -> None:
+    """Exclude all present objects from later collections: modules, classes, the metric table.
 
-    What importing and the first list of pods have left over goes back to the kernel.
+    Memory that imports and the first list of pods freed goes back to the kernel.
     """
     gc.collect()
     gc.freeze()
@@ -35,7 +35,7 @@ def settle() -> None:
 
 
 def _of_libc(name: str, *numbers: int) -> None:
-    """Call a function of glibc's; another C library does without."""
+    """Call a function of glibc. Another C library may not have it; then nothing happens."""
     function = getattr(ctypes.CDLL(None), name, None)
     if function is not None:
         function(*numbers)

@@ -1,4 +1,4 @@
-"""Log lines on standard error, as logfmt or JSON: one event, one line, whatever is in it."""
+"""Log lines on standard error, as logfmt or JSON: one line for each event."""
 
 import json
 import logging
@@ -19,7 +19,7 @@ MOST_REMEMBERED = 256
 
 
 def configure(level: str, form: str, stream: TextIO | None = None) -> None:
-    """Send every logger's events of this level and above to ``stream``, else standard error."""
+    """Send events of this level and above to ``stream``, by default standard error."""
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(LineFormatter(form))
     logging.basicConfig(level=level.upper(), handlers=[Collapsing(handler)], force=True)
@@ -27,8 +27,8 @@ def configure(level: str, form: str, stream: TextIO | None = None) -> None:
 
 
 @dataclass(slots=True)
-class _Said:
-    """A message that was written, and how often it came again since."""
+class _WrittenMessage:
+    """A message that was written, and how often it was repeated since."""
 
     record: logging.LogRecord
     since_mono_ns: int
@@ -36,58 +36,58 @@ class _Said:
 
 
 class Collapsing(logging.Handler):
-    """Writes a message at once, and what comes again within a minute as one line with its count.
+    """Writes a message at once, and its repetitions within a minute as one line with their count.
 
-    The count is written with the first event of any kind after the minute, and at the end. So many
-    messages are remembered; of more, the oldest is forgotten.
+    The count is written with the first event of any kind after the minute, and at the end. At most
+    ``MOST_REMEMBERED`` messages are remembered; the oldest is forgotten first.
     """
 
     def __init__(self, inner: logging.Handler, clock: Clock = time) -> None:
         super().__init__()
         self._inner = inner
         self._clock = clock
-        self._said: OrderedDict[tuple[str, int, str], _Said] = OrderedDict()
+        self._said: OrderedDict[tuple[str, int, str], _WrittenMessage] = OrderedDict()
 
     def emit(self, record: logging.LogRecord) -> None:
         """Write the record, or count it."""
         now_ns = self._clock.monotonic_ns()
-        self._settle(now_ns - REPEATS_NS)
+        self._forget(now_ns - REPEATS_NS)
         key = (record.name, record.levelno, record.getMessage())
         said = self._said.get(key)
         if said is not None:
             said.again += 1
             return
         if len(self._said) >= MOST_REMEMBERED:
-            self._tell(self._said.popitem(last=False)[1], now_ns)
-        self._said[key] = _Said(record, now_ns)
+            self._write_count(self._said.popitem(last=False)[1], now_ns)
+        self._said[key] = _WrittenMessage(record, now_ns)
         self._inner.handle(record)
 
     def flush(self) -> None:
-        """Write what was only counted so far."""
+        """Write the counts so far."""
         self.acquire()
         try:
-            self._settle(self._clock.monotonic_ns())
+            self._forget(self._clock.monotonic_ns())
         finally:
             self.release()
         self._inner.flush()
 
     def close(self) -> None:
-        """Write what was only counted so far, and close the handler that writes."""
+        """Write the counts so far and close the inner handler."""
         self.flush()
         self._inner.close()
         super().close()
 
-    def _settle(self, until_mono_ns: int) -> None:
-        """Forget the messages up to a moment, and write how often they came again."""
+    def _forget(self, until_mono_ns: int) -> None:
+        """Forget the messages up to a moment, and write how often they were repeated."""
         now_ns = self._clock.monotonic_ns()
         while self._said:
             key, said = next(iter(self._said.items()))
             if said.since_mono_ns > until_mono_ns:
                 return
             del self._said[key]
-            self._tell(said, now_ns)
+            self._write_count(said, now_ns)
 
-    def _tell(self, said: _Said, now_ns: int) -> None:
+    def _write_count(self, said: _WrittenMessage, now_ns: int) -> None:
         if not said.again:
             return
         record = copy(said.record)
@@ -108,7 +108,7 @@ class LineFormatter(logging.Formatter):
         self._write = json.dumps if form == "json" else _logfmt
 
     def format(self, record: logging.LogRecord) -> str:
-        """Write time, level, logger and message, and the traceback if there is one."""
+        """The line: time, level, logger and message, and the traceback if there is one."""
         moment = datetime.fromtimestamp(record.created, UTC)
         fields = {
             "ts": moment.isoformat(timespec="milliseconds").replace("+00:00", "Z"),

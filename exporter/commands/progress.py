@@ -1,4 +1,4 @@
-"""How far long work has come, for a person at a terminal; nothing where there is none."""
+"""Progress of long work, shown on a terminal; nothing is shown if there is no terminal."""
 
 import sys
 import time
@@ -13,9 +13,9 @@ _CLEAR = "\r\x1b[K"
 
 
 class Progress:
-    """One line that is written over again and again, at most ten times a second.
+    """One line that is overwritten at most ten times a second.
 
-    The cursor is left at its beginning, so that a log line that comes between writes over it.
+    The cursor stays at the beginning of the line, so that a log line overwrites it.
     """
 
     def __init__(self, stream: TextIO, clock: Clock) -> None:
@@ -25,14 +25,14 @@ class Progress:
         self._next_ns = clock.monotonic_ns()
 
     def say(self, words: str) -> None:
-        """Show these words in place of those before."""
+        """Show this text in place of the last one."""
         now_ns = self._clock.monotonic_ns()
         if self._shown and now_ns >= self._next_ns:
             self._next_ns = now_ns + _EVERY_NS
             self._write(f"{_CLEAR}{words}\r")
 
     def end(self) -> None:
-        """Leave an empty line."""
+        """Clear the line."""
         if self._shown:
             self._write(_CLEAR)
 

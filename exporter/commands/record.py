@@ -1,4 +1,4 @@
-"""The command ``record``: run the cycle without serving it, and write down what it was told."""
+"""The command ``record``: runs the cycle and writes what the sources returned."""
 
 import logging
 import os
@@ -21,10 +21,10 @@ from exporter.metrics.families import families_without
 from exporter.metrics.text import Format, Renderer
 from exporter.model import Clock, Snapshot
 from exporter.recording.cycle import FORMAT, Cycle, Head
+from exporter.recording.file import RecordingError, RecordingWriter, digest
 from exporter.recording.names import Pseudonyms
 from exporter.recording.recorder import Recorder
-from exporter.recording.settings import disguised, kept
-from exporter.recording.tape import TapeError, TapeWriter, digest
+from exporter.recording.settings import disguised, recordable
 from exporter.settings import Settings, argument, count, duration
 from exporter.simulation.section import ScenarioError
 from exporter.sources.gpus.source import RestartRequiredError
@@ -39,32 +39,35 @@ def add_arguments(parser: ArgumentParser) -> None:
     """Add the command's own flags."""
     group = parser.add_argument_group("recording")
     group.add_argument(
-        "--output", metavar="FILE", required=True, help=f"where to; {STDOUT} is standard output"
+        "--output",
+        metavar="FILE",
+        required=True,
+        help=f"the file to write; {STDOUT} is standard output",
     )
-    group.add_argument("--force", action="store_true", help="replace the file if it is there")
+    group.add_argument("--force", action="store_true", help="replace an existing file")
     group.add_argument(
         "--duration",
         metavar="TIME",
         type=argument(duration("1s", "24h")),
         default="60s",
-        help="how long; a signal ends it earlier [default 60s]",
+        help="how long to record; a signal ends it earlier [default 60s]",
     )
     group.add_argument(
         "--max-bytes",
         metavar="N",
         type=argument(count(4096, 999_999_999_999)),
         default="16000000",
-        help="size of the file at which it ends [default 16000000]",
+        help="file size at which the recording ends [default 16000000]",
     )
     group.add_argument(
         "--anonymise",
         action="store_true",
-        help="replace names and ids by pseudonyms, and leave out what is said in words",
+        help="replace names and ids by pseudonyms, and leave out free text",
     )
 
 
 def record(settings: Settings, arguments: Namespace) -> int:
-    """Record until the time is over, the file is full or a signal comes; the exit status."""
+    """Record until the time ends, the file is full or a signal comes. Returns the exit status."""
     stop = Stop()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
@@ -78,25 +81,25 @@ def record(settings: Settings, arguments: Namespace) -> int:
             logger.info("%s", _intent(session.head, arguments))
             for listener in sources.listening:
                 listener.start()
-            tape = TapeWriter(file, arguments.max_bytes, session.head)
-            session.run(tape, arguments.duration, stop)
+            writer = RecordingWriter(file, arguments.max_bytes, session.head)
+            session.run(writer, arguments.duration, stop)
     except FileExistsError:
-        logger.error("%s is there already; --force replaces it", arguments.output)  # noqa: TRY400 - the message says it all
+        logger.error("%s already exists; --force replaces it", arguments.output)  # noqa: TRY400 - the message says it all
         return 1
     except OSError as error:
         logger.error("cannot write %s: %s", arguments.output, error.strerror)  # noqa: TRY400 - as above
         return 1
-    except (ScenarioError, TapeError) as error:
+    except (ScenarioError, RecordingError) as error:
         logger.error("%s", error)  # noqa: TRY400 - as above
         return 1
-    logger.info("recorded %d cycles in %d bytes", tape.cycles, tape.bytes)
+    logger.info("recorded %d cycles in %d bytes", writer.cycles, writer.bytes)
     if not session.read:
         logger.error("no GPU was read: %s; nothing else is in the recording", session.why)
     return 0 if session.read else 1
 
 
 def _intent(head: Head, arguments: Namespace) -> str:
-    """What is recorded, and where."""
+    """A log message: what is recorded, and where."""
     gpus = ", ".join(head.gpus)
     names = "pseudonyms" if head.disguised else "the names of this node's pods"
     where = "standard output" if arguments.output == STDOUT else arguments.output
@@ -109,7 +112,7 @@ def _intent(head: Head, arguments: Namespace) -> str:
 
 @contextmanager
 def _opened(path: str, *, force: bool) -> Iterator[BinaryIO]:
-    """The file, for nobody else to read: it names the node's pods."""
+    """The file, readable by its owner only, because it names the node's pods."""
     if path == STDOUT:
         yield sys.stdout.buffer
         return
@@ -119,10 +122,10 @@ def _opened(path: str, *, force: bool) -> Iterator[BinaryIO]:
 
 
 class Stop:
-    """Whether to stop, set by a signal's handler and waited for by the thread that it interrupts.
+    """A flag that a signal handler sets, and that the interrupted thread waits for.
 
-    A ``threading.Event`` can hang there: its ``set`` takes the lock that its ``wait``, interrupted,
-    may hold. The ``put`` of a ``SimpleQueue`` is made to be called at any moment.
+    A ``threading.Event`` can hang here: ``set`` takes the lock that the interrupted ``wait`` may
+    hold. ``SimpleQueue.put`` may be called at any moment.
     """
 
     def __init__(self) -> None:
@@ -130,25 +133,25 @@ class Stop:
         self._is_set = False
 
     def set(self) -> None:
-        """Stop, and wait no longer."""
+        """Set the flag and end the wait."""
         self._is_set = True
         self._orders.put(None)
 
     def is_set(self) -> bool:
-        """Whether it was."""
+        """Whether the flag is set."""
         return self._is_set
 
     def wait(self, timeout_s: float) -> None:
-        """Wait until it is set, or for so long."""
+        """Wait until the flag is set, or for ``timeout_s``."""
         if not self._is_set:
             with suppress(Empty):
                 self._orders.get(timeout=max(timeout_s, 0))
 
 
 class Session:
-    """A collector over recorded sources. ``cycle`` does one cycle and gives what was said in it.
+    """A collector over recorded sources.
 
-    ``read``: whether any device was, in any cycle; if not, ``why``.
+    ``read``: whether any device was read in any cycle; ``why`` is the reason if not.
     """
 
     def __init__(
@@ -173,7 +176,7 @@ class Session:
             processes=sources.processes.name,
             pods=sources.pods.name,
             nodes=tuple(source.name for source in sources.nodes),
-            settings=kept(settings),
+            settings=recordable(settings),
             disguised=anonymise,
             schemes=settings.allocations_schemes,
             index_bases=dict(settings.allocations_index_basis),
@@ -182,7 +185,7 @@ class Session:
         )
 
     def cycle(self) -> Cycle:
-        """Do one cycle, whatever fails in it."""
+        """Do one cycle, even if something fails, and return what the sources returned in it."""
         page = ""
         self._recorder.begin()
         try:
@@ -190,9 +193,9 @@ class Session:
         except RestartRequiredError:
             raise
         except Exception:
-            logger.exception("the cycle failed; the next one starts anew")
+            logger.exception("the cycle failed; the next one starts again")
         self._note(self.collector.snapshot)
-        return self._recorder.taken(page)
+        return self._recorder.finish(page)
 
     def _note(self, snapshot: Snapshot) -> None:
         devices = snapshot.rows.get("device", ())
@@ -200,28 +203,28 @@ class Session:
         gpus = (source for source in snapshot.sources if source.name in self.head.gpus)
         self.why = "; ".join(filter(None, (source.detail for source in gpus))) or "no device is up"
 
-    def run(self, tape: TapeWriter, length_ns: int, stop: Stop) -> None:
-        """Cycle at the interval for some time, until told to stop or only a restart helps."""
+    def run(self, writer: RecordingWriter, length_ns: int, stop: Stop) -> None:
+        """Cycle at the interval for this time, until ``stop`` is set or only a restart helps."""
         self._recorder.sources.pods.wait(FIRST_LIST_S)
         with progress() as shown:
-            self._fill(tape, length_ns, stop, shown)
-        tape.end()
+            self._fill(writer, length_ns, stop, shown)
+        writer.end()
 
-    def _fill(self, tape: TapeWriter, length_ns: int, stop: Stop, shown: Progress) -> None:
+    def _fill(self, writer: RecordingWriter, length_ns: int, stop: Stop, shown: Progress) -> None:
         begun_ns = due_ns = self._clock.monotonic_ns()
         while not stop.is_set() and due_ns - begun_ns < length_ns:
             try:
                 cycle = self.cycle()
             except RestartRequiredError as error:
                 logger.error("%s", error)  # noqa: TRY400 - the message says it all
-                tape.write(self._recorder.taken())
+                writer.write(self._recorder.finish())
                 break
-            if not tape.write(cycle):
-                logger.warning("the file is full after %d cycles; see --max-bytes", tape.cycles)
+            if not writer.write(cycle):
+                logger.warning("the file is full after %d cycles; see --max-bytes", writer.cycles)
                 break
             now_ns = self._clock.monotonic_ns()
             due_ns = max(due_ns + self._interval_ns, now_ns)
             seconds = (now_ns - begun_ns) / SECOND_NS
             of = length_ns / SECOND_NS
-            shown.say(f"{seconds:.0f} of {of:g} s: {tape.cycles} cycles, {tape.bytes} bytes")
+            shown.say(f"{seconds:.0f} of {of:g} s: {writer.cycles} cycles, {writer.bytes} bytes")
             stop.wait((due_ns - now_ns) / 1e9)

@@ -1,7 +1,7 @@
-"""The settings in force, read anew: when their file has changed, and when somebody asks.
+"""Reloads the settings when their file has changed, and on request.
 
-New settings that cannot be used change nothing. Of those that can, what is live is taken up at
-once and as a whole; what is not waits for a restart, and is named.
+New settings that cannot be used change nothing. Usable ones are applied at once and together if
+they are live. The others wait for a restart, and a warning names them.
 """
 
 import logging
@@ -16,20 +16,20 @@ from exporter.settings import (
     Settings,
     SettingsError,
     changed,
-    contents,
+    read_bytes,
     with_live,
 )
 
 logger = logging.getLogger(__name__)
 
 LOOK_EVERY_S = 2.0
-LONGEST_SAID = 100  # characters of a value
+LONGEST_SHOWN = 100  # characters of a value
 
 
 class Reloader:
-    """For any number of threads. ``settings`` are those in force.
+    """Reloads settings. Thread-safe. ``settings`` are the settings in force.
 
-    ``read`` reads flags, environment and file as at the start; ``apply`` takes up what is live.
+    ``read`` reads flags, environment and file as at the start; ``apply`` applies live settings.
     """
 
     def __init__(
@@ -45,31 +45,31 @@ class Reloader:
         self._apply = apply
         self._clock = clock
         self._one_at_a_time = threading.Lock()
-        self._looked: object = None  # what the file held at the last look
-        self._taken: object = None  # and when it was last read
+        self._looked: object = None  # the file's contents at the last look
+        self._taken: object = None  # and when it was last loaded
         self._problem = ""
 
     def reload(self) -> str | None:
-        """Read the settings anew; None, or why the old ones stay."""
+        """Reload the settings. Returns None, or why the old ones stay."""
         with self._one_at_a_time:
-            self._taken = contents(self.settings.config_file)
+            self._taken = _contents(self.settings.config_file)
             try:
                 new = self._read()
             except SettingsError as error:
-                self._refuse("; ".join(map(str, error.problems)))
+                self._reject("; ".join(map(str, error.problems)))
                 return self._problem
             self._problem = ""
-            self._take(new)
+            self._apply_live(new)
             self.last = LastReload(successful=True, success_unix_ns=self._clock.time_ns())
             return None
 
-    def _refuse(self, problem: str) -> None:
+    def _reject(self, problem: str) -> None:
         self.last = self.last._replace(successful=False)
         if problem != self._problem:
-            logger.error("the settings cannot be used, and the old ones stay: %s", problem)
+            logger.error("the settings cannot be used, the old ones stay in force: %s", problem)
         self._problem = problem
 
-    def _take(self, new: Settings) -> None:
+    def _apply_live(self, new: Settings) -> None:
         settings = with_live(self.settings, new)
         taken = changed(self.settings, settings)
         waiting = changed(settings, new)
@@ -82,31 +82,39 @@ class Reloader:
                 "changed, but in force only after a restart: %s", ", ".join(s.name for s in waiting)
             )
         if not taken and not waiting:
-            logger.debug("the settings were read anew and are as before")
+            logger.debug("the settings were reloaded and have not changed")
 
     def look(self) -> None:
-        """Reload if the file has changed, and has stood so since the last look.
+        """Reload if the file has changed, and not since the last look.
 
-        A file is not always written at once: half of one may be a valid one. Contents are compared,
-        not times: a symlink that is swapped, as Kubernetes does, is a change.
+        A file is not always written at once, and half of it may be valid. Contents are compared,
+        not times, because Kubernetes swaps a symlink.
         """
-        found = contents(self.settings.config_file)
-        stands = found == self._looked
+        found = _contents(self.settings.config_file)
+        is_stable = found == self._looked
         self._looked = found
-        if stands and found != self._taken:
+        if is_stable and found != self._taken:
             self.reload()
 
     def watch(self, stop: threading.Event) -> None:
-        """Look at the file every two seconds until told to stop."""
+        """Look at the file every two seconds until ``stop`` is set."""
         while self.settings.config_file and not stop.wait(LOOK_EVERY_S):
             try:
                 self.look()
             except Exception:
-                logger.exception("the settings file was not looked at; the next look comes")
+                logger.exception("checking the settings file failed; it is tried again")
+
+
+def _contents(path: str) -> bytes | str:
+    """The file's contents, or why it cannot be read: only to be compared with each other."""
+    try:
+        return read_bytes(path)
+    except (OSError, ValueError) as error:
+        return str(error)
 
 
 def _said(setting: Setting, settings: Settings) -> str:
-    """A setting and its value, so that the next change of it is not taken for the same message."""
+    """A setting with its value, so that the log does not collapse its next change."""
     field = next(field for field, one in TABLE.items() if one is setting)
     value = getattr(settings, field)
     if isinstance(value, tuple):
@@ -116,4 +124,4 @@ def _said(setting: Setting, settings: Settings) -> str:
     elif field.endswith("_ppm"):
         value = f"{value / 1e4:g}%" if value else "none"
     text = str(value)
-    return f"{setting.name}={text if len(text) <= LONGEST_SAID else text[:LONGEST_SAID] + '...'}"
+    return f"{setting.name}={text if len(text) <= LONGEST_SHOWN else text[:LONGEST_SHOWN] + '...'}"

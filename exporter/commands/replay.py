@@ -1,4 +1,4 @@
-"""The command ``replay``: give a recording to the same cycle, and print the page it comes to."""
+"""The command ``replay``: runs the cycle over a recording and prints the resulting page."""
 
 import logging
 import sys
@@ -13,9 +13,9 @@ from exporter.metrics.families import families_without
 from exporter.metrics.text import Format, Renderer
 from exporter.model import Row, Snapshot, Value
 from exporter.recording.cycle import Cycle, Head
+from exporter.recording.file import RecordingError, RecordingReader, digest
 from exporter.recording.player import Player
 from exporter.recording.settings import restored
-from exporter.recording.tape import TapeError, TapeReader, digest
 from exporter.settings import Settings
 from exporter.sources.gpus.source import RestartRequiredError
 
@@ -27,7 +27,7 @@ LAST, EACH = "last", "each"
 def add_arguments(parser: ArgumentParser) -> None:
     """Add the command's own arguments."""
     group = parser.add_argument_group("recording")
-    group.add_argument("file", metavar="FILE", help="what record has written")
+    group.add_argument("file", metavar="FILE", help="a file that record has written")
     group.add_argument(
         "--format",
         choices=[form.value for form in Format],
@@ -50,19 +50,20 @@ def _which(text: str) -> str:
 
 
 def replay(_: Settings, arguments: Namespace) -> int:
-    """Print what is asked for; the exit status is 0 unless the recording cannot be used."""
+    """Print the page. The exit status is 0 unless the recording cannot be used."""
     try:
-        with TapeReader(arguments.file) as tape:
-            status = _print(Replay(tape), Format(arguments.format), arguments.cycle)
-            if tape.broken_off:
-                logger.warning("%s is cut off; all before that was replayed", arguments.file)
-    except TapeError as error:
+        with RecordingReader(arguments.file) as reader:
+            run = Replay(reader)
+            _print(run, Format(arguments.format), arguments.cycle)
+            if reader.broken_off:
+                logger.warning("%s is cut off; what precedes that was replayed", arguments.file)
+            return _report(run, arguments.cycle)
+    except RecordingError as error:
         logger.error("%s", error)  # noqa: TRY400 - the message says it all
         return 1
-    return status
 
 
-def _print(run: "Replay", form: Format, which: str) -> int:
+def _print(run: "Replay", form: Format, which: str) -> None:
     write = sys.stdout.buffer.write
     end = b"# EOF\n" if form is Format.OPENMETRICS else b""
     renderer = run.renderer()
@@ -77,43 +78,50 @@ def _print(run: "Replay", form: Format, which: str) -> int:
     if which == LAST and newest is not None:
         write(renderer.render(newest, form) + end)
     sys.stdout.flush()
+
+
+def _report(run: "Replay", which: str) -> int:
+    """Log whether the pages are as recorded, and return the exit status."""
+    if run.cycles == 0:
+        logger.error("the recording has no whole cycle, so no page is printed")
+        return 1
     logger.info("%s", run.verdict)
-    if run.cycles == 0 or (which not in {LAST, EACH} and int(which) > run.cycles):
-        logger.error("there are %d cycles in the recording", run.cycles)
+    if which not in {LAST, EACH} and int(which) > run.cycles:
+        logger.error("cycle %s is not in the recording, which has %d", which, run.cycles)
         return 1
     return 0
 
 
 class Replay:
-    """The cycle over a recording's sources. ``cycles`` counts those done.
+    """Runs the cycle over a recording's sources. ``cycles`` counts the finished ones.
 
     Raises:
-        TapeError: what was said of sharing systems cannot be said in this version.
+        RecordingError: its description of sharing systems does not fit this version.
 
     """
 
-    def __init__(self, tape: TapeReader) -> None:
+    def __init__(self, reader: RecordingReader) -> None:
         self.cycles = 0
-        self._tape = tape
-        self._head = tape.head
-        self._player = Player(tape.head)
-        head = tape.head
+        self._reader = reader
+        self._head = reader.head
+        self._player = Player(reader.head)
+        head = reader.head
         self._settings = restored(head.settings, head.schemes, head.index_bases, head.hami)
         try:
             rules_of(self._settings)
         except ValueError as error:
-            raise TapeError(f"its sharing systems do not fit this version: {error}") from error
+            raise RecordingError(f"its sharing systems do not fit this version: {error}") from error
         self._collector: Collector | None = None
         self._renderer = self.renderer()
         self._differing: list[int] = []
 
     def renderer(self) -> Renderer:
-        """Make what writes the pages that the recorded exporter served."""
+        """A renderer of the pages that the recorded exporter served."""
         return Renderer(families_without(self._settings.metrics_disable))
 
     def snapshots(self) -> Iterator[Snapshot]:
-        """The Snapshot after each cycle. A cycle that failed leaves the one before it."""
-        for cycle in self._tape.cycles():
+        """The Snapshot after each cycle; after a failed cycle it is the previous one."""
+        for cycle in self._reader.cycles():
             self.cycles += 1
             snapshot = self._cycle(cycle)
             page = self._renderer.render(snapshot, Format.TEXT)
@@ -123,7 +131,7 @@ class Replay:
 
     @property
     def verdict(self) -> str:
-        """Whether the pages are those of the recording, byte for byte."""
+        """A sentence: whether the pages are those of the recording, byte for byte."""
         if not self._differing:
             return f"{self.cycles} cycles replayed; every page is as it was recorded"
         return (
@@ -146,7 +154,7 @@ class Replay:
 
 
 def as_recorded(snapshot: Snapshot, head: Head) -> Snapshot:
-    """The Snapshot with the version that recorded it, in place of this one."""
+    """The Snapshot with the version of the recording exporter in place of this version."""
     if not snapshot.rows:
         return snapshot
     build: dict[str, Value] = {"build_info": {(head.version, head.python): 1}}

@@ -1,4 +1,4 @@
-"""The agent: the collector in a thread of its own, the web server in the main one, signals."""
+"""The command ``serve``: the collector in a thread, the web server in the main one, signals."""
 
 import asyncio
 import contextlib
@@ -26,8 +26,8 @@ from exporter.simulation.section import ScenarioError
 from exporter.sources.pods.factory import node_name
 from exporter.web import (
     BindError,
+    HttpServer,
     Pages,
-    Server,
     WebConfig,
     WebFileError,
     listen,
@@ -48,10 +48,10 @@ def serve(
     clock: Clock = time,
     stop: threading.Event | None = None,
 ) -> int:
-    """Serve until SIGTERM or SIGINT; SIGUSR2 lets go of the GPUs or takes them up again.
+    """Serve until SIGTERM or SIGINT; SIGUSR2 releases the GPU driver or opens it again.
 
-    ``reread`` reads the settings anew, as they were read at the start: at SIGHUP, when their file
-    has changed, and at ``POST /-/reload``. ``stop`` is what the threads wait for between turns.
+    ``reread`` reads the settings as at the start. It is called at SIGHUP, when their file has
+    changed, and at ``POST /-/reload``. The threads wait for ``stop`` between their turns.
 
     Returns the exit status: 0 after a signal, 1 if it could not start or only a restart helps, 2 if
     the web configuration cannot be used.
@@ -71,7 +71,7 @@ def serve(
     logger.info("mgpu-exporter %s", __version__)
     if settings.simulate:
         logger.warning("SIMULATED NODE (%s): nothing here is measured", settings.simulate)
-    garbage.seldom()
+    garbage.relax()
     stop = stop or threading.Event()
     agent = _Agent(settings, sources, config, reread or (lambda: settings), clock, stop)
     return asyncio.run(agent.run(sockets))
@@ -121,7 +121,7 @@ class _Agent:
         threading.Thread(target=watch, name="settings", daemon=True).start()
         server = self._server()
         await server.start(sockets)
-        loop.call_later(garbage.STARTED_S, garbage.settle)
+        loop.call_later(garbage.STARTED_S, garbage.freeze)
         await ended.wait()
         self._end_by_force_in(_END_WITHIN_S)
         logger.info("ending")
@@ -131,21 +131,21 @@ class _Agent:
         self._close()
         return self._status
 
-    def _server(self) -> Server:
+    def _server(self) -> HttpServer:
         app = make_app(
             *(self._pages, self._collector, self._settings, self._clock),
             config=self._config,
             about=lambda: _about(self._reloader.settings),
             reload=self._reloader.reload,
         )
-        return Server(app, config=self._config)
+        return HttpServer(app, config=self._config)
 
     def _collect(self, loop: asyncio.AbstractEventLoop, ended: asyncio.Event) -> None:
-        """Run the cycle. If it ends by itself, only a new process can help."""
+        """Run the cycle. If it ends by itself, a new process is needed."""
         try:
             self._collector.run(self._stop)
         except Exception:
-            logger.exception("the collector failed; restarting is the cure")
+            logger.exception("the collector failed; a restart is needed")
             self._status = 1
         if self._collector.fatal is not None:
             logger.error("%s", self._collector.fatal)
@@ -154,11 +154,11 @@ class _Agent:
             loop.call_soon_threadsafe(ended.set)
 
     def _reload(self) -> None:
-        """Read the settings anew in a thread: their file may be far away."""
+        """Reload the settings in a thread, because the file may be on a network mount."""
         threading.Thread(target=self._reloader.reload, name="reload", daemon=True).start()
 
     def _follow(self, settings: Settings) -> None:
-        """Take up what is live: the cycle at its next turn, the pages at their next one."""
+        """Apply the live settings, from the next cycle and the next page on."""
         before = self._reloader.settings
         form = settings.log_level, settings.log_format
         if form != (before.log_level, before.log_format):
@@ -171,8 +171,8 @@ class _Agent:
         self._release()
 
     def _release(self) -> None:
-        """Tell the GPU sources, in a thread because a driver's call may hang."""
-        words = "let go of" if self._released else "taken up again"
+        """Release or open the GPU sources, in a thread because a driver call may hang."""
+        words = "released" if self._released else "opened again"
         logger.info("the GPU driver is %s (SIGUSR2 changes it)", words)
         threading.Thread(target=self._release_all, name="release", daemon=True).start()
 
@@ -181,7 +181,7 @@ class _Agent:
             source.release(self._released)
 
     def _close(self) -> None:
-        """Close every source, whatever becomes of the others."""
+        """Close every source, even if closing another one fails."""
         for source in self._sources.all:
             try:
                 source.close()
@@ -189,14 +189,14 @@ class _Agent:
                 logger.exception("a source could not be closed")
 
     def _end_by_force_in(self, seconds: float) -> None:
-        """End even if a driver's call hangs: Python would wait for its thread at the end."""
+        """End the process even if a driver call hangs. Python would wait for its thread."""
         timer = threading.Timer(seconds, lambda: os._exit(self._status))
         timer.daemon = True
         timer.start()
 
 
 def _writers(settings: Settings) -> tuple[Renderer, CompatPage]:
-    """What writes the pages."""
+    """The renderers of the pages."""
     return (
         Renderer(families_without(settings.metrics_disable)),
         CompatPage(settings.compat, node_name(settings.node_name)),
@@ -204,7 +204,7 @@ def _writers(settings: Settings) -> tuple[Renderer, CompatPage]:
 
 
 def _about(settings: Settings) -> About:
-    """What the JSON documents and the page say of the node."""
+    """The node's name and settings for the JSON documents and the page."""
     unnamed = settings.simulate and not settings.node_name
     name = "" if unnamed else node_name(settings.node_name)
     families = families_without(settings.metrics_disable)

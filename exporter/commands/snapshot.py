@@ -1,4 +1,4 @@
-"""The command ``snapshot``: look at this node, or at another one, and print it once."""
+"""The command ``snapshot``: prints the state of this node or another one, once."""
 
 import json
 import logging
@@ -16,7 +16,7 @@ from exporter.settings import Settings, argument, duration
 from exporter.simulation.section import ScenarioError
 from exporter.terminal.access import add_arguments as add_access
 from exporter.terminal.access import far_feed
-from exporter.terminal.feeds import FeedError, Sight, view_of
+from exporter.terminal.feeds import FeedError, FeedResult, view_of
 from exporter.terminal.feeds.http import RemoteFeed
 from exporter.terminal.feeds.local import LocalFeed
 from exporter.terminal.reading import printable
@@ -42,16 +42,16 @@ def add_arguments(parser: ArgumentParser) -> None:
         metavar="TIME",
         type=argument(duration("1s", "10m")),
         default="5s",
-        help="how long to look at this node; ratios are averages over it [default 5s]",
+        help="how long to measure this node; ratios are averages over it [default 5s]",
     )
     add_access(parser)
 
 
 def snapshot(settings: Settings, arguments: Namespace) -> int:
-    """Print it.
+    """Print the state of a node.
 
-    The exit status is 0; 1 if a source is down, so that something is missing in what was printed;
-    2 if nothing could be printed.
+    The exit status is 0; 1 if a source is down, so that the output is incomplete; 2 if nothing
+    could be printed.
     """
     try:
         far = far_feed(arguments)
@@ -87,7 +87,7 @@ def _near(settings: Settings, arguments: Namespace) -> int:
 
 
 def _wait(length_ns: int) -> None:
-    """Let the cycle run."""
+    """Wait for ``length_ns`` while the cycle runs."""
     begun_ns = time.monotonic_ns()
     with progress() as shown:
         while (left_ns := begun_ns + length_ns - time.monotonic_ns()) > 0:
@@ -95,7 +95,7 @@ def _wait(length_ns: int) -> None:
             time.sleep(min(left_ns, SECOND_NS) / SECOND_NS)
 
 
-def _print(sight: Sight, name: str, form: str) -> int:
+def _print(sight: FeedResult, name: str, form: str) -> int:
     if form == "json":
         [(document, _)] = sight.documents
         _write(json.dumps(document, indent=2) + "\n")
@@ -106,13 +106,13 @@ def _print(sight: Sight, name: str, form: str) -> int:
     return _status(sight, name)
 
 
-def _status(sight: Sight, name: str) -> int:
+def _status(sight: FeedResult, name: str) -> int:
     view = view_of(sight, name)
     return _TROUBLE if view.troubles or not view.lines else _OK
 
 
 def _write(text: str, *, plain: bool = True) -> None:
-    """To a terminal nothing goes that it would act on, whoever named the pods."""
+    """Write to standard output. A terminal gets no control characters of names."""
     if plain and sys.stdout.isatty():
         text = printable(text)
     sys.stdout.buffer.write(text.encode(sys.stdout.encoding or "utf-8", "backslashreplace"))

@@ -1,4 +1,4 @@
-"""The command ``top``: what is on the GPUs, live, in a terminal."""
+"""The command ``top``: shows the usage of the GPUs live in a terminal."""
 
 import logging
 import sys
@@ -28,13 +28,13 @@ def add_arguments(parser: ArgumentParser) -> None:
         "--every",
         metavar="TIME",
         type=argument(duration("500ms", "10m")),
-        help="time from one look to the next [default 1s; 5s of --prometheus]",
+        help="time from one update to the next [default 1s; 5s with --prometheus]",
     )
     add_access(parser, prometheus=True)
 
 
 def top(settings: Settings, arguments: Namespace) -> int:
-    """Show it until told to quit. The exit status is 0; 2 if it cannot be shown."""
+    """Run until the user quits. The exit status is 0; 2 if nothing can be shown."""
     if find_spec("textual") is None:
         logger.error(
             "top needs the package textual: pip install textual (if pipx installed the exporter: "
@@ -52,7 +52,7 @@ def top(settings: Settings, arguments: Namespace) -> int:
         return _CANNOT
     from exporter.terminal.app import Top  # noqa: PLC0415 - textual is an extra, and slow to import
 
-    # The screen is taken: what is wrong is shown on it.
+    # The log would overwrite the screen, which shows problems itself.
     logging.basicConfig(handlers=[logging.NullHandler()], force=True)
     feed = far or LocalFeed(settings, sources or open_sources(settings))
     try:

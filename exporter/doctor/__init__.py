@@ -1,18 +1,18 @@
-"""Whether each room can do its work here, and what to do where it cannot.
+"""The checks of ``mgpu-exporter check``: what works on this node, what does not, and what to do.
 
-Asks the rooms' own sources as the cycle does, and where one fails looks closer with the functions
-that it calls itself: there is no second way of reading anything. Changes nothing, serves nothing.
-One examination that fails costs only itself.
+The checks poll the sources as the cycle does. If a source fails, they use the source's own
+functions to find out why, so there is no second way of reading anything. They change and serve
+nothing. A check that fails itself does not affect the others.
 """
 
-from exporter.doctor.evidence import Evidence, Finding, Verdict, gather
-from exporter.doctor.examine import Examined, as_json, as_text, examine
+from exporter.doctor.evidence import CheckResult, CheckVerdict, ProbeResults, gather
+from exporter.doctor.examine import ReportEntry, as_json, as_text, examine
 
 __all__ = [
-    "Evidence",
-    "Examined",
-    "Finding",
-    "Verdict",
+    "CheckResult",
+    "CheckVerdict",
+    "ProbeResults",
+    "ReportEntry",
     "as_json",
     "as_text",
     "examine",

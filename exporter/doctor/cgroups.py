@@ -1,11 +1,11 @@
-"""The cgroup file system and ``/proc``: which containers there are, and whose a process is."""
+"""Checks of the cgroup file system and of ``/proc``."""
 
 import os
 from collections import Counter
 from collections.abc import Iterator
 
 from exporter.collector.wiring import cgroup_root
-from exporter.doctor.evidence import Evidence, Finding, note, ok, problem
+from exporter.doctor.evidence import CheckResult, ProbeResults, note, ok, problem
 from exporter.doctor.privileges import CGROUPS, HOST_PID
 from exporter.model import Unmeasured
 from exporter.sources.cgroups.hierarchy import Hierarchy, find_hierarchy
@@ -13,12 +13,12 @@ from exporter.sources.cgroups.proc import in_nested_pid_namespace, pid_namespace
 from exporter.sources.cgroups.walk import walk
 
 _NO_CONTAINERS = (
-    "none is expected on a machine without a container runtime; in a pod it is the pod's own "
-    "cgroup namespace that is seen: mount the node's /sys/fs/cgroup"
+    "on a machine without a container runtime that is as expected; in a pod only the pod's own "
+    "cgroup namespace is visible: mount the node's /sys/fs/cgroup"
 )
 
 
-def cgroups(evidence: Evidence) -> Iterator[Finding]:
+def cgroups(evidence: ProbeResults) -> Iterator[CheckResult]:
     """Hierarchy, driver, runtimes, and the node's processes."""
     if evidence.settings.simulate:
         return
@@ -35,15 +35,15 @@ def cgroups(evidence: Evidence) -> Iterator[Finding]:
     yield _host_pid(evidence)
 
 
-def _hierarchy(root: str, hierarchy: Hierarchy | None) -> Finding:
+def _hierarchy(root: str, hierarchy: Hierarchy | None) -> CheckResult:
     if hierarchy is None:
         remedy = "mount the node's /sys/fs/cgroup into the pod, or set --path.cgroup"
         return problem("hierarchy", f"{root} holds no cgroup hierarchy", remedy, CGROUPS)
     return ok("hierarchy", f"cgroup {hierarchy.version}, walked in {', '.join(hierarchy.roots)}")
 
 
-def _containers(hierarchy: Hierarchy) -> Iterator[Finding]:
-    """What one walk finds; the driver by the names of the kubelet's own directories."""
+def _containers(hierarchy: Hierarchy) -> Iterator[CheckResult]:
+    """Containers found by one walk, and the cgroup driver by the kubelet's directory names."""
     drivers: Counter[str] = Counter()
 
     def enter(path: str) -> None:
@@ -57,8 +57,8 @@ def _containers(hierarchy: Hierarchy) -> Iterator[Finding]:
         yield ok("cgroup driver", " and ".join(sorted(drivers)))
     runtimes = sorted({identity.runtime or "unnamed" for identity in walked.by_container.values()})
     words = (
-        f"{len(walked.tree.pods)} pods with {len(found)} containers, "
-        f"{len(walked.tree.containers)} containers outside of pods"
+        f"{_count(len(walked.tree.pods), 'pod')} with {_count(len(found), 'container')}, "
+        f"{_count(len(walked.tree.containers), 'container')} outside of pods"
     )
     if walked.by_container or walked.tree.pods:
         of = f" ({', '.join(runtimes)})" if runtimes else ""
@@ -71,24 +71,28 @@ def _containers(hierarchy: Hierarchy) -> Iterator[Finding]:
         yield problem("directories", f"{unreadable} cannot be read", remedy, CGROUPS)
 
 
-def _host_pid(evidence: Evidence) -> Finding:
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def _host_pid(evidence: ProbeResults) -> CheckResult:
     procfs = evidence.settings.path_procfs
     status = next(s for s in evidence.sources if s.name == "cgroups")
     if status.reason is Unmeasured.NO_HOSTPID:
-        found = "only this container's own processes are seen"
-        remedy = "without it no use can be given to a container"
+        found = "only this container's own processes are visible"
+        remedy = "without it no usage can be attributed to a container"
         return problem("host's processes", found, f"set {HOST_PID} in the pod; {remedy}", HOST_PID)
     if pid_namespace_depth(procfs) > 1:
         found = f"{procfs} is the node's, this process is in a PID namespace of its own"
-        remedy = "identities are found; that a process ended is noticed later than with it"
+        remedy = "identities are found; the end of a process is noticed later than with it"
         return note("host's processes", found, f"set {HOST_PID}; {remedy}", HOST_PID)
     if status.up and in_nested_pid_namespace(procfs):
         return note(
             "host's processes",
             "this PID namespace is not the machine's first one",
-            "as it should be where the node is itself a container (kind); else set hostPID",
+            "correct if the node is itself a container (kind); else set hostPID",
             HOST_PID,
         )
     if not status.up:
         return problem("host's processes", status.detail or "not known", "see the log", HOST_PID)
-    return ok("host's processes", "this process sees the machine's own PID namespace")
+    return ok("host's processes", "this process is in the machine's own PID namespace")

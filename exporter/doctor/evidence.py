@@ -1,7 +1,4 @@
-"""What the sources say within a few seconds, asked as the cycle asks them.
-
-What an examination finds.
-"""
+"""Polls the sources for a few seconds, as the cycle does, and defines the results of checks."""
 
 import threading
 from collections import defaultdict
@@ -28,7 +25,7 @@ READS = 5
 READ_EVERY_S = 0.5  # the driver samples six times a second at most: a window needs two reads
 
 
-class Timed(NamedTuple):
+class ClockReading(NamedTuple):
     """Both clocks at one moment."""
 
     mono_ns: int
@@ -36,17 +33,17 @@ class Timed(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Evidence:
-    """All of it. ``fatal``: a source said that only a new process can help.
+class ProbeResults:
+    """What the sources returned. ``fatal``: why a source needs a new process, "" if it does not.
 
-    ``begun`` and ``ended`` are the clocks before and after. Of GPUs, ``read_at`` is the time of the
-    last reading, ``windows`` whether a device told of one in any reading, and ``costs`` what was
-    spent on it until each reading, by UUID.
+    ``begun`` and ``ended`` are the clocks before and after. By device UUID, ``windows`` is the end
+    of the last window (Unix ns) if there was one, and ``costs`` the time spent on the device until
+    each reading.
     """
 
     settings: Settings
-    begun: Timed
-    ended: Timed
+    begun: ClockReading
+    ended: ClockReading
     readings: tuple[Reading, ...] = ()
     windows: Mapping[str, int] = field(default_factory=dict)
     costs: Mapping[str, Sequence[Mapping[str, PartCost]]] = field(default_factory=dict)
@@ -57,15 +54,15 @@ class Evidence:
     sources: tuple[SourceStatus, ...] = ()
 
     def status(self, name: str) -> SourceStatus | None:
-        """How a source fares; None if there is none of this name."""
+        """The status of a source; None if there is no source of this name."""
         return next((source for source in self.sources if source.name == name), None)
 
 
 def gather(
     settings: Settings, sources: Sources, clock: Clock, every_s: float = READ_EVERY_S
-) -> Evidence:
-    """Start the sources, ask them for some seconds, close them."""
-    begun = Timed(clock.monotonic_ns(), clock.time_ns())
+) -> ProbeResults:
+    """Start the sources, poll them for some seconds, and close them."""
+    begun = ClockReading(clock.monotonic_ns(), clock.time_ns())
     try:
         for listening in sources.listening:
             listening.start()
@@ -76,10 +73,10 @@ def gather(
         table = sources.pods.table()
         for node in sources.nodes:
             node.facts(table)
-        return Evidence(
+        return ProbeResults(
             settings=settings,
             begun=begun,
-            ended=Timed(clock.monotonic_ns(), clock.time_ns()),
+            ended=ClockReading(clock.monotonic_ns(), clock.time_ns()),
             **gpus._asdict(),
             tree=sources.processes.tree(),
             identities=sources.processes.resolve(pids),
@@ -95,7 +92,7 @@ def gather(
 
 
 class _Gpus(NamedTuple):
-    """What was read of them; the names are those of ``Evidence``."""
+    """What was read from the GPUs. The names are those of ``ProbeResults``."""
 
     readings: tuple[Reading, ...]
     windows: Mapping[str, int]
@@ -104,25 +101,25 @@ class _Gpus(NamedTuple):
 
 
 def _read(gpus: tuple[GpuSource, ...], every_s: float) -> _Gpus:
-    """Read them some times."""
+    """Read the GPUs ``READS`` times."""
     readings: tuple[Reading, ...] = ()
     windows: dict[str, int] = {}
     costs: dict[str, list[Mapping[str, PartCost]]] = defaultdict(list)
     try:
         for _ in range(READS):
             readings = tuple(source.read() for source in gpus)
-            for told in (device for reading in readings for device in reading.devices):
-                costs[told.device.uuid].append(told.costs)
-                if told.window:
-                    windows[told.device.uuid] = told.window.end_unix_ns
+            for one in (device for reading in readings for device in reading.devices):
+                costs[one.device.uuid].append(one.costs)
+                if one.window:
+                    windows[one.device.uuid] = one.window.end_unix_ns
             threading.Event().wait(every_s)
     except RestartRequiredError as error:
         return _Gpus(readings, windows, costs, str(error))
     return _Gpus(readings, windows, costs)
 
 
-class Verdict(StrEnum):
-    """How it is. A note is worth knowing and stops nothing that was asked for."""
+class CheckVerdict(StrEnum):
+    """The outcome of a check. A note is information: nothing that was asked for is affected."""
 
     OK = "ok"
     NOTE = "note"
@@ -130,30 +127,30 @@ class Verdict(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class CheckResult:
     """One line of the report.
 
-    ``remedy`` is what to do, ``privilege`` what a pod must be given for it, in the terms of its
-    manifest: hostPID, a hostPath, a rule of a ClusterRole. Both "" where there is nothing to do.
+    ``remedy`` is what to do. ``privilege`` is what a pod needs for it, in the terms of its
+    manifest: hostPID, a hostPath, a rule of a ClusterRole. Both are "" if there is nothing to do.
     """
 
     subject: str
-    verdict: Verdict
+    verdict: CheckVerdict
     found: str
     remedy: str = ""
     privilege: str = ""
 
 
-def ok(subject: str, found: str) -> Finding:
-    """It is as it should be."""
-    return Finding(subject, Verdict.OK, found)
+def ok(subject: str, found: str) -> CheckResult:
+    """A result without a problem."""
+    return CheckResult(subject, CheckVerdict.OK, found)
 
 
-def note(subject: str, found: str, remedy: str = "", privilege: str = "") -> Finding:
-    """Something is not there that was not asked for, or may be as wanted."""
-    return Finding(subject, Verdict.NOTE, found, remedy, privilege)
+def note(subject: str, found: str, remedy: str = "", privilege: str = "") -> CheckResult:
+    """A result about something missing that was not asked for, or that may be intended."""
+    return CheckResult(subject, CheckVerdict.NOTE, found, remedy, privilege)
 
 
-def problem(subject: str, found: str, remedy: str, privilege: str = "") -> Finding:
-    """Something that was asked for does not work."""
-    return Finding(subject, Verdict.PROBLEM, found, remedy, privilege)
+def problem(subject: str, found: str, remedy: str, privilege: str = "") -> CheckResult:
+    """A result about something that was asked for and does not work."""
+    return CheckResult(subject, CheckVerdict.PROBLEM, found, remedy, privilege)

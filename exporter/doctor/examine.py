@@ -1,9 +1,4 @@
-"""All examinations in their order.
-
-What comes of it all: whose the processes on the GPUs are.
-
-The report, for people and for programs.
-"""
+"""Runs all checks in order, and writes the report as text or JSON."""
 
 import json
 import logging
@@ -16,7 +11,7 @@ from typing import NamedTuple
 from exporter import __version__
 from exporter.attribution.ownership import owner_of
 from exporter.doctor.cgroups import cgroups
-from exporter.doctor.evidence import Evidence, Finding, Verdict, note, ok, problem
+from exporter.doctor.evidence import CheckResult, CheckVerdict, ProbeResults, note, ok, problem
 from exporter.doctor.exporter import clock, exporter
 from exporter.doctor.gpus import gpus
 from exporter.doctor.groups import groups
@@ -29,20 +24,20 @@ _KINDS = {
     "group": "of containers outside of pods",
     "unit": "of jobs, units, machines and users outside of pods",
     "host": "of the host, in no unit",
-    "lost": "that nobody is found for",
+    "lost": "without a known owner",
 }
 
 
-def together(evidence: Evidence) -> Iterator[Finding]:
-    """Count them by the kind of their owner."""
+def together(evidence: ProbeResults) -> Iterator[CheckResult]:
+    """Counts the processes on GPUs by the kind of their owner."""
     if not evidence.identities:
-        yield note("processes on GPUs", "there is none now; ask again while one works")
+        yield note("processes on GPUs", "there are none now; run check again while one works")
         return
     owners = {pid: owner_of(found, evidence.table) for pid, found in evidence.identities.items()}
     kinds = Counter(_kind(owner) for owner in owners.values())
     words = ", ".join(f"{kinds[kind]} {_KINDS[kind]}" for kind in _KINDS if kinds[kind])
     if kinds["lost"] or kinds["pod"]:
-        remedy = "see cgroups for those nobody is found for, pods for those without a name"
+        remedy = "see cgroups for those without an owner, pods for those without a name"
         yield note("processes on GPUs", words, remedy)
     else:
         yield ok("processes on GPUs", words)
@@ -60,14 +55,14 @@ def _kind(owner: Owner) -> str:
 logger = logging.getLogger(__name__)
 
 
-class Examined(NamedTuple):
-    """A finding, and what was examined."""
+class ReportEntry(NamedTuple):
+    """A result and the room that it is about."""
 
     room: str
-    finding: Finding
+    finding: CheckResult
 
 
-EXAMINATIONS: dict[str, Callable[[Evidence], Iterator[Finding]]] = {
+EXAMINATIONS: dict[str, Callable[[ProbeResults], Iterator[CheckResult]]] = {
     "exporter": exporter,
     "cgroups": cgroups,
     "gpus": gpus,
@@ -79,26 +74,30 @@ EXAMINATIONS: dict[str, Callable[[Evidence], Iterator[Finding]]] = {
 }
 
 
-def examine(evidence: Evidence) -> Iterator[Examined]:
-    """Every finding; one examination that fails is a problem of its own."""
+def examine(evidence: ProbeResults) -> Iterator[ReportEntry]:
+    """All results. A check that fails itself is reported as a problem."""
     for room, look in EXAMINATIONS.items():
         try:
             for finding in look(evidence):
-                yield Examined(room, finding)
+                yield ReportEntry(room, finding)
         except Exception as error:
             logger.debug("examining %s failed", room, exc_info=True)
-            remedy = "report it, with what --log.level=debug says"
-            yield Examined(room, problem("examination", f"failed: {error!r}"[:300], remedy))
+            remedy = "report it, with the output of --log.level=debug"
+            yield ReportEntry(room, problem("examination", f"failed: {error!r}"[:300], remedy))
 
 
-_COLOURS = {Verdict.OK: "\x1b[32m", Verdict.NOTE: "\x1b[33m", Verdict.PROBLEM: "\x1b[1;31m"}
+_COLOURS = {
+    CheckVerdict.OK: "\x1b[32m",
+    CheckVerdict.NOTE: "\x1b[33m",
+    CheckVerdict.PROBLEM: "\x1b[1;31m",
+}
 _END = "\x1b[0m"
 _SUBJECT, _VERDICT = 20, 9
 _LEAST_WIDTH = 60
 
 
-def as_text(examined: Sequence[Examined], width: int, *, coloured: bool) -> str:
-    """Room by room, a line or more for each finding, then the sum."""
+def as_text(examined: Sequence[ReportEntry], width: int, *, coloured: bool) -> str:
+    """The report as text: the results by room, then their counts."""
     lines: list[str] = []
     room = ""
     for one in examined:
@@ -109,38 +108,38 @@ def as_text(examined: Sequence[Examined], width: int, *, coloured: bool) -> str:
     return "\n".join([*lines, "", _sum(examined), ""])
 
 
-def _lines(finding: Finding, width: int, *, coloured: bool) -> list[str]:
+def _lines(finding: CheckResult, width: int, *, coloured: bool) -> list[str]:
     word = str(finding.verdict)
     shown = f"{_COLOURS[finding.verdict]}{word}{_END}" if coloured else word
     subject = f"{printable(finding.subject):<{_SUBJECT}} "
     indent = " " * (2 + _VERDICT)
-    told = wrap(printable(finding.found), width - len(indent + subject)) or [""]
-    lines = [f"  {shown}{' ' * (_VERDICT - len(word))}{subject}{told[0]}"]
-    lines += [indent + " " * len(subject) + more for more in told[1:]]
+    found = wrap(printable(finding.found), width - len(indent + subject)) or [""]
+    lines = [f"  {shown}{' ' * (_VERDICT - len(word))}{subject}{found[0]}"]
+    lines += [indent + " " * len(subject) + more for more in found[1:]]
     for more in (finding.remedy, finding.privilege and f"needs {finding.privilege}"):
         first, later = f"{indent}→ ", f"{indent}  "
         lines += wrap(printable(more), width, initial_indent=first, subsequent_indent=later)
     return lines
 
 
-def _sum(examined: Sequence[Examined]) -> str:
+def _sum(examined: Sequence[ReportEntry]) -> str:
     counts = Counter(one.finding.verdict for one in examined)
-    problems, notes = counts[Verdict.PROBLEM], counts[Verdict.NOTE]
+    problems, notes = counts[CheckVerdict.PROBLEM], counts[CheckVerdict.NOTE]
     words = f"{problems or 'no'} problem{'' if problems == 1 else 's'}"
     return f"{words}, {notes or 'no'} note{'' if notes == 1 else 's'}"
 
 
-def as_json(examined: Sequence[Examined]) -> str:
-    """One object: version, whether there is no problem, and the findings in their order."""
+def as_json(examined: Sequence[ReportEntry]) -> str:
+    """The report as one JSON object: version, whether there is no problem, and the results."""
     findings = [{"room": one.room, **asdict(one.finding)} for one in examined]
     whole = {
         "version": __version__,
-        "ok": all(one.finding.verdict is not Verdict.PROBLEM for one in examined),
+        "ok": all(one.finding.verdict is not CheckVerdict.PROBLEM for one in examined),
         "findings": findings,
     }
     return json.dumps(whole, indent=2) + "\n"
 
 
 def printable(text: str) -> str:
-    """Without anything that a terminal would act on."""
+    """The text with control characters escaped."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

@@ -1,7 +1,4 @@
-"""This process itself: its settings, its rights, and what it may use.
-
-The node's clock, held against the others that can be seen from here.
-"""
+"""Checks of the exporter's own process, and of the node's clock."""
 
 import os
 from collections.abc import Iterator
@@ -13,7 +10,7 @@ import psutil
 
 from exporter.collector.budget import widest
 from exporter.collector.wiring import cycle_rules, places_of
-from exporter.doctor.evidence import Evidence, Finding, note, ok, problem
+from exporter.doctor.evidence import CheckResult, ProbeResults, note, ok, problem
 from exporter.settings import TABLE, Settings, load
 from exporter.sources.pods.health import ApiError
 
@@ -22,8 +19,8 @@ MIB = 1 << 20
 SECOND_NS = 10**9
 
 
-def exporter(evidence: Evidence) -> Iterator[Finding]:
-    """What was set, and as whom it runs."""
+def exporter(evidence: ProbeResults) -> Iterator[CheckResult]:
+    """Settings, cycle interval, user and limits of this process."""
     yield _settings(evidence)
     yield _pace(evidence.settings)
     process = psutil.Process()
@@ -37,25 +34,25 @@ def exporter(evidence: Evidence) -> Iterator[Finding]:
     yield ok("memory", f"{process.memory_info().rss // MIB} MiB in use, {free} MiB free here")
 
 
-def _settings(evidence: Evidence) -> Finding:
+def _settings(evidence: ProbeResults) -> CheckResult:
     settings, default = evidence.settings, load({}, {})
     differs = (f for f in TABLE if getattr(settings, f) != getattr(default, f))
     changed = ", ".join(TABLE[field].name for field in differs)
     file = f"file {settings.config_file}" if settings.config_file else "no settings file"
-    return ok("settings", f"{file}; {f'set: {changed}' if changed else 'all as by default'}")
+    return ok("settings", f"{file}; {f'set: {changed}' if changed else 'all defaults'}")
 
 
-def _pace(settings: Settings) -> Finding:
+def _pace(settings: Settings) -> CheckResult:
     rules = cycle_rules(settings)
     cycle = f"a cycle every {rules.interval_ns / SECOND_NS:g} s"
     if not rules.budget:
         return ok("pace", f"{cycle}; no CPU budget is set (--collection.budget)")
     budget = f"a budget of {100 * rules.budget:g} % of a CPU"
     if widest(rules) == 1:
-        remedy = "the budget changes nothing: shorten --collection.interval, or do without one"
-        return note("pace", f"{cycle}, as seldom as may be; {budget}", remedy)
+        remedy = "the budget has no effect: shorten --collection.interval, or set no budget"
+        return note("pace", f"{cycle}, the longest interval; {budget}", remedy)
     longest_s = rules.interval_ns * widest(rules) / SECOND_NS
-    return ok("pace", f"{cycle}, up to {longest_s:g} s apart while more is used than {budget}")
+    return ok("pace", f"{cycle}, up to {longest_s:g} s apart while usage exceeds {budget}")
 
 
 RELEASED_UNIX_NS = 1_760_000_000 * SECOND_NS  # October 2025: nothing ran before it was written
@@ -64,37 +61,37 @@ TIMEOUT_S = 5.0
 _SYNCHRONISE = "see that chrony, ntpd or systemd-timesyncd runs on this node"
 
 
-def clock(evidence: Evidence) -> Iterator[Finding]:
-    """Plausible, steady, and like that of the driver and the API server."""
+def clock(evidence: ProbeResults) -> Iterator[CheckResult]:
+    """The node's clock: plausible, steady, and equal to those of the driver and the API server."""
     begun, ended = evidence.begun, evidence.ended
     if ended.unix_ns < RELEASED_UNIX_NS:
-        yield problem("time", "lies before this program was written", _SYNCHRONISE)
+        yield problem("time", "is before this program was written", _SYNCHRONISE)
         return
     jump_ns = (ended.unix_ns - begun.unix_ns) - (ended.mono_ns - begun.mono_ns)
     if abs(jump_ns) > SECOND_NS:
-        found = f"was set by {jump_ns / SECOND_NS:+.1f} s while it was looked at"
+        found = f"was changed by {jump_ns / SECOND_NS:+.1f} s during the check"
         yield problem("time", found, _SYNCHRONISE)
     else:
-        yield ok("time", "moves as it should")
+        yield ok("time", "is steady")
     if evidence.settings.simulate:
         return
     yield from _driver(evidence)
     yield from _server(evidence)
 
 
-def _driver(evidence: Evidence) -> Iterator[Finding]:
-    """A sample's time is the node's: how old the newest one is, and that it is not to come."""
+def _driver(evidence: ProbeResults) -> Iterator[CheckResult]:
+    """The age of the driver's newest sample, which must not be in the future."""
     if not evidence.windows:
         return
     age_s = (evidence.ended.unix_ns - max(evidence.windows.values())) / SECOND_NS
     if -1 <= age_s <= MOST_SKEW_S:
         yield ok("driver's time", f"its newest sample is {max(age_s, 0):.1f} s old")
     else:
-        found = f"its newest sample is of {age_s:+.1f} s ago"
+        found = f"its newest sample is {age_s:+.1f} s old"
         yield note("driver's time", found, "the clock may have been set since the driver loaded")
 
 
-def _server(evidence: Evidence) -> Iterator[Finding]:
+def _server(evidence: ProbeResults) -> Iterator[CheckResult]:
     places = places_of(evidence.settings)
     if evidence.settings.pods_source not in {"auto", "api"} or places.credentials() is None:
         return
@@ -102,12 +99,12 @@ def _server(evidence: Evidence) -> Iterator[Finding]:
         client = places.to_api()()
         try:
             with client.get("/version", {}, TIMEOUT_S) as stream:
-                told = parsedate_to_datetime(stream.date)
+                server = parsedate_to_datetime(stream.date)
         finally:
             client.close()
-    except (ApiError, ValueError):  # said elsewhere; or it tells no time
+    except (ApiError, ValueError):  # reported elsewhere; or the answer has no time
         return
-    skew_s = time_ns() / SECOND_NS - told.timestamp()
+    skew_s = time_ns() / SECOND_NS - server.timestamp()
     if abs(skew_s) > MOST_SKEW_S:
         yield problem("API server's time", f"differs by {skew_s:+.0f} s", _SYNCHRONISE)
     else:

@@ -1,7 +1,4 @@
-"""The driver: its library, kernel module and device files, and what each device tells.
-
-How often there is time to ask a device: what the driver takes for each part of a read.
-"""
+"""Checks of NVIDIA's driver: library, kernel module, device files, quantities, and read times."""
 
 import os
 import re
@@ -14,11 +11,11 @@ from typing import NamedTuple
 
 import psutil
 
-from exporter.doctor.evidence import Evidence, Finding, note, ok, problem
+from exporter.doctor.evidence import CheckResult, ProbeResults, note, ok, problem
 from exporter.doctor.privileges import DEVICES, DRIVER, MIG_MONITOR, ROOT
-from exporter.doctor.vendors import AMD, AMD_SMI, DRM, amd, devices_found, drm, library
+from exporter.doctor.vendors import AMD, DRM, amd, devices_found, drm
 from exporter.model import DeviceReading, DeviceState, PartCost, Reading, Unmeasured
-from exporter.sources.gpus.nvml.cadence import MOST_SHARE, SECOND, Pace
+from exporter.sources.gpus.nvml.cadence import MOST_SHARE, SECOND, AdaptiveInterval
 from exporter.sources.gpus.nvml.errors import LibraryError
 from exporter.sources.gpus.nvml.library import SONAME, load, nvml_version
 
@@ -27,9 +24,9 @@ _MANY_MS = 10
 
 
 class _Turn(NamedTuple):
-    """One read of a part of a device: what it costs, and the time that is set between two.
+    """One read of a part of a device: its cost, and the interval that is set.
 
-    ``alone``: no other was seen. It may have been a cold one, and widens nothing.
+    ``alone``: it is the only read so far. It may be a cold one and widens no interval.
     """
 
     cost_ns: int
@@ -39,22 +36,22 @@ class _Turn(NamedTuple):
 
     @property
     def widened_s(self) -> float:
-        """The time between two in which such a cost comes to rest."""
-        pace = Pace()
+        """The interval, in seconds, that such a cost leads to."""
+        interval = AdaptiveInterval()
         for _ in range(2):
-            pace.note(self.cost_ns, self.every_ns or 0)
-        return pace.widened_s(self.every_ns or 0)
+            interval.observe(self.cost_ns, self.every_ns or 0)
+        return interval.widened_s(self.every_ns or 0)
 
     @property
     def slow(self) -> bool:
-        """Whether it is read more seldom than set."""
+        """Whether it is read less often than set."""
         if self.every_ns is None or self.alone:
             return False
         return self.widened_s * SECOND > self.every_ns
 
 
-def pace(evidence: Evidence) -> Iterator[Finding]:
-    """What a read costs, and what is read more seldom than set; nothing where no source tells."""
+def pace(evidence: ProbeResults) -> Iterator[CheckResult]:
+    """The cost of reads, and the parts that are read less often than set."""
     parts: dict[str, list[_Turn]] = defaultdict(list)
     for reading in (device for source in evidence.readings for device in source.devices):
         for part, turn in _turns(reading.device.index, evidence.costs.get(reading.device.uuid, ())):
@@ -64,21 +61,21 @@ def pace(evidence: Evidence) -> Iterator[Finding]:
     slow = [_slow(part, found) for part, found in parts.items() if any(t.slow for t in found)]
     if slow:
         remedy = (
-            "nothing is lost, it is only known later; see who else keeps the driver busy (DCGM, "
-            "nvidia-smi in a loop), and leave out what nobody looks at (--metrics.disable)"
+            "nothing is lost, values are only older; see what else keeps the driver busy (DCGM, "
+            "nvidia-smi in a loop), and switch off what is not needed (--metrics.disable)"
         )
-        yield note("slow to tell", "; ".join(slow), remedy)
+        yield note("slow to answer", "; ".join(slow), remedy)
 
 
-def _turns(gpu: int, told: Sequence[Mapping[str, PartCost]]) -> Iterator[tuple[str, _Turn]]:
-    """What the newest turn of each part costs: the cheaper of the last two, as ``Pace`` takes it.
+def _turns(gpu: int, readings: Sequence[Mapping[str, PartCost]]) -> Iterator[tuple[str, _Turn]]:
+    """The newest read of each part, at the cheaper cost of its last two reads.
 
-    Of what is read less often than the doctor waits for, there is one only. A part's cost rises
-    with each turn; how often it is read is as set when it is first told of.
+    A part that is read less often than the check lasts has one read only. Costs in ``readings`` are
+    totals so far; the interval of the first one is the one that is set.
     """
     spent: dict[str, list[int]] = {}
     every: dict[str, int | None] = {}
-    for part, cost in (item for costs in told for item in costs.items()):
+    for part, cost in (item for costs in readings for item in costs.items()):
         every.setdefault(part, cost.every_ns)
         found = spent.setdefault(part, [0])
         if cost.duration_ns > found[-1]:
@@ -103,12 +100,12 @@ def _slow(part: str, turns: Sequence[_Turn]) -> str:
     worst = max(slow, key=lambda turn: turn.cost_ns)
     return (
         f"{part}: {worst.cost_ns / _MS:.0f} ms of GPU {worst.gpu}, {len(slow)} of {len(turns)} "
-        f"devices over {MOST_SHARE:.0%} of the time; while it stays so they are read every "
+        f"devices use over {MOST_SHARE:.0%} of the time; meanwhile they are read every "
         f"{worst.widened_s:g} s, not every {(worst.every_ns or 0) / SECOND:g} s"
     )
 
 
-# What is asked of a device, by which calls; the names are those of ``DeviceReading.unmeasured``.
+# The driver calls by quantity; the names are those of ``DeviceReading.unmeasured``.
 CALLS: dict[str, str] = {
     "core": "nvmlDeviceGetProcessUtilization, nvmlDeviceGetSamples",
     "memory_active": "nvmlDeviceGetSamples",
@@ -128,17 +125,16 @@ CALLS: dict[str, str] = {
     "profiling": "nvmlGpmSampleGet",
     "xid": "nvmlDeviceRegisterEvents",
 }
-GROUPS = {  # of metric families, by the quantity, where the names differ
+GROUPS = {  # groups of metric families by quantity, if the names differ
     "power_limit": "power",
     "clock": "clocks",
     "ecc_errors": "ecc",
     "remapped_rows": "ecc",
 }
-NEEDED = ("core", "memory")  # without these no container has a figure
+NEEDED = ("core", "memory")  # without these no container has a value
 
-OTHERS: Mapping[str, Callable[[Reading, Mapping[str, int]], Iterator[Finding]]] = {
+OTHERS: Mapping[str, Callable[[Reading, Mapping[str, int]], Iterator[CheckResult]]] = {
     AMD: amd,
-    AMD_SMI: library,
     DRM: drm,
 }
 
@@ -150,16 +146,16 @@ _REMEDIES = {
         "kernel module's NVreg_RestrictProfilingToAdminUsers=0"
     ),
     Unmeasured.DRIVER_TOO_OLD: "upgrade the driver: its library lacks the function",
-    Unmeasured.NOT_SUPPORTED: "nothing: the device cannot",
+    Unmeasured.NOT_SUPPORTED: "nothing to do: the device does not support it",
 }
 
 
-def gpus(evidence: Evidence, dev: Path = _DEV) -> Iterator[Finding]:
-    """All of the drivers."""
+def gpus(evidence: ProbeResults, dev: Path = _DEV) -> Iterator[CheckResult]:
+    """Checks of all GPU drivers."""
     if evidence.settings.simulate:
-        yield note("driver", f"simulated ({evidence.settings.simulate}): nothing of it is measured")
+        yield note("driver", f"simulated ({evidence.settings.simulate}): no value is measured")
         return
-    readings = [r for r in evidence.readings if not r.status.absent or r.status.name == AMD_SMI]
+    readings = [r for r in evidence.readings if not r.status.absent]
     others = [reading for reading in readings if reading.status.name in OTHERS]
     wanted = {"auto", "nvml"} & set(evidence.settings.gpus_source)
     if wanted and not any(r.status.absent and r.status.name == "nvml" for r in evidence.readings):
@@ -169,7 +165,7 @@ def gpus(evidence: Evidence, dev: Path = _DEV) -> Iterator[Finding]:
     yield from pace(evidence)
 
 
-def _nvidia(evidence: Evidence, readings: list[Reading], dev: Path) -> Iterator[Finding]:
+def _nvidia(evidence: ProbeResults, readings: list[Reading], dev: Path) -> Iterator[CheckResult]:
     opened = any(reading.status.up for reading in readings)
     module = module_version(Path(evidence.settings.path_procfs))
     yield _module(module, opened=opened)
@@ -194,7 +190,7 @@ def _nvidia(evidence: Evidence, readings: list[Reading], dev: Path) -> Iterator[
 
 
 def module_version(procfs: Path) -> str:
-    """The kernel module's version, by ``/proc/driver/nvidia/version``; "" if it is not loaded."""
+    """The kernel module's version from ``/proc/driver/nvidia/version``; "" if it is not loaded."""
     try:
         text = (procfs / "driver/nvidia/version").read_text(encoding="ascii", errors="replace")
     except OSError:
@@ -203,7 +199,7 @@ def module_version(procfs: Path) -> str:
     return found[1] if found else "of an unknown version"
 
 
-def _library(library: CDLL, module: str) -> Iterator[Finding]:
+def _library(library: CDLL, module: str) -> Iterator[CheckResult]:
     mapped = [file.path for file in psutil.Process().memory_maps() if SONAME[:-2] in file.path]
     version = nvml_version(library)
     words = f"version {version}" if version else "of an unknown version"
@@ -217,17 +213,17 @@ def _library(library: CDLL, module: str) -> Iterator[Finding]:
         )
 
 
-def _module(module: str, *, opened: bool) -> Finding:
+def _module(module: str, *, opened: bool) -> CheckResult:
     if module:
         return ok("kernel module", f"version {module}")
     remedy = "load the driver on this node (nvidia-smi on the host shows whether it is)"
     if opened:
         return note("kernel module", "not in /proc/driver/nvidia, yet the library answers")
-    return problem("kernel module", "not loaded, or not seen in /proc/driver/nvidia", remedy)
+    return problem("kernel module", "not loaded, or not visible in /proc/driver/nvidia", remedy)
 
 
-def _device_files(dev: Path, *, opened: bool) -> Iterator[Finding]:
-    """Opened as the library does: a name in /dev says nothing of the device cgroup's rules."""
+def _device_files(dev: Path, *, opened: bool) -> Iterator[CheckResult]:
+    """Opens the device files as the library does, because the device cgroup may refuse them."""
     paths = sorted(
         path for path in dev.glob("nvidia*") if re.fullmatch(r"nvidia(ctl|\d+)", path.name)
     )
@@ -251,7 +247,7 @@ def _refusal(path: Path) -> str:
     return ""
 
 
-def _driver(fatal: str, readings: list[Reading]) -> Iterator[Finding]:
+def _driver(fatal: str, readings: list[Reading]) -> Iterator[CheckResult]:
     if fatal:
         yield problem("driver", fatal, "restart the pod", DRIVER)
     for reading in readings:
@@ -260,25 +256,25 @@ def _driver(fatal: str, readings: list[Reading]) -> Iterator[Finding]:
             yield problem("driver", status.detail or "it does not answer", "see above", DRIVER)
             continue
         versions = {d.device.driver_version for d in reading.devices} - {""}
-        yield ok("driver", f"answers; version {', '.join(sorted(versions)) or 'not told'}")
+        yield ok("driver", f"answers; version {', '.join(sorted(versions)) or 'not reported'}")
         if status.detail:
             yield problem("devices", status.detail, "see the kernel log for NVRM and Xid", DEVICES)
 
 
-def _quantities(devices: list[DeviceReading], asked: list[str]) -> Iterator[Finding]:
-    """One line for each quantity, not for each device of each."""
+def _quantities(devices: list[DeviceReading], asked: list[str]) -> Iterator[CheckResult]:
+    """One result for each quantity and reason, over all devices."""
     for quantity in asked:
         calls = CALLS[quantity]
         refusals: dict[Unmeasured, list[str]] = defaultdict(list)
         for reading in devices:
             if quantity in reading.unmeasured:
                 refusals[reading.unmeasured[quantity]].append(str(reading.device.index))
-        told = len(devices) - sum(map(len, refusals.values()))
-        if told and not refusals:
-            yield ok(quantity, f"told ({calls})")
+        measured = len(devices) - sum(map(len, refusals.values()))
+        if measured and not refusals:
+            yield ok(quantity, f"measured ({calls})")
         for reason, indexes in refusals.items():
-            found = f"not told by GPU {', '.join(indexes)}: {reason} ({calls})"
-            remedy = _REMEDIES.get(reason, "docs/troubleshooting.md says more of this reason")
+            found = f"not measured on GPU {', '.join(indexes)}: {reason} ({calls})"
+            remedy = _REMEDIES.get(reason, "see this reason in docs/troubleshooting.md")
             refused = reason is Unmeasured.NO_PERMISSION
             privilege = f"{ROOT}, or {MIG_MONITOR}" if refused else ""
             needed = quantity in NEEDED and reason is not Unmeasured.MIG

@@ -1,10 +1,10 @@
-"""Groups off Kubernetes: names of containers and users, and what the kernel hides."""
+"""Checks of groups outside Kubernetes: names of containers and users, and hidden processes."""
 
 import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from exporter.doctor.evidence import Evidence, Finding, note, ok, problem
+from exporter.doctor.evidence import CheckResult, ProbeResults, note, ok, problem
 from exporter.doctor.privileges import PTRACE, SEE_PROCESSES
 from exporter.model import CgroupIdentity
 from exporter.sources.cgroups.proc import user_id
@@ -15,8 +15,8 @@ _BY_ID = "containers are shown by their ids without it"
 _MOST_USERS = 100
 
 
-def groups(evidence: Evidence, root: str = "") -> Iterator[Finding]:
-    """Sockets, the file of users, other users' processes. ``root`` goes before usual places."""
+def groups(evidence: ProbeResults, root: str = "") -> Iterator[CheckResult]:
+    """Sockets, the passwd file, other users' processes. ``root`` is a prefix of the usual paths."""
     settings = evidence.settings
     if settings.simulate:
         return
@@ -27,7 +27,7 @@ def groups(evidence: Evidence, root: str = "") -> Iterator[Finding]:
         yield _environments(evidence)
 
 
-def _sockets(sockets: tuple[str, ...], root: str) -> Iterator[Finding]:
+def _sockets(sockets: tuple[str, ...], root: str) -> Iterator[CheckResult]:
     if NONE in sockets:
         return
     asked_for = sockets != (AUTO,)
@@ -40,15 +40,15 @@ def _sockets(sockets: tuple[str, ...], root: str) -> Iterator[Finding]:
         if not is_socket(path):
             yield problem(subject, "there is no socket", "start the engine, or correct the path")
         elif os.access(path, os.W_OK):
-            yield ok(subject, "may be asked for containers' names")
+            yield ok(subject, "can be asked for containers' names")
         else:
             say = problem if asked_for else note
-            remedy = f"{_BY_ID}; whoever may use it may do anything that its engine may"
-            yield say(subject, "may not be used by this user", remedy, f"write access to {path}")
+            remedy = f"{_BY_ID}; access to it gives full control of its engine"
+            yield say(subject, "this user has no access", remedy, f"write access to {path}")
 
 
 def _of_users(root: str) -> Iterator[str]:
-    """Sockets of users who run containers without root, as far as they may be seen."""
+    """Sockets of users who run containers without root, as far as they are visible."""
     try:
         users = sorted(path.name for path in Path(f"{root}{OF_USERS}").iterdir())
     except OSError:
@@ -58,26 +58,26 @@ def _of_users(root: str) -> Iterator[str]:
             yield from sockets_of(runtime, int(user), root)
 
 
-def _users(path: str) -> Finding:
+def _users(path: str) -> CheckResult:
     if os.access(path, os.R_OK):
         return ok("users' names", f"read from {path}")
     remedy = "users are shown by their numbers; set --path.passwd to the host's file"
     return note("users' names", f"{path} cannot be read", remedy)
 
 
-def _hidden(procfs: str) -> Finding:
-    """The machine's first process is another user's for whoever is not root: a proof of hidepid."""
+def _hidden(procfs: str) -> CheckResult:
+    """Whether other users' processes are hidden (hidepid): without root, process 1 shows it."""
     if user_id(procfs, 1) is None:
         remedy = (
-            "mounted with hidepid: jobs, units and containers are found in the cgroup tree, bare "
+            "mounted with hidepid: jobs, units and containers are found in the cgroup tree, other "
             "processes and users are not"
         )
         return note("others' processes", f"hidden in {procfs}", remedy, SEE_PROCESSES)
-    return ok("others' processes", f"seen in {procfs}")
+    return ok("others' processes", f"visible in {procfs}")
 
 
-def _environments(evidence: Evidence) -> Finding:
-    """Whether a job's account can be read: of the jobs on GPUs now, of another's process else."""
+def _environments(evidence: ProbeResults) -> CheckResult:
+    """Whether jobs' accounts can be read: tries the jobs on GPUs, else process 1."""
     jobs = [
         pid
         for pid, one in evidence.identities.items()
@@ -85,7 +85,7 @@ def _environments(evidence: Evidence) -> Finding:
     ]
     refused = [pid for pid in jobs or [1] if not _may_trace(evidence.settings.path_procfs, pid)]
     if refused:
-        remedy = "Slurm's accounts stay empty; sacct knows them by the job's id"
+        remedy = "Slurm's accounts stay empty; sacct shows them by job id"
         return problem("jobs' accounts", "others' environments cannot be read", remedy, PTRACE)
     return ok("jobs' accounts", "read from the environments of their processes")
 

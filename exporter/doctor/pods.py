@@ -1,7 +1,4 @@
-"""Where pods are learnt of: the API server rule by rule, the kubelet, the names of log files.
-
-What is known of the node besides devices and pods: PodResources, node labels, claims, files.
-"""
+"""Checks of the pod sources (API server, kubelet, log files) and of the node's other sources."""
 
 from collections.abc import Callable, Iterator
 from http import HTTPStatus
@@ -11,16 +8,16 @@ from urllib.parse import quote
 
 from exporter.collector.wiring import places_of
 from exporter.doctor import privileges
-from exporter.doctor.evidence import Evidence, Finding, note, ok, problem
+from exporter.doctor.evidence import CheckResult, ProbeResults, note, ok, problem
 from exporter.doctor.privileges import POD_RESOURCES
 from exporter.sources.node.kubelet import SOCKET, Kubelet, KubeletError
 from exporter.sources.node.polled import AUTO, NONE
 from exporter.sources.node.wire import WireError, decode_list
 from exporter.sources.pods.api import PODS
 from exporter.sources.pods.claims import GROUP, VERSIONS
-from exporter.sources.pods.client import Client
+from exporter.sources.pods.client import KubeClient
 from exporter.sources.pods.factory import node_name
-from exporter.sources.pods.health import ApiError, Server, explanation
+from exporter.sources.pods.health import ApiError, ServerKind, explanation
 from exporter.sources.pods.kubelet import PODS as KUBELETS_PODS
 from exporter.sources.pods.wire import MAX_OBJECT, JsonError, decode
 
@@ -41,8 +38,8 @@ class _Rule(NamedTuple):
     needed: bool = True
 
 
-def pods(evidence: Evidence) -> Iterator[Finding]:
-    """The sources that the settings name."""
+def pods(evidence: ProbeResults) -> Iterator[CheckResult]:
+    """The pod sources that the settings name."""
     settings = evidence.settings
     if settings.simulate:
         return
@@ -54,9 +51,7 @@ def pods(evidence: Evidence) -> Iterator[Finding]:
         return
     if kind in {"auto", "api"}:
         if kind == "auto" and places.credentials() is None:
-            found = "no ServiceAccount and no kubeconfig: the API server is not asked"
-            remedy = "in a pod, let its ServiceAccount's token be mounted; else give --kubeconfig"
-            yield note("API server", found, remedy, privileges.SERVICE_ACCOUNT)
+            yield _no_credentials(in_pod="KUBERNETES_SERVICE_HOST" in places.environ)
         else:
             yield from _api(evidence, places.to_api())
     if kind in {"auto", "kubelet"} and (places.credentials() is not None or places.kubelet):
@@ -65,7 +60,18 @@ def pods(evidence: Evidence) -> Iterator[Finding]:
         yield _files(evidence, needed=kind == "files")
 
 
-def _node(evidence: Evidence) -> Finding:
+def _no_credentials(*, in_pod: bool) -> CheckResult:
+    """In a pod the token is missing; on another machine there may be no cluster at all."""
+    found = "no ServiceAccount and no kubeconfig: the API server is not asked"
+    if in_pod:
+        remedy = "let the pod's ServiceAccount token be mounted"
+        return note("API server", found, remedy, privileges.SERVICE_ACCOUNT)
+    return note(
+        "API server", found, "on a node of a cluster, give --kubeconfig; else nothing to do"
+    )
+
+
+def _node(evidence: ProbeResults) -> CheckResult:
     name = node_name(evidence.settings.node_name)
     status = evidence.status("pods_api")
     if status is not None and status.up and status.detail:
@@ -74,7 +80,7 @@ def _node(evidence: Evidence) -> Finding:
     return ok("node name", name)
 
 
-def _api(evidence: Evidence, connect: Callable[[], Client]) -> Iterator[Finding]:
+def _api(evidence: ProbeResults, connect: Callable[[], KubeClient]) -> Iterator[CheckResult]:
     try:
         client = connect()
     except ApiError as error:
@@ -93,12 +99,12 @@ def _api(evidence: Evidence, connect: Callable[[], Client]) -> Iterator[Finding]
         client.close()
 
 
-def _rules(evidence: Evidence) -> tuple[_Rule, ...]:
+def _rules(evidence: ProbeResults) -> tuple[_Rule, ...]:
     node = node_name(evidence.settings.node_name)
     own: Query = {"fieldSelector": f"spec.nodeName={node}"}
     watch: Query = {**own, "watch": "true", "resourceVersion": "0", "timeoutSeconds": 1}
-    names = "pods have no names: their use is accounted to groups by pod uid"
-    labels = "node labels that say how GPUs are shared are not known"
+    names = "pods have no names: their usage is counted for groups by pod uid"
+    labels = "the node labels about GPU sharing are not known"
     return (
         _Rule("pods: list", PODS, {**own, "limit": 1}, privileges.PODS, names),
         _Rule("pods: watch", PODS, watch, privileges.PODS, names),
@@ -106,7 +112,7 @@ def _rules(evidence: Evidence) -> tuple[_Rule, ...]:
     )
 
 
-def _tried(client: Client, rule: _Rule) -> Finding:
+def _tried(client: KubeClient, rule: _Rule) -> CheckResult:
     try:
         with client.get(rule.path, rule.query, TIMEOUT_S):
             return ok(rule.subject, "allowed")
@@ -114,15 +120,15 @@ def _tried(client: Client, rule: _Rule) -> Finding:
         return _refused(error, rule)
 
 
-def _refused(error: ApiError, rule: _Rule) -> Finding:
+def _refused(error: ApiError, rule: _Rule) -> CheckResult:
     if error.status is None:
-        remedy = "see that the address and the network policy let this pod reach it"
+        remedy = "check that the address and the network policy let this pod reach it"
         return problem("API server", explanation(error), remedy)
     if error.status == HTTPStatus.UNAUTHORIZED:
-        remedy = "see that the token or the kubeconfig is still valid"
+        remedy = "check that the token or the kubeconfig is still valid"
         return problem("API server", explanation(error), remedy, privileges.SERVICE_ACCOUNT)
     if error.status == HTTPStatus.NOT_FOUND:
-        remedy = "see --node.name: 'kubectl get nodes' shows the name that the cluster gives it"
+        remedy = "see --node.name: 'kubectl get nodes' shows the node's name in the cluster"
         return problem(rule.subject, str(error), remedy, privileges.NODE_NAME)
     if error.status == HTTPStatus.FORBIDDEN:
         make = problem if rule.needed else note
@@ -131,8 +137,8 @@ def _refused(error: ApiError, rule: _Rule) -> Finding:
     return problem(rule.subject, explanation(error), "see the API server's log")
 
 
-def _claims(client: Client, evidence: Evidence) -> Iterator[Finding]:
-    """Dynamic resource allocation: needed only where a pod of this node refers to a claim."""
+def _claims(client: KubeClient, evidence: ProbeResults) -> Iterator[CheckResult]:
+    """Dynamic resource allocation, which is needed only if a pod of this node refers to a claim."""
     try:
         with client.get(GROUP, {}, TIMEOUT_S) as stream:
             document = decode(stream.read(MAX_OBJECT))
@@ -152,16 +158,16 @@ def _claims(client: Client, evidence: Evidence) -> Iterator[Finding]:
     nobody = f"{GROUP}/{version}/namespaces/default/resourceclaims/mgpu-exporter-check"
     slices: Query = {"fieldSelector": f"spec.nodeName={node}", "limit": 1}
     get = _tried(client, _Rule("resourceclaims: get", nobody, {}, grant, without, needed=claimed))
-    # There is no such claim: not found means that it may be asked for.
+    # There is no such claim, so "not found" means that the request is allowed.
     missing = get.privilege == privileges.NODE_NAME
     yield ok(get.subject, "allowed") if missing else get
     path = f"{GROUP}/{version}/resourceslices"
     yield _tried(client, _Rule("resourceslices: list", path, slices, grant, without, claimed))
 
 
-def _kubelet(connect: Callable[[], Client], url: str, *, needed: bool) -> Finding:
+def _kubelet(connect: Callable[[], KubeClient], url: str, *, needed: bool) -> CheckResult:
     make = problem if needed else note
-    meanwhile = "" if needed else "; it stands in while the API server is away"
+    meanwhile = "" if needed else "; it replaces the API server while that is down"
     try:
         client = connect()
         try:
@@ -170,26 +176,24 @@ def _kubelet(connect: Callable[[], Client], url: str, *, needed: bool) -> Findin
         finally:
             client.close()
     except ApiError as error:
-        found = explanation(error, Server.KUBELET)
+        found = explanation(error, ServerKind.KUBELET)
         forbidden = error.status == HTTPStatus.FORBIDDEN
         privilege = privileges.KUBELET if forbidden else ""
-        return make(
-            "kubelet", f"{url}: {found}", f"grant or give what is missing{meanwhile}", privilege
-        )
+        return make("kubelet", f"{url}: {found}", f"grant what is missing{meanwhile}", privilege)
 
 
-def _files(evidence: Evidence, *, needed: bool) -> Finding:
+def _files(evidence: ProbeResults, *, needed: bool) -> CheckResult:
     make = problem if needed else note
     folder = places_of(evidence.settings).logs / "pods"
     try:
         count = sum(1 for _ in folder.iterdir())
     except OSError as error:
-        remedy = "mount it; it tells names of pods while no server does"
+        remedy = "mount it; it has the names of pods while no server answers"
         return make("log files", f"{folder}: {error.strerror}", remedy, privileges.LOGS)
     return ok("log files", f"{count} names of pods in {folder}")
 
 
-# Sources that other rooms look closer at.
+# Sources with checks of their own.
 ELSEWHERE = frozenset(
     {
         *("cgroups", "podresources", "pods_api", "pods_kubelet", "pods_files", "pods_none"),
@@ -197,13 +201,13 @@ ELSEWHERE = frozenset(
     }
 )
 _WITHOUT = (
-    "without it containers of plugins that leave no annotation (NVIDIA, GKE, AMD, Intel) are "
-    "placed when their first process is seen"
+    "without it containers of plugins that write no annotation (NVIDIA, GKE, AMD, Intel) are "
+    "bound to a device only when their first process is found"
 )
 
 
-def node(evidence: Evidence, usual: str = SOCKET) -> Iterator[Finding]:
-    """The kubelet, asked for its list once; then how the other sources fared."""
+def node(evidence: ProbeResults, usual: str = SOCKET) -> Iterator[CheckResult]:
+    """The kubelet's PodResources, then the status of the other sources."""
     setting = evidence.settings.kubelet_pod_resources_socket
     if evidence.settings.simulate:
         return
@@ -220,7 +224,7 @@ def node(evidence: Evidence, usual: str = SOCKET) -> Iterator[Finding]:
             yield problem(source.name, source.detail or "does not answer", "see the log")
 
 
-def _pod_resources(socket: str, *, asked_for: bool) -> Finding:
+def _pod_resources(socket: str, *, asked_for: bool) -> CheckResult:
     if not asked_for and not Path(socket).parent.is_dir():
         folder = str(Path(socket).parent)
         return note("PodResources", f"{folder} is not mounted", _WITHOUT, POD_RESOURCES)

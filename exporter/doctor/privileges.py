@@ -1,4 +1,4 @@
-"""What a pod may have to be given, in the terms of its manifest. Charts name profiles by these."""
+"""Privileges that a pod may need, in the terms of its manifest. Data."""
 
 HOST_PID = "hostPID: true"
 CGROUPS = "hostPath /sys/fs/cgroup, readOnly"
@@ -10,7 +10,6 @@ DRIVER = (
 DEVICES = "the devices /dev/nvidiactl and /dev/nvidiaN (the NVIDIA runtime gives them)"
 SYSFS = "hostPath /sys, readOnly, where the pod's own does not show the devices"
 AMD_DEVICES = "the devices /dev/kfd and /dev/dri/renderD* (amd.com/gpu, or privileged)"
-AMD_LIBRARY = "hostPath /opt/rocm/lib, readOnly, and the devices /dev/kfd and /dev/dri/renderD*"
 ROOT = "runAsUser: 0"
 FDINFO = f"{ROOT} and {CAPS_FDINFO}, as the chart's profile fdinfo has them"
 MIG_MONITOR = "NVIDIA_MIG_MONITOR_DEVICES=all"

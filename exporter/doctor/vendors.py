@@ -1,32 +1,25 @@
-"""AMD's drivers: what their files in sysfs tell of each board, and what may not be read.
-
-The kernel's DRM drivers: what they tell of each device, and which processes cannot be seen.
-
-The devices that a source found, one line each.
-"""
+"""Checks of AMD's driver, of the kernel's DRM drivers, and of AMD's library."""
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from exporter.doctor.evidence import Finding, note, ok, problem
-from exporter.doctor.privileges import AMD_DEVICES, AMD_LIBRARY, FDINFO, HOST_PID, SYSFS
+from exporter.doctor.evidence import CheckResult, note, ok, problem
+from exporter.doctor.privileges import AMD_DEVICES, FDINFO, HOST_PID, SYSFS
 from exporter.model import DeviceReading, DeviceState, Reading, Unmeasured
-from exporter.sources.gpus.amd.smi.check import DIFFERS, SOURCE, UNANSWERED
-from exporter.sources.gpus.amd.smi.places import NAME
 from exporter.sources.gpus.drm.holders import NESTED, REFUSED
 
 DRM = "drm"  # the source
 _SEES = "clients of DRM"
-_TOLD: Mapping[str, str] = {
+_READ_FROM: Mapping[str, str] = {
     "core": "fdinfo: drm-engine-*, drm-cycles-*",
     "memory": "fdinfo: drm-resident-*",
     "energy": "hwmon: energy1_input, power1_average",
 }
-_UNTOLD = "nothing: this driver does not tell it"
+_NOT_REPORTED = "nothing to do: this driver does not report it"
 _PROFILING = (
-    "if it is panfrost or panthor, write 1 or 3 to the device's profiling file in sysfs; else "
-    "nothing: this driver does not tell it"
+    "for panfrost and panthor write 1 or 3 to the device's profiling file in sysfs; other drivers "
+    "do not report it"
 )
-BLIND = {
+INVISIBLE = {
     Unmeasured.NO_HOSTPID: ("set hostPID: true", HOST_PID),
     Unmeasured.NO_PERMISSION: (
         "run as root with CAP_DAC_READ_SEARCH and CAP_SYS_PTRACE (docs/installation.md, fdinfo)",
@@ -35,37 +28,37 @@ BLIND = {
 }
 
 
-def drm(reading: Reading, windows: Mapping[str, int]) -> Iterator[Finding]:
-    """All of DRM's."""
+def drm(reading: Reading, windows: Mapping[str, int]) -> Iterator[CheckResult]:
+    """Checks of the DRM drivers."""
     status = reading.status
     if not status.up:
         remedy = "load the device's driver on this node; in a container mount the host's /sys"
         yield problem("DRM", status.detail or "it does not answer", remedy, SYSFS)
         return
     drivers = sorted({d.device.driver_version for d in reading.devices})
-    yield note("DRM", f"{', '.join(drivers)}: experimental, not yet seen on hardware")
+    yield note("DRM", f"{', '.join(drivers)}: experimental, not yet tested on hardware")
     devices = [device for device in reading.devices if device.state is DeviceState.UP]
     yield from clients_seen(devices, "core", status.detail)
     for each in reading.devices:
         yield _device(each, windows)
-    for quantity in _TOLD:
+    for quantity in _READ_FROM:
         yield from _drm_quantity(quantity, devices)
 
 
 def clients_seen(
     devices: list[DeviceReading], quantity: str, detail: str = ""
-) -> Iterator[Finding]:
-    """Whether every client can be seen; the quantity is one that only clients tell."""
+) -> Iterator[CheckResult]:
+    """Whether every client is visible. ``quantity`` is one that only clients report."""
     reasons = {device.unmeasured.get(quantity) for device in devices}
-    blind = next((reason for reason in BLIND if reason in reasons), None)
+    blind = next((reason for reason in INVISIBLE if reason in reasons), None)
     if blind is not None:
-        remedy, privilege = BLIND[blind]
+        remedy, privilege = INVISIBLE[blind]
         yield problem(_SEES, detail or str(blind), remedy, privilege)
     elif devices:
-        yield ok(_SEES, "the descriptors of all processes can be looked through")
+        yield ok(_SEES, "the file descriptors of all processes can be read")
 
 
-def _device(reading: DeviceReading, windows: Mapping[str, int]) -> Finding:
+def _device(reading: DeviceReading, windows: Mapping[str, int]) -> CheckResult:
     device = reading.device
     subject, name = f"DRM card{device.minor}", f"{device.model or device.vendor}, {device.uuid}"
     if reading.state is not DeviceState.UP:
@@ -75,22 +68,22 @@ def _device(reading: DeviceReading, windows: Mapping[str, int]) -> Finding:
     return ok(subject, name)
 
 
-def _drm_quantity(quantity: str, devices: list[DeviceReading]) -> Iterator[Finding]:
-    """What is told of it, and by which devices it is not."""
+def _drm_quantity(quantity: str, devices: list[DeviceReading]) -> Iterator[CheckResult]:
+    """Whether each device reports the quantity."""
     missing = [d for d in devices if d.unmeasured.get(quantity) is Unmeasured.NOT_SUPPORTED]
-    subject, by = f"DRM {quantity}", _TOLD[quantity]
+    subject, by = f"DRM {quantity}", _READ_FROM[quantity]
     if missing:
         cards = ", ".join(f"card{d.device.minor}" for d in missing)
-        remedy = _PROFILING if quantity == "core" else _UNTOLD
-        yield note(subject, f"not told by {cards} ({by})", remedy)
+        remedy = _PROFILING if quantity == "core" else _NOT_REPORTED
+        yield note(subject, f"not reported by {cards} ({by})", remedy)
     elif any(quantity not in d.unmeasured for d in devices):
-        yield ok(subject, f"told ({by})")
+        yield ok(subject, f"reported ({by})")
 
 
 def devices_found(
     devices: Iterable[DeviceReading], windows: Mapping[str, int], remedy: str
-) -> Iterator[Finding]:
-    """Whether each is read; ``remedy`` is for those that are not."""
+) -> Iterator[CheckResult]:
+    """Whether each device is read. ``remedy`` is what to do for a device that is not."""
     for reading in devices:
         device = reading.device
         name = f"{device.model or device.vendor} {device.profile}".rstrip()
@@ -106,23 +99,23 @@ def devices_found(
 
 
 AMD = "amd"  # the source
-AMD_SMI = SOURCE
-FILES: Mapping[str, str] = {  # what is told of processes, and by which files
+FILES: Mapping[str, str] = {  # quantities of processes, and the files that report them
     "core": "gpu_busy_percent, KFD's stats_<gpu>/cu_occupancy or fdinfo: drm-engine-*",
     "memory": "KFD's vram_<gpu>, fdinfo: drm-memory-vram",
     "energy": "gpu_metrics, hwmon power1_average",
 }
-_OF_CLIENTS = "decoder"  # told by fdinfo, of boards without cu_occupancy, or not at all
-_CLIENTS = {None, *BLIND}  # what becomes of it there
+_OF_CLIENTS = "decoder"  # reported by fdinfo of boards without cu_occupancy only
+_CLIENTS = {None, *INVISIBLE}  # its reasons on these boards
 _KERNEL_LOG = "see the kernel log for amdgpu"
 _REFUSED = (
-    "KFD shows a GPU to those only whose device cgroup has its /dev/dri/renderD*: let a device "
-    "plugin or an NRI plugin give it to the pod (docs/installation.md, AMD), or run it privileged"
+    "KFD shows a GPU only to processes whose device cgroup allows its /dev/dri/renderD*: let a "
+    "device plugin or an NRI plugin add it to the pod (docs/installation.md, AMD), or run it "
+    "privileged"
 )
 
 
-def amd(reading: Reading, windows: Mapping[str, int]) -> Iterator[Finding]:
-    """All of AMD's."""
+def amd(reading: Reading, windows: Mapping[str, int]) -> Iterator[CheckResult]:
+    """Checks of AMD's driver."""
     status = reading.status
     if not status.up:
         remedy = "load amdgpu on this node; in a container mount the host's /sys"
@@ -138,17 +131,17 @@ def amd(reading: Reading, windows: Mapping[str, int]) -> Iterator[Finding]:
         [d for d in up if d.unmeasured.get(_OF_CLIENTS) in _CLIENTS], _OF_CLIENTS
     )
     for quantity in FILES:
-        yield from _quantity(quantity, [d for d in up if not _blind(quantity, d)])
+        yield from _quantity(quantity, [d for d in up if not _is_invisible(quantity, d)])
 
 
-def _blind(quantity: str, reading: DeviceReading) -> bool:
-    """Whether it is not told because the device's clients are not seen, which is said already."""
+def _is_invisible(quantity: str, reading: DeviceReading) -> bool:
+    """Whether the device's clients are not visible, which is reported already."""
     reason = reading.unmeasured.get(quantity)
-    return reason in BLIND and reason is reading.unmeasured.get(_OF_CLIENTS)
+    return reason in INVISIBLE and reason is reading.unmeasured.get(_OF_CLIENTS)
 
 
-def _quantity(quantity: str, devices: list[DeviceReading]) -> Iterator[Finding]:
-    """What of it is not told, by reason; a partitioned board's is told of its partitions."""
+def _quantity(quantity: str, devices: list[DeviceReading]) -> Iterator[CheckResult]:
+    """Whether each device reports the quantity. A partitioned board reports it by partition."""
     subject, by = f"amdgpu {quantity}", FILES[quantity]
     reasons: dict[Unmeasured, list[str]] = {}
     for reading in devices:
@@ -156,27 +149,10 @@ def _quantity(quantity: str, devices: list[DeviceReading]) -> Iterator[Finding]:
         if reason and reason is not Unmeasured.PARTITIONED:
             reasons.setdefault(reason, []).append(str(reading.device.index))
     if devices and not reasons:
-        yield ok(subject, f"told ({by})")
+        yield ok(subject, f"reported ({by})")
     for reason, indexes in reasons.items():
-        found = f"not told by GPU {', '.join(dict.fromkeys(indexes))}: {reason} ({by})"
+        found = f"not reported by GPU {', '.join(dict.fromkeys(indexes))}: {reason} ({by})"
         if reason is Unmeasured.NO_PERMISSION:
             yield problem(subject, found, _REFUSED, AMD_DEVICES)
         else:
-            yield note(subject, found, "nothing: this kind of GPU does not tell it")
-
-
-def library(reading: Reading, windows: Mapping[str, int]) -> Iterator[Finding]:  # noqa: ARG001 - as of the others
-    """AMD's own library, where the figures of sysfs are to be compared with it."""
-    status = reading.status
-    version, _, differing = status.detail.partition(DIFFERS)
-    if status.absent:
-        yield note(NAME, f"not asked: {status.detail}", privilege=AMD_LIBRARY)
-    elif not status.up and UNANSWERED in status.detail:
-        yield note(NAME, status.detail, "nothing: the exporter goes on and takes it when it comes")
-    elif not status.up:
-        yield problem(NAME, status.detail, "see docs/vendors.md, or set --amd.smi=off", AMD_LIBRARY)
-    elif differing:
-        remedy = "compare with amd-smi metric on the node, and report which is right"
-        yield problem(NAME, f"{version}; it does not agree with sysfs: {differing}", remedy)
-    else:
-        yield ok(NAME, f"{version}; it agrees with sysfs")
+            yield note(subject, found, "nothing to do: this kind of GPU does not report it")

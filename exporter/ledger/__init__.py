@@ -6,8 +6,7 @@ in the counters of its device and namespace as long as the exporter runs.
 """
 
 from exporter.ledger.accounts import Account, Moment
-from exporter.ledger.book import Book
-from exporter.ledger.ledger import Ledger
-from exporter.ledger.limits import Allotted
+from exporter.ledger.device_ledger import DeviceLedger
+from exporter.ledger.ledger import Allocated, Ledger
 
-__all__ = ["Account", "Allotted", "Book", "Ledger", "Moment"]
+__all__ = ["Account", "Allocated", "DeviceLedger", "Ledger", "Moment"]

@@ -1,15 +1,16 @@
-"""The ledger: one book a device, and the accounts of pods across devices."""
+"""The ledger: the accounts of each device, and those of pods across devices."""
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from itertools import chain
 from typing import NamedTuple, TypeVar
 
-from exporter.ledger.accounts import Account, Moment, allot, changed, opened
+from exporter.ledger.accounts import Account, Moment, changed, opened, set_allocations
 from exporter.ledger.averages import OwnerKey
-from exporter.ledger.book import Book
-from exporter.ledger.limits import Allotted, Limits
+from exporter.ledger.device_ledger import DeviceLedger
 from exporter.model import (
+    Allocation,
     ContainerKey,
     DeviceReading,
     DeviceUsage,
@@ -25,8 +26,15 @@ _Place = tuple[ContainerKey, str]  # and the device
 _Cores = defaultdict[K, list[float]]
 
 
+class Allocated(NamedTuple):
+    """An allocation under the labels of its container."""
+
+    key: ContainerKey
+    allocation: Allocation
+
+
 class Tenure(NamedTuple):
-    """Since when a pod has its allotments."""
+    """Since when a pod has its allocations."""
 
     pod_uid: str
     since_mono_ns: int
@@ -35,14 +43,13 @@ class Tenure(NamedTuple):
 class Ledger:
     """Accounts of devices, containers, pods, namespaces and groups.
 
-    One cycle is: ``meet`` every device that was reported, ``record`` and ``hold`` what was
-    attributed, ``allot`` what is allotted, then ``settle``. ``nameless`` says why no process can
-    be given to its container in this cycle, None if it can.
+    One cycle is: ``observe`` every device that was reported, ``record`` its window and
+    ``set_memory``, then ``set_allocations``, then ``settle``. ``unidentified`` is the reason why no
+    process can be given to its container in this cycle, None if processes can.
 
-    ``pods`` say what they are allotted, and what those accounts of their containers used that are
-    closed; the rest stands in those that are open. ``loose`` are allotments that are not one
-    container's on a known device, by container ("": the pod as a whole) and device ("": unknown).
-    Nobody's use stands in their accounts.
+    ``pods`` hold their allocations, and the counters of their containers' closed accounts; the rest
+    is in the open ones. ``unplaced`` are allocations that do not belong to one container on a known
+    device, by container ("": the pod as a whole) and device ("": unknown). No use is entered there.
 
     ``kinds`` are those of groups that the node can have; each has an account on every device.
     """
@@ -50,77 +57,83 @@ class Ledger:
     def __init__(self, retention_ns: int, window_ns: int) -> None:
         self.retention_ns = retention_ns
         self.window_ns = window_ns
-        self.books: dict[str, Book] = {}
+        self.devices: dict[str, DeviceLedger] = {}
         self.pods: dict[_Name, Account] = {}
-        self.loose: dict[_Place, Account] = {}
+        self.unplaced: dict[_Place, Account] = {}
         self.tenures: Mapping[_Name, Tenure] = {}
-        self.nameless: Unmeasured | None = None
+        self.unidentified: Unmeasured | None = None
         self.kinds: Collection[str] = ()
-        self._limits = Limits()
-        self._limits_of: tuple[object, tuple[str, ...]] = (), ()
-        self._allotted_of: tuple[object, tuple[Book, ...]] = (), ()
-        self._allotted_mono_ns: int | None = None  # when ``allot`` was called last
+        self._allocated_of: tuple[object, tuple[DeviceLedger, ...]] = (), ()
+        self._allocated_mono_ns: int | None = None  # when ``set_allocations`` was called last
         self._settled_mono_ns = 0
         self._first_sign_ns = 0  # no account that is open had its last sign of life before
 
-    def meet(self, reading: DeviceReading, now: Moment) -> None:
-        """Note a device's state in this cycle.
+    def observe(self, reading: DeviceReading, now: Moment) -> None:
+        """Records a device's state in this cycle.
 
         Raises:
-            ValueError: a reason is none of the closed list.
+            ValueError: a reason is not in the closed list.
 
         """
-        book = self.books.get(reading.device.uuid)
-        if book is None:
-            book = self.books[reading.device.uuid] = Book(reading.device, now)
-        book.meet(reading, now)
+        device_ledger = self.devices.get(reading.device.uuid)
+        if device_ledger is None:
+            device_ledger = self.devices[reading.device.uuid] = DeviceLedger(reading.device, now)
+        device_ledger.observe(reading, now)
 
     def record(self, usage: DeviceUsage, now: Moment) -> None:
-        """Enter one window of a device."""
-        for key in self.books[usage.device.uuid].record(usage, now):
+        """Enters one window of a device."""
+        for key in self.devices[usage.device.uuid].record(usage, now):
             opened(self.pods, key[:2], now)
 
-    def hold(self, uuid: str, held: Mapping[Owner, MemoryHeld], now: Moment) -> None:
-        """Set who holds memory on a device now; who holds none any more holds 0."""
-        self.books[uuid].hold(held, now)
+    def set_memory(self, uuid: str, held: Mapping[Owner, MemoryHeld], now: Moment) -> None:
+        """Sets the owners that hold memory on a device now; all others hold 0."""
+        self.devices[uuid].set_memory(held, now)
 
-    def allot(self, allotted: Sequence[Allotted], now: Moment) -> None:
-        """Set what is allotted since the cycle before; the same sequence again is no news.
+    def set_allocations(self, allocated: Sequence[Allocated], now: Moment) -> None:
+        """Sets the allocations since the cycle before; the same sequence again changes nothing.
 
-        Shown at 0 from the moment the pod is bound, if the device is known; else its pod is, and
-        its namespace on every device. An allotment to no container in particular is the pod's.
+        A container is shown at 0 from the moment its pod is bound, if the device is known.
+        Otherwise its pod is, and its namespace on every device. An allocation to no container in
+        particular is the pod's.
         """
-        before_mono_ns, self._allotted_mono_ns = self._allotted_mono_ns, now.mono_ns
-        made_of = allotted, tuple(self.books.values())
-        if made_of[0] is self._allotted_of[0] and made_of[1] == self._allotted_of[1]:
+        before_mono_ns, self._allocated_mono_ns = self._allocated_mono_ns, now.mono_ns
+        made_of = allocated, tuple(self.devices.values())
+        if made_of[0] is self._allocated_of[0] and made_of[1] == self._allocated_of[1]:
             return
-        self.tenures = self._tenures_of(allotted, now)
+        self.tenures = self._tenures_of(allocated, now)
         pods: _Cores[_Name] = defaultdict(list)
-        loose: _Cores[_Place] = defaultdict(list)
-        here: dict[str, _Cores[OwnerKey]] = {uuid: defaultdict(list) for uuid in self.books}
-        for key, allocation in allotted:
+        unplaced: _Cores[_Place] = defaultdict(list)
+        here: dict[str, _Cores[OwnerKey]] = {uuid: defaultdict(list) for uuid in self.devices}
+        for key, allocation in allocated:
             core, uuid = allocation.core or 0.0, allocation.device or ""
             placed = here.get(uuid)
             for each in here if placed is None else (uuid,):
-                self.books[each].take_in(ContainerKey, key.namespace)
+                self.devices[each].open_sums(ContainerKey, key.namespace)
             pods[key[:2]].append(core)
             if placed is not None and key.container:
                 placed[key].append(core)
             else:
-                loose[key, "" if placed is None else uuid].append(core)
+                unplaced[key, "" if placed is None else uuid].append(core)
         since_mono_ns = now.mono_ns if before_mono_ns is None else before_mono_ns
-        others = {*changed(self.pods, pods), *(key[:2] for key, _ in changed(self.loose, loose))}
+        others = {
+            *changed(self.pods, pods),
+            *(key[:2] for key, _ in changed(self.unplaced, unplaced)),
+        }
         for uuid, cores in here.items():
-            others |= {key[:2] for key in changed(self.books[uuid].owners, cores)}
-        allot(self.pods, pods, since_mono_ns, now, others.__contains__)
-        allot(self.loose, loose, since_mono_ns, now, lambda place: place[0][:2] in others)
+            others |= {key[:2] for key in changed(self.devices[uuid].owners, cores)}
+        set_allocations(self.pods, pods, since_mono_ns, now, others.__contains__)
+        set_allocations(
+            self.unplaced, unplaced, since_mono_ns, now, lambda place: place[0][:2] in others
+        )
         for uuid, cores in here.items():
-            self.books[uuid].allot(cores, since_mono_ns, now, lambda key: key[:2] in others)
-        self._allotted_of = made_of
+            self.devices[uuid].set_allocations(
+                cores, since_mono_ns, now, lambda key: key[:2] in others
+            )
+        self._allocated_of = made_of
 
-    def _tenures_of(self, allotted: Iterable[Allotted], now: Moment) -> dict[_Name, Tenure]:
+    def _tenures_of(self, allocated: Iterable[Allocated], now: Moment) -> dict[_Name, Tenure]:
         tenures: dict[_Name, Tenure] = {}
-        for key, allocation in allotted:
+        for key, allocation in allocated:
             tenure = tenures.get(key[:2]) or self.tenures.get(key[:2])
             if tenure is None or tenure.pod_uid != allocation.pod_uid:
                 tenure = Tenure(allocation.pod_uid, now.mono_ns)
@@ -128,85 +141,76 @@ class Ledger:
         return tenures
 
     def settle(self, now: Moment) -> None:
-        """End the cycle: count blind devices, keep residents alive, close what is long gone."""
+        """Ends the cycle: counts unread devices, keeps residents alive, closes old accounts."""
         oldest_ns = now.mono_ns - self.retention_ns
-        for uuid, book in list(self.books.items()):
-            if book.met_mono_ns != now.mono_ns:
-                if book.met_mono_ns < oldest_ns:
-                    self._close(book, tuple(book.owners))
-                    del self.books[uuid]
+        for uuid, device_ledger in list(self.devices.items()):
+            if device_ledger.observed_mono_ns != now.mono_ns:
+                if device_ledger.observed_mono_ns < oldest_ns:
+                    self._close(device_ledger, tuple(device_ledger.owners))
+                    del self.devices[uuid]
                     continue
-                book.miss()
-            book.settle(self._settled_mono_ns, now.mono_ns - self.window_ns)
+                device_ledger.miss()
+            device_ledger.settle(self._settled_mono_ns, now.mono_ns - self.window_ns)
         self._settled_mono_ns = now.mono_ns
         self._open_kinds()
         if self._first_sign_ns < oldest_ns:
             self._close_gone(oldest_ns, now)
 
     def _open_kinds(self) -> None:
-        """Open an account of each kind of group on every device, before its first use if possible.
+        """Opens an account of each kind of group on every device, before its first use if possible.
 
         A kind that was seen on one device can come to the others too.
         """
-        kinds = frozenset(self.kinds).union(*(b.closed[GroupKey] for b in self.books.values()))
-        for book in self.books.values():
-            book.take_in(GroupKey, *sorted(kinds))
+        kinds = frozenset(self.kinds).union(*(b.closed[GroupKey] for b in self.devices.values()))
+        for device_ledger in self.devices.values():
+            device_ledger.open_sums(GroupKey, *sorted(kinds))
 
     def _close_gone(self, oldest_ns: int, now: Moment) -> None:
-        """Close the accounts that had their last sign of life before the given moment."""
-        for book in self.books.values():
-            self._close(book, _gone(book.owners, oldest_ns, now))
-        for place in _gone(self.loose, oldest_ns, now):
-            del self.loose[place]
+        """Closes the accounts that had their last sign of life before the given moment."""
+        for device_ledger in self.devices.values():
+            self._close(device_ledger, _gone(device_ledger.owners, oldest_ns, now))
+        for place in _gone(self.unplaced, oldest_ns, now):
+            del self.unplaced[place]
         have_parts = {name for name, _ in self._parts()}
         without = {name: a for name, a in self.pods.items() if name not in have_parts}
         for name in _gone(without, oldest_ns, now):
             del self.pods[name], without[name]
-        owners = (book.owners.values() for book in self.books.values())
-        left = chain(self.loose.values(), without.values(), *owners)
+        owners = (device_ledger.owners.values() for device_ledger in self.devices.values())
+        left = chain(self.unplaced.values(), without.values(), *owners)
         self._first_sign_ns = min((a.last_sign_ns(now.mono_ns) for a in left), default=now.mono_ns)
 
-    def _close(self, book: Book, gone: Collection[OwnerKey]) -> None:
-        """Close accounts of owners; what containers used stays with their pods."""
+    def _close(self, device_ledger: DeviceLedger, gone: Collection[OwnerKey]) -> None:
+        """Closes accounts of owners; the counters of containers stay with their pods."""
         for key in gone:
             if isinstance(key, ContainerKey) and key[:2] in self.pods:
-                left = self.pods[key[:2]].joined(book.owners[key], self._settled_mono_ns)
+                left = self.pods[key[:2]].merged(device_ledger.owners[key], self._settled_mono_ns)
                 self.pods[key[:2]] = left
-        book.close(gone)
+        device_ledger.close(gone)
 
     def _parts(self) -> Iterator[tuple[_Name, Account]]:
         """The accounts of containers, by pod."""
-        for book in self.books.values():
-            for key, account in book.owners.items():
+        for device_ledger in self.devices.values():
+            for key, account in device_ledger.owners.items():
                 if isinstance(key, ContainerKey):
                     yield key[:2], account
 
-    def limits(self, allotted: Sequence[Allotted]) -> Limits:
-        """The allotments summed up; made anew where they are another sequence, or devices came."""
-        made_of = allotted, tuple(self.books)
-        if made_of[0] is not self._limits_of[0] or made_of[1] != self._limits_of[1]:
-            self._limits = self._limits.then(allotted, self.books)
-            self._limits_of = made_of
-        return self._limits
-
-    def frozen(self, allotted: Sequence[Allotted]) -> "Ledger":
-        """A copy for readers of rows, which no later cycle changes; with the sums of allotments."""
-        self.limits(allotted)
-        made = Ledger.__new__(Ledger)
-        vars(made).update(vars(self))  # a tenth of what copy.copy takes
-        made.books = {uuid: book.frozen() for uuid, book in self.books.items()}
-        made.pods, made.loose = self.pods.copy(), self.loose.copy()
-        return made
+    def frozen(self) -> "Ledger":
+        """A copy for readers of rows, which no later cycle changes."""
+        frozen = copy(self)
+        frozen.devices = {
+            uuid: device_ledger.frozen() for uuid, device_ledger in self.devices.items()
+        }
+        frozen.pods, frozen.unplaced = self.pods.copy(), self.unplaced.copy()
+        return frozen
 
     def groups(self) -> set[GroupKey]:
         """The groups that have an account on any device."""
         return {
-            key for book in self.books.values() for key in book.owners if isinstance(key, GroupKey)
+            key
+            for device_ledger in self.devices.values()
+            for key in device_ledger.owners
+            if isinstance(key, GroupKey)
         }
-
-    def hidden(self, book: Book) -> Unmeasured | None:
-        """Why the series of a device's owners must go: nothing of them is measured."""
-        return book.blind or self.nameless
 
 
 def _gone(accounts: Mapping[K, Account], oldest_ns: int, now: Moment) -> list[K]:

@@ -1,6 +1,6 @@
-"""How many series a Snapshot has, by family, and how many values each label. Pure.
+"""The number of series of each family in a Snapshot, and of values of each label. Pure.
 
-What ``--compat`` serves is not counted: it has the same labels, and not more series.
+Series of ``--compat`` are not counted: they have the same labels and are not more.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -9,7 +9,7 @@ from typing import Any
 from exporter.metrics.families import LEVELS, Family
 from exporter.model import Row, Snapshot
 
-MOST_LABELS = 50  # shown, those with the most values first
+MOST_LABELS = 50  # that are shown; those with the most values come first
 
 SCHEMA: dict[str, Any] = {
     "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -21,10 +21,14 @@ SCHEMA: dict[str, Any] = {
         "version": {"type": "integer", "minimum": 0, "description": "of the snapshot"},
         "limit": {"type": "integer", "minimum": 0, "description": "series that a family may have"},
         "series": {"type": "integer", "minimum": 0, "description": "of all families"},
-        "dropped": {"type": "integer", "minimum": 0, "description": "left out now, of all"},
+        "dropped": {
+            "type": "integer",
+            "minimum": 0,
+            "description": "left out now, of all families",
+        },
         "families": {
             "type": "array",
-            "description": "that have series, or are left out; the largest first",
+            "description": "families with series, shown or left out; the largest first",
             "items": {
                 "type": "object",
                 "additionalProperties": False,
@@ -39,7 +43,7 @@ SCHEMA: dict[str, Any] = {
         },
         "labels": {
             "type": "array",
-            "description": "those with the most values first",
+            "description": "labels with the most values first",
             "maxItems": MOST_LABELS,
             "items": {
                 "type": "object",
@@ -56,7 +60,7 @@ SCHEMA: dict[str, Any] = {
 
 
 def cardinality(snapshot: Snapshot, families: Sequence[Family]) -> dict[str, Any]:
-    """The document of ``SCHEMA`` for these families."""
+    """The document of ``/api/v1/cardinality`` for these families; ``SCHEMA`` describes it."""
     values: dict[str, set[str]] = {}
     counted: list[dict[str, Any]] = []
     for family in families:
@@ -78,7 +82,7 @@ def cardinality(snapshot: Snapshot, families: Sequence[Family]) -> dict[str, Any
 
 
 def _count(family: Family, rows: Iterable[Row], values: dict[str, set[str]]) -> int:
-    """Series of a family; the values of its labels are added."""
+    """The number of series of a family. Adds the values of its labels to ``values``."""
     series = 0
     for row in rows:
         value = row.values.get(family.name)

@@ -1,6 +1,6 @@
-"""The metric table: every family that the exporter serves, once. Data, not code.
+"""The table of all metric families that the exporter serves. Data.
 
-The exposition, the documentation and the tests are made from it. A family's full name is
+The exposition, the documentation and the tests are generated from it. A family's full name is
 ``mgpu_<level>_<name>``. Its labels are those of its level, then its own.
 """
 
@@ -19,21 +19,21 @@ LEVELS: dict[str, tuple[str, ...]] = {
     "exporter": (),
 }
 
-OPEN_LABELS = ("label_", "annotation_")
-OWN_LEVEL = "exporter"  # what the exporter says of itself
+OWN_LEVEL = "exporter"  # families about the exporter itself
 
-CORE = "core"  # the group that is always served
+CORE = "core"  # the group of families that cannot be switched off
 
-NS = 1_000_000_000  # accounts of time are kept in nanoseconds
-UJ = 1_000_000  # accounts of energy in microjoules
+NS = 1_000_000_000  # the ledger counts time in nanoseconds
+UJ = 1_000_000  # and energy in microjoules
 
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """One metric family. ``divisor`` leads from the ledger's integers to the base unit.
+    """One metric family. The ledger's integer divided by ``divisor`` is in the base unit.
 
-    ``group`` is what can be switched off together, with the calls that it takes. A series of an
-    ``open`` family may carry further labels, which its row names; ``OPEN_LABELS`` begin them all.
+    Families of one ``group`` are switched off together, with the driver calls that they need. A
+    series of an ``open`` family may have further labels, which its row names: ``label_…`` and
+    ``annotation_…``.
     """
 
     level: str
@@ -50,11 +50,6 @@ class Family:
         """The name on the page, e.g. ``mgpu_container_core_seconds_total``."""
         return f"{PREFIX}_{self.level}_{self.name}"
 
-    @property
-    def all_labels(self) -> tuple[str, ...]:
-        """The labels of the level, then the family's own."""
-        return LEVELS[self.level] + self.labels
-
 
 def _counter(
     level: str, name: str, about: str, labels: tuple[str, ...] = (), divisor: int = 1
@@ -69,25 +64,26 @@ def _moment(level: str, name: str, about: str) -> Family:
 def _optional(
     group: str, name: str, about: str, labels: tuple[str, ...] = (), divisor: int = 1
 ) -> Family:
-    """A family of devices that can be switched off."""
+    """A device family that can be switched off."""
     kind = "counter" if name.endswith("_total") else "gauge"
     return Family("device", name, about, kind, labels, divisor, group=group)
 
 
 _WINDOW = "averaged over --collection.window"
 _CORE = (
-    "core (SM) busy time, from NVML process utilization as parts of the device's busy time; of AMD "
-    "an estimate by the compute units occupied at each sample"
+    "core (SM) busy time, from NVML process utilization as parts of the device's busy time; for "
+    "AMD "
+    "an estimate from the compute units occupied at each sample"
 )
 _ESTIMATE = "estimated: active energy split by core use, idle energy by --energy.idle"
 
 
-_COPY = "Busy time of copy engines, all of them added up (AMD: KFD's sdma_<gpu>; DRM: fdinfo)."
-_EVICTED = "Time that queues were off the device to make room for others (AMD: KFD's evicted_ms)."
+_COPY = "Busy time of all copy engines, summed (AMD: KFD's sdma_<gpu>; DRM: fdinfo)."
+_EVICTED = "Time that queues were evicted to make room for others (AMD: KFD's evicted_ms)."
 
 
 def _counted(level: str) -> tuple[Family, ...]:
-    """What some drivers count of each process, summed up."""
+    """Counters that some drivers have for each process, summed."""
     return (
         _counter(level, "copy_seconds_total", _COPY, divisor=NS),
         _counter(level, "evicted_seconds_total", _EVICTED, divisor=NS),
@@ -95,32 +91,33 @@ def _counted(level: str) -> tuple[Family, ...]:
 
 
 def _usage_gauges(level: str) -> tuple[Family, ...]:
-    """The gauges that a container and a group have alike."""
+    """The gauges that containers and groups share."""
     return (
-        Family(level, "core_utilization_ratio", f"Share of the GPU's time in use, {_WINDOW}."),
+        Family(level, "core_utilization_ratio", f"Share of the GPU's core time in use, {_WINDOW}."),
         Family(
             level,
             "memory_used_bytes",
             "Device memory held (NVML running processes; AMD: KFD's vram_<gpu>; DRM: fdinfo).",
         ),
-        Family(level, "memory_used_peak_bytes", "Highest device memory seen held."),
+        Family(level, "memory_used_peak_bytes", "Highest device memory held so far."),
         Family(level, "memory_active_ratio", f"Share of time with memory traffic, {_WINDOW}."),
         Family(level, "encoder_utilization_ratio", f"Share of the encoder's time, {_WINDOW}."),
         Family(level, "decoder_utilization_ratio", f"Share of the decoder's time, {_WINDOW}."),
-        Family(level, "processes", "Processes that hold a context on the device."),
+        Family(level, "processes", "Processes with a context on the device."),
         _moment(level, "last_active_timestamp_seconds", "When it last used the GPU's core."),
-        _moment(level, "observed_since_timestamp_seconds", "Since when it has been accounted."),
+        _moment(level, "observed_since_timestamp_seconds", "When counting began."),
         Family(
             level,
             "unmeasured",
-            "1 for each quantity that cannot be measured now, and why; its series are absent.",
+            "1 for each quantity that cannot be measured now, with the reason; its series are "
+            "absent.",
             labels=("quantity", "reason"),
         ),
     )
 
 
 def _usage_counters(level: str) -> tuple[Family, ...]:
-    """The accounts that a container and a group have alike."""
+    """The counters that containers and groups share."""
     return (
         _counter(level, "core_seconds_total", f"GPU-seconds used: {_CORE}.", divisor=NS),
         _counter(level, "memory_active_seconds_total", "Time with memory traffic.", divisor=NS),
@@ -132,7 +129,7 @@ def _usage_counters(level: str) -> tuple[Family, ...]:
 
 
 def _sum_counters(level: str, users: str) -> tuple[Family, ...]:
-    """The accounts that a namespace and a kind of group have alike."""
+    """The counters that namespaces and kinds of groups share."""
     return (
         _counter(level, "core_seconds_total", f"GPU-seconds used by {users}.", divisor=NS),
         _counter(level, "memory_active_seconds_total", "Time with memory traffic.", divisor=NS),
@@ -146,7 +143,7 @@ def _sum_counters(level: str, users: str) -> tuple[Family, ...]:
 _ALLOCATED = _counter(
     "container",
     "allocated_core_seconds_total",
-    "Allotted share of the GPU times the time that it was allotted.",
+    "Allocated share of the GPU times the time of the allocation.",
     divisor=NS,
 )
 
@@ -154,7 +151,8 @@ DEVICE = (
     Family(
         "device",
         "info",
-        "The device: model, place and driver (NVML; AMD: sysfs and KFD topology; DRM: sysfs).",
+        "Model, PCI address and driver of the device (NVML; AMD: sysfs and KFD topology; DRM: "
+        "sysfs).",
         labels=(
             *("vendor", "model", "pci_bus_id", "parent_uuid", "profile", "sharing"),
             "driver_version",
@@ -164,7 +162,7 @@ DEVICE = (
     Family(
         "device",
         "unmeasured",
-        "1 for each quantity that cannot be measured now, and why; its series are absent.",
+        "1 for each quantity that cannot be measured now, with the reason; its series are absent.",
         labels=("quantity", "reason"),
     ),
     Family("device", "utilization_ratio", f"Share of time with work on the core, {_WINDOW}."),
@@ -176,53 +174,56 @@ DEVICE = (
     Family(
         "device",
         "memory_used_bytes",
-        "Device memory in use (nvmlDeviceGetMemoryInfo; AMD: mem_info_vram_used, of a partition "
-        "what its processes hold).",
+        "Device memory in use (nvmlDeviceGetMemoryInfo; AMD: mem_info_vram_used, for a partition "
+        "the "
+        "memory that its processes hold).",
     ),
-    Family("device", "memory_reserved_bytes", "Device memory kept by driver and firmware."),
+    Family("device", "memory_reserved_bytes", "Device memory reserved by driver and firmware."),
     Family("device", "memory_active_ratio", f"Share of time with memory traffic, {_WINDOW}."),
     Family("device", "encoder_utilization_ratio", f"Share of the encoder's time, {_WINDOW}."),
     Family("device", "decoder_utilization_ratio", f"Share of the decoder's time, {_WINDOW}."),
     Family(
         "device",
         "sharing_replicas",
-        "Replicas that the device is divided into, which only MPS promises a part of it (node "
-        "labels of GPU feature discovery and GKE, else what the node offers).",
+        "Replicas that the device is offered as; only MPS guarantees a replica a part of the "
+        "device "
+        "(node labels of GPU feature discovery and GKE, else the node's allocatable resources).",
     ),
     Family(
         "device",
         "allocated_core_ratio",
-        "Sum of the core shares that are known to be allotted on the device.",
+        "Sum of the core shares allocated on the device, as far as they are known.",
     ),
     Family(
         "device",
         "allocated_memory_bytes",
-        "Sum of the memory that is known to be allotted on the device.",
+        "Sum of the memory allocated on the device, as far as it is known.",
     ),
     Family(
         "device",
         "unattributed_memory_bytes",
-        "Device memory that no container or group holds, by reason; overlap is below 0.",
+        "Device memory that no container or group holds, by reason; for overlap the value is "
+        "negative.",
         labels=("reason",),
     ),
     Family(
         "device",
         "normalization_ratio",
-        f"Core time given to processes against what the driver credits them with, {_WINDOW}.",
+        "Core time attributed to processes divided by the core time that the driver reports for "
+        f"them, {_WINDOW}.",
     ),
     Family(
         "device",
         "method_info",
-        "How it is measured now: busy time by samples, rates, gpm or fdinfo; shares by "
+        "How the device is measured now: busy time by samples, rates, gpm or fdinfo; shares by "
         "process_utilization, accounting, sole_owner, fdinfo or cu_occupancy (an estimate); energy "
-        "by counter or power; none "
-        "where it is not.",
+        "by counter or power; none if it is not measured.",
         labels=("busy", "shares", "energy"),
     ),
     _counter(
         "device",
         "busy_seconds_total",
-        "Time with work on the core (NVML; AMD: gpu_busy_percent, or gfx_busy_inst of a partition, "
+        "Time with work on the core (NVML; AMD: gpu_busy_percent, for a partition gfx_busy_inst, "
         "sampled; DRM: fdinfo, the sum of all clients).",
         divisor=NS,
     ),
@@ -234,21 +235,23 @@ DEVICE = (
         "device",
         "energy_joules_total",
         "Energy of the board (nvmlDeviceGetTotalEnergyConsumption; AMD: gpu_metrics; DRM: hwmon); "
-        "estimated from power readings where device_method_info says so.",
+        "estimated from power readings if device_method_info says so.",
         divisor=UJ,
     ),
     _counter(
         "device",
         "idle_energy_joules_total",
-        "The part of the board's energy that it would have used idle, estimated; for whom it is "
-        "charged to see --energy.idle.",
+        "The part of the board's energy that it would have used idle, estimated; --energy.idle "
+        "sets "
+        "who is charged for it.",
         divisor=UJ,
     ),
     *(
         _counter(
             "device",
             f"unattributed_{quantity}_total",
-            f"The part of the device's {what} that no container or group used, by reason.",
+            f"The part of the device's {what} that is attributed to no container or group, by "
+            "reason.",
             ("reason",),
             divisor,
         )
@@ -265,14 +268,14 @@ DEVICE = (
     _counter(
         "device",
         "unexplained_core_seconds_total",
-        "Why core time counts as unattributed with the reason no_pid: the parts of it.",
+        "The parts of the unattributed core time with the reason no_pid, by cause.",
         ("reason",),
         NS,
     ),
     _counter(
         "device",
         "unobserved_seconds_total",
-        "Time whose samples the driver had dropped before they were read.",
+        "Time that was not observed, because the driver dropped its samples before they were read.",
         divisor=NS,
     ),
 )
@@ -289,20 +292,20 @@ BOARD = (
     _optional(
         "temperature",
         "temperature_celsius",
-        "Temperature (nvmlDeviceGetTemperatureV; of the memory: NVML field 82; AMD and DRM: "
-        "hwmon).",
+        "Temperature (nvmlDeviceGetTemperatureV; memory: NVML field 82; AMD and DRM: hwmon).",
         ("sensor",),
     ),
     _optional(
         "clocks",
         "clock_hertz",
-        "Clock now (nvmlDeviceGetClockInfo; AMD and DRM: hwmon).",
+        "Current clock (nvmlDeviceGetClockInfo; AMD and DRM: hwmon).",
         ("clock",),
     ),
     _optional(
         "throttle",
         "throttle_seconds_total",
-        f"Time that clocks were held down {_SINCE} (NVML fields 74, 76, 269-271); of AMD since the "
+        f"Time that clocks were throttled {_SINCE} (NVML fields 74, 76, 269-271); for AMD since "
+        "the "
         "exporter's start (residencies of gpu_metrics).",
         ("reason",),
         NS,
@@ -316,20 +319,21 @@ BOARD = (
     _optional(
         "ecc",
         "remapped_rows",
-        "Rows of the memory that were replaced, by the kind of error (NVML fields 142 and 143).",
+        "Memory rows that were remapped, by the kind of error (NVML fields 142 and 143).",
         ("kind",),
     ),
     _optional(
         "ecc",
         "row_remapping",
-        "1 if a remapping waits for a reset, or has failed (NVML fields 144 and 145).",
+        "1 if a remapping is pending until a reset, or has failed (NVML fields 144 and 145).",
         ("state",),
     ),
     _optional(
         "pcie",
         "pcie_bytes_total",
-        "PCIe traffic as the device sees it, with the protocol's own (GPM; before Hopper NVML "
-        "fields 197 and 198, which miss what goes beyond 4 GiB in a collection interval).",
+        "PCIe traffic of the device, protocol overhead included (GPM; before Hopper NVML fields "
+        "197 "
+        "and 198, which lose traffic beyond 4 GiB in a collection interval).",
         ("direction",),
     ),
     _optional(
@@ -339,13 +343,6 @@ BOARD = (
         ("direction",),
     ),
     _optional(
-        "crosscheck",
-        "crosscheck_mismatch",
-        "1 if AMD's own library has told another figure than sysfs three times in a row, 0 if they "
-        "agree (libamd_smi.so, --amd.smi).",
-        ("quantity",),
-    ),
-    _optional(
         "profiling",
         "sm_active_ratio",
         "Share of the SMs that were busy, averaged over 5 s (NVML GPM, Hopper and newer).",
@@ -353,37 +350,38 @@ BOARD = (
     _optional(
         "profiling",
         "sm_occupancy_ratio",
-        "Share of the warps that fit on the SMs, averaged over 5 s (NVML GPM).",
+        "Resident warps divided by the most that the SMs can hold, averaged over 5 s (NVML GPM).",
     ),
     _optional(
         "profiling",
         "tensor_active_ratio",
-        "Share of time that tensor cores were in use, averaged over 5 s (NVML GPM).",
+        "Share of time with tensor cores in use, averaged over 5 s (NVML GPM).",
     ),
     _optional(
         "cost",
         "driver_seconds_total",
-        "Time that the exporter spent in the driver's calls for the device, by what it read.",
+        "Time that the exporter spent in driver calls for the device, by what it read.",
         ("part",),
         NS,
     ),
     _optional(
         "cost",
         "read_interval_seconds",
-        "Time from one read of it to the next; wider than set while the driver is slow to answer.",
+        "Time from one read of a part to the next; longer than set while the driver is slow to "
+        "answer.",
         ("part",),
         NS,
     ),
     _optional(
         "xid",
         "xid_errors_total",
-        "XIDs that the driver reported since the exporter's start (NVML events).",
+        "XID errors that the driver reported since the exporter's start (NVML events).",
         ("xid",),
     ),
     _optional(
         "xid",
         "xid_last_timestamp_seconds",
-        "When an XID was last reported since the exporter's start.",
+        "When the XID error was last reported since the exporter's start.",
         ("xid",),
         NS,
     ),
@@ -391,27 +389,35 @@ BOARD = (
 
 CONTAINER = (
     *_usage_gauges("container"),
-    Family("container", "core_limit_ratio", "Share of the GPU's core that was allotted."),
-    Family("container", "memory_limit_bytes", "Device memory that was allotted."),
-    Family("container", "core_limit_utilization_ratio", "Core use against the allotted share."),
-    Family("container", "memory_limit_utilization_ratio", "Memory held against the allotment."),
+    Family("container", "core_limit_ratio", "Allocated share of the GPU's core."),
+    Family("container", "memory_limit_bytes", "Allocated device memory."),
+    Family(
+        "container", "core_limit_utilization_ratio", "Core usage divided by the allocated share."
+    ),
+    Family(
+        "container",
+        "memory_limit_utilization_ratio",
+        "Memory held divided by the allocated memory.",
+    ),
     Family(
         "container",
         "allocated_replicas",
-        "Replicas of the device allotted (time-sliced, MPS's, or uses of a claim).",
+        "Allocated replicas of the device (time slices, MPS replicas, or uses of a claim).",
     ),
     Family(
         "container",
         "allocation_info",
-        "The sharing system that allotted the device, its policy and the container's priority; "
-        "without a device where that is not known, without a container where the pod has it.",
+        "The sharing system that allocated the device, its policy and the container's priority; "
+        "the "
+        "device labels are empty if the device is not known, the container label if the allocation "
+        "is the pod's.",
         labels=("scheme", "policy", "priority"),
     ),
     Family(
         "container",
         "placement_mismatch",
-        "1 on a device where a process of the container was seen and which its allotment leaves "
-        "out, 0 where the two agree: use stands where it was seen, limits as allotted.",
+        "1 on a device that a process of the container uses and its allocation does not name, 0 if "
+        "they agree. Usage is shown where it was measured, limits where they were allocated.",
     ),
     *_usage_counters("container"),
     _ALLOCATED,
@@ -421,24 +427,24 @@ POD = (
     Family(
         "pod",
         "info",
-        "The pod's identity and the owner it was made for, from the source of pods in use; with "
-        "the labels and annotations of --pods.labels and --pods.annotations.",
+        "Identity and controller of the pod, from the pod source in use, with the labels and "
+        "annotations of --pods.labels and --pods.annotations.",
         labels=("uid", "qos", "owner_kind", "owner_name"),
         open=True,
     ),
-    Family("pod", "core_usage_gpus", f"GPUs' worth of core in use, {_WINDOW}."),
-    Family("pod", "core_limit_gpus", "GPUs' worth of core allotted."),
+    Family("pod", "core_usage_gpus", f"Core in use, in GPUs, {_WINDOW}."),
+    Family("pod", "core_limit_gpus", "Core allocated, in GPUs."),
     Family("pod", "memory_used_bytes", "Device memory held by all its containers."),
-    Family("pod", "memory_limit_bytes", "Device memory allotted to all its containers."),
+    Family("pod", "memory_limit_bytes", "Device memory allocated to all its containers."),
     Family(
         "pod",
         "core_limit_utilization_ratio",
-        "Core use of the containers that have a share against it.",
+        "Core usage of the containers that have an allocated share, divided by these shares.",
     ),
     Family(
         "pod",
         "memory_limit_utilization_ratio",
-        "Memory held against the allotment, on the device where that is most.",
+        "Memory held divided by the allocated memory, on the device with the highest ratio.",
     ),
     _moment("pod", "last_active_timestamp_seconds", "When it last used a GPU's core."),
     _counter("pod", "core_seconds_total", f"GPU-seconds used: {_CORE}.", divisor=NS),
@@ -446,7 +452,7 @@ POD = (
     _counter(
         "pod",
         "allocated_core_seconds_total",
-        "Allotted shares of all its containers times the time that they were allotted.",
+        "Allocated shares of all its containers times the time of the allocations.",
         divisor=NS,
     ),
 )
@@ -457,8 +463,8 @@ GROUP = (
     Family(
         "group",
         "info",
-        "What the group is called: its container's or machine's name, its unit, its user, and of a "
-        "Slurm job the account, the job and the step; empty where that is not known.",
+        "Names of the group: of its container, machine or unit, its user, and for a Slurm job the "
+        "account, job and step; empty if not known.",
         labels=("name", "user", "account", "slurm_job", "slurm_step"),
     ),
     *_usage_gauges("group"),
@@ -472,24 +478,25 @@ EXPORTER = (
     Family(
         "exporter",
         "config_info",
-        "Settings that decide what the figures mean: whom idle energy is charged to.",
+        "Settings that decide what the values mean: who is charged for idle energy.",
         labels=("energy_idle",),
     ),
     Family(
         "exporter",
         "config_last_reload_successful",
-        "1 if the settings could be used when they were last read, else 0: then the old ones are.",
+        "1 if the settings could be used when they were last read, else 0; the old ones then stay "
+        "in force.",
     ),
     _moment(
         "exporter",
         "config_last_reload_success_timestamp_seconds",
-        "When the settings were last read and could be used.",
+        "When usable settings were last read.",
     ),
-    Family("exporter", "simulated", "1 if the node is simulated: nothing here is real."),
+    Family("exporter", "simulated", "1 if the node is simulated: no value is real."),
     Family(
         "exporter",
         "source_up",
-        "1 if the source answered in the last cycle; of sources of pods, each that was turned to.",
+        "1 if the source answered in the last cycle. Of the pod sources, those that were asked.",
         labels=("source",),
     ),
     Family(
@@ -509,37 +516,37 @@ EXPORTER = (
     Family(
         "exporter",
         "snapshot_timestamp_seconds",
-        "When what is served here was measured.",
+        "When the served values were measured.",
         divisor=NS,
     ),
     _counter(
         "exporter",
         "rejected_samples_total",
-        "Rows and items from outside that could not be true or read, by reason.",
+        "Rows and items from outside that were implausible or unreadable, by reason.",
         ("reason",),
     ),
     _counter(
         "exporter",
         "dropped_series_total",
-        "Series beyond --metrics.max-series-per-family, which are left out, summed over the "
+        "Series that were left out because of --metrics.max-series-per-family, summed over the "
         "collection cycles.",
         ("family",),
     ),
     Family(
         "exporter",
         "collection_interval_seconds",
-        "Time from one collection cycle to the next, as wide as it is now.",
+        "Current time from one collection cycle to the next.",
         divisor=NS,
     ),
     Family(
         "exporter",
         "cpu_budget_ratio",
-        "The share of one CPU of --collection.budget; absent where there is none.",
+        "The share of one CPU of --collection.budget; absent if none is set.",
     ),
     Family(
         "exporter",
         "cpu_used_ratio",
-        "The share of one CPU that the exporter used lately; absent where there is no budget.",
+        "The share of one CPU that the exporter used in the last 30 s; absent if no budget is set.",
     ),
     _counter("exporter", "cycles_total", "Collection cycles."),
     _counter("exporter", "cycle_overruns_total", "Cycles that took longer than the interval."),
@@ -547,7 +554,8 @@ EXPORTER = (
     _counter(
         "exporter",
         "nvml_call_seconds_total",
-        "Time spent in the driver library; in nvmlEventSetWait_v2 it is spent waiting for events.",
+        "Time spent in the driver library. Time in nvmlEventSetWait_v2 is spent waiting for "
+        "events.",
         ("call",),
         divisor=NS,
     ),
@@ -565,14 +573,14 @@ FAMILIES: tuple[Family, ...] = (
 )
 
 OPTIONAL_GROUPS = tuple(dict.fromkeys(f.group for f in FAMILIES if f.group != CORE))
-"""What ``--metrics.disable`` can switch off together."""
+"""The groups that ``--metrics.disable`` can switch off."""
 
 
 def families_without(disabled: Collection[str]) -> tuple[Family, ...]:
-    """The table without the families of some groups, and without some by their full names."""
+    """The table without the disabled families. ``disabled`` has groups and full names."""
     return tuple(f for f in FAMILIES if f.group not in disabled and f.full_name not in disabled)
 
 
 def groups_without(disabled: Collection[str]) -> frozenset[str]:
-    """The groups of which no family is left: what only they need is not to be read."""
+    """The groups of which no family is left. What only they need is not read."""
     return frozenset(OPTIONAL_GROUPS) - {family.group for family in families_without(disabled)}

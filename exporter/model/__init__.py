@@ -64,9 +64,9 @@ from exporter.model.snapshot import (
 )
 from exporter.model.usage import (
     ContainerKey,
-    Credit,
     DeviceUsage,
     GroupKey,
+    IdleCredit,
     MemoryHeld,
     Owner,
     SharedWindow,
@@ -88,7 +88,6 @@ __all__ = [
     "Clock",
     "Container",
     "ContainerKey",
-    "Credit",
     "Device",
     "DeviceMemory",
     "DeviceReading",
@@ -100,6 +99,7 @@ __all__ = [
     "GroupKey",
     "GroupMember",
     "History",
+    "IdleCredit",
     "Labelled",
     "MemoryHeld",
     "Methods",

@@ -1,7 +1,4 @@
-"""What devices and drivers report.
-
-Why something is not known.
-"""
+"""What devices and drivers report, and the reasons why something is not known."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,9 +8,9 @@ from typing import NamedTuple, Protocol
 
 
 class Unmeasured(StrEnum):
-    """Why a quantity is absent. A closed list: the only values of the label ``reason``.
+    """The reasons why a quantity is absent. A closed list: the values of the label ``reason``.
 
-    ``docs/troubleshooting.md`` says of each what it means and what to do.
+    ``docs/troubleshooting.md`` explains each, and what to do.
     """
 
     # the driver refuses it for this device
@@ -33,7 +30,7 @@ class Unmeasured(StrEnum):
     ASLEEP = "asleep"
     REJECTED_SAMPLES = "rejected_samples"
     NOT_NAMED = "not_named"
-    # whose it is cannot be told
+    # its owner cannot be determined
     NO_HOSTPID = "no_hostpid"
     NO_CGROUPS = "no_cgroups"
     CONTAINER_PENDING = "container_pending"
@@ -42,7 +39,7 @@ class Unmeasured(StrEnum):
 
 
 class Clock(Protocol):
-    """What reads the time. The module ``time`` is one; a test's or a scenario's is another."""
+    """Reads the time. The module ``time`` is one; tests and scenarios have others."""
 
     def monotonic_ns(self) -> int:
         """Nanoseconds that only move forward."""
@@ -64,7 +61,7 @@ class Device:
     """A physical GPU or a part of one (a MIG instance, an AMD partition), which has a parent.
 
     ``index`` is the vendor's own number from its ``FIRST_INDEX`` on: NVML's enumeration, else the
-    order of PCI addresses. ``core_share`` is what the device is of a whole GPU's core: a part's
+    order of PCI addresses. ``core_share`` is the device's share of a whole GPU's core: a part's
     share of the compute slices or units, 1 for a GPU. ``gpu_instance`` is the number that a part
     has on its GPU.
     """
@@ -109,15 +106,15 @@ COUNTED = ("copy", "evicted")
 
 
 class ProcessActivity(NamedTuple):
-    """What the driver credits one process with in one window, before anything is added.
+    """The busy time that the driver reports for one process in one window.
 
-    ``spare_ns`` is the device's idle time within the samples that name the process: what more it
-    may have used than they say. Known where samples could be told apart.
+    ``idle_in_samples_ns`` is the device's idle time within the samples that name the process. It
+    may have used so much more than they show. It is known where attribution is per sample.
     """
 
     pid: int
     busy: Engines
-    spare_ns: int = 0
+    idle_in_samples_ns: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,21 +134,23 @@ class Methods:
 
 
 class Window(NamedTuple):
-    """The time between two sample reads of one device, in the samples' own clock as it was first.
+    """The time between two sample reads of one device, in the samples' clock as it was first read.
 
     Windows of a device are contiguous: each starts where the one before it ended, also after a
-    step of that clock. ``observed_ns + unobserved_ns == end_unix_ns - start_unix_ns``; the second
-    part fell out of the driver's ring before it was read, or its samples' clock was not known.
-    ``rejected`` counts rows that cannot be true, by reason. ``energy_uj`` is what the board used in
-    the window, ``idle_energy_uj`` the part it would have used without work; both are None where
-    the board reports neither energy nor power. ``late_energy_uj`` is part of the first; it belongs
-    to windows before, in which energy could not be read. Busy time is that of a
-    whole GPU: a MIG instance that is always busy is so for its share of the window.
-    ``told_apart``: the core time of processes is that of the samples that name them, not the
-    driver's averages; then ``unclaimed_ns`` is the core's busy time in samples that name nobody
-    and in which the device paused: the turn of some process ended there. ``counted``: of
-    ``COUNTED`` what is told here, nanoseconds by pid. ``untold`` are processes whose use could not
-    be read, or not all of it.
+    step of that clock. ``observed_ns + unobserved_ns == end_unix_ns - start_unix_ns``. The
+    unobserved part left the driver's ring before it was read, or its samples' clock was not known.
+
+    ``busy`` is the time of a whole GPU: a MIG instance that is always busy has its share of the
+    window. ``rejected`` counts rows that cannot be true, by reason.
+    ``energy_uj`` is what the board used in the window, ``idle_energy_uj`` the part that it would
+    have used without work. Both are None where the board reports neither energy nor power.
+    ``late_energy_uj`` is part of the first; it belongs to earlier windows in which energy could
+    not be read.
+    ``per_sample``: the core time of processes comes from the samples that name them, not from the
+    driver's averages. Then ``unclaimed_ns`` is the core's busy time in samples that name no
+    process and in which the device paused, because some process's turn ended there.
+    ``counted`` holds, by the name in ``COUNTED``, nanoseconds by pid. ``unmeasured_pids`` are the
+    processes whose use could not be read, or only in part.
     """
 
     start_unix_ns: int
@@ -165,19 +164,19 @@ class Window(NamedTuple):
     idle_energy_uj: int | None = None
     late_energy_uj: int = 0
     methods: Methods = Methods()
-    told_apart: bool = False
+    per_sample: bool = False
     unclaimed_ns: int = 0
     counted: Mapping[str, Mapping[int, int]] = MappingProxyType({})
-    untold: frozenset[int] = frozenset()
+    unmeasured_pids: frozenset[int] = frozenset()
 
     @property
-    def is_sum_of_told(self) -> bool:
-        """Whether the device's busy time is its processes', and some of theirs is not told."""
-        return bool(self.untold) and self.methods.busy == "fdinfo"
+    def is_sum_of_processes(self) -> bool:
+        """Whether the device's busy time is the sum of its processes, and some are unmeasured."""
+        return bool(self.unmeasured_pids) and self.methods.busy == "fdinfo"
 
 
 class ProcessMemory(NamedTuple):
-    """A process that holds a context on a device. ``used_bytes`` None: the driver does not say."""
+    """A process that holds a context on a device. ``used_bytes`` None: not reported."""
 
     pid: int
     used_bytes: int | None
@@ -186,10 +185,10 @@ class ProcessMemory(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class DeviceMemory:
-    """Memory of a device and who holds it, all read at the same moment.
+    """Memory of a device and of its processes, all read at the same moment.
 
-    ``total_bytes`` and ``used_bytes`` None: the driver does not say. ``rejected`` are processes
-    that would hold more than can be: their size is left out.
+    ``total_bytes`` and ``used_bytes`` None: not reported. ``rejected`` are processes with an
+    impossible size, which is left out.
     """
 
     total_bytes: int | None
@@ -201,12 +200,11 @@ class DeviceMemory:
 
 @dataclass(frozen=True, slots=True)
 class Sensors:
-    """What a board tells of itself. Each mapping's key is the label value of its family.
+    """A board's own sensor values. Each mapping's key is the label value of its family.
 
     ``throttle_ns``, ``ecc_errors`` and the bytes are counters, the rest is of the moment; the
-    ``_ratio`` values are averages over some seconds. Bytes are told in both directions, as seen
-    from the device. ``crosscheck``: by quantity, 1 where another source of the same figure does
-    not agree with it, 0 where it does.
+    ``_ratio`` values are averages over some seconds. Bytes have both directions, as seen from the
+    device.
     """
 
     power_watts: float | None = None
@@ -222,7 +220,6 @@ class Sensors:
     row_remapping: Mapping[str, float] = field(default_factory=dict)
     pcie_bytes: Mapping[str, float] = field(default_factory=dict)
     nvlink_bytes: Mapping[str, float] = field(default_factory=dict)
-    crosscheck: Mapping[str, float] = field(default_factory=dict)
 
 
 class XidCount(NamedTuple):
@@ -233,9 +230,9 @@ class XidCount(NamedTuple):
 
 
 class PartCost(NamedTuple):
-    """What one part of reading a device has cost since the start.
+    """The cost of one part of reading a device since the start.
 
-    ``every_ns``: from one read of it to the next, as wide as it is now; None: each cycle.
+    ``every_ns``: the present interval between two reads of it; None: each cycle.
     """
 
     duration_ns: int
@@ -258,10 +255,10 @@ class DeviceReading(NamedTuple):
 
 
 class SourceStatus(NamedTuple):
-    """How a source fares. ``detail`` says what to do when it is not up.
+    """The status of a source. ``detail`` says what to do when it is not up.
 
-    ``reason`` is why nothing that it would have told is known; None: it failed to be read.
-    ``absent``: it is not there to be read on this node, and nobody asked for it; it is not shown.
+    ``reason`` is why nothing from it is known; None: reading it failed. ``absent``: this node does
+    not have it, and nobody asked for it; it is not shown.
     """
 
     name: str

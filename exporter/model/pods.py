@@ -1,7 +1,4 @@
-"""Pods, containers and what they were allotted.
-
-A sharing system as a user describes it.
-"""
+"""Pods, containers, allocations, the node's facts, and described sharing systems."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -13,7 +10,7 @@ from exporter.model.devices import Device
 
 
 class ClaimRef(NamedTuple):
-    """What a container takes of a ResourceClaim of its pod's namespace.
+    """The part of a ResourceClaim of its pod's namespace that a container takes.
 
     ``request`` "" is all of the claim. ``resource``: the extended resource that the claim stands
     for (``status.extendedResourceClaimStatus``), "" where the pod names the claim itself.
@@ -41,10 +38,10 @@ class Container:
 
 @dataclass(frozen=True, slots=True)
 class Pod:
-    """What is kept of a pod. ``uid`` is the API's, ``static_hash`` the kubelet's own for it.
+    """The part of a pod that is kept. ``uid`` is the API's, ``static_hash`` the kubelet's own.
 
     ``mirror``: it is marked as what the kubelet shows of the static pod with that hash.
-    ``acknowledged``: the kubelet has taken it on (``status.startTime``), with its devices.
+    ``acknowledged``: the kubelet has accepted it (``status.startTime``), with its devices.
     """
 
     uid: str
@@ -70,7 +67,7 @@ class Pod:
 
 @dataclass(frozen=True, slots=True)
 class PodTable:
-    """The pods of this node, as last heard. ``version`` rises with each change."""
+    """The pods of this node, as last read. ``version`` rises with each change."""
 
     version: int = 0
     pods: Mapping[str, Pod] = field(default_factory=dict)  # by API uid
@@ -80,7 +77,7 @@ class PodTable:
     def news_since(self, before: "PodTable") -> Iterator[Pod]:
         """The pods that came, went or changed since an earlier table: as they were and as they are.
 
-        One that is the same object is the same.
+        A pod that is the same object is unchanged.
         """
         pods, were = self.pods, before.pods
         for uid in other_pods(pods, were):
@@ -91,7 +88,7 @@ class PodTable:
 
 
 def other_pods(pods: Mapping[str, Pod], known: Mapping[str, Pod]) -> Iterator[str]:
-    """The uids of those pods that are not the very same objects as the known ones: most are."""
+    """The uids of pods that are not the very same objects as the known ones: most are."""
     return compress(pods, map(is_not, pods.values(), map(known.get, pods)))
 
 
@@ -129,13 +126,13 @@ class OfferedDevice:
 
 @dataclass(frozen=True, slots=True)
 class NodeFacts:
-    """What an allocation decoder may know of the node besides the pod that it reads.
+    """The facts about the node that an allocation decoder may use besides the pod it reads.
 
     ``grants`` are by the API uid of the pod that holds them, ``claims`` by namespace and name,
-    ``offered`` by driver, pool and device. ``card_policies`` are what the node itself says of each
-    card, by the number that the sharing system gives it. ``pods`` are those of the node's pods, by
-    uid, that other pods' allotments depend on. ``index_bases`` overrides, by scheme, what its
-    device numbers mean.
+    ``offered`` by driver, pool and device. ``card_policies`` are the node's own, by the number that
+    the sharing system gives each card. ``pods`` are those of the node's pods, by uid, on which
+    other pods' allocations depend. ``index_bases`` overrides, by scheme, what its device numbers
+    mean.
     """
 
     devices: tuple[Device, ...] = ()
@@ -152,11 +149,11 @@ class NodeFacts:
 
 @dataclass(frozen=True, slots=True)
 class Allocation:
-    """What one container was allotted on one device.
+    """The allocation of one container on one device.
 
-    ``device`` is a UUID, None while the placement is unknown. ``core`` is a share of one GPU
-    (0-1), ``memory_bytes`` device memory; None means that no limit was promised. ``replicas``
-    counts the time-sliced replicas of the device that were granted to it.
+    ``device`` is a UUID, None while the placement is unknown. ``core`` is a share of one GPU (0-1),
+    ``memory_bytes`` device memory; None means that no limit was promised. ``replicas`` counts the
+    time-sliced replicas of the device that were granted to it.
     """
 
     pod_uid: str
@@ -174,12 +171,13 @@ class Allocation:
 class SchemeDescription:
     """A simple sharing system: what its resources count, and where it writes the placement.
 
-    Resources, annotations and labels are keys, "" for what the system has not. ``core_units`` of
-    the core resource are one whole card, ``memory_unit`` is bytes. ``amounts`` is "total" where
-    they are divided over the container's cards, "each" where every card has them. ``count_alone``
-    says what a card is that is asked for by number alone: "whole-cards" or "no-limit".
-    ``placement_annotation`` may hold ``{container}`` or ``{index}``, which stand for a container's
-    name and for its place in ``spec.containers``. ``replaces`` names schemes that it stands for.
+    Resources, annotations and labels are keys, "" for those that the system does not have.
+    ``core_units`` of the core resource are one whole card, ``memory_unit`` is bytes. ``amounts`` is
+    "total" where they are divided over the container's cards, "each" where every card has them.
+    ``count_alone`` says what a card is that is requested by number alone: "whole-cards" or
+    "no-limit". ``placement_annotation`` may hold ``{container}`` or ``{index}``, which stand for a
+    container's name and for its place in ``spec.containers``. ``replaces`` names schemes that it
+    stands for.
     """
 
     name: str

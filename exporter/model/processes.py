@@ -1,7 +1,4 @@
-"""Who a process is: what cgroup paths and ``/proc`` say.
-
-What groups are called: names for people, beside the keys that counters stand under.
-"""
+"""Identities of processes, from cgroup paths and ``/proc``, and facts about groups for people."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,11 +14,11 @@ class PodSlot(NamedTuple):
 
 
 class Unit(NamedTuple):
-    """Where processes off Kubernetes belong.
+    """The place of processes off Kubernetes.
 
-    ``kind`` is one of slurm, systemd, user, lxc, nspawn, libvirt, host; ``name`` what that kind
-    calls it: a job's id, a unit, a user's id, a machine. ``step`` is a Slurm job's. ``uid`` is
-    its user's, None where the path does not say. A ``name`` of "" is the way to a unit, not one.
+    ``kind`` is one of slurm, systemd, user, lxc, nspawn, libvirt, host; ``name`` is that kind's: a
+    job's id, a unit, a user's id, a machine. ``step`` is a Slurm job's. ``uid`` is its user's, None
+    where the path does not hold it. A ``name`` of "" is the way to a unit, not one.
     """
 
     kind: str
@@ -31,12 +28,12 @@ class Unit(NamedTuple):
 
 
 class CgroupIdentity(NamedTuple):
-    """What a cgroup path says of the processes in it.
+    """The identity of processes in a cgroup path.
 
     ``pod_uid`` is the kubelet's own: for a static pod the 32-hex config hash. ``enclosing`` holds
-    further pod directories of the same path, from the inside out (a kind node inside a pod).
-    A container outside any pod has a ``container_id``, and the ``unit`` that holds it where that
-    is a user's or a machine's own. A host process has a ``unit`` only, or nothing.
+    further pod directories of the same path, from the inside out (a kind node inside a pod). A
+    container outside any pod has a ``container_id``, and the ``unit`` that holds it where that is a
+    user's or a machine's own. A host process has a ``unit`` only, or nothing.
     """
 
     pod_uid: str | None = None
@@ -48,7 +45,7 @@ class CgroupIdentity(NamedTuple):
 
 
 class ProcessInfo(NamedTuple):
-    """What ``/proc`` says of a process for people. ``name``: its short one (comm), never arguments.
+    """A process's short name (comm, never its arguments) and start, from ``/proc``.
 
     Its owner chooses the name: it may hold anything.
     """
@@ -72,9 +69,9 @@ class Tree(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class GroupFacts:
-    """What is known of a group; "" is not known.
+    """The facts known of a group; "" is unknown.
 
-    ``name``: what people call it. ``user``: whose it is. ``account``: what Slurm charges.
+    ``name``: for people. ``user``: its user. ``account``: what Slurm charges.
     """
 
     name: str = ""

@@ -1,4 +1,4 @@
-"""What is published after each cycle: immutable rows, one per set of labels."""
+"""The result of a cycle: immutable rows, one for each set of labels."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,11 +21,11 @@ Value = Number | Labelled
 class Row(NamedTuple):
     """The metrics of one device, container, pod, namespace, group, or of the exporter itself.
 
-    ``labels`` are the values of the level's labels, in the order of ``families.LEVELS``.
-    ``values`` holds, by the family's name within its level, what is known; what is not known is
-    absent. A family with labels of its own maps their values to numbers. Numbers are in the
-    integer units of the ledger (ns, µJ); ``families.Family.divisor`` leads to the base unit.
-    ``more`` holds, by family, labels beyond the table's, name → value: those of an ``open`` one.
+    ``labels`` are the values of the level's labels, in the order of ``families.LEVELS``. ``values``
+    holds what is known, by the family's name within its level; what is not known is absent. A
+    family with labels of its own maps their values to numbers. Numbers are in the integer units of
+    the ledger (ns, µJ); dividing by ``families.Family.divisor`` gives the base unit. ``more``
+    holds, by family, labels beyond the table's, name → value: those of an ``open`` one.
     """
 
     labels: tuple[str, ...]
@@ -34,10 +34,10 @@ class Row(NamedTuple):
 
 
 class Table(NamedTuple):
-    """The rows of a level, family by family: a page is written so, and many are made so.
+    """The rows of a level, family by family, which is how a page is written.
 
-    ``columns`` and ``more`` hold, by the family's name, what each row has of it, in the order of
-    ``labels``; None where it has nothing.
+    ``columns`` and ``more`` hold, by the family's name, the value of each row, in the order of
+    ``labels``; None where it has none.
     """
 
     labels: Sequence[tuple[str, ...]] = ()
@@ -57,7 +57,7 @@ class Table(NamedTuple):
         return tuple([Row(*one) for one in many])
 
     def joined(self, other: "Table") -> "Table":
-        """With the rows of another one behind its own."""
+        """The table with the rows of another one after its own."""
         if not other.labels:
             return self
         labels, sizes = [*self.labels, *other.labels], (len(self.labels), len(other.labels))
@@ -65,7 +65,7 @@ class Table(NamedTuple):
         return Table(labels, columns, _joined(self.more, other.more, *sizes))
 
     def _each(self, columns: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
-        """What each row has."""
+        """The values of each row."""
         found: list[dict[str, Any]] = [{} for _ in self.labels]
         for name, column in columns.items():
             for has, value in zip(found, column, strict=True):
@@ -96,9 +96,9 @@ def _joined(
 
 
 class Tenants(NamedTuple):
-    """Who is on a device, as the cycle has it; ``exporter.rows.processes`` makes processes of it.
+    """The processes of a device in one cycle, from which ``exporter.rows.processes`` builds rows.
 
-    ``listed`` hold a context now, None where the driver does not list them. ``windows`` are the
+    ``listed`` hold a context now; None where the driver does not list them. ``windows`` are the
     newest ones, oldest first.
     """
 
@@ -112,7 +112,7 @@ class Process:
     """A process on a device. ``kinds`` as in ``ProcessMemory``, None where it is not listed.
 
     The ratios are its part of its owner's, averaged over ``--collection.window`` or the newest 60
-    windows of the device, whichever is less; None where they cannot be told.
+    windows of the device, whichever is less; None where they are unknown.
     """
 
     pid: int
@@ -145,17 +145,16 @@ class History:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """Everything that a reader is served until the next one. ``rows`` are keyed by level.
+    """Everything that readers are served until the next Snapshot. ``rows`` are keyed by level.
 
-    They may be made only when somebody asks for them, and say what was so at ``mono_ns`` all the
-    same: it takes a moment, so not in an event loop.
+    Rows may be built when somebody asks for them, and show the state at ``mono_ns`` all the same.
+    That takes a moment, so do not do it in an event loop.
 
-    ``sources`` say in words, for people, what the exporter's own rows say in numbers. ``dropped``:
-    how many series of a family, by its full name, are left out because there are more than
-    ``most_series`` (0: there is no limit). ``interval_ns`` is how long the next one takes to come.
-    ``tenants``, ``owners`` (by pid) and ``processes`` (by
-    pid) are what processes are derived from, by the readers that show any: no metric has a process
-    in its labels.
+    ``sources`` hold in words, for people, what the exporter's own rows hold in numbers.
+    ``dropped``: how many series of a family, by its full name, are left out because there are more
+    than ``most_series`` (0: there is no limit). ``interval_ns`` is the time to the next Snapshot.
+    ``tenants``, ``owners`` (by pid) and ``processes`` (by pid) are the input of readers that show
+    processes: no metric has a process in its labels.
     """
 
     version: int = 0

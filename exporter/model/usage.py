@@ -1,4 +1,4 @@
-"""Who used what: the values between attribution and ledger."""
+"""Owners, and what they used: the values between attribution and ledger."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -25,9 +25,9 @@ class GroupKey(NamedTuple):
 
 
 class Unattributed(StrEnum):
-    """Why a part of a device was used by nobody whom we can name. A closed list.
+    """The reasons why a part of a device has no owner. A closed list.
 
-    ``docs/troubleshooting.md`` says of each what it means and what to do.
+    ``docs/troubleshooting.md`` explains each, and what to do.
     """
 
     HOST_PROCESS = "host_process"
@@ -54,7 +54,7 @@ class Spent(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class MemoryHeld:
-    """Device memory of one owner. ``used_bytes`` None: at least one of its processes is unknown.
+    """Device memory of one owner. ``used_bytes`` is None if any of its processes is unknown.
 
     ``is_rejected``: it is unknown because the driver reports more than can be.
     """
@@ -65,33 +65,33 @@ class MemoryHeld:
 
 
 class Unexplained(StrEnum):
-    """Why core time was given to no process (``NO_PID``). A closed list."""
+    """The reasons why core time has no process (``NO_PID``). A closed list."""
 
-    NO_PROCESS = "no_process"  # the device was busy and the driver names nobody
+    NO_PROCESS = "no_process"  # the device was busy and the driver names no process
     REJECTED_ROWS = "rejected_rows"  # some rows cannot be true: nothing is added to the others
     CAP = "cap"  # more than the processes that were named can have used
 
 
-class Credit(NamedTuple):
-    """Core time that an owner may have used beyond what its samples say.
+class IdleCredit(NamedTuple):
+    """Core time that an owner may have used beyond what its samples show.
 
-    ``silent_ns`` is the time since the last window in which a sample named it.
+    ``silent_ns`` is the time since the last window in which a sample named the owner.
     """
 
-    spare_ns: int
+    credit_ns: int
     silent_ns: int = 0
 
 
 class DeviceUsage(NamedTuple):
-    """One device's books for one window: for each quantity the shares add up to ``total``.
+    """The use of one device in one window: for each quantity the shares add up to ``total``.
 
     ``idle_energy_uj`` is what the board would have used idle, whoever it is charged to.
-    ``rejected`` counts the rows left out. ``named_core_ns`` is what the driver credits processes
-    with, before anything was scaled or added. ``unexplained`` parts the core time of
-    ``Unattributed.NO_PID``. ``credit`` is to be given back with the device's next window.
-    ``unmeasured`` names the owners whose part of the core cannot be told from the others', and why;
-    None where it could not be found out who they are this time. ``counted``: nanoseconds of what
-    is told of ``COUNTED``. ``is_lower_bound``: the device's busy time may be more than ``total``.
+    ``rejected`` counts the rows left out. ``reported_core_ns`` is the core time that the driver
+    reports for processes, before anything is scaled or added. ``unexplained`` divides the core time
+    of ``Unattributed.NO_PID`` by reason. ``idle_credit`` is an input of the device's next window.
+    ``unmeasured`` holds the owners whose part of the core cannot be measured, with the reason; it
+    is None if the owners were unknown in this window. ``counted`` holds nanoseconds by the names in
+    ``COUNTED``. ``is_lower_bound``: the device may have been busier than ``total``.
     """
 
     device: Device
@@ -101,9 +101,9 @@ class DeviceUsage(NamedTuple):
     shares: Mapping[Owner, Spent]
     idle_energy_uj: int | None = None
     rejected: int = 0
-    named_core_ns: int = 0
+    reported_core_ns: int = 0
     unexplained: Mapping[Unexplained, int] = MappingProxyType({})
-    credit: Mapping[Owner, Credit] = MappingProxyType({})
+    idle_credit: Mapping[Owner, IdleCredit] = MappingProxyType({})
     methods: Methods = Methods()
     unmeasured: Mapping[Owner, Unmeasured] | None = MappingProxyType({})
     counted: Mapping[str, Mapping[Owner, int]] = MappingProxyType({})
@@ -111,10 +111,10 @@ class DeviceUsage(NamedTuple):
 
 
 class SharedWindow(NamedTuple):
-    """One window of a device with what came of it.
+    """One window of a device after attribution.
 
-    ``processes``: what the driver credits them with. ``shares`` as in ``DeviceUsage``. ``owners``
-    are those of all processes of the node then.
+    ``processes`` is what the driver reports for each. ``shares`` is as in ``DeviceUsage``.
+    ``owners`` are those of all processes of the node at that time.
     """
 
     ended_mono_ns: int

@@ -1,7 +1,7 @@
-"""What the sources said, cycle by cycle, on file; and sources that say it again.
+"""Recordings of what the sources answered, cycle by cycle, and sources that replay them.
 
-``recorder`` stands between the sources and the cycle and writes down what passes; ``player`` gives
-it to another cycle, which then does the same. ``disguise`` replaces names on the way, ``codec`` and
-``tape`` are the file. Nothing is measured or judged in here, and what is read from a file is only
-ever data: values of ``exporter.model``, bounded in size and checked in type.
+``recorder`` stands between the sources and the cycle and records their answers. ``player`` gives
+the answers to another cycle, which then does the same. ``names`` replaces names on the way,
+``codec`` and ``file`` are the file format. This package measures and judges nothing. What it reads
+from a file is only data: values of ``exporter.model``, bounded in size and checked in type.
 """

@@ -1,9 +1,9 @@
-"""The frozen values of ``exporter.model`` as JSON and back, driven by their declared types. Pure.
+"""Converts the frozen values of ``exporter.model`` to JSON and back, by their declared types. Pure.
 
-A dataclass is an object without the fields that have their default, a named tuple a list; but those
-of ``OBJECTS``, which are made too often to be dataclasses, are written as such. So a field that a
-later version adds with a default does not make an older recording unreadable. What comes back has
-the declared types or is refused; nothing is ever called but these constructors.
+A dataclass becomes an object without the fields that have their default, a named tuple a list. The
+types in ``OBJECTS`` are named tuples for speed, and become objects too. So older recordings stay
+readable when a later version adds a field with a default. A value that is read has the declared
+types or is refused; only these constructors are called.
 """
 
 import types
@@ -21,6 +21,7 @@ from exporter.model import (
     SourceStatus,
     Window,
 )
+from exporter.recording.cycle import Cycle
 
 T = TypeVar("T")
 
@@ -29,6 +30,11 @@ Reader = Callable[[Any], Any]
 
 LARGEST = 1 << 63  # of an integer; the accounts stay below it for centuries
 OBJECTS = frozenset({CgroupIdentity, DeviceReading, Engines, Reading, SourceStatus, Window})
+NAMES: Mapping[type, Mapping[str, str]] = {
+    Window: {"per_sample": "told_apart", "unmeasured_pids": "untold"},
+    Cycle: {"node_facts": "told", "group_facts": "called"},
+}
+"""The names of fields on file, where they are not those of today: files are read by any version."""
 
 _SHAPES: dict[type, str] = {
     bool: "boolean",
@@ -42,11 +48,11 @@ _SHAPES: dict[type, str] = {
 
 
 class CodecError(ValueError):
-    """A value is not of its declared type; the text says where and what was expected."""
+    """A value does not have its declared type. The text says where and what was expected."""
 
 
 def to_json(value: object) -> Json:
-    """A value of the model as what the module ``json`` writes.
+    """Returns the JSON form of a value of the model.
 
     Raises:
         TypeError: no value of the model has this type.
@@ -58,7 +64,7 @@ def to_json(value: object) -> Json:
         return _mapping_to_json(value)
     if _is_object(type(value)):
         return {
-            name: to_json(own)
+            _on_file(type(value), name): to_json(own)
             for name, default in _defaults(type(value)).items()
             if not _same(own := getattr(value, name), default)
         }
@@ -68,17 +74,17 @@ def to_json(value: object) -> Json:
 
 
 def _mapping_to_json(mapping: Mapping[Any, object]) -> Json:
-    """An object, or where keys are tuples a list of pairs."""
+    """An object, or a list of pairs if keys are tuples."""
     if any(isinstance(key, tuple) for key in mapping):
         return [[to_json(key), to_json(own)] for key, own in mapping.items()]
     return {str(key): to_json(own) for key, own in mapping.items()}
 
 
 def from_json(kind: type[T], data: Json) -> T:
-    """The value of this type that ``to_json`` made the data from.
+    """Returns the value of this type from its JSON form.
 
     Raises:
-        CodecError: the data is of another type.
+        CodecError: the data has another type.
 
     """
     value: T = _reader(kind)(data)  # type: ignore[arg-type] # types are hashable
@@ -86,12 +92,12 @@ def from_json(kind: type[T], data: Json) -> T:
 
 
 def _is_object(kind: Any) -> bool:  # noqa: ANN401 - any type form
-    """Whether a value of this type is an object with the names of its fields."""
+    """Whether values of this type become objects."""
     return kind in OBJECTS or is_dataclass(kind)
 
 
 def _defaults(kind: Any) -> Mapping[str, object]:  # noqa: ANN401 - of a type that is an object
-    """By the fields' names; MISSING: it has none."""
+    """Default values by field name; MISSING if a field has none."""
     if kind in OBJECTS:
         return {name: kind._field_defaults.get(name, MISSING) for name in kind._fields}
     return {
@@ -100,8 +106,13 @@ def _defaults(kind: Any) -> Mapping[str, object]:  # noqa: ANN401 - of a type th
     }
 
 
+def _on_file(kind: type, name: str) -> str:
+    """The name of a field in a recording."""
+    return NAMES.get(kind, {}).get(name, name)
+
+
 def _same(own: object, default: object) -> bool:
-    """Whether a value is its field's default: to Python 0, 0.0, -0.0 and False are all equal."""
+    """Whether a value is its field's default. Python treats 0, 0.0, -0.0 and False as equal."""
     return own == default and (not isinstance(own, int | float) or repr(own) == repr(default))
 
 
@@ -145,7 +156,7 @@ def _shape(kind: Any) -> str:  # noqa: ANN401 - any type form
 
 
 def _union(kinds: tuple[Any, ...]) -> Reader:
-    """Tell the members of a union apart by their JSON shape."""
+    """Returns a reader that chooses the member of a union by its JSON shape."""
     readers: dict[str, Reader] = {}
     for kind in kinds:
         shape = _shape(kind)
@@ -225,8 +236,9 @@ def _whole_key(text: str) -> int:
 
 def _named(kind: Any) -> Reader:  # noqa: ANN401 - of a type that is an object
     hints, defaults = get_type_hints(kind), _defaults(kind)
-    readers = {name: _reader(hints[name]) for name in defaults}
-    needed = {name for name, default in defaults.items() if default is MISSING}
+    fields_by_name = {_on_file(kind, name): name for name in defaults}
+    readers = {name: _reader(hints[field]) for name, field in fields_by_name.items()}
+    needed = {name for name, field in fields_by_name.items() if defaults[field] is MISSING}
 
     def read(data: Json) -> object:
         given = _object(data)
@@ -234,7 +246,9 @@ def _named(kind: Any) -> Reader:  # noqa: ANN401 - of a type that is an object
             raise CodecError(f"{min(unknown)[:50]!r} is unknown; made by a newer version?")
         if missing := needed - given.keys():
             raise CodecError(f"{min(missing)} is missing")
-        return kind(**{name: _at(name, readers[name], own) for name, own in given.items()})
+        return kind(
+            **{fields_by_name[name]: _at(name, readers[name], own) for name, own in given.items()}
+        )
 
     return read
 
@@ -258,7 +272,7 @@ def _each(reader: Reader, items: list[Json]) -> list[Any]:
 
 
 def _at(place: str | int, reader: Reader, data: Json) -> Any:  # noqa: ANN401 - of the reader's type
-    """Read a part; an error names the way to it."""
+    """Reads a part. An error names the path to it."""
     try:
         return reader(data)
     except CodecError as error:

@@ -1,8 +1,7 @@
-"""What a recording holds: the head, and for each cycle what every source said.
+"""The contents of a recording: the head, and for each cycle the answers of every source.
 
-What was said so far in the cycle that is being recorded.
-
-The cycle's clocks while it is recorded and while it is replayed: both stand between moves.
+``CycleBuilder`` collects the answers of the cycle that is being recorded. The two clocks show the
+cycle's time while it is recorded and replayed: both stand still between moves.
 """
 
 from collections.abc import Collection, Mapping
@@ -27,7 +26,7 @@ FORMAT = 1
 
 
 class Failure(NamedTuple):
-    """A source raised this. ``restart``: it said that only a new process can help."""
+    """An error that a source raised. ``restart``: only a new process can help."""
 
     message: str
     restart: bool = False
@@ -40,9 +39,9 @@ Identities = Mapping[int, CgroupIdentity | Unattributed | None]
 class Head:
     """The first line, with the names of the sources of each kind.
 
-    ``nodes`` None: made before there were several sources of facts about the node.
-    ``settings`` holds, by their names, the values that shape the result; none that names anything.
-    ``schemes``, ``index_bases`` and ``hami`` are what the user said of sharing systems.
+    ``nodes`` is None in recordings of versions that had only one source of facts about the node.
+    ``settings`` holds the settings that affect the result, by name; texts that name something are
+    left out. ``schemes``, ``index_bases`` and ``hami`` are the user's settings of sharing systems.
     """
 
     mgpu_recording: int
@@ -61,8 +60,8 @@ class Head:
 
 
 @dataclass(frozen=True, slots=True)
-class Called:
-    """What one source says that groups are called."""
+class GroupAnswer:
+    """One source's answer about groups: the facts of each."""
 
     facts: Mapping[GroupKey, GroupFacts] = field(default_factory=dict)
 
@@ -75,8 +74,8 @@ class GroupKinds:
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
-    """What a source says of itself at the end of a cycle; None: not asked."""
+class SourceReport:
+    """A source's status and rejections at the end of a cycle; None if it was not asked."""
 
     status: SourceStatus | Failure | None = None
     rejected: Mapping[str, int] | Failure | None = None
@@ -84,16 +83,15 @@ class Said:
 
 @dataclass(frozen=True, slots=True)
 class Cycle:
-    """One further line.
+    """The answers of one cycle: one further line.
 
     ``moments`` has the time at the cycle's beginning and after each GPU source was read.
-    ``identities`` has the pids whose answer is another than when they were last asked for (None:
-    no answer). ``pod_table`` None: as before, and so with each of ``told``, what the sources of
-    facts about the node contributed; with ``called``, what each source of groups' names said, too,
-    and with ``group_kinds``, those that the node can have.
-    ``others`` is how further sources fare. ``page`` is the digest
-    of the page that was made of it, "" if none was. ``node`` stands in files that were made before
-    there were several of them.
+    ``identities`` has the pids whose answer changed since they were last asked for (None: no
+    answer). ``pod_table``, ``group_kinds`` and each entry of ``node_facts`` and ``group_facts`` are
+    None if they did not change. ``node_facts`` has one entry per source of facts about the node,
+    ``group_facts`` one per source of group names. ``others`` has the status of further sources.
+    ``page`` is the digest of the page that was rendered, "" if there was none. ``node`` stands in
+    files of versions that had only one source of facts about the node.
     """
 
     moments: tuple[Moment, ...]
@@ -101,19 +99,19 @@ class Cycle:
     identities: Identities | Failure = field(default_factory=dict)
     pod_table: PodTable | Failure | None = None
     node: NodeFacts | Failure | None = None
-    processes: Said = field(default_factory=Said)
-    pods: Said = field(default_factory=Said)
+    processes: SourceReport = field(default_factory=SourceReport)
+    pods: SourceReport = field(default_factory=SourceReport)
     others: tuple[SourceStatus, ...] = ()
     page: str = ""
-    told: tuple[NodeFacts | Failure | None, ...] = ()
-    nodes: tuple[Said, ...] = ()
-    called: tuple[Called | Failure | None, ...] = ()
-    groups: tuple[Said, ...] = ()
+    node_facts: tuple[NodeFacts | Failure | None, ...] = ()
+    nodes: tuple[SourceReport, ...] = ()
+    group_facts: tuple[GroupAnswer | Failure | None, ...] = ()
+    groups: tuple[SourceReport, ...] = ()
     group_kinds: GroupKinds | Failure | None = None
 
 
-class Draft:
-    """What was said so far in one cycle, with so many sources of facts about node and groups."""
+class CycleBuilder:
+    """The answers so far in one cycle. ``nodes`` and ``groups`` are numbers of sources."""
 
     def __init__(self, nodes: int, groups: int = 0) -> None:
         self.moments: list[Moment] = []
@@ -121,23 +119,23 @@ class Draft:
         self.identities: dict[int, CgroupIdentity | Unattributed | None] = {}
         self.changed: Identities | Failure = {}
         self.pod_table: PodTable | Failure | None = None
-        self.told: list[NodeFacts | Failure | None] = [None] * nodes
+        self.node_facts: list[NodeFacts | Failure | None] = [None] * nodes
         self.group_kinds: GroupKinds | Failure | None = None
-        self.processes = Report()
-        self.pods = Report()
-        self.nodes = [Report() for _ in range(nodes)]
-        self.called: list[Called | Failure | None] = [None] * groups
-        self.groups = [Report() for _ in range(groups)]
+        self.processes = SourceReportBuilder()
+        self.pods = SourceReportBuilder()
+        self.nodes = [SourceReportBuilder() for _ in range(nodes)]
+        self.group_facts: list[GroupAnswer | Failure | None] = [None] * groups
+        self.groups = [SourceReportBuilder() for _ in range(groups)]
         self.others: tuple[SourceStatus, ...] = ()
 
-    def next(self) -> "Draft":
-        """Make that of the cycle after: what was known stays known until something else is said."""
-        after = Draft(len(self.told), len(self.called))
+    def next(self) -> "CycleBuilder":
+        """Returns the builder of the next cycle. Answers stay valid until they change."""
+        after = CycleBuilder(len(self.node_facts), len(self.group_facts))
         after.identities = self.identities
         after.pod_table = self.pod_table
         after.group_kinds = self.group_kinds
-        after.told = list(self.told)
-        after.called = list(self.called)
+        after.node_facts = list(self.node_facts)
+        after.group_facts = list(self.group_facts)
         return after
 
     def identify(
@@ -145,7 +143,7 @@ class Draft:
         pids: Collection[int],
         found: Mapping[int, CgroupIdentity | Unattributed] | Failure,
     ) -> None:
-        """Note who these are, and which of them were not known or somebody else before."""
+        """Records the identities of processes, and which of them are new or have changed."""
         if isinstance(found, Failure):
             self.changed = found
             return
@@ -157,27 +155,27 @@ class Draft:
         }
 
 
-class Report:
-    """What a source says of itself."""
+class SourceReportBuilder:
+    """The mutable form of a ``SourceReport``."""
 
     def __init__(self) -> None:
         self.status: SourceStatus | Failure | None = None
         self.rejected: Mapping[str, int] | Failure | None = None
 
-    def said(self) -> Said:
-        """As it is kept."""
-        return Said(self.status, self.rejected)
+    def build(self) -> SourceReport:
+        """Returns the report."""
+        return SourceReport(self.status, self.rejected)
 
 
 class StandingClock:
-    """A ``Clock`` that shows when it was last moved to the present of another one."""
+    """A ``Clock`` that stands still at the time of another one until it is moved."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._now = self.move()
 
     def move(self) -> Moment:
-        """Go to the present."""
+        """Moves to the other clock's time and returns it."""
         self._now = Moment(self._clock.monotonic_ns(), self._clock.time_ns())
         return self._now
 
@@ -191,7 +189,7 @@ class StandingClock:
 
 
 class PlayedClock:
-    """A ``Clock`` that shows a moment of the recording."""
+    """A ``Clock`` that shows a moment of the recording, set by the player."""
 
     def __init__(self) -> None:
         self.now = Moment(0, 0)

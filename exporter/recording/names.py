@@ -1,14 +1,10 @@
-"""Names as they are, and pseudonyms in their place.
+"""Names as they are, or pseudonyms in their place. Pure.
 
-What a recording may give away - namespaces, pods, containers, owners, nodes, labels, ids - is
-replaced on its way to the cycle, the same name by the same pseudonym wherever it stands, so that
-processes still find their pods and allotments still decode. What is not known to be harmless is
-replaced or left out.
-
-Grants and claims of devices under pseudonyms. Pure.
-
-``name`` gives the pseudonym of a name. Only what decoders read of GPUs is kept: devices of other
-drivers, and attributes that no decoder asks for, are left out.
+A recording may hold private names: namespaces, pods, containers, owners, nodes, labels, ids. They
+are replaced on their way to the cycle. The same name gets the same pseudonym everywhere, so that
+processes still find their pods and allocations can still be decoded. What is not known to be
+harmless is replaced or left out. Of grants and claims, only what decoders read is kept: devices of
+other drivers, and attributes that no decoder reads, are left out.
 """
 
 import re
@@ -16,13 +12,14 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from hashlib import blake2b
 
-from exporter.allocations.dra import ATTRIBUTES, DRIVERS
-from exporter.allocations.kai import RESERVATION_NAMESPACES
 from exporter.allocations.registry import (
     ANNOTATION_PREFIXES,
     LABEL_PREFIXES,
     NODE_ANNOTATION_PREFIXES,
+    SCHEMES,
 )
+from exporter.allocations.schemes.dra import ATTRIBUTES, DRIVERS
+from exporter.allocations.schemes.kai import RESERVATION_NAMESPACES
 from exporter.model import (
     CgroupIdentity,
     ClaimedDevice,
@@ -42,11 +39,34 @@ from exporter.model import (
     Unattributed,
     Unit,
 )
-from exporter.recording.words import NODE_LABEL_PREFIXES, RESOURCE_PREFIXES, WORDS
 
-Naming = Callable[[str], str]
+Pseudonymise = Callable[[str], str]
 
-# Ids of devices by their place in the node: nothing is given away by them.
+RESOURCE_PREFIXES = tuple(sorted({name for scheme in SCHEMES for name in scheme.resources}))
+NODE_LABEL_PREFIXES = (  # how the node's cards are shared, and their model
+    "nvidia.com/gpu.",
+    "nvidia.com/mig-",
+    "cloud.google.com/gke-",
+    "amd.com/compute-memory-partition",
+    "vke.volcengine.com/mgpu-compute-policy",
+    "tke.cloud.tencent.com/qgpu-schedule-policy",
+    "mixed-qgpu-enable",
+    "ack.node.gpu.schedule",
+    "cgpu",
+    "gpushare",
+)
+ALLOWED_TERMS = frozenset(  # in annotations: fixed terms of sharing systems
+    {
+        *("fixed-share", "guaranteed-burst-share", "native-burst-share"),
+        *("best-effort", "burst-share", "be", "fs", "bs"),
+        *("online", "offline", "true", "false", "null"),
+        *("hami-core", "mig", "mps", "containerIndex", "deviceIndex", "gpuUUID", "migUUID"),
+        *("gpu", "minor", "resources", "koordinator.sh"),
+        *("gpu-core", "gpu-memory", "gpu-memory-ratio"),
+    }
+)
+
+# Ids of devices by their place in the node. They give nothing away.
 PLACE = re.compile(
     r"nvidia\d+(/gi\d+)?(/vgpu\d+)?|card\d+-\d+|amdgpu_xcp_\d+"
     r"|[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]",
@@ -54,15 +74,15 @@ PLACE = re.compile(
 )
 
 
-def disguised_ref(ref: ClaimRef, name: Naming) -> ClaimRef:
-    """What a container takes of a claim; the resource is a sharing system's."""
+def disguised_ref(ref: ClaimRef, name: Pseudonymise) -> ClaimRef:
+    """Returns a container's use of a claim; the resource is a sharing system's."""
     return ClaimRef(name(ref.claim), _request(ref.request, name), ref.resource)
 
 
 def disguised_grants(
-    grants: Mapping[str, tuple[Grant, ...]], name: Naming, resources: tuple[str, ...]
+    grants: Mapping[str, tuple[Grant, ...]], name: Pseudonymise, resources: tuple[str, ...]
 ) -> dict[str, tuple[Grant, ...]]:
-    """The grants of resources whose names begin so, by pod."""
+    """Returns the grants, by pod, of resources with these beginnings of names."""
     return {
         name(uid): tuple(
             Grant(name(g.container), g.resource, tuple(_device_id(i, name) for i in g.device_ids))
@@ -73,15 +93,15 @@ def disguised_grants(
     }
 
 
-def _device_id(text: str, name: Naming) -> str:
+def _device_id(text: str, name: Pseudonymise) -> str:
     device, replica, number = text.partition("::")
     return f"{device if PLACE.fullmatch(device) else name(device)}{replica}{number}"
 
 
 def disguised_claims(
-    claims: Mapping[tuple[str, str], tuple[ClaimedDevice, ...]], name: Naming
+    claims: Mapping[tuple[str, str], tuple[ClaimedDevice, ...]], name: Pseudonymise
 ) -> dict[tuple[str, str], tuple[ClaimedDevice, ...]]:
-    """The claims with the GPUs that they have."""
+    """Returns the claims with their GPUs."""
     return {
         (name(namespace), name(claim)): tuple(
             replace(
@@ -98,9 +118,9 @@ def disguised_claims(
 
 
 def disguised_offers(
-    offered: Mapping[tuple[str, str, str], OfferedDevice], name: Naming
+    offered: Mapping[tuple[str, str, str], OfferedDevice], name: Pseudonymise
 ) -> dict[tuple[str, str, str], OfferedDevice]:
-    """The GPUs that are offered, with what decoders read of them."""
+    """Returns the offered GPUs with the attributes that decoders read."""
     return {
         (driver, name(pool), device): replace(
             own,
@@ -115,7 +135,7 @@ def disguised_offers(
     }
 
 
-def _request(text: str, name: Naming) -> str:
+def _request(text: str, name: Pseudonymise) -> str:
     return "/".join(map(name, text.split("/")))
 
 
@@ -131,42 +151,42 @@ PUBLIC_LABEL = re.compile(r"[^/]+|([a-z0-9-]+\.)*(kubernetes|k8s)\.io/.*")
 
 
 class Names:
-    """Lets every name pass."""
+    """Passes every name unchanged."""
 
     def reading(self, reading: Reading) -> Reading:
-        """What a GPU source said."""
+        """Returns a GPU source's reading."""
         return reading
 
     def identity(self, identity: CgroupIdentity | Unattributed) -> CgroupIdentity | Unattributed:
-        """Who a process is."""
+        """Returns a process's identity."""
         return identity
 
     def table(self, table: PodTable) -> PodTable:
-        """The node's pods."""
+        """Returns the node's pods."""
         return table
 
     def node(self, facts: NodeFacts) -> NodeFacts:
-        """What the cluster says of the node."""
+        """Returns the facts about the node."""
         return facts
 
     def group(self, facts: GroupFacts) -> GroupFacts:
-        """What a group is called."""
+        """Returns the facts about a group."""
         return facts
 
     def status(self, status: SourceStatus) -> SourceStatus:
-        """How a source fares."""
+        """Returns a source's status."""
         return status
 
 
 class Pseudonyms(Names):
-    """Replaces every name by one that only who has the key could find again, by trying."""
+    """Replaces every name by a keyed hash: without the key, guessing a name cannot be verified."""
 
     def __init__(self, key: bytes) -> None:
         self._key = key
-        self._given, self._made = PodTable(version=-1), PodTable(version=-1)
+        self._real, self._pseudonymised = PodTable(version=-1), PodTable(version=-1)
 
     def name(self, text: str) -> str:
-        """The pseudonym of a name: an id stays an id of the same form, all else is a word."""
+        """Returns the pseudonym of a name. An id stays an id of the same form."""
         if not text or text in RESERVATION_NAMESPACES:
             return text
         if WITH_ID.fullmatch(text):
@@ -210,7 +230,7 @@ class Pseudonyms(Names):
         )
 
     def _unit(self, unit: Unit) -> Unit:
-        """A user's number is left out: whoever needs it asks about the real process."""
+        """The user's number is left out: group sources are asked about the real process."""
         return unit._replace(name=self.name(unit.name), uid=None)
 
     def group(self, facts: GroupFacts) -> GroupFacts:
@@ -222,10 +242,10 @@ class Pseudonyms(Names):
         return None if text is None else self.name(text)
 
     def table(self, table: PodTable) -> PodTable:
-        """See ``Names``. The same table has the same answer."""
-        if table is not self._given:
-            self._given, self._made = table, self._table(table)
-        return self._made
+        """See ``Names``. The same table object returns the same result."""
+        if table is not self._real:
+            self._real, self._pseudonymised = table, self._table(table)
+        return self._pseudonymised
 
     def _table(self, table: PodTable) -> PodTable:
         name = self.name
@@ -238,7 +258,7 @@ class Pseudonyms(Names):
         )
 
     def pod(self, pod: Pod) -> Pod:
-        """A pod under its pseudonyms; it has the allotments of the real one."""
+        """Returns a pod under pseudonyms, with the allocations of the real one."""
         name = self.name
         return replace(
             pod,
@@ -262,7 +282,7 @@ class Pseudonyms(Names):
         )
 
     def _annotations(self, pod: Pod) -> Mapping[str, str]:
-        """Those that a sharing system reads. Some keys end in a container's name."""
+        """Annotations that a sharing system reads. Some keys end in a container's name."""
         containers = {container.name for container in pod.containers}
         made = {}
         for key, value in pod.annotations.items():
@@ -276,7 +296,7 @@ class Pseudonyms(Names):
         return made
 
     def _labels(self, pod: Pod) -> Iterator[tuple[str, str]]:
-        """Those that a sharing system reads, whose keys may end in a name, and public ones."""
+        """Labels that a sharing system reads, whose keys may end in a name, and public labels."""
         for key, value in pod.labels.items():
             if prefix := _prefix(key, LABEL_PREFIXES):
                 rest = self.name(key.removeprefix(prefix))
@@ -288,20 +308,20 @@ class Pseudonyms(Names):
         return TOKEN.sub(lambda found: self._token(found[0]), text)
 
     def _token(self, text: str) -> str:
-        return text if text in WORDS or AMOUNT.fullmatch(text) else self.name(text)
+        return text if text in ALLOWED_TERMS or AMOUNT.fullmatch(text) else self.name(text)
 
     def node(self, facts: NodeFacts) -> NodeFacts:
         """See ``Names``."""
         labels = _known(facts.labels, NODE_LABEL_PREFIXES)
         allocatable = _known(facts.allocatable, RESOURCE_PREFIXES)
         if (facts.labels or facts.allocatable) and not (labels or allocatable):
-            labels = {"kubernetes.io/os": "linux"}  # to decoders a known node must stay known
-        marks = _known(facts.annotations, NODE_ANNOTATION_PREFIXES)
+            labels = {"kubernetes.io/os": "linux"}  # without labels it counts as unknown
+        annotations = _known(facts.annotations, NODE_ANNOTATION_PREFIXES)
         return replace(
             facts,
             devices=tuple(map(self._device, facts.devices)),
             labels=labels,
-            annotations={key: self._tokens(text) for key, text in marks.items()},
+            annotations={key: self._tokens(text) for key, text in annotations.items()},
             allocatable=allocatable,
             grants=disguised_grants(facts.grants, self.name, RESOURCE_PREFIXES),
             claims=disguised_claims(facts.claims, self.name),
@@ -311,7 +331,7 @@ class Pseudonyms(Names):
         )
 
     def status(self, status: SourceStatus) -> SourceStatus:
-        """See ``Names``. What it says in words may name anything."""
+        """See ``Names``. The detail is left out: it is free text and may name anything."""
         return status._replace(detail="")
 
 

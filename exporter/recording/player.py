@@ -1,4 +1,4 @@
-"""The sources of a recording: each says again what it said in the cycle that is being played."""
+"""The sources of a recording: each repeats its answers of the cycle that is being replayed."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
@@ -18,22 +18,30 @@ from exporter.model import (
     Tree,
     Unattributed,
 )
-from exporter.recording.cycle import Called, Cycle, Failure, GroupKinds, Head, PlayedClock, Said
+from exporter.recording.cycle import (
+    Cycle,
+    Failure,
+    GroupAnswer,
+    GroupKinds,
+    Head,
+    PlayedClock,
+    SourceReport,
+)
 from exporter.sources.gpus.source import Demand, RestartRequiredError
-from exporter.sources.node.source import NodeSource, ToldNode
-from exporter.sources.pods.decode import Keep
+from exporter.sources.node.source import NodeSource, StaticNodeSource
+from exporter.sources.pods.decode import KeyPrefixes
 
 T = TypeVar("T")
 
 
-class RecordedError(Exception):
-    """What a source raised when it was recorded, or that it was not asked then."""
+class ReplayedError(Exception):
+    """A source raised an error when it was recorded, or was not asked then."""
 
 
 class Player:
-    """Gives the recorded answers, with ``sources`` and ``clock`` of the recording.
+    """Replays the recorded answers through ``sources`` and ``clock``.
 
-    ``turn_to`` each cycle in its order: some of what a cycle knew was said in an earlier one.
+    Call ``turn_to`` with every cycle in order, because a cycle holds only what has changed.
     """
 
     def __init__(self, head: Head) -> None:
@@ -42,8 +50,8 @@ class Player:
         self.identities: dict[int, CgroupIdentity | Unattributed | None] = {}
         self.pod_table: PodTable | Failure | None = None
         self.group_kinds: GroupKinds | Failure = GroupKinds()  # older recordings have none
-        self.told: list[NodeFacts | Failure | None] = [None] * len(head.nodes or [""])
-        self.called: list[Called | Failure | None] = [None] * len(head.groups)
+        self.node_facts: list[NodeFacts | Failure | None] = [None] * len(head.nodes or [""])
+        self.group_facts: list[GroupAnswer | Failure | None] = [None] * len(head.groups)
         self.sources = Sources(
             gpus=tuple(_Gpus(name, n, self) for n, name in enumerate(head.gpus)),
             processes=_Processes(head.processes, self),
@@ -55,11 +63,11 @@ class Player:
 
     def _nodes(self, head: Head) -> tuple[NodeSource, ...]:
         if head.nodes is None:
-            return (ToldNode("node", lambda: said(self.told[0]), self.clock),)
+            return (StaticNodeSource("node", lambda: answer_of(self.node_facts[0]), self.clock),)
         return tuple(_Node(name, self, n) for n, name in enumerate(head.nodes))
 
     def turn_to(self, cycle: Cycle) -> None:
-        """Let the sources answer as in this cycle."""
+        """Makes the sources answer as in this cycle."""
         self.cycle = cycle
         self.clock.now = cycle.moments[0]
         if not isinstance(cycle.identities, Failure):
@@ -67,33 +75,33 @@ class Player:
         self.pod_table = self.pod_table if cycle.pod_table is None else cycle.pod_table
         if cycle.group_kinds is not None:
             self.group_kinds = cycle.group_kinds
-        for position, told in enumerate(cycle.told or (cycle.node,)):
-            if told is not None and position < len(self.told):
-                self.told[position] = told
-        for position, called in enumerate(cycle.called[: len(self.called)]):
-            if called is not None:
-                self.called[position] = called
+        for position, facts in enumerate(cycle.node_facts or (cycle.node,)):
+            if facts is not None and position < len(self.node_facts):
+                self.node_facts[position] = facts
+        for position, answer in enumerate(cycle.group_facts[: len(self.group_facts)]):
+            if answer is not None:
+                self.group_facts[position] = answer
 
 
-def said(answer: T | Failure | None) -> T:
-    """Answer as it was recorded.
+def answer_of(answer: T | Failure | None) -> T:
+    """Returns a recorded answer.
 
     Raises:
         RestartRequiredError: the source raised that.
-        RecordedError: the source raised something else, or there is no answer.
+        ReplayedError: the source raised something else, or there is no answer.
 
     """
     if answer is None:
-        raise RecordedError("this source was not asked when the cycle was recorded")
+        raise ReplayedError("this source was not asked when the cycle was recorded")
     if not isinstance(answer, Failure):
         return answer
     if answer.restart:
         raise RestartRequiredError(answer.message)
-    raise RecordedError(answer.message)
+    raise ReplayedError(answer.message)
 
 
 class _Gpus:
-    """A ``GpuSource``; reading it takes the time that it took."""
+    """A ``GpuSource``. A read takes as long as it took when it was recorded."""
 
     def __init__(self, name: str, position: int, player: Player) -> None:
         self.name = name
@@ -103,22 +111,22 @@ class _Gpus:
     def read(self) -> Reading:
         cycle, position = self._player.cycle, self._position
         if position >= len(cycle.gpus):
-            return said(None)
+            return answer_of(None)
         self._player.clock.now = cycle.moments[position + 1]
-        return said(cycle.gpus[position])
+        return answer_of(cycle.gpus[position])
 
     def release(self, released: bool) -> None:  # noqa: FBT001 - the protocol's
-        """There is no driver to let go of."""
+        """Does nothing: there is no driver."""
 
     def follow(self, demand: Demand) -> None:
-        """What was said is said again, whatever is wanted."""
+        """Does nothing: the recorded answers do not depend on demand."""
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Does nothing: nothing is open."""
 
 
-class _Played(ABC):
-    """What the others have alike: how they fared. ``position`` is among those of their kind."""
+class _PlayedSource(ABC):
+    """Status and rejections of a source. ``position`` is its place among those of its kind."""
 
     def __init__(self, name: str, player: Player, position: int = 0) -> None:
         self.name = name
@@ -127,86 +135,86 @@ class _Played(ABC):
 
     @property
     @abstractmethod
-    def _said(self) -> Said:
-        """What it said of itself in this cycle."""
+    def _report(self) -> SourceReport:
+        """The source's report of this cycle."""
 
     def start(self) -> None:  # noqa: B027 - the same of all
-        """Nothing to begin."""
+        """Does nothing."""
 
     def status(self) -> SourceStatus:
-        return said(self._said.status)
+        return answer_of(self._report.status)
 
     def rejected(self) -> Mapping[str, int]:
-        return said(self._said.rejected)
+        return answer_of(self._report.rejected)
 
     def close(self) -> None:  # noqa: B027 - the same of all
-        """Nothing is held."""
+        """Does nothing: nothing is open."""
 
-    def _of(self, reports: Sequence[Said]) -> Said:
-        """Its own of those that were asked; there may have been fewer."""
-        return reports[self._position] if self._position < len(reports) else Said()
+    def _of(self, reports: Sequence[SourceReport]) -> SourceReport:
+        """This source's report; an empty one if the cycle has fewer."""
+        return reports[self._position] if self._position < len(reports) else SourceReport()
 
 
-class _Processes(_Played):
-    """A ``ProcessSource``. A process that was not asked for has exited; the tree is empty."""
+class _Processes(_PlayedSource):
+    """A ``ProcessSource``. A process without an answer has exited; the tree is empty."""
 
     @property
-    def _said(self) -> Said:
+    def _report(self) -> SourceReport:
         return self._player.cycle.processes
 
     def resolve(self, pids: Collection[int]) -> Mapping[int, CgroupIdentity | Unattributed]:
-        said(self._player.cycle.identities)
+        answer_of(self._player.cycle.identities)
         known = self._player.identities
         found = {pid: known.get(pid, Unattributed.EXITED) for pid in pids}
         return {pid: one for pid, one in found.items() if one is not None}
 
     def describe(self, pids: Collection[int]) -> Mapping[int, ProcessInfo]:  # noqa: ARG002 - the protocol's
-        """It was not kept."""
+        """Returns nothing: descriptions are not recorded."""
         return {}
 
     def tree(self) -> Tree:
         return Tree({}, {})
 
     def group_kinds(self) -> frozenset[str]:
-        return frozenset(said(self._player.group_kinds).kinds)
+        return frozenset(answer_of(self._player.group_kinds).kinds)
 
 
-class _Pods(_Played):
+class _Pods(_PlayedSource):
     """A ``PodSource``."""
 
     @property
-    def _said(self) -> Said:
+    def _report(self) -> SourceReport:
         return self._player.cycle.pods
 
     def wait(self, timeout_s: float) -> bool:  # noqa: ARG002 - the protocol's
-        """Nothing to wait for: what was known then is known."""
+        """Returns True: the recorded table is there."""
         return True
 
     def table(self) -> PodTable:
-        return said(self._player.pod_table)
+        return answer_of(self._player.pod_table)
 
-    def follow(self, keep: Keep) -> None:
-        """What was kept is told as it was."""
+    def follow(self, keep: KeyPrefixes) -> None:
+        """Does nothing: the recorded table does not depend on it."""
 
 
-class _Node(_Played):
+class _Node(_PlayedSource):
     """A ``NodeSource``."""
 
     @property
-    def _said(self) -> Said:
+    def _report(self) -> SourceReport:
         return self._of(self._player.cycle.nodes)
 
     def facts(self, table: PodTable) -> NodeFacts:  # noqa: ARG002 - the protocol's
-        return said(self._player.told[self._position])
+        return answer_of(self._player.node_facts[self._position])
 
 
-class _Groups(_Played):
+class _Groups(_PlayedSource):
     """A ``GroupSource``."""
 
     @property
-    def _said(self) -> Said:
+    def _report(self) -> SourceReport:
         return self._of(self._player.cycle.groups)
 
     def facts(self, members: Mapping[GroupKey, GroupMember]) -> Mapping[GroupKey, GroupFacts]:
-        told = said(self._player.called[self._position])
-        return {key: facts for key, facts in told.facts.items() if key in members}
+        answer = answer_of(self._player.group_facts[self._position])
+        return {key: facts for key, facts in answer.facts.items() if key in members}

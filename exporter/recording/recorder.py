@@ -1,9 +1,7 @@
-"""Stands between the sources and the cycle, and keeps what is said.
+"""Stands between the sources and the cycle, and records the answers.
 
-The cycle's clock moves only where a GPU source is read, so that whoever plays the answers again,
-with the moments kept here, shows the same time at every look at the clock.
-
-Asks a source, and keeps what it said or raised.
+The cycle's clock moves only when a GPU source is read. So a replay, which has the moments recorded
+here, shows the same time at every look at the clock.
 """
 
 from abc import ABC, abstractmethod
@@ -28,12 +26,12 @@ from exporter.model import (
     Unattributed,
 )
 from exporter.recording.cycle import (
-    Called,
     Cycle,
-    Draft,
+    CycleBuilder,
     Failure,
+    GroupAnswer,
     GroupKinds,
-    Report,
+    SourceReportBuilder,
     StandingClock,
 )
 from exporter.recording.names import Names
@@ -41,7 +39,7 @@ from exporter.sources.cgroups.source import ProcessSource
 from exporter.sources.gpus.source import Demand, GpuSource, RestartRequiredError
 from exporter.sources.groups.source import GroupSource
 from exporter.sources.node.source import NodeSource
-from exporter.sources.pods.decode import Keep
+from exporter.sources.pods.decode import KeyPrefixes
 from exporter.sources.pods.source import PodSource
 
 T = TypeVar("T")
@@ -49,15 +47,15 @@ T = TypeVar("T")
 LONGEST_MESSAGE = 200
 
 
-def noted(ask: Callable[[], T], note: Callable[[T | Failure], None]) -> T:
-    """What ``ask`` returns or raises, noted."""
+def ask_and_record(ask: Callable[[], T], record: Callable[[T | Failure], None]) -> T:
+    """Returns or raises what ``ask`` does, and passes it to ``record``."""
     try:
         answer = ask()
     except Exception as error:
         restart = isinstance(error, RestartRequiredError)
-        note(Failure((str(error) if restart else repr(error))[:LONGEST_MESSAGE], restart))
+        record(Failure((str(error) if restart else repr(error))[:LONGEST_MESSAGE], restart))
         raise
-    note(answer)
+    record(answer)
     return answer
 
 
@@ -65,10 +63,10 @@ S = TypeVar("S", bound=Reporting)
 
 
 class Recorder:
-    """Wraps ``sources``: a cycle over this one's ``sources`` and ``clock`` is recorded.
+    """Wraps sources and a clock. A cycle over its ``sources`` and ``clock`` is recorded.
 
-    ``begin`` goes before each cycle, ``taken`` after it. The cycle is told the names that
-    ``names`` makes of the real ones, as the recording is.
+    Call ``begin`` before each cycle and ``finish`` after it. The cycle gets the same names as the
+    recording: those that ``names`` returns for the real ones.
     """
 
     def __init__(self, sources: Sources, clock: Clock, names: Names | None = None) -> None:
@@ -76,7 +74,7 @@ class Recorder:
         self.names = names or Names()
         self.real_table = PodTable()
         self.real_identities: dict[int, CgroupIdentity | Unattributed] = {}
-        self.draft = self.before = Draft(len(sources.nodes), len(sources.groups))
+        self.builder = self.previous = CycleBuilder(len(sources.nodes), len(sources.groups))
         self.sources = Sources(
             gpus=tuple(_Gpus(source, self) for source in sources.gpus),
             processes=_Processes(sources.processes, self),
@@ -87,45 +85,45 @@ class Recorder:
         )
 
     def begin(self) -> None:
-        """A new cycle begins now."""
-        self.before, self.draft = self.draft, self.draft.next()
+        """Begins a new cycle."""
+        self.previous, self.builder = self.builder, self.builder.next()
         self.move()
 
     def move(self) -> None:
-        """Let the cycle's clock go to the present."""
-        self.draft.moments.append(self.clock.move())
+        """Moves the cycle's clock to the present."""
+        self.builder.moments.append(self.clock.move())
 
-    def taken(self, page: str = "") -> Cycle:
-        """What was said since ``begin``; ``page`` is the digest of what was made of it."""
-        now, before = self.draft, self.before
+    def finish(self, page: str = "") -> Cycle:
+        """Returns the answers since ``begin``. ``page`` is the digest of the rendered page."""
+        now, before = self.builder, self.previous
         return Cycle(
             moments=tuple(now.moments),
             gpus=tuple(now.gpus),
             identities=now.changed,
             pod_table=None if now.pod_table == before.pod_table else now.pod_table,
-            processes=now.processes.said(),
-            pods=now.pods.said(),
+            processes=now.processes.build(),
+            pods=now.pods.build(),
             others=now.others,
             page=page,
-            told=_changed(now.told, before.told),
-            nodes=tuple(report.said() for report in now.nodes),
-            called=_changed(now.called, before.called),
-            groups=tuple(report.said() for report in now.groups),
+            node_facts=_changed(now.node_facts, before.node_facts),
+            nodes=tuple(report.build() for report in now.nodes),
+            group_facts=_changed(now.group_facts, before.group_facts),
+            groups=tuple(report.build() for report in now.groups),
             group_kinds=None if now.group_kinds == before.group_kinds else now.group_kinds,
         )
 
     def _others(self, sources: Sources) -> tuple[SourceStatus, ...]:
-        self.draft.others = tuple(map(self.names.status, sources.others()))
-        return self.draft.others
+        self.builder.others = tuple(map(self.names.status, sources.others()))
+        return self.builder.others
 
 
 def _changed(now: Sequence[T | None], before: Sequence[T | None]) -> tuple[T | None, ...]:
-    """None for each that is as before."""
+    """Returns the values, None for each that has not changed."""
     return tuple(None if one == old else one for one, old in zip(now, before, strict=True))
 
 
 class _Gpus:
-    """A ``GpuSource`` whose readings are kept."""
+    """A ``GpuSource`` whose readings are recorded."""
 
     def __init__(self, source: GpuSource, recorder: Recorder) -> None:
         self.name = source.name
@@ -133,9 +131,9 @@ class _Gpus:
         self._recorder = recorder
 
     def read(self) -> Reading:
-        names, draft = self._recorder.names, self._recorder.draft
+        names, builder = self._recorder.names, self._recorder.builder
         try:
-            return noted(lambda: names.reading(self._source.read()), draft.gpus.append)
+            return ask_and_record(lambda: names.reading(self._source.read()), builder.gpus.append)
         finally:
             self._recorder.move()
 
@@ -149,8 +147,8 @@ class _Gpus:
         self._source.close()
 
 
-class _Kept(ABC, Generic[S]):
-    """What the others have alike: how they fare is kept. ``position`` is among their kind."""
+class _RecordedSource(ABC, Generic[S]):
+    """Records a source's status and rejections. ``position`` is its place among its kind."""
 
     def __init__(self, source: S, recorder: Recorder, position: int = 0) -> None:
         self.name = source.name
@@ -160,62 +158,66 @@ class _Kept(ABC, Generic[S]):
 
     @property
     @abstractmethod
-    def _report(self) -> Report:
-        """Where what it says of itself is kept."""
+    def _report(self) -> SourceReportBuilder:
+        """The builder of this source's report."""
 
     def status(self) -> SourceStatus:
         names, report = self._recorder.names, self._report
-        return noted(
+        return ask_and_record(
             lambda: names.status(self._source.status()),
             lambda answer: setattr(report, "status", answer),
         )
 
     def rejected(self) -> Mapping[str, int]:
         report = self._report
-        return noted(self._source.rejected, lambda answer: setattr(report, "rejected", answer))
+        return ask_and_record(
+            self._source.rejected, lambda answer: setattr(report, "rejected", answer)
+        )
 
     def close(self) -> None:
         self._source.close()
 
 
-class _Processes(_Kept[ProcessSource]):
-    """A ``ProcessSource`` whose answers are kept, but for the tree."""
+class _Processes(_RecordedSource[ProcessSource]):
+    """A ``ProcessSource`` whose answers are recorded, except the tree and descriptions."""
 
     @property
-    def _report(self) -> Report:
-        return self._recorder.draft.processes
+    def _report(self) -> SourceReportBuilder:
+        return self._recorder.builder.processes
 
     def resolve(self, pids: Collection[int]) -> Mapping[int, CgroupIdentity | Unattributed]:
-        recorder, names, draft = self._recorder, self._recorder.names, self._recorder.draft
+        recorder, names, builder = self._recorder, self._recorder.names, self._recorder.builder
 
         def ask() -> dict[int, CgroupIdentity | Unattributed]:
             recorder.real_identities = dict(self._source.resolve(pids))
             return {pid: names.identity(one) for pid, one in recorder.real_identities.items()}
 
-        return noted(ask, lambda found: draft.identify(pids, found))
+        return ask_and_record(ask, lambda found: builder.identify(pids, found))
 
     def describe(self, pids: Collection[int]) -> Mapping[int, ProcessInfo]:
-        """Not kept: no metric tells it, and names of processes may say anything."""
+        """Not recorded: no metric needs it, and names of processes may hold anything."""
         return self._source.describe(pids)
 
     def tree(self) -> Tree:
         return self._source.tree()
 
     def group_kinds(self) -> frozenset[str]:
-        draft = self._recorder.draft
+        builder = self._recorder.builder
 
         def ask() -> GroupKinds:
             return GroupKinds(tuple(sorted(self._source.group_kinds())))
 
-        return frozenset(noted(ask, lambda told: setattr(draft, "group_kinds", told)).kinds)
+        return frozenset(
+            ask_and_record(ask, lambda answer: setattr(builder, "group_kinds", answer)).kinds
+        )
 
 
-class _Pods(_Kept[PodSource]):
-    """A ``PodSource`` whose answers are kept."""
+class _Pods(_RecordedSource[PodSource]):
+    """A ``PodSource`` whose answers are recorded."""
 
     @property
-    def _report(self) -> Report:
-        return self._recorder.draft.pods
+    def _report(self) -> SourceReportBuilder:
+        return self._recorder.builder.pods
 
     def start(self) -> None:
         self._source.start()
@@ -230,53 +232,53 @@ class _Pods(_Kept[PodSource]):
             recorder.real_table = self._source.table()
             return recorder.names.table(recorder.real_table)
 
-        return noted(ask, lambda answer: setattr(recorder.draft, "pod_table", answer))
+        return ask_and_record(ask, lambda answer: setattr(recorder.builder, "pod_table", answer))
 
-    def follow(self, keep: Keep) -> None:
+    def follow(self, keep: KeyPrefixes) -> None:
         self._source.follow(keep)
 
 
-class _Node(_Kept[NodeSource]):
-    """A ``NodeSource`` whose contribution is kept, in the names of the pods that it was told of."""
+class _Node(_RecordedSource[NodeSource]):
+    """A ``NodeSource`` whose facts are recorded. It is asked with the real pods."""
 
     @property
-    def _report(self) -> Report:
-        return self._recorder.draft.nodes[self._position]
+    def _report(self) -> SourceReportBuilder:
+        return self._recorder.builder.nodes[self._position]
 
     def start(self) -> None:
         self._source.start()
 
-    def facts(self, table: PodTable) -> NodeFacts:  # noqa: ARG002 - may be one of pseudonyms
-        names, told = self._recorder.names, self._recorder.draft.told
+    def facts(self, table: PodTable) -> NodeFacts:  # noqa: ARG002 - may have pseudonyms
+        names, answers = self._recorder.names, self._recorder.builder.node_facts
 
         def ask() -> NodeFacts:
             facts = self._source.facts(self._recorder.real_table)
             # the devices are in the readings, the pods in the table
             return names.node(replace(facts, devices=(), pods={}))
 
-        return noted(ask, lambda answer: told.__setitem__(self._position, answer))
+        return ask_and_record(ask, lambda answer: answers.__setitem__(self._position, answer))
 
 
-class _Groups(_Kept[GroupSource]):
-    """A ``GroupSource`` whose answers are kept; it is asked about the real groups."""
+class _Groups(_RecordedSource[GroupSource]):
+    """A ``GroupSource`` whose answers are recorded. It is asked about the real groups."""
 
     @property
-    def _report(self) -> Report:
-        return self._recorder.draft.groups[self._position]
+    def _report(self) -> SourceReportBuilder:
+        return self._recorder.builder.groups[self._position]
 
     def start(self) -> None:
         self._source.start()
 
     def facts(self, members: Mapping[GroupKey, GroupMember]) -> Mapping[GroupKey, GroupFacts]:
-        recorder, called = self._recorder, self._recorder.draft.called
+        recorder, answers = self._recorder, self._recorder.builder.group_facts
         real = {
             key: member._replace(identity=identity)
             for key, member in members.items()
             if isinstance(identity := recorder.real_identities.get(member.pid), CgroupIdentity)
         }
 
-        def ask() -> Called:
-            told = self._source.facts(real)
-            return Called({key: recorder.names.group(facts) for key, facts in told.items()})
+        def ask() -> GroupAnswer:
+            found = self._source.facts(real)
+            return GroupAnswer({key: recorder.names.group(facts) for key, facts in found.items()})
 
-        return noted(ask, lambda answer: called.__setitem__(self._position, answer)).facts
+        return ask_and_record(ask, lambda answer: answers.__setitem__(self._position, answer)).facts

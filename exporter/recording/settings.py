@@ -1,6 +1,6 @@
-"""Which settings a recording holds: those that shape the result and name nothing of the node.
+"""The settings that a recording holds: those that affect the result and name nothing of the node.
 
-Numbers, switches and choices, and the keys of the labels that pods show.
+They are numbers, switches, choices, and the keys of the labels of pods that are shown.
 """
 
 from collections.abc import Mapping
@@ -17,14 +17,14 @@ Value = bool | int | str | tuple[str, ...]
 Values = Mapping[str, Value]
 
 
-def kept(settings: Settings) -> Values:
-    """The values by their fields. Texts are left out: they name places on one machine."""
+def recordable(settings: Settings) -> Values:
+    """Returns the recorded values by field. Texts are left out: they name places on one machine."""
     values = {field: getattr(settings, field) for field in TABLE}
-    return {field: value for field, value in values.items() if _is_kept(field, value)}
+    return {field: value for field, value in values.items() if _is_recordable(field, value)}
 
 
 def disguised(settings: Settings) -> Settings:
-    """The settings without what ``names`` leaves no pod, nor the user's own schemes and names."""
+    """Returns the settings without private label keys and the user's own schemes and names."""
     own = {scheme.name for scheme in settings.allocations_schemes}
     bases = tuple(pair for pair in settings.allocations_index_basis if pair[0] not in own)
     labels, annotations = settings.pods_labels, settings.pods_annotations
@@ -48,11 +48,11 @@ def restored(
     index_bases: Mapping[str, str] | None = None,
     hami: Mapping[str, str] | None = None,
 ) -> Settings:
-    """The defaults with the values kept. What this version does not know of is left out."""
+    """Returns the defaults with the recorded values. Unknown settings are left out."""
     known: dict[str, Any] = {
         field: value
         for field, value in values.items()
-        if field in TABLE and _is_kept(field, value) and _is_allowed(field, value)
+        if field in TABLE and _is_recordable(field, value) and _is_allowed(field, value)
     }
     return replace(
         load({}, {}),
@@ -63,7 +63,7 @@ def restored(
     )
 
 
-def _is_kept(field: str, value: object) -> bool:
+def _is_recordable(field: str, value: object) -> bool:
     harmless = TABLE[field].kind.allowed.startswith(("one of ", "a group (", KEY.allowed))
     return isinstance(value, int) or (harmless and isinstance(value, str | tuple))
 

@@ -1,125 +1,104 @@
-"""What rows of containers say of allotments: limits, use against them, where they are.
+"""Columns and rows of allocations: limits, use against them, and placement.
 
-Limits stand on the device that the allotment names, use on the device that it was seen on. Where
-the two differ, ``placement_mismatch`` says so, and neither is moved to the other.
+A limit is shown on the device that the allocation names, use on the device where it was seen. Where
+the two differ, ``placement_mismatch`` shows it, and neither is moved to the other.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 
 from exporter.ledger.accounts import Account
-from exporter.ledger.limits import NO_LIMIT, Limit, Limits, PodLimit
 from exporter.model import ContainerKey, Device, Row, Unmeasured, Value
-from exporter.rows.book_view import unmeasured
-from exporter.rows.cache import Columns, by_name
+from exporter.rows.device_view import Columns, by_name, unmeasured
+from exporter.rows.limits import NO_LIMIT, Limit, Limits, PodLimit
 from exporter.rows.view import Owners, View, of_limit, where
 
 UNKNOWN_LIMITS = ("core_limit", "memory_limit")
 
 
-def add_allotments(view: View, owners: Owners[ContainerKey], columns: Columns) -> None:
-    """Add to their columns what containers with accounts on a device were allotted there.
+def add_allocations(view: View, owners: Owners[ContainerKey], columns: Columns) -> None:
+    """Adds the columns of what containers with accounts on a device were allocated there.
 
-    The use of a pod whose containers cannot be told apart yet stands under "", and has no limits.
+    While the containers of a pod cannot be distinguished, its use is under "" and has no limits.
     """
-    kept, loose = owners.kept, view.ledger.loose
-    accounts = [  # in which allotted time stands; of a hidden device nothing is said of allotments
-        None if seen.hidden else account if key.container else loose.get((key, seen.uuid))
+    unplaced = view.ledger.unplaced
+    accounts = [  # that hold the allocated time; None where the device's series are withheld
+        None if seen.withheld else account if key.container else unplaced.get((key, seen.uuid))
         for seen, key, account in zip(owners.seen, owners.keys, owners.accounts, strict=True)
     ]
     granted = [account is not None for account in accounts]
     limits = where(granted, _limits(view, owners), other=NO_LIMIT)
-    columns |= kept.of("shown", (limits,), _shown)
-    columns["allocated_core_seconds_total"] = allocated(view, accounts, limits)
-    limits = where(kept.column("named", _is_named, owners.keys), limits, other=NO_LIMIT)
-    own, cores, memory = kept.of("limits", (limits,), _held_against)
-    columns |= own
+    columns |= by_name(*[limit.shown for limit in limits])
+    columns["allocated_core_seconds_total"] = allocated_core_ns(view, accounts, limits)
+    limits = where([bool(key.container) for key in owners.keys], limits, other=NO_LIMIT)
+    columns |= by_name(*[limit.limits for limit in limits])
     for part, use, most in (
-        ("core", "core_utilization_ratio", cores),
-        ("memory", "memory_used_bytes", memory),
+        ("core", "core_utilization_ratio", [limit.core for limit in limits]),
+        ("memory", "memory_used_bytes", [limit.memory_bytes for limit in limits]),
     ):
         if use in columns:
             name = f"{part}_limit_utilization_ratio"
-            columns[name] = kept.column(name, of_limit, columns[use], most)
-    there = [live and not seen.hidden for live, seen in zip(owners.live, owners.seen, strict=True)]
+            columns[name] = list(map(of_limit, columns[use], most))
+    there = [
+        live and not seen.withheld for live, seen in zip(owners.live, owners.seen, strict=True)
+    ]
     columns["placement_mismatch"] = where(there, _mismatches(view, owners))
 
 
-def _is_named(key: ContainerKey) -> bool:
-    return bool(key.container)
-
-
-def _shown(limits: Sequence[Limit]) -> Columns:
-    return by_name(*[limit.shown for limit in limits])
-
-
-def _held_against(
-    limits: Sequence[Limit],
-) -> tuple[Columns, list[float | None], list[float | None]]:
-    """What is shown of limits that use is held against; those of the core, and of memory."""
-    shown = by_name(*[limit.limits for limit in limits])
-    return shown, [limit.core for limit in limits], [limit.memory_bytes for limit in limits]
-
-
 def _limits(view: View, owners: Owners[ContainerKey]) -> Sequence[Limit]:
-    all_limits = [view.limits] * len(owners.keys)
-    return owners.kept.column("all limits", Limits.of, all_limits, owners.keys, owners.uuids)
+    return list(map(view.limits.of, owners.keys, owners.uuids))
 
 
 def _mismatches(view: View, owners: Owners[ContainerKey]) -> Sequence[int | None]:
-    all_limits = [view.limits] * len(owners.keys)
-    devices = [seen.book.device for seen in owners.seen]
-    return owners.kept.column("mismatch", _mismatch, all_limits, owners.keys, devices)
+    devices = [seen.device_ledger.device for seen in owners.seen]
+    return list(map(partial(_mismatch, view.limits), owners.keys, devices))
 
 
 def unplaced(view: View, owners: Owners[ContainerKey]) -> Sequence[Mapping[str, Unmeasured]]:
-    """Which limits of each one's pod cannot be shown, where it has none of its own."""
-    limits, instances = _limits(view, owners), _has_instances(view)
-    return owners.kept.of(
-        "unplaced",
-        (view.limits, instances, *limits, *owners.keys, *owners.uuids),
-        lambda *_: [
-            {}
-            if limit.allocations or not key.container
-            else _unplaced(view.limits.of(key._replace(container=""), uuid), instances=instances)
-            for limit, key, uuid in zip(limits, owners.keys, owners.uuids, strict=True)
-        ],
-    )
+    """The limits of each container's pod that cannot be shown, where it has none of its own."""
+    instances = _has_instances(view)
+    return [
+        {}
+        if limit.allocations or not key.container
+        else _unplaced(view.limits.of(key._replace(container=""), uuid), instances=instances)
+        for limit, key, uuid in zip(_limits(view, owners), owners.keys, owners.uuids, strict=True)
+    ]
 
 
-def loose_rows(view: View) -> Iterable[Row]:
-    """A row for each allotment whose container or device is not known, where use has none."""
-    nameless = view.ledger.nameless
-    blind = dict.fromkeys(("core", "memory"), nameless) if nameless else {}
-    for (key, uuid), account in view.ledger.loose.items():
-        seen = view.books.get(uuid)
+def unplaced_rows(view: View) -> Iterable[Row]:
+    """One row for each allocation whose container or device is unknown, where use has none."""
+    unidentified = view.ledger.unidentified
+    stale = dict.fromkeys(("core", "memory"), unidentified) if unidentified else {}
+    for (key, uuid), account in view.ledger.unplaced.items():
+        seen = view.devices.get(uuid)
         limit = view.limits.of(key, uuid)
         values: dict[str, Value] = {}
-        if seen is not None and key not in seen.book.owners and not seen.hidden:
+        if seen is not None and key not in seen.device_ledger.owners and not seen.withheld:
             _grant(view, values, limit, account)
             yield Row((*key, seen.index, uuid), values)
         elif not uuid:
-            if not nameless:
+            if not unidentified:
                 _grant(view, values, limit, account)
             if key.container and limit.allocations:
                 values["unmeasured"] = unmeasured(
-                    _unplaced(limit, instances=_has_instances(view)), blind
+                    _unplaced(limit, instances=_has_instances(view)), stale
                 )
             if values:
                 yield Row((*key, "", ""), values)
 
 
 def _grant(view: View, values: dict[str, Value], limit: Limit, account: Account) -> None:
-    """Add what is true of an allotment wherever it is."""
+    """Adds what is true of an allocation wherever it is."""
     values |= limit.shown
-    [spent] = allocated(view, [account], [limit])
+    [spent] = allocated_core_ns(view, [account], [limit])
     if spent is not None:
         values["allocated_core_seconds_total"] = spent
 
 
-def allocated(
+def allocated_core_ns(
     view: View, accounts: Sequence[Account | None], limits: Sequence[Limit | PodLimit]
 ) -> list[int | None]:
-    """The core time that was allotted until now; None if none was ever, and none is known of."""
+    """The core time allocated until now, in ns; None if there never was an allocation of core."""
     now_ns = view.facts.now.mono_ns
     return [
         account.allocated_core_ns(now_ns) or (None if limit.core is None else 0)
@@ -130,23 +109,23 @@ def allocated(
 
 
 def _mismatch(limits: Limits, key: ContainerKey, device: Device) -> int | None:
-    """Whether a container is on a device that its allotment leaves out; None without any.
+    """Whether a container is on a device that its allocation leaves out; None without any.
 
-    An allotment of a card covers the instances that it is divided into.
+    An allocation of a card includes the instances that it is divided into.
     """
-    allotted = limits.devices_of(key)
-    if not allotted:
+    allocated = limits.devices_of(key)
+    if not allocated:
         return None
     whole = device.parent_uuid or device.uuid
-    return int(device.uuid not in allotted and whole not in allotted)
+    return int(device.uuid not in allocated and whole not in allocated)
 
 
 def _has_instances(view: View) -> bool:
-    return any(seen.book.device.parent_uuid for seen in view.books.values())
+    return any(seen.device_ledger.device.parent_uuid for seen in view.devices.values())
 
 
 def _unplaced(limit: Limit, *, instances: bool) -> Mapping[str, Unmeasured]:
-    """Which limits there are that cannot be shown; what nobody promised is not one of them."""
+    """The limits that exist and cannot be shown; what was not promised is not one of them."""
     allocations = limit.allocations
     has = {
         # a whole MIG instance is known to promise its share once it is known

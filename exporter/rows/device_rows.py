@@ -1,15 +1,11 @@
-"""Rows of devices: state, sensors, totals, and what nobody used.
+"""Rows of devices: state, sensors, counters, and the use without an owner."""
 
-What nobody used of devices, by reason: columns of their rows.
-"""
-
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from functools import cache
 
-from exporter.ledger.accounts import ENERGY, Totals
-from exporter.ledger.book import Book
-from exporter.ledger.condition import IDLE_ENERGY
-from exporter.ledger.limits import known
+from exporter.ledger.accounts import ENERGY, Counters
+from exporter.ledger.device_ledger import DeviceLedger
+from exporter.ledger.device_status import IDLE_ENERGY
 from exporter.model import (
     Device,
     DeviceMemory,
@@ -17,21 +13,19 @@ from exporter.model import (
     DeviceState,
     Labelled,
     MemoryHeld,
-    Methods,
     Number,
     Owner,
     PartCost,
     Sensors,
     Table,
     Unattributed,
-    Unexplained,
     Unmeasured,
     Value,
     XidCount,
 )
-from exporter.rows.book_view import COUNTERS, BookView, names, unmeasured
-from exporter.rows.cache import Columns, Kept, by_name
-from exporter.rows.view import View, where
+from exporter.rows.device_view import COUNTERS, Columns, DeviceView, by_name, names, unmeasured
+from exporter.rows.limits import known
+from exporter.rows.view import View
 
 # of time and energy that is nobody's, in the order of the page
 BUSY_REASONS = (
@@ -46,40 +40,23 @@ SHARING_REASONS = tuple(map(str, (Unattributed.MIG, Unattributed.PARTITIONED, Un
 UNATTRIBUTED = {quantity: f"unattributed_{name}" for quantity, name in COUNTERS.items()}
 
 
-def unattributed(kept: Kept, books: Sequence[BookView | None]) -> Columns:
-    """The time and energy of each device that are nobody's; nothing of one that is None."""
-    return kept.of("unattributed", _made_of(books), lambda *_: by_name(*map(_unattributed, books)))
+def _unattributed(seen: DeviceView) -> dict[str, Value]:
+    """The time and energy without an owner, by each reason that can apply, from 0 on.
 
-
-def _made_of(books: Iterable[BookView | None]) -> list[object]:
-    """All that these columns go by."""
-    made_of: list[object] = []
-    for seen in books:
-        if seen is None:
-            made_of.append(None)
-            continue
-        made_of += (seen.book.device, names(seen.told)[0], *seen.book.unattributed)
-        for account in seen.book.unattributed.values():
-            made_of += account.totals
-    return made_of
-
-
-def _unattributed(seen: BookView | None) -> dict[str, Value]:
-    """By each reason that can apply, from 0 on: a series that begins at its first use loses it."""
-    if seen is None:
-        return {}
-    device, nobody = seen.book.device, seen.book.unattributed
-    used: dict[tuple[str, ...], Totals] = {
-        (str(reason),): account.totals for reason, account in nobody.items()
+    A series that begins at its first use loses that use.
+    """
+    device, nobody = seen.device_ledger.device, seen.device_ledger.unattributed
+    used: dict[tuple[str, ...], Counters] = {
+        (str(reason),): account.counters for reason, account in nobody.items()
     }
     instance = device.parent_uuid and device.vendor == "nvidia"
     sharing = "mig" if instance else device.sharing
-    shared = tuple(r for r in SHARING_REASONS if r == sharing or (r,) in used)
-    busy, energy = _nothing(BUSY_REASONS + shared), _nothing(ENERGY_REASONS + shared)
+    attributable = tuple(r for r in SHARING_REASONS if r == sharing or (r,) in used)
+    busy, energy = _nothing(BUSY_REASONS + attributable), _nothing(ENERGY_REASONS + attributable)
     values: dict[str, Value] = {}
-    for quantity, _ in names(seen.told)[0]:
+    for quantity, _ in names(seen.known)[0]:
         nothing = energy if quantity == ENERGY else busy
-        some = {r: getattr(totals, quantity) for r, totals in used.items() if r in nothing}
+        some = {r: getattr(counters, quantity) for r, counters in used.items() if r in nothing}
         values[UNATTRIBUTED[quantity]] = {**nothing, **some}
     return values
 
@@ -92,7 +69,10 @@ def _nothing(reasons: tuple[str, ...]) -> Labelled:
 def unattributed_memory(
     used_bytes: int | None, held: Mapping[Owner, MemoryHeld] | None
 ) -> Mapping[tuple[str, ...], Number]:
-    """By reason, from 0 on; all of it where the device's processes are not listed."""
+    """Memory without an owner, by reason, from 0 on.
+
+    All of it is ``NO_PID`` where the device's processes are not listed.
+    """
     if used_bytes is None:
         return {}
     if held is None:
@@ -104,7 +84,7 @@ def unattributed_memory(
     return {(reason,): bytes_ for reason, bytes_ in used.items() if bytes_ is not None}
 
 
-PARTED = (Unattributed.MIG, Unattributed.PARTITIONED)  # its parts are allotted, not the board
+PARTED = (Unattributed.MIG, Unattributed.PARTITIONED)  # its parts are allocated, not the board
 RENAMED = {  # the device's own core time is its busy time
     "core_utilization_ratio": "utilization_ratio",
     "core_seconds_total": "busy_seconds_total",
@@ -112,66 +92,51 @@ RENAMED = {  # the device's own core time is its busy time
 
 
 def device_rows(view: View) -> Table:
-    """One row a device, also of one that cannot be read: it then says why."""
-    books, kept = list(view.books.values()), view.kept["device"]
-    readings = [view.facts.readings.get(seen.uuid) for seen in books]
-    up = [seen.book.state is DeviceState.UP for seen in books]
+    """One row for each device. A device that cannot be read has a row with the reason."""
+    devices = list(view.devices.values())
+    readings = [view.facts.readings.get(seen.uuid) for seen in devices]
+    up = [seen.device_ledger.state is DeviceState.UP for seen in devices]
     columns: Columns = {
-        "info": kept.column("info", _info, [seen.book.device for seen in books]),
+        "info": [_info(seen.device_ledger.device) for seen in devices],
         "up": list(map(int, up)),
-        "unmeasured": _reasons(kept, [seen.book for seen in books]),
-        **kept.columns("xids", _xids, [of.xids if of else None for of in readings]),
-        **kept.columns("costs", _costs, [of.costs if of else None for of in readings]),
-        **_sensed(view, kept, where(up, readings)),
-        **_used(view, kept, where([not seen.blind for seen in books], books)),
+        "unmeasured": [_unmeasured(seen.device_ledger) for seen in devices],
+        **by_name(*[_always(reading) if reading else {} for reading in readings]),
+        **by_name(
+            *[
+                _sensed(reading, seen.device_ledger.held) if is_up and reading else {}
+                for reading, seen, is_up in zip(readings, devices, up, strict=True)
+            ]
+        ),
+        **by_name(*[{} if seen.stale else _accounts(view, seen) for seen in devices]),
     }
-    return Table([(seen.index, seen.uuid) for seen in books], columns)
+    return Table([(seen.index, seen.uuid) for seen in devices], columns)
 
 
-def _sensed(view: View, kept: Kept, readings: Sequence[DeviceReading | None]) -> Columns:
-    """What was read of devices that are up."""
-    sensors = [of.sensors if of else None for of in readings]
-    memory = [of.memory if of else None for of in readings]
-    held = [seen.book.held for seen in view.books.values()]
-    totals = [of.device.memory_bytes if of else None for of in readings]
-    return {
-        **kept.columns("sensors", _sensors, sensors),
-        **kept.of("held", kept.column("memory", _memory, memory, held, totals), by_name),
-    }
+def _always(reading: DeviceReading) -> dict[str, Value]:
+    """What matters most when the device is slow, or cannot be read any more."""
+    return _xids(reading.xids) | _costs(reading.costs)
 
 
-def _used(view: View, kept: Kept, books: Sequence[BookView | None]) -> Columns:
-    """What the accounts say of devices that can be read."""
-    unexplained = [
-        seen.book.unexplained if seen and "core" in seen.told else None for seen in books
-    ]
-    methods = [seen.book.methods if seen and seen.book.measured else None for seen in books]
-    return {
-        **by_name(*[_accounts(view, seen) if seen else {} for seen in books]),
-        **unattributed(kept, books),
-        "unexplained_core_seconds_total": kept.column("unexplained", _unexplained, unexplained),
-        "method_info": kept.column("methods", _methods, methods),
-    }
+def _sensed(reading: DeviceReading, held: Mapping[Owner, MemoryHeld] | None) -> dict[str, Value]:
+    """What was read of a device that is up."""
+    memory = _memory(reading.memory, held, reading.device.memory_bytes)
+    return _sensors(reading.sensors) | memory
 
 
-def _reasons(kept: Kept, books: Sequence[Book]) -> Sequence[Labelled]:
-    """What is not measured of each, and why."""
-    made_of = [of for b in books for of in (b.unmeasured, b.measured, b.doubts, b.state)]
-    return kept.of("unmeasured", made_of, lambda *_: [_unmeasured(book) for book in books])
-
-
-def _unmeasured(book: Book) -> Labelled:
+def _unmeasured(device_ledger: DeviceLedger) -> Labelled:
     return unmeasured(
-        {q: r for q, r in book.unmeasured.items() if q not in book.measured},
-        {} if book.state is DeviceState.UP else {"device": Unmeasured(book.state)},
-        dict.fromkeys(sorted(book.undertold), Unmeasured.READ_FAILED),
-        {IDLE_ENERGY: Unmeasured.NEVER_IDLE} if _never_idle(book) else {},
+        {q: r for q, r in device_ledger.unmeasured.items() if q not in device_ledger.measured},
+        {}
+        if device_ledger.state is DeviceState.UP
+        else {"device": Unmeasured(device_ledger.state)},
+        dict.fromkeys(sorted(device_ledger.lower_bounds), Unmeasured.READ_FAILED),
+        {IDLE_ENERGY: Unmeasured.NEVER_IDLE} if _never_idle(device_ledger) else {},
     )
 
 
-def _never_idle(book: Book) -> bool:
+def _never_idle(device_ledger: DeviceLedger) -> bool:
     """Whether the board's idle power is still unknown: all its energy then counts as active."""
-    return ENERGY in book.measured and IDLE_ENERGY not in book.measured
+    return ENERGY in device_ledger.measured and IDLE_ENERGY not in device_ledger.measured
 
 
 def _info(device: Device) -> Labelled:
@@ -187,9 +152,7 @@ def _info(device: Device) -> Labelled:
     return {labels: 1}
 
 
-def _sensors(sensors: Sensors | None) -> dict[str, Value]:
-    if sensors is None:
-        return {}
+def _sensors(sensors: Sensors) -> dict[str, Value]:
     values = known(
         power_watts=sensors.power_watts,
         power_limit_watts=sensors.power_limit_watts,
@@ -206,7 +169,6 @@ def _sensors(sensors: Sensors | None) -> dict[str, Value]:
         ("row_remapping", sensors.row_remapping),
         ("pcie_bytes_total", sensors.pcie_bytes),
         ("nvlink_bytes_total", sensors.nvlink_bytes),
-        ("crosscheck_mismatch", sensors.crosscheck),
     ):
         values[name] = {(label,): value for label, value in labelled.items()}
     return values
@@ -215,7 +177,7 @@ def _sensors(sensors: Sensors | None) -> dict[str, Value]:
 def _memory(
     memory: DeviceMemory | None, held: Mapping[Owner, MemoryHeld] | None, total_bytes: int | None
 ) -> dict[str, Value]:
-    """What the device has and holds. ``total_bytes``: as far as is known without asking it."""
+    """The device's memory; ``total_bytes`` is what is known without asking the driver."""
     if memory is None:
         return known(memory_total_bytes=total_bytes)
     values = known(
@@ -227,10 +189,7 @@ def _memory(
     return values
 
 
-def _xids(xids: Mapping[str, XidCount] | None) -> dict[str, Value]:
-    """XIDs matter most when the device cannot be read any more."""
-    if xids is None:
-        return {}
+def _xids(xids: Mapping[str, XidCount]) -> dict[str, Value]:
     return {
         "xid_errors_total": {(xid,): x.events for xid, x in xids.items()},
         "xid_last_timestamp_seconds": {
@@ -239,10 +198,7 @@ def _xids(xids: Mapping[str, XidCount] | None) -> dict[str, Value]:
     }
 
 
-def _costs(costs: Mapping[str, PartCost] | None) -> dict[str, Value]:
-    """What reading the device costs matters most when it is slow, or does not answer."""
-    if costs is None:
-        return {}
+def _costs(costs: Mapping[str, PartCost]) -> dict[str, Value]:
     return {
         "driver_seconds_total": {(part,): cost.duration_ns for part, cost in costs.items()},
         "read_interval_seconds": {
@@ -251,34 +207,32 @@ def _costs(costs: Mapping[str, PartCost] | None) -> dict[str, Value]:
     }
 
 
-def _accounts(view: View, seen: BookView) -> dict[str, Value]:
-    book = seen.book
+def _accounts(view: View, seen: DeviceView) -> dict[str, Value]:
+    device_ledger = seen.device_ledger
     values = seen.use()
     for name, own_name in RENAMED.items():
         if name in values:
             values[own_name] = values.pop(name)
-    if IDLE_ENERGY in book.measured:
-        values["idle_energy_joules_total"] = book.idle_energy_uj
-    if book.measured:
-        values["unobserved_seconds_total"] = book.unobserved_ns
-    if "core" in seen.told:
-        values |= known(normalization_ratio=book.normalization)
-    return values | _allotted(view, book)
+    if IDLE_ENERGY in device_ledger.measured:
+        values["idle_energy_joules_total"] = device_ledger.idle_energy_uj
+    if device_ledger.measured:
+        values["unobserved_seconds_total"] = device_ledger.unobserved_ns
+    if "core" in seen.known:
+        values |= known(normalization_ratio=device_ledger.normalization)
+        values["unexplained_core_seconds_total"] = {
+            (str(reason),): core_ns for reason, core_ns in device_ledger.unexplained.items()
+        }
+    if device_ledger.measured:
+        methods = device_ledger.methods
+        values["method_info"] = {(methods.busy, methods.shares, methods.energy): 1}
+    return values | _unattributed(seen) | _allocated(view, device_ledger)
 
 
-def _methods(methods: Methods | None) -> Labelled | None:
-    return {(methods.busy, methods.shares, methods.energy): 1} if methods else None
-
-
-def _unexplained(core_ns: Mapping[Unexplained, int] | None) -> Labelled | None:
-    return None if core_ns is None else {(str(reason),): ns for reason, ns in core_ns.items()}
-
-
-def _allotted(view: View, book: Book) -> dict[str, Value]:
-    """Sums over the allotments that name the device; 0 where it is known that none can be of it."""
-    uuid = book.device.uuid
+def _allocated(view: View, device_ledger: DeviceLedger) -> dict[str, Value]:
+    """Sums over the allocations that name the device; 0 where none can be of it."""
+    uuid = device_ledger.device.uuid
     here = view.limits.of_device(uuid)
-    parted = book.device.sharing in PARTED
+    parted = device_ledger.device.sharing in PARTED
     some = here.allocations or view.limits.unplaced or parted
     none = 0 if view.facts.pods and not some else None
     return known(

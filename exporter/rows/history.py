@@ -1,9 +1,6 @@
-"""The last minutes of devices, containers and groups, for people to look back on.
+"""The last ten minutes of devices, containers and groups, for people to look back on.
 
-Bounded: a point each five seconds, ten minutes of them, so many series. A history is never changed:
-a point more makes another one.
-
-The two gauges that the history keeps, read from the accounts: what their rows would say.
+One point each five seconds, and a bounded number of series. A history is immutable.
 """
 
 from array import array
@@ -11,20 +8,18 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from struct import Struct
 
-from exporter.ledger.accounts import Account, Moment
-from exporter.ledger.averages import OwnerKey
-from exporter.ledger.ledger import Ledger
-from exporter.model import ContainerKey, DeviceState, GroupKey, History, Row, Value
-from exporter.rows.allocation_rows import loose_rows
-from exporter.rows.book_view import BookView, CycleFacts
-from exporter.rows.view import View
+from exporter.ledger import Ledger, Moment
+from exporter.model import DeviceState, History, Row, Value
+from exporter.rows.allocation_rows import unplaced_rows
+from exporter.rows.device_view import RATIOS, CycleFacts, DeviceView
+from exporter.rows.view import K, Owners, View
 
 POINTS = 120
 MOST_SERIES = 4096  # 4 MB
 _PAIR = Struct("=ff")
 POINT_BYTES = _PAIR.size
 UNKNOWN = float("nan")
-_NUMBERS = (int, float)  # made once: a union would be made anew for each value
+_NUMBERS = (int, float)  # a union in the call would be built again for each value
 CORE = {
     "device": "utilization_ratio",
     "container": "core_utilization_ratio",
@@ -37,14 +32,14 @@ Gauges = tuple[tuple[str, ...], float, float]
 
 
 def gauges_of(rows: Mapping[str, Sequence[Row]]) -> Iterator[Gauges]:
-    """What the rows of devices, containers and groups say."""
+    """The gauges in the rows of devices, containers and groups."""
     for level, core in CORE.items():
         for labels, values, _ in rows.get(level, ()):
             yield labels, _number(values.get(core)), _number(values.get(MEMORY))
 
 
 def extended(before: History, present: Iterable[Gauges], now: Moment) -> History:
-    """The history with the present, if a point is due: only then is it looked at."""
+    """The history with the current gauges, if a point is due; otherwise they are not read."""
     if not before.end_unix_ns:
         return _with_point(before, b"", present, now.unix_ns, now.mono_ns)
     steps = (now.mono_ns - before.end_mono_ns) // before.step_ns
@@ -72,7 +67,7 @@ def _with_point(
 
 
 def points(packed: bytes) -> tuple[list[float | None], list[float | None]]:
-    """Core ratios and memory in bytes of a series, oldest first; None where it was not known."""
+    """Core ratios and memory in bytes of a series, oldest first; None where unknown."""
     flat = [None if value != value else value for value in array("f", packed)]  # noqa: PLR0124 - NaN
     return flat[::2], flat[1::2]
 
@@ -81,40 +76,27 @@ def _number(value: Value | None) -> float:
     return value if isinstance(value, _NUMBERS) else UNKNOWN
 
 
-def present_of(ledger: Ledger, facts: CycleFacts) -> Iterator[Gauges]:
-    """Those of devices, containers and groups, looked up while they are iterated over.
+def current_gauges(ledger: Ledger, facts: CycleFacts) -> Iterator[Gauges]:
+    """The gauges of devices, containers and groups, read from the accounts when iterated over.
 
-    To be read before the next cycle. Whole rows each five seconds would be much of its work.
+    To be read before the next cycle. It costs a fraction of building all rows.
     """
     view = View(ledger, facts)
-    for seen in view.books.values():
-        yield (seen.index, seen.uuid), _core(seen, None, seen.book.whole), _memory(view, seen)
-    yield from _owners(view, ContainerKey)
-    for row in loose_rows(view):
+    for seen in view.devices.values():
+        core = None if seen.stale else seen.use().get(RATIOS["core"])
+        yield (seen.index, seen.uuid), _number(core), _memory(view, seen)
+    yield from _owners(view.containers)
+    for row in unplaced_rows(view):
         yield row.labels, UNKNOWN, UNKNOWN
-    yield from _owners(view, GroupKey)
+    yield from _owners(view.groups)
 
 
-def _owners(view: View, kind: type[ContainerKey | GroupKey]) -> Iterable[Gauges]:
-    for seen in view.books.values():
-        device = seen.index, seen.uuid
-        for key, account in seen.book.owners.items():
-            if not isinstance(key, kind):
-                continue
-            if seen.hidden or not seen.live(account) or seen.pending(key):
-                yield (*key, *device), UNKNOWN, UNKNOWN
-                continue
-            used_bytes = account.held.used_bytes if account.held else None
-            memory = UNKNOWN if used_bytes is None else used_bytes
-            yield (*key, *device), _core(seen, key, account), memory
+def _owners(owners: Owners[K]) -> Iterator[Gauges]:
+    cores, held = owners.of_shown(owners.cores()), owners.of_shown(owners.memory_bytes())
+    return zip(owners.labels(), map(_number, cores), map(_number, held), strict=True)
 
 
-def _core(seen: BookView, owner: OwnerKey | None, account: Account) -> float:
-    core = None if seen.blind else seen.core(owner, account)
-    return UNKNOWN if core is None else core
-
-
-def _memory(view: View, seen: BookView) -> float:
+def _memory(view: View, seen: DeviceView) -> float:
     reading = view.facts.readings.get(seen.uuid)
-    memory = reading.memory if reading and seen.book.state is DeviceState.UP else None
-    return UNKNOWN if memory is None or memory.used_bytes is None else memory.used_bytes
+    memory = reading.memory if reading and seen.device_ledger.state is DeviceState.UP else None
+    return _number(memory.used_bytes if memory else None)

@@ -1,9 +1,7 @@
-"""Rows that are made for their first reader: of most Snapshots nobody asks for any.
+"""All rows of a Snapshot by level, built lazily: most Snapshots have no reader.
 
-The books as rows: what the readers of a Snapshot are served.
-
-A gauge of an owner that has gone leaves at once, its counters stay for a while; nothing but the
-reason is shown on a device that could not be read for some cycles.
+When an owner ends, its gauges end at once, and its counters stay for a while. On a device that
+could not be read for some cycles, only the reason is shown.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -12,8 +10,8 @@ from typing import TypeVar, overload
 
 from exporter.ledger.ledger import Ledger
 from exporter.model import Row, Table
-from exporter.rows.book_view import CycleFacts
 from exporter.rows.device_rows import device_rows
+from exporter.rows.device_view import CycleFacts
 from exporter.rows.owner_rows import container_rows, group_rows
 from exporter.rows.pod_rows import group_kind_rows, namespace_rows, pod_rows
 from exporter.rows.view import View
@@ -22,12 +20,12 @@ Make = Callable[[], Table | Iterable[Row]]
 T = TypeVar("T")
 
 
-class LateRows(Mapping[str, tuple[Row, ...]]):
-    """Rows by level, each level made for the first who asks for it; for any number of threads.
+class LazyRows(Mapping[str, tuple[Row, ...]]):
+    """Rows by level, each built on first access. Thread-safe.
 
-    What they are made from must not change any more. It is let go once all levels are made. Two
-    that ask at the same moment may both make a level, and are given the same rows. Who writes a
-    page asks for ``table``, and no row is made.
+    What they are built from must not change any more; it is released once all levels are built. Two
+    threads that ask at the same moment may both build a level, and get the same rows. The writer of
+    a page asks for ``table``, so that no row is built.
     """
 
     __slots__ = ("_levels", "_made", "_makers", "_rows")
@@ -39,7 +37,12 @@ class LateRows(Mapping[str, tuple[Row, ...]]):
         self._rows: dict[str, tuple[Row, ...]] = {}  # of tables
 
     def __getitem__(self, level: str) -> tuple[Row, ...]:
-        """The rows of a level; KeyError if there is no such level."""
+        """The rows of a level.
+
+        Raises:
+            KeyError: there is no such level.
+
+        """
         made = self._made_of(level)
         if not isinstance(made, Table):
             return made
@@ -47,7 +50,12 @@ class LateRows(Mapping[str, tuple[Row, ...]]):
         return self._rows.setdefault(level, made.rows()) if rows is None else rows
 
     def table(self, level: str) -> Table:
-        """The rows of a level as a table; KeyError if there is no such level."""
+        """The rows of a level as a table.
+
+        Raises:
+            KeyError: there is no such level.
+
+        """
         made = self._made_of(level)
         return made if isinstance(made, Table) else Table.of(made)
 
@@ -67,11 +75,11 @@ class LateRows(Mapping[str, tuple[Row, ...]]):
     def get(
         self, level: str, default: tuple[Row, ...] | T | None = None, /
     ) -> tuple[Row, ...] | T | None:
-        """As of any mapping; but a KeyError of who makes a level does not pass for its absence."""
+        """As of any mapping; a KeyError raised while a level is built is passed on."""
         return self[level] if level in self._levels else default
 
     def __contains__(self, level: object) -> bool:
-        """Whether there is such a level; makes nothing."""
+        """Whether there is such a level; builds nothing."""
         return level in self._levels
 
     def __iter__(self) -> Iterator[str]:
@@ -85,23 +93,23 @@ class LateRows(Mapping[str, tuple[Row, ...]]):
 
 def table_of(rows: Mapping[str, tuple[Row, ...]], level: str) -> Table:
     """The rows of a level as a table; an empty one if there is no such level."""
-    if isinstance(rows, LateRows) and level in rows:
+    if isinstance(rows, LazyRows) and level in rows:
         return rows.table(level)
     return Table.of(rows.get(level, ()))
 
 
-def late_rows(
+def lazy_rows(
     ledger: Ledger,
     facts: CycleFacts,
     makers: Mapping[str, Callable[[View], Table | Iterable[Row]]],
-) -> LateRows:
-    """Rows by level, all made from one View of a ledger that does not change any more."""
-    late = _LateView(ledger, facts)
-    return LateRows({level: partial(late.rows, make) for level, make in makers.items()})
+) -> LazyRows:
+    """Rows by level, all built from one View of a ledger that does not change any more."""
+    late = _LazyView(ledger, facts)
+    return LazyRows({level: partial(late.rows, make) for level, make in makers.items()})
 
 
-class _LateView:
-    """A View for the first who asks for rows."""
+class _LazyView:
+    """A View that is built on first use."""
 
     __slots__ = ("_facts", "_ledger", "_view")
 
@@ -127,20 +135,22 @@ _MAKERS: Mapping[str, Callable[[View], Table | Iterable[Row]]] = {
 }
 
 
-def rows_of(ledger: Ledger, facts: CycleFacts) -> LateRows:
+def rows_of(ledger: Ledger, facts: CycleFacts) -> LazyRows:
     """All rows but the exporter's own, by level; later cycles do not change them."""
-    return late_rows(ledger.frozen(facts.allotted), facts, _MAKERS)
+    return lazy_rows(ledger.frozen(), facts, _MAKERS)
 
 
 def at_most(ledger: Ledger, facts: CycleFacts) -> int:
-    """No family has more series in ``rows_of`` than so many; mostly it has far fewer."""
-    owners, sums = len(ledger.loose), [0, 0]
-    for book in ledger.books.values():
-        owners += len(book.owners)
-        sums = [so_far + len(of) for so_far, of in zip(sums, book.closed.values(), strict=True)]
+    """An upper bound of the series that any family has in ``rows_of``; mostly far too high."""
+    owners, sums = len(ledger.unplaced), [0, 0]
+    for device_ledger in ledger.devices.values():
+        owners += len(device_ledger.owners)
+        sums = [
+            so_far + len(of) for so_far, of in zip(sums, device_ledger.closed.values(), strict=True)
+        ]
     return max(
-        MOST_OF_DEVICE * len(ledger.books),
-        MOST_REASONS * owners + len(facts.allotted),
+        MOST_OF_DEVICE * len(ledger.devices),
+        MOST_REASONS * owners + len(facts.allocated),
         len(ledger.pods),
         *sums,
     )

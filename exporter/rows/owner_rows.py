@@ -3,11 +3,10 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import astuple
 
-from exporter.ledger.condition import OWNED
-from exporter.model import Device, GroupKey, Labelled, MemoryHeld, Table, Unmeasured
-from exporter.rows.allocation_rows import UNKNOWN_LIMITS, add_allotments, loose_rows, unplaced
-from exporter.rows.book_view import BookView, unmeasured
-from exporter.rows.cache import Columns
+from exporter.ledger.device_status import OWNED
+from exporter.model import GroupKey, Labelled, MemoryHeld, Table, Unmeasured
+from exporter.rows.allocation_rows import UNKNOWN_LIMITS, add_allocations, unplaced, unplaced_rows
+from exporter.rows.device_view import Columns, DeviceView, unmeasured
 from exporter.rows.view import K, Owners, View, used_bytes
 
 NAMED: dict[str, Unmeasured] = {}
@@ -15,49 +14,40 @@ UNNAMED = dict.fromkeys(UNKNOWN_LIMITS, Unmeasured.POD_UNKNOWN)
 
 
 def container_rows(view: View) -> Table:
-    """One row for each container on each device, and for what is allotted and has no such row."""
+    """One row for each container on each device, and for each allocation without such a row."""
     owners = view.containers
     columns = _columns(owners, unplaced(view, owners))
-    add_allotments(view, owners, columns)
-    return Table(_labels(owners), columns).joined(Table.of(loose_rows(view)))
+    add_allocations(view, owners, columns)
+    return Table(owners.labels(), columns).joined(Table.of(unplaced_rows(view)))
 
 
 def group_rows(view: View) -> Table:
-    """One row for each group on each device. Its names stand beside its counters to the last."""
+    """One row for each group on each device. Its names are shown as long as its counters."""
     owners = view.groups
-    columns = _columns(owners, owners.kept.column("unnamed", _unnamed, owners.keys))
+    columns = _columns(owners, list(map(_unnamed, owners.keys)))
     facts = [view.facts.groups.get(key) for key in owners.keys]
     columns["info"] = [
         {astuple(of): 1} if of and any(value is not None for value in values) else None
         for of, *values in zip(facts, *columns.values(), strict=True)
     ]
-    return Table(_labels(owners), columns)
-
-
-def _labels(owners: Owners[K]) -> list[tuple[str, ...]]:
-    devices = [seen.book.device for seen in owners.seen]
-    return owners.kept.column("labels", _label, owners.keys, devices)
-
-
-def _label(key: tuple[str, ...], device: Device) -> tuple[str, ...]:
-    return (*key, str(device.index), device.uuid)
+    return Table(owners.labels(), columns)
 
 
 def _unnamed(key: GroupKey) -> Mapping[str, Unmeasured]:
-    """Which limits are not known of a pod without a name."""
+    """The limits that are unknown of a pod without a name, with the reason."""
     return UNNAMED if key.kind == "pod" else NAMED
 
 
 def _columns(owners: Owners[K], unlimited: Sequence[Mapping[str, Unmeasured]]) -> Columns:
-    """What containers and groups have alike. ``unlimited``: which limits are not known, and why.
+    """The columns that containers and groups share; ``unlimited`` are unknown limits, with reasons.
 
-    An owner that has gone keeps its counters for a while; one of whom nothing is measured, or
-    whose use cannot be told apart, has nothing but the reason.
+    When an owner ends, its counters stay for a while. An owner whose series are withheld has only
+    the reason.
     """
-    columns, column = owners.used(), owners.kept.column
+    columns = owners.used()
     held = owners.of_shown(owners.held)
-    columns["processes"] = column("processes", _processes, held)
-    columns["memory_used_bytes"] = column("memory", used_bytes, held)
+    columns["processes"] = [one.processes if one else None for one in held]
+    columns["memory_used_bytes"] = list(map(used_bytes, held))
     for name, values in (
         ("memory_used_peak_bytes", [account.peak_bytes for account in owners.accounts]),
         ("last_active_timestamp_seconds", [one.active_unix_ns for one in owners.accounts]),
@@ -68,59 +58,55 @@ def _columns(owners: Owners[K], unlimited: Sequence[Mapping[str, Unmeasured]]) -
     return columns
 
 
-def _processes(held: MemoryHeld | None) -> int | None:
-    return held.processes if held else None
-
-
 def _reasons(
     owners: Owners[K], unlimited: Sequence[Mapping[str, Unmeasured]]
 ) -> Sequence[Labelled | None]:
-    """What is not told of each, and why; None of one that has gone."""
+    """The unmeasured quantities of each owner, with reasons; None for an owner that has ended."""
     if not any(owners.withheld) and None not in owners.memory_bytes():  # as nearly always
-        reasons = owners.kept.column("reasons", unmeasured, owners.unshared, unlimited)
+        reasons = list(map(unmeasured, owners.unattributable, unlimited))
         return owners.of_shown(reasons)
     return [
-        _unmeasured(seen, why, held, unshared, others)
-        if live or (why and key in (seen.book.held or ()))
+        _unmeasured(seen, why, held, unattributable, others)
+        if live or (why and key in (seen.device_ledger.held or ()))
         else None
-        for live, seen, key, why, held, unshared, others in zip(
+        for live, seen, key, why, held, unattributable, others in zip(
             *(owners.live, owners.seen, owners.keys, owners.withheld, owners.held),
-            *(owners.unshared, unlimited),
+            *(owners.unattributable, unlimited),
             strict=True,
         )
     ]
 
 
 def _unmeasured(
-    seen: BookView,
+    seen: DeviceView,
     withheld: Unmeasured | None,
     held: MemoryHeld | None,
-    unshared: Mapping[str, Unmeasured],
+    unattributable: Mapping[str, Unmeasured],
     unlimited: Mapping[str, Unmeasured],
 ) -> Labelled:
-    """What is not told of an owner, and why."""
+    """The unmeasured quantities of an owner, with reasons."""
     if withheld is not None:
-        return unmeasured(_nothing(seen, withheld), NAMED if seen.hidden else unlimited)
-    is_told = held is not None and held.used_bytes is not None
-    untold = {} if is_told else _memory_reason(seen, held, unshared)
-    return unmeasured(untold, unshared, unlimited)
+        return unmeasured(_nothing(seen, withheld), NAMED if seen.withheld else unlimited)
+    is_known = held is not None and held.used_bytes is not None
+    memory = {} if is_known else _memory_reason(seen, held, unattributable)
+    return unmeasured(memory, unattributable, unlimited)
 
 
-def _nothing(seen: BookView, reason: Unmeasured) -> dict[str, Unmeasured]:
-    """Why nothing is known of an owner, for each quantity that its device has."""
-    lacking = [q for q in OWNED if q in {"core", "memory", *seen.book.measured}]
+def _nothing(seen: DeviceView, reason: Unmeasured) -> dict[str, Unmeasured]:
+    """The reason for each quantity that the device has."""
+    lacking = [q for q in OWNED if q in {"core", "memory", *seen.device_ledger.measured}]
     return dict.fromkeys(lacking, reason)
 
 
 def _memory_reason(
-    seen: BookView, held: MemoryHeld | None, unshared: Mapping[str, Unmeasured]
+    seen: DeviceView, held: MemoryHeld | None, unattributable: Mapping[str, Unmeasured]
 ) -> dict[str, Unmeasured]:
-    """Why memory that is not told is not, where the device itself gives no reason."""
-    if "memory" in seen.unshared:
+    """Why an owner's memory is unmeasured, where the device itself gives no reason."""
+    if "memory" in seen.unattributable:
         return {}
     if held is not None:
         if held.is_rejected:
             return {"memory": Unmeasured.REJECTED_SAMPLES}
-        is_untold = unshared.get("core") is Unmeasured.READ_FAILED
-        return {"memory": Unmeasured.READ_FAILED if is_untold else Unmeasured.NOT_SUPPORTED}
-    return {"memory": Unmeasured.READ_FAILED} if seen.book.unlisted else {}
+        is_unread = unattributable.get("core") is Unmeasured.READ_FAILED
+        return {"memory": Unmeasured.READ_FAILED if is_unread else Unmeasured.NOT_SUPPORTED}
+    return {"memory": Unmeasured.READ_FAILED} if seen.device_ledger.unlisted else {}

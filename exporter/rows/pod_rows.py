@@ -1,19 +1,16 @@
-"""Rows of pods, namespaces and kinds of groups: accounts of their own, gauges over devices.
-
-The pods as seen at the end of one cycle, and which of their containers count for what.
-"""
+"""Rows of pods, namespaces and kinds of groups: their own counters, and gauges over devices."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
 from exporter.ledger.accounts import ENERGY
 from exporter.ledger.averages import OwnerKey
-from exporter.ledger.limits import Allotted, Limits, PodLimit
+from exporter.ledger.ledger import Allocated
 from exporter.model import ContainerKey, GroupKey, Labelled, Row, Table
-from exporter.rows.allocation_rows import allocated
-from exporter.rows.book_view import BookView, CycleFacts, counters
-from exporter.rows.cache import Columns, by_name
-from exporter.rows.view import View, by_quantity, of_limit, of_told, where
+from exporter.rows.allocation_rows import allocated_core_ns
+from exporter.rows.device_view import Columns, CycleFacts, DeviceView, by_name, counter_values
+from exporter.rows.limits import PodLimit
+from exporter.rows.view import View, by_quantity, of_known, of_limit, where
 
 T = TypeVar("T", int, float)
 Name = tuple[str, str]
@@ -22,101 +19,90 @@ Places = Sequence[int]
 
 
 class Pods:
-    """Those that have or had something to do with a GPU here; a column of each thing.
+    """The pods with any account here; one column for each thing known of them.
 
-    ``closed`` are the pods' own accounts: what containers used whose accounts are closed. ``parts``
-    says where the containers of each stand, ``alive`` where those that are there, ``using`` where
-    those of whom it is known what they use. ``live``: it is there; ``blind``: it is or should be on
-    a device that cannot be read; ``told``: what it used is.
+    ``closed`` are the pods' own accounts: the counters of closed accounts of containers. ``parts``
+    are the places of each pod's containers, ``alive`` of those that are there, ``using`` of those
+    whose use is known. ``live``: the pod is there. ``stale``: it is, or should be, on a device that
+    cannot be read. ``measured``: its use is known.
     """
 
     def __init__(self, view: View) -> None:
         ledger, owners = view.ledger, view.containers
-        self._view, self.owners, self.kept = view, owners, view.kept["pod"]
+        self._view, self.owners = view, owners
         self.names, self.closed = list(ledger.pods), list(ledger.pods.values())
-        self._closed_totals = by_quantity([closed.totals for closed in self.closed])
-        self.limits = self.kept.column(
-            "limits", Limits.of_pod, [view.limits] * len(self.names), self.names
-        )
-        of, keys = self.kept.of, owners.keys
-        all_of_them = *self.names, *keys, *owners.uuids
-        self._whose = of("whose", all_of_them, lambda *_: self._pods_of(keys))
-        self.parts = of("parts", (self._whose,), self._parts)
-        self.alive = of(
-            "alive", (self.parts, *owners.live), lambda *_: _only(self.parts, owners.live)
-        )
-        self.using = of("using", (self.alive, *owners.pending), self._using)
+        self._closed_counters = by_quantity([closed.counters for closed in self.closed])
+        self.limits = list(map(view.limits.of_pod, self.names))
+        self._whose = self._pods_of(owners.keys)
+        self.parts = self._parts()
+        self.alive = _only(self.parts, owners.live)
+        self.using = _only(self.alive, [not pending for pending in owners.pending])
         self.live = [
             bool(alive) or view.live(closed)
             for alive, closed in zip(self.alive, self.closed, strict=True)
         ]
-        self.blind = self._blind()
-        self.told = [not (blind or ledger.nameless) for blind in self.blind]
-
-    def _using(self, alive: Sequence[Places], *pending: bool) -> Sequence[Places]:
-        return _only(alive, [not one for one in pending])
+        self.stale = self._stale()
+        self.measured = [not (stale or ledger.unidentified) for stale in self.stale]
 
     def _pods_of(self, keys: Sequence[ContainerKey]) -> Sequence[int | None]:
-        """The pod of each container; None if it never used or was allotted anything."""
+        """The pod of each container; None if it never used or was allocated anything."""
         numbers = {name: number for number, name in enumerate(self.names)}
         return [numbers.get(key[:2]) for key in keys]
 
-    def _parts(self, whose: Sequence[int | None]) -> Sequence[Places]:
+    def _parts(self) -> Sequence[Places]:
         parts: list[list[int]] = [[] for _ in self.names]
-        for place, pod in enumerate(whose):
+        for place, pod in enumerate(self._whose):
             if pod is not None:
                 parts[pod].append(place)
         return parts
 
-    def _blind(self) -> list[bool]:
-        if not any(seen.blind for seen in self._view.books.values()):
+    def _stale(self) -> list[bool]:
+        if not any(seen.stale for seen in self._view.devices.values()):
             return [False] * len(self.names)
         return [
-            any(self._is_blind(place, limit.allotted) for place in parts)
-            or _is_allotted_blind(self._view, limit.allotted)
+            any(self._is_stale(place, limit.allocated) for place in parts)
+            or _is_allocated_stale(self._view, limit.allocated)
             for parts, limit in zip(self.parts, self.limits, strict=True)
         ]
 
-    def _is_blind(self, place: int, limits: Sequence[Allotted]) -> bool:
+    def _is_stale(self, place: int, limits: Sequence[Allocated]) -> bool:
         """Whether a pod is, as far as is known, on a container's device that cannot be read.
 
-        One that is allotted other devices now, and not this one, has left it: a StatefulSet's pod
-        that was made anew keeps its name. But not one that had its allotment while it was still
-        seen here.
+        A pod that now has allocations on other devices only has left this one: a StatefulSet's pod
+        that was created again keeps its name. A pod that had its allocation while it was still seen
+        here has not.
         """
         seen, key = self.owners.seen[place], self.owners.keys[place]
-        if not seen.blind or not (self.owners.live[place] or key in (seen.book.held or ())):
+        if not seen.stale or not (
+            self.owners.live[place] or key in (seen.device_ledger.held or ())
+        ):
             return False
         if not limits or any(a.device in {None, seen.uuid} for _, a in limits):
             return True
         tenure = self._view.ledger.tenures.get(key[:2])
-        return tenure is not None and tenure.since_mono_ns <= seen.book.read_mono_ns
+        return tenure is not None and tenure.since_mono_ns <= seen.device_ledger.read_mono_ns
 
     def known(self) -> list[frozenset[str]]:
-        """What is known of each: on all its devices, or on any before its placement is known."""
-        told = self.owners.told
-        anywhere = [seen.shared for seen in self._view.books.values() if not seen.blind]
-        return self.kept.of(
-            "known",
-            (self.parts, self.alive, *anywhere, *told),
-            lambda *_: [
-                frozenset.intersection(*[told[place] for place in alive or parts])
-                if parts
-                else frozenset().union(*anywhere)
-                for parts, alive in zip(self.parts, self.alive, strict=True)
-            ],
-        )
+        """The quantities known of each pod: on all its devices, or on any before it is placed."""
+        known = self.owners.known
+        anywhere = [seen.attributable for seen in self._view.devices.values() if not seen.stale]
+        return [
+            frozenset.intersection(*[known[place] for place in alive or parts])
+            if parts
+            else frozenset().union(*anywhere)
+            for parts, alive in zip(self.parts, self.alive, strict=True)
+        ]
 
     def used(self, quantity: str) -> list[int]:
-        """What each used of a quantity, with all of its containers."""
-        used = list(self._closed_totals.get(quantity, ()))
-        for pod, part in zip(self._whose, self.owners.totals.get(quantity, ()), strict=True):
+        """The use of a quantity by each pod, over all of its containers."""
+        used = list(self._closed_counters.get(quantity, ()))
+        for pod, part in zip(self._whose, self.owners.counters.get(quantity, ()), strict=True):
             if pod is not None:
                 used[pod] += part
         return used
 
     def last_active(self) -> list[int | None]:
-        """When each last used the core of any device."""
+        """When each pod last used the core of any device."""
         newest = [closed.active_unix_ns for closed in self.closed]
         for pod, account in zip(self._whose, self.owners.accounts, strict=True):
             at = account.active_unix_ns
@@ -125,15 +111,14 @@ class Pods:
         return newest
 
     def limited(self) -> Sequence[Places]:
-        """The containers whose use is held against their pod's limit of the core."""
-        limited = [
+        """The containers whose use is compared with their pod's limit of the core."""
+        return [
             self._held_against(places, limit.containers)
             for places, limit in zip(self.using, self.limits, strict=True)
         ]
-        return self.using if limited == self.using else limited
 
     def fullness(self, held: Sequence[int | None]) -> list[float | None]:
-        """What the containers of each hold, against its limit on the fullest device."""
+        """The memory of each pod's containers over its limit, on the fullest device."""
         return [
             max(self._fullnesses(places, limit, held), default=None)
             for places, limit in zip(self.using, self.limits, strict=True)
@@ -149,7 +134,7 @@ class Pods:
                 yield used / most
 
     def _held_against(self, places: Places, limited: Collection[str]) -> Places:
-        """Those with a limit; all of them where its use or a limit is the pod's as a whole."""
+        """The containers with a limit; all of them where a use or a limit is the whole pod's."""
         names = [self.owners.keys[place].container for place in places]
         if "" in limited or not all(names):
             return places
@@ -157,7 +142,7 @@ class Pods:
 
 
 def summed(places: Sequence[Places], values: Sequence[T | None]) -> list[T | None]:
-    """The sums over the containers of each pod; None where one is not known, or there is none."""
+    """The sums over the containers of each pod; None where one is unknown, or there is none."""
     return [
         values[mine[0]] if len(mine) == 1 else whole([values[place] for place in mine])
         for mine in places
@@ -174,20 +159,18 @@ def _only(places: Sequence[Places], flags: Sequence[bool]) -> Sequence[Places]:
     return [[place for place in mine if flags[place]] for mine in places]
 
 
-def _is_allotted_blind(view: View, limits: Sequence[Allotted]) -> bool:
-    books = (view.books.get(a.device or "") for _, a in limits)
-    return any(seen is not None and seen.blind for seen in books)
+def _is_allocated_stale(view: View, limits: Sequence[Allocated]) -> bool:
+    devices = (view.devices.get(a.device or "") for _, a in limits)
+    return any(seen is not None and seen.stale for seen in devices)
 
 
 def pod_rows(view: View) -> Table:
-    """One row for each pod that has or had something to do with a GPU here."""
+    """One row for each pod with any account here."""
     pods = Pods(view)
     columns = {**_counters(view, pods), **_gauges(pods)}
     facts, names = view.facts, pods.names
-    infos, more = pods.kept.of(
-        "info", (facts.pods, facts.shown, *names), lambda *_: _infos(facts, names)
-    )
-    there = [live or blind for live, blind in zip(pods.live, pods.blind, strict=True)]
+    infos, more = _infos(facts, names)
+    there = [live or stale for live, stale in zip(pods.live, pods.stale, strict=True)]
     columns["info"] = where(there, infos)
     return Table(names, columns, {"info": more})
 
@@ -195,7 +178,7 @@ def pod_rows(view: View) -> Table:
 def _infos(
     facts: CycleFacts, names: Iterable[Name]
 ) -> tuple[Sequence[Labelled | None], Sequence[Mapping[str, str] | None]]:
-    """What the pods are, as far as it is known, and the labels that they show."""
+    """The owners of the pods, as far as they are known, and the labels that they show."""
     pods = [facts.pods.get(name) for name in names]
     infos: list[Labelled | None] = [
         {(pod.uid, pod.qos, pod.owner_kind, pod.owner_name): 1} if pod else None for pod in pods
@@ -207,33 +190,28 @@ def _counters(view: View, pods: Pods) -> Columns:
     columns: Columns = {}
     known = pods.known()
     for quantity, name in (("core", "core_seconds_total"), (ENERGY, "energy_joules_total")):
-        columns[name] = where(pods.told, of_told(quantity, known, pods.used(quantity)))
+        columns[name] = where(pods.measured, of_known(quantity, known, pods.used(quantity)))
     columns["allocated_core_seconds_total"] = where(
-        pods.told, allocated(view, pods.closed, pods.limits)
+        pods.measured, allocated_core_ns(view, pods.closed, pods.limits)
     )
     return columns
 
 
 def _gauges(pods: Pods) -> Columns:
-    """Core against the limited containers only; memory against the fullest device."""
-    kept, using, limits = pods.kept, pods.using, pods.limits
+    """The gauges of pods: core over limited containers only, memory on the fullest device."""
     cores, held = pods.owners.cores(), pods.owners.memory_bytes()
-    core = summed(using, cores)
-    limited = kept.of("limited", (using, *limits), lambda *_: pods.limited())
-    limited_core = core if limited is using else summed(limited, cores)
+    limited = summed(pods.limited(), cores)
     columns: Columns = {
-        "core_usage_gpus": core,
-        "memory_used_bytes": kept.of("held", (using, *held), lambda *_: summed(using, held)),
-        "core_limit_utilization_ratio": list(
-            map(of_limit, limited_core, [limit.core for limit in limits])
-        ),
-        "memory_limit_utilization_ratio": kept.of(
-            "fullness", (using, *limits, *held), lambda *_: pods.fullness(held)
-        ),
+        "core_usage_gpus": summed(pods.using, cores),
+        "memory_used_bytes": summed(pods.using, held),
+        "core_limit_utilization_ratio": [
+            of_limit(core, limit.core) for core, limit in zip(limited, pods.limits, strict=True)
+        ],
+        "memory_limit_utilization_ratio": pods.fullness(held),
         "last_active_timestamp_seconds": pods.last_active(),
-        **kept.of("shown", [limit.shown for limit in limits], by_name),
+        **by_name(*[limit.shown for limit in pods.limits]),
     }
-    shown = [told and live for told, live in zip(pods.told, pods.live, strict=True)]
+    shown = [measured and live for measured, live in zip(pods.measured, pods.live, strict=True)]
     return {name: where(shown, values) for name, values in columns.items()}
 
 
@@ -248,17 +226,18 @@ def group_kind_rows(view: View) -> Iterable[Row]:
 
 
 def _sums(view: View, of: type[OwnerKey]) -> Iterable[Row]:
-    for seen in view.books.values():
-        if seen.hidden:
+    for seen in view.devices.values():
+        if seen.withheld:
             continue
-        for name, totals in seen.book.sums(of).items():
-            yield Row((name, seen.uuid), counters(totals, _shared_in(seen, of, name)))
+        for name, counters in seen.device_ledger.sums(of).items():
+            known = _attributable_in(seen, of, name)
+            yield Row((name, seen.uuid), counter_values(counters, known))
 
 
-def _shared_in(seen: BookView, of: type[OwnerKey], name: str) -> frozenset[str]:
-    """What is known of all owners of a namespace, or of a kind, on the device."""
-    shared = seen.shared
-    for owner in seen.book.doubts:
+def _attributable_in(seen: DeviceView, of: type[OwnerKey], name: str) -> frozenset[str]:
+    """The quantities known of all owners of a namespace, or of a kind, on the device."""
+    attributable = seen.attributable
+    for owner in seen.device_ledger.uncertain:
         if isinstance(owner, of) and owner[0] == name:
-            shared = shared.difference(seen.unshared_of(owner))
-    return shared
+            attributable = attributable.difference(seen.unattributable_of(owner))
+    return attributable

@@ -1,7 +1,7 @@
-"""Processes out of a Snapshot, for the readers that show any. Pure; nothing of it is kept.
+"""The processes of a Snapshot, for the readers that show any. Pure; nothing is cached.
 
-A process's part of its container's use is what the driver credits it with, against what it credits
-all of the container's processes with: the processes of a container add up to the container.
+A process's part of its container's use is what the driver reports for it, over what the driver
+reports for all of the container's processes. So the processes of a container add up to it.
 """
 
 from collections import defaultdict
@@ -22,7 +22,7 @@ from exporter.model import (
     Unattributed,
     Value,
 )
-from exporter.rows.book_view import RATIOS
+from exporter.rows.device_view import RATIOS
 
 _DEVICE_RATIOS = {**RATIOS, "core": "utilization_ratio"}
 _SERVER = "mps_server"  # works for all its clients: what it is credited with is not its own
@@ -77,7 +77,7 @@ def _ratios(
 
 
 def unattributed_core(tenants: Tenants) -> dict[Unattributed, float]:
-    """Shares of the device's time that nobody is named for, over its newest windows."""
+    """Shares of the device's time without an owner, by reason, over its newest windows."""
     observed = sum(window.observed_ns for window in tenants.windows)
     spent: dict[Unattributed, int] = defaultdict(int)
     for window in tenants.windows:
@@ -88,7 +88,7 @@ def unattributed_core(tenants: Tenants) -> dict[Unattributed, float]:
 
 
 def _present(tenants: Tenants) -> Iterable[ProcessMemory]:
-    """Those listed; where the driver lists none, those that it has named lately."""
+    """The listed processes; where the driver lists none, those that it has named lately."""
     if tenants.listed is not None:
         return tenants.listed
     pids = dict.fromkeys(p.pid for window in tenants.windows for p in window.processes)
@@ -96,7 +96,7 @@ def _present(tenants: Tenants) -> Iterable[ProcessMemory]:
 
 
 def _known(owner: Owner, device: tuple[str, str], rows: _Rows) -> list[str]:
-    """The quantities that are told of the owner on this device."""
+    """The quantities that are known of the owner on this device."""
     if isinstance(owner, ContainerKey | GroupKey):
         names, values = RATIOS, rows.get((*owner, *device), {})
     else:
@@ -107,13 +107,12 @@ def _known(owner: Owner, device: tuple[str, str], rows: _Rows) -> list[str]:
 def _parts(
     windows: Iterable[SharedWindow], here: Mapping[int, Owner]
 ) -> dict[tuple[int, str], float | None]:
-    """Busy ns by process and quantity; None where an owner's part cannot be told between several.
+    """Busy ns by process and quantity; None where an owner's part cannot be divided.
 
-    What an owner has been given in a window that names none of its processes goes to them as the
-    rest does.
+    In a window that names none of an owner's processes, its part is divided as the rest is.
     """
     parts: dict[tuple[int, str], float] = defaultdict(float)
-    loose: dict[tuple[Owner, str], float] = defaultdict(float)
+    unplaced: dict[tuple[Owner, str], float] = defaultdict(float)
     for window in windows:
         named: dict[Owner, list[ProcessActivity]] = defaultdict(list)
         for process in window.processes:
@@ -126,19 +125,19 @@ def _parts(
                 credited = [(p.pid, getattr(p.busy, quantity) or 0) for p in named.get(owner, ())]
                 total = sum(ns for _, ns in credited)
                 if not total:
-                    loose[owner, quantity] += share
+                    unplaced[owner, quantity] += share
                 for pid, ns in credited if total else ():
                     parts[pid, quantity] += share * ns / total
-    return {**parts, **_settled(parts, loose, here)}
+    return {**parts, **_settled(parts, unplaced, here)}
 
 
 def _settled(
     parts: Mapping[tuple[int, str], float],
-    loose: Mapping[tuple[Owner, str], float],
+    unplaced: Mapping[tuple[Owner, str], float],
     here: Mapping[int, Owner],
 ) -> dict[tuple[int, str], float | None]:
     settled: dict[tuple[int, str], float | None] = {}
-    for (owner, quantity), more in loose.items():
+    for (owner, quantity), more in unplaced.items():
         members = [pid for pid, whose in here.items() if whose == owner]
         total = sum(parts.get((pid, quantity), 0.0) for pid in members)
         for pid in members:

@@ -1,10 +1,10 @@
-"""What a person may set: flags > environment > file > default, each setting once.
+"""The settings: one table, read from flags, environment variables and a file.
 
-This room reads its file and the environment and nothing else; it starts nothing.
+Flags take precedence over variables, variables over the file, the file over defaults. This package
+reads its file and the environment and nothing else.
 """
 
-from exporter.settings import boundedyaml
-from exporter.settings.boundedyaml import told
+from exporter.settings import yamldocument
 from exporter.settings.load import Complaint, examine, load
 from exporter.settings.problem import MAX_PROBLEMS, Place, Problem, SettingsError
 from exporter.settings.table import (
@@ -15,11 +15,12 @@ from exporter.settings.table import (
     argument,
     changed,
     meant,
+    nearest,
     unknown_variables,
     with_live,
 )
 from exporter.settings.values import Address, Setting, count, duration
-from exporter.settings.yamlfile import contents, read_bytes
+from exporter.settings.yamldocument import YamlError, read_bytes
 
 __all__ = [
     "MAX_PROBLEMS",
@@ -32,18 +33,18 @@ __all__ = [
     "Setting",
     "Settings",
     "SettingsError",
+    "YamlError",
     "add_arguments",
     "argument",
-    "boundedyaml",
     "changed",
-    "contents",
     "count",
     "duration",
     "examine",
     "load",
     "meant",
+    "nearest",
     "read_bytes",
-    "told",
     "unknown_variables",
     "with_live",
+    "yamldocument",
 ]

@@ -1,7 +1,4 @@
-"""Settings: the cluster: pods, and what they were allotted.
-
-HAMi's own configuration, as far as allotments depend on it.
-"""
+"""Settings of the cluster: pods, and what they were allocated."""
 
 from dataclasses import dataclass
 from typing import Annotated
@@ -15,8 +12,8 @@ from exporter.settings.values import (
     SOCKET,
     SWITCH,
     TEXT,
-    Kind,
     Setting,
+    ValueKind,
     choice,
     count,
     duration,
@@ -25,7 +22,7 @@ from exporter.settings.values import (
     pairs,
 )
 
-RESOURCE_NAMES = (  # of its device configuration, pkg/device/nvidia, NvidiaConfig
+RESOURCE_NAMES = (  # of HAMi's device configuration, pkg/device/nvidia, NvidiaConfig
     "resourceCountName",
     "resourceMemoryName",
     "resourceMemoryPercentageName",
@@ -48,12 +45,12 @@ def _read(text: str) -> tuple[tuple[str, str], ...]:
     return found
 
 
-HAMI = Kind(_read, _PAIRS.allowed, many=True, pairs=True)
+HAMI = ValueKind(_read, _PAIRS.allowed, many=True, pairs=True)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Cluster:
-    """The cluster: pods, and what they were allotted."""
+class ClusterSettings:
+    """The cluster: pods, and what they were allocated."""
 
     __slots__ = ()
 
@@ -63,10 +60,10 @@ class Cluster:
             "pods.source",
             choice("auto", "api", "kubelet", "files", "none"),
             "auto",
-            "Where pods are learnt of: the API server, this node's kubelet, or the names of log "
-            "files. auto takes the first of them that is up, and goes back to a better one.",
-            "An outage of the API server then costs no names. Files tell names only, no limits and "
-            "no labels. Without names, use is accounted to groups by pod uid.",
+            "Where pods are read from: the API server, this node's kubelet, or the names of log "
+            "files. auto uses the first of them that is up, and returns to a better one.",
+            "With auto, no name is lost while the API server is down. Log files give names only, "
+            "no limits and no labels. Without names, usage is counted for groups by pod uid.",
         ),
     ]
     pods_labels: Annotated[
@@ -75,9 +72,9 @@ class Cluster:
             "pods.labels",
             many(KEY),
             "",
-            "Pod labels to show on mgpu_pod_info, named as kube-state-metrics names them.",
-            "None by default: each is one more label on a series. At most 64 of a pod are shown, "
-            "the first by name.",
+            "Pod labels to show on mgpu_pod_info, with kube-state-metrics' names.",
+            "None by default, because each is one more label on a series. At most 64 labels of a "
+            "pod are shown, the first by name.",
             live=True,
         ),
     ]
@@ -87,9 +84,9 @@ class Cluster:
             "pods.annotations",
             many(KEY),
             "",
-            "Pod annotations to show on mgpu_pod_info, as --pods.labels.",
-            "Annotations can be long and secret: name those that you need. A value of more than "
-            "256 characters is cut, and ends in an ellipsis.",
+            "Pod annotations to show on mgpu_pod_info, like --pods.labels.",
+            "Annotations can be long or secret: name only those that you need. A value of more "
+            "than 256 characters is cut and ends in an ellipsis.",
             live=True,
         ),
     ]
@@ -99,11 +96,11 @@ class Cluster:
             "pods.list-spread",
             duration("0s", "5m"),
             "1s",
-            "For up to how long, at random, a list of pods waits: at the start, and when the watch "
-            "has lost its place.",
-            "So that a fleet does not list in step after its API server came back. docs/scaling.md "
-            "says how much suits how many nodes. Names come from the kubelet or from files "
-            "meanwhile, where those are there.",
+            "Longest random delay of a list of pods, at the start and when the watch has lost its "
+            "position.",
+            "The nodes of a fleet then do not list at the same moment after their API server came "
+            "back. docs/scaling.md recommends values by number of nodes. Meanwhile names come from "
+            "the kubelet or from files, if available.",
         ),
     ]
     pods_claims: Annotated[
@@ -112,9 +109,9 @@ class Cluster:
             "pods.claims",
             choice("auto", "off"),
             "auto",
-            "Whether the API server is asked for the devices of ResourceClaims (DRA); auto does "
-            "where a pod of this node refers to one.",
-            "It needs a permission of its own: resourceclaims get, resourceslices list.",
+            "Whether the API server is asked for the devices of ResourceClaims (DRA); auto asks if "
+            "a pod of this node refers to a claim.",
+            "This needs its own permissions: resourceclaims get, resourceslices list.",
         ),
     ]
     kubelet_pod_resources_socket: Annotated[
@@ -123,13 +120,16 @@ class Cluster:
             "kubelet.pod-resources-socket",
             SOCKET,
             "auto",
-            "Socket of the kubelet's PodResources, which tells the devices of each container; auto "
-            "takes /var/lib/kubelet/pod-resources/kubelet.sock if its folder is there.",
+            "Socket of the kubelet's PodResources, which lists the devices of each container; auto "
+            "uses /var/lib/kubelet/pod-resources/kubelet.sock if its folder exists.",
             "Needs the package grpcio, the extra `podresources`.",
         ),
     ]
     kubeconfig: Annotated[
-        str, Setting("kubeconfig", TEXT, "", "kubeconfig file; in-cluster if not set.")
+        str,
+        Setting(
+            "kubeconfig", TEXT, "", "kubeconfig file; if not set, the in-cluster configuration."
+        ),
     ]
     kubelet_address: Annotated[
         str,
@@ -137,12 +137,12 @@ class Cluster:
             "kubelet.address",
             ORIGIN,
             "",
-            "Address of this node's kubelet; https at port 10250 of $NODE_IP, else of 127.0.0.1, "
-            "if not set.",
-            "A pod with a network of its own reaches its node by the node's address only "
-            "(status.hostIP). The read-only port (http, 10255) must be asked for: where the "
-            "kubelet leaves it alone, any pod with the host's network may answer there. No token "
-            "is sent to it.",
+            "Address of this node's kubelet; if not set, https on port 10250 of $NODE_IP, else of "
+            "127.0.0.1.",
+            "A pod with its own network reaches its node only by the node's address "
+            "(status.hostIP). The read-only port (http, 10255) is used only if it is set here: if "
+            "the kubelet does not use it, any pod with the host's network can answer there. No "
+            "token is sent to it.",
         ),
     ]
     kubelet_ca_file: Annotated[
@@ -151,8 +151,8 @@ class Cluster:
             "kubelet.ca-file",
             OPTIONAL_PATH,
             "",
-            "Authority of the kubelet's certificate; the cluster's if not set.",
-            "Most kubelets sign their own (kubelet.crt in /var/lib/kubelet/pki).",
+            "CA of the kubelet's certificate; if not set, the cluster's.",
+            "Most kubelets sign their own certificate (kubelet.crt in /var/lib/kubelet/pki).",
         ),
     ]
     kubelet_insecure_tls: Annotated[
@@ -161,8 +161,8 @@ class Cluster:
             "kubelet.insecure-tls",
             SWITCH,
             "false",
-            "Take any certificate of the kubelet.",
-            "The token of the ServiceAccount then goes to whoever answers at that address; "
+            "Accept any certificate of the kubelet.",
+            "The token of the ServiceAccount is then sent to any server at that address. "
             "metrics-server has the same switch, for the same self-signed certificates.",
         ),
     ]
@@ -172,8 +172,8 @@ class Cluster:
             "node.name",
             TEXT,
             "",
-            "Name of this node in the cluster; $NODE_NAME, else the host name, if not set.",
-            "Only this node's pods are asked for.",
+            "Name of this node in the cluster; if not set, $NODE_NAME, else the host name.",
+            "Only this node's pods are requested.",
         ),
     ]
     allocations_schemes: Annotated[
@@ -182,8 +182,8 @@ class Cluster:
             "allocations.schemes",
             SCHEMES,
             "",
-            "Sharing systems of your own, described by their resources and annotations.",
-            "They are read before the shipped ones, and cost no code.",
+            "Your own sharing systems, described by their resources and annotations.",
+            "They are read before the shipped ones and need no code.",
             live=True,
         ),
     ]
@@ -197,9 +197,10 @@ class Cluster:
                 "SCHEME=BASIS, where BASIS is one of nvml_index, minor, pci",
             ),
             "",
-            "What a sharing system's card numbers mean on this node, other than is taken.",
-            "The three numberings differ on some nodes, and not every system says which it means; "
-            "a wrong one shows as mgpu_container_placement_mismatch.",
+            "What a sharing system's card numbers mean on this node, if not its default.",
+            "The three numberings differ on some nodes, and not every system documents which one "
+            "it "
+            "uses. A wrong one shows as mgpu_container_placement_mismatch.",
             live=True,
         ),
     ]
@@ -209,9 +210,9 @@ class Cluster:
             "allocations.hami",
             HAMI,
             "",
-            "HAMi's resource names and memory factor, where its device configuration (`nvidia:`) "
-            "has others than its own; by the keys that it has there.",
-            "A pod is HAMi's by its resources; one with HAMi's annotation is found by that too.",
+            "HAMi's resource names and memory factor, if its device configuration (`nvidia:`) "
+            "changes them; by the keys used there.",
+            "A pod belongs to HAMi by its resources, or by HAMi's annotation.",
             live=True,
         ),
     ]

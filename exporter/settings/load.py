@@ -1,6 +1,6 @@
-"""Flags, environment and file → Settings. The first that has a setting decides.
+"""Flags, environment variables and the settings file → ``Settings``, in this order of precedence.
 
-All problems are gathered, each with its place, so that one start shows them all.
+All problems are collected, each with its place, so that one start shows them all.
 """
 
 import os
@@ -9,17 +9,17 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from exporter.settings import yamlfile
-from exporter.settings.problem import Place, Problem, SettingsError, not_allowed
-from exporter.settings.table import BY_NAME, TABLE, Settings
+from exporter.settings.problem import MAX_PROBLEMS, Place, Problem, SettingsError, not_allowed
+from exporter.settings.table import BY_NAME, TABLE, Settings, known_alike
 from exporter.settings.values import Setting, StructureError
+from exporter.settings.yamldocument import NULL, YamlError, items, line_of, parse, read_bytes
 
 Complaint = tuple[str, str]
 """Name of a setting, and what is wrong with its value."""
 
 
-class _Given(NamedTuple):
-    """A value's text, or its node where it has several lines in a file."""
+class _GivenValue(NamedTuple):
+    """The text of a value and its place; ``node`` if it has several lines in a file."""
 
     text: str
     place: Place
@@ -31,12 +31,12 @@ def load(
     environ: Mapping[str, str] | None = None,
     check: Callable[[Settings], Iterable[Complaint]] = lambda _: (),
 ) -> Settings:
-    """Read the settings in force from parsed flags, the environment and the settings file.
+    """The settings in force, from parsed flags, the environment and the settings file.
 
-    ``check`` says what other rooms cannot work with.
+    ``check`` returns complaints of other packages about settings that can be read.
 
     Raises:
-        SettingsError: something is not allowed, not known or given twice; nothing is half read.
+        SettingsError: a setting is not allowed, not known or given twice.
 
     """
     settings, problems = examine(flags, environ, check)
@@ -50,14 +50,17 @@ def examine(
     environ: Mapping[str, str] | None = None,
     check: Callable[[Settings], Iterable[Complaint]] = lambda _: (),
 ) -> tuple[Settings, list[Problem]]:
-    """Read as ``load`` does, and tell what is wrong: for those are the defaults in the settings."""
+    """The settings as ``load`` returns them, and all problems.
+
+    A setting that cannot be read has its default.
+    """
     environ = os.environ if environ is None else environ
     problems: list[Problem] = []
     given = _from_environment(environ) | _from_flags(flags, problems)
     file = given.get("config.file")
     if file and file.text:
         given = _from_file(file, problems) | given
-    reading = _Reading(given, problems)
+    reading = _ValueReader(given, problems)
     settings = Settings(**{field: reading.value(setting) for field, setting in TABLE.items()})
     for name, text in (*_contradictions(settings), *check(settings)):
         reading.complain(name, text)
@@ -65,17 +68,17 @@ def examine(
 
 
 def _by_line(problem: Problem) -> tuple[bool, int]:
-    """Flags and variables first, then the file from its beginning to its end."""
+    """Sort key: flags and variables first, then the file by line."""
     return problem.place.is_file, problem.place.line
 
 
-class _Reading:
-    """Values by what was given. One that cannot be read is the default for what comes after."""
+class _ValueReader:
+    """Reads the values that were given. A value that cannot be read is replaced by its default."""
 
-    def __init__(self, given: Mapping[str, _Given], problems: list[Problem]) -> None:
+    def __init__(self, given: Mapping[str, _GivenValue], problems: list[Problem]) -> None:
         self._given = given
         self._problems = problems
-        self._wrong: set[str] = set()  # sections of the settings that could not be read
+        self._wrong: set[str] = set()  # sections with a setting that could not be read
 
     def value(self, setting: Setting) -> Any:  # noqa: ANN401 - of the setting's kind
         kind = setting.kind
@@ -91,19 +94,22 @@ class _Reading:
         unset: object = () if kind.many or kind.read_node else ""
         return kind.read(setting.default) if setting.default else unset
 
-    def _read(self, setting: Setting, given: _Given) -> object:
+    def _read(self, setting: Setting, given: _GivenValue) -> object:
         if setting.kind.read_node and given.node:
             return setting.kind.read_node(given.node)
         return setting.kind.read(given.text)
 
     def complain(self, name: str, text: str) -> None:
-        """Add what is wrong with a value that could be read, unless it may come of one that not."""
+        """Add a complaint, unless another setting of the section could not be read.
+
+        The complaint may then be about that setting's default.
+        """
         if name.split(".", maxsplit=1)[0] not in self._wrong:
             place = self._given[name].place if name in self._given else Place(f"--{name}", name)
             self._problems.append(Problem(place, text))
 
 
-def _misread(given: _Given, setting: Setting, line: int, where: str, text: str) -> Problem:
+def _misread(given: _GivenValue, setting: Setting, line: int, where: str, text: str) -> Problem:
     name = f"{setting.name}{where}"
     if given.node:
         return Problem(given.place._replace(line=line, key=name), text)
@@ -122,28 +128,143 @@ def _contradictions(settings: Settings) -> Iterator[Complaint]:
         yield "gpus.source", "simulated needs --simulate with a scenario"
 
 
-def _from_flags(flags: Mapping[str, list[str]], problems: list[Problem]) -> dict[str, _Given]:
+def _from_flags(flags: Mapping[str, list[str]], problems: list[Problem]) -> dict[str, _GivenValue]:
     given = {}
     for name, texts in flags.items():
         place = Place(f"--{name}", name)
         if len(texts) > 1 and not BY_NAME[name].kind.many:
             problems.append(Problem(place, f"given {len(texts)} times; give it once"))
             continue
-        given[name] = _Given(",".join(texts), place)
+        given[name] = _GivenValue(",".join(texts), place)
     return given
 
 
-def _from_environment(environ: Mapping[str, str]) -> dict[str, _Given]:
-    """Take the variables of settings only: a cluster's own service variables may look alike."""
+def _from_environment(environ: Mapping[str, str]) -> dict[str, _GivenValue]:
+    """The variables of settings only: a cluster's own service variables may look alike."""
     return {
-        s.name: _Given(environ[s.variable], Place(f"${s.variable}", s.name))
+        s.name: _GivenValue(environ[s.variable], Place(f"${s.variable}", s.name))
         for s in BY_NAME.values()
         if s.variable in environ
     }
 
 
-def _from_file(file: _Given, problems: list[Problem]) -> dict[str, _Given]:
-    entries = yamlfile.read(file.text, file.place, problems)
-    return {
-        name: _Given(entry.text or "", entry.place, entry.node) for name, entry in entries.items()
-    }
+def _from_file(file: _GivenValue, problems: list[Problem]) -> dict[str, _GivenValue]:
+    """The settings in a file; what is wrong with it is added to ``problems``."""
+    try:
+        root = parse(read_bytes(file.text).decode())
+    except YamlError as error:
+        place = Place(file.text, "", error.line, error.column)
+        problems.append(Problem(place, f"not YAML: {error.words}"))
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        problems.append(Problem(file.place, f"{file.text} cannot be read: {reason}"))
+    else:
+        if root is not None and root.tag != NULL:
+            return _FileReader(file.text, problems).read(root)
+    return {}
+
+
+class _Entry(NamedTuple):
+    """The text of a setting; None if it is not set. ``node`` if its kind has several lines."""
+
+    name: str
+    text: str | None
+    place: Place
+    node: yaml.Node | None = None
+
+
+class _FileReader:
+    """Reads one settings file. ``web: {max-requests: 1}`` is the same as ``web.max-requests: 1``.
+
+    It takes the scalars' own text, not YAML's reading of it (``no`` is not False), so that a value
+    means the same in a file as in a flag.
+    """
+
+    def __init__(self, path: str, problems: list[Problem]) -> None:
+        self._path = path
+        self._problems = problems
+        self._given: dict[str, _GivenValue] = {}
+
+    def read(self, root: yaml.Node) -> dict[str, _GivenValue]:
+        for entry in self._entries("", root):
+            self._accept(entry)
+            if len(self._problems) >= MAX_PROBLEMS:
+                break
+        return self._given
+
+    def _accept(self, entry: _Entry) -> None:
+        name = entry.name
+        if name not in BY_NAME:
+            self._refuse(entry.place, f"no such setting; {known_alike(name)}")
+        elif name == "config.file":
+            self._refuse(entry.place, "a settings file cannot name another one")
+        elif name in self._given:
+            before = self._given[name].place
+            self._refuse(entry.place, f"given twice; see line {before.line}")
+        elif entry.text is not None:
+            self._given[name] = _GivenValue(entry.text, entry.place, entry.node)
+
+    def _refuse(self, place: Place, text: str) -> None:
+        if len(self._problems) < MAX_PROBLEMS:
+            self._problems.append(Problem(place, text))
+
+    def _place(self, node: yaml.Node, key: str) -> Place:
+        return Place(self._path, key[:80], line_of(node))
+
+    def _entries(self, name: str, node: yaml.Node) -> Iterator[_Entry]:
+        """The settings in a node that stands under this name, "" for the root."""
+        place = self._place(node, name)
+        setting = BY_NAME.get(name)
+        if isinstance(node, yaml.MappingNode) and _is_section(name):
+            yield from self._section(name, node)
+        elif setting and setting.kind.read_node and not isinstance(node, yaml.ScalarNode):
+            yield _Entry(name, "", place, node)
+        elif isinstance(node, yaml.ScalarNode) and name:
+            yield _Entry(name, None if node.tag == NULL else node.value, place)
+        elif setting and setting.kind.many and isinstance(node, yaml.SequenceNode):
+            if self._are_plain(node.value, place):
+                yield _Entry(name, ",".join(item.value for item in node.value), place)
+        elif setting and setting.kind.pairs and isinstance(node, yaml.MappingNode):
+            parts = [part for pair in node.value for part in pair]
+            if self._are_plain(parts, place) and self._are_different(node, name):
+                pairs = (f"{key.value}={value.value}" for key, value in node.value)
+                yield _Entry(name, ",".join(pairs), place)
+        elif setting:
+            self._refuse(place, f"a plain value is expected: {setting.kind.allowed}")
+        elif not name:
+            self._refuse(place, "settings by name are expected, such as log.level: info")
+        else:
+            yield _Entry(name, "", place)
+
+    def _section(self, prefix: str, node: yaml.MappingNode) -> Iterator[_Entry]:
+        for item in items(node):
+            if len(self._problems) >= MAX_PROBLEMS:
+                return
+            if item.name is None:
+                place = self._place(item.key, prefix)
+                self._refuse(place, "a name is expected, not a list or mapping")
+                continue
+            name = f"{prefix}.{item.name}" if prefix else item.name
+            if item.first_line and name not in BY_NAME:  # ``_accept`` reports a setting itself
+                self._refuse_again(item.key, name, item.first_line)
+            else:
+                yield from self._entries(name, item.value)
+
+    def _are_different(self, node: yaml.MappingNode, name: str) -> bool:
+        again = [item for item in items(node) if item.first_line]
+        for item in again:
+            self._refuse_again(item.key, f"{name}.{item.name}", item.first_line)
+        return not again
+
+    def _refuse_again(self, key: yaml.Node, name: str, first_line: int) -> None:
+        self._refuse(self._place(key, name), f"given twice; see line {first_line}")
+
+    def _are_plain(self, nodes: Iterable[yaml.Node], place: Place) -> bool:
+        plain = all(isinstance(node, yaml.ScalarNode) for node in nodes)
+        if not plain:
+            self._refuse(place, "a list of plain values is expected")
+        return plain
+
+
+def _is_section(name: str) -> bool:
+    return not name or any(known.startswith(f"{name}.") for known in BY_NAME)

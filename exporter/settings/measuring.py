@@ -1,9 +1,4 @@
-"""Settings: measuring and accounting.
-
-Settings: the settings file and the log.
-
-Settings: what is served.
-"""
+"""Settings of measuring, of the settings file and the log, and of the served metrics."""
 
 from dataclasses import dataclass
 from typing import Annotated
@@ -13,7 +8,7 @@ from exporter.settings.values import SHARE, TEXT, Setting, choice, count, durati
 
 
 @dataclass(frozen=True, kw_only=True)
-class Measuring:
+class MeasuringSettings:
     """Measuring and accounting."""
 
     __slots__ = ()
@@ -25,7 +20,7 @@ class Measuring:
             duration("100ms", "5s"),
             "1s",
             "Time from one collection cycle to the next.",
-            "The driver keeps samples for a few seconds only; what falls out is unobserved.",
+            "The driver keeps samples for a few seconds only. Older time is unobserved.",
             live=True,
         ),
     ]
@@ -35,7 +30,7 @@ class Measuring:
             "collection.window",
             duration("1s", "10m"),
             "15s",
-            "Time that the _ratio and _gpus gauges are averaged over.",
+            "Time over which the _ratio and _gpus gauges are averaged.",
             "The counters do not depend on it.",
             live=True,
         ),
@@ -47,8 +42,8 @@ class Measuring:
             duration("1s", "60s"),
             "5s",
             "Time from one list of a device's processes and their memory to the next.",
-            "A list locks the driver for all its users while it is made. A new process that is at "
-            "work is looked for at once.",
+            "The driver is locked for all its users while it makes a list. A new process that is "
+            "active is looked up at once.",
             live=True,
         ),
     ]
@@ -69,8 +64,9 @@ class Measuring:
             SHARE,
             "none",
             "Share of one CPU that the exporter may use, averaged over 30 s.",
-            "While it uses more, the intervals above are widened: that between cycles to 5 s at "
-            "most, which the driver's samples bridge, the others to 60 s.",
+            "While it uses more, the intervals above grow: between cycles to at most 5 s, which "
+            "the "
+            "driver's samples cover, the others to at most 60 s.",
             live=True,
         ),
     ]
@@ -80,10 +76,11 @@ class Measuring:
             "energy.idle",
             choice("unattributed", "equal", "allotment"),
             "unattributed",
-            "Whom the energy is charged to that a board uses without work: nobody; those who hold "
-            "memory on it, in equal parts; or those who were allotted its core, by their share.",
-            "What nobody was allotted stays unattributed. The parts always add up to the board's "
-            "counter.",
+            "Who is charged for the energy that a board uses without work: nobody; the owners that "
+            "hold memory on it, in equal parts; or the owners with an allocation of its core, by "
+            "their share.",
+            "The share that is not allocated stays unattributed. The parts always add up to the "
+            "board's counter.",
         ),
     ]
     ledger_retention_ns: Annotated[
@@ -92,15 +89,15 @@ class Measuring:
             "ledger.retention",
             duration("0s", "24h"),
             "5m",
-            "Time that a container's counters are served after it ended.",
-            "Longer than a scrape interval, so that its last seconds are scraped.",
+            "How long a container's counters are served after it ended.",
+            "Make it longer than a scrape interval, so that the last seconds are scraped.",
             live=True,
         ),
     ]
 
 
 @dataclass(frozen=True, kw_only=True)
-class General:
+class GeneralSettings:
     """The settings file and the log."""
 
     __slots__ = ()
@@ -112,8 +109,8 @@ class General:
             TEXT,
             "",
             "YAML file with settings, by the names of the flags (docs/rules.md).",
-            "Flags and environment variables go before it. It is looked at every two seconds; what "
-            "has changed in it and is live is taken up.",
+            "Flags and environment variables take precedence over it. It is checked every two "
+            "seconds; changes of live settings are applied.",
         ),
     ]
     log_level: Annotated[
@@ -122,14 +119,14 @@ class General:
             "log.level",
             choice("debug", "info", "warning", "error"),
             "info",
-            "Least level.",
+            "Lowest level that is logged.",
             live=True,
         ),
     ]
     log_format: Annotated[
         str,
         Setting(
-            "log.format", choice("logfmt", "json"), "logfmt", "Form of the log lines.", live=True
+            "log.format", choice("logfmt", "json"), "logfmt", "Format of the log lines.", live=True
         ),
     ]
 
@@ -138,7 +135,7 @@ _FAMILIES = tuple(family.full_name for family in FAMILIES if family.level != OWN
 
 
 @dataclass(frozen=True, kw_only=True)
-class Metrics:
+class MetricsSettings:
     """What is served."""
 
     __slots__ = ()
@@ -156,8 +153,8 @@ class Metrics:
             ),
             "",
             "Groups of device metrics, and single families, to leave out.",
-            "A group that is off costs no call of the driver. What the accounts need is measured "
-            "all the same. What the exporter says of itself stays.",
+            "A group that is off costs no driver call. What the counters need is measured in any "
+            "case. Families about the exporter itself stay.",
             live=True,
         ),
     ]
@@ -167,10 +164,10 @@ class Metrics:
             "metrics.max-series-per-family",
             count(1, 1_000_000),
             "10000",
-            "Series of one family that are served at most.",
-            "What is shown stays, so that no series comes and goes; what is new and beyond the "
-            "limit is left out and counted in mgpu_exporter_dropped_series_total. The accounts go "
-            "on.",
+            "Most series that one family may have.",
+            "Series that are shown stay, so that no series comes and goes. New series beyond the "
+            "limit are left out and counted in mgpu_exporter_dropped_series_total. Their counting "
+            "goes on.",
             live=True,
         ),
     ]
@@ -181,7 +178,7 @@ class Metrics:
             many(choice("dcgm", "hami", "hami-legacy", "elastic-gpu", "gpu-manager")),
             "",
             "Other exporters whose names, labels and units are served as well.",
-            "For dashboards, rules and autoscalers that still ask for them: see compatibility.md.",
+            "For dashboards, rules and autoscalers that still use them: see compatibility.md.",
             live=True,
         ),
     ]

@@ -1,13 +1,9 @@
-"""Settings: this node and its GPUs.
-
-Settings: groups off Kubernetes.
-"""
+"""Settings of this node and its GPUs, and of groups outside Kubernetes."""
 
 from dataclasses import dataclass
 from typing import Annotated
 
 from exporter.settings.values import (
-    LIBRARY,
     OPTIONAL_PATH,
     PATH,
     SOCKET,
@@ -23,7 +19,7 @@ GPU_SOURCES = ("auto", "nvml", "amd", "drm", "simulated")
 
 
 @dataclass(frozen=True, kw_only=True)
-class ThisNode:
+class NodeSettings:
     """This node and its GPUs."""
 
     __slots__ = ()
@@ -34,7 +30,7 @@ class ThisNode:
             "path.cgroup",
             OPTIONAL_PATH,
             "",
-            "Root of the cgroup file system; fs/cgroup below --path.sysfs if not set.",
+            "Root of the cgroup file system; if not set, fs/cgroup below --path.sysfs.",
             "In a container the host's is mounted elsewhere.",
         ),
     ]
@@ -50,8 +46,8 @@ class ThisNode:
             "path.logs",
             PATH,
             "/var/log",
-            "Where the host's pods and containers directories of log files are.",
-            "Their names are read, never the logs.",
+            "Directory with the host's pods and containers directories of log files.",
+            "The names are read, never the logs.",
         ),
     ]
     gpus_source: Annotated[
@@ -60,8 +56,8 @@ class ThisNode:
             "gpus.source",
             many(choice(*GPU_SOURCES)),
             "auto",
-            "How GPUs are read; auto takes every real source that is found.",
-            "auto never simulates: a figure that is not measured must be asked for.",
+            "How GPUs are read; auto uses every real source that is found.",
+            "auto never simulates: simulated values must be asked for.",
         ),
     ]
     nvml_library: Annotated[
@@ -70,7 +66,8 @@ class ThisNode:
             "nvml.library",
             TEXT,
             "",
-            "Path of libnvidia-ml.so.1; searched where container toolkits put it if not set.",
+            "Path of libnvidia-ml.so.1; if not set, it is searched where container toolkits put "
+            "it.",
         ),
     ]
     nvml_shares: Annotated[
@@ -79,9 +76,9 @@ class ThisNode:
             "nvml.shares",
             choice("auto", "samples", "accounting"),
             "auto",
-            "What tells each process's share of a device; auto takes samples.",
-            "accounting needs driver 610, accounting mode, and processes that began after it was "
-            "switched on; a window that it cannot tell of is shared by samples.",
+            "Where each process's share of a device comes from; auto uses samples.",
+            "accounting needs driver 610, accounting mode, and processes that started after it was "
+            "switched on. A window without accounting data is shared by samples.",
         ),
     ]
     nvml_enable_accounting: Annotated[
@@ -90,8 +87,8 @@ class ThisNode:
             "nvml.enable-accounting",
             SWITCH,
             "false",
-            "Switch the driver's accounting mode on, on every device. Needs root.",
-            "It changes the driver for everybody, until it is unloaded; so it is asked for.",
+            "Switch on the driver's accounting mode on every device. Needs root.",
+            "Off by default, because it changes the driver for all users until it is unloaded.",
         ),
     ]
     nvml_released: Annotated[
@@ -100,21 +97,9 @@ class ThisNode:
             "nvml.released",
             SWITCH,
             "false",
-            "Start with the driver let go of.",
-            "An open driver cannot be unloaded or upgraded. SIGUSR2 lets go of it, or takes it "
-            "up again, while the exporter runs.",
-        ),
-    ]
-    amd_smi: Annotated[
-        str,
-        Setting(
-            "amd.smi",
-            LIBRARY,
-            "off",
-            "AMD's own library, libamd_smi.so, to compare sysfs's figures with; auto looks where "
-            "ROCm and distributions put it.",
-            "No figure needs it. It is AMD's code in the exporter's process and opens the boards' "
-            "device files, so that it is asked for (docs/vendors.md).",
+            "Start with the driver released.",
+            "An open driver cannot be unloaded or upgraded. SIGUSR2 releases the driver, or opens "
+            "it again, while the exporter runs.",
         ),
     ]
     drm_wake: Annotated[
@@ -123,9 +108,9 @@ class ThisNode:
             "drm.wake",
             SWITCH,
             "false",
-            "Whether Intel's and AMD's devices may be woken, and kept awake, by being read.",
-            "Intel's xe has to be awake to tell, and AMD's boards to tell of power and clocks. "
-            "Without this they are let sleep: what they did just before is told when they wake.",
+            "Whether reading may wake Intel's and AMD's devices and keep them awake.",
+            "Intel's xe must be awake to be read, and AMD's boards for power and clocks. Without "
+            "this they may sleep, and what they did just before is read when they wake.",
             live=True,
         ),
     ]
@@ -136,7 +121,7 @@ class ThisNode:
             TEXT,
             "",
             "Simulate a whole node: a shipped scenario's name, or a file (docs/scenarios.md).",
-            "Devices, processes and pods are then all simulated, and every page says so.",
+            "Devices, processes and pods are then all simulated, and every page shows that.",
         ),
     ]
     simulate_start: Annotated[
@@ -145,15 +130,15 @@ class ThisNode:
             "simulate.start",
             count(0, 9_999_999_999),
             "0",
-            "Unix time in seconds at which the scenario begins, at most an hour back; 0 is now.",
+            "Unix time in seconds at which the scenario begins, at most an hour ago; 0 is now.",
             "Two exporters with the same scenario and start simulate the same node.",
         ),
     ]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Groups:
-    """Groups: containers, jobs, units and users off Kubernetes."""
+class GroupSettings:
+    """Groups: containers, jobs, units and users outside Kubernetes."""
 
     __slots__ = ()
 
@@ -163,11 +148,12 @@ class Groups:
             "groups.sockets",
             many(SOCKET),
             "auto",
-            "Sockets of Docker and Podman that are asked for containers' names; auto takes the "
-            "usual ones of the machine, and of each user who runs containers, as far as the "
-            "exporter may use them.",
-            "Who may use Docker's socket may do anything on the machine: give it to the exporter "
-            "only where names are worth that. Without them containers stand under their ids.",
+            "Sockets of Docker and Podman that are asked for containers' names; auto uses the "
+            "usual "
+            "ones of the machine, and of each user who runs containers, if the exporter has "
+            "access.",
+            "Docker's socket gives full control of the machine: give the exporter access only if "
+            "the names are worth it. Without names containers are shown by their ids.",
         ),
     ]
     groups_slurm: Annotated[
@@ -177,7 +163,7 @@ class Groups:
             choice("job", "step"),
             "job",
             "Whether a group is a Slurm job as a whole or each of its steps.",
-            "A job's counters are what is charged for; steps make more series.",
+            "A job's counters are what is billed; steps make more series.",
         ),
     ]
     groups_slurm_account: Annotated[
@@ -186,10 +172,10 @@ class Groups:
             "groups.slurm-account",
             SWITCH,
             "false",
-            "Show a Slurm job's account, by SLURM_JOB_ACCOUNT of its process.",
-            "It takes the right to read other users' processes (CAP_DAC_READ_SEARCH, "
-            "CAP_SYS_PTRACE), and a user can write anything there; sacct knows the account of "
-            "each job for certain.",
+            "Show a Slurm job's account, from SLURM_JOB_ACCOUNT of its process.",
+            "This needs the right to read other users' processes (CAP_DAC_READ_SEARCH, "
+            "CAP_SYS_PTRACE), and a user can write anything there. sacct has the certain account "
+            "of each job.",
         ),
     ]
     path_passwd: Annotated[
@@ -199,7 +185,8 @@ class Groups:
             PATH,
             "/etc/passwd",
             "File with the names of the host's users, in the form of passwd(5).",
-            "In a container the host's is mounted elsewhere. Where users come from a directory "
-            "server, have getent passwd write a file.",
+            "In a container the host's is mounted elsewhere. If users come from a directory "
+            "server, "
+            "write the file with getent passwd.",
         ),
     ]

@@ -1,14 +1,14 @@
-"""What is wrong with what was given, and where. Data."""
+"""A problem in a configuration, and its place. Data."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
 
 
 class Place(NamedTuple):
-    """Where something was given: ``origin`` is a flag, a $VARIABLE or a file.
+    """Where a value was given: ``origin`` is a flag, a $VARIABLE or a file.
 
-    ``key`` names the setting, or what in a file it is; ``line`` and ``column`` begin at 1, and are
-    0 where there is none.
+    ``key`` is the name of the setting, or the key in the file. ``line`` and ``column`` begin at 1;
+    they are 0 if there is none.
     """
 
     origin: str
@@ -17,7 +17,7 @@ class Place(NamedTuple):
     column: int = 0
 
     def __str__(self) -> str:
-        """Say it as people do: ``settings.yaml, line 3, log.level``."""
+        """The place as text: ``settings.yaml, line 3, log.level``."""
         line = f", line {self.line}" if self.line else ""
         column = f", column {self.column}" if self.column else ""
         key = f", {self.key}" if self.is_file and self.key else ""
@@ -25,15 +25,15 @@ class Place(NamedTuple):
 
     @property
     def is_file(self) -> bool:
-        """Whether it stands in a file."""
+        """Whether the place is in a file."""
         return not self.origin.startswith(("-", "$"))
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One reason for which a configuration cannot be used; ``text`` says it whole.
+    """One reason why a configuration cannot be used; ``text`` is the whole message.
 
-    ``given`` and ``allowed`` are parts of it, for programs; None where it is not about a value.
+    ``given`` and ``allowed`` are parts of it, for programs; None if it is not about a value.
     """
 
     place: Place
@@ -42,12 +42,12 @@ class Problem:
     allowed: str | None = None
 
     def __str__(self) -> str:
-        """Say where and what."""
+        """The place and the message."""
         return f"{self.place}: {self.text}"
 
 
 class SettingsError(Exception):
-    """Settings that cannot be used, with all that is wrong with them."""
+    """Settings that cannot be used, with all problems found."""
 
     def __init__(self, problems: list[Problem]) -> None:
         super().__init__("\n".join(map(str, problems)))
@@ -55,7 +55,7 @@ class SettingsError(Exception):
 
 
 def not_allowed(place: Place, given: str, allowed: str) -> Problem:
-    """A value that is not of its kind."""
+    """The problem of a value that is not of its kind."""
     return Problem(place, f"{given[:MAX_SHOWN]!r} is not {allowed}", given[:MAX_SHOWN], allowed)
 
 

@@ -1,29 +1,27 @@
-"""Sharing systems that a user describes: every key once, and how YAML becomes a description."""
+"""Sharing systems that a user describes: the table of their keys, and the reader of their YAML."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import combinations, islice
 from typing import Any
 
 import yaml
 
 from exporter.model import SchemeDescription
-from exporter.settings import boundedyaml
-from exporter.settings.boundedyaml import told
 from exporter.settings.values import (
-    Kind,
-    Misread,
     StructureError,
+    StructureProblem,
+    ValueKind,
     choice,
     count,
     many,
     matching,
     size,
 )
+from exporter.settings.yamldocument import NULL, MappingItem, YamlError, items, line_of, parse
 
 MAX_SCHEMES = 32
 MAX_SHOWN = 100  # characters of a value that is refused
-_NULL = "tag:yaml.org,2002:null"
 
 SCHEME_NAME = matching(
     r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?", "a name of small letters, digits and -, at most 63"
@@ -36,17 +34,17 @@ _KEY = r"[A-Za-z0-9][A-Za-z0-9._/-]{2,315}"
 KEY = matching(_KEY, "a key such as example.com/gpu-policy")
 KEY_TEMPLATE = matching(
     rf"{_KEY}(\{{(container|index)\}}[A-Za-z0-9._-]{{0,63}})?",
-    "a key such as example.com/gpu-index, with {container} or {index} behind its first letters "
-    "where each container has one of its own",
+    "a key such as example.com/gpu-index, with {container} or {index} after its first letters "
+    "if each container has its own",
 )
 
 
 @dataclass(frozen=True, slots=True)
-class Key:
-    """A key of a described scheme; ``needs`` is the key without which it means nothing."""
+class SchemeKey:
+    """A key of a described scheme. It has no effect without the key that ``needs`` names."""
 
     name: str
-    kind: Kind[object]
+    kind: ValueKind[object]
     default: str
     about: str
     needs: str = ""
@@ -60,74 +58,82 @@ class Key:
 KEYS = {
     key.name: key
     for key in (
-        Key("name", SCHEME_NAME, "", "Name of the scheme, as the label `scheme` shows it."),
-        Key("core-resource", RESOURCE, "", "Resource that counts parts of a card's cores."),
-        Key(
+        SchemeKey("name", SCHEME_NAME, "", "Name of the scheme, as the label `scheme` shows it."),
+        SchemeKey("core-resource", RESOURCE, "", "Resource that counts parts of a card's cores."),
+        SchemeKey(
             "core-units",
             count(1, 1_000_000),
             "100",
-            "How many of it are one whole card.",
+            "How many units of core-resource are one whole card.",
             "core-resource",
         ),
-        Key("memory-resource", RESOURCE, "", "Resource that counts device memory."),
-        Key("memory-unit", size("1", "1Ti"), "Mi", "Bytes that one of it is.", "memory-resource"),
-        Key("count-resource", RESOURCE, "", "Resource that counts cards."),
-        Key(
+        SchemeKey("memory-resource", RESOURCE, "", "Resource that counts device memory."),
+        SchemeKey(
+            "memory-unit",
+            size("1", "1Ti"),
+            "Mi",
+            "Bytes of one unit of memory-resource.",
+            "memory-resource",
+        ),
+        SchemeKey("count-resource", RESOURCE, "", "Resource that counts cards."),
+        SchemeKey(
             "amounts",
             choice("total", "each"),
             "total",
-            "Whether cores and memory are divided over the container's cards, rounded down, or "
-            "each of the cards has them. Divided cores of more than one card, without a count, "
-            "are on the fewest cards that can hold them.",
+            "total: cores and memory are divided over the container's cards, rounded down; each: "
+            "every card has them. Divided cores of more than one card, without a count, are on the "
+            "fewest cards that can hold them.",
         ),
-        Key(
+        SchemeKey(
             "count-alone",
             choice("whole-cards", "no-limit"),
             "no-limit",
-            "What a container has that asks for cards by number, and for neither cores nor memory.",
+            "What a container is allocated that requests cards by number, but no cores and no "
+            "memory.",
             "count-resource",
         ),
-        Key(
+        SchemeKey(
             "placement-annotation",
             KEY_TEMPLATE,
             "",
-            "Annotation of the pod that lists the cards, with commas between. `{container}` in it "
-            "stands for a container's name, `{index}` for its place in `spec.containers`.",
+            "Annotation of the pod that lists the cards, separated by commas. `{container}` stands "
+            "for a container's name, `{index}` for its index in `spec.containers`.",
         ),
-        Key(
+        SchemeKey(
             "index-basis",
             choice("nvml_index", "minor", "pci", "uuid"),
             "nvml_index",
-            "What the listed cards are: NVML's indices, the N of /dev/nvidiaN, places in the order "
+            "What the listed cards are: NVML indices, the N of /dev/nvidiaN, positions in the "
+            "order "
             "of PCI addresses, or UUIDs.",
             "placement-annotation",
         ),
-        Key("policy-annotation", KEY, "", "Annotation of the pod that names its policy."),
-        Key(
+        SchemeKey("policy-annotation", KEY, "", "Annotation of the pod that names its policy."),
+        SchemeKey(
             "policy-node-label",
             KEY,
             "",
-            "Label of the node that names the policy, where the pod does not.",
+            "Label of the node that names the policy if the pod does not.",
         ),
-        Key(
+        SchemeKey(
             "replaces",
             many(SCHEME_NAME),
             "",
-            "Shipped schemes that it stands for; they are then not read. Without this a shipped "
-            "scheme's name and resources cannot be taken.",
+            "Shipped schemes that it replaces; they are then not read. Without this a shipped "
+            "scheme's name and resources cannot be used.",
         ),
     )
 }
 
 
 def read(root: yaml.Node) -> tuple[SchemeDescription, ...]:
-    """Read a list of described schemes.
+    """The described schemes in a YAML list.
 
     Raises:
-        StructureError: with all that is wrong in it.
+        StructureError: has all problems found in it.
 
     """
-    wrong: list[Misread] = []
+    wrong: list[StructureProblem] = []
     if not isinstance(root, yaml.SequenceNode):
         raise StructureError([_misread(root, "", "a list of schemes is expected")])
     if len(root.value) > MAX_SCHEMES:
@@ -146,26 +152,26 @@ def read(root: yaml.Node) -> tuple[SchemeDescription, ...]:
 
 def _read_text(text: str) -> tuple[SchemeDescription, ...]:
     try:
-        root = boundedyaml.compose(text)
-    except yaml.YAMLError as error:
-        raise StructureError([Misread(1, "", str(told(error)))]) from error
-    return () if root is None or root.tag == _NULL else read(root)
+        root = parse(text)
+    except YamlError as error:
+        raise StructureError([StructureProblem(1, "", str(error))]) from error
+    return () if root is None or root.tag == NULL else read(root)
 
 
-SCHEMES = Kind(
+SCHEMES = ValueKind(
     _read_text,
     f"a YAML list of at most {MAX_SCHEMES} schemes, best in the file; see docs/configuration.md",
     read_node=read,
 )
 
 
-def _misread(node: yaml.Node, where: str, text: str) -> Misread:
-    return Misread(node.start_mark.line + 1, where, text)
+def _misread(node: yaml.Node, where: str, text: str) -> StructureProblem:
+    return StructureProblem(line_of(node), where, text)
 
 
 def _twice(
     schemes: Sequence[tuple[yaml.Node, str, SchemeDescription]],
-) -> Iterator[Misread]:
+) -> Iterator[StructureProblem]:
     for (_, before, first), (node, where, second) in combinations(schemes, 2):
         if first.name == second.name:
             yield _misread(node, f"{where}.name", f"{first.name} is given twice; see {before}")
@@ -174,33 +180,31 @@ def _twice(
 
 
 class _Item:
-    """One scheme of the list: ``values`` by field, and what is ``wrong`` with it."""
+    """One scheme of the list: its ``values`` by field, and the problems found (``wrong``)."""
 
     def __init__(self, node: yaml.Node, where: str) -> None:
         self.values: dict[str, Any] = {}
-        self.wrong: list[Misread] = []
-        self._lines: dict[str, int] = {}
+        self.wrong: list[StructureProblem] = []
         self._node, self._where = node, where
         if not isinstance(node, yaml.MappingNode):
             self._refuse(node, "", f"a mapping is expected; known keys: {', '.join(KEYS)}")
             return
-        for key, value in node.value[: 2 * len(KEYS)]:  # one more than all is a mistake already
-            self._take(key, value)
+        for item in islice(items(node), 2 * len(KEYS)):  # one more than all is a mistake already
+            self._read(item)
         if not self.wrong:
             self._agree()
 
     def _refuse(self, node: yaml.Node, name: str, text: str) -> None:
         self.wrong.append(_misread(node, self._where + (name and f".{name}"), text))
 
-    def _take(self, name_node: yaml.Node, node: yaml.Node) -> None:
-        name = str(name_node.value)[:MAX_SHOWN]
+    def _read(self, item: MappingItem) -> None:
+        node, name = item.value, str(item.key.value)[:MAX_SHOWN]
         key = KEYS.get(name)
         if key is None:
-            self._refuse(name_node, name, f"no such key; known: {', '.join(KEYS)}")
-        elif key.field in self.values:
-            self._refuse(name_node, name, f"given twice; see line {self._lines[name]}")
-        elif node.tag != _NULL:
-            self._lines[name] = name_node.start_mark.line + 1
+            self._refuse(item.key, name, f"no such key; known: {', '.join(KEYS)}")
+        elif item.first_line:
+            self._refuse(item.key, name, f"given twice; see line {item.first_line}")
+        elif node.tag != NULL:
             try:
                 self.values[key.field] = key.kind.read(_plain(node, many=key.kind.many))
             except (ValueError, KeyError):
@@ -220,7 +224,7 @@ class _Item:
             self._refuse(self._node, "", "it reads one resource as two things")
         for key in KEYS.values():
             if key.field in given and key.needs and KEYS[key.needs].field not in given:
-                self._refuse(self._node, key.name, f"it means nothing without {key.needs}")
+                self._refuse(self._node, key.name, f"it has no effect without {key.needs}")
 
 
 def _is_plain(node: yaml.Node) -> bool:
@@ -228,7 +232,7 @@ def _is_plain(node: yaml.Node) -> bool:
 
 
 def _plain(node: yaml.Node, *, many: bool) -> str:
-    """The text of a plain value, or of a list of them where several are allowed."""
+    """The text of a plain value, or of a list of plain values if several are allowed."""
     if many and isinstance(node, yaml.SequenceNode) and all(map(_is_plain, node.value)):
         return ",".join(item.value for item in node.value)
     if not isinstance(node, yaml.ScalarNode):

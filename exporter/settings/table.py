@@ -1,9 +1,4 @@
-"""The table: every setting once, by subject.
-
-Names that are not known: what was meant, and whether they are ours at all.
-
-The settings as flags, for argparse.
-"""
+"""The table of all settings by subject, their flags for argparse, and suggestions for typos."""
 
 import re
 from argparse import SUPPRESS, ArgumentParser, ArgumentTypeError
@@ -12,16 +7,24 @@ from dataclasses import dataclass, fields, replace
 from difflib import get_close_matches
 from typing import Any, TypeVar, get_type_hints
 
-from exporter.settings.cluster import Cluster
-from exporter.settings.measuring import General, Measuring, Metrics
-from exporter.settings.node import Groups, ThisNode
-from exporter.settings.values import Kind, Setting
-from exporter.settings.web import Web
+from exporter.settings.cluster import ClusterSettings
+from exporter.settings.measuring import GeneralSettings, MeasuringSettings, MetricsSettings
+from exporter.settings.node import GroupSettings, NodeSettings
+from exporter.settings.values import Setting, ValueKind
+from exporter.settings.web import WebSettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings(Metrics, Measuring, Groups, Cluster, ThisNode, General, Web):
-    """The values in force. Durations are nanoseconds; what is not set is "", or () of several."""
+class Settings(
+    MetricsSettings,
+    MeasuringSettings,
+    GroupSettings,
+    ClusterSettings,
+    NodeSettings,
+    GeneralSettings,
+    WebSettings,
+):
+    """The settings in force. Durations are nanoseconds. A setting that is not set is "" or ()."""
 
 
 def _settings(subject: type) -> dict[str, Setting]:
@@ -31,7 +34,15 @@ def _settings(subject: type) -> dict[str, Setting]:
 
 SUBJECTS: dict[str, dict[str, Setting]] = {
     subject.__doc__ or "": _settings(subject)
-    for subject in (Web, General, ThisNode, Cluster, Groups, Measuring, Metrics)
+    for subject in (
+        WebSettings,
+        GeneralSettings,
+        NodeSettings,
+        ClusterSettings,
+        GroupSettings,
+        MeasuringSettings,
+        MetricsSettings,
+    )
 }
 """Title → the settings of a subject, by field name."""
 
@@ -43,7 +54,7 @@ BY_NAME = {setting.name: setting for setting in TABLE.values()}
 
 
 def with_live(old: Settings, new: Settings) -> Settings:
-    """The old settings with what can change at run time as in the new ones."""
+    """The old settings with the live ones taken from the new settings."""
     live = {field: getattr(new, field) for field, setting in TABLE.items() if setting.live}
     return replace(old, **live)
 
@@ -54,28 +65,28 @@ def changed(old: Settings, new: Settings) -> tuple[Setting, ...]:
 
 
 PREFIX = "MGPU_"
-REMOTE = "MGPU_REMOTE_"  # which exporter `top` and `snapshot` look at: theirs to read, no setting
+REMOTE = "MGPU_REMOTE_"  # of `top` and `snapshot`, which read them themselves: not settings
 
 _SERVICE_LINK = re.compile(
     r".+_SERVICE_(HOST|PORT(_[A-Z0-9_]+)?)|.+_PORT(_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?"
 )
-"""What Kubernetes puts into every container's environment for each Service of the namespace:
+"""The variables that Kubernetes sets in every container for each Service of the namespace:
 kubernetes/pkg/kubelet/envvars/envvars.go. A Service named mgpu-exporter looks like one of ours."""
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """The known name that is most like this one, "" if none is."""
+    """The known name that is most similar, "" if none is similar."""
     return next(iter(get_close_matches(name, list(known), n=1, cutoff=0.6)), "")
 
 
 def meant(name: str, known: Iterable[str]) -> str:
-    """What to say of an unknown name: the nearest known one, if there is one."""
+    """A suggestion to append to the error about an unknown name; "" if no known name is similar."""
     found = nearest(name, known)
     return f"; did you mean {found}?" if found else ""
 
 
 def known_alike(name: str) -> str:
-    """The names of the settings that one may have meant, all of the same section."""
+    """A suggestion: the most similar setting, then the others of its section."""
     near = nearest(name, BY_NAME)
     part = name.split(".", maxsplit=1)[0]
     alike = [known for known in BY_NAME if known.split(".")[0] == part and known != near]
@@ -84,13 +95,13 @@ def known_alike(name: str) -> str:
 
 
 def unknown_variables(environ: Mapping[str, str]) -> list[str]:
-    """Say which variables look like settings and are none; service links are not meant.
+    """One warning for each variable that looks like a setting and is not. Skips service links.
 
-    They are no error: whoever sets variables for a whole namespace must not stop the exporter.
+    It is not an error, because variables may be set for a whole namespace.
     """
     known: Collection[str] = {setting.variable for setting in BY_NAME.values()}
     return [
-        f"${name} is no setting of this version{meant(name, known)}"
+        f"unknown variable ${name} is ignored{meant(name, known)}"
         for name in sorted(environ)
         if name.startswith(PREFIX) and not name.startswith(REMOTE)
         if name not in known and not _SERVICE_LINK.fullmatch(name)
@@ -101,7 +112,7 @@ T = TypeVar("T")
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """Add every setting's flag, by subject. A flag that is not given leaves no attribute."""
+    """Add the flags of all settings, by subject. A flag that is not given sets no attribute."""
     for title, subject in SUBJECTS.items():
         group = parser.add_argument_group(title.rstrip("."))
         for setting in subject.values():
@@ -119,8 +130,8 @@ def add_arguments(parser: ArgumentParser) -> None:
             )
 
 
-def argument(kind: Kind[T]) -> Callable[[str], T]:
-    """Make what reads a sub-command's own argument of this kind, for argparse."""
+def argument(kind: ValueKind[T]) -> Callable[[str], T]:
+    """A reader of a sub-command's own argument of this kind, for argparse."""
 
     def read(text: str) -> T:
         try:

@@ -1,7 +1,4 @@
-"""How the text of a setting is read, and the words for what is allowed. Pure.
-
-What the table holds of one setting.
-"""
+"""Kinds of values: how the text of a setting is read, and what is allowed. Pure."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -26,8 +23,8 @@ _LEAST_SHARE_PPM, _MOST_SHARE_PPM = 1_000, 1_000_000
 _URL_PATH = re.compile(r"(/[A-Za-z0-9._~-]+)+")
 
 
-class Misread(NamedTuple):
-    """What is wrong in a value of several lines: ``where`` within it, such as ``[0].name``."""
+class StructureProblem(NamedTuple):
+    """A problem in a value of several lines; ``where`` is the place in it, such as ``[0].name``."""
 
     line: int
     where: str
@@ -35,19 +32,20 @@ class Misread(NamedTuple):
 
 
 class StructureError(ValueError):
-    """A value of several lines is not what is allowed; ``problems`` has all of it."""
+    """A value of several lines is not allowed; ``problems`` has all problems found."""
 
-    def __init__(self, problems: Sequence[Misread]) -> None:
+    def __init__(self, problems: Sequence[StructureProblem]) -> None:
         super().__init__("; ".join(f"{where}: {text}" for _, where, text in problems))
         self.problems = problems
 
 
 @dataclass(frozen=True, slots=True)
-class Kind(Generic[T_co]):
-    """A kind of value: ``read`` takes its text and raises ValueError if it is not ``allowed``.
+class ValueKind(Generic[T_co]):
+    """A kind of value. ``read`` returns the value of a text, or raises ValueError or KeyError.
 
-    ``pairs``: written as ``NAME=VALUE``; a YAML mapping means the same. ``read_node``: it is YAML
-    of its own, in text as well as in a file; it and ``read`` raise StructureError.
+    ``allowed`` describes the allowed values. ``pairs``: the value is written as ``NAME=VALUE`` or
+    as a YAML mapping. ``read_node``: the value is YAML, as text too; both readers then raise
+    StructureError.
     """
 
     read: Callable[[str], T_co]
@@ -58,7 +56,7 @@ class Kind(Generic[T_co]):
 
 
 class Address(NamedTuple):
-    """Where to listen: the host "" is every address of the machine; or a Unix socket's ``path``."""
+    """Where to listen. The host "" is every address of the machine; ``path`` is a Unix socket's."""
 
     host: str
     port: int
@@ -85,16 +83,16 @@ def _duration(text: str) -> int:
     return sum(round(float(number) * _UNITS[unit]) for number, unit in parts)
 
 
-def duration(low: str, high: str) -> Kind[int]:
+def duration(low: str, high: str) -> ValueKind[int]:
     """Nanoseconds, written as ``500ms``, ``1s``, ``1m30s``."""
 
     def read(text: str) -> int:
         return _within(_duration(text), _duration(low), _duration(high))
 
-    return Kind(read, f"a duration from {low} to {high}, with its units: ms, s, m, h")
+    return ValueKind(read, f"a duration from {low} to {high}, with its units: ms, s, m, h")
 
 
-def count(low: int, high: int) -> Kind[int]:
+def count(low: int, high: int) -> ValueKind[int]:
     """A whole number."""
 
     def read(text: str) -> int:
@@ -102,16 +100,16 @@ def count(low: int, high: int) -> Kind[int]:
             raise ValueError(text)
         return _within(int(text), low, high)
 
-    return Kind(read, f"a number from {low} to {high}")
+    return ValueKind(read, f"a number from {low} to {high}")
 
 
-def size(low: str, high: str) -> Kind[int]:
+def size(low: str, high: str) -> ValueKind[int]:
     """Bytes, written as ``1048576``, ``256Mi`` or ``Gi``."""
 
     def read(text: str) -> int:
         return _within(_size(text), _size(low), _size(high))
 
-    return Kind(read, f"a number of bytes from {low} to {high}, such as 1, Mi or 256Mi")
+    return ValueKind(read, f"a number of bytes from {low} to {high}, such as 1, Mi or 256Mi")
 
 
 def _size(text: str) -> int:
@@ -130,8 +128,8 @@ def _share(text: str) -> int:
     return _within(round(float(match[1]) * _PPM_IN_PERCENT), _LEAST_SHARE_PPM, _MOST_SHARE_PPM)
 
 
-def matching(pattern: str, allowed: str) -> Kind[str]:
-    """A text of this form as a whole."""
+def matching(pattern: str, allowed: str) -> ValueKind[str]:
+    """A text that matches the pattern as a whole."""
     form = re.compile(pattern, re.ASCII)
 
     def read(text: str) -> str:
@@ -139,29 +137,31 @@ def matching(pattern: str, allowed: str) -> Kind[str]:
             raise ValueError(text)
         return text
 
-    return Kind(read, allowed)
+    return ValueKind(read, allowed)
 
 
-def choice(*names: str, allowed: str = "") -> Kind[str]:
-    """One of these words; ``allowed`` says so where they are too many to list."""
+def choice(*names: str, allowed: str = "") -> ValueKind[str]:
+    """One of these words. ``allowed`` describes them if they are too many to list."""
 
     def read(text: str) -> str:
         return names[names.index(text)]
 
-    return Kind(read, allowed or f"one of {', '.join(names)}")
+    return ValueKind(read, allowed or f"one of {', '.join(names)}")
 
 
-def many(kind: Kind[T_co]) -> Kind[tuple[T_co, ...]]:
-    """One or more of them, with commas between, each once."""
+def many(kind: ValueKind[T_co]) -> ValueKind[tuple[T_co, ...]]:
+    """One or more values, separated by commas, without duplicates."""
 
     def read(text: str) -> tuple[T_co, ...]:
         return tuple(dict.fromkeys(kind.read(part.strip()) for part in text.split(",")))
 
-    return Kind(read, f"{kind.allowed}; several with commas between", many=True)
+    return ValueKind(read, f"{kind.allowed}; several separated by commas", many=True)
 
 
-def pairs(name: Kind[str], value: Kind[str], allowed: str) -> Kind[tuple[tuple[str, str], ...]]:
-    """``NAME=VALUE``, with commas between, each name once."""
+def pairs(
+    name: ValueKind[str], value: ValueKind[str], allowed: str
+) -> ValueKind[tuple[tuple[str, str], ...]]:
+    """``NAME=VALUE``, separated by commas, each name once."""
 
     def read(text: str) -> tuple[tuple[str, str], ...]:
         found: dict[str, str] = {}
@@ -171,7 +171,9 @@ def pairs(name: Kind[str], value: Kind[str], allowed: str) -> Kind[tuple[tuple[s
                 raise ValueError(text)
         return tuple(found.items())
 
-    return Kind(read, f"{allowed}; several with commas between, each once", many=True, pairs=True)
+    return ValueKind(
+        read, f"{allowed}; several separated by commas, each once", many=True, pairs=True
+    )
 
 
 def _within(number: int, low: int, high: int) -> int:
@@ -214,34 +216,36 @@ def _url_path(text: str) -> str:
     return text
 
 
-ADDRESS = Kind(
-    _address, "an address such as :10045, 127.0.0.1:10045, [::1]:10045 or unix:/run/mgpu.sock"
+ADDRESS = ValueKind(
+    _address,
+    "an address with a port up to 65535, such as :10045, 127.0.0.1:10045, [::1]:10045, or "
+    "unix:/run/mgpu.sock",
 )
-SHARE = Kind(_share, "none, or a share from 0.1% to 100%")
-SWITCH = Kind(_switch, "true or false")
-TEXT = Kind(_text, "a text without control characters")
-PATH = Kind(_path, "an absolute path")
-SOCKET = Kind(
+SHARE = ValueKind(_share, "none, or a share from 0.1% to 100%")
+SWITCH = ValueKind(_switch, "true or false")
+TEXT = ValueKind(_text, "a text without control characters")
+PATH = ValueKind(_path, "an absolute path")
+SOCKET = ValueKind(
     lambda text: text if text in {"auto", "none"} else _path(text), "auto, none or an absolute path"
 )
-LIBRARY = Kind(
+LIBRARY = ValueKind(
     lambda text: text if text in {"auto", "off"} else _path(text), "auto, off or an absolute path"
 )
-OPTIONAL_PATH = Kind(lambda text: _path(text) if text else text, "an absolute path")
-ORIGIN = Kind(_origin, "an address such as https://10.0.0.1:10250 or http://127.0.0.1:10255")
-KEY = Kind(_key, "the key of a label, the beginning of one with a * after it, or *")
-URL_PATH = Kind(_url_path, "a path such as /metrics, outside /-/")
+OPTIONAL_PATH = ValueKind(lambda text: _path(text) if text else text, "an absolute path")
+ORIGIN = ValueKind(_origin, "an address such as https://10.0.0.1:10250 or http://127.0.0.1:10255")
+KEY = ValueKind(_key, "the key of a label, the beginning of a key followed by *, or *")
+URL_PATH = ValueKind(_url_path, "a path such as /metrics, outside /-/")
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
     """One setting. ``name`` is the flag without dashes and the YAML key; ``default`` its text.
 
-    ``live``: a change in the settings file is taken up while the exporter runs.
+    ``live``: a change in the settings file is applied while the exporter runs.
     """
 
     name: str
-    kind: Kind[object]
+    kind: ValueKind[object]
     default: str
     about: str
     why: str = ""

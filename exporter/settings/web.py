@@ -1,4 +1,4 @@
-"""Settings: the web server."""
+"""Settings of the web server."""
 
 from dataclasses import dataclass
 from typing import Annotated
@@ -7,7 +7,7 @@ from exporter.settings.values import ADDRESS, SWITCH, TEXT, URL_PATH, Address, S
 
 
 @dataclass(frozen=True, kw_only=True)
-class Web:
+class WebSettings:
     """The web server."""
 
     __slots__ = ()
@@ -25,9 +25,9 @@ class Web:
             "web.max-requests",
             count(1, 10_000),
             "40",
-            "Requests served at once; more are answered 503.",
-            "An address that has most of them gives way to others. Health checks do not count. "
-            "node_exporter has the same default.",
+            "Most requests that are served at once; others are answered with 503.",
+            "When the limit is reached, the address with the most requests gives way to others. "
+            "Health checks do not count. node_exporter has the same default.",
         ),
     ]
     web_config_file: Annotated[
@@ -37,8 +37,8 @@ class Web:
             TEXT,
             "",
             "File with TLS, client certificates, users, headers and a rate limit, in "
-            "exporter-toolkit's form (docs/security.md).",
-            "Read again when it or a certificate that it names has changed.",
+            "exporter-toolkit's format (docs/security.md).",
+            "It is read again when it or a certificate that it names has changed.",
         ),
     ]
     web_open_page: Annotated[
@@ -47,9 +47,10 @@ class Web:
             "web.open-page",
             SWITCH,
             "false",
-            "Serve the live page and its JSON to everybody.",
-            "They name every pod on the node and its processes. Without this they are served to "
-            "users of --web.config.file, and on loopback addresses and Unix sockets.",
+            "Serve the live page and its JSON to all clients.",
+            "They show every pod of the node and its processes. Without this setting they are "
+            "served "
+            "to users of --web.config.file, and on loopback addresses and Unix sockets.",
         ),
     ]
     web_enable_lifecycle: Annotated[
@@ -59,6 +60,6 @@ class Web:
             SWITCH,
             "false",
             "Read the settings file again on POST /-/reload.",
-            "Off as in Prometheus: whoever reaches the listener could ask for it.",
+            "Off as in Prometheus, because every client that reaches the listener could use it.",
         ),
     ]

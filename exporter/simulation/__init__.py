@@ -1,10 +1,10 @@
-"""A described node in memory with a clock and the truth.
+"""A simulated node with a clock and exact figures of its use.
 
-Devices, pods, processes and their work over time, from a small YAML file. The simulated sources,
-tests and benchmarks stand on it. It behaves as the driver does (sample ring, one pid a sample,
-truncation) and, unlike the driver, knows the true busy time. It knows nothing of metrics.
+A small YAML file describes devices, pods, processes and their work over time. The simulated
+sources, tests and benchmarks read it. It behaves as the driver does (sample ring, one pid per
+sample, truncation) and, unlike the driver, has the true busy time. It has no metrics.
 
-``load`` reads a file into the ``description``; ``node`` brings it to life. Everything is a pure
-function of the description, the start and the clock: nothing accumulates, any moment can be asked
-for, and what is kept is bounded and only saves work.
+``load`` reads a file into the values of ``description``; ``node`` answers for a moment. Everything
+is a pure function of the description, the start and the clock: nothing accumulates, and any moment
+can be asked for. Caches are bounded and only save work.
 """

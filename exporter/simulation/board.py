@@ -1,8 +1,8 @@
-"""A board's power, energy, temperature, clocks and counters, from how busy it is.
+"""A board's power, energy, temperature, clocks and counters, computed from its busy time.
 
-Power is the idle power, and the way from there to the highest in proportion to the busy time. So
-the energy of any range of time is known exactly. A board that is busy for the whole of a second
-draws its limit, and the driver holds its clocks down for a part of that second.
+Power rises from idle to maximum in proportion to the busy time. So the energy of any range of time
+is known exactly. A board that is busy for a whole second draws its limit, and the driver throttles
+its clocks for a part of that second.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,7 +14,7 @@ from exporter.simulation.population import Population, busy_ns
 from exporter.simulation.ring import DEPTH, PER_SECOND
 
 STEP_NS = 10**9
-STEPS_KEPT = 1024
+MOST_STEPS = 1024
 COUNTER_NS = 10**8  # the energy counter moves about ten times a second (ml.energy)
 ROOM_CELSIUS = 32.0
 RISE_CELSIUS = 45.0
@@ -33,7 +33,7 @@ Load = Callable[[int, int], float]  # how busy a board was at a time (us) over s
 
 
 class Counts(NamedTuple):
-    """What a board has counted since the scenario's start."""
+    """A board's counters since the scenario's start."""
 
     busy_ns: int = 0
     capped_ns: int = 0
@@ -42,8 +42,8 @@ class Counts(NamedTuple):
 class BoardMeter:
     """One device's energy and counters, at times in nanoseconds since the scenario's start.
 
-    The busy time is carried on in steps, of which a bounded number is kept. A question from
-    before those costs the whole way from the start, and has the same answer.
+    The busy time is cached in steps, of which there is a bounded number. A question about an
+    earlier time is computed from the start, and has the same answer.
     """
 
     def __init__(
@@ -65,26 +65,26 @@ class BoardMeter:
         return sum(energy_uj(self._device, at, busy)) // 1000 * 1000
 
     def counts(self, now_ns: int) -> Counts:
-        """What was counted in the whole seconds so far."""
+        """The counters over the whole seconds so far."""
         return self._until(max(now_ns, 0) // STEP_NS)
 
     def _until(self, step: int) -> Counts:
-        """What was counted in all steps before one."""
+        """The counters over all steps before one."""
         if step in self._steps:
             return self._steps[step]
-        known = max((kept for kept in self._steps if kept < step), default=0)
+        known = max((cached for cached in self._steps if cached < step), default=0)
         busy, capped = self._steps.get(known, Counts())
         for number in range(known, step):
             more = self._busy(number * STEP_NS, (number + 1) * STEP_NS)
             busy += more
             capped += int(CAPPED_SHARE * STEP_NS) if more >= STEP_NS else 0
             self._steps[number + 1] = Counts(busy, capped)
-            if len(self._steps) > STEPS_KEPT:
+            if len(self._steps) > MOST_STEPS:
                 del self._steps[min(self._steps)]
         return Counts(busy, capped)
 
     def _busy(self, begin_ns: int, end_ns: int) -> int:
-        """Of a board that is divided, what its instances do: each counts for its share."""
+        """Busy time of a board. Each instance of a divided board counts with its share."""
         return sum(
             int(busy_ns(self._population.bursts(part.number, begin_ns, end_ns)) * part.core_share)
             for part in self._parts
@@ -101,7 +101,7 @@ def energy_uj(device: DeviceSpec, length_ns: int, busy: int) -> tuple[int, int]:
 def sensors(device: DeviceSpec, load: Load, now_us: int, counts: Counts) -> Sensors:
     """Power over the last second, temperature over the whole ring, clocks of the moment.
 
-    Of these, what the driver of its vendor tells.
+    Only those that the driver of its vendor reports.
     """
     known = _known(device, load, now_us, counts)
     if device.vendor == "amd":  # as gpu_metrics and hwmon of an Instinct have it
@@ -152,7 +152,6 @@ def _known(device: DeviceSpec, load: Load, now_us: int, counts: Counts) -> Senso
             ("transmit", "receive") if LINKED in device.model else (),
             int(NVLINK_PER_BUSY_NS * counts.busy_ns),
         ),
-        crosscheck={},
         **_profile(device, load, now_us),
     )
 

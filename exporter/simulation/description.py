@@ -1,4 +1,4 @@
-"""What a scenario file describes, validated: frozen values without behaviour over time."""
+"""The validated contents of a scenario file: frozen values without behaviour over time."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -22,7 +22,7 @@ class SampleRule(StrEnum):
 
 
 class Scheme(StrEnum):
-    """The sharing systems whose marks a scenario's pods can carry."""
+    """The sharing systems that a scenario's pods can use."""
 
     MGPU = "mgpu"
     QGPU = "qgpu"
@@ -50,9 +50,9 @@ class DeviceSpec:
 
     ``number`` is its place among all devices, ``index`` what the source numbers it by; a part has
     its card's index, minor and address, and in ``parent`` its card's number. A card with parts is
-    ``divided``. ``instance_id`` is the driver's for a part. ``memory_bytes`` 0: nobody tells it.
-    ``replicas`` is into how many a device plugin divides it, ``resource`` what the plugin calls it
-    if not by its usual name. ``policy`` is what the node says of it (``/proc/qgpu/N/policy``).
+    ``divided``. ``instance_id`` is the driver's for a part. ``memory_bytes`` 0: nothing reports it.
+    ``replicas`` is the number of parts that a device plugin makes of it, ``resource`` the plugin's
+    name for it if it is unusual. ``policy`` is the one in the node's ``/proc/qgpu/N/policy``.
     """
 
     number: int
@@ -104,8 +104,8 @@ class ProcessSpec:
     """A process and its work, the same on each of its devices.
 
     ``memory`` is bytes over its age. The engine shares say how long the engine is busy for each
-    unit of time that the process has the GPU's cores. ``cgroup`` is set outside pods only; what
-    people call its group, its ``user`` and ``account`` with it.
+    unit of time that the process has the GPU's cores. ``cgroup``, the group's name in ``called``,
+    ``user`` and ``account`` are set outside pods only.
     """
 
     devices: tuple[int, ...]
@@ -124,11 +124,11 @@ class ProcessSpec:
 
 
 @dataclass(frozen=True, slots=True)
-class Allotment:
-    """What a container asked for, of each of its devices: percent of the cores, bytes.
+class AllocationSpec:
+    """A container's request per device: percent of the cores, and bytes of memory.
 
-    ``placed`` False: the scheduler left no trace of which devices it chose. ``replicas`` is how
-    many of each device's replicas it has, ``slots`` their numbers, device by device.
+    ``placed`` False: the scheduler does not publish the devices that it chose. ``replicas`` is the
+    number of replicas of each device, ``slots`` are their numbers, device by device.
     """
 
     devices: tuple[int, ...]
@@ -149,7 +149,7 @@ class ContainerSpec:
     """
 
     name: str
-    allotment: Allotment | None = None
+    allocation: AllocationSpec | None = None
     processes: tuple[ProcessSpec, ...] = ()
     kind: str = "app"
     resource: str = ""
@@ -223,7 +223,7 @@ class Scenario:
     seed: int = 0
 
     def residents(self) -> Iterator[Resident]:
-        """Every process of the file, in its order: pods first, then the host's."""
+        """All processes in the file's order: those of pods first, then the host's."""
         for pod in self.pods:
             for container in pod.containers:
                 for process in container.processes:

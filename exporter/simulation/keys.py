@@ -115,13 +115,13 @@ MEMORY_UNIT = may(
     choice("GiB", "MiB"),
     "GiB",
     "GiB",
-    "What Aliyun's device plugin was told to count memory in.",
+    "The memory unit that Aliyun's device plugin is configured for.",
 )
 
 D = "devices"
 MODEL = may(D, "model", TEXT, "", "its card's", "Name as the driver has it. A card must have one.")
 DEVICE_MEMORY = may(
-    D, "memory", SIZE, 0, "not told: Intel's only", "All of its memory, of its partitions together."
+    D, "memory", SIZE, 0, "unknown: Intel's only", "All of its memory, of its partitions together."
 )
 RESERVED = may(D, "reserved", SIZE, GIB // 2, "512MiB", "What the driver keeps for itself.")
 PARENT = may(
@@ -155,7 +155,7 @@ MINOR = may(D, "minor", integer(0, WORST_MINOR), None, "in order", "The number o
 PCI_BUS_ID = may(
     D, "pci_bus_id", TEXT, "", "by its index", "PCI address; some systems number by their order."
 )
-DRIVER_VERSION = may(D, "driver_version", TEXT, None, "as its vendor's tells it", "Driver.")
+DRIVER_VERSION = may(D, "driver_version", TEXT, None, "its vendor's usual one", "Driver.")
 SHARING = may(
     D,
     "sharing",
@@ -177,7 +177,7 @@ DEVICE_RESOURCE = may(
     "`amd.com/cpx_nps1`.",
 )
 CARD_POLICY = may(
-    D, "policy", TEXT, "", "not told", "What the node says of it in `/proc/qgpu/<index>/policy`."
+    D, "policy", TEXT, "", "none", "What the node says of it in `/proc/qgpu/<index>/policy`."
 )
 IDLE_POWER = may(D, "idle_power", WATTS, 50.0, "50", "Watts of a board that does nothing.")
 MAX_POWER = may(D, "max_power", WATTS, 300.0, "300", "Watts of a board that is always busy.")

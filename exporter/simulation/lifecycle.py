@@ -1,9 +1,9 @@
-"""Pods as the API server tells of them, and processes as the cgroup file system does."""
+"""Pods as the API server lists them, and processes as the cgroup file system shows them."""
 
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from exporter.model import ClaimedDevice, Container, ContainerKey, Grant, Pod, PodTable
+from exporter.model import ClaimedDevice, Container, Grant, Pod, PodTable
 from exporter.simulation.description import PodSpec, Scenario
 from exporter.simulation.population import (
     Life,
@@ -13,7 +13,13 @@ from exporter.simulation.population import (
     pod_key,
     pod_name,
 )
-from exporter.simulation.schemes import Marks, Order, Promise, Site, promised, texts, written
+from exporter.simulation.schemes import (
+    PlacedPod,
+    SchemeOutput,
+    Site,
+    texts,
+    written,
+)
 from exporter.simulation.work import Occurrence
 
 SECOND_NS = 10**9
@@ -34,7 +40,7 @@ class Moments(NamedTuple):
 
 
 class Cluster(NamedTuple):
-    """What is known of the node's pods: by the API server, and by the kubelet of their devices.
+    """The node's pods as the API server lists them, and their devices as the kubelet does.
 
     ``grants`` are by the pod's uid, ``claims`` by namespace and name.
     """
@@ -54,9 +60,9 @@ class Lifecycle:
         self._newest = Cluster(PodTable(version=-1), {}, {})
 
     def cluster(self, now_ns: int) -> Cluster:
-        """What is known at a moment. The version of the table is that of the last change.
+        """The pods and devices at a moment. The table's version is that of the last change.
 
-        The answer last made is kept and given again while nothing has changed.
+        Returns the same object until something changes.
         """
         here = [
             (spec, occurrence, self._moments(occurrence))
@@ -67,7 +73,7 @@ class Lifecycle:
         version = max(passed, default=-BOUND_BEFORE_NS) + BOUND_BEFORE_NS
         if version != self._newest.table.version:
             present = [
-                (self._pod(spec, number, moments, now_ns), self._marks(spec, number))
+                (self._pod(spec, number, moments, now_ns), self._output(spec, number))
                 for spec, (number, *_), moments in here
                 if moments.bound <= now_ns < moments.removed
             ]
@@ -76,28 +82,18 @@ class Lifecycle:
                 {pod.uid: m.grants for pod, m in present if m.grants and not pod.terminal},
                 {
                     (pod.namespace, name): devices
-                    for pod, marks in present
-                    for name, devices in marks.claims.items()
+                    for pod, output in present
+                    for name, devices in output.claims.items()
                 },
             )
         return self._newest
 
-    def promises(self, begin_ns: int, end_ns: int) -> Mapping[tuple[ContainerKey, int], Promise]:
-        """What the pods that are there at some time in [begin, end) may use, by device number."""
-        found = {}
-        for spec in self._scenario.pods:
-            key = pod_key(self._scenario.seed, spec)
-            for occurrence in spec.span.occurrences(key, begin_ns, end_ns):
-                order = self._order(spec, occurrence.number)
-                for (container, device), promise in promised(order).items():
-                    found[ContainerKey(spec.namespace, order.name, container), device] = promise
-        return found
+    def placed_pod(self, spec: PodSpec, number: int) -> PlacedPod:
+        """The n-th occurrence of a pod, with its name and its node."""
+        return PlacedPod(spec, pod_name(self._scenario.seed, spec, number).name, self._site)
 
-    def _order(self, spec: PodSpec, number: int) -> Order:
-        return Order(spec, pod_name(self._scenario.seed, spec, number).name, self._site)
-
-    def _marks(self, spec: PodSpec, number: int) -> Marks:
-        return written(self._order(spec, number))
+    def _output(self, spec: PodSpec, number: int) -> SchemeOutput:
+        return written(self.placed_pod(spec, number))
 
     def cgroup_path(self, life: Life) -> str:
         """The cgroup of a process, as ``/proc/PID/cgroup`` shows it."""
@@ -130,7 +126,7 @@ class Lifecycle:
     def _pod(self, spec: PodSpec, number: int, moments: Moments, now_ns: int) -> Pod:
         scenario = self._scenario
         names = pod_name(scenario.seed, spec, number)
-        marks = self._marks(spec, number)
+        output = self._output(spec, number)
         known = now_ns >= min(moments.known, moments.ended)
         return Pod(
             uid=names.uid,
@@ -148,13 +144,13 @@ class Lifecycle:
                     container_ids=(
                         (container_id(scenario.seed, spec, container, number),) if known else ()
                     ),
-                    limits=texts(marks.limits[container.name]),
-                    claims=marks.refs.get(container.name, ()),
+                    limits=texts(output.limits[container.name]),
+                    claims=output.refs.get(container.name, ()),
                 )
                 for container in sorted(spec.containers, key=lambda c: c.kind == "app")
             ),
-            annotations={**marks.annotations, **(_static_marks(names) if spec.static else {})},
-            labels=marks.labels,
+            annotations={**output.annotations, **(_static_marks(names) if spec.static else {})},
+            labels=output.labels,
             mirror=spec.static,
         )
 

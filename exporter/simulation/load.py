@@ -1,12 +1,10 @@
-"""Scenario files → ``Scenario``; docs/scenarios.md says what stands in them."""
+"""Reads scenario files into ``Scenario``. The keys are described in docs/scenarios.md."""
 
 from importlib.resources import files
 from pathlib import Path
 
-import yaml
-
 from exporter.model import DeviceState
-from exporter.settings import boundedyaml, told
+from exporter.settings import YamlError, yamldocument
 from exporter.simulation import keys, load_pods
 from exporter.simulation.description import Fault, SampleRule, Scenario
 from exporter.simulation.load_devices import read_devices
@@ -44,13 +42,13 @@ def load(name_or_path: str) -> Scenario:
                 text = file.read(LARGEST_FILE + 1)
         if len(text) > LARGEST_FILE:
             raise ScenarioError(f"{name_or_path}: longer than {LARGEST_FILE} characters")
-        return describe(boundedyaml.load(text), name_or_path)
+        return describe(yamldocument.load(text), name_or_path)
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "not UTF-8"
         names = ", ".join(shipped())
         raise ScenarioError(f"{name_or_path}: {why}; give a file or one of {names}") from error
-    except yaml.YAMLError as error:
-        raise ScenarioError(f"{name_or_path}: {told(error)}") from error
+    except YamlError as error:
+        raise ScenarioError(f"{name_or_path}: {error}") from error
 
 
 def describe(data: object, origin: str) -> Scenario:

@@ -1,7 +1,4 @@
-"""The pods of a scenario file: containers, what they were allotted, and the processes in them.
-
-The keys of pods, containers and processes: the second half of the table.
-"""
+"""The pods of a scenario file: keys and readers of pods, containers, requests and processes."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -9,7 +6,7 @@ from dataclasses import replace
 
 from exporter.simulation import keys as file_keys
 from exporter.simulation.description import (
-    Allotment,
+    AllocationSpec,
     ContainerSpec,
     DeviceSpec,
     PodSpec,
@@ -139,7 +136,7 @@ MEMORY = may(
     "Memory of each of them; written in the sharing system's own unit and totals.",
 )
 PLACED = may(
-    C, "placed", FLAG, True, "true", "Whether the sharing system tells which devices they are."
+    C, "placed", FLAG, True, "true", "Whether the sharing system says which devices they are."
 )
 REPLICAS = may(
     C,
@@ -188,7 +185,9 @@ HELD = may(R, "memory", curve(SIZE), ZERO, "0", "Device memory that it holds, ov
 MEMORY_ACTIVE = may(R, "memory_active", RATIO, 0.0, "0", "Memory traffic per core time.")
 ENCODER = may(R, "encoder", RATIO, 0.0, "0", "Encoder time per core time.")
 DECODER = may(R, "decoder", RATIO, 0.0, "0", "Decoder time per core time.")
-COPY = may(R, "copy", RATIO, 0.0, "0", "Copy engines' time per core time; NVIDIA's tell none.")
+COPY = may(
+    R, "copy", RATIO, 0.0, "0", "Copy engines' time per core time; NVIDIA's driver reports none."
+)
 CONTEXT = may(
     R, "kind", choice("compute", "graphics"), "compute", "compute", "What the driver lists it as."
 )
@@ -251,7 +250,7 @@ def _pod(section: Section, site: Site, slots: Slots) -> PodSpec:
         containers=(),
     )
     containers = tuple(_container(s, pod, site, slots) for s in section.sections(CONTAINERS, C))
-    if pod.scheme is None and any(container.allotment for container in containers):
+    if pod.scheme is None and any(container.allocation for container in containers):
         one_of = "one of " + ", ".join(Scheme)
         raise section.wrong(SCHEME, f"{one_of}: a container has devices")
     return replace(pod, containers=containers)
@@ -264,14 +263,14 @@ def _container(section: Section, pod: PodSpec, site: Site, slots: Slots) -> Cont
         resource=section.get(RESOURCE),
         claim=section.get(CLAIM),
         limits=section.get(LIMITS),
-        allotment=_allotment(section, pod, site, slots) if section.has(ASKED) else None,
+        allocation=_allocation(section, pod, site, slots) if section.has(ASKED) else None,
         processes=tuple(
             read_process(s, site.devices, pod.span) for s in section.sections(PROCESSES, R)
         ),
     )
 
 
-def _allotment(section: Section, pod: PodSpec, site: Site, slots: Slots) -> Allotment:
+def _allocation(section: Section, pod: PodSpec, site: Site, slots: Slots) -> AllocationSpec:
     numbers = _numbers(section, ASKED, len(site.devices))
     memory, unit = section.get(MEMORY), memory_unit(pod.scheme, site)
     if memory is not None and memory % unit and not section.has(LIMITS):
@@ -284,7 +283,7 @@ def _allotment(section: Section, pod: PodSpec, site: Site, slots: Slots) -> Allo
         slots[number] += replicas if site.devices[number].replicas > 1 else 0
         if slots[number] > site.devices[number].replicas > 1:
             raise section.wrong(ASKED, f"a device with replicas left: {number} has none")
-    return Allotment(
+    return AllocationSpec(
         devices=numbers,
         core_percent=section.get(CORE),
         memory_bytes=memory,

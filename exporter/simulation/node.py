@@ -1,8 +1,7 @@
-"""A scenario brought to life by a clock: what the simulated sources read, and the truth."""
+"""A scenario with a clock: what the simulated sources read."""
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import replace
 from functools import partial
 
 from exporter.model import (
@@ -25,11 +24,12 @@ from exporter.simulation.lifecycle import Lifecycle
 from exporter.simulation.population import Life, Population, busy_ns, segments
 from exporter.simulation.ring import SECOND_US, BusySample, ProcessRow, Ring
 from exporter.simulation.schemes import Offer, Site, offered, texts
-from exporter.simulation.truth import Truth, truth_between
 
 COMM_LENGTH = 15  # of a process's name: the kernel's TASK_COMM_LEN without the end
 ENGINES = (*QUANTITIES, "copy")
-REMEMBERED_NS = 15 * 10**9  # a process that ended is told of so long, for the ring still names it
+REMEMBERED_NS = (
+    15 * 10**9
+)  # a process that ended stays listed so long, because the ring still names it
 
 
 class Node:
@@ -45,8 +45,8 @@ class Node:
         self._clock = clock
         start = clock.time_ns() if start_unix_ns is None else start_unix_ns
         self.start_unix_ns = start // 1000 * 1000  # sample times are whole microseconds
-        self._population = Population(scenario)
-        self._lifecycle = Lifecycle(scenario, self._population)
+        self.population = Population(scenario)
+        self.lifecycle = Lifecycle(scenario, self.population)
         self._meters = [self._meter(device) for device in scenario.devices]
         self._rings = [self._ring(device) for device in scenario.devices]
         self._offer = _offer(scenario)
@@ -54,11 +54,11 @@ class Node:
 
     def _meter(self, device: DeviceSpec) -> BoardMeter:
         instances = [d for d in self.scenario.devices if d.parent == device.number]
-        return BoardMeter(self._population, device, instances)
+        return BoardMeter(self.population, device, instances)
 
     def _ring(self, device: DeviceSpec) -> Ring:
         key = identity.number(self.scenario.seed, "ring", device.uuid)
-        return Ring(self._population, device.number, key, self.scenario.sample_rule)
+        return Ring(self.population, device.number, key, self.scenario.sample_rule)
 
     def devices(self) -> tuple[Device, ...]:
         """The devices, in the order of their numbers in the scenario."""
@@ -66,7 +66,7 @@ class Node:
 
     def facts(self) -> NodeFacts:
         """What the node's API object, its kubelet and its own files say now, with the devices."""
-        table, grants, claims = self._lifecycle.cluster(self._now_ns())
+        table, grants, claims = self.lifecycle.cluster(self._now_ns())
         if self._facts[0] != table.version:
             scenario, offer = self.scenario, self._offer
             facts = NodeFacts(
@@ -116,7 +116,7 @@ class Node:
         """Device memory and who holds it now."""
         spec = self.scenario.devices[device]
         now = self._now_ns()
-        lives = self._population.lives(now, now + 1, device)
+        lives = self.population.lives(now, now + 1, device)
         processes = tuple(
             ProcessMemory(
                 life.pid,
@@ -134,9 +134,9 @@ class Node:
         return profiled(self.scenario.devices[device])
 
     def active_ns(self, device: int, begin_unix_ns: int, end_unix_ns: int) -> int:
-        """For how long anything ran on a device in a range of time, as hardware counters tell."""
+        """For how long anything ran on a device in a range of time, by hardware counters."""
         begin_ns, end_ns = begin_unix_ns - self.start_unix_ns, end_unix_ns - self.start_unix_ns
-        return busy_ns(self._population.bursts(device, begin_ns, end_ns))
+        return busy_ns(self.population.bursts(device, begin_ns, end_ns))
 
     def busy_percent(self, device: int, engine: str) -> float:
         """How busy an engine was over the last second."""
@@ -147,7 +147,7 @@ class Node:
     def occupants(self, device: int) -> list[int]:
         """Processes with work on a device at this instant."""
         now = self._now_ns()
-        return [burst.life.pid for burst in self._population.bursts(device, now, now + 1)]
+        return [burst.life.pid for burst in self.population.bursts(device, now, now + 1)]
 
     def spent_ns(
         self, device: int, begin_unix_ns: int, end_unix_ns: int
@@ -155,7 +155,7 @@ class Node:
         """How long each process kept each kind of engine busy, as the kernel counts it."""
         begin_ns, end_ns = begin_unix_ns - self.start_unix_ns, end_unix_ns - self.start_unix_ns
         core: Counter[Life] = Counter()
-        for segment in segments(self._population.bursts(device, begin_ns, end_ns)):
+        for segment in segments(self.population.bursts(device, begin_ns, end_ns)):
             core.update(dict(segment.parts()))
         return {
             life.pid: {each: int(ns * life.resident.ratio(each)) for each in ENGINES}
@@ -167,7 +167,7 @@ class Node:
         return self._meters[device].read_uj(self._now_ns())
 
     def sensors(self, device: int) -> Sensors:
-        """What the board tells of itself."""
+        """The board's sensors."""
         return sensors(
             self.scenario.devices[device],
             partial(self._load, device),
@@ -194,40 +194,32 @@ class Node:
 
     def pod_table(self) -> PodTable:
         """The pods that the API server has on this node now."""
-        return self._lifecycle.cluster(self._now_ns()).table
+        return self.lifecycle.cluster(self._now_ns()).table
 
     def cgroup_paths(self) -> Mapping[int, str]:
         """Process id → cgroup path, of those that live or ended at most 15 s ago."""
         now = self._now_ns()
-        lives = self._population.lives(now - REMEMBERED_NS, now + 1)
-        return {life.pid: self._lifecycle.cgroup_path(life) for life in lives}
+        lives = self.population.lives(now - REMEMBERED_NS, now + 1)
+        return {life.pid: self.lifecycle.cgroup_path(life) for life in lives}
 
     def places(self) -> list[str]:
         """A cgroup path of each process of the file, whether it has begun yet or not."""
-        return list(map(self._lifecycle.cgroup_path, self._population.first_lives()))
+        return list(map(self.lifecycle.cgroup_path, self.population.first_lives()))
 
     def process_infos(self) -> Mapping[int, ProcessInfo]:
         """Process id → name and start, of those that live: named as their container or group."""
         now = self._now_ns()
         return {
             life.pid: ProcessInfo(self._process_name(life), self.start_unix_ns + life.start_ns)
-            for life in self._population.lives(now, now + 1)
+            for life in self.population.lives(now, now + 1)
         }
 
     def group_facts(self) -> Mapping[int, GroupFacts]:
         """Process id → what its group is called, of those that live outside pods."""
         now = self._now_ns()
-        lives = self._population.lives(now - REMEMBERED_NS, now + 1)
+        lives = self.population.lives(now - REMEMBERED_NS, now + 1)
         outside = ((life.pid, life.resident.process) for life in lives if not life.in_pod)
         return {pid: GroupFacts(own.called, own.user, own.account) for pid, own in outside}
-
-    def truth(self, start_unix_ns: int, end_unix_ns: int) -> Truth:
-        """The exact use in a range of time, past or to come."""
-        begin_ns, end_ns = start_unix_ns - self.start_unix_ns, end_unix_ns - self.start_unix_ns
-        truth = truth_between(self._population, self.scenario.devices, begin_ns, end_ns)
-        promises = self._lifecycle.promises(begin_ns, end_ns)
-        uuids = [device.uuid for device in self.scenario.devices]
-        return replace(truth, promised={(key, uuids[n]): p for (key, n), p in promises.items()})
 
     def _now_ns(self) -> int:
         return self._clock.time_ns() - self.start_unix_ns
@@ -236,7 +228,7 @@ class Node:
         process, _, container = life.resident.resident
         if container is not None:
             return container.name[:COMM_LENGTH]
-        unit = self._population.cgroup(life).rpartition("/")[2].removesuffix(".service")
+        unit = self.population.cgroup(life).rpartition("/")[2].removesuffix(".service")
         return (process.called or unit)[:COMM_LENGTH]
 
     def _now_us(self) -> int:

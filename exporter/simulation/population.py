@@ -1,12 +1,10 @@
-"""Who lives when, under which name: pods, containers and processes of a scenario over time.
+"""The lives of pods, containers and processes over time, and how processes share a GPU.
 
-A recurring pod is a new one each time: a new uid, name, container id and process ids.
+A recurring pod is a new one each time: it has a new uid, name, container id and process ids.
 
-How processes that want a GPU at the same time share it.
-
-The driver gives each a slice of about 2 ms in turn. Over anything longer each has an equal part,
-which is computed here without going through the slices; only "who ran at this instant" looks at
-the turn.
+If several processes want a GPU at the same time, the driver gives each a slice of about 2 ms in
+turn. Over anything longer each has an equal part, which is computed without the slices. Only
+``running`` looks at the turn.
 """
 
 import re
@@ -47,13 +45,13 @@ class PodName(NamedTuple):
 
 def pod_name(seed: int, pod: PodSpec, number: int) -> PodName:
     """The names of a pod's n-th occurrence."""
-    marks = (seed, "pod", pod.namespace, pod.name, number)
-    uid = identity.uuid(*marks)
+    parts_of_id = (seed, "pod", pod.namespace, pod.name, number)
+    uid = identity.uuid(*parts_of_id)
     if pod.span.every_ns is None:
-        hashed = identity.digest(*marks, "manifest")[:32] if pod.static else uid
+        hashed = identity.digest(*parts_of_id, "manifest")[:32] if pod.static else uid
         return PodName(uid, pod.name, pod.owner_name, hashed)
     job = f"{pod.owner_name or pod.name}-{number}"
-    return PodName(uid, f"{job}-{identity.suffix(*marks)}", job, uid)
+    return PodName(uid, f"{job}-{identity.suffix(*parts_of_id)}", job, uid)
 
 
 def container_id(seed: int, pod: PodSpec, container: ContainerSpec, number: int) -> str:
@@ -161,8 +159,8 @@ class Population:
     def cgroup(self, life: Life) -> str:
         """The cgroup of a process outside pods: of each occurrence, under a new id or number."""
         process, number = life.resident.process, life.number
-        marks = (self._seed, "cgroup", process.cgroup, process.called, number)
-        path = process.cgroup.replace("{id}", identity.digest(*marks))
+        parts_of_id = (self._seed, "cgroup", process.cgroup, process.called, number)
+        path = process.cgroup.replace("{id}", identity.digest(*parts_of_id))
         return NUMBERED.sub(lambda found: str(int(found[1]) + number), path)
 
     def first_lives(self) -> list[Life]:

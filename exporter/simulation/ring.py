@@ -54,7 +54,7 @@ class ProcessRow(NamedTuple):
 class Ring:
     """One device's samples. Times are microseconds since the scenario's start.
 
-    What it keeps is only to save work: a sample is a pure function of its number.
+    Samples are cached only to save work: each is a pure function of its number.
     """
 
     def __init__(self, population: Population, device: int, key: int, rule: SampleRule) -> None:
@@ -103,7 +103,7 @@ class Ring:
         return self._first_us + number * SECOND_US // PER_SECOND
 
     def _taken(self, first: int, last: int) -> dict[int, RingSample]:
-        """Compute samples first to last from who wanted the device meanwhile."""
+        """Computes the samples from first to last from the processes' bursts."""
         ends_us = [self._end_us(number) for number in range(first - 1, last + 1)]
         bursts = self._population.bursts(self._device, ends_us[0] * 1000, ends_us[-1] * 1000)
         inside: list[list[Segment]] = [[] for _ in ends_us[1:]]

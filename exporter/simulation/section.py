@@ -1,7 +1,4 @@
-"""One mapping of a scenario file, read key by key, with errors that say where and what instead.
-
-What is raised of a scenario; apart from the rest, for those that run on a real node.
-"""
+"""One mapping of a scenario file, read key by key. Errors say where, what, and what is allowed."""
 
 from collections.abc import Iterator
 from typing import TypeVar
@@ -22,7 +19,7 @@ class Section:
     """A mapping with its place in the file; ``kind`` is its section in the table of keys.
 
     Raises:
-        ScenarioError: it is no mapping, or has a key that the table has not.
+        ScenarioError: it is not a mapping, or has an unknown key.
 
     """
 
@@ -40,7 +37,7 @@ class Section:
         """The value of a key, or what it means if it is missing.
 
         Raises:
-            ScenarioError: it is none of the kind, or missing and must be there.
+            ScenarioError: it has the wrong form, or is missing and required.
 
         """
         if key.name not in self._data and key.usual is not None:

@@ -63,7 +63,7 @@ class Span:
     every_ns: int | None = None
 
     def occurrences(self, key: int, begin_ns: int, end_ns: int) -> Iterator[Occurrence]:
-        """Those that live at some time in [begin, end), in the order of their start."""
+        """The occurrences that live at some time in [begin, end), in the order of their start."""
         for number in self._numbers(begin_ns, end_ns):
             start = self.start_ns + number * (self.every_ns or 0)
             end = min(start + self._length(key, number), FOREVER)

@@ -1,6 +1,6 @@
-"""Flags and variables for reading another machine's figures; what is secret comes from files.
+"""Flags and variables for reading another machine's figures.
 
-A secret on the command line could be read by everybody on the machine, so none is taken there.
+Secrets come from files or variables, because every user of the machine can read command lines.
 """
 
 import os
@@ -9,14 +9,14 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from exporter.terminal.feeds.feed import Feed, FeedError
-from exporter.terminal.feeds.http import Credentials, Http, RemoteFeed
+from exporter.terminal.feeds.http import Http, RemoteCredentials, RemoteFeed
 from exporter.terminal.feeds.prometheus import PrometheusFeed
 
 URL, PROMETHEUS = "MGPU_REMOTE_URL", "MGPU_REMOTE_PROMETHEUS"
 PASSWORD, TOKEN = "MGPU_REMOTE_PASSWORD", "MGPU_REMOTE_TOKEN"
 LONGEST_SECRET = 64 * 1024
 
-FLAGS = {  # of one text each: name → variable, help
+FLAGS = {  # each takes one text: name → variable, help
     "url": (URL, "an exporter on another machine, such as http://node:10045"),
     "user": ("MGPU_REMOTE_USER", "whom to log in as"),
     "password-file": ("MGPU_REMOTE_PASSWORD_FILE", f"file with the password [or ${PASSWORD}]"),
@@ -37,7 +37,7 @@ VARIABLES = (*(v for v, _ in (FLAGS | PROMETHEUS_FLAGS).values()), PASSWORD, TOK
 
 
 def add_arguments(parser: ArgumentParser, *, prometheus: bool = False) -> None:
-    """Add the flags of a command that may read another machine."""
+    """Adds the flags of a command that can read another machine."""
     group = parser.add_argument_group("another machine")
     for name, (variable, about) in (FLAGS | (PROMETHEUS_FLAGS if prometheus else {})).items():
         names = (f"--{name}", "-n") if name == "namespace" else (f"--{name}",)
@@ -45,10 +45,10 @@ def add_arguments(parser: ArgumentParser, *, prometheus: bool = False) -> None:
 
 
 def far_feed(arguments: Namespace, environ: Mapping[str, str] = os.environ) -> Feed | None:
-    """The feed that flags or variables name; None if it is this node that is meant.
+    """The feed that flags or variables name; None stands for this node.
 
     Raises:
-        FeedError: they contradict one another, or a file cannot be read.
+        FeedError: flags contradict each other, or a file cannot be read.
 
     """
     url, prometheus = _given("url", arguments, environ), _given("prometheus", arguments, environ)
@@ -71,8 +71,8 @@ def _variable(name: str, arguments: Namespace, environ: Mapping[str, str]) -> st
     return environ.get(known[name][0], "") if hasattr(arguments, name.replace("-", "_")) else ""
 
 
-def _credentials(arguments: Namespace, environ: Mapping[str, str]) -> Credentials:
-    return Credentials(
+def _credentials(arguments: Namespace, environ: Mapping[str, str]) -> RemoteCredentials:
+    return RemoteCredentials(
         user=_given("user", arguments, environ),
         password=_secret("password-file", PASSWORD, arguments, environ),
         token=_secret("token-file", TOKEN, arguments, environ),

@@ -1,9 +1,7 @@
-"""The live view; the only importer of textual.
+"""The live view of ``top``: keys, the screen, and a thread that reads the feed.
 
-What is shown comes from ``view``, ``order`` and ``table``, which are pure; here are keys, the
-screen, and a thread that reads the feed. No text is given to textual as markup.
-
-Keys and columns, explained.
+``view``, ``draw`` and ``table`` are pure and decide what is shown. No text is given to textual as
+markup.
 """
 
 import threading
@@ -22,8 +20,8 @@ from exporter.terminal.draw import Piece, Tone
 from exporter.terminal.facts import joined
 from exporter.terminal.feeds import Feed, FeedError, view_of
 from exporter.terminal.report import title
-from exporter.terminal.tree import CSS, STYLES, Tree
-from exporter.terminal.view import Line, SortKey, View, path
+from exporter.terminal.tree import CSS, STYLES, LineTree
+from exporter.terminal.view import Line, Overview, SortKey, path
 
 HELP = """\
 ↑ ↓ PgUp PgDn Home End  move           ← → Space  fold, unfold
@@ -31,23 +29,23 @@ HELP = """\
 n c m s p  sort by name, core, memory, share of limit, process id
            (the same again: reversed)  r    reverse
 /          filter by part of a name    Esc  no filter
-z          let the figures stand       q    quit
+z          freeze the figures          q    quit
 
 CORE       time in use, of one whole GPU, averaged over seconds
-OF ONE GPU the same as a bar; ┃ the allotment ends, ▓ is beyond it
-LIMIT      what was allotted, core and memory; of a GPU: allotted in
-           all, and its memory
-MEM        device memory held; OF LIMIT: its part of the allotment
+OF ONE GPU the same as a bar; ┃ end of the allocation, ▓ beyond it
+LIMIT      the allocation, core and memory; for a GPU: the sum of
+           allocated core, and its memory
+MEM        device memory held; OF LIMIT: its part of the allocation
 MBW        time with memory traffic; ENC, DEC: en- and decoder
 PAST       core of the last minutes, newest at the right; · unknown
-TYPE       as of nvidia-smi: C computes, G draws, M+C is of MPS
+TYPE       as in nvidia-smi: C computes, G draws, M+C is of MPS
 
 ?          not known, never 0; the bar and the last lines say why.
-What nobody can be named for stands last in a GPU, by its reason."""
+Unattributed use comes last under each GPU, with its reason."""
 
 
 class Help(ModalScreen[None]):
-    """Goes away with any of its keys."""
+    """The help. Each of its keys closes it."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,q,question_mark,h,f1,enter,space", "dismiss", "close")
@@ -98,30 +96,30 @@ class Top(App[None]):
         self._every_s = every_s
         self._stop = threading.Event()
         self._frozen = False
-        self._shown = View(feed.name)
+        self._shown = Overview(feed.name)
         self._problem = ""
         self._title = Static(id="title", markup=False)
         self._troubles = Static(id="troubles", markup=False)
         self._head = Static(id="head", markup=False)
-        self._tree = Tree(id="tree")
+        self._tree = LineTree(id="tree")
         self._details = Static(id="details", markup=False)
         self._filter = Input(id="filter", placeholder=FILTER)
 
     def compose(self) -> ComposeResult:
-        """Title, troubles, table, what is known of the line, keys."""
+        """The parts of the screen: title, troubles, table, details of the line, keys."""
         yield from (self._title, self._troubles, self._head, self._tree)
         with Vertical(id="below"):
             yield from (self._details, self._filter, Static(KEYS, id="keys", markup=False))
 
     def on_mount(self) -> None:
-        """Begin to read."""
+        """Begins to read the feed."""
         self._filter.display = False
         self._tree.focus()
-        self._say()
+        self._show_status()
         threading.Thread(target=self._read, name="feed", daemon=True).start()
 
     def on_unmount(self) -> None:
-        """Read no more."""
+        """Stops reading the feed."""
         self._stop.set()
 
     @property
@@ -150,19 +148,19 @@ class Top(App[None]):
 
     # --- what is shown ---
 
-    def show(self, view: View | None, problem: str = "") -> None:
-        """Show a view; without one the last stays, and the problem is said."""
+    def show(self, view: Overview | None, problem: str = "") -> None:
+        """Shows a view; None keeps the last one. The problem is shown in any case."""
         self._problem = problem
         if view is not None and not self._frozen:
             self._shown = view
             self._tree.show(view.lines)
-        self._say()
+        self._show_status()
 
-    def _say(self) -> None:
+    def _show_status(self) -> None:
         """Everything around the table."""
         order = self._tree.order
         state = (
-            "FROZEN (z goes on)" if self._frozen else "",
+            "FROZEN (z to continue)" if self._frozen else "",
             f"filter {order.needle!r}" if order.needle else "",
             f"by {order.by}{' reversed' if order.reverse else ''}",
         )
@@ -172,35 +170,35 @@ class Top(App[None]):
         self._troubles.display = bool(troubles)
         self._troubles.update(Text("\n".join(f"! {trouble}" for trouble in troubles)))
         self._head.update(_text(self._tree.head()))
-        self._tell(self._tree.selected)
+        self._show_details(self._tree.selected)
 
-    def _tell(self, line: Line | None) -> None:
-        """What is known of a line, or why there is none."""
+    def _show_details(self, line: Line | None) -> None:
+        """Shows the details of a line, or why there is no line."""
         details = Text()
         if line is None:
-            details.append("nothing matches the filter" if self._shown.lines else "no GPU is known")
+            details.append("no match for the filter" if self._shown.lines else "no GPU is known")
         else:
             details.append(f"{line.kind} {path(line)}", STYLES[Tone.STRONG])
             details.append(f"\n{joined(line.facts)}")
         self._details.update(details)
 
-    def on_tree_selected(self, event: Tree.Selected) -> None:
-        """Another line has the cursor."""
-        self._tell(event.line)
+    def on_line_tree_selected(self, event: LineTree.Selected) -> None:
+        """Shows the details of the line that now has the cursor."""
+        self._show_details(event.line)
 
-    def on_tree_arranged(self) -> None:
-        """The layout or the order is another."""
-        self._say()
+    def on_line_tree_arranged(self) -> None:
+        """Shows the new layout or order around the table."""
+        self._show_status()
 
     def on_click(self, event: events.Click) -> None:
-        """A click on a title sorts by that column."""
+        """Sorts by the column whose title was clicked."""
         if event.widget is not None and event.widget.id == "head":
             self._arrange_by(self._tree.title_at(event.x))
 
     # --- keys ---
 
     def action_sort(self, by: str) -> None:
-        """Sort; the same key again reverses."""
+        """Sorts; the same key again reverses the order."""
         self._arrange_by(SortKey(by))
 
     def _arrange_by(self, by: SortKey | None) -> None:
@@ -211,38 +209,38 @@ class Top(App[None]):
             )
 
     def action_reverse(self) -> None:
-        """The other way round."""
+        """Reverses the order."""
         self._tree.put(self._tree.order._replace(reverse=not self._tree.order.reverse))
 
     def action_depth(self, deepest: int) -> None:
-        """Show so many levels, and unfold what was folded by hand."""
+        """Shows so many levels, and unfolds what was folded by hand."""
         self._tree.put(self._tree.order._replace(deepest=deepest, folded=frozenset()))
 
     def action_freeze(self) -> None:
-        """Let the figures stand, or go on."""
+        """Freezes the figures, or continues."""
         self._frozen = not self._frozen
-        self._say()
+        self._show_status()
 
     def action_help(self) -> None:
-        """Explain keys and columns."""
+        """Shows the help."""
         self.push_screen(Help())
 
     def action_filter(self) -> None:
-        """Ask for a part of a name."""
+        """Opens the filter."""
         self._filter.display = True
         self._filter.focus()
 
     def action_unfilter(self) -> None:
-        """Show everything again."""
+        """Removes the filter."""
         self._filter.value = ""
         self._leave_filter()
 
     def on_input_changed(self, event: Input.Changed) -> None:
-        """Filter while it is typed."""
+        """Filters while text is typed."""
         self._tree.put(self._tree.order._replace(needle=event.value))
 
     def on_input_submitted(self) -> None:
-        """Keep the filter."""
+        """Closes the filter's line and keeps the filter."""
         self._leave_filter()
 
     def _leave_filter(self) -> None:

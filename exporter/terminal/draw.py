@@ -1,7 +1,7 @@
 """Bars, sparklines and numbers as pieces of text, each with a tone. Pure.
 
-Everything can be read without its colour: an allotment is marked in its bar, what goes beyond it
-is drawn with other blocks, and what is not known is a question mark.
+Everything can be read without colour: the allocation is marked in its bar, use beyond it has other
+blocks, and unknown values are question marks.
 """
 
 from collections.abc import Callable, Sequence
@@ -10,14 +10,14 @@ from math import ceil
 from typing import NamedTuple
 
 from exporter.terminal.facts import amount, percent
-from exporter.terminal.view import Figure, Kind, Line, Past
+from exporter.terminal.view import Figure, Line, LineKind, Past
 
 NEAR = 0.9  # of a limit
 OVER = 1.02  # beyond it, and not by rounding
 
 
 class Tone(StrEnum):
-    """What a piece of text means. Whoever shows it chooses the colours."""
+    """The meaning of a piece of text. The caller chooses the colours."""
 
     PLAIN = "plain"
     STRONG = "strong"
@@ -44,7 +44,7 @@ _GAP = "·"
 
 
 def tone_of(figure: Figure) -> Tone:
-    """How close it is to its limit; without one it is calm."""
+    """The tone of a figure by its share of the limit; without a limit it is calm."""
     share = figure.share
     if share is None or share < NEAR:
         return Tone.CALM
@@ -53,11 +53,11 @@ def tone_of(figure: Figure) -> Tone:
 
 def core(line: Line) -> Cell:
     """The core in use, in percent of a GPU."""
-    return _value(line.core, percent, line.core.limit if line.kind is not Kind.DEVICE else None)
+    return _value(line.core, percent, line.core.limit if line.kind is not LineKind.DEVICE else None)
 
 
 def core_limit(line: Line) -> Cell:
-    """The core allotted."""
+    """The allocated core."""
     return [Piece("" if line.core.limit is None else percent(line.core.limit), Tone.FAINT)]
 
 
@@ -67,7 +67,7 @@ def memory(line: Line) -> Cell:
 
 
 def memory_limit(line: Line) -> Cell:
-    """The memory allotted; of a device, all of it."""
+    """The allocated memory; for a device, its whole memory."""
     return [Piece("" if line.memory.limit is None else amount(line.memory.limit), Tone.FAINT)]
 
 
@@ -83,16 +83,16 @@ def engine(line: Line, number: int) -> Cell:
 
 
 def bar(line: Line, cells: int) -> Cell:
-    """The core in use of one GPU, with a mark where the allotment ends; or why it is not known."""
+    """Core in use as a bar with a mark at the end of the allocation, or why it is not known."""
     figure = line.core
     if figure.value is None:
         return [Piece(figure.why.replace("_", " ")[:cells], Tone.UNKNOWN)]
-    own = figure if line.kind is not Kind.DEVICE else Figure(figure.value, None)
+    own = figure if line.kind is not LineKind.DEVICE else Figure(figure.value, None)
     return _bar(figure.value, figure.limit, cells, tone_of(own))
 
 
 def memory_bar(line: Line, cells: int) -> Cell:
-    """The memory held of what was allotted."""
+    """Memory held against the allocation as a bar, or why it is not known."""
     figure = line.memory
     if figure.value is None:
         return [Piece(figure.why.replace("_", " ")[:cells], Tone.UNKNOWN)]
@@ -110,7 +110,7 @@ def _value(figure: Figure, write: Callable[[float], str], limit: float | None) -
 def _bar(ratio: float, mark: float | None, cells: int, tone: Tone) -> Cell:
     eighths = round(8 * cells * min(max(ratio, 0.0), 1.0))
     if ratio > 0 and not eighths:
-        eighths = 1  # a trace is not nothing
+        eighths = 1  # so that little is not shown as nothing
     full, part = divmod(eighths, 8)
     drawn = _FULL * full + (_EIGHTHS[part] if part else "")
     place = None if mark is None or mark >= 1 else min(int(mark * cells), cells - 1)
@@ -131,7 +131,7 @@ def _joined(drawn: str, cells: int, tone: Tone) -> Cell:
 
 
 def spark(past: Past, cells: int) -> Cell:
-    """All of it, the newest at the right; a GPU is the height of a cell, a gap is not known."""
+    """A sparkline, the newest at the right. A whole GPU is a full cell; a gap is not known."""
     each = max(ceil(len(past) / cells), 1)
     ends = range(len(past), 0, -each)
     means = (_mean(past[max(end - each, 0) : end]) for end in ends)

@@ -1,4 +1,4 @@
-"""More to know of a line, in words. Pure."""
+"""Details of a line, in words. Pure."""
 
 from collections.abc import Iterable
 from datetime import UTC, datetime
@@ -56,20 +56,20 @@ def of_device(device: Json) -> Facts:
         ("driver", text(info, "driver_version")),
         ("PCI", text(info, "pci_bus_id")),
         ("measured by", ", ".join(filter(None, (text(method, "busy"), text(method, "shares"))))),
-        ("allotted", _allotted(device)),
+        ("allocated", _allocated(device)),
         ("energy", _energy(device)),
     )
 
 
 def of_part(part: Json) -> Facts:
-    """A container's or group's allotment on one device, and its counters."""
-    allotments = (_allotment(one) for one in items(part, "allocation_info"))
+    """A container's or group's allocation on one device, and its counters."""
+    allocations = (_allocation(one) for one in items(part, "allocation_info"))
     replicas, processes = number(part, "allocated_replicas"), number(part, "processes")
     since = number(part, "observed_since_timestamp_seconds")
-    mismatch = "its processes are on a device that its allotment does not name"
+    mismatch = "its processes are on a device that its allocation does not name"
     peak = number(part, "memory_used_peak_bytes")
     return _known(
-        ("allotted by", ", ".join(filter(None, allotments))),
+        ("allocated by", ", ".join(filter(None, allocations))),
         ("replicas", "" if replicas is None else f"{replicas:.0f}"),
         ("PLACEMENT", mismatch if flag(part, "placement_mismatch") else ""),
         ("processes", "" if processes is None else f"{processes:.0f}"),
@@ -81,7 +81,7 @@ def of_part(part: Json) -> Facts:
 
 
 def of_pod(pod: Json) -> Facts:
-    """Whose a pod is, and its counters on all devices of the node."""
+    """A pod's owner, and its counters on all devices of the node."""
     info = inner(pod, "info")
     owner = "/".join(filter(None, (text(info, "owner_kind"), text(info, "owner_name"))))
     usage, limit = number(pod, "core_usage_gpus"), number(pod, "core_limit_gpus")
@@ -96,7 +96,7 @@ def of_pod(pod: Json) -> Facts:
 
 
 def of_process(process: Json) -> Facts:
-    """Its type in words, and when it began."""
+    """A process's type in words, and its start."""
     kinds = {"C": "computes", "G": "draws", "C+G": "computes and draws", "M+C": "a client of MPS"}
     began = number(process, "start_timestamp_seconds")
     letters = text(process, "type")
@@ -107,7 +107,7 @@ def of_process(process: Json) -> Facts:
 
 
 def unmeasured(of: Json, words: Json) -> Facts:
-    """What is not known of it, and why."""
+    """The unknown quantities, with the reasons."""
     return _known(
         *(
             (f"{text(one, 'quantity')} is unknown", _why(text(one, "reason"), words))
@@ -121,13 +121,13 @@ def _why(reason: str, words: Json) -> str:
     return f"{reason}: {said}" if said else reason
 
 
-def _allotment(one: Json) -> str:
+def _allocation(one: Json) -> str:
     more = filter(None, (text(one, "policy"), text(one, "priority")))
     said = ", ".join(more)
     return text(one, "scheme") + (f" ({said})" if said else "")
 
 
-def _allotted(device: Json) -> str:
+def _allocated(device: Json) -> str:
     core, memory = number(device, "allocated_core_ratio"), number(device, "allocated_memory_bytes")
     parts = (
         "" if core is None else f"{percent(core)} of the core",

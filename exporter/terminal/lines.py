@@ -1,4 +1,4 @@
-"""A document of ``exporter.api`` → the lines of one node. Pure."""
+"""The lines of one node, made from a document of ``exporter.api``. Pure."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
@@ -7,14 +7,14 @@ from typing import NamedTuple
 
 from exporter.terminal import facts
 from exporter.terminal.reading import Json, flag, inner, items, number, text
-from exporter.terminal.view import Figure, Key, Kind, Line, Past
+from exporter.terminal.view import Figure, Key, Line, LineKind, Past
 
-NOT_TOLD = "not_told"  # there is no figure, and no reason is given
+NOT_REPORTED = "not_reported"  # there is no figure, and no reason is given
 _ENGINES = ("memory_active_ratio", "encoder_utilization_ratio", "decoder_utilization_ratio")
 
 
-class _Node(NamedTuple):
-    """What the lines of one document share. ``name`` is "" unless there are several nodes."""
+class _NodeContext(NamedTuple):
+    """The data shared by all lines of a document. ``name`` is "" unless there are several nodes."""
 
     name: str
     past: Mapping[Key, Past]
@@ -22,12 +22,12 @@ class _Node(NamedTuple):
 
 
 def lines_of(document: Json, history: Json | None, name: str = "") -> list[Line]:
-    """The devices of one node, by index; each holds all that is on it.
+    """The devices of one node, by index, each with everything that is on it.
 
-    ``name`` tells the node's lines from those of others.
+    ``name`` distinguishes the node's lines from those of others.
     """
     words = inner(inner(document, "words"), "unmeasured")
-    node = _Node(name, _past(history or {}), words)
+    node = _NodeContext(name, _past(history or {}), words)
     tenants: dict[str, list[Line]] = defaultdict(list)
     for pod in items(document, "pods"):
         for uuid, line in _pod(pod, node):
@@ -51,7 +51,7 @@ def _past(history: Json) -> dict[Key, Past]:
     return found
 
 
-def _device(device: Json, tenants: list[Line], node: _Node) -> Line:
+def _device(device: Json, tenants: list[Line], node: _NodeContext) -> Line:
     uuid, info = text(device, "uuid"), inner(device, "info")
     index = number(device, "index")
     model = text(info, "model").removeprefix("NVIDIA ")
@@ -60,7 +60,7 @@ def _device(device: Json, tenants: list[Line], node: _Node) -> Line:
     memory = number(device, "memory_used_bytes")
     return Line(
         key=(node.name, uuid),
-        kind=Kind.DEVICE,
+        kind=LineKind.DEVICE,
         name=f"{node.name} {name}" if node.name else name,
         core=_figure(
             number(device, "utilization_ratio"), number(device, "allocated_core_ratio"), why
@@ -76,21 +76,21 @@ def _device(device: Json, tenants: list[Line], node: _Node) -> Line:
 
 
 def _profile(info: Json) -> str:
-    """Which part of a board it is, as its vendor calls it."""
+    """The partition's profile, as its vendor calls it."""
     profile = text(info, "profile")
     return f"MIG {profile}" if profile and text(info, "vendor") == "nvidia" else profile
 
 
-def _stray(uuid: str, tenants: list[Line], node: _Node) -> Line:
-    """What is on a device that the document does not tell of, or on none that is known yet."""
-    name = f"GPU {uuid}" if uuid else "allotted, on no GPU that is known yet"
-    kind = Kind.DEVICE if uuid else Kind.NOWHERE
-    unknown = Figure(why=NOT_TOLD if uuid else "")
+def _stray(uuid: str, tenants: list[Line], node: _NodeContext) -> Line:
+    """A line for what is on a device that the document lacks, or on a device not known yet."""
+    name = f"GPU {uuid}" if uuid else "allocated, GPU not known yet"
+    kind = LineKind.DEVICE if uuid else LineKind.NOWHERE
+    unknown = Figure(why=NOT_REPORTED if uuid else "")
     name = f"{node.name} {name}" if node.name else name
     return Line((node.name, uuid), kind, name, unknown, unknown, children=tuple(tenants))
 
 
-def _pod(pod: Json, node: _Node) -> Iterator[tuple[str, Line]]:
+def _pod(pod: Json, node: _NodeContext) -> Iterator[tuple[str, Line]]:
     """The pod once for each device that it is on."""
     namespace, name = text(pod, "namespace"), text(pod, "pod")
     parts: dict[str, list[Line]] = defaultdict(list)
@@ -99,30 +99,32 @@ def _pod(pod: Json, node: _Node) -> Iterator[tuple[str, Line]]:
             if not flag(part, "ended"):
                 labels = (namespace, name, text(container, "container"))
                 uuid = text(part, "uuid")
-                parts[uuid].append(_part(Kind.CONTAINER, labels, part, node))
+                parts[uuid].append(_part(LineKind.CONTAINER, labels, part, node))
     known = facts.of_pod(pod)
     for uuid, containers in parts.items():
         key = (node.name, uuid, namespace, name)
-        line = Line(key, Kind.POD, f"{namespace}/{name}", facts=known, children=tuple(containers))
+        line = Line(
+            key, LineKind.POD, f"{namespace}/{name}", facts=known, children=tuple(containers)
+        )
         yield uuid, _summed(line)
 
 
-def _group(group: Json, node: _Node) -> Iterator[tuple[str, Line]]:
+def _group(group: Json, node: _NodeContext) -> Iterator[tuple[str, Line]]:
     labels = (text(group, "kind"), text(group, "group"))
     info = group.get("info")
     called = text(info, "name") if isinstance(info, dict) else ""
     for part in items(group, "devices"):
         if not flag(part, "ended"):
-            line = _part(Kind.GROUP, labels, part, node)
+            line = _part(LineKind.GROUP, labels, part, node)
             yield text(part, "uuid"), replace(line, name=f"{labels[0]} {called or labels[1]}")
 
 
-def _part(kind: Kind, labels: tuple[str, ...], part: Json, node: _Node) -> Line:
+def _part(kind: LineKind, labels: tuple[str, ...], part: Json, node: _NodeContext) -> Line:
     """A container or group on one device."""
     uuid, index = text(part, "uuid"), _whole(number(part, "index"))
-    core = _reason(part, "core") or NOT_TOLD
+    core = _reason(part, "core") or NOT_REPORTED
     key = (node.name, uuid, *labels)
-    name = labels[-1] if kind is Kind.CONTAINER else " ".join(labels)
+    name = labels[-1] if kind is LineKind.CONTAINER else " ".join(labels)
     return Line(
         key=key,
         kind=kind,
@@ -143,17 +145,17 @@ def _part(kind: Kind, labels: tuple[str, ...], part: Json, node: _Node) -> Line:
 
 
 def _rest(device: Json, key: Key) -> Iterator[Line]:
-    """What nobody is named for."""
+    """Unattributed use, a line for each reason."""
     for part in items(device, "unattributed"):
         reason = text(part, "reason")
-        own = (*key, Kind.REST, reason)
+        own = (*key, LineKind.REST, reason)
         yield Line(
             key=own,
-            kind=Kind.REST,
+            kind=LineKind.REST,
             name=reason,
             core=Figure(number(part, "core_utilization_ratio")),
             memory=Figure(number(part, "memory_used_bytes")),
-            children=_processes(part, own, NOT_TOLD),
+            children=_processes(part, own, NOT_REPORTED),
         )
 
 
@@ -166,10 +168,10 @@ def _process(process: Json, key: Key, why: str) -> Line:
     shown = _whole(pid)
     return Line(
         key=(*key, shown),
-        kind=Kind.PROCESS,
+        kind=LineKind.PROCESS,
         name=" ".join(filter(None, (shown, text(process, "name")))),
         core=_figure(number(process, "core_utilization_ratio"), None, why),
-        memory=_figure(number(process, "memory_used_bytes"), None, NOT_TOLD),
+        memory=_figure(number(process, "memory_used_bytes"), None, NOT_REPORTED),
         engines=_engines(process),
         letters=text(process, "type"),
         pid=None if pid is None else int(pid),
@@ -178,7 +180,7 @@ def _process(process: Json, key: Key, why: str) -> Line:
 
 
 def _summed(pod: Line) -> Line:
-    """The pod with what its containers come to on the device; unknown if one of them is."""
+    """The pod with the sums of its containers on the device; unknown if one of them is."""
     core = _sum(child.core for child in pod.children)
     memory = _sum(child.memory for child in pod.children)
     engines = zip(*(child.engines for child in pod.children), strict=True)
@@ -199,7 +201,7 @@ def _sum(figures: Iterable[Figure]) -> Figure:
 
 
 def _past_sum(pasts: list[Past]) -> Past:
-    """Summed point by point from the newest back; a series that began later adds nothing before."""
+    """The sum of series that end at the same time. A series adds nothing before its first point."""
     length = max(map(len, pasts))
     filled = [(0.0,) * (length - len(past)) + past for past in pasts]
     points = zip(*filled, strict=True)
@@ -207,14 +209,14 @@ def _past_sum(pasts: list[Past]) -> Past:
 
 
 def _figure(value: float | None, limit: float | None, why: str) -> Figure:
-    return Figure(value, limit, "" if value is not None else why or NOT_TOLD)
+    return Figure(value, limit, "" if value is not None else why or NOT_REPORTED)
 
 
 def _reason(of: Json, quantity: str) -> str:
-    told = (
+    reasons = (
         text(one, "reason") for one in items(of, "unmeasured") if text(one, "quantity") == quantity
     )
-    return next(told, "")
+    return next(reasons, "")
 
 
 def _engines(of: Json) -> tuple[float | None, float | None, float | None]:

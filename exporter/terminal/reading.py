@@ -1,4 +1,4 @@
-"""What a document says, whatever is in it. Pure."""
+"""Readers for documents that are not trusted: a value of the wrong type counts as missing. Pure."""
 
 import unicodedata
 from collections.abc import Iterator, Mapping
@@ -25,13 +25,13 @@ def number(of: Json, name: str) -> float | None:
 
 
 def text(of: Json, name: str) -> str:
-    """A text that can be shown; "" for anything else."""
+    """A clean text; "" for anything else."""
     value = of.get(name)
     return clean(value) if isinstance(value, str) else ""
 
 
 def flag(of: Json, name: str) -> bool:
-    """Whether it is true."""
+    """Whether the value is true."""
     return of.get(name) is True
 
 
@@ -50,16 +50,16 @@ def items(of: Json, name: str) -> Iterator[Json]:
 
 
 def clean(value: str) -> str:
-    """The text with everything written out that a terminal acts on or that takes no room.
+    """The text with every character escaped that a terminal acts on or that has no width.
 
-    Control characters, direction overrides, unpaired surrogates, combining and invisible
-    characters: whoever starts a process chooses its name.
+    These are control characters, direction overrides, lone surrogates, combining and invisible
+    characters. Every user can give a process such a name.
     """
     return "".join(map(_shown, value[:LONGEST_TEXT]))
 
 
 def printable(value: str) -> str:
-    """The same for a text of several lines and any length."""
+    """As ``clean``, for a text of several lines and any length."""
     return "".join(character if character == "\n" else _shown(character) for character in value)
 
 
@@ -72,14 +72,14 @@ def _shown(character: str) -> str:
 
 
 def width(value: str) -> int:
-    """How many cells of a terminal a clean text takes."""
+    """The number of terminal cells that a clean text takes."""
     if value.isascii():
         return len(value)
     return sum(2 if unicodedata.east_asian_width(c) in {"W", "F"} else 1 for c in value)
 
 
 def fitted(value: str, cells: int) -> str:
-    """The text in exactly so many cells: cut with an ellipsis, or filled with blanks."""
+    """The text in exactly so many cells: cut with an ellipsis, or padded with blanks."""
     if width(value) > cells:
         kept = ""
         for character in value:

@@ -1,12 +1,12 @@
-"""A view as a table that is printed once. Pure."""
+"""An overview as a table that is printed once. Pure."""
 
 from datetime import UTC, datetime
 
 from exporter.terminal import table
 from exporter.terminal.draw import Piece, Tone
-from exporter.terminal.view import Figure, Kind, Line, Order, View, rows
+from exporter.terminal.view import Figure, Line, LineKind, LineOrder, Overview, rows
 
-WIDE = 120  # where it is not printed on a terminal, which has a width
+WIDE = 120  # used if the output is not a terminal
 NARROW = 40
 _COLOURS = {
     Tone.STRONG: "\x1b[1m",
@@ -19,9 +19,9 @@ _COLOURS = {
 _END = "\x1b[0m"
 
 
-def report(view: View, width: int | None, *, coloured: bool) -> str:
-    """Title, troubles, table, and why each question mark is one."""
-    shown = rows(view.lines, Order())
+def report(view: Overview, width: int | None, *, coloured: bool) -> str:
+    """Title, troubles, table, and the reason for each question mark."""
+    shown = rows(view.lines, LineOrder())
     cells = max(width or WIDE, NARROW)
     past = any(len(row.line.past) > 1 for row in shown)
     layout = table.layout(cells, table.longest_name(shown), past=past)
@@ -35,9 +35,9 @@ def report(view: View, width: int | None, *, coloured: bool) -> str:
     return "".join(f"{_written(line, coloured=coloured).rstrip()}\n" for line in lines)
 
 
-def title(view: View, *state: str, short: bool = False) -> str:
-    """Whose figures they are, how they are shown, and of when they are."""
-    devices = sum(line.kind is Kind.DEVICE for line in view.lines)
+def title(view: Overview, *state: str, short: bool = False) -> str:
+    """The title: the source, the state of the table, and the time of the figures."""
+    devices = sum(line.kind is LineKind.DEVICE for line in view.lines)
     simulated = "SIMULATED" if short else "SIMULATED: nothing here is measured"
     counts = f"{_counted(devices, 'GPU')}, {_counted(view.pods, 'pod')}"
     parts = (view.source, view.simulated and simulated, counts, *state, _clock(view.unix_s))
@@ -47,7 +47,7 @@ def title(view: View, *state: str, short: bool = False) -> str:
 def _clock(unix_s: float) -> str:
     try:
         return datetime.fromtimestamp(unix_s, UTC).strftime("%H:%M:%S UTC") if unix_s else ""
-    except (ValueError, OverflowError, OSError):  # no time that there is
+    except (ValueError, OverflowError, OSError):  # not a valid time
         return ""
 
 
@@ -55,13 +55,13 @@ def _counted(count: int, what: str) -> str:
     return f"{count} {what}{'' if count == 1 else 's'}"
 
 
-def _unknown(view: View) -> list[str]:
-    """Each thing that is not known, by what is above it, and its reason."""
+def _unknown(view: Overview) -> list[str]:
+    """Each unknown figure, with the names of the lines above it and its reason."""
     found: list[str] = []
 
     def look(line: Line, above: str) -> None:
         name = f"{above} {line.name}".lstrip()
-        if line.kind is not Kind.POD:  # its containers say the same
+        if line.kind is not LineKind.POD:  # its containers say the same
             found.extend(
                 f"{quantity} of {name}: {figure.why}"
                 for quantity, figure in (("core", line.core), ("memory", line.memory))
@@ -76,7 +76,7 @@ def _unknown(view: View) -> list[str]:
 
 
 def is_unknown(figure: Figure) -> bool:
-    """Whether there should be a value."""
+    """Whether a value is missing that should be there."""
     return figure.value is None and bool(figure.why)
 
 

@@ -1,4 +1,4 @@
-"""Rows as lines of text of a given width: the columns that fit, the most telling first. Pure."""
+"""Lines as text of a given width, with the columns that fit, by rank. Pure."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -7,22 +7,22 @@ from typing import NamedTuple
 from exporter.terminal import draw
 from exporter.terminal.draw import Cell, Piece, Tone
 from exporter.terminal.reading import fitted, width
-from exporter.terminal.view import Kind, Line, Row
+from exporter.terminal.view import Line, LineKind, ShownLine
 
 LEAST_NAME = 24
 _OPEN, _SHUT, _LEAF = "▾ ", "▸ ", "  "
 _TONES = {
-    Kind.DEVICE: Tone.STRONG,
-    Kind.NOWHERE: Tone.STRONG,
-    Kind.REST: Tone.FAINT,
-    Kind.PROCESS: Tone.FAINT,
+    LineKind.DEVICE: Tone.STRONG,
+    LineKind.NOWHERE: Tone.STRONG,
+    LineKind.REST: Tone.FAINT,
+    LineKind.PROCESS: Tone.FAINT,
 }
 
 
-class Column(NamedTuple):
-    """A column. ``rank``: the lowest stay longest where there is little room.
+class TableColumn(NamedTuple):
+    """A column. In a narrow terminal, columns of the highest ``rank`` are dropped first.
 
-    ``grows``: how many cells more it takes where there is much.
+    ``grows`` is the number of cells that it may take in addition.
     """
 
     title: str
@@ -41,32 +41,32 @@ def _engine(number: int, line: Line, _: int) -> Cell:
     return draw.engine(line, number)
 
 
-PAST = Column("PAST", 6, 6, lambda line, cells: draw.spark(line.past, cells), grows=54)
+PAST = TableColumn("PAST", 6, 6, lambda line, cells: draw.spark(line.past, cells), grows=54)
 COLUMNS = (
-    Column("TYPE", 4, 5, _plain(draw.letters), left=True),
-    Column("CORE", 5, 0, _plain(draw.core)),
-    Column("OF ONE GPU", 12, 2, draw.bar, grows=20, left=True),
-    Column("LIMIT", 5, 3, _plain(draw.core_limit)),
-    Column("MEM", 5, 1, _plain(draw.memory)),
-    Column("LIMIT", 5, 4, _plain(draw.memory_limit)),
-    Column("OF LIMIT", 8, 7, draw.memory_bar, grows=8, left=True),
-    Column("MBW", 4, 8, partial(_engine, 0)),
-    Column("ENC", 4, 9, partial(_engine, 1)),
-    Column("DEC", 4, 10, partial(_engine, 2)),
+    TableColumn("TYPE", 4, 5, _plain(draw.letters), left=True),
+    TableColumn("CORE", 5, 0, _plain(draw.core)),
+    TableColumn("OF ONE GPU", 12, 2, draw.bar, grows=20, left=True),
+    TableColumn("LIMIT", 5, 3, _plain(draw.core_limit)),
+    TableColumn("MEM", 5, 1, _plain(draw.memory)),
+    TableColumn("LIMIT", 5, 4, _plain(draw.memory_limit)),
+    TableColumn("OF LIMIT", 8, 7, draw.memory_bar, grows=8, left=True),
+    TableColumn("MBW", 4, 8, partial(_engine, 0)),
+    TableColumn("ENC", 4, 9, partial(_engine, 1)),
+    TableColumn("DEC", 4, 10, partial(_engine, 2)),
     PAST,
 )
 
 
 class Layout(NamedTuple):
-    """Cells for the name, and for each column that is shown."""
+    """The number of cells for the name, and for each column that is shown."""
 
     name: int
-    columns: tuple[tuple[Column, int], ...]
+    columns: tuple[tuple[TableColumn, int], ...]
 
 
 def layout(cells: int, longest_name: int = LEAST_NAME, *, past: bool = True) -> Layout:
-    """Share out a line of so many cells; ``past``: there are last minutes to show."""
-    shown: list[Column] = []
+    """The layout of a line of so many cells; ``past``: there is history to show."""
+    shown: list[TableColumn] = []
     wanted = [column for column in COLUMNS if past or column is not PAST]
     for column in sorted(wanted, key=lambda column: column.rank):
         if LEAST_NAME + _taken([*shown, column]) > cells:
@@ -83,12 +83,12 @@ def layout(cells: int, longest_name: int = LEAST_NAME, *, past: bool = True) -> 
     return Layout(name, tuple((column, column.cells + extra[column.title]) for column in columns))
 
 
-def _taken(columns: Sequence[Column]) -> int:
+def _taken(columns: Sequence[TableColumn]) -> int:
     return sum(column.cells + 1 for column in columns)
 
 
-def longest_name(rows: Sequence[Row]) -> int:
-    """Cells that the longest name takes, with its indentation."""
+def longest_name(rows: Sequence[ShownLine]) -> int:
+    """The number of cells that the longest name takes, with its indentation."""
     return max((2 * row.depth + 2 + width(row.line.name) for row in rows), default=0)
 
 
@@ -101,8 +101,8 @@ def head(of: Layout) -> list[Piece]:
     return pieces
 
 
-def line(row: Row, of: Layout) -> list[Piece]:
-    """One row, as wide as the layout."""
+def line(row: ShownLine, of: Layout) -> list[Piece]:
+    """One row in the width of the layout."""
     sign = _SHUT if row.hidden else _OPEN if row.line.children else _LEAF
     name = fitted("  " * row.depth + sign + row.line.name, of.name)
     pieces = [Piece(name, _TONES.get(row.line.kind, Tone.PLAIN))]
@@ -119,7 +119,7 @@ def _aligned(cell: Cell, cells: int, *, left: bool) -> list[Piece]:
 
 
 def column_at(of: Layout, cell: int) -> int:
-    """Which column a cell of the line is in: -1 is the name, else the number in the layout."""
+    """The column that a cell of the line is in: -1 is the name, others the number in the layout."""
     ends = of.name
     for number, (_, cells) in enumerate(of.columns):
         if cell < ends:

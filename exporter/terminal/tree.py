@@ -13,7 +13,7 @@ from textual.strip import Strip
 
 from exporter.terminal import table
 from exporter.terminal.draw import Piece, Tone
-from exporter.terminal.view import Key, Line, Order, Row, SortKey, rows
+from exporter.terminal.view import Key, Line, LineOrder, ShownLine, SortKey, rows
 
 STYLES = {
     Tone.PLAIN: Style(),
@@ -46,8 +46,8 @@ _SORTS = {"name": SortKey.NAME, "CORE": SortKey.CORE, "OF ONE GPU": SortKey.CORE
 _SORTS |= {"MEM": SortKey.MEMORY, "OF LIMIT": SortKey.SHARE, "LIMIT": SortKey.SHARE}
 
 
-class Tree(ScrollView, can_focus=True):
-    """Rows with a cursor, which stays on its line when lines come and go."""
+class LineTree(ScrollView, can_focus=True):
+    """Lines with a cursor, which stays on its line when other lines come and go."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up,k", "move(-1)", "up"),
@@ -62,20 +62,20 @@ class Tree(ScrollView, can_focus=True):
     ]
 
     class Selected(Message):
-        """The cursor is on another line, or on what the line has become."""
+        """The cursor is on another line, or its line has changed."""
 
         def __init__(self, line: Line | None) -> None:
             super().__init__()
             self.line = line
 
     class Arranged(Message):
-        """Order or layout is another."""
+        """The order or the layout has changed."""
 
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 - textual's name for it
         super().__init__(id=id)
-        self.order = Order()
+        self.order = LineOrder()
         self._all: tuple[Line, ...] = ()
-        self._shown: list[Row] = []
+        self._shown: list[ShownLine] = []
         self._cursor = 0
         self._columns = table.layout(80)
 
@@ -85,12 +85,12 @@ class Tree(ScrollView, can_focus=True):
         return self._shown[self._cursor].line if self._shown else None
 
     def show(self, lines: tuple[Line, ...]) -> None:
-        """Show other lines; the cursor stays where it is, as far as that is there."""
+        """Shows other lines. The cursor stays on its line if that is still there."""
         self._all = lines
         self._refill()
 
-    def put(self, order: Order) -> None:
-        """Show the same lines in another way."""
+    def put(self, order: LineOrder) -> None:
+        """Shows the same lines in another order."""
         self.order = order
         self._refill()
         self.post_message(self.Arranged())
@@ -100,7 +100,7 @@ class Tree(ScrollView, can_focus=True):
         return table.head(self._columns)
 
     def title_at(self, cell: int) -> SortKey | None:
-        """What a click on the titles sorts by."""
+        """The sort key of the title at a cell; None if that column does not sort."""
         number = table.column_at(self._columns, cell - self.styles.padding.left)
         title = "name" if number < 0 else self._columns.columns[number][0].title
         return _SORTS.get(title)
@@ -129,7 +129,7 @@ class Tree(ScrollView, can_focus=True):
         self.post_message(self.Selected(self.selected))
 
     def _place_of(self, key: Key) -> int:
-        """Where a line is now; else the one above it that is left, else the same place."""
+        """The place of a line, or of its nearest remaining parent, or the same place."""
         places = {row.line.key: at for at, row in enumerate(self._shown)}
         while key:
             if key in places:
@@ -142,7 +142,7 @@ class Tree(ScrollView, can_focus=True):
         self._columns = table.layout(cells, table.longest_name(self._shown))
 
     def on_resize(self, _: events.Resize) -> None:
-        """Share the columns out anew."""
+        """Lays the columns out again."""
         self._refill()
         self.post_message(self.Arranged())
 
@@ -159,15 +159,15 @@ class Tree(ScrollView, can_focus=True):
     # --- keys and the mouse ---
 
     def action_move(self, by: int) -> None:
-        """So many rows down."""
+        """Moves the cursor down by so many rows."""
         self._move_to(self._cursor + by)
 
     def action_page(self, by: int) -> None:
-        """So many screens down."""
+        """Moves the cursor down by so many screens."""
         self._move_to(self._cursor + by * max(self.scrollable_content_region.height - 1, 1))
 
     def action_fold(self) -> None:
-        """Fold the line; one that is, or has nothing below, goes to the line above it."""
+        """Folds the line. If it is folded or has no children, moves the cursor to its parent."""
         line = self.selected
         if line is None:
             return
@@ -179,25 +179,25 @@ class Tree(ScrollView, can_focus=True):
         self._move_to(next(above, self._cursor))
 
     def action_unfold(self) -> None:
-        """Show what is below."""
+        """Shows the line's children."""
         line = self.selected
         if line is None or not self._shown[self._cursor].hidden:
             return
         deepest = max(self.order.deepest, self._shown[self._cursor].depth + 2)
         folded = self.order.folded - {line.key}
-        if deepest > self.order.deepest:  # of the others, what was too deep stays folded
+        if deepest > self.order.deepest:  # other lines that were too deep stay folded
             folded |= {row.line.key for row in self._shown if row.hidden and row.line is not line}
         self.put(self.order._replace(folded=folded, deepest=deepest))
 
     def action_fold_or_unfold(self) -> None:
-        """Fold or unfold."""
+        """Folds or unfolds the line."""
         if self._shown and self._shown[self._cursor].hidden:
             self.action_unfold()
         elif self.selected and self.selected.children:
             self.action_fold()
 
     def on_click(self, event: events.Click) -> None:
-        """Put the cursor there; on the sign before a name, fold or unfold."""
+        """Moves the cursor there. On the sign before a name, folds or unfolds the line."""
         self.focus()
         at = event.y + self.scroll_offset.y
         if at < len(self._shown):

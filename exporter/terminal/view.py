@@ -1,7 +1,4 @@
-"""What is shown: lines that hold lines, GPU → pod → container → process. Values only.
-
-Which lines are shown, and in which order. Pure.
-"""
+"""The lines of a table, GPU → pod → container → process, their filter and order. Pure."""
 
 from collections.abc import Callable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
@@ -10,11 +7,11 @@ from enum import StrEnum
 from typing import NamedTuple
 
 
-class Kind(StrEnum):
-    """What a line is about."""
+class LineKind(StrEnum):
+    """The kind of thing that a line shows."""
 
     DEVICE = "GPU"
-    NOWHERE = "no GPU"  # allotments whose device is not known
+    NOWHERE = "no GPU"  # allocations whose device is not known
     POD = "pod"
     CONTAINER = "container"
     GROUP = "group"
@@ -23,10 +20,10 @@ class Kind(StrEnum):
 
 
 class Figure(NamedTuple):
-    """A figure and what it is held against. ``why``: the reason where the value is not known.
+    """A value with its limit. ``why`` is the reason if the value is not known.
 
-    Without value and reason there is none: it does not apply.
-    Core is in whole GPUs (1 is all of one), memory in bytes. ``limit`` None: nothing was promised.
+    A figure without value and reason does not apply. Core is in whole GPUs (1 is all of one),
+    memory in bytes. ``limit`` is None if nothing was allocated.
     """
 
     value: float | None = None
@@ -35,7 +32,7 @@ class Figure(NamedTuple):
 
     @property
     def share(self) -> float | None:
-        """The part of its limit that is in use; None where either is not known."""
+        """The value as a share of the limit; None if either is not known."""
         if self.value is None or not self.limit:
             return None
         return self.value / self.limit
@@ -49,14 +46,14 @@ Past = tuple[float | None, ...]
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One line. ``key`` is its own for as long as it is there; ``pid`` of a process.
+    """One line. ``key`` identifies it from one reading to the next; ``pid`` is a process's.
 
-    ``letters`` is the process's type as nvidia-smi shows it, ``past`` the core of the last minutes,
-    oldest first, ``facts`` more to know, by name.
+    ``letters`` is the process's type as nvidia-smi shows it. ``past`` is the core of the last
+    minutes, oldest first. ``facts`` are details by name.
     """
 
     key: Key
-    kind: Kind
+    kind: LineKind
     name: str
     core: Figure = UNKNOWN
     memory: Figure = UNKNOWN
@@ -69,18 +66,18 @@ class Line:
 
 
 def path(line: Line) -> str:
-    """The line's name in full: a container's with its pod's."""
-    if line.kind is Kind.CONTAINER:
+    """The line's full name; a container's includes its pod's."""
+    if line.kind is LineKind.CONTAINER:
         namespace, pod, container = line.key[-3:]
         return f"{namespace}/{pod}/{container}"
     return line.name
 
 
 @dataclass(frozen=True, slots=True)
-class View:
-    """Everything at one moment. ``source`` is whom it was asked of.
+class Overview:
+    """Everything at one moment. ``source`` is the name of the node or feed.
 
-    ``troubles`` are sources that are down, and whatever else hinders: what is wrong and what to do.
+    ``troubles`` are sources that are down and other problems, each with advice.
     """
 
     source: str
@@ -94,14 +91,19 @@ class View:
 
     @property
     def pods(self) -> int:
-        """How many pods are on the devices."""
+        """The number of pods on the devices."""
         return len(
-            {line.key[-2:] for one in self.lines for line in one.children if line.kind is Kind.POD}
+            {
+                line.key[-2:]
+                for one in self.lines
+                for line in one.children
+                if line.kind is LineKind.POD
+            }
         )
 
 
 class SortKey(StrEnum):
-    """What the lines within a GPU, pod or container are sorted by."""
+    """The sort key of lines within a GPU, pod or container."""
 
     NAME = "name"
     CORE = "core"
@@ -110,10 +112,11 @@ class SortKey(StrEnum):
     PID = "pid"
 
 
-class Order(NamedTuple):
-    """``needle`` must be in a line, in one above or in one below for it to be shown.
+class LineOrder(NamedTuple):
+    """The order, filter and depth of lines.
 
-    ``deepest`` is how many levels are shown: 1 is the GPUs alone.
+    A line is shown if ``needle`` is in it, in one above or in one below. ``deepest`` is the number
+    of levels; 1 shows the GPUs only.
     """
 
     by: SortKey = SortKey.NAME
@@ -123,8 +126,8 @@ class Order(NamedTuple):
     deepest: int = 4
 
 
-class Row(NamedTuple):
-    """A line where it is shown. ``hidden``: it has others below that are not."""
+class ShownLine(NamedTuple):
+    """A line with its depth. ``hidden``: its children are not shown."""
 
     line: Line
     depth: int
@@ -132,26 +135,26 @@ class Row(NamedTuple):
 
 
 _LARGEST_FIRST = {SortKey.CORE, SortKey.MEMORY, SortKey.SHARE}
-_LAST = (Kind.REST,)  # after everybody who is named
+_LAST = (LineKind.REST,)  # after all owners
 
 
-def rows(lines: Sequence[Line], order: Order) -> list[Row]:
-    """The lines from top to bottom. GPUs stay by their index."""
+def rows(lines: Sequence[Line], order: LineOrder) -> list[ShownLine]:
+    """The lines from top to bottom. GPUs stay in the order of their index."""
     needle = order.needle.casefold()
     found = [line for one in lines if (line := _matching(one, needle)) is not None]
     return list(_rows(found, order, 0))
 
 
-def _rows(lines: Sequence[Line], order: Order, depth: int) -> Iterator[Row]:
+def _rows(lines: Sequence[Line], order: LineOrder, depth: int) -> Iterator[ShownLine]:
     for line in lines if depth == 0 else _sorted(lines, order):
         shut = line.key in order.folded or depth + 1 >= order.deepest
-        yield Row(line, depth, hidden=shut and bool(line.children))
+        yield ShownLine(line, depth, hidden=shut and bool(line.children))
         if not shut:
             yield from _rows(line.children, order, depth + 1)
 
 
 def _matching(line: Line, needle: str) -> Line | None:
-    """The line with those below that match; all of them if it matches itself."""
+    """The line with its matching children; with all children if it matches itself."""
     if not needle or needle in line.name.casefold() or needle in line.letters.casefold():
         return line
     below = tuple(one for child in line.children if (one := _matching(child, needle)) is not None)
@@ -163,8 +166,8 @@ def _matching(line: Line, needle: str) -> Line | None:
     )
 
 
-def _sorted(lines: Sequence[Line], order: Order) -> list[Line]:
-    """Those of which the value is not known come after those of which it is, either way round."""
+def _sorted(lines: Sequence[Line], order: LineOrder) -> list[Line]:
+    """The lines in order. Lines without the value come last, in both directions."""
     largest_first = (order.by in _LARGEST_FIRST) != order.reverse
     value = _VALUES[order.by]
     known = [line for line in lines if line.kind not in _LAST and value(line) is not None]

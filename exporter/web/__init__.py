@@ -1,29 +1,29 @@
-"""The HTTP side: metrics, JSON, the live page, health and the landing page, on aiohttp.
+"""The HTTP server: metrics, JSON, the live page, health checks and the landing page, on aiohttp.
 
-This room only serves what the newest Snapshot holds. It never collects, never waits for a source,
-and is the only one that speaks HTTP to the outside.
+This package serves the newest Snapshot. It never collects and never waits for a source. No other
+package serves HTTP.
 """
 
 from exporter.web.access import Access, Gate, Route
 from exporter.web.app import make_app
-from exporter.web.connection import Limits
-from exporter.web.health import Health, Reload
+from exporter.web.connection import ClientLimits
+from exporter.web.health import CollectorState, Reload
 from exporter.web.listening import BindError, listen
 from exporter.web.pages import Pages
-from exporter.web.server import Server
+from exporter.web.server import HttpServer
 from exporter.web.webconfig import WebConfig
 from exporter.web.webfile import WebFileError
 
 __all__ = [
     "Access",
     "BindError",
+    "ClientLimits",
+    "CollectorState",
     "Gate",
-    "Health",
-    "Limits",
+    "HttpServer",
     "Pages",
     "Reload",
     "Route",
-    "Server",
     "WebConfig",
     "WebFileError",
     "listen",

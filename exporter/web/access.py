@@ -1,14 +1,11 @@
-"""Who may ask for what: the one place where a request is let in or turned away.
+"""Access control: the one place where a request is let in or refused.
 
-A handler declares its ``Access`` where it is routed. One that declares none is PRIVATE.
+A handler declares its ``Access`` where it is routed. A handler that declares none is PRIVATE.
 
-Whether a web page of another site asks, through a browser on this machine.
-
-A browser sends such a page's requests to a listener on loopback, which trusts everybody. They have
-an ``Origin`` of another site, or the page's own name in ``Host`` where its owner has let that name
-stand for 127.0.0.1 (DNS rebinding). Pure, but for the machine's name.
-
-A token bucket, as exporter-toolkit's ``rate_limit``. Pure; the clock is a parameter.
+A listener on loopback trusts everybody who reaches it, so web pages of other sites must be kept
+out: a browser on this machine sends their requests. Such a request has an ``Origin`` of another
+site, or another machine's name in ``Host`` if the owner of that name resolves it to 127.0.0.1 (DNS
+rebinding).
 """
 
 import socket
@@ -21,17 +18,17 @@ from aiohttp import hdrs, web
 from aiohttp.typedefs import Handler
 
 from exporter.model import Clock
-from exporter.web.connection import Connection, peer
+from exporter.web.connection import ClientConnection, peer
 from exporter.web.passwords import Busy, Passwords, credentials
 from exporter.web.peers import UNIX
 from exporter.web.webconfig import WebConfig
-from exporter.web.webfile import Rate, WebFile
+from exporter.web.webfile import RateLimit, WebFile
 
 
 def is_this_machine(host: str) -> bool:
-    """Whether a ``Host`` header has localhost, a loopback address or this machine's name.
+    """Whether a ``Host`` header names localhost, a loopback address or this machine.
 
-    One without the header is no browser's.
+    A request without the header does not come from a browser.
     """
     name = _without_port(host).lower().removesuffix(".")
     own = socket.gethostname().lower()
@@ -44,7 +41,7 @@ def is_this_machine(host: str) -> bool:
 
 
 def is_foreign(origin: str, host: str) -> bool:
-    """Whether an ``Origin`` header is of another site than the one asked; "" is of none."""
+    """Whether an ``Origin`` header names another site than ``Host``; "" stands for no header."""
     return bool(origin) and origin.partition("://")[2].lower() != host.lower()
 
 
@@ -55,15 +52,18 @@ def _without_port(host: str) -> str:
 
 
 class TokenBucket:
-    """Holds at most ``rate.burst`` tokens and gains one each ``rate.interval_ns``."""
+    """A token bucket, as exporter-toolkit's ``rate_limit``.
 
-    def __init__(self, rate: Rate, clock: Clock) -> None:
+    It holds at most ``rate.burst`` tokens and gains one each ``rate.interval_ns``.
+    """
+
+    def __init__(self, rate: RateLimit, clock: Clock) -> None:
         self.rate = rate
         self._clock = clock
         self._full_ns = clock.monotonic_ns()  # when the bucket is, or was, full
 
     def take(self) -> bool:
-        """Take a token if there is one."""
+        """Takes a token and returns True, or returns False if there is none."""
         now_ns = self._clock.monotonic_ns()
         full_ns = max(self._full_ns, now_ns) + self.rate.interval_ns
         if full_ns - now_ns > self.rate.burst * self.rate.interval_ns:
@@ -77,22 +77,22 @@ _NO_CREDENTIALS = (
     "in --web.config.file. --web.open-page serves it to everybody.\n"
 )
 _OTHER_SITE = (
-    "This was asked for by the name of another machine, or by a web page of another site: ask for "
-    "localhost, or for this machine by its name.\n"
+    "The request names another machine, or comes from a web page of another site: use localhost or "
+    "the name of this machine.\n"
 )
 
 
 class Access(Enum):
-    """What a handler serves: to whom."""
+    """The clients that a handler serves."""
 
-    HEALTH = "probes, which have no credentials and no rate"
-    OPEN = "whoever reaches the listener; with credentials, once there are users"
-    PRIVATE = "who is authenticated, or on this machine; everybody with --web.open-page"
+    HEALTH = "probes, without credentials and without a rate limit"
+    OPEN = "everybody who reaches the listener; with credentials if users are configured"
+    PRIVATE = "authenticated clients and this machine; everybody with --web.open-page"
 
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """A path, and who may have it, by whichever method. ``method``: GET (and HEAD) or POST."""
+    """A path with its handler and access. ``method`` is GET (with HEAD) or POST."""
 
     path: str
     handler: Handler
@@ -102,7 +102,7 @@ class Route:
 
 @dataclass
 class Gate:
-    """Lets requests in. Its ``check`` is the application's middleware."""
+    """Lets requests in or refuses them. ``check`` is a middleware of the application."""
 
     config: WebConfig
     clock: Clock
@@ -112,36 +112,36 @@ class Gate:
     _bucket: TokenBucket | None = None
 
     def add(self, app: web.Application, route: Route) -> None:
-        """Route a handler, with its access."""
+        """Adds a route to the application and remembers its access."""
         add = app.router.add_post if route.method == "POST" else app.router.add_get
         resource = add(route.path, route.handler).resource
         if resource is not None:
             self._accesses[resource.canonical] = route.access
 
     def access(self, request: web.Request) -> Access:
-        """What a request asks for; what is not there is OPEN."""
+        """The access of the requested path; OPEN if there is no such path."""
         resource = request.match_info.route.resource
         if resource is None:
             return Access.OPEN
         return self._accesses.get(resource.canonical, Access.PRIVATE)
 
     def trusts(self, request: web.Request) -> bool:
-        """Whether a request that was let in may have what is PRIVATE."""
+        """Whether a request that was let in may read what is PRIVATE."""
         known = self._is_known(request) or _is_local(request)
         return known and not self._is_of_other_site(request)
 
     def _is_known(self, request: web.Request) -> bool:
-        """Whether it may have that wherever it comes from."""
+        """Whether it may read what is PRIVATE from any machine."""
         connection = request.protocol
-        certified = isinstance(connection, Connection) and connection.certified
-        return self.open_page or bool(self.config.in_force.file.users) or certified
+        certified = isinstance(connection, ClientConnection) and connection.certified
+        return self.open_page or bool(self.config.active.file.users) or certified
 
     def _is_of_other_site(self, request: web.Request) -> bool:
-        """Whether a browser sends it for a page that this server has not served.
+        """Whether a browser sends it for a page of another site.
 
-        Only a listener on loopback trusts a browser for where it runs; what is asked for by POST
-        needs no trust. The name of another machine is no harm where that trust is not needed: a
-        proxy may pass it on.
+        It matters on loopback listeners, because they trust every local client, and for POST on all
+        listeners. Another machine's name in ``Host`` is accepted if the request is trusted anyway,
+        because proxies pass such names on.
         """
         host, origin = (request.headers.get(name, "") for name in (hdrs.HOST, hdrs.ORIGIN))
         loopback = _is_local(request) and peer(request) != UNIX
@@ -151,11 +151,11 @@ class Gate:
 
     @web.middleware
     async def check(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Turn away what may not come in; the rate is held first, as in exporter-toolkit."""
+        """Refuses requests. The rate limit is checked first, as in exporter-toolkit."""
         access = self.access(request)
         if access is not Access.HEALTH:
-            file = self.config.in_force.file
-            self._hold_rate(file)
+            file = self.config.active.file
+            self._limit_rate(file)
             if file.users:
                 await self._authenticate(request, file.users)
             guarded = access is Access.PRIVATE or request.method == hdrs.METH_POST
@@ -165,7 +165,7 @@ class Gate:
                 raise web.HTTPForbidden(text=_NO_CREDENTIALS)
         return await handler(request)
 
-    def _hold_rate(self, file: WebFile) -> None:
+    def _limit_rate(self, file: WebFile) -> None:
         if file.rate is None:
             self._bucket = None
             return
@@ -174,14 +174,14 @@ class Gate:
         if not self._bucket.take():
             wait_s = -(-file.rate.interval_ns // 1_000_000_000)
             raise web.HTTPTooManyRequests(
-                text="more requests than rate_limit in --web.config.file lets through\n",
+                text="more requests than rate_limit in --web.config.file allows\n",
                 headers={"Retry-After": str(wait_s)},
             )
 
     async def _authenticate(self, request: web.Request, users: Mapping[str, bytes]) -> None:
         given = credentials(request.headers.get("Authorization", ""))
         try:
-            if given is not None and await self.passwords.right(given, users, peer(request)):
+            if given is not None and await self.passwords.verify(given, users, peer(request)):
                 return
         except Busy:
             raise web.HTTPServiceUnavailable(
@@ -193,6 +193,6 @@ class Gate:
 
 
 def _is_local(request: web.Request) -> bool:
-    """Whether it comes by a listener that only this machine reaches."""
+    """Whether it came through a listener that only this machine can reach."""
     connection = request.protocol
-    return isinstance(connection, Connection) and connection.local
+    return isinstance(connection, ClientConnection) and connection.local

@@ -1,8 +1,7 @@
-"""Answers that are made of a Snapshot once and served many times, with entity tags.
+"""Answers that are rendered once for a Snapshot and served many times, with entity tags.
 
-As ``pages`` does for metrics: made at the first request after a new Snapshot, by one thread.
-
-What a client wants: its Accept and Accept-Encoding headers → format and encoding. Pure.
+As in ``pages``, the first request after a new Snapshot renders, in one thread. The format and
+encoding of an answer are negotiated here too, from the headers Accept and Accept-Encoding.
 """
 
 import asyncio
@@ -19,39 +18,39 @@ from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, choose_encode
 from exporter.metrics.text import Format
 from exporter.model import Clock, Snapshot
 
-_KEPT = 16  # answers; who scrapes asks the same each time
-_READ = 1024  # characters of a header; Prometheus sends a third of it
+_MAX_CACHED = 16  # answers; a scraper asks the same each time
+_MAX_HEADER = 1024  # characters that are read of a header; Prometheus sends a third of it
 _OPENMETRICS = "application/openmetrics-text"
 
 
-class Choice(NamedTuple):
+class ResponseFormat(NamedTuple):
     """A format and the Content-Type that it is answered with."""
 
     form: Format
     content_type: str
 
 
-def choose_format(accept: str) -> Choice:
-    """The format that a client wants most; of a long header only the first items are read."""
+def choose_format(accept: str) -> ResponseFormat:
+    """The format that a client prefers. Of a long header only the first items are read."""
     return _choose_format(_beginning(accept))
 
 
 def accepts_gzip(accept_encoding: str) -> bool:
-    """Whether gzip is accepted: named or as ``*``, and not with a weight of 0."""
+    """Whether gzip is accepted: by name or as ``*``, and not with a weight of 0."""
     return _accepts_gzip(_beginning(accept_encoding))
 
 
 def _beginning(header: str) -> str:
     """The items of a header that end within the bound."""
-    return header if len(header) <= _READ else header[:_READ].rpartition(",")[0]
+    return header if len(header) <= _MAX_HEADER else header[:_MAX_HEADER].rpartition(",")[0]
 
 
-@lru_cache(_KEPT)
-def _choose_format(accept: str) -> Choice:
-    """Choose as prometheus_client does, but heed q-values, and never promise OpenMetrics 2.0.
+@lru_cache(_MAX_CACHED)
+def _choose_format(accept: str) -> ResponseFormat:
+    """Chooses as prometheus_client does, but applies q-values and never promises OpenMetrics 2.0.
 
-    The library (0.26) takes the first item that it can serve, and echoes a version 2.0.0 over a
-    body that is not.
+    The library (0.26) takes the first item that it can serve, and repeats a version 2.0.0 in the
+    header of a body that has another version.
     """
     wanted = ",".join(item for item, _ in _by_weight(accept))
     try:
@@ -59,13 +58,15 @@ def _choose_format(accept: str) -> Choice:
     except TypeError:  # a version that is not made of numbers
         content_type = CONTENT_TYPE_PLAIN_0_0_4
     if not content_type.startswith(_OPENMETRICS):
-        return Choice(Format.TEXT, content_type)
+        return ResponseFormat(Format.TEXT, content_type)
     escaping = content_type.partition("; escaping=")[2]
     suffix = f"; escaping={escaping}" if escaping else ""
-    return Choice(Format.OPENMETRICS, f"{_OPENMETRICS}; version=1.0.0; charset=utf-8{suffix}")
+    return ResponseFormat(
+        Format.OPENMETRICS, f"{_OPENMETRICS}; version=1.0.0; charset=utf-8{suffix}"
+    )
 
 
-@lru_cache(_KEPT)
+@lru_cache(_MAX_CACHED)
 def _accepts_gzip(accept_encoding: str) -> bool:
     weights = {}
     for item in accept_encoding.lower().split(","):
@@ -75,7 +76,7 @@ def _accepts_gzip(accept_encoding: str) -> bool:
 
 
 def _by_weight(header: str) -> list[tuple[str, float]]:
-    """The items of a header, the most wanted first, without those of weight 0."""
+    """The items of a header by weight, the largest first, without those of weight 0."""
     items = [(item.strip(), _weight(item.partition(";")[2])) for item in header.split(",")]
     return sorted((i for i in items if i[1] > 0), key=lambda item: -item[1])
 
@@ -94,11 +95,14 @@ def _weight(parameters: str) -> float:
 _GZIP_LEVEL = 1
 
 Render = Callable[[Snapshot, int], bytes | None]
-"""Makes an answer of a Snapshot and its age in nanoseconds; None if there is none of that name."""
+"""Renders an answer from a Snapshot and its age in nanoseconds; None if there is no such answer."""
 
 
 class Stamp(NamedTuple):
-    """What an answer was made of. A stale one is made anew each second: it says how old it is."""
+    """Identifies the state that an answer was rendered from.
+
+    A stale answer is rendered again each second, because it contains its age.
+    """
 
     version: int
     unix_ns: int
@@ -106,8 +110,8 @@ class Stamp(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
-    """An answer, plain and zipped. ``at_mono_ns``: when it was made."""
+class CachedAnswer:
+    """An answer, plain and zipped. ``at_mono_ns`` is when it was rendered."""
 
     stamp: Stamp
     body: bytes
@@ -115,41 +119,42 @@ class Made:
     at_mono_ns: int
 
     def tag(self, *, zipped: bool) -> str:
-        """Strong: the same bytes for the same Snapshot."""
+        """The strong entity tag: equal tags mean equal bytes."""
         return "-".join([*(f"{part:x}" for part in self.stamp), *(["gzip"] if zipped else [])])
 
 
 class Answers:
-    """The answers of the newest Snapshot; for any number of threads."""
+    """The cached answers of the newest Snapshot. Thread-safe."""
 
     def __init__(self, newest: Callable[[], Snapshot], clock: Clock) -> None:
         self._newest = newest
         self._clock = clock
-        self._making = threading.Lock()
-        self._kept: tuple[Stamp, dict[Hashable, Made]] = (Stamp(-1, 0, 0), {})
+        self._rendering = threading.Lock()
+        self._cache: tuple[Stamp, dict[Hashable, CachedAnswer]] = (Stamp(-1, 0, 0), {})
 
-    def made(self, name: Hashable) -> Made | None:
-        """The answer of this name if it is there already; never blocks."""
-        stamp, kept = self._kept
-        return kept.get(name) if stamp == self._stamp(self._newest()) else None
+    def cached(self, name: Hashable) -> CachedAnswer | None:
+        """The answer of this name if it is rendered already. Never blocks."""
+        stamp, answers = self._cache
+        return answers.get(name) if stamp == self._stamp(self._newest()) else None
 
-    def make(self, name: Hashable, render: Render) -> Made | None:
-        """The answer of this name; makes it if need be, or waits for whoever makes it."""
-        with self._making:
+    def rendered(self, name: Hashable, render: Render) -> CachedAnswer | None:
+        """The answer of this name, rendered if needed; None if there is none. May block."""
+        with self._rendering:
             snapshot = self._newest()
             stamp = self._stamp(snapshot)
-            if self._kept[0] != stamp:
-                self._kept = (stamp, {})
-            kept = self._kept[1]
-            if name not in kept:
+            if self._cache[0] != stamp:
+                self._cache = (stamp, {})
+            answers = self._cache[1]
+            if name not in answers:
                 now = self._clock.monotonic_ns()
                 body = render(snapshot, now - snapshot.mono_ns)
                 if body is None:
                     return None
-                while len(kept) >= _KEPT:
-                    del kept[next(iter(kept))]
-                kept[name] = Made(stamp, body, gzip.compress(body, _GZIP_LEVEL, mtime=0), now)
-            return kept[name]
+                while len(answers) >= _MAX_CACHED:
+                    del answers[next(iter(answers))]
+                zipped = gzip.compress(body, _GZIP_LEVEL, mtime=0)
+                answers[name] = CachedAnswer(stamp, body, zipped, now)
+            return answers[name]
 
     def _stamp(self, snapshot: Snapshot) -> Stamp:
         age_ns = self._clock.monotonic_ns() - snapshot.mono_ns
@@ -159,13 +164,13 @@ class Answers:
     async def respond(
         self, request: web.Request, name: Hashable, render: Render, content_type: str
     ) -> web.Response | None:
-        """Answer the request, in a thread where something must be made; None as ``make``."""
-        made = self.made(name) or await asyncio.to_thread(self.make, name, render)
-        if made is None:
+        """The response to a request; None if there is no such answer. Renders in a thread."""
+        answer = self.cached(name) or await asyncio.to_thread(self.rendered, name, render)
+        if answer is None:
             return None
         zipped = accepts_gzip(",".join(request.headers.getall(hdrs.ACCEPT_ENCODING, ())))
-        tag = made.tag(zipped=zipped)
-        age_ns = self._clock.monotonic_ns() - made.at_mono_ns
+        tag = answer.tag(zipped=zipped)
+        age_ns = self._clock.monotonic_ns() - answer.at_mono_ns
         headers = {
             hdrs.AGE: str(max(0, age_ns // 1_000_000_000)),
             hdrs.CONTENT_TYPE: content_type,
@@ -176,13 +181,14 @@ class Answers:
             return web.Response(status=304, headers=headers)
         if zipped:
             headers[hdrs.CONTENT_ENCODING] = "gzip"
-        return web.Response(body=made.zipped if zipped else made.body, headers=headers)
+        return web.Response(body=answer.zipped if zipped else answer.body, headers=headers)
 
 
 def is_known(request: web.Request, tag: str) -> bool:
     """Whether the client has this answer already (RFC 9110, If-None-Match).
 
-    A tag has no quotes in it, so that it need not be parsed: a long header takes 5 ms.
+    The header is searched and not parsed, because parsing a long one takes 5 ms. That is safe: a
+    tag contains no quotes.
     """
     known = request.headers.get(hdrs.IF_NONE_MATCH, "")
     return known.strip() == "*" or f'"{tag}"' in known

@@ -1,7 +1,4 @@
-"""``/api/v1/``: the JSON documents of the newest Snapshot, and their schema.
-
-``/api/v1/cardinality``: where the series come from. Counted once for each Snapshot.
-"""
+"""``/api/v1/``: the JSON documents of the newest Snapshot, their schema, and the series' counts."""
 
 import asyncio
 import json
@@ -25,25 +22,25 @@ _WHOLE = {"snapshot": api.snapshot, "devices": api.devices, "history": api.histo
 
 
 class Api:
-    """The handlers. What an answer says is up to ``exporter.api``."""
+    """The handlers of the documents that ``exporter.api`` makes."""
 
     def __init__(self, answers: Answers, about: Callable[[], About]) -> None:
         self._answers = answers
         self._about = about
-        self._schema = _written(api.schema())
+        self._schema = _encoded(api.schema())
 
     def routes(self) -> Sequence[Route]:
-        """What is served, and to whom: names of pods are not for everybody."""
+        """The routes. Documents are PRIVATE, because they name pods."""
         return (
             *(Route(f"{PREFIX}/{name}", partial(self._whole, name)) for name in _WHOLE),
             Route(f"{PREFIX}/pods/{{namespace:[^/]+}}/{{pod:[^/]+}}", self._pod),
-            Route(f"{PREFIX}/schema", self._tell_schema, Access.OPEN),
+            Route(f"{PREFIX}/schema", self._serve_schema, Access.OPEN),
             Route(f"{PREFIX}/{{unknown:.*}}", self._unknown, Access.OPEN),
         )
 
     async def _whole(self, name: str, request: web.Request) -> web.StreamResponse:
         def render(snapshot: Snapshot, age_ns: int) -> bytes:
-            return _written(_WHOLE[name](snapshot, self._about(), age_ns))
+            return _encoded(_WHOLE[name](snapshot, self._about(), age_ns))
 
         answer = await self._answers.respond(request, name, render, JSON)
         return answer or _error(404, "nothing is there")
@@ -53,12 +50,12 @@ class Api:
 
         def render(snapshot: Snapshot, age_ns: int) -> bytes | None:
             document = api.pod(snapshot, self._about(), age_ns, name)
-            return None if document is None else _written(document)
+            return None if document is None else _encoded(document)
 
         answer = await self._answers.respond(request, ("pod", *name), render, JSON)
-        return answer or _error(404, "no such pod has to do with a GPU of this node")
+        return answer or _error(404, "no such pod uses or is allocated a GPU of this node")
 
-    async def _tell_schema(self, _: web.Request) -> web.StreamResponse:
+    async def _serve_schema(self, _: web.Request) -> web.StreamResponse:
         return web.Response(body=self._schema, content_type="application/schema+json")
 
     async def _unknown(self, _: web.Request) -> web.StreamResponse:
@@ -67,11 +64,11 @@ class Api:
 
 
 def _error(status: int, words: str) -> web.Response:
-    return web.Response(status=status, body=_written({"error": words}), content_type=JSON)
+    return web.Response(status=status, body=_encoded({"error": words}), content_type=JSON)
 
 
-def _written(document: Document) -> bytes:
-    """ASCII: names may hold halves of surrogate pairs, which UTF-8 cannot say."""
+def _encoded(document: Document) -> bytes:
+    """The document in ASCII, because UTF-8 cannot encode lone surrogates, which names may have."""
     return json.dumps(document, separators=(",", ":"), allow_nan=False).encode()
 
 
@@ -79,34 +76,35 @@ PATH = "/api/v1/cardinality"
 
 
 class Cardinality:
-    """The handlers; ``families`` are those that are served now."""
+    """The handlers of ``/api/v1/cardinality``, counted once for each Snapshot.
+
+    ``families`` returns the families that are served now.
+    """
 
     def __init__(
         self, newest: Callable[[], Snapshot], families: Callable[[], Sequence[Family]]
     ) -> None:
         self._newest = newest
         self._families = families
-        self._made: tuple[object, bytes] = (None, b"")
+        self._cached: tuple[object, bytes] = (None, b"")
         self._one_at_a_time = asyncio.Lock()
 
     def routes(self) -> tuple[Route, ...]:
-        """What is served, and to whom: values of labels are not told, but how many there are."""
+        """The routes. The document is PRIVATE, although it names no label value."""
         return (Route(PATH, self._document), Route(f"{PATH}/schema", self._schema, Access.OPEN))
 
     async def _document(self, _: web.Request) -> web.StreamResponse:
         async with self._one_at_a_time:
             snapshot, families = self._newest(), self._families()
             stamp = (snapshot.version, families)
-            if self._made[0] != stamp:
-                self._made = (
-                    stamp,
-                    await asyncio.to_thread(_cardinality_written, snapshot, families),
-                )
-        return web.Response(body=self._made[1], content_type="application/json")
+            if self._cached[0] != stamp:
+                body = await asyncio.to_thread(_counted, snapshot, families)
+                self._cached = (stamp, body)
+        return web.Response(body=self._cached[1], content_type="application/json")
 
     async def _schema(self, _: web.Request) -> web.StreamResponse:
         return web.json_response(SCHEMA, content_type="application/schema+json")
 
 
-def _cardinality_written(snapshot: Snapshot, families: Sequence[Family]) -> bytes:
+def _counted(snapshot: Snapshot, families: Sequence[Family]) -> bytes:
     return json.dumps(cardinality(snapshot, families)).encode()

@@ -1,4 +1,4 @@
-"""The aiohttp application: routes, bounds and headers."""
+"""The aiohttp application: routes, limits and headers."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Sequence
@@ -14,13 +14,13 @@ from exporter.settings import Settings
 from exporter.web.access import Access, Gate, Route
 from exporter.web.answers import Answers, accepts_gzip, choose_format
 from exporter.web.api import Api, Cardinality
-from exporter.web.connection import HEADERS, Limits
-from exporter.web.health import Health, Reload, Verdict, alive, ready, reload_handler
+from exporter.web.connection import HEADERS, ClientLimits
+from exporter.web.health import CollectorState, ProbeAnswer, Reload, alive, ready, reload_handler
 from exporter.web.landing import landing
 from exporter.web.live import LivePage, static_routes
 from exporter.web.pages import Pages
-from exporter.web.places import Places
 from exporter.web.selection import SelectionError, select
+from exporter.web.slots import RequestSlots
 from exporter.web.webconfig import WebConfig
 
 _PIECE = 1 << 16
@@ -28,26 +28,25 @@ _PIECE = 1 << 16
 
 def make_app(  # noqa: PLR0913 - what it serves, and for whom
     pages: Pages,
-    health: Health,
+    health: CollectorState,
     settings: Settings,
     clock: Clock,
-    limits: Limits | None = None,
+    limits: ClientLimits | None = None,
     *,
     config: WebConfig | None = None,
     about: Callable[[], About] | None = None,
     reload: Reload | None = None,
     routes: Callable[[Gate], Sequence[Route]] = lambda _: (),
 ) -> web.Application:
-    """Make the application. It serves what ``pages`` and ``health`` have and starts nothing.
+    """The application. It serves ``pages`` and the state of ``health``, and starts nothing.
 
-    ``about`` is what the JSON documents and the page say of the node. ``reload`` is what
-    ``POST /-/reload`` calls, in a thread. ``routes`` are more to serve; what the gate tells them is
-    whom they may show what is private.
+    ``about`` returns the node's facts for the JSON documents and the page. ``POST /-/reload`` calls
+    ``reload`` in a thread. ``routes`` returns further routes; its gate has the access rules.
     """
     config = config or WebConfig()
     gate = Gate(config, clock, open_page=settings.web_open_page)
-    places = Places(settings.web_max_requests, limits or Limits())
-    app = web.Application(middlewares=[gate.check, places.check])
+    slots = RequestSlots(settings.web_max_requests, limits or ClientLimits())
+    app = web.Application(middlewares=[gate.check, slots.check])
     app.on_response_prepare.append(_add_headers(config))
 
     about = about or (lambda: About(window_ns=settings.collection_window_ns))
@@ -70,7 +69,9 @@ def make_app(  # noqa: PLR0913 - what it serves, and for whom
     return app
 
 
-def _home(gate: Gate, live: LivePage, health: Health, clock: Clock, metrics: str) -> Handler:
+def _home(
+    gate: Gate, live: LivePage, health: CollectorState, clock: Clock, metrics: str
+) -> Handler:
     async def home(request: web.Request) -> web.StreamResponse:
         if gate.trusts(request):
             return await live.show(request)
@@ -81,7 +82,7 @@ def _home(gate: Gate, live: LivePage, health: Health, clock: Clock, metrics: str
     return home
 
 
-def _checks(health: Health, clock: Clock) -> Iterator[Route]:
+def _checks(health: CollectorState, clock: Clock) -> Iterator[Route]:
     async def healthy(_: web.Request) -> web.Response:
         return _answer(alive(health, clock))
 
@@ -100,19 +101,19 @@ def _metrics(pages: Pages) -> Handler:
             raise web.HTTPBadRequest(text=f"{error}\n") from None
         form, content_type = choose_format(_header(request, "Accept"))
         zipped = accepts_gzip(_header(request, "Accept-Encoding"))
-        body = pages.made(form, families, zipped=zipped)
-        if body is None:  # made in a thread, so that the probes are answered meanwhile
+        body = pages.cached(form, families, zipped=zipped)
+        if body is None:  # rendered in a thread, so that the probes are answered meanwhile
             body = await asyncio.to_thread(pages.page, form, families, zipped=zipped)
         headers = {"Content-Type": content_type, "Vary": "Accept, Accept-Encoding"}
         if zipped:
             headers["Content-Encoding"] = "gzip"
-        return web.Response(body=_Pieces(body), headers=headers)
+        return web.Response(body=_PageBody(body), headers=headers)
 
     return metrics
 
 
-class _Pieces(Payload):
-    """Hands a page on as its reader takes it: what waits for a slow one is a piece, not a page."""
+class _PageBody(Payload):
+    """A page that is written in pieces, so that only one piece is buffered for a slow reader."""
 
     def __init__(self, page: bytes) -> None:
         super().__init__(page)
@@ -124,18 +125,18 @@ class _Pieces(Payload):
         return str(self._page, encoding, errors)
 
     async def write(self, writer: AbstractStreamWriter) -> None:
-        """Write it, and wait after each piece for a reader who is behind."""
+        """Writes the page and waits for the reader after each piece."""
         for start in range(0, len(self._page), _PIECE):
             await writer.write(self._page[start : start + _PIECE])
 
 
 def _add_headers(config: WebConfig) -> Callable[[web.Request, web.StreamResponse], Awaitable[None]]:
     async def add_headers(_: web.Request, response: web.StreamResponse) -> None:
-        """Add ours where the handler has none, and the configured ones in any case."""
+        """Adds the default headers that are missing, and sets the configured ones."""
         for name, value in HEADERS.items():
             response.headers.setdefault(name, value)
         response.headers["Server"] = HEADERS["Server"]  # aiohttp has named itself already
-        response.headers.update(config.in_force.file.headers)
+        response.headers.update(config.active.file.headers)
 
     return add_headers
 
@@ -144,5 +145,5 @@ def _header(request: web.Request, name: str) -> str:
     return ",".join(request.headers.getall(name, ()))
 
 
-def _answer(verdict: Verdict) -> web.Response:
+def _answer(verdict: ProbeAnswer) -> web.Response:
     return web.Response(text=f"{verdict.words}\n", status=200 if verdict.good else 503)

@@ -1,7 +1,7 @@
-"""One client's connection: how long a request may take to arrive, and whether one is at work.
+"""One client's connection, with a time limit for the arrival of a request.
 
-Stands on aiohttp's ``RequestHandler``, which ends a connection that idles between two requests but
-takes one whose request never becomes whole for such an idle one.
+aiohttp's ``RequestHandler`` closes a connection that idles between two requests. It does not see
+that a request never becomes complete; this module does.
 """
 
 import asyncio
@@ -28,19 +28,20 @@ HEADERS = {
 }
 
 _READ = 1 << 13  # bytes taken from a client in one step of the event loop
-_MAX_HEAD = 1 << 14  # bytes that a client may send before they make a whole request
-_MALFORMED = "this is not a request of HTTP/1.1, or a line of it is too long\n"
+_MAX_HEAD = 1 << 14  # bytes that a client may send before they make a complete request
+_MALFORMED = "not an HTTP/1.1 request, or one of its lines is too long\n"
 _HEAD_TOO_LARGE = "the headers of a request are too large\n"
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
-    """Bounds for clients.
+class ClientLimits:
+    """Limits for clients, in seconds and connections.
 
-    ``request_s`` is for a request to arrive whole, TLS handshake included; ``idle_s`` for the time
-    between two on one connection: Prometheus opens a new one where its scrape interval is longer.
-    ``write_s`` is for a client to take an answer; one that takes longer than ``slow_s`` gives way
-    where too many are served. After ``refresh_s`` the web configuration's files are read again.
+    ``request_s``: for a request to arrive completely, TLS handshake included.
+    ``idle_s``: between two requests. Prometheus reconnects if its scrape interval is longer.
+    ``write_s``: for a client to read an answer.
+    ``slow_s``: after which an answer may be dropped if too many requests are served.
+    ``refresh_s``: between two reads of the web configuration's files.
     """
 
     request_s: float = 5.0
@@ -48,19 +49,20 @@ class Limits:
     write_s: float = 30.0
     slow_s: float = 5.0
     connections: int = 256
-    tls_connections: int = 128  # of which each holds a third of a megabyte
+    tls_connections: int = 128  # each takes a third of a megabyte
     refresh_s: float = 2.0
 
 
-class Connection(web.RequestHandler, asyncio.BufferedProtocol):
-    """Cut off if a request, the first one above all, does not arrive whole within ``request_s``.
+class ClientConnection(web.RequestHandler, asyncio.BufferedProtocol):
+    """A client's connection. It is closed if a request does not arrive within ``request_s``.
 
-    ``peer`` is whose it is; ``local`` says that only this machine reaches its listener; ``sent`` is
-    a response that its client has taken to the last byte. ``lost`` is called once it is closed, and
-    ``outdated`` asked whether new connections have another TLS by now. ``options`` are aiohttp's.
+    ``peer`` is the client's address as ``peer_of`` has it. ``local``: only this machine can reach
+    the listener. ``sent`` is a response that was written completely. ``lost`` is called when the
+    connection is closed. ``outdated`` returns whether new connections would use another TLS
+    context. ``options`` are aiohttp's.
 
-    It is a ``BufferedProtocol`` to decide how much is read at once: asyncio would read 256 KiB, and
-    aiohttp takes 20 ms of the event loop to parse as much of a body in small chunks.
+    It is a ``BufferedProtocol`` because that limits how much is read at once. asyncio would read
+    256 KiB, and aiohttp needs 20 ms of the event loop to parse that much body in small chunks.
     """
 
     __slots__ = (
@@ -71,14 +73,14 @@ class Connection(web.RequestHandler, asyncio.BufferedProtocol):
     def __init__(
         self,
         server: web.Server,
-        limits: Limits,
-        lost: Callable[["Connection"], None],
+        limits: ClientLimits,
+        lost: Callable[["ClientConnection"], None],
         outdated: Callable[[], bool],
         *,
         peer: str,
         local: bool,
         allowed_sans: tuple[str, ...] = (),
-        **options: Any,  # noqa: ANN401 - handed on
+        **options: Any,  # noqa: ANN401 - passed on
     ) -> None:
         super().__init__(server, loop=asyncio.get_running_loop(), **options)
         self.at_work = False
@@ -94,10 +96,10 @@ class Connection(web.RequestHandler, asyncio.BufferedProtocol):
         self._arrival: asyncio.TimerHandle | None = None  # ends the wait for a request
         self._aborted = False
         self._buffer = memoryview(bytearray(_READ))
-        self._waiting_bytes = 0  # which are no whole request yet
+        self._waiting_bytes = 0  # of an incomplete request
 
     def open(self, client: socket.socket, tls: ssl.SSLContext | None) -> None:
-        """Connect this with an accepted socket, after the handshake where there is TLS."""
+        """Starts to serve an accepted socket, after the handshake if there is TLS."""
         self._await_request()
         self._opening = asyncio.create_task(self._connect(client, tls))
         self._opening.add_done_callback(lambda opening: self._opened(opening, client))
@@ -119,19 +121,19 @@ class Connection(web.RequestHandler, asyncio.BufferedProtocol):
             self._gone()
 
     def give_up_opening(self) -> None:
-        """Close it if its handshake is not done."""
+        """Closes the connection if its handshake is not done."""
         if self._opening is not None:
             self._opening.cancel()
 
     def abort(self) -> None:
-        """Close it at once, whatever is still to be sent."""
+        """Closes the connection at once and drops what is still to be sent."""
         self._aborted = True
         self.give_up_opening()
         if self.transport is not None:
             self.transport.abort()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Let in who is known, or need not be; the first request is waited for already."""
+        """Aborts if the client's certificate has no allowed name."""
         super().connection_made(transport)
         peer = transport.get_extra_info("peercert")
         self.certified = bool(peer)
@@ -141,7 +143,7 @@ class Connection(web.RequestHandler, asyncio.BufferedProtocol):
             self.abort()
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        """Tell of the end."""
+        """Reports the end of the connection."""
         super().connection_lost(exc)
         self._gone()
 
@@ -150,15 +152,15 @@ class Connection(web.RequestHandler, asyncio.BufferedProtocol):
         self._lost(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - asyncio's signature
-        """Where the next bytes are to be written."""
+        """The buffer for the next bytes."""
         return self._buffer
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Take what has been written there."""
+        """Processes the bytes that were written to the buffer."""
         self.data_received(bytes(self._buffer[:nbytes]))
 
     def data_received(self, data: bytes) -> None:
-        """Take a part of a request; its first byte ends the time of idling."""
+        """Processes a part of a request. Its first byte ends the idle time."""
         requests = self._request_count
         super().data_received(data)
         if self._request_count > requests:
@@ -171,7 +173,7 @@ class Connection(web.RequestHandler, asyncio.BufferedProtocol):
             self._await_request()
 
     def _refuse_head(self) -> None:
-        """Answer 431 where no other answer is under way, and close."""
+        """Closes the connection; answers 431 if no other answer is being sent."""
         if self.at_work or self.transport is None:
             self.abort()
             return
@@ -188,21 +190,21 @@ class Connection(web.RequestHandler, asyncio.BufferedProtocol):
         self.force_close()
 
     def begin(self) -> None:
-        """A request has arrived whole."""
+        """Notes that a request has arrived completely."""
         self._arrived()
         self.at_work = True
 
     def renew(self, response: web.StreamResponse) -> None:
-        """Where TLS has changed, let the client come again on a new connection."""
+        """Closes the connection after this response if the TLS context has changed."""
         if not response.prepared and self._outdated():
             response.force_close()
 
     async def finish_response(
         self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
     ) -> tuple[web.StreamResponse, bool]:
-        """Write what is left of the response; then no request is at work.
+        """Writes the rest of the response, within ``write_s``.
 
-        aiohttp would wait for a slow reader for ever.
+        aiohttp would wait for a slow reader forever.
         """
         try:
             if resp is self.sent:
@@ -223,9 +225,9 @@ class Connection(web.RequestHandler, asyncio.BufferedProtocol):
         exc: BaseException | None = None,
         message: str | None = None,
     ) -> web.StreamResponse:
-        """Answer what is no request, with the headers of every other answer.
+        """The answer to a malformed request, with the headers of every other answer.
 
-        aiohttp's own message repeats what the client has sent.
+        aiohttp's own message is not used, because it repeats what the client has sent.
         """
         text = _MALFORMED if status == HTTPStatus.BAD_REQUEST else message
         response = super().handle_error(request, status, exc, text)
@@ -243,6 +245,6 @@ class Connection(web.RequestHandler, asyncio.BufferedProtocol):
 
 
 def peer(request: web.BaseRequest) -> str:
-    """Whose request it is."""
+    """The peer that sent the request."""
     connection = request.protocol
-    return connection.peer if isinstance(connection, Connection) else UNIX
+    return connection.peer if isinstance(connection, ClientConnection) else UNIX

@@ -1,6 +1,6 @@
-"""Whether the exporter is alive and ready. No source decides either.
+"""The exporter's own state over HTTP: alive, ready, and ``POST /-/reload`` as in Prometheus.
 
-``POST /-/reload``, as Prometheus has it.
+The state of the sources plays no part in alive and ready.
 """
 
 import asyncio
@@ -14,12 +14,12 @@ from exporter.collector import Pulse
 from exporter.model import Clock, Snapshot
 
 _SECOND_NS = 1_000_000_000
-_LEAST_PATIENCE_NS = 15 * _SECOND_NS
-_PATIENCE_CYCLES = 10
+_MIN_TIMEOUT_NS = 15 * _SECOND_NS
+_TIMEOUT_CYCLES = 10
 
 
-class Health(Protocol):
-    """What this room asks of the collector."""
+class CollectorState(Protocol):
+    """The collector as the HTTP server needs it."""
 
     @property
     def snapshot(self) -> Snapshot:
@@ -28,45 +28,44 @@ class Health(Protocol):
 
     @property
     def pulse(self) -> Pulse:
-        """When the cycle's clock last moved, and how many cycles are done."""
+        """When the collection last made progress, and how many cycles are done."""
         ...
 
 
-class Verdict(NamedTuple):
-    """An answer to a probe."""
+class ProbeAnswer(NamedTuple):
+    """The answer to a probe."""
 
     good: bool
     words: str
 
 
-def alive(health: Health, clock: Clock) -> Verdict:
-    """Alive means that the cycle's clock moves."""
+def alive(health: CollectorState, clock: Clock) -> ProbeAnswer:
+    """Alive means that collection makes progress."""
     still_ns = clock.monotonic_ns() - health.pulse.moved_mono_ns
-    patience_ns = max(_PATIENCE_CYCLES * health.pulse.interval_ns, _LEAST_PATIENCE_NS)
-    if still_ns <= patience_ns:
-        return Verdict(good=True, words="alive")
-    return Verdict(
+    timeout_ns = max(_TIMEOUT_CYCLES * health.pulse.interval_ns, _MIN_TIMEOUT_NS)
+    if still_ns <= timeout_ns:
+        return ProbeAnswer(good=True, words="alive")
+    return ProbeAnswer(
         good=False,
         words=f"the collection cycle has stood still for {still_ns // _SECOND_NS} s; restart",
     )
 
 
-def ready(health: Health) -> Verdict:
-    """Ready means that the first cycle is done, whatever failed in it."""
+def ready(health: CollectorState) -> ProbeAnswer:
+    """Ready means that the first cycle is done, even if sources failed in it."""
     if health.pulse.done:
-        return Verdict(good=True, words="ready")
-    return Verdict(good=False, words="the first collection cycle is not done yet")
+        return ProbeAnswer(good=True, words="ready")
+    return ProbeAnswer(good=False, words="the first collection cycle is not done yet")
 
 
 Reload = Callable[[], str | None]
-"""Reads the settings anew; None, or why the old ones stay. May block; never called twice at once.
-"""
+"""Reloads the settings. Returns None, or why the old ones stay. May block; calls never overlap."""
 
 _OFF = "reloading is off; switch it on with --web.enable-lifecycle\n"
 
 
 def reload_handler(reload: Reload | None) -> Handler:
-    """Make the handler; without ``reload`` it says that it is off."""
+    """The handler of ``POST /-/reload``. It answers 403 if ``reload`` is None."""
     one_at_a_time = asyncio.Lock()
 
     async def handler(_: web.Request) -> web.StreamResponse:

@@ -1,4 +1,4 @@
-"""The landing page, for those who may not see the live one. Pure; everything in it is escaped."""
+"""The landing page, for clients that may not see the live page. Pure; all text is escaped."""
 
 from base64 import b64encode
 from collections.abc import Iterable
@@ -28,9 +28,9 @@ CONTENT_SECURITY_POLICY = (
 
 
 def landing(snapshot: Snapshot, age_ns: int, metrics_path: str) -> str:
-    """The page as HTML: what this is, where the metrics are, how the sources fare.
+    """The page as HTML: what this is, where the metrics are, which sources are up.
 
-    Why one of them fails may name servers and paths; that is for the live page.
+    The reason why a source is down is left out, because it may name servers and paths.
     """
     banner = (
         '<p class="banner">SIMULATED NODE: nothing here is measured</p>'
@@ -47,7 +47,7 @@ def landing(snapshot: Snapshot, age_ns: int, metrics_path: str) -> str:
 </head>
 <body>
 <h1>mgpu-exporter</h1>
-<p>Which container used how much of which GPU, against what it was allotted.</p>
+<p>Shows how much of each GPU every container uses, compared with its allocation.</p>
 {banner}
 <p>Version {escape(__version__)}. {_freshness(snapshot, age_ns)}</p>
 <ul>
@@ -80,6 +80,6 @@ def _table(sources: Iterable[SourceStatus]) -> str:
         for source in sources
     )
     if not rows:
-        return "<p>No source has been asked yet.</p>"
+        return "<p>No source has been polled yet.</p>"
     head = "<tr><th>Source</th><th>State</th></tr>"
     return f"<table>\n<thead>{head}</thead>\n<tbody>\n{rows}\n</tbody>\n</table>"

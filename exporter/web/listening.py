@@ -18,10 +18,10 @@ class BindError(Exception):
 
 
 def listen(addresses: Iterable[Address]) -> list[socket.socket]:
-    """Open a listening socket for each address, and for each that a host name stands for.
+    """Listening sockets for all addresses. A host name may stand for several.
 
     Raises:
-        BindError: one of them cannot be opened; then none is.
+        BindError: one of them cannot be opened; then none stays open.
 
     """
     sockets: list[socket.socket] = []
@@ -42,7 +42,7 @@ def listen(addresses: Iterable[Address]) -> list[socket.socket]:
 
 
 def _why(error: OSError) -> str:
-    """The system's words; create_server appends the address as a tuple. No name has no errno."""
+    """The system's message. create_server adds the address as a tuple, which is left out."""
     if error.errno is not None and error.errno > 0:
         return os.strerror(error.errno)
     return error.strerror or str(error)
@@ -81,13 +81,13 @@ def _open(address: Address) -> list[socket.socket]:
 
 
 def _unix(path: Path) -> socket.socket:
-    """Listen on a Unix socket, for its owner and group; one that nobody serves is taken over."""
+    """A Unix socket for its owner and group. A file that no process serves is replaced."""
     if path.is_socket() and not _is_served(path):
         path.unlink()
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         sock.bind(str(path))
-        path.chmod(_UNIX_MODE)  # before it listens, nobody can connect
+        path.chmod(_UNIX_MODE)  # before it listens, so that no client connects earlier
         sock.listen(_BACKLOG)
     except OSError:
         sock.close()
@@ -107,22 +107,22 @@ def _is_served(path: Path) -> bool:
 
 
 def is_local(sock: socket.socket) -> bool:
-    """Whether only this machine reaches it."""
+    """Whether only this machine can reach the socket."""
     if sock.family == socket.AF_UNIX:
         return True
     return ip_address(sock.getsockname()[0].partition("%")[0]).is_loopback
 
 
 def close(sock: socket.socket) -> None:
-    """Close it; a Unix socket's file goes with it."""
+    """Closes the socket and removes the file of a Unix socket."""
     if sock.family == socket.AF_UNIX:
         with contextlib.suppress(OSError):
             Path(sock.getsockname()).unlink()
     sock.close()
 
 
-def written(sock: socket.socket, *, tls: bool) -> str:
-    """Its address as a URL."""
+def url_of(sock: socket.socket, *, tls: bool) -> str:
+    """The socket's address as a URL."""
     scheme = "https" if tls else "http"
     if sock.family == socket.AF_UNIX:
         return f"{scheme}+unix://{sock.getsockname()}"

@@ -1,4 +1,4 @@
-"""``/`` and ``/static/``: the live page and its files."""
+"""The live page at ``/`` and its files below ``/static/``."""
 
 import gzip
 from collections.abc import Callable, Sequence
@@ -27,7 +27,7 @@ STATIC = {
 
 
 class LivePage:
-    """The page of the newest Snapshot: rendered once for all readers, arranged for each choice."""
+    """The page of the newest Snapshot. Its parts are rendered once and arranged for each choice."""
 
     def __init__(self, answers: Answers, about: Callable[[], About], metrics_path: str) -> None:
         self._answers = answers
@@ -36,7 +36,7 @@ class LivePage:
         self._rendered: _Rendered | None = None
 
     async def show(self, request: web.Request) -> web.StreamResponse:
-        """The page for the request's choice. Its modules are imported when somebody looks."""
+        """The page for the request's choice. Its modules are imported lazily."""
         from exporter.web.page import CONTENT_SECURITY_POLICY, choice_of  # noqa: PLC0415
 
         choice = choice_of(request.query)
@@ -52,18 +52,18 @@ class LivePage:
         return response
 
     def _page(self, snapshot: Snapshot, age_ns: int) -> "Page":
-        """The page of this snapshot; ``Answers`` lets in one thread at a time."""
+        """The page of this snapshot. ``Answers`` renders in one thread at a time."""
         from exporter.web.page import Page  # noqa: PLC0415
 
         stale = age_ns > snapshot.stale_after_ns
-        kept = self._rendered
-        if kept is None or kept.snapshot is not snapshot or kept.stale is not stale:
+        cached = self._rendered
+        if cached is None or cached.snapshot is not snapshot or cached.stale is not stale:
             self._rendered = None  # frees the old page before the new one takes memory
             about = self._about()
             document = api.snapshot(snapshot, about, age_ns)
             page = Page(document, api.history(snapshot, about, age_ns))
-            kept = self._rendered = _Rendered(snapshot, stale, page)
-        return kept.page
+            cached = self._rendered = _Rendered(snapshot, stale, page)
+        return cached.page
 
 
 class _Rendered(NamedTuple):
@@ -73,16 +73,16 @@ class _Rendered(NamedTuple):
 
 
 def static_routes() -> Sequence[Route]:
-    """The page's own files, which the package has with it."""
+    """The routes of the page's own files, which are in the package."""
     folder = files("exporter.web") / "static"
     return [
-        Route(f"/static/{name}", partial(_serve, _File((folder / name).read_bytes(), kind)))
+        Route(f"/static/{name}", partial(_serve, _StaticFile((folder / name).read_bytes(), kind)))
         for name, kind in STATIC.items()
     ]
 
 
-class _File:
-    """A file, plain and zipped, with its tag."""
+class _StaticFile:
+    """A file, plain and zipped, with its entity tag."""
 
     def __init__(self, body: bytes, content_type: str) -> None:
         self.body = body
@@ -91,7 +91,7 @@ class _File:
         self.tag = sha256(body).hexdigest()[:32]
 
 
-async def _serve(file: _File, request: web.Request) -> web.StreamResponse:
+async def _serve(file: _StaticFile, request: web.Request) -> web.StreamResponse:
     zipped = accepts_gzip(",".join(request.headers.getall(hdrs.ACCEPT_ENCODING, ())))
     tag = f"{file.tag}-gzip" if zipped else file.tag
     headers = {

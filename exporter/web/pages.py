@@ -1,12 +1,6 @@
-"""Pages that are rendered once and served many times.
+"""Metrics pages: each is rendered once for a Snapshot and served many times.
 
-A page is made at the first request for it after a new Snapshot, by one thread, whoever else asks.
-
-What every Prometheus client library says of its process: ``process_*`` and ``python_info``.
-
-In the words of the client library, but not by its collector. That lists the directory of open
-files, of which there is one for each process on a GPU, and makes objects of what is six numbers:
-it would take a sixth of a page's time.
+The first request after a new Snapshot renders the page, in one thread.
 """
 
 import gzip
@@ -42,14 +36,18 @@ _FAMILIES = (
     ("process_open_fds", "gauge", "Number of open file descriptors."),
     ("process_max_fds", "gauge", "Maximum number of open file descriptors."),
 )
-# where they stand in proc(5)'s stat, behind the name
+# positions in proc(5)'s stat, counted after the name
 _USER, _SYSTEM, _START, _VIRTUAL, _RESIDENT = 11, 12, 19, 20, 21
+_MAX_SELECTIONS = 8  # cached of one snapshot; a client may ask for any number
+_GZIP_LEVEL = 1  # a third of level 6's time for a tenth more bytes
 
 
 class OwnProcess:
-    """The end of a page in either format, with OpenMetrics' ``# EOF``.
+    """The end of a page: ``process_*`` and ``python_info``, as every client library has them.
 
-    Of ``process_*`` there is nothing where ``proc`` cannot be read.
+    Names and HELP are those of prometheus_client. Its collector is not used: it lists the directory
+    of open files, which has an entry for each process on a GPU, and would take a sixth of a page's
+    time. ``process_*`` is absent if ``proc`` cannot be read. OpenMetrics' ``# EOF`` is included.
     """
 
     def __init__(self, proc: Path = Path("/proc")) -> None:
@@ -69,7 +67,7 @@ class OwnProcess:
         }
 
     def page(self, form: Format) -> bytes:
-        """The lines as of now."""
+        """The current lines."""
         try:
             numbers = self._numbers()
         except OSError:
@@ -79,36 +77,35 @@ class OwnProcess:
 
     @cached_property
     def _booted_s(self) -> float:
-        """When the machine started, in unix seconds; 0 where it does not say."""
+        """The time of the machine's start, in Unix seconds; 0 if it is not known."""
         lines = self._machine.read_bytes().splitlines()
         return next((float(line.split()[1]) for line in lines if line.startswith(b"btime ")), 0.0)
 
     def _numbers(self) -> tuple[float, ...]:
-        """Of ``_FAMILIES``, in their order."""
+        """The values of ``_FAMILIES``, in their order."""
         fields = self._stat.read_bytes().rpartition(b")")[2].split()
         return (
             int(fields[_VIRTUAL]),
             int(fields[_RESIDENT]) * self._page_bytes,
             self._booted_s + int(fields[_START]) / self._ticks,
             int(fields[_USER]) / self._ticks + int(fields[_SYSTEM]) / self._ticks,
-            # Linux counts them since 6.2; before, whoever lists them has one more open
+            # Linux counts them since 6.2. Before, listing them opens one more.
             self._files.stat().st_size or len(list(self._files.iterdir())) - 1,
             resource.getrlimit(resource.RLIMIT_NOFILE)[0],
         )
 
 
-_SELECTIONS = 8  # kept of one snapshot; there are as many as a client likes to ask for
-_GZIP_LEVEL = 1  # a third of level 6's time for a tenth more bytes
-
-
 class _Stamp(NamedTuple):
-    """What a page was made from. A stale page is made anew each second, for process_*."""
+    """Identifies the state that a page was rendered from.
+
+    A stale page is rendered again each second, because ``process_*`` still changes.
+    """
 
     version: int
     stale_s: int
 
 
-class _Write(NamedTuple):
+class _Writers(NamedTuple):
     renderer: Renderer
     compat: CompatPage
 
@@ -120,9 +117,9 @@ class _Key(NamedTuple):
 
 
 class Pages:
-    """The metrics pages of the newest Snapshot; for any number of threads.
+    """The metrics pages of the newest Snapshot. Thread-safe.
 
-    A Snapshot that is stale is not served: only what the exporter says of itself is.
+    Of a stale Snapshot, only the exporter's own metrics are served.
     """
 
     def __init__(
@@ -134,38 +131,38 @@ class Pages:
     ) -> None:
         self._newest = newest
         self._clock = clock
-        self._write = _Write(renderer or Renderer(), compat or CompatPage((), ""))
+        self._writers = _Writers(renderer or Renderer(), compat or CompatPage((), ""))
         self._process = OwnProcess()
-        self._making = threading.Lock()
-        self._made: tuple[_Stamp, dict[_Key, bytes]] = (_Stamp(-1, 0), {})
+        self._rendering = threading.Lock()
+        self._cache: tuple[_Stamp, dict[_Key, bytes]] = (_Stamp(-1, 0), {})
 
     @property
     def families(self) -> Sequence[Family]:
-        """Those that are served."""
-        return self._write.renderer.families
+        """The families that are served."""
+        return self._writers.renderer.families
 
     def use(self, renderer: Renderer, compat: CompatPage) -> None:
-        """Write every page by these from now on; pages that were made are made anew."""
-        with self._making:
-            self._write = _Write(renderer, compat)
-            self._made = (_Stamp(-1, 0), {})
+        """Replaces the writers and drops all cached pages."""
+        with self._rendering:
+            self._writers = _Writers(renderer, compat)
+            self._cache = (_Stamp(-1, 0), {})
 
-    def made(
+    def cached(
         self, form: Format, selection: Selection | None = None, *, zipped: bool
     ) -> bytes | None:
-        """The page if it is there already; never blocks."""
-        stamp, pages = self._made
+        """The page if it is rendered already. Never blocks."""
+        stamp, pages = self._cache
         key = _Key(form, selection, zipped)
         return pages.get(key) if stamp == self._stamp(self._newest()) else None
 
     def page(self, form: Format, selection: Selection | None = None, *, zipped: bool) -> bytes:
-        """The page; makes it if need be, or waits for whoever makes it."""
-        with self._making:
+        """The page, rendered if needed. May block."""
+        with self._rendering:
             snapshot = self._newest()
             stamp = self._stamp(snapshot)
-            if self._made[0] != stamp:
-                self._made = (stamp, {})
-            pages = self._made[1]
+            if self._cache[0] != stamp:
+                self._cache = (stamp, {})
+            pages = self._cache[1]
             whole = _Key(form, None, zipped=False)
             if whole not in pages:
                 pages[whole] = self._render(snapshot, form, stale=stamp.stale_s > 0)
@@ -185,15 +182,15 @@ class Pages:
 
     def _render(self, snapshot: Snapshot, form: Format, *, stale: bool) -> bytes:
         levels = ("exporter",) if stale else tuple(LEVELS)
-        page = self._write.renderer.render(snapshot, form, levels)
-        others = b"" if stale else self._write.compat.render(snapshot, form)
+        page = self._writers.renderer.render(snapshot, form, levels)
+        others = b"" if stale else self._writers.compat.render(snapshot, form)
         return b"".join((page, others, self._process.page(form)))
 
 
 def _make_room(pages: dict[_Key, bytes]) -> None:
-    """Forget the oldest selection once there are as many as are kept."""
-    kept = dict.fromkeys(key.selection for key in pages if key.selection is not None)
-    if len(kept) >= _SELECTIONS:
-        oldest = next(iter(kept))
+    """Evicts the oldest selection if the limit is reached."""
+    cached = dict.fromkeys(key.selection for key in pages if key.selection is not None)
+    if len(cached) >= _MAX_SELECTIONS:
+        oldest = next(iter(cached))
         for key in [key for key in pages if key.selection == oldest]:
             del pages[key]

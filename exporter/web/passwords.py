@@ -1,6 +1,6 @@
-"""Basic authentication against bcrypt hashes, without a bcrypt for each scrape.
+"""Basic authentication against bcrypt hashes, without a bcrypt calculation for each scrape.
 
-What has been verified is remembered by a keyed digest; nothing of a credential is kept or logged.
+Verified credentials are cached as keyed digests. No credential is stored or logged.
 """
 
 import asyncio
@@ -18,37 +18,37 @@ from typing import NamedTuple
 
 from exporter.web.peers import UNIX, Shares
 
-_REMEMBERED = 100  # as many as exporter-toolkit
-_WAITING = 64  # of all peers
-_LONGEST = 72  # bytes that bcrypt reads
+_MAX_VERIFIED = 100  # as many as exporter-toolkit
+_MAX_WAITING = 64  # checks, of all peers
+_MAX_BYTES = 72  # of a password; bcrypt reads no more
 _NICE = 10
 
 
-class Busy(Exception):  # noqa: N818 - an answer: come again
-    """As many passwords as may wait are waiting, and most of them are this peer's."""
+class Busy(Exception):  # noqa: N818 - a state: the client should try again
+    """Too many passwords wait to be checked, and most of them are this peer's."""
 
 
-class Credentials(NamedTuple):
-    """What a client says that it is."""
+class BasicCredentials(NamedTuple):
+    """The user and password of a request."""
 
     user: str
     password: bytes
 
 
-def credentials(authorization: str) -> Credentials | None:
-    """Read the header ``Authorization``; None if it is not basic authentication."""
+def credentials(authorization: str) -> BasicCredentials | None:
+    """The credentials in a header ``Authorization``; None if it is not basic authentication."""
     scheme, _, encoded = authorization.partition(" ")
     if scheme.lower() != "basic":
         return None
     try:
         user, colon, password = b64decode(encoded.strip(), validate=True).partition(b":")
-        return Credentials(user.decode(), password) if colon else None
+        return BasicCredentials(user.decode(), password) if colon else None
     except ValueError:
         return None
 
 
-class _Turns:
-    """One at a time; of those who wait, the peers come in turn, and each peer's oldest first."""
+class _FairQueue:
+    """A lock whose waiters are served peer by peer in turn, and oldest first within a peer."""
 
     def __init__(self) -> None:
         self._waiting: Shares[asyncio.Future[None]] = Shares()
@@ -56,10 +56,10 @@ class _Turns:
 
     @asynccontextmanager
     async def turn(self, peer: str) -> AsyncIterator[None]:
-        """Wait for a turn and have it.
+        """Holds the lock.
 
         Raises:
-            Busy: too many wait, and this is the last one of the peer that has most of them.
+            Busy: too many wait, and this is the newest of the peer that has most of them.
 
         """
         if self._taken:
@@ -73,7 +73,7 @@ class _Turns:
     async def _wait(self, peer: str) -> None:
         turn = asyncio.get_running_loop().create_future()
         self._waiting.add(peer, turn)
-        if len(self._waiting) > _WAITING:
+        if len(self._waiting) > _MAX_WAITING:
             crowd, turns = self._waiting.largest()
             self._waiting.remove(crowd, turns[-1])
             turns[-1].set_exception(Busy())
@@ -96,20 +96,22 @@ class _Turns:
 
 
 class Passwords:
-    """Checks credentials; one bcrypt at a time, in a thread that gives way to all others."""
+    """Checks credentials: one bcrypt calculation at a time, in a thread of low priority."""
 
     def __init__(self) -> None:
         self._key = secrets.token_bytes(32)
         self._verified: OrderedDict[bytes, None] = OrderedDict()
-        self._turns = _Turns()
+        self._queue = _FairQueue()
         self._thread: ThreadPoolExecutor | None = None
         self.checks = 0
 
-    async def right(self, given: Credentials, users: Mapping[str, bytes], peer: str = UNIX) -> bool:
-        """Whether a user of this name has this password. ``peer`` is who asks.
+    async def verify(
+        self, given: BasicCredentials, users: Mapping[str, bytes], peer: str = UNIX
+    ) -> bool:
+        """Whether the credentials are those of a user. ``peer`` is the client.
 
         Raises:
-            Busy: too many of this peer's wait; what has been verified before never does.
+            Busy: too many checks of this peer wait. Cached credentials never wait.
 
         """
         known = given.user in users
@@ -120,20 +122,20 @@ class Passwords:
             return True
         if await self._check(given.password, hashed, peer) and known:
             self._verified[digest] = None
-            while len(self._verified) > _REMEMBERED:
+            while len(self._verified) > _MAX_VERIFIED:
                 self._verified.popitem(last=False)
             return True
         return False
 
     def close(self) -> None:
-        """Wait for no check."""
+        """Stops the thread without waiting for checks."""
         if self._thread is not None:
             self._thread.shutdown(wait=False, cancel_futures=True)
 
     def _stand_in(self, user: str, users: Mapping[str, bytes]) -> bytes:
-        """A real user's hash to check in vain for one unknown, always the same one.
+        """A real user's hash to check for an unknown user; always the same one for a name.
 
-        An answer takes as long as for a known user, whatever the costs of the hashes.
+        So an answer takes as long as for a known user, whatever the cost of the hashes.
         """
         hashes = list(users.values())
         return hashes[int.from_bytes(self._digest(user.encode())) % len(hashes)]
@@ -147,14 +149,17 @@ class Passwords:
     async def _check(self, password: bytes, hashed: bytes, peer: str) -> bool:
         if self._thread is None:
             self._thread = ThreadPoolExecutor(1, "passwords", initializer=_give_way)
-        async with self._turns.turn(peer):
+        async with self._queue.turn(peer):
             self.checks += 1
             loop = asyncio.get_running_loop()
             return await loop.run_in_executor(self._thread, _matches, password, hashed)
 
 
 def _give_way() -> None:
-    """Let guessers have what processor time the collection leaves. Nice is a thread's on Linux."""
+    """Lowers the thread's priority, so that guessed passwords do not slow the collection down.
+
+    On Linux, nice is an attribute of a thread.
+    """
     os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICE)
 
 
@@ -162,4 +167,4 @@ def _matches(password: bytes, hashed: bytes) -> bool:
     import bcrypt  # noqa: PLC0415 - only with users
 
     # Longer passwords are cut off as in Go's bcrypt; the comparison is constant-time.
-    return bcrypt.checkpw(password[:_LONGEST], hashed)
+    return bcrypt.checkpw(password[:_MAX_BYTES], hashed)

@@ -1,7 +1,7 @@
-"""Peers, and how they share what is scarce: at a bound, the peer that holds most gives way.
+"""Fair sharing of limited resources among peers: at the limit, the peer that holds most gives way.
 
-A peer is an address and not a client. Clients behind one proxy or one NAT are one peer, and so are
-all clients of a Unix socket.
+A peer is an address, not a client. All clients behind one proxy or NAT are one peer, and so are all
+clients of a Unix socket.
 """
 
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ from typing import Generic, TypeVar
 T = TypeVar("T")
 
 UNIX = "unix"
-_IPV6_PREFIX = 64  # bits; one machine has all addresses below it
+_IPV6_PREFIX = 64  # bits; all addresses below it usually belong to one machine
 
 
 def peer_of(address: object) -> str:
@@ -26,7 +26,7 @@ def peer_of(address: object) -> str:
 
 
 class Shares(Generic[T]):
-    """What each peer holds, the oldest first."""
+    """The items that each peer holds, the oldest first."""
 
     def __init__(self) -> None:
         self._held: dict[str, dict[T, None]] = {}
@@ -38,27 +38,27 @@ class Shares(Generic[T]):
         return chain.from_iterable(self._held.values())
 
     def add(self, peer: str, item: T) -> None:
-        """Give an item to a peer."""
+        """Adds an item to a peer's."""
         self._held.setdefault(peer, {})[item] = None
 
     def remove(self, peer: str, item: T) -> None:
-        """Take it away, if the peer still has it."""
+        """Removes an item, if the peer still has it."""
         items = self._held.get(peer, {})
         items.pop(item, None)
         if not items:
             self._held.pop(peer, None)
 
     def largest(self) -> tuple[str, list[T]]:
-        """The peer that holds most, and what it holds; there must be one."""
+        """The peer that holds most, with its items. There must be one."""
         peer = max(self._held, key=lambda peer: len(self._held[peer]))
         return peer, list(self._held[peer])
 
     def must_give_way(self, newcomer: str) -> bool:
-        """Whether the largest peer still holds as much as ``newcomer`` after giving it one."""
+        """Whether the largest peer, after giving ``newcomer`` one item, still holds as many."""
         return len(self.largest()[1]) > len(self._held.get(newcomer, ())) + 1
 
     def take_turn(self) -> T | None:
-        """Remove the oldest item of the peer whose turn it is; all others come before it again."""
+        """Removes and returns the oldest item of the next peer, which then goes to the end."""
         for peer in self._held:
             items = self._held.pop(peer)
             item = next(iter(items))

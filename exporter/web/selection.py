@@ -1,8 +1,7 @@
-"""``collect[]`` and ``exclude[]``: which families a scrape wants. Pure.
+"""The query parameters ``collect[]`` and ``exclude[]``, which select families of a page. Pure.
 
-As node_exporter has it for its collectors; here a name is a level (``container``), a group that
-``--metrics.disable`` knows (``pcie``), a family (``mgpu_pod_core_usage_gpus``), or a program
-whose names ``--compat`` serves (``dcgm``).
+They follow node_exporter's. A name is a level (``container``), a group of ``--metrics.disable``
+(``pcie``), a family (``mgpu_pod_core_usage_gpus``), or a program of ``--compat`` (``dcgm``).
 """
 
 from types import MappingProxyType
@@ -17,31 +16,31 @@ _OWN = "exporter"  # the level that the client library's process_* belong to
 
 
 class SelectionError(ValueError):
-    """Not to be selected; the message names what can be."""
+    """A name that cannot be selected. The message lists the names that can."""
 
 
 class Query(Protocol):
     """The parameters of a request."""
 
     def getall(self, key: str, default: list[str], /) -> list[str]:
-        """Every value of one parameter."""
+        """All values of a parameter."""
         ...
 
 
 class Selection(NamedTuple):
-    """Some families by their full names, or with ``excluded`` all but these."""
+    """Families by their full names, or with ``excluded`` all other families."""
 
     names: frozenset[str]
     excluded: bool
 
     def takes(self, name: str) -> bool:
-        """Whether it takes a family, by its name in either format."""
+        """Whether a family is selected. ``name`` is its name in either format."""
         known = name in self.names or f"{name}_total" in self.names
         own = CLIENT in self.names and name.startswith(("process_", "python_"))
         return (known or own) is not self.excluded
 
 
-CLIENT = "process_*"  # stands for what prometheus_client says of the process
+CLIENT = "process_*"  # stands for process_* and python_info
 
 
 def _choices() -> dict[str, frozenset[str]]:
@@ -63,7 +62,7 @@ _FAMILIES = ", ".join(family.full_name for family in FAMILIES)
 
 
 def select(query: Query) -> Selection | None:
-    """Tell the families that a request asks for; None stands for all.
+    """The families that a request asks for; None stands for all.
 
     Raises:
         SelectionError: a name is not known, or both parameters are given.
@@ -91,9 +90,10 @@ def _choice(name: str) -> frozenset[str]:
 
 
 def selected(page: bytes, selection: Selection) -> bytes:
-    """Take the selected families of a page in either format.
+    """The selected families of a page in either format.
 
-    A family begins with its HELP line; nothing else does, for labels hold no bare line break.
+    A family begins with its HELP line. No other line looks like one, because label values have
+    their line breaks escaped.
     """
     body, end = (page[: -len(_EOF)], _EOF) if page.endswith(_EOF) else (page, b"")
     blocks = (b"\n" + body).split(_HELP)[1:]

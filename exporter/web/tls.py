@@ -1,4 +1,4 @@
-"""TLS as the web configuration asks for it: keys and files' contents → ssl.SSLContext."""
+"""TLS contexts from the web configuration's keys and the contents of its files."""
 
 import os
 import ssl
@@ -21,11 +21,11 @@ _VERIFY = {IF_GIVEN: ssl.CERT_OPTIONAL, REQUIRE: ssl.CERT_REQUIRED}
 
 
 class TlsError(Exception):
-    """Certificates or keys that cannot be served with; the message says which, never what."""
+    """Certificates or keys that cannot be used. The message names the key and never a content."""
 
 
 class Material(NamedTuple):
-    """The contents of the files, or what stands in the configuration itself: PEM."""
+    """Certificates and key in PEM, from files or from the configuration itself."""
 
     cert: bytes
     key: bytes
@@ -33,10 +33,10 @@ class Material(NamedTuple):
 
 
 def server_context(tls: TlsKeys, material: Material) -> ssl.SSLContext:
-    """Make the context that new connections are served with.
+    """The context for new connections.
 
     Raises:
-        TlsError: the material or a choice of suites is refused by OpenSSL.
+        TlsError: OpenSSL refuses the material or the cipher suites.
 
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -59,7 +59,7 @@ def server_context(tls: TlsKeys, material: Material) -> ssl.SSLContext:
 
 
 def _load_pair(context: ssl.SSLContext, material: Material) -> None:
-    """Load what was read, not the files: both are of one moment, and inline keys have none."""
+    """Loads the contents and not the files: they were read together, and may have no file."""
     try:
         with _as_file(material.cert) as cert, _as_file(material.key) as key:
             context.load_cert_chain(cert, key, password="")
@@ -92,12 +92,12 @@ def _choose_versions(context: ssl.SSLContext, tls: TlsKeys) -> None:
 
 def has_allowed_name(peer: Mapping[str, Any], allowed: tuple[str, ...]) -> bool:
     """Whether one of a client certificate's alternative names (``getpeercert``) is allowed."""
-    names = {_written(kind, name) for kind, name in peer.get("subjectAltName", ())}
+    names = {_normalized(kind, name) for kind, name in peer.get("subjectAltName", ())}
     return not names.isdisjoint(allowed)
 
 
-def _written(kind: str, name: str) -> str:
-    """Write an address as Go does, so that a file means the same here."""
+def _normalized(kind: str, name: str) -> str:
+    """The name, with an address as Go writes it, so that exporter-toolkit's files work here."""
     if kind != "IP Address":
         return str(name)
     try:

@@ -1,4 +1,4 @@
-"""The web configuration in force, read again when it or a file that it names has changed."""
+"""The active web configuration, loaded again when it or a file that it names has changed."""
 
 import logging
 import ssl
@@ -14,15 +14,15 @@ logger = logging.getLogger(__name__)
 _MAX_BYTES = 1 << 20
 
 
-class InForce(NamedTuple):
-    """What connections and requests are judged by."""
+class ActiveConfig(NamedTuple):
+    """The configuration that connections and requests are checked against."""
 
     file: WebFile = WebFile()
     tls: ssl.SSLContext | None = None
 
 
-class _Read(NamedTuple):
-    """The contents that ``InForce`` was made from."""
+class _Contents(NamedTuple):
+    """The contents that ``ActiveConfig`` was made from."""
 
     raw: bytes
     file: WebFile
@@ -30,32 +30,32 @@ class _Read(NamedTuple):
 
 
 class WebConfig:
-    """What ``--web.config.file`` asks for, if there is one.
+    """The configuration of ``--web.config.file``, or the defaults without a file.
 
-    Contents are compared, not times: a symlink that is swapped, as Kubernetes does, is a change.
+    Contents are compared and not times, because Kubernetes swaps symlinks.
     """
 
     def __init__(self, path: str = "") -> None:
-        """Read the file at ``path``; "" stands for no file.
+        """Loads the file at ``path``; "" stands for no file.
 
         Raises:
-            WebFileError: it cannot be used.
+            WebFileError: the file cannot be used.
 
         """
-        self.in_force = InForce()
+        self.active = ActiveConfig()
         self._path = Path(path) if path else None
-        self._read: _Read | None = None
+        self._loaded: _Contents | None = None
         self._problem = ""
         if self._path is not None:
             self._load(self._path)
 
     @property
     def has_file(self) -> bool:
-        """Whether there is anything to read again."""
+        """Whether there is a file."""
         return self._path is not None
 
     def refresh(self) -> None:
-        """Take what has changed; what cannot be used is said once, and the old stays in force."""
+        """Loads what has changed. An unusable file is logged once, and the old contents stay."""
         if self._path is None:
             return
         try:
@@ -70,21 +70,21 @@ class WebConfig:
         self._problem = ""
 
     def _load(self, path: Path) -> bool:
-        """Read the files; whether any has changed."""
+        """Loads the files; returns whether any has changed."""
         raw = _contents(path)
-        same = self._read is not None and raw == self._read.raw
-        file = self._read.file if self._read and same else parse(_decoded(raw, path), str(path))
+        old = self._loaded
+        file = old.file if old and raw == old.raw else parse(_decoded(raw, path), str(path))
         material = _material(file.tls, path.parent) if file.tls else None
-        read = _Read(raw, file, material)
-        if read == self._read:
+        contents = _Contents(raw, file, material)
+        if contents == old:
             return False
         try:
             tls = server_context(file.tls, material) if file.tls and material else None
         except TlsError as error:
             key, _, words = str(error).partition(": ")
             raise _refused(path, words, f"tls_server_config.{key}") from error
-        self._read = read
-        self.in_force = InForce(file, tls)
+        self._loaded = contents
+        self.active = ActiveConfig(file, tls)
         return True
 
 
@@ -96,7 +96,7 @@ def _decoded(raw: bytes, path: Path) -> str:
 
 
 def _material(tls: TlsKeys, folder: Path) -> Material:
-    """What the certificates are made from; files are found from the configuration's folder."""
+    """The certificates and key. Relative paths start at the configuration's folder."""
     problems: list[Problem] = []
 
     def of(inline: str, name: str, key: str) -> bytes:

@@ -1,12 +1,10 @@
 """The file of ``--web.config.file``: exporter-toolkit's web configuration, as values. Pure.
 
-Keys and their meaning are those of exporter-toolkit's docs/web-configuration.md. What this server
-cannot honour is refused with its name, and no message repeats a value: any may be a secret.
+Keys and their meaning are those of exporter-toolkit's docs/web-configuration.md. Keys that this
+server cannot honour are refused. No message repeats a value, because every value may be a secret.
 
-Go's names of TLS versions, cipher suites and curves, and OpenSSL's. Data.
-
-The names are those of Go's crypto/tls, which exporter-toolkit takes; the suites are those that Go's
-``tls.CipherSuites()`` lists as secure.
+TLS versions, cipher suites and curves have the names of Go's crypto/tls, as in exporter-toolkit.
+The suites are those that Go's ``tls.CipherSuites()`` lists as secure.
 """
 
 import re
@@ -15,15 +13,13 @@ from dataclasses import dataclass, field
 from ssl import TLSVersion
 from typing import Any, NamedTuple
 
-import yaml
-
-from exporter.settings import Place, Problem, boundedyaml, told
+from exporter.settings import Place, Problem, YamlError, yamldocument
 from exporter.web import webkeys as keys
 
 TLS_VERSIONS = {"TLS12": TLSVersion.TLSv1_2, "TLS13": TLSVersion.TLSv1_3}
 
 CIPHERS = {
-    "TLS_AES_128_GCM_SHA256": "",  # TLS 1.3's are always on, in Go as here
+    "TLS_AES_128_GCM_SHA256": "",  # those of TLS 1.3 are always on, in Go as here
     "TLS_AES_256_GCM_SHA384": "",
     "TLS_CHACHA20_POLY1305_SHA256": "",
     "TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA": "ECDHE-ECDSA-AES128-SHA",
@@ -39,7 +35,7 @@ CIPHERS = {
 }
 
 DEFAULT_CIPHERS = tuple(name for name in CIPHERS if not name.endswith("_CBC_SHA"))
-"""Those that are offered where none are chosen: the suites with authenticated encryption."""
+"""The suites that are offered by default: those with authenticated encryption."""
 
 CURVES = {
     "CurveP256": "prime256v1",
@@ -59,7 +55,7 @@ _QUOTED = re.compile(r"""(['"]).*\1""", re.DOTALL)
 
 
 class WebFileError(Exception):
-    """A web configuration that cannot be used; ``problems`` has a line for each."""
+    """A web configuration that cannot be used; ``problems`` has a line for each problem."""
 
     def __init__(self, problems: list[Problem]) -> None:
         super().__init__("\n".join(map(str, problems)))
@@ -68,7 +64,7 @@ class WebFileError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TlsKeys:
-    """The section tls_server_config, key by key; "" and () are what is not given."""
+    """The section tls_server_config, key by key; "" and () stand for keys that are not given."""
 
     cert: str = field(default="", repr=False)
     key: str = field(default="", repr=False)
@@ -85,8 +81,8 @@ class TlsKeys:
     curve_preferences: tuple[str, ...] = ()
 
 
-class Rate(NamedTuple):
-    """A token bucket: a token each ``interval_ns``, at most ``burst`` of them."""
+class RateLimit(NamedTuple):
+    """The section rate_limit: one request each ``interval_ns``, at most ``burst`` at once."""
 
     interval_ns: int
     burst: int
@@ -94,15 +90,15 @@ class Rate(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WebFile:
-    """What the file says. Without a file: no TLS, no users, no rate limit, no headers of its own.
+    """The contents of the file. The defaults: no TLS, no users, no rate limit, no headers.
 
-    ``users`` are names and bcrypt hashes.
+    ``users`` has bcrypt hashes by name.
     """
 
     tls: TlsKeys | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
     users: Mapping[str, bytes] = field(default_factory=dict, repr=False)
-    rate: Rate | None = None
+    rate: RateLimit | None = None
 
 
 _TLS: keys.Section = {
@@ -143,20 +139,19 @@ _FILE: keys.Section = {
 
 
 def parse(text: str, path: str) -> WebFile:
-    """Read the file's text; ``path`` is for the messages.
+    """The contents of a file's text; ``path`` is for the messages.
 
     Raises:
-        WebFileError: it has a key that is not known or cannot be honoured, or a wrong value.
+        WebFileError: a key is unknown or cannot be honoured, or a value is wrong.
 
     """
     problems: list[Problem] = []
     try:
-        root = boundedyaml.compose(text)
+        root = yamldocument.parse(text)
         given = keys.read(root, _FILE, path, problems) if root is not None else {}
-    except yaml.YAMLError as error:
-        line, column, words = told(error)
-        place = Place(path, "", line, column)
-        raise WebFileError([Problem(place, f"not YAML: {_QUOTED.sub('...', words)}")]) from None
+    except YamlError as error:
+        place, words = Place(path, "", error.line, error.column), _QUOTED.sub("...", error.words)
+        raise WebFileError([Problem(place, f"not YAML: {words}")]) from None
     tls = _tls(given.get("tls_server_config"), path, problems)
     rate = _rate(given.get("rate_limit"), path, problems)
     if problems:
@@ -180,7 +175,7 @@ def _tls(given: dict[str, Any] | None, path: str, problems: list[Problem]) -> Tl
 
 
 def _contradictions(tls: TlsKeys) -> list[str]:
-    """Exporter-toolkit's own checks, and that no key is without effect."""
+    """Problems between keys: exporter-toolkit's checks, and keys without effect."""
     authorities = tls.client_ca_file or tls.client_ca
     asks = tls.client_auth_type != "NoClientCert"
     checks = {
@@ -197,9 +192,9 @@ def _contradictions(tls: TlsKeys) -> list[str]:
     return [problem for problem, wrong in checks.items() if wrong]
 
 
-def _rate(given: dict[str, Any] | None, path: str, problems: list[Problem]) -> Rate | None:
+def _rate(given: dict[str, Any] | None, path: str, problems: list[Problem]) -> RateLimit | None:
     given = given or {}
-    rate = Rate(given.get("interval", 0), given.get("burst", 0))
+    rate = RateLimit(given.get("interval", 0), given.get("burst", 0))
     if problems or not rate.interval_ns:  # exporter-toolkit: 0 switches it off
         return None
     if not rate.burst:

@@ -3,8 +3,8 @@ import json
 import pytest
 
 from exporter.allocations import registry
-from exporter.allocations.aliyun_cgpu import decode
 from exporter.allocations.scheme import Reason
+from exporter.allocations.schemes.aliyun_cgpu import decode
 from tests.allocations.build import (
     FOUR_CARDS,
     GIB,

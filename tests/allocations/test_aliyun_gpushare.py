@@ -1,7 +1,7 @@
 import pytest
 
-from exporter.allocations.aliyun_gpushare import decode
 from exporter.allocations.scheme import Reason
+from exporter.allocations.schemes.aliyun_gpushare import decode
 from exporter.model import Container
 from tests.allocations.build import (
     FOUR_CARDS,

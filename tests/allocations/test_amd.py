@@ -2,8 +2,8 @@ from dataclasses import replace
 
 import pytest
 
-from exporter.allocations.amd import decode
 from exporter.allocations.scheme import Decoded, Reason
+from exporter.allocations.schemes.amd import decode
 from exporter.model import Device, NodeFacts
 from tests.allocations.build import (
     CARD_MEMORY,

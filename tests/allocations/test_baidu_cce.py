@@ -1,7 +1,7 @@
 import pytest
 
-from exporter.allocations.baidu_cce import decode
 from exporter.allocations.scheme import Reason
+from exporter.allocations.schemes.baidu_cce import decode
 from tests.allocations.build import (
     CARD_MEMORY,
     FOUR_CARDS,

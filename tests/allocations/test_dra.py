@@ -4,8 +4,8 @@ from dataclasses import replace
 import pytest
 
 from exporter.allocations import registry
-from exporter.allocations.dra import decode
 from exporter.allocations.scheme import Decoded, Reason
+from exporter.allocations.schemes.dra import decode
 from exporter.model import (
     Allocation,
     ClaimedDevice,

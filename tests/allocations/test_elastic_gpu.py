@@ -2,8 +2,8 @@ from dataclasses import replace
 
 import pytest
 
-from exporter.allocations.elastic_gpu import decode
 from exporter.allocations.scheme import Reason
+from exporter.allocations.schemes.elastic_gpu import decode
 from tests.allocations.build import (
     CARD_MEMORY,
     MIB,

@@ -3,8 +3,8 @@ from dataclasses import replace
 import pytest
 
 from exporter.allocations import registry
-from exporter.allocations.gke import decode
 from exporter.allocations.scheme import Decoded, Reason
+from exporter.allocations.schemes.gke import decode
 from exporter.model import NodeFacts
 from tests.allocations.build import (
     CARD_MEMORY,

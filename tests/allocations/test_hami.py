@@ -3,10 +3,11 @@ from dataclasses import replace
 
 import pytest
 
-from exporter.allocations import hami, registry
-from exporter.allocations.hami import decode
+from exporter.allocations import registry
 from exporter.allocations.scheme import Reason
-from exporter.allocations.vgpu import Names
+from exporter.allocations.schemes import hami
+from exporter.allocations.schemes.hami import decode
+from exporter.allocations.schemes.vgpu import ResourceNames
 from exporter.model import Container, Pod
 from tests.allocations.build import (
     CARD_MEMORY,
@@ -517,7 +518,7 @@ def test_device_in_two_vendors_lists_is_given_once() -> None:
     assert reasons(decoded) == [Reason.DUPLICATE_DEVICE]
 
 
-OTHER_NAMES = Names(
+OTHER_NAMES = ResourceNames(
     count="example.com/vgpu",
     memory="example.com/mem",
     memory_percentage="example.com/mem-percent",

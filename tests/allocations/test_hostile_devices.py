@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.allocations import amd, dra, gke, intel, kai, nvidia
 from exporter.allocations.quantities import MAX_MEMORY_BYTES
 from exporter.allocations.reader import MAX_CARDS
 from exporter.allocations.registry import decode
 from exporter.allocations.scheme import Reason, Scheme
+from exporter.allocations.schemes import amd, dra, gke, intel, kai, nvidia
 from exporter.model import (
     ClaimedDevice,
     ClaimRef,

@@ -1,7 +1,7 @@
 import pytest
 
-from exporter.allocations.huawei_cce import decode
 from exporter.allocations.scheme import Reason
+from exporter.allocations.schemes.huawei_cce import decode
 from tests.allocations.build import (
     FOUR_CARDS,
     GIB,

@@ -3,8 +3,8 @@ from dataclasses import replace
 
 import pytest
 
-from exporter.allocations.intel import decode
 from exporter.allocations.scheme import Decoded, Reason
+from exporter.allocations.schemes.intel import decode
 from exporter.model import NodeFacts
 from tests.allocations.build import CARD_MEMORY, card, container, granted, node, pod
 

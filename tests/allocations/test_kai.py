@@ -4,11 +4,11 @@ from dataclasses import replace
 import pytest
 
 from exporter.allocations import registry
-from exporter.allocations.kai import decode
 from exporter.allocations.registry import ANNOTATION_PREFIXES, LABEL_PREFIXES
 from exporter.allocations.scheme import Decoded, Reason
+from exporter.allocations.schemes.kai import decode
 from exporter.model import Allocation, NodeFacts, Pod
-from exporter.sources.pods.decode import Keep, decode_pod
+from exporter.sources.pods.decode import KeyPrefixes, decode_pod
 from tests.allocations.build import FOUR_CARDS, MIB, container, node, pod
 from tests.allocations.context import node_of
 from tests.allocations.test_vectors import CASES
@@ -197,7 +197,7 @@ def test_reservations_that_cannot_be_true_are_not_believed(
 
 
 def test_pods_room_keeps_what_a_fraction_is_read_from() -> None:
-    keep = Keep(annotations=ANNOTATION_PREFIXES, labels=LABEL_PREFIXES)
+    keep = KeyPrefixes(annotations=ANNOTATION_PREFIXES, labels=LABEL_PREFIXES)
     case = next(c for c in CASES if c["case"] == "explicit container + two devices")
     described = decode_pod(case["pod"], keep).pod
     reserving = (

@@ -3,8 +3,8 @@ import json
 import pytest
 
 from exporter.allocations import registry
-from exporter.allocations.koordinator import decode
 from exporter.allocations.scheme import Reason
+from exporter.allocations.schemes.koordinator import decode
 from exporter.model import Container
 from tests.allocations.build import (
     CARD_MEMORY,

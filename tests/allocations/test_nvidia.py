@@ -2,8 +2,8 @@ from dataclasses import replace
 
 import pytest
 
-from exporter.allocations.nvidia import decode
 from exporter.allocations.scheme import Decoded, Reason
+from exporter.allocations.schemes.nvidia import decode
 from exporter.model import ClaimRef, NodeFacts
 from tests.allocations.build import (
     CARD_MEMORY,

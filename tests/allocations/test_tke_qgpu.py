@@ -1,7 +1,7 @@
 import pytest
 
 from exporter.allocations.scheme import Reason
-from exporter.allocations.tke_qgpu import decode
+from exporter.allocations.schemes.tke_qgpu import decode
 from tests.allocations.build import CARD_MEMORY, FOUR_CARDS, GIB, container, node, pod
 
 CORE = "tke.cloud.tencent.com/qgpu-core"

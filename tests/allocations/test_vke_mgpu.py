@@ -1,7 +1,7 @@
 import pytest
 
 from exporter.allocations.scheme import Reason
-from exporter.allocations.vke_mgpu import decode
+from exporter.allocations.schemes.vke_mgpu import decode
 from tests.allocations.build import CARD_MEMORY, FOUR_CARDS, GIB, MIB, card, container, node, pod
 
 CORE = "vke.volcengine.com/mgpu-core"

@@ -1,7 +1,7 @@
 import pytest
 
 from exporter.allocations.scheme import Reason
-from exporter.allocations.volcano_gpushare import decode
+from exporter.allocations.schemes.volcano_gpushare import decode
 from exporter.model import Container
 from tests.allocations.build import (
     CARD_MEMORY,

@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 
 from exporter.allocations.scheme import Reason
-from exporter.allocations.volcano_vgpu import decode
+from exporter.allocations.schemes.volcano_vgpu import decode
 from exporter.model import Container
 from tests.allocations.build import (
     CARD_MEMORY,

@@ -9,9 +9,10 @@ from benchmarks.accuracy.scenarios import CASES, JOBS, Case
 from exporter.model import ContainerKey
 from exporter.simulation.description import SampleRule
 from exporter.simulation.load import describe
+from tests.scenario.truth import truth_of
 
 MINUTES = 5
-TRIED = ("light bursts", "mixed bursts", "contended", "between scrapes", "paused", "nameless")
+TRIED = ("light bursts", "mixed bursts", "contended", "between scrapes", "paused", "unidentified")
 
 
 @pytest.fixture(scope="module")
@@ -81,7 +82,7 @@ def test_the_namespace_has_nearly_all_of_what_short_jobs_used(rule: str) -> None
     for second in range(300):
         clock.now_ns += SECOND
         ours.look(second)
-    truth = node.truth(node.start_unix_ns, clock.now_ns).core_ns
+    truth = truth_of(node, node.start_unix_ns, clock.now_ns).core_ns
     used = sum(ns for (owner, _), ns in truth.items() if isinstance(owner, ContainerKey))
 
     assert 0.95 <= ours.busy()[JOBS] / used <= 1.001

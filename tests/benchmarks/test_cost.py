@@ -25,7 +25,7 @@ from benchmarks.cost.measure import scrape_often
 from benchmarks.cost.meter import Meter
 from benchmarks.cost.size import CONTAINERS, Size, tenants
 from benchmarks.cost.targets import OURS, targets
-from exporter.sources.pods.decode import Keep, decode_pod
+from exporter.sources.pods.decode import KeyPrefixes, decode_pod
 
 SMALL = Size.parse("2x3x7")
 
@@ -52,7 +52,7 @@ def test_a_node_that_cannot_be_is_refused(text: str) -> None:
 def test_a_pod_is_as_large_as_those_of_an_api_server_and_says_what_it_was_allotted() -> None:
     with_gpu, *_, without = tenants(SMALL)
     documents = [pod(with_gpu), pod(without)]
-    decoded = decode_pod(documents[0], Keep(annotations=(PLACEMENT,))).pod
+    decoded = decode_pod(documents[0], KeyPrefixes(annotations=(PLACEMENT,))).pod
 
     assert all(12_000 < len(json.dumps(document)) < 14_500 for document in documents)
     assert [c.container_ids for c in decoded.containers] == [

@@ -11,8 +11,9 @@ from exporter.sources.cgroups.layout import (
     LONGEST_FILE,
     LONGEST_PATH,
     OWN_INSIDE,
+    best_identity,
+    cgroup_paths,
     parse_path,
-    parse_proc_cgroup,
 )
 from tests.cgroups.names import container_path, pod_path
 
@@ -49,7 +50,7 @@ def test_every_expectation_of_the_table_is_met(case: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("case", FILES, ids=[case["name"] for case in FILES])
 def test_a_proc_file_seen_in_the_field_is_read_as_its_source_says(case: dict[str, Any]) -> None:
-    identity = parse_proc_cgroup(case["content"])
+    identity = best_identity(cgroup_paths(case["content"]))
     assert (identity.pod_uid, identity.container_id) == (case["pod_uid"], case["container_id"])
 
 
@@ -179,15 +180,15 @@ def test_a_container_with_a_pod_is_preferred_to_one_without_and_that_to_a_pod() 
     pod = f"3:a:/{pod_path('cgroupfs', UID)}"
     container = f"2:b:/docker/{OTHER_ID}"
     both = f"1:c:/{container_path('cgroupfs', UID, ID)}"
-    assert parse_proc_cgroup(f"{pod}\n{container}\n{both}").container_id == ID
-    assert parse_proc_cgroup(f"{pod}\n{container}").container_id == OTHER_ID
-    assert parse_proc_cgroup(f"9:z:/\n{pod}").pod_uid == UID
+    assert best_identity(cgroup_paths(f"{pod}\n{container}\n{both}")).container_id == ID
+    assert best_identity(cgroup_paths(f"{pod}\n{container}")).container_id == OTHER_ID
+    assert best_identity(cgroup_paths(f"9:z:/\n{pod}")).pod_uid == UID
 
 
 def test_of_two_lines_that_tell_as_much_the_first_counts() -> None:
     first = f"2:a:/{container_path('cgroupfs', UID, ID)}"
     second = f"1:b:/{container_path('cgroupfs', OTHER_UID, OTHER_ID)}"
-    assert parse_proc_cgroup(f"{first}\n{second}").pod_uid == UID
+    assert best_identity(cgroup_paths(f"{first}\n{second}")).pod_uid == UID
 
 
 def test_a_path_longer_than_the_kernel_prints_says_nothing() -> None:
@@ -200,7 +201,7 @@ def test_a_file_longer_than_the_kernel_prints_is_read_as_far_as_its_last_whole_l
     pod = pod_path("cgroupfs", UID)
     start = LONGEST_FILE - len(pod) - len("1:a:/") - 1
     text = "x" * start + f"\n1:a:/{pod}/{ID}\n" + "1:b:/\n" * 10**6
-    assert parse_proc_cgroup(text) == CgroupIdentity()
+    assert best_identity(cgroup_paths(text)) == CgroupIdentity()
 
 
 UUIDS = st.from_regex(r"[0-9a-f]{8}([-_][0-9a-f]{4}){3}[-_][0-9a-f]{12}", fullmatch=True)
@@ -235,7 +236,7 @@ def test_no_path_raises_or_yields_an_id_that_is_not_in_it(path: str) -> None:
 
 @given(HOSTILE)
 def test_no_proc_file_raises_or_yields_an_id_that_is_not_in_it(text: str) -> None:
-    assert literally_in(parse_proc_cgroup(text), text)
+    assert literally_in(best_identity(cgroup_paths(text)), text)
 
 
 @given(UUIDS | HASHES, IDS, st.lists(NAMES, max_size=4), st.sampled_from(["systemd", "cgroupfs"]))

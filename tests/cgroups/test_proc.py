@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from exporter.sources.cgroups.proc import (
-    Seen,
+    ProcessState,
     in_nested_pid_namespace,
     look_at,
     pid_namespace_depth,
@@ -28,14 +28,16 @@ def proc(tmp_path: Path) -> FakeProc:
 
 def test_a_process_is_seen_with_its_start_its_name_and_its_cgroups(proc: FakeProc) -> None:
     proc.put(7, "/a", "/b", start=4711)
-    seen = Seen(4711, exiting=False, paths=("/a", "/b"), name="python")
+    seen = ProcessState(4711, exiting=False, paths=("/a", "/b"), name="python")
     assert look_at(str(proc.root), 7) == seen
 
 
 @pytest.mark.parametrize("command", [") R 1 1 1", "a b", "((", ")))", "\n", "x) Z 0 (y"])
 def test_a_command_may_hold_anything(proc: FakeProc, command: str) -> None:
     proc.put(7, "/a", start=4711, command=command)
-    assert look_at(str(proc.root), 7) == Seen(4711, exiting=False, paths=("/a",), name=command)
+    assert look_at(str(proc.root), 7) == ProcessState(
+        4711, exiting=False, paths=("/a",), name=command
+    )
 
 
 def test_a_name_is_bounded_and_always_text(proc: FakeProc) -> None:
@@ -73,18 +75,18 @@ def test_a_process_whose_cgroups_cannot_be_read_is_seen_without(proc: FakeProc) 
     proc.put(7, "/a")
     (proc.root / "7" / "cgroup").unlink()
     (proc.root / "7" / "cgroup").mkdir()  # EISDIR
-    assert look_at(str(proc.root), 7) == Seen(1000, exiting=False, paths=(), name="python")
+    assert look_at(str(proc.root), 7) == ProcessState(1000, exiting=False, paths=(), name="python")
 
 
 def test_a_copy_of_the_cgroup_files_alone_is_enough(proc: FakeProc) -> None:
     proc.put_text(7, "0::/a\n")
-    assert look_at(str(proc.root), 7) == Seen(None, exiting=False, paths=("/a",))
+    assert look_at(str(proc.root), 7) == ProcessState(None, exiting=False, paths=("/a",))
 
 
 def test_a_process_without_a_cgroup_file_is_seen_all_the_same(proc: FakeProc) -> None:
     proc.put(7, "/a")
     (proc.root / "7" / "cgroup").unlink()
-    assert look_at(str(proc.root), 7) == Seen(1000, exiting=False, paths=(), name="python")
+    assert look_at(str(proc.root), 7) == ProcessState(1000, exiting=False, paths=(), name="python")
 
 
 def test_what_is_seen_is_never_of_two_processes(proc: FakeProc) -> None:

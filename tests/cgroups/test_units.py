@@ -15,7 +15,13 @@ from exporter.model import (
     Unattributed,
     Unit,
 )
-from exporter.sources.cgroups.layout import LONGEST_NAME, OWN_INSIDE, parse_path, parse_proc_cgroup
+from exporter.sources.cgroups.layout import (
+    LONGEST_NAME,
+    OWN_INSIDE,
+    best_identity,
+    cgroup_paths,
+    parse_path,
+)
 
 ID = "cde6dfaf5007ed65aad2d6aed72af91b0f3d95813492f773286e29ae145d20f4"
 TASK = "step_0/user/task_0"
@@ -170,13 +176,13 @@ def test_a_step_is_a_group_of_its_own_where_that_is_asked_for() -> None:
 
 def test_of_the_lines_of_a_process_the_jobs_tells_most() -> None:
     text = "9:name=systemd:/system.slice/slurmd.service\n5:cpuset:/slurm/uid_1/job_2/step_0\n"
-    assert parse_proc_cgroup(text).unit == Unit("slurm", "2", "0", 1)
-    assert parse_proc_cgroup(text + f"0::/system.slice/docker-{ID}.scope").unit == Unit(
+    assert best_identity(cgroup_paths(text)).unit == Unit("slurm", "2", "0", 1)
+    assert best_identity(cgroup_paths(text + f"0::/system.slice/docker-{ID}.scope")).unit == Unit(
         "slurm", "2", "0", 1
     )
-    assert parse_proc_cgroup("5:cpuset:/\n9:name=systemd:/lxc/a\n0::/init.scope").unit == Unit(
-        "lxc", "a"
-    )
+    assert best_identity(
+        cgroup_paths("5:cpuset:/\n9:name=systemd:/lxc/a\n0::/init.scope")
+    ).unit == Unit("lxc", "a")
 
 
 def test_a_name_is_text_of_bounded_length() -> None:

@@ -10,7 +10,7 @@ from pyfakefs.fake_filesystem import FakeFilesystem
 from pyfakefs.helpers import set_uid
 
 from exporter.model import CgroupIdentity, PodSlot, Unit
-from exporter.sources.cgroups.walk import LARGEST_LIST, Limits, walk
+from exporter.sources.cgroups.walk import LARGEST_LIST, WalkLimits, walk
 from tests.cgroups.names import container_path, new_container_id, new_uid, pod_path
 from tests.cgroups.real import RealCgroups, real_cgroups
 
@@ -172,7 +172,7 @@ def test_a_list_without_end_is_cut(with_sound_neighbour: Path) -> None:
 def test_directories_deeper_than_the_limit_are_counted(tmp_path: Path) -> None:
     put(tmp_path, container_path("cgroupfs", UID, ID), 10)
     put(tmp_path, container_path("cgroupfs", OTHER_UID, OTHER_ID, "guaranteed"), 11)
-    tree = walk([str(tmp_path)], limits=Limits(depth=3)).tree
+    tree = walk([str(tmp_path)], limits=WalkLimits(depth=3)).tree
     assert tree.pods == {OTHER_UID: {OTHER_ID: (11,)}}
     assert tree.skipped["too_deep"] == 1
 
@@ -182,7 +182,7 @@ def test_directories_deeper_in_a_container_than_the_limit_are_counted(tmp_path: 
     put(tmp_path, container, 10)
     put(tmp_path, f"{container}/a", 11)
     put(tmp_path, f"{container}/a/b", 12)
-    tree = walk([str(tmp_path)], limits=Limits(depth_inside=1)).tree
+    tree = walk([str(tmp_path)], limits=WalkLimits(depth_inside=1)).tree
     assert tree.pods[UID] == {ID: (10, 11)}
     assert tree.skipped["too_deep"] == 1
 
@@ -190,7 +190,7 @@ def test_directories_deeper_in_a_container_than_the_limit_are_counted(tmp_path: 
 def test_directories_beyond_the_limit_are_counted(tmp_path: Path) -> None:
     for number in range(20):
         put(tmp_path, f"docker/{new_container_id()}", number + 1)
-    tree = walk([str(tmp_path)], limits=Limits(directories=12)).tree
+    tree = walk([str(tmp_path)], limits=WalkLimits(directories=12)).tree
     assert len(tree.containers) == 10
     assert tree.skipped["too_many"] == 10
 
@@ -200,11 +200,11 @@ def test_directories_beyond_the_limit_are_counted(tmp_path: Path) -> None:
 )
 @pytest.mark.parametrize(
     ("limits", "left_out"),
-    [(Limits(directories_inside=10), 30), (Limits(directories=12), 1)],
+    [(WalkLimits(directories_inside=10), 30), (WalkLimits(directories=12), 1)],
     ids=["of one container", "of all"],
 )
 def test_a_container_that_makes_directories_without_end_hides_no_other(
-    tmp_path: Path, shape: str, limits: Limits, left_out: int
+    tmp_path: Path, shape: str, limits: WalkLimits, left_out: int
 ) -> None:
     hostile = container_path("cgroupfs", UID, ID)
     put(tmp_path, hostile, 10)

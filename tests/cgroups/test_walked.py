@@ -2,7 +2,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exporter.model import CgroupIdentity
-from exporter.sources.cgroups.walk import Listed, Walk, cleared, is_sound
+from exporter.sources.cgroups.walk import ProcessList, Walk, filter_list, is_sound
 
 POD, CONTAINER = CgroupIdentity("pod"), CgroupIdentity("pod", "container")
 LINES = st.lists(
@@ -13,7 +13,7 @@ LINES = st.lists(
 @given(LINES)
 def test_all_that_is_no_process_is_left_out_and_counted(lines: list[bytes]) -> None:
     content = b"".join(line + b"\n" for line in lines)
-    found = cleared(content)
+    found = filter_list(content)
     numbers = [word for word in content.split() if word.isdigit() and len(word) <= 10]
     assert list(map(int, found.lines.split())) == [int(n) for n in numbers if int(n)]
     assert is_sound(found.lines)
@@ -23,11 +23,11 @@ def test_all_that_is_no_process_is_left_out_and_counted(lines: list[bytes]) -> N
 
 
 def test_a_list_that_was_cut_off_in_its_last_line_keeps_the_number() -> None:
-    assert cleared(b"10\n11").lines == b"10\n11\n"
+    assert filter_list(b"10\n11").lines == b"10\n11\n"
 
 
 def test_a_process_in_two_places_is_where_it_was_read_last() -> None:
-    walked = Walk([Listed(POD, b"9\n10\n"), Listed(CONTAINER, b"10\n110\n")])
+    walked = Walk([ProcessList(POD, b"9\n10\n"), ProcessList(CONTAINER, b"10\n110\n")])
     assert walked.by_pid == {9: POD, 10: CONTAINER, 110: CONTAINER}
     assert [walked.of(pid) for pid in (9, 10, 110, 11, 1)] == [
         POD,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from exporter.sources.cgroups.containers import Watch
+from exporter.sources.cgroups.containers import DirectoryWatch
 from tests.cgroups.clock import ManualClock
 from tests.cgroups.names import container_path, new_container_id, new_uid
 from tests.cgroups.real import real_cgroups
@@ -18,13 +18,13 @@ def clock() -> ManualClock:
 
 
 @pytest.fixture
-def watch(clock: ManualClock) -> Iterator[Watch]:
-    made = Watch(clock)
+def watch(clock: ManualClock) -> Iterator[DirectoryWatch]:
+    made = DirectoryWatch(clock)
     yield made
     made.close()
 
 
-def test_a_directory_that_comes_is_heard_once(watch: Watch, tmp_path: Path) -> None:
+def test_a_directory_that_comes_is_heard_once(watch: DirectoryWatch, tmp_path: Path) -> None:
     watch.add(str(tmp_path))
     assert not watch.changed()
     (tmp_path / "new").mkdir()
@@ -32,28 +32,30 @@ def test_a_directory_that_comes_is_heard_once(watch: Watch, tmp_path: Path) -> N
     assert not watch.changed()
 
 
-def test_a_directory_that_goes_is_heard(watch: Watch, tmp_path: Path) -> None:
+def test_a_directory_that_goes_is_heard(watch: DirectoryWatch, tmp_path: Path) -> None:
     (tmp_path / "old").mkdir()
     watch.add(str(tmp_path))
     (tmp_path / "old").rmdir()
     assert watch.changed()
 
 
-def test_a_directory_that_is_renamed_is_heard(watch: Watch, tmp_path: Path) -> None:
+def test_a_directory_that_is_renamed_is_heard(watch: DirectoryWatch, tmp_path: Path) -> None:
     (tmp_path / "old").mkdir()
     watch.add(str(tmp_path))
     (tmp_path / "old").rename(tmp_path / "new")
     assert watch.changed()
 
 
-def test_files_are_not_heard(watch: Watch, tmp_path: Path) -> None:
+def test_files_are_not_heard(watch: DirectoryWatch, tmp_path: Path) -> None:
     watch.add(str(tmp_path))
     (tmp_path / "file").touch()
     (tmp_path / "file").unlink()
     assert not watch.changed()
 
 
-def test_more_events_than_the_kernel_keeps_are_a_change(watch: Watch, tmp_path: Path) -> None:
+def test_more_events_than_the_kernel_keeps_are_a_change(
+    watch: DirectoryWatch, tmp_path: Path
+) -> None:
     limit = int(Path("/proc/sys/fs/inotify/max_queued_events").read_text())
     watch.add(str(tmp_path))
     for number in range(limit // 2 + 2):  # two events each, of files: not heard by themselves
@@ -64,14 +66,16 @@ def test_more_events_than_the_kernel_keeps_are_a_change(watch: Watch, tmp_path: 
 
 
 def test_a_directory_that_is_missing_is_left_out(
-    watch: Watch, clock: ManualClock, tmp_path: Path
+    watch: DirectoryWatch, clock: ManualClock, tmp_path: Path
 ) -> None:
     watch.add(str(tmp_path / "missing"))
     clock.advance(3600)
     assert not watch.changed()
 
 
-def test_no_time_makes_a_complete_watch_report_a_change(watch: Watch, clock: ManualClock) -> None:
+def test_no_time_makes_a_complete_watch_report_a_change(
+    watch: DirectoryWatch, clock: ManualClock
+) -> None:
     clock.advance(3600)
     assert not watch.changed()
 
@@ -91,7 +95,7 @@ def test_without_inotify_a_change_is_supposed_every_so_often(
 ) -> None:
     del no_descriptor_left
     with caplog.at_level(logging.WARNING):
-        watch = Watch(clock, interval_ns=10 * 10**9)
+        watch = DirectoryWatch(clock, interval_ns=10 * 10**9)
     watch.add(str(tmp_path))
     assert "fs.inotify" in caplog.text
     clock.advance(9)
@@ -102,7 +106,7 @@ def test_without_inotify_a_change_is_supposed_every_so_often(
 
 
 def test_after_closing_nothing_is_heard(tmp_path: Path, clock: ManualClock) -> None:
-    watch = Watch(clock)
+    watch = DirectoryWatch(clock)
     watch.add(str(tmp_path))
     watch.close()
     (tmp_path / "new").mkdir()
@@ -111,7 +115,7 @@ def test_after_closing_nothing_is_heard(tmp_path: Path, clock: ManualClock) -> N
 
 @pytest.mark.root
 @pytest.mark.parametrize("version", ["v1", "v2"])
-def test_a_real_container_that_comes_and_goes_is_heard(watch: Watch, version: str) -> None:
+def test_a_real_container_that_comes_and_goes_is_heard(watch: DirectoryWatch, version: str) -> None:
     container = container_path("systemd", new_uid(), new_container_id())
     with real_cgroups(version) as cgroups:
         pod = cgroups.make(container).parent
@@ -125,7 +129,9 @@ def test_a_real_container_that_comes_and_goes_is_heard(watch: Watch, version: st
 
 @pytest.mark.root
 @pytest.mark.parametrize("version", ["v1", "v2"])
-def test_a_real_process_that_comes_and_goes_is_not_heard(watch: Watch, version: str) -> None:
+def test_a_real_process_that_comes_and_goes_is_not_heard(
+    watch: DirectoryWatch, version: str
+) -> None:
     container = container_path("systemd", new_uid(), new_container_id())
     with real_cgroups(version) as cgroups:
         watch.add(str(cgroups.make(container)))

@@ -13,7 +13,6 @@ SOURCES = ("auto", "api", "kubelet", "files", "none")
 MONITORS = ("", "podMonitor", "serviceMonitor")
 
 EVERYTHING: dict[str, Any] = {
-    "amdLibraries": "/opt/rocm/lib",
     "pods": {"kubelet": True},
     "kubelet": {"caFile": "/var/lib/kubelet/pki/kubelet.crt", "address": "https://10.0.0.1:10250"},
     "passwd": "/etc/passwd",

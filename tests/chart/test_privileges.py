@@ -210,14 +210,6 @@ def test_the_hosts_users_are_mounted_only_if_they_are_wanted() -> None:
     assert not any(arg.startswith("--path.passwd") for arg in not_wanted.args)
 
 
-def test_amds_libraries_are_mounted_and_asked_only_if_they_are_wanted() -> None:
-    wanted, not_wanted = render({"amdLibraries": "/opt/rocm-6.3/lib"}), render()
-    assert wanted.host_paths["/opt/rocm-6.3/lib"] == "/opt/rocm/lib"
-    assert "--amd.smi=auto" in wanted.args
-    assert "/opt/rocm/lib" not in not_wanted.host_paths.values()
-    assert not any(arg.startswith("--amd.smi") for arg in not_wanted.args)
-
-
 def test_the_node_is_told_by_the_downward_api() -> None:
     env = {one["name"]: one for one in render().container["env"]}
     paths = {

@@ -14,7 +14,7 @@ from exporter.model import (
     Unattributed,
 )
 from exporter.sources.gpus.source import Demand
-from exporter.sources.pods.decode import Keep
+from exporter.sources.pods.decode import KeyPrefixes
 
 
 class ManualClock:
@@ -119,7 +119,7 @@ class SetPods:
     name = "pods"
 
     def __init__(self) -> None:
-        self.keep: Keep | None = None
+        self.keep: KeyPrefixes | None = None
         self.current = PodTable()
         self.arriving: PodTable | None = None
         self.up = True
@@ -147,7 +147,7 @@ class SetPods:
         """Nothing."""
         return {}
 
-    def follow(self, keep: Keep) -> None:
+    def follow(self, keep: KeyPrefixes) -> None:
         """Remember what is to be kept."""
         self.keep = keep
 

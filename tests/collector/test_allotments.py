@@ -7,8 +7,8 @@ import pytest
 from exporter.allocations.rules import Rules, make
 from exporter.allocations.scheme import Decoded, IndexBasis, Scheme
 from exporter.attribution.ownership import Member
-from exporter.collector.allotments import Allotments
-from exporter.ledger import Allotted
+from exporter.collector.allocations import Allocations
+from exporter.ledger import Allocated
 from exporter.model import (
     ClaimedDevice,
     ClaimRef,
@@ -44,7 +44,7 @@ POD = pod(
 TABLE = indexed({POD.uid: POD}, 1)
 
 
-def devices(allotted: list[Allotted]) -> list[str | None]:
+def devices(allotted: list[Allocated]) -> list[str | None]:
     return [allocation.device for _, allocation in allotted]
 
 
@@ -54,16 +54,16 @@ def devices(allotted: list[Allotted]) -> list[str | None]:
 )
 def test_an_override_says_which_card_a_number_means(basis: str | None, device: str) -> None:
     rules = make((), {"vke-mgpu": basis} if basis else {})
-    assert devices(Allotments(rules).of(TABLE, NODE, dict)) == [device]
+    assert devices(Allocations(rules).of(TABLE, NODE, dict)) == [device]
 
 
 def test_an_override_is_for_its_scheme_alone() -> None:
-    allotments = Allotments(make((), {"tke-qgpu": "minor"}))
+    allotments = Allocations(make((), {"tke-qgpu": "minor"}))
     assert devices(allotments.of(TABLE, NODE, dict)) == ["GPU-2"]
 
 
 def test_other_rules_are_followed_from_the_next_cycle_on() -> None:
-    allotments = Allotments(Rules())
+    allotments = Allocations(Rules())
     before = devices(allotments.of(TABLE, NODE, dict))
     allotments.rules = make((), {"vke-mgpu": "pci"})
     after = devices(allotments.of(TABLE, NODE, dict))
@@ -86,13 +86,13 @@ class Counting:
 
     def __init__(self) -> None:
         self.asked: list[str] = []
-        self.allotments = Allotments(self.rules())
+        self.allotments = Allocations(self.rules())
 
     def rules(self) -> Rules:
         """Rules that no others are equal to."""
         scheme = Scheme(
             *("counting", (), (), IndexBasis.UUID, self._decode),
-            tells_of_others=lambda pod: pod.name == "reserve",
+            affects_others=lambda pod: pod.name == "reserve",
         )
         return Rules((scheme,))
 
@@ -152,7 +152,7 @@ def test_a_fraction_is_placed_by_a_reservation_that_comes_later() -> None:
     uuid = {"run.ai/reserve_for_gpu_index": "GPU-1"}
     reserving = Pod("r", "kai-resource-reservation", "r", labels=group)
     placing = replace(reserving, annotations=uuid)
-    allotments = Allotments(Rules())
+    allotments = Allocations(Rules())
     tables: tuple[dict[str, Pod], ...] = ({}, {"r": reserving}, {"r": placing})
     found = [
         devices(allotments.of(indexed({part.uid: part, **more}, version), NODE, dict))
@@ -167,7 +167,7 @@ def test_a_claim_that_a_second_pod_takes_up_promises_nothing_any_more() -> None:
     claimed = ClaimedDevice("r", "gpu.nvidia.com", "p", "gpu-0")
     memory = {("gpu.nvidia.com", "p", "gpu-0"): OfferedDevice(capacity={"memory": "10Gi"})}
     node = replace(NODE, claims={("n", "c"): (claimed,)}, offered=memory)
-    allotments = Allotments(Rules())
+    allotments = Allocations(Rules())
     [(_, alone)] = allotments.of(indexed({"1": first}, 1), node, dict)
     [(_, shared), _] = allotments.of(indexed({"1": first, "2": second}, 2), node, dict)
     assert (alone.memory_bytes, shared.memory_bytes) == (10 << 30, None)
@@ -177,5 +177,5 @@ def test_where_processes_are_is_asked_only_for_an_allotment_without_a_device() -
     def asked() -> dict[Member, list[str]]:
         raise AssertionError
 
-    allotments = Allotments(make((), {"tke-qgpu": "minor"}))
+    allotments = Allocations(make((), {"tke-qgpu": "minor"}))
     assert devices(allotments.of(TABLE, NODE, asked)) == ["GPU-2"]

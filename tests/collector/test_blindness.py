@@ -336,6 +336,16 @@ def test_the_first_name_ends_the_doubt_and_so_do_ten_seconds_without_work(bench:
     assert ["core_seconds_total" in values for values in idle] == [False] * 9 + [True]
 
 
+def test_work_too_small_to_have_a_name_raises_no_doubt_and_ends_it(bench: Bench) -> None:
+    tiny = SECOND // 200  # half a percent: rows have whole percents
+    assert "core_seconds_total" in container([working(bench, core_ns=tiny) for _ in range(30)][-1])
+
+    for _ in range(11):
+        working(bench)
+    small = [container(working(bench, core_ns=tiny)) for _ in range(10)]
+    assert ["core_seconds_total" in values for values in small] == [False] * 9 + [True]
+
+
 def test_a_busy_device_without_processes_has_none_that_could_be_at_work(bench: Bench) -> None:
     bench.cycle()
     holding(bench, DeviceMemory(1000, 0, None, ()))

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exporter.collector import CycleRules
-from exporter.collector.bound import Rows, Surplus, bounded
+from exporter.collector.series_limit import DroppedSeries, Rows, limit_series
 from exporter.model import CgroupIdentity, Row, Value
-from exporter.rows.lazy import LateRows
+from exporter.rows.lazy import LazyRows
 from tests.collector.bench import SECOND, Bench
 
 CORE = "mgpu_container_core_seconds_total"
@@ -36,37 +36,37 @@ def names(rows: Rows) -> set[str]:
 def test_what_is_within_the_limit_is_as_it_was() -> None:
     rows = containers("a", "b", reasons=1)
 
-    taken = bounded(rows, {}, 2)
+    taken = limit_series(rows, {}, 2)
 
     assert taken.rows == rows
     assert taken.dropped == {}
 
 
 def test_of_what_is_new_the_first_by_labels_are_taken() -> None:
-    taken = bounded(containers("c", "a", "b"), {}, 2)
+    taken = limit_series(containers("c", "a", "b"), {}, 2)
 
     assert names(taken.rows) == {"a", "b"}
     assert taken.dropped == {CORE: 1, "mgpu_container_processes": 1}
 
 
 def test_what_was_shown_stays_though_others_come_before_it() -> None:
-    before = bounded(containers("x", "y"), {}, 2).rows
+    before = limit_series(containers("x", "y"), {}, 2).rows
 
-    taken = bounded(containers("a", "b", "x", "y"), before, 2)
+    taken = limit_series(containers("a", "b", "x", "y"), before, 2)
 
     assert names(taken.rows) == {"x", "y"}
 
 
 def test_room_that_is_left_goes_to_the_next() -> None:
-    before = bounded(containers("x", "y"), {}, 2).rows
+    before = limit_series(containers("x", "y"), {}, 2).rows
 
-    taken = bounded(containers("b", "a", "y"), before, 2)
+    taken = limit_series(containers("b", "a", "y"), before, 2)
 
     assert names(taken.rows) == {"a", "y"}
 
 
 def test_labels_of_the_familys_own_count() -> None:
-    taken = bounded(containers("a", "b", reasons=3), {}, 4)
+    taken = limit_series(containers("a", "b", reasons=3), {}, 4)
 
     assert taken.dropped == {WHY: 2}
     assert [len(row.values["unmeasured"]) for row in taken.rows["container"]] == [3, 1]  # type: ignore[arg-type] # labelled
@@ -74,9 +74,9 @@ def test_labels_of_the_familys_own_count() -> None:
 
 
 def test_series_of_such_a_family_that_were_shown_stay() -> None:
-    before = bounded(containers("b", reasons=3), {}, 4).rows
+    before = limit_series(containers("b", reasons=3), {}, 4).rows
 
-    taken = bounded(containers("a", "b", reasons=3), before, 4)
+    taken = limit_series(containers("a", "b", reasons=3), before, 4)
 
     assert [len(row.values["unmeasured"]) for row in taken.rows["container"]] == [1, 3]  # type: ignore[arg-type] # labelled
 
@@ -84,22 +84,22 @@ def test_series_of_such_a_family_that_were_shown_stay() -> None:
 def test_what_the_exporter_says_of_itself_is_never_left_out() -> None:
     own = {"exporter": (Row((), {"source_up": {(str(n),): 1 for n in range(9)}}),)}
 
-    taken = bounded(own, {}, 1)
+    taken = limit_series(own, {}, 1)
 
     assert taken.rows == own
     assert not taken.dropped
 
 
 def test_rows_are_not_looked_at_where_there_cannot_be_too_many() -> None:
-    rows = LateRows({"container": lambda: pytest.fail("were made")})
+    rows = LazyRows({"container": lambda: pytest.fail("were made")})
 
-    assert bounded(rows, {}, 3, highest=3).rows is rows
+    assert limit_series(rows, {}, 3, highest=3).rows is rows
 
 
 def test_rows_are_counted_where_there_may_be_too_many() -> None:
     rows = containers("c", "a", "b")
 
-    assert bounded(rows, {}, 2, highest=4) == bounded(rows, {}, 2)
+    assert limit_series(rows, {}, 2, highest=4) == limit_series(rows, {}, 2)
 
 
 @given(
@@ -111,7 +111,7 @@ def test_rows_are_counted_where_there_may_be_too_many() -> None:
 def test_nothing_comes_and_goes_while_it_is_there(cycles: list[set[str]], most: int) -> None:
     before: Rows = {}
     for there in cycles:
-        taken = bounded(containers(*there), before, most)
+        taken = limit_series(containers(*there), before, most)
         shown = names(taken.rows)
         assert len(shown) == min(len(there), most)
         assert taken.dropped.get(CORE, 0) == len(there) - len(shown)
@@ -121,11 +121,11 @@ def test_nothing_comes_and_goes_while_it_is_there(cycles: list[set[str]], most: 
 
 
 def test_what_is_left_out_is_summed_and_said_once(caplog: pytest.LogCaptureFixture) -> None:
-    surplus = Surplus()
+    dropped_series = DroppedSeries()
     for dropped in ({CORE: 2}, {CORE: 3}, {CORE: 3, WHY: 1}, {}, {CORE: 1}):
-        surplus.count(dropped, 10)
+        dropped_series.count(dropped, 10)
 
-    assert surplus.total == Counter({CORE: 9, WHY: 1})
+    assert dropped_series.total == Counter({CORE: 9, WHY: 1})
     lines = [record.getMessage() for record in caplog.records]
     assert [CORE in line for line in lines] == [True, False, True]
     assert "2 series are left out: more than 10 of mgpu_container_core_seconds_total" in lines[0]

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.collector.budget import AIM, NARROW_BELOW, PERIOD_NS, Budget, Spent
+from exporter.collector.budget import AIM, NARROW_BELOW, PERIOD_NS, Budget, CpuUse
 
 SHARE = 0.01
 WIDEST = 5.0
@@ -28,7 +28,7 @@ class Exporter:
         for _ in range(periods):
             self.mono_ns += PERIOD_NS
             self.cpu_ns += int(PERIOD_NS * self.used(budget.factor))
-            budget.note(Spent(self.cpu_ns, self.mono_ns))
+            budget.note(CpuUse(self.cpu_ns, self.mono_ns))
             factors.append(budget.factor)
         return factors
 
@@ -39,7 +39,7 @@ class Exporter:
 
 def begun(share: float = SHARE, widest: float = WIDEST) -> Budget:
     budget = Budget(share, widest)
-    budget.note(Spent(0, 0))
+    budget.note(CpuUse(0, 0))
     return budget
 
 
@@ -155,8 +155,8 @@ def test_without_a_budget_nothing_is_slowed_down_or_told() -> None:
 
 def test_what_was_used_before_the_first_look_is_not_counted() -> None:
     budget = Budget(SHARE, WIDEST)
-    budget.note(Spent(10 * PERIOD_NS, 0))  # the start: imports, the first walk
-    budget.note(Spent(10 * PERIOD_NS + PERIOD_NS // 1000, PERIOD_NS))
+    budget.note(CpuUse(10 * PERIOD_NS, 0))  # the start: imports, the first walk
+    budget.note(CpuUse(10 * PERIOD_NS + PERIOD_NS // 1000, PERIOD_NS))
 
     assert budget.used == pytest.approx(0.001)
 
@@ -164,7 +164,7 @@ def test_what_was_used_before_the_first_look_is_not_counted() -> None:
 def test_half_a_period_tells_nothing() -> None:
     budget = begun()
 
-    assert not budget.note(Spent(PERIOD_NS // 2, PERIOD_NS // 2))
+    assert not budget.note(CpuUse(PERIOD_NS // 2, PERIOD_NS // 2))
     assert (budget.factor, budget.used) == (1.0, None)
 
 

@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 
 from exporter.allocations.scheme import SHARED
-from exporter.collector.allotments import limited
-from exporter.collector.membership import pids_of
+from exporter.collector.allocations import limited
+from exporter.collector.owners import pids_of
 from exporter.metrics.families import FAMILIES
 from exporter.model import (
     Allocation,
@@ -286,7 +286,7 @@ def test_an_unknown_node_is_said_once_and_counted_for_each_pod(
     assert isinstance(rejected, Mapping)
     assert rejected["node_unknown",] == 3
     (said,) = caplog.records
-    assert "nvidia-device-plugin's allotments are not exported" in said.getMessage()
+    assert "nvidia-device-plugin's allocations are not exported" in said.getMessage()
 
 
 INSTANCE = Device(

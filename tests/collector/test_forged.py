@@ -97,7 +97,7 @@ def run(pods: list[Pod]) -> tuple[Snapshot, Snapshot]:
 
     The board uses 100 microjoules in each, all of them idle.
     """
-    bench = Bench(IdlePolicy.ALLOTMENT)
+    bench = Bench(IdlePolicy.ALLOCATION)
     bench.pods.current = PodTable(
         1,
         {pod.uid: pod for pod in pods},

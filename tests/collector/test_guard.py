@@ -15,7 +15,7 @@ def test_a_detail_of_which_only_the_numbers_change_is_told_once(
     with caplog.at_level(logging.INFO):
         for seconds in (1, 2, 13):
             status = SourceStatus("pods", up=False, detail=f"refused; the list is {seconds} s old")
-            assert guard.note(status).detail == status.detail
+            assert guard.record_status(status).detail == status.detail
 
     assert [record.getMessage() for record in caplog.records] == [
         "source pods is down: refused; the list is 1 s old"
@@ -27,7 +27,7 @@ def test_a_failure_that_goes_on_is_told_once_and_the_source_is_down_meanwhile(
 ) -> None:
     guard = Guard("pods", ManualClock())
     up = SourceStatus("pods", up=True)
-    guard.note(up)
+    guard.record_status(up)
 
     def fail() -> int:
         raise OSError("boom")
@@ -35,14 +35,14 @@ def test_a_failure_that_goes_on_is_told_once_and_the_source_is_down_meanwhile(
     with caplog.at_level(logging.ERROR):
         answers = [guard.call("table", fail, 7) for _ in range(3)]
         guard.call("status", lambda: 1, 0)
-        down = guard.note(up)
+        down = guard.record_status(up)
         guard.call("table", lambda: 1, 0)
 
     assert answers == [7, 7, 7]
     assert len(caplog.records) == 1
     assert not down.up
     assert "boom" in down.detail
-    assert guard.note(up).up
+    assert guard.record_status(up).up
 
 
 def test_another_cause_is_told_again(caplog: pytest.LogCaptureFixture) -> None:
@@ -50,7 +50,7 @@ def test_another_cause_is_told_again(caplog: pytest.LogCaptureFixture) -> None:
 
     with caplog.at_level(logging.INFO):
         for cause in ("refused", "forbidden"):
-            guard.note(SourceStatus("pods", up=False, detail=cause))
+            guard.record_status(SourceStatus("pods", up=False, detail=cause))
 
     assert [record.args for record in caplog.records] == [
         ("pods", "refused"),

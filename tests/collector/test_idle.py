@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from exporter.collector import IdlePolicy
 from exporter.collector.idle import PARTS, idle_weights
-from exporter.ledger import Allotted
+from exporter.ledger import Allocated
 from exporter.model import (
     Allocation,
     CgroupIdentity,
@@ -33,8 +33,8 @@ A, B, C = (ContainerKey("n", name, "c") for name in "abc")
 GROUP = GroupKey("docker", "x")
 
 
-def allotted(key: ContainerKey, core: float | None) -> Allotted:
-    return Allotted(key, Allocation("u", key.container, "GPU-0", core, None, "test"))
+def allotted(key: ContainerKey, core: float | None) -> Allocated:
+    return Allocated(key, Allocation("u", key.container, "GPU-0", core, None, "test"))
 
 
 GRANTS = (allotted(A, 0.5), allotted(B, 0.2), allotted(C, None))
@@ -46,29 +46,29 @@ GRANTS = (allotted(A, 0.5), allotted(B, 0.2), allotted(C, None))
         (IdlePolicy.UNATTRIBUTED, GRANTS, {}),
         (IdlePolicy.EQUAL, GRANTS, {A: 1, GROUP: 1}),
         (
-            IdlePolicy.ALLOTMENT,
+            IdlePolicy.ALLOCATION,
             GRANTS,
             {A: 500_000, B: 200_000, C: 0, Unattributed.IDLE: 300_000},
         ),
         (
-            IdlePolicy.ALLOTMENT,
+            IdlePolicy.ALLOCATION,
             (allotted(A, 0.9), allotted(B, 0.6)),
             {A: 900_000, B: 600_000, Unattributed.IDLE: 0},
         ),
         (
-            IdlePolicy.ALLOTMENT,
+            IdlePolicy.ALLOCATION,
             (allotted(A, 0.3), allotted(A, 0.3)),
             {A: 600_000, Unattributed.IDLE: 400_000},
         ),
-        (IdlePolicy.ALLOTMENT, (), {Unattributed.IDLE: PARTS}),
+        (IdlePolicy.ALLOCATION, (), {Unattributed.IDLE: PARTS}),
     ],
 )
 def test_weights_follow_the_policy(
-    policy: IdlePolicy, grants: tuple[Allotted, ...], expected: dict[Owner, int]
+    policy: IdlePolicy, grants: tuple[Allocated, ...], expected: dict[Owner, int]
 ) -> None:
     residents = (A, GROUP, Unattributed.HOST_PROCESS, Unattributed.NO_PID)
 
-    elsewhere = Allotted(A, Allocation("u", "c", "GPU-1", 1.0, None, "test"))
+    elsewhere = Allocated(A, Allocation("u", "c", "GPU-1", 1.0, None, "test"))
     found = idle_weights(policy, "GPU-0", residents, (*grants, elsewhere))
 
     assert found == expected
@@ -135,7 +135,7 @@ def _energy(row: Row) -> Number:
         (IdlePolicy.UNATTRIBUTED, {"unattributed idle": 200}),
         (IdlePolicy.EQUAL, {"container": 100, "group": 100}),
         # the container's allotment is known from the first cycle on, and used from the second
-        (IdlePolicy.ALLOTMENT, {"container": 50, "unattributed idle": 150}),
+        (IdlePolicy.ALLOCATION, {"container": 50, "unattributed idle": 150}),
     ],
 )
 def test_idle_energy_is_charged_by_the_policy(
@@ -151,7 +151,7 @@ def test_idle_energy_is_charged_by_the_policy(
 
 
 def test_an_allotment_elsewhere_is_no_claim() -> None:
-    bench = bench_of(IdlePolicy.ALLOTMENT)
+    bench = bench_of(IdlePolicy.ALLOCATION)
     (reading,) = bench.gpus.devices
     bench.gpus.devices = (reading, reading._replace(device=replace(DEVICE, uuid="GPU-1", index=1)))
 

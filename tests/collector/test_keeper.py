@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from exporter.collector import CycleRules
-from exporter.collector.budget import Keeper, widened, widest
+from exporter.collector.budget import CpuThrottle, widened, widest
 from exporter.model import CgroupIdentity, Snapshot
 from exporter.sources.gpus.source import Demand
 from tests.collector.bench import CID, POD, SECOND, Bench, row
@@ -182,6 +182,6 @@ def test_no_part_is_read_less_often_than_once_a_minute_but_where_it_was_set_so()
 
 
 def test_rules_that_are_not_widened_are_the_very_ones_that_were_set() -> None:
-    keeper = Keeper(BUDGET, lambda: 0)
+    keeper = CpuThrottle(BUDGET, lambda: 0)
 
     assert keeper.rules is BUDGET

@@ -6,7 +6,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.collector.membership import Membership
+from exporter.collector.owners import ProcessOwners
 from exporter.model import (
     CgroupIdentity,
     Container,
@@ -25,8 +25,8 @@ MEMORY = DeviceMemory(100, 30, None, (Holder(1, 10, COMPUTE), Holder(2, 20, COMP
 A, B = GroupKey("docker", "a"), GroupKey("docker", "b")
 
 
-def membership() -> Membership:
-    made = Membership()
+def membership() -> ProcessOwners:
+    made = ProcessOwners()
     made.update(identities("b"), PodTable())
     return made
 
@@ -87,10 +87,10 @@ TABLES = st.lists(
 def test_after_any_news_of_pods_all_is_as_if_told_at_once(
     identities: dict[int, CgroupIdentity], tables: list[PodTable]
 ) -> None:
-    known = Membership()
+    known = ProcessOwners()
     for table in tables:
         known.update(identities, table)
-        anew = Membership()
+        anew = ProcessOwners()
         anew.update(identities, table)
         assert (known.owners, known.members) == (anew.owners, anew.members)
 

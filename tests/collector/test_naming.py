@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import pytest
 
 from exporter.collector import Collector, CycleRules, Sources
-from exporter.collector.membership import Naming
+from exporter.collector.owners import GroupNames
 from exporter.ledger import Ledger
 from exporter.model import (
     CgroupIdentity,
@@ -108,7 +108,7 @@ def test_without_a_source_a_group_is_called_by_its_id(identity: CgroupIdentity, 
 def test_where_all_say_the_same_nothing_is_joined_anew() -> None:
     owners, identities = {7: GroupKey("docker", ID)}, {7: DOCKER}
     told = ({GroupKey("docker", ID): GroupFacts(name="web")},)
-    naming = Naming()
+    naming = GroupNames()
     first = naming.of(owners, identities, set, lambda _: told)
     assert naming.of(owners, identities, set, lambda _: told) is first
     renamed = ({GroupKey("docker", ID): GroupFacts(name="renamed")},)

@@ -1,6 +1,6 @@
 """Which processes the readings are about."""
 
-from exporter.collector.membership import Pids, pids_of
+from exporter.collector.owners import Pids, pids_of
 from exporter.model import (
     Device,
     DeviceMemory,

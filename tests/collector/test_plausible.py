@@ -104,6 +104,15 @@ def test_memory_of_a_whole_card_is_believed(bench: Bench) -> None:
     assert rejected(now, "process_memory") == rejected(now, "device_memory") == 0
 
 
+def test_a_process_on_an_apu_may_hold_host_memory(bench: Bench) -> None:
+    apu = replace(DEVICE, vendor="amd", memory_bytes=512 * 2**20)
+    held = reading(used=2**28, of_process=8 * 2**30, total=512 * 2**20)._replace(device=apu)
+    absurd = reading(used=2**28, of_process=HUGE, total=512 * 2**20)._replace(device=apu)
+
+    assert container(read(bench, held))["memory_used_bytes"] == 8 * 2**30
+    assert rejected(read(bench, absurd), "process_memory") == 1
+
+
 def test_memory_in_use_above_the_cards_is_rejected(bench: Bench) -> None:
     now = read(bench, reading(), reading(used=500 * 2**30))
 
@@ -157,6 +166,8 @@ def test_energy_beyond_what_the_board_can_use_is_rejected(bench: Bench) -> None:
         (40_001, None, None, False),
         (40_001, 1e9, None, False),  # no board's limit
         (300, 0.0, None, True),
+        (700, None, 30.0, True),  # it was idle when its power was read
+        (700, 0.0, 30.0, True),
     ],
 )
 def test_the_bound_is_twice_the_limit_for_the_time_and_a_second(

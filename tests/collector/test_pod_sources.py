@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from exporter.collector import Collector, CycleRules, Sources
 from exporter.model import CgroupIdentity, Container, Pod, PodTable, Row, Snapshot, SourceStatus
-from exporter.sources.pods.chain import PATIENCE_S, ChainedPods, Standby
-from exporter.sources.pods.labels import Allowed
+from exporter.sources.pods.chain import SWITCH_AFTER_S, ChainedPods, Standby
+from exporter.sources.pods.labels import LabelAllowList
 from exporter.sources.pods.table import indexed
 from tests.collector.bench import CID, PLACED, POD, SECOND, Bench, row
 from tests.collector.sources import SetPods
@@ -56,14 +56,14 @@ class StandIn(SetPods):
 class Chain(Bench):
     """A bench whose pods are told by three sources."""
 
-    def __init__(self, allowed: Allowed | None = None) -> None:
+    def __init__(self, allowed: LabelAllowList | None = None) -> None:
         super().__init__()
         self.api, self.kubelet, self.files = map(StandIn, EVERYWHERE)
         chain = ChainedPods(
-            self.api, [Standby(self.kubelet, PATIENCE_S)], self.files, clock=self.clock
+            self.api, [Standby(self.kubelet, SWITCH_AFTER_S)], self.files, clock=self.clock
         )
         sources = Sources((self.gpus,), self.processes, chain, others=chain.others)
-        rules = CycleRules(allowed=allowed or Allowed())
+        rules = CycleRules(allowed=allowed or LabelAllowList())
         self.collector = Collector(sources, self.ledger, self.clock, rules)
         self.use(7, SECOND // 2)
         self.processes.identities = {7: CgroupIdentity(POD.uid, CID, "containerd")}
@@ -145,7 +145,7 @@ def test_the_last_state_of_a_deleted_pod_names_a_container_that_was_started_last
 
 
 def test_allowed_labels_stand_beside_the_pods_identity() -> None:
-    bench = Chain(Allowed(("app", "missing")))
+    bench = Chain(LabelAllowList(("app", "missing")))
     bench.api.turn(up=True)
     pod = row(bench.cycle(), "pod", "ml", "train")
     assert pod.more == {"info": {"label_app": "web"}}
@@ -159,7 +159,7 @@ def test_without_an_allow_list_nothing_more_is_shown() -> None:
 
 
 def test_a_pod_of_a_table_that_is_empty_again_is_forgotten() -> None:
-    bench = Chain(Allowed(("*",)))
+    bench = Chain(LabelAllowList(("*",)))
     bench.api.turn(up=True)
     bench.cycle()
     bench.api.current = PodTable(2)

@@ -6,8 +6,8 @@ from exporter.allocations.rules import make
 from exporter.collector import CycleRules, LastReload
 from exporter.model import CgroupIdentity, Pod
 from exporter.sources.gpus.source import Demand
-from exporter.sources.pods.decode import Keep
-from exporter.sources.pods.labels import Allowed
+from exporter.sources.pods.decode import KeyPrefixes
+from exporter.sources.pods.labels import LabelAllowList
 from tests.collector.bench import CID, POD, SECOND, Bench, row
 
 RULES = CycleRules(
@@ -15,7 +15,7 @@ RULES = CycleRules(
     window_ns=4 * SECOND,
     retention_ns=7 * SECOND,
     demand=Demand(disabled=frozenset({"power"})),
-    keep=Keep(annotations=("x/",)),
+    keep=KeyPrefixes(annotations=("x/",)),
 )
 
 
@@ -96,12 +96,12 @@ def test_a_source_that_fails_to_follow_costs_only_itself() -> None:
 def test_allotments_are_read_by_the_new_rules() -> None:
     bench = working()
     limits = []
-    for rules in (CycleRules(), CycleRules(allotments=make((), {"vke-mgpu": "minor"}))):
+    for rules in (CycleRules(), CycleRules(allocations=make((), {"vke-mgpu": "minor"}))):
         bench.collector.follow(rules)
         limits.append(row(bench.cycle(), "pod", "ml", "train").values["core_limit_gpus"])
 
     assert limits == [0.5, 0.5]
-    assert bench.collector._allotments.rules.index_bases == {"vke-mgpu": "minor"}
+    assert bench.collector._allocations.rules.index_bases == {"vke-mgpu": "minor"}
 
 
 def test_labels_are_shown_by_the_new_list() -> None:
@@ -112,7 +112,7 @@ def test_labels_are_shown_by_the_new_list() -> None:
     bench.processes.identities = {7: CgroupIdentity(POD.uid, CID, "containerd")}
     shown = []
     for labels in ((), ("app",), ("team",), ()):
-        bench.collector.follow(CycleRules(allowed=Allowed(labels)))
+        bench.collector.follow(CycleRules(allowed=LabelAllowList(labels)))
         [own] = bench.cycle().rows["pod"]
         shown.append(dict(own.more.get("info", {})))
 

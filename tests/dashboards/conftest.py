@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -52,10 +51,11 @@ def ask(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ask]:
         # the first target is scraped by a job of its own, whose series no dashboard is to show
         first = nodes[SCENARIOS[0]].url
         prometheus = stack.enter_context(Prometheus(first, folder, "1s", job="".join(jobs)))
-        eventually(lambda: prometheus.query("count(mgpu_pod_info{job='exported'})"), "pods")
-        for job in ("slurm", "podless"):
-            devices = partial(prometheus.query, f"count(mgpu_device_info{{job='{job}'}})")
-            eventually(devices, f"devices of {job}")
+        pods = "count(mgpu_pod_info{job='exported'})"
+        alone = "count(count by (job) (mgpu_device_info{job=~'slurm|podless'})) == 2"
+        eventually(
+            lambda: prometheus.query(f"{pods} and on () {alone}"), "pods, and both nodes alone"
+        )
         yield prometheus.query
 
 

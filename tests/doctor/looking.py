@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
-from exporter.doctor import Evidence, Finding
-from exporter.doctor.evidence import Timed
+from exporter.doctor import CheckResult, ProbeResults
+from exporter.doctor.evidence import ClockReading
 from exporter.settings import Settings, load
 from tests.e2e.programs import OWN_NODE
 
@@ -52,13 +52,13 @@ def settings(**flags: str) -> Settings:
     return load(given, {})
 
 
-def evidence(given: Settings, **more: object) -> Evidence:
+def evidence(given: Settings, **more: object) -> ProbeResults:
     """Nothing but the settings and a steady clock, and what else is given."""
-    now = Timed(time.monotonic_ns(), time.time_ns())
-    return replace(Evidence(given, now, now), **more)  # type: ignore[arg-type] # fields of Evidence
+    now = ClockReading(time.monotonic_ns(), time.time_ns())
+    return replace(ProbeResults(given, now, now), **more)  # type: ignore[arg-type] # its fields
 
 
-def by_subject(findings: Iterable[Finding]) -> dict[str, Finding]:
+def by_subject(findings: Iterable[CheckResult]) -> dict[str, CheckResult]:
     """The findings, each of another subject."""
     listed = list(findings)
     found = {finding.subject: finding for finding in listed}

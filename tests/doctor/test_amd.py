@@ -4,14 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from exporter.doctor import Finding, Verdict, privileges
+from exporter.doctor import CheckResult, CheckVerdict, privileges
 from exporter.doctor.gpus import gpus
 from exporter.model import Reading, SourceStatus, Unmeasured
 from exporter.sources.gpus.amd.source import AmdSource
 from exporter.sources.gpus.drm.holders import REFUSED
 from tests.doctor.looking import by_subject, check, evidence, settings
-from tests.fakeamdsmi.build import describe, library
-from tests.gpus.amd.checked import same
 from tests.gpus.amd.node import Node
 from tests.gpus.amd.trees import MI210, MI300X, RADEON, v1_6
 
@@ -25,7 +23,7 @@ def node(tmp_path: Path) -> Node:
     return made
 
 
-def found(*readings: Reading, windows: bool = True) -> dict[str, Finding]:
+def found(*readings: Reading, windows: bool = True) -> dict[str, CheckResult]:
     ends = {d.device.uuid: 1 for r in readings for d in r.devices if windows}
     given = evidence(settings(), readings=(ABSENT, *readings), windows=ends)
     return by_subject(gpus(given, Path("/nonexistent")))
@@ -43,7 +41,7 @@ def test_boards_and_partitions_are_named_and_nvidia_is_not_missed(node: Node) ->
             *("amdgpu", "GPU 100", "GPU 101", "GPU 101/0", "GPU 101/1"),
             *("amdgpu core", "amdgpu memory", "amdgpu energy"),
         ],
-        Verdict.OK,
+        CheckVerdict.OK,
     )
 
 
@@ -53,7 +51,7 @@ def test_of_a_radeon_the_clients_of_drm_are_seen(node: Node) -> None:
 
     findings = found(node.read())
 
-    assert {f.verdict for f in findings.values()} == {Verdict.OK}
+    assert {f.verdict for f in findings.values()} == {CheckVerdict.OK}
     assert "clients of DRM" in findings
 
 
@@ -67,7 +65,7 @@ def test_where_clients_of_a_radeon_are_not_seen_the_charts_profile_is_named(node
 
     findings = found(reading)
 
-    problems = [f for f in findings.values() if f.verdict is Verdict.PROBLEM]
+    problems = [f for f in findings.values() if f.verdict is CheckVerdict.PROBLEM]
     assert [(f.subject, f.privilege) for f in problems] == [("clients of DRM", privileges.FDINFO)]
     assert "profile fdinfo" in privileges.FDINFO
     assert "amdgpu core" not in findings
@@ -79,7 +77,7 @@ def test_what_a_board_cannot_tell_is_a_note(node: Node) -> None:
 
     findings = found(node.read())
 
-    assert findings["amdgpu energy"].verdict is Verdict.NOTE
+    assert findings["amdgpu energy"].verdict is CheckVerdict.NOTE
     assert "not_supported" in findings["amdgpu energy"].found
 
 
@@ -91,7 +89,7 @@ def test_what_may_not_be_read_names_the_devices_that_are_needed(node: Node) -> N
 
     finding = found(reading)["amdgpu memory"]
 
-    assert (finding.verdict, finding.privilege) == (Verdict.PROBLEM, privileges.AMD_DEVICES)
+    assert (finding.verdict, finding.privilege) == (CheckVerdict.PROBLEM, privileges.AMD_DEVICES)
 
 
 def test_without_the_driver_there_is_one_problem(tmp_path: Path) -> None:
@@ -100,7 +98,7 @@ def test_without_the_driver_there_is_one_problem(tmp_path: Path) -> None:
     findings = found(source.read())
 
     source.close()
-    assert [(s, f.verdict) for s, f in findings.items()] == [("amdgpu", Verdict.PROBLEM)]
+    assert [(s, f.verdict) for s, f in findings.items()] == [("amdgpu", CheckVerdict.PROBLEM)]
 
 
 @pytest.mark.slow
@@ -113,47 +111,3 @@ def test_the_command_tells_of_amd_where_it_is(tmp_path: Path) -> None:
 
     assert report.of("gpus", "GPU 100")["verdict"] == "ok"
     assert not [f for f in report.findings if f["subject"] in {"libnvidia-ml.so.1", "driver"}]
-
-
-@pytest.mark.slow
-@pytest.mark.program("cc")
-@pytest.mark.parametrize(
-    ("power", "verdict", "said"),
-    [
-        (100, "ok", "version 26.0.2, "),
-        (300, "problem", "GPU 100 power 300 W, by sysfs 100 W"),
-        (None, "problem", "it tells of no GPU"),
-    ],
-)
-def test_the_command_tells_of_amds_library_whether_it_agrees(
-    tmp_path: Path, power: int | None, verdict: str, said: str
-) -> None:
-    node = Node(tmp_path / "sys")
-    node.tree.load()
-    board = node.tree.add(MI210)
-    path = library(tmp_path / "rocm")
-    describe(path, [same(board, power=power)] if power else [])
-
-    report = check(*(f"--path.sysfs={tmp_path / 'sys'}", "--pods.source=none", f"--amd.smi={path}"))
-
-    finding = report.of("gpus", "libamd_smi.so")
-    assert finding["verdict"] == verdict
-    assert said in finding["found"]
-    assert str(path) in finding["found"]
-
-
-def test_a_library_that_is_not_found_is_a_note() -> None:
-    detail = SourceStatus("amdsmi", up=False, detail="in none of the usual places", absent=True)
-
-    finding = found(Reading(detail))["libamd_smi.so"]
-
-    assert (finding.verdict, finding.privilege) == (Verdict.NOTE, privileges.AMD_LIBRARY)
-    assert "in none of the usual places" in finding.found
-
-
-def test_a_library_that_has_not_answered_yet_is_no_problem_and_was_asked() -> None:
-    status = SourceStatus("amdsmi", up=False, detail="asked 2 s ago, no answer yet")
-
-    finding = found(Reading(status))["libamd_smi.so"]
-
-    assert (finding.verdict, finding.found) == (Verdict.NOTE, "asked 2 s ago, no answer yet")

@@ -79,7 +79,7 @@ def test_each_part_that_fails_is_named_and_the_others_are_well(site: Site) -> No
         ("pods", "pods: list"),
     }
     assert report.of("gpus", "devices")["found"].startswith("GPU 1 cannot be opened")
-    assert report.of("gpus", "energy")["found"].startswith("not told by GPU 0: no_permission")
+    assert report.of("gpus", "energy")["found"].startswith("not measured on GPU 0: no_permission")
     assert privileges.ROOT in report.of("gpus", "energy")["privilege"]
     assert report.of("gpus", "power")["verdict"] == "note"
     assert report.of("pods", "pods: list")["privilege"] == privileges.PODS
@@ -93,7 +93,7 @@ def test_what_the_driver_is_slow_to_tell_is_named_with_its_pace(site: Site) -> N
 
     report = site.check("--collection.budget=1%", "--collection.processes-interval=1s")
 
-    slow = report.of("gpus", "slow to tell")
+    slow = report.of("gpus", "slow to answer")
     assert slow["verdict"] == "note"
     assert re.match(
         r"processes: \d+ ms of GPU 1, 1 of 2 devices over 1% of the time", slow["found"]
@@ -113,7 +113,7 @@ def test_what_is_read_once_in_the_meantime_is_told_and_not_called_slow(site: Sit
         r"processes \S+ to \S+ ms \(one read\) every 5 s",
         report.of("gpus", "driver's pace")["found"],
     )
-    assert "slow to tell" not in {finding["subject"] for finding in report.findings}
+    assert "slow to answer" not in {finding["subject"] for finding in report.findings}
 
 
 @pytest.mark.slow

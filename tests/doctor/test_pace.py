@@ -1,10 +1,10 @@
-"""How often devices are read: the budget that is set, and parts that the driver is slow to tell."""
+"""How often devices are read: the budget that is set, and parts that are slow to answer."""
 
 from collections.abc import Mapping, Sequence
 
 import pytest
 
-from exporter.doctor import Finding, Verdict
+from exporter.doctor import CheckResult, CheckVerdict
 from exporter.doctor.exporter import exporter
 from exporter.doctor.gpus import pace
 from exporter.model import Device, DeviceReading, PartCost, Reading, SourceStatus
@@ -22,7 +22,7 @@ def told(*spent_ms: Mapping[str, float]) -> list[dict[str, PartCost]]:
     ]
 
 
-def paces(*devices: Sequence[Mapping[str, PartCost]]) -> dict[str, Finding]:
+def paces(*devices: Sequence[Mapping[str, PartCost]]) -> dict[str, CheckResult]:
     known = [Device(f"GPU-{i}", i, "nvidia", "A100") for i in range(len(devices))]
     reading = Reading(SourceStatus("nvml", up=True), tuple(map(DeviceReading, known)))
     costs = {device.uuid: each for device, each in zip(known, devices, strict=True)}
@@ -36,7 +36,7 @@ def test_what_one_read_costs_is_told_by_part_from_the_cheapest_device_to_the_dea
     )
 
     assert {name: finding.verdict for name, finding in found.items()} == {
-        "driver's pace": Verdict.OK
+        "driver's pace": CheckVerdict.OK
     }
     assert found["driver's pace"].found == (
         "samples 0.4 to 0.5 ms each cycle; processes 2 to 3 ms (one read) every 5 s"
@@ -47,26 +47,26 @@ def test_one_read_alone_which_may_be_a_cold_one_is_told_and_not_judged() -> None
     found = paces(told({"processes": 300}, {"processes": 300}))
 
     assert found["driver's pace"].found == "processes 300 ms (one read) every 5 s"
-    assert "slow to tell" not in found
+    assert "slow to answer" not in found
 
 
 def test_a_part_that_is_slow_is_named_with_how_often_it_is_read_then() -> None:
     quick, slow = told({"processes": 2}), told({"processes": 130}, {"processes": 250})
 
-    finding = paces(quick, slow)["slow to tell"]
+    finding = paces(quick, slow)["slow to answer"]
 
-    assert finding.verdict is Verdict.NOTE
+    assert finding.verdict is CheckVerdict.NOTE
     assert finding.found.startswith("processes: 120 ms of GPU 1, 1 of 2 devices")
     assert finding.found.endswith("read every 20 s, not every 5 s")
     assert finding.remedy
 
 
 def test_one_slow_turn_before_a_quick_one_is_no_slow_part() -> None:
-    assert "slow to tell" not in paces(told({"processes": 300}, {"processes": 301}))
+    assert "slow to answer" not in paces(told({"processes": 300}, {"processes": 301}))
 
 
 def test_what_each_cycle_reads_is_never_read_more_seldom() -> None:
-    assert "slow to tell" not in paces(told({"samples": 900}, {"samples": 1800}))
+    assert "slow to answer" not in paces(told({"samples": 900}, {"samples": 1800}))
 
 
 def test_nothing_is_said_where_no_source_tells() -> None:
@@ -76,21 +76,21 @@ def test_nothing_is_said_where_no_source_tells() -> None:
 @pytest.mark.parametrize(
     ("given", "found", "verdict"),
     [
-        ({}, "a cycle every 1 s; no CPU budget is set (--collection.budget)", Verdict.OK),
+        ({}, "a cycle every 1 s; no CPU budget is set (--collection.budget)", CheckVerdict.OK),
         (
             {"collection_budget": "1%", "collection_interval": "500ms"},
-            "a cycle every 0.5 s, up to 5 s apart while more is used than a budget of 1 % of a CPU",
-            Verdict.OK,
+            "a cycle every 0.5 s, up to 5 s apart while usage exceeds a budget of 1 % of a CPU",
+            CheckVerdict.OK,
         ),
         (
             {"collection_budget": "0.5%", "collection_interval": "5s"},
-            "a cycle every 5 s, as seldom as may be; a budget of 0.5 % of a CPU",
-            Verdict.NOTE,
+            "a cycle every 5 s, the longest interval; a budget of 0.5 % of a CPU",
+            CheckVerdict.NOTE,
         ),
     ],
 )
 def test_the_budget_is_told_and_whether_it_can_do_anything(
-    given: dict[str, str], found: str, verdict: Verdict
+    given: dict[str, str], found: str, verdict: CheckVerdict
 ) -> None:
     finding = by_subject(exporter(evidence(settings(**given))))["pace"]
 

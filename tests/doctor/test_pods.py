@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from exporter.doctor import Finding, Verdict, privileges
+from exporter.doctor import CheckResult, CheckVerdict, privileges
 from exporter.doctor.exporter import clock
 from exporter.doctor.pods import pods
 from exporter.model import SourceStatus
@@ -30,7 +30,7 @@ def flags(api: ApiServer, tmp_path: Path) -> dict[str, str]:
     return {"kubeconfig": str(kubeconfig), "node_name": "node-1", "pods_source": "api"}
 
 
-def found(flags: dict[str, str]) -> dict[str, Finding]:
+def found(flags: dict[str, str]) -> dict[str, CheckResult]:
     return by_subject(pods(evidence(settings(**flags))))
 
 
@@ -43,7 +43,7 @@ def test_every_rule_is_tried(api: ApiServer, flags: dict[str, str]) -> None:
         *("node name", "pods: list", "pods: watch", "nodes: get"),
         *("resourceclaims: get", "resourceslices: list"),
     }
-    assert {finding.verdict for finding in findings.values()} == {Verdict.OK}
+    assert {finding.verdict for finding in findings.values()} == {CheckVerdict.OK}
 
 
 @pytest.mark.parametrize(
@@ -61,10 +61,10 @@ def test_a_rule_that_is_missing_is_named(
 
     findings = found(flags)
 
-    assert findings[subject].verdict is Verdict.PROBLEM
+    assert findings[subject].verdict is CheckVerdict.PROBLEM
     assert findings[subject].privilege == privilege
     assert "system:serviceaccount:gpu:exporter" in findings[subject].found
-    assert [f.verdict for f in findings.values()].count(Verdict.PROBLEM) == 1
+    assert [f.verdict for f in findings.values()].count(CheckVerdict.PROBLEM) == 1
 
 
 @pytest.mark.parametrize("kind", ["claim", "slices"])
@@ -74,15 +74,15 @@ def test_claims_may_be_forbidden_where_no_pod_has_any(
     api.serve_devices("v1")
     api.fail(kind, 403, "no")
 
-    refused = [f for f in found(flags).values() if f.verdict is not Verdict.OK]
+    refused = [f for f in found(flags).values() if f.verdict is not CheckVerdict.OK]
 
-    assert [(f.verdict, f.privilege) for f in refused] == [(Verdict.NOTE, privileges.CLAIMS)]
+    assert [(f.verdict, f.privilege) for f in refused] == [(CheckVerdict.NOTE, privileges.CLAIMS)]
 
 
 def test_a_node_of_another_name_is_a_problem(flags: dict[str, str]) -> None:
     finding = found(flags | {"node_name": "elsewhere"})["nodes: get"]
 
-    assert (finding.verdict, finding.privilege) == (Verdict.PROBLEM, privileges.NODE_NAME)
+    assert (finding.verdict, finding.privilege) == (CheckVerdict.PROBLEM, privileges.NODE_NAME)
 
 
 def test_no_pods_on_the_node_says_what_the_source_says(flags: dict[str, str]) -> None:
@@ -90,7 +90,7 @@ def test_no_pods_on_the_node_says_what_the_source_says(flags: dict[str, str]) ->
 
     [finding, *_] = pods(evidence(settings(**flags), sources=(status,)))
 
-    assert (finding.subject, finding.verdict) == ("node name", Verdict.PROBLEM)
+    assert (finding.subject, finding.verdict) == ("node name", CheckVerdict.PROBLEM)
 
 
 def test_credentials_that_are_not_accepted_are_said_once(
@@ -100,7 +100,7 @@ def test_credentials_that_are_not_accepted_are_said_once(
 
     finding = found(flags)["API server"]
 
-    assert finding.verdict is Verdict.PROBLEM
+    assert finding.verdict is CheckVerdict.PROBLEM
     assert "does not accept the credentials" in finding.found
 
 
@@ -109,7 +109,7 @@ def test_a_server_that_is_away_is_said_once(api: ApiServer, flags: dict[str, str
 
     findings = found(flags)
 
-    assert findings["API server"].verdict is Verdict.PROBLEM
+    assert findings["API server"].verdict is CheckVerdict.PROBLEM
     assert "no connection to the API server" in findings["API server"].found
     assert set(findings) == {"node name", "API server"}
 
@@ -117,19 +117,19 @@ def test_a_server_that_is_away_is_said_once(api: ApiServer, flags: dict[str, str
 def test_a_kubeconfig_that_cannot_be_read_is_a_problem(flags: dict[str, str]) -> None:
     finding = found(flags | {"kubeconfig": "/nonexistent"})["API server"]
 
-    assert finding.verdict is Verdict.PROBLEM
+    assert finding.verdict is CheckVerdict.PROBLEM
     assert "[Errno" not in finding.found
 
 
 def test_pods_that_are_off_are_a_note(flags: dict[str, str]) -> None:
-    assert found(flags | {"pods_source": "none"})["pods"].verdict is Verdict.NOTE
+    assert found(flags | {"pods_source": "none"})["pods"].verdict is CheckVerdict.NOTE
 
 
 @pytest.mark.parametrize(
-    ("kind", "verdict"), [("auto", Verdict.NOTE), ("kubelet", Verdict.PROBLEM)]
+    ("kind", "verdict"), [("auto", CheckVerdict.NOTE), ("kubelet", CheckVerdict.PROBLEM)]
 )
 def test_a_kubelet_counts_for_as_much_as_it_is_asked_for(
-    kind: str, verdict: Verdict, flags: dict[str, str]
+    kind: str, verdict: CheckVerdict, flags: dict[str, str]
 ) -> None:
     wrong = {"pods_source": kind, "kubelet_address": "http://127.0.0.1:1"}
 
@@ -139,7 +139,7 @@ def test_a_kubelet_counts_for_as_much_as_it_is_asked_for(
 def test_a_kubelet_that_answers_is_ok(api: ApiServer, flags: dict[str, str]) -> None:
     finding = found(flags | {"pods_source": "kubelet", "kubelet_address": api.url})["kubelet"]
 
-    assert finding.verdict is Verdict.OK
+    assert finding.verdict is CheckVerdict.OK
 
 
 def test_folders_of_logs_are_counted_or_missed(flags: dict[str, str], tmp_path: Path) -> None:
@@ -148,12 +148,12 @@ def test_folders_of_logs_are_counted_or_missed(flags: dict[str, str], tmp_path: 
     there = found(flags | {"pods_source": "files", "path_logs": str(tmp_path)})["log files"]
     away = found(flags | {"pods_source": "files", "path_logs": "/nonexistent"})["log files"]
 
-    assert (there.verdict, there.found.split()[0]) == (Verdict.OK, "1")
-    assert (away.verdict, away.privilege) == (Verdict.PROBLEM, privileges.LOGS)
+    assert (there.verdict, there.found.split()[0]) == (CheckVerdict.OK, "1")
+    assert (away.verdict, away.privilege) == (CheckVerdict.PROBLEM, privileges.LOGS)
 
 
 def test_the_servers_clock_is_held_against_ours(api: ApiServer, flags: dict[str, str]) -> None:
     finding = by_subject(clock(evidence(settings(**flags))))["API server's time"]
 
     assert api.requests("version")
-    assert finding.verdict is Verdict.OK
+    assert finding.verdict is CheckVerdict.OK

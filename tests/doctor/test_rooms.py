@@ -8,10 +8,10 @@ from pathlib import Path
 import grpc
 import pytest
 
-from exporter.doctor import Finding, Verdict, as_json, as_text, examine, privileges
+from exporter.doctor import CheckResult, CheckVerdict, as_json, as_text, examine, privileges
 from exporter.doctor.cgroups import cgroups
-from exporter.doctor.evidence import Timed, note, ok, problem
-from exporter.doctor.examine import Examined, together
+from exporter.doctor.evidence import ClockReading, note, ok, problem
+from exporter.doctor.examine import ReportEntry, together
 from exporter.doctor.exporter import clock
 from exporter.doctor.gpus import gpus, module_version
 from exporter.doctor.pods import node
@@ -48,7 +48,7 @@ def tree(tmp_path: Path) -> Path:
     return root
 
 
-def in_cgroups(root: Path, **more: object) -> dict[str, Finding]:
+def in_cgroups(root: Path, **more: object) -> dict[str, CheckResult]:
     status = SourceStatus("cgroups", up=True)
     given = {"sources": (status,)} | more
     return by_subject(cgroups(evidence(settings(path_cgroup=str(root)), **given)))
@@ -76,21 +76,21 @@ def test_driver_and_runtime_are_told_by_the_tree(
 
     assert found["hierarchy"].found.startswith("cgroup v2")
     assert found["cgroup driver"].found == driver
-    assert found["containers"].found.startswith("1 pods with 1 containers")
+    assert found["containers"].found.startswith("1 pod with 1 container")
     assert f"({runtime})" in found["containers"].found
 
 
 def test_no_containers_is_a_note(tree: Path) -> None:
     finding = in_cgroups(tree)["containers"]
 
-    assert (finding.verdict, finding.privilege) == (Verdict.NOTE, privileges.CGROUPS)
+    assert (finding.verdict, finding.privilege) == (CheckVerdict.NOTE, privileges.CGROUPS)
 
 
 @pytest.mark.parametrize("there", [True, False])
 def test_no_hierarchy_is_a_problem(there: bool, tmp_path: Path) -> None:  # noqa: FBT001 - a case
     finding = in_cgroups(tmp_path if there else tmp_path / "none")["hierarchy"]
 
-    assert (finding.verdict, finding.privilege) == (Verdict.PROBLEM, privileges.CGROUPS)
+    assert (finding.verdict, finding.privilege) == (CheckVerdict.PROBLEM, privileges.CGROUPS)
     assert "Errno" not in finding.found
 
 
@@ -99,7 +99,7 @@ def test_without_the_hosts_processes_hostpid_is_named(tree: Path) -> None:
 
     finding = in_cgroups(tree, sources=(blind,))["host's processes"]
 
-    assert (finding.verdict, finding.privilege) == (Verdict.PROBLEM, privileges.HOST_PID)
+    assert (finding.verdict, finding.privilege) == (CheckVerdict.PROBLEM, privileges.HOST_PID)
 
 
 @pytest.mark.parametrize(
@@ -126,7 +126,7 @@ def test_the_kernel_module_is_read(text: str, version: str, tmp_path: Path) -> N
 
 def of_driver(
     *devices: DeviceReading, dev: Path = Path("/nonexistent"), up: bool = True, **flags: str
-) -> dict[str, Finding]:
+) -> dict[str, CheckResult]:
     reading = Reading(SourceStatus("nvml", up=up, detail="" if up else "no"), devices)
     given = settings(**{"nvml_library": str(library()), **flags})
     return by_subject(gpus(evidence(given, readings=(reading,)), dev))
@@ -136,15 +136,15 @@ def of_driver(
 @pytest.mark.parametrize(
     ("reason", "quantity", "verdict"),
     [
-        (Unmeasured.NO_PERMISSION, "profiling", Verdict.PROBLEM),
-        (Unmeasured.NOT_SUPPORTED, "energy", Verdict.NOTE),
-        (Unmeasured.NOT_SUPPORTED, "memory", Verdict.PROBLEM),
-        (Unmeasured.MIG, "core", Verdict.NOTE),
-        (Unmeasured.DRIVER_TOO_OLD, "core", Verdict.PROBLEM),
+        (Unmeasured.NO_PERMISSION, "profiling", CheckVerdict.PROBLEM),
+        (Unmeasured.NOT_SUPPORTED, "energy", CheckVerdict.NOTE),
+        (Unmeasured.NOT_SUPPORTED, "memory", CheckVerdict.PROBLEM),
+        (Unmeasured.MIG, "core", CheckVerdict.NOTE),
+        (Unmeasured.DRIVER_TOO_OLD, "core", CheckVerdict.PROBLEM),
     ],
 )
 def test_what_a_device_does_not_tell_is_said_with_its_calls(
-    reason: Unmeasured, quantity: str, verdict: Verdict
+    reason: Unmeasured, quantity: str, verdict: CheckVerdict
 ) -> None:
     devices = [Device("GPU-0", 0, "nvidia", "A100"), Device("GPU-1", 1, "nvidia", "A100")]
     refusing = DeviceReading(devices[1], unmeasured={quantity: reason})
@@ -152,7 +152,7 @@ def test_what_a_device_does_not_tell_is_said_with_its_calls(
     finding = of_driver(DeviceReading(devices[0]), refusing)[quantity]
 
     assert finding.verdict is verdict
-    assert finding.found.startswith(f"not told by GPU 1: {reason} (nvml")
+    assert finding.found.startswith(f"not measured on GPU 1: {reason} (nvml")
 
 
 @pytest.mark.program("cc")
@@ -173,7 +173,7 @@ def test_a_device_that_is_not_read_is_a_problem(state: DeviceState) -> None:
     finding = of_driver(reading)["GPU 0"]
 
     assert (finding.verdict, finding.found) == (
-        Verdict.PROBLEM,
+        CheckVerdict.PROBLEM,
         f"A100: {state}: fallen off the bus",
     )
 
@@ -183,7 +183,7 @@ def test_what_only_a_restart_helps_is_said(tmp_path: Path) -> None:
     given = settings(nvml_library=str(library()))
     found = by_subject(gpus(evidence(given, fatal="of different versions; restart"), tmp_path))
 
-    assert found["driver"].verdict is Verdict.PROBLEM
+    assert found["driver"].verdict is CheckVerdict.PROBLEM
     assert found["driver"].found == "of different versions; restart"
 
 
@@ -200,10 +200,10 @@ def test_device_files_are_opened_not_only_seen(tmp_path: Path) -> None:
     (tmp_path / "nvidiactl").unlink()
     none = of_driver(dev=tmp_path, up=False)["device files"]
 
-    assert (refused.verdict, refused.privilege) == (Verdict.PROBLEM, privileges.DEVICES)
+    assert (refused.verdict, refused.privilege) == (CheckVerdict.PROBLEM, privileges.DEVICES)
     assert f"{tmp_path}/nvidiactl: " in refused.found
-    assert opened.verdict is Verdict.OK
-    assert none.verdict is Verdict.PROBLEM
+    assert opened.verdict is CheckVerdict.OK
+    assert none.verdict is CheckVerdict.PROBLEM
 
 
 @pytest.mark.program("cc")
@@ -218,7 +218,7 @@ def test_a_library_of_another_version_than_the_module_is_named(
 
     found = of_driver(path_procfs=str(tmp_path))
 
-    assert found["versions"].verdict is Verdict.PROBLEM
+    assert found["versions"].verdict is CheckVerdict.PROBLEM
     assert "the kernel module 1.2.3" in found["versions"].found
 
 
@@ -235,7 +235,7 @@ def kubelet(tmp_path: Path) -> Iterator[KubeletServer]:
         yield server
 
 
-def of_kubelet(setting: str, usual: str = "/nonexistent/folder/kubelet.sock") -> Finding:
+def of_kubelet(setting: str, usual: str = "/nonexistent/folder/kubelet.sock") -> CheckResult:
     given = settings(kubelet_pod__resources__socket=setting)
     [finding] = node(evidence(given), usual)
     return finding
@@ -246,7 +246,7 @@ def test_the_kubelet_is_asked_what_containers_hold(kubelet: KubeletServer) -> No
 
     finding = of_kubelet(str(kubelet.path))
 
-    assert finding.verdict is Verdict.OK
+    assert finding.verdict is CheckVerdict.OK
     assert finding.found.startswith("1 pods hold 1 grants")
 
 
@@ -255,13 +255,13 @@ def test_a_kubelet_that_refuses_is_a_problem(kubelet: KubeletServer) -> None:
 
     finding = of_kubelet("auto", str(kubelet.path))
 
-    assert (finding.verdict, finding.privilege) == (Verdict.PROBLEM, privileges.POD_RESOURCES)
+    assert (finding.verdict, finding.privilege) == (CheckVerdict.PROBLEM, privileges.POD_RESOURCES)
     assert "PERMISSION_DENIED" in finding.found
 
 
 def test_a_socket_that_was_named_and_is_not_there_is_a_problem() -> None:
-    assert of_kubelet("/nonexistent/kubelet.sock").verdict is Verdict.PROBLEM
-    assert of_kubelet("auto").verdict is Verdict.NOTE
+    assert of_kubelet("/nonexistent/kubelet.sock").verdict is CheckVerdict.PROBLEM
+    assert of_kubelet("auto").verdict is CheckVerdict.NOTE
 
 
 def test_nothing_is_said_of_a_kubelet_where_there_is_none_and_no_pods_are_asked_for() -> None:
@@ -275,30 +275,32 @@ def test_other_sources_say_how_they_fare() -> None:
     found = by_subject(node(evidence(given, sources=(fine, down))))
 
     assert {name: f.verdict for name, f in found.items()} == {
-        "card_policies": Verdict.OK,
-        "claims_api": Verdict.PROBLEM,
+        "card_policies": CheckVerdict.OK,
+        "claims_api": CheckVerdict.PROBLEM,
     }
 
 
 def test_a_clock_that_is_set_meanwhile_is_a_problem() -> None:
-    begun = Timed(0, 1_800_000_000 * SECOND)
-    steady = evidence(settings(), begun=begun, ended=Timed(SECOND, begun.unix_ns + SECOND))
-    jumped = evidence(settings(), begun=begun, ended=Timed(SECOND, begun.unix_ns + 60 * SECOND))
+    begun = ClockReading(0, 1_800_000_000 * SECOND)
+    steady = evidence(settings(), begun=begun, ended=ClockReading(SECOND, begun.unix_ns + SECOND))
+    jumped = evidence(
+        settings(), begun=begun, ended=ClockReading(SECOND, begun.unix_ns + 60 * SECOND)
+    )
 
-    assert by_subject(clock(steady))["time"].verdict is Verdict.OK
-    assert by_subject(clock(jumped))["time"].verdict is Verdict.PROBLEM
+    assert by_subject(clock(steady))["time"].verdict is CheckVerdict.OK
+    assert by_subject(clock(jumped))["time"].verdict is CheckVerdict.PROBLEM
 
 
 def test_a_clock_of_long_ago_is_a_problem() -> None:
-    past = Timed(0, SECOND)
+    past = ClockReading(0, SECOND)
 
     [finding] = clock(evidence(settings(), begun=past, ended=past))
 
-    assert finding.verdict is Verdict.PROBLEM
+    assert finding.verdict is CheckVerdict.PROBLEM
 
 
-@pytest.mark.parametrize(("age_s", "verdict"), [(0.2, Verdict.OK), (-60, Verdict.NOTE)])
-def test_the_drivers_samples_tell_of_its_clock(age_s: float, verdict: Verdict) -> None:
+@pytest.mark.parametrize(("age_s", "verdict"), [(0.2, CheckVerdict.OK), (-60, CheckVerdict.NOTE)])
+def test_the_drivers_samples_tell_of_its_clock(age_s: float, verdict: CheckVerdict) -> None:
     now = evidence(settings())
     windows = {"GPU-0": now.ended.unix_ns - int(age_s * SECOND)}
 
@@ -310,19 +312,19 @@ def test_the_drivers_samples_tell_of_its_clock(age_s: float, verdict: Verdict) -
 @pytest.mark.parametrize(
     ("identity", "words", "verdict"),
     [
-        (CgroupIdentity(), "1 of the host, in no unit", Verdict.OK),
+        (CgroupIdentity(), "1 of the host, in no unit", CheckVerdict.OK),
         (
             CgroupIdentity(unit=Unit("slurm", "7")),
             "1 of jobs, units, machines and users outside of pods",
-            Verdict.OK,
+            CheckVerdict.OK,
         ),
-        (CgroupIdentity("uid", "id"), "1 of pods whose names are not known", Verdict.NOTE),
-        (CgroupIdentity(None, "id", "docker"), "1 of containers outside of pods", Verdict.OK),
-        (Unattributed.UNKNOWN_CGROUP, "1 that nobody is found for", Verdict.NOTE),
+        (CgroupIdentity("uid", "id"), "1 of pods whose names are not known", CheckVerdict.NOTE),
+        (CgroupIdentity(None, "id", "docker"), "1 of containers outside of pods", CheckVerdict.OK),
+        (Unattributed.UNKNOWN_CGROUP, "1 without a known owner", CheckVerdict.NOTE),
     ],
 )
 def test_whose_the_processes_are_is_the_last_word(
-    identity: CgroupIdentity | Unattributed, words: str, verdict: Verdict
+    identity: CgroupIdentity | Unattributed, words: str, verdict: CheckVerdict
 ) -> None:
     [finding] = together(evidence(settings(), identities={7: identity}, table=PodTable()))
 
@@ -338,9 +340,9 @@ def test_an_examination_that_fails_costs_only_itself() -> None:
 
 
 REPORT = [
-    Examined("gpus", ok("GPU 0", "A100")),
-    Examined("gpus", problem("GPU 1", "lost " * 20, "see the log", "runAsUser: 0")),
-    Examined("pods", note("\x1b[31mpods", "off")),
+    ReportEntry("gpus", ok("GPU 0", "A100")),
+    ReportEntry("gpus", problem("GPU 1", "lost " * 20, "see the log", "runAsUser: 0")),
+    ReportEntry("pods", note("\x1b[31mpods", "off")),
 ]
 
 

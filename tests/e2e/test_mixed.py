@@ -24,6 +24,7 @@ from tests.fakenvml.build import library
 from tests.fakenvml.scenario import GIB, Gpu, Process, Scenario, Work
 from tests.gpus.amd.trees import MI300X, TICKS, Board, Tree, v1_6
 from tests.gpus.drm.machine import Machine, xe
+from tests.scenario.truth import truth_of
 
 pytestmark = [pytest.mark.timeout(240), pytest.mark.slow]
 
@@ -90,7 +91,7 @@ def test_a_simulated_node_of_three_vendors_on_its_pages_and_in_prometheus(tmp_pa
 def check_truth(node: Node, begin: Page, end: Page) -> None:
     """Fail unless the counters' rise is the truth's, to the noise of each vendor's sampling."""
     moments = [int(measured_at(page) * SECOND) for page in (begin, end)]
-    truth = node.truth(*moments)
+    truth = truth_of(node, *moments)
     length = truth.length_ns / SECOND
     devices = {device.uuid: device for device in node.devices()}
     kinds = Counter[tuple[str, str]]()

@@ -13,8 +13,8 @@ import pytest
 from exporter.model import ContainerKey
 from exporter.simulation.load import load
 from exporter.simulation.node import Node
-from exporter.simulation.truth import Truth
 from tests.e2e.programs import Exporter, Prometheus, eventually
+from tests.scenario.truth import Truth, truth_of
 
 SCRAPE_S = 5  # longer than most jobs of the scenario's namespace "batch" live
 SAMPLES_PER_SECOND = 6
@@ -31,7 +31,7 @@ class Watched:
         eventually(self._is_covered, "enough scrapes", seconds + 60)
         self.end = time.time()
         end_ns = int(self.end * 1e9)
-        self.truth: Truth = node.truth(end_ns - seconds * 10**9, end_ns)
+        self.truth: Truth = truth_of(node, end_ns - seconds * 10**9, end_ns)
 
     def _is_covered(self) -> bool:
         begin = f"mgpu_device_busy_seconds_total offset {self.seconds + 2 * SCRAPE_S}s"

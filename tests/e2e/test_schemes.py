@@ -16,11 +16,11 @@ import pytest
 from exporter.simulation.description import Scheme
 from exporter.simulation.load import load
 from exporter.simulation.node import Node
-from exporter.simulation.truth import Truth
 from tests.e2e.programs import Exporter, Prometheus, eventually
 from tests.rules.run import documented
 from tests.scenario.arithmetic import check_limits, check_use
 from tests.scenario.shared_nodes import NODES
+from tests.scenario.truth import Truth, truth_of
 
 MIXED = "eight-schemes"
 WINDOW_S = 16
@@ -37,7 +37,7 @@ class Seen:
         self._prometheus, self._name, self._at = prometheus, name, at
         [(_, moment)] = self.read("mgpu_exporter_snapshot_timestamp_seconds", ()).items()
         end_ns = int(moment * 1e9)
-        self.truth: Truth = node.truth(end_ns - WINDOW_S * 10**9, end_ns)
+        self.truth: Truth = truth_of(node, end_ns - WINDOW_S * 10**9, end_ns)
 
     def read(self, family: str, by: Sequence[str]) -> dict[tuple[str, ...], float]:
         """A family of this node by these labels."""
@@ -82,7 +82,7 @@ def seen(tmp_path_factory: pytest.TempPathFactory, names: list[str]) -> Iterator
 
 
 def _end(exporters: Iterable[Exporter]) -> None:
-    """Ask all of them to end before one is waited for."""
+    """ContainerRequest all of them to end before one is waited for."""
     for exporter in exporters:
         exporter.process.terminate()
 

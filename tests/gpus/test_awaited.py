@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from exporter.model import Device, DeviceReading
-from exporter.sources.gpus.factory import Awaited, never, nvidia_missed
+from exporter.sources.gpus.factory import OptionalSource, never, nvidia_missed
 from tests.collector.sources import SetGpus
 from tests.gpus.amd.trees import put
 
@@ -14,7 +14,7 @@ def test_a_source_that_is_down_without_a_device_is_absent() -> None:
     source = SetGpus()
     source.up = False
 
-    assert Awaited(source, never).read().status.absent
+    assert OptionalSource(source, never).read().status.absent
 
 
 @pytest.mark.parametrize("up", [True, False])
@@ -23,14 +23,14 @@ def test_a_source_that_is_up_or_had_devices_is_not_absent(up: bool) -> None:  # 
     source.up = up
     source.devices = () if up else (DEVICE,)
 
-    assert not Awaited(source, never).read().status.absent
+    assert not OptionalSource(source, never).read().status.absent
 
 
 def test_a_source_that_is_missed_is_down() -> None:
     source = SetGpus()
     source.up = False
 
-    assert not Awaited(source, lambda: True).read().status.absent
+    assert not OptionalSource(source, lambda: True).read().status.absent
 
 
 def module(sysfs: Path, name: str) -> None:

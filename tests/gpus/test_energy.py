@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.sources.gpus.energy import LONGEST_GAP_NS, EnergyMeter, Metered
+from exporter.sources.gpus.energy import LONGEST_GAP_NS, EnergyMeter, EnergyUse
 
 SECOND = 10**9
 JOULE = 10**6
@@ -69,15 +69,15 @@ def test_a_counter_that_was_not_told_for_too_long_begins_anew() -> None:
 @pytest.mark.parametrize(
     ("metered", "idle_uj"),
     [
-        (Metered(5 * JOULE, None, 2 * JOULE), 3 * JOULE),  # what is late is nobody's already
-        (Metered(5 * JOULE, 1 * JOULE), 1 * JOULE),
-        (Metered(), None),
+        (EnergyUse(5 * JOULE, None, 2 * JOULE), 3 * JOULE),  # what is late is nobody's already
+        (EnergyUse(5 * JOULE, 1 * JOULE), 1 * JOULE),
+        (EnergyUse(), None),
     ],
 )
 def test_what_a_device_that_slept_is_not_known_to_have_used_idle_is_nobodys(
-    metered: Metered, idle_uj: int | None
+    metered: EnergyUse, idle_uj: int | None
 ) -> None:
-    assert metered.all_idle() == metered._replace(idle_uj=idle_uj)
+    assert metered.as_idle() == metered._replace(idle_uj=idle_uj)
 
 
 def idle(meter: EnergyMeter, counter: int, mono: int, watts: int, seconds: int) -> tuple[int, int]:

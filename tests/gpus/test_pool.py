@@ -6,7 +6,7 @@ from threading import Event, Thread, current_thread, get_ident
 
 import pytest
 
-from exporter.sources.gpus.pool import ALONE_RUNS, PATIENCE_S, DeviceWorkers, Stuck
+from exporter.sources.gpus.pool import ALONE_RUNS, SHARED_TIMEOUT_S, DeviceWorkers, Stuck
 from tests.scenario.clock import ManualClock
 
 PATIENT, HASTY = 60.0, 0.05
@@ -180,7 +180,7 @@ def test_of_two_each_may_take_half_of_what_all_may(
     part: float,
     apart: bool,  # noqa: FBT001 - a column
 ) -> None:
-    two.a.takes_s = part * PATIENCE_S
+    two.a.takes_s = part * SHARED_TIMEOUT_S
 
     assert [two.apart() for _ in range(4)] == [False, False, apart, apart]
 

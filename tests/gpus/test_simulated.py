@@ -21,6 +21,7 @@ from exporter.sources.gpus.simulated import SimulatedGpus
 from exporter.sources.gpus.source import GpuSource
 from tests.scenario.clock import START, ManualClock
 from tests.scenario.nodes import node, pod, process
+from tests.scenario.truth import truth_of
 
 
 def _gpus(**scenario: Any) -> tuple[SimulatedGpus, Node, ManualClock]:
@@ -76,7 +77,7 @@ def test_windows_are_contiguous_and_add_up_to_the_truth_of_each_device(step: flo
             assert before.end_unix_ns == after.start_unix_ns
         assert not any(window.unobserved_ns for window in seen)
         busy = sum(window.busy.core or 0 for window in seen)
-        truth = asked.truth(seen[0].start_unix_ns, seen[-1].end_unix_ns).device_core_ns[uuid]
+        truth = truth_of(asked, seen[0].start_unix_ns, seen[-1].end_unix_ns).device_core_ns[uuid]
         assert busy == pytest.approx(truth, rel=0.01)
 
 
@@ -224,7 +225,7 @@ def test_an_instance_s_window_is_its_activity_times_its_share_of_the_card() -> N
     gpus.read()
     clock.move(10)
     _, two, three = gpus.read().devices
-    truth = asked.truth(START, clock.now_ns).device_core_ns
+    truth = truth_of(asked, START, clock.now_ns).device_core_ns
     assert two.window
     assert two.window.methods == Methods("gpm", "sole_owner")
     assert two.window.busy.core == pytest.approx(truth[two.device.uuid], abs=1)
@@ -247,7 +248,7 @@ def test_a_card_that_is_divided_keeps_its_energy_and_nothing_else() -> None:
     assert board.window.idle_energy_uj is None  # never seen idle: its cores are not measured
     assert board.memory is None
     assert {"core", "memory"} < board.unmeasured.keys()
-    truth = asked.truth(START, START + 9 * 10**9).device_energy_uj[board.device.uuid]
+    truth = truth_of(asked, START, START + 9 * 10**9).device_energy_uj[board.device.uuid]
     assert used_uj == pytest.approx(truth, rel=0.05)
 
 

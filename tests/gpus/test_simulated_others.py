@@ -11,6 +11,7 @@ from exporter.simulation.node import Node
 from exporter.sources.gpus.simulated import SimulatedGpus
 from tests.scenario.clock import START, ManualClock
 from tests.scenario.nodes import process
+from tests.scenario.truth import truth_of
 
 GIB = 1 << 30
 BOARD = {"model": "AMD Instinct MI300X OAM", "memory": "192GiB", "vendor": "amd"}
@@ -52,7 +53,7 @@ class Looked:
     def truth(self, number: int) -> int:
         """The device's core time in the same windows."""
         windows = self.windows(number)
-        truth = self.node.truth(windows[0].start_unix_ns, windows[-1].end_unix_ns)
+        truth = truth_of(self.node, windows[0].start_unix_ns, windows[-1].end_unix_ns)
         return truth.device_core_ns[self.last[number].device.uuid]
 
 

@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from exporter.model import Methods, Window
-from exporter.sources.gpus.samples import ProcessSample, Sample, sift
+from exporter.sources.gpus.samples import ProcessSample, Sample, newest_rows
 from exporter.sources.gpus.window import RING_US, WindowCursor
 
 NOW = 1_700_000_000_000_000  # microseconds since the epoch
@@ -128,15 +128,15 @@ def test_samples_are_told_apart_where_the_device_keeps_them_and_names_processes(
     end = ring.run([100, 40, 0])
     ring.rows = [row(7, end - 2 * PERIOD, core=33)]
     window = taken(cursor, end)
-    assert window.told_apart
-    assert [(p.busy.core, p.spare_ns) for p in window.processes] == [(PERIOD * 1000, 0)]
+    assert window.per_sample
+    assert [(p.busy.core, p.idle_in_samples_ns) for p in window.processes] == [(PERIOD * 1000, 0)]
     assert window.unclaimed_ns == PERIOD * 400
 
     ring.rows = None
-    assert not taken(cursor, ring.run([40])).told_apart
+    assert not taken(cursor, ring.run([40])).per_sample
     ring.rows = []
     stand_in = taken(cursor, end + 10 * SECOND)
-    assert (stand_in.told_apart, stand_in.unclaimed_ns) == (False, 0)
+    assert (stand_in.per_sample, stand_in.unclaimed_ns) == (False, 0)
 
 
 def test_averages_stand_where_rows_are_not_of_the_devices_samples() -> None:
@@ -145,7 +145,7 @@ def test_averages_stand_where_rows_are_not_of_the_devices_samples() -> None:
     end = ring.run([100] * 4)
     ring.rows = [row(7, end - PERIOD // 2, core=50)]
     window = taken(cursor, end)
-    assert not window.told_apart
+    assert not window.per_sample
     assert window.processes[0].busy.core == window.observed_ns * 50 // 100
 
 
@@ -297,13 +297,13 @@ def test_engine_that_is_not_measured_is_unknown_for_the_processes_too() -> None:
 )
 def test_rows_that_cannot_be_true_are_counted(bad: ProcessSample, reason: str) -> None:
     good = row(pid=8)
-    assert sift([bad, good], NOW - 10, NOW + 1) == ([good], {reason: 1})
+    assert newest_rows([bad, good], NOW - 10, NOW + 1) == ([good], {reason: 1})
 
 
 def test_newest_row_of_a_pid_counts() -> None:
     older, newer = row(timestamp_us=NOW - 5, core=10), row(timestamp_us=NOW, core=20)
     for rows in ([older, newer], [newer, older]):
-        assert sift(rows, NOW - 10, NOW) == ([newer], {})
+        assert newest_rows(rows, NOW - 10, NOW) == ([newer], {})
 
 
 uint32 = st.integers(0, 2**32 - 1)
@@ -323,7 +323,7 @@ any_row = st.builds(
 def test_sifted_rows_are_plausible_and_all_are_accounted_for(
     rows: list[ProcessSample], latest: int
 ) -> None:
-    kept, rejected = sift(rows, NOW, latest)
+    kept, rejected = newest_rows(rows, NOW, latest)
     assert len({pid for pid, *_ in kept}) == len(kept)
     for pid, timestamp_us, *percents in kept:
         assert 0 < pid < 0xFFFFFFFF

@@ -37,7 +37,7 @@ class Device:
     ``stamps``: "wall" stamps a sample when it is taken, so that a step back leaves samples with
     later stamps in the ring; "wall, all at once" stamps the ring when it is read; "boot" counts
     from boot. ``method`` "rates" keeps its samples for itself. ``sleeps``: it takes no samples
-    while it is idle.
+    while it is idle. ``rate``: what it tells as its newest rate, whatever its samples say.
     """
 
     method: str
@@ -49,6 +49,7 @@ class Device:
     ring: list[tuple[int, int | None, int]] = field(default_factory=list)  # µs, pid, percent
     last: int = 0
     worked: int = 0
+    rate: float | None = None
 
     def pass_time(self, us: int) -> None:
         """Let time pass, and the driver sample."""
@@ -75,7 +76,8 @@ class Device:
 
     def utilization(self, engine: str) -> float | None:
         """The newest sample's."""
-        return float(self.last) if engine == "core" else None
+        rate = self.last if self.rate is None else self.rate
+        return float(rate) if engine == "core" else None
 
     def process_samples(self, newer_than_us: int) -> Sequence[ProcessSample]:
         """The averages over all samples since then, as ``nvmlDeviceGetProcessUtilization``."""
@@ -175,6 +177,35 @@ def test_no_step_of_the_clock_makes_a_process_at_work_read_zero(
     assert zeros(watch, begin) == []
     assert seconds_until_true(watch, begin) <= SOON_S
     check_books(watch)
+
+
+@pytest.mark.parametrize("stamps", STAMPS)
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("step", STEPS)
+def test_samples_from_before_a_step_do_not_hide_it(step: int, method: str, stamps: str) -> None:
+    device = Device(method, stamps)
+    watch = Watch(device)
+    watch.seconds(SETTLED_S, PID)
+    device.pass_time(700_000)  # the driver takes samples in the old clock until the step
+    device.wall_us += step * SECOND
+    begin = device.mono
+    watch.seconds(WATCHED_S, PID)
+
+    assert zeros(watch, begin) == []
+    assert seconds_until_true(watch, begin) <= SOON_S
+
+
+@pytest.mark.parametrize("step", [3, 6, 10])
+def test_samples_that_were_counted_are_not_counted_again_once_time_reaches_them(step: int) -> None:
+    device = Device("samples", "wall, all at once", sleeps=True)
+    watch = Watch(device)
+    watch.seconds(SETTLED_S, PID)
+    device.wall_us += step * SECOND
+    watch.seconds(2)
+    device.rate = 1.0  # it tells no idleness
+    watch.seconds(WATCHED_S)
+
+    assert sum(seen.named_ns for seen in watch.windows) / 1000 <= device.worked + PERIOD
 
 
 def check_books(watch: Watch) -> None:

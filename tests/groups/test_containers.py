@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from exporter.model import CgroupIdentity, Clock, GroupFacts, GroupKey, GroupMember, Unit
-from exporter.sources.groups.containers import RENAMED_NS, Containers, sockets_of
+from exporter.sources.groups.containers import RENAMED_NS, ContainerNames, sockets_of
 from exporter.sources.groups.source import GroupSource
 from tests.cgroups.clock import ManualClock
 from tests.groups.engines import Engine, serving, short_folder, until
@@ -39,8 +39,8 @@ def root() -> Iterator[Path]:
 @contextlib.contextmanager
 def opened(
     root: Path, sockets: tuple[str, ...] = ("auto",), clock: Clock = time
-) -> Iterator[Containers]:
-    source = Containers(sockets, clock, root=str(root))
+) -> Iterator[ContainerNames]:
+    source = ContainerNames(sockets, clock, root=str(root))
     seam: GroupSource = source
     seam.start()
     try:
@@ -49,7 +49,7 @@ def opened(
         seam.close()
 
 
-def named(source: Containers, of: dict[GroupKey, GroupMember]) -> dict[GroupKey, GroupFacts]:
+def named(source: ContainerNames, of: dict[GroupKey, GroupMember]) -> dict[GroupKey, GroupFacts]:
     """What is told once anything is."""
     until(lambda: bool(source.facts(of)))
     return dict(source.facts(of))

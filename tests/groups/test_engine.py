@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exporter.sources.groups import engine as engine_module
-from exporter.sources.groups.engine import Engine, EngineError, is_socket
+from exporter.sources.groups.engine import ContainerEngine, EngineError, is_socket
 from tests.groups.engines import serving, short_folder, talking
 
 A, B, C = ("a" * 64, "b" * 64, "c" * 64)
@@ -30,21 +30,21 @@ def test_names_are_those_of_the_containers_asked_about(folder: Path) -> None:
             {"Id": B, "Names": ["/web/db", "/db"]},
             {"Id": C, "Names": ["/other"]},
         ]
-        assert Engine().names(str(docker.path), [A, B]) == {A: "web", B: "db"}
+        assert ContainerEngine().names(str(docker.path), [A, B]) == {A: "web", B: "db"}
         assert docker.asked == [[A, B]]
 
 
 def test_podmans_names_without_a_slash_are_read_as_well(folder: Path) -> None:
     with serving(folder / "podman.sock") as podman:
         podman.containers = [{"Id": A, "Names": ["web"]}]
-        assert Engine().names(str(podman.path), [A]) == {A: "web"}
+        assert ContainerEngine().names(str(podman.path), [A]) == {A: "web"}
 
 
 def test_many_ids_are_asked_about_in_several_questions(folder: Path) -> None:
     ids = [f"{number:064x}" for number in range(70)]
     with serving(folder / "s") as docker:
         docker.containers = [{"Id": one, "Names": [f"/c{one[-2:]}"]} for one in ids]
-        assert len(Engine().names(str(docker.path), ids)) == 70
+        assert len(ContainerEngine().names(str(docker.path), ids)) == 70
         assert max(map(len, docker.asked)) == engine_module.MOST_AT_ONCE
         assert max(map(len, docker.requests)) < 8192
 
@@ -52,7 +52,7 @@ def test_many_ids_are_asked_about_in_several_questions(folder: Path) -> None:
 def test_a_container_that_was_not_asked_about_is_not_believed(folder: Path) -> None:
     with serving(folder / "s") as docker:
         docker.body = json.dumps([{"Id": B, "Names": ["/b"]}]).encode()
-        assert Engine().names(str(docker.path), [A]) == {}
+        assert ContainerEngine().names(str(docker.path), [A]) == {}
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_a_name_is_text_of_bounded_length_or_none(
 ) -> None:
     with serving(folder / "s") as docker:
         docker.body = json.dumps([{"Id": A, "Names": names}]).encode()
-        assert Engine().names(str(docker.path), [A]) == told
+        assert ContainerEngine().names(str(docker.path), [A]) == told
 
 
 @pytest.mark.parametrize(
@@ -91,14 +91,14 @@ def test_an_answer_of_another_form_is_none(folder: Path, body: bytes, why: str) 
     with serving(folder / "s") as docker:
         docker.body = body
         with pytest.raises(EngineError, match=why):
-            Engine().names(str(docker.path), [A])
+            ContainerEngine().names(str(docker.path), [A])
 
 
 @pytest.mark.parametrize("one", [7, None, [], {}, {"Id": 5}, {"Id": [A]}, {"Id": {}, "Names": []}])
 def test_an_entry_of_another_form_costs_itself_only(folder: Path, one: object) -> None:
     with serving(folder / "s") as docker:
         docker.body = json.dumps([one, {"Id": A, "Names": ["/web"]}]).encode()
-        assert Engine().names(str(docker.path), [A]) == {A: "web"}
+        assert ContainerEngine().names(str(docker.path), [A]) == {A: "web"}
 
 
 @given(st.recursive(st.none() | st.booleans() | st.integers() | st.text(), st.lists, max_leaves=5))
@@ -113,17 +113,17 @@ def test_a_refusal_is_told_with_its_number(folder: Path) -> None:
     with serving(folder / "s") as docker:
         docker.status = 500
         with pytest.raises(EngineError, match="it answers 500"):
-            Engine().names(str(docker.path), [A])
+            ContainerEngine().names(str(docker.path), [A])
 
 
 def test_where_nobody_listens_there_is_no_engine(folder: Path) -> None:
     with pytest.raises(EngineError, match="No such file") as gone:
-        Engine().names(str(folder / "s"), [A])
+        ContainerEngine().names(str(folder / "s"), [A])
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(str(folder / "left"))
     listener.close()
     with pytest.raises(EngineError, match="Connection refused") as left:
-        Engine().names(str(folder / "left"), [A])
+        ContainerEngine().names(str(folder / "left"), [A])
     assert gone.value.absent
     assert left.value.absent
 
@@ -139,7 +139,7 @@ def test_an_answer_that_never_ends_is_cut_off(folder: Path) -> None:
         talking(folder / "s", drip),
         pytest.raises(EngineError, match=r"no whole answer within 0\.2 s"),
     ):
-        Engine(timeout_s=0.2).names(str(folder / "s"), [A])
+        ContainerEngine(timeout_s=0.2).names(str(folder / "s"), [A])
 
 
 def test_an_answer_that_is_cut_in_its_middle_is_none(folder: Path) -> None:
@@ -148,7 +148,7 @@ def test_an_answer_that_is_cut_in_its_middle_is_none(folder: Path) -> None:
         connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n[]")
 
     with talking(folder / "s", half), pytest.raises(EngineError):
-        Engine().names(str(folder / "s"), [A])
+        ContainerEngine().names(str(folder / "s"), [A])
 
 
 def test_what_is_no_http_is_told(folder: Path) -> None:
@@ -157,7 +157,7 @@ def test_what_is_no_http_is_told(folder: Path) -> None:
         connection.sendall(b"220 smtp ready\r\n")
 
     with talking(folder / "s", greet), pytest.raises(EngineError, match="no HTTP"):
-        Engine().names(str(folder / "s"), [A])
+        ContainerEngine().names(str(folder / "s"), [A])
 
 
 def test_an_answer_that_is_too_long_is_not_read(
@@ -167,7 +167,7 @@ def test_an_answer_that_is_too_long_is_not_read(
     with serving(folder / "s") as docker:
         docker.body = b"[" + b" " * 2000 + b"]"
         with pytest.raises(EngineError, match="longer than 1000 bytes"):
-            Engine().names(str(docker.path), [A])
+            ContainerEngine().names(str(docker.path), [A])
 
 
 def test_a_question_is_interrupted(folder: Path) -> None:
@@ -178,7 +178,7 @@ def test_a_question_is_interrupted(folder: Path) -> None:
         heard.set()
         connection.recv(1)
 
-    engine = Engine(timeout_s=60)
+    engine = ContainerEngine(timeout_s=60)
     with talking(folder / "s", silent):
         failed: list[EngineError] = []
 

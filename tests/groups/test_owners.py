@@ -20,11 +20,11 @@ from exporter.sources.groups.accounts import (
     Accounts,
     slurm_account,
 )
-from exporter.sources.groups.containers import Containers
+from exporter.sources.groups.containers import ContainerNames
 from exporter.sources.groups.owners import (
     AT_ONCE,
     LARGEST_FILE,
-    Owners,
+    GroupUsers,
     Users,
     _parsed,
     open_groups,
@@ -51,8 +51,8 @@ def proc(tmp_path: Path) -> FakeProc:
     return FakeProc(tmp_path / "proc")
 
 
-def owners(passwd: Path, proc: FakeProc, *, accounts: bool = False) -> Owners:
-    return Owners(str(passwd), str(proc.root), ManualClock(), accounts=accounts)
+def owners(passwd: Path, proc: FakeProc, *, accounts: bool = False) -> GroupUsers:
+    return GroupUsers(str(passwd), str(proc.root), ManualClock(), accounts=accounts)
 
 
 def of(identity: CgroupIdentity, pid: int = 7) -> dict[GroupKey, GroupMember]:
@@ -319,7 +319,7 @@ def test_without_a_file_there_are_no_names_and_that_is_said_once(
     tmp_path: Path, proc: FakeProc, caplog: pytest.LogCaptureFixture
 ) -> None:
     clock = ManualClock()
-    source = Owners(str(tmp_path / "none"), str(proc.root), clock)
+    source = GroupUsers(str(tmp_path / "none"), str(proc.root), clock)
     for _ in range(3):
         clock.advance(11)
         assert source.facts(of(JOB_V1)) == {KEY: GroupFacts(user="1000")}
@@ -342,4 +342,4 @@ def test_sockets_are_asked_unless_there_are_to_be_none() -> None:
     sources = open_groups(("none",), "/etc/passwd", "/proc", accounts=False)
     assert [source.name for source in sources] == ["users"]
     sources = open_groups(("auto",), "/etc/passwd", "/proc", accounts=False)
-    assert isinstance(sources[1], Containers)
+    assert isinstance(sources[1], ContainerNames)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Self
 
-from image.store import Store
+from tools.image.store import Store
 
 SHELLS = ("/usr/bin/dash", "/usr/bin/bash")
 

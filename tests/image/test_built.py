@@ -1,7 +1,7 @@
 """The image, built for real and run as strictly as a pod can be: ``make image-test``.
 
-The base is a stand-in of the same name (``image/standin.py``): where these tests run, there may be
-no registry. So the base's own Python is not what is tested here.
+The base is a stand-in of the same name (``tools.image.standin``): these tests may run where
+there is no registry. So the base's own Python is not what is tested here.
 """
 
 import tarfile
@@ -12,10 +12,10 @@ import pytest
 
 from exporter import __version__
 from exporter.cli import _COMMANDS
-from image.build import NAME, STORE, build, export, layers
-from image.store import Store
 from tests.e2e.programs import Exporter
 from tests.image.container import Container
+from tools.image.build import NAME, STORE, build, export, layers
+from tools.image.store import Store
 
 OURS = "opt/mgpu-exporter/"
 MAX_LAYER_BYTES = 40_000_000

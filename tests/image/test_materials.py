@@ -11,13 +11,15 @@ from typing import Any
 import pytest
 
 from exporter import __version__
-from image.build import ROOT, base_name
-from image.sbom import bill
+from tools.image.build import ROOT, base_name
+from tools.image.sbom import bill
 
 DOCKERFILE = (ROOT / "Dockerfile").read_text()
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 LOCK = {one["name"]: one for one in tomllib.loads((ROOT / "uv.lock").read_text())["package"]}
-TOOLS = dict(re.findall(r"^(\S+)==(\S+)", (ROOT / "image/tools.txt").read_text(), re.MULTILINE))
+TOOLS = dict(
+    re.findall(r"^(\S+)==(\S+)", (ROOT / "tools/image/tools.txt").read_text(), re.MULTILINE)
+)
 
 
 @cache
@@ -75,7 +77,7 @@ def test_nothing_of_the_tests_is_on_the_bill() -> None:
 
 
 def test_the_bill_is_written_to_a_file(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "image.sbom", str(tmp_path / "dist" / "bill.json")]
+    command = [sys.executable, "-m", "tools.image.sbom", str(tmp_path / "dist" / "bill.json")]
     subprocess.run(command, check=True, cwd=ROOT)
 
     assert '"bomFormat": "CycloneDX"' in (tmp_path / "dist" / "bill.json").read_text()

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from exporter.attribution.join import account
-from exporter.ledger import Allotted, Ledger, Moment
+from exporter.ledger import Allocated, Ledger, Moment
 from exporter.model import (
     Allocation,
     ContainerKey,
@@ -25,9 +25,9 @@ from exporter.model import (
     Unmeasured,
     Window,
 )
-from exporter.rows.book_view import CycleFacts
-from exporter.rows.history import extended, gauges_of, present_of
-from exporter.rows.lazy import LateRows, at_most, rows_of
+from exporter.rows.device_view import CycleFacts
+from exporter.rows.history import current_gauges, extended, gauges_of
+from exporter.rows.lazy import LazyRows, at_most, rows_of
 
 SECOND = 1_000_000_000
 RETENTION = 300 * SECOND
@@ -72,7 +72,7 @@ class Node:
         self.owners: dict[int, Owner] = {1: A, 2: B, 3: GROUP, 4: Unattributed.HOST_PROCESS}
         self.pod = Pod("uid-a", "n", "a", owner_kind="Job", owner_name="j")
         self.untold: Mapping[Owner, Unmeasured] | None = {}
-        self.unread = LateRows({})  # those of the newest cycle, of which none was read
+        self.unread = LazyRows({})  # those of the newest cycle, of which none was read
 
     def cycle(
         self,
@@ -80,7 +80,7 @@ class Node:
         windows: Mapping[str, Window] | None = None,
         *,
         states: Mapping[str, DeviceState] | None = None,
-        allotted: tuple[Allotted, ...] = (),
+        allotted: tuple[Allocated, ...] = (),
         held: Mapping[Owner, MemoryHeld] | None = None,
         listed: bool = True,
         **told: Any,
@@ -94,23 +94,23 @@ class Node:
             readings[device.uuid] = DeviceReading(
                 device, state, window=seen, memory=LISTED if listed else None, **told
             )
-            self.ledger.meet(readings[device.uuid], now)
+            self.ledger.observe(readings[device.uuid], now)
             if state is not DeviceState.UP:
                 continue
             if held is not None:
-                self.ledger.hold(device.uuid, held, now)
+                self.ledger.set_memory(device.uuid, held, now)
             if seen is not None:
-                credit = self.ledger.books[device.uuid].credit
+                credit = self.ledger.devices[device.uuid].idle_credit
                 usage = account(device, seen, self.owners, credit=credit)
                 self.ledger.record(usage._replace(unmeasured=self.untold), now)
-        self.ledger.allot(allotted, now)
+        self.ledger.set_allocations(allotted, now)
         self.ledger.settle(now)
         pods = {("n", "a"): self.pod}
         facts = CycleFacts(now, readings, allotted, pods)
         rows = rows_of(self.ledger, facts)
         self.unread = rows_of(self.ledger, facts)
         assert max(series_in(rows).values(), default=0) <= at_most(self.ledger, facts)
-        present = extended(History(), present_of(self.ledger, facts), now)
+        present = extended(History(), current_gauges(self.ledger, facts), now)
         assert list(present.series.items()) == list(
             extended(History(), gauges_of(rows), now).series.items()
         )
@@ -118,8 +118,10 @@ class Node:
         return {level: {row.labels: row for row in many} for level, many in rows.items()}
 
 
-def allotted(key: ContainerKey, core: float | None = 0.5, device: str | None = "GPU-0") -> Allotted:
-    return Allotted(key, Allocation("u", key.container, device, core, 500, "test"))
+def allotted(
+    key: ContainerKey, core: float | None = 0.5, device: str | None = "GPU-0"
+) -> Allocated:
+    return Allocated(key, Allocation("u", key.container, device, core, 500, "test"))
 
 
 ROW_A = (*A, "0", "GPU-0")

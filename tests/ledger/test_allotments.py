@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from exporter.ledger import Allotted, Ledger, Moment
+from exporter.ledger import Allocated, Ledger, Moment
 from exporter.model import (
     Allocation,
     ContainerKey,
@@ -21,7 +21,7 @@ from exporter.model import (
     Row,
     Value,
 )
-from exporter.rows.book_view import CycleFacts
+from exporter.rows.device_view import CycleFacts
 from exporter.rows.lazy import rows_of
 from tests.ledger.node import GPU, ROW_A, SECOND, A, Node, at, window
 
@@ -41,14 +41,14 @@ def grant(
     *,
     uid: str = "uid-a",
     replicas: int | None = None,
-) -> Allotted:
+) -> Allocated:
     allocation = Allocation(
         uid, key.container, device, core, memory, "s", "fixed", "offline", replicas
     )
-    return Allotted(key, allocation)
+    return Allocated(key, allocation)
 
 
-def busy(node: Node, seconds: float, *grants: Allotted, on: str = "GPU-0", **told: Any) -> Rows:
+def busy(node: Node, seconds: float, *grants: Allocated, on: str = "GPU-0", **told: Any) -> Rows:
     """A cycle in which process 1, of container A, uses a quarter of a device's second."""
     windows = {uuid: window({1: SECOND // 4} if uuid == on else {}) for uuid in ("GPU-0", "GPU-1")}
     return node.cycle(seconds, windows, allotted=grants, **told)
@@ -200,7 +200,7 @@ def test_use_that_no_container_is_named_for_is_held_against_the_whole_pods_devic
     ],
 )
 def test_before_the_placement_is_known_what_was_promised_is_unmeasured_and_nothing_else(
-    allotted: Allotted, parent: str, quantities: set[str]
+    allotted: Allocated, parent: str, quantities: set[str]
 ) -> None:
     node = Node((GPU, replace(OTHER, parent_uuid=parent)))
 
@@ -241,7 +241,10 @@ def test_a_pods_allotted_time_is_its_containers_to_the_nanosecond_wherever_they_
         node.cycle(second * 1.000_000_001, allotted=grants)
 
     ledger, now = node.ledger, at(10)
-    parts = [*ledger.loose.values(), *(a for b in ledger.books.values() for a in b.owners.values())]
+    parts = [
+        *ledger.unplaced.values(),
+        *(a for b in ledger.devices.values() for a in b.owners.values()),
+    ]
     spent = sum(account.allocated_core_ns(now.mono_ns) for account in parts)
     assert ledger.pods["n", "a"].allocated_core_ns(now.mono_ns) == spent
 
@@ -345,7 +348,7 @@ def allocated(rows: Rows, index: str = "0") -> tuple[Value | None, Value | None]
     ],
 )
 def test_what_is_allotted_on_a_device_is_the_sum_of_what_is_known_to_be(
-    grants: tuple[Allotted, ...], expected: tuple[float | None, int | None]
+    grants: tuple[Allocated, ...], expected: tuple[float | None, int | None]
 ) -> None:
     assert allocated(Node((GPU, OTHER)).cycle(0, allotted=grants)) == expected
 
@@ -398,7 +401,7 @@ CORES = st.sampled_from([None, 0.25, 1.0])
 KEYS = st.sampled_from([A, SIDE, WHOLE_POD, ContainerKey("m", "b", "c")])
 DEVICES = st.sampled_from([None, "GPU-0", "GPU-1", "GPU-far"])
 grants = st.builds(grant, KEYS, DEVICES, CORES, st.sampled_from([None, 0, 400]))
-Histories = list[tuple[float, dict[int, int], dict[str, DeviceState], list[Allotted]]]
+Histories = list[tuple[float, dict[int, int], dict[str, DeviceState], list[Allocated]]]
 histories = st.lists(
     st.tuples(
         st.floats(0.1, 200),
@@ -435,8 +438,8 @@ def _is_open(node: Node, level: str, labels: tuple[str, ...], name: str) -> bool
         return True
     key, uuid = ContainerKey(*labels[:3]), labels[4]
     if "allocated" in name and not (key.container and uuid):
-        return (key, uuid) in ledger.loose
-    return uuid in ledger.books and key in ledger.books[uuid].owners
+        return (key, uuid) in ledger.unplaced
+    return uuid in ledger.devices and key in ledger.devices[uuid].owners
 
 
 def _risen(
@@ -453,10 +456,10 @@ def _risen(
     return kept
 
 
-def _agrees(rows: Rows, allotted: list[Allotted], now: Moment, node: Node) -> None:
+def _agrees(rows: Rows, allotted: list[Allocated], now: Moment, node: Node) -> None:
     """The rules that hold on every page."""
-    accounts = [a for b in node.ledger.books.values() for a in b.owners.values()]
-    accounts += node.ledger.loose.values()
+    accounts = [a for b in node.ledger.devices.values() for a in b.owners.values()]
+    accounts += node.ledger.unplaced.values()
     spent = sum(a.allocated_core_ns(now.mono_ns) for a in accounts)
     pods = sum(a.allocated_core_ns(now.mono_ns) for a in node.ledger.pods.values())
     assert spent <= pods  # what has left the containers' accounts is still in their pod's

@@ -80,7 +80,7 @@ def test_the_kinds_of_a_device_that_cannot_be_read_are_withheld_and_come_back_no
 
 def test_the_kinds_are_withheld_while_no_process_can_be_given_to_its_group() -> None:
     node = node_with_jobs()
-    node.ledger.nameless = Unmeasured.NO_HOSTPID
+    node.ledger.unidentified = Unmeasured.NO_HOSTPID
 
     assert not node.cycle(0, {"GPU-0": window({5: 10})})["group_kind"]
 

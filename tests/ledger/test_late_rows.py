@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 
 from exporter.model import DeviceState, MemoryHeld, Owner, Row, Unmeasured
-from exporter.rows.lazy import LateRows
+from exporter.rows.lazy import LazyRows
 from tests.ledger.node import GPU, GROUP, SECOND, A, B, Node, allotted, window
 from tests.ledger.test_allotments import OTHER, SIDE, WHOLE_POD, Histories, histories
 
@@ -61,7 +61,7 @@ def test_two_threads_are_given_the_same_rows() -> None:
         both.wait()
         yield Row(("0", "GPU-0"), {"up": 1})
 
-    rows = LateRows({"device": make})
+    rows = LazyRows({"device": make})
     found = []
     threads = [threading.Thread(target=lambda: found.append(rows["device"])) for _ in range(2)]
     for thread in threads:
@@ -79,7 +79,7 @@ def test_each_level_is_made_once() -> None:
         asked.append(1)
         yield Row(("0", "GPU-0"), {"up": 1})
 
-    rows = LateRows({"device": make, "pod": make})
+    rows = LazyRows({"device": make, "pod": make})
 
     assert rows["device"] is rows["device"]
     assert len(asked) == 1
@@ -101,14 +101,14 @@ def test_rows_are_a_mapping_of_their_levels() -> None:
 
 
 @pytest.mark.parametrize("failure", [ValueError, KeyError])
-@pytest.mark.parametrize("read", [LateRows.__getitem__, LateRows.get])
+@pytest.mark.parametrize("read", [LazyRows.__getitem__, LazyRows.get])
 def test_making_them_fails_for_each_reader_anew(
-    failure: type[Exception], read: Callable[[LateRows, str], object]
+    failure: type[Exception], read: Callable[[LazyRows, str], object]
 ) -> None:
     def fail() -> Iterable[Row]:
         raise failure("no rows")
 
-    rows = LateRows({"pod": fail})
+    rows = LazyRows({"pod": fail})
 
     for _ in range(2):
         with pytest.raises(failure, match="no rows"):

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from exporter.ledger import Allotted
-from exporter.ledger.book import Book
+from exporter.ledger import Allocated
+from exporter.ledger.device_ledger import DeviceLedger
 from exporter.model import (
     QUANTITIES,
     Allocation,
@@ -167,13 +167,13 @@ def test_what_is_remembered_is_bounded_by_the_window_of_the_averages() -> None:
     for second in range(100):
         node.cycle(second, {"GPU-0": window({1: 300, 3: 100, 4: 50, 9: 10}, busy=1000)})
 
-    book = node.ledger.books["GPU-0"]
+    book = node.ledger.devices["GPU-0"]
     assert len(book.pasts) == 15
     assert all(past.accounts.keys() == {None, *book.owners} for past in book.pasts)
 
 
 def test_a_window_that_ended_when_the_average_begins_is_not_in_it() -> None:
-    book = Book(GPU, at(0))
+    book = DeviceLedger(GPU, at(0))
     for second in (1, 2):
         book.record(used(second * SECOND // 2), at(second))
 
@@ -183,7 +183,7 @@ def test_a_window_that_ended_when_the_average_begins_is_not_in_it() -> None:
         book.settle(at(0).mono_ns, after)
         assert book.since(after) == then
         observed.append(then.observed_ns)
-        busy.append(book.whole.totals.core - then.before(None, book.whole).core)
+        busy.append(book.whole.counters.core - then.before(None, book.whole).core)
 
     assert busy == [1.5 * SECOND, SECOND, 0]
     assert observed == [2 * SECOND, SECOND, 0]
@@ -272,7 +272,7 @@ def test_pod_ratios_are_of_limited_containers_and_of_the_fullest_device() -> Non
     node.owners[8] = side
     seen = {"GPU-0": window({1: SECOND // 4}), "GPU-1": window({8: SECOND // 2})}
     held: dict[Owner, MemoryHeld] = {A: MemoryHeld(100, 1), side: MemoryHeld(400, 1)}
-    grants = (allotted(A), Allotted(side, Allocation("u", "side", "GPU-1", None, 500, "test")))
+    grants = (allotted(A), Allocated(side, Allocation("u", "side", "GPU-1", None, 500, "test")))
 
     node.cycle(0, seen, allotted=grants, held=held)
     values = node.cycle(1, seen, allotted=grants, held=held)["pod"]["n", "a"].values
@@ -338,7 +338,7 @@ def test_accounts_never_fall_and_books_balance_over_any_history(
     shown: dict[tuple[str, tuple[str, ...], str], float] = {}
     for wait, use, states, busy, grant in history:
         clock += wait
-        before = {uuid: _sums(node, uuid) for uuid in node.ledger.books}
+        before = {uuid: _sums(node, uuid) for uuid in node.ledger.devices}
         rows = node.cycle(
             clock,
             {gpus[i].uuid: window(core, busy, energy=busy) for i, core in use.items()},
@@ -352,10 +352,10 @@ def test_accounts_never_fall_and_books_balance_over_any_history(
 
 def _sums(node: Node, uuid: str) -> dict[str, int]:
     """What the device used in all, less what its owners and reasons are charged with."""
-    book = node.ledger.books[uuid]
+    book = node.ledger.devices[uuid]
     parts = [*book.owners.values(), *book.unattributed.values()]
     return {
-        q: getattr(book.whole.totals, q) - sum(getattr(p.totals, q) for p in parts)
+        q: getattr(book.whole.counters, q) - sum(getattr(p.counters, q) for p in parts)
         for q in (*QUANTITIES, "energy")
     }
 
@@ -396,10 +396,10 @@ def test_every_window_balances_to_the_nanosecond(uses: list[dict[int, int]]) -> 
 
     if uses:
         assert set(_sums(node, "GPU-0").values()) == {0}
-        book = node.ledger.books["GPU-0"]
+        book = node.ledger.devices["GPU-0"]
         named = [a for k, a in book.owners.items() if isinstance(k, ContainerKey)]
         for quantity, name in (("core", "core_seconds_total"), ("energy", "energy_joules_total")):
-            containers = sum(getattr(a.totals, quantity) for a in named)
+            containers = sum(getattr(a.counters, quantity) for a in named)
             of_pods = (row.values[name] for row in rows["pod"].values())
             assert containers == sum(used for used in of_pods if isinstance(used, int))
             namespaces = book.sums(ContainerKey).values()
@@ -412,7 +412,7 @@ def test_who_used_nothing_for_as_long_as_averages_go_is_not_remembered_for_them(
     for second in range(1, 20):
         node.cycle(second, {"GPU-0": window({2: 10})})
 
-    book = node.ledger.books["GPU-0"]
+    book = node.ledger.devices["GPU-0"]
     assert all(A not in past.accounts for past in book.pasts)
     assert A in book.owners
 
@@ -565,7 +565,7 @@ def test_a_device_that_is_gone_for_good_leaves_the_page() -> None:
 
     assert ("0", "GPU-0") in kept["device"]
     assert gone["device"] == {}
-    assert node.ledger.books == {}
+    assert node.ledger.devices == {}
 
 
 def test_a_pod_whose_placement_is_unknown_counts_from_zero() -> None:
@@ -643,7 +643,6 @@ SENSORS = Sensors(
     row_remapping={"pending": 1},
     pcie_bytes={"receive": 7},
     nvlink_bytes={"transmit": 8},
-    crosscheck={"energy": 1},
 )
 
 
@@ -660,7 +659,6 @@ def test_what_the_board_tells_stands_beside_its_accounts() -> None:
     assert values["row_remapping"] == {("pending",): 1}
     assert values["pcie_bytes_total"] == {("receive",): 7}
     assert values["nvlink_bytes_total"] == {("transmit",): 8}
-    assert values["crosscheck_mismatch"] == {("energy",): 1}
 
 
 def test_a_device_that_cannot_be_read_shows_its_xids_and_nothing_else_of_the_board() -> None:
@@ -717,7 +715,7 @@ def test_where_the_clients_of_one_owner_are_too_many_the_others_are_measured() -
     node.cycle(0, {"GPU-0": window({1: 300, 2: 200}, energy=70)}, held=BOTH)
     node.untold = {A: Unmeasured.READ_FAILED}
     by_client = window({2: 200}, energy=70)._replace(
-        methods=Methods("fdinfo", "fdinfo"), untold=frozenset({1})
+        methods=Methods("fdinfo", "fdinfo"), unmeasured_pids=frozenset({1})
     )
     rows = node.cycle(1, {"GPU-0": by_client}, held={**BOTH, A: MemoryHeld(None, 1)})
 
@@ -738,7 +736,7 @@ def told_by_clients(core: dict[int, int], untold: Collection[int] = ()) -> Windo
     """A window of a device that is told by its clients, all of them but for these processes."""
     told = {pid: ns for pid, ns in core.items() if pid not in untold}
     methods = Methods("fdinfo", "fdinfo")
-    return window(told)._replace(methods=methods, untold=frozenset(untold))
+    return window(told)._replace(methods=methods, unmeasured_pids=frozenset(untold))
 
 
 def test_who_is_told_again_is_shown_once_the_averages_hold_nothing_of_the_time_before() -> None:
@@ -808,7 +806,7 @@ def test_what_is_not_told_stands_in_the_same_order_in_every_process() -> None:
 def test_the_boards_own_reason_stands_before_that_of_clients_who_are_too_many() -> None:
     node = Node()
     by_client = window({2: 200})._replace(
-        methods=Methods("fdinfo", "fdinfo"), untold=frozenset({1})
+        methods=Methods("fdinfo", "fdinfo"), unmeasured_pids=frozenset({1})
     )
     rows = node.cycle(
         0, {"GPU-0": by_client}, held=BOTH, unmeasured={"energy": Unmeasured.NOT_SUPPORTED}
@@ -957,7 +955,7 @@ def sampled(core: int, busy: int, *, spare: int = 0, unclaimed: int = 0) -> Wind
     return window({}, busy)._replace(
         processes=processes,
         unclaimed_ns=unclaimed,
-        told_apart=True,
+        per_sample=True,
     )
 
 

@@ -46,7 +46,7 @@ def test_a_container_counts_for_its_pod_as_soon_as_it_has_told_its_id() -> None:
 def test_where_nobody_can_be_named_that_is_the_reason_and_not_that_a_container_is_pending() -> None:
     node, grant = pending_node(), (allotted(A),)
     node.cycle(0, BUSY, allotted=grant, held=HELD)
-    node.ledger.nameless = Unmeasured.NO_CGROUPS
+    node.ledger.unidentified = Unmeasured.NO_CGROUPS
 
     rows = node.cycle(1, BUSY, allotted=grant, held=HELD)
 

@@ -5,17 +5,17 @@ from collections.abc import Callable
 from typing import Any, Self
 
 from exporter.model import NodeFacts, PodTable, SourceStatus
-from exporter.sources.node.polled import Inquiry, Polled, Rhythm
+from exporter.sources.node.polled import Inquiry, Polled, PollTimings
 
 PATIENCE_S = 60.0
-QUICK = Rhythm(period_s=0.02, least_s=0.002, most_s=0.01)
-PATIENT = Rhythm(period_s=3600, least_s=0.002, most_s=0.01)  # asks only when it matters
+QUICK = PollTimings(period_s=0.02, least_s=0.002, most_s=0.01)
+PATIENT = PollTimings(period_s=3600, least_s=0.002, most_s=0.01)  # asks only when it matters
 
 
 class Asking:
     """``with Asking(inquiry) as source: source.wait_for(…)``."""
 
-    def __init__(self, inquiry: Inquiry[Any], rhythm: Rhythm = QUICK) -> None:
+    def __init__(self, inquiry: Inquiry[Any], rhythm: PollTimings = QUICK) -> None:
         self._condition = threading.Condition()
         self.asks = 0
         self.source: Polled[Any] = Polled(inquiry, rhythm, changed=self._changed)

@@ -1,7 +1,7 @@
 from dataclasses import fields
 
 from exporter.model import Device, Grant, NodeFacts, OfferedDevice, Pod
-from exporter.sources.node.source import CONTRIBUTED, ToldNode, merged
+from exporter.sources.node.source import CONTRIBUTED, StaticNodeSource, merged
 from tests.collector.sources import ManualClock
 from tests.node.pods import table
 
@@ -41,7 +41,7 @@ def test_nobody_knows_nothing() -> None:
 
 def test_what_is_told_is_told_again_at_once() -> None:
     clock = ManualClock()
-    node = ToldNode("node_api", lambda: FULL, clock)
+    node = StaticNodeSource("node_api", lambda: FULL, clock)
     node.start()
 
     assert node.facts(table()) is FULL

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 import pytest
 
 from exporter.model import NodeFacts, Pod, PodTable
-from exporter.sources.node.polled import Polled, Rhythm
+from exporter.sources.node.polled import Polled, PollTimings
 from tests.node.asking import PATIENT, Asking
 from tests.node.pods import pod, table
 
@@ -199,7 +199,7 @@ def test_close_before_the_start_or_any_table_is_fine(names: Names) -> None:
 
 
 def test_after_failures_it_waits_longer_up_to_a_limit() -> None:
-    rhythm = Rhythm(period_s=30, least_s=1, most_s=60)
+    rhythm = PollTimings(period_s=30, least_s=1, most_s=60)
 
     assert [rhythm.delay(failures, 0.0) for failures in (0, 1, 2, 5, 6, 99)] == [
         1,

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from exporter.model import NodeFacts
-from exporter.sources.pods.decode import Keep
-from exporter.sources.pods.listener import Pace
+from exporter.sources.pods.decode import KeyPrefixes
+from exporter.sources.pods.listener import ListenerTimings
 from exporter.sources.pods.table import GRACE_NS
 from tests.pods.apiserver import ApiServer
 from tests.pods.documents import container_id, node_document, pod_document
@@ -63,7 +63,7 @@ def test_a_deleted_pod_leaves_after_its_grace_without_any_further_event(
 
 def test_kept_annotations_reach_the_table(server: ApiServer, tmp_path: Path) -> None:
     server.add_pod(pod_document("a", uid="u", annotations={"x/a": "1", "y/a": "2"}))
-    with Watching(connector(server, tmp_path), keep=Keep(("x/",))) as pods:
+    with Watching(connector(server, tmp_path), keep=KeyPrefixes(("x/",))) as pods:
         pods.wait_for_names("a")
         assert pods.table.pods["u"].annotations == {"x/a": "1"}
 
@@ -168,7 +168,9 @@ def test_no_pod_is_told_of_before_the_node_was_asked_for(server: ApiServer, tmp_
     server.set_node(node_document("node-1", {"gpu": "a"}, {}))
     server.add_pod(pod_document("a"))
     server.hold("node")
-    with Watching(connector(server, tmp_path), pace=replace(QUICK, node_wait_s=PATIENCE_S)) as pods:
+    with Watching(
+        connector(server, tmp_path), timings=replace(QUICK, node_wait_s=PATIENCE_S)
+    ) as pods:
         server.wait_for_requests("node", 1)
         assert not pods.table.pods
         assert server.requests("list") == []
@@ -196,7 +198,7 @@ def test_a_node_that_is_not_answered_delays_the_pods_once_and_is_asked_for_again
     server.set_node(node_document("node-1", {"gpu": "a"}, {}))
     server.add_pod(pod_document("a"))
     server.hold("node")
-    with Watching(connector(server, tmp_path), pace=replace(QUICK, node_wait_s=0.05)) as pods:
+    with Watching(connector(server, tmp_path), timings=replace(QUICK, node_wait_s=0.05)) as pods:
         pods.wait_for_names("a")
         pods.wait_until_up()
         assert len(server.requests("node")) == 1
@@ -209,7 +211,9 @@ def test_a_node_that_is_not_answered_delays_the_pods_once_and_is_asked_for_again
 def test_the_node_is_read_again_when_its_period_is_over(server: ApiServer, tmp_path: Path) -> None:
     server.set_node(node_document("node-1", {"gpu": "a"}, {}))
     clock = ManualClock()
-    with Watching(connector(server, tmp_path), clock=clock, pace=Pace(backoff_s=0.01)) as pods:
+    with Watching(
+        connector(server, tmp_path), clock=clock, timings=ListenerTimings(backoff_s=0.01)
+    ) as pods:
         server.wait_for_watches(1)
         server.set_node(node_document("node-1", {"gpu": "b"}, {}))
         clock.now_ns += 600 * 10**9
@@ -269,7 +273,7 @@ def test_close_does_not_wait_for_a_server_that_does_not_answer(
     server: ApiServer, tmp_path: Path
 ) -> None:
     server.hold("list")
-    with Watching(connector(server, tmp_path), pace=Pace(list_s=60)) as pods:
+    with Watching(connector(server, tmp_path), timings=ListenerTimings(list_s=60)) as pods:
         server.wait_for_requests("list", 1)
         closer = threading.Thread(target=pods.source.close)
         closer.start()

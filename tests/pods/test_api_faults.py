@@ -6,7 +6,7 @@ import pytest
 
 from exporter.sources.pods.client import connect, from_kubeconfig
 from exporter.sources.pods.health import ApiError
-from exporter.sources.pods.listener import Pace
+from exporter.sources.pods.listener import ListenerTimings
 from tests.pods.apiserver import ApiServer, write_kubeconfig
 from tests.pods.documents import pod_document
 from tests.pods.watching import QUICK, ManualClock, Watching, connector
@@ -68,13 +68,13 @@ def test_a_server_that_forgot_the_position_is_listed_without_the_patience_of_the
     """A restarted server's memory begins anew, so no position from before is known to it."""
     paused_after: list[tuple[int, int]] = []
 
-    class Noting(Pace):
-        def delay(self, failures: int, chance: float) -> float:
+    class Noting(ListenerTimings):
+        def delay(self, failures: int, jitter: float) -> float:
             paused_after.append((len(server.requests("watch")), len(server.requests("list"))))
-            return super().delay(failures, chance)
+            return super().delay(failures, jitter)
 
-    pace = Noting(**{name: getattr(QUICK, name) for name in Pace.__slots__})
-    with Watching(connector(server, tmp_path), pace=pace) as pods:
+    timings = Noting(**{name: getattr(QUICK, name) for name in ListenerTimings.__slots__})
+    with Watching(connector(server, tmp_path), timings=timings) as pods:
         server.wait_for_watches(1)
         server.stop()
         pods.wait_until_down("Connection refused")
@@ -124,8 +124,8 @@ def test_a_cut_connection_is_taken_up_at_the_same_position(
 def test_a_half_open_connection_is_given_up_after_the_watchs_own_time(
     server: ApiServer, tmp_path: Path
 ) -> None:
-    pace = Pace(watch_s=1, slack_s=0.2, backoff_s=0.01)
-    with Watching(connector(server, tmp_path), pace=pace) as pods:
+    timings = ListenerTimings(watch_s=1, slack_s=0.2, backoff_s=0.01)
+    with Watching(connector(server, tmp_path), timings=timings) as pods:
         server.wait_for_watches(1)
         server.mute()
         server.add_pod(pod_document("unheard"))
@@ -235,14 +235,14 @@ def test_failures_wait_longer_each_time_and_a_heard_event_forgives_them(
 ) -> None:
     asked: list[int] = []
 
-    class Counting(Pace):
-        def delay(self, failures: int, chance: float) -> float:
+    class Counting(ListenerTimings):
+        def delay(self, failures: int, jitter: float) -> float:
             asked.append(failures)
-            return super().delay(failures, chance)
+            return super().delay(failures, jitter)
 
-    pace = Counting(**{name: getattr(QUICK, name) for name in Pace.__slots__})
+    timings = Counting(**{name: getattr(QUICK, name) for name in ListenerTimings.__slots__})
     server.fail("list", 500, times=3)
-    with Watching(connector(server, tmp_path), pace=pace, clock=ManualClock()):
+    with Watching(connector(server, tmp_path), timings=timings, clock=ManualClock()):
         server.wait_for_watches(1)
         server.bookmark()
         server.end_watches()
@@ -251,7 +251,7 @@ def test_failures_wait_longer_each_time_and_a_heard_event_forgives_them(
 
 
 @pytest.mark.parametrize(
-    ("failures", "chance", "expected"),
+    ("failures", "jitter", "expected"),
     [
         (0, 0, 0.4),
         (0, 1, 0.8),
@@ -263,20 +263,20 @@ def test_failures_wait_longer_each_time_and_a_heard_event_forgives_them(
     ],
 )
 def test_delays_double_up_to_a_limit_and_are_spread(
-    failures: int, chance: float, expected: float
+    failures: int, jitter: float, expected: float
 ) -> None:
-    assert Pace().delay(failures, chance) == pytest.approx(expected)
+    assert ListenerTimings().delay(failures, jitter) == pytest.approx(expected)
 
 
-def spreading(asked: list[float]) -> Pace:
-    """A pace that notes by which chance a list was to wait, and lets it not wait."""
+def spreading(asked: list[float]) -> ListenerTimings:
+    """Timings that note by which jitter a list was to wait, and lets it not wait."""
 
-    class Spreading(Pace):
-        def spread(self, chance: float) -> float:
-            asked.append(chance)
+    class Spreading(ListenerTimings):
+        def spread(self, jitter: float) -> float:
+            asked.append(jitter)
             return 0.0
 
-    return Spreading(**{name: getattr(QUICK, name) for name in Pace.__slots__})
+    return Spreading(**{name: getattr(QUICK, name) for name in ListenerTimings.__slots__})
 
 
 def test_each_list_waits_by_chance_and_a_watch_that_goes_on_does_not(
@@ -285,7 +285,7 @@ def test_each_list_waits_by_chance_and_a_watch_that_goes_on_does_not(
     asked: list[float] = []
     chances = iter(range(100))
     with Watching(
-        connector(server, tmp_path), pace=spreading(asked), chance=lambda: next(chances) / 100
+        connector(server, tmp_path), timings=spreading(asked), jitter=lambda: next(chances) / 100
     ):
         server.wait_for_watches(1)
         server.end_watches()
@@ -298,18 +298,22 @@ def test_each_list_waits_by_chance_and_a_watch_that_goes_on_does_not(
 
 
 def test_a_list_waits_for_its_part_of_the_spread() -> None:
-    assert [Pace(list_spread_s=30).spread(chance) for chance in (0, 0.5, 1)] == [0, 15, 30]
-    assert Pace().spread(1) == 0
+    assert [ListenerTimings(list_spread_s=30).spread(jitter) for jitter in (0, 0.5, 1)] == [
+        0,
+        15,
+        30,
+    ]
+    assert ListenerTimings().spread(1) == 0
 
 
 def test_while_a_list_waits_for_long_nobody_takes_it_for_a_source_that_hears(
     server: ApiServer, tmp_path: Path
 ) -> None:
-    class SecondWaits(Pace):
+    class SecondWaits(ListenerTimings):
         def spread(self, _chance: float) -> float:
             return 3600.0 if server.requests("list") else 0.0
 
-    with Watching(connector(server, tmp_path), pace=SecondWaits(backoff_s=0.01)) as pods:
+    with Watching(connector(server, tmp_path), timings=SecondWaits(backoff_s=0.01)) as pods:
         server.wait_for_watches(1)
         pods.wait_until_up()
         server.expire()
@@ -319,7 +323,7 @@ def test_while_a_list_waits_for_long_nobody_takes_it_for_a_source_that_hears(
 
 def test_close_does_not_wait_for_a_list_that_waits(server: ApiServer, tmp_path: Path) -> None:
     with Watching(
-        connector(server, tmp_path), pace=Pace(list_spread_s=3600), chance=lambda: 1.0
+        connector(server, tmp_path), timings=ListenerTimings(list_spread_s=3600), jitter=lambda: 1.0
     ) as pods:
         thread = pods.source._thread
     assert not thread.is_alive()

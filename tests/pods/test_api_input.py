@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from exporter.sources.pods.decode import Keep
+from exporter.sources.pods.decode import KeyPrefixes
 from exporter.sources.pods.wire import MAX_OBJECT
 from tests.pods.apiserver import ApiServer
 from tests.pods.documents import pod_document
@@ -64,6 +64,6 @@ def test_an_unknown_type_of_event_is_ignored(server: ApiServer, tmp_path: Path) 
 
 def test_each_dropped_part_of_a_pod_is_counted(server: ApiServer, tmp_path: Path) -> None:
     server.add_pod(pod_document("a", annotations={"x/1": "v" * 70_000, "x/2": "v" * 70_000}))
-    with Watching(connector(server, tmp_path), keep=Keep(("x/",))) as pods:
+    with Watching(connector(server, tmp_path), keep=KeyPrefixes(("x/",))) as pods:
         pods.wait_for_names("a")
         assert pods.source.rejected() == {"annotation_unusable": 2}

@@ -10,7 +10,7 @@ import pytest
 
 from exporter.model import Container, NodeFacts, Pod, PodTable
 from exporter.sources.pods.api import ApiPods
-from exporter.sources.pods.chain import PATIENCE_S, ChainedPods, Standby, merged
+from exporter.sources.pods.chain import SWITCH_AFTER_S, ChainedPods, Standby, merged
 from exporter.sources.pods.client import connect_kubelet
 from exporter.sources.pods.files import FilePods
 from exporter.sources.pods.kubelet import KubeletPods
@@ -35,15 +35,15 @@ class Town:
             server.start()  # now they have ports
         self.clock = ManualClock()
         self._condition = threading.Condition()
-        api = ApiPods(connector(self.api, folder), "node-1", pace=OFTEN, changed=self._changed)
+        api = ApiPods(connector(self.api, folder), "node-1", timings=OFTEN, changed=self._changed)
         kubelet = KubeletPods(
             partial(connect_kubelet, self.kubelet.url, None),
             wanted=False,
-            pace=OFTEN,
+            timings=OFTEN,
             changed=self._changed,
         )
         files = FilePods(self.logs.root, alone=False, look_s=0.002, changed=self._changed)
-        standbys = [Standby(kubelet, PATIENCE_S)]
+        standbys = [Standby(kubelet, SWITCH_AFTER_S)]
         self.chain = ChainedPods(api, standbys, files, node=api.node, clock=self.clock)
 
     def __enter__(self) -> Self:
@@ -85,7 +85,7 @@ class Town:
     def give_up(self) -> None:
         """Let the time go by after which the best is taken to be away."""
         self.chain.table()
-        self.clock.now_ns += int(PATIENCE_S * 1e9) + 1
+        self.clock.now_ns += int(SWITCH_AFTER_S * 1e9) + 1
 
     @property
     def sources(self) -> dict[str, bool]:

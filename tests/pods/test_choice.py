@@ -7,7 +7,7 @@ import pytest
 from exporter.model import Pod, PodTable
 from exporter.sources.pods.api import ApiPods
 from exporter.sources.pods.chain import ChainedPods
-from exporter.sources.pods.factory import NoPods, Places, node_name, open_pod_source
+from exporter.sources.pods.factory import NoPods, PodAccess, node_name, open_pod_source
 from exporter.sources.pods.files import FilePods
 from exporter.sources.pods.kubelet import KubeletPods
 from exporter.sources.pods.simulated import SimulatedPods
@@ -50,8 +50,8 @@ def test_the_source_follows_from_the_setting_and_what_is_found(
     assert type(open_pod_source(kind, "node-1", places(tmp_path, environ, kubeconfig))) is expected
 
 
-def places(folder: Path, environ: Mapping[str, str], kubeconfig: str | None = None) -> Places:
-    return Places(
+def places(folder: Path, environ: Mapping[str, str], kubeconfig: str | None = None) -> PodAccess:
+    return PodAccess(
         kubeconfig=kubeconfig,
         environ={"HOME": str(folder), **environ},
         service_account=folder,

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from exporter.sources.pods.client import (
-    Client,
+    KubeClient,
     connect,
     from_kubeconfig,
     from_service_account,
@@ -41,7 +41,7 @@ def service_account(tmp_path: Path) -> Path:
     return folder
 
 
-def in_pod(server: ApiServer, service_account: Path) -> Callable[[], Client]:
+def in_pod(server: ApiServer, service_account: Path) -> Callable[[], KubeClient]:
     environ = {"KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": str(server.port)}
     assert in_cluster(environ, service_account)
     return lambda: connect(from_service_account(environ, service_account))
@@ -204,7 +204,8 @@ def test_a_failure_is_explained_with_what_to_do(
 
 def test_the_kubernetes_package_is_not_imported_before_the_first_connection() -> None:
     program = (
-        "import sys; from exporter.sources.pods.factory import Places as P, open_pod_source as o; "
+        "import sys; "
+        "from exporter.sources.pods.factory import PodAccess as P, open_pod_source as o; "
         "[o(kind, 'n', P(kubeconfig='x')) for kind in ('auto', 'api', 'kubelet', 'files')]; "
         "sys.exit('kubernetes' in sys.modules or 'urllib3' in sys.modules)"
     )

@@ -11,7 +11,7 @@ from exporter.sources.pods.decode import (
     MAX_ANNOTATIONS,
     MAX_CONTAINERS,
     UNREADABLE,
-    Keep,
+    KeyPrefixes,
     PodError,
     decode_node,
     decode_pod,
@@ -156,7 +156,7 @@ def test_only_annotations_and_labels_of_the_given_prefixes_are_kept() -> None:
         annotations={"hami.io/vgpu": "x", "hami.io.evil": "y", "other/hami.io/": "z"},
         labels={"app": "a", "runai-gpu-group/g": "g", "tier": "t"},
     )
-    pod = decode_pod(document, Keep(("hami.io/",), ("app", "runai-gpu-group"))).pod
+    pod = decode_pod(document, KeyPrefixes(("hami.io/",), ("app", "runai-gpu-group"))).pod
     assert pod.annotations == {"hami.io/vgpu": "x"}
     assert pod.labels == {"app": "a", "runai-gpu-group/g": "g"}
     assert decode_pod(document).pod.annotations == decode_pod(document).pod.labels == {}
@@ -165,7 +165,7 @@ def test_only_annotations_and_labels_of_the_given_prefixes_are_kept() -> None:
 @pytest.mark.parametrize("value", ["x" * (MAX_ANNOTATIONS + 1), "\ud800", 7.5, None, ["a"]])
 def test_an_unusable_annotation_is_known_to_be_there_and_counted(value: Any) -> None:
     document = pod_document("p", annotations={"a/long": value, "a/good": "", "b/long": value})
-    pod, dropped = decode_pod(document, Keep(("a/",)))
+    pod, dropped = decode_pod(document, KeyPrefixes(("a/",)))
     assert pod.annotations == {"a/long": UNREADABLE, "a/good": ""}
     assert dropped == {"annotation_unusable": 1}
 
@@ -173,7 +173,7 @@ def test_an_unusable_annotation_is_known_to_be_there_and_counted(value: Any) -> 
 def test_all_annotations_of_a_pod_together_are_bounded_and_the_longest_are_lost() -> None:
     texts = {f"a/{n}": "x" * (MAX_ANNOTATIONS // 8) for n in range(20)}
     document = pod_document("p", annotations={**texts, "a/placement": "0,1"})
-    pod, dropped = decode_pod(document, Keep(("a/",)))
+    pod, dropped = decode_pod(document, KeyPrefixes(("a/",)))
     assert pod.annotations["a/placement"] == "0,1"
     assert sum(map(len, pod.annotations.values())) <= MAX_ANNOTATIONS + len(texts)
     assert dropped == {"annotation_unusable": 13}
@@ -183,7 +183,7 @@ def test_an_unreadable_annotation_of_a_sharing_system_makes_no_pod_of_another() 
     document = pod_document("p", annotations={"hami.io/vgpu-devices-allocated": "x" * 100_000})
     (container,) = document["spec"]["containers"]
     container["resources"] = {"limits": {"nvidia.com/gpu": "1"}}
-    pod = decode_pod(document, Keep(("hami.io/",))).pod
+    pod = decode_pod(document, KeyPrefixes(("hami.io/",))).pod
     cards = (Device("GPU-0", 0, "nvidia", memory_bytes=1 << 30),)
     found = registry.decode(pod, NodeFacts(devices=cards, labels={"kubernetes.io/os": "linux"}))
     assert {(a.scheme, a.device, a.core) for a in found.allocations} == {("hami", None, None)}
@@ -231,7 +231,7 @@ def test_a_node_keeps_the_annotations_that_are_asked_for() -> None:
         "hami.io/node-nvidia-register-old": "x" * 70_000,
         "kubectl.kubernetes.io/last-applied-configuration": "{}",
     }
-    facts = decode_node(document, Keep(node_annotations=("hami.io/node-nvidia-register",)))
+    facts = decode_node(document, KeyPrefixes(node_annotations=("hami.io/node-nvidia-register",)))
 
     assert facts.annotations == {
         "hami.io/node-nvidia-register": "GPU-0,10,32768,100,NVIDIA-V100,0,true:",

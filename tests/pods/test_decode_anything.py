@@ -3,7 +3,7 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.sources.pods.decode import Keep, PodError, decode_pod
+from exporter.sources.pods.decode import KeyPrefixes, PodError, decode_pod
 from tests.pods.documents import Document
 
 KEYS = st.sampled_from(
@@ -62,7 +62,7 @@ LIKE_A_POD = st.fixed_dictionaries(
 @given(ANYTHING | LIKE_A_POD)
 def test_any_json_is_a_pod_or_the_one_documented_error(document: object) -> None:
     try:
-        pod, _ = decode_pod(document, Keep(("",), ("",)))
+        pod, _ = decode_pod(document, KeyPrefixes(("",), ("",)))
     except PodError:
         return
     texts = [pod.uid, pod.name, *pod.annotations.values(), *pod.labels.values()]

@@ -5,15 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from exporter.sources.pods.client import Client
-from exporter.sources.pods.decode import Keep
+from exporter.sources.pods.client import KubeClient
+from exporter.sources.pods.decode import KeyPrefixes
 from tests.pods.apiserver import ApiServer
 from tests.pods.documents import pod_document
 from tests.pods.test_kubelet import Polling, at
 from tests.pods.watching import Watching, connector
 
 ANNOTATIONS = {"x/a": "1", "y/a": "2"}
-X, BOTH = Keep(("x/",)), Keep(("x/", "y/"))
+X, BOTH = KeyPrefixes(("x/",)), KeyPrefixes(("x/", "y/"))
 
 
 @pytest.fixture
@@ -49,7 +49,7 @@ def test_pods_that_are_known_are_listed_anew_by_the_api_server(
 def test_what_is_kept_already_is_not_listed_again(peopled: ApiServer, tmp_path: Path) -> None:
     with Watching(connector(peopled, tmp_path), keep=X) as pods:
         pods.wait_until_up()
-        pods.source.follow(Keep(("x/",)))
+        pods.source.follow(KeyPrefixes(("x/",)))
         peopled.add_pod(pod_document("b"))
         pods.wait_for_names("a", "b")
     assert len(peopled.requests("list")) == 1
@@ -85,7 +85,7 @@ def test_a_change_while_the_connection_is_lost_is_heeded(
     connect = connector(peopled, tmp_path)
     connections = []
 
-    def reconnect() -> Client:
+    def reconnect() -> KubeClient:
         connections.append(1)
         if len(connections) > 1:  # the watch broke; its position is still known
             pods.source.follow(BOTH)

@@ -10,10 +10,10 @@ from typing import Self
 
 import pytest
 
-from exporter.sources.pods.client import Client, connect_kubelet, from_service_account
-from exporter.sources.pods.health import ApiError, Server, explanation
+from exporter.sources.pods.client import KubeClient, connect_kubelet, from_service_account
+from exporter.sources.pods.health import ApiError, ServerKind, explanation
 from exporter.sources.pods.kubelet import KubeletPods
-from exporter.sources.pods.listener import Pace
+from exporter.sources.pods.listener import ListenerTimings
 from exporter.sources.pods.table import GRACE_NS
 from tests.pods.apiserver import ApiServer
 from tests.pods.authority import make_certificate
@@ -34,16 +34,16 @@ class Polling:
 
     def __init__(
         self,
-        connect: Callable[[], Client],
+        connect: Callable[[], KubeClient],
         *,
         wanted: bool = True,
-        pace: Pace = OFTEN,
+        timings: ListenerTimings = OFTEN,
         clock: ManualClock | None = None,
     ) -> None:
         self._condition = threading.Condition()
         self.clock = clock or ManualClock()
         self.source = KubeletPods(
-            connect, wanted=wanted, clock=self.clock, pace=pace, changed=self._changed
+            connect, wanted=wanted, clock=self.clock, timings=timings, changed=self._changed
         )
 
     def __enter__(self) -> Self:
@@ -73,7 +73,7 @@ class Polling:
         self.wait_for(lambda: not self.source.status().up and detail in self.source.status().detail)
 
 
-def at(server: ApiServer) -> Callable[[], Client]:
+def at(server: ApiServer) -> Callable[[], KubeClient]:
     """Connects to a read-only port."""
     return partial(connect_kubelet, server.url, None)
 
@@ -106,7 +106,7 @@ def service_account(tmp_path: Path) -> Path:
 
 def as_pod(
     server: ApiServer, service_account: Path, ca_file: str = "", *, insecure: bool = False
-) -> Callable[[], Client]:
+) -> Callable[[], KubeClient]:
     environ = {"KUBERNETES_SERVICE_HOST": "192.0.2.1", "KUBERNETES_SERVICE_PORT": "443"}
     load = from_service_account(environ, service_account)
     return partial(connect_kubelet, server.url, load, ca_file, insecure=insecure)
@@ -216,7 +216,7 @@ def test_pods_that_cannot_be_used_cost_only_themselves(server: ApiServer) -> Non
     broken = pod_document("b")
     broken["metadata"]["uid"] = ""
     server.add_pod(broken)
-    with Polling(at(server), pace=QUICK) as pods:
+    with Polling(at(server), timings=QUICK) as pods:
         pods.wait_for_names("a")
         assert pods.source.rejected() == {"pod_unusable": 1}
 
@@ -224,7 +224,7 @@ def test_pods_that_cannot_be_used_cost_only_themselves(server: ApiServer) -> Non
 def test_a_list_that_does_not_end_is_given_up(server: ApiServer) -> None:
     server.add_pod(pod_document("a"))
     clock = ManualClock()
-    with Polling(at(server), pace=replace(OFTEN, whole_list_s=-1), clock=clock) as pods:
+    with Polling(at(server), timings=replace(OFTEN, whole_list_s=-1), clock=clock) as pods:
         pods.wait_until_down("not at its end after")
 
 
@@ -320,4 +320,4 @@ def test_a_proxy_of_the_environment_is_not_asked(
 def test_a_kubelets_refusal_is_explained_with_what_to_do(
     status: int | None, message: str, expected: str
 ) -> None:
-    assert expected in explanation(ApiError(status, message), Server.KUBELET)
+    assert expected in explanation(ApiError(status, message), ServerKind.KUBELET)

@@ -4,10 +4,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.metrics.families import FAMILIES, OPEN_LABELS
+from exporter.metrics.families import FAMILIES, LEVELS
 from exporter.model import Pod, PodTable
-from exporter.sources.pods.decode import Keep
-from exporter.sources.pods.labels import MAX_LABELS, MAX_VALUE, Allowed, Shown, names, shown
+from exporter.sources.pods.decode import KeyPrefixes
+from exporter.sources.pods.labels import (
+    MAX_LABELS,
+    MAX_VALUE,
+    LabelAllowList,
+    PodLabels,
+    names,
+    shown,
+)
 
 
 def pod(labels: dict[str, str] | None = None, annotations: dict[str, str] | None = None) -> Pod:
@@ -57,26 +64,26 @@ def test_names_are_unique_and_valid_whatever_the_keys(keys: list[str]) -> None:
 
 def test_only_what_is_allowed_is_shown_and_what_is_not_there_is_left_out() -> None:
     one = pod({"app": "web", "apps": "x", "team": "a"}, {"note": "n", "secret": "s"})
-    assert shown(one, Allowed(("app", "missing"), ("note",))) == {
+    assert shown(one, LabelAllowList(("app", "missing"), ("note",))) == {
         "label_app": "web",
         "annotation_note": "n",
     }
-    assert shown(one, Allowed()) == {}
+    assert shown(one, LabelAllowList()) == {}
 
 
 def test_a_star_stands_for_all_that_begin_so() -> None:
     one = pod({"app": "web", "x.io/a": "1", "x.io/b": "2"})
-    assert shown(one, Allowed(("x.io/*",))) == {"label_x_io_a": "1", "label_x_io_b": "2"}
-    assert len(shown(one, Allowed(("*",)))) == 3
+    assert shown(one, LabelAllowList(("x.io/*",))) == {"label_x_io_a": "1", "label_x_io_b": "2"}
+    assert len(shown(one, LabelAllowList(("*",)))) == 3
 
 
 def test_a_label_that_is_empty_is_shown_so() -> None:
-    assert shown(pod({"app": ""}), Allowed(("app",))) == {"label_app": ""}
+    assert shown(pod({"app": ""}), LabelAllowList(("app",))) == {"label_app": ""}
 
 
 def test_a_long_value_is_cut_where_it_can_be_seen() -> None:
     whole, long = "x" * MAX_VALUE, "x" * (MAX_VALUE + 1)
-    made = shown(pod(annotations={"a": whole, "b": long}), Allowed((), ("*",)))
+    made = shown(pod(annotations={"a": whole, "b": long}), LabelAllowList((), ("*",)))
     assert made["annotation_a"] == whole
     assert made["annotation_b"] == "x" * (MAX_VALUE - 1) + "…"
 
@@ -85,7 +92,7 @@ def test_a_pod_with_too_many_shows_the_first_and_is_counted_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     one = pod({f"k{n:03}": "v" for n in range(MAX_LABELS + 5)})
-    several = Shown(Allowed(("*",)))
+    several = PodLabels(LabelAllowList(("*",)))
     for version in range(3):
         made = several.of(PodTable(version, {"u": one}))
     assert list(made["u"]) == [f"label_k{n:03}" for n in range(MAX_LABELS)]
@@ -94,19 +101,20 @@ def test_a_pod_with_too_many_shows_the_first_and_is_counted_once(
 
 
 def test_a_table_that_is_the_same_is_not_looked_at_again() -> None:
-    several = Shown(Allowed(("*",)))
+    several = PodLabels(LabelAllowList(("*",)))
     table = PodTable(1, {"u": pod({"a": "1"})})
     assert several.of(table) is several.of(table)
     assert several.of(PodTable(2, {"u": pod()})) == {}
 
 
 def test_what_is_allowed_is_kept_of_a_pod_and_what_decoders_read() -> None:
-    allowed = Allowed(("app", "x.io/*"), ("*",))
-    read = Keep(("known/",), ("nvidia.com/",))
-    assert allowed.keep(read) == Keep(("known/", ""), ("nvidia.com/", "app", "x.io/"))
-    assert Allowed().keep(read) == read
-    assert allowed.keep(Keep(node_annotations=("n/",))).node_annotations == ("n/",)
+    allowed = LabelAllowList(("app", "x.io/*"), ("*",))
+    read = KeyPrefixes(("known/",), ("nvidia.com/",))
+    assert allowed.keep(read) == KeyPrefixes(("known/", ""), ("nvidia.com/", "app", "x.io/"))
+    assert LabelAllowList().keep(read) == read
+    assert allowed.keep(KeyPrefixes(node_annotations=("n/",))).node_annotations == ("n/",)
 
 
 def test_no_label_of_a_table_begins_as_those_of_pods_do() -> None:
-    assert not [f for f in FAMILIES for label in f.all_labels if label.startswith(OPEN_LABELS)]
+    fixed = {label for f in FAMILIES for label in (*LEVELS[f.level], *f.labels)}
+    assert not [label for label in fixed if label.startswith(("label_", "annotation_"))]

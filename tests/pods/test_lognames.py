@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exporter.model import Container
-from exporter.sources.pods.files import MAX_IDS, Log, PodName, log_of, pod_name, pods_of
+from exporter.sources.pods.files import MAX_IDS, Log, PodDirectory, log_of, pod_name, pods_of
 
 UID = "11111111-2222-4333-8444-555555555555"
 HASH = "33d556edd3ae8ef21980288cef77ae8b"
@@ -14,10 +14,10 @@ DNS = st.from_regex(r"[a-z0-9]([a-z0-9-]{0,20}[a-z0-9])?", fullmatch=True)
 @pytest.mark.parametrize(
     ("directory", "expected"),
     [
-        (f"ml_train-0_{UID}", PodName("ml", "train-0", UID)),
+        (f"ml_train-0_{UID}", PodDirectory("ml", "train-0", UID)),
         (
             f"kube-system_etcd-node.example_{HASH}",
-            PodName("kube-system", "etcd-node.example", HASH),
+            PodDirectory("kube-system", "etcd-node.example", HASH),
         ),
         (f"ml_train_{UID}_x", None),
         (f"ml_{UID}", None),
@@ -32,7 +32,9 @@ DNS = st.from_regex(r"[a-z0-9]([a-z0-9-]{0,20}[a-z0-9])?", fullmatch=True)
         ("..", None),
     ],
 )
-def test_a_pods_directory_is_told_from_others(directory: str, expected: PodName | None) -> None:
+def test_a_pods_directory_is_told_from_others(
+    directory: str, expected: PodDirectory | None
+) -> None:
     assert pod_name(directory) == expected
 
 
@@ -42,12 +44,12 @@ def test_a_pods_directory_is_told_from_others(directory: str, expected: PodName 
         (
             f"train-0_ml_main-{CID}.log",
             f"/var/log/pods/ml_train-0_{UID}/main/3.log",
-            Log(PodName("ml", "train-0", UID), "main", 3, CID),
+            Log(PodDirectory("ml", "train-0", UID), "main", 3, CID),
         ),
         (
             f"train-0_ml_a-b-{CID}.log",
             f"/elsewhere/ml_train-0_{UID}/a-b/0.log",
-            Log(PodName("ml", "train-0", UID), "a-b", 0, CID),
+            Log(PodDirectory("ml", "train-0", UID), "a-b", 0, CID),
         ),
         (f"train-0_ml_main-{CID[:-1]}.log", f"/var/log/pods/ml_train-0_{UID}/main/3.log", None),
         (f"train-0_ml_main-{CID}", f"/var/log/pods/ml_train-0_{UID}/main/3.log", None),
@@ -70,7 +72,7 @@ def test_what_a_kubelet_writes_is_read_back(
 ) -> None:
     target = f"/var/log/pods/{namespace}_{name}_{UID}/{container}/{restart}.log"
     link = f"{name}_{namespace}_{container}-{CID}.log"
-    assert log_of(link, target) == Log(PodName(namespace, name, UID), container, restart, CID)
+    assert log_of(link, target) == Log(PodDirectory(namespace, name, UID), container, restart, CID)
 
 
 @given(st.text() | st.binary().map(lambda raw: raw.decode(errors="surrogateescape")), st.text())
@@ -81,7 +83,7 @@ def test_any_name_is_a_pods_or_is_not(link: str, target: str) -> None:
 
 
 def test_the_current_id_of_a_container_comes_first_and_few_before_it() -> None:
-    pod = PodName("ml", "train", UID)
+    pod = PodDirectory("ml", "train", UID)
     ids = [f"{n:064x}" for n in range(12)]
     logs = [Log(pod, "main", n, ids[n]) for n in range(12)]
     [made] = pods_of({pod: ["side", "main"]}, [*logs, Log(pod, "gone", 0, CID)])
@@ -93,4 +95,4 @@ def test_the_current_id_of_a_container_comes_first_and_few_before_it() -> None:
 
 
 def test_a_log_of_a_pod_without_a_directory_makes_no_pod() -> None:
-    assert pods_of({}, [Log(PodName("ml", "train", UID), "main", 0, CID)]) == []
+    assert pods_of({}, [Log(PodDirectory("ml", "train", UID), "main", 0, CID)]) == []

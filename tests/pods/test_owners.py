@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.sources.pods.owners import RULES, Owner, Rule, resolve
+from exporter.sources.pods.owners import RULES, PodOwner, Rule, resolve
 
 DUE = 29_000_100  # minutes since the epoch: 2025-02-19T23:00:00Z
 MADE = "2025-02-19T23:00:12Z"
@@ -142,5 +142,5 @@ def test_anything_has_an_owner_that_names_no_more_than_was_given(
     version: str, kind: str, name: str, labels: dict[str, object], created: str
 ) -> None:
     owner = resolve(version, kind, name, labels, created)
-    assert isinstance(owner, Owner)
+    assert isinstance(owner, PodOwner)
     assert owner.name in name

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exporter.model import Container, Pod
-from exporter.sources.pods.table import GRACE_NS, MOST_DELETED, Roster, indexed
+from exporter.sources.pods.table import GRACE_NS, MOST_DELETED, PodStore, indexed
 
 
 def pod(
@@ -62,11 +62,11 @@ def test_the_living_pod_has_an_id_that_a_deleted_one_also_claims(order: int) -> 
 
 
 def test_a_change_raises_the_version_and_leaves_older_tables_as_they_were() -> None:
-    roster = Roster()
-    roster.upsert(pod("a"), 0)
-    before = roster.table
-    roster.upsert(pod("a", "a", "id"), 0)
-    assert roster.table.version == before.version + 1
+    store = PodStore()
+    store.upsert(pod("a"), 0)
+    before = store.table
+    store.upsert(pod("a", "a", "id"), 0)
+    assert store.table.version == before.version + 1
     assert before.by_container_id == {}
 
 
@@ -81,52 +81,52 @@ def test_the_news_since_a_table_are_the_pods_that_came_went_or_changed_before_an
 
 
 def test_of_many_deleted_pods_the_first_leave_before_their_time() -> None:
-    roster = Roster()
+    store = PodStore()
     for number in range(MOST_DELETED + 2):
-        roster.upsert(pod(f"pod-{number}"), 0)
-        roster.delete(pod(f"pod-{number}"), 0)
-    roster.upsert(pod("living"), 0)
+        store.upsert(pod(f"pod-{number}"), 0)
+        store.delete(pod(f"pod-{number}"), 0)
+    store.upsert(pod("living"), 0)
 
-    assert len(roster.table.pods) == MOST_DELETED + 1
-    assert roster.table.pods.keys() >= {"pod-2", "living"}
+    assert len(store.table.pods) == MOST_DELETED + 1
+    assert store.table.pods.keys() >= {"pod-2", "living"}
 
 
 def test_an_update_that_changes_nothing_of_interest_keeps_the_table() -> None:
-    roster = Roster()
-    roster.upsert(pod("a"), 0)
-    before = roster.table
-    roster.upsert(pod("a"), 5)
-    roster.relist([pod("a")], 9)
-    assert roster.table is before
+    store = PodStore()
+    store.upsert(pod("a"), 0)
+    before = store.table
+    store.upsert(pod("a"), 5)
+    store.relist([pod("a")], 9)
+    assert store.table is before
 
 
 def test_a_deleted_pod_stays_marked_with_its_last_state_until_its_grace_is_over() -> None:
-    roster = Roster()
-    roster.upsert(pod("a"), 0)
-    roster.delete(pod("a", "a", "last"), 100)
-    roster.expire(100 + GRACE_NS - 1)
-    assert roster.table.pods == {"a": pod("a", "a", "last", deleted=True)}
-    assert roster.table.by_container_id == {"last": ("a", "main")}
-    roster.expire(100 + GRACE_NS)
-    assert not roster.table.pods
-    assert not roster.table.by_container_id
-    assert not roster.table.by_kubelet_uid
+    store = PodStore()
+    store.upsert(pod("a"), 0)
+    store.delete(pod("a", "a", "last"), 100)
+    store.expire(100 + GRACE_NS - 1)
+    assert store.table.pods == {"a": pod("a", "a", "last", deleted=True)}
+    assert store.table.by_container_id == {"last": ("a", "main")}
+    store.expire(100 + GRACE_NS)
+    assert not store.table.pods
+    assert not store.table.by_container_id
+    assert not store.table.by_kubelet_uid
 
 
 def test_hearing_of_a_deletion_twice_does_not_prolong_the_grace() -> None:
-    roster = Roster()
-    roster.upsert(pod("a"), 0)
-    roster.delete(pod("a"), 0)
-    roster.relist([], 50)
-    roster.expire(GRACE_NS)
-    assert not roster.table.pods
+    store = PodStore()
+    store.upsert(pod("a"), 0)
+    store.delete(pod("a"), 0)
+    store.relist([], 50)
+    store.expire(GRACE_NS)
+    assert not store.table.pods
 
 
 def test_a_relist_marks_the_pods_it_does_not_hold_as_deleted() -> None:
-    roster = Roster()
-    roster.relist([pod("a"), pod("b")], 0)
-    roster.relist([pod("b"), pod("c")], 10)
-    assert {uid: each.deleted for uid, each in roster.table.pods.items()} == {
+    store = PodStore()
+    store.relist([pod("a"), pod("b")], 0)
+    store.relist([pod("b"), pod("c")], 10)
+    assert {uid: each.deleted for uid, each in store.table.pods.items()} == {
         "a": True,
         "b": False,
         "c": False,
@@ -134,27 +134,27 @@ def test_a_relist_marks_the_pods_it_does_not_hold_as_deleted() -> None:
 
 
 def test_a_pod_that_a_stale_list_had_left_out_lives_again() -> None:
-    roster = Roster()
-    roster.relist([pod("a")], 0)
-    roster.relist([], 1)
-    roster.relist([pod("a")], 2)
-    roster.expire(GRACE_NS * 2)
-    assert roster.table.pods == {"a": pod("a")}
+    store = PodStore()
+    store.relist([pod("a")], 0)
+    store.relist([], 1)
+    store.relist([pod("a")], 2)
+    store.expire(GRACE_NS * 2)
+    assert store.table.pods == {"a": pod("a")}
 
 
 def test_a_successor_of_the_same_name_is_another_pod_and_ends_its_predecessor() -> None:
-    roster = Roster()
-    roster.upsert(pod("first", "db-0", "id-1"), 0)
-    roster.upsert(pod("second", "db-0", "id-2"), 10)
-    assert roster.table.pods["first"] == pod("first", "db-0", "id-1", deleted=True)
-    assert roster.table.by_container_id == {"id-1": ("first", "main"), "id-2": ("second", "main")}
+    store = PodStore()
+    store.upsert(pod("first", "db-0", "id-1"), 0)
+    store.upsert(pod("second", "db-0", "id-2"), 10)
+    assert store.table.pods["first"] == pod("first", "db-0", "id-1", deleted=True)
+    assert store.table.by_container_id == {"id-1": ("first", "main"), "id-2": ("second", "main")}
 
 
 def test_the_same_name_in_another_namespace_is_no_successor() -> None:
-    roster = Roster()
-    roster.upsert(pod("first", "db-0"), 0)
-    roster.upsert(replace(pod("second", "db-0"), namespace="other"), 0)
-    assert not any(each.deleted for each in roster.table.pods.values())
+    store = PodStore()
+    store.upsert(pod("first", "db-0"), 0)
+    store.upsert(replace(pod("second", "db-0"), namespace="other"), 0)
+    assert not any(each.deleted for each in store.table.pods.values())
 
 
 UIDS = st.sampled_from("abcd")
@@ -180,12 +180,12 @@ STEPS = st.lists(
 def test_after_any_history_a_table_is_as_if_made_of_its_pods_at_once(
     steps: list[tuple[str, Pod | list[Pod], int]],
 ) -> None:
-    roster, now_ns = Roster(), 0
+    store, now_ns = PodStore(), 0
     for action, what, n in steps:
         now_ns += n * GRACE_NS // 3
-        roster.expire(now_ns)
-        getattr(roster, action)(what, now_ns)
-        table = roster.table
+        store.expire(now_ns)
+        getattr(store, action)(what, now_ns)
+        table = store.table
         assert table == indexed(table.pods, table.version)
 
 
@@ -200,22 +200,22 @@ HISTORY = st.lists(
 def test_after_any_history_the_indexes_agree_with_the_pods_and_the_dead_leave(
     steps: list[tuple[str, str | set[str], int]],
 ) -> None:
-    roster, now_ns, living = Roster(), 0, set[str]()
+    store, now_ns, living = PodStore(), 0, set[str]()
     for action, what, n in steps:
         now_ns += n * GRACE_NS // 3
-        roster.expire(now_ns)
+        store.expire(now_ns)
         if action == "relist":
-            roster.relist([pod(uid) for uid in what], now_ns)
+            store.relist([pod(uid) for uid in what], now_ns)
             living = set(what)
         elif action == "upsert":
-            roster.upsert(pod(str(what), "", f"{what}{n}"), now_ns)
+            store.upsert(pod(str(what), "", f"{what}{n}"), now_ns)
             living.add(str(what))
         else:
-            roster.delete(pod(str(what)), now_ns)
+            store.delete(pod(str(what)), now_ns)
             living.discard(str(what))
-        table = roster.table
+        table = store.table
         assert {uid for uid, each in table.pods.items() if not each.deleted} == living
         assert set(table.by_kubelet_uid.values()) <= set(table.pods)
         assert {uid for uid, _ in table.by_container_id.values()} <= set(table.pods)
-    roster.expire(now_ns + GRACE_NS)
-    assert set(roster.table.pods) == living
+    store.expire(now_ns + GRACE_NS)
+    assert set(store.table.pods) == living

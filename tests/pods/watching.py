@@ -9,13 +9,13 @@ from typing import Self
 
 from exporter.model import Clock, PodTable
 from exporter.sources.pods.api import ApiPods
-from exporter.sources.pods.client import Client, connect, from_kubeconfig
-from exporter.sources.pods.decode import KEEP_NOTHING, Keep
-from exporter.sources.pods.listener import Pace
+from exporter.sources.pods.client import KubeClient, connect, from_kubeconfig
+from exporter.sources.pods.decode import KEEP_NOTHING, KeyPrefixes
+from exporter.sources.pods.listener import ListenerTimings
 from tests.pods.apiserver import ApiServer, write_kubeconfig
 
 PATIENCE_S = 60.0
-QUICK = Pace(watch_s=60, slack_s=5, list_s=5, backoff_s=0.005, backoff_limit_s=0.02)
+QUICK = ListenerTimings(watch_s=60, slack_s=5, list_s=5, backoff_s=0.005, backoff_limit_s=0.02)
 
 
 class ManualClock:
@@ -38,17 +38,23 @@ class Watching:
 
     def __init__(
         self,
-        connect: Callable[[], Client],
+        connect: Callable[[], KubeClient],
         *,
-        pace: Pace = QUICK,
-        keep: Keep = KEEP_NOTHING,
+        timings: ListenerTimings = QUICK,
+        keep: KeyPrefixes = KEEP_NOTHING,
         clock: Clock = time,
         node: str = "node-1",
-        chance: Callable[[], float] = random.random,
+        jitter: Callable[[], float] = random.random,
     ) -> None:
         self._condition = threading.Condition()
         self.source = ApiPods(
-            connect, node, keep=keep, clock=clock, pace=pace, chance=chance, changed=self._changed
+            connect,
+            node,
+            keep=keep,
+            clock=clock,
+            timings=timings,
+            jitter=jitter,
+            changed=self._changed,
         )
 
     def __enter__(self) -> Self:
@@ -92,7 +98,9 @@ class Watching:
             self._condition.notify_all()
 
 
-def connector(server: ApiServer, folder: Path, token: str | None = None) -> Callable[[], Client]:
+def connector(
+    server: ApiServer, folder: Path, token: str | None = None
+) -> Callable[[], KubeClient]:
     """A ``connect`` that reads a kubeconfig for ``server`` each time."""
     path = write_kubeconfig(folder / "kubeconfig", server.url, token=token)
     return lambda: connect(from_kubeconfig(str(path)))

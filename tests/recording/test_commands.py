@@ -13,7 +13,7 @@ import pytest
 from exporter.cli import main
 from exporter.commands.replay import Replay
 from exporter.metrics.text import Format, Renderer
-from exporter.recording.tape import TapeReader
+from exporter.recording.file import RecordingReader
 
 SINGLE = Path(__file__).parent.parent / "replay" / "single.rec.gz"
 RECORD = [sys.executable, "-m", "exporter", "record", "--simulate=demo", "--duration=2s"]
@@ -26,7 +26,7 @@ def run(*command: str) -> subprocess.CompletedProcess[bytes]:
 
 
 def pages(form: Format) -> list[bytes]:
-    with TapeReader(str(SINGLE)) as tape:
+    with RecordingReader(str(SINGLE)) as tape:
         return [Renderer().render(snapshot, form) for snapshot in Replay(tape).snapshots()]
 
 
@@ -171,12 +171,12 @@ def test_every_page_is_printed_under_its_number() -> None:
     [
         ([*REPLAY, "/nonexistent.rec.gz"], "/nonexistent.rec.gz: No such file or directory"),
         ([*REPLAY, __file__], "test_commands.py, line 1: not gzip, or damaged"),
-        ([*REPLAY, str(SINGLE), "--cycle=21"], "there are 20 cycles in the recording"),
+        ([*REPLAY, str(SINGLE), "--cycle=21"], "cycle 21 is not in the recording, which has 20"),
         (
             [*RECORD, "--output=/nonexistent/file"],
             "cannot write /nonexistent/file: No such file or directory",
         ),
-        ([*RECORD, f"--output={__file__}"], "test_commands.py is there already; --force replaces"),
+        ([*RECORD, f"--output={__file__}"], "test_commands.py already exists; --force replaces"),
         ([*RECORD, "--output=-", "--simulate=/nonexistent.yaml"], "given 2 times"),
     ],
 )
@@ -198,7 +198,7 @@ def test_what_cannot_be_done_is_one_line(command: list[str], complaint: str) -> 
         (["replay"], "the following arguments are required: FILE"),
         (["replay", "f", "--cycle=0"], "'0' is not a number from 1, last or each"),
         (["replay", "f", "--format=json"], "invalid choice: 'json'"),
-        (["replay", "f", "--output=x"], "replay has no use for --output=x"),
+        (["replay", "f", "--output=x"], "unexpected argument of replay: --output=x"),
     ],
 )
 def test_arguments_that_are_not_allowed_are_refused(
@@ -219,5 +219,5 @@ def test_a_recording_that_is_cut_off_says_so(tmp_path: Path) -> None:
     done = run(*REPLAY, str(file))
 
     assert done.returncode == 0
-    assert b"is cut off; all before that was replayed" in done.stderr
+    assert b"is cut off; what precedes that was replayed" in done.stderr
     assert b"\nmgpu_exporter_cycles_total " in done.stdout

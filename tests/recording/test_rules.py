@@ -10,7 +10,7 @@ from exporter.commands.record import Session
 from exporter.commands.replay import Replay
 from exporter.metrics.text import Format
 from exporter.model import CgroupIdentity, SchemeDescription
-from exporter.recording.tape import TapeError, TapeReader, TapeWriter
+from exporter.recording.file import RecordingError, RecordingReader, RecordingWriter
 from exporter.settings import Settings, load
 from tests.collector.bench import CID, POD, Bench
 
@@ -36,10 +36,10 @@ def recorded(path: Path, settings: Settings, *, anonymise: bool = False) -> str:
     containers = tuple(replace(container, limits=limits) for container in POD.containers)
     bench.name_pod(replace(POD, containers=containers, annotations={"acme.example/card": "0"}))
     bench.use(7, 10**8)
-    sources = bench.collector._asking._sources
+    sources = bench.collector._poller._sources
     session = Session(settings, sources, bench.clock, anonymise=anonymise)
     file = io.BytesIO()
-    tape = TapeWriter(file, 1 << 20, session.head)
+    tape = RecordingWriter(file, 1 << 20, session.head)
     for _ in range(3):
         bench.clock.move(1)
         tape.write(session.cycle())
@@ -49,7 +49,7 @@ def recorded(path: Path, settings: Settings, *, anonymise: bool = False) -> str:
 
 
 def replayed(path: Path) -> str:
-    with TapeReader(str(path)) as tape:
+    with RecordingReader(str(path)) as tape:
         run = Replay(tape)
         pages = [run.renderer().render(snapshot, Format.TEXT) for snapshot in run.snapshots()]
     assert "every page is as it was recorded" in run.verdict
@@ -69,7 +69,7 @@ def test_an_anonymised_recording_does_not_hold_it(tmp_path: Path) -> None:
     file = tmp_path / "x.rec.gz"
     page = recorded(file, SETTINGS, anonymise=True)
 
-    with TapeReader(str(file)) as tape:
+    with RecordingReader(str(file)) as tape:
         head = tape.head
     assert "acme" not in repr(head)
     assert head.index_bases == {"vke-mgpu": "minor"}
@@ -89,7 +89,7 @@ def test_what_cannot_be_said_in_this_version_is_refused(
 ) -> None:
     file = tmp_path / "x.rec.gz"
     recorded(file, SETTINGS)
-    with TapeReader(str(file)) as tape:
+    with RecordingReader(str(file)) as tape:
         tape.head = replace(tape.head, **head)  # type: ignore[arg-type] # of these fields
-        with pytest.raises(TapeError, match="its sharing systems do not fit this version"):
+        with pytest.raises(RecordingError, match="its sharing systems do not fit this version"):
             Replay(tape)

@@ -40,14 +40,14 @@ from exporter.model import (
     Window,
 )
 from exporter.recording.cycle import Cycle
-from exporter.recording.tape import TapeReader, TapeWriter
+from exporter.recording.file import RecordingReader, RecordingWriter
 from exporter.settings import Settings, load
 from exporter.simulation.load import describe
 from exporter.simulation.node import Node
 from exporter.sources.cgroups.simulated import SimulatedProcesses
 from exporter.sources.gpus.simulated import SimulatedGpus
 from exporter.sources.gpus.source import RestartRequiredError
-from exporter.sources.node.source import ToldNode
+from exporter.sources.node.source import StaticNodeSource
 from exporter.sources.pods.simulated import SimulatedPods
 from tests.collector.bench import CID, PLACED, POD, Bench, row
 from tests.collector.sources import ManualClock, SetGpus, SetPods, SetProcesses
@@ -70,7 +70,7 @@ class Recording:
         self.session = Session(settings, sources, clock, **more)
         self._renderer = Renderer(families_without(settings.metrics_disable))
         self._file = io.BytesIO()
-        self._tape = TapeWriter(self._file, 1 << 24, self.session.head)
+        self._tape = RecordingWriter(self._file, 1 << 24, self.session.head)
 
     def cycle(self, seconds: float = 1) -> Snapshot:
         """Some time later, one cycle."""
@@ -86,7 +86,7 @@ class Recording:
         """The pages that the file comes to."""
         self._tape.end()
         self._path.write_bytes(self._file.getvalue())
-        with TapeReader(str(self._path)) as tape:
+        with RecordingReader(str(self._path)) as tape:
             run = Replay(tape)
             renderer = run.renderer()
             pages = [renderer.render(s, form) for s in run.snapshots() for form in FORMS]
@@ -175,7 +175,7 @@ class Told(Recording):
         self.bench = bench
         self.node_facts = NodeFacts()
         self.node_error: Exception | None = None
-        node = ToldNode("node", self._node, bench.clock)
+        node = StaticNodeSource("node", self._node, bench.clock)
         sources = Sources((bench.gpus,), bench.processes, bench.pods, (node,))
         bench.processes.identities[7] = CgroupIdentity("uid-1", CID, "containerd")
         bench.use(7, SECOND // 2)
@@ -291,7 +291,7 @@ def test_the_pod_table_the_node_and_identities_are_kept_once(path: Path) -> None
     told.cycle()
 
     assert [bool(cycle.pod_table) for cycle in told.cycles] == [True, False, True]
-    assert [[bool(one) for one in cycle.told] for cycle in told.cycles] == [
+    assert [[bool(one) for one in cycle.node_facts] for cycle in told.cycles] == [
         [True],
         [False],
         [False],
@@ -361,13 +361,13 @@ def test_what_only_a_restart_mends_ends_the_recording_and_is_in_it(
     told = Told(path)
     told.bench.gpus.error = RestartRequiredError("library and driver disagree")
     file = io.BytesIO()
-    tape = TapeWriter(file, 1 << 20, told.session.head)
+    tape = RecordingWriter(file, 1 << 20, told.session.head)
 
     told.session.run(tape, 60 * SECOND, Stop())
 
     path.write_bytes(file.getvalue())
     caplog.clear()
-    with TapeReader(str(path)) as reader, caplog.at_level(logging.WARNING):
+    with RecordingReader(str(path)) as reader, caplog.at_level(logging.WARNING):
         assert len(list(Replay(reader).snapshots())) == 1
     assert "library and driver disagree" in caplog.text
 
@@ -375,7 +375,7 @@ def test_what_only_a_restart_mends_ends_the_recording_and_is_in_it(
 def test_a_full_file_ends_the_recording(path: Path, caplog: pytest.LogCaptureFixture) -> None:
     told = Told(path)
     file = io.BytesIO()
-    tape = TapeWriter(file, 1500, told.session.head)
+    tape = RecordingWriter(file, 1500, told.session.head)
 
     with caplog.at_level(logging.WARNING):
         told.session.run(tape, 10**9 * SECOND, Moving(told.bench.clock))
@@ -399,7 +399,7 @@ class Moving(Stop):
 
 def test_a_recording_has_a_cycle_for_each_interval_of_its_length(path: Path) -> None:
     told = Told(path)
-    tape = TapeWriter(io.BytesIO(), 1 << 20, told.session.head)
+    tape = RecordingWriter(io.BytesIO(), 1 << 20, told.session.head)
 
     told.session.run(tape, 30 * SECOND, Moving(told.bench.clock))
 
@@ -469,13 +469,15 @@ def test_an_anonymised_recording_has_no_value_of_a_label_and_no_key_of_somebodys
 def test_the_version_on_the_page_is_the_one_that_recorded(path: Path) -> None:
     told = Told(path)
     file = io.BytesIO()
-    tape = TapeWriter(file, 1 << 20, replace(told.session.head, version="0.0.7", python="3.99"))
+    tape = RecordingWriter(
+        file, 1 << 20, replace(told.session.head, version="0.0.7", python="3.99")
+    )
     told.cycle()
     tape.write(told.cycles[0])
     tape.end()
     path.write_bytes(file.getvalue())
 
-    with TapeReader(str(path)) as reader:
+    with RecordingReader(str(path)) as reader:
         [snapshot] = Replay(reader).snapshots()
 
     build = snapshot.rows["exporter"][0].values["build_info"]
@@ -485,7 +487,7 @@ def test_the_version_on_the_page_is_the_one_that_recorded(path: Path) -> None:
 def test_a_page_that_differs_from_the_recorded_one_is_noticed(path: Path) -> None:
     told = Told(path)
     file = io.BytesIO()
-    tape = TapeWriter(file, 1 << 20, told.session.head)
+    tape = RecordingWriter(file, 1 << 20, told.session.head)
     told.cycle()
     told.cycle()
     tape.write(told.cycles[0])
@@ -493,7 +495,7 @@ def test_a_page_that_differs_from_the_recorded_one_is_noticed(path: Path) -> Non
     tape.end()
     path.write_bytes(file.getvalue())
 
-    with TapeReader(str(path)) as reader:
+    with RecordingReader(str(path)) as reader:
         run = Replay(reader)
         list(run.snapshots())
 

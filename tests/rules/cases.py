@@ -28,7 +28,7 @@ class Example(NamedTuple):
 
 
 def _core(of: str, rate: float, share: float | None) -> dict[str, str]:
-    """A container that uses so much of a GPU, against an allotted share."""
+    """A container that uses so much of a GPU, against an allocated share."""
     found = {f"mgpu_container_core_seconds_total{{{of}}}": f"0+{rate * 60}{HOURS}"}
     if share is not None:
         found[f"mgpu_container_allocated_core_seconds_total{{{of}}}"] = f"0+{share * 60}{HOURS}"
@@ -39,7 +39,7 @@ def _busy(rate: float) -> dict[str, str]:
     return {f"mgpu_device_busy_seconds_total{{{GPU}}}": f"0+{rate * 60}{HOURS}"}
 
 
-def _allotted(of: str, policy: str = "") -> str:
+def _allocated(of: str, policy: str = "") -> str:
     return f'mgpu_container_allocation_info{{{of},scheme="mgpu",policy="{policy}"}}'
 
 
@@ -80,10 +80,9 @@ FULLNESS = f"mgpu_pod_memory_limit_utilization_ratio{{{POD}}}"
 POD_CORE = f"mgpu_pod_core_seconds_total{{{POD}}}"
 PROCESSES = f"mgpu_container_processes{{{MAIN}}}"
 MISMATCH = f"mgpu_container_placement_mismatch{{{MAIN}}}"
-CROSSCHECK = f'mgpu_device_crosscheck_mismatch{{{GPU},quantity="energy"}}'
 UNMEASURED = f'mgpu_container_unmeasured{{{MAIN},quantity="core",reason="no_hostpid"}}'
-CORE_ALLOTTED = f"mgpu_device_allocated_core_ratio{{{GPU}}}"
-MEMORY_ALLOTTED = f"mgpu_device_allocated_memory_bytes{{{GPU}}}"
+CORE_ALLOCATED = f"mgpu_device_allocated_core_ratio{{{GPU}}}"
+MEMORY_ALLOCATED = f"mgpu_device_allocated_memory_bytes{{{GPU}}}"
 MEMORY = f"mgpu_device_memory_total_bytes{{{GPU}}}"
 USED = f"mgpu_device_memory_used_bytes{{{GPU}}}"
 HELD = f"mgpu_container_memory_used_bytes{{{MAIN}}}"
@@ -120,16 +119,16 @@ CASES: dict[str, Example] = {
         {
             "it has room": {FULLNESS: f"0.9{HOURS}"},
             "it soon gave it back": {FULLNESS: f"0.97x40 0.5{HOURS}"},
-            "it has no allotment": {FULLNESS: None},
+            "it has no allocation": {FULLNESS: None},
         },
     ),
     "MgpuContainerOverCoreShare": Example(
-        {**_core(MAIN, 0.5, 0.4), _allotted(MAIN, "fixed-share"): f"1{HOURS}"},
+        {**_core(MAIN, 0.5, 0.4), _allocated(MAIN, "fixed-share"): f"1{HOURS}"},
         {
             "within its share": _core(MAIN, 0.42, 0.4),
             "its policy lets it take what is free": {
-                _allotted(MAIN, "fixed-share"): None,
-                _allotted(MAIN, "burst-share"): f"1{HOURS}",
+                _allocated(MAIN, "fixed-share"): None,
+                _allocated(MAIN, "burst-share"): f"1{HOURS}",
             },
             "promised no share": {OWN_SHARE: None},
             "no longer measured": {OWN_USE: "0+30x45 stale"},
@@ -151,11 +150,11 @@ CASES: dict[str, Example] = {
         },
     ),
     "MgpuAllottedGpuIdle": Example(
-        {POD_CORE: f"9{HOURS}", _allotted(MAIN): f"1{HOURS}"},
+        {POD_CORE: f"9{HOURS}", _allocated(MAIN): f"1{HOURS}"},
         {
             "it worked an hour ago": {POD_CORE: "0x200 0+1x400"},
-            "it has come lately": {POD_CORE: "_x200 0x200", _allotted(MAIN): "_x200 1x200"},
-            "it has no allotment": {_allotted(MAIN): None},
+            "it has come lately": {POD_CORE: "_x200 0x200", _allocated(MAIN): "_x200 1x200"},
+            "it has no allocation": {_allocated(MAIN): None},
             "its use is not measured": {POD_CORE: None},
         },
         minute=260,
@@ -163,8 +162,8 @@ CASES: dict[str, Example] = {
     "MgpuGpuUsedWithoutAllotment": Example(
         {PROCESSES: f"1{HOURS}"},
         {
-            "it was allotted": {_allotted(MAIN): f"1{HOURS}"},
-            "the pod was allotted as a whole": {
+            "it was allocated": {_allocated(MAIN): f"1{HOURS}"},
+            "the pod was allocated as a whole": {
                 f'mgpu_container_allocation_info{{{POD},container=""}}': f"1{HOURS}"
             },
             "it has no process": {PROCESSES: f"0{HOURS}"},
@@ -189,12 +188,12 @@ CASES: dict[str, Example] = {
         },
     ),
     "MgpuDeviceOvercommitted": Example(
-        {CORE_ALLOTTED: f"1.2{HOURS}"},
+        {CORE_ALLOCATED: f"1.2{HOURS}"},
         {
-            "all of it is allotted": {CORE_ALLOTTED: f"1{HOURS}"},
+            "all of it is allocated": {CORE_ALLOCATED: f"1{HOURS}"},
             "memory fits": {
-                CORE_ALLOTTED: None,
-                MEMORY_ALLOTTED: f"24e9{HOURS}",
+                CORE_ALLOCATED: None,
+                MEMORY_ALLOCATED: f"24e9{HOURS}",
                 MEMORY: f"24e9{HOURS}",
             },
         },
@@ -299,14 +298,6 @@ CASES: dict[str, Example] = {
         },
     ),
     "MgpuUseUnobserved": Example({UNOBSERVED: f"0+6{HOURS}"}, {"once": {UNOBSERVED: "0x30 8x400"}}),
-    "MgpuCrosscheckMismatch energy": Example(
-        {CROSSCHECK: f"1{HOURS}"},
-        {
-            "the two agree": {CROSSCHECK: f"0{HOURS}"},
-            "they agree again": {CROSSCHECK: "1x40 0x400"},
-            "the library does not tell": {CROSSCHECK: None},
-        },
-    ),
     "MgpuExporterAbsent": Example({UP: f"0{HOURS}"}, {"one is there": {BUILD: f"1{HOURS}"}}),
     "MgpuExporterDown": Example(
         {UP: f"0{HOURS}"},
@@ -342,13 +333,9 @@ CASES: dict[str, Example] = {
                 PODS.replace("pods_api", "pods_kubelet"): f"1{HOURS}"
             },
             "it is not names that are missing": {PODS: None, CGROUPS: f"0{HOURS}"},
-            "it is AMD's library, which no figure needs": {
-                PODS: None,
-                PODS.replace("pods_api", "amdsmi"): f"0{HOURS}",
-            },
         },
     ),
-    "MgpuExporterStale of allotments": Example(
+    "MgpuExporterStale of allocations": Example(
         {PODS: f"1{HOURS}", PODS.replace("pods_api", "podresources"): f"0{HOURS}"},
         {"all answer": {PODS.replace("pods_api", "podresources"): f"1{HOURS}"}},
     ),

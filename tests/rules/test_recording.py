@@ -20,7 +20,7 @@ NAMESPACE = f'{NODE},namespace="n",uuid="GPU-a"'
 
 EXPECTED: dict[
     str, dict[str, float]
-] = {  # series, and what each rule makes of them: a fifth of a GPU, half of what is allotted
+] = {  # series, and what each rule makes of them: a fifth of a GPU, half of what is allocated
     "namespace_pod_container_uuid:mgpu_core_seconds:rate5m": {
         f"mgpu_container_core_seconds_total{{{MAIN}}}": 0.2
     },

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 import pytest
 
 from exporter.model import ContainerKey
-from exporter.simulation.truth import Truth
+from tests.scenario.truth import Truth
 
 Series = Mapping[tuple[str, ...], float]
 Read = Callable[[str, Sequence[str]], Series]  # a family and labels → its numbers by them
@@ -40,7 +40,7 @@ def expected(truth: Truth) -> Expected:
     told = {
         (key, uuid): promise
         for (key, uuid), promise in truth.promised.items()
-        if key.container and (promise.told or truth.memory_bytes.get((key, uuid)))
+        if key.container and (promise.device_known or truth.memory_bytes.get((key, uuid)))
     }
     unseen = {key[:2] for key, uuid in truth.promised.keys() - told.keys() if key.container}
     pods = truth.pods()

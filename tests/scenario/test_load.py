@@ -49,7 +49,7 @@ def test_an_allotment_is_read_with_its_scheme() -> None:
     mgpu = {"name": "p", "namespace": "n", "scheme": "mgpu", "containers": [container]}
     read = describe({"devices": [A10, A10], "pods": [mgpu]}, "f").pods[0]
     assert read.scheme is Scheme.MGPU
-    allotment = read.containers[0].allotment
+    allotment = read.containers[0].allocation
     assert allotment is not None
     assert allotment.devices == (1, 0)
     assert (allotment.core_percent, allotment.memory_bytes) == (40, 4 << 30)

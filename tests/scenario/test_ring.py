@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from exporter.simulation.ring import DEPTH
 from tests.scenario.clock import START, ManualClock
 from tests.scenario.nodes import SCENARIOS, node, pod, process
+from tests.scenario.truth import truth_of
 
 START_US = START // 1000
 SAMPLE_US = 1_000_000 / 6
@@ -159,7 +160,7 @@ def test_samples_add_up_to_the_truth_but_for_rounding(scenario: dict[str, Any]) 
         end_us = samples[-1].timestamp_us
         begin_us = asked.busy_samples(device.index, "core", 0)[-51].timestamp_us
         busy_us = sum(s.percent for s in samples) / 100 * SAMPLE_US
-        truth = asked.truth(begin_us * 1000, end_us * 1000).device_core_ns[device.uuid]
+        truth = truth_of(asked, begin_us * 1000, end_us * 1000).device_core_ns[device.uuid]
         assert abs(busy_us - truth / 1000) <= 50 * SAMPLE_US * 0.0051
 
 

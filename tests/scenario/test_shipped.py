@@ -12,6 +12,7 @@ from exporter.simulation.load import load, shipped
 from exporter.simulation.node import Node
 from exporter.sources.cgroups.layout import parse_path
 from tests.scenario.clock import SECOND, START, ManualClock
+from tests.scenario.truth import truth_of
 
 
 def _node(name: str, seconds: float = 0) -> tuple[Node, ManualClock]:
@@ -30,7 +31,7 @@ def test_the_decoders_read_every_pod_without_a_problem(name: str) -> None:
     node, clock = _node(name)
     for _ in range(60):
         pods = node.pod_table().pods
-        promises = node.truth(clock.now_ns, clock.now_ns + 1).promised
+        promises = truth_of(node, clock.now_ns, clock.now_ns + 1).promised
         for pod in pods.values():
             if pod.terminal or pod.phase == "Pending":
                 continue  # what it is promised begins with its start
@@ -56,7 +57,7 @@ def test_every_process_of_a_pod_is_found_by_its_cgroup(name: str) -> None:
 
 def test_the_demo_shows_every_kind_of_owner_and_scheme() -> None:
     node, _ = _node("demo", 60)
-    truth = node.truth(START, START + 90 * SECOND)
+    truth = truth_of(node, START, START + 90 * SECOND)
     owners = {owner for owner, _ in truth.core_ns}
     assert GroupKey("systemd", "nvidia-dcgm.service") in owners
     assert len({o for o in owners if isinstance(o, ContainerKey)}) > 12
@@ -66,7 +67,7 @@ def test_the_demo_shows_every_kind_of_owner_and_scheme() -> None:
 
 def test_the_hpc_node_shows_every_kind_of_group_and_no_pod() -> None:
     node, _ = _node("hpc", 60)
-    truth = node.truth(START, START + 90 * SECOND)
+    truth = truth_of(node, START, START + 90 * SECOND)
     owners = {owner for owner, _ in truth.core_ns}
     kinds = {owner.kind for owner in owners if isinstance(owner, GroupKey)}
     assert kinds == {"slurm", "docker", "podman", "user", "systemd", "lxc"}
@@ -77,7 +78,7 @@ def test_the_hpc_node_shows_every_kind_of_group_and_no_pod() -> None:
 def test_the_parser_of_paths_finds_the_owners_that_the_scenario_tells() -> None:
     node, clock = _node("hpc", 60)
     found = {owner_of(parse_path(path), PodTable()) for path in node.cgroup_paths().values()}
-    living = node.truth(clock.now_ns - 15 * SECOND, clock.now_ns + 1).core_ns
+    living = truth_of(node, clock.now_ns - 15 * SECOND, clock.now_ns + 1).core_ns
     assert {owner for owner, _ in living} <= found
 
 
@@ -91,7 +92,7 @@ def test_a_job_that_comes_again_has_a_new_number_and_the_same_user() -> None:
 def test_the_demo_has_a_pod_over_its_share_and_one_idle() -> None:
     node, _ = _node("demo", 60)
     uuid = node.devices()[0].uuid
-    truth = node.truth(START, START + 60 * SECOND).core_ns
+    truth = truth_of(node, START, START + 60 * SECOND).core_ns
     rerank = ContainerKey("inference", "rerank-58d4f8f7c4-9vkmt", "server")
     assert truth[rerank, uuid] > 2 * 0.10 * 60 * SECOND
     idle = ContainerKey("research", "notebook-alice-0", "jupyter")
@@ -108,8 +109,8 @@ def test_the_demo_has_an_offline_pod_that_is_paused_and_runs_later() -> None:
         ContainerKey("research", "batch-scoring-5f6c7b8d9-2xk8p", "score"),
         node.devices()[1].uuid,
     )
-    assert key not in node.truth(START, START + 180 * SECOND).core_ns
-    assert key in node.truth(START + 180 * SECOND, START + 200 * SECOND).core_ns
+    assert key not in truth_of(node, START, START + 180 * SECOND).core_ns
+    assert key in truth_of(node, START + 180 * SECOND, START + 200 * SECOND).core_ns
 
 
 def test_the_demo_s_jobs_come_and_go() -> None:
@@ -130,7 +131,7 @@ def test_the_mixed_node_has_pods_and_jobs_on_devices_of_each_vendor() -> None:
         "amd": 18,
         "intel": 1,
     }
-    used = node.truth(START, START + 90 * SECOND).core_ns
+    used = truth_of(node, START, START + 90 * SECOND).core_ns
     by_kind = {(devices[u].vendor, o.kind if isinstance(o, GroupKey) else "") for o, u in used}
     vendors = ("nvidia", "amd", "intel")
     assert by_kind >= {(vendor, kind) for vendor in vendors for kind in ("", "slurm")}
@@ -139,7 +140,7 @@ def test_the_mixed_node_has_pods_and_jobs_on_devices_of_each_vendor() -> None:
 def test_the_single_scenario_is_exact() -> None:
     node, _ = _node("single", 2)
     assert [device.uuid[4:5] for device in node.devices()] == ["1", "2"]
-    truth = node.truth(START, START + 2 * SECOND)
+    truth = truth_of(node, START, START + 2 * SECOND)
     assert truth.device_core_ns[node.devices()[1].uuid] == 2 * SECOND
     assert truth.namespace_core_ns["research", node.devices()[1].uuid] == 2 * SECOND
 

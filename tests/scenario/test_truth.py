@@ -8,6 +8,7 @@ from exporter.simulation.load import describe
 from exporter.simulation.node import Node
 from tests.scenario.clock import SECOND, START, ManualClock
 from tests.scenario.nodes import SCENARIOS, node, pod, process
+from tests.scenario.truth import truth_of
 
 DOCKER = "4f1c6f3f0e3b2b6dd7a3a7c0f5a2d4e1b8c9d0a1f2e3c4b5a69788796a5b4c3d"
 
@@ -18,7 +19,7 @@ def test_owners_add_up_to_their_device_and_namespaces_to_their_pods(
     scenario: dict[str, Any],
 ) -> None:
     asked = node(devices=2, **scenario)
-    truth = asked.truth(START, START + 12 * SECOND)
+    truth = truth_of(asked, START, START + 12 * SECOND)
     for device in asked.devices():
         owners = {owner: ns for (owner, uuid), ns in truth.core_ns.items() if uuid == device.uuid}
         assert sum(owners.values()) == truth.device_core_ns[device.uuid] <= 12 * SECOND
@@ -32,8 +33,8 @@ def test_owners_add_up_to_their_device_and_namespaces_to_their_pods(
 def test_the_truth_of_two_parts_adds_up_to_the_whole(scenario: dict[str, Any]) -> None:
     asked = node(devices=2, **scenario)
     times = (START, START + 3_333_333_333, START + 7 * SECOND)
-    left, right = asked.truth(*times[:2]), asked.truth(*times[1:])
-    whole = asked.truth(times[0], times[2])
+    left, right = truth_of(asked, *times[:2]), truth_of(asked, *times[1:])
+    whole = truth_of(asked, times[0], times[2])
     for uuid, ns in whole.device_core_ns.items():
         assert left.device_core_ns[uuid] + right.device_core_ns[uuid] == ns
     for key, ns in whole.core_ns.items():  # a share that does not divide is cut elsewhere
@@ -48,7 +49,7 @@ def test_each_process_belongs_to_one_owner() -> None:
     ]
     asked = node(pods=[pod("p", processes[0])], processes=processes[1:])
     (device,) = asked.devices()
-    truth = asked.truth(START, START + 3 * SECOND)
+    truth = truth_of(asked, START, START + 3 * SECOND)
     assert truth.core_ns == {
         (ContainerKey("n", "p", "c"), device.uuid): SECOND,
         (Unattributed.HOST_PROCESS, device.uuid): SECOND,
@@ -62,14 +63,14 @@ def test_a_process_on_two_devices_is_one_process_with_the_same_work_on_both() ->
     clock.move(5)
     assert len(asked.cgroup_paths()) == 1
     assert asked.memory(0).processes == asked.memory(1).processes
-    truth = asked.truth(START, clock.now_ns)
+    truth = truth_of(asked, START, clock.now_ns)
     assert len(set(truth.device_core_ns.values())) == 1
 
 
 def test_energy_is_idle_power_all_the_time_and_the_rest_while_busy() -> None:
     asked = node(processes=[process(duty=0.5, period="1s", phase=0)])  # an A10: 20 W to 150 W
     (device,) = asked.devices()
-    truth = asked.truth(START, START + 10 * SECOND)
+    truth = truth_of(asked, START, START + 10 * SECOND)
     assert truth.idle_energy_uj[device.uuid] == 10 * 20_000_000
     tool = GroupKey("systemd", "gpu-tool.service")
     assert truth.active_energy_uj[tool, device.uuid] == 5 * 130_000_000
@@ -84,7 +85,7 @@ def test_the_energy_counter_follows_the_truth_in_millijoules() -> None:
     for _ in range(40):
         clock.move(1.7)
         counter = asked.energy_uj(0)
-        truth = asked.truth(START, clock.now_ns).device_energy_uj[device.uuid]
+        truth = truth_of(asked, START, clock.now_ns).device_energy_uj[device.uuid]
         assert counter % 1000 == 0
         assert counter > before
         assert 0 <= truth - counter <= 150_000_000 // 10 + 1000  # a tenth of a second at full power
@@ -175,7 +176,7 @@ ASKED = {"devices": 0, "core": 25, "memory": "8GiB"}
 def test_a_promise_is_what_the_container_states_per_card() -> None:
     containers = [{"name": "c", **ASKED, "devices": [0, 1]}, {"name": "log"}]
     asked = node(devices=2, pods=[pod(scheme="mgpu", containers=containers)])
-    promised = asked.truth(START, START + SECOND).promised
+    promised = truth_of(asked, START, START + SECOND).promised
     first, second = asked.devices()
     assert promised.keys() == {(ContainerKey("n", "p", "c"), d.uuid) for d in (first, second)}
     assert {(p.core, p.memory_bytes) for p in promised.values()} == {(0.25, 8 << 30)}
@@ -188,7 +189,7 @@ def test_ratios_are_use_against_the_promise() -> None:
         {"name": "free", "devices": 0, "memory": "4GiB", "processes": [process(memory="1GiB")]},
     ]
     asked = node(pods=[pod(scheme="hami", containers=containers)])
-    truth = asked.truth(START, START + 10 * SECOND)
+    truth = truth_of(asked, START, START + 10 * SECOND)
     (device,) = asked.devices()
     key = ContainerKey("n", "p", "c")
     used = truth.core_ns[key, device.uuid] / (10 * SECOND)
@@ -205,7 +206,7 @@ def test_a_pod_s_memory_ratio_is_that_of_its_fullest_device() -> None:
     work = [process(device=0, memory="2GiB"), process(device=1, memory="4GiB")]
     container = {"name": "c", **ASKED, "devices": [0, 1], "processes": work}
     asked = node(devices=2, pods=[pod(scheme="mgpu", containers=[container])])
-    assert asked.truth(START, START + SECOND).pods()["n", "p"].memory_ratio == 0.5
+    assert truth_of(asked, START, START + SECOND).pods()["n", "p"].memory_ratio == 0.5
 
 
 def test_an_instance_counts_for_its_share_and_its_board_has_the_energy() -> None:
@@ -216,7 +217,7 @@ def test_an_instance_counts_for_its_share_and_its_board_has_the_energy() -> None
     ]
     processes = [process(device=1), process(device=2)]
     asked = Node(describe({"devices": devices, "processes": processes}, "f"), ManualClock())
-    truth = asked.truth(START, START + 7 * SECOND)
+    truth = truth_of(asked, START, START + 7 * SECOND)
     board, two, three = (device.uuid for device in asked.devices())
     assert truth.device_core_ns == {board: 0, two: 2 * SECOND, three: 3 * SECOND}
     assert truth.device_energy_uj == {board: 70 * 7 * 10**6 + 630 * 5 * 10**6}

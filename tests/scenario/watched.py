@@ -10,13 +10,13 @@ from exporter.settings import load
 from exporter.simulation.description import Scenario
 from exporter.simulation.load import describe
 from exporter.simulation.node import Node
-from exporter.simulation.truth import Truth
 from exporter.sources.cgroups.simulated import SimulatedProcesses
 from exporter.sources.gpus.simulated import SimulatedGpus
-from exporter.sources.node.source import ToldNode
+from exporter.sources.node.source import StaticNodeSource
 from exporter.sources.pods.simulated import SimulatedPods
 from tests.e2e.programs import Page
 from tests.scenario.clock import SECOND, START, ManualClock
+from tests.scenario.truth import Truth, truth_of
 
 BEGUN_S = 20  # before the watch: samples are there, and who was to come has come
 
@@ -31,7 +31,7 @@ class Watched:
             gpus=(SimulatedGpus(self.node, clock),),
             processes=SimulatedProcesses(self.node.cgroup_paths),
             pods=SimulatedPods(self.node.pod_table, clock=clock),
-            nodes=(ToldNode("node", self.node.facts, clock),),
+            nodes=(StaticNodeSource("node", self.node.facts, clock),),
         )
         settings = load({"collection.window": [f"{seconds}s"]}, {})
         collector = make_collector(settings, sources, clock)
@@ -40,7 +40,7 @@ class Watched:
             collector.cycle()
         self.page = Page(Renderer().render(collector.snapshot, Format.TEXT).decode())
         end_ns = clock.now_ns
-        self.truth: Truth = self.node.truth(end_ns - seconds * SECOND, end_ns)
+        self.truth: Truth = truth_of(self.node, end_ns - seconds * SECOND, end_ns)
 
     def read(self, name: str, by: Sequence[str]) -> dict[tuple[str, ...], float]:
         """A family of the page by these labels."""

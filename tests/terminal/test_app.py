@@ -10,9 +10,9 @@ from textual.pilot import Pilot
 
 from exporter.terminal.app import Top
 from exporter.terminal.draw import Tone
-from exporter.terminal.feeds import FeedError, Sight
-from exporter.terminal.tree import Tree
-from exporter.terminal.view import Kind, SortKey
+from exporter.terminal.feeds import FeedError, FeedResult
+from exporter.terminal.tree import LineTree
+from exporter.terminal.view import LineKind, SortKey
 from tests.api.nodes import crowded, demo, hostile
 from tests.terminal.views import document, history, is_harmless, sight
 
@@ -27,15 +27,15 @@ class SetFeed:
 
     name = "test"
 
-    def __init__(self, first: Sight) -> None:
-        self._news: queue.SimpleQueue[Sight | Exception] = queue.SimpleQueue()
+    def __init__(self, first: FeedResult) -> None:
+        self._news: queue.SimpleQueue[FeedResult | Exception] = queue.SimpleQueue()
         self.say(first)
 
-    def say(self, news: Sight | Exception) -> None:
+    def say(self, news: FeedResult | Exception) -> None:
         """Let the next read bring this."""
         self._news.put(news)
 
-    def read(self) -> Sight:
+    def read(self) -> FeedResult:
         """What was said, when it is."""
         news = self._news.get()
         if isinstance(news, Exception):
@@ -77,7 +77,7 @@ def text(app: Top) -> str:
     return "\n".join(screen(app))
 
 
-def tree(app: Top) -> Tree:
+def tree(app: Top) -> LineTree:
     return app._tree
 
 
@@ -154,7 +154,7 @@ def test_keys_sort_and_the_same_again_reverses(key: str, by: SortKey) -> None:
 def test_sorted_by_core_the_busiest_pod_of_each_gpu_comes_first() -> None:
     def check(app: Top) -> None:
         for device in tree(app)._all:
-            names = [child.name for child in device.children if child.kind is not Kind.REST]
+            names = [child.name for child in device.children if child.kind is not LineKind.REST]
             cores = {child.name: child.core.value or 0 for child in device.children}
             shown_here = [name for name in shown(app) if name in names]
             assert cores[shown_here[0]] == max(cores[name] for name in names)
@@ -189,7 +189,7 @@ def test_letters_typed_into_the_filter_are_no_commands() -> None:
 
 def test_a_filter_that_matches_nothing_says_so() -> None:
     def check(app: Top) -> None:
-        assert "nothing matches the filter" in text(app)
+        assert "no match for the filter" in text(app)
 
     drive(SetFeed(sight(demo())), pressing("slash", *"nobody"), checking(check))
 
@@ -226,7 +226,7 @@ def test_the_cursor_stays_on_its_line_when_others_come_and_go() -> None:
         at = next(n for n, name in enumerate(shown(app)) if "notebook-alice" in name)
         await pilot.press(*["down"] * at)
         chosen.append(tree(app).selected)
-        feed.say(Sight([(less, None)]))
+        feed.say(FeedResult([(less, None)]))
         await until(pilot, lambda: not any("rerank" in name for name in shown(app)))
 
     def check(app: Top) -> None:
@@ -245,13 +245,13 @@ def test_a_line_that_has_gone_leaves_the_cursor_above_it() -> None:
 
     async def lose(app: Top, pilot: Pilot[None]) -> None:
         await pilot.press("down", "down")
-        feed.say(Sight([(less, None)]))
+        feed.say(FeedResult([(less, None)]))
         await until(pilot, lambda: len(shown(app)) < 12)
 
     def check(app: Top) -> None:
         selected = tree(app).selected
         assert selected is not None
-        assert selected.kind is Kind.DEVICE
+        assert selected.kind is LineKind.DEVICE
 
     drive(feed, lose, checking(check))
 
@@ -273,11 +273,11 @@ def test_the_keys_move_and_the_ends_are_ends() -> None:
 
 def test_help_explains_and_goes_away() -> None:
     def explained(app: Top) -> None:
-        assert "the allotment ends" in text(app)
+        assert "end of the allocation" in text(app)
         assert "never 0" in text(app)
 
     def gone(app: Top) -> None:
-        assert "the allotment ends" not in text(app)
+        assert "end of the allocation" not in text(app)
         assert app.is_running
 
     drive(
@@ -301,7 +301,7 @@ def test_what_is_not_known_is_a_question_mark_with_its_reason() -> None:
         assert "no hostpid" in line
         assert "set hostPID: true" in text(app)
 
-    drive(SetFeed(Sight([(whole, None)])), pressing("down", "down"), checking(check))
+    drive(SetFeed(FeedResult([(whole, None)])), pressing("down", "down"), checking(check))
 
 
 def test_a_source_that_is_down_is_said_above_the_table() -> None:
@@ -312,7 +312,7 @@ def test_a_source_that_is_down_is_said_above_the_table() -> None:
     async def look(app: Top, pilot: Pilot[None]) -> None:
         await until(pilot, lambda: said in screen(app)[1])
 
-    drive(SetFeed(Sight([(whole, None)])), look)
+    drive(SetFeed(FeedResult([(whole, None)])), look)
 
 
 def test_figures_go_on_behind_the_help() -> None:
@@ -322,7 +322,7 @@ def test_figures_go_on_behind_the_help() -> None:
 
     async def look(app: Top, pilot: Pilot[None]) -> None:
         await pilot.press("question_mark")
-        feed.say(Sight([(less, None)]))
+        feed.say(FeedResult([(less, None)]))
         await until(pilot, lambda: len(shown(app)) < 12)
         await pilot.press("escape")
         await until(pilot, lambda: "GPU 0 A100" in text(app))
@@ -368,13 +368,13 @@ def test_frozen_figures_stand_until_they_are_let_go() -> None:
 
     async def freeze(app: Top, pilot: Pilot[None]) -> None:
         await pilot.press("z")
-        feed.say(Sight([(less, None)]))
+        feed.say(FeedResult([(less, None)]))
         feed.say(FeedError("read after it"))
         await until(pilot, lambda: "read after it" in text(app))
         none_missing(app)
         assert "FROZEN" in screen(app)[0]
         await pilot.press("z")
-        feed.say(Sight([(less, None)]))
+        feed.say(FeedResult([(less, None)]))
         await until(pilot, lambda: CHAT not in text(app))
 
     drive(feed, freeze)
@@ -393,7 +393,7 @@ def test_hostile_names_neither_act_nor_are_markup() -> None:
         assert r"\x1b" in text(app)
 
     drive(
-        SetFeed(Sight([(made, None)])),
+        SetFeed(FeedResult([(made, None)])),
         *(checking(check), pressing("slash", *"[b]"), pressing("escape"), pressing("end")),
         checking(none_acts),
         size=(160, 60),
@@ -456,4 +456,4 @@ def test_the_history_is_drawn() -> None:
         line = next(line for line in screen(app) if "0 A100" in line)
         assert any(spark in line[-12:] for spark in "▁▂▃▄▅▆▇█")
 
-    drive(SetFeed(Sight([(whole, past)])), checking(check), size=(120, 30))
+    drive(SetFeed(FeedResult([(whole, past)])), checking(check), size=(120, 30))

@@ -10,9 +10,9 @@ import bcrypt
 import pytest
 
 from exporter.terminal.feeds import view_of
-from exporter.terminal.feeds.http import Credentials, Http, RemoteFeed
+from exporter.terminal.feeds.http import Http, RemoteCredentials, RemoteFeed
 from exporter.terminal.feeds.prometheus import PrometheusFeed
-from exporter.terminal.view import Kind, Line, View
+from exporter.terminal.view import Line, LineKind, Overview
 from tests.api.validation import validate
 from tests.e2e.programs import Exporter, Prometheus, eventually
 from tests.terminal.views import everything
@@ -43,14 +43,14 @@ def snapshot(*flags: str, **environ: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def remote(exporter: Exporter) -> View:
-    feed = RemoteFeed(Http(exporter.url, Credentials()))
+def remote(exporter: Exporter) -> Overview:
+    feed = RemoteFeed(Http(exporter.url, RemoteCredentials()))
     return view_of(feed.read(), feed.name)
 
 
-def containers(view: View) -> dict[tuple[str, ...], Line]:
+def containers(view: Overview) -> dict[tuple[str, ...], Line]:
     """By namespace, pod, container and device."""
-    lines = (line for line in everything(view.lines) if line.kind is Kind.CONTAINER)
+    lines = (line for line in everything(view.lines) if line.kind is LineKind.CONTAINER)
     return {line.key[2:] + line.key[1:2]: line for line in lines}
 
 
@@ -59,8 +59,8 @@ def test_an_exporter_is_shown_with_its_processes(exporter: Exporter) -> None:
 
     assert view.source == exporter.url
     assert view.simulated
-    assert len([line for line in view.lines if line.kind is Kind.DEVICE]) == 4
-    assert any(line.kind is Kind.PROCESS and line.letters for line in everything(view.lines))
+    assert len([line for line in view.lines if line.kind is LineKind.DEVICE]) == 4
+    assert any(line.kind is LineKind.PROCESS and line.letters for line in everything(view.lines))
 
 
 @pytest.mark.program("prometheus")
@@ -72,9 +72,9 @@ def test_a_prometheus_shows_a_namespace_as_the_exporter_does(
 ) -> None:
     job = "" if honor else AS_TARGET
     with Prometheus({"node-7": exporter.url}, tmp_path, "1s", job, honor=honor) as prometheus:
-        feed = PrometheusFeed(Http(f"http://{prometheus.address}", Credentials()), NAMESPACE)
+        feed = PrometheusFeed(Http(f"http://{prometheus.address}", RemoteCredentials()), NAMESPACE)
 
-        def there() -> View | None:
+        def there() -> Overview | None:
             view = view_of(feed.read(), feed.name)
             return view if len(containers(view)) >= 3 else None
 
@@ -90,7 +90,7 @@ def test_a_prometheus_shows_a_namespace_as_the_exporter_does(
     assert view.simulated
     assert next(line.name for line in view.lines).startswith("0 A100")
     assert view.source == "node-7"
-    assert not any(line.kind is Kind.PROCESS for line in everything(view.lines))
+    assert not any(line.kind is LineKind.PROCESS for line in everything(view.lines))
     assert view.troubles == ()
 
 
@@ -100,10 +100,10 @@ def test_all_nodes_of_a_prometheus_are_shown_and_nothing_is_said_to_be_nothing(
 ) -> None:
     targets = {"node-1": exporter.url, "node-2": exporter.url}
     with Prometheus(targets, tmp_path, "1s") as prometheus:
-        http = Http(f"http://{prometheus.address}", Credentials())
+        http = Http(f"http://{prometheus.address}", RemoteCredentials())
         everywhere, nowhere = PrometheusFeed(http), PrometheusFeed(http, 'nobody\'s \\ "space"\n')
 
-        def both() -> View | None:
+        def both() -> Overview | None:
             view = view_of(everywhere.read(), everywhere.name)
             return view if len(view.lines) >= 8 else None
 
@@ -119,7 +119,9 @@ def test_all_nodes_of_a_prometheus_are_shown_and_nothing_is_said_to_be_nothing(
 def _has_past(feed: PrometheusFeed) -> bool:
     feed._history_due_ns = 0
     view = view_of(feed.read(), feed.name)
-    return any(set(line.past) - {None} for line in everything(view.lines) if line.kind is Kind.POD)
+    return any(
+        set(line.past) - {None} for line in everything(view.lines) if line.kind is LineKind.POD
+    )
 
 
 def test_a_snapshot_of_another_node_in_every_format(exporter: Exporter) -> None:

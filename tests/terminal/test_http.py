@@ -12,7 +12,7 @@ import pytest
 
 from exporter.terminal.access import VARIABLES, far_feed
 from exporter.terminal.feeds import FeedError
-from exporter.terminal.feeds.http import LARGEST, Credentials, Http, RemoteFeed
+from exporter.terminal.feeds.http import LARGEST, Http, RemoteCredentials, RemoteFeed
 from exporter.terminal.feeds.prometheus import PrometheusFeed
 from tests.terminal.flags import arguments, parser
 
@@ -69,21 +69,21 @@ def server() -> Iterator[Server]:
 
 def refusal(server: Server, **credentials: str) -> str:
     with pytest.raises(FeedError) as caught:
-        Http(server.url, Credentials(**credentials)).json("/x")
+        Http(server.url, RemoteCredentials(**credentials)).json("/x")
     return str(caught.value)
 
 
 def test_an_object_is_read(server: Server) -> None:
     server.answer = lambda *_: (200, {}, b'{"a": 1}')
 
-    assert Http(f"{server.url}/", Credentials()).json("/x", {"q": "a b"}) == {"a": 1}
+    assert Http(f"{server.url}/", RemoteCredentials()).json("/x", {"q": "a b"}) == {"a": 1}
     assert server.asked == [("/x?q=a+b", "")]
 
 
 def test_gzip_is_unpacked(server: Server) -> None:
     server.answer = lambda *_: (200, {"Content-Encoding": "gzip"}, gzip.compress(b'{"a": 1}'))
 
-    assert Http(server.url, Credentials()).json("/x") == {"a": 1}
+    assert Http(server.url, RemoteCredentials()).json("/x") == {"a": 1}
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ def test_a_refusal_is_a_sentence_with_the_address(status: int, words: str, serve
 
 def test_credentials_are_sent_and_never_said(server: Server) -> None:
     server.answer = lambda *_: (401, {}, b"")
-    who = Credentials(user="me", password=SECRET)
+    who = RemoteCredentials(user="me", password=SECRET)
 
     said = refusal(server, user="me", password=SECRET) + refusal(server, token=SECRET)
 
@@ -155,12 +155,12 @@ def test_nobody_there_is_said_in_words() -> None:
     with pytest.raises(
         FeedError, match=r"^http://127\.0\.0\.1:1 does not answer: Connection refused"
     ):
-        Http("http://127.0.0.1:1", Credentials()).get("/")
+        Http("http://127.0.0.1:1", RemoteCredentials()).get("/")
 
 
 def test_https_to_a_plain_server_says_so(server: Server) -> None:
     with pytest.raises(FeedError, match=r"does not answer: what is there does not speak TLS"):
-        Http(server.url.replace("http:", "https:"), Credentials()).get("/")
+        Http(server.url.replace("http:", "https:"), RemoteCredentials()).get("/")
 
 
 def test_a_server_that_hangs_up_may_be_one_of_tls() -> None:
@@ -168,7 +168,7 @@ def test_a_server_that_hangs_up_may_be_one_of_tls() -> None:
         hang_up = threading.Thread(target=_hang_up, args=(listener,), daemon=True)
         hang_up.start()
         with pytest.raises(FeedError, match=r"see whether it is https://$"):
-            Http(f"http://127.0.0.1:{listener.getsockname()[1]}", Credentials()).get("/")
+            Http(f"http://127.0.0.1:{listener.getsockname()[1]}", RemoteCredentials()).get("/")
         hang_up.join()
 
 
@@ -182,12 +182,12 @@ def _hang_up(listener: socket.socket) -> None:
 @pytest.mark.parametrize("url", ["node:10045", "ftp://node", "file:///etc/passwd", "http://", "x"])
 def test_what_is_no_address_is_refused(url: str) -> None:
     with pytest.raises(FeedError, match="is no address such as"):
-        Http(url, Credentials())
+        Http(url, RemoteCredentials())
 
 
 def test_an_address_with_a_password_is_refused_without_saying_it() -> None:
     with pytest.raises(FeedError) as caught:
-        Http(f"http://me:{SECRET}@node:1", Credentials())
+        Http(f"http://me:{SECRET}@node:1", RemoteCredentials())
 
     assert SECRET not in str(caught.value)
 
@@ -196,7 +196,7 @@ def test_an_exporter_of_another_version_is_refused(server: Server) -> None:
     server.answer = lambda *_: (200, {}, json.dumps({"api_version": "v9\x1b"}).encode())
 
     with pytest.raises(FeedError, match=r"speaks v9\\x1b; this version v1"):
-        RemoteFeed(Http(server.url, Credentials())).read()
+        RemoteFeed(Http(server.url, RemoteCredentials())).read()
 
 
 def test_without_flags_and_variables_it_is_this_node() -> None:

@@ -5,7 +5,7 @@ import pytest
 
 from exporter.model import DeviceState, Row, Snapshot, Value
 from exporter.terminal.lines import lines_of
-from exporter.terminal.view import Kind, Line, path
+from exporter.terminal.view import Line, LineKind, path
 from tests.api.nodes import HOSTILE, crowded, demo, hostile
 from tests.terminal.views import document, everything, find, history, view
 
@@ -19,14 +19,18 @@ def of(snapshot: Snapshot) -> tuple[Line, ...]:
 def test_devices_hold_pods_hold_containers_hold_processes() -> None:
     lines = of(demo())
 
-    assert [line.kind for line in lines] == [Kind.DEVICE] * 4
+    assert [line.kind for line in lines] == [LineKind.DEVICE] * 4
     assert [line.name for line in lines] == [
         *("0 A100-SXM4-80GB", "1 A100-SXM4-80GB", "2 L40S", "3 L40S"),
     ]
     pod = find(lines, CHAT)
     [container] = pod.children
     [process] = container.children
-    assert (pod.kind, container.kind, process.kind) == (Kind.POD, Kind.CONTAINER, Kind.PROCESS)
+    assert (pod.kind, container.kind, process.kind) == (
+        LineKind.POD,
+        LineKind.CONTAINER,
+        LineKind.PROCESS,
+    )
     assert path(container) == f"{pod.name}/server"
     assert process.letters == "C"
 
@@ -59,7 +63,7 @@ def test_containers_and_rest_come_to_the_device() -> None:
 
 
 def test_processes_come_to_their_container() -> None:
-    containers = [line for line in everything(of(demo())) if line.kind is Kind.CONTAINER]
+    containers = [line for line in everything(of(demo())) if line.kind is LineKind.CONTAINER]
     for container in containers:
         parts = [line.core.value or 0.0 for line in container.children]
         assert sum(parts) == pytest.approx(container.core.value, abs=1e-6)
@@ -87,7 +91,7 @@ def test_what_is_not_known_has_its_reason_up_to_the_pod() -> None:
 
 
 def test_no_reason_is_said_to_be_none() -> None:
-    assert find(changed({"memory_used_bytes": None}), CHAT).memory.why == "not_told"
+    assert find(changed({"memory_used_bytes": None}), CHAT).memory.why == "not_reported"
 
 
 def test_what_is_not_known_is_not_summed() -> None:
@@ -104,7 +108,7 @@ def test_what_is_not_known_is_not_summed() -> None:
 def test_an_allotment_on_no_known_device_stands_by_itself_at_the_end() -> None:
     lines = changed({"uuid": None, "index": None, "core_utilization_ratio": None})
 
-    assert lines[-1].kind is Kind.NOWHERE
+    assert lines[-1].kind is LineKind.NOWHERE
     assert find(lines[-1:], CHAT).core.limit == pytest.approx(0.4)
 
 
@@ -115,8 +119,8 @@ def test_a_device_that_the_document_lacks_has_a_line_of_its_own() -> None:
     stray = lines_of(whole, None)[-1]
 
     assert stray.name.startswith("GPU GPU-")
-    assert (stray.core.value, stray.core.why) == (None, "not_told")
-    assert find((stray,), CHAT).kind is Kind.POD
+    assert (stray.core.value, stray.core.why) == (None, "not_reported")
+    assert find((stray,), CHAT).kind is LineKind.POD
 
 
 def test_a_lost_device_is_not_idle() -> None:
@@ -161,6 +165,6 @@ def test_several_nodes_are_told_apart() -> None:
 
 
 def test_hostile_names_are_each_in_their_place() -> None:
-    pods = [line for line in everything(of(hostile())) if line.kind is Kind.POD]
+    pods = [line for line in everything(of(hostile())) if line.kind is LineKind.POD]
 
     assert len(pods) == len(HOSTILE)

@@ -2,22 +2,22 @@ from dataclasses import replace
 
 import pytest
 
-from exporter.terminal.view import Figure, Kind, Line, Order, SortKey, rows
+from exporter.terminal.view import Figure, Line, LineKind, LineOrder, SortKey, rows
 from tests.api.nodes import demo
 from tests.terminal.views import process, view
 
 A = process("a", 0.1, 30, pid=3)
 B = process("b", 0.3, 10, pid=1)
 C = process("c", None, 20, pid=2)
-REST = replace(process("rest", 0.9), kind=Kind.REST, key=("rest",))
-GPU = Line(("gpu",), Kind.DEVICE, "gpu", children=(A, REST, C, B))
+REST = replace(process("rest", 0.9), kind=LineKind.REST, key=("rest",))
+GPU = Line(("gpu",), LineKind.DEVICE, "gpu", children=(A, REST, C, B))
 SHARED = tuple(
     replace(line, core=Figure(line.core.value, limit, line.core.why))
     for line, limit in ((A, 0.1), (B, 0.6), (C, 0.5))
 )
 
 
-def names(lines: tuple[Line, ...], order: Order) -> list[str]:
+def names(lines: tuple[Line, ...], order: LineOrder) -> list[str]:
     return [row.line.name for row in rows(lines, order)[1:]]
 
 
@@ -32,7 +32,7 @@ def names(lines: tuple[Line, ...], order: Order) -> list[str]:
     ],
 )
 def test_lines_are_sorted_within_their_device(by: SortKey, expected: str) -> None:
-    assert names((GPU,), Order(by)) == [*expected.split(), "rest"]
+    assert names((GPU,), LineOrder(by)) == [*expected.split(), "rest"]
 
 
 @pytest.mark.parametrize(
@@ -42,38 +42,38 @@ def test_lines_are_sorted_within_their_device(by: SortKey, expected: str) -> Non
 def test_the_other_way_round_the_unknown_and_the_rest_are_still_last(
     by: SortKey, expected: str
 ) -> None:
-    assert names((GPU,), Order(by, reverse=True)) == [*expected.split(), "rest"]
+    assert names((GPU,), LineOrder(by, reverse=True)) == [*expected.split(), "rest"]
 
 
 def test_the_share_of_the_limit_counts_not_the_amount() -> None:
     gpu = replace(GPU, children=SHARED)
 
-    assert names((gpu,), Order(SortKey.SHARE)) == ["a", "b", "c"]
+    assert names((gpu,), LineOrder(SortKey.SHARE)) == ["a", "b", "c"]
 
 
 def test_devices_stay_where_they_are() -> None:
     lines = view(demo()).lines
 
-    shown = [row.line for row in rows(lines, Order(SortKey.CORE, deepest=1))]
+    shown = [row.line for row in rows(lines, LineOrder(SortKey.CORE, deepest=1))]
 
     assert tuple(shown) == lines
 
 
 def test_a_filter_keeps_what_is_above_and_below() -> None:
-    shown = rows(view(demo()).lines, Order(needle="CHAT-7B"))
+    shown = rows(view(demo()).lines, LineOrder(needle="CHAT-7B"))
 
     assert [row.line.kind for row in shown] == [
-        *(Kind.DEVICE, Kind.POD, Kind.CONTAINER, Kind.PROCESS),
+        *(LineKind.DEVICE, LineKind.POD, LineKind.CONTAINER, LineKind.PROCESS),
     ]
 
 
 def test_a_filter_that_nothing_matches_shows_nothing() -> None:
-    assert rows(view(demo()).lines, Order(needle="nobody")) == []
+    assert rows(view(demo()).lines, LineOrder(needle="nobody")) == []
 
 
 @pytest.mark.parametrize("deepest", [1, 2, 3, 4])
 def test_depth_shows_so_many_levels(deepest: int) -> None:
-    shown = rows(view(demo()).lines, Order(deepest=deepest))
+    shown = rows(view(demo()).lines, LineOrder(deepest=deepest))
 
     assert max(row.depth for row in shown) == deepest - 1
     assert all(row.hidden == bool(row.line.children) for row in shown if row.depth == deepest - 1)
@@ -82,7 +82,7 @@ def test_depth_shows_so_many_levels(deepest: int) -> None:
 def test_what_is_folded_says_so() -> None:
     lines = view(demo()).lines
 
-    shown = rows(lines, Order(folded={lines[0].key}))
+    shown = rows(lines, LineOrder(folded={lines[0].key}))
 
     assert shown[0].hidden
     assert shown[1].line is lines[1]

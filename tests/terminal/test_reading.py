@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from exporter.terminal.feeds import Sight, view_of
+from exporter.terminal.feeds import FeedResult, view_of
 from exporter.terminal.reading import clean, fitted, number, printable, width
 from exporter.terminal.report import report
 from tests.api.nodes import demo
@@ -90,7 +90,7 @@ def test_a_document_with_anything_in_it_is_shown(data: st.DataObject) -> None:
     made = with_one_part_replaced(document(demo()), data)
     past = with_one_part_replaced(history(demo()), data)
     if isinstance(made, dict):
-        seen = view_of(Sight([(made, past if isinstance(past, dict) else None)]), "test")
+        seen = view_of(FeedResult([(made, past if isinstance(past, dict) else None)]), "test")
 
         text = report(seen, 100, coloured=False)
 
@@ -99,7 +99,7 @@ def test_a_document_with_anything_in_it_is_shown(data: st.DataObject) -> None:
 
 
 def test_an_empty_document_is_shown() -> None:
-    text = report(view_of(Sight([(json.loads("{}"), None)]), "there"), 80, coloured=False)
+    text = report(view_of(FeedResult([(json.loads("{}"), None)]), "there"), 80, coloured=False)
 
     assert text.startswith("there · 0 GPUs, 0 pods\n")
     assert "no GPU is known" in text

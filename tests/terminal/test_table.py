@@ -10,13 +10,15 @@ from exporter.terminal.draw import Tone, bar, core, memory_bar, spark
 from exporter.terminal.facts import amount, percent
 from exporter.terminal.reading import width
 from exporter.terminal.report import report
-from exporter.terminal.view import Figure, Kind, Line, Order, rows
+from exporter.terminal.view import Figure, Line, LineKind, LineOrder, rows
 from tests.api.nodes import crowded, demo, hostile
 from tests.terminal.views import is_harmless, view
 
 
 def line(value: float | None, limit: float | None = None, why: str = "") -> Line:
-    return Line(("x",), Kind.CONTAINER, "x", Figure(value, limit, why), Figure(value, limit, why))
+    return Line(
+        ("x",), LineKind.CONTAINER, "x", Figure(value, limit, why), Figure(value, limit, why)
+    )
 
 
 def drawn(cell: object) -> str:
@@ -115,7 +117,7 @@ def test_percents_never_take_more_than_four(ratio: float) -> None:
 @pytest.mark.parametrize("cells", [20, 24, 40, 60, 79, 80, 100, 120, 200, 400])
 @pytest.mark.parametrize("made", [demo, lambda: crowded(8, 40), hostile])
 def test_every_line_is_as_wide_as_it_is_told(cells: int, made: Callable[[], Snapshot]) -> None:
-    shown = rows(view(made()).lines, Order())
+    shown = rows(view(made()).lines, LineOrder())
 
     layout = table.layout(cells, table.longest_name(shown))
 
@@ -147,7 +149,7 @@ def test_a_click_finds_its_column() -> None:
 
 def test_a_report_says_what_its_question_marks_mean() -> None:
     seen = view(demo())
-    unknown = Line(("g",), Kind.DEVICE, "0 A100", Figure(None, None, "gpu_lost"))
+    unknown = Line(("g",), LineKind.DEVICE, "0 A100", Figure(None, None, "gpu_lost"))
 
     text = report(type(seen)("n", lines=(unknown,)), 80, coloured=False)
 

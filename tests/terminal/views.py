@@ -8,8 +8,8 @@ from typing import Any
 from exporter import api
 from exporter.api import About
 from exporter.model import Snapshot
-from exporter.terminal.feeds import Sight, view_of
-from exporter.terminal.view import Figure, Kind, Line, View
+from exporter.terminal.feeds import FeedResult, view_of
+from exporter.terminal.view import Figure, Line, LineKind, Overview
 
 SECOND = 10**9
 
@@ -26,13 +26,13 @@ def history(snapshot: Snapshot) -> dict[str, Any]:
     return made
 
 
-def sight(*snapshots: Snapshot) -> Sight:
+def sight(*snapshots: Snapshot) -> FeedResult:
     """Of one node or several."""
     names = (f"node-{number}" for number in range(1, len(snapshots) + 1))
-    return Sight([(document(s, n), history(s)) for s, n in zip(snapshots, names, strict=True)])
+    return FeedResult([(document(s, n), history(s)) for s, n in zip(snapshots, names, strict=True)])
 
 
-def view(*snapshots: Snapshot) -> View:
+def view(*snapshots: Snapshot) -> Overview:
     """The same, as it is shown."""
     return view_of(sight(*snapshots), "test")
 
@@ -53,7 +53,7 @@ def process(name: str, core: float | None, memory: float | None = None, pid: int
     """A line without others below."""
     why = "" if core is not None else "mps"
     figure = Figure(core, None, why)
-    return Line((name,), Kind.PROCESS, name, figure, Figure(memory), pid=pid)
+    return Line((name,), LineKind.PROCESS, name, figure, Figure(memory), pid=pid)
 
 
 def is_harmless(text: str) -> bool:

@@ -73,10 +73,10 @@ class Tab:
     async def loads(self, expression: str) -> None:
         """Evaluate an expression that has the page loaded again, and wait for that."""
         self._loaded.clear()
-        await self.tell(expression)
+        await self.value(expression)
         await asyncio.wait_for(self._loaded.wait(), PATIENCE_S)
 
-    async def tell(self, expression: str) -> Any:
+    async def value(self, expression: str) -> Any:
         """The value of an expression in the page; a promise is waited for."""
         said = await self.call(
             "Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True
@@ -90,7 +90,7 @@ class Tab:
             const look = () => (({expression}) ? done(true) : requestAnimationFrame(look));
             look();
         }})"""
-        await self.tell(script)
+        await self.value(script)
 
     async def size(self, width: int, height: int = 900, *, dark: bool = False) -> None:
         """Show the page in this size, light or dark, without motion."""

@@ -15,12 +15,12 @@ from exporter.metrics.text import Renderer
 from exporter.model import Snapshot
 from exporter.settings import Address, Settings, load
 from exporter.web import (
+    ClientLimits,
     Gate,
-    Limits,
+    HttpServer,
     Pages,
     Reload,
     Route,
-    Server,
     WebConfig,
     listen,
     make_app,
@@ -72,7 +72,7 @@ class Site:
     clock: FakeClock
     pages: Pages
     config: WebConfig
-    server: Server
+    server: HttpServer
     loop: asyncio.AbstractEventLoop
     host: str = "127.0.0.1"
 
@@ -112,7 +112,7 @@ def settings(**changes: object) -> Settings:
 def serving(
     snapshot: Snapshot | None = None,
     *,
-    limits: Limits | None = None,
+    limits: ClientLimits | None = None,
     renderer: Renderer | None = None,
     config: Path | None = None,
     address: Address = LOOPBACK,
@@ -136,7 +136,7 @@ def serving(
     host, port = ("", 0) if address.path else sock.getsockname()[:2]
     started, ended = threading.Event(), asyncio.Event()
 
-    server = Server(app, limits, web_config)
+    server = HttpServer(app, limits, web_config)
 
     async def run() -> None:
         await server.start([sock])

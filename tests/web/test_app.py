@@ -12,7 +12,7 @@ from exporter.collector import Pulse
 from exporter.metrics.text import Format, Renderer
 from exporter.model import Snapshot, SourceStatus
 from exporter.settings import Address
-from exporter.web import Limits
+from exporter.web import ClientLimits
 from tests.snapshots import with_every_family
 from tests.web.serving import SECOND, Answer, Site, answer, serving
 from tests.web.test_pages import CountingRenderer
@@ -209,14 +209,14 @@ def test_what_is_made_already_does_not_wait_for_a_render() -> None:
             renderer.gate.set()
 
     assert (served.status, waiting.result().status) == (200, 200)
-    assert site.pages.made(Format.OPENMETRICS, zipped=False)
+    assert site.pages.cached(Format.OPENMETRICS, zipped=False)
 
 
 @pytest.mark.parametrize(
     "sent", [b"", b"GET /metrics HTTP/1.1\r\nHost: a\r\n", b"GET / HTTP/1.1\r\nHost: a\r\n\r\nG"]
 )
 def test_a_request_that_does_not_arrive_is_not_waited_for(sent: bytes) -> None:
-    limits = Limits(request_s=0.2, idle_s=0.2)
+    limits = ClientLimits(request_s=0.2, idle_s=0.2)
     with serving(limits=limits) as site, site.raw() as client:
         client.sendall(sent)
         while client.recv(65536):
@@ -224,7 +224,7 @@ def test_a_request_that_does_not_arrive_is_not_waited_for(sent: bytes) -> None:
 
 
 def test_a_next_request_that_does_not_become_whole_ends_its_connection_before_an_idle_one() -> None:
-    with serving(limits=Limits(request_s=0.2, idle_s=3600)) as site, site.raw() as idle:
+    with serving(limits=ClientLimits(request_s=0.2, idle_s=3600)) as site, site.raw() as idle:
         idle.sendall(REQUEST)
         assert idle.recv(65536).startswith(b"HTTP/1.1 200")
         with site.raw() as slow:
@@ -237,7 +237,7 @@ def test_a_next_request_that_does_not_become_whole_ends_its_connection_before_an
 
 
 def test_a_client_that_does_not_read_is_cut_off() -> None:
-    limits = Limits(write_s=2)
+    limits = ClientLimits(write_s=2)
     with (
         serving(renderer=HugeRenderer(), limits=limits, web_max_requests=1) as site,
         socket.socket() as slow,
@@ -262,7 +262,7 @@ def test_a_slow_reader_holds_a_piece_of_the_page_and_not_the_page() -> None:
 
 
 def test_those_who_say_nothing_do_not_keep_a_probe_out() -> None:
-    with serving(limits=Limits(connections=8, request_s=3600)) as site, ExitStack() as stack:
+    with serving(limits=ClientLimits(connections=8, request_s=3600)) as site, ExitStack() as stack:
         silent = [stack.enter_context(site.raw()) for _ in range(8)]
         answered = [site.ask("/-/healthy").status for _ in range(3)]
         oldest = silent[0].recv(1)
@@ -277,7 +277,7 @@ def test_a_request_at_work_is_not_cut_off_for_a_new_connection() -> None:
     renderer = CountingRenderer()
     renderer.gate.clear()
     with (
-        serving(with_every_family(), renderer=renderer, limits=Limits(connections=1)) as site,
+        serving(with_every_family(), renderer=renderer, limits=ClientLimits(connections=1)) as site,
         closing(site.connect()) as first,
     ):
         first.request("GET", "/metrics")

@@ -15,7 +15,7 @@ import pytest
 
 from exporter.model import Snapshot
 from exporter.settings import Address
-from exporter.web import Limits
+from exporter.web import ClientLimits
 from exporter.web.answers import accepts_gzip, choose_format
 from tests.snapshots import with_every_family
 from tests.web.serving import PATIENCE_S, Site, answer, serving
@@ -344,7 +344,7 @@ def test_a_request_whose_answer_is_not_made_yet_gives_way_with_an_answer() -> No
 
 
 def test_the_slow_readers_of_ones_own_address_give_way_after_a_while() -> None:
-    limits = Limits(slow_s=0.3)
+    limits = ClientLimits(slow_s=0.3)
     with (
         serving(renderer=HugeRenderer(), address=EVERYWHERE, limits=limits) as site,
         ExitStack() as stack,
@@ -356,7 +356,7 @@ def test_the_slow_readers_of_ones_own_address_give_way_after_a_while() -> None:
 
 
 def test_a_crowd_of_connections_at_work_does_not_keep_out_a_probe() -> None:
-    limits = Limits(connections=8)
+    limits = ClientLimits(connections=8)
     with (
         serving(Snapshot(), renderer=HugeRenderer(), address=EVERYWHERE, limits=limits) as site,
         ExitStack() as stack,

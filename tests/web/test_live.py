@@ -12,7 +12,8 @@ import pytest
 
 from exporter.model import Snapshot
 from exporter.settings import Address
-from exporter.web.page.entries import Entry
+from exporter.web.page.entries import TreeEntry
+from exporter.web.page.gpus import card
 from exporter.web.page.html import Html, h
 from exporter.web.page.tree import line
 from tests.api.nodes import HOSTILE, crowded, demo, failing, hostile
@@ -103,7 +104,7 @@ def test_what_is_unseen_is_shown() -> None:
 def test_cards_and_lines_are_rendered_once_for_a_snapshot(monkeypatch: pytest.MonkeyPatch) -> None:
     rendered: list[str] = []
 
-    def counted(entry: Entry, *others: Any) -> Html:
+    def counted(entry: TreeEntry, *others: Any) -> Html:
         rendered.append(entry.key)
         return line(entry, *others)
 
@@ -191,7 +192,8 @@ def test_a_filter_keeps_what_holds_all_its_words() -> None:
 
     assert "chat-7b" in page
     assert "notebook-bob" not in page
-    assert "Nothing holds all of these words." in nothing
+    assert "No match." in nothing
+    assert re.search(r"Pods and processes\s+\d+ of \d+", page)
 
 
 @pytest.mark.parametrize("query", ["sort=nonsense", "q=" + "x" * 1500, "all=2", "q=%00%ff&sort="])
@@ -217,7 +219,7 @@ def test_partitions_are_numbered_and_only_whole_gpus_are_counted() -> None:
     numbers = [f"GPU {board}-{part} AMD" for board in (100, 101) for part in range(8)]
     assert [number for number in numbers if words.count(number) != 1] == []
     assert "GPU 203 8086:e20b" in words
-    assert words.count("Its parts have cards of their own.") == 2
+    assert words.count("See the cards of its partitions.") == 2
 
 
 def test_a_crowd_is_bounded_until_all_is_asked_for() -> None:
@@ -234,10 +236,28 @@ def test_what_cannot_be_measured_is_said_with_its_reason_and_is_not_zero() -> No
     with serving(failing()) as site:
         words = " ".join(words_of(text_of(site)).split())
 
-    assert "It cannot be read: gpu_lost." in words
+    assert "This GPU cannot be read: gpu_lost." in words
     assert "train main · ml unknown: gpu_lost unknown: gpu_lost" in words
     assert "cgroups hostPID is not set" in words
     assert "Set hostPID: true in the exporter's pod." in words
+
+
+def test_a_memory_bar_is_left_out_where_the_total_is_not_known() -> None:
+    with serving(demo(20, "mixed")) as site:
+        found = text_of(site).partition("8086:e20b")[2].partition("</article>")[0]
+
+    gauge = found.partition(">Memory<")[2].partition('class="who"')[0]
+    assert '<svg class="bar"' not in gauge
+    assert "1.5 GiB" in words_of(found)
+
+
+def test_nothing_is_said_to_run_where_a_gpu_cannot_be_read() -> None:
+    document = {"index": 0, "uuid": "GPU-0", "unattributed": [], "unmeasured": []}
+    words: dict[str, Any] = {"unmeasured": {}}
+    lost, idle = ({**document, "up": up} for up in (False, True))
+
+    assert "Nothing runs on it." in words_of(card(idle, (), {}, words))
+    assert "Nothing runs on it." not in words_of(card(lost, (), {}, words))
 
 
 def test_an_exporter_with_a_budget_says_how_often_it_measures() -> None:

@@ -103,7 +103,7 @@ async def go(tab: Tab, site: Site, query: str = "") -> None:
 
 async def answered(tab: Tab, action: str) -> None:
     """Do something that makes the page ask the server, and wait until it shows the answer."""
-    await tab.tell(f"""new Promise((done) => {{
+    await tab.value(f"""new Promise((done) => {{
         const send = XMLHttpRequest.prototype.send;
         XMLHttpRequest.prototype.send = function () {{
             XMLHttpRequest.prototype.send = send;
@@ -131,9 +131,9 @@ def test_a_page_that_was_kept_up_to_date_is_as_one_that_was_just_opened(
     async def look(tab: Tab, site: Site) -> None:
         await go(tab, site)
         await show(tab, site, made())
-        kept = await tab.tell(STRUCTURE)
+        kept = await tab.value(STRUCTURE)
         await go(tab, site)
-        assert kept == await tab.tell(STRUCTURE)
+        assert kept == await tab.value(STRUCTURE)
 
     watched(mixed(), look)
 
@@ -142,12 +142,12 @@ def test_without_scripts_everything_is_there_and_opens(watched: Watched) -> None
     async def look(tab: Tab, site: Site) -> None:
         await tab.without_scripts()
         await tab.open(f"http://127.0.0.1:{site.port}/?q=chat")
-        text = await tab.tell("document.body.innerText")
+        text = await tab.value("document.body.innerText")
         assert "chat-7b-6c9f7d9c5b-x2lqz" in text
         assert "notebook-bob" not in text
         assert "pid 2001" not in text
-        await tab.tell("document.querySelector('details.entry summary').click()")
-        assert "pid 2001" in await tab.tell("document.body.innerText")
+        await tab.value("document.querySelector('details.entry summary').click()")
+        assert "pid 2001" in await tab.value("document.body.innerText")
 
     watched(demo(), look)
 
@@ -155,9 +155,9 @@ def test_without_scripts_everything_is_there_and_opens(watched: Watched) -> None
 def test_groups_are_called_by_their_names_with_their_ids_beside(watched: Watched) -> None:
     async def look(tab: Tab, site: Site) -> None:
         await go(tab, site)
-        names = await tab.tell(f"[...document.querySelectorAll('details.entry .name')]{TEXTS}")
-        notes = await tab.tell(f"[...document.querySelectorAll('details.entry .note')]{TEXTS}")
-        within = await tab.tell(f"[...document.querySelectorAll('article.gpu .name')]{TEXTS}")
+        names = await tab.value(f"[...document.querySelectorAll('details.entry .name')]{TEXTS}")
+        notes = await tab.value(f"[...document.querySelectorAll('details.entry .note')]{TEXTS}")
+        within = await tab.value(f"[...document.querySelectorAll('article.gpu .name')]{TEXTS}")
         assert {"llm-server", "carols-notebook", "dave"} <= set(names) & set(within)
         assert "1004" in notes
         assert any(re.fullmatch("[0-9a-f]{12}", note) for note in notes)
@@ -170,7 +170,7 @@ def test_use_of_two_gpus_is_not_shown_as_too_much_where_nothing_was_allotted(
 ) -> None:
     async def look(tab: Tab, site: Site) -> None:
         await go(tab, site)
-        core = await tab.tell(
+        core = await tab.value(
             "[...document.querySelectorAll('details.entry .core')]"
             ".filter((each) => parseInt(each.innerText) > 100)"
             ".map((each) => each.querySelector('rect:not(.track)').getAttribute('class'))"
@@ -185,14 +185,14 @@ def test_the_page_follows_the_snapshots_and_keeps_what_is_open_and_focused(
 ) -> None:
     async def look(tab: Tab, site: Site) -> None:
         await go(tab, site, "?q=finetune")
-        await tab.tell("document.querySelector('details.entry summary').click()")
-        await tab.tell("document.querySelector('details.entry summary').focus()")
+        await tab.value("document.querySelector('details.entry summary').click()")
+        await tab.value("document.querySelector('details.entry summary').focus()")
         await tab.until("document.querySelectorAll('table.parts tr.process').length === 1")
-        before = await tab.tell("document.querySelector('.measured.core').textContent")
+        before = await tab.value("document.querySelector('.measured.core').textContent")
         site.show(replace(demo(40), version=61))
         await tab.until(f"document.querySelector('.measured.core').textContent !== {before!r}")
-        assert await tab.tell("document.querySelector('details.entry').open")
-        assert await tab.tell("document.activeElement.tagName") == "SUMMARY"
+        assert await tab.value("document.querySelector('details.entry').open")
+        assert await tab.value("document.activeElement.tagName") == "SUMMARY"
 
     watched(demo(), look)
 
@@ -200,19 +200,19 @@ def test_the_page_follows_the_snapshots_and_keeps_what_is_open_and_focused(
 def test_what_is_typed_filters_and_what_is_chosen_sorts(watched: Watched) -> None:
     async def look(tab: Tab, site: Site) -> None:
         await go(tab, site)
-        await tab.tell("document.querySelector('input[type=search]').focus()")
+        await tab.value("document.querySelector('input[type=search]').focus()")
         for letter in "bob":
             await tab.press(letter, ord(letter.upper()), letter)
         await tab.until("document.querySelectorAll('details.entry').length === 1")
-        assert await tab.tell("document.querySelectorAll('article').length") == 1
-        assert await tab.tell("location.search") == "?q=bob"
-        await tab.tell("document.querySelector('input[type=search]').value = ''")
+        assert await tab.value("document.querySelectorAll('article').length") == 1
+        assert await tab.value("location.search") == "?q=bob"
+        await tab.value("document.querySelector('input[type=search]').value = ''")
         await answered(
             tab,
             "const sort = document.querySelector('select'); sort.value = 'name';"
             "sort.dispatchEvent(new Event('input', {bubbles: true}))",
         )
-        pods = [key for key in await tab.tell(ENTRIES) if key.startswith("pod/")]
+        pods = [key for key in await tab.value(ENTRIES) if key.startswith("pod/")]
         assert pods == sorted(pods)
         assert len(pods) > 8
 
@@ -222,11 +222,11 @@ def test_what_is_typed_filters_and_what_is_chosen_sorts(watched: Watched) -> Non
 def test_all_of_a_crowd_is_shown_on_request_and_it_stays_quick(watched: Watched) -> None:
     async def look(tab: Tab, site: Site) -> None:
         await go(tab, site)
-        assert await tab.tell("document.querySelectorAll('article').length") == 24
-        await tab.tell("document.querySelector('a.all').click()")
+        assert await tab.value("document.querySelectorAll('article').length") == 24
+        await tab.value("document.querySelector('a.all').click()")
         await tab.until("document.querySelectorAll('article').length === 64")
-        assert await tab.tell("document.querySelectorAll('details.entry').length") >= 500
-        assert await tab.tell("document.querySelectorAll('body *').length") < 60_000
+        assert await tab.value("document.querySelectorAll('details.entry').length") >= 500
+        assert await tab.value("document.querySelectorAll('body *').length") < 60_000
 
     watched(crowded(), look)
 
@@ -235,10 +235,10 @@ def test_the_page_is_used_with_the_keyboard(watched: Watched) -> None:
     async def look(tab: Tab, site: Site) -> None:
         await go(tab, site, "?q=chat")
         await tab.press("Tab", 9)
-        assert await tab.tell("document.activeElement.className") == "skip"
-        assert await tab.tell("getComputedStyle(document.activeElement).outlineStyle") == "solid"
+        assert await tab.value("document.activeElement.className") == "skip"
+        assert await tab.value("getComputedStyle(document.activeElement).outlineStyle") == "solid"
         await tab.press("Enter", 13, "\r")
-        assert await tab.tell("document.activeElement.id") == "main"
+        assert await tab.value("document.activeElement.id") == "main"
         for _ in range(2):
             await tab.press("Tab", 9)
         await tab.press("Enter", 13, "\r")
@@ -250,7 +250,7 @@ def test_the_page_is_used_with_the_keyboard(watched: Watched) -> None:
 def test_landmarks_tables_and_pictures_have_names(watched: Watched) -> None:
     async def look(tab: Tab, site: Site) -> None:
         await go(tab, site)
-        await tab.tell(OPEN_ALL)
+        await tab.value(OPEN_ALL)
         await tab.until("document.querySelector('table.parts')")
         for selector in (
             "svg[role=img]:not([aria-label])",
@@ -260,11 +260,11 @@ def test_landmarks_tables_and_pictures_have_names(watched: Watched) -> None:
             "input:not([aria-label]):not([type=hidden]), select:not([aria-label])",
             "section:not([aria-labelledby]), article:not([aria-labelledby])",
         ):
-            assert not await tab.tell(f"document.querySelectorAll({selector!r}).length"), selector
+            assert not await tab.value(f"document.querySelectorAll({selector!r}).length"), selector
         for landmark in ("body > header", "body > main", "footer nav", "form[role=search]", "h1"):
-            assert await tab.tell(f"document.querySelectorAll({landmark!r}).length") == 1
+            assert await tab.value(f"document.querySelectorAll({landmark!r}).length") == 1
         ids = "[...document.querySelectorAll('[id]')].map((each) => each.id)"
-        listed = await tab.tell(ids)
+        listed = await tab.value(ids)
         assert len(set(listed)) == len(listed)
 
     watched(demo(), look)
@@ -276,13 +276,13 @@ def test_it_fits_and_can_be_read_in_any_size_light_or_dark(
 ) -> None:
     async def look(tab: Tab, site: Site) -> None:
         await go(tab, site)
-        await tab.tell(OPEN_ALL)
+        await tab.value(OPEN_ALL)
         for width in (375, 768, 1440):
             for dark in (False, True):
                 await tab.size(width, dark=dark)
-                assert await tab.tell(OVERFLOWING) == []
-                assert await tab.tell("document.documentElement.scrollWidth") == width
-                assert await tab.tell(FAINT) == []
+                assert await tab.value(OVERFLOWING) == []
+                assert await tab.value("document.documentElement.scrollWidth") == width
+                assert await tab.value(FAINT) == []
 
     watched(made(), look)
 
@@ -300,7 +300,7 @@ def test_a_card_holds_its_gauges_where_figures_are_long_and_room_is_short(watche
         await go(tab, site)
         for width in (320, 360, 481, 500, 540, 1040, 1100):
             await tab.size(width)
-            assert await tab.tell(BEYOND_ITS_CARD) == [], width
+            assert await tab.value(BEYOND_ITS_CARD) == [], width
 
     watched(replace(made, rows={**made.rows, "device": rows}), look)
 
@@ -315,20 +315,20 @@ def test_it_says_when_the_exporter_does_not_answer(watched: Watched) -> None:
             "uploadThroughput": -1,
         }
         await tab.call("Network.emulateNetworkConditions", **online | {"offline": True})
-        await tab.tell(
+        await tab.value(
             "(() => { const now = performance.now.bind(performance);"
             "performance.now = () => now() + 15_000; })()"
         )
         await tab.until("!document.querySelector('#lost').hidden")
-        assert "does not answer" in await tab.tell("document.querySelector('#lost').innerText")
-        assert "No answer for" in await tab.tell("document.querySelector('#age').innerText")
+        assert "does not answer" in await tab.value("document.querySelector('#lost').innerText")
+        assert "No answer for" in await tab.value("document.querySelector('#age').innerText")
         opacity = "getComputedStyle(document.querySelector({!r})).opacity"
-        assert await tab.tell(opacity.format("#lost")) == "1"
-        assert await tab.tell(opacity.format("main .cards, main section")) == "0.5"
+        assert await tab.value(opacity.format("#lost")) == "1"
+        assert await tab.value(opacity.format("main .cards, main section")) == "0.5"
         await tab.call("Network.emulateNetworkConditions", **online)
         await answered(tab, "document.dispatchEvent(new Event('visibilitychange'))")
-        assert await tab.tell("document.querySelector('#lost').hidden")
-        assert "Measured" in await tab.tell("document.querySelector('#age').innerText")
+        assert await tab.value("document.querySelector('#lost').hidden")
+        assert "Measured" in await tab.value("document.querySelector('#age').innerText")
         tab.complaints = [told for told in tab.complaints if "DISCONNECTED" not in told]
 
     watched(demo(), look)
@@ -337,13 +337,13 @@ def test_it_says_when_the_exporter_does_not_answer(watched: Watched) -> None:
 def test_rows_keep_their_places_while_the_focus_is_in_the_list(watched: Watched) -> None:
     async def look(tab: Tab, site: Site) -> None:
         await go(tab, site)
-        before = await tab.tell(ENTRIES)
-        await tab.tell("document.querySelector('details.entry summary').focus()")
+        before = await tab.value(ENTRIES)
+        await tab.value("document.querySelector('details.entry summary').focus()")
         await show(tab, site, demo(40))
-        held = await tab.tell(ENTRIES)
-        await tab.tell("document.activeElement.blur()")
+        held = await tab.value(ENTRIES)
+        await tab.value("document.activeElement.blur()")
         await show(tab, site, replace(demo(40), version=41))
-        after = await tab.tell(ENTRIES)
+        after = await tab.value(ENTRIES)
         stayed = [key for key in before if key in after]
         assert held[: len(stayed)] == stayed
         assert sorted(held) == sorted(after)
@@ -355,9 +355,9 @@ def test_rows_keep_their_places_while_the_focus_is_in_the_list(watched: Watched)
 def test_the_page_of_another_version_of_the_exporter_is_loaded_whole(watched: Watched) -> None:
     async def look(tab: Tab, site: Site) -> None:
         await go(tab, site)
-        await tab.tell("document.documentElement.dataset.version = 'older'")
+        await tab.value("document.documentElement.dataset.version = 'older'")
         site.show(replace(demo(), version=1000))
         await tab.loads("document.dispatchEvent(new Event('visibilitychange')), 0")
-        assert await tab.tell("document.documentElement.dataset.version") != "older"
+        assert await tab.value("document.documentElement.dataset.version") != "older"
 
     watched(demo(), look)

@@ -58,10 +58,10 @@ def test_a_page_is_rendered_once_for_a_snapshot_and_format(
     pages: Pages, renderer: CountingRenderer
 ) -> None:
     for form in Format:
-        assert pages.made(form, zipped=False) is None
+        assert pages.cached(form, zipped=False) is None
         page = pages.page(form, zipped=False)
         assert pages.page(form, zipped=False) is page
-        assert pages.made(form, zipped=False) is page
+        assert pages.cached(form, zipped=False) is page
 
     assert renderer.count == 2
 
@@ -78,7 +78,7 @@ def test_a_new_writer_writes_the_pages_of_the_same_snapshot_anew(pages: Pages) -
     before = pages.page(Format.TEXT, zipped=False)
     pages.use(Renderer(families_without(["power", "mgpu_device_up"])), CompatPage((), ""))
 
-    assert pages.made(Format.TEXT, zipped=False) is None
+    assert pages.cached(Format.TEXT, zipped=False) is None
     after = pages.page(Format.TEXT, zipped=False)
     assert b"mgpu_device_power_watts{" in before
     assert b"mgpu_device_power_watts{" not in after
@@ -92,7 +92,7 @@ def test_a_new_snapshot_makes_a_new_page(
     pages.page(Format.TEXT, zipped=False)
     collector.snapshot = Snapshot(version=2)
 
-    assert pages.made(Format.TEXT, zipped=False) is None
+    assert pages.cached(Format.TEXT, zipped=False) is None
     assert b"mgpu_device" not in pages.page(Format.TEXT, zipped=False)
     assert renderer.count == 2
 

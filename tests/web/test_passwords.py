@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 import bcrypt
 import pytest
 
-from exporter.web.passwords import Busy, Credentials, Passwords, credentials
+from exporter.web.passwords import BasicCredentials, Busy, Passwords, credentials
 
 T = TypeVar("T")
 
@@ -24,7 +24,7 @@ def run(asked: Coroutine[Any, Any, T]) -> T:
 async def right(
     passwords: Passwords, user: str, password: str, users: Mapping[str, bytes] = USERS
 ) -> bool:
-    return await passwords.right(Credentials(user, password.encode()), users)
+    return await passwords.verify(BasicCredentials(user, password.encode()), users)
 
 
 def basic(user: str, password: str) -> str:
@@ -131,10 +131,10 @@ def test_nothing_of_a_credential_is_kept() -> None:
 @pytest.mark.parametrize(
     ("header", "found"),
     [
-        (basic("a", "b"), Credentials("a", b"b")),
-        (basic("a", "b:c"), Credentials("a", b"b:c")),
-        ("basic YTpi", Credentials("a", b"b")),
-        (basic("", ""), Credentials("", b"")),
+        (basic("a", "b"), BasicCredentials("a", b"b")),
+        (basic("a", "b:c"), BasicCredentials("a", b"b:c")),
+        ("basic YTpi", BasicCredentials("a", b"b")),
+        (basic("", ""), BasicCredentials("", b"")),
         ("", None),
         ("Basic", None),
         ("Basic !!!", None),
@@ -143,5 +143,7 @@ def test_nothing_of_a_credential_is_kept() -> None:
         ("Bearer YTpi", None),
     ],
 )
-def test_the_header_is_read_as_basic_authentication(header: str, found: Credentials | None) -> None:
+def test_the_header_is_read_as_basic_authentication(
+    header: str, found: BasicCredentials | None
+) -> None:
     assert credentials(header) == found

@@ -1,11 +1,11 @@
 from exporter.web.access import TokenBucket
-from exporter.web.webfile import Rate
+from exporter.web.webfile import RateLimit
 from tests.web.serving import SECOND, FakeClock
 
 
 def test_a_burst_passes_then_one_each_interval() -> None:
     clock = FakeClock()
-    bucket = TokenBucket(Rate(SECOND, 3), clock)
+    bucket = TokenBucket(RateLimit(SECOND, 3), clock)
 
     burst = [bucket.take() for _ in range(4)]
     clock.now_ns += SECOND
@@ -20,7 +20,7 @@ def test_a_burst_passes_then_one_each_interval() -> None:
 
 def test_refused_requests_do_not_put_off_the_next_token() -> None:
     clock = FakeClock()
-    bucket = TokenBucket(Rate(SECOND, 1), clock)
+    bucket = TokenBucket(RateLimit(SECOND, 1), clock)
     bucket.take()
     for _ in range(100):
         assert not bucket.take()

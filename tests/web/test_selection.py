@@ -122,7 +122,7 @@ def test_a_selection_is_kept_whatever_its_order() -> None:
     pages = every_family()
     first = pages.page(Format.TEXT, selection(collect=["pod", "device", "pod"]), zipped=True)
 
-    assert pages.made(Format.TEXT, selection(collect=["device", "pod"]), zipped=True) is first
+    assert pages.cached(Format.TEXT, selection(collect=["device", "pod"]), zipped=True) is first
 
 
 def test_few_selections_are_kept_however_many_are_asked_for() -> None:
@@ -130,10 +130,10 @@ def test_few_selections_are_kept_however_many_are_asked_for() -> None:
     asked = [selection(collect=[family.full_name]) for family in FAMILIES]
     for one in asked:
         pages.page(Format.TEXT, one, zipped=True)
-    kept = [one for one in asked if pages.made(Format.TEXT, one, zipped=True)]
+    kept = [one for one in asked if pages.cached(Format.TEXT, one, zipped=True)]
 
     assert kept == asked[-8:]
-    assert pages.made(Format.TEXT, zipped=False)
+    assert pages.cached(Format.TEXT, zipped=False)
 
 
 @pytest.mark.parametrize("query", [{"collect": ["nodes"]}, {"exclude": ["", "pod"]}])

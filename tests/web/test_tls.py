@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from exporter.settings import Address
-from exporter.web import Limits, WebConfig, WebFileError
+from exporter.web import ClientLimits, WebConfig, WebFileError
 from tests.snapshots import with_every_family
 from tests.web.certificates import Pair
 from tests.web.conftest import Pki
@@ -256,7 +256,7 @@ def test_only_allowed_names_of_client_certificates_are_served(
 
 
 def test_a_handshake_that_does_not_end_is_not_waited_for(file: Path, pki: Pki) -> None:
-    limits = Limits(request_s=0.2)
+    limits = ClientLimits(request_s=0.2)
     with serving(config=write(file, pki.server), limits=limits) as site, site.raw() as client:
         client.sendall(b"\x16\x03\x01")
         with suppress(ConnectionError):
@@ -271,7 +271,7 @@ def read_to_the_end(client: socket.socket) -> None:
 
 
 def test_handshakes_that_wait_do_not_keep_a_client_out(file: Path, pki: Pki) -> None:
-    limits = Limits(tls_connections=4, request_s=3600)
+    limits = ClientLimits(tls_connections=4, request_s=3600)
     with serving(config=write(file, pki.server), limits=limits) as site:
         waiting = [site.raw() for _ in range(8)]
         assert answers(site, pki.authority.client())
@@ -284,7 +284,7 @@ def test_handshakes_that_wait_do_not_keep_a_client_out(file: Path, pki: Pki) -> 
 def test_what_is_no_handshake_leaves_nothing_behind(
     file: Path, pki: Pki, caplog: pytest.LogCaptureFixture
 ) -> None:
-    limits = Limits(tls_connections=2, request_s=3600)
+    limits = ClientLimits(tls_connections=2, request_s=3600)
     with (
         serving(config=write(file, pki.server), limits=limits) as site,
         closing(site.connect(pki.authority.client())) as kept,
@@ -329,7 +329,7 @@ def test_a_new_certificate_is_shown_to_new_connections(
 
 def test_changes_are_found_without_being_told(file: Path, pki: Pki) -> None:
     new = pki.authority.sign("found", "IP:127.0.0.1")
-    with serving(config=write(file, pki.server), limits=Limits(refresh_s=0.02)) as site:
+    with serving(config=write(file, pki.server), limits=ClientLimits(refresh_s=0.02)) as site:
         write(file, new)
         while certificate_of(site) != der(new):
             pass

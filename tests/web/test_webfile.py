@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.web.webfile import Rate, TlsKeys, WebFile, WebFileError, parse
+from exporter.web.webfile import RateLimit, TlsKeys, WebFile, WebFileError, parse
 
 HASH = "$2y$10$X0h1gDsPszWURQaxFh.zoubFi6DXncSjhoQNJgRrnGs7EsimhC7zG"
 TLS = "tls_server_config: {cert_file: a, key_file: b, %s}"
@@ -69,7 +69,7 @@ def test_every_key_of_exporter_toolkit_is_read() -> None:
             "Strict-Transport-Security": "max-age=31536000",
         },
         users={"alice": HASH.encode()},
-        rate=Rate(100_000_000, 20),
+        rate=RateLimit(100_000_000, 20),
     )
 
 

@@ -1,6 +1,6 @@
-"""What ``helm test`` runs: every pod behind the Service is ready, and tells what it is.
+"""What ``helm test`` runs: every pod behind the Service is ready and serves its metrics.
 
-Where the metrics want a password or a certificate, that they do is the answer.
+Where the metrics need a password or a certificate, a refusal is the expected answer.
 """
 
 import socket
@@ -31,7 +31,7 @@ def judge(scheme: str, address: str, port: int, path: str) -> tuple[bool, str]:
         socket.create_connection((address, port), timeout=10).close()
         return True, "listens"
     base = f"{scheme}://{f'[{address}]' if ':' in address else address}:{port}"
-    context = ssl._create_unverified_context()  # noqa: S323, SLF001 - it tells nothing to anybody
+    context = ssl._create_unverified_context()  # noqa: S323, SLF001 - it sends no secrets
     ready, words = ask(f"{base}/-/ready", context)
     status, page = ask(f"{base}{path}?collect[]=exporter", context)
     good = ready == HTTPStatus.OK and (status in LOCKED or "mgpu_exporter_build_info" in page)

@@ -15,9 +15,6 @@
 - --simulate={{ .Values.simulate }}
 {{- else }}
 - --path.cgroup=/host/sys/fs/cgroup
-{{- if .Values.amdLibraries }}
-- --amd.smi=auto
-{{- end }}
 {{- with .Values.passwd }}
 - --path.passwd=/host/passwd
 {{- end }}
@@ -122,9 +119,6 @@ whose bounding set lacks SYS_ADMIN; a process that is not root does not get it f
 {{- if eq (include "mgpu.gpuAccess" .) "hostPath" }}
 - {name: driver, mountPath: /usr/local/nvidia/lib64, readOnly: true}
 {{- end }}
-{{- if and .Values.amdLibraries (not .Values.simulate) }}
-- {name: amd-libraries, mountPath: /opt/rocm/lib, readOnly: true}
-{{- end }}
 {{- with .Values.extraVolumeMounts }}
 {{ toYaml . }}
 {{- end }}
@@ -171,10 +165,6 @@ whose bounding set lacks SYS_ADMIN; a process that is not root does not get it f
 {{- if eq (include "mgpu.gpuAccess" .) "hostPath" }}
 - name: driver
   hostPath: {path: {{ .Values.driverLibraries | quote }}, type: Directory}
-{{- end }}
-{{- if and .Values.amdLibraries (not .Values.simulate) }}
-- name: amd-libraries
-  hostPath: {path: {{ .Values.amdLibraries | quote }}, type: Directory}
 {{- end }}
 {{- if and .Values.kubeRBACProxy.enabled .Values.kubeRBACProxy.tlsSecret }}
 - name: proxy-tls

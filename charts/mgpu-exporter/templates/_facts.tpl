@@ -47,8 +47,8 @@ signal all others of its user, without any capability.
 {{- end }}
 
 {{/*
-Whether it looks into all processes. /proc/PID/fd is its owner's alone (DAC_READ_SEARCH), and what is
-in it is told to those only who could trace the process (SYS_PTRACE): proc_pid_fd(5).
+Whether it looks into all processes. Only the owner of /proc/PID/fd may list it (else DAC_READ_SEARCH),
+and only who may trace the process may read its links (else SYS_PTRACE): proc_pid_fd(5).
 */}}
 {{- define "mgpu.looksIntoProcesses" -}}
 {{- if and (not .Values.simulate) (hasSuffix "fdinfo" .Values.profile) }}true{{ end }}

@@ -1,8 +1,8 @@
-"""The names, labels and units of other exporters, from the same snapshot, while users move.
+"""Names, labels and units of other exporters, for users who migrate. Pure.
 
-``--compat`` switches them on. Each name is a row of a program's table; where this exporter does not
-know what a name promises there is no row, and where it has no figure there is no series. Pure: it
-may not measure, keep or add anything.
+``--compat`` switches them on. Each program has a table with one row for each name. A name whose
+meaning this exporter cannot provide has no row; a value that is not known has no series. All values
+come from the same snapshot.
 """
 
 from exporter.metrics.compat.page import PROGRAMS, CompatPage

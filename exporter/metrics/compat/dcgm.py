@@ -1,11 +1,11 @@
 """NVIDIA's dcgm-exporter, as its default counters file has it (``etc/default-counters.csv``).
 
-A device with one container carries that container's labels. Of a device with several, use and
-memory are split: a series for each container and one, without a container's labels, for the rest;
-their sum is the device. dcgm-exporter would repeat its other figures for each pod, and a sum
-over pods would multiply the device: here they stand once, without a pod.
+A device with one container has that container's labels. For a device with several containers, usage
+and memory are split: one series for each container, and one without a container's labels for the
+rest; their sum is the device's value. dcgm-exporter repeats its other values for each pod, so that
+a sum over pods multiplies the device. Here they are written once, without a pod.
 
-Left out, because there is no equal figure here: DCGM_FI_PROF_DRAM_ACTIVE, the PCIe and NVLink
+Left out, because no equal value exists here: DCGM_FI_PROF_DRAM_ACTIVE, the PCIe and NVLink
 gauges (use mgpu_device_pcie_bytes_total), DCGM_FI_DEV_VGPU_LICENSE_STATUS, PCIE_REPLAY_COUNTER.
 """
 
@@ -18,7 +18,7 @@ _DEVICE = {
     "device": "device",
     "modelName": "model",
     "Hostname": "node",
-    "hostname": "node",  # so called since dcgm-exporter 4
+    "hostname": "node",  # the name since dcgm-exporter 4
     "DCGM_FI_DRIVER_VERSION": "driver",
     "GPU_I_PROFILE": "profile",
     "namespace": "namespace",
@@ -32,13 +32,15 @@ def _device(name: str, about: str, figure: Figure, kind: str = "gauge") -> Alias
 
 
 def _free(device: Subject) -> float | None:
-    """Return `memory_total_bytes` - `memory_used_bytes` - `memory_reserved_bytes`, in MiB."""
-    total, used, kept = (device.number(f"memory_{n}_bytes") for n in ("total", "used", "reserved"))
-    return None if total is None or used is None else (total - used - (kept or 0)) / MIB
+    """`memory_total_bytes` - `memory_used_bytes` - `memory_reserved_bytes`, in MiB."""
+    total, used, reserved = (
+        device.number(f"memory_{n}_bytes") for n in ("total", "used", "reserved")
+    )
+    return None if total is None or used is None else (total - used - (reserved or 0)) / MIB
 
 
 def _last_xid(device: Subject) -> float | None:
-    """Return the XID that was reported last (`xid_last_timestamp_seconds`); 0 is none."""
+    """The last XID error that was reported (`xid_last_timestamp_seconds`); 0 if none was."""
     if "xid_last_timestamp_seconds" not in device.values:
         return None
     seen = device.keyed("xid_last_timestamp_seconds")

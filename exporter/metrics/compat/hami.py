@@ -1,8 +1,8 @@
-"""HAMi's vGPUmonitor (``cmd/vGPUmonitor/metrics.go``), by its present and its former names.
+"""HAMi's vGPUmonitor (``cmd/vGPUmonitor/metrics.go``), with its present and its former names.
 
-The former names are those of ``--legacy-metrics``, and of volcano-vgpu's monitor. A "ratio" is in
-per cent there. ``vdevice_index`` numbers the container's devices here by their UUIDs' index; HAMi
-numbers them in the order of its shared memory.
+The former names are those of ``--legacy-metrics`` and of volcano-vgpu's monitor. HAMi's "ratio" is
+in per cent. ``vdevice_index`` numbers a container's devices by index here; HAMi numbers them in the
+order of its shared memory.
 
 Left out: the parts of a container's memory (context, module, buffer), which only HAMi's library in
 the container knows, and the scheduler's own metrics.
@@ -35,7 +35,7 @@ _CORE = of("core_utilization_ratio", times=PERCENT)
 
 
 def _since_last_kernel(container: Subject) -> float | None:
-    """Return the time since `last_active_timestamp_seconds`."""
+    """Seconds since `last_active_timestamp_seconds`."""
     last = container.number("last_active_timestamp_seconds")
     return None if last is None else max(0.0, container.unix_ns / 1e9 - last)
 

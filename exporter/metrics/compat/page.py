@@ -1,4 +1,4 @@
-"""Snapshot → the text of the compatibility families."""
+"""Renders the families of other exporters from a Snapshot."""
 
 from collections.abc import Collection, Iterable
 
@@ -16,11 +16,11 @@ PROGRAMS: dict[str, tuple[Alias, ...]] = {
     "elastic-gpu": tencent.ELASTIC_GPU,
     "gpu-manager": tencent.GPU_MANAGER,
 }
-"""The tables, by the values of ``--compat``."""
+"""The tables by the values of ``--compat``."""
 
 
 class CompatPage:
-    """Writes the families of some programs. ``node`` is what the labels that name a host say."""
+    """Renders the families of some programs. ``node`` is the value of labels that name the host."""
 
     def __init__(self, programs: Collection[str], node: str) -> None:
         self._node = node
@@ -30,7 +30,7 @@ class CompatPage:
                 self._families.setdefault(alias.name, []).append(alias)
 
     def render(self, snapshot: Snapshot, form: Format) -> bytes:
-        """Write what is known; a family without samples is left out."""
+        """The page in bytes. A family without samples is left out."""
         if not self._families:
             return b""
         subjects = Subjects(snapshot, self._node)
@@ -53,13 +53,13 @@ def _samples(alias: Alias, subjects: Subjects) -> Iterable[str]:
 
 
 def _type(alias: Alias, form: Format) -> str:
-    """OpenMetrics wants a counter's name to end in _total; these names must stay as they are."""
+    """The family's type. OpenMetrics allows no counter whose name does not end in _total."""
     renamed = form is Format.OPENMETRICS and not alias.name.endswith("_total")
     return "unknown" if alias.type == "counter" and renamed else alias.type
 
 
 def _labels(alias: Alias, subject: Subject) -> str:
-    """Write the labels; one that has no value is left out, which is the same to Prometheus."""
+    """The labels as text. A label without a value is left out, which is the same to Prometheus."""
     pairs = (
         (label, source[1:] if source.startswith("=") else subject.labels.get(source, ""))
         for label, source in alias.labels.items()

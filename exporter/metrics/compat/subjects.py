@@ -1,6 +1,6 @@
-"""What the names of other exporters are about: devices, containers and pods of a snapshot.
+"""The devices, containers and pods of a snapshot that names of other exporters are about.
 
-What a row of a table is: another exporter's name, and where its figure comes from.
+``Alias`` is a row of a program's table: a name, its labels and the function that returns its value.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -15,7 +15,7 @@ _SUMMED = ("core_utilization_ratio", "memory_used_bytes", "core_limit_ratio", "m
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """One thing that has figures. ``unix_ns`` is when they were taken."""
+    """A device, container or pod with its values, which were measured at ``unix_ns``."""
 
     level: str
     labels: Mapping[str, str]
@@ -24,7 +24,7 @@ class Subject:
     extra: Mapping[str, Number] = field(default_factory=dict)
 
     def number(self, name: str, *key: str) -> float | None:
-        """Return a figure in base units; None where it is not known."""
+        """A value in base units; None if it is not known."""
         if name in self.extra:
             return self.extra[name]
         value = self.values.get(name)
@@ -33,13 +33,13 @@ class Subject:
         return None if value is None else value / _DIVISORS.get((self.level, name), 1)
 
     def keyed(self, name: str) -> Mapping[tuple[str, ...], Number]:
-        """Return a family's figures by its own labels, in the ledger's units."""
+        """A family's values by its own labels, in the ledger's units."""
         value = self.values.get(name)
         return value if isinstance(value, Mapping) else {}
 
 
 class Subjects:
-    """All subjects of one snapshot, by kind. ``node`` fills labels that name the host."""
+    """All subjects of one snapshot by kind. ``node`` is the value of labels that name the host."""
 
     def __init__(self, snapshot: Snapshot, node: str) -> None:
         self._unix_ns = snapshot.unix_ns
@@ -70,7 +70,7 @@ class Subjects:
         return Subject("device", labels, row.values, self._unix_ns)
 
     def _containers(self, rows: Iterable[Row]) -> list[Subject]:
-        """Containers on devices that they are on now, each device numbered within its container."""
+        """Containers on their current devices, each device numbered within its container."""
         found: list[Subject] = []
         positions: dict[tuple[str, ...], int] = {}
         for row in sorted(rows, key=lambda row: row.labels):
@@ -84,9 +84,9 @@ class Subjects:
         return found
 
     def _parts(self, device: Subject, containers: Iterable[Subject]) -> Iterable[Subject]:
-        """A shared device's use by containers, and the rest of it, so far as the parts are known.
+        """A shared device's usage by container, and the rest if all parts are known.
 
-        A device with one container is all that container's, as other exporters have it.
+        A device with one container belongs to it as a whole, as in other exporters.
         """
         here = [c for c in containers if c.labels["uuid"] == device.labels["uuid"]]
         left = {
@@ -102,7 +102,7 @@ class Subjects:
         yield replace(_with_holder(device, here), values={}, extra=extra)
 
     def _tasks(self, containers: Iterable[Subject]) -> list[Subject]:
-        """Containers over all their devices. A sum with an unknown part is not known."""
+        """Containers, summed over their devices. A sum with an unknown part is not known."""
         groups: dict[tuple[str, str, str], list[Subject]] = {}
         for container in containers:
             labels = container.labels
@@ -123,14 +123,14 @@ class Subjects:
 
 
 def _all(figures: Iterable[float | None]) -> list[float] | None:
-    """All figures, None if one is not known."""
+    """All values; None if one is not known."""
     found = list(figures)
     known = [figure for figure in found if figure is not None]
     return known if len(known) == len(found) else None
 
 
 def _with_holder(device: Subject, containers: Iterable[Subject]) -> Subject:
-    """Name the container that has a device for itself, as device plugins' exporters do."""
+    """The device with the labels of its container, if it has exactly one."""
     here = [c for c in containers if c.labels["uuid"] == device.labels["uuid"]]
     if len(here) != 1:
         return device
@@ -148,10 +148,10 @@ Figure = Callable[[Subject], float | None]
 class Alias:
     """One family of another exporter.
 
-    ``subject`` says of what there is a series: ``device``, ``holder`` (a part of a device: one
-    container's, or what no container has), ``container`` (on one device), ``task`` (a container
-    over all its devices) or ``pod``. ``labels`` leads from the label's name to the subject's label
-    that fills it, or to a text that starts with "=". ``figure`` is None where nothing is known.
+    ``subject`` is what has a series: ``device``, ``holder`` (one container's part of a device, or
+    the rest), ``container`` (on one device), ``task`` (a container over all its devices) or
+    ``pod``. ``labels`` maps the label's name to the subject's label with its value, or to a text
+    that starts with "=". ``figure`` returns the value, None if it is not known.
     """
 
     name: str
@@ -164,9 +164,9 @@ class Alias:
 
 @dataclass(frozen=True, slots=True)
 class of:  # noqa: N801 - reads as a word in the tables
-    """A figure of the subject in base units, times a factor.
+    """A value of the subject in base units, times a factor.
 
-    ``key``: the values of the labels that the family itself has.
+    ``key`` is the value of the family's own label.
     """
 
     name: str
@@ -175,20 +175,20 @@ class of:  # noqa: N801 - reads as a word in the tables
     per: float = 1
 
     def __call__(self, subject: Subject) -> float | None:
-        """Return the figure; None where it is not known."""
+        """The value; None if it is not known."""
         value = subject.number(self.name, *filter(None, [self.key]))
         return None if value is None else value * self.times / self.per
 
 
 @dataclass(frozen=True, slots=True)
 class quotient:  # noqa: N801 - reads as a word in the tables
-    """One figure of the subject over another."""
+    """One value of the subject divided by another."""
 
     part: str
     whole: str
     times: float = 1
 
     def __call__(self, subject: Subject) -> float | None:
-        """Return the quotient; None where one of the two is not known, or nothing is the whole."""
+        """The quotient; None if one of the two is not known or the whole is 0."""
         above, below = subject.number(self.part), subject.number(self.whole)
         return None if above is None or not below else above / below * self.times

@@ -1,12 +1,12 @@
 """elastic-gpu-exporter and tkestack's gpu-manager.
 
 elastic-gpu-exporter (``pkg/metrics``): usage in per cent of one GPU and MiB, utilization in per
-cent of the request, occupation in per cent of the node. Its later releases, and TKE's gpu-exporter,
-end ``utilization`` in ``_percentage``: both are written. ``pod`` is the pod's name; the first
-release wrote its UID.
+cent of the request, occupation in per cent of the node. Its later releases and TKE's gpu-exporter
+append ``_percentage`` to ``utilization``; both names are served. ``pod`` is the pod's name; the
+first release used its UID.
 
-gpu-manager (``pkg/services/display``): use per card (``gpu0``) and in total, in per cent of one GPU
-and MiB; requests in GPUs and MiB.
+gpu-manager (``pkg/services/display``): usage per card (``gpu0``) and in total, in per cent of one
+GPU and MiB; requests in GPUs and MiB.
 """
 
 from exporter.metrics.compat.subjects import MIB, PERCENT, Alias, Figure, of, quotient
@@ -25,7 +25,7 @@ _MANAGED = {
 def _percentages(
     name: str, about: str, subject: str, labels: dict[str, str], figure: Figure
 ) -> tuple[Alias, Alias]:
-    """Return a share under both its names."""
+    """A share under both its names."""
     return (
         Alias(name, about, subject, labels, figure),
         Alias(f"{name}_percentage", about, subject, labels, figure),

@@ -1,8 +1,8 @@
-"""The sharing systems that a scenario's pods can belong to, and what each of them writes.
+"""The sharing systems that a scenario's pods can use, and what each of them writes.
 
-Keys, units and the numbers of devices are those of each system's documents and source code. This
-is written apart from the decoders of ``exporter.allocations``, so that each checks the other: it
-may not import them.
+Keys, units and device numbers are those of each system's documents and source code. They are
+written apart from the decoders of ``exporter.allocations``, so that each checks the other: this
+package may not import them.
 """
 
 from collections.abc import Iterable, Mapping
@@ -21,11 +21,10 @@ from exporter.simulation.schemes import (
     vgpu,
     vke_mgpu,
 )
-from exporter.simulation.schemes.marks import (
-    Marks,
+from exporter.simulation.schemes.system import (
     Offer,
-    Order,
-    Promise,
+    PlacedPod,
+    SchemeOutput,
     Site,
     System,
     texts,
@@ -33,15 +32,13 @@ from exporter.simulation.schemes.marks import (
 
 __all__ = [
     "SYSTEMS",
-    "Marks",
     "Offer",
-    "Order",
-    "Promise",
+    "PlacedPod",
+    "SchemeOutput",
     "Site",
     "companions",
     "memory_unit",
     "offered",
-    "promised",
     "texts",
     "written",
 ]
@@ -68,46 +65,26 @@ SYSTEMS: Mapping[Scheme, System] = {
 }
 
 
-def written(order: Order) -> Marks:
-    """What a pod carries of its allotment, and what the kubelet says of it.
+def written(order: PlacedPod) -> SchemeOutput:
+    """The system's output for a pod: limits, annotations, grants and claims.
 
-    What the scenario states word by word stands beside the system's own, or in its place.
+    Limits, annotations and labels of the scenario file are added, or replace the system's.
     """
     scheme = order.pod.scheme
-    marks = SYSTEMS[scheme].write(order) if scheme else Marks()
+    output = SYSTEMS[scheme].write(order) if scheme else SchemeOutput()
     stated = {container.name: container.limits for container in order.pod.containers}
-    return Marks(
-        {name: {**marks.limits.get(name, {}), **own} for name, own in stated.items()},
-        {**marks.annotations, **order.pod.annotations},
-        {**order.pod.labels, **marks.labels},
-        marks.grants,
-        marks.refs,
-        marks.claims,
+    return SchemeOutput(
+        {name: {**output.limits.get(name, {}), **own} for name, own in stated.items()},
+        {**output.annotations, **order.pod.annotations},
+        {**order.pod.labels, **output.labels},
+        output.grants,
+        output.refs,
+        output.claims,
     )
 
 
-def promised(order: Order) -> dict[tuple[str, int], Promise]:
-    """What each container may use of each device, by container name and device number.
-
-    A system that says only what the pod has as a whole says it for the container "".
-    """
-    if order.pod.scheme is None or order.pod.reserves:
-        return {}
-    system, asks = SYSTEMS[order.pod.scheme], list(order.asks)
-    whole_pod = system.by_pod and len(asks) > 1
-    promises: dict[tuple[str, int], Promise] = {}
-    for ask in asks:
-        for device in ask.devices:
-            key = ("" if whole_pod else ask.name, device.number)
-            promise = system.promise(ask, device)
-            if promise is not None:
-                before = promises.get(key)
-                promises[key] = _both(before, promise) if before else promise
-    return promises
-
-
 def offered(schemes: Iterable[Scheme], site: Site) -> Offer:
-    """What the node offers, in the vocabulary of the sharing systems in use."""
+    """The node's resources, labels and annotations, by the sharing systems in use."""
     used = set(schemes)
     offers = [system.offer(site) for scheme, system in SYSTEMS.items() if scheme in used]
     return Offer(
@@ -119,20 +96,13 @@ def offered(schemes: Iterable[Scheme], site: Site) -> Offer:
 
 
 def companions(pods: tuple[PodSpec, ...], site: Site) -> list[PodSpec]:
-    """Pods that sharing systems make for those of the scenario."""
+    """The pods that sharing systems create for those of the scenario."""
     return kai.reservations(pods, site)
 
 
 def memory_unit(scheme: Scheme | None, site: Site) -> int:
-    """In how many bytes a system counts memory."""
+    """The size in bytes of a system's unit of memory."""
     if scheme is None:
         return 1
     system = SYSTEMS[scheme]
     return system.unit_of(site) if system.unit_of else system.unit
-
-
-def _both(one: Promise, other: Promise) -> Promise:
-    core = None if one.core is None or other.core is None else one.core + other.core
-    sizes = one.memory_bytes, other.memory_bytes
-    memory = None if None in sizes else sum(size or 0 for size in sizes)
-    return Promise(core, memory, one.replicas, one.told and other.told)

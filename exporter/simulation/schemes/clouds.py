@@ -6,20 +6,16 @@ totals over them.
 
 from collections import Counter
 
-from exporter.simulation.description import DeviceSpec
-from exporter.simulation.schemes.marks import (
+from exporter.simulation.schemes.system import (
     GIB,
     MIB,
     WHOLE,
     Amount,
-    Ask,
-    Marks,
     Offer,
-    Order,
-    Promise,
+    PlacedPod,
+    SchemeOutput,
     Site,
     System,
-    as_asked,
 )
 
 HUAWEI = "volcano.sh/gpu-"
@@ -27,7 +23,7 @@ BLOCK = 128 * MIB
 BAIDU = "baidu.com/gpu_cgpu"
 
 
-def _huawei(order: Order) -> Marks:
+def _huawei(order: PlacedPod) -> SchemeOutput:
     limits: dict[str, dict[str, Amount]] = {}
     for ask in order.asks:
         found = limits.setdefault(ask.name, {})
@@ -35,7 +31,7 @@ def _huawei(order: Order) -> Marks:
             found[f"{HUAWEI}mem.128Mi"] = ask.memory // BLOCK
         if ask.core:
             found[f"{HUAWEI}core.percentage"] = ask.core
-    return Marks(limits)
+    return SchemeOutput(limits)
 
 
 def _huawei_offer(site: Site) -> Offer:
@@ -44,7 +40,7 @@ def _huawei_offer(site: Site) -> Offer:
     return Offer({f"{HUAWEI}mem.128Mi": blocks, f"{HUAWEI}core.percentage": core})
 
 
-def _baidu(order: Order) -> Marks:
+def _baidu(order: PlacedPod) -> SchemeOutput:
     limits: dict[str, dict[str, Amount]] = {}
     for ask in order.asks:
         resource = ask.devices[0].resource or BAIDU
@@ -53,7 +49,7 @@ def _baidu(order: Order) -> Marks:
             found[f"{resource}_core"] = ask.core * ask.count
         if ask.memory:
             found[f"{resource}_memory"] = ask.memory * ask.count // GIB
-    return Marks(limits)
+    return SchemeOutput(limits)
 
 
 def _baidu_offer(site: Site) -> Offer:
@@ -66,9 +62,5 @@ def _baidu_offer(site: Site) -> Offer:
     return Offer(offered)
 
 
-def _untold(ask: Ask, card: DeviceSpec) -> Promise:
-    return as_asked(ask, card)._replace(told=False)
-
-
-HUAWEI_SYSTEM = System(_huawei, _huawei_offer, _untold, unit=BLOCK)
-BAIDU_SYSTEM = System(_baidu, _baidu_offer, _untold, unit=GIB)
+HUAWEI_SYSTEM = System(_huawei, _huawei_offer, unit=BLOCK)
+BAIDU_SYSTEM = System(_baidu, _baidu_offer, unit=GIB)

@@ -10,14 +10,13 @@ extended resource gets a claim for it (KEP-5004).
 from exporter.model import ClaimedDevice, ClaimRef, OfferedDevice
 from exporter.simulation import identity
 from exporter.simulation.description import DeviceSpec
-from exporter.simulation.schemes.marks import (
+from exporter.simulation.schemes.system import (
     MIB,
     Amount,
-    Ask,
-    Marks,
+    ContainerRequest,
     Offer,
-    Order,
-    Promise,
+    PlacedPod,
+    SchemeOutput,
     Site,
     System,
 )
@@ -26,7 +25,7 @@ DRIVER = "gpu.nvidia.com"
 PROFILE_IDS = {1: 19, 2: 14, 3: 9, 4: 5, 7: 0}  # by the profile's compute slices
 
 
-def _write(order: Order) -> Marks:
+def _write(order: PlacedPod) -> SchemeOutput:
     limits: dict[str, dict[str, Amount]] = {}
     refs, claims = {}, {}
     for ask in order.asks:
@@ -36,13 +35,15 @@ def _write(order: Order) -> Marks:
         refs[ask.name] = (ClaimRef(claim, request, extended),)
         if extended:
             limits[ask.name] = {extended: ask.count}
-        if ask.allotment.placed:
+        if ask.allocation.placed:
             devices = (_claimed(d, ask, claim, request, order.site.node) for d in ask.devices)
             claims[claim] = tuple(devices)
-    return Marks(limits, refs=refs, claims=claims)
+    return SchemeOutput(limits, refs=refs, claims=claims)
 
 
-def _claimed(device: DeviceSpec, ask: Ask, claim: str, request: str, pool: str) -> ClaimedDevice:
+def _claimed(
+    device: DeviceSpec, ask: ContainerRequest, claim: str, request: str, pool: str
+) -> ClaimedDevice:
     consumed = {} if ask.memory is None else {"memory": f"{ask.memory // MIB}Mi"}
     share = identity.uuid("share", claim, device.uuid) if consumed else ""
     return ClaimedDevice(request, DRIVER, pool, _name(device), share, consumed=consumed)
@@ -55,19 +56,6 @@ def _name(device: DeviceSpec) -> str:
     profile = device.profile.replace(".", "").replace("+", "-")  # a name is a DNS label
     number = PROFILE_IDS.get(slices, 0)
     return f"gpu-{device.minor}-mig-{profile}-{number}-{device.instance_id or 0}"
-
-
-def _promise(ask: Ask, device: DeviceSpec) -> Promise:
-    """An instance's share of its card is its own; of a whole card's cores a claim says nothing.
-
-    What containers have together is a replica for each; a claim of some memory is of that much.
-    """
-    told = ask.allotment.placed
-    if ask.container.shares_claim:
-        return Promise(None, None, 1, told)
-    if ask.memory is not None:
-        return Promise(None, ask.memory, told=told)
-    return Promise(device.core_share if device.profile else None, device.memory_bytes, told=told)
 
 
 def _offer(site: Site) -> Offer:
@@ -93,4 +81,4 @@ def _attributes(device: DeviceSpec) -> dict[str, str]:
     return attributes
 
 
-SYSTEM = System(_write, _offer, _promise)
+SYSTEM = System(_write, _offer)

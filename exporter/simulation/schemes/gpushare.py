@@ -1,7 +1,7 @@
 """Memory shared by the pod: Volcano's gpushare and Aliyun's, old and new.
 
 Volcano ``devices/nvidia/gpushare``: MiB, or whole cards by number; one index for the pod. Aliyun's
-gpushare-device-plugin ``pkg/gpu/nvidia/const.go``: GiB (MiB if the plugin is told so), one card for
+gpushare-device-plugin ``pkg/gpu/nvidia/const.go``: GiB (or MiB by configuration), one card for
 the pod. ACK (arena ``pkg/apis/types/const.go``): for each container, by its place, what it has of
 each card. Cards are numbered as NVML does; the device plugins' ids are virtual.
 """
@@ -9,21 +9,18 @@ each card. Cards are numbered as NVML does; the device plugins' ids are virtual.
 import json
 from collections.abc import Callable
 
-from exporter.simulation.description import DeviceSpec
-from exporter.simulation.schemes.marks import (
+from exporter.simulation.schemes.system import (
     ASSUMED_NS,
     GIB,
     MIB,
     WHOLE,
     Amount,
-    Ask,
-    Marks,
+    ContainerRequest,
     Offer,
-    Order,
-    Promise,
+    PlacedPod,
+    SchemeOutput,
     Site,
     System,
-    as_asked,
     virtual,
 )
 
@@ -40,26 +37,19 @@ def _unit(site: Site) -> int:
 # --- Volcano -------------------------------------------------------------------------------------
 
 
-def _volcano(order: Order) -> Marks:
+def _volcano(order: PlacedPod) -> SchemeOutput:
     asks = list(order.asks)
     cards = dict.fromkeys(device.index for ask in asks for device in ask.devices)
     annotations = {f"{VOLCANO}/predicate-time": str(ASSUMED_NS)}
-    if all(ask.allotment.placed for ask in asks):
+    if all(ask.allocation.placed for ask in asks):
         annotations[f"{VOLCANO}/gpu-index"] = ",".join(map(str, cards))
-    return Marks({ask.name: _volcano_limits(ask) for ask in asks}, annotations)
+    return SchemeOutput({ask.name: _volcano_limits(ask) for ask in asks}, annotations)
 
 
-def _volcano_limits(ask: Ask) -> dict[str, Amount]:
+def _volcano_limits(ask: ContainerRequest) -> dict[str, Amount]:
     if ask.memory and not ask.whole:
         return {f"{VOLCANO}/gpu-memory": ask.memory // MIB}
     return {f"{VOLCANO}/gpu-number": ask.count}
-
-
-def _volcano_promise(ask: Ask, card: DeviceSpec) -> Promise:
-    promise = as_asked(ask, card)
-    if ask.memory and not ask.whole:
-        return promise._replace(core=None)
-    return promise._replace(core=1.0, memory_bytes=card.memory_bytes)
 
 
 def _volcano_offer(site: Site) -> Offer:
@@ -70,7 +60,7 @@ def _volcano_offer(site: Site) -> Offer:
 # --- Aliyun, the open-source scheduler -----------------------------------------------------------
 
 
-def _aliyun(order: Order) -> Marks:
+def _aliyun(order: PlacedPod) -> SchemeOutput:
     asks, unit = list(order.asks), _unit(order.site)
     total = sum((ask.memory or 0) // unit for ask in asks)
     card = next((device for ask in asks for device in ask.devices), order.site.cards[0])
@@ -79,7 +69,7 @@ def _aliyun(order: Order) -> Marks:
         "ALIYUN_COM_GPU_MEM_DEV": str(card.memory_bytes // unit),
         "ALIYUN_COM_GPU_MEM_ASSUME_TIME": str(ASSUMED_NS),
     }
-    if all(ask.allotment.placed for ask in asks):
+    if all(ask.allocation.placed for ask in asks):
         annotations |= {
             "ALIYUN_COM_GPU_MEM_IDX": str(card.index),
             "ALIYUN_COM_GPU_MEM_ASSIGNED": "true",
@@ -95,16 +85,12 @@ def _aliyun(order: Order) -> Marks:
         )
         for ask in asks
     )
-    return Marks(limits, annotations, grants=grants)
+    return SchemeOutput(limits, annotations, grants=grants)
 
 
-def _gpu_mem(ask: Ask, unit: int) -> dict[str, Amount]:
+def _gpu_mem(ask: ContainerRequest, unit: int) -> dict[str, Amount]:
     """A total over the container's cards."""
     return {f"{ALIYUN}/gpu-mem": (ask.memory or 0) * ask.count // unit}
-
-
-def _memory_only(ask: Ask, card: DeviceSpec) -> Promise:
-    return as_asked(ask, card)._replace(core=None)
 
 
 def _aliyun_offer(site: Site) -> Offer:
@@ -118,13 +104,13 @@ def _aliyun_offer(site: Site) -> Offer:
 # --- Aliyun ACK ----------------------------------------------------------------------------------
 
 
-def _ack(order: Order) -> Marks:
+def _ack(order: PlacedPod) -> SchemeOutput:
     asks, unit = list(order.asks), _unit(order.site)
     annotations = {
         f"{ACK_PREFIX}.assume-time": str(ASSUMED_NS),
         f"{ACK_PREFIX}.assigned": "true",
     }
-    if all(ask.allotment.placed for ask in asks):
+    if all(ask.allocation.placed for ask in asks):
         memory = _by_place(asks, lambda ask: (ask.memory or 0) // unit)
         annotations[f"{ACK_PREFIX}.allocation"] = json.dumps(memory, separators=(",", ":"))
         if any(ask.core for ask in asks):
@@ -132,18 +118,20 @@ def _ack(order: Order) -> Marks:
             key = "gpushare.alibabacloud.com/core-percentage"
             annotations[key] = json.dumps(core, separators=(",", ":"))
     count = max((ask.count for ask in asks), default=1)
-    return Marks(
+    return SchemeOutput(
         limits={ask.name: _gpu_mem(ask, unit) | _ack_core(ask) for ask in asks},
         annotations=annotations,
         labels={f"{ALIYUN}/gpu-count": str(count)} if count > 1 else {},
     )
 
 
-def _by_place(asks: list[Ask], share: Callable[[Ask], int]) -> dict[str, dict[str, int]]:
+def _by_place(
+    asks: list[ContainerRequest], share: Callable[[ContainerRequest], int]
+) -> dict[str, dict[str, int]]:
     return {str(a.place): {str(card.index): share(a) for card in a.devices} for a in asks}
 
 
-def _ack_core(ask: Ask) -> dict[str, Amount]:
+def _ack_core(ask: ContainerRequest) -> dict[str, Amount]:
     return {f"{ALIYUN}/gpu-core.percentage": ask.core * ask.count} if ask.core else {}
 
 
@@ -153,6 +141,6 @@ def _ack_offer(site: Site) -> Offer:
     return Offer({**offer.allocatable, **core}, labels={"ack.node.gpu.schedule": "core_mem"})
 
 
-VOLCANO_GPUSHARE = System(_volcano, _volcano_offer, _volcano_promise)
-ALIYUN_GPUSHARE = System(_aliyun, _aliyun_offer, _memory_only, unit_of=_unit)
-ACK = System(_ack, _ack_offer, as_asked, unit_of=_unit)
+VOLCANO_GPUSHARE = System(_volcano, _volcano_offer)
+ALIYUN_GPUSHARE = System(_aliyun, _aliyun_offer, unit_of=_unit)
+ACK = System(_ack, _ack_offer, unit_of=_unit)

@@ -7,23 +7,20 @@ the device for all of its group and says its UUID.
 
 from exporter.simulation import identity
 from exporter.simulation.description import (
-    Allotment,
+    AllocationSpec,
     ContainerSpec,
     DeviceSpec,
     PodSpec,
     Scheme,
 )
-from exporter.simulation.schemes.marks import (
+from exporter.simulation.schemes.system import (
     MIB,
     WHOLE,
-    Ask,
-    Marks,
     Offer,
-    Order,
-    Promise,
+    PlacedPod,
+    SchemeOutput,
     Site,
     System,
-    as_asked,
 )
 from exporter.simulation.work import Span
 
@@ -32,7 +29,7 @@ NAMESPACE = "kai-resource-reservation"
 RESERVED = "run.ai/reserve_for_gpu_index"
 
 
-def _write(order: Order) -> Marks:
+def _write(order: PlacedPod) -> SchemeOutput:
     annotations: dict[str, str] = {}
     labels: dict[str, str] = {}
     for ask in order.asks:
@@ -45,21 +42,15 @@ def _write(order: Order) -> Marks:
             annotations["gpu-fraction-num-devices"] = str(ask.count)
         if ask.place:
             annotations["gpu-fraction-container-name"] = ask.name
-        if ask.allotment.placed:
+        if ask.allocation.placed:
             groups = [_group(device) for device in ask.devices]
             several = len(groups) > 1
             labels |= {f"{GROUP}/{group}" if several else GROUP: group for group in groups}
-    return Marks(annotations=annotations, labels=labels)
+    return SchemeOutput(annotations=annotations, labels=labels)
 
 
 def _group(device: DeviceSpec) -> str:
     return identity.uuid("gpu-group", device.uuid)
-
-
-def _promise(ask: Ask, device: DeviceSpec) -> Promise:
-    """A fraction says nothing of memory."""
-    promise = as_asked(ask, device)
-    return promise._replace(memory_bytes=None) if ask.core else promise
 
 
 def _offer(site: Site) -> Offer:
@@ -69,14 +60,14 @@ def _offer(site: Site) -> Offer:
 def reservations(pods: tuple[PodSpec, ...], site: Site) -> list[PodSpec]:
     """The pods that hold the GPUs of these pods' groups, one for each GPU."""
     users = [pod for pod in pods if pod.scheme is Scheme.KAI]
-    orders = (Order(pod, pod.name, site) for pod in users)
+    orders = (PlacedPod(pod, pod.name, site) for pod in users)
     used = {d.number: d for o in orders for ask in o.asks for d in ask.devices}
     return [_reservation(device, site.node) for _, device in sorted(used.items())]
 
 
 def _reservation(device: DeviceSpec, node: str) -> PodSpec:
     group = _group(device)
-    holder = ContainerSpec("resource-reservation", Allotment((device.number,), slots=((0,),)))
+    holder = ContainerSpec("resource-reservation", AllocationSpec((device.number,), slots=((0,),)))
     return PodSpec(
         namespace=NAMESPACE,
         name=f"gpu-reservation-{node}-{group[:7]}",
@@ -90,4 +81,4 @@ def _reservation(device: DeviceSpec, node: str) -> PodSpec:
     )
 
 
-SYSTEM = System(_write, _offer, _promise)
+SYSTEM = System(_write, _offer)

@@ -7,44 +7,42 @@ its minor, with what all of its containers have there, memory as a Kubernetes qu
 import json
 
 from exporter.simulation.description import DeviceSpec
-from exporter.simulation.schemes.marks import (
+from exporter.simulation.schemes.system import (
     GIB,
     MIB,
     WHOLE,
     Amount,
-    Ask,
-    Marks,
+    ContainerRequest,
     Offer,
-    Order,
-    Promise,
+    PlacedPod,
+    SchemeOutput,
     Site,
     System,
-    as_asked,
 )
 
 DOMAIN = "koordinator.sh"
 
 
-def _write(order: Order) -> Marks:
+def _write(order: PlacedPod) -> SchemeOutput:
     asks = list(order.asks)
     annotations = {}
-    if all(ask.allotment.placed for ask in asks):
+    if all(ask.allocation.placed for ask in asks):
         cards = {device.minor: device for ask in asks for device in ask.devices}
         listed = [_device(card, asks) for _, card in sorted(cards.items())]
         annotations["scheduling.koordinator.sh/device-allocated"] = json.dumps(
             {"gpu": listed}, separators=(",", ":")
         )
-    return Marks({ask.name: _limits(ask) for ask in asks}, annotations)
+    return SchemeOutput({ask.name: _limits(ask) for ask in asks}, annotations)
 
 
-def _limits(ask: Ask) -> dict[str, Amount]:
+def _limits(ask: ContainerRequest) -> dict[str, Amount]:
     """The ratio is of the card's memory; where that is no whole number, bytes are asked for."""
     found: dict[str, Amount] = {}
     if ask.count > 1 and not ask.whole:
         found[f"{DOMAIN}/gpu.shared"] = ask.count
     if ask.core:
         found[f"{DOMAIN}/gpu-core"] = ask.core * ask.count
-    memory = _promise(ask, ask.devices[0]).memory_bytes
+    memory = _memory_of(ask, ask.devices[0])
     ratio = memory and WHOLE * memory / ask.devices[0].memory_bytes
     if ratio and ratio.is_integer():
         found[f"{DOMAIN}/gpu-memory-ratio"] = int(ratio) * ask.count
@@ -53,9 +51,9 @@ def _limits(ask: Ask) -> dict[str, Amount]:
     return found
 
 
-def _device(card: DeviceSpec, asks: list[Ask]) -> dict[str, object]:
+def _device(card: DeviceSpec, asks: list[ContainerRequest]) -> dict[str, object]:
     here = [ask for ask in asks if card in ask.devices]
-    memory = sum(_promise(ask, card).memory_bytes or 0 for ask in here)
+    memory = sum(_memory_of(ask, card) for ask in here)
     resources = {
         f"{DOMAIN}/gpu-core": str(sum(ask.core or 0 for ask in here)),
         f"{DOMAIN}/gpu-memory": _quantity(memory),
@@ -68,14 +66,9 @@ def _quantity(size: int) -> str:
     return f"{size // GIB}Gi" if size % GIB == 0 else f"{size // MIB}Mi"
 
 
-def _promise(ask: Ask, card: DeviceSpec) -> Promise:
-    """Without memory asked for, it goes with the cores."""
-    promise = as_asked(ask, card)
-    return promise if ask.memory else promise._replace(memory_bytes=_memory_of(ask, card))
-
-
-def _memory_of(ask: Ask, card: DeviceSpec) -> int:
-    return card.memory_bytes * (ask.core or WHOLE) // WHOLE
+def _memory_of(ask: ContainerRequest, card: DeviceSpec) -> int:
+    """Bytes of a card; without memory in the request, in proportion to the cores."""
+    return ask.memory or card.memory_bytes * (ask.core or WHOLE) // WHOLE
 
 
 def _offer(site: Site) -> Offer:
@@ -90,4 +83,4 @@ def _offer(site: Site) -> Offer:
     )
 
 
-SYSTEM = System(_write, _offer, _promise, by_pod=True)
+SYSTEM = System(_write, _offer)

@@ -9,14 +9,12 @@ from collections.abc import Callable, Iterator
 
 from exporter.model import Grant
 from exporter.simulation.description import DeviceSpec
-from exporter.simulation.schemes.marks import (
+from exporter.simulation.schemes.system import (
     MIB,
     Amount,
-    Ask,
-    Marks,
     Offer,
-    Order,
-    Promise,
+    PlacedPod,
+    SchemeOutput,
     Site,
     System,
 )
@@ -36,11 +34,11 @@ def _resource(site: Site, device: DeviceSpec) -> str:
     return f"nvidia.com/mig-{device.profile.replace('+', '.')}"
 
 
-def _write(order: Order) -> Marks:
+def _write(order: PlacedPod) -> SchemeOutput:
     return _granted(order, lambda device: device.uuid, "::{}", _resource)
 
 
-def _write_gke(order: Order) -> Marks:
+def _write_gke(order: PlacedPod) -> SchemeOutput:
     return _granted(order, _gke_id, "/vgpu{}", lambda _, __: GPU)
 
 
@@ -50,22 +48,22 @@ def _gke_id(device: DeviceSpec) -> str:
 
 
 def _granted(
-    order: Order,
+    order: PlacedPod,
     name: Callable[[DeviceSpec], str],
     replica: str,
     resource_of: Callable[[Site, DeviceSpec], str],
-) -> Marks:
+) -> SchemeOutput:
     limits: dict[str, dict[str, Amount]] = {}
     grants = []
     for ask in order.asks:
         ids: dict[str, list[str]] = {}
-        for device, slots in zip(ask.devices, ask.allotment.slots, strict=True):
+        for device, slots in zip(ask.devices, ask.allocation.slots, strict=True):
             resource = resource_of(order.site, device)
             ids.setdefault(resource, []).extend(_ids(name(device), device, slots, replica))
         limits[ask.name] = {resource: len(each) for resource, each in ids.items()}
-        if ask.allotment.placed:
+        if ask.allocation.placed:
             grants += [Grant(ask.name, resource, tuple(each)) for resource, each in ids.items()]
-    return Marks(limits, grants=tuple(grants))
+    return SchemeOutput(limits, grants=tuple(grants))
 
 
 def _ids(name: str, device: DeviceSpec, slots: tuple[int, ...], replica: str) -> Iterator[str]:
@@ -73,18 +71,6 @@ def _ids(name: str, device: DeviceSpec, slots: tuple[int, ...], replica: str) ->
         yield name
     else:
         yield from (name + replica.format(slot) for slot in slots)
-
-
-def promise(ask: Ask, device: DeviceSpec) -> Promise:
-    """A device as a whole, an equal part of it by MPS, or by time-slicing nothing but replicas."""
-    told = ask.allotment.placed
-    if device.replicas == 1:
-        return Promise(device.core_share, device.memory_bytes, told=told)
-    count = ask.allotment.replicas
-    if _by_mps(device):
-        memory = device.memory_bytes // device.replicas * count
-        return Promise(device.core_share * count / device.replicas, memory, count, told)
-    return Promise(None, None, count, told)
 
 
 def _units(site: Site) -> list[DeviceSpec]:
@@ -142,5 +128,5 @@ def _offer_gke(site: Site) -> Offer:
     return Offer({GPU: sum(device.replicas for device in units)}, labels)
 
 
-NVIDIA_SYSTEM = System(_write, _offer, promise)
-GKE_SYSTEM = System(_write_gke, _offer_gke, promise)
+NVIDIA_SYSTEM = System(_write, _offer)
+GKE_SYSTEM = System(_write_gke, _offer_gke)

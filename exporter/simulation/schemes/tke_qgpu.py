@@ -5,36 +5,35 @@ cores are a resource of their own. The placement's key is known from elastic-ai'
 only; its numbers are taken for NVML's.
 """
 
-from exporter.simulation.schemes.marks import (
+from exporter.simulation.schemes.system import (
     GIB,
     WHOLE,
     Amount,
-    Ask,
-    Marks,
+    ContainerRequest,
     Offer,
-    Order,
+    PlacedPod,
+    SchemeOutput,
     Site,
     System,
-    whole_or_asked,
 )
 
 DOMAIN = "tke.cloud.tencent.com"
 
 
-def _write(order: Order) -> Marks:
+def _write(order: PlacedPod) -> SchemeOutput:
     asks = list(order.asks)
     offline = order.pod.app_class == "offline"
     annotations = {f"{DOMAIN}/qgpu": "true"}
     if order.pod.app_class:
         annotations[f"{DOMAIN}/app-class"] = order.pod.app_class
     for ask in asks:
-        if ask.allotment.placed:
+        if ask.allocation.placed:
             numbers = ask.numbers(lambda device: device.index)
             annotations[f"{DOMAIN}/qgpu-pgpu-{ask.name}"] = numbers
-    return Marks({ask.name: _limits(ask, offline=offline) for ask in asks}, annotations)
+    return SchemeOutput({ask.name: _limits(ask, offline=offline) for ask in asks}, annotations)
 
 
-def _limits(ask: Ask, *, offline: bool) -> dict[str, Amount]:
+def _limits(ask: ContainerRequest, *, offline: bool) -> dict[str, Amount]:
     found: dict[str, Amount] = {}
     if ask.core:
         core = "qgpu-core-greedy" if offline else "qgpu-core"
@@ -55,4 +54,4 @@ def _offer(site: Site) -> Offer:
     )
 
 
-SYSTEM = System(_write, _offer, whole_or_asked, unit=GIB)
+SYSTEM = System(_write, _offer, unit=GIB)

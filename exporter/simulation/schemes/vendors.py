@@ -11,13 +11,12 @@ from collections.abc import Iterator
 
 from exporter.model import Grant
 from exporter.simulation.description import DeviceSpec
-from exporter.simulation.schemes.marks import (
+from exporter.simulation.schemes.system import (
     Amount,
-    Ask,
-    Marks,
+    ContainerRequest,
     Offer,
-    Order,
-    Promise,
+    PlacedPod,
+    SchemeOutput,
     Site,
     System,
 )
@@ -26,16 +25,16 @@ AMD, I915 = "amd.com/gpu", "gpu.intel.com/i915"
 MONITORING = "monitoring"
 
 
-def _amd(order: Order) -> Marks:
+def _amd(order: PlacedPod) -> SchemeOutput:
     limits: dict[str, dict[str, Amount]] = {}
     grants: list[Grant] = []
     for ask in order.asks:
         resource = ask.devices[0].resource or AMD
         limits[ask.name] = {resource: ask.count}
-        if ask.allotment.placed:
+        if ask.allocation.placed:
             ids = tuple(_amd_id(device, order.site) for device in ask.devices)
             grants.append(Grant(ask.name, resource, ids))
-    return Marks(limits, grants=tuple(grants))
+    return SchemeOutput(limits, grants=tuple(grants))
 
 
 def _amd_id(device: DeviceSpec, site: Site) -> str:
@@ -45,42 +44,27 @@ def _amd_id(device: DeviceSpec, site: Site) -> str:
     return f"amdgpu_xcp_{others.index(device.number)}"
 
 
-def _amd_promise(ask: Ask, device: DeviceSpec) -> Promise:
-    """The plugin says nothing of a partition's share; it is its container's alone."""
-    told = ask.allotment.placed and not device.instance_id
-    return Promise(device.core_share, device.memory_bytes, told=told)
-
-
 def _amd_offer(site: Site) -> Offer:
     devices = [device for device in site.of("amd") if not device.divided]
     labels = {"amd.com/gpu.product-name": devices[0].model.replace(" ", "_")} if devices else {}
     return Offer(Counter(device.resource or AMD for device in devices), labels)
 
 
-def _intel(order: Order) -> Marks:
+def _intel(order: PlacedPod) -> SchemeOutput:
     limits: dict[str, dict[str, Amount]] = {}
     grants: list[Grant] = []
     for ask in order.asks:
         resource = ask.container.resource or ask.devices[0].resource or I915
         ids = ("all",) if resource.endswith(MONITORING) else tuple(_intel_ids(ask))
         limits[ask.name] = {resource: len(ids)}
-        if ask.allotment.placed:
+        if ask.allocation.placed:
             grants.append(Grant(ask.name, resource, ids))
-    return Marks(limits, grants=tuple(grants))
+    return SchemeOutput(limits, grants=tuple(grants))
 
 
-def _intel_ids(ask: Ask) -> Iterator[str]:
-    for device, slots in zip(ask.devices, ask.allotment.slots, strict=True):
+def _intel_ids(ask: ContainerRequest) -> Iterator[str]:
+    for device, slots in zip(ask.devices, ask.allocation.slots, strict=True):
         yield from (f"card{device.minor}-{slot}" for slot in slots)
-
-
-def _intel_promise(ask: Ask, device: DeviceSpec) -> Promise | None:
-    if ask.container.resource.endswith(MONITORING):
-        return None
-    told = ask.allotment.placed
-    if device.replicas == 1:
-        return Promise(1.0, device.memory_bytes or None, told=told)
-    return Promise(None, None, ask.allotment.replicas, told)
 
 
 def _intel_offer(site: Site) -> Offer:
@@ -90,5 +74,5 @@ def _intel_offer(site: Site) -> Offer:
     return Offer(offered)
 
 
-AMD_SYSTEM = System(_amd, _amd_offer, _amd_promise)
-INTEL_SYSTEM = System(_intel, _intel_offer, _intel_promise)
+AMD_SYSTEM = System(_amd, _amd_offer)
+INTEL_SYSTEM = System(_intel, _intel_offer)

@@ -9,28 +9,25 @@ without memory asked for it is the card's whole. The device plugins' ids are vir
 from collections.abc import Callable, Mapping
 
 from exporter.model import Grant
-from exporter.simulation.description import DeviceSpec
-from exporter.simulation.schemes.marks import (
+from exporter.simulation.schemes.system import (
     ASSUMED_NS,
     MIB,
     Amount,
-    Ask,
-    Marks,
+    ContainerRequest,
     Offer,
-    Order,
-    Promise,
+    PlacedPod,
+    SchemeOutput,
     Site,
     System,
-    as_asked,
     virtual,
 )
 
-SPLIT = 10  # into how many the device plugin divides a card if not told otherwise
+SPLIT = 10  # the parts that the device plugin makes of a card by default
 NVIDIA, VOLCANO = "nvidia.com", "volcano.sh"
 INIT_FIRST = (("init", "sidecar"), ("app",))
 
 
-def _hami(order: Order) -> Marks:
+def _hami(order: PlacedPod) -> SchemeOutput:
     by_name = {ask.name: ask for ask in order.asks}
     segments = (
         _segment(by_name[container.name]) if container.name in by_name else ""
@@ -39,32 +36,32 @@ def _hami(order: Order) -> Marks:
         if container.kind in kinds
     )
     annotations = {"hami.io/vgpu-node": order.site.node, "hami.io/bind-phase": "success"}
-    if all(ask.allotment.placed for ask in by_name.values()):
+    if all(ask.allocation.placed for ask in by_name.values()):
         annotations["hami.io/vgpu-devices-allocated"] = "".join(f"{s};" for s in segments)
     if order.pod.policy:
         annotations["nvidia.com/vgpu-mode"] = order.pod.policy
     names = {"count": "gpu", "memory": "gpumem", "core": "gpucores"}
     limits = {name: _limits(ask, NVIDIA, names) for name, ask in by_name.items()}
-    return Marks(limits, annotations, grants=_grants(order, f"{NVIDIA}/gpu"))
+    return SchemeOutput(limits, annotations, grants=_grants(order, f"{NVIDIA}/gpu"))
 
 
-def _volcano(order: Order) -> Marks:
+def _volcano(order: PlacedPod) -> SchemeOutput:
     asks = list(order.asks)
     annotations = {
         "volcano.sh/vgpu-node": order.site.node,
         "volcano.sh/vgpu-time": str(ASSUMED_NS // 10**9),
         "volcano.sh/bind-phase": "success",
     }
-    if all(ask.allotment.placed for ask in asks):
+    if all(ask.allocation.placed for ask in asks):
         annotations["volcano.sh/vgpu-ids-new"] = ";".join(map(_segment, asks))
     if order.pod.policy:
         annotations["volcano.sh/vgpu-mode"] = order.pod.policy
     names = {"count": "vgpu-number", "memory": "vgpu-memory", "core": "vgpu-cores"}
     limits = {ask.name: _limits(ask, VOLCANO, names) for ask in asks}
-    return Marks(limits, annotations, grants=_grants(order, f"{VOLCANO}/vgpu-number"))
+    return SchemeOutput(limits, annotations, grants=_grants(order, f"{VOLCANO}/vgpu-number"))
 
 
-def _limits(ask: Ask, domain: str, names: Mapping[str, str]) -> dict[str, Amount]:
+def _limits(ask: ContainerRequest, domain: str, names: Mapping[str, str]) -> dict[str, Amount]:
     """How many devices, and MiB and per cent of each."""
     found: dict[str, Amount] = {f"{domain}/{names['count']}": ask.count}
     if ask.memory:
@@ -74,24 +71,19 @@ def _limits(ask: Ask, domain: str, names: Mapping[str, str]) -> dict[str, Amount
     return found
 
 
-def _segment(ask: Ask) -> str:
+def _segment(ask: ContainerRequest) -> str:
     return "".join(
         f"{card.uuid},NVIDIA,{(ask.memory or card.memory_bytes) // MIB},{ask.core or 0}:"
         for card in ask.devices
     )
 
 
-def _grants(order: Order, resource: str) -> tuple[Grant, ...]:
+def _grants(order: PlacedPod, resource: str) -> tuple[Grant, ...]:
     another = order.site.another
     return tuple(
         virtual(ask, resource, ask.count, f"{another(ask.devices[0]).uuid}-{{}}".format)
         for ask in order.asks
     )
-
-
-def _promise(ask: Ask, card: DeviceSpec) -> Promise:
-    promise = as_asked(ask, card)
-    return promise._replace(memory_bytes=promise.memory_bytes or card.memory_bytes)
 
 
 def _offer(resource: str, key: str) -> Callable[[Site], Offer]:
@@ -105,7 +97,5 @@ def _offer(resource: str, key: str) -> Callable[[Site], Offer]:
     return offer
 
 
-HAMI = System(_hami, _offer(f"{NVIDIA}/gpu", "hami.io/node-nvidia-register"), _promise)
-VOLCANO_VGPU = System(
-    _volcano, _offer(f"{VOLCANO}/vgpu-number", "volcano.sh/node-vgpu-register"), _promise
-)
+HAMI = System(_hami, _offer(f"{NVIDIA}/gpu", "hami.io/node-nvidia-register"))
+VOLCANO_VGPU = System(_volcano, _offer(f"{VOLCANO}/vgpu-number", "volcano.sh/node-vgpu-register"))

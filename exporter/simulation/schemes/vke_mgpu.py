@@ -4,27 +4,26 @@ Cores are in per cent and memory in MiB, both totals over a container's cards. W
 no memory. Cards are numbered as NVML does. The device plugin's ids are virtual.
 """
 
-from exporter.simulation.schemes.marks import (
+from exporter.simulation.schemes.system import (
     MIB,
     WHOLE,
     Amount,
-    Ask,
-    Marks,
+    ContainerRequest,
     Offer,
-    Order,
+    PlacedPod,
+    SchemeOutput,
     Site,
     System,
     virtual,
-    whole_or_asked,
 )
 
 DOMAIN = "vke.volcengine.com"
 
 
-def _write(order: Order) -> Marks:
+def _write(order: PlacedPod) -> SchemeOutput:
     asks = list(order.asks)
     site = order.site
-    return Marks(
+    return SchemeOutput(
         limits={ask.name: _limits(ask) for ask in asks},
         annotations=_annotations(order, asks),
         grants=tuple(
@@ -40,7 +39,7 @@ def _write(order: Order) -> Marks:
     )
 
 
-def _limits(ask: Ask) -> dict[str, Amount]:
+def _limits(ask: ContainerRequest) -> dict[str, Amount]:
     found: dict[str, Amount] = {}
     if ask.core:
         found[f"{DOMAIN}/mgpu-core"] = ask.core * ask.count
@@ -49,7 +48,7 @@ def _limits(ask: Ask) -> dict[str, Amount]:
     return found
 
 
-def _annotations(order: Order, asks: list[Ask]) -> dict[str, str]:
+def _annotations(order: PlacedPod, asks: list[ContainerRequest]) -> dict[str, str]:
     found = {f"{DOMAIN}/assumed": "true"}
     if order.pod.policy:
         found[f"{DOMAIN}/mgpu-compute-policy"] = order.pod.policy
@@ -59,7 +58,7 @@ def _annotations(order: Order, asks: list[Ask]) -> dict[str, str]:
         counts = (str(shared_over.get(place, 0)) for place in range(apps))
         found[f"{DOMAIN}/container-multiple-gpu"] = ",".join(counts)
     for ask in asks:
-        if ask.allotment.placed:
+        if ask.allocation.placed:
             key = f"{DOMAIN}/gpu-index-container-{ask.name}"
             found[key] = ask.numbers(lambda device: device.index)
     return found
@@ -76,4 +75,4 @@ def _offer(site: Site) -> Offer:
     )
 
 
-SYSTEM = System(_write, _offer, whole_or_asked)
+SYSTEM = System(_write, _offer)

@@ -1,6 +1,6 @@
 """Processes → containers, from the cgroup file system and ``/proc``.
 
-This room reads ``/sys/fs/cgroup`` and ``/proc`` (their roots are parameters) and answers which pod
-and container a process belongs to. It knows nothing of GPUs, of names from the API server, or of
-metrics. Reading files and parsing paths are apart: ``layout`` is pure.
+This package reads ``/sys/fs/cgroup`` and ``/proc`` (their roots are parameters) and returns the pod
+and container of a process. It has nothing to do with GPUs, the API server or metrics. Parsing paths
+(``layout``) is pure and separate from reading files.
 """

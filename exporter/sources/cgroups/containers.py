@@ -1,10 +1,8 @@
-"""Which containers exist: the walked tree, kept current by events and walked as rarely as can be.
+"""The containers of the cgroup tree: walked rarely, and kept current by inotify events.
 
-A walk costs ten milliseconds and more on a full node, so there is at most one a second, and only
-when somebody wants to know: who asks for the tree after a change, or a process that ``/proc`` hides
-and that asks for a walk younger than itself. Pods that come and go cost none.
-
-Tells when a directory was made or removed in a watched one: inotify(7) through ctypes.
+A walk costs ten milliseconds and more on a full node. There is at most one a second, and only when
+it is needed: when the tree is read after a change, or for a process that ``/proc`` hides and that
+is younger than the last walk. Pods that come and go cost none.
 
 cgroup file systems report mkdir and rmdir like any other, also through a read-only bind mount, but
 a fork inside a cgroup is no event: this keeps a set of containers current, never one of processes.
@@ -42,7 +40,7 @@ _UNAVAILABLE = (
 )
 
 
-class Watch:
+class DirectoryWatch:
     """A set of watched directories.
 
     Where the kernel refuses (no inotify, a limit reached) it reports a change every
@@ -90,7 +88,7 @@ class Watch:
                 events = os.read(self._descriptor, _BUFFER)
             except BlockingIOError:
                 break
-            heard = heard or _tells(events)
+            heard = heard or _is_change(events)
         return heard
 
     def _give_up(self, error: int) -> None:
@@ -99,7 +97,7 @@ class Watch:
             logger.warning(_UNAVAILABLE, os.strerror(error), self._interval_ns // 10**9)
 
 
-def _tells(events: bytes) -> bool:
+def _is_change(events: bytes) -> bool:
     offset = 0
     while offset < len(events):
         _, mask, _, length = _EVENT.unpack_from(events, offset)
@@ -115,13 +113,13 @@ _NEVER = -(2**63)
 _MOUNT = "mount the node's /sys/fs/cgroup read-only into the pod (hostPath) or set --path.cgroup"
 
 
-class Containers:
+class ContainerTree:
     """The newest walk below ``root``. Not for use by several threads at once."""
 
     def __init__(self, root: str, clock: Clock) -> None:
         self._root = root
         self._clock = clock
-        self._watch = Watch(clock)
+        self._watch = DirectoryWatch(clock)
         self._walk = Walk()
         self._sees_others = self._has_others = False  # processes, containers: but for our own
         self._hierarchy: Hierarchy | None = None
@@ -135,7 +133,7 @@ class Containers:
 
     @property
     def problem(self) -> str:
-        """What hinders walking and what to do; empty if nothing."""
+        """What prevents walking and what to do; empty if nothing."""
         return self._problem
 
     @property
@@ -154,7 +152,7 @@ class Containers:
         return self._group_kinds
 
     def newest(self) -> Walk:
-        """The newest walk, made anew if a container came or went since."""
+        """The newest walk, walked again if a container came or went since."""
         self._listen()
         if self._changed:
             self._try()
@@ -163,7 +161,7 @@ class Containers:
     def review(self) -> None:
         """Find out whether the tree can be read: soon after a change if it could not be so far.
 
-        While it can, that costs no walk: whose a process is, ``/proc`` tells.
+        While it can, that costs no walk, because ``/proc`` names the owner of a process.
         """
         if self._started_ns == _NEVER or self._problem or self.hides_processes(nested=True):
             self.newest()

@@ -10,7 +10,7 @@ import os
 from collections import deque
 from dataclasses import dataclass
 
-from exporter.sources.cgroups.layout import ROOT, Place, descend
+from exporter.sources.cgroups.layout import ROOT, PathState, descend
 
 # Every container has a directory in each controller of cgroup v1 - in most setups. The first of
 # these that holds containers is walked; the named hierarchy is systemd's own.
@@ -101,9 +101,9 @@ def _fullest(mounts: list[str]) -> str:
 
 
 def _search(root: str) -> int:
-    """How telling the first directories are, breadth first and at most so many."""
+    """What the first directories contain: breadth first, at most ``_MOST_DIRECTORIES``."""
     found = _NOTHING
-    queue: deque[tuple[str, Place]] = deque([(root, ROOT)])
+    queue: deque[tuple[str, PathState]] = deque([(root, ROOT)])
     for _ in range(_MOST_DIRECTORIES):
         if not queue:
             break

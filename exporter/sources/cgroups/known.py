@@ -1,15 +1,11 @@
-"""The processes met before, and what each of them is: a memory of ``/proc`` and the walked tree.
+"""A cache of processes and their identities.
 
-A process is known by pid and start time. While its pidfd says that it lives, its answer stands; it
-is read anew now and then because a process can be moved between cgroups, and kept for a while after
-its end because the driver's sample ring still reports the dead.
+A process is identified by pid and start time. While its pidfd shows that it lives, its identity is
+cached. It is read again from time to time, because a process can be moved between cgroups, and kept
+for a while after its end, because the driver's sample ring still reports it.
 
-Hears of the end of processes: one epoll over their pidfds, pidfd_open(2).
-
-A held pidfd also proves, without reading ``/proc``, that a pid still means the process it was
-opened for. One poll for all of them costs a microsecond.
-
-When a process that is known is to be looked at again. Pure.
+One epoll over all pidfds (pidfd_open(2)) reports the end of processes in a microsecond. A held
+pidfd also proves, without reading ``/proc``, that a pid still means the same process.
 """
 
 import errno
@@ -24,9 +20,16 @@ from enum import Enum, auto
 from heapq import heappop, heappush
 
 from exporter.model import CgroupIdentity, Unattributed, Unit
-from exporter.sources.cgroups.containers import Containers
+from exporter.sources.cgroups.containers import ContainerTree
 from exporter.sources.cgroups.layout import HOST, best_identity
-from exporter.sources.cgroups.proc import Seen, look_again, look_at, paths_of, start_time, user_id
+from exporter.sources.cgroups.proc import (
+    ProcessState,
+    look_again,
+    look_at,
+    paths_of,
+    start_time,
+    user_id,
+)
 
 _GONE = {errno.ESRCH}
 _SHARE_OF_DESCRIPTORS = 2  # one half is left to the rest of the program: sockets above all
@@ -101,7 +104,7 @@ _TURNS = 8  # in that time
 Answer = CgroupIdentity | Unattributed
 
 
-def patience(pid: int, answer: Answer, met_ns: int, now_ns: int) -> int:
+def ttl_ns(pid: int, answer: Answer, met_ns: int, now_ns: int) -> int:
     """How long from now on a settled answer about a process that was met then is not looked into.
 
     Until the process's turn, which comes once a minute, for an eighth of all processes at once:
@@ -114,14 +117,14 @@ def patience(pid: int, answer: Answer, met_ns: int, now_ns: int) -> int:
     return READ_AGAIN_NS - (now_ns - turn_ns) % READ_AGAIN_NS
 
 
-KEPT_AFTER_END_NS = 15 * SECOND_NS  # the driver's ring holds a dead process's samples this long
+CACHED_AFTER_END_NS = 15 * SECOND_NS  # the driver's ring holds a dead process's samples this long
 RENAMED_NS = 300 * SECOND_NS  # so long one that stays in its container is shown by its old name
 ASKED_FOR_NS = 10 * SECOND_NS  # so long one walk serves for the processes that /proc hides
 _LARGEST_PID = 2**22  # PID_MAX_LIMIT of the kernel
 
 
 @dataclass(slots=True)
-class Known:
+class CachedProcess:
     """A process met before. ``fresh_until_ns``: so long the answer holds without a look.
 
     ``paths``: its cgroups when it was ``seen`` last, if as long as it has them the answer holds.
@@ -139,17 +142,17 @@ class Known:
     seen_ns: int = 0
 
 
-class KnownProcesses:
+class ProcessCache:
     """At most ``most`` of them, ``by_pid``; how many had to be forgotten is in ``rejected``.
 
-    ``is_blind`` tells whether a pid of the node may mean another process to us. Not for use by
+    ``is_blind`` returns whether a pid of the node may mean another process here. Not for use by
     several threads at once.
     """
 
     def __init__(
         self,
         proc_root: str,
-        containers: Containers,
+        containers: ContainerTree,
         lifetimes: Lifetimes,
         is_blind: Callable[[], bool],
         most: int,
@@ -157,9 +160,9 @@ class KnownProcesses:
         self.rejected: Counter[str] = Counter()
         self._proc_root, self._containers, self._lifetimes = proc_root, containers, lifetimes
         self._is_blind, self._most = is_blind, most
-        self.by_pid: dict[int, Known] = {}
+        self.by_pid: dict[int, CachedProcess] = {}
         self.version = 0  # rises where one is forgotten, and where one takes another name
-        self._ended: dict[int, Known] = {}
+        self._ended: dict[int, CachedProcess] = {}
         self._asked: frozenset[int] | None = None  # the last time, and what was answered
         self._answers: Mapping[int, Answer] = {}
         # Of each of these: it is to be looked at the next time, or from a moment on (a heap).
@@ -217,7 +220,7 @@ class KnownProcesses:
             heappush(self._due, (known.fresh_until_ns, pid))
         return answer
 
-    def _look(self, pid: int, known: Known | None, now: int) -> Answer:
+    def _look(self, pid: int, known: CachedProcess | None, now: int) -> Answer:
         if known is None:
             return self._meet(pid, now)
         if known.ended_ns is None and now < known.look_ns:  # not held: is it still the same one?
@@ -229,7 +232,9 @@ class KnownProcesses:
             seen = look_again(self._proc_root, pid, known.start)
         seen = seen or look_at(self._proc_root, pid)
         if seen is None and known.held and known.start is None:
-            seen = Seen(None, exiting=False, paths=())  # alive, but hidden from us (hidepid)
+            seen = ProcessState(
+                None, exiting=False, paths=()
+            )  # alive, but hidden from us (hidepid)
         if seen is None:
             self._note_end(pid, known, now)
             return known.answer if pid in self.by_pid else Unattributed.EXITED
@@ -243,12 +248,12 @@ class KnownProcesses:
             return self._meet(pid, now)
         return known.answer
 
-    def _stays(self, pid: int, known: Known, now: int) -> bool:
+    def _stays(self, pid: int, known: CachedProcess, now: int) -> bool:
         """Whether it is seen in its container still; that costs half of a whole look."""
-        is_told = known.held and known.paths and now < known.seen_ns + RENAMED_NS
-        if not is_told or paths_of(self._proc_root, pid) != known.paths:
+        is_same = known.held and known.paths and now < known.seen_ns + RENAMED_NS
+        if not is_same or paths_of(self._proc_root, pid) != known.paths:
             return False
-        known.look_ns = known.fresh_until_ns = now + patience(pid, known.answer, known.met_ns, now)
+        known.look_ns = known.fresh_until_ns = now + ttl_ns(pid, known.answer, known.met_ns, now)
         return True
 
     def _meet(self, pid: int, now: int) -> Answer:
@@ -262,12 +267,12 @@ class KnownProcesses:
         while len(self.by_pid) >= self._most:
             self._forget(next(iter(self.by_pid)))
             self.rejected["cache_full"] += 1
-        seen = seen or Seen(None, exiting=False, paths=())
-        known = Known(seen.start, hold is Hold.HELD, now, name=seen.name)
+        seen = seen or ProcessState(None, exiting=False, paths=())
+        known = CachedProcess(seen.start, hold is Hold.HELD, now, name=seen.name)
         self.by_pid[pid] = known
         return self._judge(pid, known, seen, now)
 
-    def _judge(self, pid: int, known: Known, seen: Seen, now: int) -> Answer:
+    def _judge(self, pid: int, known: CachedProcess, seen: ProcessState, now: int) -> Answer:
         """Take what was seen of a live process as its answer, and say when to look again."""
         answer, is_settled = self._identify(pid, known, seen, now)
         if answer == HOST:
@@ -277,12 +282,14 @@ class KnownProcesses:
             self.version += 1
         if not (seen.exiting and isinstance(known.answer, CgroupIdentity)):
             known.answer = answer
-        known.paths, known.seen_ns = _telling(seen.paths, known.answer), now
-        known.look_ns = now + (patience(pid, known.answer, known.met_ns, now) if is_settled else 0)
+        known.paths, known.seen_ns = _named_paths(seen.paths, known.answer), now
+        known.look_ns = now + (ttl_ns(pid, known.answer, known.met_ns, now) if is_settled else 0)
         known.fresh_until_ns = known.look_ns if known.held else 0
         return known.answer
 
-    def _identify(self, pid: int, known: Known, seen: Seen, now: int) -> tuple[Answer, bool]:
+    def _identify(
+        self, pid: int, known: CachedProcess, seen: ProcessState, now: int
+    ) -> tuple[Answer, bool]:
         """The answer, and whether it is settled: the tree was asked wherever it had to be."""
         identity = best_identity(seen.paths)
         is_container = identity.container_id is not None
@@ -313,14 +320,16 @@ class KnownProcesses:
         for pid in self._lifetimes.ended():
             self._note_end(pid, self.by_pid[pid], now)
         for pid, known in list(self._ended.items()):
-            if now - (known.ended_ns or 0) >= KEPT_AFTER_END_NS:
+            if now - (known.ended_ns or 0) >= CACHED_AFTER_END_NS:
                 self._forget(pid)
 
-    def _note_end(self, pid: int, known: Known, now: int) -> None:
+    def _note_end(self, pid: int, known: CachedProcess, now: int) -> None:
         if known.ended_ns is not None:
             return
         if known.start is None or not isinstance(known.answer, CgroupIdentity):
-            self._forget(pid)  # nothing worth keeping, or no way to tell the pid's next process
+            self._forget(
+                pid
+            )  # nothing worth keeping, or the pid's next process cannot be recognised
             return
         known.held, known.ended_ns, known.fresh_until_ns = False, now, 0
         self._ended[pid] = known
@@ -334,7 +343,7 @@ class KnownProcesses:
         self._stale.add(pid)
 
 
-def _telling(paths: tuple[str, ...], answer: Answer) -> tuple[str, ...]:
+def _named_paths(paths: tuple[str, ...], answer: Answer) -> tuple[str, ...]:
     """The paths, if they name the pod's container that is the answer; else none."""
     container_id = isinstance(answer, CgroupIdentity) and answer.pod_uid and answer.container_id
     return paths if container_id and best_identity(paths).container_id == container_id else ()

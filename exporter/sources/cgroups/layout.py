@@ -141,11 +141,11 @@ _RUNTIME_BY_PREFIX = {
     "libpod-payload": "podman",
 }
 _RUNTIME_BY_PARENT = {"k8s.io": "containerd", "docker": "docker"}
-_HOW_TELLING = {"": 0, "systemd": 1}  # units by their kinds; all others 2
+_RANKS = {"": 0, "systemd": 1}  # units by their kinds; all others 2
 _QOS = {"": "guaranteed", "burstable": "burstable", "besteffort": "besteffort"}
 
 
-class Place(NamedTuple):
+class PathState(NamedTuple):
     """A directory on the way down: its own name and what the path so far says.
 
     ``is_pod``: the directory is a pod's own, so that its children are the pod's containers.
@@ -156,7 +156,7 @@ class Place(NamedTuple):
     is_pod: bool = False
 
 
-ROOT = Place(HOST, "")
+ROOT = PathState(HOST, "")
 
 
 def parse_path(path: str) -> CgroupIdentity:
@@ -189,31 +189,28 @@ def cgroup_paths(text: str) -> tuple[str, ...]:
 
 @lru_cache(maxsize=256)
 def best_identity(paths: tuple[str, ...]) -> CgroupIdentity:
-    """What the most telling path says: a job, else pod and container, a container, a pod, a unit.
+    """The identity of the most specific path.
+
+    In this order: a job, a pod with a container, a container, a pod, a unit.
 
     The lines of one process may differ: on hybrid nodes the ``0::`` line can name the runtime's
     own service, and with mixed cgroup drivers some controllers stay at the root.
     """
-    return max((parse_path(path) for path in paths), key=_telling, default=HOST)
+    return max((parse_path(path) for path in paths), key=_rank, default=HOST)
 
 
-def parse_proc_cgroup(text: str) -> CgroupIdentity:
-    """Identity of a process by the content of its ``/proc/PID/cgroup``."""
-    return best_identity(cgroup_paths(text))
-
-
-def _telling(identity: CgroupIdentity) -> tuple[bool, bool, bool, int]:
+def _rank(identity: CgroupIdentity) -> tuple[bool, bool, bool, int]:
     """Slurm makes its directories in some controllers of cgroup v1, systemd in all of them."""
     kind = identity.unit.kind if identity.unit and identity.unit.name else ""
     return (
         kind == "slurm",
         identity.container_id is not None,
         identity.pod_uid is not None,
-        _HOW_TELLING.get(kind, 2),
+        _RANKS.get(kind, 2),
     )
 
 
-def descend(place: Place, name: str) -> Place:
+def descend(place: PathState, name: str) -> PathState:
     """One directory further down.
 
     The deepest pod directory wins: it is a cluster's node inside a container (kind, minikube), and
@@ -237,7 +234,7 @@ def descend(place: Place, name: str) -> Place:
         unit = below(identity.unit, place.name, name)
         if unit != identity.unit:
             identity = CgroupIdentity(unit=unit)
-    return Place(identity, name)
+    return PathState(identity, name)
 
 
 def _of_container(
@@ -245,14 +242,14 @@ def _of_container(
 ) -> CgroupIdentity:
     """A container outside pods, with the user or machine whose directory it is in.
 
-    They may make directories of any name there: an id alone does not tell theirs from others'.
+    They may make directories of any name there: an id alone does not show whose a container is.
     """
     unit = identity.unit if identity.unit and identity.unit.kind in OWN_INSIDE else None
     pod_uid, qos, enclosing = identity.pod_uid, identity.qos, identity.enclosing
     return CgroupIdentity(pod_uid, container_id, runtime, qos, enclosing, unit)
 
 
-def _pod(place: Place, name: str) -> Place | None:
+def _pod(place: PathState, name: str) -> PathState | None:
     """The place of a pod directory, or of a leaf ``<pod slice>:<prefix>:<id>``; None if neither.
 
     containerd asks for the latter when the kubelet uses the systemd driver; runc without it takes
@@ -275,7 +272,7 @@ def _pod(place: Place, name: str) -> Place | None:
     qos = _slice_qos(above[:-1]) if above else _directory_qos(place.name)
     container_id, runtime = (_container("", name) if colon else None) or (None, None)
     identity = CgroupIdentity(uid.replace("_", "-"), container_id, runtime, qos, enclosing)
-    return Place(identity, name, is_pod=not colon)
+    return PathState(identity, name, is_pod=not colon)
 
 
 def _slice_qos(above: str) -> str | None:

@@ -18,7 +18,7 @@ _GONE = {errno.ENOENT, errno.ESRCH, errno.ENOTDIR}
 _INITIAL_PID_NAMESPACE = "pid:[4026531836]"  # PROC_PID_INIT_INO of the kernel
 
 
-class Seen(NamedTuple):
+class ProcessState(NamedTuple):
     """A process as ``/proc`` shows it.
 
     ``start``: field 22, clock ticks since boot; with the pid it names a process for good. None
@@ -33,7 +33,7 @@ class Seen(NamedTuple):
     name: str = ""
 
 
-def look_at(proc_root: str, pid: int) -> Seen | None:
+def look_at(proc_root: str, pid: int) -> ProcessState | None:
     """The process of this pid, None if there is none. Never raises.
 
     The start time is read before and after, so that the answer is about one process, even where
@@ -46,13 +46,13 @@ def look_at(proc_root: str, pid: int) -> Seen | None:
         if paths is None and after is None:
             return None
         if after is None and before is None:
-            return Seen(None, exiting=False, paths=paths or ())
+            return ProcessState(None, exiting=False, paths=paths or ())
         if before and after and (before.start, before.exiting) == (after.start, after.exiting):
-            return Seen(after.start, after.exiting, paths or (), after.name)
-    return Seen(None, exiting=False, paths=())  # never the same twice: nothing is known
+            return ProcessState(after.start, after.exiting, paths or (), after.name)
+    return ProcessState(None, exiting=False, paths=())  # never the same twice: nothing is known
 
 
-def look_again(proc_root: str, pid: int, start: int) -> Seen | None:
+def look_again(proc_root: str, pid: int, start: int) -> ProcessState | None:
     """The live process of this pid that started then; None if that is not sure.
 
     For a process that is held, and was alive a moment ago: if the start time is its own afterwards
@@ -62,7 +62,7 @@ def look_again(proc_root: str, pid: int, start: int) -> Seen | None:
     after = _stat(proc_root, pid)
     if after is None or after.start != start or after.exiting or paths is None:
         return None
-    return Seen(start, exiting=False, paths=paths, name=after.name)
+    return ProcessState(start, exiting=False, paths=paths, name=after.name)
 
 
 def paths_of(proc_root: str, pid: int) -> tuple[str, ...] | None:
@@ -106,7 +106,7 @@ def pid_namespace_depth(proc_root: str) -> int:
 
     1 is normal. More means that ``proc_root`` is the node's and this process's pid namespace its
     container's: pids in ``proc_root`` are true, those that system calls take are others. 0: the
-    directory does not tell (``NSpid`` of proc_pid_status(5)).
+    directory does not show it (``NSpid`` of proc_pid_status(5)).
     """
     try:
         status = _read(f"{proc_root}/self/status")
@@ -132,7 +132,7 @@ def shows_own_pids(proc_root: str) -> bool:
 def in_nested_pid_namespace(proc_root: str) -> bool:
     """Whether this process is in another PID namespace than the machine's first one.
 
-    False where that cannot be told.
+    False if that is not known.
     """
     try:
         link = os.readlink(f"{proc_root}/self/ns/pid")  # noqa: PTH115 - a string

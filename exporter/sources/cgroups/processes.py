@@ -1,4 +1,4 @@
-"""Which container a process belongs to: ``/proc``, the walked tree, and a memory of both.
+"""Which container a process belongs to: ``/proc``, the walked tree, and a cache of both.
 
 Of processes that were asked for before, only those cost anything that ended or are to be looked at
 again (``known``).
@@ -18,8 +18,8 @@ from exporter.model import (
     Unattributed,
     Unmeasured,
 )
-from exporter.sources.cgroups.containers import Containers
-from exporter.sources.cgroups.known import Known, KnownProcesses, Lifetimes
+from exporter.sources.cgroups.containers import ContainerTree
+from exporter.sources.cgroups.known import CachedProcess, Lifetimes, ProcessCache
 from exporter.sources.cgroups.proc import (
     in_nested_pid_namespace,
     pid_namespace_depth,
@@ -47,11 +47,11 @@ class CgroupProcesses:
         self._proc_root = proc_root
         self._clock = clock
         self._lock = threading.Lock()
-        self._containers = Containers(cgroup_root, clock)
+        self._containers = ContainerTree(cgroup_root, clock)
         self._is_nested = in_nested_pid_namespace(proc_root)
         self._namespace_depth = pid_namespace_depth(proc_root)
         lifetimes = Lifetimes(enabled=shows_own_pids(proc_root))
-        self._known = KnownProcesses(
+        self._known = ProcessCache(
             *(proc_root, self._containers, lifetimes, self._is_blind, most_processes)
         )
         self._duration_ns = 0
@@ -133,7 +133,7 @@ class CgroupProcesses:
             self._containers.close()
 
     def _booted(self) -> int | None:
-        """When the machine started; said anew only when the wall clock was set."""
+        """Boot time in Unix ns; it changes only when the wall clock is set."""
         up_ns = uptime_ns(self._proc_root)
         if up_ns is not None:
             boot_ns = self._clock.time_ns() - up_ns
@@ -153,7 +153,7 @@ class CgroupProcesses:
         return self._containers.hides_processes(nested=self._is_nested)
 
 
-def _info(known: Known, boot_unix_ns: int | None) -> ProcessInfo:
+def _info(known: CachedProcess, boot_unix_ns: int | None) -> ProcessInfo:
     if known.start is None or boot_unix_ns is None:
         return ProcessInfo(known.name)
     return ProcessInfo(known.name, boot_unix_ns + known.start * SECOND_NS // _TICKS)

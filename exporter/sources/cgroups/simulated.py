@@ -17,7 +17,7 @@ def _directories(paths: Iterable[str]) -> set[str]:
 class SimulatedProcesses:
     """Answers from a mapping of pid → cgroup path as ``/proc/PID/cgroup`` would print it.
 
-    ``paths`` and ``infos`` are asked anew each time. The first lists the live processes and, as
+    ``paths`` and ``infos`` are called each time. The first lists the live processes and, as
     long as a real source would remember them, those that ended; a pid that it lacks has exited.
     ``places`` are the paths by which the node's kinds of groups are known from the start on.
     """

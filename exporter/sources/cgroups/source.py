@@ -1,4 +1,4 @@
-"""The seam of this room: what the collector asks about processes."""
+"""The interface of process sources."""
 
 from collections.abc import Collection, Mapping
 from typing import Protocol
@@ -7,7 +7,7 @@ from exporter.model import CgroupIdentity, ProcessInfo, SourceStatus, Tree, Unat
 
 
 class ProcessSource(Protocol):
-    """Tells which container a process belongs to."""
+    """Returns the container that a process belongs to."""
 
     @property
     def name(self) -> str:

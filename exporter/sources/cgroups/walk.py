@@ -30,7 +30,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from exporter.model import CgroupIdentity, Tree
-from exporter.sources.cgroups.layout import ROOT, Place, descend
+from exporter.sources.cgroups.layout import ROOT, PathState, descend
 
 POD_ITSELF = ""
 
@@ -77,7 +77,7 @@ _DIGITS = 10  # of a process id, at most
 _SOUND = re.compile(rb"(?:[1-9][0-9]{0,%d}+\n)*+" % (_DIGITS - 1))
 
 
-class Listed(NamedTuple):
+class ProcessList(NamedTuple):
     """A directory and its ``cgroup.procs``, of which ``is_sound`` is true."""
 
     identity: CgroupIdentity
@@ -87,13 +87,13 @@ class Listed(NamedTuple):
 class Walk:
     """A finished walk.
 
-    The lists stay as they were read until somebody asks for processes, which is seldom: ``/proc``
-    tells sooner whose each one is. ``by_container`` has the whole identity of each container.
+    The lists stay as they were read until somebody asks for processes, which is rare: ``/proc``
+    names the owner of a process sooner. ``by_container`` has the whole identity of each container.
     """
 
     def __init__(
         self,
-        lists: Sequence[Listed] = (),
+        lists: Sequence[ProcessList] = (),
         by_container: Mapping[str, CgroupIdentity] | None = None,
         skipped: Mapping[str, int] | None = None,
     ) -> None:
@@ -131,7 +131,7 @@ def is_sound(content: bytes) -> bool:
     return _SOUND.fullmatch(content) is not None
 
 
-class Cleared(NamedTuple):
+class FilteredList(NamedTuple):
     """The lines of a list that are processes of ours, and how many are others."""
 
     lines: bytes
@@ -139,13 +139,13 @@ class Cleared(NamedTuple):
     foreign: int  # cgroup v2 lists a process of another PID namespace as 0
 
 
-def cleared(content: bytes) -> Cleared:
+def filter_list(content: bytes) -> FilteredList:
     """Leave out what is no process of ours."""
     lines = content.split()
     good = [int(line) for line in lines if line.isdigit() and len(line) <= _DIGITS]
     ours = [pid for pid in good if pid]
     text = b"".join(map(b"%d\n".__mod__, ours))
-    return Cleared(text, len(lines) - len(good), len(good) - len(ours))
+    return FilteredList(text, len(lines) - len(good), len(good) - len(ours))
 
 
 LARGEST_LIST = 4 * 1024 * 1024
@@ -161,7 +161,7 @@ _REASONS = {
 }
 
 
-class Limits(NamedTuple):
+class WalkLimits(NamedTuple):
     """How much is walked: of a hierarchy down to its containers, and of what lies inside of one.
 
     A node of 110 pods that is itself a container has some 700 directories, 15 deep in the worst
@@ -178,18 +178,18 @@ class _Directory(NamedTuple):
     """``container``: the outermost container's directory, from which ``depth`` counts; or ""."""
 
     path: str
-    place: Place
+    place: PathState
     depth: int = 0
     container: str = ""
 
 
-DEFAULT_LIMITS = Limits()
+DEFAULT_LIMITS = WalkLimits()
 
 
 def walk(
     roots: Iterable[str],
     enter: Callable[[str], None] = lambda _: None,
-    limits: Limits = DEFAULT_LIMITS,
+    limits: WalkLimits = DEFAULT_LIMITS,
 ) -> Walk:
     """Walk hierarchies from their roots. Never raises for what it finds there.
 
@@ -203,12 +203,12 @@ def walk(
 
 
 class _Walker:
-    def __init__(self, enter: Callable[[str], None], limits: Limits) -> None:
+    def __init__(self, enter: Callable[[str], None], limits: WalkLimits) -> None:
         self._enter = enter
         self._limits = limits
         self._left = limits.directories
         self._inside: Counter[str] = Counter()  # directories by the container that they are in
-        self._lists: list[Listed] = []
+        self._lists: list[ProcessList] = []
         self._by_container: dict[str, CgroupIdentity] = {}
         self._skipped: Counter[str] = Counter()
 
@@ -233,7 +233,7 @@ class _Walker:
             return []
         try:
             names = _subdirectories(folder)
-            # Listing a directory is the dear part: a cgroup's holds some 70 files. Where the file
+            # Listing a directory is the costly part: a cgroup's holds some 70 files. Where the file
             # system counts subdirectories as links, as cgroup's does, those with none are not
             # listed (kernfs_refresh_inode in the kernel's fs/kernfs/inode.c).
             counted = os.fstat(folder).st_nlink == len(names) + _NO_SUBDIRECTORIES
@@ -298,7 +298,7 @@ class _Walker:
         except OSError as error:
             if self._skip(error) == "vanished":
                 return
-        self._lists.append(Listed(identity, lines))
+        self._lists.append(ProcessList(identity, lines))
         # A user's or a machine's, which has a unit, may have taken another's id.
         if identity.container_id is not None and identity.unit is None:
             self._by_container[identity.container_id] = identity
@@ -307,7 +307,7 @@ class _Walker:
         content = self._read(folder, path)
         if is_sound(content):
             return content
-        lines, malformed, foreign = cleared(content)
+        lines, malformed, foreign = filter_list(content)
         self._skipped["malformed"] += malformed
         self._skipped["foreign_pid"] += foreign
         return lines

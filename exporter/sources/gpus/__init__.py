@@ -1,6 +1,6 @@
-"""Devices and what the driver says of the processes on them; one module per source.
+"""GPU devices and the use of each by process, read from the drivers; one module per source.
 
-This room is the only one that speaks to drivers, and ``nvml`` the only importer of pynvml. It
-knows process ids, never containers or pods. Every source keeps its own deadline: a driver call
-that hangs costs the device it was for, never the cycle.
+Only this room calls drivers, and only ``nvml`` imports pynvml. It handles process ids, never
+containers or pods. Every source keeps its own deadline: a driver call that hangs costs the device
+that it was for, never the cycle.
 """

@@ -1,9 +1,8 @@
-"""A board's energy counter, cut into windows, with the part it would have used anyway.
+"""Cuts a board's energy counter into windows, and estimates the idle part of each.
 
-Stands on a counter that only rises (NVML: ``nvmlDeviceGetTotalEnergyConsumption``, since the
-driver was loaded) and on the device's busy time.
-
-An energy counter for boards that keep none: their power readings, integrated.
+It takes a counter that only rises (NVML: ``nvmlDeviceGetTotalEnergyConsumption``, since the driver
+was loaded) and the device's busy time. For boards without a counter, ``PowerIntegral`` makes one
+out of power readings.
 """
 
 from collections import deque
@@ -13,26 +12,26 @@ from typing import NamedTuple, Protocol
 
 from exporter.model import Window
 
-IDLE_NS = 5_000_000_000  # boards move their counter about ten times a second; shorter is noise
+IDLE_NS = 5_000_000_000  # boards update their counter about ten times a second; shorter is noise
 IDLE_SPELLS = 9
-LONGEST_GAP_NS = 90_000_000_000  # what a counter not told for longer did is anyone's guess
+LONGEST_GAP_NS = 90_000_000_000  # after a longer gap nothing is known of the counter
 
 
-class Metered(NamedTuple):
-    """Microjoules since the last reading, what of them idling costs, and what came too late.
+class EnergyUse(NamedTuple):
+    """Microjoules since the last reading: all, the idle part, and the late part.
 
-    ``late_uj`` is of windows in which the counter was not told: whoever worked in those, it is not
-    the one who works now. ``idle_uj`` is of the rest. None: not known.
+    ``late_uj`` belongs to windows in which the counter could not be read: whoever works now did not
+    use it. ``idle_uj`` is a part of the rest. None: not known.
     """
 
     used_uj: int | None = None
     idle_uj: int | None = None
     late_uj: int = 0
 
-    def all_idle(self) -> "Metered":
-        """As of a device that slept: what is not known to be idle energy is nobody's all the same.
+    def as_idle(self) -> "EnergyUse":
+        """The same energy, all of it idle if the idle part is unknown: the device was asleep.
 
-        Else it would be the first one's to wake it.
+        Otherwise the process that wakes the device would be charged for it.
         """
         if self.used_uj is None or self.idle_uj is not None:
             return self
@@ -40,68 +39,68 @@ class Metered(NamedTuple):
 
 
 class EnergySource(Protocol):
-    """What tells of a device's energy, window by window."""
+    """The energy of a device, window by window."""
 
     @property
     def method(self) -> str:
-        """How it is known: a value of ``Methods.energy``."""
+        """How it is measured: a value of ``Methods.energy``."""
         ...
 
-    def take(self, core_ns: int | None) -> Metered:
-        """Energy since the last window, in which the core was so busy."""
+    def take(self, core_ns: int | None) -> EnergyUse:
+        """Energy since the last window, in which the core was busy for ``core_ns``."""
         ...
 
 
 class EnergyMeter:
     """Energy used between two readings of one device, and the idle part of it.
 
-    The idle power is the median of the last spells, of some seconds on end each, in which the
-    device did nothing: neither a spell with a counter that stood still nor one after hot work sets
-    it. Until there was such a spell, the idle part is unknown (None), not zero.
+    Idle power is the median of the newest idle spells of some seconds each: so one spell with a
+    counter that stood still, or after hot work, does not decide it. Until the first spell, the idle
+    part is unknown (None), not zero.
 
-    A counter that fails to be read and is back in time has counted on: nothing of it is lost.
+    If a reading fails and the next one comes in time, nothing is lost: the counter went on.
     """
 
     def __init__(self) -> None:
         self._counter_uj: int | None = None
         self._read_mono_ns = 0
-        self._missed_mono_ns: int | None = None  # when it was last asked in vain
+        self._missed_mono_ns: int | None = None  # of the last reading that failed
         self._idle_uj = 0
         self._idle_ns = 0
         self._spells_watts: deque[float] = deque(maxlen=IDLE_SPELLS)
         self._idle_watts: float | None = None
 
     def restart(self) -> None:
-        """Take the next reading as one of another counter. What idling costs is still known."""
+        """Takes the next reading as one of another counter. The idle power stays known."""
         self._counter_uj = None
 
-    def take(self, counter_uj: int | None, mono_ns: int, busy_ns: int | None) -> Metered:
+    def take(self, counter_uj: int | None, mono_ns: int, busy_ns: int | None) -> EnergyUse:
         """Energy since the last reading, at the end of a window. ``busy_ns`` is of that window.
 
-        Nothing is known at the first reading, without a counter (None), and after the counter was
-        set back by a driver reload.
+        It is unknown at the first reading, without a counter (None), and after the counter was
+        reset by a driver reload.
         """
         elapsed_ns = mono_ns - self._read_mono_ns
         if counter_uj is None:
             self._miss(mono_ns)
-            return Metered()
+            return EnergyUse()
         before, self._counter_uj = self._counter_uj, counter_uj
         missed_ns, self._missed_mono_ns = self._missed_mono_ns, None
         gap_ns = 0 if missed_ns is None else missed_ns - self._read_mono_ns
         self._read_mono_ns = mono_ns
         if before is None or counter_uj < before or not 0 <= gap_ns < elapsed_ns:
             self._idle_uj = self._idle_ns = 0
-            return Metered()
+            return EnergyUse()
         late = (counter_uj - before) * gap_ns // elapsed_ns
         used, own_ns = counter_uj - before - late, elapsed_ns - gap_ns
         self._learn(used, own_ns, idle=busy_ns == 0)
         if self._idle_watts is None:
-            return Metered(used + late, None, late)
+            return EnergyUse(used + late, None, late)
         idle = min(used, int(self._idle_watts * own_ns / 1000))
-        return Metered(used + late, idle, late)
+        return EnergyUse(used + late, idle, late)
 
     def _miss(self, mono_ns: int) -> None:
-        """The counter was not told: go on from the last reading, unless that is too long ago."""
+        """Notes a reading that failed. The last one stays valid unless it is too old."""
         self._missed_mono_ns = mono_ns
         self._idle_uj = self._idle_ns = 0
         if mono_ns - self._read_mono_ns > LONGEST_GAP_NS:
@@ -119,18 +118,18 @@ class EnergyMeter:
             self._idle_uj = self._idle_ns = 0
 
 
-def with_energy(window: Window, metered: Metered, method: str) -> Window:
-    """The window with what the board used in it; ``method`` is a value of ``Methods.energy``."""
+def with_energy(window: Window, energy: EnergyUse, method: str) -> Window:
+    """The window with the board's energy; ``method`` is a value of ``Methods.energy``."""
     return window._replace(
-        energy_uj=metered.used_uj,
-        idle_energy_uj=metered.idle_uj,
-        late_energy_uj=metered.late_uj,
+        energy_uj=energy.used_uj,
+        idle_energy_uj=energy.idle_uj,
+        late_energy_uj=energy.late_uj,
         methods=replace(window.methods, energy=method),
     )
 
 
 class PowerIntegral:
-    """Trapezoids between power readings, as a counter for ``EnergyMeter``. An estimate."""
+    """A counter for ``EnergyMeter`` made of power readings, by trapezoids. An estimate."""
 
     def __init__(self) -> None:
         self._milliwatts = 0
@@ -138,9 +137,9 @@ class PowerIntegral:
         self._half_picojoules = 0
 
     def add(self, milliwatts: int, mono_ns: int) -> int:
-        """Take a reading; gives the microjoules so far.
+        """Adds a reading; returns the microjoules so far.
 
-        After too long a gap the counter begins anew at 0, as one does after a driver reload.
+        After too long a gap the counter begins again at 0, as after a driver reload.
         """
         before, self._milliwatts = self._milliwatts, milliwatts
         since_ns, self._read_mono_ns = self._read_mono_ns, mono_ns

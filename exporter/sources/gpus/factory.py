@@ -1,9 +1,8 @@
-"""Which sources of GPUs the settings name. A vendor's modules are imported for who asks for it.
+"""Opens the GPU sources that the settings name. Imports a vendor's modules only if needed.
 
-Sources that ``auto`` opens in case a node has such GPUs: one without any is no failure.
+``auto`` opens every real source in case the node has such GPUs: none of a kind is no failure.
 """
 
-import time
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
@@ -16,24 +15,25 @@ NVIDIA_MODULE, NVIDIA_ID, DISPLAY_CLASS = "nvidia", "0x10de", "0x03"
 OTHER_MODULES = ("amdgpu", "i915", "xe")
 
 
-class Awaited:
-    """Wraps a source. While it is down and lists no device, it counts as absent.
+class OptionalSource:
+    """Wraps a source of GPUs that the node need not have.
 
-    Unless ``missed`` says that this node should have some.
+    While it is down and lists no device, it counts as absent, unless ``missed()``: the node should
+    have such GPUs.
     """
 
     def __init__(self, source: GpuSource, missed: Callable[[], bool]) -> None:
         self._source = source
         self._missed = missed
-        self._down: Reading | None = None  # its newest reading that is shown as absent
+        self._down: Reading | None = None  # the newest reading that is reported as absent
 
     @property
     def name(self) -> str:
-        """The wrapped source's."""
+        """The name of the wrapped source."""
         return self._source.name
 
     def read(self) -> Reading:
-        """Read it; see ``GpuSource.read``."""
+        """Reads the wrapped source; see ``GpuSource.read``."""
         reading = self._source.read()
         if reading.status.up or reading.devices or self._missed():
             return reading
@@ -43,27 +43,27 @@ class Awaited:
         return self._absent
 
     def release(self, released: bool) -> None:  # noqa: FBT001 - a state, not an option
-        """Pass it on."""
+        """Passes the call on."""
         self._source.release(released)
 
     def follow(self, demand: Demand) -> None:
-        """Pass it on."""
+        """Passes the call on."""
         self._source.follow(demand)
 
     def close(self) -> None:
-        """Pass it on."""
+        """Passes the call on."""
         self._source.close()
 
 
 def never() -> bool:
-    """Nothing says that there should be such GPUs."""
+    """False: no sign of such GPUs."""
     return False
 
 
 def nvidia_missed(sysfs: Path) -> Callable[[], bool]:
-    """Tell whether GPUs of NVIDIA are to be expected; what is on the bus is looked up once.
+    """A function that returns whether NVIDIA GPUs should be there. The bus is read once.
 
-    They are where one is on the bus, or its module is loaded, or no other vendor's is.
+    They should if one is on the bus, if NVIDIA's module is loaded, or if no other vendor's is.
     """
     on_bus = _on_bus(sysfs)
 
@@ -92,25 +92,21 @@ def _is_nvidia_gpu(device: Path) -> bool:
 
 
 def open_gpus(settings: Settings) -> tuple[GpuSource, ...]:
-    """Make the sources; none is started.
+    """The sources, none of them started.
 
-    ``auto`` is every real source there is; each looks again for a driver that is not there.
+    ``auto`` stands for every real source. Each of them looks again for a driver that is missing.
     """
     asked = settings.gpus_source
     sysfs = Path(settings.path_sysfs)
     sources: list[GpuSource] = []
-    states: list[GpuSource] = []
     for name, opener in _GPUS.items():
         if name not in asked and "auto" not in asked:
             continue
         source = opener(settings)
-        if name == "amd" and settings.amd_smi != "off":
-            source, state = _checked(settings, source)
-            states.append(state)
         if name not in asked:
-            source = Awaited(source, nvidia_missed(sysfs) if name == "nvml" else never)
+            source = OptionalSource(source, nvidia_missed(sysfs) if name == "nvml" else never)
         sources.append(source)
-    return (*sources, *states)  # these once the boards are read
+    return tuple(sources)
 
 
 def _nvml(settings: Settings) -> GpuSource:
@@ -127,18 +123,8 @@ def _amd(settings: Settings) -> GpuSource:
     return AmdSource(Path(settings.path_sysfs), Path(settings.path_procfs))
 
 
-def _checked(settings: Settings, source: GpuSource) -> tuple[GpuSource, GpuSource]:
-    """AMD's source with the cross-check beside it, and the state of the check."""
-    from exporter.sources.gpus.amd.smi.check import SmiCheck  # noqa: PLC0415 - see the docstring
-    from exporter.sources.gpus.amd.smi.source import CheckedSource, SmiSource  # noqa: PLC0415 - likewise
-
-    path = None if settings.amd_smi == "auto" else Path(settings.amd_smi)
-    check = SmiCheck(path, time)
-    return CheckedSource(source, check, Path(settings.path_sysfs)), SmiSource(check)
-
-
 def _drm(settings: Settings) -> GpuSource:
-    """What AMD's own source has is left to it, by PCI address."""
+    """The DRM source without the devices of AMD's own source, by PCI address."""
     from exporter.sources.gpus.amd.discovery import addresses  # noqa: PLC0415 - see the docstring
     from exporter.sources.gpus.amd.kfd import pids_of  # noqa: PLC0415 - likewise
     from exporter.sources.gpus.drm.source import DrmSource  # noqa: PLC0415 - likewise

@@ -1,9 +1,8 @@
-"""Threads that wait for driver calls, so that nobody else has to.
+"""Worker threads for driver calls, so that a call that hangs costs only its own device.
 
-A call into a driver cannot be interrupted. What can be done is to make it in another thread, to
-wait for no longer than a deadline, and to go on without that one device. Devices that answer
-quickly share one thread, which reads one after the other: switching between threads costs more
-than most calls do. One that is slow or hangs has a thread of its own.
+A driver call cannot be interrupted. So it runs in another thread, and its result is awaited until a
+deadline. Devices that answer quickly share one thread, which reads them one after another: a switch
+between threads costs more than most calls. A device that is slow or hangs has its own thread.
 """
 
 from collections import deque
@@ -19,19 +18,19 @@ from exporter.model import Clock
 T = TypeVar("T")
 
 SECOND = 1_000_000_000
-PATIENCE_S = 0.2  # so long the shared thread may take for all, and
-PATIENCE = 0.25  # no longer than this part of the deadline
+SHARED_TIMEOUT_S = 0.2  # time of the shared thread for all of its jobs, and
+SHARED_PART = 0.25  # the most that this may be of the deadline
 ALONE_RUNS = 30  # of a job that was slow, until it shares a thread again
 
 
 class Stuck(NamedTuple):
-    """A job that has not come back yet, and when it was begun."""
+    """The result of a job that has not returned yet, with its start time."""
 
     since_mono_ns: int
 
 
 class _Task:
-    """What is known of one key. While it is ``running`` it is its worker's, else the pool's."""
+    """The state of one key. While ``running``, its worker owns it, otherwise the pool."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -45,11 +44,11 @@ class _Task:
         self.worker: _Worker | None = None  # its own
 
     def run(self, clock: Clock) -> None:
-        """Do its job. One slow run alone, such as the first, says little."""
+        """Runs the job. Only two slow runs in a row count: the first one is often slow."""
         began_ns = clock.monotonic_ns()
         try:
             result = self.job()
-        except Exception as error:  # noqa: BLE001 - handed to who asked for the job
+        except Exception as error:  # noqa: BLE001 - it is the job's result
             result = error
         before_ns, self.took_ns = self.took_ns, clock.monotonic_ns() - began_ns
         if before_ns > self.quick_ns < self.took_ns:
@@ -57,18 +56,17 @@ class _Task:
         elif self.alone_runs:
             self.alone_runs -= 1
         self.results.append(result)
-        self.running = False  # the last: from now on it is the pool's
+        self.running = False  # the last statement: from now on the pool owns it
 
     def take(self) -> Any:  # noqa: ANN401 - what its job was typed to give
-        """Its result, once."""
+        """Its result, or ``Stuck``. Each result is returned once."""
         return self.results.pop() if self.results else Stuck(self.started_mono_ns)
 
 
 class _Worker:
-    """One thread, named after what it is at.
+    """One thread, named after its current task.
 
-    What it has to do may be taken back until it has begun with it: whoever pops it has it. It puts
-    something into ``ended`` when all is done.
+    Tasks that it has not begun may be taken back. It puts an item into ``ended`` when all are done.
     """
 
     def __init__(self, clock: Clock, ended: SimpleQueue[None]) -> None:
@@ -80,12 +78,12 @@ class _Worker:
         self._thread.start()
 
     def begin(self, tasks: Iterable[_Task]) -> None:
-        """Run them, one after the other."""
+        """Runs the tasks, one after another."""
         self._todo.extend(tasks)
         self._orders.put(True)
 
     def take_back(self) -> list[_Task]:
-        """What it has not begun with, and now will not."""
+        """Removes and returns the tasks that it has not begun."""
         tasks = []
         with suppress(IndexError):
             while True:
@@ -93,7 +91,7 @@ class _Worker:
         return tasks
 
     def stop(self) -> None:
-        """End the thread as soon as it has nothing more to do."""
+        """Ends the thread after its last task."""
         self._orders.put(False)
 
     def _work(self) -> None:
@@ -107,7 +105,7 @@ class _Worker:
 
 
 class DeviceWorkers:
-    """Runs one job a key. One caller at a time. Between two runs the shared thread is idle."""
+    """Runs one job for each key. One caller at a time."""
 
     def __init__(self, clock: Clock, name: str) -> None:
         self._clock = clock
@@ -119,17 +117,17 @@ class DeviceWorkers:
     def run(
         self, jobs: Mapping[str, Callable[[], T]], deadline_s: float
     ) -> dict[str, T | Stuck | Exception]:
-        """Run one job a key, and give what has come back within ``deadline_s``.
+        """Runs one job for each key; returns the results that came within ``deadline_s``.
 
-        A key whose job of an earlier run has not come back is stuck at once and gets no second job.
-        When it has come back meanwhile, its late result stands in for the job of this run: what it
-        measured is not lost. What a job raises is its result.
+        If a key's earlier job has not returned, its result is ``Stuck`` and no second job begins.
+        If that job has returned since, its late result is returned instead of a new one: what it
+        measured is not lost. An exception of a job is its result.
         """
-        patience_s = min(PATIENCE_S, PATIENCE * deadline_s)
+        shared_s = min(SHARED_TIMEOUT_S, SHARED_PART * deadline_s)
         begun = self._begun(jobs)
-        if not self._wait(begun, patience_s):
-            self._part(begun)
-            self._wait(begun, deadline_s - patience_s)
+        if not self._wait(begun, shared_s):
+            self._split(begun)
+            self._wait(begun, deadline_s - shared_s)
         return {key: self._tasks[key].take() for key in jobs}
 
     def busy(self, keys: Iterable[str]) -> bool:
@@ -137,24 +135,24 @@ class DeviceWorkers:
         return any(key in self._tasks and self._tasks[key].running for key in keys)
 
     def forget(self, keys: Iterable[str]) -> None:
-        """Know nothing of these keys; a thread of theirs ends as soon as its job has come back."""
+        """Drops these keys; their own threads end as soon as their jobs have returned."""
         for key in keys:
             task = self._tasks.pop(key, None)
             if task and task.worker:
                 task.worker.stop()
 
     def close(self) -> None:
-        """End all threads. Waits for none: a hung call ends with the process."""
+        """Ends all threads without waiting: a hung call ends with the process."""
         self.forget(tuple(self._tasks))
         if self._shared:
             self._shared.stop()
             self._shared = None
 
     def _begun(self, jobs: Mapping[str, Callable[[], object]]) -> list[_Task]:
-        """Begin all jobs but of those who owe the result of an earlier one."""
+        """Begins the jobs of all keys without an earlier job or result pending."""
         begun, quick = [], []
         now_ns = self._clock.monotonic_ns()
-        quick_ns = int(PATIENCE_S * SECOND / max(len(jobs), 1))
+        quick_ns = int(SHARED_TIMEOUT_S * SECOND / max(len(jobs), 1))
         for key, job in jobs.items():
             task = self._tasks.get(key)
             if task is None:
@@ -181,7 +179,7 @@ class DeviceWorkers:
         task.worker.begin([task])
 
     def _wait(self, tasks: Iterable[_Task], seconds: float) -> bool:
-        """Whether all have come back in time."""
+        """Whether all have returned in time."""
         until = monotonic() + seconds
         while any(task.running for task in tasks):
             try:
@@ -190,8 +188,8 @@ class DeviceWorkers:
                 return False
         return True
 
-    def _part(self, begun: Iterable[_Task]) -> None:
-        """Whom the shared thread keeps waiting gets one of its own; who keeps it has that one."""
+    def _split(self, begun: Iterable[_Task]) -> None:
+        """Gives the slow task the shared thread, and each task that waits a thread of its own."""
         if self._shared is None:
             return
         waiting = self._shared.take_back()

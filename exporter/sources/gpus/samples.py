@@ -1,4 +1,4 @@
-"""What a driver's ring holds, and which of it cannot be true.
+"""The rows and samples of a driver's ring, and filters for those that cannot be true.
 
 Ring semantics: NVML's ``nvmlDeviceGetSamples`` and ``nvmlDeviceGetProcessUtilization``. The clock
 of the timestamps is the driver's own: epoch time on the GPUs seen, time since boot on others.
@@ -13,7 +13,7 @@ WHOLE = 100  # percent
 
 
 BusySample = tuple[int, float]
-"""A ``Sample`` or a bare tuple of the same: tens of them are made of each device each second."""
+"""A ``Sample`` or a bare tuple of the same. Bare ones cost less: a device has tens a second."""
 
 
 class Sample(NamedTuple):
@@ -46,19 +46,21 @@ class SampleReader(Protocol):
         ...
 
     def utilization(self, engine: str) -> float | None:
-        """Percent of the newest sample only; None: this device does not tell."""
+        """Percent of the newest sample only; None: this device does not report it."""
         ...
 
     def process_samples(self, newer_than_us: int) -> Sequence[ProcessRow] | None:
-        """Rows of processes active since then; None: this device does not tell."""
+        """Rows of processes active since then; None: this device does not report them."""
         ...
 
 
-def credible(samples: Sequence[BusySample], start_us: int, latest_us: int) -> Sequence[BusySample]:
-    """Keep the samples after ``start_us``, of those given oldest first, that can be true.
+def plausible_samples(
+    samples: Sequence[BusySample], start_us: int, latest_us: int
+) -> Sequence[BusySample]:
+    """The samples after ``start_us`` that can be true. The input is sorted, oldest first.
 
-    ``latest_us`` is from before the driver was asked. After a call that hung, the samples lead past
-    it without a gap. A percentage that is none, NaN too, is the driver's blank value.
+    ``latest_us`` is from before the call: after a call that hung, samples go on past it without a
+    gap. A percentage outside 0-100, or NaN, is the driver's blank value.
     """
     if samples and start_us < samples[0][0] and samples[-1][0] <= latest_us:
         for _, percent in samples:
@@ -66,24 +68,24 @@ def credible(samples: Sequence[BusySample], start_us: int, latest_us: int) -> Se
                 break
         else:
             return samples  # nearly always
-    kept = []
+    plausible = []
     for sample in samples:
         timestamp_us, percent = sample
         if start_us < timestamp_us <= latest_us and 0 <= percent <= WHOLE:
-            kept.append(sample)
+            plausible.append(sample)
             latest_us = max(latest_us, timestamp_us + FUTURE_US)
-    return kept
+    return plausible
 
 
-def sift(
+def newest_rows(
     rows: Iterable[ProcessRow], start_us: int, latest_us: int
 ) -> tuple[list[ProcessRow], Mapping[str, int]]:
-    """Keep the newest row of each pid; count the rows that cannot be true, by reason.
+    """The newest row of each pid, and the number of rows that cannot be true, by reason.
 
-    Uninitialised rows have been seen in the wild: percentages far over 100, pids that are not on
-    the device, timestamps older than asked for (nvtop#110); pid 4294967295 is the driver's "none".
+    Drivers have returned uninitialised rows: percentages far over 100, pids that are not on the
+    device, timestamps older than asked for (nvtop#110). Pid 4294967295 is the driver's "none".
     """
-    kept: dict[int, ProcessRow] = {}
+    newest: dict[int, ProcessRow] = {}
     rejected: dict[str, int] = {}
     for row in rows:
         pid, timestamp_us, core, memory, encoder, decoder = row
@@ -94,15 +96,15 @@ def sift(
         elif not start_us < timestamp_us <= latest_us:
             reason = "timestamp"
         else:
-            if pid not in kept or kept[pid][1] < timestamp_us:
-                kept[pid] = row
+            if pid not in newest or newest[pid][1] < timestamp_us:
+                newest[pid] = row
             continue
         rejected[reason] = rejected.get(reason, 0) + 1
-    return list(kept.values()), rejected
+    return list(newest.values()), rejected
 
 
 def stamps_of(rows: Iterable[ProcessRow]) -> frozenset[int]:
-    """The timestamps of the rows that can be true, if any clock is allowed."""
+    """The timestamps of the rows that can be true in whatever clock."""
     return frozenset(
         timestamp_us
         for pid, timestamp_us, *percents in rows

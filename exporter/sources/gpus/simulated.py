@@ -1,4 +1,4 @@
-"""The GPUs of a scenario, read as a driver's: the same cursor and meter over a ring in memory."""
+"""The GPU source of a simulated node: the same cursor and meter as for a driver."""
 
 from collections.abc import Sequence
 
@@ -48,7 +48,7 @@ class SimulatedGpus:
         return NAME
 
     def read(self) -> Reading:
-        """Every device of the node, in the state that its scenario has it in."""
+        """Every device of the node, in the state that the scenario gives it."""
         begun_ns = self._clock.monotonic_ns()
         readings = tuple(device.read(self._released) for device in self._devices)
         status = SourceStatus(
@@ -61,18 +61,18 @@ class SimulatedGpus:
         return Reading(status, readings, simulated=True)
 
     def release(self, released: bool) -> None:  # noqa: FBT001 - a state, not an option
-        """Report the devices as released, or read them again."""
+        """Reports the devices as released, or reads them again."""
         self._released = released
 
     def follow(self, demand: Demand) -> None:
-        """A simulated driver costs nothing: it is read as before."""
+        """Changes nothing: reading a simulated driver costs nothing."""
 
     def close(self) -> None:
-        """There is nothing to give back."""
+        """Does nothing: there is nothing to free."""
 
 
 class _SimulatedCard(SimulatedDevice):
-    """A whole card: windows out of its ring, with its energy."""
+    """A whole card: windows of its ring, with its energy."""
 
     def __init__(self, node: Node, number: int, device: Device, clock: Clock) -> None:
         super().__init__(node, number, device, clock)
@@ -94,7 +94,7 @@ class _SimulatedCard(SimulatedDevice):
 
 
 class _SimulatedParts(_SimulatedCard):
-    """A card that is divided into MIG instances keeps its energy and sensors, and nothing else."""
+    """A card with MIG instances: it has energy and sensors, and nothing else."""
 
     def _read(self) -> DeviceReading:
         return super()._read()._replace(memory=None, unmeasured={**MIG, **MIG_MEMORY})
@@ -105,7 +105,7 @@ class _SimulatedParts(_SimulatedCard):
 
 
 class _SimulatedInstance(SimulatedDevice):
-    """A MIG instance: its activity by hardware counters (GPM), where its board has them."""
+    """A MIG instance: its activity by hardware counters (GPM), if its board has them."""
 
     _end_ns: int | None = None
 
@@ -148,7 +148,7 @@ def _kind_of(device: Device) -> type[SimulatedDevice]:
 
 
 class _RingReader:
-    """The driver calls for one device."""
+    """The ``SampleReader`` of one simulated device."""
 
     def __init__(self, node: Node, index: int) -> None:
         self._node = node

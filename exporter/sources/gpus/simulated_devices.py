@@ -1,4 +1,4 @@
-"""Simulated devices: what all kinds share (state, XIDs, process list, energy), and AMD and Intel.
+"""Simulated devices: the base of all kinds (state, XIDs, process list, energy), AMD and Intel.
 
 AMD: the newest activity sample, the compute units that processes occupy at that instant, and the
 board's energy, as ``sources.gpus.amd`` reads them. Intel: the kernel's counters of each client,
@@ -23,7 +23,7 @@ from exporter.model import (
     XidCount,
 )
 from exporter.simulation.node import Node
-from exporter.sources.gpus.amd.activity import Sample, Windows
+from exporter.sources.gpus.amd.activity import ActivitySample, ActivityWindows
 from exporter.sources.gpus.amd.board import UNDER_PARTITIONS
 from exporter.sources.gpus.amd.device import COMPUTE, OF_THE_DEVICE_ONLY
 from exporter.sources.gpus.energy import EnergyMeter, with_energy
@@ -38,7 +38,7 @@ DETAILS = {
 
 
 class SimulatedDevice(ABC):
-    """A device in the state that its scenario has it in. ``_read``: its kind's way to be read."""
+    """A device in the state that the scenario gives it. ``_read`` reads one that is up."""
 
     def __init__(self, node: Node, number: int, device: Device, clock: Clock) -> None:
         self._node = node
@@ -49,10 +49,10 @@ class SimulatedDevice(ABC):
         self._memory_at_ns = 0
         self._known: frozenset[int] = frozenset()
         self._meter = EnergyMeter()
-        self._metered = False
+        self._has_energy = False
 
     def read(self, released: bool) -> DeviceReading:  # noqa: FBT001 - a state, not an option
-        """What its source tells of it now."""
+        """Its reading now."""
         state = DeviceState.RELEASED if released else self._node.state(self._number)
         if state is not DeviceState.UP:
             self._memory = None
@@ -66,10 +66,10 @@ class SimulatedDevice(ABC):
 
     @abstractmethod
     def _read(self) -> DeviceReading:
-        """What an up device's source tells."""
+        """The reading of a device that is up."""
 
     def _xids(self) -> Mapping[str, XidCount]:
-        """NVIDIA's driver's word for a device that has fallen off the bus."""
+        """The XIDs of NVIDIA's driver for a device that has fallen off the bus."""
         if self._device.vendor != "nvidia":
             return {}
         when = self._node.fallen_off_unix_ns(self._number)
@@ -77,48 +77,48 @@ class SimulatedDevice(ABC):
         return counts | ({str(FALLEN_OFF): XidCount(len(when), max(when))} if when else {})
 
     def _memory_now(self, active: frozenset[int]) -> DeviceMemory:
-        """The process list, at the slow cadence of a driver's, and at once for a new process."""
+        """The process list: read seldom, as from a driver, and at once for a new process."""
         now_ns = self._clock.monotonic_ns()
         due = now_ns - self._memory_at_ns >= MEMORY_EVERY_NS or not active <= self._known
         if self._memory is None or due:
             self._memory = self._node.memory(self._number)
             self._memory_at_ns = now_ns
-            # An active process that is not listed has ended: it is not worth a second look.
+            # An active process that is not listed has ended: it is not looked for again.
             self._known = active | {process.pid for process in self._memory.processes or ()}
         return self._memory
 
     def _with_energy(self, window: Window | None, busy_ns: int | None) -> Window | None:
-        """Cut the energy counter where the window is cut; energy without a window waits."""
-        if window is None and self._metered:
+        """Adds the energy since the last window. Without a window it waits for the next one."""
+        if window is None and self._has_energy:
             return None
         counter_uj, now_ns = self._node.energy_uj(self._number), self._clock.monotonic_ns()
-        metered = self._meter.take(counter_uj, now_ns, busy_ns)
-        self._metered = True
-        return window and with_energy(window, metered, "counter")
+        energy = self._meter.take(counter_uj, now_ns, busy_ns)
+        self._has_energy = True
+        return window and with_energy(window, energy, "counter")
 
 
 SECOND = 10**9
 UNITS = 304  # compute units of an MI300X
 NO_PART = dict.fromkeys(OF_THE_DEVICE_ONLY, Unmeasured.NOT_SUPPORTED)
 OF_DRM = ("core", "decoder")
-UNTOLD_BY_DRM = dict.fromkeys(
+UNMEASURED_BY_DRM = dict.fromkeys(
     ("memory_active", "encoder", "throttle", "ecc_errors", "pcie"), Unmeasured.NOT_SUPPORTED
 )
 
 
 class SimulatedAmd(SimulatedDevice):
-    """A board, partitioned or not: of one that is, its energy and sensors only."""
+    """A board. A partitioned one has only its energy and sensors."""
 
     def __init__(self, node: Node, number: int, device: Device, clock: Clock) -> None:
         super().__init__(node, number, device, clock)
-        self._windows = Windows(device.core_share, round(UNITS * device.core_share))
+        self._windows = ActivityWindows(device.core_share, round(UNITS * device.core_share))
         parts = [n for n, each in enumerate(node.devices()) if each.parent_uuid == device.uuid]
         self._parts = parts or [number]
         self._ended_unix_ns: int | None = None
 
     def _read(self) -> DeviceReading:
         parted = self._device.sharing == PARTITIONED
-        window = self._cut(Sample(None, None) if parted else self._sample())
+        window = self._cut(ActivitySample(None, None) if parted else self._sample())
         busiest = max(self._node.busy_percent(part, "core") for part in self._parts)
         return DeviceReading(
             self._device,
@@ -128,11 +128,11 @@ class SimulatedAmd(SimulatedDevice):
             unmeasured=UNDER_PARTITIONS if parted else NO_PART,
         )
 
-    def _sample(self) -> Sample:
+    def _sample(self) -> ActivitySample:
         core, active = (self._node.busy_percent(self._number, e) for e in ("core", "memory_active"))
-        return Sample(core, active)
+        return ActivitySample(core, active)
 
-    def _cut(self, sample: Sample) -> Window | None:
+    def _cut(self, sample: ActivitySample) -> Window | None:
         now_ns = self._clock.time_ns()
         pids = self._node.occupants(self._number)
         units = round(UNITS * self._device.core_share)
@@ -147,7 +147,7 @@ class SimulatedAmd(SimulatedDevice):
         return window._replace(counted={"copy": copied, "evicted": {}})
 
     def _held(self, window: Window | None) -> DeviceMemory:
-        """As KFD lists it: who holds none is not there."""
+        """Memory as KFD lists it: without the processes that hold none."""
         active = frozenset(row.pid for row in window.processes) if window else frozenset()
         memory = self._memory_now(active)
         processes = [each for each in memory.processes or () if each.used_bytes]
@@ -160,7 +160,7 @@ class SimulatedAmd(SimulatedDevice):
 
 
 class SimulatedAmdPart(SimulatedAmd):
-    """A partition: how busy it is and with whom; power and energy are the board's."""
+    """A partition: its busy time by process. Power and energy are the board's."""
 
     def _read(self) -> DeviceReading:
         window = self._cut(self._sample()._replace(memory=None))
@@ -173,7 +173,7 @@ class SimulatedAmdPart(SimulatedAmd):
 
 
 class SimulatedDrm(SimulatedDevice):
-    """A card of Intel's driver xe: video engines decode and encode and do not say which."""
+    """A card of Intel's driver xe. Its video engines encode too, and all counts as decoding."""
 
     _end_unix_ns: int | None = None
 
@@ -186,7 +186,7 @@ class SimulatedDrm(SimulatedDevice):
             window=self._with_energy(window, window.busy.core if window else None),
             memory=DeviceMemory(self._device.memory_bytes, None, None, held),
             sensors=self._node.sensors(self._number),
-            unmeasured=UNTOLD_BY_DRM,
+            unmeasured=UNMEASURED_BY_DRM,
         )
 
     def _cut(self) -> Window | None:

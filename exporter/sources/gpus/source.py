@@ -1,4 +1,4 @@
-"""The seam of this room: what every GPU source offers to the collector."""
+"""The interface of every GPU source, as the collector uses it."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -9,11 +9,10 @@ from exporter.model import DeviceReading, DeviceState, Reading
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """What is wanted of a source at run time. One that has no use for a part of it ignores that.
+    """The run-time settings of a source. A source ignores the fields that do not apply to it.
 
-    ``deadline_s`` is for a whole read; ``disabled`` are groups of metric families that nobody is
-    shown, so that what only they need is not to be asked for. ``wake``: a device may be woken, and
-    kept awake, by being read.
+    ``deadline_s`` is for a whole read. ``disabled`` are groups of metric families that are not
+    shown: what only they need is not read. ``wake``: a read may wake a device and keep it awake.
     """
 
     deadline_s: float = 0.8
@@ -24,7 +23,7 @@ class Demand:
 
 
 class GpuSource(Protocol):
-    """One way to read GPUs: a vendor's library, a kernel interface, a simulation."""
+    """A way to read GPUs: a vendor's library, a kernel interface, or a simulation."""
 
     @property
     def name(self) -> str:
@@ -32,34 +31,34 @@ class GpuSource(Protocol):
         ...
 
     def read(self) -> Reading:
-        """Read every device, within the source's own deadline, whatever the driver does.
+        """Reads every device within the source's own deadline, whatever the driver does.
 
-        Never raises for the driver's or a device's failure: the state is in the Reading. A device
-        that hangs is reported stuck and read again when its call has come back.
+        A failure of the driver or of a device raises nothing: the state is in the Reading. A device
+        that hangs is reported as stuck and is read again when its call has returned.
 
         Raises:
-            RestartRequiredError: only a new process can help (library and driver disagree).
+            RestartRequiredError: only a new process can help (library and driver do not match).
 
         """
         ...
 
     def release(self, released: bool) -> None:  # noqa: FBT001 - a state, not an option
-        """Let go of the driver (True) so that it can be unloaded, or take it up again (False)."""
+        """Closes the driver (True) so that it can be unloaded, or opens it again (False)."""
         ...
 
     def follow(self, demand: Demand) -> None:
-        """Read by this from the next read on; never called beside ``read``. Counters go on."""
+        """Applies settings from the next read on; counters go on. Not called during ``read``."""
         ...
 
     def close(self) -> None:
-        """Give everything back. A hung call is left behind, never waited for."""
+        """Frees all resources. Never waits for a call that hangs."""
         ...
 
 
 class RestartRequiredError(Exception):
-    """Only a restart of the exporter helps; the message says why."""
+    """The exporter must be restarted; the message says why."""
 
 
 def hangs(devices: Iterable[DeviceReading]) -> bool:
-    """Whether none answers of those that are there: one that is lost says nothing of the others."""
+    """Whether every device is stuck. Lost devices do not count."""
     return {device.state for device in devices} - {DeviceState.LOST} == {DeviceState.STUCK}

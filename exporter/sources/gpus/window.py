@@ -1,9 +1,9 @@
-"""Contiguous windows out of a driver's ring of utilisation samples.
+"""Cuts a driver's ring of utilisation samples into contiguous windows.
 
-A driver keeps the last seconds as a ring of samples and answers "what is newer than T?", per
-device and per process. Read with the cursor kept here, the answers become windows that follow one
-another without gap or overlap, so that busy time can be summed. Stands on nothing but a reader of
-one device; NVML and the simulated node are such readers.
+A driver keeps the samples of the last seconds in a ring and returns those newer than a given time,
+for the device and for each process. ``WindowCursor`` keeps that time, so that the windows follow
+one another without gap or overlap and busy time can be summed. It needs only a ``SampleReader`` of
+one device; NVML and the simulated node have one.
 """
 
 from collections import deque
@@ -12,39 +12,44 @@ from functools import cache
 from operator import itemgetter
 
 from exporter.model import Engines, Methods, Window
-from exporter.sources.gpus.energy import EnergySource, Metered
-from exporter.sources.gpus.naming import Stretch, activities, stretches, tell_apart
-from exporter.sources.gpus.ring_clock import Look, RingClock
+from exporter.sources.gpus.energy import EnergySource, EnergyUse
+from exporter.sources.gpus.ring_clock import RingChange, RingClock
+from exporter.sources.gpus.sample_attribution import (
+    SampleSpan,
+    attribute_samples,
+    process_activities,
+    sample_spans,
+)
 from exporter.sources.gpus.samples import (
     FUTURE_US,
     BusySample,
     ProcessRow,
     SampleReader,
-    credible,
-    sift,
+    newest_rows,
+    plausible_samples,
     stamps_of,
 )
 
-REREADS = 3  # how often the rows are read again because a sample arrived meanwhile
-LONGEST_SAMPLE = 1.5  # a gap longer than this many periods holds samples that nobody saw
-FIRST_PERIOD_US = 166_667  # until the ring has told its own: 1/6 s on the GPUs seen so far
-GAPS = 9  # so many of the newest gaps between samples tell the period
+REREADS = 3  # reads of the rows at most, if samples arrive meanwhile
+LONGEST_SAMPLE = 1.5  # a gap longer than this many periods holds samples that were missed
+FIRST_PERIOD_US = 166_667  # until the ring's own is known: 1/6 s on the GPUs seen so far
+GAPS = 9  # the period is the median of so many newest gaps between samples
 DRIFT_US = 100_000  # the ring's clock may gain so much on the monotonic one in one window
 DARK_PERIODS = 12  # without a sample for so long, an idle driver has stopped sampling
 RING_US = 10_000_000  # what a ring holds at least, where its samples cannot be seen
 STAMP, PERCENT = itemgetter(0), itemgetter(1)  # of a sample
-COVERED_NS, BUSY_NS = itemgetter(2), itemgetter(3)  # of a stretch
+COVERED_NS, BUSY_NS = itemgetter(2), itemgetter(3)  # of a span
 
 Samples = Sequence[BusySample] | None
 Rows = Sequence[ProcessRow] | None
 
 
 class WindowCursor:
-    """Turns one device's sample ring into windows. Not thread-safe: one device, one caller.
+    """Cuts one device's sample ring into windows. Not thread-safe: one device, one caller.
 
-    Windows have the energy that ``energy`` tells, asked for when all else of the window is known.
-    Each begins where the one before it ended, whatever happens to any clock: their times are those
-    of the ring until its clock is found to be another one, and go on from there.
+    The energy of a window comes from ``energy``, which is read last. Each window begins where the
+    one before it ended, whatever happens to any clock: window times are those of the ring until
+    the ring's clock is found to have changed, and go on from there.
     """
 
     def __init__(self, reader: SampleReader, energy: EnergySource | None = None) -> None:
@@ -58,14 +63,14 @@ class WindowCursor:
 
     def next(self, unix_us: int, mono_us: int) -> Window | None:
         """The window since the last call, or None while the driver has nothing newer."""
-        self._clock.note_wall(unix_us - mono_us)
+        self._clock.observe_wall(unix_us - mono_us)
         if self._end_us is None:
             self._begin(unix_us, mono_us)
             return None
         return self._measured(mono_us) or self._without_stamps(mono_us)
 
     def _begin(self, unix_us: int, mono_us: int) -> None:
-        """Set the cursor to the newest sample; what came before us is not ours to count."""
+        """Sets the cursor to the newest sample: what is older is not counted."""
         samples = self._reader.busy_samples("core", 0)
         if samples:
             (oldest_us, _), *newer = samples
@@ -77,17 +82,17 @@ class WindowCursor:
         """The window up to the newest stamp, or of an idle device without samples; else None."""
         start = self._cursor_us
         latest = mono_us + self._clock.ahead_us + FUTURE_US
-        told, samples, rows, memory = self._read_together(start, latest)
-        if told is None:
+        ring, samples, rows, memory = self._read_together(start, latest)
+        if ring is None:
             return self._measured_by_rows(mono_us)
-        if not samples or not self._clock.agrees(_newest(samples), mono_us, self._period_us):
+        if not samples or not self._clock.confirm(_newest(samples), mono_us, self._period_us):
             return None
         self._learn_period(start, samples)
-        parts = stretches(start, samples, self._period_us * LONGEST_SAMPLE)
-        return self._window(parts, rows, mono_us, memory)
+        spans = sample_spans(start, samples, self._period_us * LONGEST_SAMPLE)
+        return self._window(spans, rows, mono_us, memory)
 
     def _measured_by_rows(self, mono_us: int) -> Window | None:
-        """The same of a device that keeps no samples: the rows of processes have stamps too."""
+        """The window of a device without samples, by the newest rate and the rows' stamps."""
         percent = self._rate()
         if percent is None:
             return None
@@ -96,55 +101,56 @@ class WindowCursor:
         now = mono_us + self._clock.ahead_us
         newest = max((s for s in stamps if self._cursor_us < s <= now + FUTURE_US), default=None)
         if newest is not None:
-            if not self._clock.agrees(newest, mono_us, self._period_us):
+            if not self._clock.confirm(newest, mono_us, self._period_us):
                 return None
-        elif rows is not None and (percent or stamps or self._clock.in_doubt):
-            return None  # it works, and nobody is named: the rows may be in another clock
+        elif rows is not None and (percent or stamps or self._clock.is_uncertain):
+            return None  # busy without a row since: the rows may be in another clock
         return self._by_rate(percent, rows, mono_us)
 
     def _without_stamps(self, mono_us: int) -> Window | None:
-        """The window where no stamp is as expected: the ring is silent, or in another clock.
+        """The window if no stamp is as expected: the ring is silent, or in another clock.
 
-        An idle driver may stop sampling (gpu-metrics-agent#37); idle is an answer, not blindness.
+        An idle driver may stop sampling (gpu-metrics-agent#37): the device is then idle, not
+        unobserved.
         """
         now = mono_us + self._clock.ahead_us
         keeps_samples, stamps = self._all_stamps()
-        look = self._clock.look(stamps, self._cursor_us, now + FUTURE_US)
-        if self._clock.in_doubt:
-            return self._in_doubt(look, mono_us)
+        change = self._clock.compare(stamps, self._cursor_us, now + FUTURE_US)
+        if self._clock.is_uncertain:
+            return self._while_uncertain(change, mono_us)
         is_early = now - self._cursor_us < DARK_PERIODS * self._period_us
-        if is_early if keeps_samples else look.is_first:
+        if is_early if keeps_samples else change.is_first:
             return None
         rows = self._reader.process_samples(self._cursor_us)
         return self._by_rate(self._rate(), rows, mono_us)
 
-    def _in_doubt(self, look: Look, mono_us: int) -> Window | None:
-        """The window while the ring's clock is not known, or the first after it was found."""
-        if look.newest_us is not None:
-            return self._set_clock(look.newest_us, mono_us, all_new=look.was_empty)
-        if look.is_first:
+    def _while_uncertain(self, change: RingChange, mono_us: int) -> Window | None:
+        """The window while the ring's clock is uncertain, or the first one after it was found."""
+        if change.newest_us is not None:
+            return self._set_clock(change.newest_us, mono_us, all_new=change.was_empty)
+        if change.is_first:
             return None
-        if not look.has_fresh:
+        if not change.has_new:
             percent = self._rate()
             if percent == 0:
                 return self._by_rate(percent, (), mono_us)
-            self._clock.wait(mono_us + self._clock.ahead_us - self._cursor_us)
+            self._clock.add_silence(mono_us + self._clock.ahead_us - self._cursor_us)
         return self._unobserved(mono_us)
 
     def _all_stamps(self) -> tuple[bool, frozenset[int]]:
-        """Whether the device keeps samples, and all stamps of its ring; else those of its rows."""
+        """Whether the device keeps samples, and all stamps of its ring, or else of its rows."""
         samples = self._reader.busy_samples("core", 0)
         if samples:
             return True, frozenset(map(STAMP, samples))
-        if self._rate() is None:  # it tells nothing of its core: rows would be of no use
+        if self._rate() is None:  # its core is not measured: rows would be of no use
             return samples is not None, frozenset()
         return samples is not None, stamps_of(self._reader.process_samples(0) or ())
 
     def _set_clock(self, newest_us: int, mono_us: int, *, all_new: bool) -> Window | None:
-        """Go on in the clock in which a new stamp is this.
+        """Sets the ring's clock by its newest stamp; the window since the last one.
 
-        What came since the last window cannot be told from what was before it, unless all of the
-        ring is new: it is unobserved.
+        That window is unobserved unless all of the ring is new: otherwise its samples cannot be
+        distinguished from older ones.
         """
         elapsed = max(mono_us + self._clock.ahead_us - self._cursor_us, 0)
         self._clock.set(newest_us, mono_us)
@@ -152,7 +158,7 @@ class WindowCursor:
         return self._measured(mono_us) if all_new else self._unobserved(mono_us)
 
     def _unobserved(self, mono_us: int) -> Window | None:
-        """A window until now of which nothing is known."""
+        """An unobserved window until now."""
         now = mono_us + self._clock.ahead_us
         return self._window([(now, 0.0, 0, 0)], (), mono_us) if now > self._cursor_us else None
 
@@ -162,70 +168,73 @@ class WindowCursor:
         return None if percent is None else min(max(percent, 0.0), 100.0)
 
     def _by_rate(self, percent: float | None, rows: Rows, mono_us: int) -> Window | None:
-        """A window until now by the newest rate: no samples are kept, or taken any more."""
+        """A window until now by the newest rate, if the device has no samples."""
         now = mono_us + self._clock.ahead_us
         if percent is None or now <= self._cursor_us:
             return None
-        parts = stretches(self._cursor_us, [(now, percent)], RING_US)
-        return self._window(parts, rows, mono_us, method="rates")
+        spans = sample_spans(self._cursor_us, [(now, percent)], RING_US)
+        return self._window(spans, rows, mono_us, method="rates")
 
     def _read_together(
         self, start: int, latest: int
     ) -> tuple[Samples, Sequence[BusySample], Rows, Samples]:
-        """What was told, device samples and rows of the same window, and memory's samples.
+        """The ring, its plausible samples, the rows of the same window, and memory's samples.
 
-        A driver takes one sample of all engines: where memory's newest is the core's, none arrived
-        while the rows were read (OGKM ctrl2080perf.h, perfmon samples). Else they are read again.
+        A driver samples all engines at once: if memory's newest stamp is the core's, no sample
+        arrived while the rows were read (OGKM ctrl2080perf.h, perfmon samples). Otherwise they are
+        read again.
         """
-        told = self._reader.busy_samples("core", start)
-        samples = credible(told or (), start, latest)
+        ring = self._reader.busy_samples("core", start)
+        samples = plausible_samples(ring or (), start, latest)
         rows: Rows = ()
         memory: Samples = None
         for _ in range(REREADS if samples else 0):
             rows = self._reader.process_samples(start)
             memory = self._reader.busy_samples("memory_active", start)
-            if memory and told and _newest(memory) == _newest(told):
+            if memory and ring and _newest(memory) == _newest(ring):
                 break
-            told_before, told = told, self._reader.busy_samples("core", start)
-            if told == told_before:
+            ring_before, ring = ring, self._reader.busy_samples("core", start)
+            if ring == ring_before:
                 break
-            before, samples = samples, credible(told or (), start, latest)
+            before, samples = samples, plausible_samples(ring or (), start, latest)
             if not samples or samples[-1] == before[-1]:
                 break
-        return told, samples, rows, memory
+        return ring, samples, rows, memory
 
     def _window(
         self,
-        parts: Sequence[Stretch],
+        spans: Sequence[SampleSpan],
         rows: Rows,
         mono_us: int,
         memory: Samples = None,
         *,
         method: str = "samples",
     ) -> Window:
-        """The window of these parts; the next one begins where they end."""
-        window = self._cut(parts, rows, memory, method=method)
-        end = parts[-1][0]
+        """The window of these spans; the next one begins where they end."""
+        window = self._cut(spans, rows, memory, method=method)
+        end = spans[-1][0]
         self._end_us, self._cursor_us = window.end_unix_ns // 1000, end
-        # A driver that hung answers with samples from long after the moment when it was asked.
+        # A call that hung returns samples from long after it was made.
         self._clock.ahead_us = min(end - mono_us, self._clock.ahead_us + DRIFT_US)
         return window
 
-    def _cut(self, parts: Sequence[Stretch], rows: Rows, memory: Samples, *, method: str) -> Window:
-        start, end = self._cursor_us, parts[-1][0]
+    def _cut(
+        self, spans: Sequence[SampleSpan], rows: Rows, memory: Samples, *, method: str
+    ) -> Window:
+        start, end = self._cursor_us, spans[-1][0]
         start_ns = (self._end_us or 0) * 1000
-        observed_ns = sum(map(COVERED_NS, parts))
+        observed_ns = sum(map(COVERED_NS, spans))
         busy = Engines(
-            sum(map(BUSY_NS, parts)),
+            sum(map(BUSY_NS, spans)),
             self._busy("memory_active", start, end, observed_ns, memory),
             self._busy("encoder", start, end, observed_ns),
             self._busy("decoder", start, end, observed_ns),
         )
-        kept, rejected = sift(rows or (), start, end + FUTURE_US)
-        samples_told = method == "samples" and rows is not None and observed_ns
-        naming = tell_apart(parts, kept) if samples_told else None
-        metered = (
-            self._energy.take(busy.core if observed_ns else None) if self._energy else Metered()
+        valid, rejected = newest_rows(rows or (), start, end + FUTURE_US)
+        has_samples = method == "samples" and rows is not None and observed_ns
+        attribution = attribute_samples(spans, valid) if has_samples else None
+        energy = (
+            self._energy.take(busy.core if observed_ns else None) if self._energy else EnergyUse()
         )
         return Window(
             start_unix_ns=start_ns,
@@ -233,44 +242,44 @@ class WindowCursor:
             observed_ns=observed_ns,
             unobserved_ns=(end - start) * 1000 - observed_ns,
             busy=busy,
-            processes=activities(kept, busy, observed_ns, naming),
+            processes=process_activities(valid, busy, observed_ns, attribution),
             rejected=rejected,
-            energy_uj=metered.used_uj,
-            idle_energy_uj=metered.idle_uj,
-            late_energy_uj=metered.late_uj,
+            energy_uj=energy.used_uj,
+            idle_energy_uj=energy.idle_uj,
+            late_energy_uj=energy.late_uj,
             methods=_methods(
                 method,
                 "none" if rows is None else "process_utilization",
                 self._energy.method if self._energy else "none",
             ),
-            told_apart=naming is not None,
-            unclaimed_ns=naming.unclaimed_ns if naming else 0,
+            per_sample=attribution is not None,
+            unclaimed_ns=attribution.unclaimed_ns if attribution else 0,
         )
 
     def _busy(
-        self, engine: str, start: int, end: int, observed_ns: int, told: Samples = None
+        self, engine: str, start: int, end: int, observed_ns: int, ring: Samples = None
     ) -> int | None:
-        if told is None:
-            told = self._reader.busy_samples(engine, start)
-        samples = credible(told or (), start, end)
+        if ring is None:
+            ring = self._reader.busy_samples(engine, start)
+        samples = plausible_samples(ring or (), start, end)
         if samples:
             return int(observed_ns * (sum(map(PERCENT, samples)) / len(samples)) / 100)
         percent = self._reader.utilization(engine)
         return None if percent is None else int(observed_ns * min(max(percent, 0.0), 100.0) / 100)
 
     def _learn_period(self, start: int, samples: Sequence[BusySample]) -> None:
-        """The median of the newest gaps; a device may take one sample a second, one a window."""
+        """Sets the period to the median of the newest gaps."""
         before = start
         for timestamp_us, _ in samples:
             self._gaps.append(timestamp_us - before)
             before = timestamp_us
         count = len(self._gaps)
         if count >= 3:  # noqa: PLR2004 - fewer say too little
-            gaps = sorted(self._gaps)  # statistics.median takes as long as all the rest of this
+            gaps = sorted(self._gaps)  # statistics.median takes as long as all the rest
             self._period_us = max((gaps[(count - 1) // 2] + gaps[count // 2]) / 2, 1)
 
 
-_methods = cache(Methods)  # there are a handful, and one is needed in each cycle
+_methods = cache(Methods)  # a handful of values; one is needed in each cycle
 
 
 def _newest(samples: Sequence[BusySample]) -> int:

@@ -1,6 +1,6 @@
-"""XIDs, the numbers under which NVIDIA's driver reports what went wrong with a GPU.
+"""XIDs: the error numbers that NVIDIA's driver reports for a GPU.
 
-Stands on NVIDIA's catalogue (docs.nvidia.com/deploy/xid-errors). The kernel log has the details.
+Source: NVIDIA's catalogue (docs.nvidia.com/deploy/xid-errors). The kernel log has the details.
 """
 
 from collections.abc import Mapping
@@ -23,9 +23,9 @@ ACTED_ON: Mapping[int, str] = {
     95: "uncontained ECC error: drain the node, reset the GPU",
     119: "GPU's firmware does not answer: reset the GPU or restart the node",
 }
-"""What an operator acts on: shown from 0 on, for a series that begins at 1 has no increase."""
+"""XIDs that need action. Their series begin at 0: one that begins at 1 shows no increase."""
 
-MOST_OTHERS = 20  # further numbers of one device; the rest is counted together
+MOST_OTHERS = 20  # further numbers of one device; the rest are counted together
 OTHER = "other"
 
 
@@ -37,7 +37,7 @@ class XidCounts:
         self._counts: Mapping[str, XidCount] = {str(xid): XidCount() for xid in ACTED_ON}
 
     def add(self, xid: int) -> bool:
-        """Count one report, now; gives whether it is the first of its number."""
+        """Counts one report, now; returns whether it is the first of its number."""
         label = str(xid)
         if label not in self._counts and len(self._counts) >= len(ACTED_ON) + MOST_OTHERS:
             label = OTHER
@@ -46,5 +46,5 @@ class XidCounts:
         return events == 0
 
     def snapshot(self) -> Mapping[str, XidCount]:
-        """Count and last time, by XID: the same object until there is another report."""
+        """Count and last time by XID: the same object until the next report."""
         return self._counts

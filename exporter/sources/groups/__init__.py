@@ -1,6 +1,5 @@
-"""What groups off Kubernetes are called: containers' names, jobs' users and accounts.
+"""Names of groups outside Kubernetes: containers' names, jobs' users and accounts.
 
-This room asks container engines over their Unix sockets and reads the host's ``passwd`` file and
-``/proc``. A name is for people: no counter stands under it, and without it nothing is measured
-less. It knows nothing of GPUs, pods or metrics, and changes nothing on the machine.
+This package asks container engines over their Unix sockets and reads the host's ``passwd`` file and
+``/proc``. Names are for display: no counter depends on them. It changes nothing on the machine.
 """

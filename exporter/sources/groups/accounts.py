@@ -26,15 +26,15 @@ class Accounts:
     def __init__(self, proc_root: str, read: Callable[[str, int], str] | None = None) -> None:
         self._proc_root = proc_root
         self._read = read or slurm_account
-        self._asked: dict[GroupKey, _Asked] = {}
-        self._slow: tuple[_Asked, ...] = ()  # were being read already when this cycle began
+        self._asked: dict[GroupKey, _AccountRead] = {}
+        self._slow: tuple[_AccountRead, ...] = ()  # were being read already when this cycle began
         self._is_said = False
 
     def of(self, key: GroupKey, pid: int, uid: int | None = None) -> str:
         """The account of a user's group by one of its processes; "" if none, or none yet."""
         asked = self._asked.get(key)
         if asked is None:
-            asked = self._asked[key] = _Asked(uid)
+            asked = self._asked[key] = _AccountRead(uid)
         if asked.thread is None and not self._waits(key, asked):
             asked.thread = Thread(target=self._ask, args=(asked, pid), name="account", daemon=True)
             asked.thread.start()
@@ -46,10 +46,10 @@ class Accounts:
         self._slow = tuple(a for a in self._asked.values() if a.is_being_read)
         self._is_said = self._is_said and bool(self._slow)
 
-    def _ask(self, asked: "_Asked", pid: int) -> None:
+    def _ask(self, asked: "_AccountRead", pid: int) -> None:
         asked.account = self._read(self._proc_root, pid)
 
-    def _waits(self, key: GroupKey, asked: "_Asked") -> bool:
+    def _waits(self, key: GroupKey, asked: "_AccountRead") -> bool:
         """Whether too many are being read, of this user or at all.
 
         Said once, and only if one of those is slow: else it is its turn in the next cycle.
@@ -65,7 +65,7 @@ class Accounts:
         return waits
 
 
-class _Asked:
+class _AccountRead:
     """What became of one group's account; ``thread`` reads it, or has."""
 
     def __init__(self, uid: int | None) -> None:

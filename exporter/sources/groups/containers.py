@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from exporter.model import CgroupIdentity, Clock, GroupFacts, GroupKey, GroupMember, SourceStatus
-from exporter.sources.groups.engine import Engine, EngineError, is_of, is_socket
+from exporter.sources.groups.engine import ContainerEngine, EngineError, is_of, is_socket
 
 logger = logging.getLogger(__name__)
 
@@ -49,7 +49,7 @@ def sockets_of(runtime: str | None, uid: int | None, root: str = "") -> Iterator
     yield from (f"{root}{OF_USERS}/{uid}/{path}" for path in of_user.get(runtime or "", ()))
 
 
-class Containers:
+class ContainerNames:
     """Implements ``GroupSource`` over the sockets of Docker and Podman.
 
     ``sockets`` is "auto", for the usual places as far as they can be used, or paths, each of which
@@ -65,11 +65,11 @@ class Containers:
         clock: Clock = time,
         *,
         root: str = "",
-        engine: Engine | None = None,
+        engine: ContainerEngine | None = None,
     ) -> None:
         self._paths = () if sockets == (AUTO,) else sockets
         self._clock, self._root = clock, root
-        self._engine = engine or Engine()
+        self._engine = engine or ContainerEngine()
         self._news = threading.Condition()  # for who changes what is below, or looks at all of it
         self._stopped = False
         self._members: Mapping[GroupKey, GroupMember] = {}  # the asker's own
@@ -165,14 +165,14 @@ class Containers:
         try:
             names = self._engine.names(path, ids)
         except EngineError as error:
-            told = str(error)
-            if told != self._problems.get(path):
+            problem = str(error)
+            if problem != self._problems.get(path):
                 logger.warning(
                     "containers of %s are shown by their ids (%s): let the exporter use the "
                     "socket, or set --groups.sockets=none",
-                    *(path, told),
+                    *(path, problem),
                 )
-            self._problems[path] = told
+            self._problems[path] = problem
             with self._news:
                 self._rejected["container_names_unanswered"] += 1
             return {}
@@ -182,18 +182,18 @@ class Containers:
     def _note(self, due: list[_Container], names: Mapping[str, str], started_ns: int) -> None:
         now = self._clock.monotonic_ns()
         asked = {one.container_id for one in due}
-        told = "; ".join(f"{path}: {text}" for path, text in self._problems.items())
+        problems = "; ".join(f"{path}: {text}" for path, text in self._problems.items())
         with self._news:
             for key, one in self._wanted.items():
                 if one.container_id in asked:
                     self._wanted[key] = _asked(one, names.get(one.container_id, ""), now)
             if names:
                 self._facts = _facts(self._wanted)
-            succeeded = None if told else self._clock.time_ns()
+            succeeded = None if problems else self._clock.time_ns()
             self._status = SourceStatus(
                 self.name,
-                up=not (told and self._paths),
-                detail=told[:500],
+                up=not (problems and self._paths),
+                detail=problems[:500],
                 duration_ns=now - started_ns,
                 last_success_unix_ns=succeeded or self._status.last_success_unix_ns,
             )
@@ -213,6 +213,6 @@ def _asked(one: _Container, name: str, now_ns: int) -> _Container:
     """A container after it was asked about: its name stays when nobody has it any more."""
     if name:
         return replace(one, name=name, due_ns=now_ns + RENAMED_NS, failures=0)
-    patience = min(LAST_AGAIN_NS, FIRST_AGAIN_NS << min(one.failures, _MOST_DOUBLINGS))
-    again = max(patience, RENAMED_NS if one.name else 0)
+    delay_ns = min(LAST_AGAIN_NS, FIRST_AGAIN_NS << min(one.failures, _MOST_DOUBLINGS))
+    again = max(delay_ns, RENAMED_NS if one.name else 0)
     return replace(one, due_ns=now_ns + again, failures=one.failures + 1)

@@ -59,7 +59,7 @@ class _Connection(http.client.HTTPConnection):
         super().close()
 
 
-class Engine:
+class ContainerEngine:
     """Asks engines, one call at a time; ``interrupt`` is for any thread."""
 
     def __init__(self, timeout_s: float = TIMEOUT_S) -> None:
@@ -100,19 +100,19 @@ class Engine:
         except (FileNotFoundError, ConnectionRefusedError, NotADirectoryError) as error:
             raise EngineError(os.strerror(error.errno or 0), absent=True) from error
         except (OSError, http.client.HTTPException, ValueError) as error:
-            raise EngineError(self._told(call, error)) from error
+            raise EngineError(self._explain(call, error)) from error
         finally:
             call.close()
             self._call = None
         if answer.status != http.client.OK:
             raise EngineError(f"it answers {answer.status}")
         if call.was_cut or (answer.length and len(content) <= LARGEST_ANSWER):
-            raise EngineError(self._told(call, http.client.IncompleteRead(b"", answer.length)))
+            raise EngineError(self._explain(call, http.client.IncompleteRead(b"", answer.length)))
         if len(content) > LARGEST_ANSWER:
             raise EngineError(f"its answer is longer than {LARGEST_ANSWER} bytes")
         return content
 
-    def _told(self, call: _Connection, error: Exception | None) -> str:
+    def _explain(self, call: _Connection, error: Exception | None) -> str:
         if call.was_cut or isinstance(error, TimeoutError):
             return f"no whole answer within {self._timeout_s:g} s"
         if isinstance(error, OSError) and error.errno:
@@ -133,7 +133,7 @@ def is_socket(path: str, uid: int | None = None) -> bool:
 
 
 def is_of(path: str, uid: int | None) -> bool:
-    """Whether a socket may tell of this user's containers; any may of the machine's (None)."""
+    """Whether a socket may name this user's containers; any may for the machine (None)."""
     try:
         return uid is None or os.stat(path).st_uid == uid  # noqa: PTH116 - a string
     except OSError:

@@ -1,12 +1,7 @@
-"""Whose a group is: its user by the path, its process and ``passwd``, and Slurm's account.
+"""The user of each group, from its path, its process and ``passwd``, and Slurm's account.
 
-Names of users by their numbers, from a file in the form of passwd(5).
-
-Not by the name service: in a container that is the container's own, and a directory server that
-does not answer would hold up whoever asks. Where users come from one, ``getent passwd`` writes the
-file.
-
-Which sources tell what groups are called, by the settings.
+User names come from a file in the form of passwd(5), not from the name service: in a container that
+is the container's own, and a directory server may not answer. ``getent passwd`` writes the file.
 """
 
 import logging
@@ -26,7 +21,7 @@ from exporter.model import (
 from exporter.sources.cgroups.layout import readable
 from exporter.sources.cgroups.proc import user_id
 from exporter.sources.groups.accounts import Accounts
-from exporter.sources.groups.containers import NONE, Containers
+from exporter.sources.groups.containers import NONE, ContainerNames
 from exporter.sources.groups.source import GroupSource
 
 logger = logging.getLogger(__name__)
@@ -128,10 +123,10 @@ def _parsed(content: bytes) -> dict[int, str]:
     return names
 
 
-_BY_PROCESS = frozenset({"slurm", "systemd"})  # whose paths do not tell the user
+_BY_PROCESS = frozenset({"slurm", "systemd"})  # kinds whose paths do not name the user
 
 
-class Owners:
+class GroupUsers:
     """Implements ``GroupSource`` with what the machine's own files say.
 
     ``accounts``: read ``SLURM_JOB_ACCOUNT`` of jobs, which takes the right to trace their
@@ -153,7 +148,7 @@ class Owners:
         self._accounts = Accounts(proc_root) if accounts else None
         self._members: Mapping[GroupKey, GroupMember] = {}
         self._known: dict[GroupKey, int] = {}
-        self._unread: set[GroupKey] = set()  # whose process has not told its user yet
+        self._unread: set[GroupKey] = set()  # whose process's user is not read yet
         self._said: object = None  # what it was made from
         self._facts: Mapping[GroupKey, GroupFacts] = {}
 
@@ -192,7 +187,7 @@ class Owners:
         """Nothing is held."""
 
     def _meet(self, members: Mapping[GroupKey, GroupMember]) -> None:
-        """Take what paths tell, and note whose process is to be asked."""
+        """Take the users that paths name, and note the groups whose process must be read."""
         before, self._members, self._known, self._unread = self._known, members, {}, set()
         for key, member in members.items():
             uid = before.get(key, _uid(member.identity))
@@ -222,5 +217,5 @@ def open_groups(
     sockets: tuple[str, ...], passwd: str, proc_root: str, *, accounts: bool
 ) -> tuple[GroupSource, ...]:
     """Make the sources; none is started. "none" among the sockets is none of them."""
-    owners = Owners(passwd, proc_root, accounts=accounts)
-    return (owners,) if NONE in sockets else (owners, Containers(sockets))
+    owners = GroupUsers(passwd, proc_root, accounts=accounts)
+    return (owners,) if NONE in sockets else (owners, ContainerNames(sockets))

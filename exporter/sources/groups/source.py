@@ -1,7 +1,4 @@
-"""The seam of this room: what the collector asks about groups.
-
-Names that something else has at hand: a scenario.
-"""
+"""The interface of group sources, and a source over a callable."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -11,7 +8,7 @@ from exporter.model import Clock, GroupFacts, GroupKey, GroupMember, SourceStatu
 
 
 class GroupSource(Protocol):
-    """One way to learn what groups are called."""
+    """A source of groups' names."""
 
     @property
     def name(self) -> str:
@@ -23,7 +20,7 @@ class GroupSource(Protocol):
         ...
 
     def facts(self, members: Mapping[GroupKey, GroupMember]) -> Mapping[GroupKey, GroupFacts]:
-        """What is known of these groups, each told by one of its processes; never blocks.
+        """What is known of these groups, each given with one of its processes; never blocks.
 
         The keys are the caller's own: nothing is read from them. Fields that this source does not
         know of are empty. Neither mapping is changed afterwards: the same one says the same.
@@ -43,7 +40,7 @@ class GroupSource(Protocol):
         ...
 
 
-class ToldGroups:
+class StaticGroupSource:
     """Implements ``GroupSource`` over a callable that gives facts by process id."""
 
     def __init__(
@@ -58,8 +55,8 @@ class ToldGroups:
 
     def facts(self, members: Mapping[GroupKey, GroupMember]) -> Mapping[GroupKey, GroupFacts]:
         """See ``GroupSource``."""
-        told = self._facts()
-        return {key: told[member.pid] for key, member in members.items() if member.pid in told}
+        facts = self._facts()
+        return {key: facts[member.pid] for key, member in members.items() if member.pid in facts}
 
     def status(self) -> SourceStatus:
         """Always up."""

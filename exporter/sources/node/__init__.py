@@ -1,7 +1,6 @@
-"""What is known of this node besides its devices and pods: one module per source.
+"""Sources of node facts: device ids held by containers, allocated claims, policies of cards.
 
-Who holds which device ids, what claims were allocated, how cards are shared. This room alone speaks
-to the kubelet's PodResources socket, and ``kubelet`` is the only importer of grpc. It decides
-nothing about GPUs: ids pass through as they are, bounded, for ``exporter.allocations`` to read. No
-source here may make the cycle wait.
+Only this package connects to the kubelet's PodResources socket, and only ``kubelet`` imports grpc.
+It decides nothing about GPUs: ids are passed on unchanged and bounded, and
+``exporter.allocations`` reads them. No source here makes the cycle wait.
 """

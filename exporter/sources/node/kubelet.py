@@ -57,7 +57,7 @@ class Kubelet:
         self._interrupted = False
 
     @contextmanager
-    def connected(self) -> "Iterator[Connection]":
+    def connected(self) -> "Iterator[KubeletConnection]":
         """A connection for some calls; a restarted kubelet has another socket of the same name.
 
         Raises:
@@ -77,7 +77,7 @@ class Kubelet:
                 "--kubelet.pod-resources-socket"
             )
         with grpc.insecure_channel(f"unix:{quote(self._socket)}", options=_OPTIONS) as channel:
-            yield Connection(self, channel)
+            yield KubeletConnection(self, channel)
 
     def interrupt(self) -> None:
         """End the call that is under way, and all later ones."""
@@ -126,7 +126,7 @@ class Kubelet:
         return KubeletError(f"the kubelet answers {method} with {code}: {details}", code)
 
 
-class Connection:
+class KubeletConnection:
     """The calls. Each raises KubeletError."""
 
     def __init__(self, kubelet: Kubelet, channel: "grpc.Channel") -> None:

@@ -1,14 +1,9 @@
-"""Who holds which device ids, and devices of which claims: the kubelet's PodResources v1.
+"""Device ids and claimed devices of each container, from the kubelet's PodResources v1.
 
-Only for plugins whose ids are real devices does that tell more than the pod itself: which those are
-is the decoders' to know.
-
-Which of the kubelet's entries is believed of which pod, and what follows from it. Pure.
-
-PodResources name a pod by namespace and name only. A StatefulSet's next pod has the same name: an
-entry is therefore believed of the one pod that lived under that name before the call and lives
-after it, and of which the kubelet had told the API server before the call (its start time or a
-container's id) - so that the kubelet has given it its devices.
+PodResources name a pod by namespace and name only, and a StatefulSet's next pod has the same name.
+An entry is therefore reconciled with the pod list: it is accepted only for the one pod that had the
+name before the call and has it afterwards, and that the kubelet had acknowledged before the call
+(by a start time or a container's id), so that its devices were assigned.
 """
 
 import logging
@@ -19,33 +14,33 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from exporter.model import ClaimedDevice, ClaimRef, Clock, Grant, NodeFacts, Pod, PodTable
-from exporter.sources.node.kubelet import Connection, Kubelet, KubeletError
-from exporter.sources.node.wire import MALFORMED, Entry, WireError, decode_get, decode_list
+from exporter.sources.node.kubelet import Kubelet, KubeletConnection, KubeletError
+from exporter.sources.node.wire import MALFORMED, PodEntry, WireError, decode_get, decode_list
 
 Key = tuple[str, str]  # namespace and name
 
 
 def held_by_kubelet(table: PodTable) -> dict[Key, Pod]:
-    """The living pods that the kubelet has taken on, where only one lives under the name."""
+    """The living pods that the kubelet has acknowledged, if their name is unique."""
     living = [pod for pod in table.pods.values() if not pod.deleted and not pod.terminal]
     by_name = {(pod.namespace, pod.name): pod for pod in living}
     if len(by_name) < len(living):
         several = Counter((pod.namespace, pod.name) for pod in living)
         by_name = {key: pod for key, pod in by_name.items() if several[key] == 1}
-    return {key: pod for key, pod in by_name.items() if _taken_on(pod)}
+    return {key: pod for key, pod in by_name.items() if _is_acknowledged(pod)}
 
 
-def _taken_on(pod: Pod) -> bool:
+def _is_acknowledged(pod: Pod) -> bool:
     return pod.acknowledged or any(container.container_ids for container in pod.containers)
 
 
 def wants_devices(pod: Pod) -> bool:
-    """Whether the kubelet may have something to say of it."""
+    """Whether the pod may hold devices."""
     return any(container.limits or container.claims for container in pod.containers)
 
 
-def contribution(entries: Mapping[str, Entry], table: PodTable) -> NodeFacts:
-    """What entries, by the uid of the pod that they were believed of, mean for the pods of now."""
+def contribution(entries: Mapping[str, PodEntry], table: PodTable) -> NodeFacts:
+    """The node facts of accepted entries (by pod uid) for the current pods. Pure."""
     now = held_by_kubelet(table)
     grants: dict[str, tuple[Grant, ...]] = {}
     claims: dict[Key, tuple[ClaimedDevice, ...]] = {}
@@ -76,10 +71,10 @@ def _references(pods: Iterable[Pod], namespace: str, claim: str) -> list[ClaimRe
 def _requested(
     devices: tuple[ClaimedDevice, ...], references: list[ClaimRef]
 ) -> tuple[ClaimedDevice, ...]:
-    """The devices with the request that each answers, which the kubelet does not tell.
+    """The devices with the request that each one is for, which the kubelet does not report.
 
-    Where containers take all of a claim it does not matter; a single device answers the only
-    request. Of anything else it is not known who has what.
+    If containers use a whole claim, it does not matter; a single device is for the only request.
+    In all other cases it is not known, and the result is empty.
     """
     requests = {reference.request for reference in references} - {""}
     if not requests:
@@ -94,7 +89,7 @@ logger = logging.getLogger(__name__)
 LIST_EVERY_NS = 20 * 10**9
 MOST_GETS = 4  # new pods that are asked about one by one
 
-Believed = Mapping[str, Entry]  # by the uid of the pod
+AcceptedEntries = Mapping[str, PodEntry]  # by the uid of the pod
 Item = tuple[str, tuple[tuple[str, ...], ...]]  # a pod's uid and its containers' ids
 
 
@@ -110,7 +105,7 @@ class PodResources:
 
     def __init__(self, kubelet: Kubelet, clock: Clock = time) -> None:
         self._kubelet, self._clock = kubelet, clock
-        self._believed: dict[str, Entry] = {}
+        self._accepted: dict[str, PodEntry] = {}
         self._asked: frozenset[Item] = frozenset()
         self._listed_ns: int | None = None
         self._serves_get = True
@@ -127,10 +122,10 @@ class PodResources:
         )
 
     def concerns(self, pod: Pod) -> bool:  # noqa: ARG002 - the protocol's
-        """Any: of two pods with one name nothing is believed, whatever the other one wants."""
+        """Every pod does: if two pods have one name, no entry is accepted for either."""
         return True
 
-    def ask(self, table: PodTable) -> Believed:
+    def ask(self, table: PodTable) -> AcceptedEntries:
         """Ask about these pods.
 
         Raises:
@@ -145,9 +140,9 @@ class PodResources:
             if not (self._may_get(new) and self._get(kubelet, new)):
                 self._list(kubelet, pods)
         self._asked = subject
-        return dict(self._believed)
+        return dict(self._accepted)
 
-    def facts(self, answer: Believed, table: PodTable) -> NodeFacts:
+    def facts(self, answer: AcceptedEntries, table: PodTable) -> NodeFacts:
         """The grants and claims of the pods that are still the same."""
         return contribution(answer, table)
 
@@ -167,8 +162,8 @@ class PodResources:
         )
         return self._serves_get and listed_lately and 0 < len(new) <= MOST_GETS
 
-    def _get(self, kubelet: Connection, new: Mapping[Key, Pod]) -> bool:
-        """Ask about each of a few pods; False if the kubelet does not want to be asked so."""
+    def _get(self, kubelet: KubeletConnection, new: Mapping[Key, Pod]) -> bool:
+        """Ask about each of a few pods; False if the kubelet refuses the call."""
         for (namespace, name), pod in new.items():
             try:
                 entry = decode_get(kubelet.get(namespace, name))
@@ -181,16 +176,16 @@ class PodResources:
                 self._reject({MALFORMED: 1}, f"pod {namespace}/{name} ({error})")
                 continue
             if entry is not None:
-                self._believed[pod.uid] = entry
+                self._accepted[pod.uid] = entry
         return True
 
-    def _list(self, kubelet: Connection, pods: Mapping[Key, Pod]) -> None:
+    def _list(self, kubelet: KubeletConnection, pods: Mapping[Key, Pod]) -> None:
         try:
             answer = decode_list(kubelet.list())
         except WireError as error:
             raise WireError(f"the kubelet's answer to List cannot be read: {error}") from error
         self._listed_ns = self._clock.monotonic_ns()
-        self._believed = {
+        self._accepted = {
             pod.uid: answer.entries[key] for key, pod in pods.items() if key in answer.entries
         }
         self._reject(answer.rejected, "an entry of the kubelet's list of pod resources")

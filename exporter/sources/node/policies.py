@@ -35,7 +35,7 @@ class CardPolicies:
     def __init__(self, proc_root: str) -> None:
         self._folder = Path(proc_root) / FOLDER
         self._rejected: Counter[str] = Counter()
-        self._told: dict[int, str] = {}  # what is wrong with a card's file now
+        self._problems: dict[int, str] = {}  # of the cards' files
 
     def subject(self, table: PodTable) -> bool:  # noqa: ARG002 - the protocol's
         """Ask whatever the pods: nothing in it is about them."""
@@ -53,7 +53,7 @@ class CardPolicies:
 
         """
         cards = self._cards()
-        self._told = {card: wrong for card, wrong in self._told.items() if card in cards}
+        self._problems = {card: wrong for card, wrong in self._problems.items() if card in cards}
         policies = {card: self._policy(card) for card in cards}
         return {card: policy for card, policy in policies.items() if policy}
 
@@ -88,15 +88,15 @@ class CardPolicies:
         if text and (len(text) > MAX_BYTES or not _POLICY.fullmatch(text)):
             self._reject(card, path, f"no policy: {text[:MAX_BYTES]!r}")
             return ""
-        self._told.pop(card, None)
+        self._problems.pop(card, None)
         return text
 
     def _reject(self, card: int, path: Path, wrong: str) -> None:
-        if self._told.get(card) == wrong:
+        if self._problems.get(card) == wrong:
             return
-        self._told[card] = wrong
+        self._problems[card] = wrong
         self._rejected["card_policy_unusable"] += 1
-        logger.warning("%s is not used: %s; allotments on this card show no policy", path, wrong)
+        logger.warning("%s is not used: %s; allocations on this card show no policy", path, wrong)
 
 
 def _read(path: Path) -> str:

@@ -1,7 +1,4 @@
-"""Facts that must be asked for: by a thread of its own, slowly, and at once when it matters.
-
-Which sources ask the kubelet about devices, by the settings.
-"""
+"""A node source that polls slowly in its own thread, and at once when its subject changes."""
 
 import logging
 import random
@@ -66,8 +63,8 @@ class Inquiry(Protocol[A]):
 
 
 @dataclass(frozen=True, slots=True)
-class Rhythm:
-    """Waiting times in seconds, spread at random so that the nodes do not march in step.
+class PollTimings:
+    """Waiting times in seconds, spread at random so that nodes do not act at the same moment.
 
     Asked again after ``period_s``, or once the subject has changed, but not within ``least_s`` of
     the last time; after failures that grows up to ``most_s``.
@@ -77,10 +74,10 @@ class Rhythm:
     least_s: float = 1
     most_s: float = 60
 
-    def delay(self, failures: int, chance: float) -> float:
-        """How long to wait at least before the next ask, ``chance`` being from 0 to 1."""
+    def delay(self, failures: int, jitter: float) -> float:
+        """Least seconds before the next poll. ``jitter`` is from 0 to 1."""
         longest = min(self.most_s, self.least_s * float(1 << min(failures, 16)))
-        return longest * (1 + chance / 2) if failures else self.least_s
+        return longest * (1 + jitter / 2) if failures else self.least_s
 
 
 class Polled(Generic[A]):
@@ -92,15 +89,15 @@ class Polled(Generic[A]):
     def __init__(
         self,
         inquiry: Inquiry[A],
-        rhythm: Rhythm | None = None,
+        timings: PollTimings | None = None,
         *,
         clock: Clock = time,
-        chance: Callable[[], float] = random.random,
+        jitter: Callable[[], float] = random.random,
         changed: Callable[[], None] = lambda: None,
     ) -> None:
         self.name = inquiry.name
-        self._inquiry, self._rhythm = inquiry, rhythm or Rhythm()
-        self._clock, self._chance, self._changed = clock, chance, changed
+        self._inquiry, self._timings = inquiry, timings or PollTimings()
+        self._clock, self._jitter, self._changed = clock, jitter, changed
         self._news = threading.Condition()  # for who changes what is below, or looks at all of it
         self._stopped = False
         self._seen: PodTable | None = None
@@ -109,7 +106,7 @@ class Polled(Generic[A]):
         self._asked: Hashable = None
         self._answers: list[A] = []  # the last one, if any
         self._status = SourceStatus(self.name, up=True)
-        self._told: tuple[list[A], PodTable, NodeFacts] | None = None  # the facts, and of what
+        self._cached: tuple[list[A], PodTable, NodeFacts] | None = None  # the facts, and of what
         self._thread = threading.Thread(target=self._run, name=self.name, daemon=True)
 
     # --- for other threads ---
@@ -119,15 +116,15 @@ class Polled(Generic[A]):
         self._thread.start()
 
     def facts(self, table: PodTable) -> NodeFacts:
-        """What the last answer means for these pods; wakes the thread if it is to ask anew."""
+        """The facts of the last answer for these pods. Wakes the thread if it must ask again."""
         if table is not self._seen:
             self._look_at(table)
         answers, known = self._answers, self._table
         if not answers or known is None:
             return NOTHING
-        if self._told is None or self._told[0] is not answers or self._told[1] is not known:
-            self._told = answers, known, self._inquiry.facts(answers[0], known)
-        return self._told[2]
+        if self._cached is None or self._cached[0] is not answers or self._cached[1] is not known:
+            self._cached = answers, known, self._inquiry.facts(answers[0], known)
+        return self._cached[2]
 
     def _look_at(self, table: PodTable) -> None:
         """Take the table in if its news concern the inquiry; wake the thread if it is to ask."""
@@ -175,11 +172,11 @@ class Polled(Generic[A]):
                 failures = 0
                 self._answered(answer, started_ns)
             self._changed()
-            least_s = self._rhythm.delay(failures, self._chance())
+            least_s = self._timings.delay(failures, self._jitter())
 
     def _next(self, least_s: float) -> PodTable | None:
         """Wait for the next time to ask; the pods to ask about, None at the end."""
-        period_s = max(least_s, self._rhythm.period_s * (1 - self._chance() / 10))
+        period_s = max(least_s, self._timings.period_s * (1 - self._jitter() / 10))
         with self._news:
             self._news.wait_for(lambda: self._stopped, least_s)
             self._news.wait_for(lambda: self._stopped or self._matters(), period_s - least_s)

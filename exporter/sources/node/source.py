@@ -1,9 +1,4 @@
-"""The seam of this room: what every source of facts about the node offers to the collector.
-
-Contributions of several sources → what is known of the node. Pure.
-
-Facts that something else has at hand: the pod source's node object, or a scenario.
-"""
+"""The interface of node sources, the merge of their facts, and a source over a callable."""
 
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -14,7 +9,7 @@ from exporter.model import Clock, NodeFacts, PodTable, SourceStatus
 
 
 class NodeSource(Protocol):
-    """One way to learn something of the node."""
+    """A source of facts about the node."""
 
     @property
     def name(self) -> str:
@@ -60,10 +55,10 @@ def merged(contributions: Iterable[NodeFacts]) -> NodeFacts:
     return NodeFacts(**together)
 
 
-class ToldNode:
+class StaticNodeSource:
     """Implements ``NodeSource`` over a callable that returns at once.
 
-    Always up: whoever has the facts says himself how he fares.
+    Always up: the owner of the facts reports its own status.
     """
 
     def __init__(self, name: str, facts: Callable[[], NodeFacts], clock: Clock = time) -> None:

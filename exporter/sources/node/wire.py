@@ -1,12 +1,10 @@
-"""Answers of the kubelet's PodResources v1 → what it says of each pod. Pure.
+"""Decodes answers of the kubelet's PodResources v1 (Protocol Buffers). Pure.
 
 Field numbers: kubelet, ``pkg/apis/podresources/v1/api.proto``. Other fields (cpus, memory, and what
 later versions add) are skipped.
 
-Protocol Buffers' wire format, as far as the kubelet's answers need it. Pure.
-
-Stands on protobuf.dev, "Encoding". A reader of its own instead of the protobuf runtime, which
-decodes whatever it is given without bounds, has to be generated for, and weighs more than this.
+The reader of the wire format (protobuf.dev, "Encoding") replaces the protobuf runtime, which has
+no bounds, needs generated code, and is larger.
 """
 
 from collections import Counter
@@ -125,11 +123,11 @@ MAX_TEXT = 512
 Claims = Mapping[tuple[str, str], tuple[ClaimedDevice, ...]]
 
 
-class Entry(NamedTuple):
+class PodEntry(NamedTuple):
     """What the kubelet says of one pod. Its uid is not among it.
 
     ``claims``: by namespace and name, the devices of the ResourceClaims that its containers have;
-    which request of the claim each answers is not told.
+    the request of the claim that each one is for is not reported.
     """
 
     namespace: str
@@ -138,10 +136,10 @@ class Entry(NamedTuple):
     claims: Claims
 
 
-class Answer(NamedTuple):
+class PodResourcesList(NamedTuple):
     """The entries by namespace and name, and how many could not be used, by reason."""
 
-    entries: Mapping[tuple[str, str], Entry]
+    entries: Mapping[tuple[str, str], PodEntry]
     rejected: Mapping[str, int]
 
 
@@ -152,17 +150,17 @@ MALFORMED, AMBIGUOUS, OVER_LIMIT = (
 )
 
 
-def decode_list(message: bytes) -> Answer:
+def decode_list(message: bytes) -> PodResourcesList:
     """Decode a ListPodResourcesResponse.
 
-    An entry that cannot be read costs only itself. Of entries with one name that differ none is
-    believed: an older kubelet also lists pods that have ended (kubernetes#119423).
+    An entry that cannot be read costs only itself. Entries with one name that differ are all
+    rejected: an older kubelet also lists pods that have ended (kubernetes#119423).
 
     Raises:
         WireError: the answer itself is cut off or none.
 
     """
-    entries: dict[tuple[str, str], Entry] = {}
+    entries: dict[tuple[str, str], PodEntry] = {}
     ambiguous: set[tuple[str, str]] = set()
     rejected: Counter[str] = Counter()
     for part in parts(memoryview(message), 1):
@@ -178,10 +176,12 @@ def decode_list(message: bytes) -> Answer:
         if entries.setdefault(key, entry) != entry:
             ambiguous.add(key)
             rejected[AMBIGUOUS] += 1
-    return Answer({key: one for key, one in entries.items() if key not in ambiguous}, rejected)
+    return PodResourcesList(
+        {key: one for key, one in entries.items() if key not in ambiguous}, rejected
+    )
 
 
-def decode_get(message: bytes) -> Entry | None:
+def decode_get(message: bytes) -> PodEntry | None:
     """Decode a GetPodResourcesResponse; None where it names no pod.
 
     Raises:
@@ -194,7 +194,7 @@ def decode_get(message: bytes) -> Entry | None:
     return entry
 
 
-def _entry(message: memoryview) -> Entry:
+def _entry(message: memoryview) -> PodEntry:
     name, namespace = (one_text(message, number, MAX_TEXT) for number in (1, 2))
     if not name or not namespace:
         raise WireError("a pod without a name")
@@ -208,11 +208,11 @@ def _entry(message: memoryview) -> Entry:
         seen.add(own)
         grants += _grants(own, container)
         claims |= _claims(container)
-    return Entry(namespace, name, tuple(grants), claims)
+    return PodEntry(namespace, name, tuple(grants), claims)
 
 
 def _grants(container: str, message: memoryview) -> list[Grant]:
-    """One for each resource: the kubelet tells every device id apart, in no order."""
+    """One for each resource: the kubelet lists every device id separately, in no order."""
     ids: dict[str, set[str]] = {}
     for device in parts(message, 2):
         own = ids.setdefault(one_text(device, 1, MAX_TEXT), set())

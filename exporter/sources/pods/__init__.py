@@ -1,6 +1,6 @@
-"""Names, containers, owners and resources of this node's pods; one module per source.
+"""Sources of this node's pods: the API server, the kubelet, log files, a scenario.
 
-This room is the only one that speaks to the API server or the kubelet, and ``client`` the only
-importer of the kubernetes package. It decides nothing about GPUs: annotations and limits pass
-through as they are, bounded, for ``exporter.allocations`` to read.
+Only this package connects to the API server or the kubelet's pod list, and only ``client`` imports
+the kubernetes package. It decides nothing about GPUs: annotations and limits are passed on
+unchanged and bounded, and ``exporter.allocations`` reads them.
 """

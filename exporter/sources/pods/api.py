@@ -1,10 +1,8 @@
-"""Pods by list and watch of the API server, for one node.
+"""Pods and node facts from the API server, by list and watch for one node.
 
-Stands on the API concepts "efficient detection of changes", "watch bookmarks" and "410 Gone". The
-package's own ``watch.Watch`` is not used: it takes its position from each object, retries once on
-410, and loses deletions that happened while it was disconnected.
-
-What the cluster says of this node: labels, annotations, what it can hand out. Optional.
+Source: the API concepts "efficient detection of changes", "watch bookmarks" and "410 Gone". The
+kubernetes package's ``watch.Watch`` is not used: it takes its position from each object, retries
+once on 410, and loses deletions that happened while it was disconnected.
 """
 
 import logging
@@ -15,18 +13,18 @@ from http import HTTPStatus
 from urllib.parse import quote
 
 from exporter.model import Clock, NodeFacts, SourceStatus
-from exporter.sources.pods.client import Client
-from exporter.sources.pods.decode import KEEP_NOTHING, Keep, decode_node
-from exporter.sources.pods.health import SECOND_NS, ApiError, Health
-from exporter.sources.pods.listener import DEFAULT_PACE, Listener, Pace
+from exporter.sources.pods.client import KubeClient
+from exporter.sources.pods.decode import KEEP_NOTHING, KeyPrefixes, decode_node
+from exporter.sources.pods.health import SECOND_NS, ApiError, SourceHealth
+from exporter.sources.pods.listener import DEFAULT_TIMINGS, Listener, ListenerTimings
 from exporter.sources.pods.wire import MAX_OBJECT, JsonError, decode, lines, watch_event
 
 
 class NodeReader:
-    """Reads ``/api/v1/nodes/NAME`` at most every ``period_s`` and keeps the last answer."""
+    """Reads ``/api/v1/nodes/NAME`` at most every ``period_s`` and holds the last answer."""
 
     def __init__(
-        self, name: str, period_s: float, health: Health, keep: Keep = KEEP_NOTHING
+        self, name: str, period_s: float, health: SourceHealth, keep: KeyPrefixes = KEEP_NOTHING
     ) -> None:
         self.facts = NodeFacts()
         self._keep = keep
@@ -34,12 +32,12 @@ class NodeReader:
         self._period_ns = int(period_s * SECOND_NS)
         self._due_ns: int | None = None
 
-    def read(self, client: Client, now_ns: int, timeout_s: float) -> None:
-        """Ask if it is time to. Never raises an ApiError.
+    def read(self, client: KubeClient, now_ns: int, timeout_s: float) -> None:
+        """Read the node if it is due. Never raises an ApiError.
 
-        Not being answered is no fault: pods are what this connection is for. Who may not, or has
-        no such node, asks again after the period; whatever else failed is tried with the next
-        connection.
+        A failure is not an error of the source, because the connection is for pods. Without
+        permission, or if the node does not exist, it is read again after the period; after any
+        other failure, with the next connection.
         """
         if self._due_ns is not None and now_ns < self._due_ns:
             return
@@ -66,35 +64,35 @@ KEEP_POSITION = {None, HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILA
 class ApiPods(Listener):
     """Implements ``PodSource``; see ``Listener``.
 
-    ``connect`` makes a client from credentials read anew; it is called again after each failure.
+    ``connect`` makes a client from credentials; it is called again after each failure.
     """
 
     name = "pods_api"
 
     def __init__(
         self,
-        connect: Callable[[], Client],
+        connect: Callable[[], KubeClient],
         node: str,
         *,
-        keep: Keep = KEEP_NOTHING,
+        keep: KeyPrefixes = KEEP_NOTHING,
         clock: Clock = time,
-        pace: Pace = DEFAULT_PACE,
-        chance: Callable[[], float] = random.random,
+        timings: ListenerTimings = DEFAULT_TIMINGS,
+        jitter: Callable[[], float] = random.random,
         changed: Callable[[], None] = lambda: None,
     ) -> None:
-        super().__init__(keep=keep, clock=clock, pace=pace, chance=chance, changed=changed)
+        super().__init__(keep=keep, clock=clock, timings=timings, jitter=jitter, changed=changed)
         self._connect, self._node = connect, node
         self._position: str | None = None  # resourceVersion to watch from; None: list first
         self._missed = False  # an event was lost: the watch ends, and a list comes next
-        self._node_reader = NodeReader(node, pace.node_s, self._health, keep)
+        self._node_reader = NodeReader(node, timings.node_s, self._health, keep)
 
     def status(self) -> SourceStatus:
-        """Up while a watch is open. An empty list is most often a wrong node name."""
+        """Up while a watch is open. An empty list most often means a wrong node name."""
         status = self._health.status()
         with self._lock:
-            pods = self._roster.table.pods
+            pods = self._store.table.pods
         if status.up and not pods:
-            detail = f"no pods on node {self._node!r}; is this the name that the cluster gives it?"
+            detail = f"no pods on node {self._node!r}; is this the node's name in the cluster?"
             return status._replace(detail=detail)
         return status
 
@@ -111,11 +109,11 @@ class ApiPods(Listener):
         if self._client is None:
             self._client = self._connect()
         client = self._client
-        self._listen_anew()
+        self._restart_if_asked()
         if self._stop.is_set():
             return
-        # First the node: what a pod was allotted cannot be read without its labels.
-        self._node_reader.read(client, self._clock.monotonic_ns(), self._pace.node_wait_s)
+        # First the node: a pod's allocation cannot be read without the node's labels.
+        self._node_reader.read(client, self._clock.monotonic_ns(), self._timings.node_wait_s)
         if self._stop.is_set():
             return
         if not self._has_no_place():
@@ -131,22 +129,23 @@ class ApiPods(Listener):
         return self._position is None or self._missed
 
     def _wait_for_turn(self) -> None:
-        """A list comes next, maybe on every node: they start, or lose their server, together.
+        """Wait before a list, so that the nodes of a fleet do not list at the same moment.
 
-        Changes are not heard meanwhile. Where that is for long, others have to stand in.
+        Changes are not seen meanwhile. If the wait is long, the source is down, so that another
+        source replaces it.
         """
-        wait_s = self._pace.spread(self._chance())
+        wait_s = self._timings.spread(self._jitter())
         if wait_s > SHORT_S:
-            self._health.down(f"the list of pods comes in {wait_s:.0f} s, to spread them")
+            self._health.down(f"the list of pods is delayed by {wait_s:.0f} s, to spread the load")
             self._changed()
         self._stop.wait(wait_s)
 
-    def _watch_on(self, client: Client) -> bool:
+    def _watch_on(self, client: KubeClient) -> bool:
         """Watch from where the last watch ended; False if that position is too old.
 
-        It always is for a server that was restarted, whose memory begins anew. The list comes
-        next then: a pause could be one of the long ones that an outage leads to, while the watch,
-        which the server opens before it says so, is taken for open.
+        It always is after a restart of the server. Then the list comes next, without a pause: the
+        pause can be long after an outage, and the source is up meanwhile, because the server opens
+        the watch before it reports the error.
         """
         try:
             self._watch(client)
@@ -158,10 +157,9 @@ class ApiPods(Listener):
         return True
 
     def _fail(self, failure: ApiError) -> None:
-        """Credentials are taken up anew; the position too, unless the server is only busy.
+        """Drop the credentials, and the position unless the server is only busy.
 
-        A busy server (429, priority and fairness) that is asked for a list instead of a watch would
-        be given more to do.
+        A list would be more work for a busy server (429, priority and fairness) than a watch.
         """
         if failure.status not in KEEP_POSITION:
             self._position = None
@@ -170,14 +168,14 @@ class ApiPods(Listener):
             return
         super()._fail(failure)
 
-    def _start_anew(self) -> None:
+    def _forget_position(self) -> None:
         self._position = None
 
-    def _list(self, client: Client) -> None:
-        # Version 0: any state that the server has in memory will do, it need not ask etcd.
+    def _list(self, client: KubeClient) -> None:
+        # Version 0: any state in the server's memory is enough, it need not ask etcd.
         query = {"fieldSelector": f"spec.nodeName={self._node}", "resourceVersion": "0"}
         started_ns = self._clock.monotonic_ns()
-        with client.get(PODS, query, self._pace.list_s) as stream:
+        with client.get(PODS, query, self._timings.list_s) as stream:
             pods, metadata = self._read_list(stream)
         position = metadata.get("resourceVersion") if isinstance(metadata, dict) else None
         if not isinstance(position, str) or not position:
@@ -186,8 +184,8 @@ class ApiPods(Listener):
         self._position, self._missed = position, False
         self._changed()
 
-    def _watch(self, client: Client) -> None:
-        seconds = max(1, int(self._pace.watch_s * (1 + self._chance() / 5)))
+    def _watch(self, client: KubeClient) -> None:
+        seconds = max(1, int(self._timings.watch_s * (1 + self._jitter() / 5)))
         query: dict[str, str | int] = {
             "fieldSelector": f"spec.nodeName={self._node}",
             "resourceVersion": str(self._position),
@@ -195,7 +193,7 @@ class ApiPods(Listener):
             "allowWatchBookmarks": "true",
             "timeoutSeconds": seconds,
         }
-        with client.get(PODS, query, seconds + self._pace.slack_s) as stream:
+        with client.get(PODS, query, seconds + self._timings.slack_s) as stream:
             if self._health.up():
                 logger.info("watching the pods of node %s", self._node)
             self._changed()
@@ -209,7 +207,7 @@ class ApiPods(Listener):
         self._health.heard()  # the server ended it as asked
 
     def _event(self, line: bytes | None) -> None:
-        """Take in one watch event. What an unreadable one said is in the next list."""
+        """Apply one watch event. After an unreadable one, a list comes next."""
         try:
             kind, document = watch_event(line)
         except JsonError as error:
@@ -224,7 +222,7 @@ class ApiPods(Listener):
         self._health.heard()
         if kind in {"ADDED", "MODIFIED", "DELETED"} and (pod := self._pod(document)):
             with self._lock:
-                change = self._roster.delete if kind == "DELETED" else self._roster.upsert
+                change = self._store.delete if kind == "DELETED" else self._store.upsert
                 change(pod, self._clock.monotonic_ns())
         metadata = document.get("metadata")
         position = metadata.get("resourceVersion") if isinstance(metadata, dict) else None

@@ -1,13 +1,10 @@
-"""Several sources of pods in place of one: the best that is up, and what stands in for it.
+"""A pod source that uses the best of several sources that is up.
 
-Which pods there are, and all that is known of them, is told by the first of the ``whole`` sources
-that is up, alone: two that were asked at different moments would contradict one another. While none
-is, the pods stay as the last of them had them, and those that only the names of files know are
-added. A pod has the same uid, namespace and name in every source, so no account moves or falls when
-the sources change; and a pod that a source does not know any more keeps its name for the grace
-period of ``table``.
-
-What two tables of pods come to, when the one that knows more is out of date. Pure.
+All pods come from one source, the first complete one (``whole``) that is up, because two sources
+that were read at different moments contradict each other. While no complete source is up, the last
+pods stay, and pods that only log files name are added. A pod has the same uid, namespace and name
+in every source, so no counter moves or falls when the source changes. A pod that a source no longer
+has is kept for the grace period of ``table``.
 """
 
 import logging
@@ -18,18 +15,18 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from exporter.model import Clock, Container, NodeFacts, Pod, PodTable, SourceStatus
-from exporter.sources.pods.decode import Keep
+from exporter.sources.pods.decode import KeyPrefixes
 from exporter.sources.pods.health import SECOND_NS
 from exporter.sources.pods.source import PodSource, StandbyPods
-from exporter.sources.pods.table import Roster
+from exporter.sources.pods.table import PodStore
 
 
 def merged(last: PodTable, names: PodTable) -> list[Pod]:
-    """The pods of ``last``, then those that only ``names`` knows.
+    """The pods of ``last``, then those that only ``names`` has. Pure.
 
-    ``last`` is the last that was heard of a source that knows whole pods, ``names`` is what is on
-    the node now, by names and ids alone. A pod in both is as in ``last``, with the ids of
-    containers that were started since.
+    ``last`` is the last table of a complete source; ``names`` has the names and ids of the pods
+    that are on the node now. A pod in both is as in ``last``, with the ids of containers that were
+    started since.
     """
     living = [pod for pod in names.pods.values() if not pod.deleted]
     named = {last.by_kubelet_uid.get(pod.uid, pod.uid): pod for pod in living}
@@ -52,12 +49,12 @@ def _with_newer(container: Container, ids: tuple[str, ...]) -> Container:
 
 logger = logging.getLogger(__name__)
 
-PATIENCE_S = 5.0  # a watch that broke is most often open again within a second
+SWITCH_AFTER_S = 5.0  # a watch that broke is most often open again within a second
 CLOSE_TIMEOUT_S = 0.95
 
 
 class Standby(NamedTuple):
-    """A worse source. ``after_s``: how long all better ones were away before it is asked."""
+    """A worse source. It is asked after all better ones were down for ``after_s``."""
 
     source: StandbyPods
     after_s: float
@@ -66,8 +63,8 @@ class Standby(NamedTuple):
 class ChainedPods:
     """Implements ``PodSource``. For one thread, but for ``start``, ``wait`` and ``close``.
 
-    ``best`` and ``standbys`` know whole pods and go from good to worse; ``names`` knows names only.
-    ``node`` gives what is known of the node.
+    ``best`` and ``standbys`` have complete pods, in order of preference; ``names`` has names only.
+    ``node`` returns the node facts.
     """
 
     def __init__(
@@ -83,12 +80,12 @@ class ChainedPods:
         self._best, self._standbys, self._names, self._clock = best, standbys, names, clock
         self._whole: tuple[PodSource, ...] = (best, *(standby.source for standby in standbys))
         self._all = (*self._whole, *((names,) if names else ()))
-        self._base: PodSource | None = None  # whose pods are taken
-        self._named: PodTable | None = None  # by files, since no whole source is up
+        self._base: PodSource | None = None  # whose pods are used
+        self._named: PodTable | None = None  # by log files, while no complete source is up
         self._made_of: tuple[PodTable, PodTable | None] | None = None
-        self._roster = Roster()
-        self._lost_ns: int | None = None  # since when the best is not up
-        self._statuses: tuple[SourceStatus, ...] = ()  # from the best to the one in use
+        self._store = PodStore()
+        self._lost_ns: int | None = None  # since when the best is down
+        self._statuses: tuple[SourceStatus, ...] = ()  # of the best to the one in use
         self._in_use = best.name
         self._rest()
 
@@ -98,16 +95,16 @@ class ChainedPods:
         return self._best.name
 
     def start(self) -> None:
-        """Start all of them; those that are not needed rest."""
+        """Start all sources; those that are not needed pause."""
         for source in self._all:
             source.start()
 
     def wait(self, timeout_s: float) -> bool:
-        """Wait for the best one's list; whether any has one."""
+        """Wait for the best source's list; whether any source has a list."""
         return self._best.wait(timeout_s) or any(source.wait(0) for source in self._all)
 
     def table(self) -> PodTable:
-        """What is known now. Decides, too, who is asked."""
+        """The current pods. Also decides which sources are asked."""
         now_ns = self._clock.monotonic_ns()
         statuses: list[SourceStatus] = []  # as far as the first that is up
         for source in self._all:
@@ -119,17 +116,17 @@ class ChainedPods:
         self._ask(now_ns, up)
         self._say(statuses, up, now_ns)
         self._take(now_ns, up)
-        return self._roster.table
+        return self._store.table
 
     def status(self) -> SourceStatus:
-        """How the best one fares, and which is in use instead."""
+        """The status of the best source, and which one is in use instead."""
         status = self._best.status()
         if status.up or self._in_use == self._best.name:
             return status
         return status._replace(detail=f"{status.detail}; meanwhile pods come from {self._in_use}")
 
     def others(self) -> tuple[SourceStatus, ...]:
-        """How those fare that were turned to instead; nothing while the best is up."""
+        """The statuses of the sources that replace the best; empty while it is up."""
         return self._statuses[1:]
 
     def rejected(self) -> Mapping[str, int]:
@@ -137,7 +134,7 @@ class ChainedPods:
         counts = [source.rejected() for source in self._all]
         return {reason: sum(c.get(reason, 0) for c in counts) for reason in set().union(*counts)}
 
-    def follow(self, keep: Keep) -> None:
+    def follow(self, keep: KeyPrefixes) -> None:
         """Let all of them keep this."""
         for source in self._all:
             source.follow(keep)
@@ -157,7 +154,7 @@ class ChainedPods:
     # --- inside ---
 
     def _rest(self) -> None:
-        """Before the start: files may be listed at once, a server is asked only when it must."""
+        """Set, before the start, which standbys are asked from the beginning."""
         for standby in self._standbys:
             standby.source.want(standby.after_s <= 0)
 
@@ -171,7 +168,7 @@ class ChainedPods:
         return 0.0 if self._lost_ns is None else (now_ns - self._lost_ns) / SECOND_NS
 
     def _ask(self, now_ns: int, up: int | None) -> None:
-        """Let those be asked that are needed: none that is worse than one that is up."""
+        """Ask the sources that are needed: none that is worse than one that is up."""
         needed = len(self._all) if up is None else up
         for i, (source, after_s) in enumerate(self._standbys, start=1):
             source.want(0 < needed >= i and self._lost_for(now_ns) >= after_s)
@@ -179,8 +176,8 @@ class ChainedPods:
             self._names.want(0 < needed >= len(self._whole))
 
     def _say(self, statuses: Sequence[SourceStatus], up: int | None, now_ns: int) -> None:
-        """Publish and log which one is in use, once it is clear that it is."""
-        if up != 0 and self._lost_for(now_ns) < PATIENCE_S:
+        """Publish and log which source is in use, once that has settled."""
+        if up != 0 and self._lost_for(now_ns) < SWITCH_AFTER_S:
             return
         last = len(statuses) - 1 if up is None else up
         self._statuses = tuple(statuses[: last + 1])
@@ -192,13 +189,13 @@ class ChainedPods:
             logger.info("pods come from %s again", in_use)
         elif up is None:
             each = "; ".join(f"{status.name}: {status.detail}" for status in statuses)
-            logger.warning("no source of pods is up, they stay as last known (%s)", each)
+            logger.warning("no pod source is up; the pods stay as last known (%s)", each)
         else:
             best = statuses[0]
             logger.warning("%s is down (%s); pods come from %s", best.name, best.detail, in_use)
 
     def _take(self, now_ns: int, up: int | None) -> None:
-        """Make the table of what is known now, if that is something else than before."""
+        """Build the table if its sources' tables have changed."""
         if up is not None and up < len(self._whole):
             self._base, self._named = self._whole[up], None
         else:
@@ -214,5 +211,5 @@ class ChainedPods:
         ):
             self._made_of = (base, self._named)
             pods = merged(base, self._named) if self._named else base.pods.values()
-            self._roster.relist(pods, now_ns)
-        self._roster.expire(now_ns)
+            self._store.relist(pods, now_ns)
+        self._store.expire(now_ns)

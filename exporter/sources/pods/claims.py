@@ -1,12 +1,10 @@
 """The devices of this node's ResourceClaims (dynamic resource allocation), from the API server.
 
-Claims are asked for one by one, because only those of this node's pods matter: the list of a whole
+Claims are read one by one, because only those of this node's pods matter: the list of a whole
 cluster is long, and an allocated claim does not change. Slices are listed for this node.
 
-ResourceClaims and ResourceSlices (resource.k8s.io) → what is kept of them. Pure.
-
-Versions v1, v1beta2 and v1beta1 have the same shapes but for one: v1beta1 nests a slice's device in
-``basic``. All are read by whatever is there, so that a document tells its own version.
+Versions v1, v1beta2 and v1beta1 of resource.k8s.io differ in one point: v1beta1 nests a slice's
+device in ``basic``. The decoders accept both forms in every version.
 """
 
 import logging
@@ -18,7 +16,7 @@ from typing import NamedTuple
 from urllib.parse import quote
 
 from exporter.model import ClaimedDevice, Clock, NodeFacts, OfferedDevice, Pod, PodTable
-from exporter.sources.pods.client import Client
+from exporter.sources.pods.client import KubeClient
 from exporter.sources.pods.decode import Json, mapping, mappings, text, texts
 from exporter.sources.pods.health import SERVICE_ACCOUNT_USER, ApiError
 from exporter.sources.pods.wire import MAX_OBJECT, JsonError, decode, list_parts
@@ -31,7 +29,7 @@ Place = tuple[str, str, str]  # driver, pool, device
 
 
 class Slice(NamedTuple):
-    """The devices that a driver offers in one ResourceSlice, and of which generation of a pool."""
+    """The devices of one ResourceSlice, and the generation of its pool."""
 
     driver: str
     pool: str
@@ -40,7 +38,7 @@ class Slice(NamedTuple):
 
 
 def decode_claim(document: object) -> tuple[ClaimedDevice, ...]:
-    """The devices that were allocated to a ResourceClaim; none while none are."""
+    """The devices that are allocated to a ResourceClaim; empty if none are."""
     if not isinstance(document, dict):
         return ()
     allocation = mapping(mapping(document, "status"), "allocation")
@@ -61,7 +59,7 @@ def _claimed(result: Json) -> ClaimedDevice:
 
 
 def decode_slice(document: object) -> Slice | None:
-    """One ResourceSlice; None where it is none."""
+    """A decoded ResourceSlice; None if the document is not one."""
     if not isinstance(document, dict):
         return None
     spec = mapping(document, "spec")
@@ -100,7 +98,7 @@ def _capacity(source: Json) -> Iterator[tuple[str, str]]:
 
 
 def offered(slices: Iterable[Slice]) -> dict[Place, OfferedDevice]:
-    """The devices of all slices; of a pool only those of its newest generation."""
+    """The devices of all slices; for each pool only its newest generation."""
     known = list(slices)
     newest: dict[tuple[str, str], int] = {}
     for one in known:
@@ -128,11 +126,11 @@ Key = tuple[str, str]  # namespace and name
 
 
 class ClaimsError(Exception):
-    """There is no answer; the text says why and what to do."""
+    """No answer. The message says why and what to do."""
 
 
-class Answer(NamedTuple):
-    """What the claims were allocated, and what devices the node offers."""
+class ClaimsAnswer(NamedTuple):
+    """The devices allocated to claims, and the devices that the node offers."""
 
     claims: Mapping[Key, tuple[ClaimedDevice, ...]]
     offered: Mapping[Place, OfferedDevice]
@@ -143,9 +141,9 @@ class Claims:
 
     name = "claims_api"
 
-    def __init__(self, connect: Callable[[], Client], node: str, clock: Clock = time) -> None:
+    def __init__(self, connect: Callable[[], KubeClient], node: str, clock: Clock = time) -> None:
         self._connect, self._node, self._clock = connect, node, clock
-        self._client: Client | None = None
+        self._client: KubeClient | None = None
         self._version = ""
         self._claims: dict[Key, tuple[ClaimedDevice, ...]] = {}
         self._offered: Mapping[Place, OfferedDevice] = {}
@@ -167,11 +165,11 @@ class Claims:
         """Whether it refers to a claim."""
         return any(container.claims for container in pod.containers)
 
-    def ask(self, table: PodTable) -> Answer:
-        """Ask for the claims that are not known yet, now and then for all.
+    def ask(self, table: PodTable) -> ClaimsAnswer:
+        """Read the claims that are not known yet, and all of them every ``KEEP_NS``.
 
         Raises:
-            ClaimsError: the API server did not answer, or not what was asked for.
+            ClaimsError: the API server did not answer, or not as expected.
 
         """
         wanted = self.subject(table) or frozenset()
@@ -187,9 +185,9 @@ class Claims:
             self._forget_client()
             raise ClaimsError(_explanation(error)) from error
         self._as_of_ns = self._as_of_ns or now_ns
-        return Answer(dict(self._claims), self._offered)
+        return ClaimsAnswer(dict(self._claims), self._offered)
 
-    def facts(self, answer: Answer, table: PodTable) -> NodeFacts:
+    def facts(self, answer: ClaimsAnswer, table: PodTable) -> NodeFacts:
         """The claims that this node's pods still refer to, and all devices offered."""
         wanted = self.subject(table) or frozenset()
         claims = {key: devices for key, devices in answer.claims.items() if key in wanted}
@@ -206,7 +204,7 @@ class Claims:
 
     # --- in the asking thread ---
 
-    def _connected(self) -> Client:
+    def _connected(self) -> KubeClient:
         if self._client is None:
             self._client, self._version = self._connect(), ""
         if not self._version:
@@ -218,7 +216,7 @@ class Claims:
             self._client.close()
             self._client = None
 
-    def _discover(self, client: Client) -> str:
+    def _discover(self, client: KubeClient) -> str:
         with client.get(GROUP, {}, TIMEOUT_S) as stream:
             document = decode(stream.read(MAX_OBJECT))
         served = document.get("versions") if isinstance(document, dict) else None
@@ -228,8 +226,8 @@ class Claims:
                 return version
         raise ApiError(None, f"resource.k8s.io is served in none of {', '.join(VERSIONS)}")
 
-    def _claim(self, client: Client, key: Key) -> tuple[ClaimedDevice, ...]:
-        """What a claim was allocated. One that is gone, or not allocated, has no devices."""
+    def _claim(self, client: KubeClient, key: Key) -> tuple[ClaimedDevice, ...]:
+        """The devices of a claim; empty if it is gone or not allocated."""
         if known := self._claims.get(key):
             return known
         namespace, name = (quote(part, safe="") for part in key)
@@ -244,7 +242,7 @@ class Claims:
                 raise
         return ()
 
-    def _slices(self, client: Client) -> Mapping[Place, OfferedDevice]:
+    def _slices(self, client: KubeClient) -> Mapping[Place, OfferedDevice]:
         found: list[Slice] = []
         query = {"fieldSelector": f"spec.nodeName={self._node}", "resourceVersion": "0"}
         with client.get(f"{GROUP}/{self._version}/resourceslices", query, TIMEOUT_S) as stream:
@@ -273,7 +271,7 @@ class Claims:
 
 
 def _explanation(error: ApiError | JsonError) -> str:
-    """What is wrong and what to do about it, in one line."""
+    """What is wrong and what to do, in one line."""
     if not isinstance(error, ApiError):
         return f"the API server's answer cannot be read ({error})"
     if error.status == HTTPStatus.FORBIDDEN:

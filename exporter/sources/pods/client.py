@@ -16,9 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
-import yaml
-
-from exporter.settings import boundedyaml, read_bytes, told
+from exporter.settings import YamlError, read_bytes, yamldocument
 from exporter.sources.pods import lazy_package
 from exporter.sources.pods.health import ApiError
 from exporter.sources.pods.stream import Stream, attempt, message_of
@@ -28,7 +26,7 @@ if TYPE_CHECKING:
     from urllib3 import BaseHTTPResponse
 
 Load = Callable[["Configuration"], None]
-"""Fills in where to connect to, and as whom."""
+"""Fills in the server and the credentials."""
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 CONNECT_TIMEOUT_S = 5.0
@@ -44,7 +42,7 @@ KEEPALIVE = [
 ]
 
 
-class Client:
+class KubeClient:
     """One set of credentials and the connections made with it, used by one thread at a time."""
 
     def __init__(self, configuration: "Configuration") -> None:
@@ -59,7 +57,7 @@ class Client:
         self._interrupted = False
 
     def get(self, path: str, query: Mapping[str, str | int], read_timeout_s: float) -> Stream:
-        """Request ``path``; the answer's body is still to be read.
+        """The answer to a GET request, with its body still to be read.
 
         ``read_timeout_s`` bounds each wait for the next bytes, not the whole answer.
 
@@ -94,7 +92,7 @@ class Client:
         raise ApiError(response.status, message or str(response.reason))
 
     def interrupt(self) -> None:
-        """End the read that another thread is in, and all later ones. Returns at once."""
+        """End the current read of another thread, and all later ones. Returns at once."""
         with self._lock:
             self._interrupted = True
             response = self._response
@@ -118,7 +116,7 @@ class Client:
 
 
 def in_cluster(environ: Mapping[str, str], service_account: Path = SERVICE_ACCOUNT) -> bool:
-    """Whether this process runs in a pod that may speak to its API server."""
+    """Whether this process runs in a pod with a ServiceAccount token."""
     return bool(environ.get("KUBERNETES_SERVICE_HOST")) and (service_account / "token").is_file()
 
 
@@ -160,15 +158,15 @@ def from_kubeconfig(path: str) -> Load:
 
 
 def _check_bounds(path: str) -> None:
-    """Read the files as the library will, which has no bounds of its own; raises as it does."""
+    """Check that the files are within bounds, because the library has no bounds."""
     for part in filter(None, path.split(os.pathsep)):
         file = Path(part).expanduser()
         if file.exists():
-            boundedyaml.load(read_bytes(str(file)).decode())
+            yamldocument.load(read_bytes(str(file)).decode())
 
 
 class KubeconfigError(Exception):
-    """A kubeconfig that cannot be used: ``words`` say why, without its name."""
+    """A kubeconfig that cannot be used. ``words`` say why, without the file's name."""
 
     def __init__(self, path: str, words: str) -> None:
         super().__init__(f"kubeconfig {path}: {words}")
@@ -176,7 +174,7 @@ class KubeconfigError(Exception):
 
 
 def read_kubeconfig(path: str) -> None:
-    """Read a kubeconfig as a connection would; connects to nobody.
+    """Check a kubeconfig by reading it as for a connection. Does not connect.
 
     Raises:
         KubeconfigError: it cannot be used.
@@ -189,11 +187,11 @@ def read_kubeconfig(path: str) -> None:
 
 
 def _words(error: Exception, path: str) -> str:
-    """What is wrong with a kubeconfig in one sentence. The library names the file or does not."""
+    """The problem of a kubeconfig in one sentence, without the file's name."""
     if not any(Path(part).exists() for part in path.split(os.pathsep) if part):
         return "no such file"
-    if isinstance(error, yaml.YAMLError):
-        return str(told(error))
+    if isinstance(error, YamlError):
+        return str(error)
     if isinstance(error, TypeError | AttributeError | KeyError):
         return "not a kubeconfig"
     if isinstance(error, UnicodeDecodeError):
@@ -205,27 +203,27 @@ def _words(error: Exception, path: str) -> str:
     return " ".join(text.split())
 
 
-def connect(load: Load) -> Client:
-    """Connect to the API server that the credentials are for.
+def connect(load: Load) -> KubeClient:
+    """A client of the API server that the credentials are for.
 
     Reads files only, or runs a kubeconfig's credential plugin; raises ApiError if it cannot.
     """
 
-    def client() -> Client:
+    def client() -> KubeClient:
         lazy_package.import_client()
         from kubernetes.client import Configuration  # noqa: PLC0415 - see the module's docstring
 
         configuration = Configuration()
         load(configuration)
-        return Client(configuration)
+        return KubeClient(configuration)
 
     return attempt("loading credentials", client)
 
 
 def connect_kubelet(
     url: str, load: Load | None, ca_file: str = "", *, insecure: bool = False
-) -> Client:
-    """Connect to the kubelet at ``url`` as ``load`` says, or as nobody; raises as ``connect``.
+) -> KubeClient:
+    """A client of the kubelet at ``url``, anonymous if ``load`` is None; raises as ``connect``.
 
     Over plain HTTP nothing secret is sent. ``ca_file`` "" is the authority of the credentials.
     """

@@ -1,15 +1,12 @@
-"""A pod's JSON document → ``model.Pod``. Pure; stands on the core/v1 Pod of the Kubernetes API.
+"""Decodes a pod's or node's JSON document into ``model`` values. Pure.
 
 Only what this exporter uses is kept, so that a pod of 13 KB costs about 1 KB. Every list, map and
-text is bounded: what is too many or too long is dropped and counted, never an error of its own.
+text is bounded: what is too many or too long is dropped and counted, and is not an error.
 
-Which ResourceClaims a pod's containers take, from the pod itself. Pure.
-
-Stands on core/v1: ``spec.resourceClaims``, ``status.resourceClaimStatuses`` (the claims that were
-made from templates), ``containers[].resources.claims``, and of KEP-5004
-``status.extendedResourceClaimStatus`` (the claim that stands for extended resources).
-
-Shapes that anything in a JSON document from outside may have, bounded. Pure.
+Source: core/v1 of the Kubernetes API. ResourceClaims of containers come from
+``spec.resourceClaims``, ``status.resourceClaimStatuses`` (claims made from templates),
+``containers[].resources.claims``, and ``status.extendedResourceClaimStatus`` (KEP-5004, the claim
+for extended resources).
 """
 
 import re
@@ -34,7 +31,7 @@ def mapping(parent: Json, key: str) -> Json:
 
 
 def mappings(parent: Json, key: str) -> Iterator[Json]:
-    """The objects of the list under a key; what is none is left out."""
+    """The objects of the list under a key; other items are left out."""
     value = parent.get(key)
     return (
         (item for item in value if isinstance(item, dict)) if isinstance(value, list) else iter(())
@@ -42,7 +39,7 @@ def mappings(parent: Json, key: str) -> Iterator[Json]:
 
 
 def text(value: object, limit: int = MAX_NAME) -> str:
-    """The text, or "" where it is none, is too long, or is no Unicode (half a surrogate pair)."""
+    """The text; "" if it is not a text, too long, or not Unicode (half a surrogate pair)."""
     if not isinstance(value, str) or len(value) > limit:
         return ""
     if not value.isascii():
@@ -69,9 +66,9 @@ _OF_STATUS = ("resourceClaimStatuses", "extendedResourceClaimStatus")
 
 
 def claim_references(spec: Json, status: Json) -> Mapping[str, tuple[ClaimRef, ...]]:
-    """The references of each container that has any, by its name.
+    """The claim references of each container that has any, by container name.
 
-    A claim that is still to be made from its template is not there yet.
+    A claim that is not yet made from its template is missing.
     """
     if "resourceClaims" not in spec and status.keys().isdisjoint(_OF_STATUS):
         return {}
@@ -106,7 +103,7 @@ def _for_extended_resources(status: Json) -> Iterator[tuple[str, ClaimRef]]:
 
 MAX_CONTAINERS = 512
 MAX_ANNOTATIONS = 64 * 1024  # characters of all that are kept of one pod; a scheduler writes 1,000
-UNREADABLE = "…"  # stands for one that is none, or too long
+UNREADABLE = "…"  # in place of a value that is not a text or too long
 
 CONFIG_MIRROR = "kubernetes.io/config.mirror"
 CONFIG_HASH = "kubernetes.io/config.hash"
@@ -115,28 +112,28 @@ CONTAINER_ID = re.compile(r"[a-z][a-z0-9.-]*://([0-9A-Za-z][0-9A-Za-z_.-]{0,127}
 
 
 class PodError(ValueError):
-    """The document cannot be kept as a pod; the text says which field is missing or wrong."""
+    """A document that is not a usable pod. The message names the missing or wrong field."""
 
 
-class Keep(NamedTuple):
-    """Prefixes of the keys to keep, of a pod and of the node; a whole key is one of itself."""
+class KeyPrefixes(NamedTuple):
+    """Prefixes of the annotation and label keys to keep. A whole key is a prefix too."""
 
     annotations: tuple[str, ...] = ()
     labels: tuple[str, ...] = ()
     node_annotations: tuple[str, ...] = ()
 
 
-KEEP_NOTHING = Keep()
+KEEP_NOTHING = KeyPrefixes()
 
 
-class Decoded(NamedTuple):
-    """A pod and how many of its items were dropped, by reason."""
+class DecodedPod(NamedTuple):
+    """A pod, and the number of its dropped items by reason."""
 
     pod: Pod
     dropped: Mapping[str, int]
 
 
-def decode_pod(document: object, keep: Keep = KEEP_NOTHING) -> Decoded:
+def decode_pod(document: object, keep: KeyPrefixes = KEEP_NOTHING) -> DecodedPod:
     """Decode one item of a PodList, or the object of a watch event.
 
     ``containers`` holds init and sidecar containers in the order of ``spec.initContainers``, then
@@ -169,11 +166,11 @@ def decode_pod(document: object, keep: Keep = KEEP_NOTHING) -> Decoded:
         mirror=bool(mirror) and mirror == (config_hash or mirror),  # the kubelet writes both alike
         acknowledged=bool(text(status.get("startTime"))),
     )
-    return Decoded(pod, dropped)
+    return DecodedPod(pod, dropped)
 
 
-def decode_node(document: object, keep: Keep = KEEP_NOTHING) -> NodeFacts:
-    """Labels, annotations and allocatable quantities of a core/v1 Node; empty where it has none."""
+def decode_node(document: object, keep: KeyPrefixes = KEEP_NOTHING) -> NodeFacts:
+    """Labels, annotations and allocatable resources of a core/v1 Node; empty if it has none."""
     if not isinstance(document, dict):
         return NodeFacts()
     metadata = mapping(document, "metadata")
@@ -189,7 +186,7 @@ def decode_node(document: object, keep: Keep = KEEP_NOTHING) -> NodeFacts:
 
 
 def _owner(metadata: Json) -> tuple[str, str]:
-    """Kind and name of what the pod's controller belongs to; "" if it has none."""
+    """Kind and name of the pod's top-level owner; "" if it has no controller."""
     for reference in mappings(metadata, "ownerReferences"):
         if reference.get("controller") is True:
             version, kind, name = (text(reference.get(k)) for k in ("apiVersion", "kind", "name"))
@@ -242,18 +239,17 @@ def _container_ids(state: Json) -> tuple[str, ...]:
 
 
 def _extended_resources(container: Json) -> Mapping[str, str]:
-    """Limits of extended resources: the keys with a domain. The API server makes requests equal."""
+    """Limits of extended resources (keys with a domain). The API server makes requests equal."""
     resources = mapping(container, "resources")
     merged = {**mapping(resources, "requests"), **mapping(resources, "limits")}
     return texts({key: value for key, value in merged.items() if "/" in key})
 
 
 def _kept(source: Json, prefixes: tuple[str, ...], dropped: Counter[str]) -> Mapping[str, str]:
-    """The entries whose keys begin so; of those that are not usable, only that they are there.
+    """The entries whose keys have one of the prefixes. An unusable value becomes ``UNREADABLE``.
 
-    No sharing system's format allows what stands for them: whoever reads the pod sees that it has
-    an annotation which cannot be read, and does not take it for a pod without. The shortest come
-    first, so that one long text costs only itself.
+    No sharing system's format allows that value, so a decoder sees that the annotation exists and
+    cannot be read. The shortest values are kept first, so that one long text costs only itself.
     """
     wanted = [key for key in source if key.startswith(prefixes)]
     usable = texts({key: source[key] for key in wanted}, MAX_ANNOTATIONS)

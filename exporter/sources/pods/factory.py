@@ -1,7 +1,4 @@
-"""Which source of pods a setting names, and which node this is.
-
-No names: every container is known by its ids only.
-"""
+"""Makes the pod source that the settings name; finds this node's name."""
 
 import os
 import socket
@@ -12,10 +9,10 @@ from pathlib import Path
 
 from exporter.model import PodTable, SourceStatus
 from exporter.sources.pods.api import ApiPods
-from exporter.sources.pods.chain import PATIENCE_S, ChainedPods, Standby
+from exporter.sources.pods.chain import SWITCH_AFTER_S, ChainedPods, Standby
 from exporter.sources.pods.client import (
     SERVICE_ACCOUNT,
-    Client,
+    KubeClient,
     Load,
     connect,
     connect_kubelet,
@@ -23,15 +20,15 @@ from exporter.sources.pods.client import (
     from_service_account,
     in_cluster,
 )
-from exporter.sources.pods.decode import KEEP_NOTHING, Keep
+from exporter.sources.pods.decode import KEEP_NOTHING, KeyPrefixes
 from exporter.sources.pods.files import FilePods
 from exporter.sources.pods.kubelet import KubeletPods
-from exporter.sources.pods.listener import DEFAULT_PACE, Pace
+from exporter.sources.pods.listener import DEFAULT_TIMINGS, ListenerTimings
 from exporter.sources.pods.source import PodSource
 
 
 class NoPods:
-    """Implements ``PodSource`` with an empty table; ``reason`` says why there are no names."""
+    """Implements ``PodSource`` with an empty table. ``reason`` says why pods have no names."""
 
     name = "pods_none"
 
@@ -47,18 +44,18 @@ class NoPods:
         return True
 
     def table(self) -> PodTable:
-        """An empty table, the same one each time: there are no news."""
+        """An empty table, always the same object."""
         return self._table
 
     def status(self) -> SourceStatus:
-        """Up, because nothing is expected of it."""
+        """Always up."""
         return SourceStatus(self.name, up=True, detail=self._reason)
 
     def rejected(self) -> Mapping[str, int]:
         """Nothing is read, so nothing is rejected."""
         return {}
 
-    def follow(self, keep: Keep) -> None:
+    def follow(self, keep: KeyPrefixes) -> None:
         """There is nothing to keep."""
 
     def close(self) -> None:
@@ -70,11 +67,11 @@ LOGS = Path("/var/log")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Places:
-    """Where this process may look for pods, and as whom.
+class PodAccess:
+    """Addresses, credentials and paths of the pod sources.
 
-    ``kubelet`` is the kubelet's address; "" is its authenticated port at ``$NODE_IP``, or else at
-    the loopback address.
+    ``kubelet`` is the kubelet's address; "" is its authenticated port at ``$NODE_IP``, else at the
+    loopback address.
     """
 
     kubeconfig: str | None = None
@@ -86,29 +83,29 @@ class Places:
     service_account: Path = SERVICE_ACCOUNT
 
     def credentials(self) -> Load | None:
-        """Whom to be: a given kubeconfig, the pod's ServiceAccount, or a kubeconfig found."""
+        """The credentials: a given kubeconfig, the pod's ServiceAccount, or a kubeconfig found."""
         if self.kubeconfig is None and in_cluster(self.environ, self.service_account):
             return from_service_account(self.environ, self.service_account)
         path = self.kubeconfig or self.environ.get("KUBECONFIG")
         if path:
             return from_kubeconfig(path)
-        home = str(self._home)  # of a service without root it may be anybody's
+        home = str(self._home)  # it may belong to another user
         return from_kubeconfig(home) if os.access(home, os.R_OK) else None
 
-    def to_api(self) -> Callable[[], Client]:
-        """Connects to the API server; without credentials it says at each try what it lacks."""
+    def to_api(self) -> Callable[[], KubeClient]:
+        """Connects to the API server. Without credentials, each try raises an error."""
         return partial(connect, self.credentials() or from_kubeconfig(str(self._home)))
 
     def kubelet_url(self) -> str:
         """The address given, or the authenticated port.
 
-        The read-only port must be given: where the kubelet leaves it alone, any pod with the host's
-        network may listen there, and name pods as it likes.
+        The read-only port must be given: if the kubelet does not use it, any pod with the host's
+        network can listen there and return false pods.
         """
         host = self.environ.get("NODE_IP") or "127.0.0.1"
         return self.kubelet or f"https://{f'[{host}]' if ':' in host else host}:10250"
 
-    def to_kubelet(self) -> Callable[[], Client]:
+    def to_kubelet(self) -> Callable[[], KubeClient]:
         """Connects to the kubelet."""
         return partial(
             connect_kubelet,
@@ -123,11 +120,11 @@ class Places:
         return Path(self.environ.get("HOME", "/root")) / ".kube" / "config"
 
 
-HERE = Places()
+HERE = PodAccess()
 
 
 def node_name(given: str | None = None, environ: Mapping[str, str] = os.environ) -> str:
-    """The name that the cluster has for this node: given, ``$NODE_NAME``, or the host's.
+    """This node's name in the cluster: the given one, ``$NODE_NAME``, or the host name.
 
     The kubelet registers the host name in lower case.
     """
@@ -137,13 +134,13 @@ def node_name(given: str | None = None, environ: Mapping[str, str] = os.environ)
 def open_pod_source(
     kind: str,
     node: str,
-    places: Places = HERE,
-    keep: Keep = KEEP_NOTHING,
-    pace: Pace = DEFAULT_PACE,
+    places: PodAccess = HERE,
+    keep: KeyPrefixes = KEEP_NOTHING,
+    timings: ListenerTimings = DEFAULT_TIMINGS,
 ) -> PodSource:
-    """Make the source for ``--pods.source``; it is not started. Imports nothing heavy.
+    """The source for ``--pods.source``, not started. Imports nothing heavy.
 
-    "api" and "kubelet" without credentials stay down and say so.
+    Without credentials "api" and "kubelet" stay down, and their status says so.
 
     Raises:
         ValueError: ``kind`` is not one of ``KINDS``.
@@ -154,21 +151,21 @@ def open_pod_source(
     if kind == "none":
         return NoPods()
     if kind == "api":
-        return ApiPods(places.to_api(), node, keep=keep, pace=pace)
+        return ApiPods(places.to_api(), node, keep=keep, timings=timings)
     if kind == "kubelet":
         return KubeletPods(places.to_kubelet(), keep=keep)
     if kind == "files":
         return FilePods(places.logs)
-    return _auto(node, places, keep, pace)
+    return _auto(node, places, keep, timings)
 
 
-def _auto(node: str, places: Places, keep: Keep, pace: Pace) -> PodSource:
-    """The API server, else the kubelet, else files; without credentials what needs none."""
+def _auto(node: str, places: PodAccess, keep: KeyPrefixes, timings: ListenerTimings) -> PodSource:
+    """The API server, else the kubelet, else log files. Without credentials, what needs none."""
     if places.credentials() is not None:
-        api = ApiPods(places.to_api(), node, keep=keep, pace=pace)
+        api = ApiPods(places.to_api(), node, keep=keep, timings=timings)
         kubelet = KubeletPods(places.to_kubelet(), wanted=False, keep=keep)
         files = FilePods(places.logs, alone=False)
-        return ChainedPods(api, [Standby(kubelet, PATIENCE_S)], files, node=api.node)
+        return ChainedPods(api, [Standby(kubelet, SWITCH_AFTER_S)], files, node=api.node)
     if places.kubelet:
         kubelet = KubeletPods(places.to_kubelet(), keep=keep)
         return ChainedPods(kubelet, (), FilePods(places.logs, alone=False))

@@ -1,15 +1,13 @@
-"""Pods by the names of their log files, without any server: namespace, pod, uid, container and id.
+"""Pods by the names of their log files: namespace, pod, uid, container and id.
 
-Nothing else is known so: no limits, labels, annotations or owner, nor whether a pod still runs.
-Files are listed, never opened or followed; two looks a second at their directories say whether
-anything was added or removed.
-
-What the names of container logs say of pods. Pure.
+It needs no server, and has no limits, labels, annotations or owners, nor whether a pod still runs.
+Files are listed, never opened or followed; their directories are checked twice a second for
+changes.
 
 The kubelet writes ``/var/log/pods/<namespace>_<pod>_<uid>/<container>/<restart>.log`` and, below
 ``/var/log/containers``, links to those files whose names end in the container's id
 (``pkg/kubelet/kuberuntime``: ``BuildPodLogsDirectory``, ``logSymlink``). A link's name is cut at
-255 bytes, so that one of long names has no id. A static pod's uid is the hash of its manifest.
+255 bytes, so a link with long names has no id. A static pod's uid is the hash of its manifest.
 """
 
 import logging
@@ -23,9 +21,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from exporter.model import Clock, Container, Pod, PodTable, SourceStatus
-from exporter.sources.pods.decode import MAX_CONTAINERS, Keep
-from exporter.sources.pods.health import SECOND_NS, Health
-from exporter.sources.pods.table import Roster
+from exporter.sources.pods.decode import MAX_CONTAINERS, KeyPrefixes
+from exporter.sources.pods.health import SECOND_NS, SourceHealth
+from exporter.sources.pods.table import PodStore
 
 MAX_IDS = 8  # of one container: the current one and those before its restarts
 
@@ -37,8 +35,8 @@ _LOG = re.compile(r"([0-9]{1,9})\.log", re.ASCII)
 _CONTAINER = re.compile(_LABEL, re.ASCII)
 
 
-class PodName(NamedTuple):
-    """A pod as the name of its directory has it."""
+class PodDirectory(NamedTuple):
+    """Namespace, name and uid of a pod, from the name of its directory."""
 
     namespace: str
     name: str
@@ -46,18 +44,18 @@ class PodName(NamedTuple):
 
 
 class Log(NamedTuple):
-    """One container of a pod, after so many restarts."""
+    """The log of one container of a pod after ``restart`` restarts."""
 
-    pod: PodName
+    pod: PodDirectory
     container: str
     restart: int
     container_id: str
 
 
-def pod_name(directory: str) -> PodName | None:
-    """The pod of a directory below ``pods``; None if that is none."""
+def pod_name(directory: str) -> PodDirectory | None:
+    """The pod of a directory below ``pods``; None if the name is not a pod's."""
     match = _POD.fullmatch(directory)
-    return PodName(*match.groups()) if match else None
+    return PodDirectory(*match.groups()) if match else None
 
 
 def is_container(directory: str) -> bool:
@@ -66,7 +64,7 @@ def is_container(directory: str) -> bool:
 
 
 def log_of(link: str, target: str) -> Log | None:
-    """What a link below ``containers`` says by its own name and its target's; None if nothing."""
+    """The log that a link below ``containers`` names by its own and its target's name."""
     named = _LINK.fullmatch(link)
     *_, directory, container, file = ("", "", *target.split("/"))
     pod, log = pod_name(directory), _LOG.fullmatch(file)
@@ -75,9 +73,9 @@ def log_of(link: str, target: str) -> Log | None:
     return Log(pod, container, int(log[1]), named[1])
 
 
-def pods_of(containers: Mapping[PodName, Iterable[str]], logs: Iterable[Log]) -> list[Pod]:
+def pods_of(containers: Mapping[PodDirectory, Iterable[str]], logs: Iterable[Log]) -> list[Pod]:
     """The pods that have a directory, with the ids of their containers, the current one first."""
-    ids: dict[tuple[PodName, str], list[str]] = {}
+    ids: dict[tuple[PodDirectory, str], list[str]] = {}
     for log in sorted(logs, key=lambda log: (log.pod, log.container, -log.restart)):
         ids.setdefault((log.pod, log.container), []).append(log.container_id)
     return [
@@ -99,7 +97,7 @@ logger = logging.getLogger(__name__)
 NOT_READ = "not read, because a better source is up"
 MAX_PODS = 5_000
 MAX_LINKS = 20_000
-MAX_TOLD = 1_000
+MAX_REPORTED = 1_000
 LOOK_S = 0.5
 RELIST_NS = 15 * SECOND_NS  # for changes that do not show in the two directories' times
 CLOSE_TIMEOUT_S = 0.9
@@ -110,8 +108,8 @@ Stamp = tuple[int | None, int | None]
 class FilePods:
     """Implements ``StandbyPods``. Its own thread reads, because a disk may hang.
 
-    ``alone``: nothing else tells of pods, so that it is worth a warning if it cannot.
-    ``changed`` is called, in that thread, after each look.
+    ``alone``: there is no other pod source, so a failure is logged as a warning. ``changed`` is
+    called in that thread after each look.
     """
 
     name = "pods_files"
@@ -128,15 +126,15 @@ class FilePods:
         self._pods, self._links = root / "pods", root / "containers"
         self._clock, self._look_s, self._changed = clock, look_s, changed
         self._level = logging.WARNING if alone else logging.INFO
-        self._health = Health(self.name, clock, watches=False)
+        self._health = SourceHealth(self.name, clock, watches=False)
         self._stop, self._listed, self._wanted = (threading.Event() for _ in range(3))
         self._wanted.set()
         self._thread = threading.Thread(target=self._run, name=self.name, daemon=True)
-        self._lock = threading.Lock()  # guards the roster
-        self._roster = Roster()
+        self._lock = threading.Lock()  # guards the store
+        self._store = PodStore()
         self._seen: Stamp | None = None
         self._read_ns = 0
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
 
     # --- for other threads ---
 
@@ -145,7 +143,7 @@ class FilePods:
         self._thread.start()
 
     def want(self, wanted: bool) -> None:  # noqa: FBT001 - the protocol's
-        """Look, or rest until told to look again."""
+        """Look, or pause until ``want`` is called again."""
         if wanted == self._wanted.is_set():  # as nearly always
             return
         if wanted:
@@ -160,8 +158,8 @@ class FilePods:
     def table(self) -> PodTable:
         """The newest table; pods that have gone leave it after their grace period."""
         with self._lock:
-            self._roster.expire(self._clock.monotonic_ns())
-            return self._roster.table
+            self._store.expire(self._clock.monotonic_ns())
+            return self._store.table
 
     def status(self) -> SourceStatus:
         """Up while the directory of the pods can be read."""
@@ -169,14 +167,14 @@ class FilePods:
         return status if self._wanted.is_set() else status._replace(up=False, detail=NOT_READ)
 
     def rejected(self) -> Mapping[str, int]:
-        """Names that are none of a pod, by reason; each is counted once."""
+        """Names that are not a pod's, by reason; each is counted once."""
         return self._health.rejected()
 
-    def follow(self, keep: Keep) -> None:
-        """A file tells nothing that could be kept."""
+    def follow(self, keep: KeyPrefixes) -> None:
+        """Files have no labels or annotations."""
 
     def close(self) -> None:
-        """End the thread; one that a disk holds is left behind."""
+        """End the thread. If a disk blocks it, it is left behind."""
         self._stop.set()
         self._wanted.set()
         self._listed.set()
@@ -200,7 +198,7 @@ class FilePods:
             self._stop.wait(self._look_s)
 
     def _look(self) -> None:
-        """Read if there may be something new."""
+        """Read if the directories may have changed."""
         now_ns = self._clock.monotonic_ns()
         stamp = _changed_at(self._pods, follow=True), _changed_at(self._links, follow=True)
         if stamp == self._seen and now_ns - self._read_ns < RELIST_NS and self._health.status().up:
@@ -216,14 +214,14 @@ class FilePods:
             return
         self._seen, self._read_ns = stamp, now_ns  # what comes while it is read is read again
         with self._lock:
-            self._roster.relist(pods, now_ns)
+            self._store.relist(pods, now_ns)
         self._listed.set()
         self._health.heard(self._clock.monotonic_ns() - now_ns)
         self._health.up()
 
     def _read(self) -> list[Pod]:
-        """Every pod that is named, the newest directory first."""
-        found: list[tuple[int, PodName, list[str]]] = []
+        """All pods with a directory, the newest directory first."""
+        found: list[tuple[int, PodDirectory, list[str]]] = []
         for entry in _entries(self._pods, MAX_PODS):
             pod = pod_name(entry.name)
             changed_at = _changed_at(Path(entry.path))
@@ -235,7 +233,7 @@ class FilePods:
         return pods_of({pod: containers for _, pod, containers in found}, self._logs())
 
     def _logs(self) -> Iterator[Log]:
-        """What the links say; nothing where there are none."""
+        """The logs that links name; empty if there are no links."""
         try:
             entries = list(_entries(self._links, MAX_LINKS))
         except OSError:
@@ -253,8 +251,8 @@ class FilePods:
 
     def _reject(self, place: str, name: str) -> None:
         item = f"{place}/{name[:300]!a}"
-        if item not in self._told and len(self._told) < MAX_TOLD:
-            self._told.add(item)
+        if item not in self._reported and len(self._reported) < MAX_REPORTED:
+            self._reported.add(item)
             self._health.reject("log_name_unusable", item)
 
 
@@ -264,7 +262,7 @@ def _entries(folder: Path, most: int) -> Iterator["os.DirEntry[str]"]:
 
 
 def _containers(folder: str) -> list[str]:
-    """The containers that have a directory; none where the pod is being removed."""
+    """The containers with a directory; empty while the pod is being removed."""
     try:
         entries = list(_entries(Path(folder), MAX_CONTAINERS))
     except OSError:

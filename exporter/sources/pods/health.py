@@ -1,7 +1,4 @@
-"""How a source that runs in a thread of its own fares, for readers and for the log.
-
-Requests for pods that did not bring what was asked for, in words for an operator.
-"""
+"""The status of a source that runs in its own thread, and explanations of its failed requests."""
 
 import logging
 import re
@@ -19,10 +16,10 @@ SECOND_NS = 10**9
 MAX_REMEMBERED = 256
 
 
-class Health:
-    """Written by the source's thread, read by any.
+class SourceHealth:
+    """Status, rejected items and one-time log lines of a source. Written by its thread only.
 
-    ``watches``: it hears of changes as they happen, so that while it is up no news is good news.
+    ``watches``: the source receives changes as they happen, so that it is current while it is up.
     """
 
     def __init__(self, name: str, clock: Clock, *, watches: bool = True) -> None:
@@ -37,7 +34,7 @@ class Health:
         self._rejected: Counter[str] = Counter()
 
     def heard(self, duration_ns: int | None = None) -> None:
-        """Note that the list is current at this moment, and what a full list took."""
+        """Record that the list is current now, and how long a full list took."""
         with self._lock:
             self._heard_mono_ns = self._clock.monotonic_ns()
             self._heard_unix_ns = self._clock.time_ns()
@@ -45,15 +42,15 @@ class Health:
                 self._duration_ns = duration_ns
 
     def up(self) -> bool:
-        """Note that changes are being heard; True if they were not before."""
+        """Set the source up; True if that is a change."""
         return self._change(up=True, detail="")
 
     def down(self, detail: str) -> bool:
-        """Note that changes are not heard; True if ``detail`` is news."""
+        """Set the source down; True if that or ``detail`` is a change."""
         return self._change(up=False, detail=detail)
 
     def status(self) -> SourceStatus:
-        """The status of now; while it is down, its detail says how old the list is."""
+        """The current status. While the source is down, its detail has the age of the list."""
         with self._lock:
             up, detail, took_ns = self._up, self._detail, self._duration_ns
             heard_ns, success_ns = self._heard_mono_ns, self._heard_unix_ns
@@ -72,18 +69,18 @@ class Health:
         return f"the list of pods is {seconds} s old"
 
     def reject(self, reason: str, item: str, count: int = 1) -> None:
-        """Count what could not be used; say so once for each item."""
+        """Count an unusable item, and log it once."""
         with self._lock:
             self._rejected[reason] += count
         self.once(logging.WARNING, f"{item} is left out: {reason}")
 
     def rejected(self) -> Mapping[str, int]:
-        """What could not be used since the start, by reason."""
+        """Unusable items since the start, by reason."""
         with self._lock:
             return dict(self._rejected)
 
     def once(self, level: int, line: str) -> None:
-        """Log a line that was not logged before, as long as there is room to remember it."""
+        """Log a line unless it was logged before. At most ``MAX_REMEMBERED`` lines are logged."""
         if line not in self._logged and len(self._logged) < MAX_REMEMBERED:
             self._logged.add(line)
             logger.log(level, "%s", line)
@@ -99,33 +96,34 @@ SERVICE_ACCOUNT_USER = re.compile(r"system:serviceaccount:([a-z0-9.-]+):([a-z0-9
 CERTIFICATE = "CERTIFICATE_VERIFY_FAILED"  # of Python's ssl module
 
 
-class Server(StrEnum):
-    """Who was asked."""
+class ServerKind(StrEnum):
+    """The server that was asked."""
 
     API = "the API server"
     KUBELET = "the kubelet"
 
 
 class ApiError(Exception):
-    """A request that brought no answer (``status`` None), or another answer than 200."""
+    """A request without an answer (``status`` is None), or with another status than 200."""
 
     def __init__(self, status: int | None, message: str) -> None:
         super().__init__(message)
         self.status = status
 
 
-def explanation(failure: ApiError, server: Server = Server.API) -> str:
-    """What is wrong and what to do about it, in one line."""
+def explanation(failure: ApiError, server: ServerKind = ServerKind.API) -> str:
+    """What is wrong and what to do, in one line."""
     if failure.status is None:
         hint = ""
-        if server is Server.KUBELET and CERTIFICATE in str(failure).upper():
+        if server is ServerKind.KUBELET and CERTIFICATE in str(failure).upper():
             hint = (
-                "; its certificate is most often its own: give it with --kubelet.ca-file, let the "
+                "; most kubelets sign their own certificate: give it with --kubelet.ca-file, let "
+                "the "
                 "cluster sign it (serverTLSBootstrap), or give --kubelet.insecure-tls"
             )
         return f"no connection to {server} ({failure}){hint}"
     if failure.status == HTTPStatus.UNAUTHORIZED:
-        return f"{server} does not accept the credentials, they are read again ({failure})"
+        return f"{server} does not accept the credentials; they are read again ({failure})"
     if failure.status == HTTPStatus.FORBIDDEN:
         return f"missing permission: give {_who(failure)} {_permission(server)} ({failure})"
     return f"{server} answers {failure.status} ({failure})"
@@ -136,12 +134,12 @@ def _who(failure: ApiError) -> str:
     return f"ServiceAccount {match[1]}/{match[2]}" if match else "this user"
 
 
-def _permission(server: Server) -> str:
-    """What the server asks its authorizer for. KEP-2862 gave pods a resource of their own."""
-    if server is Server.API:
+def _permission(server: ServerKind) -> str:
+    """The permission that the server checks. KEP-2862 gave pods a resource of their own."""
+    if server is ServerKind.API:
         return "a ClusterRole with 'pods: list, watch'"
     return (
         "a ClusterRole with 'nodes/pods: get' (kubelets from 1.33 on). Older ones ask for "
-        "'nodes/proxy: get', which also lets one run commands in every container of the node: "
-        "rather do without the kubelet"
+        "'nodes/proxy: get', which also permits commands in every container of the node: better "
+        "do without the kubelet"
     )

@@ -1,8 +1,8 @@
-"""A pod's labels and annotations as labels of a metric, by an allow-list. Pure.
+"""Pods' labels and annotations as metric labels, by an allow-list. Pure.
 
-Names are made as kube-state-metrics makes them (internal/store/utils.go), so that a query that
-joins on ``label_app_kubernetes_io_name`` works with either. Bounded, which it is not: annotations
-may hold whole documents.
+Names follow kube-state-metrics (internal/store/utils.go), so that a query that joins on
+``label_app_kubernetes_io_name`` works with either. Unlike there, values are bounded, because
+annotations may hold whole documents.
 """
 
 import logging
@@ -13,46 +13,46 @@ from itertools import count
 from typing import NamedTuple
 
 from exporter.model import Pod, PodTable
-from exporter.sources.pods.decode import Keep
+from exporter.sources.pods.decode import KeyPrefixes
 
 logger = logging.getLogger(__name__)
 
 MAX_LABELS = 64  # of one pod, and as many annotations
-MAX_VALUE = 256  # characters; what is longer is cut, and ends in an ellipsis
+MAX_VALUE = 256  # characters; a longer value is cut and ends in an ellipsis
 
 _INVALID = re.compile(r"[^A-Za-z0-9_]")
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
-class Allowed(NamedTuple):
-    """Keys that may be shown; one that ends in * stands for all that begin so."""
+class LabelAllowList(NamedTuple):
+    """Keys that may be shown. A key that ends in * matches all keys with that beginning."""
 
     labels: tuple[str, ...] = ()
     annotations: tuple[str, ...] = ()
 
-    def keep(self, more: Keep) -> Keep:
-        """What a decoder must keep of a pod for this and for ``more``."""
+    def keep(self, more: KeyPrefixes) -> KeyPrefixes:
+        """The prefixes that a decoder must keep for this list and for ``more``."""
         labels, annotations = ([key.removesuffix("*") for key in keys] for keys in self)
-        return Keep(
+        return KeyPrefixes(
             (*more.annotations, *annotations), (*more.labels, *labels), more.node_annotations
         )
 
 
-ALLOW_NOTHING = Allowed()
+ALLOW_NOTHING = LabelAllowList()
 
 
-class Shown:
-    """What each pod of a table shows, made anew only when the table has changed."""
+class PodLabels:
+    """The shown labels of each pod of a table. Computed again only if the table has changed."""
 
-    def __init__(self, allowed: Allowed) -> None:
+    def __init__(self, allowed: LabelAllowList) -> None:
         self.rejected: Counter[str] = Counter()
         self._allowed = allowed
         self._table: PodTable | None = None
         self._shown: dict[str, dict[str, str]] = {}
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
 
-    def allow(self, allowed: Allowed) -> None:
-        """Show this from now on."""
+    def allow(self, allowed: LabelAllowList) -> None:
+        """Replace the allow-list."""
         if allowed != self._allowed:
             self._allowed, self._table, self._shown = allowed, None, {}
 
@@ -62,7 +62,7 @@ class Shown:
             self._table = table
             made = {uid: shown(pod, self._allowed) for uid, pod in table.pods.items()}
             self._shown = {uid: labels for uid, labels in made.items() if labels}
-            self._told &= table.pods.keys()
+            self._reported &= table.pods.keys()
             for pod in table.pods.values():
                 self._count(pod)
         return self._shown
@@ -75,8 +75,8 @@ class Shown:
                 (pod.annotations, self._allowed.annotations),
             )
         )
-        if left_out and pod.uid not in self._told:
-            self._told.add(pod.uid)
+        if left_out and pod.uid not in self._reported:
+            self._reported.add(pod.uid)
             self.rejected["label_over_limit"] += left_out
             logger.warning(
                 "pod %s/%s has too many labels or annotations to show; %d are left out, see "
@@ -85,11 +85,11 @@ class Shown:
             )
 
 
-def shown(pod: Pod, allowed: Allowed) -> dict[str, str]:
+def shown(pod: Pod, allowed: LabelAllowList) -> dict[str, str]:
     """The pod's allowed labels and annotations by the names of metric labels.
 
-    What a pod does not have is left out, as kube-state-metrics does, and not empty: with a * it
-    is not known which other names there are.
+    A label that a pod does not have is left out, as in kube-state-metrics, and not empty: with a *
+    the other names are not known.
     """
     return {
         **_named("label", pod.labels, allowed.labels),
@@ -111,7 +111,7 @@ def _matches(key: str, allowed: str) -> bool:
 
 
 def names(prefix: str, keys: Sequence[str]) -> list[str]:
-    """Metric label names of sorted keys; those that would have the same are numbered."""
+    """Metric label names of sorted keys. Equal names are numbered."""
     plain = [f"{prefix}_{_snake(key)}" for key in keys]
     unique = {name for name, times in Counter(plain).items() if times == 1}
     taken, made = set(unique), []

@@ -18,11 +18,11 @@ from importlib.util import find_spec, module_from_spec
 from types import ModuleType
 
 
-class _Postponed(ModuleType):
+class _LazyPackage(ModuleType):
     """A package whose ``__init__`` has not run."""
 
     def __getattr__(self, name: str) -> object:
-        """A submodule, or what only the ``__init__`` knows of."""
+        """A submodule, or a name that only the ``__init__`` defines."""
         submodule = f"{self.__name__}.{name}"
         if find_spec(submodule) is not None:
             return import_module(submodule)
@@ -30,16 +30,16 @@ class _Postponed(ModuleType):
         return getattr(self, name)
 
 
-def postpone(name: str, **known: object) -> None:
-    """Let a package's ``__init__`` wait; no effect on one that was imported, or is not installed.
+def make_lazy(name: str, **known: object) -> None:
+    """Postpone a package's ``__init__``. No effect if it is imported already or not installed.
 
-    ``known`` are names of the package that can be had before.
+    ``known`` are names of the package that are available before it runs.
     """
     spec = None if name in sys.modules else find_spec(name)
     if spec is None or spec.submodule_search_locations is None:
         return
     package = module_from_spec(spec)
-    package.__class__ = _Postponed
+    package.__class__ = _LazyPackage
     vars(package).update(known)
     sys.modules[name] = package
     above, _, own = name.rpartition(".")
@@ -48,7 +48,7 @@ def postpone(name: str, **known: object) -> None:
 
 
 def load(name: str) -> ModuleType:
-    """Import a module. If it fails, it is imported again with all postponed packages whole.
+    """Import a module. If that fails, import it again after all postponed packages are complete.
 
     Raises:
         ImportError: it cannot be imported, as ``import`` raises it; or what its code raises.
@@ -59,18 +59,18 @@ def load(name: str) -> ModuleType:
     except ModuleNotFoundError:
         raise  # not installed
     except Exception:  # noqa: BLE001 - what a module does that was not written for this
-        for package in [each for each in sys.modules.values() if isinstance(each, _Postponed)]:
+        for package in [each for each in sys.modules.values() if isinstance(each, _LazyPackage)]:
             _complete(package)
         return import_module(name)
 
 
 def _complete(package: ModuleType) -> None:
-    """Run the ``__init__``; one that fails is run again when the next name is asked for."""
+    """Run the ``__init__``. If it fails, it runs again when the next name is read."""
     package.__class__ = ModuleType
     try:
         vars(package)["__loader__"].exec_module(package)
     except BaseException:
-        package.__class__ = _Postponed
+        package.__class__ = _LazyPackage
         raise
 
 
@@ -78,17 +78,19 @@ _importing = threading.Lock()
 
 
 def import_client() -> None:
-    """Import ``kubernetes.client``'s Configuration and its ``rest``; for any number of threads.
+    """Import ``kubernetes.client``'s Configuration and its ``rest``. Thread-safe.
 
     Raises:
         ImportError: the package is not installed.
 
     """
     with _importing:
-        postpone("kubernetes")
-        postpone("kubernetes.client", ApiClient=_later("kubernetes.client.api_client", "ApiClient"))
-        postpone("kubernetes.config")
-        postpone("kubernetes.utils")
+        make_lazy("kubernetes")
+        make_lazy(
+            "kubernetes.client", ApiClient=_later("kubernetes.client.api_client", "ApiClient")
+        )
+        make_lazy("kubernetes.config")
+        make_lazy("kubernetes.utils")
         configuration = load("kubernetes.client.configuration").Configuration
         vars(sys.modules["kubernetes.client"]).setdefault("Configuration", configuration)
         load("kubernetes.client.rest")
@@ -103,15 +105,15 @@ def import_incluster_config() -> None:
 def import_kube_config() -> None:
     """Import ``kubernetes.config.kube_config``, after ``import_client``."""
     with _importing:
-        postpone("oauthlib")
-        postpone("oauthlib.oauth2")
+        make_lazy("oauthlib")
+        make_lazy("oauthlib.oauth2")
         session = _later("requests_oauthlib.oauth2_session", "OAuth2Session")
-        postpone("requests_oauthlib", OAuth2Session=session)
+        make_lazy("requests_oauthlib", OAuth2Session=session)
         load("kubernetes.config.kube_config")
 
 
 def _later(module: str, name: str) -> Callable[..., object]:
-    """Stand for a class that is only ever called: it is imported at the first call."""
+    """A stand-in for a class that is only called; the class is imported at the first call."""
 
     def made(*arguments: object, **named: object) -> object:
         result: object = getattr(import_module(module), name)(*arguments, **named)

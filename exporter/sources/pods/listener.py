@@ -1,7 +1,4 @@
-"""What the sources have in common that ask an HTTP server for the pods of this node.
-
-How long the watch of pods waits, and for what.
-"""
+"""The common base of the sources that read pods from an HTTP server, and their waiting times."""
 
 import logging
 import random
@@ -12,24 +9,23 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from exporter.model import Clock, Pod, PodTable, SourceStatus
-from exporter.sources.pods.client import Client
-from exporter.sources.pods.decode import KEEP_NOTHING, Keep, PodError, decode_pod
-from exporter.sources.pods.health import SECOND_NS, ApiError, Health, Server, explanation
+from exporter.sources.pods.client import KubeClient
+from exporter.sources.pods.decode import KEEP_NOTHING, KeyPrefixes, PodError, decode_pod
+from exporter.sources.pods.health import SECOND_NS, ApiError, ServerKind, SourceHealth, explanation
 from exporter.sources.pods.stream import Stream
-from exporter.sources.pods.table import Roster
+from exporter.sources.pods.table import PodStore
 from exporter.sources.pods.wire import JsonError, list_parts
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
-    """Waiting times in seconds, spread at random so that the nodes do not march in step.
+class ListenerTimings:
+    """Waiting times in seconds, spread at random so that nodes do not act at the same moment.
 
-    A watch is asked to end after ``watch_s`` to 1.2 * ``watch_s``; ``slack_s`` later its
-    connection is given up as half-open. ``list_s`` bounds each wait for bytes of a list,
-    ``node_wait_s`` that for bytes of the node, which is asked for before the pods; a whole list may
-    take ``whole_list_s``. A kubelet, which has no watch, is asked every ``poll_s``. A list, which
-    is what a fleet that starts or loses its server all at once asks for all at once, waits for up
-    to ``list_spread_s``.
+    The server ends a watch after ``watch_s`` to 1.2 * ``watch_s``; ``slack_s`` later the connection
+    is closed as half-open. ``list_s`` bounds each wait for bytes of a list, ``node_wait_s`` for
+    bytes of the node, which is read before the pods; a whole list may take ``whole_list_s``. A
+    kubelet, which has no watch, is polled every ``poll_s``. A list waits for up to
+    ``list_spread_s``, because a whole fleet may list at once when it starts or loses its server.
     """
 
     watch_s: float = 300
@@ -43,17 +39,17 @@ class Pace:
     backoff_limit_s: float = 60
     list_spread_s: float = 0
 
-    def delay(self, failures: int, chance: float) -> float:
-        """How long to wait before the next connection, ``chance`` being from 0 to 1."""
+    def delay(self, failures: int, jitter: float) -> float:
+        """Seconds to wait before the next connection. ``jitter`` is from 0 to 1."""
         longest = min(self.backoff_limit_s, self.backoff_s * float(1 << min(failures, 16)))
-        return longest * (0.5 + chance / 2)
+        return longest * (0.5 + jitter / 2)
 
-    def spread(self, chance: float) -> float:
-        """How long a list waits, so that not all nodes ask for theirs in the same moment."""
-        return self.list_spread_s * chance
+    def spread(self, jitter: float) -> float:
+        """Seconds that a list waits, so that nodes do not list at the same moment."""
+        return self.list_spread_s * jitter
 
 
-DEFAULT_PACE = Pace()
+DEFAULT_TIMINGS = ListenerTimings()
 
 
 logger = logging.getLogger(__name__)
@@ -64,34 +60,34 @@ MAX_PODS = 10_000
 
 
 class Listener(ABC):
-    """Implements most of ``PodSource``. Its own thread listens and enters what it hears.
+    """Implements most of ``PodSource``. Its own thread reads pods into a store.
 
-    Pods whose grace period is over are taken out in the reader's thread; a lock guards the table.
-    ``changed`` is called, in the listener's thread, after each step that may have changed table or
-    status. A subclass says what a ``step`` is.
+    The reader's thread removes pods whose grace period is over; a lock guards the store.
+    ``changed`` is called in the listener's thread after each step that may have changed the table
+    or the status. A subclass defines a step.
     """
 
     name = "pods"
-    server = Server.API
-    watches = True  # hears of changes as they happen, so that no news is good news
+    server = ServerKind.API
+    watches = True  # whether it receives changes as they happen
 
     def __init__(
         self,
         *,
-        keep: Keep = KEEP_NOTHING,
+        keep: KeyPrefixes = KEEP_NOTHING,
         clock: Clock = time,
-        pace: Pace = DEFAULT_PACE,
-        chance: Callable[[], float] = random.random,
+        timings: ListenerTimings = DEFAULT_TIMINGS,
+        jitter: Callable[[], float] = random.random,
         changed: Callable[[], None] = lambda: None,
     ) -> None:
-        self._keep, self._clock, self._pace = keep, clock, pace
-        self._chance, self._changed = chance, changed
-        self._health = Health(self.name, clock, watches=self.watches)
-        self._stop, self._listed, self._anew = (threading.Event() for _ in range(3))
+        self._keep, self._clock, self._timings = keep, clock, timings
+        self._jitter, self._changed = jitter, changed
+        self._health = SourceHealth(self.name, clock, watches=self.watches)
+        self._stop, self._listed, self._restart = (threading.Event() for _ in range(3))
         self._thread = threading.Thread(target=self._run, name=self.name, daemon=True)
-        self._lock = threading.Lock()  # guards the roster
-        self._roster = Roster()
-        self._client: Client | None = None
+        self._lock = threading.Lock()  # guards the store
+        self._store = PodStore()
+        self._client: KubeClient | None = None
         self._failures = 0
 
     # --- for other threads ---
@@ -107,8 +103,8 @@ class Listener(ABC):
     def table(self) -> PodTable:
         """The newest table; deleted pods leave it after their grace period."""
         with self._lock:
-            self._roster.expire(self._clock.monotonic_ns())
-            return self._roster.table
+            self._store.expire(self._clock.monotonic_ns())
+            return self._store.table
 
     def status(self) -> SourceStatus:
         """Whether the table is kept current."""
@@ -118,12 +114,12 @@ class Listener(ABC):
         """Items of the server's answers that could not be used, by reason."""
         return self._health.rejected()
 
-    def follow(self, keep: Keep) -> None:
-        """Keep this of pods from now on. Those that are known are listed anew."""
+    def follow(self, keep: KeyPrefixes) -> None:
+        """Keep these annotations and labels from now on. Known pods are listed again."""
         if keep == self._keep:
             return
         self._keep = keep
-        self._anew.set()
+        self._restart.set()
         if (client := self._client) is not None:
             client.interrupt()
 
@@ -152,46 +148,46 @@ class Listener(ABC):
             self._forget_client()
 
     def _attempt(self) -> None:
-        """One step, whatever fails in it."""
+        """Do one step and handle its failure."""
         started_ns = self._clock.monotonic_ns()
         try:
             self._step()
         except ApiError as failure:
-            if self._anew.is_set():
-                self._listen_anew()
+            if self._restart.is_set():
+                self._restart_if_asked()
                 self._forget_client()  # it was interrupted
             elif not self._stop.is_set():
                 self._fail(failure)
         except Exception:
             logger.exception("listing pods failed unexpectedly; it starts again with a list")
             self._fail(ApiError(None, "unexpected error, see the log"))
-            self._start_anew()
+            self._forget_position()
         if self._clock.monotonic_ns() - started_ns > 10 * SECOND_NS:
             self._failures = 0
 
     @abstractmethod
     def _step(self) -> None:
-        """Learn something; raises ApiError if there was no answer."""
+        """Read pods; raises ApiError if there was no answer."""
 
-    def _listen_anew(self) -> None:
-        """Heed ``follow``."""
-        if self._anew.is_set():
-            self._anew.clear()
-            self._start_anew()
+    def _restart_if_asked(self) -> None:
+        """Start again with a list if ``follow`` was called."""
+        if self._restart.is_set():
+            self._restart.clear()
+            self._forget_position()
 
-    def _start_anew(self) -> None:  # noqa: B027 - a hook: a source that always lists has no place
-        """Forget where the listening had come to."""
+    def _forget_position(self) -> None:  # noqa: B027 - a hook: a source that always lists has no place
+        """Forget the position of the watch."""
 
     def _pause(self) -> None:
-        self._stop.wait(self._pace.delay(self._failures, self._chance()))
+        self._stop.wait(self._timings.delay(self._failures, self._jitter()))
         self._failures += 1
 
     def _fail(self, failure: ApiError) -> None:
-        """Credentials are taken up anew, the table stays."""
+        """Drop the client, so that credentials are read again. The table stays."""
         self._forget_client()
         detail = explanation(failure, self.server)
         if self._health.down(detail):
-            logger.warning("no news of pods: %s; it is tried again", detail)
+            logger.warning("pods cannot be read: %s; it is tried again", detail)
 
     def _forget_client(self) -> None:
         if self._client is not None:
@@ -202,7 +198,7 @@ class Listener(ABC):
         """The pods of a whole list, and its metadata.
 
         Raises:
-            ApiError: it is not one, is cut off or longer than it may be, or does not end.
+            ApiError: it is not a list, is cut off, too long, or does not end.
 
         """
         pods: list[Pod] = []
@@ -220,23 +216,23 @@ class Listener(ABC):
         return pods, metadata
 
     def _enter_list(self, pods: list[Pod], started_ns: int) -> None:
-        """Take over a whole list that was asked for at that moment."""
+        """Enter a whole list that was requested at that moment."""
         now_ns = self._clock.monotonic_ns()
         with self._lock:
-            self._roster.relist(pods, now_ns)
+            self._store.relist(pods, now_ns)
         self._listed.set()
         self._health.heard(now_ns - started_ns)
 
     def _bounded(self, stream: Stream) -> Iterator[bytes]:
-        """The chunks of a list: not too many bytes, and not for ever."""
-        ends_ns = self._clock.monotonic_ns() + int(self._pace.whole_list_s * SECOND_NS)
+        """The chunks of a list, bounded in bytes and time."""
+        ends_ns = self._clock.monotonic_ns() + int(self._timings.whole_list_s * SECOND_NS)
         length = 0
         for chunk in stream.chunks():
             length += len(chunk)
             if length > MAX_LIST:
                 raise JsonError(f"more than {MAX_LIST} bytes")
             if self._clock.monotonic_ns() > ends_ns:
-                raise JsonError(f"not at its end after {self._pace.whole_list_s:.0f} s")
+                raise JsonError(f"not at its end after {self._timings.whole_list_s:.0f} s")
             yield chunk
 
     def _pod(self, document: object) -> Pod | None:

@@ -1,14 +1,14 @@
-"""Whose a pod is: the thing that somebody made, not the controller in between. Pure.
+"""The top-level owner of a pod: the object that a user made, not the controller in between. Pure.
 
-Read from what the pod itself says, so that no further object is asked for: its controller, its
-labels, and how controllers name what they make. A label is believed only if the controller is of
-the kind that carries it and is named after it; else the controller stands as it is.
+It is found from the pod alone, so that no further object is read: from its controller, its labels,
+and how controllers name what they make. A label is accepted only if the controller is of the kind
+that sets it and is named after it; else the owner is the controller itself.
 
 Sources: kubernetes ``pkg/controller`` (deployment, cronjob), the label constants of Argo Rollouts,
 Kubeflow (mpi-operator, notebook-controller), KServe, KubeRay, JobSet, LeaderWorkerSet, Volcano and
 the Spark operator. What these make as the pod's direct controller (PyTorchJob, TFJob, RayCluster,
-Workflow …) needs no rule. Not to be told from a pod: the RayJob or RayService of a Ray cluster's
-pods, and Kubeflow's TrainJob, whose JobSet has its name.
+Workflow …) needs no rule. A pod does not show the RayJob or RayService of a Ray cluster, nor
+Kubeflow's TrainJob, whose JobSet has its name.
 """
 
 import re
@@ -26,15 +26,15 @@ RAY_KIND, RAY_NAME = "ray.io/originated-from-crd", "ray.io/originated-from-cr-na
 RAY_KINDS = ("RayJob", "RayService")
 
 
-class Owner(NamedTuple):
-    """Kind and name; both "" for a pod that nobody controls."""
+class PodOwner(NamedTuple):
+    """Kind and name of an owner; both are "" for a pod without a controller."""
 
     kind: str
     name: str
 
 
 class Rule(NamedTuple):
-    """``label`` names the ``kind`` that made the pod's controller, which is one of these."""
+    """``label`` names the ``kind`` that made a pod's controller, one of ``controllers``."""
 
     label: str
     kind: str
@@ -57,18 +57,18 @@ RULES = (
 
 def resolve(
     api_version: str, kind: str, name: str, labels: Mapping[str, object], created: str = ""
-) -> Owner:
+) -> PodOwner:
     """The owner of a pod with this controller; ``created`` is the pod's own creation time."""
     group = api_version.rpartition("/")[0]
     kind = KINDS_BY_GROUP.get((group, kind), kind)
-    controller = _of_replica_set(name, labels) if kind == "ReplicaSet" else Owner(kind, name)
+    controller = _of_replica_set(name, labels) if kind == "ReplicaSet" else PodOwner(kind, name)
     by_label = _by_label(controller, labels)
     if by_label is not None:
         return by_label
     return _of_job(name, created) if kind == "Job" else controller
 
 
-def _of_replica_set(name: str, labels: Mapping[str, object]) -> Owner:
+def _of_replica_set(name: str, labels: Mapping[str, object]) -> PodOwner:
     for label, kind in (
         ("rollouts-pod-template-hash", "Rollout"),
         ("pod-template-hash", "Deployment"),
@@ -76,36 +76,36 @@ def _of_replica_set(name: str, labels: Mapping[str, object]) -> Owner:
         value = labels.get(label)
         made_of = name.removesuffix(f"-{value}")
         if isinstance(value, str) and value and made_of not in {name, ""}:
-            return Owner(kind, made_of)
-    return Owner("ReplicaSet", name)
+            return PodOwner(kind, made_of)
+    return PodOwner("ReplicaSet", name)
 
 
-def _by_label(controller: Owner, labels: Mapping[str, object]) -> Owner | None:
+def _by_label(controller: PodOwner, labels: Mapping[str, object]) -> PodOwner | None:
     ray = labels.get(RAY_KIND)
     ray_rule = Rule(RAY_NAME, str(ray), frozenset({"Job", "RayCluster"}))
     for label, kind, controllers in (*RULES, ray_rule) if ray in RAY_KINDS else RULES:
         name = labels.get(label)
         if controller.kind in controllers and _named_after(controller.name, name):
-            return Owner(kind, str(name))
+            return PodOwner(kind, str(name))
     return None
 
 
 def _named_after(controller: str, name: object) -> bool:
-    """Whether a controller's name is the other one, or goes on after it with a dash."""
+    """Whether a controller's name is ``name``, or begins with it and a dash."""
     if not isinstance(name, str) or not name:
         return False
     return controller == name or controller.startswith(f"{name}-")
 
 
-def _of_job(name: str, created: str) -> Owner:
-    """The CronJob of a job that is named after the time it was due; else the job itself."""
+def _of_job(name: str, created: str) -> PodOwner:
+    """The CronJob of a job that is named after its due time; else the job itself."""
     match = SCHEDULED.fullmatch(name)
     if match is None:
-        return Owner("Job", name)
+        return PodOwner("Job", name)
     cron_job, digits = match.groups()
     due_s = int(digits) * (60 if len(digits) <= MINUTES_DIGITS else 1)
     try:
         age_s = datetime.fromisoformat(created).timestamp() - due_s
     except (ValueError, OverflowError):
-        return Owner("Job", name)
-    return Owner("CronJob", cron_job) if 0 <= age_s <= OLDEST_RUN_S else Owner("Job", name)
+        return PodOwner("Job", name)
+    return PodOwner("CronJob", cron_job) if 0 <= age_s <= OLDEST_RUN_S else PodOwner("Job", name)

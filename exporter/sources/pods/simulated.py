@@ -1,14 +1,14 @@
-"""Pods that a scenario makes up."""
+"""The pods of a scenario."""
 
 import time
 from collections.abc import Callable, Mapping
 
 from exporter.model import Clock, PodTable, SourceStatus
-from exporter.sources.pods.decode import Keep
+from exporter.sources.pods.decode import KeyPrefixes
 
 
 class SimulatedPods:
-    """Implements ``PodSource`` over a callable that gives the pods of the moment."""
+    """Implements ``PodSource`` over a callable that returns the current pods."""
 
     def __init__(
         self, table: Callable[[], PodTable], name: str = "pods_simulated", clock: Clock = time
@@ -28,7 +28,7 @@ class SimulatedPods:
         return True
 
     def table(self) -> PodTable:
-        """What the callable gives now."""
+        """The current pods."""
         return self._table()
 
     def status(self) -> SourceStatus:
@@ -39,8 +39,8 @@ class SimulatedPods:
         """Nothing is read, so nothing is rejected."""
         return {}
 
-    def follow(self, keep: Keep) -> None:
-        """All is known of a simulated pod."""
+    def follow(self, keep: KeyPrefixes) -> None:
+        """Simulated pods always have all annotations and labels."""
 
     def close(self) -> None:
         """Nothing to end."""

@@ -1,14 +1,14 @@
-"""The seam of this room: what every pod source offers to the collector."""
+"""The interface of pod sources."""
 
 from collections.abc import Mapping
 from typing import Protocol
 
 from exporter.model import PodTable, SourceStatus
-from exporter.sources.pods.decode import Keep
+from exporter.sources.pods.decode import KeyPrefixes
 
 
 class PodSource(Protocol):
-    """One way to learn which pods run on this node."""
+    """A source of the pods on this node."""
 
     @property
     def name(self) -> str:
@@ -16,11 +16,11 @@ class PodSource(Protocol):
         ...
 
     def start(self) -> None:
-        """Begin to listen, in a thread of its own. Returns at once."""
+        """Begin to read in its own thread. Returns at once."""
         ...
 
     def wait(self, timeout_s: float) -> bool:
-        """Wait for the first list, or the close; whether it came. True at once where none will."""
+        """Wait for the first list or the close; whether it came. True if there is no list."""
         ...
 
     def table(self) -> PodTable:
@@ -28,25 +28,25 @@ class PodSource(Protocol):
         ...
 
     def status(self) -> SourceStatus:
-        """Whether the list is kept current; ``last_success`` is when it was last known to be."""
+        """Whether the list is current; ``last_success`` is when it last was."""
         ...
 
     def rejected(self) -> Mapping[str, int]:
         """Pods and events that could not be used since the start, by reason."""
         ...
 
-    def follow(self, keep: Keep) -> None:
-        """Keep this of pods from now on, also of those that are known. Returns at once."""
+    def follow(self, keep: KeyPrefixes) -> None:
+        """Keep these annotations and labels from now on, of known pods too. Returns at once."""
         ...
 
     def close(self) -> None:
-        """Stop listening. Returns within a second."""
+        """Stop reading. Returns within a second."""
         ...
 
 
 class StandbyPods(PodSource, Protocol):
-    """A source that rests while a better one is up. One that rests is not up."""
+    """A source that pauses while a better one is up. A paused source is not up."""
 
     def want(self, wanted: bool) -> None:  # noqa: FBT001 - one word says it
-        """Be asked from now on, or rest; returns at once."""
+        """Read from now on, or pause. Returns at once."""
         ...

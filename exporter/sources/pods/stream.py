@@ -1,4 +1,4 @@
-"""Answers of a server as they arrive, and what may go wrong on the way; stands on urllib3."""
+"""The body of an HTTP answer as it arrives, and its errors; uses urllib3."""
 
 import json
 import re
@@ -68,7 +68,7 @@ class Stream:
 
 
 def attempt(doing: str, action: Callable[[], T]) -> T:
-    """Turn whatever the library raises into an ApiError without its objects' addresses."""
+    """Call ``action`` and turn every exception into an ApiError without objects' addresses."""
     try:
         return action()
     except Exception as error:  # broken files make the library raise any type

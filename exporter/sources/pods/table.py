@@ -1,7 +1,7 @@
-"""The pods of this node over time → ``model.PodTable``. Pure: the time is an argument.
+"""Keeps the pods of this node over time and builds a ``model.PodTable``. Pure.
 
 A deleted pod stays for a grace period, marked, so that the last samples of its processes keep
-their labels. Each change makes a new table; readers hold the old one as long as they like.
+their labels. Each change makes a new table; the old one never changes.
 """
 
 from collections.abc import Iterable, Mapping
@@ -20,9 +20,10 @@ _Whose = tuple[str, str]  # a pod's uid, and the name of its container
 def indexed(pods: Mapping[str, Pod], version: int = 0) -> PodTable:
     """A table of ``pods`` (by API uid) with its indexes.
 
-    A uid is never overruled by another pod's static hash: that is an annotation, which anyone who
-    may create a pod can write. Of the pods that claim one hash a mirror pod has it, even a deleted
-    one; else, as with a container's id, a living one before a deleted, then the lowest uid.
+    A uid always wins over another pod's static hash, because that is an annotation, which everyone
+    who may create a pod can write. Of several pods with one hash, a mirror pod has it, even a
+    deleted one; else, as with a container's id, a living pod before a deleted one, then the lowest
+    uid.
     """
     ordered = sorted(pods.values(), key=lambda pod: (pod.deleted, pod.uid), reverse=True)
     by_container_id = dict(claim for pod in ordered for claim in reversed(_container_ids(pod)))
@@ -44,11 +45,11 @@ def _container_ids(pod: Pod) -> list[tuple[str, _Whose]]:
     ]
 
 
-class Roster:
+class PodStore:
     """Keeps the pods, and when each deleted one leaves. Not thread-safe.
 
-    A change costs what the changed pod does; a table, made when it is asked for, a copy of each
-    index: some 0.05 ms for 1,000 pods.
+    A change costs time in proportion to the changed pod. A table, which is built when it is read,
+    costs a copy of each index: some 0.05 ms for 1,000 pods.
     """
 
     def __init__(self, grace_ns: int = GRACE_NS) -> None:
@@ -56,25 +57,25 @@ class Roster:
         self._living: dict[tuple[str, str], str] = {}  # uid by namespace and name
         self._by_kubelet_uid: dict[str, str] = {}
         self._by_container_id: dict[str, _Whose] = {}
-        self._is_contested = False  # an id was claimed twice: whose it is, all pods tell together
+        self._is_contested = False  # two pods claim one id: all pods are needed to decide
         self._table = PodTable()
-        self._is_stale = False  # whether the table was made before a change
+        self._is_stale = False  # whether a pod changed since the table was built
         self._grace_ns = grace_ns
         self._leaves_at: dict[str, int] = {}  # uid of a deleted pod → monotonic ns
 
     @property
     def table(self) -> PodTable:
-        """The newest table: the same one until a pod has changed."""
+        """The newest table; the same object until a pod changes."""
         if self._is_stale:
-            self._table = self._made(self._table.version + 1)
+            self._table = self._build(self._table.version + 1)
             self._is_stale = False
         return self._table
 
     def upsert(self, pod: Pod, now_ns: int) -> None:
         """Add a pod or replace its earlier state.
 
-        A pod of the same name and another uid is its predecessor (a StatefulSet's): names are
-        unique, so it is gone even if its deletion was not heard.
+        Another pod with the same name is its predecessor (in a StatefulSet): names are unique, so
+        that pod is gone even if its deletion was not seen.
         """
         other = self._living.get((pod.namespace, pod.name), pod.uid)
         if other != pod.uid:
@@ -90,7 +91,7 @@ class Roster:
             self._drop(next(iter(self._leaves_at)))
 
     def relist(self, listed: Iterable[Pod], now_ns: int) -> None:
-        """Take over a complete list; whoever is not in it, or marked there, was deleted."""
+        """Enter a complete list. A pod that is not in it, or is marked there, was deleted."""
         pods = {pod.uid: pod for pod in listed}
         missing = map(self._pods.__getitem__, filterfalse(pods.__contains__, self._pods))
         gone = [pod for pod in missing if not pod.deleted]
@@ -144,7 +145,7 @@ class Roster:
         for container_id, _ in _container_ids(pod):
             self._by_container_id.pop(container_id, None)
 
-    def _made(self, version: int) -> PodTable:
+    def _build(self, version: int) -> PodTable:
         if self._is_contested:  # maybe not any more
             self._by_kubelet_uid, self._by_container_id, self._is_contested = {}, {}, False
             for pod in self._pods.values():

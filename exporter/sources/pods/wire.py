@@ -1,6 +1,6 @@
-"""Lists and watch streams of the API server, cut into single objects as their bytes arrive. Pure.
+"""Splits lists and watch streams of the API server into objects as their bytes arrive. Pure.
 
-A list of 250 pods is 3.4 MB of JSON; decoded whole it takes 18 MiB, one pod at a time next to none.
+A list of 250 pods is 3.4 MB of JSON. Decoding it whole takes 18 MiB, one pod at a time nearly none.
 """
 
 import codecs
@@ -17,14 +17,14 @@ _AFTER_VALUE = _SPACE | frozenset(",:]}")
 
 
 class JsonError(ValueError):
-    """The text is not the JSON that was expected here, or larger than ``MAX_OBJECT``."""
+    """A text that is not the expected JSON, or is larger than ``MAX_OBJECT``."""
 
 
 def decode(text: str | bytes) -> object:
     """One JSON document.
 
     Raises:
-        JsonError: it is none, is nested too deeply, or holds an integer of more than 4300 digits.
+        JsonError: it is not JSON, nested too deeply, or has an integer of more than 4300 digits.
 
     """
     try:
@@ -37,7 +37,7 @@ def watch_event(line: bytes | None) -> tuple[object, dict[str, object]]:
     """The type and the object of one line of a watch.
 
     Raises:
-        JsonError: it is no such event; None stands for a line that was too long.
+        JsonError: it is not an event; None stands for a line that was too long.
 
     """
     if line is None:
@@ -50,10 +50,10 @@ def watch_event(line: bytes | None) -> tuple[object, dict[str, object]]:
 
 
 def _decoded(line: bytes) -> object:
-    """The JSON of a line but for the first ``managedFields``: half of a pod, and nobody reads it.
+    """The JSON of a line without its first ``managedFields``, which are half of a pod and unused.
 
-    They end at the first bracket, for they have no list in them. Where it is another one, what
-    stays is no JSON, for its brackets do not match: then the whole line is decoded.
+    They contain no list, so they end at the first closing bracket. If that bracket is another one,
+    the rest is not valid JSON, and the whole line is decoded.
     """
     before, key, after = line.partition(_MANAGED_FIELDS)
     if after[:2].lstrip().startswith(b"["):
@@ -65,7 +65,7 @@ def _decoded(line: bytes) -> object:
 def lines(chunks: Iterable[bytes], limit: int = MAX_OBJECT) -> Iterator[bytes | None]:
     """The lines of a stream without their end; None in place of each one longer than ``limit``.
 
-    A last line without an end was cut off and is not given.
+    A last line without an end was cut off and is left out.
     """
     rest = bytearray()
     skipping = False

@@ -1,9 +1,8 @@
-"""Where the documents come from: one module for each way, behind one Protocol.
+"""Sources of documents, behind one Protocol: this process, an exporter over HTTP, a Prometheus.
 
-Each gives what ``exporter.api`` makes of a Snapshot, whether that was taken here, came over HTTP,
-or is put together again from what a Prometheus kept.
+Each feed returns documents of ``exporter.api``.
 """
 
-from exporter.terminal.feeds.feed import Feed, FeedError, Sight, view_of
+from exporter.terminal.feeds.feed import Feed, FeedError, FeedResult, view_of
 
-__all__ = ["Feed", "FeedError", "Sight", "view_of"]
+__all__ = ["Feed", "FeedError", "FeedResult", "view_of"]

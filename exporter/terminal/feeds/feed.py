@@ -1,47 +1,47 @@
-"""The seam: what every feed offers, and what is shown of it."""
+"""The Protocol of all feeds, and the overview of a feed's result."""
 
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 from exporter.terminal.lines import lines_of
 from exporter.terminal.reading import Json, flag, inner, items, number, text
-from exporter.terminal.view import Line, View
+from exporter.terminal.view import Line, Overview
 
 
 class FeedError(Exception):
-    """Nothing can be read now; the text says why and what to do, and holds no credential."""
+    """Nothing can be read now. The text has the cause and advice, and no credential."""
 
 
-class Sight(NamedTuple):
-    """What was read: a document for each node, each with its history if there is one."""
+class FeedResult(NamedTuple):
+    """A document for each node, each with its history if there is one."""
 
     documents: Sequence[tuple[Json, Json | None]]
     troubles: tuple[str, ...] = ()
 
 
 class Feed(Protocol):
-    """One way to learn what is on the GPUs. For one thread, but for ``close``."""
+    """A source of documents. Not thread-safe, except ``close``."""
 
     @property
     def name(self) -> str:
-        """Whom it asks, for people."""
+        """The source's name for readers."""
         ...
 
-    def read(self) -> Sight:
-        """The newest; may take some seconds.
+    def read(self) -> FeedResult:
+        """The newest documents. May take some seconds.
 
         Raises:
-            FeedError: there is none.
+            FeedError: nothing can be read.
 
         """
         ...
 
     def close(self) -> None:
-        """Let go of everything; a read that is under way ends soon."""
+        """Releases everything. A read in progress ends soon."""
         ...
 
 
-def view_of(sight: Sight, name: str) -> View:
+def view_of(sight: FeedResult, name: str) -> Overview:
     """All nodes in one view; their names are shown where there are several."""
     documents = sight.documents
     several = len(documents) > 1
@@ -50,7 +50,7 @@ def view_of(sight: Sight, name: str) -> View:
         lines += lines_of(document, history, text(document, "node") if several else "")
     heads = [inner(document, "snapshot") for document, _ in documents]
     nodes = [text(document, "node") for document, _ in documents]
-    return View(
+    return Overview(
         source=nodes[0] if len(nodes) == 1 and nodes[0] else name,
         unix_s=max((number(head, "timestamp_seconds") or 0.0 for head in heads), default=0.0),
         age_s=max((number(head, "age_seconds") or 0.0 for head in heads), default=0.0),

@@ -1,6 +1,6 @@
-"""GET over HTTP with credentials that are never shown; stands on urllib of the standard library.
+"""The feed from an exporter on another machine, by its JSON (docs/api.md), and its HTTP client.
 
-An exporter on another machine, by its JSON (docs/api.md).
+Credentials are never shown.
 """
 
 import base64
@@ -18,7 +18,7 @@ from urllib.parse import urlencode, urlsplit
 from urllib.request import HTTPRedirectHandler, HTTPSHandler, Request, build_opener
 
 from exporter.model import Clock
-from exporter.terminal.feeds.feed import FeedError, Sight
+from exporter.terminal.feeds.feed import FeedError, FeedResult
 from exporter.terminal.reading import Json, clean
 
 TIMEOUT_S = 10.0
@@ -36,8 +36,8 @@ _REFUSALS: dict[int, str] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Credentials:
-    """Who asks, and whom to believe. ``ca_file`` "" is the machine's own authorities."""
+class RemoteCredentials:
+    """Credentials for a server, and its trusted authorities; ``ca_file`` "": the machine's own."""
 
     user: str = ""
     password: str = field(default="", repr=False)
@@ -48,16 +48,16 @@ class Credentials:
 
 
 class _NoRedirect(HTTPRedirectHandler):
-    """Credentials go to the address that was given, and nowhere else."""
+    """Follows no redirection, so that credentials go to the given address only."""
 
     def redirect_request(self, *_: object) -> None:
-        """Follow none: urllib then raises what it is."""
+        """Returns None; urllib then raises HTTPError."""
 
 
 class Http:
-    """Requests below one address. ``address`` is without credentials, to be shown."""
+    """A client for one base address. ``address`` has no credentials and can be shown."""
 
-    def __init__(self, url: str, credentials: Credentials) -> None:
+    def __init__(self, url: str, credentials: RemoteCredentials) -> None:
         parts = urlsplit(url)
         if parts.scheme not in {"http", "https"} or not parts.hostname:
             raise FeedError(f"{clean(url)!r} is no address such as http://node:10045")
@@ -78,7 +78,7 @@ class Http:
         """The body of an answer 200.
 
         Raises:
-            FeedError: there is no such answer, and why.
+            FeedError: there is no such answer.
 
         """
         url = self._base + path + (f"?{urlencode(query)}" if query else "")
@@ -97,7 +97,7 @@ class Http:
         return _unpacked(body, self.address) if packed else body
 
     def json(self, path: str, query: Mapping[str, str] | None = None) -> dict[str, Any]:
-        """The object that an answer 200 is; raises as ``get`` does."""
+        """The JSON object of an answer 200; raises as ``get`` does."""
         body = self.get(path, query)
         try:
             document = json.loads(body)
@@ -116,7 +116,7 @@ class Http:
         return f"{self.address} answers {status}: {said or message or 'no reason given'}"
 
 
-def _headers(credentials: Credentials) -> dict[str, str]:
+def _headers(credentials: RemoteCredentials) -> dict[str, str]:
     headers = {"Accept-Encoding": "gzip", "User-Agent": "mgpu-exporter"}
     if credentials.token:
         headers["Authorization"] = f"Bearer {credentials.token}"
@@ -126,7 +126,7 @@ def _headers(credentials: Credentials) -> dict[str, str]:
     return headers
 
 
-def _context(credentials: Credentials) -> ssl.SSLContext:
+def _context(credentials: RemoteCredentials) -> ssl.SSLContext:
     try:
         context = ssl.create_default_context(cafile=credentials.ca_file or None)
         if credentials.cert_file:
@@ -137,7 +137,7 @@ def _context(credentials: Credentials) -> ssl.SSLContext:
 
 
 def _why(error: Exception) -> str:
-    """The cause in words, without the library's own."""
+    """The cause in plain words, not the library's."""
     cause = error.reason if isinstance(error, URLError) else error
     if isinstance(cause, ssl.SSLCertVerificationError):
         return f"its certificate is not trusted ({cause.verify_message}); see --ca-file"
@@ -153,7 +153,7 @@ def _why(error: Exception) -> str:
 
 
 def _unpacked(body: bytes, address: str) -> bytes:
-    """Bounded: a few packed bytes may stand for any number."""
+    """The unpacked body, limited because a few packed bytes can become any number."""
     try:
         unpacked = zlib.decompressobj(wbits=31).decompress(body, LARGEST + 1)
     except zlib.error:
@@ -179,11 +179,11 @@ class RemoteFeed:
 
     @property
     def name(self) -> str:
-        """Its address."""
+        """The exporter's address."""
         return self._http.address
 
-    def read(self) -> Sight:
-        """Ask for the newest."""
+    def read(self) -> FeedResult:
+        """The newest documents."""
         document = self._http.json(SNAPSHOT)
         version = document.get("api_version")
         if version != VERSION:
@@ -194,11 +194,11 @@ class RemoteFeed:
         if now_ns >= self._history_due_ns:
             self._history_due_ns = now_ns + HISTORY_NS
             self._history = self._http.json(HISTORY)
-        return Sight([(document, self._history)])
+        return FeedResult([(document, self._history)])
 
     def metrics(self, path: str) -> bytes:
-        """Its metrics page."""
+        """The exporter's metrics page."""
         return self._http.get(path)
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Does nothing: no connection is kept."""

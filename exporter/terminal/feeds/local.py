@@ -1,4 +1,4 @@
-"""This node, measured by this process: the collector itself, without serving anything."""
+"""The feed of this node: a collector in this process, without a server."""
 
 import logging
 import threading
@@ -10,7 +10,7 @@ from exporter.collector.wiring import make_collector
 from exporter.model import Clock, Snapshot
 from exporter.settings import Settings
 from exporter.sources.pods.factory import node_name
-from exporter.terminal.feeds.feed import FeedError, Sight
+from exporter.terminal.feeds.feed import FeedError, FeedResult
 
 logger = logging.getLogger(__name__)
 
@@ -19,7 +19,7 @@ FIRST_WITHIN_S = 10.0
 
 
 class LocalFeed:
-    """Implements ``Feed``. Takes the sources over: it starts them, and closes them at the end."""
+    """Implements ``Feed``. Owns the sources: it starts them, and closes them at the end."""
 
     name = "this node"
 
@@ -38,11 +38,11 @@ class LocalFeed:
 
     @property
     def snapshot(self) -> Snapshot:
-        """The newest."""
+        """The newest Snapshot."""
         return self._collector.snapshot
 
-    def read(self) -> Sight:
-        """The newest Snapshot; waits for the first."""
+    def read(self) -> FeedResult:
+        """The documents of the newest Snapshot; waits for the first one."""
         waited_s = 0.0
         while not self.snapshot.version and not self._ended.is_set() and waited_s < FIRST_WITHIN_S:
             self._stop.wait(self._interval_s / 10)
@@ -51,15 +51,13 @@ class LocalFeed:
             raise FeedError(str(self._collector.fatal))
         snapshot = self.snapshot
         if not snapshot.version:
-            raise FeedError(
-                "the first collection cycle does not end; mgpu-exporter check says more"
-            )
+            raise FeedError("the first collection cycle does not end; see mgpu-exporter check")
         age_ns = self._clock.monotonic_ns() - snapshot.mono_ns
         made = api.snapshot(snapshot, self._about, age_ns)
-        return Sight([(made, api.history(snapshot, self._about, age_ns))])
+        return FeedResult([(made, api.history(snapshot, self._about, age_ns))])
 
     def close(self) -> None:
-        """End the cycle and close the sources, unless one of them hangs."""
+        """Ends the collector and closes the sources. A source that hangs is not waited for."""
         self._stop.set()
         self._thread.join(ENDS_WITHIN_S)
         for source in self._sources.all:

@@ -1,8 +1,7 @@
-"""Pods by what a Prometheus has kept of them: for whoever has no access to the nodes.
+"""The feed from a Prometheus that scrapes exporters, for users without access to the nodes.
 
-What a Prometheus has kept of exporters → the Snapshots that they stand for. Pure.
-
-The way back of ``exporter.metrics.text``. Figures are in base units: ``FAMILIES`` here divide by 1.
+Series are turned back into Snapshots, the reverse of ``exporter.metrics.text``. Values are in base
+units, so ``FAMILIES`` here have the divisor 1.
 """
 
 import re
@@ -15,7 +14,7 @@ from typing import Any
 from exporter import api
 from exporter.metrics import families
 from exporter.model import Clock, Row, Snapshot, SourceStatus, Value
-from exporter.terminal.feeds.feed import FeedError, Sight
+from exporter.terminal.feeds.feed import FeedError, FeedResult
 from exporter.terminal.feeds.http import Http
 from exporter.terminal.reading import Json
 
@@ -29,7 +28,7 @@ Sample = tuple[Mapping[str, str], float]
 
 
 def samples(answer: Mapping[str, Any]) -> Iterator[Sample]:
-    """The labels and value of each series of an instant query's answer; odd ones are left out."""
+    """The labels and value of each series of an instant query. Malformed series are left out."""
     data = answer.get("data")
     result = data.get("result") if isinstance(data, dict) else None
     for one in result if isinstance(result, list) else ():
@@ -41,7 +40,7 @@ def samples(answer: Mapping[str, Any]) -> Iterator[Sample]:
 
 
 def node_of(labels: Mapping[str, str]) -> str:
-    """The target's node, as far as its labels say."""
+    """The target's node by its labels; "" if they do not name it."""
     return next((labels[name] for name in _NODE_LABELS if labels.get(name)), "")
 
 
@@ -51,7 +50,7 @@ def label(labels: Mapping[str, str], name: str) -> str:
 
 
 def snapshots(found: Iterable[Sample], unix_ns: int) -> dict[str, Snapshot]:
-    """A Snapshot for each node, of the moment that the samples are of."""
+    """A Snapshot for each node, at the time of the samples."""
     rows: dict[str, dict[tuple[str, tuple[str, ...]], dict[str, Value]]] = defaultdict(dict)
     for labels, value in found:
         family = _BY_NAME.get(labels.get("__name__", ""))
@@ -91,7 +90,7 @@ def _sources(values: Mapping[str, Value]) -> Iterator[SourceStatus]:
 QUERY, RANGE = "/api/v1/query", "/api/v1/query_range"
 HISTORY_NS = 30 * 10**9
 HISTORY_S, STEP_S = 600, 15
-MOST_UUIDS = 64  # in one selector; of more, all devices are asked for
+MOST_UUIDS = 64  # in one selector; for more, all devices are queried
 
 _POD_LEVELS = ("container", "pod")
 _DEVICE = (
@@ -105,7 +104,7 @@ _CORE = "mgpu_container_core_utilization_ratio"
 
 
 class PrometheusFeed:
-    """Implements ``Feed``. ``namespace`` "": all that may be seen."""
+    """Implements ``Feed``. ``namespace`` "" stands for all namespaces."""
 
     def __init__(self, http: Http, namespace: str = "", clock: Clock = time) -> None:
         self._http = http
@@ -120,29 +119,29 @@ class PrometheusFeed:
         """The namespace and the address."""
         return f"{self._namespace or 'all namespaces'} by {self._http.address}"
 
-    def read(self) -> Sight:
-        """Ask for the newest samples, and now and then for the last minutes."""
+    def read(self) -> FeedResult:
+        """The newest samples, and from time to time the last minutes."""
         found = self._pods()
         if not found:
             where = f"namespace {self._namespace}" if self._namespace else "any namespace"
-            return Sight((), (f"there are no series of {where} now: has a pod of it a GPU?",))
+            return FeedResult((), (f"there are no series of {where} now: has a pod of it a GPU?",))
         found += self._devices(label(labels, "uuid") for labels, _ in found)
         now_ns = self._clock.monotonic_ns()
         if now_ns >= self._history_due_ns:
             self._history_due_ns = now_ns + HISTORY_NS
             self._history = self._past()
         by_node = snapshots(found, self._clock.time_ns())
-        return Sight([self._document(node, by_node[node]) for node in sorted(by_node)])
+        return FeedResult([self._document(node, by_node[node]) for node in sorted(by_node)])
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Does nothing: no connection is kept."""
 
     def _document(self, node: str, snapshot: Any) -> tuple[Json, Json | None]:  # noqa: ANN401
         made = api.snapshot(snapshot, api.About(node, families=FAMILIES), 0)
         return made, self._history.get(node)
 
     def _pods(self) -> list[Sample]:
-        """By the exporter's own label, or by that under which it stands beside the target's."""
+        """The pods' samples, by the exporter's own label or by its name after a label conflict."""
         names = _names(f.full_name for f in FAMILIES if f.level in _POD_LEVELS)
         found = self._ask(f"{{{names}{self._selected()}}}")
         if not found and self._namespace:
@@ -157,7 +156,7 @@ class PrometheusFeed:
         return f",{self._label}={_quoted(self._namespace)}" if self._namespace else ""
 
     def _devices(self, uuids: Iterable[str]) -> list[Sample]:
-        """The devices that these are on. Whoever sees one namespace only may be told of none."""
+        """The samples of the pods' devices. With access to one namespace, there may be none."""
         known = sorted(set(filter(None, uuids)))
         names = _names(f"mgpu_device_{name}" for name in _DEVICE)
         some = "|".join(map(re.escape, known))
@@ -169,15 +168,15 @@ class PrometheusFeed:
         return list(samples(self._answer(QUERY, {"query": expression})))
 
     def _answer(self, path: str, query: Mapping[str, str]) -> dict[str, Any]:
-        # Proxies that show each tenant its own (prom-label-proxy) want the namespace told apart.
-        told = {"namespace": self._namespace} if self._namespace else {}
-        answer = self._http.json(path, {**query, **told})
+        # Proxies that restrict tenants (prom-label-proxy) need the namespace as a parameter.
+        tenant = {"namespace": self._namespace} if self._namespace else {}
+        answer = self._http.json(path, {**query, **tenant})
         if answer.get("status") != "success":
             raise FeedError(f"{self._http.address} does not answer as a Prometheus does")
         return answer
 
     def _past(self) -> dict[str, Json]:
-        """By node, as the history document has it."""
+        """The last minutes by node, as in the history document."""
         end = self._clock.time_ns() // 10**9
         selector = f"{_CORE}{{{self._selected().removeprefix(',')}}}"
         window = {"start": str(end - HISTORY_S), "end": str(end), "step": str(STEP_S)}
@@ -211,6 +210,6 @@ def _names(names: Iterable[str]) -> str:
 
 
 def _quoted(value: str) -> str:
-    """A PromQL string: nothing in it ends it."""
+    """A PromQL string literal with its special characters escaped."""
     escaped = value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
     return f'"{escaped}"'

@@ -1,6 +1,6 @@
-"""Figures of a container with their limits, and the text for a figure that is not known.
+"""Figures with their limits, bars, meters and sparklines, as markup.
 
-Bars and lines as SVG. Places and sizes are attributes, because inline styles are forbidden.
+In SVG, positions and sizes are attributes, because the page's policy forbids inline styles.
 """
 
 from collections.abc import Iterable, Sequence
@@ -11,6 +11,8 @@ from exporter.web.page.html import NBSP, Html, gibibytes, h, held_of, percent
 
 OVER = 1.005  # rounds to 101 %
 HATCH = "url(#hatch)"  # unattributed use
+POINTS = 120  # of a sparkline
+HEIGHT = 24
 
 
 def unknown(reasons: Sequence[str], words: Json) -> Html:
@@ -35,11 +37,11 @@ def swatch(colour: int | None) -> Html:
 
 
 def mismatch(figures: Json) -> Html | None:
-    """A mark on a container that uses a device which its allotment does not name."""
+    """A mark on a container that uses a device which its allocation does not name."""
     if not figures.get("placement_mismatch"):
         return None
-    title = "It runs on a device that its allotment does not name."
-    return h("span", {"class": "mark", "title": title}, "not allotted here")
+    title = "It runs on a device that its allocation does not name."
+    return h("span", {"class": "mark", "title": title}, "not allocated here")
 
 
 def core_of(figures: Json, words: Json) -> Html:
@@ -80,36 +82,35 @@ def _quiet(of: str) -> Html | None:
     return h("span", {"class": "of"}, f" {of}") if of else None
 
 
-POINTS = 120
-HEIGHT = 24
+class BarSegment(NamedTuple):
+    """A part of a bar.
 
-
-class Segment(NamedTuple):
-    """A part of a bar. ``size`` is a share of the bar; ``look`` is c0 … c7, nobody or reserved."""
+    ``size`` is its share of the bar. ``look`` is c0 … c7, unattributed or reserved.
+    """
 
     size: float
     look: str
     words: str
 
 
-def bar(about: str, segments: Sequence[Segment], allotted: Sequence[Segment] = ()) -> Html:
-    """Use by container, side by side; below it a thin line of what was allotted."""
+def bar(about: str, segments: Sequence[BarSegment], allocated: Sequence[BarSegment] = ()) -> Html:
+    """Use by container, side by side, with a thin line of the allocations below it."""
     return h(
         "svg",
         {"class": "bar", "role": "img", "aria-label": about, "width": "100%", "height": "22"},
         h("rect", {"class": "track", "width": "100%", "height": "15", "rx": "3"}),
-        _laid(segments, "0", "15"),
-        _laid(allotted, "18", "4"),
+        _rects(segments, "0", "15"),
+        _rects(allocated, "18", "4"),
     )
 
 
-def _laid(segments: Iterable[Segment], top: str, height: str) -> list[Html]:
+def _rects(segments: Iterable[BarSegment], top: str, height: str) -> list[Html]:
     made, at = [], 0.0
     for size, look, words in segments:
         shown = min(size, 1 - at)
         if shown > 0.0005:  # noqa: PLR2004 - less is not visible
             place = {"x": share(at), "y": top, "width": share(shown), "height": height}
-            fill = {"fill": HATCH} if look == "nobody" else {}
+            fill = {"fill": HATCH} if look == "unattributed" else {}
             made.append(h("rect", {"class": look, **place, **fill}, h("title", None, words)))
             at += shown
     return made
@@ -119,8 +120,7 @@ def meter(about: str, filled: float | None, *, limited: bool) -> Html | None:
     """Use of a limit, or of a whole GPU; None if not known, because empty would mean zero."""
     if filled is None:
         return None
-    over = filled > 1.005  # noqa: PLR2004 - rounds to 101 %
-    look = "free" if not limited else "over" if over else "fill"
+    look = "free" if not limited else "over" if filled > OVER else "fill"
     inner = []
     if filled:
         inner = [
@@ -135,7 +135,7 @@ def meter(about: str, filled: float | None, *, limited: bool) -> Html | None:
 
 
 def spark(about: str, values: Sequence[float | None], top: float) -> Html:
-    """The last ten minutes as a line, with gaps where nothing was known."""
+    """The last ten minutes as a line, with gaps where nothing was measured."""
     line, area = _paths(values, top or 1.0)
     return h(
         "svg",
@@ -173,8 +173,11 @@ def share(part: float) -> str:
     return f"{part * 100:.2f}%"
 
 
-def added(series: Iterable[Sequence[float | None]]) -> list[float | None]:
-    """The sum of series that end at the same time; None where one of them, once begun, is None."""
+def sum_of(series: Iterable[Sequence[float | None]]) -> list[float | None]:
+    """The sum of series that end at the same time.
+
+    A series adds nothing before its first point. A sum is None where one of its terms is None.
+    """
     listed = list(series)
     made: list[float | None] = []
     for back in range(max(map(len, listed), default=0), 0, -1):

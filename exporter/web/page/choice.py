@@ -1,10 +1,10 @@
-"""What a reader of the page chose: a filter, an order, and whether long lists are cut."""
+"""The choice of a reader of the page: a filter, an order, and whether long lists are cut."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import urlencode
 
-from exporter.web.page.entries import Entry
+from exporter.web.page.entries import TreeEntry
 
 SORTS = {
     "core": "Core use",
@@ -17,13 +17,16 @@ SORTED_BY = {
     "memory": "memory_used_bytes",
     "limit": "core_limit_utilization_ratio",
 }
-KINDS = ("pod", "group", "nobody")
+KINDS = ("pod", "group", "unattributed")
 LONGEST_FILTER = 200
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Show entries that hold all words of ``text``, in this order; without a bound if ``all``."""
+    """A filter, an order, and a bound: only entries with all words of ``text`` are shown.
+
+    Long lists are cut unless ``all``.
+    """
 
     text: str = ""
     sort: str = "core"
@@ -31,12 +34,12 @@ class Choice:
 
     @property
     def words(self) -> tuple[str, ...]:
-        """The words to look for, in lower case."""
+        """The words of the filter, in lower case."""
         return tuple(self.text.lower().split())
 
     @property
     def query(self) -> str:
-        """The query of the same choice without a bound."""
+        """The URL query of the same choice with uncut lists."""
         return urlencode({"q": self.text, "sort": self.sort, "all": "1"})
 
 
@@ -50,8 +53,8 @@ def choice_of(query: Mapping[str, str]) -> Choice:
     )
 
 
-def found(entry: Entry, words: Sequence[str]) -> bool:
-    """Whether the entry holds all of these words, anywhere."""
+def matches(entry: TreeEntry, words: Sequence[str]) -> bool:
+    """Whether the entry has all of these words, anywhere."""
     if not words:
         return True
     texts = [entry.space, entry.name, entry.note]
@@ -63,11 +66,11 @@ def found(entry: Entry, words: Sequence[str]) -> bool:
     return all(word in text for word in words)
 
 
-def in_order(entries: Iterable[Entry], choice: Choice) -> list[Entry]:
-    """The entries in the chosen order. Those without the figure come last."""
+def in_order(entries: Iterable[TreeEntry], choice: Choice) -> list[TreeEntry]:
+    """The entries in the chosen order. Those that lack the figure come last."""
     figure = SORTED_BY.get(choice.sort)
 
-    def place(entry: Entry) -> tuple[float, int, str, str]:
+    def place(entry: TreeEntry) -> tuple[float, int, str, str]:
         number = -1.0 if figure is None else entry.figures.get(figure, -1.0)
         return (-number, KINDS.index(entry.kind), entry.space, entry.name)
 

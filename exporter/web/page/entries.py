@@ -11,7 +11,7 @@ from typing import Any
 
 Json = Mapping[str, Any]
 Series = Mapping[tuple[str, ...], Json]
-"""The history by the labels of its series."""
+"""The history, by the labels of its series."""
 Colours = Mapping[tuple[str, str, str], int]
 """A number below ``COLOURS`` by entry, part and device UUID."""
 
@@ -21,7 +21,10 @@ LONG_ID = re.compile("[0-9a-f]{64}")
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A container, or what stands for one, on one device. ``device`` is None if not known."""
+    """A container, a group, or unattributed use, on one device.
+
+    ``device`` is the device's index, None if it is not known.
+    """
 
     name: str
     device: int | None
@@ -37,8 +40,8 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
-    """One line of the tree. ``kind`` is pod, group or nobody."""
+class TreeEntry:
+    """One line of the tree. ``kind`` is pod, group or unattributed."""
 
     key: str
     kind: str
@@ -49,11 +52,11 @@ class Entry:
     parts: tuple[Part, ...] = ()
 
 
-def entries(document: Json) -> list[Entry]:
-    """The entries of a document, without those that have ended."""
+def entries(document: Json) -> list[TreeEntry]:
+    """The entries of a document, without pods and groups that have ended."""
     made = [_pod(pod) for pod in document.get("pods", ()) if not pod["ended"]]
     made += [_group(group) for group in document.get("groups", ()) if not _all_ended(group)]
-    return made + list(_nobody(document))
+    return made + list(_unattributed(document))
 
 
 def key_of(*names: str) -> str:
@@ -61,7 +64,7 @@ def key_of(*names: str) -> str:
     return "/".join(name.replace("~", "~0").replace("/", "~1") for name in names)
 
 
-def _pod(pod: Json) -> Entry:
+def _pod(pod: Json) -> TreeEntry:
     space, name = pod["namespace"], pod["pod"]
     parts = tuple(
         Part(
@@ -77,10 +80,10 @@ def _pod(pod: Json) -> Entry:
     )
     info = pod.get("info", {})
     owner = "/".join(filter(None, (info.get("owner_kind"), info.get("owner_name"))))
-    return Entry(key_of("pod", space, name), "pod", space, name, owner, pod, parts)
+    return TreeEntry(key_of("pod", space, name), "pod", space, name, owner, pod, parts)
 
 
-def _group(group: Json) -> Entry:
+def _group(group: Json) -> TreeEntry:
     kind, name = group["kind"], group["group"]
     here = [device for device in group["devices"] if not device["ended"]]
     parts = tuple(
@@ -88,16 +91,16 @@ def _group(group: Json) -> Entry:
         for device in here
     )
     info = group.get("info", {})
-    called = info.get("name") or name
-    if called == shortened(name):
-        called = name
-    told = dict.fromkeys((name, info.get("user"), info.get("account")))
-    note = ", ".join(text for text in told if text and text != called) or "outside Kubernetes"
-    note = "pod whose name is not known" if kind == "pod" else note
-    return Entry(key_of("group", kind, name), "group", kind, called, note, _summed(here), parts)
+    title = info.get("name") or name
+    if title == shortened(name):
+        title = name
+    others = dict.fromkeys((name, info.get("user"), info.get("account")))
+    note = ", ".join(text for text in others if text and text != title) or "outside Kubernetes"
+    note = "pod with unknown name" if kind == "pod" else note
+    return TreeEntry(key_of("group", kind, name), "group", kind, title, note, _summed(here), parts)
 
 
-def _nobody(document: Json) -> Iterator[Entry]:
+def _unattributed(document: Json) -> Iterator[TreeEntry]:
     """One entry for each reason, over all devices."""
     parts: dict[str, list[Part]] = {}
     for device in document.get("devices", ()):
@@ -108,11 +111,12 @@ def _nobody(document: Json) -> Iterator[Entry]:
     for reason, listed in parts.items():
         summed = _summed([part.figures for part in listed])
         note = words.get(reason, "")
-        yield Entry(key_of("nobody", reason), "nobody", "", reason, note, summed, tuple(listed))
+        key = key_of("unattributed", reason)
+        yield TreeEntry(key, "unattributed", "", reason, note, summed, tuple(listed))
 
 
 def _labels(name: tuple[str, ...], device: Json) -> tuple[str, ...]:
-    """The labels of its series in the history."""
+    """The labels of the part's series in the history."""
     return (*name, str(device.get("index", "")), device.get("uuid", ""))
 
 
@@ -133,7 +137,7 @@ def _summed(parts: Iterable[Json]) -> Json:
     return made
 
 
-def unmeasured(entry: Entry, quantity: str) -> list[str]:
+def unmeasured(entry: TreeEntry, quantity: str) -> list[str]:
     """The reasons why a quantity of the entry is not known, each once."""
     reasons = (
         each["reason"]
@@ -149,15 +153,15 @@ def shortened(name: str) -> str:
     return LONG_ID.sub(lambda found: found[0][:12], name)
 
 
-def colours(entries: Iterable[Entry]) -> Colours:
-    """A colour for each part: its name's hash, or the next one that is free on its device.
+def colours(entries: Iterable[TreeEntry]) -> Colours:
+    """A colour for each part: the hash of its name, or the next colour that is free on its device.
 
-    So a part keeps its colour from one snapshot to the next.
+    So a part has the same colour in each snapshot.
     """
     on: dict[str, list[tuple[str, str]]] = {}
     for entry in entries:
         for part in entry.parts:
-            if entry.kind != "nobody" and part.uuid:
+            if entry.kind != "unattributed" and part.uuid:
                 on.setdefault(part.uuid, []).append((entry.key, part.name))
     made = {}
     for uuid, owners in on.items():

@@ -1,10 +1,11 @@
-"""The two gauges of a GPU's card: core and memory, by the containers that use them."""
+"""The two gauges of a GPU's card: use of core and memory by container."""
 
 from collections.abc import Callable, Iterable, Sequence
+from math import inf
 from typing import NamedTuple
 
-from exporter.web.page.cells import OVER, Segment, bar, spark, unknown, why
-from exporter.web.page.entries import Colours, Entry, Json, Part, Series
+from exporter.web.page.cells import OVER, BarSegment, bar, spark, unknown, why
+from exporter.web.page.entries import Colours, Json, Part, Series, TreeEntry
 from exporter.web.page.html import Html, gibibytes, h, held_of, percent
 
 LISTED = 5
@@ -12,9 +13,9 @@ Write = Callable[[float | None], str]
 
 
 class Tenant(NamedTuple):
-    """A container, or what stands for one, on a device."""
+    """A container or a group on one device."""
 
-    entry: Entry
+    entry: TreeEntry
     part: Part
     colour: int
 
@@ -29,12 +30,12 @@ class Tenant(NamedTuple):
         return value
 
 
-def tenants_by_device(entries: Iterable[Entry], colours: Colours) -> dict[str, list[Tenant]]:
+def tenants_by_device(entries: Iterable[TreeEntry], colours: Colours) -> dict[str, list[Tenant]]:
     """The tenants of each device by its UUID: most core first, then most memory."""
     made: dict[str, list[Tenant]] = {}
     for entry in entries:
         for part in entry.parts:
-            if entry.kind != "nobody" and part.uuid:
+            if entry.kind != "unattributed" and part.uuid:
                 tenant = Tenant(entry, part, colours[entry.key, part.name, part.uuid])
                 made.setdefault(part.uuid, []).append(tenant)
     for tenants in made.values():
@@ -51,50 +52,59 @@ def _weight(tenant: Tenant) -> tuple[float, float, str]:
 def core(device: Json, tenants: Sequence[Tenant], series: Series, words: Json) -> Html:
     """How busy the device is, by container."""
     used = device.get("utilization_ratio")
-    allotted = device.get("allocated_core_ratio")
+    allocated = device.get("allocated_core_ratio")
     segments = _segments(tenants, "core_utilization_ratio", 1.0, percent)
     for part in device["unattributed"]:
         core = part.get("core_utilization_ratio", 0.0)
-        segments.append(Segment(core, "nobody", f"unattributed, {part['reason']}: {percent(core)}"))
+        about = f"unattributed, {part['reason']}: {percent(core)}"
+        segments.append(BarSegment(core, "unattributed", about))
     about = f"Core in use {percent(used)}" + _listing(segments)
     past = series.get((str(device["index"]), device["uuid"]), {}).get("core_utilization_ratio", ())
-    limits = _segments(tenants, "core_limit_ratio", max(allotted or 0.0, 1.0), percent, "allotted")
+    scale = max(allocated or 0.0, 1.0)
+    limits = _segments(tenants, "core_limit_ratio", scale, percent, "allocated")
     return _row(
         "Core",
         bar(about, segments, limits),
         percent(used) if used is not None else unknown(why(device, "core"), words),
-        _allotted(None if allotted is None else percent(allotted), (allotted or 0.0) > OVER),
+        _allocated(None if allocated is None else percent(allocated), (allocated or 0.0) > OVER),
         spark("Core, the last ten minutes", past, 1.0),
     )
 
 
 def memory(device: Json, tenants: Sequence[Tenant], series: Series, words: Json) -> Html:
-    """How much of the device's memory is in use, by container."""
+    """How much of the device's memory is in use, by container. No bar if its size is not known."""
     used, total = device.get("memory_used_bytes"), device.get("memory_total_bytes")
-    allotted = device.get("allocated_memory_bytes")
-    whole = total or 1.0
-    segments = _segments(tenants, "memory_used_bytes", whole, gibibytes)
-    for part in device["unattributed"]:
-        held = part.get("memory_used_bytes", 0)
-        about = f"unattributed, {part['reason']}: {gibibytes(held)}"
-        segments.append(Segment(max(held, 0) / whole, "nobody", about))
-    if reserved := device.get("memory_reserved_bytes"):
-        about = f"reserved by the driver: {gibibytes(reserved)}"
-        segments.append(Segment(reserved / whole, "reserved", about))
-    about = f"Memory in use {gibibytes(used)} of {gibibytes(total)}" + _listing(segments)
+    allocated = device.get("allocated_memory_bytes")
     past = series.get((str(device["index"]), device["uuid"]), {}).get("memory_used_bytes", ())
-    scale = max(allotted or 0.0, whole)
-    limits = _segments(tenants, "memory_limit_bytes", scale, gibibytes, "allotted")
     return _row(
         "Memory",
-        bar(about, segments, limits),
+        _memory_bar(device, tenants, total) if total else None,
         held_of(used, total) if used is not None else unknown(why(device, "memory"), words),
-        _allotted(None if allotted is None else gibibytes(allotted), (allotted or 0.0) > whole),
-        spark("Memory, the last ten minutes", past, whole),
+        _allocated(
+            None if allocated is None else gibibytes(allocated),
+            (allocated or 0.0) > (total or inf),
+        ),
+        spark("Memory, the last ten minutes", past, total or max(filter(None, past), default=1.0)),
     )
 
 
-def _row(name: str, drawn: Html, figure: str, allotted: Html, past: Html) -> Html:
+def _memory_bar(device: Json, tenants: Sequence[Tenant], total: float) -> Html:
+    used = device.get("memory_used_bytes")
+    segments = _segments(tenants, "memory_used_bytes", total, gibibytes)
+    for part in device["unattributed"]:
+        held = part.get("memory_used_bytes", 0)
+        about = f"unattributed, {part['reason']}: {gibibytes(held)}"
+        segments.append(BarSegment(max(held, 0) / total, "unattributed", about))
+    if reserved := device.get("memory_reserved_bytes"):
+        about = f"reserved by the driver: {gibibytes(reserved)}"
+        segments.append(BarSegment(reserved / total, "reserved", about))
+    about = f"Memory in use {gibibytes(used)} of {gibibytes(total)}" + _listing(segments)
+    scale = max(device.get("allocated_memory_bytes", 0.0), total)
+    limits = _segments(tenants, "memory_limit_bytes", scale, gibibytes, "allocated")
+    return bar(about, segments, limits)
+
+
+def _row(name: str, drawn: Html | None, figure: str, allocated: Html, past: Html) -> Html:
     return h(
         "div",
         {"class": "gauge"},
@@ -102,28 +112,28 @@ def _row(name: str, drawn: Html, figure: str, allotted: Html, past: Html) -> Htm
         h("span", {"class": "figure"}, figure),
         drawn,
         past,
-        allotted,
+        allocated,
     )
 
 
-def _allotted(figure: str | None, over: bool) -> Html:  # noqa: FBT001 - a state, not an option
-    text = "nothing known to be allotted" if figure is None else f"allotted {figure}"
-    return h("span", {"class": "allotted over" if over else "allotted"}, text)
+def _allocated(figure: str | None, over: bool) -> Html:  # noqa: FBT001 - a state, not an option
+    text = "no known allocation" if figure is None else f"allocated {figure}"
+    return h("span", {"class": "allocated over" if over else "allocated"}, text)
 
 
 def _segments(
     tenants: Sequence[Tenant], figure: str, whole: float, write: Write, lead: str = ""
-) -> list[Segment]:
+) -> list[BarSegment]:
     made = []
     for tenant in tenants:
         value = tenant.figure(figure)
         if value is not None:
             words = f"{tenant.name} {tenant.part.name}: {lead} {write(value)}".replace("  ", " ")
-            made.append(Segment(value / whole, f"c{tenant.colour}", words))
+            made.append(BarSegment(value / whole, f"c{tenant.colour}", words))
     return made
 
 
-def _listing(segments: Sequence[Segment]) -> str:
+def _listing(segments: Sequence[BarSegment]) -> str:
     """The text of a bar for screen readers; the table below it has the rest."""
     listed = [segment.words for segment in segments if segment.size > 0][:LISTED]
     return "".join(f"; {each}" for each in listed)

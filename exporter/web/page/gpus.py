@@ -7,8 +7,8 @@ from exporter.web.page.entries import Json, Series, key_of, shortened
 from exporter.web.page.gauges import Tenant, core, memory
 from exporter.web.page.html import NBSP, Html, gibibytes, h, percent
 
-WHO_SHOWN = 5
-PARTED = ("mig", "partitioned")
+TENANTS_SHOWN = 5
+PARTITIONED = ("mig", "partitioned")
 
 
 def card(device: Json, tenants: Sequence[Tenant], series: Series, words: Json) -> Html:
@@ -28,13 +28,13 @@ def card(device: Json, tenants: Sequence[Tenant], series: Series, words: Json) -
         None if up else _down(device, words),
         core(device, tenants, series, words) if up else None,
         memory(device, tenants, series, words) if up else None,
-        _who(device, tenants, words),
+        _tenants(device, tenants, words),
         _more(device),
     )
 
 
 def _number(device: Json) -> str:
-    """The board's index, with the partition's own if its UUID is the board's and a number."""
+    """The board's index, with the partition's number if its UUID is the board's with one added."""
     parent = device.get("info", {}).get("parent_uuid")
     part = device["uuid"].removeprefix(parent) if parent else ""
     return f"{device['index']}{part if len(part) < len(device['uuid']) else ''}"
@@ -46,7 +46,7 @@ def _model(device: Json) -> str:
 
 
 def facts(device: Json) -> list[str]:
-    """Temperature, power, clock and kind of sharing."""
+    """The device's temperature, power, clock and kind of sharing, as far as they are known."""
     made = []
     heat = {each["sensor"]: each["value"] for each in device.get("temperature_celsius", ())}
     warmest = heat.get("gpu", heat.get("hotspot"))
@@ -70,25 +70,32 @@ def _down(device: Json, words: Json) -> Html:
     return h(
         "p",
         {"class": "problem"},
-        h("strong", None, f"It cannot be read: {', '.join(reasons) or 'no answer'}. "),
+        h("strong", None, f"This GPU cannot be read: {', '.join(reasons) or 'no answer'}. "),
         " ".join(advice),
     )
 
 
-def _who(device: Json, tenants: Sequence[Tenant], words: Json) -> Html:
+def _tenants(device: Json, tenants: Sequence[Tenant], words: Json) -> Html | None:
     """The containers on the device: the first few, and the others on request."""
-    nobody = [_nobody(part) for part in device["unattributed"]]
+    unattributed = [_unattributed(part) for part in device["unattributed"]]
     rows = [_tenant(tenant, words) for tenant in tenants]
-    first, others = rows[:WHO_SHOWN], rows[WHO_SHOWN:]
-    if not rows and not nobody:
-        parted = device.get("info", {}).get("sharing") in PARTED
-        text = "Its parts have cards of their own." if parted else "Nobody is on it."
-        return h("p", {"class": "quiet"}, text)
+    first, others = rows[:TENANTS_SHOWN], rows[TENANTS_SHOWN:]
+    if not rows and not unattributed:
+        return _no_tenants(device)
     rest = None
     if others:
         summary = h("summary", None, f"{len(others)} more")
         rest = h("details", {"class": "rest", "data-k": "rest"}, summary, _table(others))
-    return h("div", {"class": "who"}, _table([*first, *nobody]), rest)
+    return h("div", {"class": "who"}, _table([*first, *unattributed]), rest)
+
+
+def _no_tenants(device: Json) -> Html | None:
+    """Why there are none; None for a device that cannot be read, because nobody knows."""
+    if not device.get("up", False):
+        return None
+    partitioned = device.get("info", {}).get("sharing") in PARTITIONED
+    text = "See the cards of its partitions." if partitioned else "Nothing runs on it."
+    return h("p", {"class": "quiet"}, text)
 
 
 def _table(rows: Sequence[Html]) -> Html:
@@ -122,17 +129,17 @@ def _tenant(tenant: Tenant, words: Json) -> Html:
 
 
 def _within(tenant: Tenant) -> str:
-    """The container and its namespace, each once."""
+    """The container and its namespace, once if they are equal."""
     names = (tenant.part.name, tenant.entry.space)
     return " · ".join(name for name in dict.fromkeys(names) if name)
 
 
-def _nobody(part: Json) -> Html:
-    """Unattributed use. With it, the rows add up to the device."""
+def _unattributed(part: Json) -> Html:
+    """A row of unattributed use. With it, the rows add up to the device."""
     core, held = part.get("core_utilization_ratio"), part.get("memory_used_bytes")
     return h(
         "tr",
-        {"data-k": key_of("nobody", part["reason"])},
+        {"data-k": key_of("unattributed", part["reason"])},
         h(
             "th",
             {"scope": "row"},

@@ -1,6 +1,6 @@
-"""HTML elements. The only place where text becomes markup: all other text is escaped.
+"""HTML elements, and numbers as people read them.
 
-Numbers as people read them.
+``h`` is the only place where text becomes markup. It escapes everything else.
 """
 
 import re
@@ -13,10 +13,12 @@ UNSEEN = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
 )
 VOID = frozenset({"input", "link", "meta"})
+NBSP = "\u00a0"
+_GIB, _MIB = 2**30, 2**20
 
 
 class Html(str):
-    """Text that is markup already; made by ``h`` only."""
+    """Text that is markup already. Only ``h`` makes it."""
 
     __slots__ = ()
 
@@ -26,7 +28,7 @@ Attributes = Mapping[str, str | float | bool | None]
 
 
 def h(name: str, attributes: Attributes | None = None, *children: Child) -> Html:
-    """Return an element. An attribute that is None or False is left out; True has no value."""
+    """An element. An attribute that is None or False is left out; one that is True has no value."""
     start = f"<{name}{_attributes(attributes)}>" if attributes else f"<{name}>"
     if name in VOID:
         return Html(start)
@@ -52,18 +54,14 @@ def _markup(child: Child) -> str:
 
 
 def _escaped(text: str) -> str:
-    """Escapes for text and attributes. Most texts are alphanumeric, which is quick to see."""
+    """The text, escaped for elements and attributes. Most texts are alphanumeric: a quick test."""
     if text.isascii() and text.isalnum():
         return text
     return escape(UNSEEN.sub("\ufffd", text))
 
 
-NBSP = "\u00a0"
-_GIB, _MIB = 2**30, 2**20
-
-
 def percent(ratio: float | None) -> str:
-    """A ratio in per cent, with one digit after the point below ten."""
+    """A ratio in percent, with one decimal below ten; "?" if it is None."""
     if ratio is None:
         return "?"
     value = ratio * 100
@@ -73,7 +71,7 @@ def percent(ratio: float | None) -> str:
 
 
 def gibibytes(count: float | None) -> str:
-    """Bytes in GiB, or in MiB below one GiB."""
+    """Bytes in GiB, or in MiB below one GiB; "?" if they are None."""
     if count is None:
         return "?"
     if abs(count) >= _GIB:
@@ -102,10 +100,10 @@ def seconds(count: float) -> str:
 
 
 def age(count: float) -> str:
-    """The age of the figures in seconds, with tenths below ten."""
+    """The age of the figures, with tenths of a second below ten seconds."""
     return f"{count:.1f}{NBSP}s" if count < 10 else seconds(count)  # noqa: PLR2004 - seconds
 
 
 def many(count: int, one: str, more: str = "") -> str:
-    """A number with its noun."""
+    """A number with its noun in singular or plural."""
     return f"{count}{NBSP}{one if count == 1 else more or one + 's'}"

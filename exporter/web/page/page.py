@@ -1,9 +1,9 @@
-"""The page of one snapshot: summary, sources, GPUs and tree."""
+"""The page of one snapshot: summary, sources, GPUs and the tree of pods."""
 
 from collections.abc import Sequence
 
-from exporter.web.page.choice import Choice, found, in_order
-from exporter.web.page.entries import Entry, Json, colours, entries
+from exporter.web.page.choice import Choice, in_order, matches
+from exporter.web.page.entries import Json, TreeEntry, colours, entries
 from exporter.web.page.gauges import tenants_by_device
 from exporter.web.page.gpus import card
 from exporter.web.page.html import NBSP, Child, Html, gibibytes, h, many
@@ -15,10 +15,9 @@ ENTRIES_SHOWN = 60
 
 
 class Page:
-    """One snapshot as HTML, for any number of readers and choices; for one thread at a time.
+    """One snapshot as HTML, for any number of readers and choices. Not thread-safe.
 
-    The cards and lines do not depend on a choice. Each is rendered for the first reader who sees
-    it, and reused for the others.
+    The cards and lines do not depend on a choice. Each is rendered lazily and then cached.
     """
 
     def __init__(self, document: Json, history: Json) -> None:
@@ -31,41 +30,46 @@ class Page:
         self._lines: dict[str, Html] = {}
 
     def html(self, choice: Choice, age_s: float, metrics_path: str) -> str:
-        """The whole document. ``age_s``: the age of the snapshot in seconds."""
+        """The whole document. ``age_s`` is the age of the snapshot in seconds."""
         document = self._document
-        kept = [entry for entry in self._entries if found(entry, choice.words)]
+        matching = [entry for entry in self._entries if matches(entry, choice.words)]
         main: list[Child] = [
             _banner(document),
             _summary(document, self._entries),
             _sources(document),
-            self._gpus(kept, choice),
-            self._tree(in_order(kept, choice), choice),
+            self._gpus(matching, choice),
+            self._tree(in_order(matching, choice), choice),
         ]
         return around(main, document, choice, age_s, metrics_path)
 
-    def _gpus(self, kept: Sequence[Entry], choice: Choice) -> Html:
+    def _gpus(self, matching: Sequence[TreeEntry], choice: Choice) -> Html:
         everything = self._document["devices"]
-        hosts = {part.uuid for entry in kept for part in entry.parts}
+        hosts = {part.uuid for entry in matching for part in entry.parts}
         devices = [d for d in everything if not choice.words or d["uuid"] in hosts]
         shown = devices if choice.all else devices[:GPUS_SHOWN]
         cards = [self._card(device) for device in shown]
         return h(
             "section",
-            {"class": "gpus-section", "aria-labelledby": "gpus", "data-k": "gpus"},
+            {"aria-labelledby": "gpus", "data-k": "gpus"},
             h("h2", {"id": "gpus"}, "GPUs", _count(len(devices), len(everything))),
             h("div", {"class": "cards"}, cards) if cards else h("p", {"class": "quiet"}, "None."),
             _show_all(len(devices) - len(shown), "GPU", "GPUs", choice),
         )
 
-    def _tree(self, kept: Sequence[Entry], choice: Choice) -> Html:
-        shown = kept if choice.all else kept[:ENTRIES_SHOWN]
+    def _tree(self, matching: Sequence[TreeEntry], choice: Choice) -> Html:
+        shown = matching if choice.all else matching[:ENTRIES_SHOWN]
         heads = ("Pod", "GPU", "Core", "Memory", "Last ten minutes")
         lines = [self._line(entry) for entry in shown]
-        nothing = "Nothing holds all of these words." if choice.words else "Nobody uses a GPU."
+        nothing = "No match." if choice.words else "No process uses a GPU."
         return h(
             "section",
-            {"class": "tree", "aria-labelledby": "tree", "data-k": "tree"},
-            h("h2", {"id": "tree"}, "Pods and processes", _count(len(kept), len(kept))),
+            {"aria-labelledby": "tree", "data-k": "tree"},
+            h(
+                "h2",
+                {"id": "tree"},
+                "Pods and processes",
+                _count(len(matching), len(self._entries)),
+            ),
             h(
                 "div",
                 {"class": "heads", "aria-hidden": "true"},
@@ -74,7 +78,7 @@ class Page:
             if lines
             else None,
             h("ul", {"class": "entries"}, lines) if lines else h("p", {"class": "quiet"}, nothing),
-            _show_all(len(kept) - len(shown), "line", "lines", choice),
+            _show_all(len(matching) - len(shown), "line", "lines", choice),
         )
 
     def _card(self, device: Json) -> Html:
@@ -84,7 +88,7 @@ class Page:
             self._cards[uuid] = card(device, tenants, self._series, self._document["words"])
         return self._cards[uuid]
 
-    def _line(self, entry: Entry) -> Html:
+    def _line(self, entry: TreeEntry) -> Html:
         if entry.key not in self._lines:
             made = line(entry, self._colours, self._series, self._document)
             self._lines[entry.key] = made
@@ -97,13 +101,13 @@ def _banner(document: Json) -> list[Html]:
         text = "Simulated node: nothing here is measured."
         made.append(h("p", {"class": "banner", "data-k": "simulated"}, text))
     if document["snapshot"]["stale"]:
-        text = "No collection cycle has ended for too long, so no figures are shown. A call "
-        text += "hangs; the exporter's log and the kernel's log say more."
+        text = "The last collection cycle ended too long ago, so no figures are shown. A call "
+        text += "hangs: see the exporter's log and the kernel's log."
         made.append(h("p", {"class": "banner bad", "role": "alert", "data-k": "stale"}, text))
     return made
 
 
-def _summary(document: Json, everyone: Sequence[Entry]) -> Html:
+def _summary(document: Json, everyone: Sequence[TreeEntry]) -> Html:
     devices = document["devices"]
     up = [device for device in devices if device.get("up")]
     boards = [device for device in up if "utilization_ratio" in device]
@@ -114,12 +118,12 @@ def _summary(document: Json, everyone: Sequence[Entry]) -> Html:
     held = sum(device.get("memory_used_bytes", 0) for device in boards)
     total = sum(device.get("memory_total_bytes", 0) for device in boards)
     core = sum(device["utilization_ratio"] for device in boards)
-    nobody = sum(
+    unattributed = sum(
         part.get("core_utilization_ratio", 0.0) for d in boards for part in d["unattributed"]
     )
     pairs = (
         ("Core in use", f"{core:.2f}" if boards else "?", f"of {many(len(whole), 'GPU')}"),
-        ("Unattributed", f"{nobody:.2f}" if boards else "?", "GPUs"),
+        ("Unattributed", f"{unattributed:.2f}" if boards else "?", "GPUs"),
         ("Memory in use", gibibytes(held) if boards else "?", f"of {gibibytes(total)}"),
         ("Power", f"{sum(watts):.0f}{NBSP}W" if watts else "?", ""),
         ("Pods", str(pods), many(processes, "process", "processes")),
@@ -158,7 +162,7 @@ def _source(source: Json) -> Html:
     took = f"{source['duration_seconds'] * 1000:.1f}{NBSP}ms"
     return h(
         "li",
-        {"class": "up" if up else "down", "data-k": source["name"]},
+        {"class": None if up else "down", "data-k": source["name"]},
         h("span", {"class": "state"}, "up" if up else "down"),
         h("bdi", {"class": "name"}, source["name"]),
         h("span", {"class": "took"}, took) if up else None,

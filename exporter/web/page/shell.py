@@ -1,4 +1,4 @@
-"""The document around the figures: head, title, filter, footer."""
+"""The document around the figures: head, title, filter and footer."""
 
 from exporter.web.page.choice import SORTS, Choice
 from exporter.web.page.entries import Json
@@ -12,7 +12,7 @@ CONTENT_SECURITY_POLICY = (
 
 
 def around(main: Child, document: Json, choice: Choice, age_s: float, metrics_path: str) -> str:
-    """The document. Links are relative, so that a proxy may serve it under any path."""
+    """The whole document. Links are relative, so that a proxy may serve it under any path."""
     node = document["node"] or ("Simulated node" if document["simulated"] else "This node")
     head = h(
         "head",
@@ -80,7 +80,7 @@ def _header(node: str, document: Json, choice: Choice, age_s: float) -> Html:
 
 
 def _freshness(document: Json, age_s: float) -> Html:
-    """How old the figures are. The script counts ``.since`` up from ``data-age``."""
+    """The age of the figures. The script counts ``.since`` up from ``data-age``."""
     stale = document["snapshot"]["stale"]
     since = h("span", {"class": "since"}, age(age_s))
     exporter = document.get("exporter", {})
@@ -99,8 +99,8 @@ def _freshness(document: Json, age_s: float) -> Html:
 
 
 def _lost() -> Html:
-    """What the script shows when the exporter does not answer; above the figures, which it dims."""
-    text = "The exporter does not answer. What is below is old."
+    """The banner that the script shows when the exporter does not answer."""
+    text = "The exporter does not answer. The figures below are old."
     return h("p", {"id": "lost", "class": "banner bad", "role": "alert", "hidden": True}, text)
 
 
@@ -144,7 +144,7 @@ def _footer(document: Json, metrics_path: str) -> Html:
             "p",
             None,
             f"Use is averaged over {window:.0f}{NBSP}s; 100{NBSP}% is one whole GPU. "
-            "Hatched: used by nobody who can be named. The thin line below a bar: allotted.",
+            "Hatched: unattributed use. The thin line below a bar: the allocations.",
         ),
         h(
             "nav",

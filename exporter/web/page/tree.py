@@ -2,7 +2,6 @@
 
 from exporter.web.page.cells import (
     OVER,
-    added,
     against,
     core_of,
     held_against,
@@ -10,16 +9,17 @@ from exporter.web.page.cells import (
     meter,
     mismatch,
     spark,
+    sum_of,
     swatch,
     unknown,
     why,
 )
 from exporter.web.page.entries import (
     Colours,
-    Entry,
     Json,
     Part,
     Series,
+    TreeEntry,
     key_of,
     shortened,
     unmeasured,
@@ -42,7 +42,7 @@ ENGINES = ("memory_active", "encoder", "decoder")
 RATIOS = ("memory_active_ratio", "encoder_utilization_ratio", "decoder_utilization_ratio")
 
 
-def line(entry: Entry, colours: Colours, series: Series, document: Json) -> Html:
+def line(entry: TreeEntry, colours: Colours, series: Series, document: Json) -> Html:
     """One entry: a line that opens to a table of its containers and processes."""
     words, figures = document["words"], entry.figures
     return h(
@@ -65,7 +65,7 @@ def line(entry: Entry, colours: Colours, series: Series, document: Json) -> Html
     )
 
 
-def _name(entry: Entry, colours: Colours) -> Html:
+def _name(entry: TreeEntry, colours: Colours) -> Html:
     return h(
         "span",
         {"class": "who-name"},
@@ -76,21 +76,21 @@ def _name(entry: Entry, colours: Colours) -> Html:
     )
 
 
-def _colours(entry: Entry, colours: Colours) -> list[int | None]:
+def _colours(entry: TreeEntry, colours: Colours) -> list[int | None]:
     """The colours of its containers, each once, up to a bound."""
-    if entry.kind == "nobody":
+    if entry.kind == "unattributed":
         return [None]
     keys = [(entry.key, part.name, part.uuid) for part in entry.parts]
     return list(dict.fromkeys(colours.get(key) for key in keys if key in colours))[:MOST_SWATCHES]
 
 
-def _places(entry: Entry) -> Html:
+def _places(entry: TreeEntry) -> Html:
     devices = sorted({part.device for part in entry.parts if part.device is not None})
     text = ", ".join(map(str, devices)) or "not known"
     return h("span", {"class": "gpus"}, h("span", {"class": "lead"}, "GPU "), text)
 
 
-def _core(entry: Entry, figures: Json, words: Json) -> Html:
+def _core(entry: TreeEntry, figures: Json, words: Json) -> Html:
     used, limit = figures.get("core_usage_gpus"), figures.get("core_limit_gpus")
     filled = figures.get("core_limit_utilization_ratio") if limit else used
     over = bool(limit) and (filled or 0.0) > OVER
@@ -104,7 +104,7 @@ def _core(entry: Entry, figures: Json, words: Json) -> Html:
     )
 
 
-def _memory(entry: Entry, figures: Json, words: Json) -> Html:
+def _memory(entry: TreeEntry, figures: Json, words: Json) -> Html:
     used, limit = figures.get("memory_used_bytes"), figures.get("memory_limit_bytes")
     filled = figures.get("memory_limit_utilization_ratio") if limit else None
     otherwise = unknown(unmeasured(entry, "memory"), words)
@@ -117,14 +117,14 @@ def _memory(entry: Entry, figures: Json, words: Json) -> Html:
     )
 
 
-def _past(entry: Entry, series: Series) -> Html:
+def _past(entry: TreeEntry, series: Series) -> Html:
     listed = [series[p.labels]["core_utilization_ratio"] for p in entry.parts if p.labels in series]
-    values = added(listed)
+    values = sum_of(listed)
     top = max([1.0 if len(listed) > 1 else 0.05, *(value for value in values if value)])
     return spark(f"Core of {entry.name}, the last ten minutes", values, top)
 
 
-def _parts(entry: Entry, colours: Colours, document: Json) -> Html:
+def _parts(entry: TreeEntry, colours: Colours, document: Json) -> Html:
     heads = [h("th", {"scope": "col"}, name) for name in COLUMNS]
     rows = [row for part in entry.parts for row in _part(entry, part, colours, document)]
     return h(
@@ -140,7 +140,7 @@ def _parts(entry: Entry, colours: Colours, document: Json) -> Html:
     )
 
 
-def _part(entry: Entry, part: Part, colours: Colours, document: Json) -> list[Html]:
+def _part(entry: TreeEntry, part: Part, colours: Colours, document: Json) -> list[Html]:
     figures, words = part.figures, document["words"]
     colour = colours.get((entry.key, part.name, part.uuid))
     place = (
@@ -203,7 +203,7 @@ def _dash() -> Html:
 
 
 def _since(start: float | None, document: Json) -> str:
-    """How long ago."""
+    """The time between a start and the snapshot; "" if the start is not known."""
     if start is None:
         return ""
     return seconds(max(document["snapshot"]["timestamp_seconds"] - start, 0.0))

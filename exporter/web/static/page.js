@@ -5,7 +5,7 @@
 const POLL_MS = 2000;
 const TIMEOUT_MS = 15000;
 const TYPING_MS = 150;
-const PATIENCE_S = 10;
+const LOST_AFTER_S = 10;
 const HELD = ":is(.entries, .who tbody):is(:hover, :focus-within)";
 
 const main = document.getElementById("main");
@@ -70,11 +70,11 @@ function show(page) {
   }
 }
 
-// What the script itself shows: the age between two answers, and that there are none.
+// What the script itself shows: the age between two answers, and that answers are missing.
 function tick() {
   if (document.hidden) return;
   const silence = (performance.now() - heardAt) / 1000;
-  const isLost = silence > PATIENCE_S;
+  const isLost = silence > LOST_AFTER_S;
   const since = ageLine.querySelector(".since");
   if (isLost) {
     shown.tag = null; // so that the next answer is a whole page
@@ -158,7 +158,7 @@ main.addEventListener("click", (event) => {
 });
 document.addEventListener("visibilitychange", () => {
   if (document.hidden) return;
-  heardAt = performance.now(); // nobody asked while it was hidden
+  heardAt = performance.now(); // nothing was requested while it was hidden
   refresh();
 });
 setInterval(tick, 500);

@@ -135,7 +135,7 @@ def test_beside_rocm_a_client_of_mesa_keeps_its_own_time_and_no_more(
     reading = node.device(board.uuid)
 
     assert reading.window is not None
-    assert reading.window.told_apart  # so that nothing is scaled up to what ROCm did
+    assert reading.window.per_sample  # so that nothing is scaled up to what ROCm did
     assert (reading.window.busy.core, core(reading.window)) == (800 * MS, {MESA: 100 * MS})
     assert {pid: p.kinds for pid, p in held(reading).items()} == {ROCM: COMPUTE, MESA: NOBODY}
 
@@ -220,7 +220,7 @@ def test_who_has_too_many_clients_is_not_told_and_the_others_are(node: Node, boa
 
     assert reading.window is not None
     assert core(reading.window) == {MESA + 1: 7 * MS}
-    assert reading.window.untold == {MESA}
+    assert reading.window.unmeasured_pids == {MESA}
     assert "core" not in reading.unmeasured
     assert held(reading)[MESA].used_bytes is None
 
@@ -239,7 +239,7 @@ def test_what_a_process_had_used_before_it_could_be_seen_whole_is_not_counted(
     windows = [node.window(board.uuid, after=6) for _ in range(2)]
 
     assert [core(window) for window in windows] == [{}, {}]
-    assert windows[-1].untold == frozenset()  # it is seen whole
+    assert windows[-1].unmeasured_pids == frozenset()  # it is seen whole
 
 
 def test_of_a_long_gap_the_observed_part_is_told(node: Node, board: Board) -> None:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.sources.gpus.amd.metrics import LAYOUTS, Metrics, decode
+from exporter.sources.gpus.amd.metrics import LAYOUTS, GpuMetrics, decode
 from tests.gpus.amd.trees import TICKS, V1_3, V1_4, table
 
 JOULE = 1_000_000
@@ -69,7 +69,7 @@ def test_partitions_and_residencies_stand_where_their_revision_has_them(
 
 
 def test_what_is_not_told_is_absent() -> None:
-    assert decode(table(V1_4, {})) == Metrics()
+    assert decode(table(V1_4, {})) == GpuMetrics()
 
 
 def test_a_percentage_over_100_is_none() -> None:
@@ -79,7 +79,7 @@ def test_a_percentage_over_100_is_none() -> None:
 @pytest.mark.parametrize("version", [(288, 1, 3), (120, 2, 1), (1672, 1, 6), (24, 1, 9)])
 def test_of_a_table_of_no_known_layout_nothing_is_taken(version: tuple[int, int, int]) -> None:
     """Linux 6.12 has a v1_6 of another size, which was taken back."""
-    assert decode(table(version, {12: ("H", 37)})) == Metrics()
+    assert decode(table(version, {12: ("H", 37)})) == GpuMetrics()
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -90,7 +90,7 @@ def test_of_a_table_that_is_cut_short_nothing_is_taken(
     form, content, size = layout
     whole = struct.pack("<HBB", size, form, content) + bytes(size - 4)
 
-    assert (decode(whole[:cut]) == Metrics()) is (cut < size)
+    assert (decode(whole[:cut]) == GpuMetrics()) is (cut < size)
 
 
 @given(layout=st.sampled_from(sorted(LAYOUTS)), body=st.binary(max_size=4000))

@@ -1,4 +1,4 @@
-"""Windows, memory, energy and sensors, by the numbers of the tree."""
+"""ActivityWindows, memory, energy and sensors, by the numbers of the tree."""
 
 import os
 from pathlib import Path

@@ -4,54 +4,60 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exporter.sources.gpus.drm.clients import MOST_CLIENTS, Clients, by_process
-from exporter.sources.gpus.drm.fdinfo import Client, Engine
+from exporter.sources.gpus.drm.clients import MOST_CLIENTS, ClientAccounts, by_process
+from exporter.sources.gpus.drm.fdinfo import DrmClient, EngineUsage
 
 SECOND = 10**9
 BEGAN = 1000 * SECOND
 
 
-def client(client_id: int = 1, driver: str = "i915", **engines: Engine) -> Client:
-    return Client(driver, client_id, engines=engines)
+def client(client_id: int = 1, driver: str = "i915", **engines: EngineUsage) -> DrmClient:
+    return DrmClient(driver, client_id, engines=engines)
 
 
-def used(clients: Clients, one: Client, at_s: float, since_s: float | None = 0.0) -> dict[str, int]:
+def used(
+    clients: ClientAccounts, one: DrmClient, at_s: float, since_s: float | None = 0.0
+) -> dict[str, int]:
     """What this client, alone, has used by now."""
     since_ns = None if since_s is None else BEGAN + int(since_s * SECOND)
     return clients.take([one], BEGAN + int(at_s * SECOND), since_ns)[one.client_id]
 
 
 def test_what_was_used_before_the_first_look_is_not_ours() -> None:
-    clients = Clients()
+    clients = ClientAccounts()
 
-    assert used(clients, client(render=Engine(10**12)), 0, None) == {"core": 0}
-    assert used(clients, client(render=Engine(10**12 + 7)), 1) == {"core": 7}
+    assert used(clients, client(render=EngineUsage(10**12)), 0, None) == {"core": 0}
+    assert used(clients, client(render=EngineUsage(10**12 + 7)), 1) == {"core": 7}
 
 
 def test_all_that_a_client_used_is_new_if_it_was_opened_since_the_last_look() -> None:
-    assert used(Clients(), client(render=Engine(7)), 1) == {"core": 7}
+    assert used(ClientAccounts(), client(render=EngineUsage(7)), 1) == {"core": 7}
 
 
 def test_a_new_client_has_used_no_more_than_the_time_it_can_have_been_there() -> None:
-    assert used(Clients(), client(render=Engine(9 * SECOND)), 2) == {"core": 2 * SECOND}
+    assert used(ClientAccounts(), client(render=EngineUsage(9 * SECOND)), 2) == {"core": 2 * SECOND}
 
 
 def test_a_counter_that_steps_back_is_held_until_it_is_passed() -> None:
-    clients = Clients()
+    clients = ClientAccounts()
     told = [100, 300, 250, 299, 300, 301, 0, 401]
 
-    used(clients, client(render=Engine(100)), 0, None)
-    spent = [used(clients, client(render=Engine(v)), at + 1)["core"] for at, v in enumerate(told)]
+    used(clients, client(render=EngineUsage(100)), 0, None)
+    spent = [
+        used(clients, client(render=EngineUsage(v)), at + 1)["core"] for at, v in enumerate(told)
+    ]
 
     assert spent == [0, 200, 0, 0, 0, 1, 0, 100]
 
 
 @given(st.lists(st.integers(0, 10 * SECOND), min_size=1, max_size=30))
 def test_whatever_steps_back_the_sum_is_the_largest_value(told: list[int]) -> None:
-    clients = Clients()
-    used(clients, client(render=Engine(0)), 0, None)
+    clients = ClientAccounts()
+    used(clients, client(render=EngineUsage(0)), 0, None)
 
-    spent = [used(clients, client(render=Engine(v)), at + 1)["core"] for at, v in enumerate(told)]
+    spent = [
+        used(clients, client(render=EngineUsage(v)), at + 1)["core"] for at, v in enumerate(told)
+    ]
 
     assert sum(spent) == max(told)
     assert min(spent) >= 0
@@ -61,11 +67,11 @@ def test_whatever_steps_back_the_sum_is_the_largest_value(told: list[int]) -> No
 def test_of_several_engines_the_sum_is_over_their_number_to_the_nanosecond(
     parts: list[int], capacity: int
 ) -> None:
-    clients, total, spent = Clients(), 0, 0
-    used(clients, client(compute=Engine(0, capacity=capacity)), 0, None)
+    clients, total, spent = ClientAccounts(), 0, 0
+    used(clients, client(compute=EngineUsage(0, capacity=capacity)), 0, None)
     for at, part in enumerate(parts):
         total += part
-        now = client(compute=Engine(total, capacity=capacity))
+        now = client(compute=EngineUsage(total, capacity=capacity))
         spent += used(clients, now, at + 1)["core"]
 
     assert spent == total // capacity
@@ -105,18 +111,18 @@ def test_of_several_engines_the_sum_is_over_their_number_to_the_nanosecond(
 def test_each_engine_counts_as_what_it_is_for(
     driver: str, engine: str, quantity: str | None
 ) -> None:
-    spent = used(Clients(), client(1, driver, **{engine: Engine(7)}), 1)
+    spent = used(ClientAccounts(), client(1, driver, **{engine: EngineUsage(7)}), 1)
 
     assert spent == ({quantity: 7} if quantity else {})
 
 
 def test_cycles_are_time_by_the_devices_own_clock() -> None:
     """19.2 MHz, the reference clock of many of Intel's: 1 s is 19,200,000 cycles."""
-    clients, hz = Clients(), 19_200_000
+    clients, hz = ClientAccounts(), 19_200_000
     steps = [(0, 0), (4_800_000, hz), (4_800_000, 2 * hz), (24_000_000, 3 * hz)]
 
     spent = [
-        used(clients, client(1, "xe", rcs=Engine(None, cycles, total)), at, None)["core"]
+        used(clients, client(1, "xe", rcs=EngineUsage(None, cycles, total)), at, None)["core"]
         for at, (cycles, total) in enumerate(steps)
     ]
 
@@ -124,27 +130,27 @@ def test_cycles_are_time_by_the_devices_own_clock() -> None:
 
 
 def test_cycles_of_several_engines_are_over_their_number() -> None:
-    clients = Clients()
-    used(clients, client(1, "xe", ccs=Engine(None, 0, 0, 4)), 0, None)
+    clients = ClientAccounts()
+    used(clients, client(1, "xe", ccs=EngineUsage(None, 0, 0, 4)), 0, None)
 
-    spent = used(clients, client(1, "xe", ccs=Engine(None, 2000, 1000, 4)), 1, None)
+    spent = used(clients, client(1, "xe", ccs=EngineUsage(None, 2000, 1000, 4)), 1, None)
 
     assert spent == {"core": SECOND // 2}
 
 
 def test_the_first_client_of_a_device_is_counted_from_when_it_was_opened() -> None:
     """Its clock is compared with ours from one reading to the next; so it waits for the second."""
-    clients = Clients()
-    first = used(clients, client(1, "xe", rcs=Engine(None, 500, 10_000)), 1, 0)
-    second = used(clients, client(1, "xe", rcs=Engine(None, 700, 11_000)), 2, 1)
+    clients = ClientAccounts()
+    first = used(clients, client(1, "xe", rcs=EngineUsage(None, 500, 10_000)), 1, 0)
+    second = used(clients, client(1, "xe", rcs=EngineUsage(None, 700, 11_000)), 2, 1)
 
     assert (first, second) == ({"core": 0}, {"core": 7 * SECOND // 10})
 
 
 def test_a_clock_that_was_set_back_costs_no_cycles() -> None:
-    clients, told = Clients(), [(0, 5000), (500, 6000), (600, 100), (1100, 1100)]
+    clients, told = ClientAccounts(), [(0, 5000), (500, 6000), (600, 100), (1100, 1100)]
     spent = [
-        used(clients, client(1, "xe", rcs=Engine(None, cycles, total)), at, None)["core"]
+        used(clients, client(1, "xe", rcs=EngineUsage(None, cycles, total)), at, None)["core"]
         for at, (cycles, total) in enumerate(told)
     ]
 
@@ -152,46 +158,46 @@ def test_a_clock_that_was_set_back_costs_no_cycles() -> None:
 
 
 def test_time_in_which_the_device_slept_does_not_slow_its_clock_down() -> None:
-    clients = Clients()
+    clients = ClientAccounts()
     for at, cycles in ((0, 0), (1, 500)):
-        used(clients, client(1, "xe", rcs=Engine(None, cycles, at * 1000)), at, None)
+        used(clients, client(1, "xe", rcs=EngineUsage(None, cycles, at * 1000)), at, None)
     clients.pause()
 
-    spent = used(clients, client(1, "xe", rcs=Engine(None, 600, 1100)), 3600, None)
+    spent = used(clients, client(1, "xe", rcs=EngineUsage(None, 600, 1100)), 3600, None)
 
     assert spent == {"core": SECOND // 10}
 
 
 def test_an_engine_that_is_listed_once_it_is_used_is_counted_from_zero() -> None:
-    clients = Clients()
-    used(clients, client(1, "amdgpu", gfx=Engine(5)), 0, None)
+    clients = ClientAccounts()
+    used(clients, client(1, "amdgpu", gfx=EngineUsage(5)), 0, None)
 
-    spent = used(clients, client(1, "amdgpu", gfx=Engine(5), dec=Engine(9)), 1)
+    spent = used(clients, client(1, "amdgpu", gfx=EngineUsage(5), dec=EngineUsage(9)), 1)
 
     assert spent == {"core": 0, "decoder": 9}
 
 
 def test_a_client_on_its_way_from_one_process_to_another_goes_on() -> None:
-    clients = Clients()
-    used(clients, client(render=Engine(5)), 0, None)
+    clients = ClientAccounts()
+    used(clients, client(render=EngineUsage(5)), 0, None)
     clients.take([], BEGAN + SECOND, BEGAN)
 
-    assert used(clients, client(render=Engine(9)), 2, 1) == {"core": 4}
+    assert used(clients, client(render=EngineUsage(9)), 2, 1) == {"core": 4}
 
 
 def test_a_client_is_taken_once_however_often_it_is_told() -> None:
-    one = client(render=Engine(5))
+    one = client(render=EngineUsage(5))
 
-    assert Clients().take([one, one], BEGAN + SECOND, BEGAN) == {1: {"core": 5}}
+    assert ClientAccounts().take([one, one], BEGAN + SECOND, BEGAN) == {1: {"core": 5}}
 
 
 def test_closed_clients_are_forgotten_where_they_are_too_many_and_open_ones_never() -> None:
-    clients, many = Clients(), range(2, MOST_CLIENTS + 50)
-    first = client(1, render=Engine(5))
-    clients.take([first, *(client(n, render=Engine(7)) for n in many[:50])], BEGAN, None)
+    clients, many = ClientAccounts(), range(2, MOST_CLIENTS + 50)
+    first = client(1, render=EngineUsage(5))
+    clients.take([first, *(client(n, render=EngineUsage(7)) for n in many[:50])], BEGAN, None)
     clients.take([first, *(client(n) for n in many[50:])], BEGAN + SECOND, BEGAN)
 
-    again = [client(n, render=Engine(9)) for n in (1, 2)]
+    again = [client(n, render=EngineUsage(9)) for n in (1, 2)]
     spent = clients.take(again, BEGAN + 2 * SECOND, BEGAN + SECOND)
 
     assert spent == {1: {"core": 4}, 2: {"core": 9}}  # the second is taken for a new one

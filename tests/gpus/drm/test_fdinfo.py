@@ -8,8 +8,8 @@ from exporter.sources.gpus.drm.fdinfo import (
     LONGEST,
     MOST_ENGINES,
     MOST_REGIONS,
-    Client,
-    Engine,
+    DrmClient,
+    EngineUsage,
     parse,
 )
 from tests.gpus.drm.machine import HEAD, i915, xe
@@ -19,14 +19,14 @@ NAMES = st.from_regex(r"[a-z][a-z0-9\-]{0,15}", fullmatch=True).filter(
 )
 NUMBERS = st.integers(0, 2**64 - 1)
 ENGINES = st.builds(
-    Engine,
+    EngineUsage,
     st.none() | NUMBERS,
     st.none() | NUMBERS,
     st.none() | NUMBERS,
     st.integers(1, 64),
 ).filter(lambda engine: (engine.busy_ns, engine.cycles) != (None, None))
 CLIENTS = st.builds(
-    Client,
+    DrmClient,
     driver=NAMES,
     client_id=NUMBERS,
     pdev=st.from_regex(r"[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]", fullmatch=True) | st.just(""),
@@ -35,7 +35,7 @@ CLIENTS = st.builds(
 )
 
 
-def written(client: Client) -> bytes:
+def written(client: DrmClient) -> bytes:
     """As a driver would write it."""
     lines = [f"drm-driver:\t{client.driver}", f"drm-client-id:\t{client.client_id}"]
     if client.pdev:
@@ -53,7 +53,7 @@ def written(client: Client) -> bytes:
 
 
 @given(CLIENTS)
-def test_what_is_well_formed_is_read_as_it_was_written(client: Client) -> None:
+def test_what_is_well_formed_is_read_as_it_was_written(client: DrmClient) -> None:
     assert parse(written(client)) == client
 
 
@@ -75,7 +75,7 @@ def test_no_lines_make_it_fail_or_give_what_cannot_be(lines: list[str]) -> None:
 
 @given(CLIENTS, st.data())
 def test_a_torn_text_says_no_other_driver_and_no_other_engine(
-    client: Client, data: st.DataObject
+    client: DrmClient, data: st.DataObject
 ) -> None:
     whole = written(client)
     torn = parse(whole[: data.draw(st.integers(0, len(whole)))])
@@ -90,8 +90,8 @@ def test_the_documented_xe_is_read() -> None:
 
     assert client is not None
     assert (client.driver, client.client_id, client.pdev) == ("xe", 3, "0000:03:00.0")
-    assert client.engines["rcs"] == Engine(None, 28257900, 7655183225)
-    assert client.engines["ccs"] == Engine(None, 0, 7655183225, capacity=4)
+    assert client.engines["rcs"] == EngineUsage(None, 28257900, 7655183225)
+    assert client.engines["ccs"] == EngineUsage(None, 0, 7655183225, capacity=4)
     assert client.held == {"system": 0, "gtt": 192 * 1024, "vram0": 23992 * 1024}
 
 
@@ -99,9 +99,9 @@ def test_the_documented_i915_is_read() -> None:
     client = parse((HEAD + i915(7, render=5, compute=8)).encode())
 
     assert client is not None
-    assert client.engines["render"] == Engine(5)
-    assert client.engines["compute"] == Engine(8, capacity=4)
-    assert client.engines["video-enhance"] == Engine(0)
+    assert client.engines["render"] == EngineUsage(5)
+    assert client.engines["compute"] == EngineUsage(8, capacity=4)
+    assert client.engines["video-enhance"] == EngineUsage(0)
     assert client.held["local0"] == 16 * 1024**2
 
 
@@ -125,9 +125,9 @@ def test_what_is_no_client_with_an_id_is_none(text: str) -> None:
 @pytest.mark.parametrize(
     ("line", "engines"),
     [
-        ("drm-engine-render: 5 ns", {"render": Engine(5)}),
-        ("drm-engine-render:5 ns", {"render": Engine(5)}),
-        ("drm-engine-render: \t 5 ns \r", {"render": Engine(5)}),
+        ("drm-engine-render: 5 ns", {"render": EngineUsage(5)}),
+        ("drm-engine-render:5 ns", {"render": EngineUsage(5)}),
+        ("drm-engine-render: \t 5 ns \r", {"render": EngineUsage(5)}),
         ("drm-engine-render: 5", {}),  # the unit is of the specification
         ("drm-engine-render: 5 ms", {}),
         ("drm-engine-render: 50%", {}),
@@ -140,11 +140,11 @@ def test_what_is_no_client_with_an_id_is_none(text: str) -> None:
         ("drm-total-cycles-rcs: 2", {}),
         ("drm-cycles-rcs: 2 ns", {}),
         ("drm-maxfreq-rcs: 800 MHz", {}),
-        ("drm-engine-a: 5 ns\ndrm-engine-capacity-a: 0", {"a": Engine(5)}),  # 0 is not allowed
-        ("drm-cycles-a: 5\ndrm-total-cycles-a: 9", {"a": Engine(None, 5, 9)}),
+        ("drm-engine-a: 5 ns\ndrm-engine-capacity-a: 0", {"a": EngineUsage(5)}),  # 0 is not allowed
+        ("drm-cycles-a: 5\ndrm-total-cycles-a: 9", {"a": EngineUsage(None, 5, 9)}),
     ],
 )
-def test_engines_by_the_specification(line: str, engines: dict[str, Engine]) -> None:
+def test_engines_by_the_specification(line: str, engines: dict[str, EngineUsage]) -> None:
     client = parse(f"drm-driver: x\ndrm-client-id: 1\n{line}\n".encode())
 
     assert client is not None

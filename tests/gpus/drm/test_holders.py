@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from exporter.model import DeviceState, Unmeasured
-from exporter.sources.gpus.drm.holders import Handle, Holders, Sight, sees_all_processes
+from exporter.sources.gpus.drm.holders import Handle, HandleScan, HandleScanner, sees_all_processes
 from exporter.sources.gpus.drm.source import UNANSWERED
 from exporter.sources.gpus.source import Demand
 from tests.gpus.drm.machine import Machine, i915, only
@@ -40,8 +40,8 @@ def machine(tmp_path: Path) -> Machine:
     return Machine(tmp_path)
 
 
-def looked(machine: Machine) -> Holders:
-    holders = Holders(str(machine.proc), machine.clock)
+def looked(machine: Machine) -> HandleScanner:
+    holders = HandleScanner(str(machine.proc), machine.clock)
     holders.look(0, 60)
     return holders
 
@@ -107,7 +107,7 @@ def test_a_look_keeps_to_its_time_and_goes_on_with_the_next(machine: Machine) ->
     for pid in range(10, 20):
         machine.process(pid)
         machine.open(pid, 5, "")
-    holders, looks = Holders(str(machine.proc), Ticking()), 0
+    holders, looks = HandleScanner(str(machine.proc), Ticking()), 0
     while holders.newest is None:
         holders.look(5, 3)
         looks += 1
@@ -120,7 +120,7 @@ def test_the_longer_a_look_takes_the_more_seldom_it_is_done(machine: Machine) ->
     for pid in range(10, 20):
         machine.process(pid)
     clock = Ticking()
-    holders = Holders(str(machine.proc), clock)
+    holders = HandleScanner(str(machine.proc), clock)
     holders.look(0, 60)
     begun = [holders.newest.begun_mono_ns] if holders.newest else []
     while len(begun) < 3:
@@ -144,11 +144,11 @@ def test_a_sight_tells_since_when_what_is_new_in_it_can_be_there(machine: Machin
     assert (first.since_mono_ns, second.since_mono_ns) == (None, first.begun_mono_ns)
 
 
-@pytest.mark.parametrize("before", [Sight(refused=1), Sight(left=1)])
+@pytest.mark.parametrize("before", [HandleScan(refused=1), HandleScan(left=1)])
 def test_after_a_look_that_did_not_see_all_nothing_is_known_to_be_new(
-    machine: Machine, before: Sight
+    machine: Machine, before: HandleScan
 ) -> None:
-    holders = Holders(str(machine.proc), machine.clock)
+    holders = HandleScanner(str(machine.proc), machine.clock)
     holders.newest = before
     holders.look(0, 60)
 
@@ -158,7 +158,7 @@ def test_after_a_look_that_did_not_see_all_nothing_is_known_to_be_new(
 
 def test_real_processes_are_looked_through() -> None:
     """This machine's own: none has a DRM device unless it has one, and all can be looked into."""
-    holders = Holders("/proc", ManualClock())
+    holders = HandleScanner("/proc", ManualClock())
     holders.look(0, 60)
 
     assert holders.newest is not None

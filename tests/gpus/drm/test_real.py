@@ -13,7 +13,7 @@ import pytest
 
 from exporter.sources.gpus.drm.fdinfo import LONGEST, parse
 from exporter.sources.gpus.drm.files import read
-from exporter.sources.gpus.drm.holders import Holders
+from exporter.sources.gpus.drm.holders import HandleScanner
 
 NODES = sorted(Path("/dev/dri").glob("renderD*")) or sorted(Path("/dev/dri").glob("card*"))
 pytestmark = [
@@ -30,7 +30,7 @@ def opened() -> Iterator[int]:
 
 
 def test_a_device_that_this_process_has_open_is_found(opened: int) -> None:
-    holders = Holders("/proc", time)
+    holders = HandleScanner("/proc", time)
     holders.look(0, 60)
 
     assert holders.newest is not None

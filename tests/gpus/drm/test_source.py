@@ -517,7 +517,7 @@ def test_who_has_too_many_clients_costs_itself_and_the_others_are_measured(
     reading = step(machine, source)
 
     assert reading.window is not None
-    assert reading.window.untold == {41}
+    assert reading.window.unmeasured_pids == {41}
     assert core(reading) == {42: 7 * MS}
     assert "core" not in reading.unmeasured
     assert held(reading) == {41: None, 42: 16 * MIB}
@@ -560,7 +560,7 @@ def test_who_has_only_other_files_open_is_measured_however_many(machine: Machine
     reading = step(machine, source)
 
     assert reading.window is not None
-    assert (reading.window.untold, reading.window.busy.core) == (frozenset(), 0)
+    assert (reading.window.unmeasured_pids, reading.window.busy.core) == (frozenset(), 0)
 
 
 def test_what_happened_while_a_device_was_away_was_not_observed(machine: Machine) -> None:

@@ -7,7 +7,7 @@ from exporter.sources.gpus.nvml.accounting import (
     STATS,
     AccountingChoice,
     Sums,
-    activities,
+    accounted_activities,
     choice_of,
 )
 from tests.fakenvml.build import library
@@ -221,22 +221,22 @@ def sums(samples: int, core: int) -> Sums:
 
 
 def test_process_that_began_within_the_window_has_its_part_of_it() -> None:
-    found = activities(seen({1: 1, 2: 1}), {1: sums(6, 30_000), 2: sums(3, 30_000)})
+    found = accounted_activities(seen({1: 1, 2: 1}), {1: sums(6, 30_000), 2: sums(3, 30_000)})
     assert found
     assert {p.pid: p.busy.core for p in found} == {1: SECOND // 2, 2: SECOND // 2}
 
 
 def test_ring_that_was_counted_twice_changes_nothing() -> None:
-    once = activities(seen({1: 1}), {1: sums(6, 30_000)})
-    twice = activities(seen({1: 1}), {1: sums(12, 60_000)})
+    once = accounted_activities(seen({1: 1}), {1: sums(6, 30_000)})
+    twice = accounted_activities(seen({1: 1}), {1: sums(12, 60_000)})
     assert once == twice
 
 
 def test_sums_that_lag_behind_the_rows_are_not_taken_for_idleness() -> None:
-    assert activities(seen({1: 500}), {1: sums(0, 0)}) is None
-    assert activities(seen({1: 500}), {1: sums(6, 0)}) is None
+    assert accounted_activities(seen({1: 500}), {1: sums(0, 0)}) is None
+    assert accounted_activities(seen({1: 500}), {1: sums(6, 0)}) is None
 
 
 def test_idle_window_needs_no_rows() -> None:
-    assert activities(seen({}), {1: sums(0, 0)}) == ()
-    assert activities(seen({}), {}) == ()
+    assert accounted_activities(seen({}), {1: sums(0, 0)}) == ()
+    assert accounted_activities(seen({}), {}) == ()

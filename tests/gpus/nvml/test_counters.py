@@ -209,7 +209,7 @@ def test_activity_of_the_sms_is_an_average_of_five_seconds(one: Node) -> None:
 
 def test_all_fields_of_a_part_are_one_call(one: Node) -> None:
     one.start()
-    parts = {counted.part for counted in TABLE}
+    parts = {counted.phase for counted in TABLE}
     assert calls(one.read(), FIELDS) == len(parts)
     assert calls(one.read(after=10), FIELDS) == 2 * len(parts)
 
@@ -326,6 +326,5 @@ def test_nothing_is_asked_by_number_when_all_of_it_is_switched_off(one: Node) ->
 
 
 def test_every_group_that_can_be_switched_off_is_asked_for_by_number_or_by_name() -> None:
-    # "cost" is what all calls take, "crosscheck" what AMD's own library says
-    asked_for = set(OPTIONAL_GROUPS) - {"cost", "crosscheck"}
+    asked_for = set(OPTIONAL_GROUPS) - {"cost"}  # which is what all calls take
     assert asked_for == set(CALLS) | {counted.group for counted in TABLE}

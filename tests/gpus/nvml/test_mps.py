@@ -51,7 +51,7 @@ def test_driver_that_does_not_name_processes_has_no_server(shared: Node) -> None
     assert kinds(shared) == {1: {"compute"}, 2: {"mps"}, 3: {"compute"}}
 
 
-class Naming(Library):
+class SampleAttribution(Library):
     """A library in which every process has the same name, of any bytes."""
 
     def __init__(self, name: bytes, code: int = 0) -> None:
@@ -86,7 +86,7 @@ def test_any_name_is_survived(name: bytes, server: bool) -> None:  # noqa: FBT00
         ProcessMemory(1, 5, frozenset({"compute"})),
         ProcessMemory(2, 5, frozenset({"mps", "compute"})),
     )
-    first, second = MpsServers(Naming(name)).marked(processes)
+    first, second = MpsServers(SampleAttribution(name)).marked(processes)
     assert ("mps_server" in first.kinds) is server
     assert second == processes[1]
 
@@ -96,4 +96,4 @@ def test_process_that_has_ended_is_no_server() -> None:
         ProcessMemory(1, 5, frozenset({"compute"})),
         ProcessMemory(2, 5, frozenset({"mps"})),
     )
-    assert MpsServers(Naming(SERVER.encode(), code=6)).marked(processes) == processes
+    assert MpsServers(SampleAttribution(SERVER.encode(), code=6)).marked(processes) == processes

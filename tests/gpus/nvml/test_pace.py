@@ -12,8 +12,8 @@ from exporter.sources.gpus.nvml.cadence import (
     SAMPLES,
     SECOND,
     SENSORS,
-    Pace,
-    Parts,
+    AdaptiveInterval,
+    ReadPhases,
     Timing,
 )
 from exporter.sources.gpus.source import Demand
@@ -30,9 +30,9 @@ RING = "nvmlDeviceGetSamples"
 
 def after(*costs_ms: float, every_ns: int = FIVE_NS) -> float:
     """The interval after turns that took so long."""
-    pace = Pace()
+    pace = AdaptiveInterval()
     for cost in costs_ms:
-        pace.note(int(cost * MS), every_ns)
+        pace.observe(int(cost * MS), every_ns)
     return pace.widened_s(every_ns)
 
 
@@ -64,9 +64,9 @@ def test_a_turn_may_cost_a_hundredth_of_the_time_until_the_next(
 def test_an_interval_is_never_shortened_nor_widened_beyond_a_minute(
     costs: list[int], every_ns: int
 ) -> None:
-    pace = Pace()
+    pace = AdaptiveInterval()
     for cost in costs:
-        pace.note(cost, every_ns)
+        pace.observe(cost, every_ns)
 
     normal_s = every_ns / SECOND
     assert normal_s <= pace.widened_s(every_ns) <= max(normal_s, LONGEST_S)
@@ -76,9 +76,9 @@ def test_an_interval_is_never_shortened_nor_widened_beyond_a_minute(
 def test_a_steady_cost_keeps_to_its_share_or_the_interval_is_the_widest(
     cost: int, every_ns: int
 ) -> None:
-    pace = Pace()
+    pace = AdaptiveInterval()
     for _ in range(3):
-        pace.note(cost, every_ns)
+        pace.observe(cost, every_ns)
     seconds = pace.widened_s(every_ns)
 
     assert seconds >= LONGEST_S or cost <= MOST_SHARE * seconds * SECOND + 64
@@ -86,9 +86,9 @@ def test_a_steady_cost_keeps_to_its_share_or_the_interval_is_the_widest(
 
 @given(st.lists(st.integers(0, 10**10), max_size=20))
 def test_two_quick_turns_lead_back_whatever_was_before(costs: list[int]) -> None:
-    pace = Pace()
+    pace = AdaptiveInterval()
     for cost in [*costs, 0]:
-        pace.note(cost, FIVE_NS)
+        pace.observe(cost, FIVE_NS)
 
     assert pace.factor == 1
 
@@ -97,18 +97,18 @@ def test_what_is_read_each_cycle_is_never_put_off() -> None:
     assert after(900, 900, every_ns=0) == 0
 
 
-def read(parts: Parts, clock: ManualClock, part: str, cost_ms: int) -> bool:
+def read(parts: ReadPhases, clock: ManualClock, part: str, cost_ms: int) -> bool:
     """One cycle a second later; whether the part had its turn."""
     clock.move(1)
-    taken = parts.turns(part).take()
+    taken = parts.cadence(part).begin_if_due()
     if taken:
-        parts.read(part, parts.note, cost_ms * MS)
+        parts.read(part, parts.note_call, cost_ms * MS)
     return taken
 
 
 def test_a_slow_part_leaves_the_others_and_other_devices_as_they_are() -> None:
     clock = ManualClock()
-    slow, quick = (Parts(clock, Timing()) for _ in range(2))
+    slow, quick = (ReadPhases(clock, Timing()) for _ in range(2))
     taken = {"slow": 0, "other part": 0, "other device": 0}
     for _ in range(60):
         taken["slow"] += read(slow, clock, PROCESSES, 190)
@@ -121,27 +121,27 @@ def test_a_slow_part_leaves_the_others_and_other_devices_as_they_are() -> None:
 
 def test_a_turn_in_a_hurry_is_put_off_in_the_same_measure() -> None:
     clock = ManualClock()
-    parts = Parts(clock, Timing())
+    parts = ReadPhases(clock, Timing())
     waits = []
     for _ in range(4):
-        parts.read(PROCESSES, parts.note, 190 * MS)
+        parts.read(PROCESSES, parts.note_call, 190 * MS)
     for hurry_s in (None, 1.0):
-        assert parts.turns(PROCESSES).take()
+        assert parts.cadence(PROCESSES).begin_if_due()
         seconds = 0
-        while not parts.turns(PROCESSES).take(hurry_s):
+        while not parts.cadence(PROCESSES).begin_if_due(hurry_s):
             clock.move(1)
             seconds += 1
         waits.append(seconds)
-        parts.turns(PROCESSES).restart()
+        parts.cadence(PROCESSES).restart()
 
     assert waits == [20, 4]
 
 
 def test_each_call_is_counted_for_its_part() -> None:
-    parts = Parts(ManualClock(), Timing())
-    parts.note(5)
-    parts.read(PROCESSES, parts.note, 7)
-    parts.note(1)
+    parts = ReadPhases(ManualClock(), Timing())
+    parts.note_call(5)
+    parts.read(PROCESSES, parts.note_call, 7)
+    parts.note_call(1)
     parts.add_up()
 
     assert parts.costs == {SAMPLES: PartCost(6), PROCESSES: PartCost(7, FIVE_NS)}

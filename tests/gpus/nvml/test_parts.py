@@ -8,7 +8,7 @@ import pytest
 
 from exporter.model import CallCount, ProcessMemory
 from exporter.sources.gpus.nvml import errors
-from exporter.sources.gpus.nvml.calls import MOST_ROWS, Rows
+from exporter.sources.gpus.nvml.calls import MOST_ROWS, RowBuffer
 from exporter.sources.gpus.nvml.discovery import profile_of
 from exporter.sources.gpus.nvml.library import CallTally
 from exporter.sources.gpus.nvml.processes import NOT_AVAILABLE, united
@@ -17,7 +17,7 @@ from exporter.sources.gpus.nvml.refusals import Backoff
 ROW = struct.Struct("=I")
 
 
-def driver(rows: Rows, values: list[int], claimed: int | None = None) -> int:
+def driver(rows: RowBuffer, values: list[int], claimed: int | None = None) -> int:
     """Write as a driver does: the number needed when there is no room, rows when there is."""
     needed = len(values) if claimed is None else claimed
     room = rows.count.value
@@ -30,31 +30,31 @@ def driver(rows: Rows, values: list[int], claimed: int | None = None) -> int:
     return errors.SUCCESS
 
 
-def decoded(rows: Rows, values: list[int], claimed: int | None = None) -> list[int]:
+def decoded(rows: RowBuffer, values: list[int], claimed: int | None = None) -> list[int]:
     read = rows.read("call", driver, rows, values, claimed)
     return [value for (value,) in ROW.iter_unpack(read)]
 
 
 def test_rows_grow_to_what_the_driver_asks_for() -> None:
-    rows = Rows(ROW.size, capacity=2)
+    rows = RowBuffer(ROW.size, capacity=2)
     assert decoded(rows, [1, 2, 3, 4, 5, 6, 7]) == [1, 2, 3, 4, 5, 6, 7]
     assert rows.capacity == 7
 
 
 def test_rows_that_the_driver_counts_but_does_not_write_are_not_those_of_before() -> None:
-    rows = Rows(ROW.size, capacity=8)
+    rows = RowBuffer(ROW.size, capacity=8)
     assert decoded(rows, [1, 2, 3]) == [1, 2, 3]
     assert decoded(rows, [9], claimed=3) == [9, 0, 0]
 
 
 def test_rows_are_no_more_than_there_is_room_for() -> None:
-    assert decoded(Rows(ROW.size, capacity=2), [1, 2], claimed=100) == [1, 2]
+    assert decoded(RowBuffer(ROW.size, capacity=2), [1, 2], claimed=100) == [1, 2]
 
 
 def test_rows_do_not_grow_for_ever() -> None:
-    rows = Rows(ROW.size, capacity=2)
+    rows = RowBuffer(ROW.size, capacity=2)
 
-    def never_enough(rows: Rows) -> int:
+    def never_enough(rows: RowBuffer) -> int:
         rows.count.value = 2**32 - 1
         return errors.INSUFFICIENT_SIZE
 
@@ -64,7 +64,7 @@ def test_rows_do_not_grow_for_ever() -> None:
 
 
 def test_nothing_found_is_no_rows() -> None:
-    rows = Rows(ROW.size, capacity=2)
+    rows = RowBuffer(ROW.size, capacity=2)
     assert bytes(rows.read("call", lambda: errors.NOT_FOUND)) == b""
 
 

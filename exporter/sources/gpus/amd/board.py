@@ -1,7 +1,7 @@
-"""One board: what it tells of itself, and its device or its partitions.
+"""Reads one AMD board: its sensors, and its device or its partitions.
 
-Of a partitioned board, power, energy and sensors are the board's; no file splits them. Each
-partition has its own processes, memory and, where ``gpu_metrics`` has them, figures of activity.
+A partitioned board has power, energy and sensors as a whole, because no file splits them. Each
+partition has its own processes, memory and, if ``gpu_metrics`` has it, activity.
 """
 
 from collections.abc import Mapping
@@ -17,23 +17,23 @@ from exporter.model import (
     Unmeasured,
     Window,
 )
-from exporter.sources.gpus.amd.activity import LONGEST_NS, Sample
+from exporter.sources.gpus.amd.activity import LONGEST_NS, ActivitySample
 from exporter.sources.gpus.amd.clients import ClientDevice
 from exporter.sources.gpus.amd.device import AmdDevice
 from exporter.sources.gpus.amd.discovery import FoundBoard
 from exporter.sources.gpus.amd.files import RefusedError, is_gone, read_bytes, read_count
-from exporter.sources.gpus.amd.metrics import Metrics, decode
-from exporter.sources.gpus.amd.sensors import BoardEnergy, Hwmon, Throttling, memory_errors
-from exporter.sources.gpus.drm.board import Rest, State
+from exporter.sources.gpus.amd.metrics import GpuMetrics, decode
+from exporter.sources.gpus.amd.sensors import AmdEnergy, Hwmon, Throttling, memory_errors
+from exporter.sources.gpus.drm.board import PowerState, RuntimeSleep
 from exporter.sources.gpus.drm.clients import ClientReader
-from exporter.sources.gpus.drm.holders import Sight
-from exporter.sources.gpus.energy import Metered, with_energy
+from exporter.sources.gpus.drm.holders import HandleScan
+from exporter.sources.gpus.energy import EnergyUse, with_energy
 from exporter.sources.gpus.source import Demand
 
 SECOND = 1_000_000_000
 WHOLE = 100
-LONGEST_PAUSE_NS = 15 * SECOND  # amdgpu lets a board sleep after 5 s, unless told otherwise
-IDLE_SPEAKS_NS = LONGEST_PAUSE_NS + LONGEST_NS  # idle before the pause and after it: throughout
+LONGEST_PAUSE_NS = 15 * SECOND  # amdgpu lets a board sleep after 5 s by default
+IDLE_COVERS_NS = LONGEST_PAUSE_NS + LONGEST_NS  # idle before the pause and after it: throughout
 SENSED = {"power": "power", "power_limit": "power", "temperature": "temperature", "clock": "clocks"}
 UNDER_PARTITIONS = dict.fromkeys((*QUANTITIES, "memory"), Unmeasured.PARTITIONED)
 
@@ -41,8 +41,8 @@ UNDER_PARTITIONS = dict.fromkeys((*QUANTITIES, "memory"), Unmeasured.PARTITIONED
 class AmdBoard:
     """Reads one board. One caller at a time.
 
-    ``before`` is the same one as it was found before, partitioned otherwise: what counts of the
-    board itself, ``energy`` and ``throttling``, goes on.
+    ``before`` is the same board with its earlier partitions: ``energy`` and ``throttling`` of the
+    board go on.
     """
 
     def __init__(
@@ -58,30 +58,30 @@ class AmdBoard:
         self._clock = clock
         self._hwmon = Hwmon(found.folder)
         self._whole: AmdDevice | ClientDevice = AmdDevice(found.whole, sysfs, clock)
-        if not found.parts and not self._whole.tells_parts:
+        if not found.parts and not self._whole.has_occupancy:
             reader = ClientReader(found.minors, found.whole.device.pci_bus_id, str(procfs))
             self._whole = ClientDevice(self._whole, reader, sysfs, clock)
         self._parts = tuple(AmdDevice(part, sysfs, clock) for part in found.parts)
         nodes = (each.node for each in (found.whole, *found.parts))
         self._gfx = next((node.gfx for node in nodes if node), 0)
-        self.energy: BoardEnergy = before.energy if before else BoardEnergy(clock)
+        self.energy: AmdEnergy = before.energy if before else AmdEnergy(clock)
         self.throttling: Throttling = before.throttling if before else Throttling()
-        self._rest = Rest(str(found.folder / "power"), LONGEST_PAUSE_NS)
-        self._paused = False  # it was left alone since it was read last
-        self._sample = Sample(None, None)  # the board's newest
-        self._told: Mapping[int, float] = {}  # how busy the partitions were in it
+        self._rest = RuntimeSleep(str(found.folder / "power"), LONGEST_PAUSE_NS)
+        self._paused = False  # it was not read since the last full read, so that it can fall asleep
+        self._sample = ActivitySample(None, None)  # the board's newest
+        self._parts_busy: Mapping[int, float] = {}  # percent by partition, in that sample
         self._sensors = Sensors()
         self._sensed_mono_ns: int | None = None
 
     @property
     def by_clients(self) -> bool:
-        """Whether its processes are known by their DRM clients."""
+        """Whether its processes are found by their DRM clients."""
         return isinstance(self._whole, ClientDevice)
 
-    def read(self, demand: Demand, sight: Sight | None = None) -> tuple[DeviceReading, ...]:
-        """The board, then its partitions. ``sight``: who has it open, as far as that is known."""
+    def read(self, demand: Demand, scan: HandleScan | None = None) -> tuple[DeviceReading, ...]:
+        """The readings of the board and its partitions. ``scan``: who has which device open."""
         if isinstance(self._whole, ClientDevice):
-            self._whole.see(sight)
+            self._whole.use_scan(scan)
         if is_gone(self._folder / "drm"):
             return self.all(DeviceState.LOST, "its folder in sysfs is gone")
         try:
@@ -90,72 +90,73 @@ class AmdBoard:
             return self.all(DeviceState.FAILED, f"{error} may not be read")
 
     def all(self, state: DeviceState, detail: str) -> tuple[DeviceReading, ...]:
-        """The board and its partitions in one state, none of them read."""
+        """Unread readings of the board and its partitions, all in one state."""
         devices = (self._whole.device, *(part.device for part in self._parts))
         return tuple(DeviceReading(device, state, detail) for device in devices)
 
     def _read(self, demand: Demand) -> tuple[DeviceReading, ...]:
         now_ns = self._clock.monotonic_ns()
-        state = State.AWAKE if demand.wake else self._rest.state(now_ns)
-        if state is State.ASLEEP:
+        state = PowerState.AWAKE if demand.wake else self._rest.state(now_ns)
+        if state is PowerState.ASLEEP:
             return self._asleep(demand)
-        if state is State.DROWSY and not self._has_work:
+        if state is PowerState.DROWSY and not self._has_work:
             return self._drowsy(demand)
         metrics = self._metrics()
         core = self._percent("gpu_busy_percent", metrics.gfx_percent)
         active = self._percent("mem_busy_percent", metrics.umc_percent)
         busiest = max((p for p in (core, *metrics.partitions.values()) if p), default=core)
         idle = busiest == 0 and not active
-        speaks_ns = self._speaks_ns(idle=idle)
-        self._sample, self._told = Sample(core, active), metrics.partitions
-        window = self._window(self._sample, speaks_ns)
+        covers_ns = self._covers_ns(idle=idle)
+        self._sample, self._parts_busy = ActivitySample(core, active), metrics.partitions
+        window = self._window(self._sample, covers_ns)
         self._rest.note(now_ns, idle=idle and not _has_worked(window))
         if window is not None or not self.energy.begun:
-            metered = self.energy.take(metrics, self._hwmon, busiest)
-            window = window and with_energy(window, metered, self.energy.method)
+            energy = self.energy.take(metrics, self._hwmon, busiest)
+            window = window and with_energy(window, energy, self.energy.method)
         sensors = self._sense(metrics, demand)
-        whole = self._parted(window) if self._parts else self._undivided(window, demand)
-        parts = (self._part(part, speaks_ns, demand) for part in self._parts)
+        whole = self._partitioned(window) if self._parts else self._undivided(window, demand)
+        parts = (self._part(part, covers_ns, demand) for part in self._parts)
         return (whole._replace(sensors=sensors), *parts)
 
-    def _window(self, sample: Sample, speaks_ns: int) -> Window | None:
-        """The board's; how busy a partitioned one was its partitions tell."""
-        told = Sample(None, None) if self._parts else sample
-        return self._whole.window(told._replace(speaks_ns=speaks_ns))
+    def _window(self, sample: ActivitySample, covers_ns: int) -> Window | None:
+        """The board's window. A partitioned board has no busy time; its partitions have."""
+        own = ActivitySample(None, None) if self._parts else sample
+        return self._whole.window(own._replace(covers_ns=covers_ns))
 
-    def _speaks_ns(self, *, idle: bool) -> int:
-        """How long the look that is taken now speaks for."""
+    def _covers_ns(self, *, idle: bool) -> int:
+        """How much time the sample that is taken now covers, at most."""
         paused, self._paused = self._paused, False
-        return IDLE_SPEAKS_NS if paused and idle else LONGEST_NS
+        return IDLE_COVERS_NS if paused and idle else LONGEST_NS
 
     @property
     def _has_work(self) -> bool:
-        """Whether a process of KFD is on it, which lets no board fall asleep."""
+        """Whether a process of KFD uses it: such a board does not fall asleep."""
         return any(device.has_work for device in (self._whole, *self._parts))
 
     def _drowsy(self, demand: Demand) -> tuple[DeviceReading, ...]:
-        """The board while it may fall asleep: nothing is read that keeps it awake.
+        """The readings while the board may fall asleep: nothing is read that keeps it awake.
 
-        Its clients are asked, which wakes nothing. Until they work it is as idle as it said last;
-        then it is read again. Where they are not seen, the window waits for the next look.
+        Reading its clients wakes nothing. Until they work, the board is as idle as in its last
+        sample; then it is read again. If clients are not visible, the window waits for the next
+        full read.
         """
         self._paused = True
         window = None
-        if isinstance(self._whole, ClientDevice) and self._whole.sees_clients:
+        if isinstance(self._whole, ClientDevice) and self._whole.has_all_clients:
             window = self._whole.window(self._sample)
         if window and _has_worked(window):
             self._rest.note(self._clock.monotonic_ns(), idle=False)
             window = window._replace(busy=window.busy._replace(memory_active=None))
-        window = window and with_energy(window, Metered(), self.energy.method)
-        whole = self._parted(window) if self._parts else self._undivided(window, demand)
+        window = window and with_energy(window, EnergyUse(), self.energy.method)
+        whole = self._partitioned(window) if self._parts else self._undivided(window, demand)
         parts = (self._part(part, None, demand) for part in self._parts)
         return (whole._replace(sensors=self._sensors), *parts)
 
     def _asleep(self, demand: Demand) -> tuple[DeviceReading, ...]:
-        """The board while it sleeps, which is idle: nothing is read that would wake it."""
-        speaks_ns = self._speaks_ns(idle=True)
-        self._told = {part.found.partition: 0.0 for part in self._parts}
-        window = self._window(Sample(0.0, 0.0), speaks_ns)
+        """The readings while the board sleeps, and is idle: nothing is read that would wake it."""
+        covers_ns = self._covers_ns(idle=True)
+        self._parts_busy = {part.found.partition: 0.0 for part in self._parts}
+        window = self._window(ActivitySample(0.0, 0.0), covers_ns)
         self.energy.sleep()
         self._sensors = replace(
             self._sensors,
@@ -164,21 +165,21 @@ class AmdBoard:
             temperature_celsius={},
             clock_hertz={},
         )
-        window = window and with_energy(window, Metered(), self.energy.method)
-        whole = self._parted(window) if self._parts else self._undivided(window, demand)
+        window = window and with_energy(window, EnergyUse(), self.energy.method)
+        whole = self._partitioned(window) if self._parts else self._undivided(window, demand)
         reasons = {
             q: Unmeasured.ASLEEP for q, group in SENSED.items() if group not in demand.disabled
         }
-        told = {**whole.unmeasured, **reasons}
-        parts = (self._part(part, speaks_ns, demand) for part in self._parts)
-        return (whole._replace(sensors=self._sensors, unmeasured=told), *parts)
+        unmeasured = {**whole.unmeasured, **reasons}
+        parts = (self._part(part, covers_ns, demand) for part in self._parts)
+        return (whole._replace(sensors=self._sensors, unmeasured=unmeasured), *parts)
 
-    def _metrics(self) -> Metrics:
+    def _metrics(self) -> GpuMetrics:
         return decode(read_bytes(self._folder / "gpu_metrics") or b"", self._gfx)
 
     def _percent(self, name: str, otherwise: float | None) -> float | None:
-        told = read_count(self._folder / name)
-        return otherwise if told is None else float(min(told, WHOLE))
+        percent = read_count(self._folder / name)
+        return otherwise if percent is None else float(min(percent, WHOLE))
 
     def _undivided(self, window: Window | None, demand: Demand) -> DeviceReading:
         total = read_count(self._folder / "mem_info_vram_total")
@@ -189,24 +190,26 @@ class AmdBoard:
             reasons["energy"] = Unmeasured.NOT_SUPPORTED
         return DeviceReading(self._whole.device, window=window, memory=memory, unmeasured=reasons)
 
-    def _parted(self, window: Window | None) -> DeviceReading:
+    def _partitioned(self, window: Window | None) -> DeviceReading:
         reasons = dict(UNDER_PARTITIONS)
         if self.energy.method == "none":
             reasons["energy"] = Unmeasured.NOT_SUPPORTED
         return DeviceReading(self._whole.device, window=window, unmeasured=reasons)
 
-    def _part(self, part: AmdDevice, speaks_ns: int | None, demand: Demand) -> DeviceReading:
-        """A partition; None: its window waits."""
-        told = self._told.get(part.found.partition)
-        window = None if speaks_ns is None else part.window(Sample(told, None, speaks_ns))
+    def _part(self, part: AmdDevice, covers_ns: int | None, demand: Demand) -> DeviceReading:
+        """The reading of a partition; without ``covers_ns`` its window waits."""
+        percent = self._parts_busy.get(part.found.partition)
+        window = (
+            None if covers_ns is None else part.window(ActivitySample(percent, None, covers_ns))
+        )
         memory = part.memory(demand, part.device.memory_bytes, None)
         reasons = part.unmeasured(window)
         reasons["energy"] = Unmeasured.PARTITIONED
-        if told is None:
+        if percent is None:
             reasons["core"] = Unmeasured.PARTITIONED
         return DeviceReading(part.device, window=window, memory=memory, unmeasured=reasons)
 
-    def _sense(self, metrics: Metrics, demand: Demand) -> Sensors:
+    def _sense(self, metrics: GpuMetrics, demand: Demand) -> Sensors:
         now_ns = self._clock.monotonic_ns()
         last_ns = self._sensed_mono_ns
         if last_ns is None or now_ns - last_ns >= int(demand.sensors_every_s * SECOND):
@@ -221,7 +224,7 @@ class AmdBoard:
 
 
 def _has_worked(window: Window | None) -> bool:
-    """Whether anything of the device is known to have worked."""
+    """Whether any engine of the device is known to have worked."""
     if window is None:
         return False
     busy = (getattr(window.busy, quantity) for quantity in QUANTITIES)

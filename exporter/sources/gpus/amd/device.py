@@ -1,4 +1,4 @@
-"""One board or one partition: its window and its memory, out of what the files say now."""
+"""Reads the window and the memory of one board or partition from its files."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,39 +10,39 @@ from exporter.model import (
     Unmeasured,
     Window,
 )
-from exporter.sources.gpus.amd.activity import Sample, Windows
-from exporter.sources.gpus.amd.discovery import Found
+from exporter.sources.gpus.amd.activity import ActivitySample, ActivityWindows
+from exporter.sources.gpus.amd.discovery import KfdDevice
 from exporter.sources.gpus.amd.files import RefusedError, is_gone
-from exporter.sources.gpus.amd.kfd import Counting, KfdProcesses
+from exporter.sources.gpus.amd.kfd import CounterSums, KfdProcesses
 from exporter.sources.gpus.amd.metrics import CENTRAL_GFX
 from exporter.sources.gpus.source import Demand
 
 SECOND = 1_000_000_000
 COMPUTE = frozenset({"compute"})
 OF_PROCESSES = ("core", "memory")
-OF_THE_DEVICE_ONLY = ("memory_active", "encoder", "decoder")  # no file tells a process's part
+OF_THE_DEVICE_ONLY = ("memory_active", "encoder", "decoder")  # no file has a process's part
 
 
 class AmdDevice:
-    """Reads what KFD says of the processes on it. One caller at a time."""
+    """A board or partition, by KFD's files of its processes. One caller at a time."""
 
-    def __init__(self, found: Found, sysfs: Path, clock: Clock) -> None:
+    def __init__(self, found: KfdDevice, sysfs: Path, clock: Clock) -> None:
         self.device = found.device
         self.found = found
         self._clock = clock
         self._processes = KfdProcesses(sysfs)
         node = found.node
-        self._windows = Windows(found.device.core_share, node.cus if node else 0)
+        self._windows = ActivityWindows(found.device.core_share, node.cus if node else 0)
         self._central = bool(node and node.cus and node.gfx // 10_000 == CENTRAL_GFX)
         self._held: tuple[ProcessMemory, ...] | None = None
         self._listed_mono_ns: int | None = None
         self._listed: frozenset[int] = frozenset()
         self._refused = False
         self._occupancy = self._central
-        self._counting = Counting()
+        self._counting = CounterSums()
 
     @property
-    def tells_parts(self) -> bool:
+    def has_occupancy(self) -> bool:
         """Whether this kind of GPU has ``cu_occupancy``: the family gfx9."""
         return self._central
 
@@ -51,15 +51,15 @@ class AmdDevice:
         """Whether a process of KFD holds something on it."""
         return bool(self._held)
 
-    def window(self, sample: Sample) -> Window | None:
-        """The window until now; ``sample`` speaks for all of it."""
+    def window(self, sample: ActivitySample) -> Window | None:
+        """The window until now; ``sample`` covers all of it."""
         cus = self._cus()
         now = self._clock.time_ns(), self._clock.monotonic_ns()
         window = self._windows.cut(sample, cus, *now)
         return window and window._replace(counted=self._counting.take())
 
     def memory(self, demand: Demand, total: int | None, used: int | None) -> DeviceMemory | None:
-        """Who holds how much; of a partition as much as its processes is in use (``used`` None)."""
+        """Memory by process. ``used`` None (a partition): the sum of its processes is in use."""
         if total is None:
             return None
         processes = self._residents(demand)
@@ -68,39 +68,41 @@ class AmdDevice:
         return None if used is None else DeviceMemory(total, used, None, processes)
 
     def unmeasured(self, window: Window | None) -> dict[str, Unmeasured]:
-        """What cannot be told of processes, or of the device at all, and why."""
+        """The unmeasured quantities, with reasons."""
         reasons = dict.fromkeys(OF_THE_DEVICE_ONLY, Unmeasured.NOT_SUPPORTED)
         if self._refused or self.found.refused:
             return {**reasons, **dict.fromkeys(OF_PROCESSES, Unmeasured.NO_PERMISSION)}
         if self.found.node is None:
             return {**reasons, **dict.fromkeys(OF_PROCESSES, Unmeasured.NOT_SUPPORTED)}
-        blind = window is not None and window.busy.core is None
-        if blind or not self._occupancy:
+        is_missing = window is not None and window.busy.core is None
+        if is_missing or not self._occupancy:
             reasons["core"] = Unmeasured.NOT_SUPPORTED
         return reasons
 
     def _cus(self) -> Mapping[int, int] | None:
-        """Occupied compute units by process; None where this kind of GPU does not tell them."""
+        """Occupied compute units by process; None if this kind of GPU does not report them."""
         node = self.found.node
         if node is None:
             return None
         try:
             folders = self._processes.folders()
-            told = {p: self._processes.occupied(f, node.gpu_id) for p, f in folders.items()}
+            found = {p: self._processes.occupied(f, node.gpu_id) for p, f in folders.items()}
         except RefusedError:
             self._refused = True
             return None
         self._refused = False
-        known = {pid: cus for pid, cus in told.items() if cus is not None}
+        known = {pid: cus for pid, cus in found.items() if cus is not None}
         if known:
             self._occupancy = bool(node.cus)
-        else:  # there is nobody, or each has ended since the folders were listed
+        else:  # no process, or all have ended since the folders were listed
             ended = (is_gone(inner) for each in folders.values() for inner in each)
             self._occupancy = self._central and all(ended)
         active = frozenset(pid for pid, cus in known.items() if cus)
         if not active <= self._listed:
-            self._listed_mono_ns = None  # who works and is not listed is looked for at once
-            self._listed |= active  # and once only, if it holds nothing
+            self._listed_mono_ns = (
+                None  # a process that works and is not listed is looked for at once
+            )
+            self._listed |= active  # and only once, if it holds nothing
         return known if self._occupancy else None
 
     def _residents(self, demand: Demand) -> tuple[ProcessMemory, ...] | None:
@@ -118,9 +120,9 @@ class AmdDevice:
         return self._held
 
     def _list(self, folders: Mapping[int, list[Path]], gpu_id: int) -> tuple[ProcessMemory, ...]:
-        """Those who hold memory here: KFD has files of every process for every GPU."""
-        told = {p: self._processes.vram(f, gpu_id) for p, f in folders.items()}
+        """The processes that hold memory here: KFD has files of every process for every GPU."""
+        sizes = {p: self._processes.vram(f, gpu_id) for p, f in folders.items()}
         self._counting.add({p: self._processes.counted(f, gpu_id) for p, f in folders.items()})
-        held = {pid: size for pid, size in told.items() if size}
+        held = {pid: size for pid, size in sizes.items() if size}
         self._listed = (self._listed & folders.keys()) | held.keys()
         return tuple(ProcessMemory(pid, size, COMPUTE) for pid, size in held.items())

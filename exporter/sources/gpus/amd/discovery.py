@@ -1,4 +1,4 @@
-"""Which AMD boards the node has, and how each is partitioned."""
+"""Lists the AMD boards of the node, and their partitions."""
 
 import re
 from collections import Counter
@@ -31,11 +31,11 @@ _MODE = re.compile(r"[a-z]{2,4}\d?", re.ASCII)
 _PCI = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]", re.ASCII)
 
 
-class Found(NamedTuple):
-    """A board, or one partition of it, with KFD's node; None where KFD does not know it.
+class KfdDevice(NamedTuple):
+    """A board or one partition of it, with KFD's node; None if KFD has none.
 
-    ``partition`` is the place of its figures in ``gpu_metrics``. ``refused``: KFD may know it, and
-    does not let us see.
+    ``partition``: the place of its figures in ``gpu_metrics``. ``refused``: KFD may have a node
+    that may not be read.
     """
 
     device: Device
@@ -45,27 +45,27 @@ class Found(NamedTuple):
 
 
 class FoundBoard(NamedTuple):
-    """``folder`` is the PCI device's in sysfs. ``parts`` are empty where it is one device.
+    """A board. ``folder``: its PCI device in sysfs. ``parts``: its partitions, if it has any.
 
-    ``minors`` are those of its device files.
+    ``minors``: the minor numbers of its device files.
     """
 
     folder: Path
-    whole: Found
-    parts: tuple[Found, ...] = ()
+    whole: KfdDevice
+    parts: tuple[KfdDevice, ...] = ()
     minors: frozenset[int] = frozenset()
 
     @property
     def nodes(self) -> tuple[KfdNode | None, ...]:
-        """What KFD knows of it."""
+        """KFD's nodes of the board and its partitions."""
         return (self.whole.node, *(part.node for part in self.parts))
 
 
-class Discovery(NamedTuple):
-    """All boards, by PCI address, and what of them we may not see.
+class BoardList(NamedTuple):
+    """All boards in the order of PCI addresses. ``trouble``: what may not be read, and what to do.
 
-    ``unsure``: folders of boards whose driver did not tell all of what they are. ``doubled`` are
-    UUIDs that several boards have had, so that they go by their places.
+    ``unsure``: folders of boards whose driver did not return all of their properties. ``doubled``:
+    UUIDs that several boards have had; such boards are identified by PCI address.
     """
 
     boards: tuple[FoundBoard, ...]
@@ -81,26 +81,26 @@ def present(sysfs: Path) -> bool:
 
 
 def addresses(sysfs: Path) -> frozenset[str]:
-    """PCI addresses of the boards that ``discover`` finds; none where we may not look."""
+    """PCI addresses of the boards that ``discover`` finds; none without permission."""
     try:
         return frozenset(_boards(sysfs / "class/drm"))
     except RefusedError:
         return frozenset()
 
 
-def discover(sysfs: Path, doubled: frozenset[str] = frozenset()) -> Discovery:
-    """Look at DRM's cards, which are boards, and at KFD's nodes on them.
+def discover(sysfs: Path, doubled: frozenset[str] = frozenset()) -> BoardList:
+    """Lists DRM's cards, which are boards, with KFD's nodes on them.
 
-    ``doubled`` are those of the look before: what a board is called does not depend on another.
+    ``doubled``: those of the last call. A board keeps its UUID when another board goes.
 
     Raises:
-        RefusedError: we may not look into the folders.
+        RefusedError: the folders may not be read.
 
     """
     topology = read_topology(sysfs)
     folders = _boards(sysfs / "class/drm")
     boards = tuple(
-        _seen(_board(folders[pci], pci, place, topology.of(pci)), refused=bool(topology.refused))
+        _checked(_board(folders[pci], pci, place, topology.of(pci)), refused=bool(topology.refused))
         for place, pci in enumerate(sorted(folders)[:MOST_BOARDS])
     )
     trouble = ""
@@ -113,7 +113,7 @@ def discover(sysfs: Path, doubled: frozenset[str] = frozenset()) -> Discovery:
     counts = Counter(board.whole.device.uuid for board in boards)
     doubled |= {uuid for uuid, number in counts.items() if number > 1}
     boards = tuple(_placed(b) if b.whole.device.uuid in doubled else b for b in boards)
-    return Discovery(boards, trouble, frozenset(unsure), doubled)
+    return BoardList(boards, trouble, frozenset(unsure), doubled)
 
 
 def _boards(drm: Path) -> Mapping[str, Path]:
@@ -139,10 +139,11 @@ def _read(path: Path) -> str:
         return ""
 
 
-def _seen(board: FoundBoard, *, refused: bool) -> FoundBoard:
-    """The board, where some of KFD's nodes are refused: one that is not seen whole is not parted.
+def _checked(board: FoundBoard, *, refused: bool) -> FoundBoard:
+    """The board, without partitions if some of KFD's nodes are refused and it is not complete.
 
-    Nobody knows then what of it the parts are that are seen; together they have all its memory.
+    The share of each visible partition is then unknown. It is complete if its partitions together
+    have all of its memory.
     """
     if not refused:
         return board
@@ -156,7 +157,9 @@ def _seen(board: FoundBoard, *, refused: bool) -> FoundBoard:
         return board
     is_parted = board.parts or _compute_mode(board.folder) not in UNDIVIDED
     device = replace(whole.device, sharing=PARTITIONED if is_parted else "")
-    return FoundBoard(board.folder, Found(device, None, refused=True), minors=_minors(board.folder))
+    return FoundBoard(
+        board.folder, KfdDevice(device, None, refused=True), minors=_minors(board.folder)
+    )
 
 
 def _board(folder: Path, pci: str, place: int, nodes: list[KfdNode]) -> FoundBoard:
@@ -174,7 +177,7 @@ def _board(folder: Path, pci: str, place: int, nodes: list[KfdNode]) -> FoundBoa
         memory_bytes=as_count(_read(folder / "mem_info_vram_total")),
     )
     if not parted:
-        whole = Found(device, nodes[0] if nodes else None)
+        whole = KfdDevice(device, nodes[0] if nodes else None)
         return FoundBoard(folder, whole, minors=_minors(folder))
     units = sum(node.cus for node in nodes)
     profile = _profile(folder)
@@ -183,10 +186,10 @@ def _board(folder: Path, pci: str, place: int, nodes: list[KfdNode]) -> FoundBoa
         _part(device, node, profile, node.cus / units if units else 1 / len(nodes))
         for node in ordered
     )
-    return FoundBoard(folder, Found(device, None), tuple(parts))
+    return FoundBoard(folder, KfdDevice(device, None), tuple(parts))
 
 
-def _part(board: Device, node: KfdNode, profile: str, share: float) -> Found:
+def _part(board: Device, node: KfdNode, profile: str, share: float) -> KfdDevice:
     device = replace(
         board,
         uuid=f"{board.uuid}-{node.partition}",
@@ -198,11 +201,11 @@ def _part(board: Device, node: KfdNode, profile: str, share: float) -> Found:
         core_share=share,
         gpu_instance=node.partition,
     )
-    return Found(device, node, node.partition)
+    return KfdDevice(device, node, node.partition)
 
 
 def _uuid(folder: Path, pci: str) -> str:
-    """As ROCm's tools write it; consumer boards without a number of their own go by their place."""
+    """The UUID as ROCm's tools write it; by PCI address for boards without a unique number."""
     unique = _read(folder / "unique_id").lower()
     return f"GPU-{unique}" if _UNIQUE.fullmatch(unique) and int(unique, 16) else _by_place(pci)
 
@@ -212,7 +215,7 @@ def _by_place(pci: str) -> str:
 
 
 def _placed(board: FoundBoard) -> FoundBoard:
-    """The board by its place, because its own number is another one's too."""
+    """The board with a UUID by its PCI address, because another board has the same number."""
     uuid = _by_place(board.whole.device.pci_bus_id)
     device = replace(board.whole.device, uuid=uuid)
     parts = (
@@ -225,7 +228,7 @@ def _placed(board: FoundBoard) -> FoundBoard:
 
 
 def _profile(folder: Path) -> str:
-    """The modes as device plugins name them: cpx_nps4."""
+    """The partition modes as device plugins name them: cpx_nps4."""
     modes = _compute_mode(folder), _read(folder / "current_memory_partition").lower()
     return "_".join(filter(_MODE.fullmatch, modes))
 
@@ -235,7 +238,7 @@ def _compute_mode(folder: Path) -> str:
 
 
 def _model(folder: Path) -> str:
-    """The board's name as its firmware has it, else the PCI device's number."""
+    """The board's name by its firmware, or else the PCI device's number."""
     return label(_read(folder / "product_name") or f"AMD {_read(folder / 'device')}".strip())
 
 

@@ -1,4 +1,4 @@
-"""Small files of sysfs, read whole and never far: what the other side writes is not trusted."""
+"""Reads small files of sysfs, within bounds: their content is not trusted."""
 
 import errno
 from pathlib import Path
@@ -8,14 +8,14 @@ _GONE = {errno.ENOENT, errno.ENODEV, errno.ENXIO, errno.ENOTDIR}
 
 
 class RefusedError(Exception):
-    """The kernel denies us the file: by its mode, or by the device cgroup (KFD gives EPERM)."""
+    """The kernel refuses a file: by its mode, or by the device cgroup (KFD returns EPERM)."""
 
 
 def read_bytes(path: Path) -> bytes | None:
-    """The file's beginning; None where it is not there, or the driver cannot tell now.
+    """The beginning of a file; None if it is missing, or the driver cannot answer now.
 
     Raises:
-        RefusedError: we may not read it.
+        RefusedError: it may not be read.
 
     """
     try:
@@ -28,10 +28,10 @@ def read_bytes(path: Path) -> bytes | None:
 
 
 def read_text(path: Path) -> str | None:
-    """The same as text without the line's end.
+    """The same as text, without the end of the line.
 
     Raises:
-        RefusedError: we may not read it.
+        RefusedError: it may not be read.
 
     """
     content = read_bytes(path)
@@ -39,10 +39,10 @@ def read_text(path: Path) -> str | None:
 
 
 def read_count(path: Path) -> int | None:
-    """A number that is not below 0; None where there is none.
+    """The number in a file, 0 or more; None if there is none.
 
     Raises:
-        RefusedError: we may not read it.
+        RefusedError: it may not be read.
 
     """
     return as_count(read_text(path))
@@ -57,10 +57,10 @@ def as_count(text: str | None) -> int | None:
 
 
 def names_in(folder: Path) -> list[str]:
-    """What is in a folder, in order; nothing where it is not there.
+    """The sorted names in a folder; none if it is missing.
 
     Raises:
-        RefusedError: we may not look into it.
+        RefusedError: it may not be listed.
 
     """
     try:
@@ -72,7 +72,7 @@ def names_in(folder: Path) -> list[str]:
 
 
 def is_refused(path: Path) -> bool:
-    """Whether a file that is there does not tell what is in it: while its driver resets a board."""
+    """Whether a file is there but cannot be read, as while its driver resets a board."""
     try:
         with path.open("rb") as file:
             file.read(1)
@@ -82,7 +82,7 @@ def is_refused(path: Path) -> bool:
 
 
 def is_gone(folder: Path) -> bool:
-    """Whether a folder is certainly not there any more."""
+    """Whether a folder is certainly gone."""
     try:
         folder.stat()
     except OSError as error:

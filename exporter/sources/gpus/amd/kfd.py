@@ -1,12 +1,9 @@
-"""What KFD tells of each process on a GPU: ``/sys/class/kfd/kfd/proc/<pid>``.
+"""Reads KFD's files: its nodes, and its processes on each GPU.
 
-The pids are the host's, whatever namespace reads them. A process has files for every GPU, also for
-those it never used. Source: ``drivers/gpu/drm/amd/amdkfd/kfd_process.c``.
-
-KFD's nodes: the parts of the node's boards that compute queues can be put on.
-
-A board that is not partitioned is one node. Source: ``drivers/gpu/drm/amd/amdkfd/kfd_topology.c``;
-the number of a partition is in bits 31:28 of ``location_id``.
+A node is a board or a partition of one, as compute queues can use it. The number of a partition is
+in bits 31:28 of ``location_id``. A process has files for every GPU, also for those that it never
+used (``/sys/class/kfd/kfd/proc/<pid>``); pids are the host's, in whatever namespace they are read.
+Sources: ``kfd_topology.c`` and ``kfd_process.c`` in ``drivers/gpu/drm/amd/amdkfd``.
 """
 
 import re
@@ -21,7 +18,7 @@ LOCAL_HEAPS = {1, 2}  # HSA_MEM_HEAP_TYPE_FB_PUBLIC, _FB_PRIVATE: the device's o
 
 
 class KfdNode(NamedTuple):
-    """A board, or a partition of one. ``cus``: its compute units, 0 if not told."""
+    """A board, or a partition of one. ``cus``: its compute units, 0 if not reported."""
 
     gpu_id: int
     pci_bus_id: str
@@ -32,18 +29,18 @@ class KfdNode(NamedTuple):
 
 
 class Topology(NamedTuple):
-    """All nodes with a GPU. ``refused`` counts those that we may not read."""
+    """All nodes with a GPU. ``refused``: the number of nodes that may not be read."""
 
     nodes: tuple[KfdNode, ...]
     refused: int
 
     def of(self, pci_bus_id: str) -> list[KfdNode]:
-        """Those of one board."""
+        """The nodes of one board."""
         return [node for node in self.nodes if node.pci_bus_id == pci_bus_id]
 
 
 def read_topology(sysfs: Path) -> Topology:
-    """Read every node; one that cannot be understood is left out."""
+    """Every node; one that cannot be parsed is left out."""
     folder = sysfs / KFD / "topology/nodes"
     nodes, refused = [], 0
     for name in names_in(folder):
@@ -76,10 +73,10 @@ def _node(folder: Path) -> KfdNode | None:
 
 
 def read_properties(path: Path) -> Mapping[str, int]:
-    """Lines of a name and a number; other lines are left out.
+    """The lines of a name and a number; other lines are left out.
 
     Raises:
-        RefusedError: we may not read it.
+        RefusedError: it may not be read.
 
     """
     pairs = (line.split() for line in (read_text(path) or "").splitlines())
@@ -88,7 +85,7 @@ def read_properties(path: Path) -> Mapping[str, int]:
 
 
 def pci_bus_id(domain: int, location: int) -> str:
-    """The address as sysfs writes it, of KFD's bus, device and function in one number."""
+    """The PCI address as in sysfs, from KFD's bus, device and function in one number."""
     bus, device, function = location >> 8 & 0xFF, location >> 3 & 0x1F, location & 7
     return f"{domain:04x}:{bus:02x}:{device:02x}.{function}"
 
@@ -105,17 +102,6 @@ _CONTEXT = re.compile(r"context_\w{1,20}", re.ASCII)
 MOST_PROCESSES = 4096
 
 
-class KfdProcess(NamedTuple):
-    """One process on one GPU, its contexts together. What is not told is None.
-
-    ``cus``: compute units with its waves in flight at this instant.
-    """
-
-    pid: int
-    vram_bytes: int | None
-    cus: int | None
-
-
 class KfdProcesses:
     """The processes of the node, one GPU at a time."""
 
@@ -123,10 +109,10 @@ class KfdProcesses:
         self._folder = sysfs / KFD / "proc"
 
     def folders(self) -> dict[int, list[Path]]:
-        """Where each process's files are.
+        """The folders of each process, one for each of its contexts.
 
         Raises:
-            RefusedError: we may not look.
+            RefusedError: it may not be listed.
 
         """
         found: dict[int, list[Path]] = {}
@@ -139,28 +125,28 @@ class KfdProcesses:
         return found
 
     def vram(self, folders: list[Path], gpu_id: int) -> int | None:
-        """Bytes of device memory; None where the process has ended meanwhile.
+        """Bytes of device memory; None if the process has ended meanwhile.
 
         Raises:
-            RefusedError: we may not read it.
+            RefusedError: it may not be read.
 
         """
         return _sum([read_count(folder / f"vram_{gpu_id}") for folder in folders])
 
     def occupied(self, folders: list[Path], gpu_id: int) -> int | None:
-        """Compute units occupied now; None where the process has ended, or the GPU cannot tell.
+        """Compute units occupied now; None if the process has ended, or the GPU has no such figure.
 
         Raises:
-            RefusedError: we may not read it.
+            RefusedError: it may not be read.
 
         """
         return _sum([read_count(f / f"stats_{gpu_id}" / "cu_occupancy") for f in folders])
 
     def counted(self, folders: list[Path], gpu_id: int) -> dict[str, int]:
-        """Nanoseconds so far by the names of ``COUNTED``; deleted queues are in them.
+        """Nanoseconds so far of ``copy`` and ``evicted``, including deleted queues.
 
         Raises:
-            RefusedError: we may not read it.
+            RefusedError: it may not be read.
 
         """
         copy_us = _sum([read_count(folder / f"sdma_{gpu_id}") for folder in folders])
@@ -172,10 +158,10 @@ class KfdProcesses:
         return {name: value for name, value in found.items() if value is not None}
 
 
-class Counting:
-    """What processes' counters have risen by. A counter that goes back is held at its highest.
+class CounterSums:
+    """The increase of processes' counters. A counter that steps back is held at its highest.
 
-    What a process had counted before it was first read is not ours, unless it began since.
+    What a process had counted before the first reading of all is not included.
     """
 
     def __init__(self) -> None:
@@ -183,18 +169,21 @@ class Counting:
         self._risen: dict[str, dict[int, int]] = {}
 
     def add(self, now: dict[int, dict[str, int]]) -> None:
-        """Take a reading of all processes."""
+        """Adds a reading of all processes."""
         before, self._highest = self._highest, {}
         for pid, counts in now.items():
             known = counts if before is None else before.get(pid, {})
             highest = {name: max(count, known.get(name, 0)) for name, count in counts.items()}
-            self._highest[pid] = {**known, **highest}  # one that is not told now is not new later
+            self._highest[pid] = {
+                **known,
+                **highest,
+            }  # a counter that is missing now is not new later
             for name, count in highest.items():
                 by_pid = self._risen.setdefault(name, {})
                 by_pid[pid] = by_pid.get(pid, 0) + count - known.get(name, 0)
 
     def take(self) -> dict[str, dict[int, int]]:
-        """What has risen since it was last taken, of each counter that there is."""
+        """The increase since the last call, by counter and process."""
         taken, self._risen = self._risen, {name: {} for name in self._risen}
         return {name: {p: n for p, n in by_pid.items() if n} for name, by_pid in taken.items()}
 
@@ -203,12 +192,12 @@ def pids_of(sysfs: Path) -> frozenset[int]:
     """All processes of KFD.
 
     Raises:
-        RefusedError: we may not look.
+        RefusedError: it may not be listed.
 
     """
     return frozenset(KfdProcesses(sysfs).folders())
 
 
 def _sum(numbers: list[int | None]) -> int | None:
-    told = [number for number in numbers if number is not None]
-    return sum(told) if told else None
+    known = [number for number in numbers if number is not None]
+    return sum(known) if known else None

@@ -1,10 +1,9 @@
-"""``gpu_metrics``: the table that a board's firmware keeps, as amdgpu hands it out in sysfs.
+"""Decodes ``gpu_metrics``, the table of a board's firmware that amdgpu shows in sysfs.
 
-Stands on ``drivers/gpu/drm/amd/include/kgd_pp_interface.h``: structs in the machine's own layout,
-all bits set where a field is not told. Each revision has a layout of its own; of one that is not
-known here, or of another size, nothing is taken. Left out are fields whose unit the kernel does not
-tell: the accumulated activity (``gfx_activity_acc``), PCIe bandwidth, and the energy of consumer
-boards.
+Source: ``drivers/gpu/drm/amd/include/kgd_pp_interface.h``. Structs are in the machine's own layout;
+a field with all bits set is missing. Each revision has its own layout. A revision or size that is
+not known here is ignored. Fields without a documented unit are left out: accumulated activity
+(``gfx_activity_acc``), PCIe bandwidth, and the energy of consumer boards.
 """
 
 import struct
@@ -21,9 +20,9 @@ CENTRAL_GFX = 9  # the family of gfx9, whose data-centre boards count energy in 
 
 
 class _Layout(NamedTuple):
-    """Offsets. ``counter``: of the accumulation counter, before the residencies.
+    """Offsets of fields. ``counter``: the accumulation counter, before the residencies.
 
-    ``inside``: offset of the first partition's figures and their size.
+    ``inside``: offset and size of the first partition's figures.
     """
 
     activity: int
@@ -43,15 +42,15 @@ LAYOUTS: Mapping[tuple[int, int, int], _Layout] = {  # by format, content and si
     (1, 8, 3360): _Layout(12, 24, 40, (344, 376)),
     (1, 8, 3872): _Layout(12, 24, 40, (344, 440)),
 }
-_UNIT_TOLD = 4  # content revisions from this on say the energy's unit
+_UNIT_KNOWN_FROM = 4  # content revisions from this on have a unit of energy
 
 
 @dataclass(frozen=True, slots=True)
-class Metrics:
-    """What is known. Percentages are of the moment, averaged by the firmware.
+class GpuMetrics:
+    """The decoded figures; None if missing. Percentages are current, averaged by the firmware.
 
-    ``partitions``: of each partition, how busy it is, averaged over its compute dies.
-    ``residencies``: accumulation cycles spent held down, of ``cycles``; both are 32 bits wide.
+    ``partitions``: the busy percentage of each partition, averaged over its compute dies.
+    ``residencies``: throttled accumulation cycles by cause, of ``cycles``; all have 32 bits.
     """
 
     gfx_percent: float | None = None
@@ -62,48 +61,48 @@ class Metrics:
     partitions: Mapping[int, float] = field(default_factory=dict)
 
 
-def decode(table: bytes, gfx: int = 0) -> Metrics:
-    """Take what is known out of a table; nothing of one that is cut short or of no known layout.
+def decode(table: bytes, gfx: int = 0) -> GpuMetrics:
+    """The figures of a table; none of one that is cut short or has no known layout.
 
-    ``gfx`` is the target version of the board (90402 is gfx942), 0 where it is not known.
+    ``gfx`` is the target version of the board (90402 is gfx942), 0 if unknown.
     """
     if len(table) < _HEADER.size:
-        return Metrics()
+        return GpuMetrics()
     size, form, content = _HEADER.unpack_from(table)
     layout = LAYOUTS.get((form, content, size))
     if layout is None or len(table) < size:
-        return Metrics()
-    energy = _told("Q", table, layout.energy)
-    unit_told = content >= _UNIT_TOLD or gfx // 10_000 == CENTRAL_GFX
-    return Metrics(
+        return GpuMetrics()
+    energy = _field("Q", table, layout.energy)
+    has_unit = content >= _UNIT_KNOWN_FROM or gfx // 10_000 == CENTRAL_GFX
+    return GpuMetrics(
         gfx_percent=_percent("H", table, layout.activity),
         umc_percent=_percent("H", table, layout.activity + 2),
-        energy_uj=energy * 1_000_000 >> 16 if energy is not None and unit_told else None,
-        cycles=None if layout.counter is None else _told("I", table, layout.counter),
+        energy_uj=energy * 1_000_000 >> 16 if energy is not None and has_unit else None,
+        cycles=None if layout.counter is None else _field("I", table, layout.counter),
         residencies=_residencies(table, layout.counter),
         partitions=_partitions(table, layout.inside),
     )
 
 
-def _told(kind: str, table: bytes, offset: int) -> int | None:
-    """A field; None where all its bits are set."""
+def _field(kind: str, table: bytes, offset: int) -> int | None:
+    """A field; None if all its bits are set."""
     layout = struct.Struct(f"<{kind}")
     (value,) = layout.unpack_from(table, offset)
     return None if value == (1 << 8 * layout.size) - 1 else int(value)
 
 
 def _percent(kind: str, table: bytes, offset: int) -> float | None:
-    value = _told(kind, table, offset)
+    value = _field(kind, table, offset)
     return float(value) if value is not None and value <= WHOLE else None
 
 
 def _residencies(table: bytes, counter: int | None) -> dict[str, int]:
     if counter is None:
         return {}
-    told = {
-        name: _told("I", table, counter + 4 + 4 * place) for place, name in enumerate(RESIDENCIES)
+    found = {
+        name: _field("I", table, counter + 4 + 4 * place) for place, name in enumerate(RESIDENCIES)
     }
-    return {name: value for name, value in told.items() if value is not None}
+    return {name: value for name, value in found.items() if value is not None}
 
 
 def _partitions(table: bytes, inside: tuple[int, int] | None) -> dict[int, float]:
@@ -114,7 +113,7 @@ def _partitions(table: bytes, inside: tuple[int, int] | None) -> dict[int, float
     for partition in range(PARTITIONS):
         start = begin + partition * size
         each = [_percent("I", table, start + 4 * unit) for unit in range(UNITS)]
-        told = [percent for percent in each if percent is not None]
-        if told:
-            found[partition] = sum(told) / len(told)
+        known = [percent for percent in each if percent is not None]
+        if known:
+            found[partition] = sum(known) / len(known)
     return found

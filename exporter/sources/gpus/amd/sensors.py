@@ -1,9 +1,8 @@
-"""Power, temperature, clocks and memory errors of one board.
+"""Reads the sensors and the energy of one AMD board.
 
 Sources: amdgpu's hwmon (``Documentation/gpu/amdgpu/thermal.rst``; on an APU the power is that of
-the whole chip, CPU included) and its RAS counters (``.../ras.rst``).
-
-The energy of one board: the counter of its firmware or hwmon, else its power, integrated.
+the whole chip, CPU included) and its RAS counters (``.../ras.rst``). Energy is the counter of the
+firmware or of hwmon, or else the integrated power.
 """
 
 from collections.abc import Collection, Mapping
@@ -11,8 +10,8 @@ from pathlib import Path
 
 from exporter.model import Clock, Sensors
 from exporter.sources.gpus.amd.files import RefusedError, names_in, read_count, read_text
-from exporter.sources.gpus.amd.metrics import Metrics
-from exporter.sources.gpus.energy import EnergyMeter, Metered, PowerIntegral
+from exporter.sources.gpus.amd.metrics import GpuMetrics
+from exporter.sources.gpus.energy import EnergyMeter, EnergyUse, PowerIntegral
 
 MICRO = 1_000_000
 TEMPERATURES = {"edge": "gpu", "junction": "junction", "mem": "memory"}
@@ -23,16 +22,16 @@ _WRAP = 1 << 32
 
 
 class Hwmon:
-    """The hwmon folder of a board, looked up at each use: it is numbered anew after a reset."""
+    """The hwmon folder of a board. It is looked up at each use: resets change its number."""
 
     def __init__(self, board: Path) -> None:
         self._folder = board / "hwmon"
 
     def power_uw(self) -> int | None:
-        """Board power in microwatts: averaged by the firmware, else of the moment.
+        """Board power in microwatts: averaged by the firmware, or else the current one.
 
         Raises:
-            RefusedError: we may not read it.
+            RefusedError: it may not be read.
 
         """
         folder = self._current()
@@ -42,20 +41,20 @@ class Hwmon:
         return read_count(folder / "power1_input") if average is None else average
 
     def energy_uj(self) -> int | None:
-        """A counter of microjoules, where the driver has one.
+        """The energy counter in microjoules, if the driver has one.
 
         Raises:
-            RefusedError: we may not read it.
+            RefusedError: it may not be read.
 
         """
         folder = self._current()
         return None if folder is None else read_count(folder / "energy1_input")
 
     def sensors(self, disabled: Collection[str]) -> Sensors:
-        """All of it but for groups of families that nobody is shown.
+        """The sensors, without those of disabled groups of families.
 
         Raises:
-            RefusedError: we may not read it.
+            RefusedError: it may not be read.
 
         """
         folder = self._current()
@@ -63,12 +62,12 @@ class Hwmon:
             return Sensors()
         power = None if "power" in disabled else self.power_uw()
         limit = None if "power" in disabled else read_count(folder / "power1_cap")
-        warmth = {} if "temperature" in disabled else _labelled(folder, "temp", TEMPERATURES)
+        millidegrees = {} if "temperature" in disabled else _labelled(folder, "temp", TEMPERATURES)
         clocks = {} if "clocks" in disabled else _labelled(folder, "freq", CLOCKS)
         return Sensors(
             power_watts=None if power is None else power / MICRO,
             power_limit_watts=limit / MICRO if limit else None,
-            temperature_celsius={name: value / 1000 for name, value in warmth.items()},
+            temperature_celsius={name: value / 1000 for name, value in millidegrees.items()},
             clock_hertz=clocks,
         )
 
@@ -78,7 +77,7 @@ class Hwmon:
 
 
 def _labelled(folder: Path, kind: str, names: Mapping[str, str]) -> dict[str, int]:
-    """The channels of one kind whose label has a name here."""
+    """The values of the channels whose label is in ``names``."""
     found: dict[str, int] = {}
     for channel in CHANNELS:
         name = names.get(read_text(folder / f"{kind}{channel}_label") or "")
@@ -106,10 +105,10 @@ def memory_errors(board: Path) -> Mapping[str, float]:
 
 
 class Throttling:
-    """Time that clocks were held down, since the exporter began to read.
+    """Time in which clocks were throttled, since the first read.
 
-    The firmware counts cycles, and of them those with a limit in force: what share they are of the
-    cycles between two reads, the time is of the time in between.
+    The firmware counts cycles, and those with a limit in force. Their share of the cycles between
+    two reads is the throttled share of the time between them.
     """
 
     def __init__(self) -> None:
@@ -118,8 +117,8 @@ class Throttling:
         self._read_mono_ns = 0
         self._sums: dict[str, float] = {}
 
-    def add(self, metrics: Metrics, mono_ns: int) -> Mapping[str, float]:
-        """Take a table in; gives the nanoseconds so far."""
+    def add(self, metrics: GpuMetrics, mono_ns: int) -> Mapping[str, float]:
+        """Adds a table; returns the nanoseconds so far by cause."""
         passed_ns, self._read_mono_ns = mono_ns - self._read_mono_ns, mono_ns
         before, self._residencies = self._residencies, metrics.residencies
         cycles_before, self._cycles = self._cycles, metrics.cycles
@@ -138,27 +137,27 @@ class Throttling:
 SECOND = 1_000_000_000
 
 
-class BoardEnergy:
-    """Energy between two windows. It outlives a board that is partitioned anew."""
+class AmdEnergy:
+    """The energy of a board between two windows. It goes on when partitions change."""
 
     def __init__(self, clock: Clock) -> None:
-        self.method = "none"  # how it is known: a value of Methods.energy
+        self.method = "none"  # how it is measured: a value of Methods.energy
         self.begun = False
-        self.rested = False  # it was left alone for a while
+        self.rested = False  # it was not read for a while
         self._clock = clock
         self._meter, self._power = EnergyMeter(), PowerIntegral()
 
     def sleep(self) -> None:
-        """The board sleeps. A counter goes on or begins anew; power in between nobody can tell."""
+        """Notes that the board sleeps. Its power is unknown meanwhile; a counter goes on."""
         self.rested = True
         if self.method == "power":
             self._power = PowerIntegral()
 
-    def take(self, metrics: Metrics, hwmon: Hwmon, busy: float | None) -> Metered:
-        """Energy since the last window, of which the device was busy for so much of one.
+    def take(self, metrics: GpuMetrics, hwmon: Hwmon, busy: float | None) -> EnergyUse:
+        """Energy since the last window. ``busy``: busy seconds of the device, as far as known.
 
         Raises:
-            RefusedError: we may not read it.
+            RefusedError: it may not be read.
 
         """
         self.begun = True
@@ -166,10 +165,10 @@ class BoardEnergy:
         counter = self._counter(metrics, hwmon, mono_ns)
         rested, self.rested = self.rested, False
         busy_ns = None if busy is None or rested else int(busy * SECOND)
-        metered = self._meter.take(counter, mono_ns, busy_ns)
-        return metered.all_idle() if rested else metered
+        energy = self._meter.take(counter, mono_ns, busy_ns)
+        return energy.as_idle() if rested else energy
 
-    def _counter(self, metrics: Metrics, hwmon: Hwmon, mono_ns: int) -> int | None:
+    def _counter(self, metrics: GpuMetrics, hwmon: Hwmon, mono_ns: int) -> int | None:
         counted = metrics.energy_uj
         if counted is None:
             counted = hwmon.energy_uj()

@@ -1,7 +1,4 @@
-"""The AMD source: finds the boards and reads them side by side, under a deadline.
-
-The numbers of boards, which stay with them while the exporter runs. Pure.
-"""
+"""The AMD source: finds the boards and reads them in parallel, under a deadline."""
 
 import logging
 import time
@@ -13,24 +10,25 @@ from pathlib import Path
 
 from exporter.model import FIRST_INDEX, Clock, DeviceReading, DeviceState, Reading, SourceStatus
 from exporter.sources.gpus.amd.board import AmdBoard
-from exporter.sources.gpus.amd.discovery import VENDOR, Discovery, FoundBoard, discover, present
+from exporter.sources.gpus.amd.discovery import VENDOR, BoardList, FoundBoard, discover, present
 from exporter.sources.gpus.amd.files import RefusedError
-from exporter.sources.gpus.drm.holders import Holders, Sight
+from exporter.sources.gpus.drm.holders import HandleScan, HandleScanner
 from exporter.sources.gpus.pool import DeviceWorkers, Stuck
 from exporter.sources.gpus.source import Demand, hangs
 
 
-class Numbers:
-    """Remembers which board has which number, those that are gone too: they may come back.
+class BoardNumbers:
+    """The numbers of boards, which stay the same while the exporter runs.
 
-    A board that is put where one is gone takes over its number, whatever it is called.
+    Boards that are gone keep theirs, because they may come back. A new board in the place of one
+    that is gone takes over its number.
     """
 
     def __init__(self) -> None:
         self._seats: dict[str, tuple[int, str]] = {}  # number and PCI address, by UUID
 
-    def given(self, boards: Iterable[FoundBoard]) -> list[FoundBoard]:
-        """The boards with their numbers; new ones by their place, if that is nobody's."""
+    def assign(self, boards: Iterable[FoundBoard]) -> list[FoundBoard]:
+        """The boards with their numbers; new ones by their place, if that number is free."""
         found = list(boards)
         here = {board.whole.device.uuid for board in found}
         return [_numbered(board, self._of(board, here)) for board in found]
@@ -62,15 +60,15 @@ def _numbered(board: FoundBoard, number: int) -> FoundBoard:
 logger = logging.getLogger(__name__)
 
 SECOND = 1_000_000_000
-LOOK_EVERY_NS = 30 * SECOND  # boards are partitioned anew, and drivers loaded
+LOOK_EVERY_NS = 30 * SECOND  # partitions change, and drivers are loaded
 LOOK_AGAIN_NS = 5 * SECOND
-SHARE_OF_DEADLINE = 0.5  # for looking through the processes
-LOOK, SIGHT = "look", "clients"  # workers' keys; no UUIDs
-HUNG_NS = 5 * SECOND  # so long what was seen last is as good as what is looked for
+SHARE_OF_DEADLINE = 0.5  # for the scan of the processes
+LOOK, SCAN = "look", "clients"  # keys of workers, besides UUIDs
+HUNG_NS = 5 * SECOND  # so long the last scan stands in for one that hangs
 RELEASED = "released on request; it keeps no file open"
-NO_DRIVER = "neither amdgpu nor KFD is loaded on this node; they are taken up as soon as they are"
+NO_DRIVER = "neither amdgpu nor KFD is loaded on this node; they are used as soon as they are"
 NO_DEVICE = "amdgpu reports no board"
-GONE = "it was taken out, or its driver let go of it; it is taken up again when it is back"
+GONE = "it was taken out, or its driver released it; it is used again when it is back"
 HANGS = "no board answers: the driver hangs; see the kernel log for amdgpu"
 WITHOUT_DRIVER = Reading(SourceStatus("amd", up=False, detail=NO_DRIVER))
 
@@ -84,23 +82,23 @@ class AmdSource:
         self._sysfs, self._procfs = sysfs, procfs
         self._clock = clock
         self._workers = DeviceWorkers(clock, self.name)
-        self._holders = Holders(str(procfs), clock)
+        self._holders = HandleScanner(str(procfs), clock)
         self._boards: dict[str, AmdBoard] = {}
         self._gone: dict[str, AmdBoard] = {}  # boards that were there
-        self._numbers = Numbers()
+        self._numbers = BoardNumbers()
         self._doubled: frozenset[str] = frozenset()
         self._demand = Demand()
         self._released = False
         self._trouble = ""
-        self._told: dict[str, DeviceState] = {}
+        self._states: dict[str, DeviceState] = {}
         self._look_at_ns = 0
         self._last_success: int | None = None
 
     def read(self) -> Reading:
-        """Read every board within the deadline; see ``GpuSource.read``."""
+        """Reads every board within the deadline; see ``GpuSource.read``."""
         began_ns = self._clock.monotonic_ns()
         if self._released:
-            self._holders = Holders(str(self._procfs), self._clock)
+            self._holders = HandleScanner(str(self._procfs), self._clock)
             devices = self._all(DeviceState.RELEASED, RELEASED)
             return self._reading(began_ns, devices, up=False, detail=RELEASED)
         if not present(self._sysfs):
@@ -112,21 +110,21 @@ class AmdSource:
         return self._reading(began_ns, devices, up=not hung, detail=detail)
 
     def release(self, released: bool) -> None:  # noqa: FBT001 - a state, not an option
-        """Stop reading, or begin again. No file is kept open either way."""
+        """Stops reading, or begins again. No file is kept open either way."""
         self._released = released
 
     def follow(self, demand: Demand) -> None:
-        """Read by this from the next read on."""
+        """Applies a demand from the next read on."""
         self._demand = demand
 
     def close(self) -> None:
-        """End the workers; a file that hangs is left behind."""
+        """Ends the workers without waiting for a file that hangs."""
         self._workers.close()
 
     def _forget(self) -> None:
-        """The boards went with the driver, not by themselves."""
+        """Drops all boards: their driver was unloaded, so that they are not lost."""
         if self._boards:
-            self._adopt(Discovery(()))
+            self._sync(BoardList(()))
         self._gone.clear()
         self._look_at_ns = 0
 
@@ -136,7 +134,7 @@ class AmdSource:
             jobs[LOOK] = partial(discover, self._sysfs, self._doubled)
         results = self._workers.run(jobs, self._demand.deadline_s)
         if LOOK in results:
-            self._heed(results[LOOK], began_ns)
+            self._apply(results[LOOK], began_ns)
             known = {u for u, board in self._boards.items() if before.get(u) is board}
             fresh = {uuid: job for uuid, job in self._jobs().items() if uuid not in known}
             spent_s = (self._clock.monotonic_ns() - began_ns) / SECOND
@@ -153,39 +151,39 @@ class AmdSource:
         return devices
 
     def _jobs(self) -> dict[str, Callable[[], object]]:
-        demand, sight = self._demand, self._sight()
-        return {uuid: partial(board.read, demand, sight) for uuid, board in self._boards.items()}
+        demand, scan = self._demand, self._scan()
+        return {uuid: partial(board.read, demand, scan) for uuid, board in self._boards.items()}
 
-    def _sight(self) -> Sight | None:
-        """Who has devices open: looked for where a board's processes are known by that only.
+    def _scan(self) -> HandleScan | None:
+        """The scan of processes with open devices, if a board needs it to find its processes.
 
-        By a worker, for a file of /proc may hang. One look that does not come back blinds.
+        A worker does it, because a file of /proc may hang. The last scan is stale if one hangs.
         """
         if not any(board.by_clients for board in self._boards.values()):
             return None
         budget_s = SHARE_OF_DEADLINE * self._demand.deadline_s
-        look = partial(self._holders.look, self._demand.processes_every_s, budget_s)
-        result = self._workers.run({SIGHT: look}, 2 * budget_s)[SIGHT]
+        scan_job = partial(self._holders.look, self._demand.processes_every_s, budget_s)
+        result = self._workers.run({SCAN: scan_job}, 2 * budget_s)[SCAN]
         if isinstance(result, Exception):
             raise result
-        sight = self._holders.newest
+        scan = self._holders.newest
         hung = result is not None and self._clock.monotonic_ns() - result.since_mono_ns >= HUNG_NS
-        return replace(sight, stale=True) if sight and hung else sight
+        return replace(scan, stale=True) if scan and hung else scan
 
     def _missing(self) -> str:
-        """What of the boards may not be seen."""
+        """What may not be read, and what to do; "" if nothing is missing."""
         by_clients = any(board.by_clients for board in self._boards.values())
         return self._trouble or (self._holders.trouble if by_clients else "")
 
-    def _heed(self, result: object, now_ns: int) -> None:
-        """Take over what a look found."""
+    def _apply(self, result: object, now_ns: int) -> None:
+        """Applies the result of ``discover``."""
         self._look_at_ns = now_ns + LOOK_EVERY_NS
-        if isinstance(result, Discovery):
+        if isinstance(result, BoardList):
             self._trouble = result.trouble
             for uuid in sorted(result.doubled - self._doubled):
                 logger.warning("several boards are %s: they are known by their PCI address", uuid)
             self._doubled = result.doubled
-            self._adopt(result)
+            self._sync(result)
         elif isinstance(result, RefusedError):
             self._trouble = f"{result} may not be read; mount the host's sysfs readable"
         elif isinstance(result, Stuck):
@@ -193,11 +191,11 @@ class AmdSource:
         else:
             self._trouble = repr(result)[:200]
 
-    def _adopt(self, discovery: Discovery) -> None:
-        """Keep the boards that are as they were, with their cursors; begin the others anew."""
+    def _sync(self, discovery: BoardList) -> None:
+        """Keeps unchanged boards with their cursors; creates the others."""
         before, self._boards = self._boards, {}
         known = {b.found.folder: b for b in before.values() if b.found.folder in discovery.unsure}
-        for found in self._numbers.given(discovery.boards):
+        for found in self._numbers.assign(discovery.boards):
             uuid = found.whole.device.uuid
             board = known.get(found.folder)
             if board is None or board.found.nodes != found.nodes:
@@ -208,10 +206,10 @@ class AmdSource:
             before.pop(uuid, None)
             self._boards[uuid] = board
         self._workers.forget(before)
-        self._lose(before)
+        self._mark_lost(before)
 
-    def _lose(self, boards: Mapping[str, AmdBoard]) -> None:
-        """Remember boards that are gone, until there is another one in their place."""
+    def _mark_lost(self, boards: Mapping[str, AmdBoard]) -> None:
+        """Keeps boards that are gone until another one is in their place."""
         taken = {board.found.whole.device.pci_bus_id for board in self._boards.values()}
         self._gone = {
             uuid: board
@@ -224,7 +222,7 @@ class AmdSource:
         return tuple(reading for board in boards for reading in board.all(state, detail))
 
     def _of(self, board: AmdBoard, result: object) -> tuple[DeviceReading, ...]:
-        """What a board's worker brought back."""
+        """The readings of a board by its worker's result."""
         if isinstance(result, Stuck):
             waited_s = (self._clock.monotonic_ns() - result.since_mono_ns) / SECOND
             return board.all(DeviceState.STUCK, f"a file has not been read for {waited_s:.1f} s")
@@ -233,7 +231,7 @@ class AmdSource:
         return board.all(DeviceState.FAILED, repr(result)[:200])
 
     def _log_changes(self, devices: tuple[DeviceReading, ...]) -> None:
-        before, self._told = self._told, {d.device.uuid: d.state for d in devices}
+        before, self._states = self._states, {d.device.uuid: d.state for d in devices}
         for reading in devices:
             uuid, state = reading.device.uuid, reading.state
             if state is before.get(uuid, DeviceState.UP):

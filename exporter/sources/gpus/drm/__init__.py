@@ -1,6 +1,6 @@
-"""Devices of the kernel's DRM drivers, by what they say of each client in ``fdinfo``.
+"""GPUs of the kernel's DRM drivers, by the ``fdinfo`` of each client.
 
-Stands on Documentation/gpu/drm-usage-stats.rst and sysfs, on no vendor's library. Written from the
-kernel's documentation and sources: experimental until seen on hardware. Reads nothing of a process
-but which DRM devices it has open and the ``fdinfo`` of those; opens no device; writes nothing.
+It uses sysfs and Documentation/gpu/drm-usage-stats.rst, and no vendor's library. Written from the
+kernel's documentation and sources: experimental until tried on hardware. Of a process it reads only
+which DRM devices are open and their ``fdinfo``. It opens no device and writes nothing.
 """

@@ -1,13 +1,9 @@
-"""Energy and sensors of one device, by hwmon and the driver's own files in sysfs.
+"""Energy, sensors and runtime power state of one device, from its files in sysfs.
 
-Documentation/ABI/testing/sysfs-driver-intel-{i915,xe}-hwmon, Documentation/gpu/amdgpu/thermal.rst.
-Reading them may wake the device; whether that is wanted is decided elsewhere.
-
-Whether a device may be read now without being woken, or kept from falling asleep.
-
-Runtime power management of the kernel (Documentation/power/runtime_pm.rst): ``power/control`` is
-``auto`` where the device may be suspended, ``runtime_status`` says whether it is. Both can be read
-without waking it.
+Sources: Documentation/ABI/testing/sysfs-driver-intel-{i915,xe}-hwmon and
+Documentation/gpu/amdgpu/thermal.rst. Reading sensors may wake the device; the caller decides
+whether to. Power state: Documentation/power/runtime_pm.rst. ``power/control`` is ``auto`` if the
+device may be suspended, and ``runtime_status`` says whether it is; reading them does not wake it.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -15,10 +11,10 @@ from enum import Enum, auto
 
 from exporter.model import Sensors, Unmeasured
 from exporter.sources.gpus.drm.files import names, number, text
-from exporter.sources.gpus.energy import EnergyMeter, Metered, PowerIntegral
+from exporter.sources.gpus.energy import EnergyMeter, EnergyUse, PowerIntegral
 
 _SENSORS = {"edge": "gpu", "pkg": "gpu", "junction": "hotspot", "mem": "memory", "vram": "memory"}
-_CLOCKS_MHZ = {  # the first that is there: i915's and xe's
+_CLOCKS_MHZ = {  # the first one that exists: i915's and xe's
     "graphics": (
         "gt_act_freq_mhz",
         "gt_cur_freq_mhz",
@@ -32,8 +28,8 @@ _LIMIT = ("power1_cap", "power1_max")
 _MOST_SENSORS = 16
 
 
-class Board:
-    """What one device tells of itself. ``card``: its directory in sysfs."""
+class DrmBoard:
+    """Reads the energy and sensors of one device. ``card``: its directory in sysfs."""
 
     def __init__(self, card: str, driver: str) -> None:
         self._card = card
@@ -46,19 +42,21 @@ class Board:
         self.method = "none"
         self.sensors = Sensors()
 
-    def take_energy(self, mono_ns: int, busy_ns: int | None) -> Metered:
+    def take_energy(self, mono_ns: int, busy_ns: int | None) -> EnergyUse:
         """Energy since the last time."""
-        counter = self._counter(mono_ns)  # it may make the meter anew
-        metered = self._meter.take(counter, mono_ns, busy_ns)
+        counter = self._counter(mono_ns)  # it may replace the meter
+        energy = self._meter.take(counter, mono_ns, busy_ns)
         before, self._taken_ns = self._taken_ns, mono_ns
-        if metered.used_uj is not None and before is not None and self.method == "counter":
-            self._watts = (metered.used_uj - metered.late_uj) * 1000 / (mono_ns - before)
-        return metered
+        if energy.used_uj is not None and before is not None and self.method == "counter":
+            self._watts = (energy.used_uj - energy.late_uj) * 1000 / (mono_ns - before)
+        return energy
 
     def _counter(self, mono_ns: int) -> int | None:
         counter = self._number("energy1_input")
         if counter is not None:
-            if not self._counts:  # power may have stood in until now: the two are not one counter
+            if (
+                not self._counts
+            ):  # power may have been integrated until now, which is another counter
                 self._counts, self._meter = True, EnergyMeter()
             self.method = "counter"
             return counter
@@ -67,7 +65,7 @@ class Board:
         return None if microwatts is None else self._integral.add(microwatts // 1000, mono_ns)
 
     def read(self, disabled: Collection[str]) -> None:
-        """Read the sensors whose families are wanted into ``sensors``."""
+        """Reads the sensors into ``sensors``, without those of disabled families."""
         power, limit = self._first(_POWER), self._first(_LIMIT)
         watts = self._watts if power is None else power / 1e6
         self.sensors = Sensors(
@@ -78,7 +76,7 @@ class Board:
         )
 
     def unmeasured(self, disabled: Collection[str]) -> Mapping[str, Unmeasured]:
-        """What this board does not tell, but for groups of families that are off."""
+        """The quantities that this board does not measure, without disabled groups of families."""
         sensors = self.sensors
         absent = {
             "energy": ("", self.method == "none"),
@@ -97,7 +95,7 @@ class Board:
         }
 
     def vram_used(self) -> int | None:
-        """Bytes of device memory in use, where the driver says so (amdgpu)."""
+        """Bytes of device memory in use, if the driver reports them (amdgpu)."""
         return number(f"{self._card}/device/mem_info_vram_used")
 
     def _temperatures(self) -> Iterator[tuple[str, float]]:
@@ -129,7 +127,7 @@ class Board:
 
 
 def _hwmon(folder: str, driver: str) -> str:
-    """The directory of the whole device; i915 has others for its parts (``i915_gt0``)."""
+    """The hwmon directory of the whole device; i915 has others for its parts (``i915_gt0``)."""
     found = [f"{folder}/{name}" for name in names(folder) if name.startswith("hwmon")]
     return next((path for path in found if text(f"{path}/name") == driver), "")
 
@@ -143,16 +141,16 @@ LONGEST_PAUSE_NS = 5 * 10**9
 _DEFAULT_DELAY_MS = 1000
 
 
-class State(Enum):
-    """What reading a device would do to it now."""
+class PowerState(Enum):
+    """The effect that a read would have on a device now."""
 
     AWAKE = auto()
-    DROWSY = auto()  # idle when it was asked last: it would be kept awake
-    ASLEEP = auto()  # it would be woken
+    DROWSY = auto()  # idle at the last read: a read would keep it awake
+    ASLEEP = auto()  # a read would wake it
 
 
-class Rest:
-    """The sleep of one device. ``power``: the directory of that name in sysfs."""
+class RuntimeSleep:
+    """The runtime power state of one device. ``power``: the directory of that name in sysfs."""
 
     def __init__(self, power: str, longest_pause_ns: int = LONGEST_PAUSE_NS) -> None:
         self._power = power
@@ -161,17 +159,17 @@ class Rest:
         self._read_ns = 0
 
     def note(self, mono_ns: int, *, idle: bool) -> None:
-        """It was read now, and had, or had not, worked since the time before."""
+        """Notes a read, and whether the device was idle since the one before."""
         self._was_idle, self._read_ns = idle, mono_ns
 
-    def state(self, mono_ns: int) -> State:
-        """How it is."""
+    def state(self, mono_ns: int) -> PowerState:
+        """The power state now."""
         if text(f"{self._power}/control") != "auto":
-            return State.AWAKE
+            return PowerState.AWAKE
         if text(f"{self._power}/runtime_status") == "suspended":
-            return State.ASLEEP
+            return PowerState.ASLEEP
         delay_ms = number(f"{self._power}/autosuspend_delay_ms")
         pause_ns = 2 * MS * (_DEFAULT_DELAY_MS if delay_ms is None else max(delay_ms, 0))
         pause_ns = min(pause_ns, self._longest_ns)
         is_resting = self._was_idle and mono_ns - self._read_ns < pause_ns
-        return State.DROWSY if is_resting else State.AWAKE
+        return PowerState.DROWSY if is_resting else PowerState.AWAKE

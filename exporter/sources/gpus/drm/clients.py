@@ -1,55 +1,54 @@
-"""The clients of one device: how much of its engines each has used since it was read last. Pure.
+"""The engine time that each client of one device has used since the last read.
 
-A client is one open DRM file, however many descriptors and processes have it. Its counters begin at
-0 when it is opened, may step back, in which case the largest value stands until it is passed
-(drm-usage-stats.rst), and vanish when it is closed: what was used until the last look is kept by
-being given out at each look, what came after it nobody can know.
-
-Asks the clients of one device what they have used and hold.
+A client is one open DRM file, with any number of descriptors and processes. Its counters begin at 0
+when it is opened. They may step back: then the largest value holds until it is passed
+(drm-usage-stats.rst). They vanish when it is closed: what it used after the last read is lost.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from exporter.sources.gpus.drm.discovery import role_of
-from exporter.sources.gpus.drm.fdinfo import LONGEST, Client, Engine, parse
+from exporter.sources.gpus.drm.fdinfo import LONGEST, DrmClient, EngineUsage, parse
 from exporter.sources.gpus.drm.files import read
-from exporter.sources.gpus.drm.holders import Handle, Sight
+from exporter.sources.gpus.drm.holders import Handle, HandleScan
 
-KEPT_NS = 60 * 10**9  # a client that nobody holds may be on its way to another process (SCM_RIGHTS)
-MOST_CLIENTS = 16_384  # twice what is ever open: those beyond are closed, and forgotten
-SHORTEST_NS = 20 * 10**6  # over less, the device's clock is not compared with ours
+FORGET_AFTER_NS = (
+    60 * 10**9
+)  # a client without a process may be on its way to another one (SCM_RIGHTS)
+MOST_CLIENTS = 16_384  # twice the most that are open: further ones are closed, and dropped
+SHORTEST_NS = 20 * 10**6  # over less, the device's clock is not compared with the monotonic one
 
 
-class Rate(NamedTuple):
-    """So many nanoseconds are so many cycles."""
+class ClockRate(NamedTuple):
+    """The speed of a device clock: nanoseconds and the cycles in them."""
 
     ns: int
     cycles: int
 
 
 class _Clock:
-    """The clock that an engine class counts its total in, against the monotonic one."""
+    """The clock of an engine class's total cycles, compared with the monotonic one."""
 
     __slots__ = ("mono_ns", "rate", "stopped", "total")
 
     def __init__(self, total: int, mono_ns: int) -> None:
         self.total, self.mono_ns = total, mono_ns
-        self.rate: Rate | None = None
+        self.rate: ClockRate | None = None
         self.stopped = False
 
     def learn(self, total: int, mono_ns: int) -> None:
-        """Take a later reading. One that stepped back begins anew and leaves the rate as it was."""
+        """Takes a later reading. After a step back the rate stays as it was."""
         elapsed = mono_ns - self.mono_ns
         if total <= self.total or self.stopped:
             self.total, self.mono_ns, self.stopped = total, mono_ns, False
         elif elapsed >= SHORTEST_NS:
-            self.rate = Rate(elapsed, total - self.total)
+            self.rate = ClockRate(elapsed, total - self.total)
             self.total, self.mono_ns = total, mono_ns
 
 
 class _Used:
-    """One class of engines as one client uses it. ``since_ns``: it began no earlier than then."""
+    """The use of one class of engines by one client, which began at ``since_ns`` or later."""
 
     __slots__ = ("counted", "credited_ns", "since_ns", "used_ns")
 
@@ -59,10 +58,10 @@ class _Used:
         self.credited_ns = 0
         self.since_ns = since_ns
 
-    def take(self, engine: Engine, rate: Rate | None, mono_ns: int) -> int:
-        """Nanoseconds since the last time, of one engine of the class; 0 while it steps back."""
+    def take(self, engine: EngineUsage, rate: ClockRate | None, mono_ns: int) -> int:
+        """Nanoseconds since the last time, for one engine of the class; 0 after a step back."""
         value = engine.busy_ns if engine.busy_ns is not None else engine.cycles or 0
-        by = Rate(1, 1) if engine.busy_ns is not None else rate
+        by = ClockRate(1, 1) if engine.busy_ns is not None else rate
         if value <= self.counted or by is None:
             return 0
         self.used_ns += (value - self.counted) * by.ns // by.cycles
@@ -82,7 +81,7 @@ class _Account:
         self.seen_ns = seen_ns
 
 
-class Clients:
+class ClientAccounts:
     """The accounts of one device's clients, by client id."""
 
     def __init__(self) -> None:
@@ -91,17 +90,16 @@ class Clients:
 
     def take(
         self,
-        clients: Iterable[Client],
+        clients: Iterable[DrmClient],
         mono_ns: int,
         since_ns: int | None,
         unsure: Collection[int] = (),
     ) -> dict[int, dict[str, int]]:
-        """Client id → quantity → nanoseconds since the last time; of each client once.
+        """Client id → quantity → nanoseconds since the last time, once for each client.
 
-        ``since_ns``: when every client that was there was looked for the last time before. One
-        that is new has been opened since then, and all that it has used is new. None: it is not
-        known what was there; then a new client is counted from now on, and so are those of whom
-        it is not known, ``unsure``.
+        ``since_ns``: when the last complete scan of all clients began. A new client was opened
+        since then, so all of its use is new. None: there was no complete scan, and a new client
+        counts from now on. So do the clients ``unsure``, which may be older.
         """
         spent: dict[int, dict[str, int]] = {}
         for client in clients:
@@ -113,21 +111,23 @@ class Clients:
         return spent
 
     def pause(self) -> None:
-        """The device sleeps, and its clocks may."""
+        """Notes that the device sleeps: its clocks may stop."""
         for clock in self._clocks.values():
             clock.stopped = True
 
-    def _learn(self, client: Client, mono_ns: int) -> None:
+    def _learn(self, client: DrmClient, mono_ns: int) -> None:
         for name, engine in client.engines.items():
             if engine.total_cycles is None:
                 continue
             clock = self._clocks.get(name)
             if clock is None:
                 self._clocks[name] = _Clock(engine.total_cycles, mono_ns)
-            elif clock.mono_ns != mono_ns:  # the first of each look; the others follow in no time
+            elif (
+                clock.mono_ns != mono_ns
+            ):  # the first client of each read; the others follow at once
                 clock.learn(engine.total_cycles, mono_ns)
 
-    def _enter(self, client: Client, mono_ns: int, since_ns: int | None) -> dict[str, int]:
+    def _enter(self, client: DrmClient, mono_ns: int, since_ns: int | None) -> dict[str, int]:
         account = self._accounts.get(client.client_id)
         if account is None:
             account = self._accounts[client.client_id] = _Account(mono_ns)
@@ -151,10 +151,10 @@ class Clients:
         return spent
 
     def _forget(self, mono_ns: int) -> None:
-        oldest = mono_ns - KEPT_NS
+        oldest = mono_ns - FORGET_AFTER_NS
         for client_id in [i for i, a in self._accounts.items() if a.seen_ns < oldest]:
             del self._accounts[client_id]
-        if len(self._accounts) > MOST_CLIENTS:  # somebody opens and closes them without end
+        if len(self._accounts) > MOST_CLIENTS:  # a process opens and closes them all the time
             closed = [(a.seen_ns, i) for i, a in self._accounts.items() if a.seen_ns < mono_ns]
             for _, client_id in sorted(closed)[: len(self._accounts) - MOST_CLIENTS]:
                 del self._accounts[client_id]
@@ -163,7 +163,7 @@ class Clients:
 def by_process(
     spent: Mapping[int, Mapping[str, int]], holders: Mapping[int, int]
 ) -> dict[int, dict[str, int]]:
-    """Pid → quantity → nanoseconds, by who holds each client."""
+    """Pid → quantity → nanoseconds, by the process that holds each client."""
     sums: dict[int, dict[str, int]] = {}
     for client_id, roles in spent.items():
         own = sums.setdefault(holders[client_id], {})
@@ -173,10 +173,10 @@ def by_process(
 
 
 class ClientReader:
-    """Reads ``fdinfo`` of the device with these minor numbers of its nodes, and this PCI address.
+    """Reads the ``fdinfo`` of one device, given by the minor numbers of its nodes and its address.
 
-    A client that several processes hold is the youngest's: whoever opens a device for another one
-    - a login manager, a broker, a parent - was there before it.
+    If several processes hold a client, it is the youngest's: a process that opens a device for
+    another one (a login manager, a broker, a parent) is older.
     """
 
     def __init__(self, minors: frozenset[int], pci: str, proc_root: str) -> None:
@@ -184,18 +184,18 @@ class ClientReader:
         self._pci = pci
         self._proc = proc_root
         self._known: dict[Handle, int] = {}  # client id
-        self._known_of: Sight | None = None
+        self._known_of: HandleScan | None = None
 
-    def ask(self, sight: Sight) -> dict[int, tuple[int, Client]]:
+    def ask(self, scan: HandleScan) -> dict[int, tuple[int, DrmClient]]:
         """Each client by its id, with the pid of the youngest process that has it open.
 
-        One descriptor of each is read; all of them after a new look at the processes, because a
-        descriptor may have been closed and its number taken by another one.
+        One descriptor of each is read. After a new scan all are read, because a descriptor may
+        have been closed and its number used again.
         """
-        if sight is not self._known_of:
-            self._known, self._known_of = {}, sight
-        asked: dict[int, tuple[int, Client]] = {}
-        for handle in self._handles(sight):
+        if scan is not self._known_of:
+            self._known, self._known_of = {}, scan
+        asked: dict[int, tuple[int, DrmClient]] = {}
+        for handle in self._handles(scan):
             if self._known.get(handle) in asked:
                 continue
             client = self._client(handle)
@@ -206,16 +206,16 @@ class ClientReader:
             asked.setdefault(client.client_id, (handle.pid, client))
         return asked
 
-    def holders(self, sight: Sight) -> frozenset[int]:
+    def holders(self, scan: HandleScan) -> frozenset[int]:
         """Pids of all processes that have the device open."""
-        return frozenset(handle.pid for handle in self._handles(sight))
+        return frozenset(handle.pid for handle in self._handles(scan))
 
-    def _handles(self, sight: Sight) -> Sequence[Handle]:
-        """Youngest process first."""
-        several = [sight.handles[m] for m in self._minors if m in sight.handles]
+    def _handles(self, scan: HandleScan) -> Sequence[Handle]:
+        """The handles of the device, the youngest process first."""
+        several = [scan.handles[m] for m in self._minors if m in scan.handles]
         return several[0] if len(several) == 1 else sorted(_chained(several), reverse=True)
 
-    def _client(self, handle: Handle) -> Client | None:
+    def _client(self, handle: Handle) -> DrmClient | None:
         try:
             path = f"{self._proc}/{handle.pid}/fdinfo/{handle.descriptor}"
             client = parse(read(path, LONGEST))

@@ -1,4 +1,4 @@
-"""One DRM device, read once a cycle by a worker: reading it may hang in its driver."""
+"""Reads one DRM device, once a cycle, in a worker: a read may hang in its driver."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
@@ -13,41 +13,40 @@ from exporter.model import (
     Unmeasured,
     Window,
 )
-from exporter.sources.gpus.drm.board import Board, Rest, State
-from exporter.sources.gpus.drm.clients import ClientReader, Clients, by_process
+from exporter.sources.gpus.drm.board import DrmBoard, PowerState, RuntimeSleep
+from exporter.sources.gpus.drm.clients import ClientAccounts, ClientReader, by_process
 from exporter.sources.gpus.drm.discovery import (
     COPY,
     CORE,
     DECODER,
     DRIVERS,
     ENCODER,
-    Driver,
-    Found,
+    DriverTraits,
+    DrmCard,
     role_of,
 )
-from exporter.sources.gpus.drm.fdinfo import Client, held_by
+from exporter.sources.gpus.drm.fdinfo import DrmClient, held_by
 from exporter.sources.gpus.drm.files import number
-from exporter.sources.gpus.drm.holders import Sight
+from exporter.sources.gpus.drm.holders import HandleScan
 from exporter.sources.gpus.energy import with_energy
 from exporter.sources.gpus.source import Demand
 
 SECOND_NS = 10**9
 ROLES = (CORE, ENCODER, DECODER)
-UNTOLD = {"memory_active": Unmeasured.NOT_SUPPORTED}
+UNMEASURED = {"memory_active": Unmeasured.NOT_SUPPORTED}
 
 
 class DrmDevice:
     """Reads one device. ``read`` runs in one thread at a time.
 
-    The device's busy time is the sum of what its clients used of its core's engines, at most the
-    time that went by: the kernel has no figure of the whole device that all drivers have. While a
-    process is on the device whose core time no engine counts (``uncounted`` gives the pids), that
-    of the device is not measured.
+    The device's busy time is the sum of its clients' core time, at most the elapsed time, because
+    not all drivers report the whole device. Some processes have core time that no engine counts
+    (``uncounted`` returns their pids): while one uses the device, its core time is not measured.
     """
 
     def __init__(
         self,
-        found: Found,
+        found: DrmCard,
         proc_root: str,
         clock: Clock,
         uncounted: Callable[[], Collection[int]] = tuple,
@@ -56,14 +55,14 @@ class DrmDevice:
         self._proc = proc_root
         self._uncounted = uncounted
         self._clock = clock
-        self._driver = DRIVERS.get(found.driver, Driver({}))
-        self._clients = Clients()
-        self._board = Board(found.card, found.driver)
-        self._rest = Rest(f"{found.card}/device/power")
+        self._driver = DRIVERS.get(found.driver, DriverTraits({}))
+        self._clients = ClientAccounts()
+        self._board = DrmBoard(found.card, found.driver)
+        self._rest = RuntimeSleep(f"{found.card}/device/power")
         self._reader = self._begin_reading()
         self._has_uncounted = False
-        self._told: set[str] = set()  # quantities that some client's engines count as
-        self._silent = False  # a client was asked, and no engine was told
+        self._reported: set[str] = set()  # quantities of some client's engines
+        self._silent = False  # a client was read that has no engine
         self._memory: DeviceMemory | None = None
         self._end_ns: int | None = None
         self._ended_mono_ns = 0
@@ -72,32 +71,32 @@ class DrmDevice:
         self._sensed_mono_ns: int | None = None
 
     def restart(self) -> None:
-        """Nothing was read for a while: what happened then is unobserved."""
-        self._clients, self._reader = Clients(), self._begin_reading()
+        """Begins again after a time without reads, which is unobserved."""
+        self._clients, self._reader = ClientAccounts(), self._begin_reading()
         self._metered_mono_ns = None
         self._missed = True
 
     def _begin_reading(self) -> ClientReader:
         return ClientReader(self.found.minors, self.found.device.pci_bus_id, self._proc)
 
-    def read(self, sight: Sight, demand: Demand) -> DeviceReading:
-        """Read what can be read now."""
-        blind, now_ns = sight.blind, self._clock.monotonic_ns()
-        state = State.AWAKE if demand.wake else self._rest.state(now_ns)
-        spared = self._driver.wakes and state is not State.AWAKE
+    def read(self, scan: HandleScan, demand: Demand) -> DeviceReading:
+        """Reads what can be read now."""
+        blind, now_ns = scan.blind, self._clock.monotonic_ns()
+        state = PowerState.AWAKE if demand.wake else self._rest.state(now_ns)
+        skipped = self._driver.wakes and state is not PowerState.AWAKE
         window: Window | None = None
-        if not spared:
-            clients = self._reader.ask(sight)
-            self._has_uncounted = bool(self._reader.holders(sight) & {*self._uncounted()})
-            window = self._measure(sight, clients, now_ns, blind)
+        if not skipped:
+            clients = self._reader.ask(scan)
+            self._has_uncounted = bool(self._reader.holders(scan) & {*self._uncounted()})
+            window = self._measure(scan, clients, now_ns, blind)
             idle = window is None or not window.busy.core
-            if state is State.AWAKE or not idle:
+            if state is PowerState.AWAKE or not idle:
                 self._rest.note(now_ns, idle=idle)
-            self._memory = self._held(clients.values(), sight)
-        elif state is State.ASLEEP:  # what it had not told before is read when it wakes
+            self._memory = self._held(clients.values(), scan)
+        elif state is PowerState.ASLEEP:  # the rest is read when it wakes
             self._clients.pause()
             window = self._cut(now_ns, {}, blind)
-        if state is State.AWAKE:
+        if state is PowerState.AWAKE:
             window = self._with_energy(window, now_ns)
             self._sense(demand, now_ns)
         return DeviceReading(
@@ -108,32 +107,32 @@ class DrmDevice:
             unmeasured=self._unmeasured(demand, blind),
         )
 
-    def _held(self, clients: Iterable[tuple[int, Client]], sight: Sight) -> DeviceMemory:
-        memory = held_by(clients, self.found.device, self._board.vram_used(), sight.cut)
-        return replace(memory, processes=None) if sight.blind else memory
+    def _held(self, clients: Iterable[tuple[int, DrmClient]], scan: HandleScan) -> DeviceMemory:
+        memory = held_by(clients, self.found.device, self._board.vram_used(), scan.cut)
+        return replace(memory, processes=None) if scan.blind else memory
 
     def _measure(
         self,
-        sight: Sight,
-        asked: Mapping[int, tuple[int, Client]],
+        scan: HandleScan,
+        asked: Mapping[int, tuple[int, DrmClient]],
         now_ns: int,
         blind: Unmeasured | None,
     ) -> Window | None:
         clients = [client for _, client in asked.values()]
-        told = {role_of(c.driver, name) for c in clients for name in c.engines}
-        self._told |= {role for role in told if role is not None}
+        roles = {role_of(c.driver, name) for c in clients for name in c.engines}
+        self._reported |= {role for role in roles if role is not None}
         self._silent = self._silent or any(not client.engines for client in clients)
         holders = {client_id: pid for client_id, (pid, _) in asked.items()}
-        unsure = [i for i, pid in holders.items() if pid in sight.cut or pid in sight.was_cut]
-        since_ns = None if blind else sight.since_mono_ns
+        unsure = [i for i, pid in holders.items() if pid in scan.cut or pid in scan.was_cut]
+        since_ns = None if blind else scan.since_mono_ns
         spent = self._clients.take(clients, now_ns, since_ns, unsure)
         window = self._cut(now_ns, by_process(spent, holders), blind)
-        return window and window._replace(untold=frozenset() if blind else sight.cut)
+        return window and window._replace(unmeasured_pids=frozenset() if blind else scan.cut)
 
     def _cut(
         self, now_ns: int, used: Mapping[int, Mapping[str, int]], blind: Unmeasured | None
     ) -> Window | None:
-        """The window since the last one, with this use in it; None for the first."""
+        """The window since the last one, with this use; None at the first call."""
         start_ns, elapsed_ns = self._end_ns, now_ns - self._ended_mono_ns
         self._ended_mono_ns = now_ns
         if start_ns is None:
@@ -165,34 +164,34 @@ class DrmDevice:
 
     @property
     def _copies(self) -> bool:
-        return COPY in self._told or COPY in self._driver.roles.values()
+        return COPY in self._reported or COPY in self._driver.roles.values()
 
     def _measured(self, blind: Unmeasured | None) -> list[str]:
-        """The quantities whose engines are counted on this device."""
+        """The quantities that are measured on this device."""
         if blind or self._unprofiled:
             return []
-        if self._silent and not self._told and not self._driver.omits_unused:
+        if self._silent and not self._reported and not self._driver.omits_unused:
             return []
-        roles = [r for r in ROLES if r in self._told or r in self._driver.roles.values()]
+        roles = [r for r in ROLES if r in self._reported or r in self._driver.roles.values()]
         return [r for r in roles if r != CORE] if self._has_uncounted else roles
 
     @property
     def _unprofiled(self) -> bool:
-        """Whether the driver counts only if it is told to, and is not (panfrost, panthor)."""
+        """Whether the driver counts only if profiling is on, and it is off (panfrost, panthor)."""
         bits = self._driver.profiling
         return bool(bits) and not bits & (number(f"{self.found.card}/device/profiling") or 0)
 
     def _with_energy(self, window: Window | None, now_ns: int) -> Window | None:
-        """Cut the energy counter where the window ends; energy without a window waits."""
+        """Adds the energy since the last window. Without a window it waits for the next one."""
         before = self._metered_mono_ns
         if window is None and before is not None:
             return None
         self._metered_mono_ns = now_ns
-        metered = self._board.take_energy(now_ns, window.busy.core if window else None)
+        energy = self._board.take_energy(now_ns, window.busy.core if window else None)
         if window is None or before is None:
             return window
         has_slept = now_ns - before > window.observed_ns
-        return with_energy(window, metered.all_idle() if has_slept else metered, self._board.method)
+        return with_energy(window, energy.as_idle() if has_slept else energy, self._board.method)
 
     def _sense(self, demand: Demand, now_ns: int) -> None:
         before = self._sensed_mono_ns
@@ -203,7 +202,7 @@ class DrmDevice:
     def _unmeasured(self, demand: Demand, blind: Unmeasured | None) -> dict[str, Unmeasured]:
         measured = self._measured(blind)
         missing = blind or Unmeasured.NOT_SUPPORTED
-        reasons = {**UNTOLD, **{role: missing for role in ROLES if role not in measured}}
+        reasons = {**UNMEASURED, **{role: missing for role in ROLES if role not in measured}}
         if self._sensed_mono_ns is not None:
             reasons |= self._board.unmeasured(demand.disabled)
         if blind:

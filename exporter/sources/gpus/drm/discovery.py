@@ -1,12 +1,9 @@
-"""Which DRM devices there are, and what sysfs says of them. Opening none, it wakes none.
+"""Lists the DRM devices with their properties in sysfs, and the engine names of each driver.
 
-``/sys/class/drm/cardN`` of every device; its other nodes stand beside it in ``device/drm``.
-
-What the engines of each driver are for. Data from the kernel's documentation and sources.
-
-A driver names its classes of engines as it likes. ``core`` is what shades and computes. Intel's
-``video`` (``vcs``) decodes and encodes, and does not say which: it is the decoder. Scaling
-(``video-enhance``, ``vpe``) is neither.
+Every device has a directory ``/sys/class/drm/cardN``; its other nodes are in ``device/drm``. No
+device is opened, so none is woken. Engine classes are from the kernel's documentation and sources:
+``core`` shades and computes; Intel's ``video`` (``vcs``) decodes and encodes without a difference
+and counts as the decoder; scaling (``video-enhance``, ``vpe``) is neither.
 """
 
 import re
@@ -21,13 +18,12 @@ CORE, ENCODER, DECODER, COPY = "core", "encoder", "decoder", "copy"
 
 
 @dataclass(frozen=True, slots=True)
-class Driver:
-    """One driver. ``roles``: engine class → quantity.
+class DriverTraits:
+    """The properties of one driver. ``roles``: engine class → quantity.
 
-    ``omits_unused``: an engine that a client has not used is not listed. ``wakes``: the device is
-    woken to be asked, and kept awake by being asked. ``profiling``: the file of the device that
-    must hold one of these bits for engines to be counted at all. ``vendor`` where there is no PCI
-    id to tell it.
+    ``omits_unused``: engines that a client has not used are not listed. ``wakes``: reading clients
+    wakes the device and keeps it awake. ``profiling``: bits of the device's file of that name, one
+    of which must be set for engines to be counted. ``vendor``: for devices without a PCI id.
     """
 
     roles: Mapping[str, str]
@@ -37,11 +33,11 @@ class Driver:
     vendor: str = ""
 
 
-DRIVERS: Mapping[str, Driver] = MappingProxyType(
+DRIVERS: Mapping[str, DriverTraits] = MappingProxyType(
     {
-        "i915": Driver({"render": CORE, "compute": CORE, "video": DECODER, "copy": COPY}),
-        "xe": Driver({"rcs": CORE, "ccs": CORE, "vcs": DECODER, "bcs": COPY}, wakes=True),
-        "amdgpu": Driver(
+        "i915": DriverTraits({"render": CORE, "compute": CORE, "video": DECODER, "copy": COPY}),
+        "xe": DriverTraits({"rcs": CORE, "ccs": CORE, "vcs": DECODER, "bcs": COPY}, wakes=True),
+        "amdgpu": DriverTraits(
             {
                 "gfx": CORE,
                 "compute": CORE,
@@ -53,16 +49,18 @@ DRIVERS: Mapping[str, Driver] = MappingProxyType(
             },
             omits_unused=True,
         ),
-        "nouveau": Driver({}),
-        "panfrost": Driver({"fragment": CORE, "vertex-tiler": CORE}, profiling=1, vendor="arm"),
-        "panthor": Driver({"panthor": CORE}, profiling=2, vendor="arm"),
-        "lima": Driver({"gp": CORE, "pp": CORE}, vendor="arm"),
-        "msm": Driver({"gpu": CORE}, vendor="qualcomm"),
-        "v3d": Driver({"bin": CORE, "render": CORE, "csd": CORE}, vendor="broadcom"),
-        "etnaviv": Driver({"2D": CORE, "3D": CORE}, vendor="vivante"),
+        "nouveau": DriverTraits({}),
+        "panfrost": DriverTraits(
+            {"fragment": CORE, "vertex-tiler": CORE}, profiling=1, vendor="arm"
+        ),
+        "panthor": DriverTraits({"panthor": CORE}, profiling=2, vendor="arm"),
+        "lima": DriverTraits({"gp": CORE, "pp": CORE}, vendor="arm"),
+        "msm": DriverTraits({"gpu": CORE}, vendor="qualcomm"),
+        "v3d": DriverTraits({"bin": CORE, "render": CORE, "csd": CORE}, vendor="broadcom"),
+        "etnaviv": DriverTraits({"2D": CORE, "3D": CORE}, vendor="vivante"),
     }
 )
-"""The drivers that are taken up by themselves: those known to implement the specification."""
+"""The drivers that are used by default: those known to implement the specification."""
 
 NO_ENGINE = frozenset({"video-enhance", "vecs", "vpe", "tfu", "cache_clean", "cpu", "other"})
 _ANY = {
@@ -78,9 +76,9 @@ _ANY = {
 
 
 def role_of(driver: str, engine: str) -> str | None:
-    """The quantity that an engine class counts as, None where it counts as none.
+    """The quantity of an engine class; None if it has none.
 
-    Of a driver that is not known, what is not known to be something else is its core.
+    For an unknown driver, an unknown class is the core.
     """
     known = DRIVERS.get(driver)
     if known is not None and known.roles:
@@ -94,14 +92,14 @@ _NODE = re.compile(r"(?:card|renderD)([0-9]{1,4})", re.ASCII)
 _PCI = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]", re.ASCII)
 _VENDORS = {0x8086: "intel", 0x1002: "amd", 0x10DE: "nvidia", 0x1AF4: "virtio"}
 _FIRST_OF_OTHERS = 300  # beyond every ``FIRST_INDEX``
-_OTHERS = {"nvidia", "nvidia-drm"}  # NVML's: its driver has no show_fdinfo
+_OTHERS = {"nvidia", "nvidia-drm"}  # read by NVML: its driver has no show_fdinfo
 _TOTALS = ("device/mem_info_vram_total", "lmem_total_bytes")  # amdgpu; i915 as Intel ships it
 _TILE = re.compile(r"tile[0-9]{1,2}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """A device and where it is: ``card`` its directory in sysfs, ``minors`` those of its nodes."""
+class DrmCard:
+    """A device, its directory in sysfs (``card``) and the minor numbers of its nodes."""
 
     device: Device
     driver: str
@@ -111,13 +109,13 @@ class Found:
 
 def discover(
     sys_root: str, proc_root: str, *, taken: Collection[str] = (), any_driver: bool = False
-) -> tuple[Found, ...]:
-    """Every device of a driver that is known to tell of its clients, or of any driver.
+) -> tuple[DrmCard, ...]:
+    """Every device whose driver is known to report its clients, or of any driver.
 
-    ``taken`` are the PCI addresses of the devices that another source has.
+    ``taken``: PCI addresses of the devices that another source reads.
     """
     kernel = text(f"{proc_root}/sys/kernel/osrelease")
-    found: list[Found] = []
+    found: list[DrmCard] = []
     for name in names(f"{sys_root}/class/drm"):
         card = f"{sys_root}/class/drm/{name}"
         if _CARD.fullmatch(name) and len(found) < MOST_DEVICES:
@@ -126,7 +124,7 @@ def discover(
             wanted = driver in DRIVERS or (any_driver and driver not in _OTHERS and _renders(card))
             pci = _pci_address(card)
             if wanted and not (pci and pci in taken):
-                found.append(Found(_device(card, driver, pci, kernel), driver, card, minors))
+                found.append(DrmCard(_device(card, driver, pci, kernel), driver, card, minors))
     return tuple(found)
 
 
@@ -145,7 +143,7 @@ def _device(card: str, driver: str, pci: str, kernel: str) -> Device:
 
 
 def _memory(card: str) -> int | None:
-    """Bytes of the device's own memory; None where it has none, or its driver does not say."""
+    """Bytes of the device's own memory; None if it has none, or its driver does not report it."""
     whole = max((number(f"{card}/{name}") or 0 for name in _TOTALS), default=0)
     tiles = [name for name in names(f"{card}/device") if _TILE.fullmatch(name)]  # xe's
     of_tiles = (number(f"{card}/device/{name}/physical_vram_size_bytes") or 0 for name in tiles)
@@ -161,7 +159,7 @@ def _vendor(card: str, driver: str) -> str:
 
 
 def _model(card: str) -> str:
-    """The board's name where its driver knows it, else the ids of a PCI device."""
+    """The board's name if its driver has it, or else the ids of a PCI device."""
     name = label(text(f"{card}/device/product_name"))
     vendor, device = (_hexadecimal(f"{card}/device/{each}") for each in ("vendor", "device"))
     if name:
@@ -184,7 +182,7 @@ def _minors(card: str, name: str) -> frozenset[int]:
 
 
 def _renders(card: str) -> bool:
-    """Whether it has a render node: a card without draws nothing, it shows (VGA of a BMC)."""
+    """Whether it has a render node: a card without one only displays (VGA of a BMC)."""
     return any(name.startswith("renderD") for name in names(f"{card}/device/drm"))
 
 

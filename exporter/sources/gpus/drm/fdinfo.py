@@ -1,9 +1,7 @@
-"""``/proc/PID/fdinfo/FD`` of a DRM device, parsed. Pure.
+"""Parses ``/proc/PID/fdinfo/FD`` of a DRM device, and adds up the memory of its clients. Pure.
 
-Documentation/gpu/drm-usage-stats.rst of the kernel. What is not of the specification, cannot be
-read, or is beyond the bounds is left out; nothing in it is guessed.
-
-Memory of one device and who holds it, by what its clients say. Pure.
+Source: Documentation/gpu/drm-usage-stats.rst of the kernel. Lines outside the specification or the
+bounds are left out; nothing is guessed.
 """
 
 import re
@@ -30,11 +28,11 @@ _ENGINE_KEYS = (
     ("drm-total-cycles-", "total_cycles", None),
     ("drm-cycles-", "cycles", None),
 )
-_REGION_KEYS = ("drm-resident-", "drm-memory-", "drm-total-")  # the one that says most, first
+_REGION_KEYS = ("drm-resident-", "drm-memory-", "drm-total-")  # the most exact first
 
 
-class Engine(NamedTuple):
-    """What a client has used of one class of engines. None: not told.
+class EngineUsage(NamedTuple):
+    """The use of one class of engines by a client. None: not reported.
 
     ``busy_ns`` and ``cycles`` are counters, summed over the ``capacity`` engines of the class.
     ``total_cycles`` is the device's clock in the unit of ``cycles``.
@@ -47,24 +45,24 @@ class Engine(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Client:
-    """One open DRM file: what its driver says of it.
+class DrmClient:
+    """The ``fdinfo`` of one open DRM file.
 
-    ``pdev`` is the PCI address in lower case, "" for other buses. ``held`` are bytes by memory
-    region: resident ones, or whatever the driver tells that comes next to it.
+    ``pdev``: the PCI address in lower case, "" for other buses. ``held``: bytes by memory region,
+    resident ones if the driver reports them, or else the nearest figure.
     """
 
     driver: str
     client_id: int
     pdev: str = ""
-    engines: Mapping[str, Engine] = field(default_factory=dict)
+    engines: Mapping[str, EngineUsage] = field(default_factory=dict)
     held: Mapping[str, int] = field(default_factory=dict)
 
 
-def parse(content: bytes) -> Client | None:
-    """What the text says; None where it is not that of a DRM client that has an id. Never raises.
+def parse(content: bytes) -> DrmClient | None:
+    """The client; None if the text is not that of a DRM client with an id. Never raises.
 
-    Without an id two descriptors of one client cannot be told from two clients.
+    Without an id, two descriptors of one client look like two clients.
     """
     texts = dict(_lines(content))
     driver = texts.get("drm-driver", "")
@@ -72,7 +70,7 @@ def parse(content: bytes) -> Client | None:
     if client_id is None or not _NAME.fullmatch(driver):
         return None
     pdev = texts.get("drm-pdev", "")
-    return Client(
+    return DrmClient(
         driver,
         client_id,
         pdev.lower() if _PDEV.fullmatch(pdev) else "",
@@ -89,15 +87,15 @@ def _lines(content: bytes) -> Iterator[tuple[str, str]]:
             yield key, value.strip(" \t\r")
 
 
-def _engines(texts: Mapping[str, str]) -> dict[str, Engine]:
-    found: dict[str, Engine] = {}
+def _engines(texts: Mapping[str, str]) -> dict[str, EngineUsage]:
+    found: dict[str, EngineUsage] = {}
     for key, text in texts.items():
         for prefix, what, unit in _ENGINE_KEYS:
             if key.startswith(prefix):
                 name, number = key.removeprefix(prefix), _number(text, unit)
                 room = name in found or len(found) < MOST_ENGINES
                 if number is not None and room and _NAME.fullmatch(name):
-                    found[name] = found.get(name, Engine())._replace(**{what: number})
+                    found[name] = found.get(name, EngineUsage())._replace(**{what: number})
                 break
     used = ((name, e) for name, e in found.items() if (e.busy_ns, e.cycles) != (None, None))
     return {name: engine._replace(capacity=engine.capacity or 1) for name, engine in used}
@@ -126,20 +124,20 @@ def _size(text: str) -> int | None:
 
 
 _LOCAL = re.compile(r"(?:vram|local)[0-9]*", re.ASCII)  # amdgpu, xe and i915; others have none
-_KINDS: frozenset[str] = frozenset()  # fdinfo does not tell who computes and who draws
+_KINDS: frozenset[str] = frozenset()  # fdinfo does not say who computes and who draws
 
 
 def held_by(
-    clients: Iterable[tuple[int, Client]],
+    clients: Iterable[tuple[int, DrmClient]],
     device: Device,
     used_bytes: int | None,
     cut: AbstractSet[int] = frozenset(),
 ) -> DeviceMemory:
-    """Device memory by process; a buffer that clients share is counted with each.
+    """Device memory by process. A buffer that clients share is counted for each of them.
 
-    The sizes are None on a device without memory of its own. ``used_bytes`` of the whole device
-    is what its driver says, None where it says nothing: what clients hold is not all of it.
-    Processes that are ``cut`` may hold more than is seen.
+    Sizes are None on a device without its own memory. ``used_bytes`` of the whole device is its
+    driver's figure, None without one: the clients' sum is not all of it. Processes that are ``cut``
+    may hold more, so that their sizes are None.
     """
     held: dict[int, int | None] = {}
     for pid, client in clients:

@@ -1,4 +1,4 @@
-"""Small files of the kernel: sysfs with one value each, and proc."""
+"""Reads small files of the kernel, in sysfs and proc."""
 
 import os
 import re
@@ -9,7 +9,7 @@ _NUMBER = re.compile(r"-?[0-9]{1,20}", re.ASCII)
 
 
 def read(path: str, most: int) -> bytes:
-    """Read the beginning of a file, in one go: what the kernel makes up must not be torn.
+    """The beginning of a file, in one call: the kernel may change it between two.
 
     Raises:
         OSError: it cannot be read.
@@ -23,26 +23,26 @@ def read(path: str, most: int) -> bytes:
 
 
 def text(path: str) -> str:
-    """What a file says, without space around it; "" if it cannot be read."""
+    """The text of a file without surrounding space; "" if it cannot be read."""
     try:
         return read(path, LONGEST).decode("ascii", errors="replace").strip()
     except OSError:
         return ""
 
 
-def label(told: str) -> str:
-    """What firmware and drivers call something, as a label: of bounded length, and printable."""
-    return "".join(c if c.isprintable() else "?" for c in told[:LONGEST_LABEL])
+def label(name: str) -> str:
+    """A name by firmware or a driver as a label: of bounded length, and printable."""
+    return "".join(c if c.isprintable() else "?" for c in name[:LONGEST_LABEL])
 
 
 def number(path: str) -> int | None:
-    """The number that a file holds; None if it cannot be read, or holds none."""
+    """The number in a file; None if it cannot be read, or has none."""
     found = text(path)
     return int(found) if _NUMBER.fullmatch(found) else None
 
 
 def names(path: str) -> list[str]:
-    """What is in a directory, in order; nothing if it cannot be read."""
+    """The sorted names in a directory; none if it cannot be read."""
     try:
         return sorted(os.listdir(path))  # noqa: PTH208 - names are all that is wanted
     except OSError:
@@ -50,7 +50,7 @@ def names(path: str) -> list[str]:
 
 
 def link(path: str) -> str:
-    """The last part of where a link leads to; "" if it is none."""
+    """The last part of a link's target; "" if it is no link."""
     try:
         return os.path.basename(os.readlink(path))  # noqa: PTH115, PTH119 - a string
     except OSError:

@@ -1,12 +1,10 @@
-"""Which processes have DRM devices open, by ``/proc/PID/fd``.
+"""Finds the processes that have DRM devices open, by ``/proc/PID/fd``.
 
-All processes are looked through, now and then and a part at a time: nothing tells of a device that
-is opened. What each costs is a directory listing and a readlink(2) for each descriptor, some 30 µs
-for a process; the more there are, the more seldom it is done. ``fdinfo`` is read elsewhere, of the
-descriptors found here only. To list another user's descriptors takes CAP_DAC_READ_SEARCH, because
-the directory is that user's alone, and to see where they lead CAP_SYS_PTRACE (proc_pid_fd(5)).
-
-Descriptors of DRM devices that processes have, as many as there is room for. Pure.
+The kernel does not notify of opened devices, so all processes are scanned now and then, a part at a
+time. A process costs some 30 µs: a directory listing, and a readlink(2) for each descriptor. The
+more processes there are, the less often they are scanned. ``fdinfo`` is read elsewhere, only of the
+descriptors found here. Another user's descriptors take CAP_DAC_READ_SEARCH to be listed, because
+the directory is readable to that user only, and CAP_SYS_PTRACE to be resolved (proc_pid_fd(5)).
 """
 
 import errno
@@ -34,10 +32,10 @@ class Handle(NamedTuple):
 
 
 class Handles:
-    """The handles of all processes. Where they are too many, who has the most is cut, no other.
+    """Open DRM handles by process. Above the limit, only the processes with the most are cut.
 
-    How many one process may have is halved until all have room: a process with few is cut only
-    where so many others have as many.
+    The limit for one process is halved until all fit: a process with few handles is cut only if
+    many others have as many.
     """
 
     def __init__(self) -> None:
@@ -47,7 +45,7 @@ class Handles:
         self._room = MOST_OF_ONE
 
     def add(self, minor: int, handle: Handle) -> bool:
-        """Take one in; False: there is no room for more of this process."""
+        """Adds a handle; False if there is no room for more of this process."""
         own = self._of.get(handle.pid, [])
         is_full = self._number >= MOST_HANDLES and self._room == 1
         if len(own) >= self._room or is_full:
@@ -62,7 +60,7 @@ class Handles:
         return True
 
     def cut_off(self, pid: int) -> None:
-        """A process has more descriptors than are looked at; without any of DRM it has none."""
+        """Marks a process with too many descriptors as cut, if it has any DRM handle."""
         if pid in self._of:
             self.cut.add(pid)
 
@@ -74,7 +72,7 @@ class Handles:
                 self.cut.add(pid)
 
     def by_minor(self) -> dict[int, tuple[Handle, ...]]:
-        """Handles by the minor number, of the youngest process first: see ``ClientReader``."""
+        """Handles by minor number, the youngest process first: see ``ClientReader``."""
         found: dict[int, list[Handle]] = {}
         for own in self._of.values():
             for minor, handle in own:
@@ -88,18 +86,18 @@ DRM_MAJOR = 226
 MOST_PROCESSES = 262_144
 MOST_DESCRIPTORS = 1 << 20  # of one process: as many as it may have, unless fs.nr_open is raised
 AT_ONCE = 1024  # descriptors, of one process
-PERIOD = 50  # times as long as a look took, from one to the next: a fiftieth of a core at most
+PERIOD = 50  # the interval is so many times the duration of a scan: a fiftieth of a core at most
 _NODE = re.compile(r"/dev/dri/(?:card|renderD)([0-9]{1,4})(?: \(deleted\))?", re.ASCII)
 _NODES = "/dev/dri/"
 _START = 19  # position of field 22 of proc_pid_stat(5) after the command's ")"
 _REFUSED = {errno.EACCES, errno.EPERM}
 _INITIAL_PID_NAMESPACE = "pid:[4026531836]"  # PROC_PID_INIT_INO of the kernel
 REFUSED = (
-    "processes do not let themselves be looked into, so that not all clients can be seen: run as "
+    "processes may not be looked into, so that not all clients can be seen: run as "
     "root with hostPID, CAP_DAC_READ_SEARCH and CAP_SYS_PTRACE"
 )
 NESTED = "not all of the machine's processes can be seen: set hostPID: true in the pod spec"
-CROWDED = "processes are too many to be looked through, so that not all clients can be seen"
+CROWDED = "there are too many processes to scan, so that not all clients can be seen"
 CUT = (
     "have more files of /dev/dri open than are looked at: what they and their containers use is "
     "unmeasured; find out why they do"
@@ -107,14 +105,13 @@ CUT = (
 
 
 @dataclass(frozen=True, slots=True)
-class Sight:
-    """All processes, looked through once. ``handles``: by minor number of the device's node.
+class HandleScan:
+    """One scan of all processes. ``handles``: by minor number of the device's node.
 
-    ``since_mono_ns`` is when the look before was begun, if that one saw everything. ``refused`` is
-    how many processes did not let themselves be looked into; ``left`` how many were too many.
-    ``cut`` are those with too many descriptors of DRM devices, of which some were looked at;
-    ``was_cut`` those of the look before. ``nested``: only those of a container can be seen.
-    ``stale``: a newer look does not come back.
+    ``since_mono_ns``: when the scan before began, if it was complete. ``refused``: the number of
+    processes that may not be looked into. ``left``: the number beyond the limit. ``cut``: processes
+    with too many DRM descriptors, of which only some were read. ``was_cut``: those of the scan
+    before. ``nested``: only a container's processes are visible. ``stale``: a newer scan hangs.
     """
 
     handles: Mapping[int, tuple[Handle, ...]] = field(default_factory=dict)
@@ -129,7 +126,7 @@ class Sight:
 
     @property
     def blind(self) -> Unmeasured | None:
-        """Why not all processes can be seen, so that what is seen is not all that was used."""
+        """Why not all processes are visible, so that some use is missing; None if all are."""
         if self.nested:
             return Unmeasured.NO_HOSTPID
         if self.refused:
@@ -137,39 +134,39 @@ class Sight:
         return Unmeasured.READ_FAILED if self.left or self.stale else None
 
 
-class Holders:
-    """Looks through ``proc_root`` again and again. One caller at a time."""
+class HandleScanner:
+    """Scans ``proc_root`` at intervals, a part at a time. One caller at a time."""
 
     def __init__(self, proc_root: str, clock: Clock) -> None:
         self._root = proc_root
         self._clock = clock
-        self._under_way: Iterator[Sight | None] | None = None
+        self._under_way: Iterator[HandleScan | None] | None = None
         self._took_ns = 0
         self._said = ""
         self._nested = not sees_all_processes(proc_root)
-        self.newest: Sight | None = None
+        self.newest: HandleScan | None = None
 
     @property
     def trouble(self) -> str:
-        """What is not seen, and what to do; "" if nothing is missing."""
+        """What is not visible, and what to do; "" if nothing is missing."""
         cut = self.newest.cut if self.newest else ()
         some = f"processes ({min(cut)} is the first of {len(cut)}) " if cut else ""
         return self._missing().replace(CUT, some + CUT)
 
     def _missing(self) -> str:
-        sight = self.newest or Sight()
+        scan = self.newest or HandleScan()
         if self._nested:
             return NESTED
-        if sight.refused:
+        if scan.refused:
             return REFUSED
-        return CROWDED if sight.left else CUT if sight.cut else ""
+        return CROWDED if scan.left else CUT if scan.cut else ""
 
     def forget(self) -> None:
-        """Begin anew: what happened meanwhile was not seen."""
+        """Drops all scans, after a time without any."""
         self._under_way = self.newest = None
 
     def look(self, every_s: float, budget_s: float) -> None:
-        """Go on with the look, or begin one that is due, for no longer than the budget."""
+        """Continues a scan, or begins one that is due, for no longer than the budget."""
         now = self._clock.monotonic_ns()
         if self._under_way is None:
             pause_ns = max(every_s * 10**9, PERIOD * self._took_ns)
@@ -179,24 +176,24 @@ class Holders:
         self._go_on(self._under_way, now + int(budget_s * 10**9))
         self._took_ns += self._clock.monotonic_ns() - now
 
-    def _go_on(self, under_way: Iterator[Sight | None], until_ns: int) -> None:
-        for sight in under_way:
-            if sight is not None:
-                self.newest, self._under_way = sight, None
+    def _go_on(self, under_way: Iterator[HandleScan | None], until_ns: int) -> None:
+        for scan in under_way:
+            if scan is not None:
+                self.newest, self._under_way = scan, None
                 self._say()
                 return
             if self._clock.monotonic_ns() >= until_ns:
                 return
 
     def _say(self) -> None:
-        """Log once what is not seen, whosever it is and however much."""
+        """Logs once what is not visible."""
         missing = self._missing()
         if missing and missing != self._said:
             logger.warning("clients of /dev/dri: %s", self.trouble)
         self._said = missing
 
-    def _through(self, begun_ns: int) -> Iterator[Sight | None]:
-        """Yield None after each process, and what was seen at the end."""
+    def _through(self, begun_ns: int) -> Iterator[HandleScan | None]:
+        """Yields None after each process, and the finished scan at the end."""
         found = Handles()
         pids = sorted(int(name) for name in _listed(self._root) if name.isdecimal())
         refused, left = 0, max(len(pids) - MOST_PROCESSES, 0)
@@ -214,7 +211,7 @@ class Holders:
             yield None
         before = self.newest
         whole = before is not None and not before.refused and not before.left
-        yield Sight(
+        yield HandleScan(
             found.by_minor(),
             begun_ns,
             before.begun_mono_ns if before and whole else None,
@@ -234,10 +231,10 @@ def _listed(path: str) -> list[str]:
 
 
 def _handles(root: str, pid: int) -> Iterator[tuple[int, Handle] | None]:
-    """Minor number and handle of each descriptor of a DRM device; None now and then in between.
+    """Minor number and handle of each DRM descriptor; None after every ``AT_ONCE`` descriptors.
 
     Raises:
-        OSError: the process has ended, does not let itself be looked into, or has too many (E2BIG).
+        OSError: the process has ended, may not be looked into, or has too many (E2BIG).
 
     """
     folder = os.open(f"{root}/{pid}/fd", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -258,7 +255,7 @@ def _handles(root: str, pid: int) -> Iterator[tuple[int, Handle] | None]:
 
 
 def _minor(name: str, folder: int) -> int | None:
-    """The minor number of the DRM device that the descriptor is of."""
+    """The minor number of a descriptor's DRM device; None if it has none."""
     try:
         target = os.readlink(name, dir_fd=folder)
     except OSError:
@@ -268,7 +265,7 @@ def _minor(name: str, folder: int) -> int | None:
     named = _NODE.fullmatch(target)
     try:
         node = os.stat(name, dir_fd=folder)
-    except OSError:  # a plain directory laid out like /proc, whose links lead nowhere
+    except OSError:  # a copy of /proc whose links lead nowhere, in tests
         return int(named[1]) if named else None
     # A container may have the device under another name: its number is the same everywhere.
     is_drm = stat.S_ISCHR(node.st_mode) and os.major(node.st_rdev) == DRM_MAJOR
@@ -284,7 +281,7 @@ def _start(root: str, pid: int) -> int:
 
 
 def sees_all_processes(proc_root: str) -> bool:
-    """Whether ``proc_root`` shows the whole machine's processes, as far as it tells.
+    """Whether ``proc_root`` shows the whole machine's processes, as far as it can be read.
 
     It does not where it is the procfs of a container's own PID namespace.
     """

@@ -1,4 +1,4 @@
-"""The DRM source: finds the devices and who has them open, and reads them side by side."""
+"""The DRM source: finds the devices and their processes, and reads them in parallel."""
 
 import logging
 import time
@@ -15,8 +15,8 @@ from exporter.model import (
     SourceStatus,
 )
 from exporter.sources.gpus.drm.device import DrmDevice
-from exporter.sources.gpus.drm.discovery import Found, discover
-from exporter.sources.gpus.drm.holders import Holders
+from exporter.sources.gpus.drm.discovery import DrmCard, discover
+from exporter.sources.gpus.drm.holders import HandleScanner
 from exporter.sources.gpus.pool import DeviceWorkers, Stuck
 from exporter.sources.gpus.source import Demand, hangs
 
@@ -24,11 +24,11 @@ logger = logging.getLogger(__name__)
 
 SECOND_NS = 10**9
 LOOK = "look"  # the worker's key; no UUID
-HUNG_NS = 5 * SECOND_NS  # so long what was seen last is as good as what is looked for
+HUNG_NS = 5 * SECOND_NS  # so long the last scan stands in for one that hangs
 LOOK_EVERY_S = 10.0  # for devices that came or went
-SHARE_OF_DEADLINE = 0.5  # for looking through the processes
+SHARE_OF_DEADLINE = 0.5  # for the scan of the processes
 RELEASED = "released on request"
-NO_DEVICE = "no device of a DRM driver that tells of its clients, or another source has it"
+NO_DEVICE = "no device of a DRM driver that reports its clients, or another source has it"
 HANGS = "looking for devices and who has them open has not come back; see the kernel log"
 UNANSWERED = "no device answers: the driver hangs; see the kernel log"
 GONE = "its driver was unloaded, or it was taken out"
@@ -37,9 +37,9 @@ GONE = "its driver was unloaded, or it was taken out"
 class DrmSource:
     """GPUs of the kernel's DRM drivers, as a ``GpuSource``.
 
-    ``taken`` gives the PCI addresses of the devices that other sources have: those are left to
-    them. ``computing`` gives the pids of processes with queues of KFD, whose time amdgpu does not
-    count. ``any_driver``: also devices of drivers that are not known to tell of their clients.
+    ``taken`` returns the PCI addresses of devices that other sources read; they are left out.
+    ``computing`` returns the pids of processes with queues of KFD, whose time amdgpu does not
+    count. ``any_driver``: also devices of drivers that are not known to report their clients.
     """
 
     name = "drm"
@@ -60,7 +60,7 @@ class DrmSource:
         self._computing = computing
         self._any_driver = any_driver
         self._demand = Demand()
-        self._holders = Holders(proc_root, clock)
+        self._holders = HandleScanner(proc_root, clock)
         self._workers = DeviceWorkers(clock, self.name)
         self._devices: dict[str, DrmDevice] = {}
         self._gone: set[str] = set()
@@ -72,7 +72,7 @@ class DrmSource:
         self._said = ""
 
     def read(self) -> Reading:
-        """Read every device within the deadline; see ``GpuSource.read``."""
+        """Reads every device within the deadline; see ``GpuSource.read``."""
         with self._lock:
             begun_ns = self._clock.monotonic_ns()
             self._look(begun_ns)
@@ -83,25 +83,25 @@ class DrmSource:
             return Reading(self._status(devices, self._clock.monotonic_ns() - begun_ns), devices)
 
     def release(self, released: bool) -> None:  # noqa: FBT001 - a state, not an option
-        """Read nothing of the drivers any more (True), or begin anew (False)."""
+        """Stops reading (True), or begins again (False)."""
         with self._lock:
             if self._released and not released:
-                self._holders = Holders(self._proc, self._clock)
+                self._holders = HandleScanner(self._proc, self._clock)
                 for device in self._devices.values():
                     device.restart()
             self._released = released
 
     def follow(self, demand: Demand) -> None:
-        """Read by this from the next read on."""
+        """Applies a demand from the next read on."""
         with self._lock:
             self._demand = demand
 
     def close(self) -> None:
-        """End the workers; no device is held."""
+        """Ends the workers; no device is open."""
         self._workers.close()
 
     def _look(self, now_ns: int) -> None:
-        """Find the devices, now and then, and who has them open; by a worker, for it may hang."""
+        """Finds the devices, if due, and their processes. A worker does it, because it may hang."""
         is_due = self._look_at_ns is None or now_ns >= self._look_at_ns
         if not is_due and not self._devices:
             return
@@ -112,13 +112,13 @@ class DrmSource:
             raise result
         if isinstance(result, tuple) and not isinstance(result, Stuck):
             self._look_at_ns = now_ns + int(LOOK_EVERY_S * SECOND_NS)
-            self._adopt(*result)
+            self._sync(*result)
 
     def _seek(
-        self, holders: Holders, *, is_due: bool, released: bool
-    ) -> tuple[tuple[Found, ...], Collection[str]] | None:
-        """What devices there are, and which of all another source has, if that is due."""
-        found: tuple[Found, ...] = ()
+        self, holders: HandleScanner, *, is_due: bool, released: bool
+    ) -> tuple[tuple[DrmCard, ...], Collection[str]] | None:
+        """Scans the processes; the devices, and those of other sources, if due."""
+        found: tuple[DrmCard, ...] = ()
         taken: Collection[str] = ()
         if is_due:
             taken = self._taken()
@@ -128,8 +128,8 @@ class DrmSource:
             holders.look(demand.processes_every_s, SHARE_OF_DEADLINE * demand.deadline_s)
         return (found, taken) if is_due else None
 
-    def _adopt(self, found: tuple[Found, ...], taken: Collection[str]) -> None:
-        """Take over what was found. A device that was seen once is remembered."""
+    def _sync(self, found: tuple[DrmCard, ...], taken: Collection[str]) -> None:
+        """Updates the devices. Devices that are gone are remembered."""
         here = {each.device.uuid: each for each in found}
         for uuid, each in here.items():
             known = self._devices.get(uuid)
@@ -148,13 +148,13 @@ class DrmSource:
 
     def _read(self, begun_ns: int) -> tuple[DeviceReading, ...]:
         demand = self._demand
-        sight = self._holders.newest
-        if sight is None:  # the first look takes longer than its time: there is nothing to tell
+        scan = self._holders.newest
+        if scan is None:  # the first scan is not finished
             return tuple(DeviceReading(device.found.device) for device in self._all())
         if self._hangs:
-            sight = replace(sight, stale=True)
+            scan = replace(scan, stale=True)
         jobs = {
-            uuid: partial(device.read, sight, demand)
+            uuid: partial(device.read, scan, demand)
             for uuid, device in self._devices.items()
             if uuid not in self._gone
         }
@@ -189,7 +189,7 @@ class DrmSource:
         return SourceStatus(self.name, up, detail, duration_ns, self._last_success)
 
     def _say(self, detail: str) -> None:
-        """Log once that it hangs though the source is up; ``Holders`` logs what is not seen."""
+        """Logs a hang of a source that is up, once. ``HandleScanner`` logs missing processes."""
         if detail and detail != self._said:
             logger.warning("source drm: %s", detail)
         self._said = detail

@@ -1,12 +1,12 @@
 """Busy time of each process by the driver's own sums: accounting, since driver 610.
 
-The driver adds up, for each process, the samples that name it, without rounding and without losing
-any (OGKM gpu_acct.c). What counts is the ratio of two differences, the sum's and the number of
-samples, because the driver may count the whole ring twice, in both alike. The driver adds up once a
-second, at moments of its own: in a window of a second the sums lag behind its samples by up to one.
+The driver sums the samples of each process without rounding and without losing any (OGKM
+gpu_acct.c). The result here is the ratio of two differences, of the sum and of the number of
+samples, because the driver may count the whole ring twice in both. It sums once a second, at times
+of its own: in a window of a second the sums may lag behind the samples by one.
 
-Only processes that began while accounting mode was on are known. One that is not leaves its window
-to the rows of ``nvmlDeviceGetProcessUtilization``, from which these sums are made.
+Only processes that began while accounting mode was on are known. If a process is not, the window
+uses the rows of ``nvmlDeviceGetProcessUtilization``.
 """
 
 import logging
@@ -38,7 +38,7 @@ NO_ACCOUNTING = AccountingChoice()
 
 
 def choice_of(shares: str, *, enable: bool) -> AccountingChoice:
-    """What the settings ``nvml.shares`` and ``nvml.enable-accounting`` ask for."""
+    """The choice of the settings ``nvml.shares`` and ``nvml.enable-accounting``."""
     return AccountingChoice((AUTO if shares == "auto" else shares) == "accounting", enable)
 
 
@@ -60,7 +60,7 @@ class _AccountingStats(Structure):
 
 
 class Sums(NamedTuple):
-    """What the driver has added up for a process, in hundredths of a percent of a sample."""
+    """The driver's sums for a process, in hundredths of a percent of a sample."""
 
     start_us: int
     running: bool
@@ -70,7 +70,7 @@ class Sums(NamedTuple):
 
 
 class Accounting:
-    """The sums of one device's processes from window to window. One thread at a time."""
+    """Reads the sums of one device's processes at each window. One thread at a time."""
 
     def __init__(self, library: Library, choice: AccountingChoice, clock: Clock) -> None:
         self._library = library
@@ -79,8 +79,8 @@ class Accounting:
         self._function = library.function(STATS, c_void_p, c_void_p)
         self._said = ""
 
-    def attach(self, handle: Any, uuid: str) -> None:  # noqa: ANN401 - pynvml's pointer
-        """Ask through another handle from now on; what was added up before is not compared."""
+    def bind(self, handle: Any, uuid: str) -> None:  # noqa: ANN401 - pynvml's pointer
+        """Uses another handle from now on. Earlier sums are dropped."""
         self._handle, self._uuid = handle, uuid
         self._forget()
         self._retry.reset()
@@ -91,14 +91,14 @@ class Accounting:
         self._since_us: int | None = None
 
     def processes(self, window: Window) -> tuple[ProcessActivity, ...] | None:
-        """Busy time of each process in the window, which its rows begin; None: the rows stand.
+        """Busy time of each process in the window; None: the window keeps its rows.
 
         Raises:
             DriverGoneError: the driver is not there.
             DeviceLostError: the device is not there.
 
         """
-        if not (self._ready or self._made_ready()) or not self._choice.use:
+        if not (self._ready or self._make_ready()) or not self._choice.use:
             return None
         if self._since_us is None:
             self._since_us = window.start_unix_ns // 1000
@@ -109,10 +109,10 @@ class Accounting:
         except errors.NvmlError as error:
             self._fail(str(error))
             return None
-        return None if added is None else activities(window, added)
+        return None if added is None else accounted_activities(window, added)
 
     def _added(self, named: set[int]) -> dict[int, Sums] | None:
-        """What was added for each process; None where one of the named cannot be told."""
+        """The increase of each process; None if that of a named process is unknown."""
         added: dict[int, Sums] = {}
         before, known = self._known, {}
         for pid in named | before.keys():
@@ -128,10 +128,10 @@ class Accounting:
         return added if named <= added.keys() else None
 
     def _more(self, sums: Sums, before: Sums | None) -> Sums | None:
-        """What was added since the last window; None where that cannot be told.
+        """The increase since the last window; None if it is unknown.
 
-        A process that is new to us counts from 0 if it began while we were looking. Another start
-        is another process under the same pid.
+        A new process counts from 0 if it began since reading began. Another start time means
+        another process with the same pid.
         """
         if before is None or before.start_us != sums.start_us:
             if self._since_us is None or sums.start_us < self._since_us:
@@ -145,7 +145,7 @@ class Accounting:
         return None if min(more.samples, more.core, more.memory_active) < 0 else more
 
     def _ask(self, pid: int) -> Sums | None:
-        """The sums of a process; None where the driver keeps none of it."""
+        """The sums of a process; None if the driver keeps none for it."""
         stats = _AccountingStats(pid=pid)
         code = errors.FUNCTION_NOT_FOUND
         if self._function is not None:
@@ -159,18 +159,18 @@ class Accounting:
             *(stats.samples, stats.core, stats.memory_active),
         )
 
-    def _made_ready(self) -> bool:
-        """Whether accounting is on by now; it is looked for less and less often."""
+    def _make_ready(self) -> bool:
+        """Whether accounting is on now. It is checked with a back-off."""
         if not any(self._choice) or not self._retry.due:
             return False
-        hindrance = self._hindrance()
-        self._ready = not hindrance
-        if hindrance:
-            self._fail(hindrance)
+        obstacle = self._obstacle()
+        self._ready = not obstacle
+        if obstacle:
+            self._fail(obstacle)
         return self._ready
 
-    def _hindrance(self) -> str:
-        """Why there are no sums to be had, and what to do about it."""
+    def _obstacle(self) -> str:
+        """Why there are no sums, and what to do about it; "" if there are."""
         if self._choice.use and self._function is None:
             return "the driver keeps no sums per process before release 610"
         try:
@@ -198,12 +198,14 @@ class Accounting:
             )
 
 
-def activities(window: Window, added: Mapping[int, Sums]) -> tuple[ProcessActivity, ...] | None:
-    """Busy time out of sums: each sample stands for as long as any. None: they say nothing yet.
+def accounted_activities(
+    window: Window, added: Mapping[int, Sums]
+) -> tuple[ProcessActivity, ...] | None:
+    """Busy time of each process out of sums; None if the sums have no samples yet.
 
-    Every process that lives counts every sample, so the most that one has counted is how many
-    there were. Where none lived through the window, all figures are too high alike: they are
-    shares. Encoder and decoder are not added up; they come from the window's own rows.
+    All samples count for the same time. Every live process counts every sample, so the largest
+    count is their number. If no process lived through the window, all figures are too high by the
+    same factor, which does not matter for shares. Encoder and decoder come from the window's rows.
     """
     rows = {process.pid: process.busy for process in window.processes}
     samples = max((more.samples for more in added.values()), default=0)

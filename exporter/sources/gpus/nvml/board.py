@@ -1,11 +1,18 @@
-"""Memory and sensors of a device: NVML's plain queries, field values and GPM, at slow cadences."""
+"""Memory and sensors of a device, read at intervals: NVML's plain queries, field values, GPM."""
 
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 from exporter.model import Sensors
-from exporter.sources.gpus.nvml.cadence import COUNTERS, PROFILING, SAMPLES, SENSORS, Parts, Wanted
+from exporter.sources.gpus.nvml.cadence import (
+    COUNTERS,
+    PROFILING,
+    SAMPLES,
+    SENSORS,
+    ReadPhases,
+    ReadPlan,
+)
 from exporter.sources.gpus.nvml.counters import PCIE, BoardCounters
 from exporter.sources.gpus.nvml.errors import (
     DeviceLostError,
@@ -50,10 +57,10 @@ def memory_info(library: Library, handle: Any) -> MemoryInfo:  # noqa: ANN401 - 
     return MemoryInfo(v2.total, v2.used, v2.reserved)
 
 
-class Board:
-    """What one board tells of itself; each value stands until its next turn.
+class BoardReader:
+    """Reads the sensor values of one board. Each is reused until its next scheduled read.
 
-    What only families need that are not wanted is not asked for.
+    What only disabled metric families need is not read.
     """
 
     def __init__(
@@ -61,42 +68,42 @@ class Board:
         library: Library,
         handle: Any,  # noqa: ANN401 - pynvml's pointer
         refusals: Refusals,
-        wanted: Wanted,
-        parts: Parts,
+        wanted: ReadPlan,
+        phases: ReadPhases,
     ) -> None:
         self._library = library
         self._ask = library.ask
         self._now = library.clock.monotonic_ns
         self._refusals = refusals
-        self._parts = parts
-        self._turns = {part: parts.turns(part) for part in (SENSORS, COUNTERS, PROFILING)}
-        self._told: Sensors | None = None  # until something is asked
-        self._counters = BoardCounters(library, refusals, wanted, parts)
+        self._phases = phases
+        self._cadences = {phase: phases.cadence(phase) for phase in (SENSORS, COUNTERS, PROFILING)}
+        self._shown: Sensors | None = None  # None: to be built again
+        self._counters = BoardCounters(library, refusals, wanted, phases)
         self._gpm: Gpm | None = None
         self._disabled = wanted.disabled
-        self.attach(handle)
+        self.bind(handle)
 
-    def follow(self, wanted: Wanted) -> None:
-        """Ask for this from now on, through the same handle. Sums go on."""
+    def follow(self, wanted: ReadPlan) -> None:
+        """Applies another plan, with the same handle. Sums go on."""
         profiled = self._gpm is not None
         self._disabled = wanted.disabled
         self._counters.follow(wanted)
         if profiled is (PROFILING in wanted.disabled):
-            self._profile_anew()
-        self._turns[SENSORS].restart()
-        self._next_turn_ns = 0
+            self._restart_profiling()
+        self._cadences[SENSORS].restart()
+        self._next_due_ns = 0
 
-    def attach(self, handle: Any) -> None:  # noqa: ANN401 - pynvml's pointer
-        """Ask through another handle from now on, and for everything at once."""
+    def bind(self, handle: Any) -> None:  # noqa: ANN401 - pynvml's pointer
+        """Uses another handle from now on; everything is due at once."""
         self._handle = handle
-        self._counters.attach(handle)
-        self._profile_anew()
+        self._counters.bind(handle)
+        self._restart_profiling()
         self._sensors = Sensors()
-        self._told = None
-        self._turns[SENSORS].restart()
-        self._next_turn_ns = 0
+        self._shown = None
+        self._cadences[SENSORS].restart()
+        self._next_due_ns = 0
 
-    def _profile_anew(self) -> None:
+    def _restart_profiling(self) -> None:
         self.close()
         shown = PROFILING not in self._disabled
         self._gpm = Gpm(self._library, self._handle, self._refusals) if shown else None
@@ -104,26 +111,26 @@ class Board:
         self._moved: Mapping[str, float] = {}
         self._gpm_lacks_pcie = False
         self._counting = False  # whether traffic was counted by the counters, not by GPM
-        self._told = None
+        self._shown = None
         self._counters.traffic.restart()  # what GPM counts, the counters do not see, and back
-        self._turns[PROFILING].restart()
+        self._cadences[PROFILING].restart()
 
     def close(self) -> None:
-        """Give back what the driver's library holds for us."""
+        """Frees what the driver's library holds for this board."""
         if self._gpm is not None:
             self._gpm.close()
 
     def read(self) -> Sensors:
-        """What the board tells; what fails is left out. The same object while that is the same.
+        """The sensor values; those that fail are left out. The same object until a value changes.
 
         Raises:
             DriverGoneError: the driver is not there.
             DeviceLostError: the device is not there.
 
         """
-        if self._now() >= self._next_turn_ns:
-            self._read_in_turn()
-            self._next_turn_ns = min([turns.next_ns for turns in self._turns.values()])
+        if self._now() >= self._next_due_ns:
+            self._read_due()
+            self._next_due_ns = min([cadence.next_ns for cadence in self._cadences.values()])
         counting = self._gpm_lacks_pcie or self._gpm is None or GPM in self._refusals
         if counting:
             self._counters.read(SAMPLES)  # each cycle, because it wraps
@@ -131,31 +138,31 @@ class Board:
             self._counters.traffic.restart()  # GPM counts from now on
         self._counting = counting
         traffic = self._moved or self._counters.shown["pcie_bytes"]
-        if self._told is None:
+        if self._shown is None:
             self._with_traffic = self._united()
-        elif self._told.pcie_bytes == traffic:
-            return self._told
-        self._told = self._with_traffic(pcie_bytes=traffic)
-        return self._told
+        elif self._shown.pcie_bytes == traffic:
+            return self._shown
+        self._shown = self._with_traffic(pcie_bytes=traffic)
+        return self._shown
 
-    def _read_in_turn(self) -> None:
-        if self._taken(SENSORS):
-            self._parts.read(SENSORS, self._read_sensors)
-        if self._taken(COUNTERS):
-            self._parts.read(COUNTERS, self._counters.read, COUNTERS)
-        if self._taken(PROFILING) and self._gpm is not None:
-            self._profile = self._parts.read(PROFILING, self._gpm.read)
+    def _read_due(self) -> None:
+        if self._begin_if_due(SENSORS):
+            self._phases.read(SENSORS, self._read_sensors)
+        if self._begin_if_due(COUNTERS):
+            self._phases.read(COUNTERS, self._counters.read, COUNTERS)
+        if self._begin_if_due(PROFILING) and self._gpm is not None:
+            self._profile = self._phases.read(PROFILING, self._gpm.read)
             self._moved = self._count_traffic(self._profile)
 
-    def _taken(self, part: str) -> bool:
-        """Take a turn if it is due; what was told then has had its time."""
-        due = self._turns[part].take()
+    def _begin_if_due(self, phase: str) -> bool:
+        """Whether a phase is due now; if so, its old values are dropped."""
+        due = self._cadences[phase].begin_if_due()
         if due:
-            self._told = None
+            self._shown = None
         return due
 
     def _united(self) -> Callable[..., Sensors]:
-        """All that has turns; what makes the whole of it and the traffic, which has none."""
+        """All values of the slow phases; the result adds the traffic, which is read each cycle."""
         counted = self._counters.shown
         profile = self._profile or GpmReading()
         sensors = self._sensors
@@ -179,9 +186,9 @@ class Board:
         )
 
     def _count_traffic(self, profile: GpmReading | None) -> Mapping[str, float]:
-        """Take in GPM's figures, which do not wrap; without them the counters are read.
+        """Adds GPM's traffic, which does not wrap. Without it, the counters are read.
 
-        Once the counters are read they are kept to: both would count the same bytes.
+        Once the counters are read, GPM is not used again: both would count the same bytes.
         """
         if PCIE in self._disabled or profile is None or self._gpm_lacks_pcie:
             return {}
@@ -201,7 +208,7 @@ class Board:
         limit = self._try(
             "power", "power_limit", partial(ask, "nvmlDeviceGetEnforcedPowerLimit", handle)
         )
-        warmth = self._try("temperature", "temperature", self._temperature)
+        celsius = self._try("temperature", "temperature", self._temperature)
         clocks = {
             name: self._try("clocks", "clock", partial(ask, "nvmlDeviceGetClockInfo", handle, kind))
             for name, kind in CLOCKS.items()
@@ -209,7 +216,7 @@ class Board:
         self._sensors = Sensors(
             power_watts=None if power is None else power / 1000,
             power_limit_watts=None if limit is None else limit / 1000,
-            temperature_celsius={} if warmth is None else {"gpu": float(warmth)},
+            temperature_celsius={} if celsius is None else {"gpu": float(celsius)},
             clock_hertz={name: mhz * 1_000_000 for name, mhz in clocks.items() if mhz is not None},
         )
         self._counters.read(SENSORS)

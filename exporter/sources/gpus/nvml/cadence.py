@@ -1,13 +1,9 @@
-"""The parts of one device's reading: what the driver takes for each, and when each has its turn.
+"""When each phase of one device's reading is due, and what it costs in driver time.
 
-What is read in every cycle is no matter of turns: the driver's ring would overflow.
-
-How often a device is asked for what it is slow to tell. Pure.
-
-A slow answer keeps a lock of the driver that every tenant's calls wait for. So a turn may cost a
-small part of the time until the next one; where it costs more, the next one comes later.
-
-How long the driver is waited for, and how often it is asked for what is dear to answer.
+The slow phases (process lists, sensors, counters, GPM) have intervals of their own. A slow driver
+call holds a lock that the calls of every tenant wait for. So a read may cost a small part of its
+interval; if it costs more, the interval is widened. The rings are read in every cycle, because they
+would overflow otherwise.
 """
 
 from collections.abc import Callable, Mapping
@@ -18,25 +14,25 @@ from exporter.model import Clock, PartCost
 
 SECOND = 1_000_000_000
 
-MOST_SHARE = 0.01  # of the time between two turns
-NARROW_AT = 0.8  # of that share, so that an answer on the edge does not move the interval
+MOST_SHARE = 0.01  # of an interval
+NARROW_AT = 0.8  # of that share, so that a cost at the edge does not move the interval
 LONGEST_S = 60.0
 
 
-class Pace:
-    """By how much an interval is widened on one device, out of what its turns have cost.
+class AdaptiveInterval:
+    """Widens an interval on one device by what the reads have cost.
 
-    ``factor`` is a power of two. The cheaper of the two newest turns counts: a slow one alone
-    widens nothing, and a quick one leads back at once.
+    ``factor`` is a power of two. The cheaper of the two newest reads counts: one slow read alone
+    widens nothing, and one quick read narrows the interval at once.
     """
 
     def __init__(self) -> None:
         self.factor = 1
         self._before_ns = 0
 
-    def note(self, cost_ns: int, every_ns: int) -> None:
-        """Take in what a turn cost, of those that are ``every_ns`` apart where all is quick."""
-        if not every_ns:  # each cycle: a counter that wraps is not read more seldom
+    def observe(self, cost_ns: int, every_ns: int) -> None:
+        """Takes the cost of a read that is due every ``every_ns`` if the driver is quick."""
+        if not every_ns:  # read in each cycle: its counter wraps
             return
         cheaper_ns, self._before_ns = min(cost_ns, self._before_ns), cost_ns
         allowed_ns = int(every_ns * MOST_SHARE)
@@ -46,14 +42,14 @@ class Pace:
             self.factor *= 2
 
     def widened_s(self, every_ns: int) -> float:
-        """Seconds from one turn to the next, as wide as it is now."""
+        """The widened interval, in seconds."""
         normal_s = every_ns / SECOND
         return max(min(normal_s * self.factor, LONGEST_S), normal_s)
 
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """Seconds, all of them."""
+    """The deadline of a read and the intervals of its phases, in seconds."""
 
     deadline_s: float = 0.8
     """No read takes longer, whatever the driver does."""
@@ -62,7 +58,7 @@ class Timing:
     """Devices are enumerated again: MIG instances come and go, and their handles are reused."""
 
     look_again_s: float = 5.0
-    """Sooner, when a device that could be read cannot any more."""
+    """The same after a device has failed."""
 
     memory_every_s: float = 5.0
     """Process lists lock the whole driver while it walks all clients of all tenants."""
@@ -81,8 +77,8 @@ class Timing:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """What devices are asked for, and how often. ``disabled``: groups of metric families."""
+class ReadPlan:
+    """What is read of the devices, and how often. ``disabled``: groups of metric families."""
 
     timing: Timing = field(default_factory=Timing)
     disabled: frozenset[str] = frozenset()
@@ -90,109 +86,110 @@ class Wanted:
 
 T = TypeVar("T")
 
-SAMPLES = "samples"  # of every cycle: the rings, energy, what wraps; and what belongs nowhere else
+SAMPLES = "samples"  # in every cycle: the rings, energy, what wraps, and calls of no other phase
 PROCESSES = "processes"
 SENSORS = "sensors"
 COUNTERS = "counters"
-PROFILING = "profiling"  # GPM; the group of metric families that it is for is called so, too
-EVERY = {  # the parts that have turns, and the name of their interval in Timing
-    PROCESSES: "memory_every_s",
-    SENSORS: "sensors_every_s",
-    COUNTERS: "counters_every_s",
-    PROFILING: "profiling_every_s",
+PROFILING = "profiling"  # GPM; also the name of its group of metric families
+SLOW_PHASES: Mapping[str, Callable[[Timing], float]] = {  # with their intervals
+    PROCESSES: lambda timing: timing.memory_every_s,
+    SENSORS: lambda timing: timing.sensors_every_s,
+    COUNTERS: lambda timing: timing.counters_every_s,
+    PROFILING: lambda timing: timing.profiling_every_s,
 }
 
 
-class Turns:
-    """A turn every so many seconds, the first at once; fewer while the driver is slow."""
+class Cadence:
+    """When something is due: at once, then at an interval that widens if the driver is slow."""
 
     def __init__(self, clock: Clock) -> None:
         self._now = clock.monotonic_ns
-        self._pace = Pace()
-        self.follow(0.0)
+        self._adaptive = AdaptiveInterval()
+        self.set_interval(0.0)
         self.restart()
 
-    def follow(self, every_s: float) -> None:
-        """Give one so often from now on, where the driver is quick."""
+    def set_interval(self, every_s: float) -> None:
+        """Sets the interval that holds while the driver is quick."""
         self.every_s = every_s
         self.interval_ns = self._widened_ns(every_s)
 
     def restart(self) -> None:
-        """Let the next turn be at once."""
+        """Makes it due at once."""
         self._last_ns: int | None = None
 
     @property
     def next_ns(self) -> int:
-        """When the next turn is, by the monotonic clock; 0: at once."""
+        """When it is due, by the monotonic clock; 0: at once."""
         return 0 if self._last_ns is None else self._last_ns + self.interval_ns
 
-    def take(self, every_s: float | None = None) -> bool:
-        """Take the turn if it is due; ``every_s`` for one that is in a hurry."""
+    def begin_if_due(self, every_s: float | None = None) -> bool:
+        """Whether it is due now; then the interval restarts. ``every_s``: a shorter interval."""
         wait_ns = self.interval_ns if every_s is None else self._widened_ns(every_s)
         now_ns = self._now()
-        due = self._last_ns is None or now_ns - self._last_ns >= wait_ns
-        if due:
+        is_due = self._last_ns is None or now_ns - self._last_ns >= wait_ns
+        if is_due:
             self._last_ns = now_ns
-        return due
+        return is_due
 
-    def note(self, cost_ns: int) -> None:
-        """Take in what a turn cost; the interval, in nanoseconds, may change with it."""
-        self._pace.note(cost_ns, int(self.every_s * SECOND))
+    def observe(self, cost_ns: int) -> None:
+        """Takes the cost of a read, which may change the interval."""
+        self._adaptive.observe(cost_ns, int(self.every_s * SECOND))
         self.interval_ns = self._widened_ns(self.every_s)
 
     def _widened_ns(self, every_s: float) -> int:
-        return int(self._pace.widened_s(int(every_s * SECOND)) * SECOND)
+        return int(self._adaptive.widened_s(int(every_s * SECOND)) * SECOND)
 
 
-class Parts:
-    """What each part of one device's reading costs. One thread at a time; ``costs`` are for any.
+class ReadPhases:
+    """The phases of one device's reading: when each is due, and what it costs.
 
-    ``note`` is told how many nanoseconds each call took.
+    One thread at a time; any thread may read ``costs``. ``note_call`` takes the duration of each
+    driver call, in nanoseconds.
     """
 
     def __init__(self, clock: Clock, timing: Timing) -> None:
         self._took_ns: list[int] = []  # of each call that is not added up yet
-        self.note = self._took_ns.append
-        self._spent_ns = dict.fromkeys((SAMPLES, *EVERY), 0)
-        self._turns = {name: Turns(clock) for name in EVERY}
+        self.note_call = self._took_ns.append
+        self._spent_ns = dict.fromkeys((SAMPLES, *SLOW_PHASES), 0)
+        self._cadences = {phase: Cadence(clock) for phase in SLOW_PHASES}
         self.follow(timing)
 
     def follow(self, timing: Timing) -> None:
-        """Give turns by this from now on."""
-        for name, every in EVERY.items():
-            self._turns[name].follow(getattr(timing, every))
-        self._turns_cost = {
-            part: PartCost(self._spent_ns[part], turns.interval_ns)
-            for part, turns in self._turns.items()
-            if self._spent_ns[part]
+        """Applies other intervals."""
+        for phase, interval_s in SLOW_PHASES.items():
+            self._cadences[phase].set_interval(interval_s(timing))
+        self._slow_costs = {
+            phase: PartCost(self._spent_ns[phase], cadence.interval_ns)
+            for phase, cadence in self._cadences.items()
+            if self._spent_ns[phase]
         }
 
-    def turns(self, part: str) -> Turns:
-        """When a part has its turn."""
-        return self._turns[part]
+    def cadence(self, phase: str) -> Cadence:
+        """When a slow phase is due."""
+        return self._cadences[phase]
 
     def add_up(self) -> None:
-        """Add what was called since the last time to what each cycle costs."""
+        """Adds the calls since the last time to the cost of each cycle."""
         self._spent_ns[SAMPLES] += sum(self._took_ns)
         self._took_ns.clear()
 
-    def read(self, part: str, read: Callable[..., T], *arguments: object) -> T:
-        """Read this part: what is called for that is counted for it, as one turn."""
+    def read(self, phase: str, read: Callable[..., T], *arguments: object) -> T:
+        """Reads a phase and counts its driver calls as the cost of that phase."""
         self.add_up()
         try:
             return read(*arguments)
         finally:
             took_ns = sum(self._took_ns)
             self._took_ns.clear()
-            self._spent_ns[part] += took_ns
-            turns = self._turns[part]
-            turns.note(took_ns)
-            cost = PartCost(self._spent_ns[part], turns.interval_ns)
-            self._turns_cost = {**self._turns_cost, part: cost}
+            self._spent_ns[phase] += took_ns
+            cadence = self._cadences[phase]
+            cadence.observe(took_ns)
+            cost = PartCost(self._spent_ns[phase], cadence.interval_ns)
+            self._slow_costs = {**self._slow_costs, phase: cost}
 
     @property
     def costs(self) -> Mapping[str, PartCost]:
-        """Time in the driver since the start, and the interval now, of each part that was read."""
+        """Driver time since the start, and the interval now, of each phase that was read."""
         each_cycle_ns = self._spent_ns[SAMPLES]
-        told = {SAMPLES: PartCost(each_cycle_ns)} if each_cycle_ns else {}
-        return told | self._turns_cost
+        each_cycle = {SAMPLES: PartCost(each_cycle_ns)} if each_cycle_ns else {}
+        return each_cycle | self._slow_costs

@@ -1,11 +1,9 @@
-"""The calls of each cycle, made straight through ctypes: one call each, buffers allocated once.
+"""The driver calls of each cycle, made directly through ctypes.
 
-pynvml probes for a size and then fills, which fails when a process starts in between, and spends
-ten times as long on one Python object per row. Struct layouts: nvml.h (64-bit).
-
-Arrays of C structs that the driver fills: allocated once, decoded all at once.
-
-Field-by-field access through ctypes costs ten times what ``struct.iter_unpack`` does.
+pynvml calls twice, for the size and for the rows, which fails if a process starts in between. It
+also takes ten times as long, because it makes a Python object for each row. Here each call is made
+once, its buffers are allocated once, and ``struct.iter_unpack`` decodes all rows together. Struct
+layouts: nvml.h (64-bit).
 """
 
 import ctypes
@@ -25,10 +23,10 @@ FIRST_CAPACITY = 4096  # what recent drivers ask for, whatever the number of pro
 MOST_ROWS = 1 << 16
 
 
-class Rows:
+class RowBuffer:
     """A buffer for up to ``capacity`` structs of ``size`` bytes. One caller at a time.
 
-    ``place`` and ``count`` are arguments for the driver; they stay the same objects.
+    ``place`` and ``count`` are arguments of the driver call; they stay the same objects.
     """
 
     def __init__(self, size: int, capacity: int = FIRST_CAPACITY) -> None:
@@ -39,18 +37,18 @@ class Rows:
         self._allocate(capacity)
 
     def read(self, name: str, call: Callable[..., int], *arguments: object) -> bytes:
-        """Let the driver write rows; gives their bytes.
+        """Calls the driver, which writes rows; returns their bytes.
 
-        One call, no size probe: between a probe and the call a process may start, and what probes
-        answer differs between functions. A buffer that is too small grows, within bounds. "Not
-        found" is the normal answer of an idle device.
+        A buffer that is too small grows, within bounds. The size is not asked for first: a process
+        may start in between, and functions answer it differently. "Not found" is the normal answer
+        of an idle device.
 
         Raises:
-            NvmlError: for the function ``name``, by its return code.
+            NvmlError: of the function ``name``, by its return code.
 
         """
         if self._filled:
-            # Some drivers count rows that they have not written (nvtop#110): nothing old may stay.
+            # Some drivers count rows that they have not written (nvtop#110): old rows must go.
             self._buffer[: self._filled] = bytes(self._filled)
         self.count.value = self.capacity
         code = call(*arguments)
@@ -67,9 +65,9 @@ class Rows:
 
     def _allocate(self, capacity: int) -> None:
         self.capacity = capacity
-        # Pages of its own: those that the driver never writes to take no memory.
+        # An anonymous mapping: pages that the driver never writes to take no memory.
         self._buffer = mmap.mmap(-1, capacity * self._size)
-        # Nobody resizes it: it stays where it is.
+        # It is never resized, so its address stays valid.
         self.place.value = ctypes.addressof(ctypes.c_char.from_buffer(self._buffer))
         self._filled = 0
 
@@ -93,7 +91,7 @@ ProcessCall = Callable[[int], list[ProcessRow]]
 
 
 def _missing(*_: object) -> int:
-    """Stand in for a function that this driver lacks."""
+    """The answer of a function that this driver lacks."""
     return errors.FUNCTION_NOT_FOUND
 
 
@@ -111,14 +109,14 @@ class _ProcessesUtilizationInfo(Structure):
 
 
 class DeviceCalls:
-    """The hot calls for one device handle, with arguments made once. One thread at a time."""
+    """The frequent calls for one device handle, with prepared arguments. One thread at a time."""
 
     def __init__(self, library: Library, handle: Any) -> None:  # noqa: ANN401 - pynvml's pointer
         self._address = cast(handle, c_void_p)
         self._library = library
         self._newer_than_us = c_ulonglong(0)
         samples = library.function(SAMPLES) or _missing
-        self._sample_rows = rows = Rows(16, 256)
+        self._sample_rows = rows = RowBuffer(16, 256)
         self._value_type = c_int(UNSIGNED_INT)
         self._sampling_type = c_uint()
         self._samples = partial(
@@ -129,8 +127,8 @@ class DeviceCalls:
         self._energy = library.function(ENERGY) or _missing
         self._millijoules = c_ulonglong(0)
         self._energy_arguments = self._address, byref(self._millijoules)
-        # Some Blackwell drivers leave the older call without an answer (HAMi-core#218): until one
-        # of the two has told of a process, both are asked.
+        # Some Blackwell drivers return nothing from the older call (HAMi-core#218): both are made
+        # until one of them has returned a row.
         ways = (self._legacy(), self._newer())
         self._ways = [way for way in ways if way is not None]
 
@@ -138,7 +136,7 @@ class DeviceCalls:
         """Rows of the processes active since then, in microseconds of the samples' clock.
 
         Raises:
-            NvmlError: UnmeasurableError where no call of this driver tells (MIG, vGPU guests).
+            NvmlError: UnmeasurableError if no call of this driver returns them (MIG, vGPU guests).
 
         """
         if len(self._ways) == 1:
@@ -167,7 +165,7 @@ class DeviceCalls:
         """Samples of the whole device for one engine, oldest first, in percent, blank ones too.
 
         Raises:
-            NvmlError: UnmeasurableError where the device keeps none.
+            NvmlError: UnmeasurableError if the device keeps none.
 
         """
         self._newer_than_us.value = newer_than_us
@@ -175,7 +173,7 @@ class DeviceCalls:
         rows = self._sample_rows.read(SAMPLES, self._samples)
         layout = SAMPLE_ROWS.get(self._value_type.value, UNSIGNED_ROW)
         samples = sorted(layout.iter_unpack(rows))
-        if not samples or samples[0][0] > newer_than_us:  # as a driver's answer should be
+        if not samples or samples[0][0] > newer_than_us:  # the usual answer
             return samples
         return samples[bisect_left(samples, (newer_than_us + 1,)) :]
 
@@ -195,7 +193,7 @@ class DeviceCalls:
         call = self._library.function(LEGACY)
         if call is None:
             return None
-        buffer = Rows(LEGACY_ROW.size)
+        buffer = RowBuffer(LEGACY_ROW.size)
         since = self._newer_than_us
         arguments = self._address, buffer.place, byref(buffer.count), since
 
@@ -210,7 +208,7 @@ class DeviceCalls:
         call = self._library.function(NEWER)
         if call is None:
             return None
-        buffer = Rows(NEWER_ROW.size)
+        buffer = RowBuffer(NEWER_ROW.size)
         info = _ProcessesUtilizationInfo(version=_ProcessesUtilizationInfo.VERSION)
         arguments = self._address, byref(info)
 

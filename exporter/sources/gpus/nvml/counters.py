@@ -1,12 +1,8 @@
-"""What a board counts by itself: throttling, memory errors, traffic. NVML's field values.
+"""Counters of a board: throttling, memory errors and traffic, read as NVML's field values.
 
-Counters are those of the driver, since it was loaded or the board reset, and fall only then. PCIe
-traffic is summed up here, because the driver's counter wraps.
-
-What NVML tells by number: any list of field values in one call.
-
-Stands on ``nvmlDeviceGetFieldValues``, which asks the driver once for all fields that come from the
-same place. Each value has its own return code.
+They count since the driver was loaded or the board was reset, and fall only then. PCIe traffic is
+summed up here, because the driver's counter wraps. ``nvmlDeviceGetFieldValues`` reads any list of
+fields in one call; each value has its own return code.
 """
 
 import re
@@ -17,7 +13,7 @@ from math import isfinite
 from typing import Any, NamedTuple
 
 from exporter.sources.gpus.nvml import errors
-from exporter.sources.gpus.nvml.cadence import COUNTERS, SAMPLES, SENSORS, Parts, Wanted
+from exporter.sources.gpus.nvml.cadence import COUNTERS, SAMPLES, SENSORS, ReadPhases, ReadPlan
 from exporter.sources.gpus.nvml.library import Library
 from exporter.sources.gpus.nvml.refusals import Refusals, retry_of
 
@@ -37,7 +33,7 @@ class Field(NamedTuple):
 
 
 class Request(NamedTuple):
-    """A list of fields: its bytes before it is asked, those that the driver fills, the call's."""
+    """A list of fields: its blank bytes, the bytes that the driver fills, the call's arguments."""
 
     blank: bytes
     rows: bytearray
@@ -52,14 +48,14 @@ class FieldValues:
         self._call = library.function(FIELD_VALUES)
 
     def request(self, fields: Collection[Field]) -> Request:
-        """What asks for these fields, as often as it is read."""
+        """A request for these fields, for any number of reads."""
         blank = b"".join([ROW.pack(*field, 0, 0, 0, 0, b"") for field in fields])
         rows = bytearray(blank)
         place = (c_char * len(rows)).from_buffer(rows)
         return Request(blank, rows, (self._address, c_int(len(fields)), byref(place)))
 
     def read(self, request: Request) -> list[float | errors.NvmlError]:
-        """Ask for all of its fields at once; each has its value or its own failure, in order.
+        """The value or the failure of each field, in order.
 
         Raises:
             NvmlError: the call as a whole failed.
@@ -89,20 +85,20 @@ def _value(row: tuple[Any, ...]) -> float | errors.NvmlError:
 
 KIB = 1 << 10
 WRAPS_AT = 1 << 32
-PARTS = (SENSORS, COUNTERS, SAMPLES)  # of a reading, with which fields are asked for
+PHASES = (SENSORS, COUNTERS, SAMPLES)  # of a reading, in which fields are read
 ALL_LINKS = 0xFFFFFFFF  # a scope: the sum over the links (nvml.h)
 PCIE = "pcie"
 
 
 class Counted(NamedTuple):
-    """A field and its place: the entry ``label`` of the mapping ``sensor`` of ``Sensors``."""
+    """A field, and its place in ``Sensors``: the entry ``label`` of the mapping ``sensor``."""
 
     group: str  # of the metric families
     topic: str  # of a refusal, and the quantity that is then unmeasured
     sensor: str
     label: str
     field: Field
-    part: str  # one of PARTS; all of a topic and all of a sensor have the same
+    phase: str  # one of PHASES; the same for all of a topic and all of a sensor
     scale: int = 1
 
 
@@ -140,54 +136,56 @@ class Traffic:
         self._before: dict[str, int] = {}
 
     def restart(self) -> None:
-        """The counters may have been reset: what comes next is where they begin."""
+        """Takes the next values as where the counters begin: they may have been reset."""
         self._before.clear()
 
     def count(self, label: str, counter: int) -> int:
-        """Take in a counter's value; gives the sum. Between two, it may wrap once."""
+        """Adds a counter's value; returns the sum. Between two values it may wrap once."""
         before = self._before.get(label, counter)
         self._before[label] = counter
         moved = counter - before
         if moved < 0:
-            moved = moved + WRAPS_AT if before < WRAPS_AT else 0  # one of more bits was reset
+            moved = moved + WRAPS_AT if before < WRAPS_AT else 0  # a counter of more bits was reset
         return self.add(label, moved)
 
     def add(self, label: str, moved: int) -> int:
-        """Add what was moved; gives the sum."""
+        """Adds bytes; returns the sum."""
         self._totals[label] = self._totals.get(label, 0) + moved
         return self._totals[label]
 
 
 class BoardCounters:
-    """The counters of one board; each value stands until its next turn. One thread at a time.
+    """The counters of one board. Each is reused until its next read. One thread at a time.
 
-    ``shown`` is what is known now, by field of Sensors.
+    ``shown``: the values now, by field of ``Sensors``.
     """
 
-    def __init__(self, library: Library, refusals: Refusals, wanted: Wanted, parts: Parts) -> None:
+    def __init__(
+        self, library: Library, refusals: Refusals, wanted: ReadPlan, phases: ReadPhases
+    ) -> None:
         self._library = library
         self._refusals = refusals
-        self._turns = parts.turns(COUNTERS)
+        self._cadence = phases.cadence(COUNTERS)
         self._disabled = wanted.disabled
-        self._retries = {part: retry_of(library.clock) for part in PARTS}
+        self._retries = {phase: retry_of(library.clock) for phase in PHASES}
         self.traffic = Traffic()
 
-    def follow(self, wanted: Wanted) -> None:
-        """Ask for this from now on. Sums go on; what is not asked for any more is not shown."""
+    def follow(self, wanted: ReadPlan) -> None:
+        """Applies another plan. Sums go on; values that are not read any more are dropped."""
         before = self._wanted
         self._disabled = wanted.disabled
         self._begin()
         if not any(counted.topic == PCIE for counted in before[SAMPLES]):
             self.traffic.restart()
 
-    def attach(self, handle: Any) -> None:  # noqa: ANN401 - pynvml's pointer
-        """Ask through another handle from now on, and for everything at once."""
+    def bind(self, handle: Any) -> None:  # noqa: ANN401 - pynvml's pointer
+        """Uses another handle from now on; everything is due at once."""
         self._values = FieldValues(self._library, handle)
         self._begin()
         self.traffic.restart()
 
     def _begin(self) -> None:
-        """Ask for everything that is wanted at once."""
+        """Makes everything that is wanted due at once."""
         version = self._library.driver_version
         self._wanted: dict[str, tuple[Counted, ...]] = {}
         self._requests: dict[str, Request] = {}
@@ -196,35 +194,35 @@ class BoardCounters:
             for counted in TABLE
             if counted.group not in self._disabled
         ]
-        self._all = {part: tuple(c for c in wanted if c.part == part) for part in PARTS}
-        for part in PARTS:
-            self._retries[part].reset()
-            self._want(part, self._all[part])
+        self._all = {phase: tuple(c for c in wanted if c.phase == phase) for phase in PHASES}
+        for phase in PHASES:
+            self._retries[phase].reset()
+            self._want(phase, self._all[phase])
         self.shown: dict[str, Mapping[str, float]] = {c.sensor: {} for c in TABLE}
-        self._turns.restart()
+        self._cadence.restart()
 
-    def _want(self, part: str, wanted: tuple[Counted, ...]) -> None:
-        self._wanted[part] = wanted
-        self._requests[part] = self._values.request([counted.field for counted in wanted])
+    def _want(self, phase: str, wanted: tuple[Counted, ...]) -> None:
+        self._wanted[phase] = wanted
+        self._requests[phase] = self._values.request([counted.field for counted in wanted])
 
-    def read(self, part: str) -> None:
-        """Ask for what belongs to this part of a reading, in one call.
+    def read(self, phase: str) -> None:
+        """Reads the fields of this phase in one call.
 
         Raises:
             DriverGoneError: the driver is not there.
             DeviceLostError: the device is not there.
 
         """
-        retry = self._retries[part]
-        if len(self._wanted[part]) < len(self._all[part]) and retry.due:
-            self._want(part, self._all[part])
-        wanted = self._wanted[part]
+        retry = self._retries[phase]
+        if len(self._wanted[phase]) < len(self._all[phase]) and retry.due:
+            self._want(phase, self._all[phase])
+        wanted = self._wanted[phase]
         if not wanted:
             return
-        told: dict[str, dict[str, float]] = {}
-        for counted, answer in zip(wanted, self._ask(part), strict=True):
+        found: dict[str, dict[str, float]] = {}
+        for counted, answer in zip(wanted, self._ask(phase), strict=True):
             _, topic, sensor, label, _, _, scale = counted
-            values = told.setdefault(sensor, {})
+            values = found.setdefault(sensor, {})
             if isinstance(answer, errors.NvmlError):
                 self._miss(counted, answer)
             elif topic == PCIE:
@@ -233,25 +231,25 @@ class BoardCounters:
                 values[label] = answer * scale
             if topic in self._refusals and label in values:
                 self._refusals.drop(topic)
-        if len(self._wanted[part]) < len(wanted):  # some were refused now
+        if len(self._wanted[phase]) < len(wanted):  # some were refused now
             retry.failed()
-        self.shown.update(told)
+        self.shown.update(found)
 
-    def _ask(self, part: str) -> Sequence[float | errors.NvmlError]:
+    def _ask(self, phase: str) -> Sequence[float | errors.NvmlError]:
         try:
-            return self._values.read(self._requests[part])
+            return self._values.read(self._requests[phase])
         except (errors.DriverGoneError, errors.DeviceLostError):
             raise
         except errors.NvmlError as error:
-            return [error] * len(self._wanted[part])
+            return [error] * len(self._wanted[phase])
 
     def _miss(self, counted: Counted, error: errors.NvmlError) -> None:
-        """Leave out for some minutes what is refused; say so if it was the last of its quantity."""
+        """Leaves a refused field out for some minutes. The last of a topic is a refusal of it."""
         if isinstance(error, errors.DriverGoneError | errors.DeviceLostError):
             raise error
         if isinstance(error, errors.UnmeasurableError):
-            left = tuple(other for other in self._wanted[counted.part] if other != counted)
-            self._want(counted.part, left)
+            left = tuple(other for other in self._wanted[counted.phase] if other != counted)
+            self._want(counted.phase, left)
             if counted.topic == PCIE:
                 self.traffic.restart()
             if all(other.topic != counted.topic for other in left):
@@ -259,7 +257,7 @@ class BoardCounters:
 
 
 def numbered(field: Field, driver_version: str) -> Field:
-    """Give a field the number that a driver knows it by.
+    """The field with the number that this driver has for it.
 
     Drivers from 575 to before 580.82 have the three thermal counters at 251 to 253, and power
     smoothing where they are in all later ones (nvidia-ml-py 12.575.51 to 13.580.65).

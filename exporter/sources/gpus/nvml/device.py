@@ -1,8 +1,8 @@
-"""One NVIDIA device, read once a cycle by a worker thread.
+"""Reads one NVIDIA device, once a cycle, in a worker thread.
 
 ``sources.gpus.window`` and ``sources.gpus.energy`` cut windows and energy. Their cursors survive a
 lost handle and a restarted driver: what was missed meanwhile is unobserved, not zero. Windows of a
-MIG instance come from ``instance``. ``Reasons`` says why a device lacks a quantity.
+MIG instance come from ``instance``.
 """
 
 import logging
@@ -22,30 +22,30 @@ from exporter.model import (
 )
 from exporter.sources.gpus.energy import with_energy
 from exporter.sources.gpus.nvml.accounting import Accounting, AccountingChoice
-from exporter.sources.gpus.nvml.board import Board
-from exporter.sources.gpus.nvml.cadence import Parts, Wanted
-from exporter.sources.gpus.nvml.discovery import MIG, Found
-from exporter.sources.gpus.nvml.engines import BoardEnergy, EngineReader
+from exporter.sources.gpus.nvml.board import BoardReader
+from exporter.sources.gpus.nvml.cadence import ReadPhases, ReadPlan
+from exporter.sources.gpus.nvml.discovery import MIG, DeviceHandle
+from exporter.sources.gpus.nvml.engines import EngineReader, NvmlEnergy
 from exporter.sources.gpus.nvml.errors import DeviceLostError, DriverGoneError, NvmlError
 from exporter.sources.gpus.nvml.events import NO_XIDS, XID, Xids, XidWatch
 from exporter.sources.gpus.nvml.instance import InstanceActivity
 from exporter.sources.gpus.nvml.library import Library
-from exporter.sources.gpus.nvml.processes import Residents
+from exporter.sources.gpus.nvml.processes import ResidentReader
 from exporter.sources.gpus.nvml.refusals import Backoff, Refusals
 from exporter.sources.gpus.window import WindowCursor
 
 UNDER_MIG = dict.fromkeys(QUANTITIES, Unmeasured.MIG)
 
 
-class Reasons:
-    """``DeviceReading.unmeasured`` of one device: the same object while nothing has changed."""
+class UnmeasuredReasons:
+    """``DeviceReading.unmeasured`` of one device: the same object while nothing changes."""
 
-    def __init__(self, refusals: Refusals, activity: InstanceActivity, energy: BoardEnergy) -> None:
+    def __init__(self, refusals: Refusals, activity: InstanceActivity, energy: NvmlEnergy) -> None:
         self._refusals = refusals
         self._activity = activity
         self._energy = energy
-        self._of: tuple[object, ...] = ()
-        self._told: Mapping[str, Unmeasured] = {}
+        self._inputs: tuple[object, ...] = ()  # that ``_reasons`` was made of
+        self._reasons: Mapping[str, Unmeasured] = {}
 
     def of(
         self,
@@ -55,16 +55,17 @@ class Reasons:
         *,
         divided: bool = True,
     ) -> Mapping[str, Unmeasured]:
-        """Reason by quantity, that of its XIDs given; ``disabled`` families miss nothing.
+        """Reason by unmeasured quantity, without those of ``disabled`` families.
 
-        A board in MIG mode that is not ``divided`` has the memory of its processes itself.
+        ``xids`` is the reason for missing XIDs. A board in MIG mode that is not ``divided`` has the
+        memory of its processes itself.
         """
-        of = (self._refusals.changes, device, disabled, xids, divided)
-        if of != self._of:
+        inputs = (self._refusals.changes, device, disabled, xids, divided)
+        if inputs != self._inputs:
             reasons = self._now(device, disabled, divided=divided)
-            self._told = {**reasons, XID: xids} if xids else reasons
-            self._of = of
-        return self._told
+            self._reasons = {**reasons, XID: xids} if xids else reasons
+            self._inputs = inputs
+        return self._reasons
 
     def _now(
         self, device: Device, disabled: frozenset[str], *, divided: bool
@@ -74,7 +75,7 @@ class Reasons:
             reasons |= {**UNDER_MIG, "energy": Unmeasured.MIG}
             if self._activity.measured:
                 del reasons["core"]
-            if "memory" in reasons:  # then nobody knows whose the instance is
+            if "memory" in reasons:  # then the owner of the instance is unknown
                 reasons["core"] = reasons["memory"]
         elif device.sharing == MIG:
             reasons |= UNDER_MIG
@@ -89,76 +90,78 @@ logger = logging.getLogger(__name__)
 
 
 class NvmlDevice:
-    """Reads one device. ``read`` runs in one thread at a time, and ``attach`` never beside it."""
+    """Reads one device. ``read`` runs in one thread at a time, and never beside ``bind``."""
 
     def __init__(
         self,
         library: Library,
-        found: Found,
+        found: DeviceHandle,
         clock: Clock,
-        wanted: Wanted,
+        wanted: ReadPlan,
         accounting: AccountingChoice,
         xids: XidWatch,
     ) -> None:
         self.device = self._under_mps = found.device
-        self._parts = Parts(clock, wanted.timing)
-        self._library = library = library.noted_by(self._parts.note)
+        self._phases = ReadPhases(clock, wanted.timing)
+        self._library = library = library.noted_by(self._phases.note_call)
         self._clock = clock
         self._wanted = self._followed = wanted
         self._watch = xids
         self._refusals = Refusals(found.device.uuid, clock)
         self._engines = EngineReader(library, found.handle, self._refusals)
-        self._residents = Residents(library, found, self._refusals, wanted.timing, self._parts)
-        self._board = Board(library, found.handle, self._refusals, wanted, self._parts)
-        self._energy = BoardEnergy(self._engines, self._refusals, clock)
+        self._residents = ResidentReader(
+            library, found, self._refusals, wanted.timing, self._phases
+        )
+        self._board = BoardReader(library, found.handle, self._refusals, wanted, self._phases)
+        self._energy = NvmlEnergy(self._engines, self._refusals, clock)
         self._cursor = self._new_cursor()
         self._accounting = Accounting(library, accounting, clock)
         self._activity = InstanceActivity(library, self._refusals, clock, wanted)
-        self._reasons = Reasons(self._refusals, self._activity, self._energy)
+        self._reasons = UnmeasuredReasons(self._refusals, self._activity, self._energy)
         self._end_ns: int | None = None
         self._lost = ""
         self._looked_at: DeviceMemory | None = None
         self._mps = False
         self.divided = found.divided
         self._retry = Backoff(clock)
-        self.attach(found)
+        self.bind(found)
 
-    def attach(self, found: Found) -> None:
-        """Take up another handle: the driver was opened anew, MIG switched, or the device back."""
-        if self._blind:
-            # The old cursor stands where the windows of energy began: it would give them out again.
+    def bind(self, found: DeviceHandle) -> None:
+        """Uses another handle: the driver was reopened, MIG was switched, or the device is back."""
+        if self._coreless:
+            # The old cursor is where the energy windows began: it would return their time again.
             self._cursor = self._new_cursor()
         self.device = found.device
         self._under_mps = replace(found.device, sharing="mps")
         self._refusals.forget()
-        self._engines.attach(found.handle)
-        self._accounting.attach(found.handle, found.device.uuid)
-        self._activity.attach(found)
-        self._residents.attach(found)
-        self._board.attach(found.handle)
+        self._engines.bind(found.handle)
+        self._accounting.bind(found.handle, found.device.uuid)
+        self._activity.bind(found)
+        self._residents.bind(found)
+        self._board.bind(found.handle)
         self._lost = ""
 
     def _new_cursor(self) -> WindowCursor:
         return WindowCursor(self._engines, self._energy)
 
-    def follow(self, wanted: Wanted) -> None:
-        """Read this from the next read on. For any thread."""
+    def follow(self, wanted: ReadPlan) -> None:
+        """Applies another plan from the next read on. Thread-safe."""
         self._wanted = wanted
 
-    def lose(self, detail: str) -> None:
-        """Give the handle up. It is looked for again by UUID, less and less often."""
+    def mark_lost(self, detail: str) -> None:
+        """Drops the handle. The device is looked for by UUID, with a back-off."""
         if not self._lost:
             logger.warning("device %s is lost: %s; looking for it again", self.device.uuid, detail)
         self._lost = detail
         self._retry.failed()
 
     def close(self) -> None:
-        """Give back what the driver's library holds for this device."""
+        """Frees what the driver's library holds for this device."""
         self._board.close()
         self._activity.close()
 
     def read(self) -> DeviceReading:
-        """Read everything that is due.
+        """Reads everything that is due.
 
         Raises:
             DriverGoneError: the driver is not there; the handle is void.
@@ -173,23 +176,23 @@ class NvmlDevice:
         except DriverGoneError:
             raise
         except DeviceLostError as error:
-            self.lose(str(error))
+            self.mark_lost(str(error))
         except NvmlError as error:
             failed = str(error)
         finally:
-            self._parts.add_up()
+            self._phases.add_up()
         if failed:
             return self.unread(DeviceState.FAILED, failed)
         return self.unread(DeviceState.LOST, self._lost)
 
     def unread(self, state: DeviceState, detail: str) -> DeviceReading:
-        """Say that the device was not read, and why. For any thread."""
+        """The reading of a device that was not read, with the reason. Thread-safe."""
         xids = self._xids()
         return DeviceReading(
             *(self.device, state, detail),
             unmeasured={XID: xids.refusal} if xids.refusal else {},
             xids=xids.counts,
-            costs=self._parts.costs,
+            costs=self._phases.costs,
         )
 
     def _found_again(self) -> bool:
@@ -201,31 +204,31 @@ class NvmlDevice:
         except DriverGoneError:
             raise
         except NvmlError as error:
-            self.lose(str(error))
+            self.mark_lost(str(error))
             return False
         logger.info("device %s is back", self.device.uuid)
-        self.attach(Found(self.device, handle))
+        self.bind(DeviceHandle(self.device, handle))
         return True
 
-    def _adopt(self, wanted: Wanted) -> None:
+    def _apply_plan(self, wanted: ReadPlan) -> None:
         self._followed = wanted
-        self._parts.follow(wanted.timing)
+        self._phases.follow(wanted.timing)
         self._residents.timing = wanted.timing
         self._board.follow(wanted)
         self._activity.follow(wanted)
 
     def _read(self) -> DeviceReading:
         if self._wanted is not self._followed:
-            self._adopt(self._wanted)
+            self._apply_plan(self._wanted)
         if self.device.parent_uuid:  # a MIG instance
             return self._read_instance()
         window = self._window()
         memory = None
-        if not (self._parted and self.divided):
+        if not (self._in_mig_mode and self.divided):
             memory = self._residents.read(self._engines.pids)
         sensors = self._board.read()
         xids = self._xids()
-        self._parts.add_up()  # for their costs
+        self._phases.add_up()  # for their costs
         reading = DeviceReading(
             device=self._as_shared(memory),
             window=window,
@@ -235,7 +238,7 @@ class NvmlDevice:
                 self.device, self._followed.disabled, xids.refusal, divided=self.divided
             ),
             xids=xids.counts,
-            costs=self._parts.costs,
+            costs=self._phases.costs,
         )
         impossible = self._engines.take_impossible()
         return _without_rates(reading, impossible) if impossible else reading
@@ -245,34 +248,34 @@ class NvmlDevice:
         memory = self._residents.read(frozenset(), at_once=woken)
         listed = memory is not None and memory.processes is not None
         unmeasured = self._reasons.of(self.device, self._followed.disabled)
-        # Without its processes nobody can be given the window: it goes on into the next cycle.
+        # Without its processes the window has no owner: it goes on into the next cycle.
         window = self._activity.take() if listed or "memory" in unmeasured else None
-        self._parts.add_up()
+        self._phases.add_up()
         return DeviceReading(
             device=self._as_shared(memory),
             window=window,
             memory=memory,
             sensors=self._activity.sensors,
             unmeasured=unmeasured,
-            costs=self._parts.costs,
+            costs=self._phases.costs,
         )
 
     @property
-    def _parted(self) -> bool:
-        """Whether MIG is on: the board keeps power and energy, the instances all the rest.
+    def _in_mig_mode(self) -> bool:
+        """Whether MIG is on: the board has power and energy, the instances have the rest.
 
-        As long as it is not ``divided``, its processes hold memory of the board itself.
+        While it is not ``divided``, its processes hold memory of the board itself.
         """
         return self.device.sharing == MIG
 
     def _window(self) -> Window | None:
         now_ns = self._clock.time_ns()
         mono_us = self._clock.monotonic_ns() // 1000
-        if not self._parted and self._engines.coreless and self._engines.try_core():
-            self._cursor = self._new_cursor()  # see attach
-        window = None if self._blind else self._cursor.next(now_ns // 1000, mono_us)
-        blind = self._blind
-        if blind:
+        if not self._in_mig_mode and self._engines.coreless and self._engines.try_core():
+            self._cursor = self._new_cursor()  # see bind
+        window = None if self._coreless else self._cursor.next(now_ns // 1000, mono_us)
+        coreless = self._coreless
+        if coreless:
             window = self._window_of_energy(now_ns)
         if self._end_ns is None:
             self._end_ns = now_ns
@@ -280,18 +283,18 @@ class NvmlDevice:
         if window is None:
             return None
         self._end_ns = window.end_unix_ns
-        summed = None if blind else self._accounting.processes(window)
+        summed = None if coreless else self._accounting.processes(window)
         if summed is None:
             return window
         methods = replace(window.methods, shares="accounting")
-        return window._replace(processes=summed, methods=methods, told_apart=False, unclaimed_ns=0)
+        return window._replace(processes=summed, methods=methods, per_sample=False, unclaimed_ns=0)
 
     @property
-    def _blind(self) -> bool:
-        return self._parted or self._engines.coreless
+    def _coreless(self) -> bool:
+        return self._in_mig_mode or self._engines.coreless
 
     def _window_of_energy(self, now_ns: int) -> Window | None:
-        """Where no engine can be measured, the window carries the board's energy alone."""
+        """A window with the board's energy alone, if no engine can be measured."""
         start = self._end_ns
         if start is None or now_ns <= start:
             return None
@@ -300,20 +303,20 @@ class NvmlDevice:
 
     def _as_shared(self, memory: DeviceMemory | None) -> Device:
         if memory is not None and memory is not self._looked_at:
-            # After a read that failed, it is shared as it was.
+            # After a failed read, the sharing stays as it was.
             self._looked_at = memory
             self._mps = any("mps" in process.kinds for process in memory.processes or ())
         return self._under_mps if self._mps else self.device
 
     def _xids(self) -> Xids:
-        """What is known of its XIDs, and why nothing is."""
+        """The device's XIDs, or why there are none."""
         if self.device.parent_uuid or XID in self._wanted.disabled:
             return NO_XIDS
         return self._watch.of(self.device.uuid)
 
 
 def _without_rates(reading: DeviceReading, engines: Sequence[str]) -> DeviceReading:
-    """The reading where the driver reported more than 100 % of these engines."""
+    """The reading after the driver reported more than 100 % for these engines."""
     reasons = dict.fromkeys(engines, Unmeasured.REJECTED_SAMPLES)
     return reading._replace(
         unmeasured={**reading.unmeasured, **reasons}, rejected={"utilization": len(engines)}

@@ -1,4 +1,4 @@
-"""Which devices there are: boards and MIG instances, with what does not change about them."""
+"""Lists the NVIDIA devices, boards and MIG instances, with their constant properties."""
 
 import math
 from collections.abc import Iterator, Mapping
@@ -18,10 +18,10 @@ USUAL_SLICES = 7  # of A100 and all data centre boards since but A30, which has 
 MOST_DEVICES = 1024  # NVML knows up to 64 boards of up to 8 instances; more is garbage
 
 
-class Found(NamedTuple):
-    """A device and the handle to ask it by. A handle is void after the driver was reopened.
+class DeviceHandle(NamedTuple):
+    """A device and its NVML handle, which is void after the driver was reopened.
 
-    ``divided``: it is a board with MIG instances, which have the processes.
+    ``divided``: a board with MIG instances, which have its processes.
     """
 
     device: Device
@@ -29,21 +29,21 @@ class Found(NamedTuple):
     divided: bool = False
 
 
-class Discovery(NamedTuple):
-    """All devices, in NVML's order, and the boards that did not answer: index → why."""
+class DeviceList(NamedTuple):
+    """All devices in NVML's order, and the reasons of boards that did not answer, by index."""
 
-    found: tuple[Found, ...]
+    found: tuple[DeviceHandle, ...]
     unreadable: Mapping[int, str]
 
 
-def discover(library: Library) -> Discovery:
-    """Enumerate the devices. One that fails costs only itself.
+def discover(library: Library) -> DeviceList:
+    """Enumerates the devices. One that fails costs only itself.
 
     Raises:
-        NvmlError: the driver does not say how many there are, or is gone.
+        NvmlError: the driver does not return their number, or is gone.
 
     """
-    found: list[Found] = []
+    found: list[DeviceHandle] = []
     unreadable = {}
     for index in range(min(library.ask("nvmlDeviceGetCount"), MOST_DEVICES)):
         try:
@@ -52,10 +52,10 @@ def discover(library: Library) -> Discovery:
             raise
         except NvmlError as error:
             unreadable[index] = str(error)
-    return Discovery(tuple(found), unreadable)
+    return DeviceList(tuple(found), unreadable)
 
 
-def _board(library: Library, index: int) -> list[Found]:
+def _board(library: Library, index: int) -> list[DeviceHandle]:
     ask = library.ask
     handle = ask("nvmlDeviceGetHandleByIndex", index)
     memory = _optional(lambda: memory_info(library, handle))
@@ -72,10 +72,10 @@ def _board(library: Library, index: int) -> list[Found]:
         memory_bytes=memory.total if memory else None,
     )
     instances = tuple(_instances(library, board, handle)) if mig else ()
-    return [Found(board, handle, bool(instances)), *instances]
+    return [DeviceHandle(board, handle, bool(instances)), *instances]
 
 
-def _instances(library: Library, board: Device, parent: Any) -> Iterator[Found]:  # noqa: ANN401 - pynvml's pointer
+def _instances(library: Library, board: Device, parent: Any) -> Iterator[DeviceHandle]:  # noqa: ANN401 - pynvml's pointer
     slices = _slices(library, parent)
     for index in range(min(library.ask("nvmlDeviceGetMaxMigDeviceCount", parent), MOST_DEVICES)):
         try:
@@ -101,11 +101,11 @@ def _instances(library: Library, board: Device, parent: Any) -> Iterator[Found]:
             core_share=min(attributes.computeInstanceSliceCount / slices, 1.0),
             gpu_instance=_optional(partial(library.ask, "nvmlDeviceGetGpuInstanceId", handle)),
         )
-        yield Found(instance, handle)
+        yield DeviceHandle(instance, handle)
 
 
 def _slices(library: Library, parent: Any) -> int:  # noqa: ANN401 - pynvml's pointer
-    """How many compute slices a board has: those of the largest instance that it can be given."""
+    """The compute slices of a board: those of its largest possible instance."""
     ask = library.ask
     for profile in WHOLE_GPU_PROFILES:
         found = _optional(partial(ask, "nvmlDeviceGetGpuInstanceProfileInfo", parent, profile, 1))
@@ -120,7 +120,7 @@ def is_part(profile: str) -> bool:
 
 
 def profile_of(attributes: Any, board_memory_bytes: int | None) -> str:  # noqa: ANN401 - c_nvmlDeviceAttributes
-    """Name an instance as ``nvidia-smi`` does: ``1g.10gb``, or ``1c.2g.20gb`` for a part of one.
+    """The name of an instance as in ``nvidia-smi``: ``1g.10gb``, or ``1c.2g.20gb`` for a part.
 
     The name's memory is the instance's share of the board in eighths, of the board's nominal size.
     """
@@ -136,7 +136,7 @@ def profile_of(attributes: Any, board_memory_bytes: int | None) -> str:  # noqa:
 
 
 def _optional(ask: Any) -> Any:  # noqa: ANN401 - whatever the question answers
-    """Give the answer, or None where this device has none."""
+    """The answer, or None if this device has none."""
     try:
         return ask()
     except DriverGoneError:

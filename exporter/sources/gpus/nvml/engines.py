@@ -1,6 +1,6 @@
-"""How busy the engines of one device are: NVML's sample rings and rates, as a SampleReader.
+"""Reads the engines of one device (NVML's sample rings and rates) and the energy of its board.
 
-The energy of one board: its counter (Volta and newer), else its power, integrated.
+Energy comes from the board's counter (Volta and newer), or else from its power, integrated.
 """
 
 from collections.abc import Callable, Sequence
@@ -8,7 +8,7 @@ from operator import itemgetter
 from typing import Any
 
 from exporter.model import QUANTITIES, Clock
-from exporter.sources.gpus.energy import EnergyMeter, Metered, PowerIntegral
+from exporter.sources.gpus.energy import EnergyMeter, EnergyUse, PowerIntegral
 from exporter.sources.gpus.nvml.calls import DeviceCalls
 from exporter.sources.gpus.nvml.errors import DeviceLostError, DriverGoneError, NvmlError
 from exporter.sources.gpus.nvml.library import Library
@@ -23,8 +23,7 @@ PID = itemgetter(0)
 class EngineReader:
     """The ``SampleReader`` of one device.
 
-    Only the core's failures are raised: a window without its core is none, one without its encoder
-    is still worth having.
+    Only failures of the core are raised: a window needs its core, and can do without an encoder.
     """
 
     def __init__(
@@ -37,16 +36,16 @@ class EngineReader:
         self._refusals = refusals
         self.pids: frozenset[int] = frozenset()
         self._impossible: list[str] = []  # engines whose rate was above 100 %
-        self.attach(handle)
+        self.bind(handle)
 
-    def attach(self, handle: Any) -> None:  # noqa: ANN401 - pynvml's pointer
-        """Ask through another handle from now on."""
+    def bind(self, handle: Any) -> None:  # noqa: ANN401 - pynvml's pointer
+        """Uses another handle from now on."""
         self._handle = handle
         self._calls = DeviceCalls(self._library, handle)
 
     @property
     def coreless(self) -> bool:
-        """Whether this device refuses to tell of its core in any way."""
+        """Whether this device refuses both the samples and the rate of its core."""
         return SAMPLES["core"] in self._refusals and RATES["core"] in self._refusals
 
     def try_core(self) -> bool:
@@ -60,18 +59,18 @@ class EngineReader:
         try:
             return self._refusals.ask(SAMPLES[engine], self._calls.samples, engine, newer_than_us)
         except NvmlError as error:
-            _forgive(engine, error)
+            _raise_unless_optional(engine, error)
             return None
 
     def utilization(self, engine: str) -> float | None:
-        """Percent of the newest sample only; None: this device does not tell.
+        """Percent of the newest sample only; None: this device does not report it.
 
-        A rate above 100 % is no rate, see ``take_impossible``.
+        A rate above 100 % is discarded, see ``take_impossible``.
         """
         try:
             percent = self._refusals.ask(RATES[engine], self._rate, engine)
         except NvmlError as error:
-            _forgive(engine, error)
+            _raise_unless_optional(engine, error)
             return None
         if percent is not None and percent > WHOLE:
             self._impossible.append(engine)
@@ -86,7 +85,7 @@ class EngineReader:
         return impossible
 
     def process_samples(self, newer_than_us: int) -> Sequence[ProcessRow] | None:
-        """Rows of processes active since then; None: this device does not tell."""
+        """Rows of processes active since then; None: this device does not report them."""
         rows = self._refusals.ask(PROCESS_SAMPLES, self._calls.process_samples, newer_than_us)
         self.pids = frozenset(map(PID, rows or ()))
         return rows
@@ -96,7 +95,7 @@ class EngineReader:
         return self._refusals.ask("energy", self._calls.energy_uj)
 
     def power_mw(self) -> int | None:
-        """Milliwatts now; None: this board does not tell."""
+        """Milliwatts now; None: this board does not report it."""
         ask: Callable[..., int] = self._library.ask
         return self._refusals.ask("power", ask, "nvmlDeviceGetPowerUsage", self._handle)
 
@@ -110,14 +109,14 @@ class EngineReader:
         return float(rates.gpu if engine == "core" else rates.memory)
 
 
-def _forgive(engine: str, error: NvmlError) -> None:
-    """Raise it again where it is the core's, or not of this engine alone."""
+def _raise_unless_optional(engine: str, error: NvmlError) -> None:
+    """Raises the error again if it is the core's, or concerns more than this engine."""
     if engine == "core" or isinstance(error, DriverGoneError | DeviceLostError):
         raise error
 
 
-class BoardEnergy:
-    """Energy between two windows. It outlives a lost handle and a restarted driver."""
+class NvmlEnergy:
+    """The energy of a board between two windows. It survives lost handles and driver restarts."""
 
     def __init__(self, engines: EngineReader, refusals: Refusals, clock: Clock) -> None:
         self._engines = engines
@@ -125,17 +124,17 @@ class BoardEnergy:
         self._clock = clock
         self._meter = EnergyMeter()
         self._power = PowerIntegral()
-        self._taken_by = ""  # the method of the last reading
+        self._last_method = ""  # the method of the last reading
 
     @property
     def method(self) -> str:
-        """How it is known: a value of ``Methods.energy``."""
+        """How it is measured: a value of ``Methods.energy``."""
         if "energy" not in self._refusals:
             return "counter"
         return "none" if "power" in self._refusals else "power"
 
-    def take(self, core_ns: int | None) -> Metered:
-        """Energy since the last window; asked once a window.
+    def take(self, core_ns: int | None) -> EnergyUse:
+        """Energy since the last window. Called once a window.
 
         Raises:
             DriverGoneError: the driver is not there.
@@ -150,9 +149,9 @@ class BoardEnergy:
             raise
         except NvmlError:
             counter_uj = None
-        if counter_uj is not None and self._taken_by != self.method:
-            self._taken_by = self.method
-            self._meter.restart()  # the two methods count from different beginnings
+        if counter_uj is not None and self._last_method != self.method:
+            self._last_method = self.method
+            self._meter.restart()  # the two methods do not count from the same zero
         return self._meter.take(counter_uj, self._clock.monotonic_ns(), core_ns)
 
     def _integrated_uj(self) -> int | None:

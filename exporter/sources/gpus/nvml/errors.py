@@ -1,4 +1,4 @@
-"""What NVML answers when it does not answer: its return codes as exceptions of our own.
+"""NVML's return codes as exceptions.
 
 pynvml's ``NVMLError`` cannot be hashed and fails when compared with anything else, so it never
 leaves ``library``. The tree::
@@ -66,11 +66,11 @@ class NvmlError(Exception):
 
 
 class DriverGoneError(NvmlError):
-    """The driver is not loaded, or another one than we opened: every handle is void."""
+    """The driver is not loaded, or is not the one that was opened: every handle is void."""
 
 
 class OtherVersionError(DriverGoneError):
-    """The driver was upgraded while its old library is loaded: only a new process helps."""
+    """The driver was upgraded while its old library is loaded: a new process is needed."""
 
 
 class DeviceLostError(NvmlError):
@@ -78,11 +78,11 @@ class DeviceLostError(NvmlError):
 
 
 class UnmeasurableError(NvmlError):
-    """This device refuses this call: for ever, or for now."""
+    """This device refuses this call, for now or for ever."""
 
     @property
     def reason(self) -> Unmeasured:
-        """What the refusal means."""
+        """The reason for ``unmeasured``."""
         return REASONS[self.code]
 
 
@@ -108,5 +108,5 @@ _CLASSES: dict[int, type[NvmlError]] = {
 
 
 def error_of(code: int, call: str) -> NvmlError:
-    """Give the exception for a return code other than success."""
+    """The exception for a return code other than success."""
     return _CLASSES.get(code, NvmlError)(code, call)

@@ -1,8 +1,8 @@
-"""XID events: the driver is waited for in a thread of its own, which counts what it reports.
+"""Counts XID errors: a thread waits for the events of NVML's event sets.
 
-Stands on NVML's event sets. What happened before a board was registered is not reported. To ask
-once a cycle would spare the thread, and miss causes: of several XIDs that come before the call,
-many drivers give the last for all (nvml.h; on Linux no longer in the newest).
+XIDs from before a board was registered are not reported. Reading once a cycle would need no thread
+but lose causes: if several XIDs come before the call, many drivers return the last one for all
+(nvml.h; the newest drivers on Linux do not).
 """
 
 import logging
@@ -29,7 +29,7 @@ WAIT = "nvmlEventSetWait_v2"
 
 XID_EVENT = 8  # nvmlEventTypeXidCriticalError
 FIRST_WAIT_MS = 50
-LONGEST_WAIT_MS = 700  # a call under way cannot be ended: a stop waits that long, within a deadline
+LONGEST_WAIT_MS = 700  # a call in progress cannot be ended: a stop waits so long, within a deadline
 STOP_WITHIN_S = 2.0
 FIRST_PAUSE_S = 0.05
 LONGEST_PAUSE_S = 5.0
@@ -48,7 +48,7 @@ class _EventData(Structure):
 
 
 class _EventSet:
-    """An event set of the driver. To be closed before the driver is."""
+    """An event set of the driver. It must be closed before the driver is."""
 
     def __init__(self, library: Library) -> None:
         create = _required(library, CREATE, c_void_p)
@@ -61,13 +61,13 @@ class _EventSet:
         _check(create(byref(self._set)), CREATE)
 
     def register(self, address: int) -> None:
-        """Report a board's XIDs from now on."""
+        """Adds a board to the set."""
         _check(self._register(address, XID_EVENT, self._set), REGISTER)
 
     def wait(self) -> _EventData | None:
-        """The next event; None: none came for a while, which is the usual case.
+        """The next event, or None after a wait without one, which is the usual case.
 
-        The longer nothing happens, the longer is a while: each costs a thread that is woken.
+        The wait doubles each time, because every wait wakes a thread.
         """
         code = self._wait(self._set, byref(self._data), self._wait_ms)
         self._wait_ms = min(2 * self._wait_ms, LONGEST_WAIT_MS)
@@ -77,7 +77,7 @@ class _EventSet:
         return self._data
 
     def close(self) -> None:
-        """Give the set back."""
+        """Frees the set."""
         self._free(self._set)
 
 
@@ -94,9 +94,9 @@ def _check(code: int, name: str) -> None:
 
 
 class Xids(NamedTuple):
-    """The XIDs of a board, empty where none can be told; and why it does not tell, if it does not.
+    """The XIDs of a board, or the reason why they are not measured.
 
-    While there is no reason and no count, it may yet tell.
+    Both are empty before the board is registered.
     """
 
     counts: Mapping[str, XidCount]
@@ -107,10 +107,10 @@ NO_XIDS = Xids({}, None)
 
 
 class XidWatch:
-    """Counts the XIDs of the boards that it is told of. For any number of threads.
+    """Counts XID errors of the watched boards. Thread-safe.
 
-    The counts outlive a driver that is restarted or let go of, but are told only while the driver
-    is watched: a count that cannot rise is not one.
+    The counts survive a restart or release of the driver. They are reported only while the driver
+    is watched, because otherwise they could not rise.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -119,10 +119,10 @@ class XidWatch:
         self._counts: dict[str, XidCounts] = {}
         self._refused: dict[str, Unmeasured] = {}
         self._retry = retry_of(clock)
-        self._retrying = False  # those that refuse are asked again
+        self._retrying = False  # boards that refused are tried again
         self._failing: set[str] = set()
-        self._boards: Mapping[str, int] | None = None  # None: the end
-        self._anew = False
+        self._boards: Mapping[str, int] | None = None  # None: the thread ends
+        self._is_changed = False
         self._pause_s = FIRST_PAUSE_S
         self._thread: Thread | None = None
 
@@ -130,13 +130,14 @@ class XidWatch:
         """The XIDs of a board, also of one that is lost."""
         counts = self._counts.get(uuid)  # once there, it stays; what it holds never changes
         refusal = self._refused.get(uuid)
-        told = counts.snapshot() if counts and self._running and not refusal else {}
-        return Xids(told, refusal)
+        shown = counts.snapshot() if counts and self._running and not refusal else {}
+        return Xids(shown, refusal)
 
     def watch(self, library: Library, boards: Mapping[str, Any] | None) -> None:
-        """Watch these boards, handle by UUID; those that have failed so far are tried again.
+        """Watches these boards (handle by UUID); those that have failed are tried again.
 
-        None: nothing is to be told of any; where there is none, what was told of lost ones stays.
+        None: XIDs are not wanted, and the watch ends. An empty mapping keeps the counts of lost
+        boards.
         """
         addresses = boards and {u: cast(h, c_void_p).value or 0 for u, h in boards.items()}
         with self._changed:
@@ -147,7 +148,7 @@ class XidWatch:
             self._retrying = again
             self._boards = addresses
             self._failing.clear()
-            self._anew = True
+            self._is_changed = True
             self._changed.notify_all()
             if addresses and not running:
                 self._refused.clear()
@@ -158,7 +159,7 @@ class XidWatch:
                 self._thread.start()
 
     def stop(self) -> None:
-        """Wait until no call is under way, so that the driver can be closed.
+        """Ends the watch and waits until no call is in progress, so that the driver can be closed.
 
         Raises:
             NvmlError: a call hangs.
@@ -167,7 +168,7 @@ class XidWatch:
         with self._changed:
             thread = self._thread
             self._boards = None
-            self._anew = True
+            self._is_changed = True
             self._changed.notify_all()
         if thread is not None:
             thread.join(STOP_WITHIN_S)
@@ -188,14 +189,14 @@ class XidWatch:
                 self._refuse(boards, error)
                 self._rest(None)
             except errors.NvmlError as error:
-                logger.debug("XIDs are not told of for a moment: %s", error)
+                logger.debug("XIDs are not reported for a moment: %s", error)
                 self._rest(self._pause_s)
                 self._pause_s = min(2 * self._pause_s, LONGEST_PAUSE_S)
 
     def _begin(self) -> Mapping[str, int] | None:
-        """The boards to watch now; None: the end."""
+        """The boards to watch now; None: the thread ends."""
         with self._changed:
-            self._anew = False
+            self._is_changed = False
             if self._boards is None:
                 return None
             out = set(self._failing)
@@ -205,7 +206,7 @@ class XidWatch:
             return {uuid: board for uuid, board in self._boards.items() if uuid not in out}
 
     def _listen(self, library: Library, boards: Mapping[str, int]) -> None:
-        """Count what comes until the boards change; a board that cannot be watched is left out."""
+        """Counts events until the boards change. A board that cannot be watched is left out."""
         with closing(_EventSet(library)) as events:
             watched = {
                 address: uuid
@@ -214,7 +215,7 @@ class XidWatch:
             }
             if not watched:
                 self._rest(None)
-            while not self._anew:
+            while not self._is_changed:
                 event = events.wait()
                 self._pause_s = FIRST_PAUSE_S
                 if self._refused:
@@ -244,13 +245,13 @@ class XidWatch:
     def _refuse(self, uuids: Iterable[str], error: errors.UnmeasurableError) -> None:
         with self._changed:
             self._refused.update(dict.fromkeys(uuids, error.reason))
-            if self._retry.due:  # else another board has put it off already
+            if self._retry.due:  # else another board has postponed it already
                 self._retry.failed()
             self._changed.notify_all()
-        logger.info("XIDs of %s are not told of: %s", ", ".join(uuids), error)
+        logger.info("XIDs of %s are not reported: %s", ", ".join(uuids), error)
 
     def _admit(self, uuids: Iterable[str]) -> None:
-        """Forget the refusals of boards that are watched now."""
+        """Forgets the refusals of boards that are watched now."""
         with self._changed:
             for uuid in uuids:
                 if self._refused.pop(uuid, None):
@@ -261,7 +262,7 @@ class XidWatch:
 
     def _rest(self, seconds: float | None) -> None:
         with self._changed:
-            self._changed.wait_for(lambda: self._anew, seconds)
+            self._changed.wait_for(lambda: self._is_changed, seconds)
 
     def _count(self, uuid: str | None, xid: int) -> None:
         if uuid is None:

@@ -1,7 +1,7 @@
-"""What the SMs and tensor cores of a device did: NVML's GPM, which Hopper and newer boards have.
+"""Activity of a device's SMs and tensor cores: NVML's GPM, on Hopper and newer boards.
 
-Stands on ``nvmlGpm*`` (nvml.h). A sample is a copy of hardware counters; a figure is the average
-between two of them. It is of a whole device or MIG instance, never of one process.
+Source: ``nvmlGpm*`` (nvml.h). A sample is a copy of hardware counters; a figure is the average
+between two samples. It is of a whole device or MIG instance, never of one process.
 """
 
 from ctypes import Structure, byref, c_char_p, c_double, c_int, c_uint, c_void_p, cast
@@ -33,11 +33,11 @@ METRIC_IDS = (*PERCENTS, *MIB_PER_SECOND)
 
 
 class GpmReading(NamedTuple):
-    """Averages (0-1) and sums between two samples; None where this device does not tell.
+    """Averages (0-1) and sums between two samples; None if this device does not report it.
 
     ``graphics_ratio`` is the part of the time in which any work was on the device, the closest to
     what NVML calls utilisation; ``sm_active_ratio`` counts the part of the SMs too. PCIe bytes are
-    those of the whole board, with the protocol's own, and not told of a MIG instance.
+    those of the whole board, including the protocol's, and are not reported for MIG instances.
     """
 
     graphics_ratio: float | None = None
@@ -81,8 +81,8 @@ class _MetricsGet(Structure):
 class Gpm:
     """GPM of one device or MIG instance, by its handle. One thread at a time.
 
-    Two samples are allocated at the first read and used in turn, so that what is read is
-    contiguous; ``close`` frees them. A closed one may be read again: it begins anew.
+    The first read allocates two samples, which are used in turn, so that readings are contiguous.
+    ``close`` frees them; a read after that begins again.
     """
 
     def __init__(
@@ -102,7 +102,7 @@ class Gpm:
             self._get.metrics[place].metric_id = metric_id
 
     def read(self) -> GpmReading | None:
-        """Averages since the last read; None at the first, too early, and where it is refused.
+        """Averages since the last read; None at the first read, too early, and if it is refused.
 
         Raises:
             DriverGoneError: the driver is not there.
@@ -117,11 +117,11 @@ class Gpm:
         except (errors.DriverGoneError, errors.DeviceLostError):
             raise
         except errors.NvmlError:
-            self._taken_ns = None  # whatever failed, the next sample is a first one
+            self._taken_ns = None  # after any failure, the next sample is a first one
             return None
 
     def close(self) -> None:
-        """Give the samples back to the driver's library."""
+        """Frees the samples in the driver's library."""
         free = self._library.function(FREE, c_void_p)
         while self._samples and free:
             free(self._samples.pop())  # a failure leaves some kilobytes behind
@@ -137,7 +137,7 @@ class Gpm:
         return None if before_ns is None else self._between(now_ns - before_ns)
 
     def _check_support(self) -> None:
-        """Drivers differ in whether they answer this of a MIG instance: then the sample decides."""
+        """Raises if GPM is not supported. Some drivers do not answer this for MIG instances."""
         support = _Support(version=1)
         ask = self._library.function(SUPPORT, c_void_p, c_void_p)
         answered = ask is not None and ask(self._address, byref(support)) == errors.SUCCESS
@@ -150,24 +150,24 @@ class Gpm:
         return sample
 
     def _between(self, elapsed_ns: int) -> GpmReading:
-        """Let the driver compute the figures between the two samples."""
+        """The figures between the two samples, computed by the driver."""
         get = self._get
         get.first, get.second = self._samples
         self._call(METRICS, byref(get))
-        told = {
+        values = {
             metric.metric_id: metric.value
             for metric in get.metrics[: len(METRIC_IDS)]
             if metric.code == errors.SUCCESS and metric.value >= 0  # not so for NaN either
         }
         ratios = {
-            name: min(told[number] / 100, 1.0)
+            name: min(values[number] / 100, 1.0)
             for number, name in PERCENTS.items()
-            if told.get(number, MOST_PERCENT) < MOST_PERCENT
+            if values.get(number, MOST_PERCENT) < MOST_PERCENT
         }
         moved = {
-            name: int(told[number] * MIB * elapsed_ns / 1e9)
+            name: int(values[number] * MIB * elapsed_ns / 1e9)
             for number, name in MIB_PER_SECOND.items()
-            if number in told
+            if number in values
         }
         return GpmReading(elapsed_ns=elapsed_ns, **ratios, **moved)
 

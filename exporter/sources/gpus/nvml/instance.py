@@ -1,12 +1,12 @@
 """Windows of one MIG instance, from hardware counters: GPM, on Hopper and newer boards.
 
-The driver keeps no samples of an instance. GPM tells for how much of the time between two reads
-anything ran on it; of a whole GPU that is as much less as the instance has fewer compute slices.
+The driver keeps no samples of an instance. GPM reports for how much of the time between two reads
+anything ran on it. That share is scaled by the instance's part of the board's compute slices.
 """
 
 from exporter.model import Clock, Engines, Methods, Sensors, Window
-from exporter.sources.gpus.nvml.cadence import PROFILING, Wanted
-from exporter.sources.gpus.nvml.discovery import Found, is_part
+from exporter.sources.gpus.nvml.cadence import PROFILING, ReadPlan
+from exporter.sources.gpus.nvml.discovery import DeviceHandle, is_part
 from exporter.sources.gpus.nvml.gpm import GPM, Gpm, GpmReading
 from exporter.sources.gpus.nvml.library import Library
 from exporter.sources.gpus.nvml.refusals import Refusals
@@ -16,9 +16,9 @@ METHODS = Methods(busy="gpm", shares="sole_owner")
 
 
 class InstanceActivity:
-    """Reads an instance each cycle, and gives a window when the processes on it are known too.
+    """Reads an instance each cycle; returns a window once its processes are known too.
 
-    ``sensors`` is what its SMs did since the last read, if that is wanted.
+    ``sensors``: the activity of its SMs since the last read, if that is wanted.
     """
 
     def __init__(
@@ -26,7 +26,7 @@ class InstanceActivity:
         library: Library,
         refusals: Refusals,
         clock: Clock,
-        wanted: Wanted,
+        wanted: ReadPlan,
     ) -> None:
         self.sensors = Sensors()
         self._library = library
@@ -34,19 +34,21 @@ class InstanceActivity:
         self._clock = clock
         self.follow(wanted)
         self._gpm: Gpm | None = None
-        self._start_ns: int | None = None  # of the window that is not taken yet, and so on
+        self._start_ns: int | None = (
+            None  # of the window that is not taken yet, as are the next four
+        )
         self._end_ns = 0
         self._ended_mono_ns = 0
         self._observed_ns = 0
         self._busy_ns = 0
         self._at_work = False
 
-    def follow(self, wanted: Wanted) -> None:
-        """Show this from now on. Activity is read all the same: windows are made of it."""
+    def follow(self, wanted: ReadPlan) -> None:
+        """Applies another plan. Activity is read even if it is not shown: windows need it."""
         self._shown = PROFILING not in wanted.disabled
 
-    def attach(self, found: Found) -> None:
-        """Ask through another handle from now on. GPM does not tell of a part of an instance."""
+    def bind(self, found: DeviceHandle) -> None:
+        """Uses another handle from now on. GPM does not measure parts of an instance."""
         self.close()
         self.sensors = Sensors()
         self._share = found.device.core_share
@@ -54,17 +56,17 @@ class InstanceActivity:
         self._gpm = None if part else Gpm(self._library, found.handle, self._refusals)
 
     def close(self) -> None:
-        """Give back what the driver's library holds for us."""
+        """Frees what the driver's library holds for this instance."""
         if self._gpm is not None:
             self._gpm.close()
 
     @property
     def measured(self) -> bool:
-        """Whether this instance tells of its activity."""
+        """Whether the activity of this instance is measured."""
         return self._gpm is not None and GPM not in self._refusals
 
     def read(self) -> bool:
-        """Lengthen the window; tells whether work has begun on an instance that was idle.
+        """Extends the window; returns whether work has begun on an instance that was idle.
 
         Raises:
             DriverGoneError: the driver is not there.
@@ -80,7 +82,7 @@ class InstanceActivity:
         ratio = _ratio(reading)
         if reading is None or ratio is None:
             return False
-        self._lengthen(mono_ns, reading.elapsed_ns, ratio)
+        self._extend(mono_ns, reading.elapsed_ns, ratio)
         before, self._at_work = self._at_work, ratio > 0
         return self._at_work and not before
 
@@ -94,7 +96,7 @@ class InstanceActivity:
         )
 
     def take(self) -> Window | None:
-        """The window since the last one that was taken; None while there is nothing newer."""
+        """The window since the last one that was taken; None if there is nothing newer."""
         start_ns = self._start_ns
         if start_ns is None or not self._observed_ns:
             return None
@@ -109,11 +111,11 @@ class InstanceActivity:
         self._start_ns, self._observed_ns, self._busy_ns = self._end_ns, 0, 0
         return window
 
-    def _lengthen(self, mono_ns: int, elapsed_ns: int, ratio: float) -> None:
-        """Add what was read; what GPM did not cover since the last reading is unobserved.
+    def _extend(self, mono_ns: int, elapsed_ns: int, ratio: float) -> None:
+        """Adds a reading. Time that GPM did not cover since the last reading is unobserved.
 
-        Windows begin at the wall clock's time and go on by the monotonic clock, whatever the other
-        is set to.
+        Windows begin at the wall clock's time and go on by the monotonic clock, even if the wall
+        clock is set.
         """
         passed_ns = mono_ns - self._ended_mono_ns
         covered_ns = elapsed_ns if passed_ns - elapsed_ns > SLACK_NS else passed_ns
@@ -124,7 +126,7 @@ class InstanceActivity:
 
 
 def _ratio(reading: GpmReading | None) -> float | None:
-    """For how much of the time there was work; where that is not told, how much of the SMs had."""
+    """The share of time with work; if that is unknown, the busy share of the SMs."""
     if reading is None:
         return None
     if reading.graphics_ratio is None:

@@ -1,10 +1,8 @@
-"""The driver's library: found, loaded and called. The only importer of pynvml.
+"""Finds, loads and calls the driver's library, and counts its calls. The only importer of pynvml.
 
-Stands on ``libnvidia-ml.so.1``, which comes with the driver and never with us, and on pynvml for
-the rare calls. The calls of each cycle go through ``function`` instead, see ``calls``. pynvml keeps
-one library for the whole process and looks it up by soname: loading ours first decides which.
-
-How often each driver function was called, and for how long: what the exporter itself costs.
+The library, ``libnvidia-ml.so.1``, comes with the driver, never with the exporter. Rare calls go
+through pynvml, the calls of each cycle through ``function`` (see ``calls``). pynvml uses one
+library for the whole process and finds it by soname: the one that is loaded first.
 """
 
 import ctypes
@@ -21,18 +19,18 @@ from exporter.sources.gpus.nvml import errors
 NEVER = CallCount(0, 0)
 
 Note = Callable[[int], object]
-"""Takes in for how many nanoseconds a function was called: tens are called each second."""
+"""Takes the duration of a call in nanoseconds. Cheap: there are tens of calls a second."""
 
 
 class CallTally:
-    """Counts calls by function name, when asked. For any thread: devices are read side by side."""
+    """The number and duration of driver calls, by function. Thread-safe: reads are parallel."""
 
     def __init__(self) -> None:
-        self._new: dict[str, list[int]] = {}  # how long each took that is not counted yet
+        self._new: dict[str, list[int]] = {}  # durations that are not counted yet
         self._counts: dict[str, CallCount] = {}
 
     def of(self, name: str) -> Note:
-        """What counts calls of this function."""
+        """A function that counts a call of this name."""
         return self._new.setdefault(name, []).append
 
     def snapshot(self) -> Mapping[str, CallCount]:
@@ -40,7 +38,7 @@ class CallTally:
         for name, new in tuple(self._new.items()):
             if new:
                 took_ns = new[:]
-                del new[: len(took_ns)]  # what is appended meanwhile is counted the next time
+                del new[: len(took_ns)]  # what is appended meanwhile is counted next time
                 before = self._counts.get(name, NEVER)
                 self._counts[name] = CallCount(
                     before.calls + len(took_ns), before.duration_ns + sum(took_ns)
@@ -75,15 +73,15 @@ PLACES = (
 
 
 class CFunction(Protocol):
-    """A C function of the library; the answer is NVML's return code."""
+    """A C function of the library; returns NVML's return code."""
 
     def __call__(self, *args: object) -> int:
-        """Call it, timed and counted."""
+        """Calls it, timed and counted."""
         ...
 
 
 def candidates(path: str | None, roots: Sequence[Path]) -> Iterator[str]:
-    """Names to load the library by, the best first; a path that was asked for is the only one."""
+    """File names of the library, the best first; only ``path`` if it is given."""
     if path:
         yield path
         return
@@ -96,13 +94,13 @@ def candidates(path: str | None, roots: Sequence[Path]) -> Iterator[str]:
 
 
 def searched(roots: Sequence[Path]) -> str:
-    """Where ``candidates`` looks if no path is asked for, in words."""
+    """The places of ``candidates`` without a path, as text."""
     below = " and ".join(map(str, roots))
     return f"by the loader's own search, then below {below} in {', '.join(PLACES)}"
 
 
 def load(path: str | None, roots: Sequence[Path] = ROOTS) -> ctypes.CDLL:
-    """Load the first library that can be loaded.
+    """Loads the first library that can be loaded.
 
     Raises:
         LibraryError: none could be; its detail has the loader's message.
@@ -118,7 +116,7 @@ def load(path: str | None, roots: Sequence[Path] = ROOTS) -> ctypes.CDLL:
 
 
 def nvml_version(cdll: ctypes.CDLL) -> str:
-    """The library's own version, ``<NVML's>.<driver's>``, without a driver; "" if it tells none."""
+    """The library's own version, ``<NVML's>.<driver's>``, without a driver; "" if it has none."""
     call = getattr(cdll, "nvmlSystemGetNVMLVersion", None)
     text = ctypes.create_string_buffer(80)  # NVML_SYSTEM_NVML_VERSION_BUFFER_SIZE
     if call is None or call(text, len(text)) != errors.SUCCESS:
@@ -127,13 +125,13 @@ def nvml_version(cdll: ctypes.CDLL) -> str:
 
 
 def _ignore(_took_ns: int) -> None:
-    """Stand in where nobody asks how long each call took."""
+    """Drops the duration."""
 
 
 class Library:
     """NVML, initialised. Safe to call from several threads, as NVML itself is (nvml.h).
 
-    ``note`` is told of every call, as the tally is.
+    ``note`` gets the duration of every call, as the tally does.
     """
 
     def __init__(
@@ -146,7 +144,7 @@ class Library:
         self.driver_version = ""
 
     def initialise(self) -> None:
-        """Open the driver. Once, not per cycle: repeated init has hung drivers (go-nvml#152).
+        """Opens the driver. Once, not per cycle: repeated init has hung drivers (go-nvml#152).
 
         Raises:
             NvmlError: the driver's answer.
@@ -160,14 +158,14 @@ class Library:
         logger.info("driver %s opened through %s", self.driver_version, self._cdll._name)  # noqa: SLF001
 
     def shutdown(self) -> None:
-        """Close the driver and its device files; all handles become void. Never raises."""
+        """Closes the driver and its device files; all handles become void. Never raises."""
         try:
             self.ask("nvmlShutdown")
         except errors.NvmlError as error:
             logger.debug("driver closed: %s", error)
 
     def ask(self, name: str, *args: object) -> Any:  # noqa: ANN401 - pynvml is untyped
-        """Call a pynvml function.
+        """Calls a pynvml function.
 
         Raises:
             NvmlError: or a subclass, by the code that the driver answered.
@@ -189,7 +187,7 @@ class Library:
             self._note(took_ns)
 
     def noted_by(self, note: Note) -> "Library":
-        """The same library; how long its calls take is told there, too."""
+        """The same library, whose calls are also reported to ``note``."""
         library = Library(self._cdll, self.clock, self._tally, note)
         library.driver_version = self.driver_version
         return library
@@ -199,10 +197,10 @@ class Library:
         return hasattr(self._cdll, name)
 
     def function(self, name: str, *argtypes: Any) -> CFunction | None:  # noqa: ANN401 - ctypes types
-        """Give a C function with its argument types set; None where the driver lacks it."""
+        """A C function with its argument types set; None if the driver lacks it."""
         if not self.has(name):
             return None
-        pointer = self._cdll[name]  # a fresh object: its argtypes are nobody else's
+        pointer = self._cdll[name]  # a new object, so that its argtypes are not shared
         pointer.argtypes = argtypes
         pointer.restype = ctypes.c_int
         now, count, note = self.clock.monotonic_ns, self._tally.of(name), self._note

@@ -1,16 +1,9 @@
-"""Who holds a context on a device, and how much memory: NVML's process lists.
+"""Reads the memory of a device and the processes that hold it: NVML's process lists.
 
-These calls lock the whole driver while they walk all clients, so they are made seldom. There are
-three lists and three generations of each, and one driver branch with a struct of its own.
-
-Memory of a device and the processes that hold it, at a cadence of its own.
-
-The process lists lock the whole driver while it walks every client of every tenant.
-
-Which of a device's processes is the MPS server: it has no list of its own.
-
-Clients stand in NVML's MPS list. The server stands in the compute list only, as a process that has
-nothing to do with MPS does; its name tells it from one.
+The lists are read seldom, because each call locks the whole driver while it walks every client of
+every tenant. There are three lists with three versions each, and one driver branch with a struct of
+its own. MPS clients have a list. The MPS server is only in the compute list, like any other
+process, and is found by its name.
 """
 
 import logging
@@ -23,9 +16,9 @@ from typing import Any, NamedTuple
 from exporter.model import DeviceMemory, ProcessMemory
 from exporter.sources.gpus.nvml import errors
 from exporter.sources.gpus.nvml.board import memory_info
-from exporter.sources.gpus.nvml.cadence import PROCESSES, Parts, Timing
-from exporter.sources.gpus.nvml.calls import Rows
-from exporter.sources.gpus.nvml.discovery import Found
+from exporter.sources.gpus.nvml.cadence import PROCESSES, ReadPhases, Timing
+from exporter.sources.gpus.nvml.calls import RowBuffer
+from exporter.sources.gpus.nvml.discovery import DeviceHandle
 from exporter.sources.gpus.nvml.errors import (
     NOT_FOUND,
     DeviceLostError,
@@ -45,7 +38,7 @@ R535_ROW = struct.Struct("=I4xQ16x")  # and protected memory: _v3 of drivers 535
 
 
 def row_of(library: Library, suffix: str) -> struct.Struct:
-    """The layout that this driver writes for functions with this suffix.
+    """The row layout that this driver writes for functions with this suffix.
 
     Drivers 535.43 to 535.98 changed the struct without a new name; they alone have the first of
     the two functions below and lack the second (nvitop#88, gpustat#157).
@@ -60,27 +53,27 @@ def row_of(library: Library, suffix: str) -> struct.Struct:
 
 
 class ListCall(NamedTuple):
-    """One function that lists processes, what its rows look like, and their buffer."""
+    """A function that lists processes, with the layout of its rows and their buffer."""
 
     name: str
     function: CFunction
     layout: struct.Struct
-    rows: Rows
+    rows: RowBuffer
 
 
 def newest(library: Library, kind: str) -> ListCall | None:
-    """Give the newest generation of a list that this driver has."""
+    """The newest version of a list that this driver has."""
     for suffix in ("_v3", "_v2", ""):
         name = f"nvmlDeviceGet{LISTS[kind]}RunningProcesses{suffix}"
         function = library.function(name, c_void_p, POINTER(c_uint), c_void_p)
         if function is not None:
             layout = row_of(library, suffix)
-            return ListCall(name, function, layout, Rows(layout.size, 1024))
+            return ListCall(name, function, layout, RowBuffer(layout.size, 1024))
     return None
 
 
 class ProcessLists:
-    """The lists of one device. One thread at a time."""
+    """Reads the process lists of one device. One thread at a time."""
 
     def __init__(
         self,
@@ -91,23 +84,23 @@ class ProcessLists:
         self._address = cast(handle, c_void_p)
         self._refusals = refusals
         self._calls = {kind: newest(library, kind) for kind in LISTS}
-        self._told: dict[str, bytes] = {}  # by kind, as the driver wrote it
+        self._written: dict[str, bytes] = {}  # by kind, as the driver wrote it
         self._processes: tuple[ProcessMemory, ...] = ()
 
     def read(self) -> tuple[ProcessMemory, ...] | None:
-        """Every process once, with the kinds it is listed under; None: the device does not tell.
+        """Every process once, with the kinds that it is listed under; None: they are refused.
 
-        It is the same object as long as the driver's answer is the same.
+        The same object while the driver's answer is the same.
 
         Raises:
             NvmlError: the driver's answer.
 
         """
-        told = {
+        written = {
             kind: self._refusals.ask(listing_of(kind), self._list, kind) or b"" for kind in LISTS
         }
-        if told != self._told:
-            self._told, self._processes = told, united(self._decoded(told))
+        if written != self._written:
+            self._written, self._processes = written, united(self._decoded(written))
         return None if listing_of("compute") in self._refusals else self._processes
 
     def _list(self, kind: str) -> bytes:
@@ -117,17 +110,17 @@ class ProcessLists:
         name, call, _, rows = newest_call
         return bytes(rows.read(name, call, self._address, byref(rows.count), rows.place))
 
-    def _decoded(self, told: Mapping[str, bytes]) -> Iterator[tuple[str, int, int]]:
+    def _decoded(self, written: Mapping[str, bytes]) -> Iterator[tuple[str, int, int]]:
         for kind, newest_call in self._calls.items():
             if newest_call is not None:
-                for pid, used_bytes in newest_call.layout.iter_unpack(told[kind]):
+                for pid, used_bytes in newest_call.layout.iter_unpack(written[kind]):
                     yield kind, pid, used_bytes
 
 
 def united(listed: Iterable[tuple[str, int, int]]) -> tuple[ProcessMemory, ...]:
-    """One entry per pid out of (kind, pid, bytes): the kinds united, the most memory told.
+    """One entry for each pid of (kind, pid, bytes): all its kinds and the largest memory.
 
-    A CUDA process with a window, or an MPS client, stands in two lists with the same memory.
+    A CUDA process with a window, or an MPS client, is in two lists with the same memory.
     """
     kinds: dict[int, set[str]] = {}
     used: dict[int, int] = {}
@@ -147,9 +140,9 @@ MOST_BYTES = 256
 
 
 class MpsServers:
-    """Marks the server among the processes of a device. One thread at a time.
+    """Marks the MPS server among the processes of a device. One thread at a time.
 
-    pynvml is no help here: it decodes the name, which a process may have chosen not to be text.
+    It does not use pynvml, which decodes the name as text: a process may have chosen other bytes.
     """
 
     def __init__(self, library: Library) -> None:
@@ -159,7 +152,7 @@ class MpsServers:
         self._serving = False  # whether there are clients among those
 
     def marked(self, processes: tuple[ProcessMemory, ...]) -> tuple[ProcessMemory, ...]:
-        """The same processes, with the kind ``mps_server`` where there are clients to serve."""
+        """The processes, with the kind ``mps_server`` for the server if there are MPS clients."""
         if processes is not self._looked_at:
             self._looked_at = processes
             self._serving = any("mps" in process.kinds for process in processes)
@@ -171,7 +164,7 @@ class MpsServers:
             yield process._replace(kinds=process.kinds | {"mps_server"}) if server else process
 
     def _is_server(self, pid: int) -> bool:
-        """By the name of its program; a process that has ended meanwhile has none."""
+        """Whether the program's name is the server's. A process that has ended has no name."""
         if self._name is None or self._name(pid, self._buffer, MOST_BYTES) != errors.SUCCESS:
             return False
         program = self._buffer.value.split(b" ", 1)[0]
@@ -183,55 +176,54 @@ PID = attrgetter("pid")
 logger = logging.getLogger(__name__)
 
 
-class Residents:
-    """Memory of one device. The last answer stands until the next one is due by ``timing``."""
+class ResidentReader:
+    """Reads the memory and processes of one device. Reused until due by ``timing``."""
 
     def __init__(
         self,
         library: Library,
-        found: Found,
+        found: DeviceHandle,
         refusals: Refusals,
         timing: Timing,
-        parts: Parts,
+        phases: ReadPhases,
     ) -> None:
         self._library = library
         self._refusals = refusals
-        self._parts = parts
-        self._turns = parts.turns(PROCESSES)
+        self._phases = phases
+        self._cadence = phases.cadence(PROCESSES)
         self.timing = timing
         self._known: frozenset[int] = frozenset()
         self._memory: DeviceMemory | None = None
-        self._hurried = False  # asked for at once, and too soon after the last time
-        self.attach(found)
+        self._is_urgent = False  # to be read at once, but too soon after the last read
+        self.bind(found)
 
-    def attach(self, found: Found) -> None:
-        """Ask through another handle from now on, and at once."""
+    def bind(self, found: DeviceHandle) -> None:
+        """Uses another handle from now on, at once."""
         self._uuid, self._handle = found.device.uuid, found.handle
         self._servers = MpsServers(self._library)
         self._lists = ProcessLists(self._library, found.handle, self._refusals)
-        self._turns.restart()
+        self._cadence.restart()
 
     def read(self, active: frozenset[int], *, at_once: bool = False) -> DeviceMemory | None:
-        """Memory now, or a few seconds old; ``active`` are the pids with samples in this cycle.
+        """Memory, at most some seconds old. The same object while nothing changes.
 
-        It is the same object as long as nothing of it has changed.
-
-        Where activity has no pid, ``at_once`` says that somebody else may be active.
+        ``active`` are the pids with samples in this cycle: an unknown one makes the read due.
+        ``at_once`` does the same for activity without a pid.
 
         Raises:
             DriverGoneError: the driver is not there.
             DeviceLostError: the device is not there.
 
         """
-        self._hurried = self._hurried or at_once
-        hurry = self._hurried or not active <= self._known
-        if self._turns.take(self.timing.memory_at_most_every_s if hurry else None):
-            self._hurried = False
-            memory = self._parts.read(PROCESSES, self._asked)
+        self._is_urgent = self._is_urgent or at_once
+        urgent = self._is_urgent or not active <= self._known
+        if self._cadence.begin_if_due(self.timing.memory_at_most_every_s if urgent else None):
+            self._is_urgent = False
+            memory = self._phases.read(PROCESSES, self._asked)
             if memory != self._memory:
                 self._memory = memory
             listed = self._memory.processes if self._memory else None
-            # A pid that is active but not listed has ended: it is not worth a second look.
+            # A pid that is active but not listed has ended: it is not looked for again.
             self._known = active.union(map(PID, listed or ()))
         return self._memory
 
@@ -253,7 +245,7 @@ class Residents:
         return DeviceMemory(info.total, info.used, info.reserved, processes)
 
     def _check_identity(self) -> None:
-        """The handle of a MIG instance may come to mean another one, once this one is gone."""
+        """Raises if the handle is another MIG instance's now: handles are reused."""
         try:
             uuid = self._library.ask("nvmlDeviceGetUUID", self._handle)
         except DriverGoneError:

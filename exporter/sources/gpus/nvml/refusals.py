@@ -1,9 +1,8 @@
-"""What one device refuses to answer, so that it is not asked again each second.
+"""The calls that one device refuses, and when to make them again.
 
-No refusal is final: it is asked again after ``FIRST_S`` seconds, and twice as late after each
-further refusal, up to ``MOST_S``. A driver may refuse once what it answers later.
-
-When to try again.
+A refused call is not made every second, and no refusal is final: a driver may answer later what it
+refuses now. The call is made again after ``FIRST_S`` seconds, then after twice as long each time,
+up to ``MOST_S``.
 """
 
 import logging
@@ -22,7 +21,7 @@ SECOND = 1_000_000_000
 
 
 class Backoff:
-    """Waits twice as long after each failure, from ``first_s`` to ``most_s`` seconds."""
+    """A wait that doubles after each failure, from ``first_s`` to ``most_s`` seconds."""
 
     def __init__(self, clock: Clock, first_s: float = 1.0, most_s: float = 60.0) -> None:
         self._clock = clock
@@ -31,18 +30,18 @@ class Backoff:
         self.reset()
 
     def reset(self) -> None:
-        """Forget the failures: the next try is due at once."""
+        """Forgets the failures: the next attempt is due at once."""
         self._wait_ns = self._first_ns
         self._next_ns: int | None = None
 
     def failed(self) -> None:
-        """Put off the next try."""
+        """Postpones the next attempt."""
         self._next_ns = self._clock.monotonic_ns() + self._wait_ns
         self._wait_ns = min(2 * self._wait_ns, self._most_ns)
 
     @property
     def due(self) -> bool:
-        """Whether the wait is over."""
+        """Whether the next attempt is due."""
         return self._next_ns is None or self._clock.monotonic_ns() >= self._next_ns
 
 
@@ -52,7 +51,7 @@ T = TypeVar("T")
 
 FIRST_S, MOST_S = 120.0, 960.0  # until a refused call is made again
 PROCESS_SAMPLES = "process_samples"
-OTHERS = {  # topic → the group of metric families that it is for, "" where that is always wanted
+OTHERS = {  # topic → its group of metric families, "" if it is always wanted
     "energy": "",
     "memory": "",
     "power": "power",
@@ -84,14 +83,15 @@ def listing_of(kind: str) -> str:
 
 
 def retry_of(clock: Clock) -> Backoff:
-    """When to make a refused call again."""
+    """The back-off of a refused call."""
     return Backoff(clock, FIRST_S, MOST_S)
 
 
 class Refusals:
-    """Reasons by topic. A topic is what is asked, whatever the name of the call in this driver.
+    """The refusals of one device: reasons by topic.
 
-    ``changes`` counts what was added, changed or ended.
+    A topic is what is read, whatever the call is named in this driver. ``changes`` counts the
+    refusals that were added, changed or ended.
     """
 
     def __init__(self, uuid: str, clock: Clock) -> None:
@@ -161,13 +161,13 @@ class Refusals:
         return topic in self._reasons
 
     def forget(self) -> None:
-        """Begin anew: another driver, or MIG switched, may answer what this one refused."""
+        """Forgets all refusals: after a new driver or a MIG switch the device may answer."""
         self._reasons.clear()
         self._retries.clear()
         self.changes += 1
 
     def unmeasured(self, disabled: Collection[str] = ()) -> Mapping[str, Unmeasured]:
-        """Quantity → reason: of QUANTITIES and OTHERS, but for groups of families that are off."""
+        """Quantity → reason, of QUANTITIES and OTHERS, without disabled groups of families."""
         reasons = {
             topic: self._reasons[topic]
             for topic, group in OTHERS.items()

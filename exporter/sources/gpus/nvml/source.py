@@ -1,4 +1,4 @@
-"""The NVML source: opens the driver and reads its devices side by side, under a deadline."""
+"""The NVML source: opens the driver and reads its devices in parallel, under a deadline."""
 
 import time
 from collections.abc import Collection, Mapping, Sequence
@@ -9,9 +9,14 @@ from threading import Lock
 from exporter.model import Clock, DeviceReading, DeviceState, Reading, SourceStatus
 from exporter.sources.gpus.nvml import errors
 from exporter.sources.gpus.nvml.accounting import NO_ACCOUNTING, AccountingChoice
-from exporter.sources.gpus.nvml.cadence import Timing, Wanted
+from exporter.sources.gpus.nvml.cadence import ReadPlan, Timing
+from exporter.sources.gpus.nvml.device_registry import (
+    UPGRADED,
+    DeviceRegistry,
+    DriverConnection,
+    Enumeration,
+)
 from exporter.sources.gpus.nvml.events import XID, XidWatch
-from exporter.sources.gpus.nvml.fleet import UPGRADED, Driver, Fleet, Look
 from exporter.sources.gpus.nvml.library import ROOTS
 from exporter.sources.gpus.nvml.refusals import SECOND, Backoff
 from exporter.sources.gpus.pool import DeviceWorkers, Stuck
@@ -20,15 +25,15 @@ from exporter.sources.gpus.source import Demand, RestartRequiredError, hangs
 DRIVER = "driver"
 NO_DEVICE = "the driver reports no device"
 RELEASED = "released on request, so that the driver can be unloaded"
-WAITS = "a driver call has not come back: the driver is opened anew as soon as it has"
+WAITS = "a driver call has not come back: the driver is opened again as soon as it has"
 
 
 class NvmlSource:
     """NVIDIA GPUs, as a ``GpuSource``.
 
-    The driver is opened, enumerated and closed by a worker, and so is each device read: a hung call
-    costs the device it was for. Devices once seen are remembered, so that what is lost, stuck or
-    released can be named.
+    Workers open, enumerate and close the driver, and read each device: a call that hangs costs the
+    device that it was for. Devices are remembered, so that lost, stuck and released ones are
+    reported.
     """
 
     name = "nvml"
@@ -44,34 +49,36 @@ class NvmlSource:
         accounting: AccountingChoice = NO_ACCOUNTING,
     ) -> None:
         self._clock = clock
-        self._wanted = Wanted(timing or Timing(), frozenset(disabled))
-        self._driver = Driver(library_path, roots, clock)
+        self._wanted = ReadPlan(timing or Timing(), frozenset(disabled))
+        self._driver = DriverConnection(library_path, roots, clock)
         self._workers = DeviceWorkers(clock, self.name)
         self._xids = XidWatch(clock)
-        self._fleet = Fleet(self._workers, clock, self._wanted, accounting, self._xids)
+        self._registry = DeviceRegistry(self._workers, clock, self._wanted, accounting, self._xids)
         self._lock = Lock()
         self._retry = Backoff(clock)
-        self._attached = False  # the devices' handles are those of the driver as it is open now
+        self._attached = (
+            False  # whether the devices' handles belong to the driver as it is open now
+        )
         self._released = False
         self._look_at_ns = 0
-        self._troubled = 0
+        self._failing = 0
         self._detail = ""
         self._last_success: int | None = None
 
     def read(self) -> Reading:
-        """Read every device within the deadline; see ``GpuSource.read``."""
+        """Reads every device within the deadline; see ``GpuSource.read``."""
         with self._lock:
             began_ns = self._clock.monotonic_ns()
             if self._released:
                 self._let_go()
-                devices = self._fleet.all(DeviceState.RELEASED, RELEASED)
+                devices = self._registry.all(DeviceState.RELEASED, RELEASED)
             else:
                 devices = self._cycle(began_ns)
             status = self._status(devices, self._clock.monotonic_ns() - began_ns)
             return Reading(status, devices, self._driver.tally.snapshot())
 
     def release(self, released: bool) -> None:  # noqa: FBT001 - a state, not an option
-        """Close the driver (True), as soon as no call is under way; or open it again (False)."""
+        """Closes the driver (True) as soon as no call is in progress, or reopens it (False)."""
         with self._lock:
             self._released = released
             self._retry.reset()
@@ -79,7 +86,7 @@ class NvmlSource:
                 self._let_go()
 
     def follow(self, demand: Demand) -> None:
-        """Read by this from the next read on."""
+        """Applies a demand from the next read on."""
         with self._lock:
             timing = replace(
                 self._wanted.timing,
@@ -87,46 +94,48 @@ class NvmlSource:
                 memory_every_s=demand.processes_every_s,
                 sensors_every_s=demand.sensors_every_s,
             )
-            self._wanted = Wanted(timing, demand.disabled)
-            self._fleet.follow(self._wanted)
-            self._look_at_ns = 0  # at once, for it is then that boards are watched for XIDs
+            self._wanted = ReadPlan(timing, demand.disabled)
+            self._registry.follow(self._wanted)
+            self._look_at_ns = (
+                0  # at once, because that is also when boards are registered for XIDs
+            )
 
     def close(self) -> None:
-        """Close the driver, unless a call hangs in it, and end the workers."""
+        """Closes the driver, unless a call hangs in it, and ends the workers."""
         self.release(True)
         self._workers.close()
 
     def _cycle(self, began_ns: int) -> tuple[DeviceReading, ...]:
-        jobs = dict(self._fleet.jobs) if self._attached else {}
+        jobs = dict(self._registry.jobs) if self._attached else {}
         if self._look_due():
             reopen = self._driver.is_open and not self._attached
-            jobs[DRIVER] = self._reopen if reopen else self._driver.look
+            jobs[DRIVER] = self._reopen if reopen else self._driver.enumerate
         results = self._workers.run(jobs, self._wanted.timing.deadline_s)
-        if DRIVER in results and results[DRIVER] is None:  # the end of a release, which was late
+        if DRIVER in results and results[DRIVER] is None:  # the late end of a release
             results = self._workers.run(jobs, self._wanted.timing.deadline_s)
         if DRIVER in results:
             attached_before = self._attached
-            self._heed(results[DRIVER])
+            self._apply(results[DRIVER])
             if self._attached and not attached_before:
                 spent_s = (self._clock.monotonic_ns() - began_ns) / SECOND
                 left_s = max(self._wanted.timing.deadline_s - spent_s, 0.0)
-                results = self._workers.run(self._fleet.jobs, left_s)
+                results = self._workers.run(self._registry.jobs, left_s)
         return self._readings(results)
 
     def _look_due(self) -> bool:
         if self._attached:
             return self._clock.monotonic_ns() >= self._look_at_ns
-        return self._retry.due and not self._fleet.busy
+        return self._retry.due and not self._registry.busy
 
     def _look_in(self, seconds: float) -> None:
         self._look_at_ns = self._clock.monotonic_ns() + int(seconds * SECOND)
 
-    def _heed(self, result: object) -> None:
-        """Draw the consequences of a look at the driver."""
+    def _apply(self, result: object) -> None:
+        """Applies the result of opening and enumerating the driver."""
         if isinstance(result, RestartRequiredError):
             raise result
-        if isinstance(result, Look):
-            self._fleet.adopt(result)
+        if isinstance(result, Enumeration):
+            self._registry.sync(result)
             self._watch(result)
             self._attached, self._detail = True, ""
             self._retry.reset()
@@ -135,12 +144,12 @@ class NvmlSource:
             waited_s = (self._clock.monotonic_ns() - result.since_mono_ns) / SECOND
             self._detail = f"the driver has not answered for {waited_s:.1f} s"
         elif isinstance(result, errors.DriverGoneError) or not self._driver.is_open:
-            self._lose_driver(result)
-        else:  # listing failed, reading may go on
+            self._mark_driver_lost(result)
+        else:  # the enumeration failed, reading may go on
             self._detail = explain(result)
             self._look_in(self._wanted.timing.look_again_s)
 
-    def _lose_driver(self, reason: object) -> None:
+    def _mark_driver_lost(self, reason: object) -> None:
         if isinstance(reason, errors.OtherVersionError):
             raise RestartRequiredError(UPGRADED) from reason
         self._attached, self._detail = False, explain(reason)
@@ -149,41 +158,41 @@ class NvmlSource:
     def _readings(self, results: Mapping[str, object]) -> tuple[DeviceReading, ...]:
         if self._attached:
             try:
-                devices = self._fleet.readings(results)
+                devices = self._registry.readings(results)
             except errors.DriverGoneError as error:
-                self._lose_driver(error)
+                self._mark_driver_lost(error)
             else:
-                troubled = self._fleet.troubled
-                if troubled > self._troubled:
+                failing = self._registry.failing
+                if failing > self._failing:
                     self._look_in(self._wanted.timing.look_again_s)
-                self._troubled = troubled
+                self._failing = failing
                 return devices
-        return self._fleet.all(DeviceState.FAILED, self._detail)
+        return self._registry.all(DeviceState.FAILED, self._detail)
 
-    def _watch(self, look: Look) -> None:
-        boards = (f for f in look.discovery.found if not f.device.parent_uuid)
+    def _watch(self, enumeration: Enumeration) -> None:
+        boards = (f for f in enumeration.devices.found if not f.device.parent_uuid)
         wanted = None if XID in self._wanted.disabled else {f.device.uuid: f.handle for f in boards}
-        self._xids.watch(look.library, wanted)
+        self._xids.watch(enumeration.library, wanted)
 
     def _shut(self) -> None:
-        """Close the driver once nobody waits in it for events."""
+        """Closes the driver after the thread that waits for events has ended."""
         self._xids.stop()
         self._driver.shut()
 
-    def _reopen(self) -> Look:
+    def _reopen(self) -> Enumeration:
         self._shut()
-        return self._driver.look()
+        return self._driver.enumerate()
 
     def _let_go(self) -> None:
-        """Close the driver unless a call is under way: then the next read tries again."""
+        """Closes the driver unless a call is in progress: then the next read tries again."""
         self._attached = False
-        for _ in range(2):  # the first may bring the late result of a look
-            if self._fleet.busy:
+        for _ in range(2):  # the first run may return the late result of an enumeration
+            if self._registry.busy:
                 self._detail = WAITS
                 return
             if not self._driver.is_open:
                 return
-            self._fleet.close()
+            self._registry.close()
             self._workers.run({DRIVER: self._shut}, self._wanted.timing.deadline_s)
 
     def _status(self, devices: Sequence[DeviceReading], duration_ns: int) -> SourceStatus:
@@ -194,7 +203,7 @@ class NvmlSource:
         elif hung:
             detail = "no device answers: the driver hangs; see the kernel log for NVRM and Xid"
         elif self._attached:
-            detail = detail or self._fleet.trouble or ("" if devices else NO_DEVICE)
+            detail = detail or self._registry.trouble or ("" if devices else NO_DEVICE)
         up = self._attached and not hung
         if up:
             self._last_success = self._clock.time_ns()
@@ -202,7 +211,7 @@ class NvmlSource:
 
 
 def explain(reason: object) -> str:
-    """Say in plain words why there is no driver, and what to do about it."""
+    """Why there is no driver, and what to do about it, as text."""
     if isinstance(reason, errors.LibraryError):
         return (
             f"no NVIDIA management library: {reason.detail}; on a machine with NVIDIA GPUs "
@@ -210,7 +219,7 @@ def explain(reason: object) -> str:
             "--nvml.library"
         )
     if isinstance(reason, errors.NvmlError) and reason.code == errors.DRIVER_NOT_LOADED:
-        return "the NVIDIA kernel driver is not loaded; it is taken up as soon as it is"
+        return "the NVIDIA kernel driver is not loaded; it is opened as soon as it is"
     if isinstance(reason, errors.NvmlError):
         return str(reason)
     return repr(reason)

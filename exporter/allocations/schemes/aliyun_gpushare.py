@@ -1,0 +1,77 @@
+"""Aliyun's open GPU sharing (version 1).
+
+Sources: ``pkg/gpu/nvidia/const.go`` of AliyunContainerService/gpushare-device-plugin, and
+gpushare-scheduler-extender. ``aliyun.com/gpu-mem`` is memory on one card. The pod's annotation
+``ALIYUN_COM_GPU_MEM_IDX`` names that card for all its containers. Core is not divided.
+
+The unit is GiB, or MiB where the plugin runs with ``--memory-unit=MiB``. It is inferred: the amount
+per card that the node states - its own ``gpu-mem`` by ``gpu-count``, else the pod's
+``ALIYUN_COM_GPU_MEM_DEV`` - is compared with NVML's. Where neither is known it is GiB.
+
+Unconfirmed: whether the card's number is its NVML index (assumed here) or its minor, as
+Koordinator's adapter assumes. While ``ALIYUN_COM_GPU_MEM_ASSIGNED`` is "false" the card is chosen
+and the container does not exist yet; the allocation counts.
+"""
+
+from exporter.allocations.devices import cards
+from exporter.allocations.quantities import GIB, MAX_MEMORY_BYTES, MIB, parse_quantity
+from exporter.allocations.reader import PodReader, Share, lasting_containers
+from exporter.allocations.scheme import Decoded, IndexBasis, Reason, Scheme
+from exporter.model import NodeFacts, Pod
+
+MEMORY = "aliyun.com/gpu-mem"
+INDEX = "ALIYUN_COM_GPU_MEM_IDX"
+CARD_MEMORY = "ALIYUN_COM_GPU_MEM_DEV"
+COUNT = "aliyun.com/gpu-count"  # of the node's cards; as a pod's label of those it is spread over
+
+_NAME = "aliyun-gpushare-v1"
+_AMBIGUITY = 32  # the units are 1024 apart: half way on a scale of factors
+
+
+def decode(pod: Pod, node: NodeFacts) -> Decoded:
+    """Return the memory allocated to each container, on the pod's only card."""
+    reader = PodReader(_NAME, pod, node)
+    users = [container for container in lasting_containers(pod) if MEMORY in container.limits]
+    amounts = [(user, reader.quantity(user, MEMORY)) for user in users]
+    if not any(amount for _, amount in amounts):
+        return reader.decoded(())
+    found = reader.placement(INDEX, 1, IndexBasis.NVML_INDEX)
+    unit = unit_of(reader)
+    return reader.decoded(
+        allocation
+        for user, amount in amounts
+        if amount is not None
+        for allocation in reader.allocate(user, found, Share(None, reader.memory(amount, unit)))
+    )
+
+
+def unit_of(reader: PodReader) -> int:
+    """Return the size of one unit of ``gpu-mem`` on this node, in bytes."""
+    per_card = _of_node(reader.node) or _of_annotation(reader)
+    known = (card.memory_bytes for card in cards(reader.node) if card.memory_bytes)
+    real = max(known, default=0)
+    most = _AMBIGUITY * real or MAX_MEMORY_BYTES
+    return MIB if per_card * GIB > most else GIB
+
+
+def _of_node(node: NodeFacts) -> int:
+    memory = parse_quantity(node.allocatable.get(MEMORY, "")) or 0
+    count = parse_quantity(node.allocatable.get(COUNT, "")) or 0
+    return memory // count if count else 0
+
+
+def _of_annotation(reader: PodReader) -> int:
+    text = reader.annotation(CARD_MEMORY)
+    amount = parse_quantity(text) if text else 0
+    if amount is None:
+        reader.reject(Reason.BAD_ANNOTATION, f"{CARD_MEMORY}={text}")
+    return amount or 0
+
+
+SCHEME = Scheme(
+    name=_NAME,
+    resources=(MEMORY, COUNT),
+    annotations=(INDEX, CARD_MEMORY),
+    index_basis=IndexBasis.NVML_INDEX,
+    decode=decode,
+)

@@ -1,0 +1,109 @@
+"""AMD's device plugin: whole cards and partitions of cards.
+
+Source: ROCm/k8s-device-plugin's ``docs/user-guide/configuration.md``. ``amd.com/gpu`` is a card, or
+a partition where the node's cards are partitioned and the naming strategy is ``single``. With the
+strategy ``mixed``, partitions are ``amd.com/<compute>_<memory>`` (``cpx_nps4``), and SPX is the
+whole card. The kubelet's PodResources names devices by PCI address. That names a card's first
+partition; the others are ``amdgpu_xcp_<n>``, which does not name their card.
+
+A partition's share of the card is unknown, so its core and memory are None. A container with
+``amd.com/gpumem`` or ``gpucores`` belongs to HAMi.
+
+Unconfirmed: the value of ``amd.com/compute-memory-partition`` (assumed: the resource's name).
+``amd.com/gpu.vram`` is rounded, so memory is known only of cards that the exporter reads.
+"""
+
+import re
+
+from exporter.allocations.devices import card_by_pci, cards, common_memory, instances
+from exporter.allocations.reader import NOTHING, PodReader, Share, lasting_containers
+from exporter.allocations.scheme import Decoded, Evidence, IndexBasis, Reason, Scheme
+from exporter.model import PARTITIONED, Allocation, Container, Device, NodeFacts, Pod
+
+_NAME = "amd-device-plugin"
+_VENDOR = "amd"
+_GPU = "amd.com/gpu"
+_SPX = "amd.com/spx_"
+_MODES = ("spx", "dpx", "tpx", "qpx", "cpx")
+_PARTITIONS = tuple(f"amd.com/{mode}_nps{n}" for mode in _MODES for n in (1, 2, 4, 8))
+_RESOURCES = (_GPU, *_PARTITIONS)
+_PARTITIONING = "amd.com/compute-memory-partition"
+_HAMI = frozenset({"amd.com/gpumem", "amd.com/gpucores"})
+_DEVICE_ID = re.compile(
+    r"[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]|amdgpu_xcp_\d{1,5}", re.IGNORECASE | re.ASCII
+)
+
+
+def decode(pod: Pod, node: NodeFacts) -> Decoded:
+    """Return the cards or partitions allocated to each container."""
+    reader = PodReader(_NAME, pod, node)
+    return reader.decoded(
+        allocation
+        for container in lasting_containers(pod)
+        if _HAMI.isdisjoint(container.limits)
+        for allocation in _allocations(reader, container)
+    )
+
+
+def _allocations(reader: PodReader, container: Container) -> list[Allocation]:
+    allocations: list[Allocation] = []
+    seen: set[str] = set()
+    named = container.limits.keys() | reader.granted_resources(container)
+    for resource in (resource for resource in _RESOURCES if resource in named):
+        ids = _device_ids(reader, container, resource)
+        if not seen.isdisjoint(ids):
+            reader.reject(Reason.DUPLICATE_DEVICE, f"{container.name}: {resource}")
+        elif reader.allows(container, len(ids)):
+            seen.update(each for each in ids if each)
+            for each in ids:
+                allocations += _placed(reader, container, resource, each)
+    return allocations
+
+
+def _device_ids(reader: PodReader, container: Container, resource: str) -> tuple[str, ...]:
+    """Return the ids of a container's devices, "" for each that is not known."""
+    ids = tuple(dict.fromkeys(map(str.lower, reader.granted(container, resource))))
+    if ids and all(map(_DEVICE_ID.fullmatch, ids)):
+        return ids
+    count = reader.quantity(container, resource) or 0
+    return ("",) * count if reader.allows(container, count) else ()
+
+
+def _placed(
+    reader: PodReader, container: Container, resource: str, device_id: str
+) -> list[Allocation]:
+    card = card_by_pci(reader.node, _VENDOR, device_id)
+    whole = _is_whole(reader.node, card, resource, device_id)
+    share = Share(1.0, _memory(reader.node, card)) if whole else NOTHING
+    return reader.allocate(container, (_first_part(reader.node, card),), share)
+
+
+def _is_whole(node: NodeFacts, card: Device | None, resource: str, device_id: str) -> bool:
+    if resource == _GPU:
+        mode = node.labels.get(_PARTITIONING, "spx").lower()
+        parted = any(c.sharing == PARTITIONED for c in ((card,) if card else cards(node, _VENDOR)))
+        return mode.startswith("spx") and not parted and not device_id.startswith("amdgpu_xcp")
+    return resource.startswith(_SPX)
+
+
+def _first_part(node: NodeFacts, card: Device | None) -> Device | None:
+    """Return the device at a card's address: the first partition of a partitioned card."""
+    if card is None or card.sharing != PARTITIONED:
+        return card
+    parts = (part for part in instances(node, _VENDOR) if part.parent_uuid == card.uuid)
+    return next((part for part in parts if part.gpu_instance == 0), None)
+
+
+def _memory(node: NodeFacts, card: Device | None) -> int | None:
+    return card.memory_bytes if card else common_memory(cards(node, _VENDOR))
+
+
+SCHEME = Scheme(
+    name=_NAME,
+    resources=_RESOURCES,
+    annotations=(),
+    index_basis=IndexBasis.PCI,
+    decode=decode,
+    amounts=(Evidence.LIMITS, Evidence.GRANT),
+    placement=(Evidence.GRANT,),
+)

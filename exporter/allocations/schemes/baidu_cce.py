@@ -1,0 +1,68 @@
+"""Baidu AI Cloud CCE's shared GPUs (cGPU, sGPU).
+
+Sources: the CCE documents "GPU Exclusive and Shared Usage Instructions" and "sharing multiple cards
+with one container". The resources' names contain the card's model: ``baidu.com/a10_24g_cgpu``
+counts cards; ``..._core`` is per cent, ``..._memory`` GiB, ``..._memory_percent`` per cent of a
+card, each divided evenly over the cards counted. The count alone means whole cards. Without
+``..._core`` the core is shared and nothing of it is promised.
+
+Unconfirmed: the annotation of the placement, so no card is known until a process is found on it;
+the memory of a card whose core is promised and whose memory is not mentioned. It is not stated.
+"""
+
+from exporter.allocations.quantities import GIB
+from exporter.allocations.reader import PodReader, Share, lasting_containers
+from exporter.allocations.scheme import Decoded, IndexBasis, Scheme
+from exporter.model import Allocation, Container, NodeFacts, Pod
+
+_NAME = "baidu-cce"
+_DOMAIN = "baidu.com/"
+_CARD = "_cgpu"
+_CORE, _MEMORY, _MEMORY_PERCENT = "_core", "_memory", "_memory_percent"
+
+
+def decode(pod: Pod, node: NodeFacts) -> Decoded:
+    """Return the allocations of each container. The system does not name the cards."""
+    reader = PodReader(_NAME, pod, node)
+    return reader.decoded(
+        allocation
+        for container in lasting_containers(pod)
+        for model in _models(container)
+        for allocation in _allocations(reader, container, model)
+    )
+
+
+def _models(container: Container) -> list[str]:
+    """Return the resource names of the card models that a container asks for, in order."""
+    suffixes = ("", _CORE, _MEMORY, _MEMORY_PERCENT)
+    names = (name for name in container.limits if name.startswith(_DOMAIN))
+    found = (name.partition(_CARD) for name in names)
+    return sorted({model + card for model, card, suffix in found if card and suffix in suffixes})
+
+
+def _allocations(reader: PodReader, container: Container, model: str) -> list[Allocation]:
+    count = reader.quantity(container, model) or 1
+    parts = (_CORE, _MEMORY, _MEMORY_PERCENT)
+    core, memory, percent = (reader.quantity(container, model + part) for part in parts)
+    whole = not any(model + part in container.limits for part in parts)
+    if not reader.allows(container, count) or (whole and not reader.quantity(container, model)):
+        return []
+    if whole:
+        return reader.allocate(container, (None,) * count, Share(1.0, None), whole=True)
+    share = Share(
+        reader.core(None if core is None else core // count),
+        reader.part_of_memory(None, None if percent is None else percent // count)
+        if memory is None
+        else reader.memory(memory // count, GIB),
+    )
+    return reader.allocate(container, (None,) * count, share)
+
+
+SCHEME = Scheme(
+    name=_NAME,
+    resources=(_DOMAIN,),
+    annotations=(),
+    index_basis=IndexBasis.NVML_INDEX,
+    decode=decode,
+    placement=(),
+)

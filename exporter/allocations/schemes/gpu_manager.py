@@ -1,0 +1,57 @@
+"""tkestack's gpu-manager (vcuda).
+
+Sources: ``pkg/types/types.go`` of tkestack/gpu-manager and ``pkg/device/nodeInfo.go`` of
+tkestack/gpu-admission. ``vcuda-core`` is per cent of one card, ``vcuda-memory`` counts 256 MiB.
+100, 200, ... cores are whole cards with all their memory, whatever ``vcuda-memory`` says. The
+annotation ``tencent.com/predicate-gpu-idx-<i>`` lists the cards of the container at that position
+of ``spec.containers`` by the N of ``/dev/nvidiaN``.
+
+Unconfirmed: nothing in the names. gpu-admission refuses more than 100 cores that are not a multiple
+of 100, so they are not an allocation here.
+"""
+
+from exporter.allocations.quantities import MIB
+from exporter.allocations.reader import PodReader, Share, app_containers
+from exporter.allocations.scheme import Decoded, IndexBasis, Scheme
+from exporter.model import Allocation, Container, NodeFacts, Pod
+
+_NAME = "tkestack-gpu-manager"
+_CORE = "tencent.com/vcuda-core"
+_MEMORY = "tencent.com/vcuda-memory"
+_MEMORY_UNIT = 256 * MIB
+_PLACEMENT = "tencent.com/predicate-gpu-idx-"
+
+
+def decode(pod: Pod, node: NodeFacts) -> Decoded:
+    """Return the allocations of each container, one per card."""
+    reader = PodReader(_NAME, pod, node)
+    return reader.decoded(
+        allocation
+        for position, app in enumerate(app_containers(pod))
+        for allocation in _allocations(reader, app, f"{_PLACEMENT}{position}")
+    )
+
+
+def _allocations(reader: PodReader, app: Container, key: str) -> list[Allocation]:
+    core, memory = reader.quantity(app, _CORE), reader.quantity(app, _MEMORY)
+    if core is None and memory is None:
+        return []
+    whole = core is not None and core % 100 == 0
+    count = core // 100 if core is not None and whole else 1
+    if not reader.allows(app, count):
+        return []
+    cards = reader.placement(key, count, IndexBasis.MINOR)
+    if whole:
+        return reader.allocate(app, cards, Share(1.0, None), whole=True)
+    return reader.allocate(
+        app, cards, Share(reader.core(core), reader.memory(memory, _MEMORY_UNIT))
+    )
+
+
+SCHEME = Scheme(
+    name=_NAME,
+    resources=(_CORE, _MEMORY),
+    annotations=(_PLACEMENT,),
+    index_basis=IndexBasis.MINOR,
+    decode=decode,
+)

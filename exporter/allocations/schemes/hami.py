@@ -1,0 +1,176 @@
+"""HAMi, and its predecessor, 4paradigm's vGPU scheduler.
+
+Sources: HAMi's ``docs/develop/protocol.md``, ``pkg/device/devices.go`` and ``docs/dynamic-mig``.
+The module ``vgpu`` reads the lists of devices. ``hami.io/vgpu-devices-allocated`` is the permanent
+record. ``vgpu-devices-to-allocate`` is erased while devices are assigned, so it is not read.
+
+Since v2.9.0 (commit 0658b5c8) there are segments for the init containers and then the containers,
+before that for the containers alone; some older versions left out empty segments. The number of
+segments shows which. If it does not, the allocation is the pod's, without a container, unless only
+one container can have it.
+
+A segment counts only for a container whose limits hold HAMi's resources (``evidence``). Their names
+can be configured (``scheme``). A pod that uses other names than the configured ones has no
+allocation. Limits of ``nvidia.com/gpu`` alone state no amounts, and other plugins use that resource
+too. Then the annotation counts if HAMi's plugin has registered the node's cards, or if the kubelet
+has granted HAMi's ids. ``nvidia.com/vgpu-mode`` is the policy: hami-core, mig or mps. Other
+vendors' lists have the same encoding. Their cores are per cent for Hygon only (AMD's are compute
+units).
+
+Unconfirmed: which versions left out segments; the encoding of ``4pd.io/vgpu-ids``; that other
+vendors' ids are the UUIDs of their drivers; the mode of a pod that does not state one.
+"""
+
+from functools import partial
+
+from exporter.allocations.devices import device_by_uuid
+from exporter.allocations.evidence import asks_for
+from exporter.allocations.reader import PodReader, app_containers, lasting_containers
+from exporter.allocations.registered import HAMI_REGISTERS, is_registered
+from exporter.allocations.scheme import Decoded, Evidence, IndexBasis, Reason, Scheme
+from exporter.allocations.schemes.vgpu import (
+    MAX_SEGMENTS,
+    ResourceNames,
+    Terms,
+    by_limits,
+    by_lists,
+    read_instances,
+    read_mode,
+)
+from exporter.model import Allocation, Container, NodeFacts, Pod
+
+NAMES = ResourceNames(
+    count="nvidia.com/gpu",
+    memory="nvidia.com/gpumem",
+    memory_percentage="nvidia.com/gpumem-percentage",
+    core="nvidia.com/gpucores",
+    priority="nvidia.com/priority",
+)
+_NAME = "hami"
+_ALLOCATED = ("hami.io/vgpu-devices-allocated", "4pd.io/vgpu-ids-new", "4pd.io/vgpu-ids")
+_AMD = ResourceNames("amd.com/gpu", "amd.com/gpumem", "", "amd.com/gpucores")
+_DCU = ResourceNames("hygon.com/", "hygon.com/dcumem", "", "hygon.com/dcucores")
+_HCU = ResourceNames("hygon.com/", "hygon.com/hcumem", "", "hygon.com/hcucores")
+_OTHER_VENDORS = {"amd": _AMD, "dcu": _DCU, "hcu": _HCU} | {
+    list_name: ResourceNames(
+        f"{domain}/", "", "", ""
+    )  # in units of their own: only the request is checked
+    for list_name, domain in {
+        "mthreads-vgpu": "mthreads.com",
+        "cambricon-mlu": "cambricon.com",
+        "iluvatar-vgpu": "iluvatar.ai",
+        "metax-gpu": "metax-tech.com",
+        "metax-sgpu": "metax-tech.com",
+        "xpu": "kunlunxin.com",
+        "enflame-vgpu": "enflame.com",
+        "enflame-gcu": "enflame.com",
+    }.items()
+}
+_OF_OTHER_VENDORS = {f"hami.io/{n}-devices-allocated": own for n, own in _OTHER_VENDORS.items()}
+_PERCENT = frozenset({f"hami.io/{name}-devices-allocated" for name in ("dcu", "hcu")})
+_INSTANCES = "hami.io/vgpu-mig-allocations"
+_MODE = "nvidia.com/vgpu-mode"
+_COUNT_OF_AMD = (
+    "amd.com/gpu"  # AMD's own plugin has it too; a pod of HAMi's is not counted for AMD's
+)
+
+
+def decode(pod: Pod, node: NodeFacts, names: ResourceNames = NAMES) -> Decoded:
+    """Return the allocations of each container, one per device."""
+    reader = PodReader(_NAME, pod, node)
+    allocations = _of_nvidia(reader, names)
+    for key, own in _OF_OTHER_VENDORS.items():
+        if encoded := reader.annotation(key):
+            terms = Terms(own, key, percent=key in _PERCENT)
+            allocations += _by_annotation(reader, encoded, terms)
+    return reader.decoded(_once(reader, allocations))
+
+
+def _of_nvidia(reader: PodReader, names: ResourceNames) -> list[Allocation]:
+    key = next((key for key in _ALLOCATED if reader.pod.annotations.get(key)), "")
+    asks = any(not names.shares.isdisjoint(c.limits) for c in reader.pod.containers)
+    if not (key or asks):
+        return []
+    if not asks and not _is_at_work(reader, names):
+        reader.reject(Reason.UNPROVEN, f"{key}, but HAMi's plugin is not on this node")
+        return []
+    encoded = reader.annotation(key)
+    if not (encoded or asks):
+        return []
+    terms = Terms(
+        names,
+        key,
+        read_mode(reader, _MODE),
+        instances=read_instances(reader, _INSTANCES),
+        registers=HAMI_REGISTERS,
+    )
+    if encoded:
+        return _by_annotation(reader, encoded, terms)
+    return _by_limits(reader, terms)
+
+
+def _is_at_work(reader: PodReader, names: ResourceNames) -> bool:
+    """Whether HAMi serves the pod, by the kubelet's grants and the node's annotations.
+
+    HAMi's ids are not ids of devices. While nothing is known of the node, HAMi may serve it.
+    """
+    node = reader.node
+    granted = [i for c in lasting_containers(reader.pod) for i in reader.granted(c, names.count)]
+    if granted:
+        return not any(device_by_uuid(node, each) for each in granted)
+    unknown = not (node.labels or node.annotations or node.allocatable)
+    return unknown or names.count != NAMES.count or is_registered(node, HAMI_REGISTERS)
+
+
+def _by_annotation(reader: PodReader, encoded: str, terms: Terms) -> list[Allocation]:
+    segments = encoded.removesuffix(";").split(";", MAX_SEGMENTS)
+    apps = app_containers(reader.pod)
+    requesting = tuple(app for app in apps if asks_for(app, terms.names.asking))
+    owners = _owners(reader.pod, requesting, len(segments))
+    if owners is not None:
+        return by_lists(reader, owners, segments, terms)
+    reader.reject(Reason.CONTAINER_MISMATCH, f"{len(segments)} segments: {encoded}")
+    if len(requesting) == 1:
+        return by_lists(reader, requesting * len(segments), segments, terms)
+    return _by_limits(reader, terms)
+
+
+def _by_limits(reader: PodReader, terms: Terms) -> list[Allocation]:
+    owners = lasting_containers(reader.pod)
+    return [found for owner in owners for found in by_limits(reader, owner, terms)]
+
+
+def _owners(
+    pod: Pod, requesting: tuple[Container, ...], segments: int
+) -> tuple[Container, ...] | None:
+    """Return the containers of the segments; None if their number matches no known rule."""
+    apps = app_containers(pod)
+    before = tuple(c for c in pod.containers if c.kind in {"init", "sidecar"})
+    return next((o for o in (before + apps, apps, requesting) if len(o) == segments), None)
+
+
+def _once(reader: PodReader, allocations: list[Allocation]) -> list[Allocation]:
+    """Return the allocations, without a second one of a device for the same container."""
+    found: dict[object, Allocation] = {}
+    for place, allocation in enumerate(allocations):
+        known = allocation.container and allocation.device
+        key = (allocation.container, allocation.device) if known else place
+        if key in found:
+            reader.reject(Reason.DUPLICATE_DEVICE, str(allocation.device))
+        found.setdefault(key, allocation)
+    return list(found.values())
+
+
+def scheme(names: ResourceNames = NAMES) -> Scheme:
+    """Return HAMi's scheme with these resource names."""
+    return Scheme(
+        name=_NAME,
+        resources=(*names.all, _COUNT_OF_AMD),
+        annotations=(*_ALLOCATED, *_OF_OTHER_VENDORS, _INSTANCES, _MODE),
+        index_basis=IndexBasis.UUID,
+        decode=partial(decode, names=names),
+        amounts=(Evidence.LIMITS, Evidence.ANNOTATION),
+    )
+
+
+SCHEME = scheme()

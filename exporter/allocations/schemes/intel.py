@@ -1,0 +1,101 @@
+"""Intel's GPU device plugin: cards of the drivers i915 and xe, whole or shared.
+
+Source: intel/intel-device-plugins-for-kubernetes' ``cmd/gpu_plugin/README.md``. A pod asks for
+``gpu.intel.com/i915`` or ``xe``. The kubelet's PodResources names ``card<N>-<n>``: N is that of
+``/dev/dri/cardN``, n one of the ``-shared-dev-num`` users that a card may have. Sharing promises
+neither core nor memory: one allocation per card, with the number of ids granted. ``monitoring`` is
+access to all cards. It is not an allocation and is not read.
+
+An id does not show whether its card may have other users. Cards are whole if the node offers as
+many devices as it has cards. If that is not known, nothing is promised.
+
+Unconfirmed: that ``Device.minor`` of an Intel card is the N of ``/dev/dri/cardN`` (a card with
+another number is not placed).
+"""
+
+import re
+from collections import Counter
+
+from exporter.allocations.devices import cards, common_memory
+from exporter.allocations.quantities import parse_quantity
+from exporter.allocations.reader import NOTHING, PodReader, Share, lasting_containers
+from exporter.allocations.scheme import SHARED, Decoded, Evidence, IndexBasis, Reason, Scheme
+from exporter.model import Allocation, Container, Device, NodeFacts, Pod
+
+_NAME = "intel-device-plugin"
+_VENDOR = "intel"
+_RESOURCES = ("gpu.intel.com/i915", "gpu.intel.com/xe")
+_DEVICE_ID = re.compile(r"card(\d{1,4})-(\d{1,4})", re.ASCII)
+
+
+def decode(pod: Pod, node: NodeFacts) -> Decoded:
+    """Return the cards, or the number of shares of cards, allocated to each container."""
+    reader = PodReader(_NAME, pod, node)
+    return reader.decoded(
+        allocation
+        for container in lasting_containers(pod)
+        for allocation in _allocations(reader, container)
+    )
+
+
+def _allocations(reader: PodReader, container: Container) -> list[Allocation]:
+    shares: Counter[int | None] = Counter()  # by card number
+    for resource in _RESOURCES:
+        ids = [_DEVICE_ID.fullmatch(each) for each in reader.granted(container, resource)]
+        found = [int(match[1]) for match in ids if match is not None]
+        if found and len(found) == len(ids):
+            shares.update(found)
+        elif count := reader.quantity(container, resource):
+            shares[None] += count
+    if not shares:
+        return []
+    whole = _is_whole(reader)
+    unplaced = shares.pop(None, 0) if whole is not False else 0
+    if not reader.allows(container, len(shares) + unplaced):
+        return []
+    numbers = [*sorted(shares, key=lambda n: (n is None, n)), *(None,) * unplaced]
+    return [
+        allocation
+        for number in numbers
+        for allocation in _placed(reader, container, number, shares[number], whole=whole)
+    ]
+
+
+def _is_whole(reader: PodReader) -> bool | None:
+    """Whether each device is a card of its own; None if that is unknown."""
+    node = reader.node
+    ids = (i for grants in node.grants.values() for g in grants for i in g.device_ids)
+    if any(match and int(match[2]) for match in map(_DEVICE_ID.fullmatch, ids)):
+        return False
+    if not (node.labels or node.allocatable):
+        reader.reject(Reason.NODE_UNKNOWN, "its cards may be shared")
+    offered = sum(parse_quantity(node.allocatable.get(r, "")) or 0 for r in _RESOURCES)
+    known = len(cards(node, _VENDOR))
+    return offered <= known if offered and known else None
+
+
+def _placed(
+    reader: PodReader, container: Container, number: int | None, shares: int, *, whole: bool | None
+) -> list[Allocation]:
+    intel = cards(reader.node, _VENDOR)
+    matching = [card for card in intel if number is not None and card.minor == number]
+    card = matching[0] if len(matching) == 1 else None
+    share = Share(1.0, _memory(intel, card)) if whole else NOTHING
+    if whole is False:
+        share = share._replace(policy=SHARED, replicas=shares)
+    return reader.allocate(container, (card,), share)
+
+
+def _memory(intel: tuple[Device, ...], card: Device | None) -> int | None:
+    return card.memory_bytes if card else common_memory(intel)
+
+
+SCHEME = Scheme(
+    name=_NAME,
+    resources=_RESOURCES,
+    annotations=(),
+    index_basis=IndexBasis.MINOR,
+    decode=decode,
+    amounts=(Evidence.LIMITS, Evidence.GRANT),
+    placement=(Evidence.GRANT,),
+)

@@ -1,0 +1,199 @@
+"""Koordinator's device sharing.
+
+Source: ``apis/extension/device_share.go`` of koordinator-sh/koordinator. The pod's annotation
+``scheduling.koordinator.sh/device-allocated`` lists its devices by minor number: ``gpu-core`` per
+cent, ``gpu-memory`` a Kubernetes quantity of bytes, ``gpu-memory-ratio`` per cent of the card. The
+split among containers is not recorded. If only one container asks for devices, they are that
+container's, else the pod's. The annotation counts only for a pod whose limits hold these resources,
+and its sums are compared with the limits (``evidence``).
+
+Limits: ``gpu.shared`` counts the devices over which the others are divided; without it 100, 200,
+... are whole devices. ``koordinator.sh/gpu`` stands for core and ratio at once. Koordinator also
+serves ``nvidia.com/gpu``, each 100 per cent of core and memory. A pod with the annotation belongs
+to Koordinator.
+
+Unconfirmed: nothing in the annotation; entries of other kinds (``rdma``, ``xpu``) are not read.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from exporter.allocations.evidence import agreed, asks_for
+from exporter.allocations.quantities import natural_of
+from exporter.allocations.reader import PodReader, Share, lasting_containers
+from exporter.allocations.scheme import Decoded, IndexBasis, Reason, Scheme
+from exporter.model import Allocation, Container, Device, NodeFacts, Pod
+
+_NAME = "koordinator"
+_CORE = "koordinator.sh/gpu-core"
+_MEMORY = "koordinator.sh/gpu-memory"
+_RATIO = "koordinator.sh/gpu-memory-ratio"
+_BOTH = "koordinator.sh/gpu"
+_SHARED = "koordinator.sh/gpu.shared"
+_OWN_RESOURCES = (_BOTH, _CORE, _MEMORY, _RATIO, _SHARED)
+_ALSO_SERVED = "nvidia.com/gpu"
+_ALLOCATED = "scheduling.koordinator.sh/device-allocated"
+
+
+class _Sums(NamedTuple):
+    """The total of all users of a pod: per cent of one card, and bytes. 0 is nothing."""
+
+    core: int
+    ratio: int
+    memory: int
+
+
+class _Entry(NamedTuple):
+    """A device of the annotation. ``card`` is None if the node has no card with its number."""
+
+    card: Device | None
+    core: int | None
+    ratio: int | None
+    memory: int | None
+
+
+def decode(pod: Pod, node: NodeFacts) -> Decoded:
+    """Return the allocations of the pod, or of its only user of GPUs, one per device."""
+    reader = PodReader(_NAME, pod, node)
+    users = [c for c in lasting_containers(pod) if asks_for(c, _OWN_RESOURCES)]
+    document = reader.document(_ALLOCATED)
+    devices = document.get("gpu") if isinstance(document, dict) else None
+    if devices is None:
+        return reader.decoded(found for user in users for found in _by_limits(reader, user))
+    users = users or [c for c in lasting_containers(pod) if _ALSO_SERVED in c.limits]
+    if not users:
+        reader.reject(Reason.NOT_REQUESTED, f"{_ALLOCATED} without a limit on {_CORE}")
+        return reader.decoded(())
+    entries = _entries(reader, reader.owner(users), devices)
+    if _fits(reader, users, entries):
+        return reader.decoded(_by_annotation(reader, users, entries))
+    return reader.decoded(found for user in users for found in _by_limits(reader, user))
+
+
+def _entries(reader: PodReader, owner: Container, devices: object) -> list[_Entry]:
+    if not isinstance(devices, list):
+        reader.reject(Reason.BAD_ANNOTATION, _annotation(reader))
+        return []
+    if not reader.allows(owner, len(devices)):
+        return []
+    found: dict[int, _Entry] = {}
+    for device in devices:
+        minor = natural_of(device.get("minor")) if isinstance(device, dict) else None
+        resources = device.get("resources") if isinstance(device, dict) else None
+        if minor is None or not isinstance(resources, dict):
+            reader.reject(Reason.BAD_ANNOTATION, _annotation(reader))
+        elif minor in found:
+            reader.reject(Reason.DUPLICATE_DEVICE, f"minor {minor}")
+        else:
+            found[minor] = _entry(reader, minor, resources)
+    return list(found.values())
+
+
+def _entry(reader: PodReader, minor: int, resources: dict[str, object]) -> _Entry:
+    card = reader.card(reader.basis(IndexBasis.MINOR), minor)
+    stated = [resources.get(key, 0) for key in (_CORE, _RATIO, _MEMORY)]
+    amounts = [natural_of(amount) for amount in stated]
+    if None in amounts:
+        reader.reject(Reason.BAD_QUANTITY, _annotation(reader))
+    core, ratio, memory = (amount or None for amount in amounts)
+    return _Entry(card, core, ratio, memory)
+
+
+def _fits(reader: PodReader, users: Sequence[Container], entries: Sequence[_Entry]) -> bool:
+    """Whether the number of devices is possible for the request."""
+    if not entries:
+        return False
+    counts = [_count(reader, user) for user in users]
+    most = sum(max(count, 1) for count in counts)
+    fewest = most if len(users) == 1 else max(1, -(-_sums(reader, users).core // 100))
+    if fewest <= len(entries) <= most:
+        return True
+    asked = f"{fewest} to {most}" if fewest < most else f"{most}"
+    reader.reject(Reason.PLACEMENT_MISMATCH, f"{len(entries)} devices listed, {asked} asked for")
+    return False
+
+
+def _by_annotation(
+    reader: PodReader, users: Sequence[Container], entries: Sequence[_Entry]
+) -> list[Allocation]:
+    sums = _sums(reader, users)
+    ratios = [entry.ratio for entry in entries]
+    if sums.ratio and sum(ratio or 0 for ratio in ratios) != sums.ratio:
+        if any(ratios):
+            detail = f"ratio {ratios} in the annotation, {sums.ratio} asked for"
+            reader.reject(Reason.LIMITS_DIFFER, detail)
+        ratios = [sums.ratio // len(entries) or None] * len(entries)
+    parts = [reader.part_of_memory(e.card, r) for e, r in zip(entries, ratios, strict=True)]
+    shares = [
+        Share(
+            reader.core(entry.core),
+            part if entry.memory is None else reader.memory(entry.memory, 1),
+        )
+        for entry, part in zip(entries, parts, strict=True)
+    ]
+    asked, slack = Share(sums.core / 100, sums.memory), 0
+    if sums.ratio:
+        total = sum(part or 0 for part in parts)
+        known = None if None in parts else sums.memory + total
+        asked = asked._replace(memory_bytes=known)
+        slack = total // sums.ratio + 1  # a ratio is a whole number
+    shares = agreed(reader, shares, asked, slack=slack)
+    return [
+        allocation
+        for entry, share in zip(entries, shares, strict=True)
+        for allocation in reader.allocate(
+            reader.owner(users),
+            (entry.card,),
+            share,
+            whole=share.core == 1 and entry.memory is None and entry.ratio is None,
+        )
+    ]
+
+
+def _annotation(reader: PodReader) -> str:
+    return f"{_ALLOCATED}={reader.annotation(_ALLOCATED)}"
+
+
+def _sums(reader: PodReader, users: Sequence[Container]) -> _Sums:
+    asked = [_asked(reader, user) for user in users]
+    return _Sums(*(sum(amounts) for amounts in zip(*asked, strict=True)))
+
+
+def _asked(reader: PodReader, user: Container) -> _Sums:
+    both = reader.quantity(user, _BOTH)
+    if not asks_for(user, _OWN_RESOURCES):
+        both = 100 * (reader.quantity(user, _ALSO_SERVED) or 0)
+    core, ratio = reader.quantity(user, _CORE) or both, reader.quantity(user, _RATIO) or both
+    memory = reader.quantity(user, _MEMORY)
+    return _Sums(core or 0, 0 if memory else ratio or 0, memory or 0)
+
+
+def _count(reader: PodReader, user: Container) -> int:
+    """Return over how many devices a request is divided."""
+    asked = _asked(reader, user)
+    most = max(asked.core, asked.ratio)
+    shared = reader.quantity(user, _SHARED)
+    return shared or (most // 100 if most % 100 == 0 else 1)
+
+
+def _by_limits(reader: PodReader, user: Container) -> list[Allocation]:
+    asked, count = _asked(reader, user), _count(reader, user)
+    if not (any(asked) or count) or not reader.allows(user, count):
+        return []
+    count = max(count, 1)
+    share = Share(
+        reader.core(asked.core // count or None if asked.core else None),
+        reader.memory(asked.memory // count, 1)
+        if asked.memory
+        else reader.part_of_memory(None, asked.ratio // count or None),
+    )
+    return reader.allocate(user, (None,) * count, share)
+
+
+SCHEME = Scheme(
+    name=_NAME,
+    resources=(*_OWN_RESOURCES, _ALSO_SERVED),
+    annotations=(_ALLOCATED,),
+    index_basis=IndexBasis.MINOR,
+    decode=decode,
+)

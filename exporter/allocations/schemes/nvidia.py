@@ -1,0 +1,206 @@
+"""NVIDIA's device plugin: whole cards, MIG instances, time-slicing and MPS.
+
+Sources: the README of NVIDIA/k8s-device-plugin ("Shared Access to GPUs"), its AnnotatedID, and the
+node labels of its GPU feature discovery (``internal/lm``). The pod states how many devices it has.
+The kubelet's PodResources names them: ``GPU-<uuid>``, ``MIG-<uuid>``, ``<id>::<n>`` for a replica.
+Before it is read, ``device`` is None. A grant with any other id (``<uuid>-<n>``) is from another
+plugin that serves the same resource: it places nothing, and its devices are unknown.
+
+* ``nvidia.com/gpu`` is a whole card with all its memory - or an instance, where MIG's strategy is
+  *single*. ``nvidia.com/mig-<profile>`` is an instance (strategy *mixed*). An instance's share of
+  its card follows from the device once it is placed, so its core is None here.
+* A resource that the plugin's configuration renames is recognised only by its granted ids, if it
+  begins with ``nvidia.com/``. Only names with the suffix ``.shared`` are recognised before that.
+* Time-slicing promises neither core nor memory, and two replicas may be the same card: one
+  allocation with the number of replicas granted.
+* MPS gives each replica an equal part of the card's threads and memory.
+
+Unconfirmed: ids of replicas before AnnotatedID (they are rejected). Without feature discovery's
+labels and without grants, sharing is recognised only if the node has more allocatable devices than
+real ones.
+"""
+
+import re
+
+from exporter.allocations.devices import cards, common_memory, device_by_uuid, instances
+from exporter.allocations.quantities import MIB, parse_natural, parse_quantity
+from exporter.allocations.reader import NOTHING, PodReader, Share, lasting_containers
+from exporter.allocations.scheme import SHARED, Decoded, Evidence, IndexBasis, Reason, Scheme
+from exporter.model import Allocation, Container, Device, NodeFacts, Pod
+
+_NAME = "nvidia-device-plugin"
+_DOMAIN = "nvidia.com/"
+_GPU = "nvidia.com/gpu"
+_MIG = "nvidia.com/mig-"
+_RENAMED = ".shared"  # the suffix that the plugin's renameByDefault adds
+_STRATEGY = "nvidia.com/gpu.sharing-strategy"
+_PRODUCT = "nvidia.com/gpu.product"
+_UNIT_MEMORY = "nvidia.com/gpu.memory"  # MiB; the instance's where nvidia.com/gpu is one
+_TIME_SLICING, _MPS, _NONE = "time-slicing", "mps", "none"
+_UUID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+_DEVICE_ID = re.compile(  # the last is an instance's before driver 470
+    rf"GPU-{_UUID}|MIG-{_UUID}|MIG-GPU-{_UUID}/\d+/\d+", re.IGNORECASE | re.ASCII
+)
+
+
+def decode(pod: Pod, node: NodeFacts) -> Decoded:
+    """Return the devices, or replicas of devices, allocated to each container."""
+    reader = PodReader(_NAME, pod, node)
+    return reader.decoded(
+        allocation
+        for container in lasting_containers(pod)
+        for allocation in _allocations(reader, container)
+    )
+
+
+def _allocations(reader: PodReader, container: Container) -> list[Allocation]:
+    allocations: list[Allocation] = []
+    seen: set[str] = set()
+    for resource in sorted(container.limits.keys() | reader.granted_resources(container)):
+        held = _held(reader, container, resource) if resource.startswith(_DOMAIN) else {}
+        if not seen.isdisjoint(held):
+            reader.reject(Reason.DUPLICATE_DEVICE, f"{container.name}: {resource}")
+        elif not held and (resource in {_GPU, _GPU + _RENAMED} or resource.startswith(_MIG)):
+            allocations += _unplaced(reader, container, resource)
+        elif reader.allows(container, len(held)):
+            seen.update(held)
+            for uuid, replicas in held.items():
+                allocations += _placed(reader, container, resource, uuid, replicas)
+    return allocations
+
+
+def _held(reader: PodReader, container: Container, resource: str) -> dict[str, int]:
+    """Return the number of replicas granted by device UUID; 0 for a device that is not shared.
+
+    Empty if the ids are another plugin's.
+    """
+    held: dict[str, int] = {}
+    for device_id in reader.granted(container, resource):
+        uuid, replica, _ = device_id.partition("::")
+        if device_by_uuid(reader.node, uuid) is None and not _DEVICE_ID.fullmatch(uuid):
+            return {}
+        held[uuid] = held.get(uuid, 0) + bool(replica)
+    return held
+
+
+def _placed(
+    reader: PodReader, container: Container, resource: str, uuid: str, replicas: int
+) -> list[Allocation]:
+    device = reader.device(uuid)
+    core, memory = _whole(reader, resource, device)
+    if device is None and uuid.startswith("MIG-"):
+        core = memory = None
+    sharing = ""
+    if replicas:
+        strategy = reader.node.labels.get(_STRATEGY, "")
+        sharing = strategy if strategy in {_TIME_SLICING, _MPS} else SHARED
+        core, memory = _part(reader, resource, core, memory, sharing, replicas)
+    share = Share(core, memory, sharing, replicas=replicas or None)
+    return reader.allocate(container, (device,), share)
+
+
+def _unplaced(reader: PodReader, container: Container, resource: str) -> list[Allocation]:
+    """Return the allocations of a container if only the number of its devices is known."""
+    count = reader.quantity(container, resource)
+    if count is None:
+        return []
+    sharing = _sharing(reader.node, resource)
+    if sharing not in {"", _MPS}:  # nothing is promised
+        return reader.allocate(container, (None,), NOTHING._replace(policy=sharing, replicas=count))
+    if not reader.allows(container, count):
+        return []
+    devices = (None,) * count
+    if reader.granted(container, resource):  # another plugin's
+        return reader.allocate(container, devices, NOTHING)
+    if not (reader.node.labels or reader.node.allocatable):
+        reader.reject(Reason.NODE_UNKNOWN, f"{container.name}: {resource} may be shared")
+        return reader.allocate(container, devices, NOTHING)
+    core, memory = _whole(reader, resource, None)
+    if sharing == _MPS:
+        core, memory = _part(reader, resource, core, memory, sharing, 1)
+    share = Share(core, memory, sharing, replicas=1 if sharing == _MPS else None)
+    return reader.allocate(container, devices, share)
+
+
+def _sharing(node: NodeFacts, resource: str) -> str:
+    """Return how devices of this resource are shared: a strategy, "shared", or "" for not."""
+    strategy = node.labels.get(_STRATEGY, _NONE)
+    replicas = _replicas(node, resource)
+    shared = strategy != _NONE if replicas is None else replicas > 1
+    units = _units(node, resource)
+    allocatable = parse_quantity(node.allocatable.get(resource, ""))
+    overcommitted = bool(units and allocatable and allocatable > len(units))
+    if not (shared or overcommitted or resource.endswith(_RENAMED)):
+        return ""
+    return strategy if strategy in {_TIME_SLICING, _MPS} else SHARED
+
+
+def _replicas(node: NodeFacts, resource: str) -> int | None:
+    return parse_natural(node.labels.get(f"{resource.removesuffix(_RENAMED)}.replicas", ""))
+
+
+def _is_mig(node: NodeFacts, resource: str) -> bool:
+    """Whether a unit is a MIG instance. By the *single* strategy that is ``nvidia.com/gpu`` too."""
+    parents = {part.parent_uuid for part in instances(node)}
+    divided = bool(parents) and all(card.uuid in parents for card in cards(node))
+    return divided or resource.startswith(_MIG) or "-MIG-" in node.labels.get(_PRODUCT, "")
+
+
+def _units(node: NodeFacts, resource: str) -> tuple[Device, ...]:
+    """Return the devices that a unit of this resource can be."""
+    parts = instances(node)
+    if resource.startswith(_MIG):
+        profile = resource.removeprefix(_MIG).removesuffix(_RENAMED)
+        return tuple(part for part in parts if part.profile.replace("+", ".") == profile)
+    if _is_mig(node, resource):
+        return parts
+    parents = {part.parent_uuid for part in parts}
+    return tuple(card for card in cards(node) if card.uuid not in parents)
+
+
+def _whole(
+    reader: PodReader, resource: str, device: Device | None
+) -> tuple[float | None, int | None]:
+    """Return core and memory of one unshared unit."""
+    units = (device,) if device else _units(reader.node, resource)
+    memory = common_memory(units)
+    if not resource.startswith(_MIG) and all(unit.memory_bytes is None for unit in units):
+        labelled = parse_natural(reader.node.labels.get(_UNIT_MEMORY, ""))
+        memory = reader.memory(labelled or None, MIB)
+    mig = bool(device.parent_uuid) if device else _is_mig(reader.node, resource)
+    return None if mig else 1.0, memory
+
+
+def _part(
+    reader: PodReader,
+    resource: str,
+    core: float | None,
+    memory: int | None,
+    sharing: str,
+    granted: int,
+) -> tuple[float | None, int | None]:
+    """Return core and memory of replicas of one unit. Only MPS promises any."""
+    if sharing != _MPS:
+        return None, None
+    replicas = _replicas(reader.node, resource)
+    if not replicas:
+        reader.reject(
+            Reason.UNKNOWN_REPLICAS, f"no label {resource.removesuffix(_RENAMED)}.replicas"
+        )
+        return None, None
+    granted = min(granted, replicas)
+    return (
+        None if core is None else core * granted / replicas,
+        None if memory is None else memory * granted // replicas or None,
+    )
+
+
+SCHEME = Scheme(
+    name=_NAME,
+    resources=(_GPU, _GPU + _RENAMED, _MIG),
+    annotations=(),
+    index_basis=IndexBasis.UUID,
+    decode=decode,
+    amounts=(Evidence.LIMITS, Evidence.GRANT),
+    placement=(Evidence.GRANT,),
+)

@@ -1,0 +1,97 @@
+"""Tencent Cloud TKE qGPU.
+
+Sources: the documents 457/65734 and 457/90912 (resources, policies, online and offline pods) and
+457/127667 (several cards for one container); for the placement's key elastic-ai's fork of arena
+(``pkg/apis/types/const.go``).
+
+``qgpu-core`` is per cent of one card, ``qgpu-memory`` GiB. 100, 200, ... are whole cards with all
+their memory. Other values above 100 are divided evenly over several cards, rounded down: 121 and
+31 GiB are two cards of 60 and 15 GiB. ``qgpu-core-greedy`` is an offline pod's core, on one card.
+
+The policy of a card is the one in the node's ``/proc/qgpu``, else the node's label. A node where
+online and offline pods share cards (``mixed-qgpu-enable``) is mixed.
+
+Unconfirmed: the placement annotation on a live cluster (it may be absent: then the cards are
+unknown); whether its numbers, and those of ``/proc/qgpu``, are NVML indices (assumed here) or
+minors; how a policy is written there (assumed: as in the label); that a divided request gets the
+fewest cards that can hold it (documented for two cards, the present maximum).
+"""
+
+from exporter.allocations.devices import numbered_cards
+from exporter.allocations.quantities import GIB
+from exporter.allocations.reader import PodReader, Share, lasting_containers
+from exporter.allocations.scheme import Decoded, IndexBasis, Scheme
+from exporter.model import Allocation, Container, Device, NodeFacts, Pod
+
+_NAME = "tke-qgpu"
+_CORE = "tke.cloud.tencent.com/qgpu-core"
+_GREEDY_CORE = "tke.cloud.tencent.com/qgpu-core-greedy"
+_MEMORY = "tke.cloud.tencent.com/qgpu-memory"
+_RESOURCES = (_CORE, _GREEDY_CORE, _MEMORY)
+_PLACEMENT = "tke.cloud.tencent.com/qgpu-pgpu-"
+_CLASS = "tke.cloud.tencent.com/app-class"
+_CLASSES = {"online": "online", "offline": "offline"}
+_POLICY = "tke.cloud.tencent.com/qgpu-schedule-policy"  # a node label
+_POLICIES = {"be": "best-effort", "fs": "fixed-share", "bs": "burst-share"}
+_POLICIES |= {name: name for name in tuple(_POLICIES.values())}
+_MIXED = "mixed-qgpu-enable"  # a node label
+
+
+def decode(pod: Pod, node: NodeFacts) -> Decoded:
+    """Return the allocations of each container, one per card."""
+    users = [
+        container
+        for container in lasting_containers(pod)
+        if not container.limits.keys().isdisjoint(_RESOURCES)
+    ]
+    if not users:
+        return Decoded()
+    reader = PodReader(_NAME, pod, node)
+    priority = reader.one_of(_CLASSES, reader.annotation(_CLASS))
+    return reader.decoded(
+        allocation
+        for container in users
+        for allocation in _allocations(reader, container, priority)
+    )
+
+
+def _allocations(reader: PodReader, container: Container, priority: str) -> list[Allocation]:
+    core, memory = reader.quantity(container, _CORE), reader.quantity(container, _MEMORY)
+    greedy = reader.quantity(container, _GREEDY_CORE)
+    if core is None and greedy is None and memory is None:
+        return []
+    count = 1 if core is None else -(-core // 100)
+    if not reader.allows(container, count):
+        return []
+    whole = core is not None and core % 100 == 0
+    share = Share(
+        reader.core(greedy if core is None else core // count),
+        reader.memory(None if memory is None else memory // count, GIB),
+        priority=priority,
+    )
+    return [
+        allocation
+        for card in reader.placement(_PLACEMENT + container.name, count, IndexBasis.NVML_INDEX)
+        for allocation in reader.allocate(
+            container, (card,), share._replace(policy=_policy(reader, card)), whole=whole
+        )
+    ]
+
+
+def _policy(reader: PodReader, card: Device | None) -> str:
+    node = reader.node
+    if node.labels.get(_MIXED) == "enable":
+        return "mixed"
+    numbered = numbered_cards(node, reader.basis(IndexBasis.NVML_INDEX))
+    number = next((number for known, number in numbered if known == card), None)
+    own = "" if number is None else node.card_policies.get(number, "").strip()
+    return reader.one_of(_POLICIES, own or node.labels.get(_POLICY, ""))
+
+
+SCHEME = Scheme(
+    name=_NAME,
+    resources=_RESOURCES,
+    annotations=(_PLACEMENT, _CLASS),
+    index_basis=IndexBasis.NVML_INDEX,
+    decode=decode,
+)

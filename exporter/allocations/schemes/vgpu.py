@@ -1,0 +1,269 @@
+"""vGPU requests, and the lists of devices that HAMi and Volcano write for them.
+
+Sources: HAMi's ``docs/develop/protocol.md``, ``pkg/device/devices.go`` (EncodeContainerDevices) and
+``pkg/device/nvidia/mig_allocations.go``; Volcano has the same format. An annotation holds one
+segment per container, split by ``;``, of devices ``UUID,type,MiB,cores``, each closed by ``:``.
+Memory and cores are per vGPU; 0 cores are no limit. Older dynamic MIG adds template and slot to the
+UUID (``GPU-...[7-9]``), which name no instance. Since v2.10 a second annotation, in JSON, names the
+instance by segment and position. A MIG instance's core follows from its GPU, so none is stated.
+
+A user who may change a pod may change the annotation, so each entry is compared with the limits
+(``evidence``). While a MIG instance is not found on the node, the amounts of the limits are used:
+the scheduler assigns the next larger instance.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import NamedTuple
+
+from exporter.allocations.devices import device_by_uuid, instances
+from exporter.allocations.evidence import agreed, is_backed
+from exporter.allocations.quantities import MIB, natural_of, parse_natural
+from exporter.allocations.reader import PodReader, Share
+from exporter.allocations.registered import registered_memory
+from exporter.allocations.scheme import Reason
+from exporter.model import Allocation, Container, Device
+
+_MIG = "mig"
+_MODES = {name: name for name in ("hami-core", _MIG, "mps")}
+_PRIORITIES = {"0": "high", "1": "low"}
+_DEVICE_FIELDS = 4
+MAX_SEGMENTS = 512  # a pod has at most as many containers; the rest is not split
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceNames:
+    """Names of the resources of vGPUs. ``memory_factor`` is the MiB in one unit of ``memory``."""
+
+    count: str
+    memory: str
+    memory_percentage: str
+    core: str
+    priority: str = ""
+    memory_factor: int = 1
+
+    @property
+    def shares(self) -> frozenset[str]:
+        """The resources that ask for a part of a device."""
+        return frozenset({self.memory, self.memory_percentage, self.core})
+
+    @property
+    def asking(self) -> tuple[str, ...]:
+        """The resources that ask for vGPUs. A container with none of them has no vGPU."""
+        return tuple(filter(None, (self.count, *sorted(self.shares))))
+
+    @property
+    def all(self) -> tuple[str, ...]:
+        """All resources, the one that counts devices first."""
+        return (*self.asking, *filter(None, (self.priority,)))
+
+
+class Instance(NamedTuple):
+    """A MIG instance created for a pod: its GPU's UUID and its own, "" until it exists."""
+
+    gpu: str
+    uuid: str
+
+
+Instances = Mapping[tuple[int, int], Instance]  # by segment, and place in it
+_NO_INSTANCES: Instances = MappingProxyType({})
+
+
+class Terms(NamedTuple):
+    """The terms of all vGPUs of a pod.
+
+    ``key`` is the annotation that lists them. ``registers`` are the node's annotations that list
+    its cards. ``percent``: whether cores are per cent of a GPU.
+    """
+
+    names: ResourceNames
+    key: str
+    policy: str = ""
+    percent: bool = True
+    instances: Instances = _NO_INSTANCES
+    registers: tuple[str, ...] = ()
+
+
+class _Entry(NamedTuple):
+    uuid: str
+    memory: str
+    core: str
+    instance: Instance | None
+
+
+def read_mode(reader: PodReader, key: str) -> str:
+    """Return the mode that a pod asks for by this annotation, "" if it names none or several."""
+    words = {word for part in reader.annotation(key).split(",") if (word := part.strip())}
+    return reader.one_of(_MODES, words.pop()) if len(words) == 1 else ""
+
+
+def read_instances(reader: PodReader, key: str) -> Instances:
+    """Return the MIG instances that an annotation names; empty if one of them is malformed."""
+    document = reader.document(key)
+    if document is None:
+        return {}
+    found: dict[tuple[int, int], Instance] = {}
+    for record in document if isinstance(document, list) else [document]:
+        fields = record if isinstance(record, dict) else {}
+        segment, place = (natural_of(fields.get(k)) for k in ("containerIndex", "deviceIndex"))
+        gpu, uuid = fields.get("gpuUUID"), fields.get("migUUID", "")
+        known = isinstance(gpu, str) and isinstance(uuid, str)
+        if segment is None or place is None or not known or (segment, place) in found:
+            reader.reject(Reason.BAD_ANNOTATION, f"{key}={reader.annotation(key)}")
+            return {}
+        found[segment, place] = Instance(str(gpu), str(uuid))
+    return found
+
+
+def by_lists(
+    reader: PodReader, owners: Sequence[Container], segments: Sequence[str], terms: Terms
+) -> list[Allocation]:
+    """Return the allocations of the segments' owners. The limits fill what segments omit."""
+    lists: dict[str, list[tuple[int, list[str]]]] = {}
+    for index, (owner, segment) in enumerate(zip(owners, segments, strict=True)):
+        entries = [entry for entry in segment.split(":") if entry]
+        lists.setdefault(owner.name, []).append((index, entries))
+    allocations: list[Allocation] = []
+    for owner in {owner.name: owner for owner in owners if owner.kind != "init"}.values():
+        found = [
+            allocation
+            for entry in _entries(reader, owner, lists[owner.name], terms)
+            for allocation in _by_entry(reader, owner, entry, terms)
+        ]
+        # An entry that cannot be read costs its device, not the amounts.
+        allocations += [*found, *by_limits(reader, owner, terms)[len(found) :]]
+    return allocations
+
+
+def _entries(
+    reader: PodReader, owner: Container, own: Sequence[tuple[int, list[str]]], terms: Terms
+) -> list[_Entry]:
+    """Return the readable entries of an owner; empty if its limits ask for another number."""
+    listed = sum(len(texts) for _, texts in own)
+    if not listed or not is_backed(reader, owner, terms.names.asking, terms.key):
+        return []
+    if not reader.allows(owner, listed):
+        return []
+    asked = _count(reader, owner, terms.names)
+    if asked and listed != asked:
+        detail = f"{owner.name}: {listed} vGPUs in {terms.key}, {asked} asked for"
+        reader.reject(Reason.PLACEMENT_MISMATCH, detail)
+        return []
+    found: list[_Entry] = []
+    seen: set[str] = set()
+    for index, texts in own:
+        for place, text in enumerate(texts):
+            entry = _entry(reader, text, terms.instances.get((index, place)))
+            name = entry and (entry.instance.uuid if entry.instance else entry.uuid)
+            if name and name in seen:
+                reader.reject(Reason.DUPLICATE_DEVICE, text)
+            elif entry:
+                seen.update({name or ""} - {""})
+                found.append(entry)
+    return found
+
+
+def _entry(reader: PodReader, text: str, instance: Instance | None) -> _Entry | None:
+    uuid, *fields = text.split(",", _DEVICE_FIELDS)
+    if len(fields) < _DEVICE_FIELDS - 1:
+        reader.reject(Reason.BAD_ANNOTATION, text)
+        return None
+    return _Entry(uuid, fields[1], fields[2], instance)
+
+
+def _by_entry(reader: PodReader, owner: Container, entry: _Entry, terms: Terms) -> list[Allocation]:
+    mig = _is_mig(reader, entry)
+    device = _device(reader, entry, mig=mig)
+    memory, core = parse_natural(entry.memory), parse_natural(entry.core)
+    if memory is None or core is None:
+        reader.reject(Reason.BAD_QUANTITY, ",".join(text[:50] for text in entry[:3]))
+    share = Share(
+        reader.core(core or None) if terms.percent and not mig else None,
+        reader.memory(memory or None, MIB),
+        _MIG if mig else terms.policy,
+        _priority(reader, owner, terms),
+    )
+    if mig and device is not None:
+        return reader.allocate(owner, (device,), share, whole=True)
+    asked, slack = _asked(reader, owner, terms, entry.uuid)
+    if mig:
+        asked_memory = share.memory_bytes if asked.memory_bytes is None else asked.memory_bytes
+        share = share._replace(core=asked.core or None, memory_bytes=asked_memory)
+        return reader.allocate(owner, (device,), share)
+    return reader.allocate(owner, (device,), agreed(reader, (share,), asked, slack=slack)[0])
+
+
+def _is_mig(reader: PodReader, entry: _Entry) -> bool:
+    """Whether a vGPU is a MIG instance: the entry says so, or its GPU is divided into them."""
+    parts = instances(reader.node)
+    divided = any(entry.uuid in {part.uuid, part.parent_uuid} for part in parts)
+    return entry.instance is not None or "[" in entry.uuid or divided
+
+
+def _device(reader: PodReader, entry: _Entry, *, mig: bool) -> Device | None:
+    """Return the GPU or MIG instance of an entry; None if it is not named or does not exist."""
+    gpu, _, _ = entry.uuid.partition("[")
+    if entry.instance is not None:
+        return _instance(reader, gpu, entry.instance)
+    device = reader.device(gpu)
+    return device if device and bool(device.parent_uuid) == mig else None
+
+
+def _instance(reader: PodReader, gpu: str, named: Instance) -> Device | None:
+    device = reader.device(named.uuid) if named.uuid else None
+    if named.gpu == gpu and (device is None or device.parent_uuid == gpu):
+        return device
+    reader.reject(Reason.PLACEMENT_MISMATCH, f"{named.uuid} of {named.gpu} on {gpu}")
+    return None
+
+
+def by_limits(reader: PodReader, owner: Container, terms: Terms) -> list[Allocation]:
+    """Return the allocations of a container if only the number of its devices is known."""
+    names = terms.names
+    count = _count(reader, owner, names)
+    if not count or not reader.allows(owner, count):
+        return []
+    asked, _ = _asked(reader, owner, terms, "")
+    share = Share(
+        asked.core or None, asked.memory_bytes, terms.policy, _priority(reader, owner, terms)
+    )
+    stated = not owner.limits.keys().isdisjoint((names.memory, names.memory_percentage))
+    return reader.allocate(owner, (None,) * count, share, whole=share.core == 1 and not stated)
+
+
+def _count(reader: PodReader, owner: Container, names: ResourceNames) -> int:
+    """Return the number of vGPUs that a container asks for; without a count, shares mean one.
+
+    It is 0 if only the beginning of the resource's name is known.
+    """
+    if names.count.endswith("/"):
+        return 0
+    shares = not names.shares.isdisjoint(owner.limits)
+    return reader.quantity(owner, names.count) or int(shares)
+
+
+def _asked(reader: PodReader, owner: Container, terms: Terms, uuid: str) -> tuple[Share, int]:
+    """Return the limits' amounts for one vGPU, and the uncertainty of its memory in bytes.
+
+    A percentage is a percentage of the card's memory as registered on the node.
+    """
+    names = terms.names
+    core = reader.limit(owner, names.core) if terms.percent else None
+    share = Share(reader.core(core) if core else core, None)
+    memory = reader.quantity(owner, names.memory)
+    if memory is not None:
+        size = reader.memory(memory, names.memory_factor * MIB)
+        return share._replace(memory_bytes=size), 0
+    percent = reader.quantity(owner, names.memory_percentage)
+    registered = registered_memory(reader.node, terms.registers, uuid)
+    if percent is None or registered is None:
+        card = device_by_uuid(reader.node, uuid)
+        size = reader.part_of_memory(card, percent)
+        return share._replace(memory_bytes=size), (reader.card_memory(card) or 0) // 100
+    size = reader.memory(registered * percent // 100 or None, MIB)
+    return share._replace(memory_bytes=size), MIB
+
+
+def _priority(reader: PodReader, owner: Container, terms: Terms) -> str:
+    return reader.one_of(_PRIORITIES, owner.limits.get(terms.names.priority, ""))

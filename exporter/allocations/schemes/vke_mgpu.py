@@ -1,0 +1,105 @@
+"""Volcano Engine VKE mGPU.
+
+Sources: the Volcano project's mGPU design proposal ("Based on Device API support for mGPU
+scheduling"), the scheduler plugin's ``type.go`` and validators, and product document 6460/182418
+(several cards for one container).
+
+``mgpu-core`` is per cent of one card, ``mgpu-memory`` MiB. 100, 200, ... are whole cards, for which
+``mgpu-memory`` must not be set. ``container-multiple-gpu`` holds, for each of ``spec.containers``,
+the number of cards over which its request is divided evenly, 0 for none. mGPU does not schedule
+init containers.
+
+Unconfirmed: whether a card's number is its NVML index (assumed here) or its minor; the shape of the
+placement in the schedule mode ``id``; the proposal's example, in which the placement's key ends in
+the container's position, where the code uses its name (the position counts if no name matches).
+"""
+
+from exporter.allocations.quantities import MIB, parse_quantity
+from exporter.allocations.reader import PodReader, Share, app_containers
+from exporter.allocations.scheme import Decoded, IndexBasis, Reason, Scheme
+from exporter.model import Allocation, Container, Device, NodeFacts, Pod
+
+_NAME = "vke-mgpu"
+_CORE = "vke.volcengine.com/mgpu-core"
+_MEMORY = "vke.volcengine.com/mgpu-memory"
+_PLACEMENT = "vke.volcengine.com/gpu-index-container-"
+_CARD_COUNTS = "vke.volcengine.com/container-multiple-gpu"
+_POLICY = "vke.volcengine.com/mgpu-compute-policy"
+_POLICIES = {name: name for name in ("fixed-share", "guaranteed-burst-share", "native-burst-share")}
+
+
+def decode(pod: Pod, node: NodeFacts) -> Decoded:
+    """Return the allocations of each container, one per card."""
+    apps = app_containers(pod)
+    if not any(_CORE in app.limits or _MEMORY in app.limits for app in apps):
+        return Decoded()
+    reader = PodReader(_NAME, pod, node)
+    policy = reader.one_of(_POLICIES, reader.annotation(_POLICY) or node.labels.get(_POLICY, ""))
+    counts = _card_counts(reader, apps)
+    keys = _placement_keys(pod, apps)
+    return reader.decoded(
+        allocation
+        for app, count, key in zip(apps, counts, keys, strict=True)
+        for allocation in _allocations(reader, app, count, key, policy)
+    )
+
+
+def _card_counts(reader: PodReader, apps: tuple[Container, ...]) -> tuple[int, ...]:
+    counts = reader.numbers(_CARD_COUNTS)
+    if counts and len(counts) != len(apps):
+        reader.reject(Reason.CONTAINER_MISMATCH, f"{_CARD_COUNTS} has {len(counts)} entries")
+    return counts if len(counts) == len(apps) else (0,) * len(apps)
+
+
+def _placement_keys(pod: Pod, apps: tuple[Container, ...]) -> list[str]:
+    by_name = [_PLACEMENT + app.name for app in apps]
+    if any(key in pod.annotations for key in by_name):
+        return by_name
+    return [f"{_PLACEMENT}{position}" for position in range(len(apps))]
+
+
+def _allocations(
+    reader: PodReader, app: Container, count: int, key: str, policy: str
+) -> list[Allocation]:
+    core, memory = reader.quantity(app, _CORE), reader.quantity(app, _MEMORY)
+    if core is None and memory is None:
+        return []
+    # Several shared cards have the memory that was asked for, whatever their core.
+    alone = count == 0 or memory is None
+    whole = core is not None and core % 100 == 0 and alone and count in {0, core // 100}
+    count = core // 100 if core is not None and whole else max(count, 1)
+    if not reader.allows(app, count):
+        return []
+    share = Share(
+        reader.core(None if core is None else core // count),
+        reader.memory(None if memory is None else memory // count, MIB),
+        policy,
+    )
+    return [
+        allocation
+        for card in reader.placement(key, count, IndexBasis.NVML_INDEX)
+        for allocation in reader.allocate(
+            app,
+            (card,),
+            share._replace(memory_bytes=_card_memory(reader, card)) if whole else share,
+        )
+    ]
+
+
+def _card_memory(reader: PodReader, card: Device | None) -> int | None:
+    """Return the memory of a whole card, by NVML, else by the node's mGPU totals."""
+    allocatable = reader.node.allocatable
+    core = parse_quantity(allocatable.get(_CORE, ""))
+    memory = parse_quantity(allocatable.get(_MEMORY, ""))
+    if (known := reader.card_memory(card)) is not None or not core or not memory or core % 100:
+        return known
+    return reader.memory(memory // (core // 100), MIB)
+
+
+SCHEME = Scheme(
+    name=_NAME,
+    resources=(_CORE, _MEMORY),
+    annotations=(_PLACEMENT, _CARD_COUNTS, _POLICY),
+    index_basis=IndexBasis.NVML_INDEX,
+    decode=decode,
+)

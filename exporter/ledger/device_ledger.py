@@ -1,0 +1,234 @@
+"""The accounts of one device."""
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from copy import copy
+
+from exporter.ledger.accounts import (
+    NOTHING,
+    Account,
+    Counters,
+    Moment,
+    set_allocations,
+    sum_counters,
+)
+from exporter.ledger.averages import OwnerKey, Past, Since, newest, normalization, since
+from exporter.ledger.device_status import DeviceStatus
+from exporter.model import (
+    ContainerKey,
+    Device,
+    DeviceReading,
+    DeviceState,
+    DeviceUsage,
+    GroupKey,
+    IdleCredit,
+    MemoryHeld,
+    Owner,
+    Unattributed,
+    Unexplained,
+)
+
+NO_OWNERS: frozenset[Owner] = frozenset()
+NO_MEMORY = MemoryHeld(0, 0)
+
+
+class DeviceLedger(DeviceStatus):
+    """The accounts of one device: the device itself, its owners, and use without an owner.
+
+    A window is entered once, for its owner. ``closed`` holds the counters of closed accounts, by
+    the namespace of containers and by the kind of groups. ``sums`` adds the open ones.
+    """
+
+    def __init__(self, device: Device, now: Moment) -> None:
+        super().__init__(device, now)
+        self.whole = Account.opened(now)
+        self.unattributed: Mapping[Unattributed, Account] = {}
+        self.owners: dict[OwnerKey, Account] = {}
+        self.closed: Mapping[type[OwnerKey], Mapping[str, Counters]]
+        self.closed = {ContainerKey: {}, GroupKey: {}}
+        self.idle_energy_uj = 0
+        self.unobserved_ns = 0
+        self.idle_credit: Mapping[Owner, IdleCredit] = {}
+        self.unexplained: Mapping[Unexplained, int] = dict.fromkeys(Unexplained, 0)
+        self.pasts: tuple[Past, ...] = ()
+        self.held: Mapping[Owner, MemoryHeld] | None = None
+        self.held_in_window: Mapping[Owner, MemoryHeld] | None = None  # at the newest window
+        self._has_newcomers = False  # owners without memory yet
+        self._used: set[Owner] = set()  # owners with any window in their open accounts
+        self._residents: Collection[Owner] | None = None  # as the accounts have it, if all do
+
+    def observe(self, reading: DeviceReading, now: Moment) -> None:
+        """Records the device's state in this cycle; raises as ``DeviceStatus`` does."""
+        super().observe(reading, now)
+        if self.state is DeviceState.UP and self.unlisted and self.held is not None:
+            self.held = None  # not listed for long: the holders are unknown now
+            self._apply_memory()
+
+    def account(self, key: OwnerKey, now: Moment) -> Account:
+        """The owner's account on this device; it is opened if new."""
+        found = self.owners.get(key)
+        if found is None:
+            found = self.owners[key] = Account.opened(now)
+            self._has_newcomers, self._residents = True, None
+            if isinstance(key, GroupKey):
+                self.open_sums(GroupKey, key.kind)
+        return found
+
+    def record(self, usage: DeviceUsage, now: Moment) -> Sequence[ContainerKey]:
+        """Enters one window. Returns the containers that had no window before."""
+        shares, owners = usage.shares, self.owners
+        before: dict[OwnerKey | None, Account] = {None: self.whole}
+        self.whole = self.whole.add_window(usage.total, now)
+        for owner, spent in shares.items():
+            if isinstance(owner, Unattributed):
+                without_owner = self.unattributed.get(owner) or Account.opened(now)
+                self.unattributed = {
+                    **self.unattributed,
+                    owner: without_owner.add_window(spent, now),
+                }
+                continue
+            account = before[owner] = owners.get(owner) or self.account(owner, now)
+            if self.held is None:  # without a process list, activity is the only sign of life
+                account = account.seen(now.mono_ns)
+            owners[owner] = account.add_window(spent, now)
+        self.idle_energy_uj += usage.idle_energy_uj or 0
+        self.unobserved_ns += usage.unobserved_ns
+        self.idle_credit = usage.idle_credit
+        self.held_in_window = self.held
+        self.measure(usage, now)
+        self._count(usage.counted, now)
+        if any(usage.unexplained.values()):
+            self.unexplained = _with(self.unexplained, usage.unexplained)
+        self.pasts = (*self.pasts, _past(usage, now, before))
+        return () if self._used.issuperset(shares) else self._first_used(shares)
+
+    def _first_used(self, shares: Iterable[Owner]) -> list[ContainerKey]:
+        first = [o for o in shares if o not in self._used and isinstance(o, ContainerKey)]
+        for key in first:
+            self.open_sums(ContainerKey, key.namespace)
+        self._used.update(shares)
+        return first
+
+    def open_sums(self, of: type[OwnerKey], *names: str) -> None:
+        """Opens sums for these namespaces of containers, or kinds of groups."""
+        closed = self.closed[of]
+        if not closed.keys() >= set(names):
+            self.closed = {**self.closed, of: {**dict.fromkeys(names, NOTHING), **closed}}
+
+    def _count(self, counted: Mapping[str, Mapping[Owner, int]], now: Moment) -> None:
+        for quantity, parts in counted.items():
+            for owner, amount in parts.items():
+                self.whole = self.whole.add_count(quantity, amount, now)
+                if isinstance(owner, Unattributed):
+                    without_owner = self.unattributed.get(owner) or Account.opened(now)
+                    counted_now = without_owner.add_count(quantity, amount, now)
+                    self.unattributed = {**self.unattributed, owner: counted_now}
+                    continue
+                self.owners[owner] = self.account(owner, now).add_count(quantity, amount, now)
+                if isinstance(owner, ContainerKey):
+                    self.open_sums(ContainerKey, owner.namespace)
+
+    def set_memory(self, held: Mapping[Owner, MemoryHeld], now: Moment) -> None:
+        """Sets the owners that hold memory now; all others hold 0."""
+        if held is self.held and not self._has_newcomers:
+            return
+        for key in held:
+            if not isinstance(key, Unattributed):
+                self.account(key, now)
+        self.held, self._has_newcomers = held, False
+        self._apply_memory()
+
+    def set_allocations(
+        self,
+        cores: Mapping[OwnerKey, Sequence[float]],
+        since_mono_ns: int,
+        now: Moment,
+        is_cut: Callable[[OwnerKey], bool],
+    ) -> None:
+        """Sets the allocations of its containers from the given moment on.
+
+        ``is_cut``: as in ``accounts.set_allocations``.
+        """
+        for key in cores:
+            account = self.account(key, now)
+            if account.held is None and self.held is not None:
+                self.owners[key] = account.with_memory(self.held.get(key, NO_MEMORY))
+        set_allocations(self.owners, cores, since_mono_ns, now, is_cut)
+
+    def _apply_memory(self) -> None:
+        for key, account in self.owners.items():
+            held = None if self.held is None else self.held.get(key, NO_MEMORY)
+            if held != account.held:
+                self.owners[key] = account.with_memory(held)
+
+    def settle(self, before_mono_ns: int, averaged_from_ns: int) -> None:
+        """Ends the cycle after the given one, and drops the windows that no average needs any more.
+
+        An owner that holds memory is there. On a stale device, no owner is known to hold any.
+        """
+        residents = (self.held or ()) if self.stale is None else ()
+        if residents is not self._residents:
+            self._residents = residents
+            for key, account in self.owners.items():
+                resident = key in residents
+                if resident != account.resident:
+                    self.owners[key] = account.with_residency(before_mono_ns, resident=resident)
+        self.pasts = newest(self.pasts, averaged_from_ns)
+        if self.uncertain:
+            self.uncertain = self.uncertain.lately(averaged_from_ns)
+
+    def close(self, gone: Collection[OwnerKey]) -> None:
+        """Closes these accounts; their counters stay in the sums of their namespaces and kinds."""
+        for key in gone:
+            account, closed = self.owners.pop(key), self.closed[type(key)]
+            if key[0] in closed:
+                left = sum_counters(closed[key[0]], account.counters)
+                self.closed = {**self.closed, type(key): {**closed, key[0]: left}}
+        if gone:
+            self._used.difference_update(gone)
+            self.pasts = tuple(past.without(gone) for past in self.pasts)
+            self._has_newcomers = True  # an owner that still holds memory is opened again
+
+    def sums(self, of: type[OwnerKey]) -> dict[str, Counters]:
+        """The counters of all containers by namespace, or of all groups by kind."""
+        used = {name: [left] for name, left in self.closed[of].items()}
+        for key, account in self.owners.items():
+            if isinstance(key, of) and key[0] in used:
+                used[key[0]].append(account.counters)
+        return {name: sum_counters(*many) for name, many in used.items()}
+
+    def since(self, mono_ns: int) -> Since:
+        """The windows observed since the given moment, with the accounts as they were then."""
+        return since(self.pasts, mono_ns)
+
+    @property
+    def newcomers(self) -> frozenset[Owner]:
+        """The owners that hold memory now and were not there in the newest window."""
+        if not self.held or self.held is self.held_in_window:
+            return NO_OWNERS
+        used = self.pasts[-1].accounts if self.pasts else {}
+        return frozenset(self.held.keys() - (self.held_in_window or {}).keys() - used.keys())
+
+    @property
+    def normalization(self) -> float | None:
+        """Core time given to processes over what the driver reports for them, lately."""
+        return normalization(self.pasts)
+
+    def frozen(self) -> "DeviceLedger":
+        """A copy for readers of rows; later cycles do not change it."""
+        frozen = copy(self)
+        frozen.owners = self.owners.copy()  # all else that changes in place is not for rows
+        return frozen
+
+
+def _with(
+    before: Mapping[Unexplained, int], more: Mapping[Unexplained, int]
+) -> Mapping[Unexplained, int]:
+    return {reason: core_ns + more.get(reason, 0) for reason, core_ns in before.items()}
+
+
+def _past(usage: DeviceUsage, now: Moment, accounts: Mapping[OwnerKey | None, Account]) -> Past:
+    without_owner = usage.shares.get(Unattributed.NO_PID)
+    given_ns = (usage.total.busy.core or 0) - (
+        (without_owner.busy.core or 0) if without_owner else 0
+    )
+    return Past(now.mono_ns, usage.observed_ns, given_ns, usage.reported_core_ns, accounts)

@@ -1,0 +1,184 @@
+"""The view of one device's accounts at the end of one cycle: what is known of its owners."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from itertools import chain
+from typing import Any
+
+from exporter.ledger.accounts import ENERGY, Account, Counters, Moment
+from exporter.ledger.averages import OwnerKey
+from exporter.ledger.device_ledger import DeviceLedger
+from exporter.ledger.ledger import Allocated, Ledger
+from exporter.model import (
+    COUNTED,
+    QUANTITIES,
+    ContainerKey,
+    DeviceReading,
+    GroupFacts,
+    GroupKey,
+    Labelled,
+    Pod,
+    Unmeasured,
+    Value,
+)
+
+RATIOS = {
+    "core": "core_utilization_ratio",
+    "memory_active": "memory_active_ratio",
+    "encoder": "encoder_utilization_ratio",
+    "decoder": "decoder_utilization_ratio",
+}
+COUNTERS = {
+    "core": "core_seconds_total",
+    "memory_active": "memory_active_seconds_total",
+    "encoder": "encoder_seconds_total",
+    "decoder": "decoder_seconds_total",
+    ENERGY: "energy_joules_total",
+    "copy": "copy_seconds_total",
+    "evicted": "evicted_seconds_total",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class CycleFacts:
+    """The facts of one cycle beside the ledger."""
+
+    now: Moment
+    readings: Mapping[str, DeviceReading] = field(default_factory=dict)  # by device UUID
+    allocated: Sequence[Allocated] = ()
+    pods: Mapping[tuple[str, str], Pod] = field(default_factory=dict)  # by namespace, name
+    replicas: Mapping[str, int] = field(default_factory=dict)  # of divided devices, by UUID
+    shown: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # of pods, by uid
+    groups: Mapping[GroupKey, GroupFacts] = field(default_factory=dict)
+
+
+Columns = dict[str, Sequence[Any]]
+"""By the family's name, what each row has of it; None where it has nothing."""
+
+BY_CORE = ("core", "memory_active", ENERGY)  # known together: by the same samples, or by core
+
+BY_CLIENT = (*QUANTITIES, *COUNTED, ENERGY)  # measured for each client of an owner
+NO_REASON: Labelled = {}
+Names = tuple[tuple[str, str], ...]  # of values, after the quantities that they are of
+
+
+class DeviceView:
+    """A device's accounts at the end of one cycle, with what all its owners have in common.
+
+    ``withheld`` is the reason why the series of its owners are withheld. ``unattributable`` are the
+    quantities that cannot be attributed to any owner, with reasons; ``attributable`` are the
+    others, except for uncertain owners. ``known`` are the quantities known of the device itself.
+    ``newcomers`` have no averages yet: no window has ended since they came or were identified.
+    """
+
+    def __init__(self, device_ledger: DeviceLedger, ledger: Ledger, facts: CycleFacts) -> None:
+        self.device_ledger = device_ledger
+        self.uuid, self.index = device_ledger.device.uuid, str(device_ledger.device.index)
+        self.stale = device_ledger.stale
+        self.withheld = self.stale or ledger.unidentified
+        self.known = device_ledger.known
+        self.unattributable = device_ledger.unattributable
+        self.attributable = device_ledger.measured.difference(self.unattributable)
+        self._since = facts.now.mono_ns - ledger.window_ns
+        self._lately = device_ledger.since(self._since)
+        self.observed_ns = self._lately.observed_ns
+        self.newcomers = device_ledger.newcomers
+        self._facts = facts
+        self._uncertain = device_ledger.uncertain or None
+        # The pods, by namespace and name, in whose accounts use stands under no container.
+        self._whole_pods = {
+            k[:2] for k in device_ledger.owners if isinstance(k, ContainerKey) and not k.container
+        }
+
+    def live(self, account: Account) -> bool:
+        """Whether the owner was there in this cycle; otherwise only its counters are shown.
+
+        Without a process list, an owner that was active lately is there: a window does not name
+        all.
+        """
+        if account.is_live(self._facts.now.mono_ns):
+            return True
+        return self.device_ledger.held is None and account.live_mono_ns > self._since
+
+    def pending(self, key: OwnerKey) -> bool:
+        """Whether a container's use may be under "" for now, because the pod's status lacks its id.
+
+        Where all containers have their ids, a restarted one has a new id: any without a process.
+        """
+        if not self._whole_pods or not isinstance(key, ContainerKey):
+            return False
+        if not key.container or key[:2] not in self._whole_pods:
+            return False
+        whole_pod = self.device_ledger.owners.get(key._replace(container=""))
+        if whole_pod is None or not self.live(whole_pod):
+            return False
+        pod = self._facts.pods.get(key[:2])
+        if pod is None:
+            return False
+        waiting = {c.name for c in pod.containers if not c.container_ids}
+        held = self.device_ledger.owners[key].held
+        return key.container in waiting if waiting else not (held and held.processes)
+
+    def unattributable_of(self, owner: OwnerKey) -> Mapping[str, Unmeasured]:
+        """The quantities that are unknown of an owner of the device, with reasons."""
+        uncertainty = (
+            self._uncertain.reason(owner, self._since) if self._uncertain is not None else None
+        )
+        if uncertainty is None:
+            return self.unattributable
+        by_client = uncertainty is Unmeasured.READ_FAILED
+        lost = [q for q in BY_CLIENT if q in self.device_ledger.measured] if by_client else BY_CORE
+        return {**dict.fromkeys(lost, uncertainty), **self.unattributable}
+
+    def known_of(self, owner: OwnerKey | None) -> frozenset[str]:
+        """The quantities known of an owner of the device, or of the device itself (None)."""
+        if owner is None:
+            return self.known
+        if self._uncertain is None:
+            return self.attributable
+        return self.device_ledger.measured.difference(self.unattributable_of(owner))
+
+    def then_of(self, owner: OwnerKey | None, account: Account) -> Counters:
+        """The counters of an owner, or of the device itself, when the time of averages began."""
+        return self._lately.before(owner, account)
+
+    def use(self) -> dict[str, Value]:
+        """The known counters of the device itself, and their averages."""
+        account, observed_ns = self.device_ledger.whole, self.observed_ns
+        values: dict[str, Value] = counter_values(account.counters, self.known)
+        if observed_ns:
+            then = self.then_of(None, account)
+            for quantity, name in names(self.known)[1]:
+                spent = getattr(account.counters, quantity) - getattr(then, quantity)
+                values[name] = spent / observed_ns
+        return values
+
+
+def counter_values(counters: Counters, of: frozenset[str]) -> dict[str, Value]:
+    """The values of these quantities, by the names of their counters."""
+    return {name: getattr(counters, quantity) for quantity, name in names(of)[0]}
+
+
+@cache
+def names(of: frozenset[str]) -> tuple[Names, Names]:
+    """The names of the counters of these quantities, and of their averages."""
+    counted = tuple((quantity, name) for quantity, name in COUNTERS.items() if quantity in of)
+    return counted, tuple((quantity, name) for quantity, name in RATIOS.items() if quantity in of)
+
+
+def unmeasured(*reasons: Mapping[str, Unmeasured]) -> Labelled:
+    """The series of unmeasured quantities, with reasons of the closed list only."""
+    if not any(reasons):  # as nearly always
+        return NO_REASON
+    return {
+        (quantity, str(Unmeasured(reason))): 1
+        for many in reasons
+        for quantity, reason in many.items()
+    }
+
+
+def by_name(*each: Mapping[str, Any]) -> Columns:
+    """The columns of some rows, by name; None where a row has no value."""
+    every = dict.fromkeys(chain.from_iterable(each))
+    return {name: [has.get(name) for has in each] for name in every}

@@ -1,0 +1,149 @@
+"""Finds which samples of a window belong to which process.
+
+Each sample of a driver has the device's busy percentage and one process. The driver returns the
+percentages sample by sample. Of each process it returns only an average in whole percents and the
+time of its last sample. Together these identify the samples of a process: they end with its last
+one and add up to its average.
+"""
+
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping, Sequence
+from operator import itemgetter
+from typing import NamedTuple
+
+from exporter.model import Engines, ProcessActivity
+from exporter.sources.gpus.samples import BusySample, ProcessRow
+
+FULL_PERCENT = 99  # above it the device was busy to the sample's end: rounding hides no pause
+MOST_SUMS = 64  # sums of samples that are tried: enough for all samples of a second
+SAME_US = 1000  # a row and its sample have the same time, up to rounding
+ROW_TIME, PERCENT = itemgetter(1), itemgetter(1)  # of a row, of a span
+
+SampleSpan = tuple[int, float, int, int]
+"""One sample of a device and the time that it covers: µs and percent, ns covered, ns busy."""
+
+NamedTime = tuple[int, int]
+"""Busy ns of the samples that name one process, and ns of idle time within them."""
+
+
+class SampleAttribution(NamedTuple):
+    """The samples' time by the process that they name.
+
+    ``unclaimed_ns`` is the busy time of samples that name no process and in which the device
+    paused: work ended there before the driver looked which process it was.
+    """
+
+    by_pid: Mapping[int, NamedTime]
+    unclaimed_ns: int
+
+
+def sample_spans(
+    start_us: int, samples: Sequence[BusySample], longest_us: float
+) -> list[SampleSpan]:
+    """The time that each sample covers: since the one before it, at most ``longest_us``."""
+    spans = []
+    longest_ns = int(longest_us * 1000)
+    before = start_us
+    for timestamp_us, percent in samples:
+        gap_us = timestamp_us - before
+        covered_ns = gap_us * 1000 if gap_us <= longest_us else longest_ns
+        spans.append((timestamp_us, percent, covered_ns, int(covered_ns * percent / 100)))
+        before = timestamp_us
+    return spans
+
+
+def attribute_samples(
+    spans: Sequence[SampleSpan], rows: Sequence[ProcessRow]
+) -> SampleAttribution | None:
+    """The samples of each process; None if rows and samples do not fit together.
+
+    If several answers fit, one is taken: they differ in the owners of about equally busy samples.
+    Processes choose in the order of their last sample, because the earliest has the fewest
+    candidates.
+    """
+    lasts = {row[1] for row in rows}
+    free: dict[int, SampleSpan] = {}
+    others = []
+    for span in spans:
+        free.setdefault(span[0], span)  # a second one of the same time counts for nothing
+        if span[1] > 0 and span[0] not in lasts:
+            others.append(span)
+    if not lasts <= free.keys():
+        aligned = _aligned(rows, sorted(free))
+        return attribute_samples(spans, aligned) if aligned else None
+    slack = len(spans) / 2
+    by_pid: dict[int, NamedTime] = {}
+    for pid, timestamp_us, core, _, _, _ in sorted(rows, key=ROW_TIME):
+        left = len(spans) * (core + 0.5)  # cut to whole percents: this is the middle
+        busy_ns = covered_ns = 0
+        last = free.get(timestamp_us)
+        if last and 0 < last[1] <= left + slack:
+            _, percent, covered_ns, busy_ns = last
+            left -= percent
+            del free[timestamp_us]
+        if left > 0 and others:
+            for sample in _adding_up(left, left + slack, others, timestamp_us):
+                time, percent, own_covered_ns, own_busy_ns = sample
+                left -= percent
+                busy_ns += own_busy_ns
+                covered_ns += own_covered_ns
+                free.pop(time, None)
+                others.remove(sample)
+        if left > 100 + slack:
+            return None
+        by_pid[pid] = busy_ns, covered_ns - busy_ns
+    unclaimed = [span[3] for span in free.values() if 0 < span[1] <= FULL_PERCENT]
+    return SampleAttribution(by_pid, sum(unclaimed))
+
+
+def process_activities(
+    rows: Iterable[ProcessRow],
+    busy: Engines,
+    observed_ns: int,
+    attribution: SampleAttribution | None,
+) -> tuple[ProcessActivity, ...]:
+    """The use of each process in the window. Engines that are not measured stay None.
+
+    Core time is that of the samples that name a process, if they are known, else the row's average.
+    """
+    named = attribution.by_pid if attribution else None
+    has_memory, has_encoder = busy.memory_active is not None, busy.encoder is not None
+    has_decoder = busy.decoder is not None
+    activities = []
+    for pid, _, core, memory, encoder, decoder in rows:
+        busy_ns, spare_ns = named[pid] if named else (core * observed_ns // 100, 0)
+        engines = Engines(
+            busy_ns,
+            memory * observed_ns // 100 if has_memory else None,
+            encoder * observed_ns // 100 if has_encoder else None,
+            decoder * observed_ns // 100 if has_decoder else None,
+        )
+        activities.append(ProcessActivity(pid, engines, spare_ns))
+    return tuple(activities)
+
+
+def _aligned(rows: Sequence[ProcessRow], times: Sequence[int]) -> list[ProcessRow] | None:
+    """The rows with the exact times of their last samples; None if one has no sample."""
+    aligned = []
+    for pid, timestamp_us, core, memory, encoder, decoder in sorted(rows, key=ROW_TIME):
+        place = bisect_left(times, timestamp_us - SAME_US)
+        if place == len(times) or times[place] > timestamp_us + SAME_US:
+            return None
+        aligned.append((pid, times[place], core, memory, encoder, decoder))
+    return aligned
+
+
+def _adding_up(
+    wanted: float, most: float, samples: Sequence[SampleSpan], before_us: int
+) -> tuple[SampleSpan, ...]:
+    """Earlier samples whose percents add up nearest to ``wanted``, and at most to ``most``."""
+    fitting = [s for s in samples if s[0] < before_us and s[1] <= most]
+    if not fitting:
+        return ()
+    sums: dict[float, tuple[SampleSpan, ...]] = {0.0: ()}
+    for sample in sorted(fitting, key=PERCENT, reverse=True):
+        for before, chosen in sorted(sums.items(), reverse=True)[:MOST_SUMS]:
+            total = before + sample[1]
+            if total <= most:
+                sums.setdefault(total, (*chosen, sample))
+    return sums[min(sums, key=lambda total: abs(total - wanted))]

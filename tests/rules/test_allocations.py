@@ -1,0 +1,82 @@
+"""The expressions about allocations, as docs/metrics.md has them, over pages of a real run."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.rules.run import Rules, Series, documented, simulated
+
+SCENARIO = Path(__file__).parent / "allocations.yaml"
+EXPRESSIONS = documented("Allocations in PromQL")
+MINUTES = (9, 12, 14, 18, 23, 27, 29, 32)
+(MEMORY, CORE, IDLE, UNASKED, MISPLACED, PAUSED, WAITING) = EXPRESSIONS
+
+Found = dict[str, dict[int, set[str]]]
+
+pytestmark = [pytest.mark.program("promtool"), pytest.mark.slow]
+
+
+@pytest.fixture(scope="module")
+def series() -> Series:
+    return simulated(str(SCENARIO), max(MINUTES), cycle_s=5)
+
+
+@pytest.fixture(scope="module")
+def found(series: Series, tmp_path_factory: pytest.TempPathFactory) -> Found:
+    """Expression → minute → the pods that it names."""
+    return _found(series, tmp_path_factory.mktemp("rules"))
+
+
+def _found(series: Series, folder: Path) -> Found:
+    found: Found = {title: {minute: set() for minute in MINUTES} for title in EXPRESSIONS}
+    for alert in Rules(EXPRESSIONS, series, folder).alerts(MINUTES):
+        found[alert.title][alert.minute].add(alert.labels["pod"])
+    return found
+
+
+@pytest.mark.parametrize(
+    ("title", "expected"),
+    [
+        (MEMORY, {18: "leaking", 23: "leaking", 27: "leaking", 29: "leaking", 32: "leaking"}),
+        (
+            CORE,
+            dict.fromkeys(MINUTES, "bursting") | dict.fromkeys((9, 12, 14, 18), "bursting greedy"),
+        ),
+        (IDLE, {32: "idle"}),
+        (UNASKED, {12: "unasked", 14: "unasked"}),
+        (MISPLACED, {12: "astray", 14: "astray"}),
+        (PAUSED, {12: "offline", 14: "offline", 18: "offline"}),
+        (WAITING, {9: "greedy", 12: "greedy", 14: "greedy", 18: "greedy"}),
+    ],
+)
+def test_each_expression_finds_what_it_is_for_while_it_lasts_and_nothing_else(
+    found: Found, title: str, expected: dict[int, str]
+) -> None:
+    assert found[title] == {minute: set(expected.get(minute, "").split()) for minute in MINUTES}
+
+
+def _without(series: Series, *words: str) -> Series:
+    return {name: v for name, v in series.items() if not all(word in name for word in words)}
+
+
+@pytest.mark.parametrize(
+    ("title", "words"),
+    [
+        (MEMORY, ("memory_limit_utilization_ratio",)),
+        (CORE, ("allocated_core_seconds", "mgpu_container")),
+        (IDLE, ("allocation_info", 'pod="idle"')),
+        (PAUSED, ("allocation_info", 'pod="online"')),
+        (PAUSED, ("mgpu_container_processes",)),
+        (WAITING, ("core_seconds", 'pod="waiting"')),
+        (WAITING, ("mgpu_device_busy_seconds",)),
+    ],
+)
+def test_what_an_expression_needs_to_know_silences_it_where_it_is_unknown(
+    series: Series, tmp_path: Path, title: str, words: tuple[str, ...]
+) -> None:
+    unknown = _without(series, *words)
+    assert len(unknown) < len(series)
+    if title == CORE:
+        unknown = _without(unknown, "mgpu_pod_core_limit_utilization")
+
+    assert set().union(*_found(unknown, tmp_path)[title].values()) == set()

@@ -1,0 +1,136 @@
+"""Gets the programs: Debian's packages by apt, the others built with Go from the module proxy.
+
+Go is the machine's own, or PyPI's; it fetches its next version itself where a module wants that.
+
+Builds are kept in ``$XDG_CACHE_HOME/mgpu-exporter-cluster`` under the version that they are of.
+"""
+
+import fcntl
+import json
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+
+from tools import install
+from tools.cluster.pins import ADAPTER_SOURCE, KUBERNETES_SOURCE, PACKAGES, Source
+
+CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "mgpu-exporter-cluster"
+_STAGING = re.compile(r"(?P<module>k8s\.io/[a-z-]+) => \./staging/src/\S+")
+
+
+class ToolError(Exception):
+    """A program could not be had; the message says which, and what to do."""
+
+
+def provide() -> None:
+    """Install and build what is missing.
+
+    Raises:
+        ToolError: something cannot be had on this machine.
+
+    """
+    _install()
+    for source in (KUBERNETES_SOURCE, ADAPTER_SOURCE):
+        _build(source)
+    try:
+        install.provide("helm")
+    except install.ToolError as error:
+        raise ToolError(f"Helm: {error}") from error
+
+
+def program(name: str) -> str:
+    """The path of a program that was built here, or of one of the system."""
+    for source in (KUBERNETES_SOURCE, ADAPTER_SOURCE):
+        if name in source.programs:
+            return str(CACHE / source.key / name)
+    return str(install.provide(name)) if name in install.PROGRAMS else name
+
+
+def module_folder(module: str, version: str) -> Path:
+    """Where the module cache holds a module; it is fetched if it must be.
+
+    Raises:
+        ToolError: there is no Go, or the proxy does not give the module.
+
+    """
+    told = json.loads(_go("mod", "download", "-json", f"{module}@{version}", cwd=Path("/")))
+    return Path(told["Dir"])
+
+
+def _install() -> None:
+    missing = sorted(package for name, package in PACKAGES.items() if not _is_there(name))
+    if not missing:
+        return
+    if not shutil.which("apt-get"):
+        raise ToolError(f"not Debian (no apt-get): install by hand what has {', '.join(missing)}")
+    apt = ["apt-get", "-qq", "-o", "DPkg::Lock::Timeout=300"]
+    install = [*apt, "install", "-y", "--no-install-recommends", *missing]
+    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    subprocess.run([*apt, "update"], env=environment, capture_output=True, check=False)
+    done = subprocess.run(install, env=environment, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise ToolError(f"apt-get could not install {', '.join(missing)}: {done.stderr[-2000:]}")
+
+
+def _is_there(name: str) -> bool:
+    return Path(name).exists() if name.startswith("/") else shutil.which(name) is not None
+
+
+def _build(source: Source) -> None:
+    folder = CACHE / source.key
+    CACHE.mkdir(parents=True, exist_ok=True)
+    with (CACHE / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if all((folder / name).exists() for name in source.programs):
+            return
+        folder.mkdir(exist_ok=True)
+        module = module_folder(source.module, source.version)
+        _make(source, module, _module_file(source, module, folder))
+
+
+def _module_file(source: Source, module: Path, folder: Path) -> Path:
+    """A module file of our own: the source's, with published modules for its staging folders."""
+    text = (module / "go.mod").read_text()
+    own = folder / "build.mod"
+    own.write_text(_STAGING.sub(rf"\g<module> => \g<module> {source.staging}", text))
+    (folder / "build.sum").write_text((module / "go.sum").read_text())
+    return own
+
+
+def _make(source: Source, module: Path, own: Path) -> None:
+    """Build all programs at once: they share most packages. Whole or not at all."""
+    begun = time.monotonic()
+    print(f"building {source.key} (kept in {own.parent}) ...", flush=True)
+    with tempfile.TemporaryDirectory(dir=own.parent) as scratch:
+        _go(
+            *("build", f"-modfile={own}", "-mod=mod", "-trimpath", "-buildvcs=false"),
+            *(f"-ldflags={' '.join(('-s', '-w', *source.linker))}", "-o", f"{scratch}/"),
+            *(f"./cmd/{name}" for name in source.programs),
+            cwd=module,
+        )
+        for name in source.programs:
+            (Path(scratch) / name).rename(own.parent / name)
+    print(f"building {source.key} took {time.monotonic() - begun:.0f} s", flush=True)
+
+
+def _go(*arguments: str, cwd: Path) -> str:
+    try:
+        go = install.go(CACHE)
+    except install.ToolError as error:
+        raise ToolError(f"Go: {error}") from error
+    environment = {**os.environ, "CGO_ENABLED": "0", "GOWORK": "off"}
+    done = subprocess.run(
+        ["nice", go, *arguments],
+        cwd=cwd,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        raise ToolError(f"go {' '.join(arguments[:2])} failed: {done.stderr[-3000:]}")
+    return done.stdout
