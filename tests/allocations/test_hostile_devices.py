@@ -201,6 +201,7 @@ def inputs(scheme: Scheme) -> st.SearchStrategy[Case]:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scheme", SCHEMES, ids=lambda scheme: scheme.name)
 @given(data=st.data())
 def test_any_input_gives_allotments_that_can_be_true(scheme: Scheme, data: st.DataObject) -> None:

@@ -72,6 +72,7 @@ def test_one_error_in_twenty_may_lie_beyond_the_tail() -> None:
     assert not quality([near] * 18 + [far] * 2).met  # type: ignore[union-attr]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rule", list(SampleRule))
 def test_the_namespace_has_nearly_all_of_what_short_jobs_used(rule: str) -> None:
     jobs = tuple(pod for pod in CASES["short jobs"].pods if pod["namespace"] == JOBS)

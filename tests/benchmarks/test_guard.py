@@ -34,6 +34,7 @@ def test_every_baseline_has_every_figure() -> None:
     assert {tuple(one) for one in baselines.values()} <= {tuple(sorted(Figures._fields))}
 
 
+@pytest.mark.slow
 def test_a_slower_cycle_is_too_dear_and_the_same_one_is_not() -> None:
     settings = load({}, {})
     tape = recorded(settings)

@@ -11,6 +11,8 @@ import pytest
 from tests.chart.rendering import CHART
 from tests.e2e.programs import Exporter
 
+pytestmark = pytest.mark.slow
+
 SCRIPT = CHART / "files" / "answers.py"
 USERS = (
     "basic_auth_users: {prometheus: $2y$10$X0h1gDsPszWURQaxFh.zoubFi6DXncSjhoQNJgRrnGs7EsimhC7zG}\n"

@@ -10,6 +10,8 @@ import yaml
 from tests.chart.rendering import ROOT, render
 from tests.e2e.programs import Exporter, Prometheus
 
+pytestmark = pytest.mark.slow
+
 DOCUMENT = ROOT / "docs" / "installation.md"
 
 # What service discovery knows of the exporter's pod, and the labels that the operator makes of it

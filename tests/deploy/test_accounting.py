@@ -38,6 +38,7 @@ def test_every_documented_query_finds_something(ask: Ask, query: str) -> None:
     assert eventually(lambda: ask(query), query)
 
 
+@pytest.mark.slow
 def test_a_job_that_has_ended_has_what_it_used_in_all(exporter: Exporter, ask: Ask) -> None:
     by_user = next(query for query in documented() if "by (user, account)" in query)
 

@@ -62,6 +62,7 @@ def _demo(seconds: int, step: float) -> Iterator[tuple[Node, list[DeviceReading]
         clock.move(step)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("step", [1, 2.7])
 def test_windows_are_contiguous_and_add_up_to_the_truth_of_each_device(step: float) -> None:
     windows: dict[str, list[Window]] = {}

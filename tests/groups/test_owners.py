@@ -265,6 +265,7 @@ def test_users_are_read_again_when_the_file_changes(tmp_path: Path, passwd: Path
     assert users.problem
 
 
+@pytest.mark.slow
 def test_a_long_file_is_read_aside_and_its_names_come_when_it_is(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

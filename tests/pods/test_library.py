@@ -100,6 +100,7 @@ def login(issuer: str, authority: Path, expires: int) -> Mapping[str, object]:
     return {"auth-provider": {"name": "oidc", "config": config}}
 
 
+@pytest.mark.slow
 @pytest.mark.program("openssl")
 def test_credentials_are_the_same_with_what_is_needed_of_the_package_as_with_all_of_it(
     account: Path,
@@ -126,6 +127,7 @@ def test_credentials_are_the_same_with_what_is_needed_of_the_package_as_with_all
     assert not modules & set(UNUSED)
 
 
+@pytest.mark.slow
 @pytest.mark.program("openssl")
 @pytest.mark.parametrize("way", ["whole", "spared"])
 def test_a_login_that_ran_out_is_renewed(way: str, account: Path) -> None:

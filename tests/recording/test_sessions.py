@@ -105,6 +105,7 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "node.rec.gz"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("anonymise", [False, True])
 @pytest.mark.parametrize("scenario", ["single", "demo", "hpc", "mixed"])
 def test_a_simulated_node_is_replayed_byte_for_byte(

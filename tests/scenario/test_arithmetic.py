@@ -8,6 +8,8 @@ from tests.scenario.arithmetic import check_limits, check_use
 from tests.scenario.shared_nodes import NODES
 from tests.scenario.watched import watched
 
+pytestmark = pytest.mark.slow
+
 SECONDS = 60
 NAMES = {  # the label "scheme" of each node's pods
     "mgpu": "vke-mgpu",

@@ -178,6 +178,7 @@ def test_no_body_costs_the_loop_more_than_5_ms_at_once(body: bytes) -> None:
     assert slowest_s < 2 * LOOP_MAY_TAKE_S  # in several steps, with the answer
 
 
+@pytest.mark.slow
 def test_long_headers_do_not_hold_up_the_health_check() -> None:
     requests = [
         GET + (b"Accept: %d" % n + b"," * 8_000 + b"\r\n") * 62 + b"\r\n" for n in range(12)
