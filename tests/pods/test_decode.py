@@ -185,7 +185,8 @@ def test_an_unreadable_annotation_of_a_sharing_system_makes_no_pod_of_another() 
     container["resources"] = {"limits": {"nvidia.com/gpu": "1"}}
     pod = decode_pod(document, KeyPrefixes(("hami.io/",))).pod
     cards = (Device("GPU-0", 0, "nvidia", memory_bytes=1 << 30),)
-    found = registry.decode(pod, NodeFacts(devices=cards, labels={"kubernetes.io/os": "linux"}))
+    register = {"hami.io/node-nvidia-register": "GPU-0,10,1024,100,V,0,true:"}
+    found = registry.decode(pod, NodeFacts(devices=cards, annotations=register))
     assert {(a.scheme, a.device, a.core) for a in found.allocations} == {("hami", None, None)}
     assert [(p.scheme, p.reason) for p in found.problems] == [("hami", Reason.BAD_ANNOTATION)]
 
