@@ -129,10 +129,10 @@ def test_no_schemes_are_described_unless_they_are(text: str, file: Path) -> None
         (item("core-units: 0"), "4, allocations.schemes[0].core-units: '0' is not a number from 1"),
         (item("core-units: [1]"), "4, allocations.schemes[0].core-units: this is not a number"),
         (item("count-resource: gpu"), "[0].count-resource: 'gpu' is not an extended resource such"),
-        (item("memory-unit: Mi"), "[0].memory-unit: it means nothing without memory-resource"),
+        (item("memory-unit: Mi"), "[0].memory-unit: it has no effect without memory-resource"),
         (
             item("index-basis: pci"),
-            "index-basis: it means nothing without placement-annotation",
+            "index-basis: it has no effect without placement-annotation",
         ),
         (
             item("placement-annotation: a/b\n  index-basis: nvml"),
@@ -172,7 +172,7 @@ def test_no_schemes_are_described_unless_they_are(text: str, file: Path) -> None
         ),
         (
             "allocations.index-basis: [vke-mgpu=pci, vke-mgpu=minor]\n",
-            "several with commas between, each once",
+            "several separated by commas, each once",
         ),
     ],
 )

@@ -317,7 +317,7 @@ def test_while_a_list_waits_for_long_nobody_takes_it_for_a_source_that_hears(
         server.wait_for_watches(1)
         pods.wait_until_up()
         server.expire()
-        pods.wait_until_down("in 3600 s")
+        pods.wait_until_down("delayed by 3600 s")
     assert len(server.requests("list")) == 1
 
 
