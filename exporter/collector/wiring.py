@@ -14,7 +14,7 @@ from exporter.ledger import Ledger
 from exporter.metrics.families import groups_without
 from exporter.model import Clock
 from exporter.settings import Complaint, Problem, Settings, examine, load
-from exporter.simulation.section import ScenarioError
+from exporter.simulation.error import ScenarioError
 from exporter.sources.cgroups.processes import CgroupProcesses
 from exporter.sources.gpus.factory import open_gpus
 from exporter.sources.gpus.source import Demand

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping
 
 from exporter.collector.wiring import examine_settings
 from exporter.settings import Place, Problem, Settings, unknown_variables
+from exporter.simulation.error import ScenarioError
 from exporter.simulation.load import load as load_scenario
-from exporter.simulation.section import ScenarioError
 from exporter.sources.pods.client import KubeconfigError, read_kubeconfig
 from exporter.web import WebConfig, WebFileError
 

@@ -26,7 +26,7 @@ from exporter.recording.names import Pseudonyms
 from exporter.recording.recorder import Recorder
 from exporter.recording.settings import disguised, recordable
 from exporter.settings import Settings, argument, count, duration
-from exporter.simulation.section import ScenarioError
+from exporter.simulation.error import ScenarioError
 from exporter.sources.gpus.source import RestartRequiredError
 
 logger = logging.getLogger(__name__)

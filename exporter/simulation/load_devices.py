@@ -6,7 +6,8 @@ from dataclasses import replace
 from exporter.model import FIRST_INDEX, PARTITIONED
 from exporter.simulation import identity, keys
 from exporter.simulation.description import DeviceSpec
-from exporter.simulation.section import ScenarioError, Section
+from exporter.simulation.error import ScenarioError
+from exporter.simulation.section import Section
 
 SLICES = 7  # of compute that a card has which can be divided
 FIRST_BUS = {"nvidia": 0x10, "intel": 0x50, "amd": 0x90}

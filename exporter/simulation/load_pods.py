@@ -13,9 +13,10 @@ from exporter.simulation.description import (
     ProcessSpec,
     Scheme,
 )
+from exporter.simulation.error import ScenarioError
 from exporter.simulation.keys import HUNDRED, MOST_REPLICAS, SECOND, Key, may, must
 from exporter.simulation.schemes import Site, memory_unit
-from exporter.simulation.section import ScenarioError, Section
+from exporter.simulation.section import Section
 from exporter.simulation.values import (
     DURATION,
     FLAG,

@@ -3,12 +3,8 @@
 from collections.abc import Iterator
 from typing import TypeVar
 
+from exporter.simulation.error import ScenarioError
 from exporter.simulation.keys import TABLE, Key
-
-
-class ScenarioError(Exception):
-    """A scenario cannot be used; the message names the file, the key and what is allowed there."""
-
 
 T = TypeVar("T")
 

@@ -180,14 +180,14 @@ def test_a_busy_board_is_shared_out_by_the_compute_units_that_are_occupied(place
 def test_a_partition_has_its_activity_and_the_board_keeps_the_energy(place: Place) -> None:
     board, part = place.parted, f"{place.parted.uuid}-3"
     place.tree.use(FIRST, board.gpu_ids[3], vram=2 * GIB, cus=38)
-    board.metrics(v1_6(800 * TICKS, [*[[0]] * 3, [100], *[[0]] * 4]))
+    board.metrics(v1_6(500 * TICKS, [*[[0]] * 3, [100], *[[0]] * 4]))
 
     begin = place.works("first", part)
     end = place.grown(begin, 0.2, "first", part)
 
     nobody = "mgpu_device_unattributed_energy_joules_total"
     told = end.value(nobody, uuid=board.uuid, reason="partitioned")
-    assert (end.value(JOULES, uuid=board.uuid), told) == (800, 800)
+    assert (end.value(JOULES, uuid=board.uuid), told) == (500, 500)
     assert end.value(JOULES, uuid=part) is None
     assert end.value(BUSY, uuid=part) == pytest.approx(end.value(CORE, pod="first", uuid=part))
     assert end.value(BUSY, uuid=f"{board.uuid}-4") == 0

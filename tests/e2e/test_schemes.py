@@ -151,6 +151,6 @@ def test_a_pod_over_its_share_while_its_neighbour_waits_is_found(seen: dict[str,
 
 def _alerts(seen: dict[str, Seen], title: str) -> set[str]:
     """The pods of the mixed node that an expression of docs/metrics.md names, in this time."""
-    expression = re.sub(r"\[\d+m\]", f"[{WINDOW_S}s]", documented("Allotments in PromQL")[title])
+    expression = re.sub(r"\[\d+m\]", f"[{WINDOW_S}s]", documented("Allocations in PromQL")[title])
     found = seen[MIXED].query(expression, ("node", "pod"))
     return {pod for node, pod in found if node == MIXED}

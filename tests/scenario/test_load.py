@@ -4,8 +4,8 @@ from typing import Any
 import pytest
 
 from exporter.simulation.description import SampleRule, Scheme
+from exporter.simulation.error import ScenarioError
 from exporter.simulation.load import describe, load, shipped
-from exporter.simulation.section import ScenarioError
 from tests.scenario.nodes import A10, pod, process
 
 SECOND = 10**9
