@@ -71,8 +71,8 @@ class Plausible:
         if known.kept is memory:
             return reading
         self.rejected.update(known.rejected)
-        for reason, what in known.said.items():
-            self._say(uuid, reason, what)
+        for reason, what in known.messages.items():
+            self._log(uuid, reason, what)
         unmeasured = reading.unmeasured
         if known.kept.used_bytes != memory.used_bytes:
             unmeasured = {**unmeasured, "device_memory": Unmeasured.REJECTED_SAMPLES}
@@ -90,12 +90,12 @@ class Plausible:
         if window.energy_uj <= most_uj:
             return reading
         self.rejected["energy"] += 1
-        self._say(uuid, "energy", f"{window.energy_uj} µJ at once, where {most_uj} can be")
+        self._log(uuid, "energy", f"{window.energy_uj} µJ at once, where {most_uj} can be")
         without = window._replace(energy_uj=None, idle_energy_uj=None, late_energy_uj=0)
         unmeasured = {**reading.unmeasured, "energy": Unmeasured.REJECTED_SAMPLES}
         return reading._replace(window=without, unmeasured=unmeasured)
 
-    def _say(self, uuid: str, reason: str, what: str) -> None:
+    def _log(self, uuid: str, reason: str, what: str) -> None:
         if (uuid, reason) not in self._logged:
             self._logged.add((uuid, reason))
             logger.warning(
@@ -111,7 +111,7 @@ class _Memory:
     def __init__(self, device: Device, reported: DeviceMemory) -> None:
         self.reported = self.kept = reported
         self.rejected = NOTHING
-        self.said: dict[str, str] = {}
+        self.messages: dict[str, str] = {}
         total = max(reported.total_bytes or 0, device.memory_bytes or 0)
         if not total:
             return
@@ -121,14 +121,14 @@ class _Memory:
         if bad:
             rejected["process_memory"] = len(bad)
             pid, used = next(iter(bad.items()))
-            self.said["process_memory"] = f"process {pid} holds {used} bytes of {most}"
+            self.messages["process_memory"] = f"process {pid} holds {used} bytes of {most}"
             processes = tuple(
                 p._replace(used_bytes=None) if p.pid in bad else p for p in reported.processes or ()
             )
             self.kept = replace(self.kept, processes=processes, rejected=frozenset(bad))
         if (reported.used_bytes or 0) > total:
             rejected["device_memory"] = 1
-            self.said["device_memory"] = f"{reported.used_bytes} bytes of {total} are in use"
+            self.messages["device_memory"] = f"{reported.used_bytes} bytes of {total} are in use"
             self.kept = replace(self.kept, used_bytes=None)
         self.rejected = rejected
 

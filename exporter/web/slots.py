@@ -57,13 +57,13 @@ class RequestSlots:
         oldest = slots[0]
         if not (self._held.must_give_way(asking) or self._is_slow(oldest)):
             return False
-        self._say(crowd)
+        self._log(crowd)
         self._held.remove(crowd, oldest)
         if not oldest.timeout.expired():  # else it is being cut off already
             oldest.timeout.reschedule(asyncio.get_running_loop().time())
         return True
 
-    def _say(self, crowd: str) -> None:
+    def _log(self, crowd: str) -> None:
         """Log that an answer is dropped, but not each: clients make them as fast as they like."""
         now_s = asyncio.get_running_loop().time()
         if now_s < self._quiet_until_s:

@@ -25,7 +25,7 @@ from tests.web.test_pages import CountingRenderer
 EVERYWHERE = Address("0.0.0.0", 0)  # noqa: S104 - hostile clients are not on loopback listeners
 ATTACKER, SCRAPER = "127.0.0.2", "127.0.0.3"
 LOOP_MAY_TAKE_S = 0.005
-HEALTH_MAY_TAKE_S = 5.0  # as long as the kubelet waits, by the chart
+HEALTH_MAY_TAKE_S = 1.0  # the kubelet waits for five, by the chart
 GET = b"GET /metrics HTTP/1.1\r\nHost: a\r\n"
 
 
@@ -225,7 +225,7 @@ def test_a_body_is_refused_and_not_read() -> None:
 
 # Passwords
 
-COST = 8  # a fifth of a scrape's time; bcrypt's usual cost makes a guess ten times as dear
+COST = 8  # a fifth of a scrape's time; bcrypt's usual cost makes a guess ten times as costly
 
 
 @pytest.fixture(scope="module")

@@ -114,7 +114,7 @@ class ChainedPods:
         up = len(statuses) - 1 if statuses[-1].up else None
         self._note_loss(now_ns, lost=up != 0)
         self._ask(now_ns, up)
-        self._say(statuses, up, now_ns)
+        self._log(statuses, up, now_ns)
         self._take(now_ns, up)
         return self._store.table
 
@@ -175,7 +175,7 @@ class ChainedPods:
         if self._names is not None:
             self._names.want(0 < needed >= len(self._whole))
 
-    def _say(self, statuses: Sequence[SourceStatus], up: int | None, now_ns: int) -> None:
+    def _log(self, statuses: Sequence[SourceStatus], up: int | None, now_ns: int) -> None:
         """Publish and log which source is in use, once that has settled."""
         if up != 0 and self._lost_for(now_ns) < SWITCH_AFTER_S:
             return

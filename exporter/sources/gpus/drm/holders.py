@@ -180,12 +180,12 @@ class HandleScanner:
         for scan in under_way:
             if scan is not None:
                 self.newest, self._under_way = scan, None
-                self._say()
+                self._log()
                 return
             if self._clock.monotonic_ns() >= until_ns:
                 return
 
-    def _say(self) -> None:
+    def _log(self) -> None:
         """Logs once what is not visible."""
         missing = self._missing()
         if missing and missing != self._said:

@@ -184,11 +184,11 @@ class DrmSource:
         seen = NO_DEVICE if not devices else HANGS if self._hangs else self._holders.trouble
         detail = RELEASED if self._released else UNANSWERED if hung else seen
         if up:
-            self._say(HANGS if self._hangs else "")
+            self._log(HANGS if self._hangs else "")
             self._last_success = self._clock.time_ns()
         return SourceStatus(self.name, up, detail, duration_ns, self._last_success)
 
-    def _say(self, detail: str) -> None:
+    def _log(self, detail: str) -> None:
         """Logs a hang of a source that is up, once. ``HandleScanner`` logs missing processes."""
         if detail and detail != self._said:
             logger.warning("source drm: %s", detail)
