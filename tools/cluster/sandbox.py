@@ -49,7 +49,7 @@ def run_inside(command: list[str], state: Path) -> int:
             *unshare,
             sys.executable,
             "-m",
-            "cluster.sandbox",
+            __name__,
             *command,
         ],
         env={**os.environ, **_environment(state)},
