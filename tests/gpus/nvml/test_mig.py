@@ -85,18 +85,18 @@ def test_instance_tells_what_its_sms_did(parted: Node) -> None:
     parted.start()
     parted.read()
     sensors = parted.device("MIG-0-0", after=2).sensors
-    assert sensors.sm_active_ratio == pytest.approx(0.5)
-    assert sensors.sm_occupancy_ratio == pytest.approx(0.25)
-    assert sensors.tensor_active_ratio == pytest.approx(0.125)
+    assert sensors.number("sm_active_ratio") == pytest.approx(0.5)
+    assert sensors.number("sm_occupancy_ratio") == pytest.approx(0.25)
+    assert sensors.number("tensor_active_ratio") == pytest.approx(0.125)
     parted.fail(Fault("error", "nvmlGpmMetricsGet", code=999))
-    assert parted.device("MIG-0-0", after=1).sensors.sm_active_ratio is None
+    assert parted.device("MIG-0-0", after=1).sensors.number("sm_active_ratio") is None
 
 
 def test_instance_is_measured_though_profiling_is_not_shown(parted: Node) -> None:
     parted.start(disabled=("profiling",))
     parted.read()
     reading = parted.device("MIG-0-0", after=2)
-    assert reading.sensors.sm_active_ratio is None
+    assert reading.sensors.number("sm_active_ratio") is None
     assert reading.window
     assert reading.window.busy.core
 

@@ -165,10 +165,10 @@ def test_mps_clients_make_the_device_shared_by_mps(busy: Node) -> None:
 def test_sensors(busy: Node) -> None:
     busy.start()
     sensors = busy.device("GPU-1").sensors
-    assert (sensors.power_watts, sensors.power_limit_watts) == (70.0, 400.0)
-    assert sensors.temperature_celsius == {"gpu": 50.0, "memory": 60.0}
-    assert set(sensors.clock_hertz) == {"sm", "memory"}
-    assert sensors.clock_hertz["sm"] > 1_000_000_000
+    assert (sensors.number("power_watts"), sensors.number("power_limit_watts")) == (70.0, 400.0)
+    assert sensors.by_label("temperature_celsius") == {"gpu": 50.0, "memory": 60.0}
+    assert set(sensors.by_label("clock_hertz")) == {"sm", "memory"}
+    assert sensors.by_label("clock_hertz")["sm"] > 1_000_000_000
 
 
 def test_dear_questions_are_asked_seldom(busy: Node) -> None:

@@ -89,11 +89,7 @@ class InstanceActivity:
     def _shown_of(self, reading: GpmReading) -> Sensors:
         if not self._shown:
             return Sensors()
-        return Sensors(
-            sm_active_ratio=reading.sm_active_ratio,
-            sm_occupancy_ratio=reading.sm_occupancy_ratio,
-            tensor_active_ratio=reading.tensor_active_ratio,
-        )
+        return Sensors(reading.ratios)
 
     def take(self) -> Window | None:
         """The window since the last one that was taken; None if there is nothing newer."""
@@ -130,5 +126,5 @@ def _ratio(reading: GpmReading | None) -> float | None:
     if reading is None:
         return None
     if reading.graphics_ratio is None:
-        return reading.sm_active_ratio
+        return reading.ratios.get("sm_active_ratio")
     return reading.graphics_ratio
