@@ -175,6 +175,24 @@ class Window(NamedTuple):
         return bool(self.unmeasured_pids) and self.methods.busy == "fdinfo"
 
 
+class Sample(NamedTuple):
+    """How busy one engine of a device was during one sample, in percent."""
+
+    timestamp_us: int
+    percent: float
+
+
+class ProcessSample(NamedTuple):
+    """One process's average over the samples asked for, in integer percent per engine."""
+
+    pid: int
+    timestamp_us: int
+    core: int
+    memory_active: int
+    encoder: int
+    decoder: int
+
+
 class ProcessMemory(NamedTuple):
     """A process that holds a context on a device. ``used_bytes`` None: not reported."""
 

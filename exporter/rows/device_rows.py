@@ -154,11 +154,10 @@ def _info(device: Device) -> Labelled:
 
 def _sensors(sensors: Sensors) -> dict[str, Value]:
     """The known values, by family."""
-    labelled = {
-        family: {(label,): value for label, value in values.items()}
-        for family, values in sensors.labelled.items()
-    }
-    return {**sensors.numbers, **labelled}
+    values: dict[str, Value] = {**sensors.numbers}
+    for family, labelled in sensors.labelled.items():
+        values[family] = {(label,): value for label, value in labelled.items()}
+    return values
 
 
 def _memory(
