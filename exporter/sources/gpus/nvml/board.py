@@ -11,7 +11,6 @@ from exporter.sources.gpus.nvml.cadence import (
     SAMPLES,
     SENSORS,
     ReadPhases,
-    ReadPlan,
 )
 from exporter.sources.gpus.nvml.counters import PCIE, BoardCounters
 from exporter.sources.gpus.nvml.errors import (
@@ -23,6 +22,7 @@ from exporter.sources.gpus.nvml.errors import (
 from exporter.sources.gpus.nvml.gpm import GPM, Gpm, GpmReading
 from exporter.sources.gpus.nvml.library import Library
 from exporter.sources.gpus.nvml.refusals import Refusals
+from exporter.sources.gpus.source import Demand
 
 T = TypeVar("T")
 
@@ -85,7 +85,7 @@ class BoardReader:
         library: Library,
         handle: Any,  # noqa: ANN401 - pynvml's pointer
         refusals: Refusals,
-        wanted: ReadPlan,
+        demand: Demand,
         phases: ReadPhases,
     ) -> None:
         self._library = library
@@ -95,17 +95,17 @@ class BoardReader:
         self._phases = phases
         self._cadences = {phase: phases.cadence(phase) for phase in (SENSORS, COUNTERS, PROFILING)}
         self._shown: Sensors | None = None  # None: to be built again
-        self._counters = BoardCounters(library, refusals, wanted, phases)
+        self._counters = BoardCounters(library, refusals, demand, phases)
         self._gpm: Gpm | None = None
-        self._disabled = wanted.disabled
+        self._disabled = demand.disabled
         self.bind(handle)
 
-    def follow(self, wanted: ReadPlan) -> None:
-        """Applies another plan, with the same handle. Sums go on."""
+    def follow(self, demand: Demand) -> None:
+        """Applies another demand, with the same handle. Sums go on."""
         profiled = self._gpm is not None
-        self._disabled = wanted.disabled
-        self._counters.follow(wanted)
-        if profiled is (PROFILING in wanted.disabled):
+        self._disabled = demand.disabled
+        self._counters.follow(demand)
+        if profiled is (PROFILING in demand.disabled):
             self._restart_profiling()
         self._cadences[SENSORS].restart()
         self._next_due_ns = 0

@@ -13,9 +13,10 @@ from math import isfinite
 from typing import Any, NamedTuple
 
 from exporter.sources.gpus.nvml import errors
-from exporter.sources.gpus.nvml.cadence import COUNTERS, SAMPLES, SENSORS, ReadPhases, ReadPlan
+from exporter.sources.gpus.nvml.cadence import COUNTERS, SAMPLES, SENSORS, ReadPhases
 from exporter.sources.gpus.nvml.library import Library
 from exporter.sources.gpus.nvml.refusals import Refusals, retry_of
+from exporter.sources.gpus.source import Demand
 
 FIELD_VALUES = "nvmlDeviceGetFieldValues"
 ROW = struct.Struct("=IIqqIi8s")  # nvmlFieldValue_t: id, scope, µs, latency, type, code, value
@@ -174,19 +175,19 @@ class BoardCounters:
     """
 
     def __init__(
-        self, library: Library, refusals: Refusals, wanted: ReadPlan, phases: ReadPhases
+        self, library: Library, refusals: Refusals, demand: Demand, phases: ReadPhases
     ) -> None:
         self._library = library
         self._refusals = refusals
         self._cadence = phases.cadence(COUNTERS)
-        self._disabled = wanted.disabled
+        self._disabled = demand.disabled
         self._retries = {phase: retry_of(library.clock) for phase in PHASES}
         self.traffic = Traffic()
 
-    def follow(self, wanted: ReadPlan) -> None:
-        """Applies another plan. Sums go on; values that are not read any more are dropped."""
+    def follow(self, demand: Demand) -> None:
+        """Applies another demand. Sums go on; values that are not read any more are dropped."""
         before = self._wanted
-        self._disabled = wanted.disabled
+        self._disabled = demand.disabled
         self._begin()
         if not any(counted.topic == PCIE for counted in before[SAMPLES]):
             self.traffic.restart()

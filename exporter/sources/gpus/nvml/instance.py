@@ -5,11 +5,12 @@ anything ran on it. That share is scaled by the instance's part of the board's c
 """
 
 from exporter.model import Clock, Engines, Methods, Sensors, Window
-from exporter.sources.gpus.nvml.cadence import PROFILING, ReadPlan
+from exporter.sources.gpus.nvml.cadence import PROFILING
 from exporter.sources.gpus.nvml.discovery import DeviceHandle, is_part
 from exporter.sources.gpus.nvml.gpm import GPM, Gpm, GpmReading
 from exporter.sources.gpus.nvml.library import Library
 from exporter.sources.gpus.nvml.refusals import Refusals
+from exporter.sources.gpus.source import Demand
 
 SLACK_NS = 10_000_000  # the clock is read once for GPM and once for the window
 METHODS = Methods(busy="gpm", shares="sole_owner")
@@ -26,13 +27,13 @@ class InstanceActivity:
         library: Library,
         refusals: Refusals,
         clock: Clock,
-        wanted: ReadPlan,
+        demand: Demand,
     ) -> None:
         self.sensors = Sensors()
         self._library = library
         self._refusals = refusals
         self._clock = clock
-        self.follow(wanted)
+        self.follow(demand)
         self._gpm: Gpm | None = None
         self._start_ns: int | None = (
             None  # of the window that is not taken yet, as are the next four
@@ -43,9 +44,9 @@ class InstanceActivity:
         self._busy_ns = 0
         self._at_work = False
 
-    def follow(self, wanted: ReadPlan) -> None:
-        """Applies another plan. Activity is read even if it is not shown: windows need it."""
-        self._shown = PROFILING not in wanted.disabled
+    def follow(self, demand: Demand) -> None:
+        """Applies another demand. Activity is read even if it is not shown: windows need it."""
+        self._shown = PROFILING not in demand.disabled
 
     def bind(self, found: DeviceHandle) -> None:
         """Uses another handle from now on. GPM does not measure parts of an instance."""
