@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 import exporter
-from charts import generate, written
+from charts import generate, settings, written
 from charts.table import SECTIONS
 from exporter.settings import TABLE
 from tests.chart.rendering import CHART
