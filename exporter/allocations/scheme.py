@@ -10,6 +10,10 @@ from exporter.model import Allocation, NodeFacts, Pod
 # The policy of an allocation of a part of a device, if its system has no other term for it.
 SHARED = "shared"
 
+# Whether anything holds a container to its allocation. The third answer is SHARED: nothing is
+# promised that could be held.
+ENFORCED, UNENFORCED = "enforced", "unenforced"
+
 
 class IndexBasis(StrEnum):
     """What a scheme's device number means. NVML index, minor and PCI order differ on some nodes."""

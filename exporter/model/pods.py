@@ -26,7 +26,8 @@ class Container:
     """A container of a pod. ``kind`` is one of app, init, sidecar, ephemeral.
 
     ``container_ids`` holds the bare 64-hex ids without their runtime: the current one first, then
-    the one before the last restart.
+    the one before the last restart. ``memory_hook``: a library of the host is loaded into each of
+    its processes, and a ConfigMap sets the memory limit that HAMi-core enforces.
     """
 
     name: str
@@ -34,6 +35,7 @@ class Container:
     container_ids: tuple[str, ...] = ()
     limits: Mapping[str, str] = field(default_factory=dict)  # extended resources only
     claims: tuple[ClaimRef, ...] = ()
+    memory_hook: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,11 @@ from exporter.allocations.registry import (
     SCHEMES,
 )
 from exporter.allocations.schemes.dra import ATTRIBUTES, DRIVERS
-from exporter.allocations.schemes.kai import RESERVATION_NAMESPACES
+from exporter.allocations.schemes.kai import (
+    RESERVATION_CONTAINER,
+    RESERVATION_NAME,
+    RESERVATION_NAMESPACES,
+)
 from exporter.model import (
     CgroupIdentity,
     ClaimedDevice,
@@ -48,6 +52,8 @@ NODE_LABEL_PREFIXES = (  # how the node's cards are shared, and their model
     "nvidia.com/mig-",
     "cloud.google.com/gke-",
     "amd.com/compute-memory-partition",
+    "amd.com/gpu.compute-memory-partition",
+    "beta.amd.com/gpu.compute-memory-partition",
     "vke.volcengine.com/mgpu-compute-policy",
     "tke.cloud.tencent.com/qgpu-schedule-policy",
     "mixed-qgpu-enable",
@@ -187,8 +193,10 @@ class Pseudonyms(Names):
 
     def name(self, text: str) -> str:
         """Returns the pseudonym of a name. An id stays an id of the same form."""
-        if not text or text in RESERVATION_NAMESPACES:
+        if not text or text in RESERVATION_NAMESPACES or text == RESERVATION_CONTAINER:
             return text
+        if text.startswith(f"{RESERVATION_NAME}-"):
+            return f"{RESERVATION_NAME}-{self._digest(text)[:10]}"
         if WITH_ID.fullmatch(text):
             return ID.sub(lambda found: self._id(found[0]), text)
         return f"x{self._digest(text)[:10]}"
