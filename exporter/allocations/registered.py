@@ -43,10 +43,10 @@ def registered_memory(node: NodeFacts, keys: tuple[str, ...], uuid: str) -> int 
 def memory_factor(node: NodeFacts, resource: str, keys: tuple[str, ...], stated: int) -> int:
     """Return the MiB in one unit of memory of a plugin of Volcano's on this node.
 
-    The node's own figures tell it: what is registered under ``keys``, else how many units of
-    ``resource`` the node offers, against the cards' memory. Where they leave several numbers open,
-    ``stated``, the user's, is taken if it is one of them, else the roundest. Where they tell
-    nothing it is ``stated``, or 1 if that is 0.
+    It follows from the node's own figures: what is registered under ``keys``, else how many units
+    of ``resource`` the node offers, against the cards' memory. Where several numbers fit them,
+    ``stated``, the user's, is taken if it is one of these, else the roundest. Without such figures
+    it is ``stated``, or 1 if that is 0.
     """
     sizes = {card.uuid: (card.memory_bytes or 0) // MIB for card in cards(node)}
     units = _registered(node, keys) or _offered(node, resource)

@@ -227,7 +227,7 @@ class ClusterSettings:
             "0",
             "The memory factor of Volcano's device plugins (`gpuMemoryFactor`), in MiB; 0: by what "
             "the node says.",
-            "What the node registers or offers is believed first, so it is needed only where the "
+            "What the node registers or offers comes first, so it is needed only where the "
             "exporter may not read its node, or where the cards of a node differ.",
             live=True,
         ),

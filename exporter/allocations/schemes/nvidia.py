@@ -26,12 +26,14 @@ from exporter.allocations.devices import cards, common_memory, device_by_uuid, i
 from exporter.allocations.quantities import MIB, parse_natural, parse_quantity
 from exporter.allocations.reader import NOTHING, PodReader, Share, lasting_containers
 from exporter.allocations.scheme import SHARED, Decoded, Evidence, IndexBasis, Reason, Scheme
+from exporter.allocations.schemes import vgpu_manager
 from exporter.model import Allocation, Container, Device, NodeFacts, Pod
 
 _NAME = "nvidia-device-plugin"
 _DOMAIN = "nvidia.com/"
 _GPU = "nvidia.com/gpu"
 _MIG = "nvidia.com/mig-"
+_OTHERS = frozenset(vgpu_manager.SCHEME.resources)  # of the same domain, with ids of this form
 _RENAMED = ".shared"  # the suffix that the plugin's renameByDefault adds
 _STRATEGY = "nvidia.com/gpu.sharing-strategy"
 _PRODUCT = "nvidia.com/gpu.product"
@@ -57,7 +59,8 @@ def _allocations(reader: PodReader, container: Container) -> list[Allocation]:
     allocations: list[Allocation] = []
     seen: set[str] = set()
     for resource in sorted(container.limits.keys() | reader.granted_resources(container)):
-        held = _held(reader, container, resource) if resource.startswith(_DOMAIN) else {}
+        own = resource.startswith(_DOMAIN) and resource not in _OTHERS
+        held = _held(reader, container, resource) if own else {}
         if not seen.isdisjoint(held):
             reader.reject(Reason.DUPLICATE_DEVICE, f"{container.name}: {resource}")
         elif not held and (resource in {_GPU, _GPU + _RENAMED} or resource.startswith(_MIG)):
