@@ -39,6 +39,7 @@ class Reason(StrEnum):
     UNKNOWN_REPLICAS = "unknown_replicas"
     UNKNOWN_POLICY = "unknown_policy"
     UNKNOWN_CLAIM = "unknown_claim"
+    UNKNOWN_DRIVER = "unknown_driver"  # a claimed device that may be a GPU, and is none of these
     NOT_REQUESTED = "not_requested"  # an annotation without its scheme's resource in the limits
     LIMITS_DIFFER = "limits_differ"  # an annotation states other amounts than the limits
     UNPROVEN = "unproven"  # only the pod's owner says so

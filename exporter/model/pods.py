@@ -107,6 +107,8 @@ class ClaimedDevice:
     """One device of an allocated ResourceClaim (``status.allocation.devices.results``).
 
     ``consumed`` is the part of its capacity that this claim has, in Kubernetes quantities.
+    ``sharing`` is how its driver divides it among the claim's users: ``strategy``, and MPS's limits
+    of each user, ``core`` (per cent) and ``memory`` (``memory/<device>`` for one device).
     """
 
     request: str
@@ -116,6 +118,7 @@ class ClaimedDevice:
     share_id: str = ""
     admin_access: bool = False
     consumed: Mapping[str, str] = field(default_factory=dict)
+    sharing: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
