@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from exporter.allocations.registered import HAMI_REGISTERS, VOLCANO_REGISTERS
 from exporter.allocations.scheme import FORGED, Decoded, DecodeProblem, Reason, Scheme
 from exporter.allocations.schemes import (
+    aliyun_acs,
     aliyun_cgpu,
     aliyun_gpushare,
     amd,
@@ -46,6 +47,7 @@ SCHEMES: tuple[Scheme, ...] = (
     volcano_gpushare.SCHEME,
     aliyun_cgpu.SCHEME,
     aliyun_gpushare.SCHEME,
+    aliyun_acs.SCHEME,
     gpu_manager.SCHEME,
     elastic_gpu.SCHEME,
     huawei_cce.SCHEME,

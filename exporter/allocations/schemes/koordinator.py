@@ -1,23 +1,27 @@
 """Koordinator's device sharing.
 
 Source: ``apis/extension/device_share.go`` of koordinator-sh/koordinator. The pod's annotation
-``scheduling.koordinator.sh/device-allocated`` lists its devices by minor number: ``gpu-core`` per
-cent, ``gpu-memory`` a Kubernetes quantity of bytes, ``gpu-memory-ratio`` per cent of the card. The
-split among containers is not recorded. If only one container asks for devices, they are that
-container's, else the pod's. The annotation counts only for a pod whose limits hold these resources,
-and its sums are compared with the limits (``evidence``).
+``scheduling.koordinator.sh/device-allocated`` lists its devices by ``id``, the UUID, and by minor
+number, which counts where the id names no device: ``gpu-core`` per cent, ``gpu-memory`` a
+Kubernetes quantity of bytes, ``gpu-memory-ratio`` per cent of the card. An entry without these has
+the limits' amounts. The split among containers is not recorded. If only one container asks for
+devices, they are that container's, else the pod's. The annotation counts only for a pod whose
+limits hold these resources, and its sums are compared with the limits (``evidence``).
 
 Limits: ``gpu.shared`` counts the devices over which the others are divided; without it 100, 200,
 ... are whole devices. ``koordinator.sh/gpu`` stands for core and ratio at once. Koordinator also
 serves ``nvidia.com/gpu``, each 100 per cent of core and memory. A pod with the annotation belongs
-to Koordinator.
+to Koordinator. Entries of other kinds (``rdma``, ``xpu``) are not read.
 
-Unconfirmed: nothing in the annotation; entries of other kinds (``rdma``, ``xpu``) are not read.
+The pod's label ``koordinator.sh/gpu-isolation-provider`` names what holds it to its share
+(``HAMi-core``); it is the policy. Koordinator itself holds a pod to nothing, so the policy of a
+part of a card is ``unenforced`` without that label.
 """
 
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from exporter.allocations.devices import device_by_uuid
 from exporter.allocations.evidence import agreed, asks_for
 from exporter.allocations.quantities import natural_of
 from exporter.allocations.reader import PodReader, Share, lasting_containers
@@ -79,18 +83,23 @@ def _entries(reader: PodReader, owner: Container, devices: object) -> list[_Entr
     found: dict[int, _Entry] = {}
     for device in devices:
         minor = natural_of(device.get("minor")) if isinstance(device, dict) else None
-        resources = device.get("resources") if isinstance(device, dict) else None
+        resources = device.get("resources", {}) if isinstance(device, dict) else None
         if minor is None or not isinstance(resources, dict):
             reader.reject(Reason.BAD_ANNOTATION, _annotation(reader))
         elif minor in found:
             reader.reject(Reason.DUPLICATE_DEVICE, f"minor {minor}")
         else:
-            found[minor] = _entry(reader, minor, resources)
+            found[minor] = _entry(reader, _card(reader, minor, device.get("id")), resources)
     return list(found.values())
 
 
-def _entry(reader: PodReader, minor: int, resources: dict[str, object]) -> _Entry:
-    card = reader.card(reader.basis(IndexBasis.MINOR), minor)
+def _card(reader: PodReader, minor: int, uuid: object) -> Device | None:
+    """Return the card of an entry: by its UUID, which does not move as a minor does."""
+    named = device_by_uuid(reader.node, uuid) if isinstance(uuid, str) else None
+    return named or reader.card(reader.basis(IndexBasis.MINOR), minor)
+
+
+def _entry(reader: PodReader, card: Device | None, resources: dict[str, object]) -> _Entry:
     stated = [resources.get(key, 0) for key in (_CORE, _RATIO, _MEMORY)]
     amounts = [natural_of(amount) for amount in stated]
     if None in amounts:

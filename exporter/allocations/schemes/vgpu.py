@@ -61,10 +61,14 @@ class ResourceNames:
 
 
 class Instance(NamedTuple):
-    """A MIG instance created for a pod: its GPU's UUID and its own, "" until it exists."""
+    """A MIG instance created for a pod: its GPU's UUID and its own, "" until that is written.
+
+    ``start`` is the first memory slice of its placement.
+    """
 
     gpu: str
     uuid: str
+    start: int | None = None
 
 
 Instances = Mapping[tuple[int, int], Instance]  # by segment, and place in it
@@ -115,7 +119,9 @@ def read_instances(reader: PodReader, key: str) -> Instances:
         if segment is None or place is None or not known or (segment, place) in found:
             reader.reject(Reason.BAD_ANNOTATION, f"{key}={reader.annotation(key)}")
             return {}
-        found[segment, place] = Instance(str(gpu), str(uuid))
+        placement = fields.get("placement")
+        start = natural_of(placement.get("start")) if isinstance(placement, dict) else None
+        found[segment, place] = Instance(str(gpu), str(uuid), start)
     return found
 
 
@@ -214,11 +220,17 @@ def _device(reader: PodReader, entry: _Entry, *, mig: bool) -> Device | None:
 
 
 def _instance(reader: PodReader, gpu: str, named: Instance) -> Device | None:
-    device = reader.device(named.uuid) if named.uuid else None
+    device = reader.device(named.uuid) if named.uuid else _placed(reader, named)
     if named.gpu == gpu and (device is None or device.parent_uuid == gpu):
         return device
     reader.reject(Reason.PLACEMENT_MISMATCH, f"{named.uuid} of {named.gpu} on {gpu}")
     return None
+
+
+def _placed(reader: PodReader, named: Instance) -> Device | None:
+    """Return the instance at a placement, whose UUID is not written yet."""
+    own = [part for part in instances(reader.node) if part.parent_uuid == named.gpu]
+    return next((p for p in own if p.placement_start == named.start is not None), None)
 
 
 def by_limits(reader: PodReader, owner: Container, terms: Terms) -> list[Allocation]:
