@@ -116,7 +116,7 @@ def _taken(about: SchemeDescription, shipped: Sequence[Scheme]) -> Iterator[str]
     left = [scheme for scheme in shipped if scheme.name not in about.replaces]
     if about.name in (scheme.name for scheme in left):
         yield f"{about.name} is the name of a shipped scheme; {_say_so([about.name])}"
-    for resource in about.resources:
+    for resource in filter(None, (*about.resources, about.evidence_resource)):
         if users := [s.name for s in left if any(_means(own, resource) for own in s.resources)]:
             yield f"{about.name} reads {resource}, as shipped schemes do; {_say_so(users)}"
 

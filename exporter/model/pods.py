@@ -181,7 +181,10 @@ class SchemeDescription:
     "total" where they are divided over the container's cards, "each" where every card has them.
     ``count_alone`` says what a card is that is requested by number alone: "whole-cards" or
     "no-limit". ``placement_annotation`` may hold ``{container}`` or ``{index}``, which stand for a
-    container's name and for its place in ``spec.containers``. ``replaces`` names schemes that it
+    container's name and for its place in ``spec.containers``. ``core_key``, ``memory_key`` and
+    ``count_key`` are annotations or labels of the pod that state amounts, ``container_key`` one
+    that names the containers that have them; ``evidence_resource`` is a resource, or the beginning
+    of some, that a container must ask for before they count. ``replaces`` names schemes that it
     stands for.
     """
 
@@ -193,6 +196,11 @@ class SchemeDescription:
     count_resource: str = ""
     amounts: str = "total"
     count_alone: str = "no-limit"
+    core_key: str = ""
+    memory_key: str = ""
+    count_key: str = ""
+    container_key: str = ""
+    evidence_resource: str = ""
     placement_annotation: str = ""
     index_basis: str = "nvml_index"
     policy_annotation: str = ""
@@ -204,3 +212,8 @@ class SchemeDescription:
         """The extended resources that it reads."""
         named = (self.core_resource, self.memory_resource, self.count_resource)
         return tuple(name for name in named if name)
+
+    @property
+    def amount_keys(self) -> tuple[str, ...]:
+        """The annotations or labels that state amounts."""
+        return tuple(key for key in (self.core_key, self.memory_key, self.count_key) if key)

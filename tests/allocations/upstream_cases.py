@@ -29,7 +29,7 @@ CASES: list[tuple[str, Json]] = [
 def rules_of(case: Json) -> Rules:
     """Return the rules, with the settings that the case needs."""
     settings = case.get("settings", {})
-    described = SCHEMES.read(settings.get("schemes", ""))
+    described = SCHEMES.read(settings["schemes"]) if "schemes" in settings else ()
     return make(
         described,
         hami_names=settings.get("hami", {}),
