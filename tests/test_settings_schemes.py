@@ -121,7 +121,7 @@ def test_no_schemes_are_described_unless_they_are(text: str, file: Path) -> None
         ("allocations.schemes:\n- {}\n", "2, allocations.schemes[0]: it needs a name"),
         (
             "allocations.schemes:\n\n- name: a\n",
-            "3, allocations.schemes[0]: it needs a resource or a key: one of core-resource, memory-",
+            "3, allocations.schemes[0]: it needs a resource or a key: one of core-resource",
         ),
         (item("cores: 1"), "4, allocations.schemes[0].cores: no such key; known: name, core-"),
         (item("<<: {core-units: 1}"), "4, allocations.schemes[0].<<: no such key"),

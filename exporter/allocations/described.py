@@ -41,6 +41,7 @@ def scheme_of(about: SchemeDescription) -> Scheme:
         labels=keys,
         index_basis=IndexBasis(about.index_basis),
         decode=partial(decode, about),
+        enforcement="",
     )
 
 

@@ -13,6 +13,7 @@ two systems read the same resource:
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from exporter.allocations.registered import HAMI_REGISTERS, VOLCANO_REGISTERS
 from exporter.allocations.scheme import FORGED, Decoded, DecodeProblem, Reason, Scheme
@@ -96,7 +97,10 @@ def decode(pod: Pod, node: NodeFacts, schemes: Sequence[Scheme] = SCHEMES) -> De
             continue
         found = _guarded(scheme, pod, node)
         problems += found.problems
-        allocations += found.allocations
+        allocations += (
+            a if a.policy == (policy := scheme.policy(a)) else replace(a, policy=policy)
+            for a in found.allocations
+        )
         read = any(problem.reason not in FORGED for problem in found.problems)
         if found.allocations or read or not found.consumer:
             claimed.update(scheme.resources)

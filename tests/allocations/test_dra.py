@@ -340,14 +340,14 @@ HAMI, MANAGER, OTHER = "hami-core-gpu.project-hami.io", "manager.nvidia.com", "g
             result("hami-gpu-6", HAMI, consumed={"memory": "4Gi"}),
             {"uuid": "GPU-1"},
             {"cores": "100"},
-            ("GPU-1", 0.6, 4 * GIB, "shared", None),
+            ("GPU-1", 0.6, 4 * GIB, "enforced", None),
             id="HAMi's default",
         ),
         pytest.param(
             result("vgpu-6", MANAGER, consumed={"cores": "0", "memory": "4Gi"}),
             None,
             None,
-            ("GPU-1", None, 4 * GIB, "shared", None),
+            ("GPU-1", None, 4 * GIB, "enforced", None),
             id="vgpu-manager's by its minor",
         ),
         pytest.param(

@@ -41,4 +41,5 @@ SCHEME = Scheme(
     index_basis=IndexBasis.NVML_INDEX,
     decode=decode,
     placement=(),
+    enforcement="",
 )

@@ -12,6 +12,8 @@ A partition's share of the card is unknown, so its core and memory are None. A c
 The node's partitioning is the label that AMD's labeller writes (``cmd/k8s-node-labeller/main.go``),
 with the name of the resource as its value. ``amd.com/gpu.vram`` is rounded, so memory is known only
 of cards that the exporter reads.
+
+Unconfirmed: whether the label has other values than names of resources.
 """
 
 import re

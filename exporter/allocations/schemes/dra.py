@@ -16,7 +16,8 @@ memory or cores of it, or the claim stands for a GPU's resource.
   where a claim consumes none. Else core is None. An instance's share of its card follows from
   the device once it is placed.
 * If this container alone uses the claim, memory is what the claim consumes of the device, else all
-  of the device. A part of a device has the policy ``shared``. If several containers use the claim,
+  of the device. A part of a device has the policy ``shared``, and ``enforced`` where HAMi's or
+  vgpu-manager's driver holds it. If several containers use the claim,
   of one pod or of many, nothing is promised: each has a replica, and no memory.
 * ``shares`` of NVIDIA's driver (its option for consumable shares) are replicas.
 * With MPS, each container that uses the claim has the limits of the claim's configuration: per cent
@@ -45,7 +46,15 @@ from exporter.allocations.devices import (
 )
 from exporter.allocations.quantities import parse_natural, parse_quantity
 from exporter.allocations.reader import PodReader, Share, lasting_containers
-from exporter.allocations.scheme import SHARED, Decoded, Evidence, IndexBasis, Reason, Scheme
+from exporter.allocations.scheme import (
+    ENFORCED,
+    SHARED,
+    Decoded,
+    Evidence,
+    IndexBasis,
+    Reason,
+    Scheme,
+)
 from exporter.model import (
     Allocation,
     ClaimedDevice,
@@ -93,6 +102,7 @@ class _Part(NamedTuple):
     core: float | None = None
     replicas: int = 1
     mps: bool = False
+    held: bool = False
 
 
 def decode(pod: Pod, node: NodeFacts) -> Decoded:
@@ -201,6 +211,7 @@ def _part(reader: PodReader, claim: str, result: ClaimedDevice) -> _Part:
         shared=consumable,
         core=_core(reader, result, offered),
         replicas=min(shares or 1, _MOST_SHARES),
+        held=result.driver in _IN_PERCENT,
     )
 
 
@@ -302,11 +313,12 @@ def _share(reader: PodReader, parts: list[_Part]) -> Share:
     cores = [part.core for part in parts if part.core is not None]
     core = min(1.0, sum(cores)) if len(cores) == len(parts) else None
     mps = all(part.mps for part in parts)
+    held = ENFORCED if all(part.held for part in parts) else SHARED
     open_ended = shared and not (promised or core)
     return Share(
         core,
         reader.memory(sum(memory), 1) if promised else None,
-        _MPS if mps else SHARED if shared else "",
+        _MPS if mps else held if shared else "",
         replicas=sum(part.replicas for part in parts) if open_ended or mps else None,
     )
 

@@ -15,6 +15,12 @@ allocation. Limits of ``nvidia.com/gpu`` alone state no amounts, and other plugi
 too. Then the annotation counts if HAMi's plugin has registered the node's cards, or if the kubelet
 has granted HAMi's ids. ``nvidia.com/vgpu-mode`` is the policy: hami-core, mig or mps.
 
+The kubelet chooses HAMi's ids (``<uuid>-<n>``) as it likes, and the plugin gives the annotation's
+cards. With ``enableGetPreferredAllocation`` it gives those of the ids, without writing them back
+(``pkg/device-plugin/nvidiadevice/nvinternal/plugin/server.go``). Nothing on the node shows which.
+So an id that contradicts the annotation is counted only when the container is seen on the granted
+card, and not on the annotation's: then use is where it is seen, and the limit stays.
+
 Other vendors' lists have the same encoding, under ``hami.io/<word>-devices-allocated`` (Kunlun's
 whole cards: ``hami.io/kunlun-allocated``). Words for most vendors stand in HAMi's device
 configuration (``charts/hami/templates/scheduler/device-configmap.yaml``) and can be changed there.
@@ -28,8 +34,9 @@ vendors' ids are the UUIDs of their drivers; the mode of a pod that does not sta
 
 import re
 from functools import partial
+from itertools import repeat
 
-from exporter.allocations.devices import device_by_uuid
+from exporter.allocations.devices import device_by_uuid, instances
 from exporter.allocations.evidence import asks_for
 from exporter.allocations.reader import PodReader, app_containers, lasting_containers
 from exporter.allocations.registered import HAMI_REGISTERS, is_registered
@@ -56,6 +63,7 @@ _NAME = "hami"
 _ALLOCATED = ("hami.io/vgpu-devices-allocated", "4pd.io/vgpu-ids-new", "4pd.io/vgpu-ids")
 _AMD = ResourceNames("amd.com/gpu", "amd.com/gpumem", "", "amd.com/gpucores")
 _DCU = ResourceNames("hygon.com/", "hygon.com/dcumem", "", "hygon.com/dcucores")
+_CARD_OF_ID = re.compile(r"-\d{1,4}$", re.ASCII)  # GPU-<uuid>-<n>
 _OWN_NAMES = {"amd": _AMD, "dcu": _DCU}
 _LIST = re.compile(r"hami\.io/(?P<word>[A-Za-z0-9._-]{1,63}?)-(?:devices-)?allocated", re.ASCII)
 _DOMAINS = {  # by the word in the annotation; its configuration may have others
@@ -100,7 +108,14 @@ def decode(pod: Pod, node: NodeFacts, names: ResourceNames = NAMES) -> Decoded:
         if encoded := reader.annotation(key):
             own = _other_names(reader, key)
             allocations += _by_annotation(reader, encoded, Terms(own, key, percent=own is _DCU))
-    return reader.decoded(_once(reader, allocations))
+    found = _once(reader, allocations)
+    for container in lasting_containers(pod):
+        named = {a.device for a in found if a.container == container.name and a.device}
+        if named.isdisjoint(part.uuid for part in instances(node)) and named:
+            granted = map(_CARD_OF_ID.sub, repeat(""), reader.granted(container, names.count))
+            cards = {d.uuid for each in granted if (d := device_by_uuid(node, each))}
+            reader.suspect(container.name, named, cards)
+    return reader.decoded(found)
 
 
 def _other_names(reader: PodReader, key: str) -> ResourceNames:

@@ -14,8 +14,10 @@ serves ``nvidia.com/gpu``, each 100 per cent of core and memory. A pod with the 
 to Koordinator. Entries of other kinds (``rdma``, ``xpu``) are not read.
 
 The pod's label ``koordinator.sh/gpu-isolation-provider`` names what holds it to its share
-(``HAMi-core``); it is the policy. Koordinator itself holds a pod to nothing, so the policy of a
-part of a card is ``unenforced`` without that label.
+(``HAMi-core``; the policy is ``hami-core``). Koordinator itself holds a pod to nothing, so the
+policy of a part of a card is ``unenforced`` without that label.
+
+Unconfirmed: other values of that label.
 """
 
 from collections.abc import Sequence
@@ -25,7 +27,7 @@ from exporter.allocations.devices import device_by_uuid
 from exporter.allocations.evidence import agreed, asks_for
 from exporter.allocations.quantities import natural_of
 from exporter.allocations.reader import PodReader, Share, lasting_containers
-from exporter.allocations.scheme import Decoded, IndexBasis, Reason, Scheme
+from exporter.allocations.scheme import UNENFORCED, Decoded, IndexBasis, Reason, Scheme
 from exporter.model import Allocation, Container, Device, NodeFacts, Pod
 
 _NAME = "koordinator"
@@ -36,6 +38,8 @@ _BOTH = "koordinator.sh/gpu"
 _SHARED = "koordinator.sh/gpu.shared"
 _OWN_RESOURCES = (_BOTH, _CORE, _MEMORY, _RATIO, _SHARED)
 _ALSO_SERVED = "nvidia.com/gpu"
+_PROVIDER = "koordinator.sh/gpu-isolation-provider"
+_PROVIDERS = {"HAMi-core": "hami-core"}
 _ALLOCATED = "scheduling.koordinator.sh/device-allocated"
 
 
@@ -137,6 +141,7 @@ def _by_annotation(
         Share(
             reader.core(entry.core),
             part if entry.memory is None else reader.memory(entry.memory, 1),
+            _policy(reader),
         )
         for entry, part in zip(entries, parts, strict=True)
     ]
@@ -157,6 +162,11 @@ def _by_annotation(
             whole=share.core == 1 and entry.memory is None and entry.ratio is None,
         )
     ]
+
+
+def _policy(reader: PodReader) -> str:
+    """Return what holds the pod to its share, by its label."""
+    return reader.one_of(_PROVIDERS, reader.pod.labels.get(_PROVIDER, ""))
 
 
 def _annotation(reader: PodReader) -> str:
@@ -195,6 +205,7 @@ def _by_limits(reader: PodReader, user: Container) -> list[Allocation]:
         reader.memory(asked.memory // count, 1)
         if asked.memory
         else reader.part_of_memory(None, asked.ratio // count or None),
+        _policy(reader),
     )
     return reader.allocate(user, (None,) * count, share)
 
@@ -203,6 +214,8 @@ SCHEME = Scheme(
     name=_NAME,
     resources=(*_OWN_RESOURCES, _ALSO_SERVED),
     annotations=(_ALLOCATED,),
+    labels=(_PROVIDER,),
     index_basis=IndexBasis.MINOR,
     decode=decode,
+    enforcement=UNENFORCED,
 )

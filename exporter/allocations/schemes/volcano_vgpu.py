@@ -13,6 +13,8 @@ above 1 on a node with large cards (Project-HAMi/volcano-vgpu-device-plugin,
 ``pkg/plugin/server.go``: a container is held to the segment's memory times the factor). The
 plugin registers each card's memory in the same units, so the factor follows from the card's memory
 (``registered``). Where nothing is registered, ``--allocations.volcano-memory-factor`` states it.
+
+Unconfirmed: whether the factor can differ from node to node (it is read for each).
 """
 
 from dataclasses import replace
