@@ -48,6 +48,8 @@ VALUES: dict[str, tuple[str, str, str]] = {  # three texts that differ, and none
     ),
     "allocations.index-basis": ("hami=minor", "hami=pci", "tke-qgpu=pci"),
     "allocations.hami": ("memoryFactor=2", "memoryFactor=3", "memoryFactor=4"),
+    "allocations.volcano-memory-factor": ("2", "3", "4"),
+    "allocations.kai-namespaces": ("a", "b", "c"),
     "collection.interval": ("2s", "3s", "4s"),
     "collection.window": ("20s", "30s", "40s"),
     "collection.budget": ("1%", "2%", "3%"),

@@ -87,6 +87,7 @@ def _instances(library: Library, board: Device, parent: Any) -> Iterator[DeviceH
             raise
         except NvmlError:
             continue  # instances come and go: the numbering has holes
+        number = _optional(partial(library.ask, "nvmlDeviceGetGpuInstanceId", handle))
         instance = Device(
             uuid=uuid,
             index=board.index,
@@ -99,9 +100,18 @@ def _instances(library: Library, board: Device, parent: Any) -> Iterator[DeviceH
             driver_version=board.driver_version,
             memory_bytes=memory.total,
             core_share=min(attributes.computeInstanceSliceCount / slices, 1.0),
-            gpu_instance=_optional(partial(library.ask, "nvmlDeviceGetGpuInstanceId", handle)),
+            gpu_instance=number,
+            placement_start=_optional(partial(_placement_start, library, parent, number)),
         )
         yield DeviceHandle(instance, handle)
+
+
+def _placement_start(library: Library, parent: Any, number: int | None) -> int | None:  # noqa: ANN401 - pynvml's pointer
+    """The first memory slice of a GPU instance. Some drivers answer this only to root."""
+    if number is None:
+        return None
+    found = library.ask("nvmlDeviceGetGpuInstanceById", parent, number)
+    return int(library.ask("nvmlGpuInstanceGetInfo", found).placement.start)
 
 
 def _slices(library: Library, parent: Any) -> int:  # noqa: ANN401 - pynvml's pointer
