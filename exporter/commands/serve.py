@@ -199,7 +199,7 @@ def _writers(settings: Settings) -> tuple[Renderer, CompatPage]:
     """The renderers of the pages."""
     return (
         Renderer(families_without(settings.metrics_disable)),
-        CompatPage(settings.compat, node_name(settings.node_name)),
+        CompatPage(settings.compat, node_name(settings.node_name), settings.metrics_pod_uid),
     )
 
 

@@ -152,10 +152,10 @@ DEVICE = (
         "device",
         "info",
         "Model, PCI address and driver of the device (NVML; AMD: sysfs and KFD topology; DRM: "
-        "sysfs).",
+        "sysfs). gpu_instance is the number of a MIG instance or partition on its GPU.",
         labels=(
             *("vendor", "model", "pci_bus_id", "parent_uuid", "profile", "sharing"),
-            "driver_version",
+            *("driver_version", "gpu_instance"),
         ),
     ),
     Family("device", "up", "1 if the device could be read in the last cycle, else 0."),

@@ -171,6 +171,18 @@ class MetricsSettings:
             live=True,
         ),
     ]
+    metrics_pod_uid: Annotated[
+        tuple[str, ...],
+        Setting(
+            "metrics.pod-uid",
+            many(choice("pod_uid", "uid")),
+            "",
+            "Labels that hold the pod's UID on series of --compat=dcgm.",
+            "dcgm-exporter has pod_uid, and OpenCost groups by uid. They make new series of every "
+            "pod that is created again under its name. mgpu_pod_info has the UID in any case.",
+            live=True,
+        ),
+    ]
     compat: Annotated[
         tuple[str, ...],
         Setting(
