@@ -63,7 +63,7 @@ class Device:
     ``index`` is the vendor's own number from its ``FIRST_INDEX`` on: NVML's enumeration, else the
     order of PCI addresses. ``core_share`` is the device's share of a whole GPU's core: a part's
     share of the compute slices or units, 1 for a GPU. ``gpu_instance`` is the number that a part
-    has on its GPU.
+    has on its GPU. ``cuda_version`` is the highest that the driver supports.
     """
 
     uuid: str
@@ -79,6 +79,7 @@ class Device:
     memory_bytes: int | None = None
     core_share: float = 1.0
     gpu_instance: int | None = None
+    cuda_version: str = ""
 
 
 class DeviceState(StrEnum):

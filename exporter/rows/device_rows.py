@@ -149,6 +149,7 @@ def _info(device: Device) -> Labelled:
         device.sharing,
         device.driver_version,
         "" if device.gpu_instance is None else str(device.gpu_instance),
+        device.cuda_version,
     )
     return {labels: 1}
 

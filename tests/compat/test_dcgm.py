@@ -67,7 +67,9 @@ def test_each_default_counter_is_served_or_left_out_with_a_reason() -> None:
     assert LEFT_OUT.keys() <= DEFAULT
 
 
-NOT_SIMULATED = {  # hardware counters of Hopper and newer
+NOT_SIMULATED = {  # hardware counters of Hopper and newer, fans, pages of boards before Ampere
+    *("DCGM_FI_PROF_DRAM_ACTIVE", "DCGM_FI_DEV_FAN_SPEED"),
+    *("DCGM_FI_DEV_RETIRED_SBE", "DCGM_FI_DEV_RETIRED_DBE", "DCGM_FI_DEV_RETIRED_PENDING"),
     *("DCGM_FI_PROF_SM_ACTIVE", "DCGM_FI_PROF_SM_OCCUPANCY", "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE"),
 }
 

@@ -17,7 +17,7 @@ GIB = 1 << 30
 SECOND = 10**9
 NOW = 1_700_000_000 * SECOND
 
-INFO = ("nvidia", "A100", "0000:17:00.0", "", "", "", "550.54", "")
+INFO = ("nvidia", "A100", "0000:17:00.0", "", "", "", "550.54", "", "12.4")
 
 
 def device(gpu: str, **values: Value) -> Row:
@@ -40,6 +40,17 @@ def device(gpu: str, **values: Value) -> Row:
         "pcie_bytes_total": {("transmit",): 1000, ("receive",): 2000},
         "nvlink_bytes_total": {("transmit",): 0, ("receive",): 0},
         "row_remapping": {("failed",): 1, ("pending",): 0},
+        "retired_pages": {("uncorrected",): 1, ("corrected",): 6},
+        "retired_pages_pending": 1,
+        "nvlink_errors_total": {
+            (kind,): n for n, kind in enumerate(("crc_flit", "crc_data", "replay", "recovery"), 1)
+        },
+        "pcie_replays_total": 9,
+        "pcie_link_generation": 4,
+        "pcie_link_width": 8,
+        "fan_speed_ratio": 0.5,
+        "performance_state": 2,
+        "dram_active_ratio": 0.375,
         "xid_last_timestamp_seconds": {("31",): NOW - SECOND, ("79",): NOW},
         "sm_active_ratio": 0.5,
         "sm_occupancy_ratio": 0.25,
@@ -153,6 +164,19 @@ UNITS = [
     ("DCGM_FI_DEV_SYNC_BOOST_VIOLATION", {"gpu": "0"}, SECOND),
     ("DCGM_FI_DEV_ECC_SBE_VOL_TOTAL", {"gpu": "0"}, 5),
     ("DCGM_FI_DEV_ECC_DBE_VOL_TOTAL", {"gpu": "0"}, 4),
+    ("DCGM_FI_DEV_RETIRED_SBE", {"gpu": "0"}, 6),
+    ("DCGM_FI_DEV_RETIRED_DBE", {"gpu": "0"}, 1),
+    ("DCGM_FI_DEV_RETIRED_PENDING", {"gpu": "0"}, 1),
+    ("DCGM_FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_TOTAL", {"gpu": "0"}, 1),
+    ("DCGM_FI_DEV_NVLINK_CRC_DATA_ERROR_COUNT_TOTAL", {"gpu": "0"}, 2),
+    ("DCGM_FI_DEV_NVLINK_REPLAY_ERROR_COUNT_TOTAL", {"gpu": "0"}, 3),
+    ("DCGM_FI_DEV_NVLINK_RECOVERY_ERROR_COUNT_TOTAL", {"gpu": "0"}, 4),
+    ("DCGM_FI_DEV_PCIE_REPLAY_COUNTER", {"gpu": "0"}, 9),
+    ("DCGM_FI_DEV_PCIE_LINK_GEN", {"gpu": "0"}, 4),
+    ("DCGM_FI_DEV_PCIE_LINK_WIDTH", {"gpu": "0"}, 8),
+    ("DCGM_FI_DEV_FAN_SPEED", {"gpu": "0"}, 50),
+    ("DCGM_FI_DEV_PSTATE", {"gpu": "0"}, 2),
+    ("DCGM_FI_PROF_DRAM_ACTIVE", {"gpu": "0"}, 0.375),
     ("DCGM_FI_DEV_FB_TOTAL", {"gpu": "0"}, 40 * 1024),
     ("DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL", {"gpu": "0"}, 3),
     ("DCGM_FI_PROF_PCIE_TX_BYTES", {"gpu": "0"}, 20),

@@ -36,8 +36,6 @@ _DEVICE = {
 }
 
 LEFT_OUT: Mapping[str, str] = {
-    "DCGM_FI_DEV_PCIE_REPLAY_COUNTER": "not read yet",
-    "DCGM_FI_PROF_DRAM_ACTIVE": "not read yet",
     "DCGM_FI_DEV_VGPU_LICENSE_STATUS": "of the guest of a vGPU, where the driver has no figures of "
     "processes; not read",
 }
@@ -154,6 +152,48 @@ ALIASES = (
         of("ecc_errors_total", "uncorrected"),
         "counter",
     ),
+    _device(
+        "DCGM_FI_DEV_RETIRED_SBE",
+        "Total number of retired pages due to single-bit errors.",
+        of("retired_pages", "corrected"),
+        "counter",
+    ),
+    _device(
+        "DCGM_FI_DEV_RETIRED_DBE",
+        "Total number of retired pages due to double-bit errors.",
+        of("retired_pages", "uncorrected"),
+        "counter",
+    ),
+    _device(
+        "DCGM_FI_DEV_RETIRED_PENDING",
+        "Whether pages are pending retirement.",
+        of("retired_pages_pending"),
+        "counter",
+    ),
+    *(
+        _device(
+            f"DCGM_FI_DEV_NVLINK_{dcgm}_ERROR_COUNT_TOTAL",
+            f"Total number of NVLink {what}.",
+            of("nvlink_errors_total", kind),
+            "counter",
+        )
+        for dcgm, kind, what in (
+            ("CRC_FLIT", "crc_flit", "flow-control CRC errors"),
+            ("CRC_DATA", "crc_data", "data CRC errors"),
+            ("REPLAY", "replay", "retries"),
+            ("RECOVERY", "recovery", "recovery errors"),
+        )
+    ),
+    _device(
+        "DCGM_FI_DEV_PCIE_REPLAY_COUNTER",
+        "Total number of PCIe retries.",
+        of("pcie_replays_total"),
+        "counter",
+    ),
+    _device("DCGM_FI_DEV_PCIE_LINK_GEN", "PCIe link generation.", of("pcie_link_generation")),
+    _device("DCGM_FI_DEV_PCIE_LINK_WIDTH", "PCIe link width.", of("pcie_link_width")),
+    _device("DCGM_FI_DEV_FAN_SPEED", "Fan speed (in %).", of("fan_speed_ratio", times=PERCENT)),
+    _device("DCGM_FI_DEV_PSTATE", "Performance state.", of("performance_state")),
     _device("DCGM_FI_DEV_XID_ERRORS", "Value of the last XID error encountered.", _last_xid),
     _device("DCGM_FI_DEV_FB_FREE", "Framebuffer memory free (in MiB).", _free),
     _split(
@@ -218,5 +258,10 @@ ALIASES = (
         "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE",
         "Ratio of cycles the tensor (HMMA) pipe is active.",
         of("tensor_active_ratio"),
+    ),
+    _device(
+        "DCGM_FI_PROF_DRAM_ACTIVE",
+        "Ratio of cycles the device memory interface is active sending or receiving data.",
+        of("dram_active_ratio"),
     ),
 )
