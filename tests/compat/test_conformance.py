@@ -83,7 +83,9 @@ def test_a_query_returns_what_the_list_says(entry: dict[str, Any], scraped: Scra
         assert bool(found) == (entry["expect"] == "data")
 
 
-EQUIVALENTS = [query for query in LIST["equivalents"].values() if not query.startswith("none: ")]
+EQUIVALENTS = [
+    one for one in sorted({*LIST["equivalents"].values()}) if not one.startswith("none: ")
+]
 
 
 @pytest.mark.parametrize("query", EQUIVALENTS)
