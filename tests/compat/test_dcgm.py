@@ -203,7 +203,7 @@ def test_a_pods_uid_is_there_on_request_only(demo: list[Snapshot]) -> None:
 
 def at(seconds: int, **totals: int) -> Snapshot:
     values: dict[str, Value] = {"pcie_bytes_total": {(k,): v for k, v in totals.items()}}
-    return Snapshot(unix_ns=seconds * SECOND, rows={"device": (Row(("0", "GPU-0"), values),)})
+    return Snapshot(mono_ns=seconds * SECOND, rows={"device": (Row(("0", "GPU-0"), values),)})
 
 
 def test_a_rate_is_over_ten_seconds_or_more_whoever_else_scrapes() -> None:

@@ -101,7 +101,7 @@ NODE = Snapshot(
 
 BEFORE = replace(
     NODE,
-    unix_ns=NOW - 20 * SECOND,
+    mono_ns=NODE.mono_ns - 20 * SECOND,
     rows={
         **NODE.rows,
         "device": tuple(

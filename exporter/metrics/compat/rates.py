@@ -16,7 +16,7 @@ Totals = Mapping[tuple[str, str], float]
 class Rates:
     """Bytes per second of each device since an earlier page, at least ``LEAST_NS`` before.
 
-    Until there is one, nothing is known. Not thread-safe.
+    Until there is one, nothing is known. Time is the monotonic clock's. Not thread-safe.
     """
 
     def __init__(self) -> None:
@@ -25,7 +25,7 @@ class Rates:
 
     def of(self, snapshot: Snapshot) -> Mapping[str, Mapping[str, float]]:
         """The rates by UUID and counter. A counter that fell has none."""
-        now = (snapshot.unix_ns, _totals(snapshot))
+        now = (snapshot.mono_ns, _totals(snapshot))
         if self._newest is None or now[0] - self._newest[0] >= LEAST_NS:
             self._earlier, self._newest = self._newest, now
         if self._earlier is None or now[0] <= self._earlier[0]:
