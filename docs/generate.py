@@ -10,6 +10,7 @@ from pathlib import Path
 
 from pages.compatibility import compatibility
 from pages.configuration import configuration
+from pages.dcgm import dcgm
 from pages.forging import security
 from pages.metrics import metrics
 from pages.scenarios import scenarios
@@ -27,6 +28,7 @@ def main(arguments: Sequence[str], folder: Path = FOLDER) -> int:
         ("metrics.md", metrics()),
         ("configuration.md", configuration()),
         ("compatibility.md", compatibility()),
+        ("dcgm.md", dcgm()),
         ("scenarios.md", scenarios()),
         ("api.schema.json", json.dumps(api.schema(), indent=1) + "\n"),
         ("sharing.md", sharing()),

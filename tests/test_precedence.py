@@ -57,7 +57,10 @@ VALUES: dict[str, tuple[str, str, str]] = {  # three texts that differ, and none
     "collection.sensors-interval": ("2s", "3s", "4s"),
     "energy.idle": ("equal", "allotment", "equal"),
     "ledger.retention": ("1m", "2m", "3m"),
+    "metrics.profile": ("minimal", "standard", "minimal"),
+    "metrics.enable": ("pcie", "xid", "ecc"),
     "metrics.disable": ("pcie", "xid", "ecc"),
+    "metrics.pod-uid": ("pod_uid", "uid", "pod_uid"),
     "metrics.max-series-per-family": ("1", "2", "3"),
     "compat": ("dcgm", "hami", "gpu-manager"),
 }

@@ -223,5 +223,6 @@ def test_the_rules_are_live_and_what_opens_things_is_not() -> None:
         *("collection.interval", "collection.window", "ledger.retention"),
         *("collection.processes-interval", "collection.sensors-interval", "collection.budget"),
         "drm.wake",
-        *("metrics.disable", "metrics.max-series-per-family", "compat"),
+        *("metrics.profile", "metrics.enable", "metrics.disable", "metrics.pod-uid"),
+        *("metrics.max-series-per-family", "compat"),
     }

@@ -164,7 +164,7 @@ class Session:
         self._recorder = Recorder(sources, clock, names)
         self._interval_ns = settings.collection_interval_ns
         self._clock = clock
-        self._renderer = Renderer(families_without(settings.metrics_disable))
+        self._renderer = Renderer(families_without(settings.metrics_left_out))
         self.collector: Collector = make_collector(
             settings, self._recorder.sources, self._recorder.clock
         )

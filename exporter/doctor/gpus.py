@@ -14,6 +14,7 @@ import psutil
 from exporter.doctor.evidence import CheckResult, ProbeResults, note, ok, problem
 from exporter.doctor.privileges import DEVICES, DRIVER, MIG_MONITOR, ROOT
 from exporter.doctor.vendors import AMD, DRM, amd, devices_found, drm
+from exporter.metrics.families import groups_without
 from exporter.model import DeviceReading, DeviceState, PartCost, Reading, Unmeasured
 from exporter.sources.gpus.nvml.cadence import MOST_SHARE, SECOND, AdaptiveInterval
 from exporter.sources.gpus.nvml.errors import LibraryError
@@ -183,9 +184,8 @@ def _nvidia(evidence: ProbeResults, readings: list[Reading], dev: Path) -> Itera
     yield from _driver(evidence.fatal, readings)
     devices = [device for reading in readings for device in reading.devices]
     yield from devices_found(devices, evidence.windows, "see the kernel log for NVRM and Xid")
-    asked = [
-        name for name in CALLS if GROUPS.get(name, name) not in evidence.settings.metrics_disable
-    ]
+    off = groups_without(evidence.settings.metrics_left_out)
+    asked = [name for name in CALLS if GROUPS.get(name, name) not in off]
     yield from _quantities([d for d in devices if d.state is DeviceState.UP], asked)
 
 

@@ -64,6 +64,7 @@ class Device:
     order of PCI addresses. ``core_share`` is the device's share of a whole GPU's core: a part's
     share of the compute slices or units, 1 for a GPU. ``gpu_instance`` is the number that a part
     has on its GPU, ``placement_start`` the first memory slice of a MIG instance.
+    ``cuda_version`` is the highest that the driver supports.
     """
 
     uuid: str
@@ -80,6 +81,7 @@ class Device:
     core_share: float = 1.0
     gpu_instance: int | None = None
     placement_start: int | None = None
+    cuda_version: str = ""
 
 
 class DeviceState(StrEnum):

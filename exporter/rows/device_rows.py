@@ -148,6 +148,8 @@ def _info(device: Device) -> Labelled:
         device.profile,
         device.sharing,
         device.driver_version,
+        "" if device.gpu_instance is None else str(device.gpu_instance),
+        device.cuda_version,
     )
     return {labels: 1}
 

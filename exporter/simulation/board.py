@@ -27,7 +27,10 @@ NVLINK_PER_BUSY_NS = 12.0  # bytes in each direction
 LINKED = "SXM"  # the form of boards with NVLink to all others
 PROFILED = ("H100", "H200", "B100", "B200", "B300")  # Hopper and newer
 PROFILE = 5 * PER_SECOND  # samples that a figure of GPM is an average of
-SM_SHARE, WARP_SHARE, TENSOR_SHARE = 0.85, 0.4, 0.3  # of the busy time
+SM_SHARE, WARP_SHARE, TENSOR_SHARE, DRAM_SHARE = 0.85, 0.4, 0.3, 0.45  # of the busy time
+IDLE_STATE = 8  # performance state of an idle board
+PCIE_GENERATION, PCIE_LANES = 4, 16  # an idle link falls back to the first generation
+BAR1_USED_BYTES = 16 << 20
 
 Load = Callable[[int, int], float]  # how busy a board was at a time (us) over so many samples
 
@@ -148,6 +151,15 @@ def _known(device: DeviceSpec, load: Load, now_us: int, counts: Counts) -> Senso
         ecc_errors_total={"corrected": 0, "uncorrected": 0},
         remapped_rows={"corrected": 0, "uncorrected": 0},
         row_remapping={"pending": 0, "failed": 0},
+        performance_state=0 if busy else IDLE_STATE,
+        pcie_link_generation=PCIE_GENERATION if busy else 1,
+        pcie_link_max_generation=PCIE_GENERATION,
+        pcie_link_width=PCIE_LANES,
+        pcie_link_max_width=PCIE_LANES,
+        pcie_replays_total=0,
+        bar1_used_bytes=min(BAR1_USED_BYTES, device.memory_bytes),
+        bar1_total_bytes=device.memory_bytes,
+        recovery_action=0,
         pcie_bytes_total={
             "transmit": int(SENT_PER_BUSY_NS * counts.busy_ns),
             "receive": int(RECEIVED_PER_BUSY_NS * counts.busy_ns),
@@ -155,6 +167,9 @@ def _known(device: DeviceSpec, load: Load, now_us: int, counts: Counts) -> Senso
         nvlink_bytes_total=dict.fromkeys(
             ("transmit", "receive") if LINKED in device.model else (),
             int(NVLINK_PER_BUSY_NS * counts.busy_ns),
+        ),
+        nvlink_errors_total=dict.fromkeys(
+            ("crc_flit", "crc_data", "replay", "recovery") if LINKED in device.model else (), 0
         ),
         **_profile(device, load, now_us),
     )
@@ -174,4 +189,5 @@ def _profile(device: DeviceSpec, load: Load, now_us: int) -> dict[str, float]:
         "sm_active_ratio": round(SM_SHARE * busy, 4),
         "sm_occupancy_ratio": round(WARP_SHARE * busy, 4),
         "tensor_active_ratio": round(TENSOR_SHARE * busy, 4),
+        "dram_active_ratio": round(DRAM_SHARE * busy, 4),
     }

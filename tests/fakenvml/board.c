@@ -172,6 +172,10 @@ NVML(nvmlDeviceGetMaxClockInfo)(nvmlDevice_t device, unsigned type, unsigned *mh
     return NVML_SUCCESS;
 }
 
+GET_ONE(nvmlDeviceGetCurrPcieLinkGeneration, unsigned, BOARD_CALL, 3)
+GET_ONE(nvmlDeviceGetMaxPcieLinkGeneration, unsigned, BOARD_CALL, 4)
+GET_ONE(nvmlDeviceGetCurrPcieLinkWidth, unsigned, BOARD_CALL, 8)
+GET_ONE(nvmlDeviceGetMaxPcieLinkWidth, unsigned, BOARD_CALL, 16)
 GET_ONE(nvmlDeviceGetFanSpeed, unsigned, BOARD_CALL, 30)
 GET_ONE(nvmlDeviceGetNumFans, unsigned, BOARD_CALL, 1)
 GET_ONE(nvmlDeviceGetCurrentClocksEventReasons, unsigned long long, BOARD_CALL, 0)

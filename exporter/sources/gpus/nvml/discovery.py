@@ -55,6 +55,12 @@ def discover(library: Library) -> DeviceList:
     return DeviceList(tuple(found), unreadable)
 
 
+def _cuda_version(library: Library) -> str:
+    """The highest CUDA version that the driver supports, such as 12.4; "" if it is not known."""
+    version = _optional(partial(library.ask, "nvmlSystemGetCudaDriverVersion_v2"))
+    return "" if not version else f"{version // 1000}.{version % 1000 // 10}"
+
+
 def _board(library: Library, index: int) -> list[DeviceHandle]:
     ask = library.ask
     handle = ask("nvmlDeviceGetHandleByIndex", index)
@@ -70,6 +76,7 @@ def _board(library: Library, index: int) -> list[DeviceHandle]:
         sharing=MIG if mig else "",
         driver_version=library.driver_version,
         memory_bytes=memory.total if memory else None,
+        cuda_version=_cuda_version(library),
     )
     instances = tuple(_instances(library, board, handle)) if mig else ()
     return [DeviceHandle(board, handle, bool(instances)), *instances]
@@ -98,6 +105,7 @@ def _instances(library: Library, board: Device, parent: Any) -> Iterator[DeviceH
             parent_uuid=board.uuid,
             profile=profile_of(attributes, board.memory_bytes),
             driver_version=board.driver_version,
+            cuda_version=board.cuda_version,
             memory_bytes=memory.total,
             core_share=min(attributes.computeInstanceSliceCount / slices, 1.0),
             gpu_instance=number,
