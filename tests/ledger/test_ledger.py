@@ -20,10 +20,12 @@ from exporter.model import (
     Engines,
     MemoryHeld,
     Methods,
+    Naming,
     Owner,
     PartCost,
     ProcessActivity,
     Row,
+    Sampling,
     Sensors,
     Spent,
     Unattributed,
@@ -939,13 +941,16 @@ def test_reasons_of_sharing_stand_at_zero_where_they_can_apply(
 def test_methods_are_those_of_the_newest_window() -> None:
     node = Node()
     first = node.cycle(0)["device"]["0", "GPU-0"].values
-    seen = window({})._replace(methods=Methods("samples", "accounting", "counter"))
+    seen = window({})._replace(
+        methods=Methods("samples", "accounting", "counter"),
+        sampling=Sampling(500_000, (Naming.ALWAYS,)),
+    )
 
     second = node.cycle(1, {"GPU-0": seen})["device"]["0", "GPU-0"].values
     third = node.cycle(2)["device"]["0", "GPU-0"].values
 
     assert "method_info" not in first
-    assert second["method_info"] == {("samples", "accounting", "counter"): 1}
+    assert second["method_info"] == {("samples", "accounting", "counter", "always", "0.5"): 1}
     assert third["method_info"] == second["method_info"]
 
 
