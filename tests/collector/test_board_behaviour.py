@@ -2,10 +2,9 @@
 
 from exporter.collector import Collector, Sources
 from exporter.ledger import Ledger
-from exporter.model import ContainerKey, Unattributed
+from exporter.model import ContainerKey, ProcessSample, Unattributed
 from exporter.simulation.load import describe
 from exporter.simulation.node import Node
-from exporter.simulation.ring import ProcessRow
 from exporter.sources.cgroups.simulated import SimulatedProcesses
 from exporter.sources.gpus.simulated import SimulatedGpus
 from exporter.sources.pods.simulated import SimulatedPods
@@ -21,7 +20,7 @@ class Board(Node):
 
     names = False
 
-    def process_samples(self, device: int, newer_than_us: int) -> list[ProcessRow]:
+    def process_samples(self, device: int, newer_than_us: int) -> list[ProcessSample]:
         """The driver's rows, from some moment on."""
         return super().process_samples(device, newer_than_us) if self.names else []
 

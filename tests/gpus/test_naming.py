@@ -2,10 +2,9 @@
 
 import pytest
 
-from exporter.model import Engines, Naming, ProcessActivity
+from exporter.model import Engines, Naming, ProcessActivity, Sample
 from exporter.simulation.description import SampleRule
 from exporter.sources.gpus.naming import REMEMBERED_NS, NamingEvidence
-from exporter.sources.gpus.samples import Sample
 from exporter.sources.gpus.simulated import SimulatedGpus
 from exporter.sources.gpus.window import WindowCursor
 from tests.gpus.test_window import PERIOD, Ring, begun, row, taken
