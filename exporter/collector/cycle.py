@@ -189,8 +189,7 @@ class Collector:
             window = reading.window
             if window is not None:
                 weights = idle_weights(self._idle, uuid, held, self._allocated)
-                credit = ledger.devices[uuid].idle_credit
-                usage = account_for(reading.device, window, owners, residents, weights, credit)
+                usage = account_for(reading.device, window, owners, residents, weights)
                 ledger.record(usage, now)
                 self._residency.enter(usage, window.processes, owners, now.mono_ns)
 

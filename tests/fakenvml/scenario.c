@@ -131,7 +131,7 @@ static void read_clock(Line *line, Scenario *scenario)
 
 static void read_gpu(Line *line, Scenario *scenario)
 {
-    static const char *const rules[] = {"end", "longest", "random"};
+    static const char *const rules[] = {"last", "end", "longest", "random"};
     Gpu *gpu = gpu_of(line, scenario, "index");
     gpu->present = true;
     gpu->uuid = text_of(line, "uuid", "GPU-0");
@@ -150,7 +150,7 @@ static void read_gpu(Line *line, Scenario *scenario)
     gpu->sleeps = number_of(line, "sleeps", 0);
     gpu->probe = (unsigned)number_of(line, "probe", gpu->ring);
     gpu->rates = (unsigned)number_of(line, "rates", UINT_MAX);
-    gpu->rule = choice_of(line, "rule", rules, 3);
+    gpu->rule = choice_of(line, "rule", rules, 4);
     gpu->sample_period = billionths_of(line, "sample_period", 166666667);
     gpu->sample_offset = billionths_of(line, "sample_offset", 0);
     gpu->slice = billionths_of(line, "slice", 2000000);

@@ -42,7 +42,7 @@ class Gpu:
     sample_offset: float = 0.0
     probe: int | None = None
     rates: int | None = None
-    rule: Literal["end", "longest", "random"] = "end"
+    rule: Literal["last", "end", "longest", "random"] = "last"
     slice: float = 0.002
     energy: bool = True
     energy_step: float = 0.1
