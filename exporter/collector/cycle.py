@@ -15,8 +15,9 @@ from exporter.collector.own_rows import LastReload, Own, with_own
 from exporter.collector.owners import GroupNames, ProcessOwners
 from exporter.collector.plausible import Plausible
 from exporter.collector.polling import Guard, SourcePoller
+from exporter.collector.rules import CycleRules
 from exporter.collector.series_limit import DroppedSeries, limit_series
-from exporter.collector.sources import CycleRules, Sources
+from exporter.collector.sources import Sources
 from exporter.collector.tenants import Residency
 from exporter.ledger import Allocated, Ledger, Moment
 from exporter.model import (

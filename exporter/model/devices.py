@@ -175,6 +175,24 @@ class Window(NamedTuple):
         return bool(self.unmeasured_pids) and self.methods.busy == "fdinfo"
 
 
+class Sample(NamedTuple):
+    """How busy one engine of a device was during one sample, in percent."""
+
+    timestamp_us: int
+    percent: float
+
+
+class ProcessSample(NamedTuple):
+    """One process's average over the samples asked for, in integer percent per engine."""
+
+    pid: int
+    timestamp_us: int
+    core: int
+    memory_active: int
+    encoder: int
+    decoder: int
+
+
 class ProcessMemory(NamedTuple):
     """A process that holds a context on a device. ``used_bytes`` None: not reported."""
 
@@ -198,28 +216,46 @@ class DeviceMemory:
     rejected: frozenset[int] = frozenset()
 
 
+SensorValue = float | Mapping[str, float] | None
+
+
 @dataclass(frozen=True, slots=True)
 class Sensors:
-    """A board's own sensor values. Each mapping's key is the label value of its family.
+    """A board's own sensor values, by the name of their family in ``BOARD`` (metrics.families).
 
-    ``throttle_ns``, ``ecc_errors`` and the bytes are counters, the rest is of the moment; the
-    ``_ratio`` values are averages over some seconds. Bytes have both directions, as seen from the
-    device.
+    ``numbers`` are those of families without a label, ``labelled`` the others by the value of their
+    label. What is unknown is absent. Each value is in the unit that the family divides: seconds are
+    in nanoseconds. Bytes have both directions, as seen from the device.
     """
 
-    power_watts: float | None = None
-    power_limit_watts: float | None = None
-    temperature_celsius: Mapping[str, float] = field(default_factory=dict)
-    clock_hertz: Mapping[str, int] = field(default_factory=dict)
-    sm_active_ratio: float | None = None
-    sm_occupancy_ratio: float | None = None
-    tensor_active_ratio: float | None = None
-    throttle_ns: Mapping[str, float] = field(default_factory=dict)
-    ecc_errors: Mapping[str, float] = field(default_factory=dict)
-    remapped_rows: Mapping[str, float] = field(default_factory=dict)
-    row_remapping: Mapping[str, float] = field(default_factory=dict)
-    pcie_bytes: Mapping[str, float] = field(default_factory=dict)
-    nvlink_bytes: Mapping[str, float] = field(default_factory=dict)
+    numbers: Mapping[str, float] = field(default_factory=dict)
+    labelled: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, **values: SensorValue) -> "Sensors":
+        """The values that are known: not None, and not an empty mapping."""
+        return cls().but(**values)
+
+    def number(self, family: str) -> float | None:
+        """The value of a family without a label; None: unknown."""
+        return self.numbers.get(family)
+
+    def by_label(self, family: str) -> Mapping[str, float]:
+        """The known values of a family, by the value of its label."""
+        return self.labelled.get(family, {})
+
+    def but(self, **values: SensorValue) -> "Sensors":
+        """The same with these values instead; None or an empty mapping removes a family."""
+        numbers, labelled = dict(self.numbers), dict(self.labelled)
+        for family, value in values.items():
+            numbers.pop(family, None)
+            labelled.pop(family, None)
+            if isinstance(value, Mapping):
+                if value:
+                    labelled[family] = value
+            elif value is not None:
+                numbers[family] = value
+        return Sensors(numbers, labelled)
 
 
 class XidCount(NamedTuple):

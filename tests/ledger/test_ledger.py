@@ -633,16 +633,16 @@ def test_a_pod_without_allotment_is_withheld_where_it_was_last_seen() -> None:
     assert set(rows["container"][ROW_A].values) == {"unmeasured"}
 
 
-SENSORS = Sensors(
+SENSORS = Sensors.of(
     power_watts=70.0,
     temperature_celsius={"gpu": 50.0},
     sm_active_ratio=0.5,
-    throttle_ns={"sw_power_cap": 5 * SECOND},
-    ecc_errors={"corrected": 2},
+    throttle_seconds_total={"sw_power_cap": 5 * SECOND},
+    ecc_errors_total={"corrected": 2},
     remapped_rows={"uncorrected": 1},
     row_remapping={"pending": 1},
-    pcie_bytes={"receive": 7},
-    nvlink_bytes={"transmit": 8},
+    pcie_bytes_total={"receive": 7},
+    nvlink_bytes_total={"transmit": 8},
 )
 
 
