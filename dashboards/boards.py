@@ -67,7 +67,7 @@ def health() -> list[Panel]:
             "under load; heat and the power brake are not.",
             {f"{LINE} {{{{reason}}}}": f"{rate('throttle_seconds_total')} > 0.01"},
             ((None, LOOK), (0.5, IDLE), (0.9, BAD)),
-            nothing="No clock was held down in the time range",
+            nothing="No clock was held down in the time range, or none is measured",
             width=16,
         ),
         timeline(
@@ -79,7 +79,7 @@ def health() -> list[Panel]:
                 f"reason) ({of('unmeasured')})"
             },
             UNMEASURED,
-            nothing="Nothing was unmeasured in the time range",
+            nothing="Nothing was unmeasured in the time range, or no GPU is known here",
         ),
         timeline(
             "XIDs over time",

@@ -55,7 +55,7 @@ def _totals() -> list[Panel]:
     board_kwh = f"sum(increase({BOARD}[$__range])) / {JOULES_PER_KWH}"
     return [
         stat(
-            "Energy of the boards",
+            "Energy",
             "Of all boards of the chosen nodes, idle or not, in the time range.",
             board_kwh,
             "kwatth",
@@ -75,7 +75,7 @@ def _totals() -> list[Panel]:
             "percentunit",
         ),
         stat(
-            "GPU-hours allocated",
+            "Allocated GPU-h",
             "Of the chosen namespaces in the time range, used or not. An hour of a whole partition "
             "is one GPU-hour, as one of a whole card is.",
             f"sum({HOURS})",
@@ -83,7 +83,7 @@ def _totals() -> list[Panel]:
             nothing=NO_SHARE,
         ),
         stat(
-            "Cost of the allocations",
+            "Allocations cost",
             "At the price of a GPU-hour above, in its currency.",
             f"sum({HOURS}) * {PRICE_GPU_HOUR}",
             "short",
@@ -113,8 +113,8 @@ def _bill() -> Panel:
             Column("Cost of allocations", f"{total(HOURS)} * {PRICE_GPU_HOUR}", "short"),
             Column("of that idle", f"{total(IDLE_HOURS)} * {PRICE_GPU_HOUR}", "short"),
             Column("Idle part", f"{total(IDLE_HOURS)} / {total(HOURS)}", "percentunit", bar(SPARE)),
-            Column("GPU-hours allocated", total(HOURS), "short"),
-            Column("GPU-hours used", total(ALL_HOURS), "short"),
+            Column("Allocated GPU-h", total(HOURS), "short"),
+            Column("Used GPU-h", total(ALL_HOURS), "short"),
             Column("Energy", total(KWH), "kwatth"),
             Column("Cost of energy", f"{total(KWH)} * {PRICE_KWH}", "short"),
         ],

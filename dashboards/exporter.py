@@ -69,7 +69,7 @@ def _totals() -> list[Panel]:
             ((None, GOOD), (60, BAD)),
         ),
         stat(
-            "Containers not measured",
+            "Not measured",
             "Containers whose core use is not known; their pods' pages say why.",
             f'count(mgpu_container_unmeasured{{{NODE},quantity="core"}}) or vector(0)',
             "short",
@@ -98,7 +98,7 @@ def _states() -> list[Panel]:
             "What an exporter asked in vain, over time. Those that always answered are left out.",
             {"{{instance}} {{source}}": f"{_of('source_up')} == 0"},
             UP,
-            nothing="All sources answered in the time range",
+            nothing="No source was down in the time range, or no exporter is scraped",
         ),
     ]
 

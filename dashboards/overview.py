@@ -221,7 +221,7 @@ def _lost() -> Panel:
         "How many of a node, over time. Nodes whose GPUs could all be read are left out.",
         {"{{instance}}": f"count by ({BY_NODE}) ({_of('up')} == 0)"},
         {str(count): (f"{count} lost", BAD) for count in range(1, 17)},
-        nothing="All GPUs could be read in the time range",
+        nothing="No GPU was lost in the time range, or none is measured",
         width=9,
     )
 

@@ -46,7 +46,7 @@ Steps = Sequence[tuple[float | None, str]]
 Words = Mapping[str, tuple[str, str]]  # a value, and what it is called in which colour
 
 HIGH: Steps = ((None, GOOD), (0.8, LOOK), (0.95, BAD))  # more is worse
-OVER: Steps = ((None, USED), (1.001, LOOK), (1.5, IDLE))  # over what was promised
+OVER: Steps = ((None, USED), (1.05, LOOK), (1.5, IDLE))  # over what was promised
 PROMISED: Steps = ((None, GOOD), (1.001, BAD))  # all of it is right, more than there is is not
 SPARE: Steps = ((None, GOOD), (0.5, LOOK), (0.8, IDLE))  # unused: money
 ANY: Steps = ((None, GOOD), (1, BAD))  # none is right
@@ -226,7 +226,7 @@ def timeline(
                 FieldColorModeId.PALETTE_CLASSIC if worded else FieldColorModeId.THRESHOLDS
             )
         )
-        .show_value(VisibilityMode.NEVER if worded else VisibilityMode.AUTO)
+        .show_value(VisibilityMode.NEVER)
         .merge_values(merge_values=True)
         .row_height(0.8)
         .fill_opacity(80)
@@ -235,7 +235,7 @@ def timeline(
             common.VizLegendOptions()
             .display_mode(LegendDisplayMode.LIST)
             .placement(LegendPlacement.BOTTOM)
-            .show_legend(show_legend=worded)
+            .show_legend(show_legend=True)
             .calcs([])
         )
         .tooltip(common.VizTooltipOptions().mode(TooltipDisplayMode.SINGLE).sort(SortOrder.NONE))

@@ -264,5 +264,5 @@ def _unmeasured() -> Panel:
             f"$container_label, quantity, reason) ({_own('unmeasured')})"
         },
         UNMEASURED,
-        nothing="All of it was measured in the time range",
+        nothing="Nothing was unmeasured in the time range, or no pod has a GPU here",
     )

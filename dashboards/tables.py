@@ -51,7 +51,10 @@ def tinted(steps: Steps) -> Cell:
     return Cell("color-text", steps)
 
 
-BAR_WIDTH = 110
+NARROW = 80
+BAR_WIDTH = 110  # in pixels
+# Of columns of text that is long or short wherever it stands, the least width.
+WIDTHS = {"GPU": 50, "Pod": 130, "Alert": 180, "Name": 110, "Model": 120}
 UNSEEN = ("Value", "cluster", "instance", *WORKLOAD, *(f"exported_{label}" for label in WORKLOAD))
 USE, SHARE_USE, FILLED, GIVEN = bar(), bar(OVER), bar(HIGH), bar(PROMISED)
 
@@ -102,17 +105,26 @@ def table(  # noqa: PLR0913 - what a table says
     )
     # A cell that is empty is not the panel without data, whose text it would have.
     # With Grafana's own least width, 150 pixels, the last columns of a narrow panel lie outside.
-    everywhere = [override("noValue", "-"), override("custom.minWidth", 80)]
+    everywhere = [override("noValue", "-"), override("custom.minWidth", NARROW)]
     panel.override_by_regexp("/.*/", everywhere)
     for column in columns:
         panel.override_by_name(column.name, [override("unit", column.unit), *_looks(column.cell)])
     for head, named_values in (words or {}).items():
         panel.override_by_name(head, _looks(colored(words=named_values)))
+    for head in keys.values():
+        if head in WIDTHS:
+            panel.override_by_name(head, _width(WIDTHS[head]))
     for head, address in (links or {}).items():
         link = {"title": "Show", "url": address}
         panel.override_by_name(head, [override("links", [link])])
     sort = common.TableSortByFieldState().display_name(lowest_of or columns[0].name)
     return panel.sort_by([sort.desc(desc=not lowest_of)])
+
+
+def _width(pixels: int) -> list[DynamicConfigValue]:
+    """A least width; a narrow column does not take a part of the width that is left."""
+    name = "minWidth" if pixels > NARROW else "width"
+    return [override(f"custom.{name}", pixels)]
 
 
 def _looks(cell: Cell | None) -> list[DynamicConfigValue]:
