@@ -112,9 +112,10 @@ MONITORING = (
             ),
             Value(
                 "dashboards.operator.instances",
-                {"dashboards": "grafana"},
+                {},
                 PAIRS,
-                "Labels of the Grafana resources, in any namespace, that are to have them.",
+                "Labels of the Grafana resources, in any namespace, that are to have them; "
+                "empty: all.",
             ),
             Value(
                 "dashboards.operator.folder", "GPU", TEXT, "Grafana's folder for them; empty: none."
