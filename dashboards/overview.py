@@ -60,7 +60,7 @@ def dashboard() -> build.Dashboard:
     found.with_row(build.Row("Who uses what, of what share"))
     found.with_panel(_namespaces()).with_panel(_pods()).with_panel(_used()).with_panel(_groups())
     found.with_row(build.Row("What is wrong"))
-    found.with_panel(alerts(15)).with_panel(_lost())
+    found.with_panel(alerts(17)).with_panel(_lost())
     found.with_row(build.Row("Nodes")).with_panel(_nodes())
     found.with_row(build.Row("What is idle, and what is short"))
     for panel in (_idle_pods(), _idle_cards(), _over_share(), _over_memory()):
@@ -204,7 +204,7 @@ def _groups() -> Panel:
         "them.",
         {"kind": "Kind", "name": "Name", "user": "User", "instance": "Node"},
         [
-            Column("GPUs used", used, "short"),
+            Column("GPUs", used, "short"),
             Column(
                 "Of the node", f"{used} / on (instance) group_left () {cards}", "percentunit", USE
             ),
@@ -222,7 +222,7 @@ def _lost() -> Panel:
         {"{{instance}}": f"count by ({BY_NODE}) ({_of('up')} == 0)"},
         {str(count): (f"{count} lost", BAD) for count in range(1, 17)},
         nothing="No GPU was lost in the time range, or none is measured",
-        width=9,
+        width=7,
     )
 
 

@@ -54,7 +54,7 @@ def tinted(steps: Steps) -> Cell:
 NARROW = 80
 BAR_WIDTH = 110  # in pixels
 # Of columns of text that is long or short wherever it stands, the least width.
-WIDTHS = {"GPU": 50, "Pod": 130, "Alert": 180, "Name": 110, "Model": 120}
+WIDTHS = {"GPU": 50, "Pod": 130, "Alert": 200, "Node": 95, "Name": 110, "Model": 120}
 UNSEEN = ("Value", "cluster", "instance", *WORKLOAD, *(f"exported_{label}" for label in WORKLOAD))
 USE, SHARE_USE, FILLED, GIVEN = bar(), bar(OVER), bar(HIGH), bar(PROMISED)
 
