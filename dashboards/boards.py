@@ -1,9 +1,23 @@
-"""How a GPU's board is: its power, its engines and traffic, its errors."""
+"""How a GPU's board is: power, engines, traffic, health, errors; and the alerts that fire."""
 
-from dashboards.frame import DEVICE
-from dashboards.panels import BAD, Column, Panel, series, table
+from dashboards.frame import ALERTS, DEVICE, FIRING_SINCE, to
+from dashboards.panels import (
+    ANY,
+    BAD,
+    IDLE,
+    LOOK,
+    READ,
+    UNMEASURED,
+    USED,
+    Panel,
+    series,
+    timeline,
+)
+from dashboards.tables import Column, table, tinted
 
-GPU = "{{instance}} GPU {{gpu}}"
+GPU = "GPU {{gpu}} {{instance}}"
+LINE = "{{instance}} GPU {{gpu}}"  # of a timeline, which cuts the names of its lines in front
+SEVERITY = {"critical": ("critical", BAD), "warning": ("warning", IDLE), "info": ("info", USED)}
 
 
 def of(family: str, more: str = "") -> str:
@@ -17,30 +31,99 @@ def rate(family: str, more: str = "") -> str:
 
 
 def power() -> list[Panel]:
-    """What it draws, and what heat and power do to its clocks."""
+    """What it draws, how hot it is and how fast."""
     return [
-        series("Power", "What each board draws.", {GPU: of("power_watts")}, "watt"),
+        series("Power", "What each board draws.", {GPU: of("power_watts")}, "watt", width=8),
         series(
             "Temperature",
             "Of the GPU and of its memory.",
             {f"{GPU} {{{{sensor}}}}": of("temperature_celsius")},
             "celsius",
+            width=8,
         ),
         series(
             "Clocks",
             "What the clocks are at.",
             {f"{GPU} {{{{clock}}}}": of("clock_hertz")},
             "hertz",
-        ),
-        series(
-            "Held down",
-            "Share of the time in which clocks were held down, by reason. The power cap is normal "
-            "under load; heat and the power brake are not.",
-            {f"{GPU} {{{{reason}}}}": rate("throttle_seconds_total")},
-            "percentunit",
-            colors={"thermal|brake": BAD},
+            width=8,
         ),
     ]
+
+
+def health() -> list[Panel]:
+    """Over time: can it be read, what holds its clocks down, what cannot be measured."""
+    return [
+        timeline(
+            "Can be read",
+            "Whether the driver answers for a card and for all of its partitions.",
+            {LINE: f"min by (instance, gpu) ({of('up')})"},
+            READ,
+            width=8,
+        ),
+        timeline(
+            "Clocks held down",
+            "Share of the time in which clocks were held down, by reason. The power cap is normal "
+            "under load; heat and the power brake are not.",
+            {f"{LINE} {{{{reason}}}}": f"{rate('throttle_seconds_total')} > 0.01"},
+            ((None, LOOK), (0.5, IDLE), (0.9, BAD)),
+            nothing="No clock was held down in the time range, or none is measured",
+            width=16,
+        ),
+        timeline(
+            "Not measured",
+            "Quantities whose series are absent, and why; docs/troubleshooting.md has a line for "
+            "each reason.",
+            {
+                f"{LINE} {{{{quantity}}}}: {{{{reason}}}}": "max by (instance, gpu, quantity, "
+                f"reason) ({of('unmeasured')})"
+            },
+            UNMEASURED,
+            nothing="Nothing was unmeasured in the time range, or no GPU is known here",
+        ),
+        timeline(
+            "XIDs over time",
+            "When the driver reported an error, by its number.",
+            {
+                f"{LINE} XID {{{{xid}}}}": "sum by (instance, gpu, xid) "
+                f"(increase({of('xid_errors_total')}[$__rate_interval])) > 0"
+            },
+            ((None, BAD),),
+            nothing="No XID in the time range",
+        ),
+    ]
+
+
+def alerts(width: int = 24) -> Panel:
+    """The alerts of rules/ that fire."""
+    by = "severity, alertname, instance, gpu, $namespace_label, $pod_label"
+    since = f"time() - {FIRING_SINCE} and ignoring (alertstate) {ALERTS}"
+    return table(
+        "Alerts that fire",
+        "Of the rules of this project, where this Prometheus evaluates them. Each has a runbook.",
+        {
+            "severity": "Severity",
+            "alertname": "Alert",
+            "instance": "Node",
+            "gpu": "GPU",
+            "namespace": "Namespace",
+            "pod": "Pod",
+        },
+        [Column("For", f"max by ({by}) ({since})", "s")],
+        words={"Severity": SEVERITY},
+        lowest_of="Severity",
+        links={
+            "Node": to("node", node="${__value.raw}"),
+            "Pod": to(
+                "pod",
+                node="${__data.fields.Node}",
+                namespace="${__data.fields.Namespace}",
+                pod="${__value.raw}",
+            ),
+        },
+        nothing="No alert fires, or this Prometheus has not the rules",
+        width=width,
+    )
 
 
 def engines() -> list[Panel]:
@@ -79,6 +162,7 @@ def engines() -> list[Panel]:
             "Payload over all links of a device.",
             {f"{GPU} {{{{direction}}}}": rate("nvlink_bytes_total")},
             "Bps",
+            nothing="No GPU here counts traffic of NVLink",
         ),
     ]
 
@@ -89,7 +173,7 @@ def _counted(label: str, expr: str) -> str:
 
 
 def errors() -> list[Panel]:
-    """What went wrong, and what cannot be measured."""
+    """What went wrong."""
     return [
         table(
             "XIDs",
@@ -101,10 +185,11 @@ def errors() -> list[Panel]:
                     "Errors",
                     _counted("xid", f"increase({of('xid_errors_total')}[$__range])") + " > 0",
                     "short",
+                    tinted(ANY),
                 )
             ],
             nothing="No XID in the time range",
-            width=8,
+            width=12,
         ),
         table(
             "Memory errors",
@@ -119,21 +204,6 @@ def errors() -> list[Panel]:
                 Column("Replaced rows", _counted("kind", of("remapped_rows")), "short"),
             ],
             nothing="No GPU here counts memory errors",
-            width=8,
-        ),
-        table(
-            "What cannot be measured of devices",
-            "Quantities whose series are absent, and why; docs/troubleshooting.md has a line for "
-            "each reason.",
-            {"instance": "Node", "gpu": "GPU", "quantity": "Quantity", "reason": "Reason"},
-            [
-                Column(
-                    "Devices",
-                    f"sum by (instance, gpu, quantity, reason) ({of('unmeasured')})",
-                    "short",
-                )
-            ],
-            nothing="Nothing here is unmeasured",
-            width=8,
+            width=12,
         ),
     ]

@@ -3,8 +3,11 @@
 from grafana_foundation_sdk.builders import dashboard as build
 from grafana_foundation_sdk.models.dashboard import VariableOption
 
-from dashboards.frame import NAMESPACE, NODE, board
-from dashboards.panels import IDLE, NOBODY, Column, Panel, series, stat, table
+from dashboards.frame import NAMESPACE, NODE, board, events, to
+from dashboards.panels import IDLE, NOBODY, SPARE, Panel, series, stat
+from dashboards.tables import Column, bar, table
+
+EVENTS = events()
 
 JOULES_PER_KWH = "3.6e6"
 # 0.20 becomes 0.20e0, the same number. An emptied box becomes e0, a metric that nobody has: the
@@ -28,7 +31,6 @@ def dashboard() -> build.Dashboard:
     """Top row: the time range's sums; then the bill; then where energy goes."""
     found = board(
         "cost",
-        "Energy and cost",
         "What the namespaces drew and were allocated in the time range, and what it cost. Energy "
         "of containers is an estimate whose parts add up to the board's counter.",
         ["namespace"],
@@ -53,7 +55,7 @@ def _totals() -> list[Panel]:
     board_kwh = f"sum(increase({BOARD}[$__range])) / {JOULES_PER_KWH}"
     return [
         stat(
-            "Energy of the boards",
+            "Energy",
             "Of all boards of the chosen nodes, idle or not, in the time range.",
             board_kwh,
             "kwatth",
@@ -73,14 +75,15 @@ def _totals() -> list[Panel]:
             "percentunit",
         ),
         stat(
-            "GPU-hours allocated",
-            "Of the chosen namespaces in the time range, used or not.",
+            "Allocated GPU-h",
+            "Of the chosen namespaces in the time range, used or not. An hour of a whole partition "
+            "is one GPU-hour, as one of a whole card is.",
             f"sum({HOURS})",
             "short",
             nothing=NO_SHARE,
         ),
         stat(
-            "Cost of the allocations",
+            "Allocations cost",
             "At the price of a GPU-hour above, in its currency.",
             f"sum({HOURS}) * {PRICE_GPU_HOUR}",
             "short",
@@ -91,7 +94,7 @@ def _totals() -> list[Panel]:
             "The part of the allocated GPU-hours that was not used.",
             f"sum({IDLE_HOURS}) / sum({HOURS})",
             "percentunit",
-            ((None, "green"), (0.5, "yellow"), (0.8, "red")),
+            SPARE,
             nothing=NO_SHARE,
         ),
     ]
@@ -105,15 +108,17 @@ def _bill() -> Panel:
         "The bill of the time range",
         "Costs are in the currency of the prices above. A namespace without a promised share "
         "(time-slicing) has used GPU-hours only.",
-        {"cluster": "Cluster", "namespace": "Namespace"},
+        {"namespace": "Namespace", "cluster": "Cluster"},
         [
             Column("Cost of allocations", f"{total(HOURS)} * {PRICE_GPU_HOUR}", "short"),
             Column("of that idle", f"{total(IDLE_HOURS)} * {PRICE_GPU_HOUR}", "short"),
-            Column("GPU-hours allocated", total(HOURS), "short"),
-            Column("GPU-hours used", total(ALL_HOURS), "short"),
+            Column("Idle part", f"{total(IDLE_HOURS)} / {total(HOURS)}", "percentunit", bar(SPARE)),
+            Column("Allocated GPU-h", total(HOURS), "short"),
+            Column("Used GPU-h", total(ALL_HOURS), "short"),
             Column("Energy", total(KWH), "kwatth"),
             Column("Cost of energy", f"{total(KWH)} * {PRICE_KWH}", "short"),
         ],
+        links={"Namespace": to("overview", namespace="${__value.raw}")},
     )
 
 

@@ -2,8 +2,11 @@
 
 from grafana_foundation_sdk.builders import dashboard as build
 
-from dashboards.frame import NODE, board
-from dashboards.panels import ANY, BAD, Column, Panel, series, stat, table
+from dashboards.frame import NODE, board, events
+from dashboards.panels import ANY, BAD, GOOD, IDLE, LOOK, UP, YES, Panel, series, stat, timeline
+from dashboards.tables import Column, bar, colored, table
+
+EVENTS = events()
 
 NODES = "{{instance}}"
 
@@ -20,13 +23,12 @@ def dashboard() -> build.Dashboard:
     """Top row: is all well; then what they see; then their pace and what they cost."""
     found = board(
         "exporter",
-        "Exporter health",
         "Whether the exporters are there, what they can see, and what they cost.",
     )
     for panel in _totals():
         found.with_panel(panel)
     found.with_row(build.Row("What they see"))
-    for panel in _seen():
+    for panel in (*_states(), *_seen()):
         found.with_panel(panel)
     found.with_row(build.Row("Pace"))
     for panel in _pace():
@@ -64,21 +66,39 @@ def _totals() -> list[Panel]:
             "When the slowest exporter's figures were measured. Over 10 s an exporter serves none.",
             f"max(time() - {_of('snapshot_timestamp_seconds')})",
             "s",
-            ((None, "green"), (60, "red")),
+            ((None, GOOD), (60, BAD)),
         ),
         stat(
-            "Containers not measured",
+            "Not measured",
             "Containers whose core use is not known; their pods' pages say why.",
             f'count(mgpu_container_unmeasured{{{NODE},quantity="core"}}) or vector(0)',
             "short",
-            ((None, "green"), (1, "yellow")),
+            ((None, GOOD), (1, LOOK)),
         ),
         stat(
             "Simulated",
             "Exporters whose node is a simulation: nothing of them is real.",
             f"sum({_of('simulated')})",
             "short",
-            ((None, "text"), (1, "orange")),
+            ((None, "text"), (1, IDLE)),
+        ),
+    ]
+
+
+def _states() -> list[Panel]:
+    return [
+        timeline(
+            "Can be scraped",
+            "Whether Prometheus reaches each exporter.",
+            {NODES: f"up{{{NODE}}}"},
+            UP,
+        ),
+        timeline(
+            "Sources that were down",
+            "What an exporter asked in vain, over time. Those that always answered are left out.",
+            {"{{instance}} {{source}}": f"{_of('source_up')} == 0"},
+            UP,
+            nothing="No source was down in the time range, or no exporter is scraped",
         ),
     ]
 
@@ -90,16 +110,17 @@ def _seen() -> list[Panel]:
         table(
             "Sources",
             "What each exporter asks. docs/troubleshooting.md has a line for each that is down.",
-            {"cluster": "Cluster", "instance": "Node", "source": "Source"},
+            {"instance": "Node", "source": "Source", "cluster": "Cluster"},
             [
-                Column(name, f"sum by (cluster, instance, source) ({expr})", unit)
-                for name, expr, unit in (
-                    ("Takes", _of("source_duration_seconds"), "s"),
-                    ("Up", _of("source_up"), "bool_yes_no"),
+                Column(name, f"sum by (cluster, instance, source) ({expr})", unit, cell)
+                for name, expr, unit, cell in (
+                    ("Takes", _of("source_duration_seconds"), "s", None),
+                    ("Up", _of("source_up"), "short", colored(words=UP)),
                     (
                         "Last answered",
                         f"time() - {_of('source_last_success_timestamp_seconds')}",
                         "s",
+                        None,
                     ),
                 )
             ],
@@ -183,7 +204,7 @@ def _pace() -> list[Panel]:
             "Time in the driver, by call",
             "Seconds a second that all exporters spend now in each call of the driver's library.",
             {"call": "Call"},
-            [Column("Time", f"sum by (call) ({spent})", "percentunit")],
+            [Column("Time", f"sum by (call) ({spent})", "percentunit", bar(top=None))],
             nothing="No exporter here calls a driver's library",
             width=8,
         ),
@@ -191,7 +212,14 @@ def _pace() -> list[Panel]:
             "Time in the driver, by GPU",
             "Seconds a second that an exporter spends now in calls for a GPU; the ten dearest.",
             {"instance": "Node", "gpu": "GPU", "part": "Part"},
-            [Column("Time", f"topk(10, sum by (instance, gpu, part) ({parts}))", "percentunit")],
+            [
+                Column(
+                    "Time",
+                    f"topk(10, sum by (instance, gpu, part) ({parts}))",
+                    "percentunit",
+                    bar(top=None),
+                )
+            ],
             nothing="No exporter here calls a driver's library",
             width=8,
         ),
@@ -231,11 +259,11 @@ def _cost() -> list[Panel]:
             "bytes",
             width=8,
         ),
-        series(
+        timeline(
             "Settings could be used",
             "No, if the settings file changed and the new one cannot be used; the old ones stay.",
             {NODES: _of("config_last_reload_successful")},
-            "bool_yes_no",
+            YES,
             width=8,
         ),
     ]

@@ -4,7 +4,7 @@ Prometheus may have renamed the exporter's labels (``exported_pod``, without ``h
 Hidden variables find out what they are called; every query takes the names from them.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from grafana_foundation_sdk.builders import dashboard as build
 from grafana_foundation_sdk.models.dashboard import (
@@ -27,6 +27,9 @@ DEVICE = f'{NODE},uuid=~"$uuid"'
 GROUP = f'{NODE},kind=~"$kind"'
 NAMESPACE = f'{NODE},$namespace_label=~"$namespace"'
 POD = f'{NAMESPACE},$pod_label=~"$pod"'
+# Alerts have no job or cluster of ours, and some no node.
+ALERTS = 'ALERTS{alertname=~"Mgpu.+",alertstate="firing",instance=~"$node|"}'
+FIRING_SINCE = 'ALERTS_FOR_STATE{alertname=~"Mgpu.+",instance=~"$node|"}'
 
 WORKLOAD = ("namespace", "pod", "container")
 # The plain name is also the answer where Prometheus knows no pod: a query needs a name to be valid.
@@ -40,17 +43,37 @@ CHOICES = {
     "namespace": ("Namespace", f"label_values(mgpu_pod_info{{{NODE}}}, $namespace_label)"),
     "pod": ("Pod", f"label_values(mgpu_pod_info{{{NAMESPACE}}}, $pod_label)"),
     "kind": ("Kind", f"label_values(mgpu_group_info{{{NODE}}}, kind)"),
-    "uuid": ("GPU", f"label_values(mgpu_device_info{{{NODE}}}, uuid)"),
+    # shown as "3 NVIDIA A10", its value is the UUID
+    "uuid": (
+        "GPU",
+        (
+            "query_result(label_join(group by (gpu, model, profile, uuid) "
+            f'(mgpu_device_info{{{NODE}}}), "a", " ", "gpu", "model", "profile"))'
+        ),
+    ),
 }
+REGEX = {"uuid": '/a="(?<text>[^"]+)".*uuid="(?<value>[^"]+)"/'}
 
+# The boards, in the order of their links. Those of ``ONE`` show one node or pod when they are
+# opened, and have no "All" of nodes: the other boards are about all of them.
+TITLES = {
+    "overview": "Overview",
+    "node": "Node and devices",
+    "pod": "Pod and containers",
+    "groups": "Groups",
+    "cost": "Energy and cost",
+    "exporter": "Exporter health",
+}
+ONE = ("node", "pod")
 # What a link to another dashboard keeps: what was chosen above the panels, and the time range.
-KEPT = "&".join(f"${{{name}:queryparam}}" for name in ("datasource", "job", "cluster", "node"))
+KEPT = ("datasource", "job", "cluster")
 
 
-def to(uid: str, **values: str) -> str:
+def to(uid: str, keep: Sequence[str] = KEPT, **values: str) -> str:
     """The address of another dashboard, with values for its other variables."""
+    kept = "".join(f"&${{{name}:queryparam}}" for name in keep)
     chosen = "".join(f"&var-{name}={value}" for name, value in values.items())
-    return f"/d/mgpu-{uid}?${{__url_time_range}}&{KEPT}{chosen}"
+    return f"/d/mgpu-{uid}?${{__url_time_range}}{kept}{chosen}"
 
 
 def _query(name: str, label: str, query: str) -> build.QueryVariable:
@@ -66,8 +89,13 @@ def _query(name: str, label: str, query: str) -> build.QueryVariable:
 
 def _choice(name: str, label: str, query: str, every: str = ".*") -> build.QueryVariable:
     """A variable of which any number may be chosen; all of them at first."""
+    return _some(name, label, query).include_all(include_all=True).all_value(every)
+
+
+def _some(name: str, label: str, query: str) -> build.QueryVariable:
+    """A variable of which any number may be chosen; the first of them at first."""
     variable = _query(name, label, query).multi(multi=True)
-    return variable.include_all(include_all=True).all_value(every)
+    return variable.regex(REGEX[name]) if name in REGEX else variable
 
 
 def _label_name(label: str) -> build.QueryVariable:
@@ -79,7 +107,7 @@ def _label_name(label: str) -> build.QueryVariable:
 
 
 def board(
-    uid: str, title: str, about: str, choices: Sequence[str] = (), labels: Sequence[str] = ()
+    uid: str, about: str, choices: Sequence[str] = (), labels: Sequence[str] = ()
 ) -> build.Dashboard:
     """An empty dashboard with its variables.
 
@@ -87,10 +115,8 @@ def board(
     names it needs.
     """
     known = "mgpu_exporter_build_info"
-    nodes = f"label_values({known}{{{EXPORTER}}}, instance)"
-    clusters = f'label_values({known}{{job=~"$job"}}, cluster)'
     found = (
-        build.Dashboard(f"GPU / {title}")
+        build.Dashboard(f"GPU / {TITLES[uid]}")
         .uid(f"mgpu-{uid}")
         .description(about)
         .tags([TAG])
@@ -99,28 +125,87 @@ def board(
         .refresh("30s")
         .time("now-1h", "now")
         .tooltip(DashboardCursorSync.CROSSHAIR)
-        .link(_others())
         .with_variable(
             build.DatasourceVariable("datasource").label("Data source").type("prometheus")
         )
         .with_variable(_choice("job", "job", f"label_values({known}, job)", ".+"))
-        .with_variable(_choice("cluster", "Cluster", clusters))
-        .with_variable(_choice("node", "Node", nodes))
+        .with_variable(
+            _choice("cluster", "Cluster", f'label_values({known}{{job=~"$job"}}, cluster)')
+        )
     )
+    # of the nodes of a pod only those are of use that have a pod
+    having = "mgpu_pod_info" if uid == "pod" else known
+    nodes = f"label_values({having}{{{EXPORTER}}}, instance)"
+    found.with_variable((_some if uid in ONE else _choice)("node", "Node", nodes))
     for label in labels:
         found.with_variable(_label_name(label))
     for choice in choices:
-        found.with_variable(_choice(choice, *CHOICES[choice]))
+        one = uid == "pod"
+        found.with_variable((_some if one else _choice)(choice, *CHOICES[choice]))
+    for other in TITLES:
+        if other != uid:
+            found.link(_link(other, keep_node=uid in ONE and other in ONE))
     return found
 
 
-def _others() -> build.DashboardLink:
-    """The way to the other dashboards, with time and variables kept."""
-    return (
-        build.DashboardLink("GPU dashboards")
-        .type(DashboardLinkType.DASHBOARDS)
-        .tags([TAG])
-        .as_dropdown(as_dropdown=True)
-        .include_vars(include_vars=True)
-        .keep_time(keep_time=True)
-    )
+def _link(uid: str, *, keep_node: bool) -> build.DashboardLink:
+    """The way to another dashboard; "All" nodes are not taken to one that has no "All"."""
+    kept = (*KEPT, "node") if keep_node else KEPT
+    return build.DashboardLink(TITLES[uid]).type(DashboardLinkType.LINK).url(to(uid, kept))
+
+
+def _event(
+    name: str, expr: str, color: str, title: str, text: str, **more: object
+) -> Mapping[str, object]:
+    """A query whose samples are marked on the axis of time; Grafana's SDK knows none of titles."""
+    return {
+        "name": name,
+        "datasource": {"type": "prometheus", "uid": "$datasource"},
+        "enable": True,
+        "expr": expr,
+        "iconColor": color,
+        "titleFormat": title,
+        "textFormat": text,
+        "step": "15s",
+        **more,
+    }
+
+
+def events(workload: str = "", *, starts: bool = True) -> Sequence[Mapping[str, object]]:
+    """What is marked on a dashboard: XIDs, alerts, and starts of pods that ``workload`` selects.
+
+    ``starts`` is whether the starts are seen before somebody switches them on.
+    """
+    found = [
+        _event(
+            "XIDs",
+            f"increase(mgpu_device_xid_errors_total{{{NODE}}}[$__rate_interval]) > 0",
+            "#E02F44",
+            "XID {{xid}}",
+            "GPU {{gpu}} of {{instance}}",
+        ),
+        _event(
+            "Alerts",
+            # its beginning: an alert that goes on would tint the whole chart
+            f"{FIRING_SINCE} * 1000 and ignoring (alertstate) {ALERTS}",
+            "#FF9830",
+            "{{alertname}}",
+            "{{severity}} {{instance}} GPU {{gpu}}",
+            useValueForTime=True,
+        ),
+    ]
+    if workload:
+        since = f"mgpu_container_observed_since_timestamp_seconds{{{workload}}}"
+        pods = f"min by (instance, $namespace_label, $pod_label) ({since})"
+        found.append(
+            _event(
+                "Pod starts",
+                f"{pods} * 1000",
+                "#3274D9",
+                "GPU use of a pod is first counted",
+                "{{$namespace_label}}/{{$pod_label}} on {{instance}}",
+                useValueForTime=True,
+                enable=starts,
+            )
+        )
+    return found

@@ -4,7 +4,7 @@
 """
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from grafana_foundation_sdk.builders.dashboard import Dashboard
@@ -17,7 +17,7 @@ FOLDER = Path(__file__).parent
 BOARDS = (overview, node, pod, groups, cost, exporter)
 
 
-def text(builder: Dashboard) -> str:
+def text(builder: Dashboard, events: Sequence[Mapping[str, object]]) -> str:
     """A dashboard as Grafana reads it, its panels numbered and its variables' ids their names.
 
     Grafana 9 and 10 keep variables by id, and the SDK gives all of them the same one.
@@ -28,7 +28,11 @@ def text(builder: Dashboard) -> str:
     for variable in dashboard.templating.list_val or ():
         variable.id_val = variable.name
     kinds = sorted({panel.type_val for panel in dashboard.panels or ()} - {"row"})
-    written = {**dashboard.to_json(), "__requires": _required(kinds)}
+    written = {
+        **dashboard.to_json(),
+        "__requires": _required(kinds),
+        "annotations": {"list": list(events)},
+    }
     return JSONEncoder(sort_keys=True, indent=2).encode(written) + "\n"
 
 
@@ -50,10 +54,10 @@ def main(arguments: Sequence[str], folder: Path = FOLDER) -> int:
     drifted = []
     for module in BOARDS:
         builder = module.dashboard()
-        path = folder / f"{builder.build().uid}.json"
+        path, json = folder / f"{builder.build().uid}.json", text(builder, module.EVENTS)
         if "--check" not in arguments:
-            path.write_text(text(builder), encoding="utf-8")
-        elif not path.exists() or path.read_text(encoding="utf-8") != text(builder):
+            path.write_text(json, encoding="utf-8")
+        elif not path.exists() or path.read_text(encoding="utf-8") != json:
             drifted.append(path.name)
     if drifted:
         print(f"{', '.join(drifted)}: not as in dashboards/; run python -m dashboards.generate")

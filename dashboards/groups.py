@@ -2,8 +2,11 @@
 
 from grafana_foundation_sdk.builders import dashboard as build
 
-from dashboards.frame import GROUP, board
-from dashboards.panels import Column, Panel, series, stat, table
+from dashboards.frame import GROUP, NODE, board, events, to
+from dashboards.panels import Panel, series, stat
+from dashboards.tables import Column, bar, table
+
+EVENTS = events()
 
 JOULES_PER_KWH = "3.6e6"
 SAME = "job, cluster, instance, uuid, kind, group"
@@ -20,7 +23,7 @@ KWH = f"increase(mgpu_group_energy_joules_total{{{GROUP}}}[$__range]) / {JOULES_
 INFO = f"mgpu_group_info{{{GROUP}}}"
 # Of the names that a group has had in the time range, one: a join takes no more.
 INFO_OF_RANGE = f"topk by ({SAME}) (1, max_over_time({INFO}[$__range]))"
-PEOPLE = {"kind": "Kind", "name": "Name", "user": "User"}
+PEOPLE = {"kind": "Kind", "name": "Name", "user": "User", "instance": "Node"}
 JOB = {"slurm_job": "Job", "user": "User", "account": "Account"}
 
 
@@ -28,7 +31,6 @@ def dashboard() -> build.Dashboard:
     """Top row: all groups together; then who they are; then users, accounts and jobs."""
     found = board(
         "groups",
-        "Groups",
         "Containers of Docker and Podman, Slurm jobs, systemd units, users and machines that use "
         "GPUs outside of pods. Energy is an estimate whose parts add up to the board's counter.",
         ["kind"],
@@ -49,7 +51,7 @@ def _named(expr: str, by: str, info: str = INFO) -> str:
 
 def by_labels(by: str) -> str:
     """Those of the labels that only the names have."""
-    return ", ".join(label for label in by.split(", ") if label != "kind")
+    return ", ".join(label for label in by.split(", ") if label not in {"kind", "instance"})
 
 
 def _totals() -> list[Panel]:
@@ -66,16 +68,23 @@ def _totals() -> list[Panel]:
 
 def _who() -> Panel:
     by = ", ".join(PEOPLE)
+    total = f"sum by (instance) (mgpu_device_memory_total_bytes{{{NODE}}})"
+    of_node = f"on (instance) group_left () {total}"
+    cards = f"count by (instance) (count by (instance, gpu) (mgpu_device_up{{{NODE}}}))"
+    of_cards = f"on (instance) group_left () {cards}"
     return table(
         "Groups",
         "A container is called as its engine calls it, or by its short id where that is not known.",
         PEOPLE,
         [
-            Column("GPU-hours", _named(HOURS, by), "short"),
             Column("GPUs in use", _named(CORE, by), "short"),
+            Column("Of the node", f"{_named(CORE, by)} / {of_cards}", "percentunit", bar()),
             Column("Memory", _named(MEMORY, by), "bytes"),
+            Column("Of its memory", f"{_named(MEMORY, by)} / {of_node}", "percentunit", bar()),
+            Column("GPU-hours", _named(HOURS, by), "short"),
             Column("Energy", _named(KWH, by), "kwatth"),
         ],
+        links={"Node": to("node", node="${__value.raw}")},
     )
 
 
@@ -137,7 +146,12 @@ def _jobs() -> Panel:
         "with the job.",
         JOB,
         [
-            Column("GPU-hours", total("mgpu_group_core_seconds_total", "3600"), "short"),
+            Column(
+                "GPU-hours",
+                total("mgpu_group_core_seconds_total", "3600"),
+                "short",
+                bar(top=None),
+            ),
             Column("Energy", total("mgpu_group_energy_joules_total", JOULES_PER_KWH), "kwatth"),
         ],
         nothing="No Slurm job in the time range",

@@ -2,35 +2,43 @@
 
 from grafana_foundation_sdk.builders import dashboard as build
 
-from dashboards.boards import GPU, engines, errors, of, power, rate
-from dashboards.frame import DEVICE, WORKLOAD, board, to
-from dashboards.panels import ANY, HIGH, NOBODY, Column, Panel, series, stat, table
+from dashboards.boards import GPU, alerts, engines, errors, health, of, power, rate
+from dashboards.frame import DEVICE, WORKLOAD, board, events, to
+from dashboards.panels import (
+    ANY,
+    BAD,
+    GOOD,
+    HIGH,
+    LOOK,
+    NOBODY,
+    READ,
+    Panel,
+    series,
+    stat,
+)
+from dashboards.tables import FILLED, GIVEN, SHARE_USE, USE, Column, colored, table, tinted
+
+EVENTS = events(DEVICE, starts=False)
 
 BY_DEVICE = "cluster, instance, gpu, uuid"
 HOLDER = "{{$namespace_label}}/{{$pod_label}} {{$container_label}}"
 BY_HOLDER = "cluster, $namespace_label, $pod_label, $container_label"
-GROUPS = "groups: {{kind}}"
+GROUP = "{{kind}} {{name}}"
+HOT = ((None, GOOD), (85, LOOK), (95, BAD))
 COLORS = {"^nobody": NOBODY}
 
 
-def _held(family: str) -> dict[str, str]:
-    """A counter's parts: containers, kinds of groups, and what is nobody's."""
-    rates = {
-        level: f"rate(mgpu_{level}_{family}{{{DEVICE}}}[$__rate_interval])"
-        for level in ("container", "group_kind", "device_unattributed")
-    }
-    return {
-        HOLDER: f"sum by ({BY_HOLDER}) ({rates['container']})",
-        GROUPS: f"sum by (kind) ({rates['group_kind']})",
-        "nobody: {{reason}}": f"sum by (reason) ({rates['device_unattributed']})",
-    }
+def _named(expr: str) -> str:
+    """A figure of groups by what they are called: jobs, units, users, containers of no pod."""
+    same = "job, cluster, instance, uuid, kind, group"
+    info = f"mgpu_group_info{{{DEVICE}}}"
+    return f"sum by (kind, name) ({expr} * on ({same}) group_left (name) {info})"
 
 
 def dashboard() -> build.Dashboard:
-    """Top row: is all well; then the devices; then who is on them; then engines and health."""
+    """Top row: is all well; the devices; who is on them; their health; what they do in detail."""
     found = board(
         "node",
-        "Node and devices",
         "What each GPU of the chosen nodes does, for whom, and how it is.",
         ["uuid"],
         labels=WORKLOAD,
@@ -38,16 +46,19 @@ def dashboard() -> build.Dashboard:
     for panel in _totals():
         found.with_panel(panel)
     found.with_row(build.Row("Devices")).with_panel(_devices())
-    found.with_panel(_utilization()).with_panel(_memory())
-    found.with_row(build.Row("For whom")).with_panel(_core_by()).with_panel(_memory_by())
-    found.with_row(build.Row("Power and clocks"))
-    for panel in power():
+    found.with_row(build.Row("For whom")).with_panel(_holders())
+    found.with_panel(_core_by()).with_panel(_memory_by())
+    found.with_row(build.Row("Health"))
+    for panel in health():
+        found.with_panel(panel)
+    found.with_panel(alerts())
+    for panel in errors():
+        found.with_panel(panel)
+    found.with_row(build.Row("Use, power and clocks"))
+    for panel in (_utilization(), _memory(), *power()):
         found.with_panel(panel)
     found.with_row(build.Row("Engines and traffic"))
     for panel in engines():
-        found.with_panel(panel)
-    found.with_row(build.Row("Errors"))
-    for panel in errors():
         found.with_panel(panel)
     return found
 
@@ -55,7 +66,7 @@ def dashboard() -> build.Dashboard:
 def _totals() -> list[Panel]:
     return [
         stat(
-            "Devices that cannot be read",
+            "Lost",
             "GPUs and instances that are lost, stuck, or were let go of.",
             f"count({of('up')} == 0) or vector(0)",
             "short",
@@ -63,8 +74,9 @@ def _totals() -> list[Panel]:
         ),
         stat(
             "Core in use",
-            "Share of the time with work, over the chosen devices.",
-            f"sum({rate('busy_seconds_total')}) / count({of('busy_seconds_total')})",
+            "Share of the time with work, over the chosen cards; of a partitioned one the mean "
+            "of its partitions.",
+            f"avg(avg by (cluster, instance, gpu) ({rate('busy_seconds_total')}))",
             "percentunit",
         ),
         stat(
@@ -85,10 +97,10 @@ def _totals() -> list[Panel]:
             "The highest temperature of a GPU or its memory.",
             f"max({of('temperature_celsius')})",
             "celsius",
-            ((None, "green"), (85, "yellow"), (95, "red")),
+            HOT,
         ),
         stat(
-            "XIDs in the time range",
+            "XIDs reported",
             "Errors that the driver reported.",
             f"sum(increase({of('xid_errors_total')}[$__range])) or vector(0)",
             "short",
@@ -105,28 +117,86 @@ def _devices() -> Panel:
         extra = f"on ({BY_DEVICE}) group_left (model, profile, sharing)"
         return f"sum by ({BY_DEVICE}) ({expr}) * {extra} {info}"
 
+    total = of("memory_total_bytes")
+    allocated = f"{of('allocated_memory_bytes')} / {total}"
+    hottest = f"max by ({BY_DEVICE}) ({of('temperature_celsius')})"
     return table(
         "Devices now",
-        "Each GPU, and under MIG each of its instances: what it does and what of it is allocated.",
+        "Each GPU, and each partition of a card: what it does, what of it is promised, how it "
+        "is. A click on a UUID shows that device alone.",
         {
-            "cluster": "Cluster",
-            "instance": "Node",
             "gpu": "GPU",
+            "instance": "Node",
             "model": "Model",
-            "profile": "MIG profile",
+            "profile": "Profile",
             "sharing": "Sharing",
             "uuid": "UUID",
         },
         [
-            Column("Core in use", with_names(rate("busy_seconds_total")), "percentunit"),
-            Column("Core allocated", with_names(of("allocated_core_ratio")), "percentunit"),
-            Column("Memory in use", with_names(of("memory_used_bytes")), "bytes"),
-            Column("Memory allocated", with_names(of("allocated_memory_bytes")), "bytes"),
-            Column("Memory", with_names(of("memory_total_bytes")), "bytes"),
-            Column("Replicas", with_names(of("sharing_replicas")), "short"),
+            Column("State", with_names(of("up")), "short", colored(words=READ)),
+            Column("Core use", with_names(rate("busy_seconds_total")), "percentunit", USE),
+            Column("Core share", with_names(of("allocated_core_ratio")), "percentunit", GIVEN),
+            Column(
+                "Memory use",
+                with_names(f"{of('memory_used_bytes')} / {total}"),
+                "percentunit",
+                FILLED,
+            ),
+            Column("Memory share", with_names(allocated), "percentunit", GIVEN),
+            Column("Memory", with_names(total), "bytes"),
             Column("Power", with_names(of("power_watts")), "watt"),
+            Column("Hottest", with_names(hottest), "celsius", tinted(HOT)),
         ],
-        links={"UUID": to("node", uuid="${__value.raw}")},
+        links={"UUID": to("node", node="${__data.fields.Node}", uuid="${__value.raw}")},
+        lowest_of="State",
+        height=10,
+    )
+
+
+def _holders() -> Panel:
+    by = "instance, gpu, $namespace_label, $pod_label, $container_label"
+
+    def own(family: str) -> str:
+        return f"mgpu_container_{family}{{{DEVICE}}}"
+
+    core, share = f"rate({own('core_seconds_total')}[$__rate_interval])", own("core_limit_ratio")
+    held, limit = own("memory_used_bytes"), own("memory_limit_bytes")
+    return table(
+        "Containers now",
+        "Each container on each GPU: what it uses, against what it was allocated there.",
+        {
+            "gpu": "GPU",
+            "namespace": "Namespace",
+            "pod": "Pod",
+            "container": "Container",
+            "instance": "Node",
+        },
+        [
+            Column("Core", f"sum by ({by}) ({core})", "percentunit", USE),
+            Column("Share", f"sum by ({by}) ({share})", "percentunit"),
+            Column(
+                "Use of share",
+                f"sum by ({by}) ({core}) / sum by ({by}) ({share} > 0)",
+                "percentunit",
+                SHARE_USE,
+            ),
+            Column("Memory", f"sum by ({by}) ({held})", "bytes"),
+            Column("Allocated", f"sum by ({by}) ({limit})", "bytes"),
+            Column(
+                "Memory full",
+                f"sum by ({by}) ({held}) / sum by ({by}) ({limit} > 0)",
+                "percentunit",
+                FILLED,
+            ),
+        ],
+        links={
+            "Pod": to(
+                "pod",
+                node="${__data.fields.Node}",
+                namespace="${__data.fields.Namespace}",
+                pod="${__value.raw}",
+            )
+        },
     )
 
 
@@ -152,11 +222,17 @@ def _memory() -> Panel:
 
 
 def _core_by() -> Panel:
+    core = f"rate(mgpu_container_core_seconds_total{{{DEVICE}}}[$__rate_interval])"
+    nobody = f"rate({of('unattributed_core_seconds_total')}[$__rate_interval])"
     return series(
         "GPUs' worth of core, by who uses it",
-        "Containers, kinds of groups (cgroups that are not a named pod's) and what nobody can be "
+        "Containers, groups (jobs, units and users that are no pod's) and what nobody can be "
         "named for, with the reason. They add up to the busy time of the devices.",
-        _held("core_seconds_total"),
+        {
+            HOLDER: f"sum by ({BY_HOLDER}) ({core})",
+            GROUP: _named(f"mgpu_group_core_utilization_ratio{{{DEVICE}}}"),
+            "nobody: {{reason}}": f"sum by (reason) ({nobody}) > 0",
+        },
         "short",
         stacked=True,
         colors=COLORS,
@@ -167,12 +243,11 @@ def _core_by() -> Panel:
 def _memory_by() -> Panel:
     return series(
         "Memory, by who holds it",
-        "Containers, kinds of groups and what nobody can be named for. They add up to the memory "
-        "in use.",
+        "Containers, groups and what nobody can be named for. They add up to the memory in use.",
         {
             HOLDER: f"sum by ({BY_HOLDER}) (mgpu_container_memory_used_bytes{{{DEVICE}}})",
-            GROUPS: f"sum by (kind) (mgpu_group_memory_used_bytes{{{DEVICE}}})",
-            "nobody: {{reason}}": f"sum by (reason) ({of('unattributed_memory_bytes')} > 0)",
+            GROUP: _named(f"mgpu_group_memory_used_bytes{{{DEVICE}}}"),
+            "nobody: {{reason}}": f"sum by (reason) ({of('unattributed_memory_bytes')}) > 0",
         },
         "bytes",
         stacked=True,

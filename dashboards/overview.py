@@ -1,118 +1,158 @@
-"""Clusters and namespaces: who uses GPUs, who wastes them."""
+"""Clusters and namespaces: who uses what of what share, what is idle, what is wrong."""
 
 from grafana_foundation_sdk.builders import dashboard as build
 
-from dashboards.frame import NAMESPACE, NODE, board, to
-from dashboards.panels import HIGH, Column, Panel, series, stat, table
+from dashboards.boards import alerts
+from dashboards.frame import NAMESPACE, NODE, board, events, to
+from dashboards.panels import ALLOCATED, ANY, BAD, HIGH, IDLE, SPARE, Panel, series, stat, timeline
+from dashboards.tables import FILLED, GIVEN, SHARE_USE, USE, Column, bar, table, tinted
 
+EVENTS = events()
+BY_CARD = "cluster, instance, gpu"
+BY_NODE = "cluster, instance"
 BY_NAMESPACE = "cluster, $namespace_label"
 BY_POD = "cluster, instance, $namespace_label, $pod_label"
-TO_NAMESPACE = to("pod", namespace="${__value.raw}")
-TO_POD = to("pod", namespace="${__data.fields.Namespace}", pod="${__value.raw}")
+TO_NAMESPACE = to("overview", namespace="${__value.raw}")
+TO_NODE = to("node", node="${__value.raw}")
+TO_POD = to(
+    "pod",
+    node="${__data.fields.Node}",
+    namespace="${__data.fields.Namespace}",
+    pod="${__value.raw}",
+)
+LINKS = {"Pod": TO_POD, "Node": TO_NODE}
 
-USE = f"rate(mgpu_namespace_core_seconds_total{{{NAMESPACE}}}[$__rate_interval])"
+USE_RATE = f"rate(mgpu_namespace_core_seconds_total{{{NAMESPACE}}}[$__rate_interval])"
 POD_USE = f"rate(mgpu_pod_core_seconds_total{{{NAMESPACE}}}[$__rate_interval])"
 SHARE = f"rate(mgpu_pod_allocated_core_seconds_total{{{NAMESPACE}}}[$__rate_interval])"
 USED_HOURS = f"increase(mgpu_pod_core_seconds_total{{{NAMESPACE}}}[$__range]) / 3600"
 HOURS = f"increase(mgpu_pod_allocated_core_seconds_total{{{NAMESPACE}}}[$__range]) / 3600"
-ALL_HOURS = f"increase(mgpu_namespace_core_seconds_total{{{NAMESPACE}}}[$__range]) / 3600"
-ON_NODE = {"cluster": "Cluster", "instance": "Node", "namespace": "Namespace", "pod": "Pod"}
+MEMORY = f"mgpu_pod_memory_used_bytes{{{NAMESPACE}}}"
+MEMORY_LIMIT = f"mgpu_pod_memory_limit_bytes{{{NAMESPACE}}}"
+ON_NODE = {"namespace": "Namespace", "pod": "Pod", "instance": "Node"}
 NO_SHARE = "No pod was promised a share here"
+IDLE_BAR = bar(((None, IDLE),), top=None)
 
 
 def _of(family: str) -> str:
     return f"mgpu_device_{family}{{{NODE}}}"
 
 
+def _of_cards(expr: str, by: str = BY_CARD) -> str:
+    """A ratio of each card: of a partitioned one the mean of its partitions."""
+    return f"avg by ({by}) ({expr})"
+
+
+BUSY = _of_cards(f"rate({_of('busy_seconds_total')}[$__rate_interval])")
+
+
 def dashboard() -> build.Dashboard:
-    """Top row: the whole; then namespaces; then what is wasted and what is short."""
+    """Top row: the whole; what is wrong; who uses what; what is idle; what is short."""
     found = board(
         "overview",
-        "Overview",
-        "Who uses the GPUs of the clusters, against what was allocated; who wastes them, and who "
-        "is over what it was allocated.",
+        "Who uses the GPUs of the clusters, against what was allocated; what is idle, and what is "
+        "wrong.",
         ["namespace"],
         labels=("namespace", "pod"),
     )
     for panel in _totals():
         found.with_panel(panel)
-    found.with_row(build.Row("Namespaces")).with_panel(_namespaces())
-    found.with_panel(_used()).with_panel(_allocated())
-    found.with_row(build.Row("Waste, and what is short")).with_panel(_hours())
-    return found.with_panel(_idle()).with_panel(_over_share()).with_panel(_over_memory())
+    found.with_row(build.Row("Who uses what, of what share"))
+    found.with_panel(_namespaces()).with_panel(_pods()).with_panel(_used()).with_panel(_groups())
+    found.with_row(build.Row("What is wrong"))
+    found.with_panel(alerts(17)).with_panel(_lost())
+    found.with_row(build.Row("Nodes")).with_panel(_nodes())
+    found.with_row(build.Row("What is idle, and what is short"))
+    for panel in (_idle_pods(), _idle_cards(), _over_share(), _over_memory()):
+        found.with_panel(panel)
+    return found
 
 
 def _totals() -> list[Panel]:
-    allocated = f"sum({SHARE})"
     idle = f"sum(clamp_min({SHARE} - {POD_USE}, 0))"
+    share = _of_cards(_of("allocated_core_ratio"))
     return [
         stat(
             "GPUs",
-            "Physical GPUs that can be read. Instances of MIG are not counted.",
-            f"count(mgpu_device_up{{{NODE}}} == 1 unless on (cluster, instance, uuid) "
-            f'mgpu_device_info{{{NODE},parent_uuid!=""}})',
+            "Cards that can be read. Partitions of a card are not counted.",
+            f"count(count by ({BY_CARD}) ({_of('up')} == 1))",
             "short",
+            width=3,
+        ),
+        stat(
+            "Lost",
+            "Cards and partitions that cannot be read.",
+            f"count({_of('up')} == 0) or (vector(0) and on () count({_of('up')}))",
+            "short",
+            ANY,
+            width=3,
         ),
         stat(
             "Core in use",
-            "Share of the time in which the GPUs had work, over all that can be measured.",
-            f"sum(rate({_of('busy_seconds_total')}[$__rate_interval]))"
-            f" / count({_of('busy_seconds_total')})",
+            "Share of the time in which the cards had work, over all that can be measured. A "
+            "partitioned card counts as one, with the mean of its partitions.",
+            f"avg({BUSY})",
             "percentunit",
         ),
         stat(
             "Core allocated",
-            "Shares that were promised to pods, of all GPUs. Over 100 % more was promised than "
+            "Shares that were promised to pods, of all cards. Over 100 % more was promised than "
             "there is.",
-            f"sum({_of('allocated_core_ratio')}) / count({_of('allocated_core_ratio')})",
+            f"avg({share})",
             "percentunit",
-            ((None, "text"), (1.001, "red")),
+            ((None, "text"), (1.001, BAD)),
             nothing=NO_SHARE,
         ),
         stat(
             "Allocated and idle",
-            "GPUs' worth of core that pods were promised and do not use now.",
-            f"{idle} / {allocated}",
+            "Part of the promised core that pods do not use now.",
+            f"{idle} / sum({SHARE})",
             "percentunit",
-            ((None, "green"), (0.5, "yellow"), (0.8, "red")),
+            SPARE,
             nothing=NO_SHARE,
         ),
         stat(
-            "Memory in use",
+            "Memory",
             "Device memory in use, of all GPUs.",
             f"sum({_of('memory_used_bytes')}) / sum({_of('memory_total_bytes')})",
             "percentunit",
             HIGH,
+            width=3,
         ),
         stat(
             "Power",
             "What the boards draw now.",
             f"sum({_of('power_watts')})",
             "watt",
+            nothing="No board measures its power",
+            width=3,
         ),
     ]
 
 
+def _use_and_share(by: str, use: str) -> list[Column]:
+    """The columns of use against allocation, of namespaces or of pods."""
+    within = f"sum by ({by}) ({POD_USE} and {SHARE}) / (sum by ({by}) ({SHARE}) > 0)"
+    held = f"sum by ({by}) ({MEMORY} and {MEMORY_LIMIT}) / (sum by ({by}) ({MEMORY_LIMIT}) > 0)"
+    return [
+        Column("GPUs used", f"sum by ({by}) ({use})", "short"),
+        Column("Share", f"sum by ({by}) ({SHARE})", "short"),
+        Column("Use of share", within, "percentunit", SHARE_USE),
+        Column("Memory", f"sum by ({by}) ({MEMORY})", "bytes"),
+        Column("Allocated", f"sum by ({by}) ({MEMORY_LIMIT})", "bytes"),
+        Column("Memory full", held, "percentunit", FILLED),
+    ]
+
+
 def _namespaces() -> Panel:
-    memory = f"mgpu_pod_memory_used_bytes{{{NAMESPACE}}}"
-    limit = f"mgpu_pod_memory_limit_bytes{{{NAMESPACE}}}"
     energy = f"rate(mgpu_namespace_energy_joules_total{{{NAMESPACE}}}[$__rate_interval])"
     return table(
         "Namespaces now",
         "Use and allocation of each namespace. Use includes jobs that were too short for a scrape; "
-        "energy is estimated.",
-        {"cluster": "Cluster", "namespace": "Namespace"},
+        "power is estimated. A click on a namespace shows its pods alone.",
+        {"namespace": "Namespace", "cluster": "Cluster"},
         [
-            Column("GPUs used", f"sum by ({BY_NAMESPACE}) ({USE})", "short"),
-            Column("GPUs allocated", f"sum by ({BY_NAMESPACE}) ({SHARE})", "short"),
-            Column(
-                "Used of allocated",
-                f"sum by ({BY_NAMESPACE}) ({POD_USE} and {SHARE})"
-                f" / (sum by ({BY_NAMESPACE}) ({SHARE}) > 0)",
-                "percentunit",
-            ),
-            Column("Memory used", f"sum by ({BY_NAMESPACE}) ({memory})", "bytes"),
-            Column("Memory allocated", f"sum by ({BY_NAMESPACE}) ({limit})", "bytes"),
+            *_use_and_share(BY_NAMESPACE, USE_RATE),
             Column("Power", f"sum by ({BY_NAMESPACE}) ({energy})", "watt"),
             Column("Pods", f"count by ({BY_NAMESPACE}) (mgpu_pod_info{{{NAMESPACE}}})", "short"),
         ],
@@ -120,88 +160,175 @@ def _namespaces() -> Panel:
     )
 
 
+def _pods() -> Panel:
+    return table(
+        "Pods now",
+        "Use and allocation of each pod. Over 100 % it takes what others leave, or what others "
+        "were promised: its page shows its neighbours.",
+        ON_NODE,
+        _use_and_share(BY_POD, POD_USE),
+        links=LINKS,
+        height=10,
+    )
+
+
 def _used() -> Panel:
     return series(
-        "GPUs used, by namespace",
-        "GPUs' worth of core in use.",
-        {"{{$namespace_label}}": f"sum by ({BY_NAMESPACE}) ({USE})"},
+        "GPUs used by namespaces, and allocated in all",
+        "GPUs' worth of core in use. Pods without a promised share (time-slicing) use and are "
+        "allocated nothing.",
+        {
+            "{{$namespace_label}}": f"sum by ({BY_NAMESPACE}) ({USE_RATE})",
+            "allocated in all": f"sum({SHARE})",
+        },
         "short",
         stacked=True,
+        colors={"^allocated in all$": ALLOCATED},
+        dashed="^allocated in all$",
     )
 
 
-def _allocated() -> Panel:
-    return series(
-        "GPUs allocated, by namespace",
-        "GPUs' worth of core promised to pods. Pods without a promised share (time-slicing) are "
-        "not in it.",
-        {"{{$namespace_label}}": f"sum by ({BY_NAMESPACE}) ({SHARE})"},
-        "short",
-        stacked=True,
-        nothing=NO_SHARE,
-    )
+def _groups() -> Panel:
+    by = "instance, kind, name, user"
+    same = "job, cluster, instance, uuid, kind, group"
 
+    def named(family: str) -> str:
+        joined = f"on ({same}) group_left (name, user) mgpu_group_info{{{NODE}}}"
+        return f"sum by ({by}) (mgpu_group_{family}{{{NODE}}} * {joined})"
 
-def _hours() -> Panel:
+    used = named("core_utilization_ratio")
+    cards = f"count by (instance) (count by ({BY_CARD}) ({_of('up')}))"
     return table(
-        "GPU-hours of the time range",
-        "What each namespace was allocated and what it used. Idle is the allocated time of each "
-        "pod that it did not use; a pod over its share does not make up for another that idles.",
-        {"cluster": "Cluster", "namespace": "Namespace"},
+        "Outside of pods now",
+        "Slurm jobs, units, users and containers that are no pod's. The board Groups has more of "
+        "them.",
+        {"kind": "Kind", "name": "Name", "user": "User", "instance": "Node"},
         [
+            Column("GPUs", used, "short"),
             Column(
-                "Idle GPU-hours",
-                f"sum by ({BY_NAMESPACE}) (clamp_min({HOURS} - {USED_HOURS}, 0))",
-                "short",
+                "Of the node", f"{used} / on (instance) group_left () {cards}", "percentunit", USE
             ),
-            Column("Allocated GPU-hours", f"sum by ({BY_NAMESPACE}) ({HOURS})", "short"),
-            Column("Used GPU-hours", f"sum by ({BY_NAMESPACE}) ({ALL_HOURS})", "short"),
+            Column("Memory", named("memory_used_bytes"), "bytes"),
         ],
-        links={"Namespace": TO_NAMESPACE},
+        links={"Kind": to("groups", kind="${__value.raw}"), "Node": TO_NODE},
         width=12,
     )
 
 
-def _idle() -> Panel:
+def _lost() -> Panel:
+    return timeline(
+        "GPUs that could not be read",
+        "How many of a node, over time. Nodes whose GPUs could all be read are left out.",
+        {"{{instance}}": f"count by ({BY_NODE}) ({_of('up')} == 0)"},
+        {str(count): (f"{count} lost", BAD) for count in range(1, 17)},
+        nothing="No GPU was lost in the time range, or none is measured",
+        width=7,
+    )
+
+
+def _nodes() -> Panel:
+    watts = f"sum by ({BY_NODE}) ({_of('power_watts')})"
+    memory = f"sum by ({BY_NODE}) ({_of('memory_used_bytes')})"
+    total = f"sum by ({BY_NODE}) ({_of('memory_total_bytes')})"
+    share = _of_cards(_of("allocated_core_ratio"))
+    return table(
+        "Nodes now",
+        "Of each node: its cards, how busy they are, and what of them is promised.",
+        {"instance": "Node", "cluster": "Cluster"},
+        [
+            Column("Core use", f"avg by ({BY_NODE}) ({BUSY})", "percentunit", USE),
+            Column("Core share", f"avg by ({BY_NODE}) ({share})", "percentunit", GIVEN),
+            Column("Memory use", f"{memory} / {total}", "percentunit", FILLED),
+            Column(
+                "GPUs",
+                f"count by ({BY_NODE}) (count by ({BY_CARD}) ({_of('up')}))",
+                "short",
+            ),
+            Column(
+                "Lost",
+                f"count by ({BY_NODE}) ({_of('up')}) - sum by ({BY_NODE}) ({_of('up')})",
+                "short",
+                tinted(ANY),
+            ),
+            Column("Power", watts, "watt"),
+        ],
+        links={"Node": TO_NODE},
+    )
+
+
+def _idle_pods() -> Panel:
+    by = "instance, $namespace_label, $pod_label"
+    idle = f"topk(20, sum by ({by}) (clamp_min({HOURS} - {USED_HOURS}, 0)))"
     return table(
         "Pods that idle most",
         "The twenty pods with the most unused allocated GPU-hours in the time range.",
-        {"namespace": "Namespace", "pod": "Pod"},
+        ON_NODE,
         [
             Column(
-                "Idle GPU-hours",
-                f"topk(20, sum by ($namespace_label, $pod_label) "
-                f"(clamp_min({HOURS} - {USED_HOURS}, 0)))",
+                "Idle GPU-h",
+                idle,
                 "short",
-            )
+                IDLE_BAR,
+            ),
+            Column("Given GPU-h", f"sum by ({by}) ({HOURS}) and {idle}", "short"),
         ],
-        links={"Pod": TO_POD},
+        links=LINKS,
+        nothing=NO_SHARE,
+        width=12,
+    )
+
+
+def _idle_cards() -> Panel:
+    used = _of_cards(f"increase({_of('busy_seconds_total')}[$__range])")
+    idlest = f"topk(20, 1 - clamp_max({used} / $__range_s, 1))"
+    return table(
+        "GPUs that idle most",
+        "The twenty cards with the least work in the time range, and what of them is promised.",
+        {"instance": "Node", "gpu": "GPU"},
+        [
+            Column("Without work", idlest, "percentunit", bar(SPARE)),
+            Column(
+                "Core share",
+                f"{_of_cards(_of('allocated_core_ratio'))} and {idlest}",
+                "percentunit",
+                GIVEN,
+            ),
+        ],
+        links={"Node": TO_NODE},
         width=12,
     )
 
 
 def _over_share() -> Panel:
-    ratio = f"sum by ({BY_POD}) ({POD_USE}) / (sum by ({BY_POD}) ({SHARE}) > 0)"
+    used, share = f"sum by ({BY_POD}) ({USED_HOURS})", f"sum by ({BY_POD}) ({HOURS})"
     return table(
         "Highest use of the share",
-        "The ten pods that use most of their core share now. Over 100 % they take what others "
-        "leave, or what others were promised: the pod's page shows its neighbours.",
+        "The ten pods that used most of their core share in the time range. Over 100 % they took "
+        "what others left, or what others were promised.",
         ON_NODE,
-        [Column("Use of the share", f"topk(10, {ratio})", "percentunit")],
-        links={"Pod": TO_POD},
+        [Column("Use of share", f"topk(10, {used} / ({share} > 0))", "percentunit", SHARE_USE)],
+        links=LINKS,
         nothing=NO_SHARE,
         width=12,
     )
 
 
 def _over_memory() -> Panel:
-    ratio = f"max by ({BY_POD}) (mgpu_pod_memory_limit_utilization_ratio{{{NAMESPACE}}})"
+    ratio = f"mgpu_pod_memory_limit_utilization_ratio{{{NAMESPACE}}}"
     return table(
         "Fullest memory allocations",
-        "The ten pods that hold most of their device memory now, on the device where that is most.",
+        "The ten pods that held most of their device memory at any moment of the time range, on "
+        "the device where that was most.",
         ON_NODE,
-        [Column("Held of the allocation", f"topk(10, {ratio})", "percentunit")],
-        links={"Pod": TO_POD},
+        [
+            Column(
+                "Memory full",
+                f"topk(10, max by ({BY_POD}) (max_over_time({ratio}[$__range])))",
+                "percentunit",
+                FILLED,
+            )
+        ],
+        links=LINKS,
         nothing="No pod's device memory is limited here",
         width=12,
     )

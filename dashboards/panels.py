@@ -2,12 +2,11 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
 
 from grafana_foundation_sdk.builders import common, prometheus
 from grafana_foundation_sdk.builders import dashboard as build
 from grafana_foundation_sdk.builders import stat as stat_panel
-from grafana_foundation_sdk.builders import table as table_panel
+from grafana_foundation_sdk.builders import statetimeline as timeline_panel
 from grafana_foundation_sdk.builders import timeseries as series_panel
 from grafana_foundation_sdk.cog.builder import Builder
 from grafana_foundation_sdk.models.common import (
@@ -18,31 +17,45 @@ from grafana_foundation_sdk.models.common import (
     SortOrder,
     StackingMode,
     TooltipDisplayMode,
+    VisibilityMode,
 )
 from grafana_foundation_sdk.models.dashboard import (
     DashboardSpecialValueMapOptions,
-    DataTransformerConfig,
     DynamicConfigValue,
     FieldColorModeId,
     SpecialValueMap,
     SpecialValueMatch,
     Threshold,
     ThresholdsMode,
+    ValueMap,
     ValueMappingResult,
 )
 from grafana_foundation_sdk.models.dashboard import Panel as PanelModel
-from grafana_foundation_sdk.models.prometheus import PromQueryFormat
 
-from dashboards.frame import SOURCE, WORKLOAD
+from dashboards.frame import SOURCE
 
-USED, ALLOCATED, IDLE, NOBODY, BAD = "blue", "green", "orange", "#808080", "red"  # one meaning each
+# One meaning each, and the same in dark and light: a name such as "green" is not.
+# Pink is not among the colours that Grafana gives to lines.
+USED, ALLOCATED, IDLE, NOBODY, BAD = "#3274D9", "#FF4FA3", "#FF9830", "#808080", "#E02F44"
+GOOD, LOOK, FREE = "#56A64B", "#E0B400", "#80808033"  # FREE: grey that is seen through
+
+HEIGHT = 9  # of all that is not one number
 
 Panel = Builder[PanelModel]
 Steps = Sequence[tuple[float | None, str]]
+Words = Mapping[str, tuple[str, str]]  # a value, and what it is called in which colour
 
-HIGH: Steps = ((None, "green"), (0.8, "yellow"), (0.95, "red"))  # more is worse
-ANY: Steps = ((None, "green"), (1, "red"))  # none is right
+HIGH: Steps = ((None, GOOD), (0.8, LOOK), (0.95, BAD))  # more is worse
+OVER: Steps = ((None, USED), (1.05, LOOK), (1.5, IDLE))  # over what was promised
+PROMISED: Steps = ((None, GOOD), (1.001, BAD))  # all of it is right, more than there is is not
+SPARE: Steps = ((None, GOOD), (0.5, LOOK), (0.8, IDLE))  # unused: money
+ANY: Steps = ((None, GOOD), (1, BAD))  # none is right
+ONLY_USED: Steps = ((None, USED),)
 PLAIN: Steps = ((None, "text"),)
+READ: Words = {"1": ("can be read", GOOD), "0": ("lost", BAD)}
+UP: Words = {"1": ("up", GOOD), "0": ("down", BAD)}
+YES: Words = {"1": ("yes", GOOD), "0": ("no", BAD)}
+UNMEASURED: Words = {"1": ("not measured", LOOK)}
 
 # What a panel says where nothing is found, by the first family that it asks for.
 NOTHING = {
@@ -55,32 +68,28 @@ NOTHING = {
 NO_EXPORTER = "No exporter is scraped here"
 
 
-class Column(NamedTuple):
-    """A column of a table: a query that gives one value a row. ``unit`` is Grafana's."""
-
-    name: str
-    expr: str
-    unit: str
+def query(expr: str, letter: str) -> prometheus.Dataquery:
+    """A query of the chosen Prometheus; ``letter`` is its name in the panel."""
+    return prometheus.Dataquery().datasource(SOURCE).expr(expr).ref_id(letter)
 
 
-def _query(expr: str, ref: str) -> prometheus.Dataquery:
-    return prometheus.Dataquery().datasource(SOURCE).expr(expr).ref_id(ref)
-
-
-def _ref(place: int) -> str:
+def ref(place: int) -> str:
+    """The letter of a query by its place."""
     return chr(ord("A") + place)
 
 
-def _thresholds(steps: Steps) -> build.ThresholdsConfig:
+def thresholds(steps: Steps) -> build.ThresholdsConfig:
+    """Colours from a value on."""
     marks = [Threshold(value=value, color=color) for value, color in steps]
     return build.ThresholdsConfig().mode(ThresholdsMode.ABSOLUTE).steps(marks)
 
 
-def _override(name: str, value: object) -> DynamicConfigValue:
+def override(name: str, value: object) -> DynamicConfigValue:
+    """A setting of some fields."""
     return DynamicConfigValue(id_val=name, value=value)
 
 
-def _nothing(expr: str) -> str:
+def why_nothing(expr: str) -> str:
     """What to say where this query finds nothing."""
     family = re.search(r"mgpu_[a-z]+", expr)
     return NOTHING.get(family[0], NO_EXPORTER) if family else NO_EXPORTER
@@ -108,8 +117,8 @@ def stat(
     ``nothing`` is what it says where the query finds nothing; by default it follows from the query.
     """
     of_range = "$__range" in expr
-    target = _query(expr, "A")
-    text = nothing or _nothing(expr)
+    target = query(expr, "A")
+    text = nothing or why_nothing(expr)
     return (
         stat_panel.Panel()
         .title(title)
@@ -119,11 +128,12 @@ def stat(
         .unit(unit)
         .no_value(text)
         .mappings([_plain(text)])
-        .thresholds(_thresholds(steps))
+        .thresholds(thresholds(steps))
         .color_scheme(build.FieldColor().mode(FieldColorModeId.THRESHOLDS))
         .color_mode(BigValueColorMode.VALUE)
         .graph_mode(BigValueGraphMode.NONE if of_range else BigValueGraphMode.AREA)
         .reduce_options(common.ReduceDataOptions().calcs(["lastNotNull"]))
+        .min(0)
         .height(4)
         .span(width)
     )
@@ -138,10 +148,13 @@ def series(  # noqa: PLR0913 - what a panel says
     stacked: bool = False,
     most: float | None = None,
     colors: Mapping[str, str] | None = None,
+    dashed: str = "",
     nothing: str = "",
     width: int = 12,
 ) -> series_panel.Panel:
     """Lines over time. ``queries`` by their legend, ``colors`` by patterns of series' names.
+
+    ``dashed`` is the pattern of the names of what was promised: lines that are never stacked.
 
     ``nothing`` is what it says where no query finds anything; by default it follows from the first.
     """
@@ -151,25 +164,94 @@ def series(  # noqa: PLR0913 - what a panel says
         .title(title)
         .description(about)
         .datasource(SOURCE)
-        .targets([_query(e, _ref(i)).legend_format(legend).range() for i, (legend, e) in targets])
+        .targets([query(e, ref(i)).legend_format(legend).range() for i, (legend, e) in targets])
         .unit(unit)
-        .no_value(nothing or _nothing(next(iter(queries.values()))))
+        .no_value(nothing or why_nothing(next(iter(queries.values()))))
         .min(0)
         .color_scheme(build.FieldColor().mode(FieldColorModeId.PALETTE_CLASSIC))
-        .fill_opacity(30 if stacked else 0)
+        .fill_opacity(40 if stacked else 0)
         .legend(_legend())
         .tooltip(_tooltip())
-        .height(8)
+        .height(HEIGHT)
         .span(width)
     )
     if most is not None:
         panel.max(most)
+    elif unit == "percentunit":
+        panel.axis_soft_max(0.1)  # an axis of nothing but zeros ends at 10,000 % otherwise
     if stacked:
         panel.stacking(common.StackingConfig().mode(StackingMode.NORMAL))
     for names, color in (colors or {}).items():
         fixed = {"mode": "fixed", "fixedColor": color}
-        panel.override_by_regexp(f"/{names}/", [_override("color", fixed)])
+        panel.override_by_regexp(f"/{names}/", [override("color", fixed)])
+    if dashed:
+        line = {"fill": "dash", "dash": [6, 4]}
+        apart = {"mode": "none", "group": "A"}
+        looks = {"lineStyle": line, "fillOpacity": 0, "lineWidth": 2, "stacking": apart}
+        panel.override_by_regexp(
+            f"/{dashed}/", [override(f"custom.{name}", look) for name, look in looks.items()]
+        )
     return panel
+
+
+def timeline(
+    title: str,
+    about: str,
+    queries: Mapping[str, str],
+    words: Words | Steps,
+    *,
+    nothing: str = "",
+    width: int = 12,
+) -> timeline_panel.Panel:
+    """A line of states for each series. ``words`` name and colour values, or are steps of a share.
+
+    ``queries`` by the names of their lines. ``nothing`` as with ``series``.
+    """
+    targets = enumerate(queries.items())
+    worded = isinstance(words, Mapping)
+    return (
+        timeline_panel.Panel()
+        .title(title)
+        .description(about)
+        .datasource(SOURCE)
+        .targets([query(e, ref(i)).legend_format(legend).range() for i, (legend, e) in targets])
+        .unit("short" if worded else "percentunit")
+        .decimals(0)
+        .no_value(nothing or why_nothing(next(iter(queries.values()))))
+        .mappings([named(words)] if isinstance(words, Mapping) else [])
+        .thresholds(thresholds(PLAIN if isinstance(words, Mapping) else words))
+        # by thresholds, Grafana would put their names in the place of the words
+        .color_scheme(
+            build.FieldColor().mode(
+                FieldColorModeId.PALETTE_CLASSIC if worded else FieldColorModeId.THRESHOLDS
+            )
+        )
+        .show_value(VisibilityMode.NEVER)
+        .merge_values(merge_values=True)
+        .row_height(0.8)
+        .fill_opacity(80)
+        .line_width(0)
+        .legend(
+            common.VizLegendOptions()
+            .display_mode(LegendDisplayMode.LIST)
+            .placement(LegendPlacement.BOTTOM)
+            .show_legend(show_legend=True)
+            .calcs([])
+        )
+        .tooltip(common.VizTooltipOptions().mode(TooltipDisplayMode.SINGLE).sort(SortOrder.NONE))
+        .height(HEIGHT)
+        .span(width)
+    )
+
+
+def named(words: Words) -> ValueMap:
+    """Values as words in colours."""
+    return ValueMap(
+        {
+            value: ValueMappingResult(text=text, color=color)
+            for value, (text, color) in words.items()
+        }
+    )
 
 
 def _tooltip() -> common.VizTooltipOptions:
@@ -181,72 +263,9 @@ def _legend() -> common.VizLegendOptions:
     return (
         common.VizLegendOptions()
         .display_mode(LegendDisplayMode.TABLE)
-        .placement(LegendPlacement.RIGHT)
+        .placement(LegendPlacement.BOTTOM)
         .show_legend(show_legend=True)
         .calcs(["mean", "max", "lastNotNull"])
         .sort_by("Mean")
         .sort_desc(sort_desc=True)
     )
-
-
-def table(
-    title: str,
-    about: str,
-    keys: Mapping[str, str],
-    columns: Sequence[Column],
-    *,
-    links: Mapping[str, str] | None = None,
-    nothing: str = "",
-    width: int = 24,
-) -> table_panel.Panel:
-    """A row for each combination of labels; ``keys`` are labels and their heads.
-
-    ``links`` are the addresses that a key's cells lead to, by its head. ``nothing`` is what it says
-    where no query finds anything; by default it follows from the first. Sorted by the first column.
-    Keys have the unit ``string``: with another one Grafana writes a job 8101 as 8.10 K.
-    """
-    targets = enumerate(columns)
-    panel = (
-        table_panel.Panel()
-        .title(title)
-        .description(about)
-        .datasource(SOURCE)
-        .targets([_now(column.expr, _ref(i)) for i, column in targets])
-        .unit("string")
-        .no_value(nothing or _nothing(columns[0].expr))
-        .with_transformation(DataTransformerConfig(id_val="merge", options={}))
-        .with_transformation(_organized(keys, columns))
-        .height(8)
-        .span(width)
-    )
-    # A cell that is empty is not the panel without data, whose text it would have.
-    # With Grafana's own least width, 150 pixels, the last columns of a narrow panel lie outside.
-    everywhere = [_override("noValue", "-"), _override("custom.minWidth", 80)]
-    panel.override_by_regexp("/.*/", everywhere)
-    for column in columns:
-        panel.override_by_name(column.name, [_override("unit", column.unit)])
-    for head, address in (links or {}).items():
-        link = {"title": "Show", "url": address}
-        panel.override_by_name(head, [_override("links", [link])])
-    sort = common.TableSortByFieldState().display_name(columns[0].name).desc(desc=True)
-    return panel.sort_by([sort])
-
-
-def _now(expr: str, ref: str) -> prometheus.Dataquery:
-    """A query at the end of the time range."""
-    return _query(expr, ref).instant().format(PromQueryFormat.TABLE)
-
-
-def _organized(keys: Mapping[str, str], columns: Sequence[Column]) -> DataTransformerConfig:
-    """Heads and order of a table; a key may carry either of its label's names."""
-    heads = {
-        name: head
-        for label, head in keys.items()
-        for name in ((label, f"exported_{label}") if label in WORKLOAD else (label,))
-    }
-    # Grafana calls the values "Value #A" and so on; of a single query "Value"
-    values = ["Value"] if len(columns) == 1 else [f"Value #{_ref(i)}" for i in range(len(columns))]
-    heads |= dict(zip(values, (column.name for column in columns), strict=True))
-    order = {name: place for place, name in enumerate(heads)}
-    options = {"excludeByName": {"Time": True}, "renameByName": heads, "indexByName": order}
-    return DataTransformerConfig(id_val="organize", options=options)

@@ -2,16 +2,32 @@
 
 from grafana_foundation_sdk.builders import dashboard as build
 
-from dashboards.frame import NODE, POD, WORKLOAD, board, to
-from dashboards.panels import ALLOCATED, BAD, HIGH, IDLE, Column, Panel, series, stat, table
+from dashboards.boards import alerts
+from dashboards.frame import NODE, POD, WORKLOAD, board, events, to
+from dashboards.panels import (
+    ALLOCATED,
+    FREE,
+    GOOD,
+    HIGH,
+    IDLE,
+    LOOK,
+    UNMEASURED,
+    Panel,
+    series,
+    stat,
+    timeline,
+)
+from dashboards.tables import FILLED, SHARE_USE, USE, Column, colored, table
 
-CONTAINER = "{{$pod_label}} {{$container_label}} GPU {{gpu}}"
+EVENTS = events(POD)
+
+CONTAINER = "{{$container_label}} GPU {{gpu}} {{$pod_label}}"
 BY_CONTAINER = "cluster, instance, $namespace_label, $pod_label, $container_label, gpu, uuid"
 ON_ITS_CARDS = (
     "and on (cluster, instance, uuid) "
     f"group by (cluster, instance, uuid) (mgpu_container_core_seconds_total{{{POD}}})"
 )
-KEYS = {"namespace": "Namespace", "pod": "Pod", "container": "Container", "uuid": "UUID"}
+KEYS = {"pod": "Pod", "container": "Container", "uuid": "UUID"}
 NO_SHARE = "No pod was promised a share here"
 NEIGHBOUR = "{{$namespace_label}}/{{$pod_label}}"
 
@@ -32,7 +48,6 @@ def dashboard() -> build.Dashboard:
     """Top row: how much of what it was allocated; then its containers; then its neighbours."""
     found = board(
         "pod",
-        "Pod and containers",
         "What the chosen pods use of what they were allocated, by container and device, and who "
         "else is on their cards.",
         ["namespace", "pod"],
@@ -40,15 +55,15 @@ def dashboard() -> build.Dashboard:
     )
     for panel in _totals():
         found.with_panel(panel)
-    found.with_row(build.Row("Use and allocation")).with_panel(_core()).with_panel(_memory())
-    found.with_panel(_containers())
+    found.with_row(build.Row("Use against allocation")).with_panel(_containers())
+    found.with_panel(_core()).with_panel(_memory())
     found.with_row(build.Row("Neighbours on the same cards"))
     found.with_panel(_neighbours()).with_panel(_neighbours_memory())
     found.with_row(build.Row("More of its use"))
     for panel in _more():
         found.with_panel(panel)
     found.with_row(build.Row("What is known of it"))
-    return found.with_panel(_identity()).with_panel(_unmeasured())
+    return found.with_panel(_identity()).with_panel(_unmeasured()).with_panel(alerts())
 
 
 def _totals() -> list[Panel]:
@@ -61,7 +76,7 @@ def _totals() -> list[Panel]:
             "what others leave, or what others were promised.",
             f"{within} / {share}",
             "percentunit",
-            ((None, "green"), (1.1, "yellow")),
+            ((None, GOOD), (1.001, LOOK), (1.5, IDLE)),
             nothing=NO_SHARE,
         ),
         stat(
@@ -78,7 +93,7 @@ def _totals() -> list[Panel]:
             nothing=NO_SHARE,
         ),
         stat(
-            "Fullest memory allocation",
+            "Fullest memory",
             "Device memory held against the allocation, on the device where that is most.",
             f"max({_pod('memory_limit_utilization_ratio')})",
             "percentunit",
@@ -90,7 +105,7 @@ def _totals() -> list[Panel]:
             "How long ago one of the chosen pods last used a GPU.",
             f"time() - max({_pod('last_active_timestamp_seconds')})",
             "s",
-            ((None, "green"), (3600, "yellow"), (14400, "orange")),
+            ((None, GOOD), (3600, LOOK), (14400, IDLE)),
         ),
         stat(
             "Power",
@@ -110,7 +125,8 @@ def _core() -> Panel:
             f"{CONTAINER} (share)": f"sum by ({BY_CONTAINER}) ({_own('core_limit_ratio')})",
         },
         "percentunit",
-        colors={"share": ALLOCATED},
+        colors={"share\\)$": ALLOCATED},
+        dashed="share\\)$",
     )
 
 
@@ -123,31 +139,44 @@ def _memory() -> Panel:
             f"{CONTAINER} (allocated)": f"sum by ({BY_CONTAINER}) ({_own('memory_limit_bytes')})",
         },
         "bytes",
-        colors={"allocated": ALLOCATED},
+        colors={"allocated\\)$": ALLOCATED},
+        dashed="allocated\\)$",
     )
 
 
 def _containers() -> Panel:
+    by = BY_CONTAINER.removeprefix("cluster, ")
+    core, share = _rate(_own("core_seconds_total")), _own("core_limit_ratio")
+    held, limit = _own("memory_used_bytes"), _own("memory_limit_bytes")
+    elsewhere = {"0": ("as allocated", GOOD), "1": ("elsewhere", IDLE)}
     return table(
         "Containers now",
-        "Each container on each device: use, peak and what it was allocated.",
-        {**KEYS, "gpu": "GPU"},
+        "Each container on each device: what it uses, against what it was allocated there.",
+        {"container": "Container", "gpu": "GPU", "pod": "Pod", "instance": "Node", "uuid": "UUID"},
         [
-            Column(
-                name, f"sum by ({BY_CONTAINER.removeprefix('cluster, instance, ')}) ({expr})", unit
-            )
-            for name, expr, unit in (
-                ("Core", _rate(_own("core_seconds_total")), "percentunit"),
-                ("Share", _own("core_limit_ratio"), "percentunit"),
-                ("Replicas", _own("allocated_replicas"), "short"),
-                ("Memory", _own("memory_used_bytes"), "bytes"),
-                ("Highest memory", _own("memory_used_peak_bytes"), "bytes"),
-                ("Allocated memory", _own("memory_limit_bytes"), "bytes"),
-                ("Processes", _own("processes"), "short"),
-                ("Elsewhere than allocated", _own("placement_mismatch"), "bool_yes_no"),
+            Column(name, f"sum by ({by}) ({expr})", unit, cell)
+            for name, expr, unit, cell in (
+                ("Core", core, "percentunit", USE),
+                ("Share", share, "percentunit", None),
+                (
+                    "Use of share",
+                    f"sum by ({by}) ({core}) / sum by ({by}) ({share} > 0)",
+                    "percentunit",
+                    SHARE_USE,
+                ),
+                ("Memory", held, "bytes", None),
+                ("Allocated", limit, "bytes", None),
+                (
+                    "Memory full",
+                    f"sum by ({by}) ({held}) / sum by ({by}) ({limit} > 0)",
+                    "percentunit",
+                    FILLED,
+                ),
+                ("Highest", _own("memory_used_peak_bytes"), "bytes", None),
+                ("Device", _own("placement_mismatch"), "short", colored(words=elsewhere)),
             )
         ],
-        links={"UUID": to("node", uuid="${__value.raw}")},
+        links={"UUID": to("node", node="${__data.fields.Node}", uuid="${__value.raw}")},
     )
 
 
@@ -165,7 +194,7 @@ def _neighbours() -> Panel:
         },
         "short",
         stacked=True,
-        colors={"^free$": IDLE},
+        colors={"^free$": FREE},
     )
 
 
@@ -181,7 +210,7 @@ def _neighbours_memory() -> Panel:
         },
         "bytes",
         stacked=True,
-        colors={"^free$": IDLE},
+        colors={"^free$": FREE},
     )
 
 
@@ -216,7 +245,7 @@ def _identity() -> Panel:
         [
             Column(
                 "Allocations",
-                "sum by ($namespace_label, $pod_label, $container_label, uuid, scheme, policy, "
+                "sum by ($pod_label, $container_label, uuid, scheme, policy, "
                 f"priority) ({_own('allocation_info')})",
                 "short",
             )
@@ -226,15 +255,14 @@ def _identity() -> Panel:
 
 
 def _unmeasured() -> Panel:
-    return series(
+    return timeline(
         "What cannot be measured",
         "Quantities whose series are absent, and why; docs/troubleshooting.md has a line for each "
-        "reason. Nothing is shown where all is measured.",
+        "reason.",
         {
-            "{{$pod_label}} {{$container_label}} {{quantity}}: {{reason}}": "sum by ($pod_label, "
+            "{{$container_label}} {{quantity}}: {{reason}} {{$pod_label}}": "max by ($pod_label, "
             f"$container_label, quantity, reason) ({_own('unmeasured')})"
         },
-        "short",
-        colors={".": BAD},
-        nothing="Nothing here is unmeasured",
+        UNMEASURED,
+        nothing="Nothing was unmeasured in the time range, or no pod has a GPU here",
     )

@@ -104,6 +104,22 @@ MONITORING = (
                 PAIRS,
                 "Annotations, such as the sidecar's `grafana_folder`.",
             ),
+            Value(
+                "dashboards.operator.enabled",
+                False,
+                SWITCH,
+                "For grafana-operator: also a GrafanaDashboard for each ConfigMap.",
+            ),
+            Value(
+                "dashboards.operator.instances",
+                {},
+                PAIRS,
+                "Labels of the Grafana resources, in any namespace, that are to have them; "
+                "empty: all.",
+            ),
+            Value(
+                "dashboards.operator.folder", "GPU", TEXT, "Grafana's folder for them; empty: none."
+            ),
         ),
     ),
 )

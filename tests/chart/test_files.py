@@ -103,6 +103,27 @@ def test_a_dashboard_is_a_config_map_that_the_sidecar_finds(chart: Path) -> None
     assert json.loads(one["data"]["mgpu-use.json"]) == json.loads(DASHBOARD)
 
 
+def test_the_operator_is_told_of_each_config_map(chart: Path) -> None:
+    operator = {"enabled": True, "instances": {"team": "gpu"}, "folder": ""}
+    values = {"dashboards": {"enabled": True, "namespace": "grafana", "operator": operator}}
+    found = Rendered(template(chart, json.dumps(values)))
+    maps = {one["metadata"]["name"]: one for one in found.of("ConfigMap")}
+    (one,) = found.of("GrafanaDashboard")
+    assert one["metadata"]["namespace"] == "grafana"
+    reference = one["spec"].pop("configMapRef")
+    assert reference["key"] in maps[reference["name"]]["data"]
+    assert maps[reference["name"]]["metadata"]["namespace"] == "grafana"
+    assert one["spec"] == {
+        "allowCrossNamespaceImport": True,
+        "instanceSelector": {"matchLabels": {"team": "gpu"}},
+    }
+
+
+def test_without_the_operator_there_is_no_resource_of_its(chart: Path) -> None:
+    found = Rendered(template(chart, json.dumps({"dashboards": {"enabled": True}})))
+    assert not found.of("GrafanaDashboard")
+
+
 def test_a_setting_that_is_taken_up_at_run_time_brings_no_restart(chart: Path) -> None:
     listed = chart / "files" / "restarting.txt"
     listed.write_text(listed.read_text().replace("log.level\n", ""))

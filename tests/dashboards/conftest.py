@@ -25,6 +25,13 @@ TARGET = """\
       - targets: ['{address}']
         labels: {{instance: node-{number}, namespace: monitoring, pod: mgpu-{number}, container: c}}
 """
+# Of the alerts of rules/ some fire only after minutes; this one has a name like theirs.
+ALERT = """\
+groups:
+  - name: dashboards
+    interval: 1s
+    rules: [{alert: MgpuTest, expr: mgpu_device_up == 0, labels: {severity: critical}}]
+"""
 
 
 @pytest.fixture(scope="package")
@@ -48,6 +55,9 @@ def ask(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ask]:
             _job("slurm", [addresses["hpc"]]),
             _job("podless", [addresses[IDLE]]),
         ]
+        rules = folder / "alerts.yaml"
+        rules.write_text(ALERT)
+        jobs.append(f"rule_files: ['{rules}']\n")
         # the first target is scraped by a job of its own, whose series no dashboard is to show
         first = nodes[SCENARIOS[0]].url
         prometheus = stack.enter_context(Prometheus(first, folder, "1s", job="".join(jobs)))

@@ -52,7 +52,9 @@ def variables(dashboard: Dashboard) -> dict[str, dict[str, Any]]:
 
 
 def queries(dashboard: Dashboard) -> Iterator[Query]:
-    """All queries of all panels."""
+    """All queries of all panels, and of what is marked on the axis of time."""
+    for event in dashboard["annotations"]["list"]:
+        yield Query(event["name"], event["expr"], event["titleFormat"] + event["textFormat"])
     for panel in panels(dashboard):
         for target in panel["targets"]:
             yield Query(panel["title"], target["expr"], target.get("legendFormat", ""))
@@ -133,9 +135,10 @@ def _options(query: str, regex: str, ask: Ask) -> list[str]:
     if found := LABEL_VALUES.fullmatch(query):
         vector = ask(expression)
         return sorted({one["metric"].get(found[2], "") for one in vector})
-    pattern = re.compile(regex.strip("/"))
+    pattern = re.compile(regex.strip("/").replace("(?<", "(?P<"))
     texts = [_text(one) for one in ask(expression)]
-    return sorted({match[1] for text in texts if (match := pattern.search(text))})
+    value = "value" if "value" in pattern.groupindex else 1
+    return sorted({match[value] for text in texts if (match := pattern.search(text))})
 
 
 def _text(one: Mapping[str, Any]) -> str:

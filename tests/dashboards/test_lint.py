@@ -4,6 +4,7 @@ The linter itself is a Go program that no registry of packages has; its rules ar
 their names (docs/rules of its repository), with the exclusions of dashboards/.lint.
 """
 
+import json
 import re
 from collections.abc import Iterator
 from itertools import pairwise
@@ -38,16 +39,19 @@ NAME = re.compile(r"\b(?:mgpu|process|scrape)_\w+|\bup\b")
 SELECTOR = re.compile(r"([a-zA-Z_:][\w:]*)\{([^}]*)\}")
 # The oldest Grafana in which each was seen. A name that a dashboard newly uses needs its line.
 SINCE = {
-    "panel": dict.fromkeys(("stat", "table", "timeseries"), "9.4.0"),
+    "panel": dict.fromkeys(("stat", "state-timeline", "table", "timeseries"), "9.4.0"),
     "transformation": dict.fromkeys(("merge", "organize"), "9.4.0"),
+    # schema 38 and later have cellOptions for it, which 9.4 does not read; newer ones convert it
+    "cell": dict.fromkeys(("basic", "color-background-solid", "color-text"), "9.4.0"),
     "colour": {
         **dict.fromkeys(("fixed", "thresholds", "palette-classic"), "9.4.0"),
         "palette-classic-by-name": "10.0.4",
     },
 }
+ONE = ("mgpu-node", "mgpu-pod")
 SCHEMA = 37  # the newest that Grafana 9.4 reads
 NEW_VARIABLE = "00000000-0000-0000-0000-000000000000"  # to Grafana: not yet in the dashboard
-KEPT = ("datasource", "job", "cluster", "node")
+KEPT = ("datasource", "job", "cluster")
 OF_PROMETHEUS = {"up", "scrape_duration_seconds", "scrape_samples_scraped"}
 OF_THE_CLIENT = {"process_cpu_seconds_total", "process_resident_memory_bytes"}
 KNOWN = {family.full_name: family.type for family in FAMILIES}
@@ -142,6 +146,8 @@ def test_target_job_rule_and_its_like_for_cluster_and_node(dashboard: Dashboard)
     for query in queries(dashboard):
         names = set(NAME.findall(query.expr))
         selected = dict(SELECTOR.findall(query.expr))
+        for alerts in {"ALERTS", "ALERTS_FOR_STATE"} & selected.keys():
+            assert 'instance=~"$node|"' in selected.pop(alerts)  # some alerts are of no node
         assert names == selected.keys(), query
         for matchers in selected.values():
             assert matchers.startswith('job=~"$job",cluster=~"$cluster",instance=~"$node"')
@@ -197,6 +203,9 @@ def _used(panel: dict[str, Any]) -> Iterator[tuple[str, str]]:
     yield "colour", fields["defaults"].get("color", {"mode": "thresholds"})["mode"]
     for override in fields.get("overrides", []):
         for one in override["properties"]:
+            assert one["id"] != "custom.cellOptions"
+            if one["id"] == "custom.displayMode":
+                yield "cell", one["value"]
             if one["id"] == "color":
                 yield "colour", one["value"]["mode"]
 
@@ -250,14 +259,79 @@ def test_names_in_tables_are_not_formatted_as_numbers(dashboard: Dashboard) -> N
 @EVERY
 def test_every_link_keeps_what_was_chosen(dashboard: Dashboard) -> None:
     assert dashboard["links"]
-    for link in dashboard["links"]:
-        assert (link["type"], link["includeVars"], link["keepTime"]) == ("dashboards", True, True)
+    others = [link["url"] for link in dashboard["links"]]
+    assert len(others) == len(DASHBOARDS) - 1
+    for url in [*others, *(url for panel in panels(dashboard) for url in links(panel))]:
+        parts = url.partition("?")[2].split("&")
+        assert {"${__url_time_range}", *(f"${{{name}:queryparam}}" for name in KEPT)} <= {*parts}
+
+
+@EVERY
+def test_a_link_sets_variables_that_are_there_and_names_its_node(dashboard: Dashboard) -> None:
+    """A board of one node has no "All": a link from a board that has it would find nothing."""
+    kept = "${node:queryparam}"
     for panel in panels(dashboard):
+        heads = {head for one in panel.get("transformations", []) for head in _heads(one)}
         for url in links(panel):
-            parts = url.partition("?")[2].split("&")
-            assert {"${__url_time_range}", *(f"${{{name}:queryparam}}" for name in KEPT)} <= {
-                *parts
-            }, (panel["title"], url)
+            target = DASHBOARDS[re.findall(r"/d/([\w-]+)", url)[0]]
+            chosen = dict(re.findall(r"&var-(\w+)=([^&]+)", url))
+            assert chosen.keys() <= variables(target).keys(), url
+            assert ("node" in chosen) == (target["uid"] in ONE), url
+            fields = {re.sub(r".*fields\.(\w+)}", r"\1", value) for value in chosen.values()}
+            assert fields - {"${__value.raw}"} <= heads, (panel["title"], url)
+    for link in dashboard["links"]:
+        one = dashboard["uid"] in ONE and re.findall(r"/d/([\w-]+)", link["url"])[0] in ONE
+        assert (kept in link["url"]) == one
+
+
+def _heads(transformation: dict[str, Any]) -> Iterator[str]:
+    yield from transformation["options"].get("renameByName", {}).values()
+
+
+@EVERY
+def test_boards_of_one_node_or_pod_have_no_all(dashboard: Dashboard) -> None:
+    every = {name for name, one in variables(dashboard).items() if one.get("includeAll")}
+    narrow = {"mgpu-node": {"node"}, "mgpu-pod": {"node", "namespace", "pod"}}
+    assert not every & narrow.get(dashboard["uid"], set())
+    assert ("node" in every) == (dashboard["uid"] not in ONE)
+
+
+@EVERY
+def test_colours_with_a_meaning_are_the_same_in_dark_and_light(dashboard: Dashboard) -> None:
+    """Grafana's own names have a shade for each; "text" is the colour of text in both."""
+    found = re.findall(r'"(?:fixedColor|color|iconColor)": "([^"]+)"', json.dumps(dashboard))
+    assert found
+    assert all(color == "text" or color.startswith("#") for color in found)
+
+
+@EVERY
+def test_every_dashboard_marks_xids_and_alerts(dashboard: Dashboard) -> None:
+    marked = {event["name"]: event for event in dashboard["annotations"]["list"]}
+    assert {"XIDs", "Alerts"} <= marked.keys()
+    assert ("Pod starts" in marked) == (dashboard["uid"] in ONE)
+    for event in marked.values():
+        assert event["datasource"] == SOURCE
+        assert 'instance=~"$node' in event["expr"]
+
+
+WIDTH = 1366 - 60  # of the narrowest screen, without its edges
+LEAST = 80  # of a column, in pixels; a bar has its own
+
+
+@EVERY
+def test_no_column_lies_outside_at_1366_pixels(dashboard: Dashboard) -> None:
+    for panel in panels(dashboard):
+        if panel["type"] != "table":
+            continue
+        columns = len({head for one in panel["transformations"] for head in _heads(one)})
+        wide = [
+            one["value"] - LEAST
+            for override in panel["fieldConfig"]["overrides"]
+            for one in override["properties"]
+            if one["id"] == "custom.minWidth"
+        ]
+        needed = columns * LEAST + sum(wide)
+        assert needed <= WIDTH * panel["gridPos"]["w"] / 24, panel["title"]
 
 
 @EVERY
@@ -284,10 +358,11 @@ def test_the_time_range_and_the_highest_are_asked_for_once(dashboard: Dashboard)
 
 
 @EVERY
-def test_many_series_have_their_legend_as_a_table(dashboard: Dashboard) -> None:
+def test_many_series_have_their_legend_as_a_table_below(dashboard: Dashboard) -> None:
     for panel in panels(dashboard):
         if panel["type"] == "timeseries":
             assert panel["options"]["legend"]["displayMode"] == "table"
+            assert panel["options"]["legend"]["placement"] == "bottom"
             assert panel["options"]["tooltip"]["mode"] == "multi"
 
 

@@ -1,0 +1,169 @@
+"""Tables: a row for each combination of labels, with bars and colours in its cells."""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from grafana_foundation_sdk.builders import common, prometheus
+from grafana_foundation_sdk.builders import table as table_panel
+from grafana_foundation_sdk.models.dashboard import DataTransformerConfig, DynamicConfigValue
+from grafana_foundation_sdk.models.prometheus import PromQueryFormat
+
+from dashboards.frame import SOURCE, WORKLOAD
+from dashboards.panels import (
+    HEIGHT,
+    HIGH,
+    ONLY_USED,
+    OVER,
+    PLAIN,
+    PROMISED,
+    Steps,
+    Words,
+    named,
+    override,
+    query,
+    ref,
+    thresholds,
+    why_nothing,
+)
+
+
+class Cell(NamedTuple):
+    """How a column's cells look. ``mode`` is Grafana's name, ``top`` where a bar is full."""
+
+    mode: str
+    steps: Steps = ()
+    words: Words | None = None
+    top: float | None = None
+
+
+def bar(steps: Steps = ONLY_USED, top: float | None = 1) -> Cell:
+    """A bar in the colour of its step; without a top the column's highest is full."""
+    return Cell("basic", steps, top=top)
+
+
+def colored(steps: Steps = (), words: Words | None = None) -> Cell:
+    """The whole cell in a colour, by steps or by words."""
+    return Cell("color-background-solid", steps, words)
+
+
+def tinted(steps: Steps) -> Cell:
+    """The text in a colour."""
+    return Cell("color-text", steps)
+
+
+NARROW = 80
+BAR_WIDTH = 110  # in pixels
+# Of columns of text that is long or short wherever it stands, the least width.
+WIDTHS = {"GPU": 50, "Pod": 130, "Alert": 200, "Node": 95, "Name": 110, "Model": 120}
+UNSEEN = ("Value", "cluster", "instance", *WORKLOAD, *(f"exported_{label}" for label in WORKLOAD))
+USE, SHARE_USE, FILLED, GIVEN = bar(), bar(OVER), bar(HIGH), bar(PROMISED)
+
+
+class Column(NamedTuple):
+    """A column of a table: a query that gives one value a row. ``unit`` is Grafana's."""
+
+    name: str
+    expr: str
+    unit: str
+    cell: Cell | None = None
+
+
+def table(  # noqa: PLR0913 - what a table says
+    title: str,
+    about: str,
+    keys: Mapping[str, str],
+    columns: Sequence[Column],
+    *,
+    links: Mapping[str, str] | None = None,
+    words: Mapping[str, Words] | None = None,
+    lowest_of: str = "",
+    nothing: str = "",
+    width: int = 24,
+    height: int = HEIGHT,
+) -> table_panel.Panel:
+    """A row for each combination of labels; ``keys`` are labels and their heads.
+
+    ``links`` are the addresses that a key's cells lead to, ``words`` its values in words and
+    colours, both by its head. ``nothing`` is what it says where no query finds anything; by default
+    it follows from the first. A UUID is long and stands last. Sorted by the first column, or by
+    ``lowest_of`` with its lowest first.
+    Keys have the unit ``string``: with another one Grafana writes a job 8101 as 8.10 K.
+    """
+    targets = enumerate(columns)
+    panel = (
+        table_panel.Panel()
+        .title(title)
+        .description(about)
+        .datasource(SOURCE)
+        .targets([_now(column.expr, ref(i)) for i, column in targets])
+        .unit("string")
+        .no_value(nothing or why_nothing(columns[0].expr))
+        .with_transformation(DataTransformerConfig(id_val="merge", options={}))
+        .with_transformation(_organized(keys, columns))
+        .height(height)
+        .span(width)
+    )
+    # A cell that is empty is not the panel without data, whose text it would have.
+    # With Grafana's own least width, 150 pixels, the last columns of a narrow panel lie outside.
+    everywhere = [override("noValue", "-"), override("custom.minWidth", NARROW)]
+    panel.override_by_regexp("/.*/", everywhere)
+    for column in columns:
+        panel.override_by_name(column.name, [override("unit", column.unit), *_looks(column.cell)])
+    for head, named_values in (words or {}).items():
+        panel.override_by_name(head, _looks(colored(words=named_values)))
+    for head in keys.values():
+        if head in WIDTHS:
+            panel.override_by_name(head, _width(WIDTHS[head]))
+    for head, address in (links or {}).items():
+        link = {"title": "Show", "url": address}
+        panel.override_by_name(head, [override("links", [link])])
+    sort = common.TableSortByFieldState().display_name(lowest_of or columns[0].name)
+    return panel.sort_by([sort.desc(desc=not lowest_of)])
+
+
+def _width(pixels: int) -> list[DynamicConfigValue]:
+    """A least width; a narrow column does not take a part of the width that is left."""
+    name = "minWidth" if pixels > NARROW else "width"
+    return [override(f"custom.{name}", pixels)]
+
+
+def _looks(cell: Cell | None) -> list[DynamicConfigValue]:
+    """A cell as Grafana's field settings."""
+    if cell is None:
+        return []
+    looks = [
+        override("custom.displayMode", cell.mode),
+        override("color", {"mode": "thresholds"}),
+        override("thresholds", thresholds(cell.steps or PLAIN).build()),
+    ]
+    if cell.words:
+        looks.append(override("mappings", [named(cell.words)]))
+    if cell.mode == "basic":
+        looks += [override("min", 0), override("custom.minWidth", BAR_WIDTH)]
+    if cell.top is not None:
+        looks.append(override("max", cell.top))
+    return looks
+
+
+def _now(expr: str, letter: str) -> prometheus.Dataquery:
+    """A query at the end of the time range."""
+    return query(expr, letter).instant().format(PromQueryFormat.TABLE)
+
+
+def _organized(keys: Mapping[str, str], columns: Sequence[Column]) -> DataTransformerConfig:
+    """Heads and order of a table; a key may carry either of its label's names."""
+    heads = {
+        name: head
+        for label, head in keys.items()
+        for name in ((label, f"exported_{label}") if label in WORKLOAD else (label,))
+    }
+    # Grafana calls the values "Value #A" and so on; of a single query "Value"
+    values = ["Value"] if len(columns) == 1 else [f"Value #{ref(i)}" for i in range(len(columns))]
+    heads |= dict(zip(values, (column.name for column in columns), strict=True))
+    last = sorted(heads, key=lambda name: name == "uuid")
+    order = {name: place for place, name in enumerate(last)}
+    # Where but one of several queries finds something, Grafana calls that "Value": whose it is, is
+    # not known. A label that only a link or a sum needs is no column.
+    hidden = {"Time": True} | {name: True for name in UNSEEN if name not in heads}
+    options = {"excludeByName": hidden, "renameByName": heads, "indexByName": order}
+    return DataTransformerConfig(id_val="organize", options=options)
