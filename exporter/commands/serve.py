@@ -198,7 +198,7 @@ class _Agent:
 def _writers(settings: Settings) -> tuple[Renderer, CompatPage]:
     """The renderers of the pages."""
     return (
-        Renderer(families_without(settings.metrics_disable)),
+        Renderer(families_without(settings.metrics_disable), created=settings.metrics_created),
         CompatPage(settings.compat, node_name(settings.node_name)),
     )
 

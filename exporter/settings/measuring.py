@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from exporter.metrics.families import FAMILIES, OPTIONAL_GROUPS, OWN_LEVEL
-from exporter.settings.values import SHARE, TEXT, Setting, choice, count, duration, many
+from exporter.settings.values import SHARE, SWITCH, TEXT, Setting, choice, count, duration, many
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -155,6 +155,19 @@ class MetricsSettings:
             "Groups of device metrics, and single families, to leave out.",
             "A group that is off costs no driver call. What the counters need is measured in any "
             "case. Families about the exporter itself stay.",
+            live=True,
+        ),
+    ]
+    metrics_created: Annotated[
+        bool,
+        Setting(
+            "metrics.created",
+            SWITCH,
+            "false",
+            "Serve the start time of each counter, so that nothing is lost at its first scrape.",
+            "Only for a Prometheus that takes start times (docs/metrics.md): any other stores "
+            "them as series of their own, which are as many as there are counters. OpenMetrics "
+            "only.",
             live=True,
         ),
     ]
