@@ -14,7 +14,7 @@ from tests.fakenvml.scenario import Gpu, Instance, Process, Row, Scenario, Work
 FOLDER = Path(__file__).parent
 MIB = 1 << 20
 START = 1_700_000_000  # Unix seconds at which a replay begins
-USUAL_S = 1 / 6  # where the recording does not show the period
+USUAL_S = 0.2  # where the recording does not show the period
 ENGINES = {"core": "core", "memory_active": "memory", "encoder": "encoder", "decoder": "decoder"}
 
 Board = Mapping[str, Any]

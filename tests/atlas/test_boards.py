@@ -12,7 +12,7 @@ from exporter.collector import Collector, Sources
 from exporter.ledger import Ledger
 from exporter.model import QUANTITIES, DeviceReading, Reading, Row, Snapshot
 from exporter.sources.gpus.source import Demand
-from tests.atlas.boards import MIB, START, Board, boards, device, garbage, scenario
+from tests.atlas.boards import MIB, START, USUAL_S, Board, boards, device, garbage, scenario
 from tests.collector.sources import ManualClock, SetPods, SetProcesses
 from tests.fakenvml.scenario import Gpu, Process, Scenario, Work
 from tests.gpus.nvml.node import Node
@@ -120,7 +120,7 @@ def test_shares_add_up_to_the_device_within_a_point_in_every_window(
 
 
 def _period(board: Board) -> float:
-    return board["period_s"] or 1 / 6
+    return board["period_s"] or USUAL_S
 
 
 @each(WHOLE)
@@ -172,7 +172,6 @@ def test_memory_of_a_gpu_instance_is_not_counted_once_for_each_compute_instance(
     replay.start(scenario(board))
     snapshot = replay.second()
 
-    for row in snapshot.rows["device"]: print(row)
     listed = Counter[int]()
     for reading in replay.devices.values():
         for process in (reading.memory and reading.memory.processes) or ():
