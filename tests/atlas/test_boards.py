@@ -39,17 +39,18 @@ class Driver:
         self.newest: Reading | None = None
 
     def read(self) -> Reading:
+        """The present reading."""
         self.newest = self._node.read()
         return self.newest
 
     def release(self, released: bool) -> None:  # noqa: FBT001 - the Protocol's signature
-        pass
+        """Nothing is held."""
 
     def follow(self, demand: Demand) -> None:
-        pass
+        """Everything is read."""
 
     def close(self) -> None:
-        pass
+        """The node is stopped by the test."""
 
 
 class Replay:
@@ -65,17 +66,20 @@ class Replay:
         self.collector = Collector(sources, self.ledger, self.clock)
 
     def start(self, played: Scenario) -> None:
+        """Load the board, and do the first cycle."""
         self.node.scenario = played
         self.node.start()
         self.collector.cycle()
 
     def second(self) -> Snapshot:
+        """One second later, one cycle."""
         self.node.advance(1)
         self.clock.move(1)
         return self.collector.cycle()
 
     @property
     def devices(self) -> Mapping[str, DeviceReading]:
+        """The devices of the newest reading, by UUID."""
         assert self.driver.newest
         return {reading.device.uuid: reading for reading in self.driver.newest.devices}
 
@@ -177,6 +181,16 @@ def test_memory_of_a_gpu_instance_is_not_counted_once_for_each_compute_instance(
         for process in (reading.memory and reading.memory.processes) or ():
             listed[process.pid] += process.used_bytes or 0
     assert listed == {one["pid"]: one["used_mib"] * MIB for one in board["memory"]}
+    used = [row.values.get("memory_used_bytes") for row in snapshot.rows["device"]]
+    assert sum(own for own in used if isinstance(own, int)) == sum(listed.values())
+    unattributed: Any = [
+        row.values.get("unattributed_memory_bytes") for row in snapshot.rows["device"]
+    ]
+    reasons = Counter[str]()
+    for of in unattributed:
+        for (reason,), held in (of or {}).items():
+            reasons[reason] += held
+    assert +reasons == {"exited": sum(listed.values())}
 
 
 @each(CAPTURES)
