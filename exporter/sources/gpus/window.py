@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from functools import cache
 from operator import itemgetter
 
-from exporter.model import Engines, Methods, Window
+from exporter.model import Engines, Methods, RawSamples, Window
 from exporter.sources.gpus.energy import EnergySource, EnergyUse
 from exporter.sources.gpus.ring_clock import RingChange, RingClock
 from exporter.sources.gpus.sample_attribution import (
@@ -60,6 +60,7 @@ class WindowCursor:
         self._cursor_us = 0  # the same moment in the ring's clock
         self._period_us: float = FIRST_PERIOD_US
         self._gaps: deque[int] = deque(maxlen=GAPS)
+        self._answered: tuple[Sequence[BusySample], Rows] = (), ()
 
     def next(self, unix_us: int, mono_us: int) -> Window | None:
         """The window since the last call, or None while the driver has nothing newer."""
@@ -68,6 +69,12 @@ class WindowCursor:
             self._begin(unix_us, mono_us)
             return None
         return self._measured(mono_us) or self._without_stamps(mono_us)
+
+    @property
+    def raw(self) -> RawSamples:
+        """What the driver answered at the last call."""
+        samples, rows = self._answered
+        return RawSamples(tuple((s[0], s[1]) for s in samples), tuple(map(_whole_row, rows or ())))
 
     def _begin(self, unix_us: int, mono_us: int) -> None:
         """Sets the cursor to the newest sample: what is older is not counted."""
@@ -199,6 +206,7 @@ class WindowCursor:
             before, samples = samples, plausible_samples(ring or (), start, latest)
             if not samples or samples[-1] == before[-1]:
                 break
+        self._answered = ring or (), rows
         return ring, samples, rows, memory
 
     def _window(
@@ -285,3 +293,8 @@ _methods = cache(Methods)  # a handful of values; one is needed in each cycle
 def _newest(samples: Sequence[BusySample]) -> int:
     timestamp_us, _ = samples[-1]
     return timestamp_us
+
+
+def _whole_row(row: ProcessRow) -> tuple[int, int, int, int, int, int]:
+    pid, timestamp_us, core, memory, encoder, decoder = row
+    return pid, timestamp_us, core, memory, encoder, decoder
