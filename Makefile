@@ -80,6 +80,7 @@ pictures: $(VENV)/.dev
 
 chart: $(VENV)/.dev
 	$(BIN)/python -m charts.generate
+	$(BIN)/python -m charts.package
 	$(BIN)/python -m charts.generate --manifests
 
 docs-site: $(VENV)/.dev

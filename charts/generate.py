@@ -1,52 +1,42 @@
-"""Writes what the chart has from elsewhere: values, schema, README's table, rules, dashboards.
+"""Writes what the chart has from elsewhere: values, schema, README's table.
 
-``python -m charts.generate`` writes them; with ``--check`` it fails where they differ. Helm cannot
-reach outside the chart, so rules and dashboards are copied into ``files/``. With ``--manifests``
-(needs Helm) it writes ``deploy/`` instead, or checks it.
+``python -m charts.generate`` writes them; with ``--check`` it fails where they differ. With
+``--manifests`` (needs Helm) it writes ``deploy/`` instead, or checks it. ``charts.package`` copies
+the rules and dashboards.
 """
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from charts import manifests, settings, written
+from charts.package import package
 
 ROOT = Path(__file__).parent.parent
 CHART = ROOT / "charts" / "mgpu-exporter"
-
-COPIED = {"rules": "*.yaml", "rules/exported": "*.yaml", "dashboards": "*.json"}
-"""Folder of the repository, and of the chart's ``files/`` → which files."""
 
 
 def chart_files(root: Path = ROOT) -> dict[Path, str]:
     """Path → text of every file of the chart that is written."""
     chart = root / "charts" / "mgpu-exporter"
     readme = (chart / "README.md").read_text(encoding="utf-8")
-    texts = {
+    return {
         chart / "values.yaml": written.values_yaml(),
         chart / "values.schema.json": written.schema_json(),
         chart / "README.md": written.with_table(readme),
         chart / "files" / "restarting.txt": "".join(f"{s}\n" for s in settings.restarting()),
     }
-    for folder, pattern in COPIED.items():
-        for source in sorted((root / folder).glob(pattern)):
-            texts[chart / "files" / folder / source.name] = source.read_text(encoding="utf-8")
-    return texts
-
-
-def _left_over(texts: Mapping[Path, str], chart: Path = CHART) -> list[Path]:
-    copied = (path for f, what in COPIED.items() for path in (chart / "files" / f).glob(what))
-    return [path for path in copied if path not in texts]
 
 
 def main(arguments: Sequence[str]) -> int:
     """Write the files, or with ``--check`` compare them; 1 if one differs."""
+    gone: list[Path] = []
     if "--manifests" in arguments:
+        package()
         texts = {ROOT / "deploy" / name: text for name, text in manifests.rendered(CHART).items()}
         gone = [path for path in (ROOT / "deploy").glob("*.yaml") if path not in texts]
     else:
         texts = chart_files()
-        gone = _left_over(texts)
     if "--check" not in arguments:
         for path, text in texts.items():
             path.parent.mkdir(parents=True, exist_ok=True)

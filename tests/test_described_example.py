@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from exporter.allocations.rules import Rules
-from exporter.collector.wiring import read_settings, rules_of
+from exporter.collector.rules import rules_of
+from exporter.collector.wiring import read_settings
 from exporter.model import Allocation, Container, Device, NodeFacts, Pod
 from exporter.settings.schemes import KEYS
 

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from exporter.collector.wiring import cycle_rules, read_settings
+from exporter.collector.rules import cycle_rules
+from exporter.collector.wiring import read_settings
 from exporter.commands.check_config import check_config
 from exporter.settings import TABLE, Settings
 

@@ -12,9 +12,9 @@ from benchmarks.accuracy.scenarios import JOBS, UNIDENTIFIED
 from exporter.attribution.shares import SCALE_CAP
 from exporter.collector import Collector, Sources
 from exporter.ledger import Ledger
-from exporter.model import ContainerKey, Owner
+from exporter.model import ContainerKey, Owner, ProcessSample
 from exporter.simulation.node import Node
-from exporter.simulation.ring import ProcessRow, RingSample
+from exporter.simulation.ring import RingSample
 from exporter.sources.cgroups.simulated import SimulatedProcesses
 from exporter.sources.gpus.simulated import SimulatedGpus
 from exporter.sources.pods.simulated import SimulatedPods
@@ -44,7 +44,7 @@ class BenchNode(Node):
 
     _labels: tuple[int, Mapping[int, str]] = (0, {})
 
-    def process_samples(self, device: int, newer_than_us: int) -> list[ProcessRow]:
+    def process_samples(self, device: int, newer_than_us: int) -> list[ProcessSample]:
         """The driver's rows, but for the unidentified."""
         hidden = {pid for pid, name in self.labels().items() if name == UNIDENTIFIED}
         rows = super().process_samples(device, newer_than_us)
@@ -147,7 +147,7 @@ class Gauge:
         rows = self._node.process_samples(0, since_us)
         labels = self._node.labels()
         idle = self._node.scenario.devices[0].idle_watts
-        watts = (self._node.sensors(0).power_watts or idle) - idle
+        watts = (self._node.sensors(0).number("power_watts") or idle) - idle
         whole = sum(row.core for row in rows)
         for row in rows:
             name = labels[row.pid]

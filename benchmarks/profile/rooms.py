@@ -35,8 +35,8 @@ ROOMS: tuple[tuple[str, Any, tuple[str, ...]], ...] = (
     ("allocations", Allocations, ("of",)),
     ("membership", ProcessOwners, ("update", "seen_on", "holders")),
     ("attribution", cycle_module, ("account_for",)),
-    ("ledger", Ledger, ("meet", "record", "hold", "allot", "settle")),
-    ("rows", cycle_module, ("rows_of", "bounded", "with_own")),
+    ("ledger", Ledger, ("observe", "record", "set_memory", "set_allocations", "settle")),
+    ("rows", cycle_module, ("rows_of", "limit_series", "with_own")),
     ("processes", tenants.Residency, ("enter", "tenants", "described")),
     ("history", cycle_module, ("extended",)),
 )

@@ -8,7 +8,8 @@ is missing, never the cycle.
 from exporter.collector.cycle import FIRST_LIST_S, Collector, Pulse
 from exporter.collector.idle import IdlePolicy
 from exporter.collector.own_rows import LastReload
-from exporter.collector.sources import CycleRules, Sources
+from exporter.collector.rules import CycleRules
+from exporter.collector.sources import Sources
 
 __all__ = [
     "FIRST_LIST_S",

@@ -9,7 +9,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from exporter.collector.sources import CycleRules
+from exporter.collector.rules import CycleRules
 
 PERIOD_NS = 30 * 10**9  # over which use is averaged: scrapes come every 15 s to a minute
 AIM = 0.9  # of the budget, where the factor is changed

@@ -15,8 +15,9 @@ from exporter.collector.own_rows import LastReload, Own, with_own
 from exporter.collector.owners import GroupNames, ProcessOwners
 from exporter.collector.plausible import Plausible
 from exporter.collector.polling import Guard, SourcePoller
+from exporter.collector.rules import CycleRules
 from exporter.collector.series_limit import DroppedSeries, limit_series
-from exporter.collector.sources import CycleRules, Sources
+from exporter.collector.sources import Sources
 from exporter.collector.tenants import Residency
 from exporter.ledger import Allocated, Ledger, Moment
 from exporter.model import (
@@ -191,8 +192,7 @@ class Collector:
             window = reading.window
             if window is not None:
                 weights = idle_weights(self._idle, uuid, held, self._allocated)
-                credit = ledger.devices[uuid].idle_credit
-                usage = account_for(reading.device, window, owners, residents, weights, credit)
+                usage = account_for(reading.device, window, owners, residents, weights)
                 ledger.record(usage, now)
                 self._residency.enter(usage, window.processes, owners, now.mono_ns)
 

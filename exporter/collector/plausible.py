@@ -83,7 +83,7 @@ class Plausible:
         board = self._boards.get(uuid)
         if board is None:
             board = self._boards[uuid] = _Board()
-        board.note(sensors.power_limit_watts, sensors.power_watts)
+        board.note(sensors.number("power_limit_watts"), sensors.number("power_watts"))
         if window.energy_uj is None:
             return reading
         most_uj = board.most_uj(window, mono_ns)

@@ -12,7 +12,8 @@ from functools import partial
 from typing import TypeVar
 
 from exporter.collector.owners import Pids
-from exporter.collector.sources import CycleRules, Reporting, Sources
+from exporter.collector.rules import CycleRules
+from exporter.collector.sources import Reporting, Sources
 from exporter.model import (
     CgroupIdentity,
     Clock,

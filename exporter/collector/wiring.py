@@ -8,16 +8,15 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from exporter.allocations import rules
-from exporter.allocations.registry import NODE_ANNOTATION_PREFIXES
-from exporter.collector import Collector, CycleRules, IdlePolicy, Sources
+from exporter.collector import Collector, IdlePolicy, Sources
+from exporter.collector.rules import cycle_rules, keep_of, rules_of
 from exporter.ledger import Ledger
-from exporter.metrics.families import groups_without
 from exporter.model import Clock
 from exporter.settings import Complaint, Problem, Settings, examine, load
 from exporter.simulation.error import ScenarioError
 from exporter.sources.cgroups.processes import CgroupProcesses
 from exporter.sources.gpus.factory import open_gpus
-from exporter.sources.gpus.source import Demand
+from exporter.sources.gpus.source import demand_of
 from exporter.sources.groups.owners import open_groups
 from exporter.sources.groups.source import StaticGroupSource
 from exporter.sources.node.policies import CardPolicies
@@ -26,16 +25,11 @@ from exporter.sources.node.source import NodeSource, StaticNodeSource
 from exporter.sources.pods.api import ApiPods
 from exporter.sources.pods.chain import ChainedPods
 from exporter.sources.pods.claims import Claims
-from exporter.sources.pods.decode import KeyPrefixes
 from exporter.sources.pods.factory import PodAccess, node_name, open_pod_source
-from exporter.sources.pods.labels import LabelAllowList
 from exporter.sources.pods.listener import ListenerTimings
 from exporter.sources.pods.source import PodSource
 
-DEADLINE_OF_INTERVAL = 0.8
-LONGEST_S = 5.0
 NS = 1e9  # in a second
-MILLION = 1_000_000
 CLAIMS_RHYTHM = PollTimings(period_s=60)
 POLICIES_RHYTHM = PollTimings(period_s=60)
 OLDEST_SCENARIO_NS = 3600 * 10**9  # its energy counter is computed from its beginning on
@@ -65,20 +59,6 @@ def _complaints(settings: Settings) -> Iterator[Complaint]:
         yield from ((f"allocations.{name}", text) for name, text in error.complaints)
 
 
-def rules_of(settings: Settings) -> rules.Rules:
-    """The rules by which allocations are decoded.
-
-    Raises:
-        RulesError: these settings did not come from ``read_settings``.
-
-    """
-    return rules.make(
-        settings.allocations_schemes,
-        dict(settings.allocations_index_basis),
-        dict(settings.allocations_hami),
-    )
-
-
 def open_sources(settings: Settings, clock: Clock = time, *, spread: bool = False) -> Sources:
     """The sources that the settings name; none is started.
 
@@ -103,34 +83,6 @@ def open_for_agent(settings: Settings) -> Sources:
 
     """
     return open_sources(settings, spread=True)
-
-
-def cycle_rules(settings: Settings) -> CycleRules:
-    """The rules that may change while the cycle runs."""
-    return CycleRules(
-        interval_ns=settings.collection_interval_ns,
-        window_ns=settings.collection_window_ns,
-        retention_ns=settings.ledger_retention_ns,
-        most_series=settings.metrics_max_series_per_family,
-        allocations=rules_of(settings),
-        allowed=_allowed(settings),
-        keep=_keep(settings),
-        demand=_demand(settings),
-        budget=settings.collection_budget_ppm / MILLION,
-        by_step=settings.groups_slurm == "step",
-    )
-
-
-def _demand(settings: Settings) -> Demand:
-    # A cycle waits for the driver no longer than most of its interval, however it hangs.
-    deadline_s = min(DEADLINE_OF_INTERVAL * settings.collection_interval_ns / NS, LONGEST_S)
-    return Demand(
-        deadline_s=deadline_s,
-        processes_every_s=settings.collection_processes_interval_ns / NS,
-        sensors_every_s=settings.collection_sensors_interval_ns / NS,
-        disabled=groups_without(settings.metrics_disable),
-        wake=settings.drm_wake,
-    )
 
 
 def make_collector(settings: Settings, sources: Sources, clock: Clock = time) -> Collector:
@@ -180,10 +132,10 @@ def places_of(settings: Settings) -> PodAccess:
 def _real(settings: Settings, timings: ListenerTimings) -> Sources:
     places = places_of(settings)
     node = node_name(settings.node_name)
-    pods = open_pod_source(settings.pods_source, node, places, _keep(settings), timings)
+    pods = open_pod_source(settings.pods_source, node, places, keep_of(settings), timings)
     gpus = open_gpus(settings)
     for source in gpus:
-        source.follow(_demand(settings))
+        source.follow(demand_of(settings))
     return Sources(
         gpus=gpus,
         processes=CgroupProcesses(cgroup_root(settings), settings.path_procfs),
@@ -197,16 +149,6 @@ def _real(settings: Settings, timings: ListenerTimings) -> Sources:
             accounts=settings.groups_slurm_account,
         ),
     )
-
-
-def _allowed(settings: Settings) -> LabelAllowList:
-    return LabelAllowList(settings.pods_labels, settings.pods_annotations)
-
-
-def _keep(settings: Settings) -> KeyPrefixes:
-    followed = rules_of(settings)
-    needed = KeyPrefixes(followed.annotations, followed.labels, NODE_ANNOTATION_PREFIXES)
-    return _allowed(settings).keep(needed)
 
 
 def _real_nodes(settings: Settings, pods: PodSource, places: PodAccess) -> tuple[NodeSource, ...]:

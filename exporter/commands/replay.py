@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from exporter.collector import Collector
-from exporter.collector.wiring import make_collector, rules_of
+from exporter.collector.rules import rules_of
+from exporter.collector.wiring import make_collector
 from exporter.commands.progress import progress
 from exporter.metrics.families import families_without
 from exporter.metrics.text import Format, Renderer

@@ -14,7 +14,8 @@ from functools import partial
 from exporter import __version__
 from exporter.api import About
 from exporter.collector import Sources
-from exporter.collector.wiring import cycle_rules, make_collector, open_for_agent
+from exporter.collector.rules import cycle_rules
+from exporter.collector.wiring import make_collector, open_for_agent
 from exporter.commands import garbage, logs
 from exporter.commands.reload import Reloader
 from exporter.metrics.compat import CompatPage

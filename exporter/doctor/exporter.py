@@ -9,7 +9,8 @@ from time import time_ns
 import psutil
 
 from exporter.collector.budget import widest
-from exporter.collector.wiring import cycle_rules, places_of
+from exporter.collector.rules import cycle_rules
+from exporter.collector.wiring import places_of
 from exporter.doctor.evidence import CheckResult, ProbeResults, note, ok, problem
 from exporter.settings import TABLE, Settings, load
 from exporter.sources.pods.health import ApiError

@@ -108,8 +108,8 @@ COUNTED = ("copy", "evicted")
 class ProcessActivity(NamedTuple):
     """The busy time that the driver reports for one process in one window.
 
-    ``idle_in_samples_ns`` is the device's idle time within the samples that name the process. It
-    may have used so much more than they show. It is known where attribution is per sample.
+    ``idle_in_samples_ns`` is the device's idle time within the samples that name the process. It is
+    known where attribution is per sample.
     """
 
     pid: int
@@ -133,6 +133,36 @@ class Methods:
     energy: str = "none"
 
 
+class Naming(StrEnum):
+    """Whether the busy samples of an engine name a process: the values of the label ``naming``.
+
+    ALWAYS is said of an engine that was idle in part of the time only: a sample that is busy to its
+    end has a name on every board.
+    """
+
+    ALWAYS = "always"
+    PARTLY = "partly"
+    NEVER = "never"
+    UNKNOWN = "unknown"
+
+
+class Sampling(NamedTuple):
+    """What a device's driver has shown of its samples so far.
+
+    ``period_us`` is the time between two of them; None: not known, or it keeps none. ``naming`` has
+    each engine in the order of QUANTITIES; empty: processes have no samples.
+    """
+
+    period_us: int | None = None
+    naming: tuple[Naming, ...] = ()
+
+    @property
+    def labels(self) -> tuple[str, str]:
+        """How the core's samples name processes, and the period in seconds; "none" without."""
+        period = "none" if self.period_us is None else f"{self.period_us / 1e6:.2g}"
+        return str(self.naming[0]) if self.naming else "none", period
+
+
 class Window(NamedTuple):
     """The time between two sample reads of one device, in the samples' clock as it was first read.
 
@@ -148,9 +178,10 @@ class Window(NamedTuple):
     not be read.
     ``per_sample``: the core time of processes comes from the samples that name them, not from the
     driver's averages. Then ``unclaimed_ns`` is the core's busy time in samples that name no
-    process and in which the device paused, because some process's turn ended there.
+    process and in which the device paused: a turn ended there, or the driver hides its process.
     ``counted`` holds, by the name in ``COUNTED``, nanoseconds by pid. ``unmeasured_pids`` are the
-    processes whose use could not be read, or only in part.
+    processes whose use could not be read, or only in part. ``sampling`` is what the driver's
+    samples have shown up to here.
     """
 
     start_unix_ns: int
@@ -168,11 +199,30 @@ class Window(NamedTuple):
     unclaimed_ns: int = 0
     counted: Mapping[str, Mapping[int, int]] = MappingProxyType({})
     unmeasured_pids: frozenset[int] = frozenset()
+    sampling: Sampling = Sampling()
 
     @property
     def is_sum_of_processes(self) -> bool:
         """Whether the device's busy time is the sum of its processes, and some are unmeasured."""
         return bool(self.unmeasured_pids) and self.methods.busy == "fdinfo"
+
+
+class Sample(NamedTuple):
+    """How busy one engine of a device was during one sample, in percent."""
+
+    timestamp_us: int
+    percent: float
+
+
+class ProcessSample(NamedTuple):
+    """One process's average over the samples asked for, in integer percent per engine."""
+
+    pid: int
+    timestamp_us: int
+    core: int
+    memory_active: int
+    encoder: int
+    decoder: int
 
 
 class ProcessMemory(NamedTuple):
@@ -198,28 +248,46 @@ class DeviceMemory:
     rejected: frozenset[int] = frozenset()
 
 
+SensorValue = float | Mapping[str, float] | None
+
+
 @dataclass(frozen=True, slots=True)
 class Sensors:
-    """A board's own sensor values. Each mapping's key is the label value of its family.
+    """A board's own sensor values, by the name of their family in ``BOARD`` (metrics.families).
 
-    ``throttle_ns``, ``ecc_errors`` and the bytes are counters, the rest is of the moment; the
-    ``_ratio`` values are averages over some seconds. Bytes have both directions, as seen from the
-    device.
+    ``numbers`` are those of families without a label, ``labelled`` the others by the value of their
+    label. What is unknown is absent. Each value is in the unit that the family divides: seconds are
+    in nanoseconds. Bytes have both directions, as seen from the device.
     """
 
-    power_watts: float | None = None
-    power_limit_watts: float | None = None
-    temperature_celsius: Mapping[str, float] = field(default_factory=dict)
-    clock_hertz: Mapping[str, int] = field(default_factory=dict)
-    sm_active_ratio: float | None = None
-    sm_occupancy_ratio: float | None = None
-    tensor_active_ratio: float | None = None
-    throttle_ns: Mapping[str, float] = field(default_factory=dict)
-    ecc_errors: Mapping[str, float] = field(default_factory=dict)
-    remapped_rows: Mapping[str, float] = field(default_factory=dict)
-    row_remapping: Mapping[str, float] = field(default_factory=dict)
-    pcie_bytes: Mapping[str, float] = field(default_factory=dict)
-    nvlink_bytes: Mapping[str, float] = field(default_factory=dict)
+    numbers: Mapping[str, float] = field(default_factory=dict)
+    labelled: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, **values: SensorValue) -> "Sensors":
+        """The values that are known: not None, and not an empty mapping."""
+        return cls().but(**values)
+
+    def number(self, family: str) -> float | None:
+        """The value of a family without a label; None: unknown."""
+        return self.numbers.get(family)
+
+    def by_label(self, family: str) -> Mapping[str, float]:
+        """The known values of a family, by the value of its label."""
+        return self.labelled.get(family, {})
+
+    def but(self, **values: SensorValue) -> "Sensors":
+        """The same with these values instead; None or an empty mapping removes a family."""
+        numbers, labelled = dict(self.numbers), dict(self.labelled)
+        for family, value in values.items():
+            numbers.pop(family, None)
+            labelled.pop(family, None)
+            if isinstance(value, Mapping):
+                if value:
+                    labelled[family] = value
+            elif value is not None:
+                numbers[family] = value
+        return Sensors(numbers, labelled)
 
 
 class XidCount(NamedTuple):

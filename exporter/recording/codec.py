@@ -13,12 +13,14 @@ from enum import StrEnum
 from functools import cache
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
+from exporter.metrics.families import BOARD
 from exporter.model import (
     CgroupIdentity,
     DeviceReading,
     Engines,
     RawSamples,
     Reading,
+    Sensors,
     SourceStatus,
     Window,
 )
@@ -38,6 +40,14 @@ NAMES: Mapping[type, Mapping[str, str]] = {
     Cycle: {"node_facts": "told", "group_facts": "called"},
 }
 """The names of fields on file, where they are not those of today: files are read by any version."""
+
+SENSORS: Mapping[str, str] = {
+    "throttle_seconds_total": "throttle_ns",
+    "ecc_errors_total": "ecc_errors",
+    "pcie_bytes_total": "pcie_bytes",
+    "nvlink_bytes_total": "nvlink_bytes",
+}
+"""The same for the families of ``Sensors``, which is an object of all its families on file."""
 
 _SHAPES: dict[type, str] = {
     bool: "boolean",
@@ -65,6 +75,9 @@ def to_json(value: object) -> Json:
         return value
     if isinstance(value, Mapping):
         return _mapping_to_json(value)
+    if isinstance(value, Sensors):
+        families = {**value.numbers, **value.labelled}
+        return {SENSORS.get(name, name): to_json(own) for name, own in families.items()}
     if _is_object(type(value)):
         return {
             _on_file(type(value), name): to_json(own)
@@ -125,6 +138,8 @@ def _reader(kind: Any) -> Reader:  # noqa: ANN401 - any type form
         return _generic(get_origin(kind), get_args(kind))
     if kind in _SHAPES:
         return _plain(kind)
+    if kind is Sensors:
+        return _sensors()
     if _is_object(kind):
         return _named(kind)
     if issubclass(kind, StrEnum):
@@ -251,6 +266,23 @@ def _named(kind: Any) -> Reader:  # noqa: ANN401 - of a type that is an object
             raise CodecError(f"{min(missing)} is missing")
         return kind(
             **{fields_by_name[name]: _at(name, readers[name], own) for name, own in given.items()}
+        )
+
+    return read
+
+
+def _sensors() -> Reader:
+    """A reader of sensors. Those that the table of families lacks are refused."""
+    families = {SENSORS.get(family.name, family.name): family for family in BOARD}
+    number, labelled = _reader(float), _reader(Mapping[str, float])
+
+    def read(data: Json) -> object:
+        given = _object(data)
+        if unknown := given.keys() - families.keys():
+            raise CodecError(f"{min(unknown)[:50]!r} is unknown; made by a newer version?")
+        readers = {name: labelled if families[name].labels else number for name in given}
+        return Sensors.of(
+            **{families[name].name: _at(name, readers[name], own) for name, own in given.items()}
         )
 
     return read

@@ -153,24 +153,10 @@ def _info(device: Device) -> Labelled:
 
 
 def _sensors(sensors: Sensors) -> dict[str, Value]:
-    values = known(
-        power_watts=sensors.power_watts,
-        power_limit_watts=sensors.power_limit_watts,
-        sm_active_ratio=sensors.sm_active_ratio,
-        sm_occupancy_ratio=sensors.sm_occupancy_ratio,
-        tensor_active_ratio=sensors.tensor_active_ratio,
-    )
-    for name, labelled in (
-        ("temperature_celsius", sensors.temperature_celsius),
-        ("clock_hertz", sensors.clock_hertz),
-        ("throttle_seconds_total", sensors.throttle_ns),
-        ("ecc_errors_total", sensors.ecc_errors),
-        ("remapped_rows", sensors.remapped_rows),
-        ("row_remapping", sensors.row_remapping),
-        ("pcie_bytes_total", sensors.pcie_bytes),
-        ("nvlink_bytes_total", sensors.nvlink_bytes),
-    ):
-        values[name] = {(label,): value for label, value in labelled.items()}
+    """The known values, by family."""
+    values: dict[str, Value] = {**sensors.numbers}
+    for family, labelled in sensors.labelled.items():
+        values[family] = {(label,): value for label, value in labelled.items()}
     return values
 
 
@@ -223,8 +209,9 @@ def _accounts(view: View, seen: DeviceView) -> dict[str, Value]:
             (str(reason),): core_ns for reason, core_ns in device_ledger.unexplained.items()
         }
     if device_ledger.measured:
-        methods = device_ledger.methods
-        values["method_info"] = {(methods.busy, methods.shares, methods.energy): 1}
+        methods, sampling = device_ledger.methods, device_ledger.sampling
+        labels = (methods.busy, methods.shares, methods.energy, *sampling.labels)
+        values["method_info"] = {labels: 1}
     return values | _unattributed(seen) | _allocated(view, device_ledger)
 
 

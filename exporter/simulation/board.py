@@ -105,29 +105,33 @@ def sensors(device: DeviceSpec, load: Load, now_us: int, counts: Counts) -> Sens
     Only those that the driver of its vendor reports.
     """
     known = _known(device, load, now_us, counts)
+    watts, limit = known.number("power_watts"), known.number("power_limit_watts")
+    warmth, clocks = known.by_label("temperature_celsius"), known.by_label("clock_hertz")
     if device.vendor == "amd":  # as gpu_metrics and hwmon of an Instinct have it
         names = ("prochot", "socket_thermal", "vr_thermal", "hbm_thermal")
-        capped = known.throttle_ns["sw_power_cap"]
-        warmth = known.temperature_celsius
-        return Sensors(
-            known.power_watts,
-            known.power_limit_watts,
-            {"hotspot": warmth["gpu"], "memory": warmth["memory"]},
-            known.clock_hertz,
-            throttle_ns={"ppt": capped, **dict.fromkeys(names, 0)},
-            ecc_errors=known.ecc_errors,
+        capped = known.by_label("throttle_seconds_total")["sw_power_cap"]
+        return Sensors.of(
+            power_watts=watts,
+            power_limit_watts=limit,
+            temperature_celsius={"hotspot": warmth["gpu"], "memory": warmth["memory"]},
+            clock_hertz=clocks,
+            throttle_seconds_total={"ppt": capped, **dict.fromkeys(names, 0)},
+            ecc_errors_total=known.by_label("ecc_errors_total"),
         )
     if device.vendor == "intel":  # xe's hwmon
-        clocks = {"graphics": known.clock_hertz["sm"]}
-        limit, warmth = known.power_limit_watts, known.temperature_celsius
-        return Sensors(known.power_watts, limit, warmth, clocks)
+        return Sensors.of(
+            power_watts=watts,
+            power_limit_watts=limit,
+            temperature_celsius=warmth,
+            clock_hertz={"graphics": clocks["sm"]},
+        )
     return known
 
 
 def _known(device: DeviceSpec, load: Load, now_us: int, counts: Counts) -> Sensors:
     busy = load(now_us, SECOND_US)
     warmth = RISE_CELSIUS * load(now_us, WARMTH_US)
-    return Sensors(
+    return Sensors.of(
         power_watts=round(device.idle_watts + (device.max_watts - device.idle_watts) * busy, 3),
         power_limit_watts=device.max_watts,
         temperature_celsius={
@@ -138,18 +142,18 @@ def _known(device: DeviceSpec, load: Load, now_us: int, counts: Counts) -> Senso
             "sm": device.clock_hertz if busy else min(IDLE_CLOCK_HERTZ, device.clock_hertz),
             "memory": MEMORY_CLOCK_HERTZ,
         },
-        throttle_ns={
+        throttle_seconds_total={
             "sw_power_cap": counts.capped_ns,
             **dict.fromkeys(("sync_boost", "sw_thermal", "hw_thermal", "hw_power_brake"), 0),
         },
-        ecc_errors={"corrected": 0, "uncorrected": 0},
+        ecc_errors_total={"corrected": 0, "uncorrected": 0},
         remapped_rows={"corrected": 0, "uncorrected": 0},
         row_remapping={"pending": 0, "failed": 0},
-        pcie_bytes={
+        pcie_bytes_total={
             "transmit": int(SENT_PER_BUSY_NS * counts.busy_ns),
             "receive": int(RECEIVED_PER_BUSY_NS * counts.busy_ns),
         },
-        nvlink_bytes=dict.fromkeys(
+        nvlink_bytes_total=dict.fromkeys(
             ("transmit", "receive") if LINKED in device.model else (),
             int(NVLINK_PER_BUSY_NS * counts.busy_ns),
         ),

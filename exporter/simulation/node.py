@@ -15,6 +15,8 @@ from exporter.model import (
     PodTable,
     ProcessInfo,
     ProcessMemory,
+    ProcessSample,
+    Sample,
     Sensors,
 )
 from exporter.simulation import identity
@@ -22,7 +24,7 @@ from exporter.simulation.board import BoardMeter, profiled, sensors
 from exporter.simulation.description import DeviceSpec, Scenario
 from exporter.simulation.lifecycle import Lifecycle
 from exporter.simulation.population import Life, Population, busy_ns, segments
-from exporter.simulation.ring import SECOND_US, BusySample, ProcessRow, Ring
+from exporter.simulation.ring import SECOND_US, Ring
 from exporter.simulation.schemes import Offer, Site, offered, texts
 
 COMM_LENGTH = 15  # of a process's name: the kernel's TASK_COMM_LEN without the end
@@ -92,7 +94,7 @@ class Node:
                 return fault.state
         return DeviceState.UP
 
-    def busy_samples(self, device: int, engine: str, newer_than_us: int) -> list[BusySample]:
+    def busy_samples(self, device: int, engine: str, newer_than_us: int) -> list[Sample]:
         """The ring's samples that ended after a time (epoch, µs), oldest first.
 
         As ``nvmlDeviceGetSamples``; the percentage is rounded.
@@ -100,11 +102,11 @@ class Node:
         place = QUANTITIES.index(engine)
         start_us = self.start_unix_ns // 1000
         return [
-            BusySample(start_us + sample.end_us, (sample.hundredths(place) + 50) // 100)
+            Sample(start_us + sample.end_us, (sample.hundredths(place) + 50) // 100)
             for sample in self._rings[device].samples(self._now_us(), newer_than_us - start_us)
         ]
 
-    def process_samples(self, device: int, newer_than_us: int) -> list[ProcessRow]:
+    def process_samples(self, device: int, newer_than_us: int) -> list[ProcessSample]:
         """A row for each process named in those samples, in whole percent, cut off.
 
         As ``nvmlDeviceGetProcessUtilization``: an average over all of the samples.

@@ -8,7 +8,7 @@ ctrl2080gpumon.h, since 525.53). Per-process utilisation is an average over thos
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from exporter.model import QUANTITIES
+from exporter.model import QUANTITIES, ProcessSample
 from exporter.simulation import identity
 from exporter.simulation.description import SAMPLE_PERIOD_NS, SampleRule
 from exporter.simulation.population import Life, Population, Segment, cut, running, segments
@@ -30,24 +30,6 @@ class RingSample(NamedTuple):
     def hundredths(self, engine: int) -> int:
         """Busy share in hundredths of a percent, the driver's own unit."""
         return min(self.busy_ns[engine] * 10 // self.length_us, 10_000)
-
-
-class BusySample(NamedTuple):
-    """How busy one engine was, in whole percent. ``timestamp_us`` is the sample's end."""
-
-    timestamp_us: int
-    percent: float
-
-
-class ProcessRow(NamedTuple):
-    """A process's average over the samples asked for, in whole percent, by engine."""
-
-    pid: int
-    timestamp_us: int
-    core: int
-    memory_active: int
-    encoder: int
-    decoder: int
 
 
 class Ring:
@@ -82,7 +64,7 @@ class Ring:
             self._kept.update(self._taken(missing[0], missing[-1]))
         return [self._kept[n] for n in range(first, newest + 1)]
 
-    def rows(self, now_us: int, newer_than_us: int) -> list[ProcessRow]:
+    def rows(self, now_us: int, newer_than_us: int) -> list[ProcessSample]:
         """One row for each process that a sample names; the average counts all samples."""
         samples = self.samples(now_us, newer_than_us)
         sums: dict[int, list[int]] = {}
@@ -93,7 +75,7 @@ class Ring:
                     sums.setdefault(pid, [0] * len(QUANTITIES))[engine] += sample.hundredths(engine)
                     seen_us[pid] = sample.end_us
         return [
-            ProcessRow(pid, seen_us[pid], *(each // len(samples) // 100 for each in total))
+            ProcessSample(pid, seen_us[pid], *(each // len(samples) // 100 for each in total))
             for pid, total in sums.items()
         ]
 

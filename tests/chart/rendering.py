@@ -9,7 +9,10 @@ from typing import Any
 
 import yaml
 
+from charts.package import package
+
 ROOT = Path(__file__).parents[2]
+package()  # what git does not hold of the chart
 CHART = ROOT / "charts" / "mgpu-exporter"
 RELEASE, NAMESPACE = "gpus", "observing"
 KUBERNETES = "1.34.0"

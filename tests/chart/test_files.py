@@ -10,8 +10,9 @@ import pytest
 import yaml
 
 from charts import generate, manifests
+from charts.package import package
 from tests.chart.matrix import MATRIX
-from tests.chart.rendering import CHART, NAMESPACE, RELEASE, Rendered, helm, template
+from tests.chart.rendering import CHART, NAMESPACE, RELEASE, Refused, Rendered, helm, template
 
 pytestmark = pytest.mark.program("helm")
 
@@ -102,16 +103,6 @@ def test_a_dashboard_is_a_config_map_that_the_sidecar_finds(chart: Path) -> None
     assert json.loads(one["data"]["mgpu-use.json"]) == json.loads(DASHBOARD)
 
 
-def test_rules_and_dashboards_are_copied_and_what_went_is_found(tmp_path: Path) -> None:
-    chart = tmp_path / "charts" / "mgpu-exporter"
-    chart.mkdir(parents=True)
-    (chart / "README.md").write_text("")
-    (tmp_path / "rules").mkdir()
-    (tmp_path / "rules" / "few.yaml").write_text(RULES)
-    texts = generate.chart_files(tmp_path)
-    assert texts[chart / "files" / "rules" / "few.yaml"] == RULES
-
-
 def test_a_setting_that_is_taken_up_at_run_time_brings_no_restart(chart: Path) -> None:
     listed = chart / "files" / "restarting.txt"
     listed.write_text(listed.read_text().replace("log.level\n", ""))
@@ -184,3 +175,31 @@ def test_helm_says_why_it_renders_nothing() -> None:
     with pytest.raises(subprocess.CalledProcessError) as error:
         manifests.template(CHART, ("--set", "profile=all"))
     assert "profile" in error.value.stderr
+
+
+@pytest.mark.parametrize(
+    ("values", "what"), [("prometheusRule", "rules"), ("dashboards", "dashboards")]
+)
+def test_a_checkout_without_copies_says_how_to_make_them(
+    chart: Path, values: str, what: str
+) -> None:
+    shutil.rmtree(chart / "files" / what)
+
+    with pytest.raises(Refused, match=rf"lacks its {what}: run python3 -m charts\.package"):
+        template(chart, json.dumps({values: {"enabled": True}}))
+    assert Rendered(template(chart, "{}")).of("DaemonSet")
+
+
+def test_packaging_copies_what_there_is_and_removes_the_rest(tmp_path: Path) -> None:
+    sources = {"rules/a.yaml": "a", "rules/exported/b.yaml": "b", "dashboards/c.json": "c"}
+    old = "charts/mgpu-exporter/files/rules/gone.yaml"
+    for name, text in {**sources, old: "old"}.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+
+    for _ in range(2):
+        package(tmp_path)
+
+    files = tmp_path / "charts/mgpu-exporter/files"
+    found = {str(p.relative_to(files)): p.read_text() for p in files.rglob("*") if p.is_file()}
+    assert found == sources

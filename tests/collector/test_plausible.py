@@ -54,7 +54,7 @@ def reading(
         DEVICE,
         window=window,
         memory=DeviceMemory(total, used, None, (ProcessMemory(7, of_process, COMPUTE),)),
-        sensors=Sensors(power_limit_watts=limit, power_watts=power),
+        sensors=Sensors.of(power_limit_watts=limit, power_watts=power),
     )
 
 

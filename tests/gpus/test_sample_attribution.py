@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from exporter.simulation.ring import ProcessRow, RingSample
+from exporter.model import ProcessSample
+from exporter.simulation.ring import RingSample
 from exporter.sources.gpus.sample_attribution import (
     NamedTime,
     SampleAttribution,
@@ -16,7 +17,6 @@ from exporter.sources.gpus.sample_attribution import (
     _adding_up,
     attribute_samples,
 )
-from exporter.sources.gpus.samples import ProcessSample
 from tests.scenario.clock import ManualClock
 from tests.scenario.nodes import SCENARIOS, node, pod
 
@@ -149,7 +149,7 @@ def test_no_sample_is_counted_twice(samples: Sampled) -> None:
     assert sum(busy_ns for busy_ns, _ in naming.by_pid.values()) + naming.unclaimed_ns <= whole
 
 
-def seconds_of(scenario: dict[str, Any]) -> Iterator[tuple[list[RingSample], list[ProcessRow]]]:
+def seconds_of(scenario: dict[str, Any]) -> Iterator[tuple[list[RingSample], list[ProcessSample]]]:
     """Twelve seconds of a scenario's first device: the samples and rows of each."""
     clock = ManualClock()
     asked = node(clock, devices=2, **scenario)
@@ -163,7 +163,7 @@ def seconds_of(scenario: dict[str, Any]) -> Iterator[tuple[list[RingSample], lis
 
 
 def naming_of(
-    samples: Sequence[RingSample], rows: Iterable[ProcessRow]
+    samples: Sequence[RingSample], rows: Iterable[ProcessSample]
 ) -> SampleAttribution | None:
     parts = [
         (s.end_us, (s.hundredths(0) + 50) // 100, 1000, s.hundredths(0) // 10) for s in samples

@@ -72,11 +72,11 @@ def test_a_partition_is_measured_and_its_board_keeps_the_energy() -> None:
     assert part.memory
     assert (part.memory.total_bytes, part.memory.used_bytes) == (24 * GIB, 3 * GIB)
     assert part.unmeasured["energy"] is Unmeasured.PARTITIONED
-    assert part.sensors.power_watts is None
+    assert part.sensors.number("power_watts") is None
     used = sum(window.energy_uj or 0 for window in looked.windows(0))
     assert used == pytest.approx(40 * (100 + 400 / 8) * 1e6, rel=0.01)
-    assert board.sensors.power_watts == 150
-    assert set(board.sensors.temperature_celsius) == {"hotspot", "memory"}
+    assert board.sensors.number("power_watts") == 150
+    assert set(board.sensors.by_label("temperature_celsius")) == {"hotspot", "memory"}
     assert board.window
     assert (board.window.busy.core, board.memory) == (None, None)
     assert board.unmeasured["core"] is Unmeasured.PARTITIONED
@@ -117,6 +117,6 @@ def test_the_kernel_s_counters_of_a_card_of_intel_s_are_exact() -> None:
     assert card.memory
     assert (card.memory.total_bytes, card.memory.used_bytes) == (None, None)
     assert card.memory.processes == ((2001, 2 * GIB, frozenset()),)
-    assert set(card.sensors.clock_hertz) == {"graphics"}
-    assert card.sensors.ecc_errors == {}
+    assert set(card.sensors.by_label("clock_hertz")) == {"graphics"}
+    assert card.sensors.by_label("ecc_errors_total") == {}
     assert card.xids == {}

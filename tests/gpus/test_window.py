@@ -8,8 +8,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from exporter.model import Methods, Window
-from exporter.sources.gpus.samples import ProcessSample, Sample, newest_rows
+from exporter.model import Methods, ProcessSample, Sample, Window
+from exporter.sources.gpus.samples import newest_rows
 from exporter.sources.gpus.window import RING_US, WindowCursor
 
 NOW = 1_700_000_000_000_000  # microseconds since the epoch

@@ -6,8 +6,7 @@ from itertools import pairwise
 
 import pytest
 
-from exporter.model import Window
-from exporter.sources.gpus.samples import ProcessSample, Sample
+from exporter.model import ProcessSample, Sample, Window
 from exporter.sources.gpus.window import WindowCursor
 
 SECOND = 1_000_000

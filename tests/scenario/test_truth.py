@@ -111,9 +111,9 @@ def test_sensors_show_how_busy_the_device_is(duty: int, watts: float, hertz: int
     asked = node(clock, processes=[process(duty=duty)])
     clock.move(15)
     sensors = asked.sensors(0)
-    assert sensors.power_watts == watts
-    assert sensors.clock_hertz["sm"] == hertz
-    assert sensors.temperature_celsius["gpu"] == (77 if duty else 32)
+    assert sensors.number("power_watts") == watts
+    assert sensors.by_label("clock_hertz")["sm"] == hertz
+    assert sensors.by_label("temperature_celsius")["gpu"] == (77 if duty else 32)
 
 
 @pytest.mark.parametrize(
@@ -127,8 +127,8 @@ def test_a_board_that_is_always_busy_is_held_to_its_power_limit(
     asked = node(clock, model="NVIDIA H100 80GB HBM3", processes=busy)
     clock.move(10)
     sensors = asked.sensors(0)
-    assert sensors.throttle_ns["sw_power_cap"] == capped
-    assert sensors.sm_active_ratio == pytest.approx(active, abs=0.02)
+    assert sensors.by_label("throttle_seconds_total")["sw_power_cap"] == capped
+    assert sensors.number("sm_active_ratio") == pytest.approx(active, abs=0.02)
 
 
 def test_traffic_grows_with_the_work_and_never_falls() -> None:
@@ -139,18 +139,22 @@ def test_traffic_grows_with_the_work_and_never_falls() -> None:
     for _ in range(20):
         clock.move(1)
         now = asked.sensors(0)
-        for sensor in ("pcie_bytes", "nvlink_bytes"):
-            assert all(getattr(now, sensor)[k] >= v for k, v in getattr(before, sensor).items())
+        for family in ("pcie_bytes_total", "nvlink_bytes_total"):
+            assert all(now.by_label(family)[k] >= v for k, v in before.by_label(family).items())
         before = now
-    assert before.pcie_bytes["receive"] > before.pcie_bytes["transmit"] > 0
-    assert before.nvlink_bytes["receive"] > 0
-    assert asked.sensors(1).pcie_bytes == {"transmit": 0, "receive": 0}
+    assert (
+        before.by_label("pcie_bytes_total")["receive"]
+        > before.by_label("pcie_bytes_total")["transmit"]
+        > 0
+    )
+    assert before.by_label("nvlink_bytes_total")["receive"] > 0
+    assert asked.sensors(1).by_label("pcie_bytes_total") == {"transmit": 0, "receive": 0}
 
 
 def test_a_board_tells_only_of_what_its_kind_has() -> None:
     sensors = node(model="NVIDIA A10").sensors(0)
-    assert sensors.sm_active_ratio is None
-    assert sensors.nvlink_bytes == {}
+    assert sensors.number("sm_active_ratio") is None
+    assert sensors.by_label("nvlink_bytes_total") == {}
 
 
 def test_memory_is_what_its_processes_hold() -> None:

@@ -5,7 +5,7 @@ of the timestamps is the driver's own: epoch time on the GPUs seen, time since b
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 NO_PID = frozenset({0, 0xFFFFFFFF})
 FUTURE_US = 5_000_000  # a timestamp further ahead than this is garbage, or the clock was set
@@ -14,25 +14,6 @@ WHOLE = 100  # percent
 
 BusySample = tuple[int, float]
 """A ``Sample`` or a bare tuple of the same. Bare ones cost less: a device has tens a second."""
-
-
-class Sample(NamedTuple):
-    """How busy one engine of a device was during one sample, in percent."""
-
-    timestamp_us: int
-    percent: float
-
-
-class ProcessSample(NamedTuple):
-    """One process's average over the samples asked for, in integer percent per engine."""
-
-    pid: int
-    timestamp_us: int
-    core: int
-    memory_active: int
-    encoder: int
-    decoder: int
-
 
 ProcessRow = tuple[int, int, int, int, int, int]
 """A ``ProcessSample`` or a bare tuple of the same."""

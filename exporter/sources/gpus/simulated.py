@@ -9,13 +9,14 @@ from exporter.model import (
     DeviceReading,
     Engines,
     Methods,
+    ProcessSample,
     Reading,
+    Sample,
     SourceStatus,
     Unmeasured,
     Window,
 )
 from exporter.simulation.node import Node
-from exporter.sources.gpus.samples import ProcessSample, Sample
 from exporter.sources.gpus.simulated_devices import (
     SimulatedAmd,
     SimulatedAmdPart,
@@ -156,13 +157,11 @@ class _RingReader:
         self._index = index
 
     def busy_samples(self, engine: str, newer_than_us: int) -> Sequence[Sample]:
-        samples = self._node.busy_samples(self._index, engine, newer_than_us)
-        return [Sample(*sample) for sample in samples]
+        return self._node.busy_samples(self._index, engine, newer_than_us)
 
     def utilization(self, engine: str) -> float | None:
         samples = self._node.busy_samples(self._index, engine, 0)
         return samples[-1].percent if samples else None
 
     def process_samples(self, newer_than_us: int) -> Sequence[ProcessSample]:
-        rows = self._node.process_samples(self._index, newer_than_us)
-        return [ProcessSample(*row) for row in rows]
+        return self._node.process_samples(self._index, newer_than_us)

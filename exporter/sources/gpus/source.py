@@ -4,22 +4,46 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
+from exporter.metrics.families import groups_without
 from exporter.model import DeviceReading, DeviceState, Reading
+from exporter.settings import Settings
+
+DEADLINE_OF_INTERVAL = 0.8
+LONGEST_S = 5.0
+NS = 1e9  # in a second
 
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """The run-time settings of a source. A source ignores the fields that do not apply to it.
+    """The run-time settings of a source, in seconds. A source ignores what does not apply to it.
 
-    ``deadline_s`` is for a whole read. ``disabled`` are groups of metric families that are not
+    ``deadline_s`` is for a whole read, whatever the driver does. Process lists are read at once
+    when an unknown process is active, but no sooner than ``processes_soonest_s`` after the last:
+    they lock the whole driver of NVIDIA. ``disabled`` are groups of metric families that are not
     shown: what only they need is not read. ``wake``: a read may wake a device and keep it awake.
     """
 
     deadline_s: float = 0.8
     processes_every_s: float = 5.0
+    processes_soonest_s: float = 1.0
     sensors_every_s: float = 5.0
     disabled: frozenset[str] = frozenset()
     wake: bool = False
+
+
+def demand_of(settings: Settings) -> Demand:
+    """The demand of these settings.
+
+    A cycle waits for the driver no longer than most of its interval, however it hangs.
+    """
+    deadline_s = min(DEADLINE_OF_INTERVAL * settings.collection_interval_ns / NS, LONGEST_S)
+    return Demand(
+        deadline_s=deadline_s,
+        processes_every_s=settings.collection_processes_interval_ns / NS,
+        sensors_every_s=settings.collection_sensors_interval_ns / NS,
+        disabled=groups_without(settings.metrics_disable),
+        wake=settings.drm_wake,
+    )
 
 
 class GpuSource(Protocol):

@@ -172,8 +172,8 @@ def test_a_radeon_tells_of_itself_and_of_memory(node: Node) -> None:
     assert reading.window.busy.core == 800_000_000
     assert reading.window.energy_uj == 100 * JOULE  # by its power: the counter's unit is not told
     assert reading.window.methods.energy == "power"
-    assert reading.sensors.ecc_errors == {}
-    assert reading.sensors.throttle_ns == {}
+    assert reading.sensors.by_label("ecc_errors_total") == {}
+    assert reading.sensors.by_label("throttle_seconds_total") == {}
 
 
 def test_a_counter_that_comes_after_power_is_not_spent_all_at_once(node: Node) -> None:
@@ -273,21 +273,21 @@ def test_sensors_are_those_of_hwmon_and_ras(node: Node) -> None:
 
     sensors = node.device(board.uuid).sensors
 
-    assert (sensors.power_watts, sensors.power_limit_watts) == (100, 300)
-    assert sensors.temperature_celsius == {"gpu": 41, "junction": 52, "memory": 47}
-    assert sensors.clock_hertz == {"sm": 800_000_000, "memory": 1_600_000_000}
-    assert sensors.ecc_errors == {"corrected": 5, "uncorrected": 2}
+    assert (sensors.number("power_watts"), sensors.number("power_limit_watts")) == (100, 300)
+    assert sensors.by_label("temperature_celsius") == {"gpu": 41, "junction": 52, "memory": 47}
+    assert sensors.by_label("clock_hertz") == {"sm": 800_000_000, "memory": 1_600_000_000}
+    assert sensors.by_label("ecc_errors_total") == {"corrected": 5, "uncorrected": 2}
 
 
 def test_throttling_is_the_share_of_the_cycles_between_two_reads(node: Node) -> None:
     board = node.tree.add(MI300X)
     board.metrics(v1_6(cycles=2**32 - 500, ppt=2**32 - 100))
-    assert node.device(board.uuid).sensors.throttle_ns == {"ppt": 0}
+    assert node.device(board.uuid).sensors.by_label("throttle_seconds_total") == {"ppt": 0}
     board.metrics(v1_6(cycles=500, ppt=150))  # both have gone round
 
     sensors = node.device(board.uuid, after=10).sensors
 
-    assert sensors.throttle_ns == {"ppt": 2.5 * SECOND}
+    assert sensors.by_label("throttle_seconds_total") == {"ppt": 2.5 * SECOND}
 
 
 def test_counters_of_a_board_go_on_when_it_is_partitioned_anew(node: Node) -> None:
@@ -306,8 +306,8 @@ def test_counters_of_a_board_go_on_when_it_is_partitioned_anew(node: Node) -> No
     after = node.device(board.uuid, after=10)
 
     assert len(node.read().devices) == 3
-    assert before.sensors.throttle_ns == {"ppt": 5 * SECOND}
-    assert after.sensors.throttle_ns == {"ppt": 5 * SECOND}
+    assert before.sensors.by_label("throttle_seconds_total") == {"ppt": 5 * SECOND}
+    assert after.sensors.by_label("throttle_seconds_total") == {"ppt": 5 * SECOND}
     assert before.window is not None
     assert after.window is not None
     assert (before.window.energy_uj or 0) + (after.window.energy_uj or 0) == 900 * JOULE

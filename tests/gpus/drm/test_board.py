@@ -46,7 +46,7 @@ def test_energy_is_the_hwmon_counters(machine: Machine, driver: str) -> None:
 
     assert window(reading).energy_uj == 42_000_000
     assert window(reading).methods.energy == "counter"
-    assert reading.sensors.power_watts == 42
+    assert reading.sensors.number("power_watts") == 42
     assert "energy" not in reading.unmeasured
 
 
@@ -67,7 +67,7 @@ def test_a_counter_that_is_away_for_a_moment_is_spent_once_and_told_apart(machin
 
     assert [energy(reading)[0] for reading in away] == [None] * 3
     assert (window(back).energy_uj, window(back).late_energy_uj) == (160_000_000, 120_000_000)
-    assert back.sensors.power_watts == 40
+    assert back.sensors.number("power_watts") == 40
     assert energy(step(machine, source))[0] == 40_000_000
 
 
@@ -93,7 +93,7 @@ def test_power_is_integrated_where_there_is_no_counter(machine: Machine) -> None
 
     assert window(reading).energy_uj == 300_000_000
     assert window(reading).methods.energy == "power"
-    assert reading.sensors.power_watts == 100
+    assert reading.sensors.number("power_watts") == 100
 
 
 def test_the_idle_part_is_what_an_idle_board_used(machine: Machine) -> None:
@@ -123,7 +123,7 @@ def test_the_idle_part_is_what_an_idle_board_used(machine: Machine) -> None:
         (
             "i915",
             {"drm/card0/gt_act_freq_mhz": "1550", f"{HWMON}/power1_max": "190000000"},
-            Sensors(power_limit_watts=190, clock_hertz={"graphics": 1_550_000_000}),
+            Sensors.of(power_limit_watts=190, clock_hertz={"graphics": 1_550_000_000}),
         ),
         (
             "xe",
@@ -135,7 +135,7 @@ def test_the_idle_part_is_what_an_idle_board_used(machine: Machine) -> None:
                 f"{HWMON}/temp3_input": "52500",
                 f"{HWMON}/temp3_label": "vram",
             },
-            Sensors(
+            Sensors.of(
                 temperature_celsius={"gpu": 48, "memory": 52.5},
                 clock_hertz={"graphics": 2_850_000_000},
             ),
@@ -154,7 +154,7 @@ def test_the_idle_part_is_what_an_idle_board_used(machine: Machine) -> None:
                 f"{HWMON}/freq1_input": "2100000000",
                 f"{HWMON}/freq2_input": "1249000000",
             },
-            Sensors(
+            Sensors.of(
                 power_watts=45,
                 power_limit_watts=295,
                 temperature_celsius={"gpu": -3, "hotspot": 61, "memory": 70},
@@ -180,7 +180,7 @@ def test_what_nobody_is_shown_is_neither_read_nor_said_to_be_missing(machine: Ma
 
     reading = only(source.read())
 
-    assert reading.sensors.temperature_celsius == {}
+    assert reading.sensors.by_label("temperature_celsius") == {}
     assert not {"temperature", "ecc_errors", "power", "power_limit"} & reading.unmeasured.keys()
     assert {"clock", "throttle", "pcie"} <= reading.unmeasured.keys()
 

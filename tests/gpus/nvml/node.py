@@ -5,18 +5,19 @@ import os
 import pickle
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, cast
 
 from exporter.model import DeviceReading, Reading
-from exporter.sources.gpus.nvml.cadence import Timing
+from exporter.sources.gpus.source import Demand
 from tests.fakenvml.build import library
 from tests.fakenvml.scenario import Fault, Scenario
 
 START = 1_700_000_000  # unix seconds at which every test begins
 SECOND = 10**9
-PATIENT = Timing(deadline_s=60)  # for tests in which nothing hangs
-HASTY = Timing(deadline_s=0.5)
+PATIENT = Demand(deadline_s=60)  # for tests in which nothing hangs
+HASTY = Demand(deadline_s=0.5)
 
 
 class Node:
@@ -32,7 +33,14 @@ class Node:
         """Unix seconds."""
         return cast("float", self.scenario.now)
 
-    def start(self, timing: Timing = PATIENT, path: Path | None = None, **settings: Any) -> None:
+    def start(
+        self,
+        demand: Demand = PATIENT,
+        path: Path | None = None,
+        *,
+        disabled: Iterable[str] = (),
+        **settings: Any,
+    ) -> None:
         """Start the source, on the plain library unless told otherwise."""
         self.write()
         self._process = subprocess.Popen(
@@ -42,7 +50,8 @@ class Node:
             stdout=subprocess.PIPE,
         )
         settings = {"library_path": str(path or library())} | settings
-        self._send({"timing": timing} | settings)
+        demand = dataclasses.replace(demand, disabled=frozenset(disabled))
+        self._send({"demand": demand} | settings)
 
     def write(self) -> None:
         """Let the library see the scenario as it is now."""

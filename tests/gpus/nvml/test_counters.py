@@ -40,7 +40,7 @@ def test_throttling_is_told_by_reason_in_nanoseconds(one: Node) -> None:
         Field(0, number, value=1000 * number) for number in (74, 76, 269, 270, 271)
     ]
     one.start()
-    assert sensors(one).throttle_ns == {
+    assert sensors(one).by_label("throttle_seconds_total") == {
         "sw_power_cap": 74_000,
         "sync_boost": 76_000,
         "sw_thermal": 269_000,
@@ -71,7 +71,7 @@ def test_power_smoothing_is_not_taken_for_throttling(one: Node) -> None:
     one.scenario.driver = "580.65.06"
     one.scenario.fields = [Field(0, 269, value=5, type="uint"), Field(0, 251, value=8_000_000)]
     one.start()
-    assert sensors(one).throttle_ns["sw_thermal"] == 8_000_000
+    assert sensors(one).by_label("throttle_seconds_total")["sw_thermal"] == 8_000_000
 
 
 def test_memory_errors_and_remapped_rows(one: Node) -> None:
@@ -84,9 +84,9 @@ def test_memory_errors_and_remapped_rows(one: Node) -> None:
     ]
     one.start()
     told = sensors(one)
-    assert told.ecc_errors == {"corrected": 12, "uncorrected": 1}
-    assert told.remapped_rows == {"corrected": 3, "uncorrected": 2}
-    assert told.row_remapping == {"pending": 1, "failed": 0}
+    assert told.by_label("ecc_errors_total") == {"corrected": 12, "uncorrected": 1}
+    assert told.by_label("remapped_rows") == {"corrected": 3, "uncorrected": 2}
+    assert told.by_label("row_remapping") == {"pending": 1, "failed": 0}
 
 
 def test_nvlink_traffic_is_the_sum_over_the_links_in_bytes(one: Node) -> None:
@@ -96,7 +96,10 @@ def test_nvlink_traffic_is_the_sum_over_the_links_in_bytes(one: Node) -> None:
         Field(0, 139, value=7000, scope=ALL_LINKS),
     ]
     one.start()
-    assert sensors(one).nvlink_bytes == {"transmit": 9000 * 1024, "receive": 7000 * 1024}
+    assert sensors(one).by_label("nvlink_bytes_total") == {
+        "transmit": 9000 * 1024,
+        "receive": 7000 * 1024,
+    }
 
 
 def test_pcie_traffic_goes_on_over_the_wrap(one: Node) -> None:
@@ -106,7 +109,9 @@ def test_pcie_traffic_goes_on_over_the_wrap(one: Node) -> None:
         Field(0, RX, value=7, rate=3 * GIB, type="uint"),
     ]
     one.start()
-    told = [sensors(one).pcie_bytes] + [sensors(one, after=1).pcie_bytes for _ in range(10)]
+    told = [sensors(one).by_label("pcie_bytes_total")] + [
+        sensors(one, after=1).by_label("pcie_bytes_total") for _ in range(10)
+    ]
     assert [each["transmit"] for each in told] == [100 * MIB * second for second in range(11)]
     assert [each["receive"] for each in told] == [3 * GIB * second for second in range(11)]
 
@@ -121,24 +126,24 @@ def test_pcie_traffic_that_is_not_told_for_a_while_is_absent_and_does_not_fall(o
     one.scenario.fields = [Field(0, TX, rate=MIB, type="uint")]
     one.start()
     one.read()
-    before = sensors(one, after=5).pcie_bytes["transmit"]
+    before = sensors(one, after=5).by_label("pcie_bytes_total")["transmit"]
     one.fail(Fault("error", FIELDS, code=errors.UNKNOWN))
-    assert sensors(one, after=1).pcie_bytes == {}
+    assert sensors(one, after=1).by_label("pcie_bytes_total") == {}
     one.fail()
-    assert sensors(one, after=1).pcie_bytes["transmit"] == before + 2 * MIB
+    assert sensors(one, after=1).by_label("pcie_bytes_total")["transmit"] == before + 2 * MIB
 
 
 def test_pcie_traffic_of_a_restarted_driver_is_added_to_what_was(one: Node) -> None:
     one.scenario.fields = [Field(0, TX, rate=MIB, type="uint")]
     one.start()
     one.read()
-    before = sensors(one, after=5).pcie_bytes["transmit"]
+    before = sensors(one, after=5).by_label("pcie_bytes_total")["transmit"]
     one.fail(Fault("error", "nvmlDevice*", code=errors.UNINITIALIZED))
     one.read(after=1)
     one.fail()
     one.scenario.loaded = one.now
     one.read(after=1)
-    assert sensors(one, after=3).pcie_bytes["transmit"] == before + 3 * MIB
+    assert sensors(one, after=3).by_label("pcie_bytes_total")["transmit"] == before + 3 * MIB
 
 
 @pytest.mark.parametrize(
@@ -163,9 +168,9 @@ def test_gpm_tells_of_traffic_that_the_counters_cannot(one: Node) -> None:
         Field(0, RX, rate=50 * GIB, type="uint"),
     ]
     one.start()
-    assert sensors(one).pcie_bytes == {}
+    assert sensors(one).by_label("pcie_bytes_total") == {}
     for seconds in range(1, 16):
-        told = sensors(one, after=1).pcie_bytes
+        told = sensors(one, after=1).by_label("pcie_bytes_total")
         if seconds >= 5:
             whole = seconds // 5 * 5
             assert told == {"transmit": whole * GIB, "receive": 50 * whole * GIB}
@@ -175,11 +180,14 @@ def test_traffic_that_gpm_does_not_tell_is_had_from_the_counters_from_then_on(on
     one.change_gpu(0, gpm=True)
     one.scenario.fields = [Field(0, RX, rate=MIB, type="uint")]  # but no line for what it sends
     one.start()
-    told = [sensors(one).pcie_bytes, *(sensors(one, after=1).pcie_bytes for _ in range(7))]
+    told = [
+        sensors(one).by_label("pcie_bytes_total"),
+        *(sensors(one, after=1).by_label("pcie_bytes_total") for _ in range(7)),
+    ]
     assert told[:5] == [{}] * 5
     assert [each["receive"] for each in told[5:]] == [0, MIB, 2 * MIB]
     one.fail(Fault("error", "nvmlGpmSampleGet", code=errors.UNKNOWN))
-    assert sensors(one, after=3).pcie_bytes["receive"] == 5 * MIB
+    assert sensors(one, after=3).by_label("pcie_bytes_total")["receive"] == 5 * MIB
 
 
 def test_traffic_is_not_counted_twice_when_gpm_tells_of_it_after_all(one: Node) -> None:
@@ -187,11 +195,14 @@ def test_traffic_is_not_counted_twice_when_gpm_tells_of_it_after_all(one: Node) 
     one.scenario.fields = [Field(0, RX, rate=MIB, type="uint")]
     one.start()
     for _ in range(8):
-        before = sensors(one, after=1).pcie_bytes
+        before = sensors(one, after=1).by_label("pcie_bytes_total")
     one.scenario.fields = [Field(0, code, rate=MIB, type="uint") for code in (TX, RX)]
     one.change_gpu(0, gpm=True)
 
-    told = [sensors(one, after=1).pcie_bytes["receive"] - before["receive"] for _ in range(12)]
+    told = [
+        sensors(one, after=1).by_label("pcie_bytes_total")["receive"] - before["receive"]
+        for _ in range(12)
+    ]
 
     assert told == [MIB * second for second in range(1, 13)]
 
@@ -199,12 +210,16 @@ def test_traffic_is_not_counted_twice_when_gpm_tells_of_it_after_all(one: Node) 
 def test_activity_of_the_sms_is_an_average_of_five_seconds(one: Node) -> None:
     one.change_gpu(0, gpm=True)
     one.start()
-    assert sensors(one).sm_active_ratio is None
+    assert sensors(one).number("sm_active_ratio") is None
     told = sensors(one, after=5)
-    assert (told.sm_active_ratio, told.sm_occupancy_ratio, told.tensor_active_ratio) == (0, 0, 0)
+    assert (
+        told.number("sm_active_ratio"),
+        told.number("sm_occupancy_ratio"),
+        told.number("tensor_active_ratio"),
+    ) == (0, 0, 0)
     reading = one.read(after=3)
     assert calls(reading, "nvmlGpmSampleGet") == 2
-    assert reading.devices[0].sensors.sm_active_ratio == 0
+    assert reading.devices[0].sensors.number("sm_active_ratio") == 0
 
 
 def test_all_fields_of_a_part_are_one_call(one: Node) -> None:
@@ -220,16 +235,21 @@ def test_dear_values_have_their_own_cadence(one: Node) -> None:
     one.start()
     one.read()
     told = [sensors(one, after=1) for _ in range(10)]
-    assert [each.ecc_errors["corrected"] for each in told] == [0] * 9 + [10]
-    assert [each.throttle_ns["sw_power_cap"] for each in told] == [0] * 4 + [5] * 5 + [10]
+    assert [each.by_label("ecc_errors_total")["corrected"] for each in told] == [0] * 9 + [10]
+    assert [each.by_label("throttle_seconds_total")["sw_power_cap"] for each in told] == [0] * 4 + [
+        5
+    ] * 5 + [10]
 
 
 def test_a_field_that_fails_costs_only_itself_until_its_next_turn(one: Node) -> None:
     one.scenario.fields = [Field(0, 3, value=12, error=errors.UNKNOWN), Field(0, 4, value=1)]
     one.start()
-    assert sensors(one).ecc_errors == {"uncorrected": 1}
+    assert sensors(one).by_label("ecc_errors_total") == {"uncorrected": 1}
     one.scenario.fields = [Field(0, 3, value=12), Field(0, 4, value=1)]
-    assert sensors(one, after=10).ecc_errors == {"corrected": 12, "uncorrected": 1}
+    assert sensors(one, after=10).by_label("ecc_errors_total") == {
+        "corrected": 12,
+        "uncorrected": 1,
+    }
 
 
 def test_a_quantity_is_unmeasured_when_all_its_fields_are_refused(one: Node) -> None:
@@ -242,8 +262,8 @@ def test_a_quantity_is_unmeasured_when_all_its_fields_are_refused(one: Node) -> 
     ]
     one.start()
     told = one.device("GPU-0")
-    assert "sync_boost" not in told.sensors.throttle_ns
-    assert "sw_power_cap" in told.sensors.throttle_ns
+    assert "sync_boost" not in told.sensors.by_label("throttle_seconds_total")
+    assert "sw_power_cap" in told.sensors.by_label("throttle_seconds_total")
     assert told.unmeasured == {
         "ecc_errors": "not_supported",
         "nvlink": "driver_too_old",
@@ -254,20 +274,20 @@ def test_a_quantity_is_unmeasured_when_all_its_fields_are_refused(one: Node) -> 
 def test_a_refused_field_is_asked_again_of_another_driver(one: Node) -> None:
     one.scenario.fields = [Field(0, 3, value=12, error=errors.NOT_SUPPORTED)]
     one.start()
-    assert "corrected" not in sensors(one).ecc_errors
+    assert "corrected" not in sensors(one).by_label("ecc_errors_total")
     one.scenario.fields = [Field(0, 3, value=12)]
-    assert "corrected" not in sensors(one, after=10).ecc_errors
+    assert "corrected" not in sensors(one, after=10).by_label("ecc_errors_total")
     one.fail(Fault("error", "nvmlDevice*", code=errors.UNINITIALIZED))
     one.read(after=1)
     one.fail()
     one.read(after=1)
-    assert sensors(one, after=1).ecc_errors["corrected"] == 12
+    assert sensors(one, after=1).by_label("ecc_errors_total")["corrected"] == 12
 
 
 def test_a_driver_without_field_values(one: Node) -> None:
     one.start(path=library(omit={FIELDS}))
     told = one.device("GPU-0")
-    assert told.sensors.temperature_celsius == {"gpu": 50.0}
+    assert told.sensors.by_label("temperature_celsius") == {"gpu": 50.0}
     assert {q for q, reason in told.unmeasured.items() if reason == "driver_too_old"} == {
         *("throttle", "ecc_errors", "remapped_rows", "pcie", "nvlink"),
     }
@@ -310,10 +330,10 @@ def test_a_group_that_is_switched_off_makes_no_calls(one: Node, group: str) -> N
 def test_a_group_that_is_switched_off_has_no_values(one: Node, group: str) -> None:
     one.start(disabled={group})
     told = sensors(one)
-    mine = {counted.sensor for counted in TABLE if counted.group == group}
-    others = {counted.sensor for counted in TABLE} - mine
-    assert not any(getattr(told, name) for name in mine)
-    assert all(getattr(told, name) for name in others)
+    mine = {counted.family for counted in TABLE if counted.group == group}
+    others = {counted.family for counted in TABLE} - mine
+    assert not any(told.by_label(name) for name in mine)
+    assert all(told.by_label(name) for name in others)
 
 
 def test_nothing_is_asked_by_number_when_all_of_it_is_switched_off(one: Node) -> None:

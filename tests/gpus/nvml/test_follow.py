@@ -53,12 +53,12 @@ def test_a_group_is_switched_off_and_on_again(one: Node, group: str) -> None:
 def test_what_is_switched_off_is_not_shown_any_more(one: Node) -> None:
     one.start()
     one.read()
-    assert one.device("GPU-0", after=10).sensors.power_watts is not None
+    assert one.device("GPU-0", after=10).sensors.number("power_watts") is not None
     follow(one, disabled=frozenset({"power", "throttle", "profiling"}))
     sensors = one.device("GPU-0", after=1).sensors
-    assert (sensors.power_watts, sensors.sm_active_ratio) == (None, None)
-    assert not sensors.throttle_ns
-    assert sensors.clock_hertz
+    assert (sensors.number("power_watts"), sensors.number("sm_active_ratio")) == (None, None)
+    assert not sensors.by_label("throttle_seconds_total")
+    assert sensors.by_label("clock_hertz")
 
 
 def test_a_refusal_of_what_is_switched_off_is_no_news(one: Node) -> None:
@@ -73,7 +73,7 @@ def test_a_refusal_of_what_is_switched_off_is_no_news(one: Node) -> None:
 
 
 def transmitted(node: Node, *, after: float) -> float:
-    return node.device("GPU-0", after=after).sensors.pcie_bytes["transmit"]
+    return node.device("GPU-0", after=after).sensors.by_label("pcie_bytes_total")["transmit"]
 
 
 @pytest.fixture
@@ -95,7 +95,7 @@ def test_sums_go_on_where_other_groups_are_switched(counting: Node) -> None:
 def test_a_sum_that_was_switched_off_goes_on_without_what_it_missed(counting: Node) -> None:
     before = transmitted(counting, after=1)
     follow(counting, disabled=frozenset({"pcie"}))
-    assert not counting.device("GPU-0", after=3).sensors.pcie_bytes
+    assert not counting.device("GPU-0", after=3).sensors.by_label("pcie_bytes_total")
     follow(counting)
     assert transmitted(counting, after=1) == before
     assert transmitted(counting, after=1) == before + MIB
@@ -104,11 +104,11 @@ def test_a_sum_that_was_switched_off_goes_on_without_what_it_missed(counting: No
 def test_the_sum_goes_on_from_gpm_to_the_counters_and_back(one: Node) -> None:
     one.start()
     one.read()
-    told = [one.device("GPU-0", after=5).sensors.pcie_bytes.get("receive", 0)]
+    told = [one.device("GPU-0", after=5).sensors.by_label("pcie_bytes_total").get("receive", 0)]
     for disabled in ((), ("profiling",), ()):
         follow(one, disabled=frozenset(disabled))
         one.read(after=1)
-        told.append(one.device("GPU-0", after=10).sensors.pcie_bytes["receive"])
+        told.append(one.device("GPU-0", after=10).sensors.by_label("pcie_bytes_total")["receive"])
     assert told == sorted(told)
 
 
@@ -161,4 +161,4 @@ def test_devices_that_are_found_later_are_read_by_it_too(one: Node) -> None:
     follow(one, disabled=frozenset({"power"}))
     one.scenario.gpus = [Gpu(0), Gpu(1)]
     one.read(after=31)
-    assert one.device("GPU-1", after=1).sensors.power_watts is None
+    assert one.device("GPU-1", after=1).sensors.number("power_watts") is None

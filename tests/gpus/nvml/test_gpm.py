@@ -48,9 +48,9 @@ def test_a_figure_is_the_average_between_two_reads(opened: Node) -> None:
     assert reading
     assert reading.elapsed_ns == 5 * 10**9
     assert reading.graphics_ratio == pytest.approx(0.5)
-    assert reading.sm_active_ratio == pytest.approx(0.5)
-    assert reading.sm_occupancy_ratio == pytest.approx(0.25)
-    assert reading.tensor_active_ratio == pytest.approx(0.125)
+    assert reading.ratios["sm_active_ratio"] == pytest.approx(0.5)
+    assert reading.ratios["sm_occupancy_ratio"] == pytest.approx(0.25)
+    assert reading.ratios["tensor_active_ratio"] == pytest.approx(0.125)
 
 
 def test_reads_are_contiguous(opened: Node) -> None:

@@ -5,7 +5,7 @@ from itertools import pairwise
 import pytest
 
 from exporter.model import DeviceReading, DeviceState, Methods
-from exporter.sources.gpus.nvml.cadence import Timing
+from exporter.sources.gpus.source import Demand
 from tests.fakenvml.scenario import Fault, Gpu, Instance, Process, Work, truth
 from tests.gpus.nvml.node import START, Node, by_uuid, calls
 
@@ -85,18 +85,18 @@ def test_instance_tells_what_its_sms_did(parted: Node) -> None:
     parted.start()
     parted.read()
     sensors = parted.device("MIG-0-0", after=2).sensors
-    assert sensors.sm_active_ratio == pytest.approx(0.5)
-    assert sensors.sm_occupancy_ratio == pytest.approx(0.25)
-    assert sensors.tensor_active_ratio == pytest.approx(0.125)
+    assert sensors.number("sm_active_ratio") == pytest.approx(0.5)
+    assert sensors.number("sm_occupancy_ratio") == pytest.approx(0.25)
+    assert sensors.number("tensor_active_ratio") == pytest.approx(0.125)
     parted.fail(Fault("error", "nvmlGpmMetricsGet", code=999))
-    assert parted.device("MIG-0-0", after=1).sensors.sm_active_ratio is None
+    assert parted.device("MIG-0-0", after=1).sensors.number("sm_active_ratio") is None
 
 
 def test_instance_is_measured_though_profiling_is_not_shown(parted: Node) -> None:
     parted.start(disabled=("profiling",))
     parted.read()
     reading = parted.device("MIG-0-0", after=2)
-    assert reading.sensors.sm_active_ratio is None
+    assert reading.sensors.number("sm_active_ratio") is None
     assert reading.window
     assert reading.window.busy.core
 
@@ -132,7 +132,7 @@ def test_part_of_an_instance_is_unmeasured(parted: Node) -> None:
 
 
 def test_window_waits_until_the_processes_are_known(parted: Node) -> None:
-    parted.start(Timing(deadline_s=60, memory_every_s=0.5))
+    parted.start(Demand(deadline_s=60, processes_every_s=0.5))
     parted.read()
     parted.fail(Fault("error", "nvmlDeviceGetMemoryInfo*", code=999))
     without = parted.device("MIG-0-0", after=1)
@@ -161,7 +161,7 @@ def test_who_shares_an_instance_is_unmeasured_where_its_processes_are_not_told(
 def test_processes_are_read_at_once_when_an_instance_begins_to_work(parted: Node) -> None:
     parted.scenario.works.append(Work(gpu=0, pid=202, start=START + 2.5, instance=1))
     parted.scenario.processes.append(Process(gpu=0, pid=202, start=START + 2.5, instance=1))
-    parted.start(Timing(deadline_s=60, memory_every_s=60))
+    parted.start(Demand(deadline_s=60, processes_every_s=60))
     parted.read()
     resting = parted.read(after=2)
     assert calls(parted.read(after=1), LISTS) == calls(resting, LISTS) + 1
@@ -171,7 +171,7 @@ def test_processes_are_read_at_once_when_an_instance_begins_to_work(parted: Node
 
 def test_processes_are_not_forgotten_where_it_is_too_soon_to_read_them(parted: Node) -> None:
     parted.scenario.works = [Work(gpu=0, pid=202, start=START + 2.5, instance=1)]
-    parted.start(Timing(deadline_s=60, memory_every_s=60, memory_at_most_every_s=4))
+    parted.start(Demand(deadline_s=60, processes_every_s=60, processes_soonest_s=4))
     parted.read()
     resting = parted.read(after=2)
     assert calls(parted.read(after=1), LISTS) == calls(resting, LISTS)

@@ -14,7 +14,6 @@ from exporter.sources.gpus.nvml.cadence import (
     SENSORS,
     AdaptiveInterval,
     ReadPhases,
-    Timing,
 )
 from exporter.sources.gpus.source import Demand
 from tests.collector.sources import ManualClock
@@ -108,7 +107,7 @@ def read(parts: ReadPhases, clock: ManualClock, part: str, cost_ms: int) -> bool
 
 def test_a_slow_part_leaves_the_others_and_other_devices_as_they_are() -> None:
     clock = ManualClock()
-    slow, quick = (ReadPhases(clock, Timing()) for _ in range(2))
+    slow, quick = (ReadPhases(clock, Demand()) for _ in range(2))
     taken = {"slow": 0, "other part": 0, "other device": 0}
     for _ in range(60):
         taken["slow"] += read(slow, clock, PROCESSES, 190)
@@ -121,7 +120,7 @@ def test_a_slow_part_leaves_the_others_and_other_devices_as_they_are() -> None:
 
 def test_a_turn_in_a_hurry_is_put_off_in_the_same_measure() -> None:
     clock = ManualClock()
-    parts = ReadPhases(clock, Timing())
+    parts = ReadPhases(clock, Demand())
     waits = []
     for _ in range(4):
         parts.read(PROCESSES, parts.note_call, 190 * MS)
@@ -138,7 +137,7 @@ def test_a_turn_in_a_hurry_is_put_off_in_the_same_measure() -> None:
 
 
 def test_each_call_is_counted_for_its_part() -> None:
-    parts = ReadPhases(ManualClock(), Timing())
+    parts = ReadPhases(ManualClock(), Demand())
     parts.note_call(5)
     parts.read(PROCESSES, parts.note_call, 7)
     parts.note_call(1)

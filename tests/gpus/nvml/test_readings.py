@@ -5,7 +5,7 @@ from itertools import pairwise
 import pytest
 
 from exporter.model import DeviceState, ProcessMemory
-from exporter.sources.gpus.nvml.cadence import Timing
+from exporter.sources.gpus.source import Demand
 from tests.fakenvml.scenario import Fault, Gpu, Process, Work, core_seconds, energy_joules
 from tests.gpus.nvml.node import START, Node, calls
 
@@ -129,7 +129,7 @@ def test_process_in_two_lists_is_one_process(busy: Node) -> None:
 
 
 def test_memory_is_the_same_object_as_long_as_the_driver_tells_the_same(busy: Node) -> None:
-    busy.start(timing=Timing(memory_every_s=1))
+    busy.start(Demand(processes_every_s=1))
     busy.ask("same_memory")
     listed = calls(busy.read(), LIST)
 
@@ -165,14 +165,14 @@ def test_mps_clients_make_the_device_shared_by_mps(busy: Node) -> None:
 def test_sensors(busy: Node) -> None:
     busy.start()
     sensors = busy.device("GPU-1").sensors
-    assert (sensors.power_watts, sensors.power_limit_watts) == (70.0, 400.0)
-    assert sensors.temperature_celsius == {"gpu": 50.0, "memory": 60.0}
-    assert set(sensors.clock_hertz) == {"sm", "memory"}
-    assert sensors.clock_hertz["sm"] > 1_000_000_000
+    assert (sensors.number("power_watts"), sensors.number("power_limit_watts")) == (70.0, 400.0)
+    assert sensors.by_label("temperature_celsius") == {"gpu": 50.0, "memory": 60.0}
+    assert set(sensors.by_label("clock_hertz")) == {"sm", "memory"}
+    assert sensors.by_label("clock_hertz")["sm"] > 1_000_000_000
 
 
 def test_dear_questions_are_asked_seldom(busy: Node) -> None:
-    busy.start(Timing(deadline_s=60, memory_every_s=5, sensors_every_s=3))
+    busy.start(Demand(deadline_s=60, processes_every_s=5, sensors_every_s=3))
     lists, power = "nvmlDeviceGetComputeRunningProcesses_v3", "nvmlDeviceGetPowerUsage"
     first = busy.read()
     assert (calls(first, lists), calls(first, power)) == (2, 2)
@@ -187,7 +187,7 @@ def test_dear_questions_are_asked_seldom(busy: Node) -> None:
 def test_process_list_is_read_at_once_for_an_unknown_pid_but_not_each_cycle(node: Node) -> None:
     node.scenario.gpus = [Gpu(0)]
     node.scenario.works = [Work(gpu=0, pid=1, start=START - 60, end=START + 2)]
-    node.start(Timing(deadline_s=60, memory_every_s=60))
+    node.start(Demand(deadline_s=60, processes_every_s=60))
     lists = "nvmlDeviceGetComputeRunningProcesses_v3"
     node.read()
     assert calls(node.read(after=0.5), lists) == 1  # unknown, but too soon

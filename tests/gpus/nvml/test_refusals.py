@@ -202,7 +202,7 @@ def test_traffic_is_counted_once_when_gpm_is_told_again_and_refused_again(one: N
     one.fail(Fault("error", "nvmlGpmSampleGet", code=3))
     one.start()
     one.read()
-    began = one.device("GPU-0", after=1).sensors.pcie_bytes["transmit"]
+    began = one.device("GPU-0", after=1).sensors.by_label("pcie_bytes_total")["transmit"]
     start = one.now
     for _ in range(6):
         one.read(after=25)
@@ -212,7 +212,7 @@ def test_traffic_is_counted_once_when_gpm_is_told_again_and_refused_again(one: N
     one.fail(Fault("error", "nvmlGpmSampleGet", code=3))
     for _ in range(20):
         one.read(after=5)
-    moved = one.device("GPU-0").sensors.pcie_bytes["transmit"] - began
+    moved = one.device("GPU-0").sensors.by_label("pcie_bytes_total")["transmit"] - began
     assert moved <= (one.now - start) * rate * 1.05
 
 
@@ -261,9 +261,9 @@ def test_failing_sensor_costs_only_itself(one: Node) -> None:
     )
     one.start()
     reading = one.device("GPU-0")
-    assert reading.sensors.power_watts is None
-    assert reading.sensors.power_limit_watts is None
-    assert reading.sensors.temperature_celsius["gpu"] == 50
+    assert reading.sensors.number("power_watts") is None
+    assert reading.sensors.number("power_limit_watts") is None
+    assert reading.sensors.by_label("temperature_celsius")["gpu"] == 50
     assert reading.unmeasured == {"power_limit": "not_supported"}
 
 
@@ -321,7 +321,7 @@ def test_driver_that_lacks_functions(one: Node) -> None:
     assert reading.memory.total_bytes == 80 * GIB
     assert reading.memory.reserved_bytes is None
     assert reading.memory.processes is None
-    assert one.device("GPU-0", after=9).sensors.temperature_celsius["gpu"] == 50
+    assert one.device("GPU-0", after=9).sensors.by_label("temperature_celsius")["gpu"] == 50
     assert reading.window
     assert reading.window.busy.core
     assert set(reading.unmeasured.values()) == {"driver_too_old"}

@@ -5,7 +5,6 @@ partition has its own processes, memory and, if ``gpu_metrics`` has it, activity
 """
 
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 
 from exporter.model import (
@@ -158,8 +157,7 @@ class AmdBoard:
         self._parts_busy = {part.found.partition: 0.0 for part in self._parts}
         window = self._window(ActivitySample(0.0, 0.0), covers_ns)
         self.energy.sleep()
-        self._sensors = replace(
-            self._sensors,
+        self._sensors = self._sensors.but(
             power_watts=None,
             power_limit_watts=None,
             temperature_celsius={},
@@ -215,10 +213,11 @@ class AmdBoard:
         if last_ns is None or now_ns - last_ns >= int(demand.sensors_every_s * SECOND):
             self._sensed_mono_ns = now_ns
             off = demand.disabled
-            self._sensors = replace(
-                self._hwmon.sensors(off),
-                throttle_ns={} if "throttle" in off else self.throttling.add(metrics, now_ns),
-                ecc_errors={} if "ecc" in off else memory_errors(self._folder),
+            self._sensors = self._hwmon.sensors(off).but(
+                throttle_seconds_total={}
+                if "throttle" in off
+                else self.throttling.add(metrics, now_ns),
+                ecc_errors_total={} if "ecc" in off else memory_errors(self._folder),
             )
         return self._sensors
 

@@ -64,7 +64,7 @@ class Hwmon:
         limit = None if "power" in disabled else read_count(folder / "power1_cap")
         millidegrees = {} if "temperature" in disabled else _labelled(folder, "temp", TEMPERATURES)
         clocks = {} if "clocks" in disabled else _labelled(folder, "freq", CLOCKS)
-        return Sensors(
+        return Sensors.of(
             power_watts=None if power is None else power / MICRO,
             power_limit_watts=limit / MICRO if limit else None,
             temperature_celsius={name: value / 1000 for name, value in millidegrees.items()},

@@ -68,7 +68,7 @@ class DrmBoard:
         """Reads the sensors into ``sensors``, without those of disabled families."""
         power, limit = self._first(_POWER), self._first(_LIMIT)
         watts = self._watts if power is None else power / 1e6
-        self.sensors = Sensors(
+        self.sensors = Sensors.of(
             power_watts=None if "power" in disabled else watts,
             power_limit_watts=limit / 1e6 if limit and "power" not in disabled else None,
             temperature_celsius={} if "temperature" in disabled else dict(self._temperatures()),
@@ -80,10 +80,10 @@ class DrmBoard:
         sensors = self.sensors
         absent = {
             "energy": ("", self.method == "none"),
-            "power": ("power", sensors.power_watts is None),
-            "power_limit": ("power", sensors.power_limit_watts is None),
-            "temperature": ("temperature", not sensors.temperature_celsius),
-            "clock": ("clocks", not sensors.clock_hertz),
+            "power": ("power", sensors.number("power_watts") is None),
+            "power_limit": ("power", sensors.number("power_limit_watts") is None),
+            "temperature": ("temperature", not sensors.by_label("temperature_celsius")),
+            "clock": ("clocks", not sensors.by_label("clock_hertz")),
             "throttle": ("throttle", True),
             "ecc_errors": ("ecc", True),
             "pcie": ("pcie", True),

@@ -11,7 +11,6 @@ from exporter.sources.gpus.nvml.cadence import (
     SAMPLES,
     SENSORS,
     ReadPhases,
-    ReadPlan,
 )
 from exporter.sources.gpus.nvml.counters import PCIE, BoardCounters
 from exporter.sources.gpus.nvml.errors import (
@@ -23,6 +22,7 @@ from exporter.sources.gpus.nvml.errors import (
 from exporter.sources.gpus.nvml.gpm import GPM, Gpm, GpmReading
 from exporter.sources.gpus.nvml.library import Library
 from exporter.sources.gpus.nvml.refusals import Refusals
+from exporter.sources.gpus.source import Demand
 
 T = TypeVar("T")
 
@@ -30,6 +30,23 @@ ARGUMENT_VERSION_MISMATCH = 25
 MEMORY_V2 = 40 | 2 << 24  # nvmlMemory_v2: size of the struct and its version
 CLOCKS = {"sm": 1, "memory": 2}  # nvmlClockType_t
 GPU_SENSOR = 0  # nvmlTemperatureSensors_t
+TRAFFIC = "pcie_bytes_total"  # the family that is read each cycle
+
+
+class Plain(NamedTuple):
+    """A number that one call returns, and its family, which has no label."""
+
+    group: str  # of the metric families
+    topic: str  # of a refusal
+    family: str
+    function: str
+    divisor: int = 1  # from NVML's unit to that of the family
+
+
+PLAIN = (
+    Plain("power", "power", "power_watts", "nvmlDeviceGetPowerUsage", 1000),
+    Plain("power", "power_limit", "power_limit_watts", "nvmlDeviceGetEnforcedPowerLimit", 1000),
+)
 
 
 class MemoryInfo(NamedTuple):
@@ -68,7 +85,7 @@ class BoardReader:
         library: Library,
         handle: Any,  # noqa: ANN401 - pynvml's pointer
         refusals: Refusals,
-        wanted: ReadPlan,
+        demand: Demand,
         phases: ReadPhases,
     ) -> None:
         self._library = library
@@ -78,17 +95,17 @@ class BoardReader:
         self._phases = phases
         self._cadences = {phase: phases.cadence(phase) for phase in (SENSORS, COUNTERS, PROFILING)}
         self._shown: Sensors | None = None  # None: to be built again
-        self._counters = BoardCounters(library, refusals, wanted, phases)
+        self._counters = BoardCounters(library, refusals, demand, phases)
         self._gpm: Gpm | None = None
-        self._disabled = wanted.disabled
+        self._disabled = demand.disabled
         self.bind(handle)
 
-    def follow(self, wanted: ReadPlan) -> None:
-        """Applies another plan, with the same handle. Sums go on."""
+    def follow(self, demand: Demand) -> None:
+        """Applies another demand, with the same handle. Sums go on."""
         profiled = self._gpm is not None
-        self._disabled = wanted.disabled
-        self._counters.follow(wanted)
-        if profiled is (PROFILING in wanted.disabled):
+        self._disabled = demand.disabled
+        self._counters.follow(demand)
+        if profiled is (PROFILING in demand.disabled):
             self._restart_profiling()
         self._cadences[SENSORS].restart()
         self._next_due_ns = 0
@@ -137,12 +154,11 @@ class BoardReader:
         elif self._counting:
             self._counters.traffic.restart()  # GPM counts from now on
         self._counting = counting
-        traffic = self._moved or self._counters.shown["pcie_bytes"]
+        traffic = self._moved or self._counters.shown[TRAFFIC]
         if self._shown is None:
-            self._with_traffic = self._united()
-        elif self._shown.pcie_bytes == traffic:
-            return self._shown
-        self._shown = self._with_traffic(pcie_bytes=traffic)
+            self._shown = self._slow()
+        if self._shown.by_label(TRAFFIC) != traffic:
+            self._shown = self._shown.but(**{TRAFFIC: traffic})
         return self._shown
 
     def _read_due(self) -> None:
@@ -161,29 +177,16 @@ class BoardReader:
             self._shown = None
         return due
 
-    def _united(self) -> Callable[..., Sensors]:
-        """All values of the slow phases; the result adds the traffic, which is read each cycle."""
-        counted = self._counters.shown
-        profile = self._profile or GpmReading()
-        sensors = self._sensors
-        return partial(
-            Sensors,
-            power_watts=sensors.power_watts,
-            power_limit_watts=sensors.power_limit_watts,
-            temperature_celsius={
-                **sensors.temperature_celsius,
-                **counted["temperature_celsius"],
-            },
-            clock_hertz=sensors.clock_hertz,
-            sm_active_ratio=profile.sm_active_ratio,
-            sm_occupancy_ratio=profile.sm_occupancy_ratio,
-            tensor_active_ratio=profile.tensor_active_ratio,
-            throttle_ns=counted["throttle_ns"],
-            ecc_errors=counted["ecc_errors"],
-            remapped_rows=counted["remapped_rows"],
-            row_remapping=counted["row_remapping"],
-            nvlink_bytes=counted["nvlink_bytes"],
-        )
+    def _slow(self) -> Sensors:
+        """All values of the slow phases: the counters add labels to families and whole families."""
+        sensors, counted = self._sensors, self._counters.shown
+        labelled = {
+            family: {**sensors.by_label(family), **values}
+            for family, values in {**sensors.labelled, **counted}.items()
+            if family != TRAFFIC
+        }
+        numbers = {**sensors.numbers, **(self._profile or GpmReading()).ratios}
+        return Sensors(numbers).but(**labelled)
 
     def _count_traffic(self, profile: GpmReading | None) -> Mapping[str, float]:
         """Adds GPM's traffic, which does not wrap. Without it, the counters are read.
@@ -204,18 +207,18 @@ class BoardReader:
 
     def _read_sensors(self) -> None:
         ask, handle = self._ask, self._handle
-        power = self._try("power", "power", partial(ask, "nvmlDeviceGetPowerUsage", handle))
-        limit = self._try(
-            "power", "power_limit", partial(ask, "nvmlDeviceGetEnforcedPowerLimit", handle)
-        )
+        plain = {
+            each.family: value / each.divisor
+            for each in PLAIN
+            if (value := self._try(each.group, each.topic, partial(ask, each.function, handle)))
+            is not None
+        }
         celsius = self._try("temperature", "temperature", self._temperature)
         clocks = {
             name: self._try("clocks", "clock", partial(ask, "nvmlDeviceGetClockInfo", handle, kind))
             for name, kind in CLOCKS.items()
         }
-        self._sensors = Sensors(
-            power_watts=None if power is None else power / 1000,
-            power_limit_watts=None if limit is None else limit / 1000,
+        self._sensors = Sensors(plain).but(
             temperature_celsius={} if celsius is None else {"gpu": float(celsius)},
             clock_hertz={name: mhz * 1_000_000 for name, mhz in clocks.items() if mhz is not None},
         )

@@ -7,10 +7,10 @@ would overflow otherwise.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import TypeVar
 
 from exporter.model import Clock, PartCost
+from exporter.sources.gpus.source import Demand
 
 SECOND = 1_000_000_000
 
@@ -47,43 +47,6 @@ class AdaptiveInterval:
         return max(min(normal_s * self.factor, LONGEST_S), normal_s)
 
 
-@dataclass(frozen=True, slots=True)
-class Timing:
-    """The deadline of a read and the intervals of its phases, in seconds."""
-
-    deadline_s: float = 0.8
-    """No read takes longer, whatever the driver does."""
-
-    look_every_s: float = 30.0
-    """Devices are enumerated again: MIG instances come and go, and their handles are reused."""
-
-    look_again_s: float = 5.0
-    """The same after a device has failed."""
-
-    memory_every_s: float = 5.0
-    """Process lists lock the whole driver while it walks all clients of all tenants."""
-
-    memory_at_most_every_s: float = 1.0
-    """They are read at once when an unknown process is active, but no sooner than this."""
-
-    sensors_every_s: float = 5.0
-    """Power, temperature, clocks, throttling."""
-
-    counters_every_s: float = 10.0
-    """Memory errors and NVLink traffic: the driver asks the board's firmware."""
-
-    profiling_every_s: float = 5.0
-    """GPM. A figure is the average of the time in between."""
-
-
-@dataclass(frozen=True, slots=True)
-class ReadPlan:
-    """What is read of the devices, and how often. ``disabled``: groups of metric families."""
-
-    timing: Timing = field(default_factory=Timing)
-    disabled: frozenset[str] = frozenset()
-
-
 T = TypeVar("T")
 
 SAMPLES = "samples"  # in every cycle: the rings, energy, what wraps, and calls of no other phase
@@ -91,11 +54,13 @@ PROCESSES = "processes"
 SENSORS = "sensors"
 COUNTERS = "counters"
 PROFILING = "profiling"  # GPM; also the name of its group of metric families
-SLOW_PHASES: Mapping[str, Callable[[Timing], float]] = {  # with their intervals
-    PROCESSES: lambda timing: timing.memory_every_s,
-    SENSORS: lambda timing: timing.sensors_every_s,
-    COUNTERS: lambda timing: timing.counters_every_s,
-    PROFILING: lambda timing: timing.profiling_every_s,
+COUNTERS_EVERY_S = 10.0  # memory errors and NVLink: the driver asks the board's firmware
+PROFILING_EVERY_S = 5.0  # a figure of GPM is the average of the time in between
+SLOW_PHASES: Mapping[str, Callable[[Demand], float]] = {  # with their intervals
+    PROCESSES: lambda demand: demand.processes_every_s,
+    SENSORS: lambda demand: demand.sensors_every_s,
+    COUNTERS: lambda _: COUNTERS_EVERY_S,
+    PROFILING: lambda _: PROFILING_EVERY_S,
 }
 
 
@@ -147,17 +112,17 @@ class ReadPhases:
     driver call, in nanoseconds.
     """
 
-    def __init__(self, clock: Clock, timing: Timing) -> None:
+    def __init__(self, clock: Clock, demand: Demand) -> None:
         self._took_ns: list[int] = []  # of each call that is not added up yet
         self.note_call = self._took_ns.append
         self._spent_ns = dict.fromkeys((SAMPLES, *SLOW_PHASES), 0)
         self._cadences = {phase: Cadence(clock) for phase in SLOW_PHASES}
-        self.follow(timing)
+        self.follow(demand)
 
-    def follow(self, timing: Timing) -> None:
+    def follow(self, demand: Demand) -> None:
         """Applies other intervals."""
         for phase, interval_s in SLOW_PHASES.items():
-            self._cadences[phase].set_interval(interval_s(timing))
+            self._cadences[phase].set_interval(interval_s(demand))
         self._slow_costs = {
             phase: PartCost(self._spent_ns[phase], cadence.interval_ns)
             for phase, cadence in self._cadences.items()

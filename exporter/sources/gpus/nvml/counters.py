@@ -13,9 +13,10 @@ from math import isfinite
 from typing import Any, NamedTuple
 
 from exporter.sources.gpus.nvml import errors
-from exporter.sources.gpus.nvml.cadence import COUNTERS, SAMPLES, SENSORS, ReadPhases, ReadPlan
+from exporter.sources.gpus.nvml.cadence import COUNTERS, SAMPLES, SENSORS, ReadPhases
 from exporter.sources.gpus.nvml.library import Library
 from exporter.sources.gpus.nvml.refusals import Refusals, retry_of
+from exporter.sources.gpus.source import Demand
 
 FIELD_VALUES = "nvmlDeviceGetFieldValues"
 ROW = struct.Struct("=IIqqIi8s")  # nvmlFieldValue_t: id, scope, µs, latency, type, code, value
@@ -91,14 +92,14 @@ PCIE = "pcie"
 
 
 class Counted(NamedTuple):
-    """A field, and its place in ``Sensors``: the entry ``label`` of the mapping ``sensor``."""
+    """A field, and its place in ``Sensors``: a label of a family."""
 
     group: str  # of the metric families
     topic: str  # of a refusal, and the quantity that is then unmeasured
-    sensor: str
+    family: str
     label: str
     field: Field
-    phase: str  # one of PHASES; the same for all of a topic and all of a sensor
+    phase: str  # one of PHASES; the same for all of a topic and all of a family
     scale: int = 1
 
 
@@ -108,23 +109,36 @@ TABLE = (
     Counted(
         "temperature", "memory_temperature", "temperature_celsius", "memory", Field(82), SENSORS
     ),
-    Counted("throttle", "throttle", "throttle_ns", "sw_power_cap", Field(74), SENSORS),
-    Counted("throttle", "throttle", "throttle_ns", "sync_boost", Field(76), SENSORS),
-    Counted("throttle", "throttle", "throttle_ns", "sw_thermal", Field(_SW_THERMAL), SENSORS),
-    Counted("throttle", "throttle", "throttle_ns", "hw_thermal", Field(_HW_THERMAL), SENSORS),
+    Counted("throttle", "throttle", "throttle_seconds_total", "sw_power_cap", Field(74), SENSORS),
+    Counted("throttle", "throttle", "throttle_seconds_total", "sync_boost", Field(76), SENSORS),
     Counted(
-        "throttle", "throttle", "throttle_ns", "hw_power_brake", Field(_HW_POWER_BRAKE), SENSORS
+        "throttle", "throttle", "throttle_seconds_total", "sw_thermal", Field(_SW_THERMAL), SENSORS
     ),
-    Counted("ecc", "ecc_errors", "ecc_errors", "corrected", Field(3), COUNTERS),
-    Counted("ecc", "ecc_errors", "ecc_errors", "uncorrected", Field(4), COUNTERS),
+    Counted(
+        "throttle", "throttle", "throttle_seconds_total", "hw_thermal", Field(_HW_THERMAL), SENSORS
+    ),
+    Counted(
+        "throttle",
+        "throttle",
+        "throttle_seconds_total",
+        "hw_power_brake",
+        Field(_HW_POWER_BRAKE),
+        SENSORS,
+    ),
+    Counted("ecc", "ecc_errors", "ecc_errors_total", "corrected", Field(3), COUNTERS),
+    Counted("ecc", "ecc_errors", "ecc_errors_total", "uncorrected", Field(4), COUNTERS),
     Counted("ecc", "remapped_rows", "remapped_rows", "corrected", Field(142), COUNTERS),
     Counted("ecc", "remapped_rows", "remapped_rows", "uncorrected", Field(143), COUNTERS),
     Counted("ecc", "remapped_rows", "row_remapping", "pending", Field(144), COUNTERS),
     Counted("ecc", "remapped_rows", "row_remapping", "failed", Field(145), COUNTERS),
-    Counted("nvlink", "nvlink", "nvlink_bytes", "transmit", Field(138, ALL_LINKS), COUNTERS, KIB),
-    Counted("nvlink", "nvlink", "nvlink_bytes", "receive", Field(139, ALL_LINKS), COUNTERS, KIB),
-    Counted(PCIE, PCIE, "pcie_bytes", "transmit", Field(197), SAMPLES),
-    Counted(PCIE, PCIE, "pcie_bytes", "receive", Field(198), SAMPLES),
+    Counted(
+        "nvlink", "nvlink", "nvlink_bytes_total", "transmit", Field(138, ALL_LINKS), COUNTERS, KIB
+    ),
+    Counted(
+        "nvlink", "nvlink", "nvlink_bytes_total", "receive", Field(139, ALL_LINKS), COUNTERS, KIB
+    ),
+    Counted(PCIE, PCIE, "pcie_bytes_total", "transmit", Field(197), SAMPLES),
+    Counted(PCIE, PCIE, "pcie_bytes_total", "receive", Field(198), SAMPLES),
 )
 
 
@@ -157,23 +171,23 @@ class Traffic:
 class BoardCounters:
     """The counters of one board. Each is reused until its next read. One thread at a time.
 
-    ``shown``: the values now, by field of ``Sensors``.
+    ``shown``: the values now, by family and label.
     """
 
     def __init__(
-        self, library: Library, refusals: Refusals, wanted: ReadPlan, phases: ReadPhases
+        self, library: Library, refusals: Refusals, demand: Demand, phases: ReadPhases
     ) -> None:
         self._library = library
         self._refusals = refusals
         self._cadence = phases.cadence(COUNTERS)
-        self._disabled = wanted.disabled
+        self._disabled = demand.disabled
         self._retries = {phase: retry_of(library.clock) for phase in PHASES}
         self.traffic = Traffic()
 
-    def follow(self, wanted: ReadPlan) -> None:
-        """Applies another plan. Sums go on; values that are not read any more are dropped."""
+    def follow(self, demand: Demand) -> None:
+        """Applies another demand. Sums go on; values that are not read any more are dropped."""
         before = self._wanted
-        self._disabled = wanted.disabled
+        self._disabled = demand.disabled
         self._begin()
         if not any(counted.topic == PCIE for counted in before[SAMPLES]):
             self.traffic.restart()
@@ -198,7 +212,7 @@ class BoardCounters:
         for phase in PHASES:
             self._retries[phase].reset()
             self._want(phase, self._all[phase])
-        self.shown: dict[str, Mapping[str, float]] = {c.sensor: {} for c in TABLE}
+        self.shown: dict[str, Mapping[str, float]] = {c.family: {} for c in TABLE}
         self._cadence.restart()
 
     def _want(self, phase: str, wanted: tuple[Counted, ...]) -> None:
@@ -221,8 +235,8 @@ class BoardCounters:
             return
         found: dict[str, dict[str, float]] = {}
         for counted, answer in zip(wanted, self._ask(phase), strict=True):
-            _, topic, sensor, label, _, _, scale = counted
-            values = found.setdefault(sensor, {})
+            _, topic, family, label, _, _, scale = counted
+            values = found.setdefault(family, {})
             if isinstance(answer, errors.NvmlError):
                 self._miss(counted, answer)
             elif topic == PCIE:

@@ -23,7 +23,7 @@ from exporter.model import (
 from exporter.sources.gpus.energy import with_energy
 from exporter.sources.gpus.nvml.accounting import Accounting, AccountingChoice
 from exporter.sources.gpus.nvml.board import BoardReader
-from exporter.sources.gpus.nvml.cadence import ReadPhases, ReadPlan
+from exporter.sources.gpus.nvml.cadence import ReadPhases
 from exporter.sources.gpus.nvml.discovery import MIG, DeviceHandle
 from exporter.sources.gpus.nvml.engines import EngineReader, NvmlEnergy
 from exporter.sources.gpus.nvml.errors import DeviceLostError, DriverGoneError, NvmlError
@@ -32,6 +32,7 @@ from exporter.sources.gpus.nvml.instance import InstanceActivity
 from exporter.sources.gpus.nvml.library import Library
 from exporter.sources.gpus.nvml.processes import ResidentReader
 from exporter.sources.gpus.nvml.refusals import Backoff, Refusals
+from exporter.sources.gpus.source import Demand
 from exporter.sources.gpus.window import WindowCursor
 
 UNDER_MIG = dict.fromkeys(QUANTITIES, Unmeasured.MIG)
@@ -97,26 +98,24 @@ class NvmlDevice:
         library: Library,
         found: DeviceHandle,
         clock: Clock,
-        wanted: ReadPlan,
+        demand: Demand,
         accounting: AccountingChoice,
         xids: XidWatch,
     ) -> None:
         self.device = self._under_mps = found.device
-        self._phases = ReadPhases(clock, wanted.timing)
+        self._phases = ReadPhases(clock, demand)
         self._library = library = library.noted_by(self._phases.note_call)
         self._clock = clock
-        self._wanted = self._followed = wanted
+        self._demand = self._followed = demand
         self._watch = xids
         self._refusals = Refusals(found.device.uuid, clock)
         self._engines = EngineReader(library, found.handle, self._refusals)
-        self._residents = ResidentReader(
-            library, found, self._refusals, wanted.timing, self._phases
-        )
-        self._board = BoardReader(library, found.handle, self._refusals, wanted, self._phases)
+        self._residents = ResidentReader(library, found, self._refusals, demand, self._phases)
+        self._board = BoardReader(library, found.handle, self._refusals, demand, self._phases)
         self._energy = NvmlEnergy(self._engines, self._refusals, clock)
         self._cursor = self._new_cursor()
         self._accounting = Accounting(library, accounting, clock)
-        self._activity = InstanceActivity(library, self._refusals, clock, wanted)
+        self._activity = InstanceActivity(library, self._refusals, clock, demand)
         self._reasons = UnmeasuredReasons(self._refusals, self._activity, self._energy)
         self._end_ns: int | None = None
         self._lost = ""
@@ -144,9 +143,9 @@ class NvmlDevice:
     def _new_cursor(self) -> WindowCursor:
         return WindowCursor(self._engines, self._energy)
 
-    def follow(self, wanted: ReadPlan) -> None:
-        """Applies another plan from the next read on. Thread-safe."""
-        self._wanted = wanted
+    def follow(self, demand: Demand) -> None:
+        """Applies another demand from the next read on. Thread-safe."""
+        self._demand = demand
 
     def mark_lost(self, detail: str) -> None:
         """Drops the handle. The device is looked for by UUID, with a back-off."""
@@ -210,16 +209,16 @@ class NvmlDevice:
         self.bind(DeviceHandle(self.device, handle))
         return True
 
-    def _apply_plan(self, wanted: ReadPlan) -> None:
-        self._followed = wanted
-        self._phases.follow(wanted.timing)
-        self._residents.timing = wanted.timing
-        self._board.follow(wanted)
-        self._activity.follow(wanted)
+    def _apply(self, demand: Demand) -> None:
+        self._followed = demand
+        self._phases.follow(demand)
+        self._residents.demand = demand
+        self._board.follow(demand)
+        self._activity.follow(demand)
 
     def _read(self) -> DeviceReading:
-        if self._wanted is not self._followed:
-            self._apply_plan(self._wanted)
+        if self._demand is not self._followed:
+            self._apply(self._demand)
         if self.device.parent_uuid:  # a MIG instance
             return self._read_instance()
         window = self._window()
@@ -311,7 +310,7 @@ class NvmlDevice:
 
     def _xids(self) -> Xids:
         """The device's XIDs, or why there are none."""
-        if self.device.parent_uuid or XID in self._wanted.disabled:
+        if self.device.parent_uuid or XID in self._demand.disabled:
             return NO_XIDS
         return self._watch.of(self.device.uuid)
 

@@ -12,7 +12,6 @@ from typing import NamedTuple
 from exporter.model import Clock, DeviceReading, DeviceState
 from exporter.sources.gpus.nvml import errors
 from exporter.sources.gpus.nvml.accounting import AccountingChoice
-from exporter.sources.gpus.nvml.cadence import ReadPlan
 from exporter.sources.gpus.nvml.device import NvmlDevice
 from exporter.sources.gpus.nvml.discovery import DeviceHandle, DeviceList, discover
 from exporter.sources.gpus.nvml.errors import DriverGoneError
@@ -21,7 +20,7 @@ from exporter.sources.gpus.nvml.instance import counted_once
 from exporter.sources.gpus.nvml.library import SONAME, CallTally, Library, load, searched
 from exporter.sources.gpus.nvml.refusals import SECOND
 from exporter.sources.gpus.pool import DeviceWorkers, Stuck
-from exporter.sources.gpus.source import RestartRequiredError
+from exporter.sources.gpus.source import Demand, RestartRequiredError
 
 logger = logging.getLogger(__name__)
 
@@ -120,13 +119,13 @@ class DeviceRegistry:
         self,
         workers: DeviceWorkers,
         clock: Clock,
-        wanted: ReadPlan,
+        demand: Demand,
         accounting: AccountingChoice,
         xids: XidWatch,
     ) -> None:
         self._workers = workers
         self._clock = clock
-        self._wanted = wanted
+        self._demand = demand
         self._accounting = accounting
         self._xids = xids
         self._devices: dict[str, NvmlDevice] = {}
@@ -141,11 +140,11 @@ class DeviceRegistry:
         """Whether a call for one of the devices is in progress."""
         return self._workers.busy(self._devices)
 
-    def follow(self, wanted: ReadPlan) -> None:
-        """Applies another plan to every device, from its next read on."""
-        self._wanted = wanted
+    def follow(self, demand: Demand) -> None:
+        """Applies another demand to every device, from its next read on."""
+        self._demand = demand
         for device in self._devices.values():
-            device.follow(wanted)
+            device.follow(demand)
 
     def sync(self, enumeration: Enumeration) -> None:
         """Adds new devices, replaces handles, and drops devices that are no longer there."""
@@ -206,7 +205,7 @@ class DeviceRegistry:
             device.close()
 
     def _new(self, library: Library, found: DeviceHandle) -> NvmlDevice:
-        return NvmlDevice(library, found, self._clock, self._wanted, self._accounting, self._xids)
+        return NvmlDevice(library, found, self._clock, self._demand, self._accounting, self._xids)
 
     def _miss(self, device: NvmlDevice) -> None:
         """Keeps a device whose board did not answer; drops one that is not there any more."""

@@ -4,7 +4,9 @@ Source: ``nvmlGpm*`` (nvml.h). A sample is a copy of hardware counters; a figure
 between two samples. It is of a whole device or MIG instance, never of one process.
 """
 
+from collections.abc import Mapping
 from ctypes import Structure, byref, c_char_p, c_double, c_int, c_uint, c_void_p, cast
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from exporter.sources.gpus.nvml import errors
@@ -22,28 +24,26 @@ LEAST_NS = 150_000_000  # the driver wants more than 100 ms between two samples
 MOST_PERCENT = 101.0  # rounding may pass 100; more is garbage
 MIB = 1 << 20
 MOST_METRICS = 512  # the array of nvmlGpmMetricsGet_t grew from 98 to 477; numMetrics says how many
-PERCENTS = {  # nvmlGpmMetricId_t → field of GpmReading
-    1: "graphics_ratio",
+GRAPHICS = 1  # nvmlGpmMetricId_t
+PERCENTS = {  # nvmlGpmMetricId_t → family
     2: "sm_active_ratio",
     3: "sm_occupancy_ratio",
     5: "tensor_active_ratio",
 }
 MIB_PER_SECOND = {20: "pcie_tx_bytes", 21: "pcie_rx_bytes"}
-METRIC_IDS = (*PERCENTS, *MIB_PER_SECOND)
+METRIC_IDS = (GRAPHICS, *PERCENTS, *MIB_PER_SECOND)
 
 
 class GpmReading(NamedTuple):
     """Averages (0-1) and sums between two samples; None if this device does not report it.
 
     ``graphics_ratio`` is the part of the time in which any work was on the device, the closest to
-    what NVML calls utilisation; ``sm_active_ratio`` counts the part of the SMs too. PCIe bytes are
+    what NVML calls utilisation. ``ratios``: those that are shown, by their family. PCIe bytes are
     those of the whole board, including the protocol's, and are not reported for MIG instances.
     """
 
     graphics_ratio: float | None = None
-    sm_active_ratio: float | None = None
-    sm_occupancy_ratio: float | None = None
-    tensor_active_ratio: float | None = None
+    ratios: Mapping[str, float] = MappingProxyType({})
     elapsed_ns: int = 0
     pcie_tx_bytes: int | None = None
     pcie_rx_bytes: int | None = None
@@ -160,8 +160,8 @@ class Gpm:
             if metric.code == errors.SUCCESS and metric.value >= 0  # not so for NaN either
         }
         ratios = {
-            name: min(values[number] / 100, 1.0)
-            for number, name in PERCENTS.items()
+            number: min(values[number] / 100, 1.0)
+            for number in (GRAPHICS, *PERCENTS)
             if values.get(number, MOST_PERCENT) < MOST_PERCENT
         }
         moved = {
@@ -169,7 +169,8 @@ class Gpm:
             for number, name in MIB_PER_SECOND.items()
             if number in values
         }
-        return GpmReading(elapsed_ns=elapsed_ns, **ratios, **moved)
+        shown = {name: ratios[number] for number, name in PERCENTS.items() if number in ratios}
+        return GpmReading(ratios.get(GRAPHICS), shown, elapsed_ns, **moved)
 
     def _call(self, name: str, *args: object) -> None:
         if name not in self._functions:

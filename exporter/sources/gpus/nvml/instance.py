@@ -8,11 +8,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from exporter.model import Clock, DeviceMemory, DeviceReading, Engines, Methods, Sensors, Window
-from exporter.sources.gpus.nvml.cadence import PROFILING, ReadPlan
+from exporter.sources.gpus.nvml.cadence import PROFILING
 from exporter.sources.gpus.nvml.discovery import DeviceHandle, is_part
 from exporter.sources.gpus.nvml.gpm import GPM, Gpm, GpmReading
 from exporter.sources.gpus.nvml.library import Library
 from exporter.sources.gpus.nvml.refusals import Refusals
+from exporter.sources.gpus.source import Demand
 
 SLACK_NS = 10_000_000  # the clock is read once for GPM and once for the window
 METHODS = Methods(busy="gpm", shares="sole_owner")
@@ -77,13 +78,13 @@ class InstanceActivity:
         library: Library,
         refusals: Refusals,
         clock: Clock,
-        wanted: ReadPlan,
+        demand: Demand,
     ) -> None:
         self.sensors = Sensors()
         self._library = library
         self._refusals = refusals
         self._clock = clock
-        self.follow(wanted)
+        self.follow(demand)
         self._gpm: Gpm | None = None
         self._start_ns: int | None = (
             None  # of the window that is not taken yet, as are the next four
@@ -94,9 +95,9 @@ class InstanceActivity:
         self._busy_ns = 0
         self._at_work = False
 
-    def follow(self, wanted: ReadPlan) -> None:
-        """Applies another plan. Activity is read even if it is not shown: windows need it."""
-        self._shown = PROFILING not in wanted.disabled
+    def follow(self, demand: Demand) -> None:
+        """Applies another demand. Activity is read even if it is not shown: windows need it."""
+        self._shown = PROFILING not in demand.disabled
 
     def bind(self, found: DeviceHandle) -> None:
         """Uses another handle from now on. GPM does not measure parts of an instance."""
@@ -140,11 +141,7 @@ class InstanceActivity:
     def _shown_of(self, reading: GpmReading) -> Sensors:
         if not self._shown:
             return Sensors()
-        return Sensors(
-            sm_active_ratio=reading.sm_active_ratio,
-            sm_occupancy_ratio=reading.sm_occupancy_ratio,
-            tensor_active_ratio=reading.tensor_active_ratio,
-        )
+        return Sensors(reading.ratios)
 
     def take(self) -> Window | None:
         """The window since the last one that was taken; None if there is nothing newer."""
@@ -181,5 +178,5 @@ def _ratio(reading: GpmReading | None) -> float | None:
     if reading is None:
         return None
     if reading.graphics_ratio is None:
-        return reading.sm_active_ratio
+        return reading.ratios.get("sm_active_ratio")
     return reading.graphics_ratio

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from exporter.model import DeviceMemory, ProcessMemory
 from exporter.sources.gpus.nvml import errors
 from exporter.sources.gpus.nvml.board import memory_info
-from exporter.sources.gpus.nvml.cadence import PROCESSES, ReadPhases, Timing
+from exporter.sources.gpus.nvml.cadence import PROCESSES, ReadPhases
 from exporter.sources.gpus.nvml.calls import RowBuffer
 from exporter.sources.gpus.nvml.discovery import DeviceHandle
 from exporter.sources.gpus.nvml.errors import (
@@ -28,6 +28,7 @@ from exporter.sources.gpus.nvml.errors import (
 from exporter.sources.gpus.nvml.library import CFunction, Library
 from exporter.sources.gpus.nvml.refusals import Refusals, listing_of
 from exporter.sources.gpus.samples import NO_PID
+from exporter.sources.gpus.source import Demand
 
 LISTS = {"compute": "Compute", "graphics": "Graphics", "mps": "MPSCompute"}
 NOT_AVAILABLE = 0xFFFFFFFFFFFFFFFF  # WDDM, some vGPUs, a MIG parent without privilege
@@ -177,21 +178,21 @@ logger = logging.getLogger(__name__)
 
 
 class ResidentReader:
-    """Reads the memory and processes of one device. Reused until due by ``timing``."""
+    """Reads the memory and processes of one device. Reused until due by ``demand``."""
 
     def __init__(
         self,
         library: Library,
         found: DeviceHandle,
         refusals: Refusals,
-        timing: Timing,
+        demand: Demand,
         phases: ReadPhases,
     ) -> None:
         self._library = library
         self._refusals = refusals
         self._phases = phases
         self._cadence = phases.cadence(PROCESSES)
-        self.timing = timing
+        self.demand = demand
         self._known: frozenset[int] = frozenset()
         self._memory: DeviceMemory | None = None
         self._is_urgent = False  # to be read at once, but too soon after the last read
@@ -217,7 +218,7 @@ class ResidentReader:
         """
         self._is_urgent = self._is_urgent or at_once
         urgent = self._is_urgent or not active <= self._known
-        if self._cadence.begin_if_due(self.timing.memory_at_most_every_s if urgent else None):
+        if self._cadence.begin_if_due(self.demand.processes_soonest_s if urgent else None):
             self._is_urgent = False
             memory = self._phases.read(PROCESSES, self._asked)
             if memory != self._memory:

@@ -1,15 +1,13 @@
 """The NVML source: opens the driver and reads its devices in parallel, under a deadline."""
 
 import time
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from threading import Lock
 
 from exporter.model import Clock, DeviceReading, DeviceState, Reading, SourceStatus
 from exporter.sources.gpus.nvml import errors
 from exporter.sources.gpus.nvml.accounting import NO_ACCOUNTING, AccountingChoice
-from exporter.sources.gpus.nvml.cadence import ReadPlan, Timing
 from exporter.sources.gpus.nvml.device_registry import (
     UPGRADED,
     DeviceRegistry,
@@ -22,6 +20,8 @@ from exporter.sources.gpus.nvml.refusals import SECOND, Backoff
 from exporter.sources.gpus.pool import DeviceWorkers, Stuck
 from exporter.sources.gpus.source import Demand, RestartRequiredError, hangs
 
+LOOK_EVERY_S = 30.0  # devices are enumerated: MIG instances come and go, and handles are reused
+LOOK_AGAIN_S = 5.0  # the same after a device has failed
 DRIVER = "driver"
 NO_DEVICE = "the driver reports no device"
 RELEASED = "released on request, so that the driver can be unloaded"
@@ -44,16 +44,15 @@ class NvmlSource:
         *,
         roots: Sequence[Path] = ROOTS,
         clock: Clock = time,
-        timing: Timing | None = None,
-        disabled: Collection[str] = (),
+        demand: Demand | None = None,
         accounting: AccountingChoice = NO_ACCOUNTING,
     ) -> None:
         self._clock = clock
-        self._wanted = ReadPlan(timing or Timing(), frozenset(disabled))
+        self._demand = demand or Demand()
         self._driver = DriverConnection(library_path, roots, clock)
         self._workers = DeviceWorkers(clock, self.name)
         self._xids = XidWatch(clock)
-        self._registry = DeviceRegistry(self._workers, clock, self._wanted, accounting, self._xids)
+        self._registry = DeviceRegistry(self._workers, clock, self._demand, accounting, self._xids)
         self._lock = Lock()
         self._retry = Backoff(clock)
         self._attached = (
@@ -88,14 +87,8 @@ class NvmlSource:
     def follow(self, demand: Demand) -> None:
         """Applies a demand from the next read on."""
         with self._lock:
-            timing = replace(
-                self._wanted.timing,
-                deadline_s=demand.deadline_s,
-                memory_every_s=demand.processes_every_s,
-                sensors_every_s=demand.sensors_every_s,
-            )
-            self._wanted = ReadPlan(timing, demand.disabled)
-            self._registry.follow(self._wanted)
+            self._demand = demand
+            self._registry.follow(demand)
             self._look_at_ns = (
                 0  # at once, because that is also when boards are registered for XIDs
             )
@@ -110,15 +103,15 @@ class NvmlSource:
         if self._look_due():
             reopen = self._driver.is_open and not self._attached
             jobs[DRIVER] = self._reopen if reopen else self._driver.enumerate
-        results = self._workers.run(jobs, self._wanted.timing.deadline_s)
+        results = self._workers.run(jobs, self._demand.deadline_s)
         if DRIVER in results and results[DRIVER] is None:  # the late end of a release
-            results = self._workers.run(jobs, self._wanted.timing.deadline_s)
+            results = self._workers.run(jobs, self._demand.deadline_s)
         if DRIVER in results:
             attached_before = self._attached
             self._apply(results[DRIVER])
             if self._attached and not attached_before:
                 spent_s = (self._clock.monotonic_ns() - began_ns) / SECOND
-                left_s = max(self._wanted.timing.deadline_s - spent_s, 0.0)
+                left_s = max(self._demand.deadline_s - spent_s, 0.0)
                 results = self._workers.run(self._registry.jobs, left_s)
         return self._readings(results)
 
@@ -139,7 +132,7 @@ class NvmlSource:
             self._watch(result)
             self._attached, self._detail = True, ""
             self._retry.reset()
-            self._look_in(self._wanted.timing.look_every_s)
+            self._look_in(LOOK_EVERY_S)
         elif isinstance(result, Stuck):
             waited_s = (self._clock.monotonic_ns() - result.since_mono_ns) / SECOND
             self._detail = f"the driver has not answered for {waited_s:.1f} s"
@@ -147,7 +140,7 @@ class NvmlSource:
             self._mark_driver_lost(result)
         else:  # the enumeration failed, reading may go on
             self._detail = explain(result)
-            self._look_in(self._wanted.timing.look_again_s)
+            self._look_in(LOOK_AGAIN_S)
 
     def _mark_driver_lost(self, reason: object) -> None:
         if isinstance(reason, errors.OtherVersionError):
@@ -164,14 +157,14 @@ class NvmlSource:
             else:
                 failing = self._registry.failing
                 if failing > self._failing:
-                    self._look_in(self._wanted.timing.look_again_s)
+                    self._look_in(LOOK_AGAIN_S)
                 self._failing = failing
                 return devices
         return self._registry.all(DeviceState.FAILED, self._detail)
 
     def _watch(self, enumeration: Enumeration) -> None:
         boards = (f for f in enumeration.devices.found if not f.device.parent_uuid)
-        wanted = None if XID in self._wanted.disabled else {f.device.uuid: f.handle for f in boards}
+        wanted = None if XID in self._demand.disabled else {f.device.uuid: f.handle for f in boards}
         self._xids.watch(enumeration.library, wanted)
 
     def _shut(self) -> None:
@@ -193,7 +186,7 @@ class NvmlSource:
             if not self._driver.is_open:
                 return
             self._registry.close()
-            self._workers.run({DRIVER: self._shut}, self._wanted.timing.deadline_s)
+            self._workers.run({DRIVER: self._shut}, self._demand.deadline_s)
 
     def _status(self, devices: Sequence[DeviceReading], duration_ns: int) -> SourceStatus:
         hung = hangs(devices)

@@ -1,0 +1,78 @@
+"""The rules that may change while the cycle runs, made from the settings."""
+
+from dataclasses import dataclass, field
+
+from exporter.allocations import rules
+from exporter.allocations.registry import NODE_ANNOTATION_PREFIXES
+from exporter.allocations.rules import Rules
+from exporter.settings import Settings
+from exporter.sources.gpus.source import Demand, demand_of
+from exporter.sources.pods.decode import KEEP_NOTHING, KeyPrefixes
+from exporter.sources.pods.labels import ALLOW_NOTHING, LabelAllowList
+
+MILLION = 1_000_000
+MOST_SERIES = 10_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CycleRules:
+    """The rules of the cycle. Frozen, so that they are applied as a whole between two cycles.
+
+    ``window_ns`` and ``retention_ns`` are the ledger's; ``allocations`` are the rules of decoding.
+    ``demand`` is what GPU sources read, ``keep`` what the source of pods keeps, ``allowed`` what is
+    shown of that. ``budget`` is the share of one CPU that the exporter may use, 0 for any.
+    ``by_step``: each step of a Slurm job is a group of its own.
+    """
+
+    interval_ns: int = 10**9
+    window_ns: int = 15 * 10**9
+    retention_ns: int = 300 * 10**9
+    most_series: int = MOST_SERIES
+    allocations: Rules = field(default_factory=Rules)
+    allowed: LabelAllowList = ALLOW_NOTHING
+    keep: KeyPrefixes = KEEP_NOTHING
+    demand: Demand = field(default_factory=Demand)
+    budget: float = 0.0
+    by_step: bool = False
+
+
+def cycle_rules(settings: Settings) -> CycleRules:
+    """The rules that may change while the cycle runs."""
+    return CycleRules(
+        interval_ns=settings.collection_interval_ns,
+        window_ns=settings.collection_window_ns,
+        retention_ns=settings.ledger_retention_ns,
+        most_series=settings.metrics_max_series_per_family,
+        allocations=rules_of(settings),
+        allowed=allowed_of(settings),
+        keep=keep_of(settings),
+        demand=demand_of(settings),
+        budget=settings.collection_budget_ppm / MILLION,
+        by_step=settings.groups_slurm == "step",
+    )
+
+
+def rules_of(settings: Settings) -> rules.Rules:
+    """The rules by which allocations are decoded.
+
+    Raises:
+        RulesError: these settings did not come from ``read_settings``.
+
+    """
+    return rules.make(
+        settings.allocations_schemes,
+        dict(settings.allocations_index_basis),
+        dict(settings.allocations_hami),
+    )
+
+
+def allowed_of(settings: Settings) -> LabelAllowList:
+    """The labels and annotations of pods that are shown."""
+    return LabelAllowList(settings.pods_labels, settings.pods_annotations)
+
+
+def keep_of(settings: Settings) -> KeyPrefixes:
+    """The labels and annotations of pods and nodes that are kept, since something reads them."""
+    followed = rules_of(settings)
+    needed = KeyPrefixes(followed.annotations, followed.labels, NODE_ANNOTATION_PREFIXES)
+    return allowed_of(settings).keep(needed)
