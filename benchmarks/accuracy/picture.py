@@ -1,4 +1,4 @@
-"""The picture on docs/accuracy.md: errors of four readers by scenario, drawn from the page's table."""
+"""The picture on docs/accuracy.md: errors of four readers by scenario, from the page's table."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -46,12 +46,16 @@ def picture(rule: str, of: Means, scheme: str) -> str:
     height = TOP + len(of) * row + 24
     scale = (WIDTH - LEFT - RIGHT) / MOST
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{height}" '
-        f'viewBox="0 0 {WIDTH} {height}" font-family="sans-serif" font-size="12" role="img">',
+        (
+            f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{height}" '
+            f'viewBox="0 0 {WIDTH} {height}" font-family="sans-serif" font-size="12" role="img">'
+        ),
         f"<title>Mean error of a container's busy seconds over 20 min, rule {rule}</title>",
         f'<rect width="100%" height="100%" fill="{ground}"/>',
-        f'<text x="10" y="20" fill="{ink}" font-size="14">Mean error of a container\'s busy '
-        f"seconds over 20 min, simulated, rule {rule}</text>",
+        (
+            f'<text x="10" y="20" fill="{ink}" font-size="14">Mean error of a container\'s busy '
+            f"seconds over 20 min, simulated, rule {rule}</text>"
+        ),
     ]
     for number, (reader, colour) in enumerate(zip(READERS, colours, strict=True)):
         x = LEFT + number * 145

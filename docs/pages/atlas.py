@@ -38,6 +38,6 @@ def _row(board: dict[str, Any]) -> tuple[str, ...]:
         f"{board['driver'] or 'not said'} ({board['os']})",
         f"{period}{board['period_evidence']}",
         board["rule_evidence"],
-        refused or "–",
+        refused or "nothing",
         f"{source}, {board['recorded']}, {board['licence']}",
     )
