@@ -52,10 +52,10 @@ def test_what_a_board_did_long_ago_is_forgotten() -> None:
     evidence = NamingEvidence()
     for _ in range(10 * REMEMBERED_NS // SECOND):
         observed(evidence, SECOND // 2)
-    assert evidence.naming[0] is Naming.NEVER
+    assert evidence.naming[:1] == (Naming.NEVER,)
     for _ in range(8 * REMEMBERED_NS // SECOND):
         observed(evidence, SECOND // 2, SECOND // 2)
-    assert evidence.naming[0] is Naming.ALWAYS
+    assert evidence.naming[:1] == (Naming.ALWAYS,)
 
 
 @pytest.mark.parametrize(
