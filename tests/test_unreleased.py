@@ -135,4 +135,4 @@ def test_the_first_promise_says_on_what_it_was_measured_and_where_it_fails() -> 
     first = " ".join(promises.partition("2. **")[0].split())
     assert "Measured on simulated devices, not yet on real hardware." in first
     assert "(docs/accuracy.md#limits)" in first
-    assert "\n### Limits\n" in (ROOT / "docs/accuracy.md").read_text()
+    assert "\n## Where it does not hold\n" in (ROOT / "docs/accuracy.md").read_text()

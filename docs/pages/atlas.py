@@ -4,9 +4,10 @@ import json
 from pathlib import Path
 from typing import Any
 
+import exporter
 from pages.tables import table
 
-ATLAS = Path(__file__).parents[2] / "tests" / "atlas"
+ATLAS = Path(exporter.__file__).parents[1] / "tests" / "atlas"
 BEGIN = "<!-- boards: written by docs/generate.py from tests/atlas -->\n"
 END = "<!-- end of boards -->\n"
 

@@ -101,7 +101,7 @@ def attribute_samples(
 
 
 def _is_of_codec(row: ProcessRow) -> bool:
-    """Whether a row tells of an encoder or decoder only.
+    """Whether a row is that of an encoder or decoder only.
 
     Each engine's samples name a process of their own, and the row's time is the last of any of
     them. So it is no core sample's, which names another process.
