@@ -50,14 +50,14 @@ def _totals() -> list[Panel]:
         stat(
             "Down",
             "Exporters that Prometheus knows and cannot scrape.",
-            f"count(up{{{NODE}}} == 0) or vector(0)",
+            f"count(up{{{NODE}}} == 0) or 0 * count(up{{{NODE}}})",
             "short",
             ANY,
         ),
         stat(
             "Sources down",
             "Of all exporters: drivers, cgroups, lists of pods. See the table below.",
-            f"count({_of('source_up')} == 0) or vector(0)",
+            f"count({_of('source_up')} == 0) or 0 * count({_of('source_up')})",
             "short",
             ANY,
         ),
@@ -71,7 +71,8 @@ def _totals() -> list[Panel]:
         stat(
             "Not measured",
             "Containers whose core use is not known; their pods' pages say why.",
-            f'count(mgpu_container_unmeasured{{{NODE},quantity="core"}}) or vector(0)',
+            f'count(mgpu_container_unmeasured{{{NODE},quantity="core"}}) or '
+            f"0 * count({_of('build_info')})",
             "short",
             ((None, GOOD), (1, LOOK)),
         ),
@@ -95,7 +96,7 @@ def _states() -> list[Panel]:
         ),
         timeline(
             "Sources that were down",
-            "What an exporter asked in vain, over time. Those that always answered are left out.",
+            "What an exporter asked without an answer, over time. Those that always answered are left out.",
             {"{{instance}} {{source}}": f"{_of('source_up')} == 0"},
             UP,
             nothing="No source was down in the time range, or no exporter is scraped",

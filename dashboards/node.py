@@ -68,7 +68,7 @@ def _totals() -> list[Panel]:
         stat(
             "Lost",
             "GPUs and instances that are lost, stuck, or were let go of.",
-            f"count({of('up')} == 0) or vector(0)",
+            f"count({of('up')} == 0) or 0 * count({of('up')})",
             "short",
             ANY,
         ),
@@ -102,7 +102,7 @@ def _totals() -> list[Panel]:
         stat(
             "XIDs reported",
             "Errors that the driver reported.",
-            f"sum(increase({of('xid_errors_total')}[$__range])) or vector(0)",
+            f"sum(increase({of('xid_errors_total')}[$__range])) or 0 * count({of('up')})",
             "short",
             ANY,
         ),

@@ -82,7 +82,7 @@ def _totals() -> list[Panel]:
         stat(
             "Lost",
             "Cards and partitions that cannot be read.",
-            f"count({_of('up')} == 0) or (vector(0) and on () count({_of('up')}))",
+            f"count({_of('up')} == 0) or 0 * count({_of('up')})",
             "short",
             ANY,
             width=3,

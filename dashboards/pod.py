@@ -177,6 +177,7 @@ def _containers() -> Panel:
             )
         ],
         links={"UUID": to("node", node="${__data.fields.Node}", uuid="${__value.raw}")},
+        height=6,
     )
 
 

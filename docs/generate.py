@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from pages.atlas import accuracy
 from pages.compatibility import compatibility
 from pages.configuration import configuration
 from pages.dcgm import dcgm
@@ -32,6 +33,7 @@ def main(arguments: Sequence[str], folder: Path = FOLDER) -> int:
         ("scenarios.md", scenarios()),
         ("api.schema.json", json.dumps(api.schema(), indent=1) + "\n"),
         ("sharing.md", sharing()),
+        ("accuracy.md", accuracy((folder / "accuracy.md").read_text(encoding="utf-8"))),
         ("security.md", security((folder / "security.md").read_text(encoding="utf-8"))),
     ):
         path = folder / name

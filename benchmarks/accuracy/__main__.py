@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
+from benchmarks.accuracy.picture import draw
 from benchmarks.accuracy.report import Found, missed, scrapes, table
 from benchmarks.accuracy.run import Error, run
 from benchmarks.accuracy.scenarios import CASES, Case
@@ -64,7 +65,11 @@ def main(arguments: Sequence[str]) -> int:
     ways.add_argument("--quick", action="store_true", help="one seed, five minutes, two rules")
     ways.add_argument("--write", action="store_true", help="write the tables to docs/accuracy.md")
     parser.add_argument("--seeds", type=int, default=MOST_SEEDS, help="of each scenario, at most")
+    ways.add_argument("--draw", action="store_true", help="draw the page's pictures again only")
     options = parser.parse_args(arguments)
+    if options.draw:
+        draw(PAGE)
+        return 0
     begun = time.monotonic()
     minutes = QUICK if options.quick else FULL
     rules = QUICK_RULES if options.quick else tuple(map(str, SampleRule))
@@ -77,6 +82,7 @@ def main(arguments: Sequence[str]) -> int:
         page = PAGE.read_text(encoding="utf-8")
         head, rest = page.split(BEGIN)
         PAGE.write_text(f"{head}{BEGIN}\n{text}{END}{rest.split(END)[1]}", encoding="utf-8")
+        draw(PAGE)
     failures = missed(found, minutes[-1])
     print("\n".join(f"goal missed: {failure}" for failure in failures))
     return 1 if failures else 0

@@ -110,7 +110,6 @@ _ALL = (
         "light bursts on a board with samples of 0.5 s, as Turing's",
         _alike(8, 0.0875, "570ms"),
         period_ms=500,
-        beyond={"longest": LONGEST},
     ),
     Case("20 small", "20 containers, bursts of 0.2 s, 30 % in all", _alike(20, 0.015, "13s")),
     Case(

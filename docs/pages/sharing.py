@@ -17,8 +17,9 @@ Written by `docs/generate.py` from `exporter/allocations/`. Do not edit.
 
 Every way to share a GPU that the exporter knows: by which resources a pod asks for it, and where it
 is written which device a container was given. The first column is the label `scheme` of
-`mgpu_container_allocation_info`; beside it stand `policy`, which also says whether anything enforces
-the limits (the second table), and `priority`, empty where a system has none. They are tried in this order, after those that the settings describe
+`mgpu_container_allocation_info`; beside it stand `policy`, which also says whether anything
+enforces the limits (the second table), and `priority`, empty where a system has none. They are
+tried in this order, after those that the settings describe
 ([configuration.md](configuration.md)), and a pod's resource is counted by one of them. A name that
 ends in `-`, `_` or `/` is the beginning of names.
 

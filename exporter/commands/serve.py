@@ -199,7 +199,7 @@ class _Agent:
 def _writers(settings: Settings) -> tuple[Renderer, CompatPage]:
     """The renderers of the pages."""
     return (
-        Renderer(families_without(settings.metrics_left_out)),
+        Renderer(families_without(settings.metrics_left_out), created=settings.metrics_created),
         CompatPage(settings.compat, node_name(settings.node_name), settings.metrics_pod_uid),
     )
 

@@ -310,8 +310,22 @@ class PartCost(NamedTuple):
     every_ns: int | None = None
 
 
+class RawSamples(NamedTuple):
+    """What a driver answered for the newest window, before anything was made of it.
+
+    ``samples`` of the core: µs in the driver's clock, percent. ``rows`` of processes: pid, µs, and
+    percent of core, memory, encoder and decoder. Both as they came, also what cannot be true.
+    """
+
+    samples: tuple[tuple[int, float], ...] = ()
+    rows: tuple[tuple[int, int, int, int, int, int], ...] = ()
+
+
 class DeviceReading(NamedTuple):
-    """One device in one cycle. ``window`` None: the driver has no new samples yet."""
+    """One device in one cycle. ``window`` None: the driver has no new samples yet.
+
+    ``raw`` is kept for recordings only.
+    """
 
     device: Device
     state: DeviceState = DeviceState.UP
@@ -323,6 +337,7 @@ class DeviceReading(NamedTuple):
     xids: Mapping[str, XidCount] = MappingProxyType({})  # of a device that is lost, too
     costs: Mapping[str, PartCost] = MappingProxyType({})  # by part of the reading, likewise
     rejected: Mapping[str, int] = MappingProxyType({})  # beside the window's rows, by reason
+    raw: RawSamples | None = None
 
 
 class SourceStatus(NamedTuple):

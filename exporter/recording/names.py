@@ -178,8 +178,9 @@ class Names:
     """Passes every name unchanged."""
 
     def reading(self, reading: Reading) -> Reading:
-        """Returns a GPU source's reading."""
-        return reading
+        """Returns a GPU source's reading, without what the driver answered before it."""
+        devices = tuple(device._replace(raw=None) for device in reading.devices)
+        return reading._replace(devices=devices)
 
     def identity(self, identity: CgroupIdentity | Unattributed) -> CgroupIdentity | Unattributed:
         """Returns a process's identity."""
@@ -235,7 +236,7 @@ class Pseudonyms(Names):
         )
 
     def _device_reading(self, reading: DeviceReading) -> DeviceReading:
-        return reading._replace(device=self._device(reading.device), detail="")
+        return reading._replace(device=self._device(reading.device), detail="", raw=None)
 
     def _device(self, device: Device) -> Device:
         uuid, parent = self.name(device.uuid), self.name(device.parent_uuid)

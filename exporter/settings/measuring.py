@@ -5,7 +5,7 @@ from typing import Annotated
 
 from exporter.metrics.families import FAMILIES, OPTIONAL_GROUPS, OWN_LEVEL
 from exporter.metrics.profiles import PROFILES, left_out
-from exporter.settings.values import SHARE, TEXT, Setting, choice, count, duration, many
+from exporter.settings.values import SHARE, SWITCH, TEXT, Setting, choice, count, duration, many
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -187,6 +187,19 @@ class MetricsSettings:
             "It goes before metrics.profile and metrics.enable. A group that is off costs no "
             "driver call. What the counters need is measured in any case. Families about the "
             "exporter itself stay.",
+            live=True,
+        ),
+    ]
+    metrics_created: Annotated[
+        bool,
+        Setting(
+            "metrics.created",
+            SWITCH,
+            "false",
+            "Serve the start time of each counter, so that nothing is lost at its first scrape.",
+            "Only for a Prometheus that takes start times (docs/metrics.md): any other stores "
+            "them as series of their own, which are as many as there are counters. OpenMetrics "
+            "only.",
             live=True,
         ),
     ]

@@ -61,7 +61,7 @@ def test_every_query_finds_something(ask: Ask, path: Path, job: str) -> None:
 @pytest.mark.parametrize("job", WORLDS)
 def test_what_can_be_chosen_is_the_workloads(ask: Ask, job: str) -> None:
     dashboard = load(next(path for path in PATHS if path.stem == "mgpu-pod"))
-    values = resolve(dashboard, ask, {**FIXED, "job": job})
+    values = resolve(dashboard, ask, {**FIXED, "node": ".*", "job": job})
 
     assert "inference" in options(dashboard, "namespace", ask, values)
     assert "chat-0" in options(dashboard, "pod", ask, {**values, "namespace": "inference"})

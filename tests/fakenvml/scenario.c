@@ -250,6 +250,18 @@ static void read_xid(Line *line, Scenario *scenario)
     *APPEND(gpu->xids, gpu->xid_count) = xid;
 }
 
+static void read_row(Line *line, Scenario *scenario)
+{
+    Gpu *gpu = gpu_of(line, scenario, "gpu");
+    Row row = {.pid = (unsigned)number_of(line, "pid", 0),
+               .timestamp = number_of(line, "at_us", 0),
+               .sum = {[CORE] = number_of(line, "core", 0),
+                       [MEMORY] = number_of(line, "memory", 0),
+                       [ENCODER] = number_of(line, "encoder", 0),
+                       [DECODER] = number_of(line, "decoder", 0)}};
+    *APPEND(gpu->rows, gpu->row_count) = row;
+}
+
 static void read_record(Line *line, Scenario *scenario)
 {
     const char *kind = line->kind;
@@ -264,6 +276,7 @@ static void read_record(Line *line, Scenario *scenario)
     else if (!strcmp(kind, "hang")) read_fault(line, scenario, FAULT_HANG);
     else if (!strcmp(kind, "field")) read_field(line, scenario);
     else if (!strcmp(kind, "xid")) read_xid(line, scenario);
+    else if (!strcmp(kind, "row")) read_row(line, scenario);
     else if (!strcmp(kind, "lost")) gpu_of(line, scenario, "gpu")->lost = true;
     else if (!strcmp(kind, "garbage"))
         gpu_of(line, scenario, "gpu")->garbage = (unsigned)number_of(line, "rows", 4);
@@ -394,6 +407,7 @@ void scenario_free(Scenario *scenario)
         free(gpu->processes);
         free(gpu->fields);
         free(gpu->xids);
+        free(gpu->rows);
         free(gpu->works);
     }
     free(scenario->faults);

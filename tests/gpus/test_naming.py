@@ -50,12 +50,10 @@ def test_engines_are_learnt_of_one_by_one() -> None:
 
 def test_what_a_board_did_long_ago_is_forgotten() -> None:
     evidence = NamingEvidence()
-    for _ in range(10 * REMEMBERED_NS // SECOND):
-        observed(evidence, SECOND // 2)
-    assert evidence.naming[0] is Naming.NEVER
-    for _ in range(8 * REMEMBERED_NS // SECOND):
-        observed(evidence, SECOND // 2, SECOND // 2)
-    assert evidence.naming[0] is Naming.ALWAYS
+    long = range(10 * REMEMBERED_NS // SECOND)
+    before = [observed(evidence, SECOND // 2) for _ in long]
+    after = [observed(evidence, SECOND // 2, SECOND // 2) for _ in long]
+    assert (before[-1], after[-1]) == (Naming.NEVER, Naming.ALWAYS)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from functools import cache
 from operator import itemgetter
 
-from exporter.model import Engines, Methods, Sampling, Window
+from exporter.model import Engines, Methods, RawSamples, Sampling, Window
 from exporter.sources.gpus.energy import EnergySource, EnergyUse
 from exporter.sources.gpus.naming import NamingEvidence
 from exporter.sources.gpus.ring_clock import RingChange, RingClock
@@ -64,6 +64,7 @@ class WindowCursor:
         self._period_us: float = FIRST_PERIOD_US
         self._known_period_us: int | None = None  # as shown: steady while the ring wanders
         self._gaps: deque[int] = deque(maxlen=GAPS)
+        self._answered: tuple[Sequence[BusySample], Rows] = (), ()
         self._naming = NamingEvidence()
 
     def next(self, unix_us: int, mono_us: int) -> Window | None:
@@ -73,6 +74,12 @@ class WindowCursor:
             self._begin(unix_us, mono_us)
             return None
         return self._measured(mono_us) or self._without_stamps(mono_us)
+
+    @property
+    def raw(self) -> RawSamples:
+        """What the driver answered at the last call."""
+        samples, rows = self._answered
+        return RawSamples(tuple((s[0], s[1]) for s in samples), tuple(map(_whole_row, rows or ())))
 
     def _begin(self, unix_us: int, mono_us: int) -> None:
         """Sets the cursor to the newest sample: what is older is not counted."""
@@ -205,6 +212,7 @@ class WindowCursor:
             before, samples = samples, plausible_samples(ring or (), start, latest)
             if not samples or samples[-1] == before[-1]:
                 break
+        self._answered = ring or (), rows
         return ring, samples, rows, memory
 
     def _window(
@@ -302,3 +310,8 @@ _methods = cache(Methods)  # a handful of values; one is needed in each cycle
 def _newest(samples: Sequence[BusySample]) -> int:
     timestamp_us, _ = samples[-1]
     return timestamp_us
+
+
+def _whole_row(row: ProcessRow) -> tuple[int, int, int, int, int, int]:
+    pid, timestamp_us, core, memory, encoder, decoder = row
+    return pid, timestamp_us, core, memory, encoder, decoder

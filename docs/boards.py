@@ -1,0 +1,54 @@
+"""Takes the pictures of the dashboards: ``python -m docs.boards URL [QUERY]``.
+
+URL is a Grafana that has the dashboards and lets one in without a password; the project has none.
+QUERY is added to each address, such as ``var-datasource=uid-of-the-prometheus``. What is seen is
+what that Grafana's Prometheus has: for the pictures in ``docs/pictures``, simulated nodes. Needs
+Chromium.
+"""
+
+import asyncio
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from tests.web.browser import browsing
+
+FOLDER = Path(__file__).parent / "pictures"
+WIDTH = 1366
+# File: board, height in pixels, dark, and what is chosen on it.
+PICTURES = {
+    "overview.png": ("mgpu-overview", 1560, False, ""),
+    "overview-dark.png": ("mgpu-overview", 1560, True, ""),
+    "node.png": ("mgpu-node", 1730, False, "&var-node=gpu-node-1"),
+    "pod.png": ("mgpu-pod", 1150, False, "&var-node=gpu-node-1&var-namespace=inference"),
+}
+DRAWN = "document.querySelectorAll('.react-grid-item canvas').length"  # of charts, the last to come
+SETTLING = 8.0  # seconds, in which tables and charts take their sizes
+
+
+async def photograph(url: str, query: str, name: str) -> None:
+    """One picture."""
+    board, height, dark, chosen = PICTURES[name]
+    theme = "dark" if dark else "light"
+    async with browsing() as tab:
+        await tab.size(WIDTH, height, dark=dark)
+        await tab.open(f"{url}/d/{board}?orgId=1&theme={theme}&from=now-15m&to=now{chosen}{query}")
+        await tab.until(DRAWN)
+        await asyncio.sleep(SETTLING)
+        await tab.picture(FOLDER / name, whole=False)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Take all pictures from the Grafana that is named."""
+    if not arguments:
+        print(__doc__)
+        return 2
+    url, query = arguments[0].rstrip("/"), "".join(f"&{one}" for one in arguments[1:])
+    for name in PICTURES:
+        asyncio.run(photograph(url, query, name))
+        print(FOLDER / name)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
