@@ -48,13 +48,14 @@ _FULL_ONLY = frozenset(
             for level in ("container", "group")
             for name in (
                 *("memory_active_ratio", "encoder_utilization_ratio"),
-                *("decoder_utilization_ratio", "observed_since_timestamp_seconds"),
+                "decoder_utilization_ratio",
             )
         ),
         *(
             f"mgpu_group_{name}"
             for name in (
                 *("memory_used_peak_bytes", "last_active_timestamp_seconds"),
+                "observed_since_timestamp_seconds",
                 *("memory_active_seconds_total", "encoder_seconds_total", "decoder_seconds_total"),
             )
         ),
