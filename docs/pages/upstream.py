@@ -37,14 +37,14 @@ READINGS = {
     ),
     "volcano-vgpu": Reading(
         "volcano ed72c7c8 (2026-08-20); volcano-vgpu-device-plugin 4fb76ba (2026-08-17)",
-        _NOW,
+        f"{_BEFORE}; the plugin {_NOW}",
         "core and memory of a card, in units of the memory factor",
         f"{_LIMITS}; annotation of amounts and cards",
         "by HAMi-core in the container (`hami-core`), or by the instance (`mig`)",
     ),
     "volcano-gpushare": Reading(
         "volcano ed72c7c8 (2026-08-20); devices 95b591b6 (2025-03-20)",
-        _NOW,
+        f"{_BEFORE}; the plugin {_NOW}",
         "memory of a card, in units of the memory factor",
         f"{_LIMITS}; annotation of the card",
         "not: `unenforced`; whole cards are",
@@ -135,7 +135,7 @@ READINGS = {
     "dra": Reading(
         "dra-driver-nvidia-gpu 95932046 (2026-08-07); HAMi's k8s-dra-driver ebeaad9 (2026-05-12); "
         "vgpu-manager 3d7f66d; ROCm's 2622427 (2025-10-06); Intel's 1da939f (2026-08-11)",
-        _NOW,
+        f"{_BEFORE}; NVIDIA's and HAMi's {_NOW}",
         "what a claim consumes: cores, memory or shares; MPS's limits; else the whole device",
         "ResourceClaim and ResourceSlice",
         "whole devices and instances; MPS (`mps`); of a part (`shared`) only by HAMi's and "
