@@ -8,8 +8,10 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from pages.atlas import accuracy
 from pages.compatibility import compatibility
 from pages.configuration import configuration
+from pages.dcgm import dcgm
 from pages.forging import security
 from pages.metrics import metrics
 from pages.scenarios import scenarios
@@ -27,9 +29,11 @@ def main(arguments: Sequence[str], folder: Path = FOLDER) -> int:
         ("metrics.md", metrics()),
         ("configuration.md", configuration()),
         ("compatibility.md", compatibility()),
+        ("dcgm.md", dcgm()),
         ("scenarios.md", scenarios()),
         ("api.schema.json", json.dumps(api.schema(), indent=1) + "\n"),
         ("sharing.md", sharing()),
+        ("accuracy.md", accuracy((folder / "accuracy.md").read_text(encoding="utf-8"))),
         ("security.md", security((folder / "security.md").read_text(encoding="utf-8"))),
     ):
         path = folder / name

@@ -18,7 +18,6 @@ from exporter.model import (
     DeviceUsage,
     Engines,
     GroupKey,
-    IdleCredit,
     MemoryHeld,
     Owner,
     Pod,
@@ -132,10 +131,8 @@ def test_averages_are_scaled_in_proportion_within_the_cap(
     assert core_of(usage) == expected
 
 
-def sampled(
-    core: int, rows: dict[int, tuple[int, int]], unclaimed: int, *, rejected: int = 0
-) -> Window:
-    """A window whose samples were told apart; ``rows``: pid → busy and spare ns."""
+def sampled(core: int, rows: dict[int, int], *, rejected: int = 0) -> Window:
+    """A window whose samples were told apart; ``rows``: pid → busy ns."""
     return Window(
         start_unix_ns=0,
         end_unix_ns=1_000,
@@ -143,10 +140,10 @@ def sampled(
         unobserved_ns=0,
         busy=Engines(core=core),
         processes=tuple(
-            ProcessActivity(pid, Engines(core=ns), spare) for pid, (ns, spare) in rows.items()
+            ProcessActivity(pid, Engines(core=ns), 1_000 - ns) for pid, ns in rows.items()
         ),
         rejected={"pid": rejected} if rejected else {},
-        unclaimed_ns=unclaimed,
+        unclaimed_ns=core - sum(rows.values()),
         per_sample=True,
     )
 
@@ -154,62 +151,30 @@ def sampled(
 @pytest.mark.parametrize(
     ("seen", "expected", "why"),
     [
-        (sampled(900, {1: (600, 0), 2: (300, 0)}, 0), {A: 600, B: 300}, {}),
-        (sampled(500, {1: (300, 50), 2: (100, 150)}, 100), {A: 325, B: 175}, {}),
+        (sampled(900, {1: 600, 2: 300}), {A: 600, B: 300}, {}),
         (
-            sampled(500, {1: (200, 60)}, 300),
-            {A: 260, Unattributed.NO_PID: 240},
-            {Unexplained.CAP: 240},
+            sampled(500, {1: 300, 2: 100}),
+            {A: 300, B: 100, Unattributed.NO_PID: 100},
+            {Unexplained.NO_PROCESS: 100},
         ),
         (
-            sampled(500, {1: (200, 600)}, 50),
-            {A: 250, Unattributed.NO_PID: 250},
-            {Unexplained.NO_PROCESS: 250},
-        ),
-        (
-            sampled(500, {1: (200, 600)}, 300, rejected=1),
+            sampled(500, {1: 200}, rejected=1),
             {A: 200, Unattributed.NO_PID: 300},
             {Unexplained.REJECTED_ROWS: 300},
         ),
-        (sampled(0, {}, 0), {}, {}),
-        (sampled(500, {1: (400, 600)}, 300), {A: 500}, {}),  # more unclaimed than is missing
-        (
-            sampled(500, {1: (400, 40)}, 300),
-            {A: 440, Unattributed.NO_PID: 60},
-            {Unexplained.CAP: 60},
-        ),
-        (
-            sampled(500, {}, 300),
-            {Unattributed.NO_PID: 500},
-            {Unexplained.NO_PROCESS: 500},
-        ),
+        (sampled(0, {}), {}, {}),
+        (sampled(500, {}), {Unattributed.NO_PID: 500}, {Unexplained.NO_PROCESS: 500}),
         (window(1000, {1: 10}), {A: 40, Unattributed.NO_PID: 960}, {Unexplained.CAP: 960}),
         (window(1000, {}), {Unattributed.NO_PID: 1000}, {Unexplained.NO_PROCESS: 1000}),
     ],
 )
-def test_time_that_no_sample_claims_is_given_within_the_credit_and_the_rest_has_a_reason(
+def test_what_no_sample_names_has_no_owner_and_a_reason(
     seen: Window, expected: dict[Owner, int], why: dict[Unexplained, int]
 ) -> None:
     usage = account(DEVICE, seen, OWNERS)
 
     assert core_of(usage) == expected
     assert {reason: ns for reason, ns in usage.unexplained.items() if ns} == why
-
-
-def test_credit_of_earlier_windows_is_carried_on() -> None:
-    usage = account(DEVICE, sampled(700, {1: (100, 600)}, 0), OWNERS)
-    later = account(DEVICE, sampled(200, {}, 200), OWNERS, credit=usage.idle_credit)
-
-    assert core_of(later) == {A: 200}
-    assert later.idle_credit[A].credit_ns == 600 - 200 - 1  # and one has faded
-
-
-def test_a_card_latched_at_full_does_not_make_its_idle_neighbour_busy() -> None:
-    usage = account(DEVICE, sampled(900, {1: (20, 800)}, 30), OWNERS)
-    for _ in range(3):
-        usage = account(DEVICE, sampled(1000, {}, 0), OWNERS, credit=usage.idle_credit)
-
-        assert core_of(usage) == {Unattributed.NO_PID: 1000}
 
 
 def test_what_a_device_does_not_measure_is_unknown_for_everyone() -> None:
@@ -334,19 +299,15 @@ def windows(draw: st.DrawFn) -> Window:
 idle_weights = st.dictionaries(
     st.sampled_from([A, B, GroupKey("docker", "x"), Unattributed.IDLE]), st.integers(0, 10**6)
 )
-credit_of_owners = st.dictionaries(
-    st.sampled_from([A, B, *Unattributed]), st.builds(IdleCredit, st.integers(0, 10**9))
-)
 
 
-@given(windows(), owners, idle_weights, credit_of_owners)
+@given(windows(), owners, idle_weights)
 def test_shares_add_up_to_the_device_for_every_quantity(
     seen: Window,
     known: dict[int, Owner],
     weights: dict[Owner, int],
-    credit: dict[Owner, IdleCredit],
 ) -> None:
-    usage = account(DEVICE, seen, known, weights, credit)
+    usage = account(DEVICE, seen, known, weights)
 
     for quantity in QUANTITIES:
         whole = getattr(seen.busy, quantity)

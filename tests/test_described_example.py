@@ -33,7 +33,7 @@ POD = Pod(
 
 @pytest.fixture
 def rules(tmp_path: Path) -> Rules:
-    [example] = [
+    [example, _] = [
         block
         for block in re.findall(r"```yaml\n(.*?)```", PAGE.read_text(), re.DOTALL)
         if "schemes:" in block

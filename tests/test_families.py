@@ -16,7 +16,8 @@ EVERY = pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.fu
 UNITS = ("seconds", "bytes", "joules", "ratio", "watts", "celsius", "hertz", "gpus")
 WITHOUT_UNIT = re.compile(
     r".*_(info|up|unmeasured|processes|simulated|replicas|mismatch|successful|rows|remapping)"
-    r"|.*_(cycles|cycle_overruns|calls|samples|errors|series)_total"
+    r"|.*_(pages|pending|action|state|generation|width)"
+    r"|.*_(cycles|cycle_overruns|calls|samples|errors|series|replays)_total"
 )
 TARGET_LABELS = {"node", "host", "hostname", "instance", "job", "cluster", "zone", "env"}
 UNBOUNDED_LABELS = {"pid", "process", "command", "timestamp"}

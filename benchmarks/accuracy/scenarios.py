@@ -6,6 +6,8 @@ Everything begins after some idle seconds, in which the board's idle power can b
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
+from exporter.simulation.description import SampleRule
+
 START_S = 20
 JOBS = "jobs"  # containers of this namespace are measured together: each lives for seconds only
 UNIDENTIFIED = "unidentified"  # the driver names no process of this namespace in any sample
@@ -14,7 +16,7 @@ UNIDENTIFIED = "unidentified"  # the driver names no process of this namespace i
 class Case(NamedTuple):
     """A scenario. ``pauses`` are seconds of each five minutes in which the collector stands still.
 
-    ``beyond`` says for a rule why the goal cannot be met without knowing the driver's rule.
+    ``beyond`` says for a rule why the goal cannot be met, ``period_ms`` how long a sample is.
     """
 
     name: str
@@ -22,6 +24,7 @@ class Case(NamedTuple):
     pods: tuple[Mapping[str, Any], ...]
     pauses: range = range(0)
     beyond: Mapping[str, str] = {}
+    period_ms: float = 1000 / 6
 
     @property
     def seeds(self) -> int:
@@ -31,12 +34,22 @@ class Case(NamedTuple):
     def file(self, rule: str, seed: int) -> dict[str, Any]:
         """The content of the scenario file."""
         device = {"model": "NVIDIA A10", "memory": "24GiB", "idle_power": 20, "max_power": 150}
-        return {"devices": [device], "sample_rule": rule, "seed": seed, "pods": list(self.pods)}
+        return {
+            "devices": [device],
+            "sample_rule": rule,
+            "sample_period": f"{self.period_ms:.6f}ms",
+            "seed": seed,
+            "pods": list(self.pods),
+        }
+
+    def reason(self, rule: str) -> str:
+        """Why the goal cannot be met under a rule; "" if it can."""
+        return self.beyond.get(rule, ENDS if rule == SampleRule.END else "")
 
 
+ENDS = "a turn that ends within a sample leaves it without a name, and its time has no owner"
 LONGEST = "a sample names who used most of it, so that who is second in each is never named"
 STEP = "work in step with the samples is always seen at the same point of its turn"
-HIDDEN = "a turn that ended without a name looks like one of the process that is never named"
 
 
 def _pod(
@@ -92,6 +105,12 @@ _ALL = (
         _alike(8, 0.375, "1.3s"),
         beyond={"longest": LONGEST},
     ),
+    Case(
+        "half a second",
+        "light bursts on a board with samples of 0.5 s, as Turing's",
+        _alike(8, 0.0875, "570ms"),
+        period_ms=500,
+    ),
     Case("20 small", "20 containers, bursts of 0.2 s, 30 % in all", _alike(20, 0.015, "13s")),
     Case(
         "short jobs",
@@ -124,7 +143,7 @@ _ALL = (
             _pod(0, [{"duty": 0.3, "period": "500ms", "phase": 0}]),
             _pod(1, [{"duty": 0.5, "period": "250ms", "phase": "50ms"}]),
         ),
-        beyond={"end": STEP, "longest": STEP},
+        beyond={"last": STEP, "end": STEP, "longest": STEP},
     ),
     Case(
         "unidentified",
@@ -134,7 +153,7 @@ _ALL = (
             _pod(1, [_bursts(0.1, "2s")]),
             _pod(0, [_bursts(0.4, "700ms")], UNIDENTIFIED),
         ),
-        beyond={"longest": HIDDEN, "random": HIDDEN},
+        beyond={"longest": LONGEST},
     ),
 )
 

@@ -44,8 +44,8 @@ def series_tables() -> str:
 
 
 def _setting(choice: Choice) -> str:
-    names = ", ".join(choice.disable)
-    return f"\n{choice.name}:\n\n```yaml\nmetrics:\n  disable: [{names}]\n```\n"
+    setting = choice.setting or f"disable: [{', '.join(choice.disable)}]"
+    return f"\n{choice.name}:\n\n```yaml\nmetrics:\n  {setting}\n```\n"
 
 
 def run_table(live: Live, found: Figures) -> str:

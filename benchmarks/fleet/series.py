@@ -22,6 +22,7 @@ from exporter.metrics.families import (
     Family,
     families_without,
 )
+from exporter.metrics.profiles import left_out
 
 ROOT = Path(__file__).parents[2]
 RULES, DASHBOARDS = "rules/mgpu-*.yaml", "dashboards/*.json"
@@ -82,11 +83,12 @@ def named_in(*places: str) -> frozenset[str]:
 
 
 class Choice(NamedTuple):
-    """A choice of families: what goes, and what it costs."""
+    """A choice of families: what goes, what it costs, and the setting if it is not `disable`."""
 
     name: str
     disable: tuple[str, ...]
     cost: str
+    setting: str = ""
 
     @property
     def series(self) -> int:
@@ -104,11 +106,24 @@ def _named(pattern: str) -> tuple[str, ...]:
 
 
 def choices() -> tuple[Choice, ...]:
-    """From everything to what the shipped rules need."""
+    """The profiles, and what is often switched off besides."""
     engines = _named("encoder|decoder")
     boards = tuple(group for group in OPTIONAL_GROUPS if group not in {"xid", "ecc"})
     return (
-        Choice("everything", (), "nothing: the default"),
+        Choice("everything", (), "nothing: the profile `full`, which is the default"),
+        Choice(
+            "the profile `standard`",
+            tuple(sorted(left_out("standard"))),
+            "gauges that no shipped rule or dashboard asks for; their counters stay",
+            "profile: standard",
+        ),
+        Choice(
+            "the profile `minimal`",
+            tuple(sorted(left_out("minimal"))),
+            "boards but for energy and XIDs, engines other than the core; the shipped dashboards "
+            "and some rules have gaps",
+            "profile: minimal",
+        ),
         Choice("no encoders and decoders", engines, "nobody sees video engines"),
         Choice("no boards", boards, "no power, temperature, clocks; errors and XIDs stay"),
         Choice("rules and dashboards", _beyond(RULES, DASHBOARDS), "what neither of them asks for"),

@@ -21,6 +21,9 @@ on a shared device, and what is left of it; their sum is the device); a *contain
 devices; a *task*, which is a container over all its devices; a *pod*. In OpenMetrics a counter
 whose name does not end in `_total` is of type unknown, so that its name stays.
 
+How to take dcgm-exporter's place as a whole, and which queries of dashboards and tools then work:
+[dcgm.md](dcgm.md).
+
 The labels `namespace`, `pod` and `container` are the workload's. Scrape with `honorLabels: true`,
 or Prometheus calls them `exported_namespace`, `exported_pod` and `exported_container`.
 """

@@ -1,5 +1,7 @@
 """The page of the settings, from ``exporter/settings``."""
 
+from collections.abc import Sequence
+
 from exporter.settings import SUBJECTS, Setting
 from exporter.settings.schemes import KEYS
 from pages.tables import table
@@ -68,6 +70,38 @@ and has the annotation `acme.example/gpu-of-train: "3"`, then has a core limit o
 limit of 4 GiB on the card `/dev/nvidia3`. Without the annotation the pod has its limits, and the
 container those of the card on which its processes are seen.
 
+Amounts and cards may also stand in annotations or labels alone. TensorFusion writes them into
+annotations, and each of its containers asks for a resource that begins with
+`tensor-fusion.ai/index_`. KubeShare has a label and two annotations, and no resource at all:
+
+```yaml
+allocations:
+  schemes:
+    - name: tensor-fusion
+      memory-key: tensor-fusion.ai/vram-limit      # a quantity, of each card
+      memory-unit: "1"
+      core-key: tensor-fusion.ai/compute-percent-limit
+      count-key: tensor-fusion.ai/gpu-count
+      amounts: each
+      container-key: tensor-fusion.ai/inject-container
+      evidence-resource: tensor-fusion.ai/index_
+      placement-annotation: tensor-fusion.ai/gpu-ids
+      index-basis: uuid
+      policy-annotation: tensor-fusion.ai/isolation
+    - name: kubeshare
+      core-key: sharedgpu/gpu_limit                # 1.0 is one whole card
+      core-units: 1
+      memory-key: sharedgpu/gpu_mem                # bytes
+      memory-unit: "1"
+      placement-annotation: sharedgpu/gpu_uuid
+      index-basis: uuid
+```
+
+A TensorFusion pod whose annotations are `vram-limit: 1Gi`, `inject-container: pytorch` and
+`gpu-ids: gpu-…` then has a memory limit of 1 GiB on that card for its container `pytorch`.
+Without a resource, as with KubeShare, who may change a pod may change its limits too
+([security.md](security.md)).
+
 What is described is read before what is shipped. A container with all units of a card has all its
 memory, unless it asks for some. What a pod says beyond what can be true costs it that part only and
 is counted in `mgpu_exporter_rejected_samples_total`, as with any other system. If what a card's
@@ -98,12 +132,16 @@ def _setting(setting: Setting) -> tuple[str, ...]:
     )
 
 
+def _any_of(names: Sequence[str]) -> str:
+    return " or ".join(f"`{name}`" for name in names)
+
+
 def _keys() -> str:
     rows = (
         (
             f"`{key.name}`",
             f"`{key.default}`" if key.default else "",
-            key.about + (f" Only with `{key.needs}`." if key.needs else ""),
+            key.about + (f" Only with {_any_of(key.needs)}." if key.needs else ""),
             key.kind.allowed,
         )
         for key in KEYS.values()

@@ -25,6 +25,28 @@ BOOKS = {  # what is used → a device's counter of it, and the name of that of 
 }
 
 ALLOCATIONS_PREFACE = """
+## Counters that lose nothing at their first scrape
+
+Prometheus 3 can put a 0 where a counter began. Switch it on at both ends, and `increase()` and
+`rate()` see what a container used before its first scrape:
+
+- Prometheus 3.0 and newer: `--enable-feature=created-timestamp-zero-ingestion`. The flag kept its
+  name when Prometheus renamed created timestamps to start timestamps.
+- From 3.11 on `--enable-feature=st-storage,use-start-timestamps` stores the times themselves and
+  lets PromQL use them. It is experimental, and not tested here.
+- The exporter: `--metrics.created`.
+
+Do not switch on the exporter's alone. A Prometheus without the feature stores each `_created` line
+as a series of its own, as many again as there are counters. So it is off by default. All readers
+of one exporter must take start times, or ask for the text format, which has none.
+
+A series begins when its container was first observed. Where that is not known, it begins at the
+OpenMetrics page before the first that shows it: it was 0 until then. What is on the first page
+began when the exporter was started, with all counters at 0, as after each restart. A series that
+left the page begins again when it comes back. Names of other exporters (`--compat`) have no start.
+On a recorded node with one GPU the page grows by a third (40 to 54 kB; with gzip 5.9 to 6.8 kB),
+and writing it takes 1.8 ms instead of 0.9.
+
 <a id="allocations-in-promql"></a>
 
 ## Allocations in PromQL

@@ -8,6 +8,7 @@ from textwrap import dedent
 from exporter.allocations.registry import SCHEMES
 from exporter.allocations.scheme import IndexBasis, Scheme
 from pages.tables import table
+from pages.upstream import readings
 
 SHARING_PREFACE = """\
 # Sharing systems
@@ -16,8 +17,9 @@ Written by `docs/generate.py` from `exporter/allocations/`. Do not edit.
 
 Every way to share a GPU that the exporter knows: by which resources a pod asks for it, and where it
 is written which device a container was given. The first column is the label `scheme` of
-`mgpu_container_allocation_info`; beside it stand `policy` and `priority`, empty where a system has
-none. They are tried in this order, after those that the settings describe
+`mgpu_container_allocation_info`; beside it stand `policy`, which also says whether anything
+enforces the limits (the second table), and `priority`, empty where a system has none. They are
+tried in this order, after those that the settings describe
 ([configuration.md](configuration.md)), and a pod's resource is counted by one of them. A name that
 ends in `-`, `_` or `/` is the beginning of names.
 
@@ -34,6 +36,21 @@ used. [security.md](security.md) says for each scheme what can still be forged.
 
 """
 
+READINGS_PREFACE = """
+## What was read, and what is enforced
+
+Each system as its own source or documents have it, in the version named, with the day on which
+that version was read. Cases of these versions are tests of the exporter
+(`tests/allocations/upstream/`, each with repository, commit and file). A newer version may write
+something else.
+
+The label `policy` is the system's own term for how it shares a card. Where it has none, the policy
+says what is known of it: `enforced` if the driver, the container's devices or the system's library
+hold it to its allocation; `unenforced` if nothing does, so that a container can take more than it
+was promised; `shared` if nothing is promised. It is empty if that is not known.
+
+"""
+
 BASES = {
     IndexBasis.NVML_INDEX: "NVML's index",
     IndexBasis.MINOR: "minor number: the N of `/dev/nvidiaN`",
@@ -47,7 +64,9 @@ MOST = 6  # names of one kind in a row of the table
 def sharing() -> str:
     """The text of sharing.md."""
     heads = ("scheme", "resources", "annotations and labels of the pod", "devices, if named, by")
-    return SHARING_PREFACE + table(heads, map(_row, SCHEMES)) + "".join(map(_section, SCHEMES))
+    overview = SHARING_PREFACE + table(heads, map(_row, SCHEMES))
+    read = READINGS_PREFACE + readings()
+    return overview + read + "".join(map(_section, SCHEMES))
 
 
 def _row(scheme: Scheme) -> tuple[str, ...]:

@@ -5,14 +5,25 @@ read theirs. What the description leaves open is not guessed. A container whose 
 is unplaced. A container that asks for a number of cards only is promised nothing, unless the
 description says that these are whole cards. A placement that is written once for the pod applies to
 each of its containers with the same number of cards.
+
+Amounts may also stand in annotations or labels of the pod. They have the units of the resources,
+may be decimal, and an amount of memory with a suffix (``4Gi``) is bytes. They are those of each
+container that the pod names, or that asks for the evidence resource; without either, of its only
+container, else of the pod as a whole. Where a resource states the same amount, it counts. Who may
+change a pod may change them, so a description without a resource trusts the pods' owners.
 """
 
+import math
+import re
+from fractions import Fraction
 from functools import partial
 
+from exporter.allocations.quantities import parse_quantity
 from exporter.allocations.reader import PodReader, Share, app_containers, lasting_containers
 from exporter.allocations.scheme import Decoded, IndexBasis, Reason, Scheme
 from exporter.model import Allocation, Container, Device, NodeFacts, Pod, SchemeDescription
 
+_DECIMAL = re.compile(r"\d{1,18}(\.\d{1,9})?", re.ASCII)
 _CONTAINER, _INDEX = "{container}", "{index}"
 _MAX_POLICY_LENGTH = 63  # of a Kubernetes label's value
 
@@ -20,32 +31,83 @@ _MAX_POLICY_LENGTH = 63  # of a Kubernetes label's value
 def scheme_of(about: SchemeDescription) -> Scheme:
     """Return the scheme of a description."""
     placement = about.placement_annotation.partition("{")[0]
-    annotations = (placement, about.policy_annotation)
+    keys = (*about.amount_keys, *filter(None, (about.container_key,)))
+    annotations = (placement, about.policy_annotation, *keys)
+    resources = (*about.resources, about.evidence_resource)
     return Scheme(
         name=about.name,
-        resources=about.resources,
+        resources=tuple(filter(None, resources)),
         annotations=tuple(key for key in annotations if key),
+        labels=keys,
         index_basis=IndexBasis(about.index_basis),
         decode=partial(decode, about),
+        enforcement="",
     )
 
 
 def decode(about: SchemeDescription, pod: Pod, node: NodeFacts) -> Decoded:
     """Return the allocations of each container, one per card."""
-    users = [
-        container
-        for container in lasting_containers(pod)
-        if not container.limits.keys().isdisjoint(about.resources)
-    ]
-    if not users:
-        return Decoded()
     reader = PodReader(about.name, pod, node)
+    users = _users(reader, about)
+    if not users:
+        return reader.decoded(())
     policy = _policy(reader, about)
     return reader.decoded(
         allocation
         for container in users
         for allocation in _allocations(reader, about, container, policy)
     )
+
+
+def _users(reader: PodReader, about: SchemeDescription) -> list[Container]:
+    """Return the containers that have something by resources, or by the pod's annotations."""
+    lasting = lasting_containers(reader.pod)
+    asking = [c for c in lasting if not c.limits.keys().isdisjoint(about.resources)]
+    if not any(_text(reader, key) for key in about.amount_keys):
+        return asking
+    named = {part.strip() for part in _text(reader, about.container_key).split(",")} - {""}
+    if strangers := named - {container.name for container in lasting}:
+        reader.reject(Reason.CONTAINER_MISMATCH, ", ".join(sorted(strangers)))
+    candidates = [c for c in lasting if c.name in named] if named else list(lasting)
+    if about.evidence_resource or about.resources:
+        evidence = about.evidence_resource or about.resources[0]
+        beginning = evidence if about.evidence_resource else f"{evidence}\0"
+        wanted = (*about.resources, about.evidence_resource)
+        found = [
+            c for c in candidates if any(n in wanted or n.startswith(beginning) for n in c.limits)
+        ]
+        if not found and not asking:
+            reader.reject(Reason.NOT_REQUESTED, f"{about.amount_keys[0]} without {evidence}")
+        return [c for c in lasting if c in found or c in asking]
+    return candidates if named else [reader.owner(candidates)]
+
+
+def _text(reader: PodReader, key: str) -> str:
+    """Return what an annotation, else a label of the pod says."""
+    return (reader.annotation(key) or reader.pod.labels.get(key, "")) if key else ""
+
+
+def _stated(reader: PodReader, key: str) -> Fraction | None:
+    """Return the amount in an annotation or a label; None if there is none."""
+    text = _text(reader, key).strip()
+    if not text:
+        return None
+    amount = Fraction(text) if _DECIMAL.fullmatch(text) else None
+    if amount is None:
+        reader.reject(Reason.BAD_QUANTITY, f"{key}={text[:50]}")
+    return amount or None
+
+
+def _memory(reader: PodReader, about: SchemeDescription, container: Container) -> Fraction | None:
+    """Return a container's memory in units of the description."""
+    amount = reader.quantity(container, about.memory_resource)
+    if amount is not None:
+        return Fraction(amount)
+    text = _text(reader, about.memory_key).strip()
+    size = parse_quantity(text)
+    if text[-1:].isalpha() and size:
+        return Fraction(size, about.memory_unit)
+    return _stated(reader, about.memory_key)
 
 
 def _policy(reader: PodReader, about: SchemeDescription) -> str:
@@ -61,33 +123,45 @@ def _policy(reader: PodReader, about: SchemeDescription) -> str:
 def _allocations(
     reader: PodReader, about: SchemeDescription, container: Container, policy: str
 ) -> list[Allocation]:
-    core, memory = (
-        reader.quantity(container, key) for key in (about.core_resource, about.memory_resource)
-    )
-    stated = reader.quantity(container, about.count_resource)
+    core: int | Fraction | None = reader.quantity(container, about.core_resource)
+    core = core or _stated(reader, about.core_key)
+    memory = _memory(reader, about, container)
+    stated = reader.quantity(container, about.count_resource) or _count(reader, about)
     if core is None and memory is None and stated is None:
         return []
     divided = about.amounts == "total"
-    count = stated or (-(-core // about.core_units) if core and divided else 1)
+    count = stated or (math.ceil(core / Fraction(about.core_units)) if core and divided else 1)
     if not reader.allows(container, count):
         return []
     parts = count if divided else 1
     whole = core is None and memory is None and about.count_alone == "whole-cards"
     share = 1.0 if whole else _share(reader, core, parts, about.core_units)
-    part = reader.memory(None if memory is None else memory // parts, about.memory_unit)
+    size = None if memory is None else int(memory // parts * about.memory_unit)
+    if memory is not None and memory.denominator > 1:
+        size = int(memory / parts * about.memory_unit)
+    part = reader.memory(size, 1)
     cards = _cards(reader, about, container, count)
     whole_card = share == 1 and memory is None
     return reader.allocate(container, cards, Share(share, part, policy), whole=whole_card)
 
 
-def _share(reader: PodReader, core: int | None, parts: int, whole: int) -> float | None:
+def _count(reader: PodReader, about: SchemeDescription) -> int | None:
+    stated = _stated(reader, about.count_key)
+    if stated is not None and stated.denominator > 1:
+        reader.reject(Reason.BAD_QUANTITY, f"{about.count_key}={stated}")
+        return None
+    return None if stated is None else int(stated)
+
+
+def _share(reader: PodReader, core: int | Fraction | None, parts: int, whole: int) -> float | None:
     """Return the share of one card that has ``whole`` units."""
     if core is None:
         return None
-    if not 0 < core // parts <= whole:
-        reader.reject(Reason.CORE_OUT_OF_RANGE, f"{core // parts} of {whole} units of one card")
+    part = core // parts if isinstance(core, int) else core / parts
+    if not 0 < part <= whole:
+        reader.reject(Reason.CORE_OUT_OF_RANGE, f"{float(part)} of {whole} units of one card")
         return None
-    return core // parts / whole
+    return float(part / whole)
 
 
 def _cards(

@@ -56,14 +56,22 @@ def numbered_cards(node: NodeFacts, basis: IndexBasis) -> list[tuple[Device, int
 
 
 def device_by_uuid(node: NodeFacts, uuid: str) -> Device | None:
-    """Return the card or MIG instance of this UUID."""
-    return next((device for device in node.devices if device.uuid == uuid), None)
+    """Return the card or MIG instance of this UUID, which some systems write in small letters."""
+    small = uuid.lower()
+    return next((device for device in node.devices if device.uuid.lower() == small), None)
 
 
 def card_by_pci(node: NodeFacts, vendor: str, address: str) -> Device | None:
     """Return the vendor's card at this PCI address; None unless there is exactly one."""
     wanted = _pci_address(address)
     found = [c for c in cards(node, vendor) if wanted and _pci_address(c.pci_bus_id) == wanted]
+    return found[0] if len(found) == 1 else None
+
+
+def card_at(node: NodeFacts, address: str) -> Device | None:
+    """Return the card of any vendor at this PCI address; None unless there is exactly one."""
+    vendors = sorted({device.vendor.lower() for device in node.devices})
+    found = [card for vendor in vendors if (card := card_by_pci(node, vendor, address))]
     return found[0] if len(found) == 1 else None
 
 

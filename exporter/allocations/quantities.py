@@ -17,7 +17,7 @@ _MAX_DIGITS = 18
 _QUANTITY = re.compile(
     r"\+?(\d{1,18})(?:\.(\d{0,9}))?(?:([numkMGTPE]|[KMGTPE]i)|[eE]([+-]?\d{1,2}))?", re.ASCII
 )
-_SHARE = re.compile(r"\d{1,3}(?:\.\d{0,9})?|\.\d{1,9}", re.ASCII)
+_SHARE = re.compile(r"\+?(?:\d{1,20}(?:\.\d{0,20})?|\.\d{1,20})(?:[eE][+-]?\d{1,2})?", re.ASCII)
 _TENS = {"n": -9, "u": -6, "m": -3}
 _TENS |= {suffix: 3 * power for power, suffix in enumerate("kMGTPE", 1)}
 _BINARY = {f"{suffix}i": 1024**power for power, suffix in enumerate("KMGTPE", 1)}
@@ -61,6 +61,6 @@ def natural_of(value: object) -> int | None:
 
 
 def parse_share(text: str) -> float | None:
-    """Return a share such as ``"0.25"``; None unless it is above 0 and at most 1."""
+    """Return a share such as ``"0.25"`` or ``"25e-2"``; None unless it is above 0 and at most 1."""
     share = float(text) if _SHARE.fullmatch(text) else 0.0
     return share if 0 < share <= 1 else None

@@ -1,7 +1,7 @@
 """Bounded access to one pod for one scheme's decoder. What it rejects becomes a problem."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from exporter.allocations.devices import card_by_number, cards, common_memory, device_by_uuid
@@ -56,15 +56,26 @@ class PodReader:
         self.pod = pod
         self.node = node
         self._problems: dict[Reason, DecodeProblem] = {}
+        self._suspected: list[DecodeProblem] = []
 
     def reject(self, reason: Reason, detail: str) -> None:
         """Records what could not be read. Of each reason, only the first problem is recorded."""
         detail = detail[:_MAX_DETAIL_LENGTH].encode(errors="replace").decode()
         self._problems.setdefault(reason, DecodeProblem(self.pod.uid, self.scheme, reason, detail))
 
+    def suspect(self, container: str, named: Collection[str], granted: Collection[str]) -> None:
+        """Records that a container was granted other devices than its annotation names."""
+        if others := tuple(sorted(set(granted) - set(named))):
+            detail = f"{container}: granted {', '.join(others)}"[:_MAX_DETAIL_LENGTH]
+            made = DecodeProblem(
+                self.pod.uid, self.scheme, Reason.GRANT_DIFFERS, detail, container, others
+            )
+            self._suspected.append(made)
+
     def decoded(self, allocations: Iterable[Allocation]) -> Decoded:
         """Return the allocations together with the problems found so far."""
-        return Decoded(tuple(allocations), tuple(self._problems.values()))
+        found = tuple(allocations)  # may reject
+        return Decoded(found, (*self._problems.values(), *self._suspected))
 
     def quantity(self, container: Container, resource: str) -> int | None:
         """Return a container's limit of a resource; None if it has none or the limit is 0."""

@@ -6,11 +6,19 @@ memory factor). A tenant cannot write a node's annotations.
 
 Source: HAMi's ``pkg/device/devices.go`` (EncodeNodeDevices): ``UUID,count,memory,...:`` for each
 card, or since 2.6 a JSON list of objects with ``id`` and ``devmem``.
+
+Volcano's plugins count memory in units of a factor that is theirs alone: they register a card's MiB
+divided by it, rounded down (Project-HAMi/volcano-vgpu-device-plugin ``pkg/plugin/register.go``),
+and offer one device for each unit (volcano-sh/devices ``pkg/plugin/nvidia/utils.go``). HAMi applies
+its own factor before it writes anything.
 """
 
 import json
+from collections.abc import Iterable
+from math import gcd
 
-from exporter.allocations.quantities import natural_of, parse_natural
+from exporter.allocations.devices import cards, common_memory
+from exporter.allocations.quantities import MIB, natural_of, parse_natural, parse_quantity
 from exporter.model import NodeFacts
 
 HAMI_REGISTERS = ("hami.io/node-nvidia-register", "4pd.io/node-nvidia-register")
@@ -18,6 +26,8 @@ VOLCANO_REGISTERS = ("volcano.sh/node-vgpu-register",)
 
 _MAX_LENGTH = 64 * 1024
 _MEMORY_FIELD = 2
+_ROUND = 10**6 << 10  # a number is rounder, the more it has in common with this
+_MOST_FACTORS = 10_000
 
 
 def is_registered(node: NodeFacts, keys: tuple[str, ...]) -> bool:
@@ -27,11 +37,53 @@ def is_registered(node: NodeFacts, keys: tuple[str, ...]) -> bool:
 
 def registered_memory(node: NodeFacts, keys: tuple[str, ...], uuid: str) -> int | None:
     """Return a card's registered memory, in the scheduler's units; None if there is none."""
+    return _registered(node, keys).get(uuid) or None
+
+
+def memory_factor(node: NodeFacts, resource: str, keys: tuple[str, ...], stated: int) -> int:
+    """Return the MiB in one unit of memory of a plugin of Volcano's on this node.
+
+    It follows from the node's own figures: what is registered under ``keys``, else how many units
+    of ``resource`` the node offers, against the cards' memory. Where several numbers fit them,
+    ``stated``, the user's, is taken if it is one of these, else the roundest. Without such figures
+    it is ``stated``, or 1 if that is 0.
+    """
+    sizes = {card.uuid: (card.memory_bytes or 0) // MIB for card in cards(node)}
+    units = _registered(node, keys) or _offered(node, resource)
+    known = [(size, units[uuid] or 0) for uuid, size in sizes.items() if size and units.get(uuid)]
+    if not known:
+        return stated or 1
+    possible = _factors(known)
+    if stated in possible:
+        return stated
+    return max(possible, key=lambda factor: gcd(factor, _ROUND))
+
+
+def _factors(known: Iterable[tuple[int, int]]) -> range:
+    """Return the factors by which each number of MiB becomes its number of units."""
+    sizes, units = zip(*known, strict=True)
+    least = max(size // (count + 1) + 1 for size, count in zip(sizes, units, strict=True))
+    most = min(size // count for size, count in zip(sizes, units, strict=True))
+    if least <= most:
+        return range(least, min(most, least + _MOST_FACTORS) + 1)
+    nearest = max(1, round(sum(sizes) / sum(units)))  # other figures of memory than the driver's
+    return range(nearest, nearest + 1)
+
+
+def _offered(node: NodeFacts, resource: str) -> dict[str, int | None]:
+    """Return each card's part of the units that the node offers; empty if cards differ."""
+    found = cards(node)
+    offered = parse_quantity(node.allocatable.get(resource, ""))
+    if not offered or common_memory(found) is None or offered % len(found):
+        return {}
+    return dict.fromkeys((card.uuid for card in found), offered // len(found))
+
+
+def _registered(node: NodeFacts, keys: tuple[str, ...]) -> dict[str, int | None]:
     text = next((found for key in keys if (found := node.annotations.get(key))), "")
     if len(text) > _MAX_LENGTH:
-        return None
-    cards = _of_json(text) if text.startswith("[") else _of_list(text)
-    return cards.get(uuid) or None
+        return {}
+    return _of_json(text) if text.startswith("[") else _of_list(text)
 
 
 def _of_list(text: str) -> dict[str, int | None]:

@@ -5,6 +5,7 @@ two systems read the same resource:
 
 * HAMi comes before NVIDIA's and AMD's device plugins, whose resources it uses. A pod with HAMi's
   annotation or resources belongs to HAMi.
+* vgpu-manager comes before NVIDIA's plugin: its grants have the form of that one's replicas.
 * Koordinator comes before all three: it serves ``nvidia.com/gpu`` too and marks that by annotation.
 * ACK's sharing comes before Aliyun's version 1, which has the same resource and fewer annotations.
 * KAI and GKE come before NVIDIA's plugin. KAI's reservation pods use nothing. A pod with GKE's
@@ -12,10 +13,12 @@ two systems read the same resource:
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from exporter.allocations.registered import HAMI_REGISTERS, VOLCANO_REGISTERS
 from exporter.allocations.scheme import FORGED, Decoded, DecodeProblem, Reason, Scheme
 from exporter.allocations.schemes import (
+    aliyun_acs,
     aliyun_cgpu,
     aliyun_gpushare,
     amd,
@@ -31,6 +34,7 @@ from exporter.allocations.schemes import (
     koordinator,
     nvidia,
     tke_qgpu,
+    vgpu_manager,
     vke_mgpu,
     volcano_gpushare,
     volcano_vgpu,
@@ -44,12 +48,14 @@ SCHEMES: tuple[Scheme, ...] = (
     volcano_gpushare.SCHEME,
     aliyun_cgpu.SCHEME,
     aliyun_gpushare.SCHEME,
+    aliyun_acs.SCHEME,
     gpu_manager.SCHEME,
     elastic_gpu.SCHEME,
     huawei_cce.SCHEME,
     baidu_cce.SCHEME,
     koordinator.SCHEME,
     hami.SCHEME,
+    vgpu_manager.SCHEME,
     kai.SCHEME,
     gke.SCHEME,
     nvidia.SCHEME,
@@ -66,8 +72,12 @@ LABEL_PREFIXES: tuple[str, ...] = tuple(  # pod labels in the same way
     sorted({prefix for scheme in SCHEMES for prefix in scheme.labels})
 )
 
-# Node annotations in the same way: they show that HAMi or Volcano runs on the node.
-NODE_ANNOTATION_PREFIXES: tuple[str, ...] = (*HAMI_REGISTERS, *VOLCANO_REGISTERS)
+# Node annotations in the same way: what the device plugins of some systems say of the node.
+NODE_ANNOTATION_PREFIXES: tuple[str, ...] = (
+    *HAMI_REGISTERS,
+    *VOLCANO_REGISTERS,
+    *vgpu_manager.NODE_ANNOTATIONS,
+)
 
 
 def decode(pod: Pod, node: NodeFacts, schemes: Sequence[Scheme] = SCHEMES) -> Decoded:
@@ -87,7 +97,10 @@ def decode(pod: Pod, node: NodeFacts, schemes: Sequence[Scheme] = SCHEMES) -> De
             continue
         found = _guarded(scheme, pod, node)
         problems += found.problems
-        allocations += found.allocations
+        allocations += (
+            a if a.policy == (policy := scheme.policy(a)) else replace(a, policy=policy)
+            for a in found.allocations
+        )
         read = any(problem.reason not in FORGED for problem in found.problems)
         if found.allocations or read or not found.consumer:
             claimed.update(scheme.resources)

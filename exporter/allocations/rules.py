@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from exporter.allocations import registry
 from exporter.allocations.described import scheme_of
 from exporter.allocations.scheme import Decoded, IndexBasis, Scheme, no_pod
-from exporter.allocations.schemes import hami
+from exporter.allocations.schemes import hami, kai, volcano_gpushare, volcano_vgpu
 from exporter.model import NodeFacts, Pod, SchemeDescription
 
 SCHEMES, INDEX_BASIS = "schemes", "index-basis"
@@ -64,17 +64,22 @@ def make(
     described: Sequence[SchemeDescription] = (),
     index_bases: Mapping[str, str] | None = None,
     hami_names: Mapping[str, str] | None = None,
+    *,
+    volcano_factor: int = 0,
+    kai_namespaces: Sequence[str] = (),
 ) -> Rules:
     """Return the rules with a user's schemes and overrides. The user's schemes are tried first.
 
     ``hami_names`` has entries of HAMi's device configuration, by HAMi's own keys.
+    ``volcano_factor`` is the memory factor of Volcano's plugins, 0 if not stated.
+    ``kai_namespaces`` are those of KAI's reservations, empty if they are to be found.
 
     Raises:
         RulesError: with all contradictions.
 
     """
     bases = index_bases or {}
-    shipped = shipped_schemes(hami_names or {})
+    shipped = shipped_schemes(hami_names or {}, volcano_factor, kai_namespaces)
     replaced = {name for about in described for name in about.replaces}
     own = tuple(map(scheme_of, described))
     schemes = own + tuple(scheme for scheme in shipped if scheme.name not in replaced)
@@ -85,14 +90,21 @@ def make(
     return Rules(schemes, bases)
 
 
-def shipped_schemes(hami_names: Mapping[str, str]) -> tuple[Scheme, ...]:
-    """Return the shipped schemes, with HAMi under the resource names of its configuration."""
-    if not hami_names:
-        return registry.SCHEMES
-    names = {own: hami_names[key] for key, own in _HAMI_FIELDS.items() if key in hami_names}
-    factor = int(hami_names.get(_HAMI_FACTOR, hami.NAMES.memory_factor))
-    renamed = hami.scheme(replace(hami.NAMES, memory_factor=factor, **names))
-    return tuple(renamed if s is hami.SCHEME else s for s in registry.SCHEMES)
+def shipped_schemes(
+    hami_names: Mapping[str, str], volcano_factor: int = 0, kai_namespaces: Sequence[str] = ()
+) -> tuple[Scheme, ...]:
+    """Return the shipped schemes, configured as their own systems are on these nodes."""
+    configured: dict[str, Scheme] = {}
+    if hami_names:
+        names = {own: hami_names[key] for key, own in _HAMI_FIELDS.items() if key in hami_names}
+        factor = int(hami_names.get(_HAMI_FACTOR, hami.NAMES.memory_factor))
+        configured["hami"] = hami.scheme(replace(hami.NAMES, memory_factor=factor, **names))
+    if volcano_factor:
+        for module in (volcano_vgpu, volcano_gpushare):
+            configured[module.SCHEME.name] = module.scheme(volcano_factor)
+    if kai_namespaces:
+        configured["kai"] = kai.scheme(frozenset(kai_namespaces))
+    return tuple(configured.get(scheme.name, scheme) for scheme in registry.SCHEMES)
 
 
 def _taken(about: SchemeDescription, shipped: Sequence[Scheme]) -> Iterator[str]:
@@ -104,7 +116,7 @@ def _taken(about: SchemeDescription, shipped: Sequence[Scheme]) -> Iterator[str]
     left = [scheme for scheme in shipped if scheme.name not in about.replaces]
     if about.name in (scheme.name for scheme in left):
         yield f"{about.name} is the name of a shipped scheme; {_say_so([about.name])}"
-    for resource in about.resources:
+    for resource in filter(None, (*about.resources, about.evidence_resource)):
         if users := [s.name for s in left if any(_means(own, resource) for own in s.resources)]:
             yield f"{about.name} reads {resource}, as shipped schemes do; {_say_so(users)}"
 

@@ -10,6 +10,10 @@ from exporter.model import Allocation, NodeFacts, Pod
 # The policy of an allocation of a part of a device, if its system has no other term for it.
 SHARED = "shared"
 
+# Whether anything holds a container to its allocation, as its policy if its system has no term for
+# it. The third answer is SHARED: nothing is promised that could be held.
+ENFORCED, UNENFORCED = "enforced", "unenforced"
+
 
 class IndexBasis(StrEnum):
     """What a scheme's device number means. NVML index, minor and PCI order differ on some nodes."""
@@ -35,7 +39,9 @@ class Reason(StrEnum):
     UNKNOWN_REPLICAS = "unknown_replicas"
     UNKNOWN_POLICY = "unknown_policy"
     UNKNOWN_CLAIM = "unknown_claim"
+    UNKNOWN_DRIVER = "unknown_driver"  # a claimed device that may be a GPU, and is none of these
     NOT_REQUESTED = "not_requested"  # an annotation without its scheme's resource in the limits
+    GRANT_DIFFERS = "grant_differs"  # the kubelet granted another device than an annotation names
     LIMITS_DIFFER = "limits_differ"  # an annotation states other amounts than the limits
     UNPROVEN = "unproven"  # only the pod's owner says so
     NODE_UNKNOWN = "node_unknown"  # one cause for all pods: nothing is known of the node
@@ -57,12 +63,17 @@ class Evidence(StrEnum):
 
 
 class DecodeProblem(NamedTuple):
-    """One thing that could not be read. ``pod`` is the API uid; ``detail`` is for the log only."""
+    """One thing that could not be read. ``pod`` is the API uid; ``detail`` is for the log only.
+
+    With ``devices`` it is only suspected: it counts once ``container`` is seen on these alone.
+    """
 
     pod: str
     scheme: str
     reason: Reason
     detail: str = ""
+    container: str = ""
+    devices: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +105,8 @@ class Scheme:
     depend on: ``NodeFacts.pods`` has only those, and all pods are decoded again when one of them
     changes. ``amounts`` and ``placement`` are the sources of amounts and devices. The first has
     priority; the others are used only for what it leaves open. ``placement`` is empty if no source
-    names a device.
+    names a device. ``enforcement`` says whether its own software holds a container to a part of a
+    card, "" if that is not known; a decoder with better evidence states the policy itself.
     """
 
     name: str
@@ -106,3 +118,15 @@ class Scheme:
     affects_others: Callable[[Pod], bool] = no_pod
     amounts: tuple[Evidence, ...] = (Evidence.LIMITS,)
     placement: tuple[Evidence, ...] = (Evidence.ANNOTATION,)
+    enforcement: str = ENFORCED
+
+    def policy(self, allocation: Allocation) -> str:
+        """Return the policy of an allocation of this system, by what it promises.
+
+        The driver and the container's devices hold a container to a whole card or an instance.
+        """
+        if allocation.policy:
+            return allocation.policy
+        if allocation.core is None and allocation.memory_bytes is None:
+            return SHARED if allocation.replicas is not None else ""
+        return ENFORCED if allocation.core == 1 else self.enforcement

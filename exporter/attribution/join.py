@@ -8,7 +8,6 @@ measures how well.
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, repeat
-from types import MappingProxyType
 from typing import NamedTuple
 
 from exporter.attribution.shares import apportion, reported_time, share_averages, share_core
@@ -18,7 +17,6 @@ from exporter.model import (
     DeviceMemory,
     DeviceUsage,
     Engines,
-    IdleCredit,
     MemoryHeld,
     Owner,
     Spent,
@@ -26,23 +24,19 @@ from exporter.model import (
     Window,
 )
 
-NO_CREDIT: Mapping[Owner, IdleCredit] = MappingProxyType({})
-
 
 def account(
     device: Device,
     window: Window,
     owners: Mapping[int, Owner],
     idle_weights: Mapping[Owner, int] | None = None,
-    credit: Mapping[Owner, IdleCredit] = NO_CREDIT,
 ) -> DeviceUsage:
     """Divides one window of a device among the owners of its processes.
 
     The board's idle energy is divided by ``idle_weights``; without any it is unattributed.
-    ``credit`` is what the device's window before has left.
     """
     reported, busy = reported_time(window, owners), window.busy
-    core = share_core(window, reported, credit)
+    core = share_core(window, reported)
     energy = _energy_parts(window)
     shares = _by_owner(
         core.shares,
@@ -61,7 +55,6 @@ def account(
         rejected=sum(window.rejected.values()),
         reported_core_ns=sum(reported.core.values()),
         unexplained=core.unexplained,
-        idle_credit=core.credit,
         methods=window.methods,
         counted={name: _owned(by_pid, owners) for name, by_pid in window.counted.items()},
         is_lower_bound=window.is_sum_of_processes,

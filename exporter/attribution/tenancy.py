@@ -16,12 +16,11 @@
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
-from exporter.attribution.join import NO_CREDIT, account
+from exporter.attribution.join import account
 from exporter.model import (
     PARTITIONED,
     Device,
     DeviceUsage,
-    IdleCredit,
     Owner,
     ProcessActivity,
     ProcessMemory,
@@ -69,7 +68,6 @@ def account_for(
     owners: Mapping[int, Owner],
     residents: Residents | None,
     idle_weights: Mapping[Owner, int] | None = None,
-    credit: Mapping[Owner, IdleCredit] = NO_CREDIT,
 ) -> DeviceUsage:
     """Divides one window of a device among owners; ``residents`` None: they are unknown.
 
@@ -78,7 +76,7 @@ def account_for(
     owners = _with_servers(owners, residents.mps_servers if residents else ())
     if window.methods.shares == SOLE_OWNER:
         return _account_instance(device, window, residents)
-    usage = account(device, window, owners, idle_weights, credit)
+    usage = account(device, window, owners, idle_weights)
     if device.sharing in OF_ALL_PARTS:
         return usage._replace(shares=_of_all_parts(usage.shares, OF_ALL_PARTS[device.sharing]))
     if residents is None and device.sharing == MPS:

@@ -66,6 +66,8 @@ _OUTCOMES = {
     "names if they are configured (--allocations.hami)",
     Reason.LIMITS_DIFFER: "the limits' amounts are used; find out who changed the annotation, or "
     "state the unit of memory if it is configured (--allocations.hami)",
+    Reason.GRANT_DIFFERS: "its use is counted where it is seen; its limit stays where the "
+    "annotation has it",
     Reason.UNPROVEN: "the annotation is ignored; find out who wrote it, or whether its sharing "
     "system runs on this node and the exporter may read the node",
 }
@@ -92,6 +94,9 @@ class Allocations:
         self._devices: dict[str, Device] = {}  # by UUID
         self._decoded: dict[str, tuple[Allocation, ...]] = {}
         self._seen: dict[str, dict[str, list[str]]] = {}  # pod uid → container → device UUIDs
+        self._suspected: dict[
+            str, list[DecodeProblem]
+        ] = {}  # by uid, until they are seen to be right
         self._unplaced: frozenset[str] = frozenset()  # uids of pods whose devices are not named
         self._allocated: list[Allocated] | None = None  # None: to be built again
         self._logged: set[tuple[str, str, str]] = set()
@@ -119,8 +124,10 @@ class Allocations:
         if not as_before:
             self._decode(table, node, rules)
             self._version, self._node, self._decoded_by = table.version, node, rules
-        if self._unplaced:
-            self._observe(seen())
+        if self._unplaced or self._suspected:
+            where = seen()
+            self._observe(where)
+            self._settle(table, where)
         if self._allocated is None:
             self._allocated = self._placed(table)
         return self._allocated
@@ -172,12 +179,17 @@ class Allocations:
 
     def _decode_pod(self, pod: Pod, facts: NodeFacts, rules: Rules) -> tuple[Allocation, ...]:
         found = rules.decode(pod, facts)
+        suspected = [problem for problem in found.problems if problem.devices]
+        self._suspected.pop(pod.uid, None)
+        if suspected:
+            self._suspected[pod.uid] = suspected
         for problem in found.problems:
-            self._log(pod, problem)
+            if not problem.devices:
+                self._log(pod, problem)
         return found.allocations
 
     def _log(self, pod: Pod, problem: DecodeProblem) -> None:
-        _, scheme, reason, detail = problem
+        _, scheme, reason, detail, *_ = problem
         if (pod.uid, scheme, reason) in self._logged:
             return
         self._logged.add((pod.uid, scheme, reason))
@@ -204,6 +216,18 @@ class Allocations:
                 "devices may be shared; let the exporter 'get' its own 'nodes' object",
                 scheme,
             )
+
+    def _settle(self, table: PodTable, seen: Mapping[Member, Sequence[str]]) -> None:
+        """Counts what is seen to be right, and forgets those of pods that are gone."""
+        left: dict[str, list[DecodeProblem]] = {}
+        for uid, suspected in self._suspected.items():
+            for doubt in suspected if uid in table.pods else ():
+                where = set(seen.get(Member(uid, doubt.container), ()))
+                if where and where <= set(doubt.devices):
+                    self._log(table.pods[uid], doubt)
+                else:
+                    left.setdefault(uid, []).append(doubt)
+        self._suspected = left
 
     def _observe(self, seen: Mapping[Member, Sequence[str]]) -> None:
         """Records where containers were seen whose device is not named."""

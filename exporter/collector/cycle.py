@@ -62,7 +62,10 @@ class Collector:
         idle: IdlePolicy = IdlePolicy.UNATTRIBUTED,
         cpu_ns: Callable[[], int] = time.process_time_ns,
     ) -> None:
-        self.snapshot = Snapshot(mono_ns=clock.monotonic_ns(), unix_ns=clock.time_ns())
+        unix_ns = clock.time_ns()
+        self.snapshot = Snapshot(
+            mono_ns=clock.monotonic_ns(), unix_ns=unix_ns, started_unix_ns=unix_ns
+        )
         self.fatal: RestartRequiredError | None = None
         self.last_reload: Callable[[], LastReload | None] = lambda: None
         self._pods, self._processes = sources.pods, sources.processes
@@ -189,8 +192,7 @@ class Collector:
             window = reading.window
             if window is not None:
                 weights = idle_weights(self._idle, uuid, held, self._allocated)
-                credit = ledger.devices[uuid].idle_credit
-                usage = account_for(reading.device, window, owners, residents, weights, credit)
+                usage = account_for(reading.device, window, owners, residents, weights)
                 ledger.record(usage, now)
                 self._residency.enter(usage, window.processes, owners, now.mono_ns)
 
@@ -217,6 +219,7 @@ class Collector:
             processes=self._residency.described(owners, now.mono_ns, self._processes),
             history=extended(self.snapshot.history, present, now),
             interval_ns=rules.interval_ns,
+            started_unix_ns=self.snapshot.started_unix_ns,
         )
 
     def _own(self, readings: Sequence[Reading], processes: SourceStatus, now: Moment) -> Own:

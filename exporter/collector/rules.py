@@ -63,6 +63,8 @@ def rules_of(settings: Settings) -> rules.Rules:
         settings.allocations_schemes,
         dict(settings.allocations_index_basis),
         dict(settings.allocations_hami),
+        volcano_factor=settings.allocations_volcano_memory_factor,
+        kai_namespaces=settings.allocations_kai_namespaces,
     )
 
 

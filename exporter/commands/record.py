@@ -8,10 +8,11 @@ import signal
 import sys
 import time
 from argparse import ArgumentParser, Namespace
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from queue import Empty, SimpleQueue
-from typing import BinaryIO, Literal
+from typing import BinaryIO, Literal, cast
 
 from exporter import __version__
 from exporter.collector import FIRST_LIST_S, Collector, Sources
@@ -19,7 +20,8 @@ from exporter.collector.wiring import make_collector, open_sources
 from exporter.commands.progress import Progress, progress
 from exporter.metrics.families import families_without
 from exporter.metrics.text import Format, Renderer
-from exporter.model import Clock, Snapshot
+from exporter.model import Clock, Labelled, Snapshot
+from exporter.recording.board import BoardNames, boards_only
 from exporter.recording.cycle import FORMAT, Cycle, Head
 from exporter.recording.file import RecordingError, RecordingWriter, digest
 from exporter.recording.names import Pseudonyms
@@ -32,6 +34,8 @@ from exporter.sources.gpus.source import RestartRequiredError
 logger = logging.getLogger(__name__)
 
 STDOUT = "-"
+SHARED = "board.rec.gz"
+TEMPLATE = 'the template "A board for the atlas" (.github/ISSUE_TEMPLATE/board.yml)'
 SECOND_NS = 10**9
 
 
@@ -41,8 +45,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     group.add_argument(
         "--output",
         metavar="FILE",
-        required=True,
-        help=f"the file to write; {STDOUT} is standard output",
+        help=f"the file to write; {STDOUT} is standard output; with --share it has a default",
     )
     group.add_argument("--force", action="store_true", help="replace an existing file")
     group.add_argument(
@@ -64,20 +67,32 @@ def add_arguments(parser: ArgumentParser) -> None:
         action="store_true",
         help="replace names and ids by pseudonyms, and leave out free text",
     )
+    group.add_argument(
+        "--share",
+        action="store_true",
+        help="record the boards alone, masked, for the project's collection of real boards; say "
+        "what is in the file and where to send it",
+    )
 
 
 def record(settings: Settings, arguments: Namespace) -> int:
     """Record until the time ends, the file is full or a signal comes. Returns the exit status."""
+    arguments.output = arguments.output or (SHARED if arguments.share else "")
+    if not arguments.output:
+        logger.error("--output FILE is missing; it may be left out with --share only")
+        return 2
     stop = Stop()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     try:
         with ExitStack() as stack:
             sources = open_sources(settings)
+            opened = sources.all
+            sources = boards_only(sources) if arguments.share else sources
             file = stack.enter_context(_opened(arguments.output, force=arguments.force))
-            for source in sources.all:
+            for source in opened:
                 stack.callback(source.close)
-            session = Session(settings, sources, time, anonymise=arguments.anonymise)
+            session = Session(settings, sources, time, names=_names(arguments))
             logger.info("%s", _intent(session.head, arguments))
             for listener in sources.listening:
                 listener.start()
@@ -92,10 +107,42 @@ def record(settings: Settings, arguments: Namespace) -> int:
     except (ScenarioError, RecordingError) as error:
         logger.error("%s", error)  # noqa: TRY400 - as above
         return 1
+    return _ended(arguments, session, writer)
+
+
+def _ended(arguments: Namespace, session: "Session", writer: RecordingWriter) -> int:
+    """Say what is in the file. Returns the exit status."""
     logger.info("recorded %d cycles in %d bytes", writer.cycles, writer.bytes)
     if not session.read:
         logger.error("no GPU was read: %s; nothing else is in the recording", session.why)
+    elif arguments.share:
+        sys.stderr.write(_contents(arguments.output, session.collector.snapshot))
     return 0 if session.read else 1
+
+
+def _names(arguments: Namespace) -> Pseudonyms | None:
+    """What replaces names in the recording; None: nothing."""
+    if arguments.share:
+        return BoardNames()
+    return Pseudonyms(secrets.token_bytes(32)) if arguments.anonymise else None
+
+
+def _contents(path: str, snapshot: Snapshot) -> str:
+    """What a shared file holds, and where to send it."""
+    boards = Counter(
+        f"{labels[1] or labels[0]}, driver {labels[-1] or 'unknown'}"
+        for row in snapshot.rows["device"]
+        for labels in cast("Labelled", row.values.get("info", {}))
+    )
+    listed = "".join(f"  {count} x {board}\n" for board, count in sorted(boards.items()))
+    return (
+        f"{path} holds, second by second:\n{listed}"
+        "  the driver's samples and process rows as they came, the windows and shares made of\n"
+        "  them, memory, sensors, and what the driver refuses\n"
+        "It holds no names, no host, no pods, no paths, no serials and no PCI addresses. Process\n"
+        "ids are counted from 1001 on, ids of devices are pseudonyms. Look for yourself: zcat.\n"
+        f"To add the board to the atlas, attach the file to an issue: {TEMPLATE}\n"
+    )
 
 
 def _intent(head: Head, arguments: Namespace) -> str:
@@ -155,16 +202,23 @@ class Session:
     """
 
     def __init__(
-        self, settings: Settings, sources: Sources, clock: Clock, *, anonymise: bool = False
+        self,
+        settings: Settings,
+        sources: Sources,
+        clock: Clock,
+        *,
+        anonymise: bool = False,
+        names: Pseudonyms | None = None,
     ) -> None:
         self.read = False
         self.why = "the first cycle was not done"
-        names = Pseudonyms(secrets.token_bytes(32)) if anonymise else None
-        settings = disguised(settings) if anonymise else settings
+        if anonymise:
+            names = names or Pseudonyms(secrets.token_bytes(32))
+        settings = disguised(settings) if names else settings
         self._recorder = Recorder(sources, clock, names)
         self._interval_ns = settings.collection_interval_ns
         self._clock = clock
-        self._renderer = Renderer(families_without(settings.metrics_disable))
+        self._renderer = Renderer(families_without(settings.metrics_left_out))
         self.collector: Collector = make_collector(
             settings, self._recorder.sources, self._recorder.clock
         )
@@ -177,7 +231,7 @@ class Session:
             pods=sources.pods.name,
             nodes=tuple(source.name for source in sources.nodes),
             settings=recordable(settings),
-            disguised=anonymise,
+            disguised=names is not None,
             schemes=settings.allocations_schemes,
             index_bases=dict(settings.allocations_index_basis),
             hami=dict(settings.allocations_hami),

@@ -118,7 +118,7 @@ class Replay:
 
     def renderer(self) -> Renderer:
         """A renderer of the pages that the recorded exporter served."""
-        return Renderer(families_without(self._settings.metrics_disable))
+        return Renderer(families_without(self._settings.metrics_left_out))
 
     def snapshots(self) -> Iterator[Snapshot]:
         """The Snapshot after each cycle; after a failed cycle it is the previous one."""

@@ -199,8 +199,8 @@ class _Agent:
 def _writers(settings: Settings) -> tuple[Renderer, CompatPage]:
     """The renderers of the pages."""
     return (
-        Renderer(families_without(settings.metrics_disable)),
-        CompatPage(settings.compat, node_name(settings.node_name)),
+        Renderer(families_without(settings.metrics_left_out), created=settings.metrics_created),
+        CompatPage(settings.compat, node_name(settings.node_name), settings.metrics_pod_uid),
     )
 
 
@@ -208,5 +208,5 @@ def _about(settings: Settings) -> About:
     """The node's name and settings for the JSON documents and the page."""
     unnamed = settings.simulate and not settings.node_name
     name = "" if unnamed else node_name(settings.node_name)
-    families = families_without(settings.metrics_disable)
+    families = families_without(settings.metrics_left_out)
     return About(name, settings.collection_window_ns, families=families)

@@ -79,7 +79,7 @@ def _near(settings: Settings, arguments: Namespace) -> int:
         sight = feed.read()
         if arguments.format != "metrics":
             return _print(sight, feed.name, arguments.format)
-        renderer = Renderer(families_without(settings.metrics_disable))
+        renderer = Renderer(families_without(settings.metrics_left_out))
         _write(renderer.render(feed.snapshot, Format.TEXT).decode())
         return _status(sight, feed.name)
     finally:

@@ -14,6 +14,7 @@ from exporter.model import (
     PartCost,
     PodTable,
     Reading,
+    Sampling,
     SourceStatus,
     Tree,
     Unattributed,
@@ -37,8 +38,8 @@ class ProbeResults:
     """What the sources returned. ``fatal``: why a source needs a new process, "" if it does not.
 
     ``begun`` and ``ended`` are the clocks before and after. By device UUID, ``windows`` is the end
-    of the last window (Unix ns) if there was one, and ``costs`` the time spent on the device until
-    each reading.
+    of the last window (Unix ns) if there was one, ``costs`` the time spent on the device until
+    each reading, and ``sampling`` what the last window says of its samples.
     """
 
     settings: Settings
@@ -47,6 +48,7 @@ class ProbeResults:
     readings: tuple[Reading, ...] = ()
     windows: Mapping[str, int] = field(default_factory=dict)
     costs: Mapping[str, Sequence[Mapping[str, PartCost]]] = field(default_factory=dict)
+    sampling: Mapping[str, Sampling] = field(default_factory=dict)
     fatal: str = ""
     tree: Tree = field(default_factory=lambda: Tree({}, {}))
     identities: Mapping[int, CgroupIdentity | Unattributed] = field(default_factory=dict)
@@ -97,6 +99,7 @@ class _Gpus(NamedTuple):
     readings: tuple[Reading, ...]
     windows: Mapping[str, int]
     costs: Mapping[str, Sequence[Mapping[str, PartCost]]]
+    sampling: Mapping[str, Sampling]
     fatal: str = ""
 
 
@@ -105,6 +108,7 @@ def _read(gpus: tuple[GpuSource, ...], every_s: float) -> _Gpus:
     readings: tuple[Reading, ...] = ()
     windows: dict[str, int] = {}
     costs: dict[str, list[Mapping[str, PartCost]]] = defaultdict(list)
+    sampling: dict[str, Sampling] = {}
     try:
         for _ in range(READS):
             readings = tuple(source.read() for source in gpus)
@@ -112,10 +116,11 @@ def _read(gpus: tuple[GpuSource, ...], every_s: float) -> _Gpus:
                 costs[one.device.uuid].append(one.costs)
                 if one.window:
                     windows[one.device.uuid] = one.window.end_unix_ns
+                    sampling[one.device.uuid] = one.window.sampling
             threading.Event().wait(every_s)
     except RestartRequiredError as error:
-        return _Gpus(readings, windows, costs, str(error))
-    return _Gpus(readings, windows, costs)
+        return _Gpus(readings, windows, costs, sampling, str(error))
+    return _Gpus(readings, windows, costs, sampling)
 
 
 class CheckVerdict(StrEnum):

@@ -14,7 +14,17 @@ import psutil
 from exporter.doctor.evidence import CheckResult, ProbeResults, note, ok, problem
 from exporter.doctor.privileges import DEVICES, DRIVER, MIG_MONITOR, ROOT
 from exporter.doctor.vendors import AMD, DRM, amd, devices_found, drm
-from exporter.model import DeviceReading, DeviceState, PartCost, Reading, Unmeasured
+from exporter.metrics.families import groups_without
+from exporter.model import (
+    QUANTITIES,
+    DeviceReading,
+    DeviceState,
+    Naming,
+    PartCost,
+    Reading,
+    Sampling,
+    Unmeasured,
+)
 from exporter.sources.gpus.nvml.cadence import MOST_SHARE, SECOND, AdaptiveInterval
 from exporter.sources.gpus.nvml.errors import LibraryError
 from exporter.sources.gpus.nvml.library import SONAME, load, nvml_version
@@ -183,10 +193,46 @@ def _nvidia(evidence: ProbeResults, readings: list[Reading], dev: Path) -> Itera
     yield from _driver(evidence.fatal, readings)
     devices = [device for reading in readings for device in reading.devices]
     yield from devices_found(devices, evidence.windows, "see the kernel log for NVRM and Xid")
-    asked = [
-        name for name in CALLS if GROUPS.get(name, name) not in evidence.settings.metrics_disable
-    ]
+    off = groups_without(evidence.settings.metrics_left_out)
+    asked = [name for name in CALLS if GROUPS.get(name, name) not in off]
     yield from _quantities([d for d in devices if d.state is DeviceState.UP], asked)
+    yield from sampling(devices, evidence.sampling)
+
+
+_NAMING: Mapping[Naming, str] = {
+    Naming.ALWAYS: "each busy sample names a process",
+    Naming.PARTLY: "some busy samples name no process",
+    Naming.NEVER: "no busy sample names a process",
+    Naming.UNKNOWN: "whether busy samples name processes is not known yet",
+}
+_UNNAMED = (
+    "that time is unattributed (no_pid): the work ended before the driver looked, or the driver "
+    "hides its process, as one of another virtual machine"
+)
+
+
+def sampling(
+    devices: Sequence[DeviceReading], found: Mapping[str, Sampling]
+) -> Iterator[CheckResult]:
+    """What the samples of each device have shown: their period, and whom they name."""
+    for reading in devices:
+        seen = found.get(reading.device.uuid, Sampling())
+        if not seen.naming:
+            continue
+        period = seen.labels[1]
+        said = f"one every {period} s; " if seen.period_us is not None else ""
+        engines: dict[Naming, list[str]] = defaultdict(list)
+        for engine, naming in zip(QUANTITIES, seen.naming, strict=True):
+            engines[naming].append(engine)
+        unknown = engines.pop(Naming.UNKNOWN, []) if len(engines) > 1 else []
+        parts = [f"{_NAMING[naming]} ({', '.join(own)})" for naming, own in engines.items()]
+        parts += [f"not known yet: {', '.join(unknown)}"] if unknown else []
+        subject = f"GPU {reading.device.index} samples"
+        sentence = said + "; ".join(parts)
+        if engines.keys() & {Naming.PARTLY, Naming.NEVER}:
+            yield note(subject, sentence, _UNNAMED)
+        else:
+            yield ok(subject, sentence)
 
 
 def module_version(procfs: Path) -> str:

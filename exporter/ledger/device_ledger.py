@@ -20,7 +20,6 @@ from exporter.model import (
     DeviceState,
     DeviceUsage,
     GroupKey,
-    IdleCredit,
     MemoryHeld,
     Owner,
     Unattributed,
@@ -47,7 +46,6 @@ class DeviceLedger(DeviceStatus):
         self.closed = {ContainerKey: {}, GroupKey: {}}
         self.idle_energy_uj = 0
         self.unobserved_ns = 0
-        self.idle_credit: Mapping[Owner, IdleCredit] = {}
         self.unexplained: Mapping[Unexplained, int] = dict.fromkeys(Unexplained, 0)
         self.pasts: tuple[Past, ...] = ()
         self.held: Mapping[Owner, MemoryHeld] | None = None
@@ -92,7 +90,6 @@ class DeviceLedger(DeviceStatus):
             owners[owner] = account.add_window(spent, now)
         self.idle_energy_uj += usage.idle_energy_uj or 0
         self.unobserved_ns += usage.unobserved_ns
-        self.idle_credit = usage.idle_credit
         self.held_in_window = self.held
         self.measure(usage, now)
         self._count(usage.counted, now)

@@ -15,6 +15,7 @@ from exporter.model import (
     DeviceUsage,
     Methods,
     Owner,
+    Sampling,
     Spent,
     Unattributed,
     Unmeasured,
@@ -136,6 +137,7 @@ class DeviceStatus:
         self.unnamed_ns = 0  # busy windows since the last one that named a process
         self.idle_ns = 0  # idle windows since the last busy one
         self.methods = Methods()
+        self.sampling = Sampling()
         self._quantities: tuple[object, ...] = ()  # which of QUANTITIES, and what else was counted
 
     def observe(self, reading: DeviceReading, now: Moment) -> None:
@@ -156,6 +158,8 @@ class DeviceStatus:
             self.unread_cycles += 1
             return
         self.was_read, self.unread_cycles, self.read_mono_ns = True, 0, now.mono_ns
+        if reading.window is not None:
+            self.sampling = reading.window.sampling
         memory = reading.memory
         self.unlisted_cycles += 1
         if memory is not None:  # a list that is refused will not come in the next cycle

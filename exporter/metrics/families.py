@@ -152,10 +152,11 @@ DEVICE = (
         "device",
         "info",
         "Model, PCI address and driver of the device (NVML; AMD: sysfs and KFD topology; DRM: "
-        "sysfs).",
+        "sysfs). gpu_instance is the number of a MIG instance or partition on its GPU; "
+        "cuda_version is the highest that the driver supports.",
         labels=(
             *("vendor", "model", "pci_bus_id", "parent_uuid", "profile", "sharing"),
-            "driver_version",
+            *("driver_version", "gpu_instance", "cuda_version"),
         ),
     ),
     Family("device", "up", "1 if the device could be read in the last cycle, else 0."),
@@ -217,8 +218,10 @@ DEVICE = (
         "method_info",
         "How the device is measured now: busy time by samples, rates, gpm or fdinfo; shares by "
         "process_utilization, accounting, sole_owner, fdinfo or cu_occupancy (an estimate); energy "
-        "by counter or power; none if it is not measured.",
-        labels=("busy", "shares", "energy"),
+        "by counter or power; none if it is not measured. naming: whether busy samples of the core "
+        "name a process (always, partly, never; unknown without evidence). period: seconds between "
+        "two samples.",
+        labels=("busy", "shares", "energy", "naming", "period"),
     ),
     _counter(
         "device",
@@ -329,6 +332,64 @@ BOARD = (
         ("state",),
     ),
     _optional(
+        "ecc",
+        "retired_pages",
+        "Memory pages that were retired, by the kind of error; before Ampere (NVML fields 29, 30).",
+        ("kind",),
+    ),
+    _optional(
+        "ecc",
+        "retired_pages_pending",
+        "1 if the retirement of a page is pending until a restart (NVML field 31).",
+    ),
+    _optional(
+        "recovery",
+        "recovery_action",
+        "What the driver says the GPU needs: 0 nothing, 1 its reset, 2 a restart of the node, 3 "
+        "drain peer-to-peer, 4 drain and reset, 5 recover the IMEX domain, 6 reset the bus, 7 "
+        "restart the system (NVML field 230, driver 570 and later).",
+    ),
+    _optional(
+        "fan",
+        "fan_speed_ratio",
+        "Fan speed that is asked for, as a share of the most (nvmlDeviceGetFanSpeed); boards with "
+        "fans.",
+    ),
+    _optional(
+        "clocks",
+        "performance_state",
+        "Performance state, from 0 (highest) to 15 (nvmlDeviceGetPerformanceState).",
+    ),
+    _optional(
+        "link",
+        "pcie_link_generation",
+        "Current PCIe generation, lower while the GPU is idle "
+        "(nvmlDeviceGetCurrPcieLinkGeneration).",
+    ),
+    _optional(
+        "link",
+        "pcie_link_max_generation",
+        "Highest PCIe generation of GPU and system (nvmlDeviceGetMaxPcieLinkGeneration).",
+    ),
+    _optional("link", "pcie_link_width", "Current PCIe lanes (nvmlDeviceGetCurrPcieLinkWidth)."),
+    _optional(
+        "link",
+        "pcie_link_max_width",
+        "Most PCIe lanes of GPU and system (nvmlDeviceGetMaxPcieLinkWidth).",
+    ),
+    _optional(
+        "link",
+        "pcie_replays_total",
+        f"PCIe packets that were sent again {_SINCE} (NVML field 94).",
+    ),
+    _optional(
+        "bar1",
+        "bar1_used_bytes",
+        "BAR1 memory in use, by which CPUs and other devices reach the GPU's memory "
+        "(nvmlDeviceGetBAR1MemoryInfo).",
+    ),
+    _optional("bar1", "bar1_total_bytes", "BAR1 memory (nvmlDeviceGetBAR1MemoryInfo)."),
+    _optional(
         "pcie",
         "pcie_bytes_total",
         "PCIe traffic of the device, protocol overhead included (GPM; before Hopper NVML fields "
@@ -341,6 +402,17 @@ BOARD = (
         "nvlink_bytes_total",
         f"NVLink payload over all links {_SINCE} (NVML fields 138 and 139).",
         ("direction",),
+    ),
+    _optional(
+        "nvlink",
+        "nvlink_errors_total",
+        f"NVLink errors over all links {_SINCE} (NVML fields 38, 45, 52 and 59).",
+        ("kind",),
+    ),
+    _optional(
+        "profiling",
+        "dram_active_ratio",
+        "Share of time that the memory interface moved data, averaged over 5 s (NVML GPM).",
     ),
     _optional(
         "profiling",

@@ -63,7 +63,8 @@ class Device:
     ``index`` is the vendor's own number from its ``FIRST_INDEX`` on: NVML's enumeration, else the
     order of PCI addresses. ``core_share`` is the device's share of a whole GPU's core: a part's
     share of the compute slices or units, 1 for a GPU. ``gpu_instance`` is the number that a part
-    has on its GPU.
+    has on its GPU, ``placement_start`` the first memory slice of a MIG instance.
+    ``cuda_version`` is the highest that the driver supports.
     """
 
     uuid: str
@@ -79,6 +80,8 @@ class Device:
     memory_bytes: int | None = None
     core_share: float = 1.0
     gpu_instance: int | None = None
+    placement_start: int | None = None
+    cuda_version: str = ""
 
 
 class DeviceState(StrEnum):
@@ -108,8 +111,8 @@ COUNTED = ("copy", "evicted")
 class ProcessActivity(NamedTuple):
     """The busy time that the driver reports for one process in one window.
 
-    ``idle_in_samples_ns`` is the device's idle time within the samples that name the process. It
-    may have used so much more than they show. It is known where attribution is per sample.
+    ``idle_in_samples_ns`` is the device's idle time within the samples that name the process. It is
+    known where attribution is per sample.
     """
 
     pid: int
@@ -133,6 +136,36 @@ class Methods:
     energy: str = "none"
 
 
+class Naming(StrEnum):
+    """Whether the busy samples of an engine name a process: the values of the label ``naming``.
+
+    ALWAYS is said of an engine that was idle in part of the time only: a sample that is busy to its
+    end has a name on every board.
+    """
+
+    ALWAYS = "always"
+    PARTLY = "partly"
+    NEVER = "never"
+    UNKNOWN = "unknown"
+
+
+class Sampling(NamedTuple):
+    """What a device's driver has shown of its samples so far.
+
+    ``period_us`` is the time between two of them; None: not known, or it keeps none. ``naming`` has
+    each engine in the order of QUANTITIES; empty: processes have no samples.
+    """
+
+    period_us: int | None = None
+    naming: tuple[Naming, ...] = ()
+
+    @property
+    def labels(self) -> tuple[str, str]:
+        """How the core's samples name processes, and the period in seconds; "none" without."""
+        period = "none" if self.period_us is None else f"{self.period_us / 1e6:.2g}"
+        return str(self.naming[0]) if self.naming else "none", period
+
+
 class Window(NamedTuple):
     """The time between two sample reads of one device, in the samples' clock as it was first read.
 
@@ -148,9 +181,10 @@ class Window(NamedTuple):
     not be read.
     ``per_sample``: the core time of processes comes from the samples that name them, not from the
     driver's averages. Then ``unclaimed_ns`` is the core's busy time in samples that name no
-    process and in which the device paused, because some process's turn ended there.
+    process and in which the device paused: a turn ended there, or the driver hides its process.
     ``counted`` holds, by the name in ``COUNTED``, nanoseconds by pid. ``unmeasured_pids`` are the
-    processes whose use could not be read, or only in part.
+    processes whose use could not be read, or only in part. ``sampling`` is what the driver's
+    samples have shown up to here.
     """
 
     start_unix_ns: int
@@ -168,6 +202,7 @@ class Window(NamedTuple):
     unclaimed_ns: int = 0
     counted: Mapping[str, Mapping[int, int]] = MappingProxyType({})
     unmeasured_pids: frozenset[int] = frozenset()
+    sampling: Sampling = Sampling()
 
     @property
     def is_sum_of_processes(self) -> bool:
@@ -275,8 +310,22 @@ class PartCost(NamedTuple):
     every_ns: int | None = None
 
 
+class RawSamples(NamedTuple):
+    """What a driver answered for the newest window, before anything was made of it.
+
+    ``samples`` of the core: µs in the driver's clock, percent. ``rows`` of processes: pid, µs, and
+    percent of core, memory, encoder and decoder. Both as they came, also what cannot be true.
+    """
+
+    samples: tuple[tuple[int, float], ...] = ()
+    rows: tuple[tuple[int, int, int, int, int, int], ...] = ()
+
+
 class DeviceReading(NamedTuple):
-    """One device in one cycle. ``window`` None: the driver has no new samples yet."""
+    """One device in one cycle. ``window`` None: the driver has no new samples yet.
+
+    ``raw`` is kept for recordings only.
+    """
 
     device: Device
     state: DeviceState = DeviceState.UP
@@ -288,6 +337,7 @@ class DeviceReading(NamedTuple):
     xids: Mapping[str, XidCount] = MappingProxyType({})  # of a device that is lost, too
     costs: Mapping[str, PartCost] = MappingProxyType({})  # by part of the reading, likewise
     rejected: Mapping[str, int] = MappingProxyType({})  # beside the window's rows, by reason
+    raw: RawSamples | None = None
 
 
 class SourceStatus(NamedTuple):

@@ -26,7 +26,8 @@ class Container:
     """A container of a pod. ``kind`` is one of app, init, sidecar, ephemeral.
 
     ``container_ids`` holds the bare 64-hex ids without their runtime: the current one first, then
-    the one before the last restart.
+    the one before the last restart. ``memory_hook``: a library of the host is loaded into each of
+    its processes, and a ConfigMap sets the memory limit that HAMi-core enforces.
     """
 
     name: str
@@ -34,6 +35,7 @@ class Container:
     container_ids: tuple[str, ...] = ()
     limits: Mapping[str, str] = field(default_factory=dict)  # extended resources only
     claims: tuple[ClaimRef, ...] = ()
+    memory_hook: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +107,8 @@ class ClaimedDevice:
     """One device of an allocated ResourceClaim (``status.allocation.devices.results``).
 
     ``consumed`` is the part of its capacity that this claim has, in Kubernetes quantities.
+    ``sharing`` is how its driver divides it among the claim's users: ``strategy``, and MPS's limits
+    of each user, ``core`` (per cent) and ``memory`` (``memory/<device>`` for one device).
     """
 
     request: str
@@ -114,6 +118,7 @@ class ClaimedDevice:
     share_id: str = ""
     admin_access: bool = False
     consumed: Mapping[str, str] = field(default_factory=dict)
+    sharing: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +181,10 @@ class SchemeDescription:
     "total" where they are divided over the container's cards, "each" where every card has them.
     ``count_alone`` says what a card is that is requested by number alone: "whole-cards" or
     "no-limit". ``placement_annotation`` may hold ``{container}`` or ``{index}``, which stand for a
-    container's name and for its place in ``spec.containers``. ``replaces`` names schemes that it
+    container's name and for its place in ``spec.containers``. ``core_key``, ``memory_key`` and
+    ``count_key`` are annotations or labels of the pod that state amounts, ``container_key`` one
+    that names the containers that have them; ``evidence_resource`` is a resource, or the beginning
+    of some, that a container must ask for before they count. ``replaces`` names schemes that it
     stands for.
     """
 
@@ -188,6 +196,11 @@ class SchemeDescription:
     count_resource: str = ""
     amounts: str = "total"
     count_alone: str = "no-limit"
+    core_key: str = ""
+    memory_key: str = ""
+    count_key: str = ""
+    container_key: str = ""
+    evidence_resource: str = ""
     placement_annotation: str = ""
     index_basis: str = "nvml_index"
     policy_annotation: str = ""
@@ -199,3 +212,8 @@ class SchemeDescription:
         """The extended resources that it reads."""
         named = (self.core_resource, self.memory_resource, self.count_resource)
         return tuple(name for name in named if name)
+
+    @property
+    def amount_keys(self) -> tuple[str, ...]:
+        """The annotations or labels that state amounts."""
+        return tuple(key for key in (self.core_key, self.memory_key, self.count_key) if key)

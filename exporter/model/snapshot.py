@@ -153,6 +153,7 @@ class Snapshot:
     ``sources`` hold in words, for people, what the exporter's own rows hold in numbers.
     ``dropped``: how many series of a family, by its full name, are left out because there are more
     than ``most_series`` (0: there is no limit). ``interval_ns`` is the time to the next Snapshot.
+    ``started_unix_ns``: when the collector began, with every counter at 0; 0 if it is not known.
     ``tenants``, ``owners`` (by pid) and ``processes`` (by pid) are the input of readers that show
     processes: no metric has a process in its labels.
     """
@@ -170,6 +171,7 @@ class Snapshot:
     processes: Mapping[int, ProcessInfo] = field(default_factory=dict)
     history: History = field(default_factory=History)
     interval_ns: int = 1_000_000_000
+    started_unix_ns: int = 0
 
     @property
     def stale_after_ns(self) -> int:

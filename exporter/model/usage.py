@@ -72,23 +72,13 @@ class Unexplained(StrEnum):
     CAP = "cap"  # more than the processes that were named can have used
 
 
-class IdleCredit(NamedTuple):
-    """Core time that an owner may have used beyond what its samples show.
-
-    ``silent_ns`` is the time since the last window in which a sample named the owner.
-    """
-
-    credit_ns: int
-    silent_ns: int = 0
-
-
 class DeviceUsage(NamedTuple):
     """The use of one device in one window: for each quantity the shares add up to ``total``.
 
     ``idle_energy_uj`` is what the board would have used idle, whoever it is charged to.
     ``rejected`` counts the rows left out. ``reported_core_ns`` is the core time that the driver
     reports for processes, before anything is scaled or added. ``unexplained`` divides the core time
-    of ``Unattributed.NO_PID`` by reason. ``idle_credit`` is an input of the device's next window.
+    of ``Unattributed.NO_PID`` by reason.
     ``unmeasured`` holds the owners whose part of the core cannot be measured, with the reason; it
     is None if the owners were unknown in this window. ``counted`` holds nanoseconds by the names in
     ``COUNTED``. ``is_lower_bound``: the device may have been busier than ``total``.
@@ -103,7 +93,6 @@ class DeviceUsage(NamedTuple):
     rejected: int = 0
     reported_core_ns: int = 0
     unexplained: Mapping[Unexplained, int] = MappingProxyType({})
-    idle_credit: Mapping[Owner, IdleCredit] = MappingProxyType({})
     methods: Methods = Methods()
     unmeasured: Mapping[Owner, Unmeasured] | None = MappingProxyType({})
     counted: Mapping[str, Mapping[Owner, int]] = MappingProxyType({})

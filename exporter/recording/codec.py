@@ -18,6 +18,7 @@ from exporter.model import (
     CgroupIdentity,
     DeviceReading,
     Engines,
+    RawSamples,
     Reading,
     Sensors,
     SourceStatus,
@@ -31,7 +32,9 @@ Json = bool | int | float | str | list["Json"] | dict[str, "Json"] | None
 Reader = Callable[[Any], Any]
 
 LARGEST = 1 << 63  # of an integer; the accounts stay below it for centuries
-OBJECTS = frozenset({CgroupIdentity, DeviceReading, Engines, Reading, SourceStatus, Window})
+OBJECTS = frozenset(
+    {CgroupIdentity, DeviceReading, Engines, RawSamples, Reading, SourceStatus, Window}
+)
 NAMES: Mapping[type, Mapping[str, str]] = {
     Window: {"per_sample": "told_apart", "unmeasured_pids": "untold"},
     Cycle: {"node_facts": "told", "group_facts": "called"},

@@ -3,8 +3,8 @@
 A recording may hold private names: namespaces, pods, containers, owners, nodes, labels, ids. They
 are replaced on their way to the cycle. The same name gets the same pseudonym everywhere, so that
 processes still find their pods and allocations can still be decoded. What is not known to be
-harmless is replaced or left out. Of grants and claims, only what decoders read is kept: devices of
-other drivers, and attributes that no decoder reads, are left out.
+harmless is replaced or left out. Of grants and claims, only what decoders read is kept: attributes
+that no decoder reads are left out, and drivers that are not known are replaced too.
 """
 
 import re
@@ -18,8 +18,12 @@ from exporter.allocations.registry import (
     NODE_ANNOTATION_PREFIXES,
     SCHEMES,
 )
-from exporter.allocations.schemes.dra import ATTRIBUTES, DRIVERS
-from exporter.allocations.schemes.kai import RESERVATION_NAMESPACES
+from exporter.allocations.schemes.dra import ATTRIBUTES, CAPACITIES, DRIVERS
+from exporter.allocations.schemes.kai import (
+    RESERVATION_CONTAINER,
+    RESERVATION_NAME,
+    RESERVATION_NAMESPACES,
+)
 from exporter.model import (
     CgroupIdentity,
     ClaimedDevice,
@@ -48,6 +52,8 @@ NODE_LABEL_PREFIXES = (  # how the node's cards are shared, and their model
     "nvidia.com/mig-",
     "cloud.google.com/gke-",
     "amd.com/compute-memory-partition",
+    "amd.com/gpu.compute-memory-partition",
+    "beta.amd.com/gpu.compute-memory-partition",
     "vke.volcengine.com/mgpu-compute-policy",
     "tke.cloud.tencent.com/qgpu-schedule-policy",
     "mixed-qgpu-enable",
@@ -109,9 +115,15 @@ def disguised_claims(
                 request=_request(device.request, name),
                 pool=name(device.pool),
                 share_id=name(device.share_id),
+                driver=_driver(device.driver, name),
+                device=_offered_name(device.driver, device.device, name),
+                sharing={
+                    "/".join((part, *map(name, rest))): text
+                    for key, text in device.sharing.items()
+                    for part, *rest in (key.split("/", 1),)
+                },
             )
             for device in devices
-            if device.driver in DRIVERS
         )
         for (namespace, claim), devices in claims.items()
     }
@@ -120,19 +132,31 @@ def disguised_claims(
 def disguised_offers(
     offered: Mapping[tuple[str, str, str], OfferedDevice], name: Pseudonymise
 ) -> dict[tuple[str, str, str], OfferedDevice]:
-    """Returns the offered GPUs with the attributes that decoders read."""
+    """Returns the offered devices with the attributes and capacities that decoders read."""
     return {
-        (driver, name(pool), device): replace(
-            own,
+        (_driver(driver, name), name(pool), _offered_name(driver, device, name)): OfferedDevice(
             attributes={
-                key: name(text) if key.endswith("uuid") else text
-                for key, text in own.attributes.items()
-                if key.removeprefix(f"{driver}/") in ATTRIBUTES
+                key: name(text) if key.lower().endswith("uuid") else text
+                for whole, text in own.attributes.items()
+                if (key := whole.removeprefix(f"{driver}/")) in ATTRIBUTES
+            },
+            capacity={
+                key: text
+                for whole, text in own.capacity.items()
+                if (key := whole.removeprefix(f"{driver}/")) in CAPACITIES
             },
         )
         for (driver, pool, device), own in offered.items()
-        if driver in DRIVERS
     }
+
+
+def _driver(driver: str, name: Pseudonymise) -> str:
+    return driver if driver in DRIVERS else name(driver)
+
+
+def _offered_name(driver: str, device: str, name: Pseudonymise) -> str:
+    """A known driver names a device by its place in the node; another may say more."""
+    return device if driver in DRIVERS else name(device)
 
 
 def _request(text: str, name: Pseudonymise) -> str:
@@ -154,8 +178,9 @@ class Names:
     """Passes every name unchanged."""
 
     def reading(self, reading: Reading) -> Reading:
-        """Returns a GPU source's reading."""
-        return reading
+        """Returns a GPU source's reading, without what the driver answered before it."""
+        devices = tuple(device._replace(raw=None) for device in reading.devices)
+        return reading._replace(devices=devices)
 
     def identity(self, identity: CgroupIdentity | Unattributed) -> CgroupIdentity | Unattributed:
         """Returns a process's identity."""
@@ -187,8 +212,10 @@ class Pseudonyms(Names):
 
     def name(self, text: str) -> str:
         """Returns the pseudonym of a name. An id stays an id of the same form."""
-        if not text or text in RESERVATION_NAMESPACES:
+        if not text or text in RESERVATION_NAMESPACES or text == RESERVATION_CONTAINER:
             return text
+        if text.startswith(f"{RESERVATION_NAME}-"):
+            return f"{RESERVATION_NAME}-{self._digest(text)[:10]}"
         if WITH_ID.fullmatch(text):
             return ID.sub(lambda found: self._id(found[0]), text)
         return f"x{self._digest(text)[:10]}"
@@ -209,7 +236,7 @@ class Pseudonyms(Names):
         )
 
     def _device_reading(self, reading: DeviceReading) -> DeviceReading:
-        return reading._replace(device=self._device(reading.device), detail="")
+        return reading._replace(device=self._device(reading.device), detail="", raw=None)
 
     def _device(self, device: Device) -> Device:
         uuid, parent = self.name(device.uuid), self.name(device.parent_uuid)

@@ -33,6 +33,7 @@ def disguised(settings: Settings) -> Settings:
         allocations_schemes=(),
         allocations_index_basis=bases,
         allocations_hami=(),
+        allocations_kai_namespaces=(),
         pods_labels=tuple(k for k in labels if k == "*" or PUBLIC_LABEL.fullmatch(k)),
         pods_annotations=tuple(
             key

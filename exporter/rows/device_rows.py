@@ -148,6 +148,8 @@ def _info(device: Device) -> Labelled:
         device.profile,
         device.sharing,
         device.driver_version,
+        "" if device.gpu_instance is None else str(device.gpu_instance),
+        device.cuda_version,
     )
     return {labels: 1}
 
@@ -209,8 +211,9 @@ def _accounts(view: View, seen: DeviceView) -> dict[str, Value]:
             (str(reason),): core_ns for reason, core_ns in device_ledger.unexplained.items()
         }
     if device_ledger.measured:
-        methods = device_ledger.methods
-        values["method_info"] = {(methods.busy, methods.shares, methods.energy): 1}
+        methods, sampling = device_ledger.methods, device_ledger.sampling
+        labels = (methods.busy, methods.shares, methods.energy, *sampling.labels)
+        values["method_info"] = {labels: 1}
     return values | _unattributed(seen) | _allocated(view, device_ledger)
 
 

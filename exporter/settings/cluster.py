@@ -22,6 +22,9 @@ from exporter.settings.values import (
     pairs,
 )
 
+NAMESPACE = matching(
+    r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?", "a namespace of small letters, digits and -"
+)
 RESOURCE_NAMES = (  # of HAMi's device configuration, pkg/device/nvidia, NvidiaConfig
     "resourceCountName",
     "resourceMemoryName",
@@ -213,6 +216,32 @@ class ClusterSettings:
             "HAMi's resource names and memory factor, if its device configuration (`nvidia:`) "
             "changes them; by the keys used there.",
             "A pod belongs to HAMi by its resources, or by HAMi's annotation.",
+            live=True,
+        ),
+    ]
+    allocations_volcano_memory_factor: Annotated[
+        int,
+        Setting(
+            "allocations.volcano-memory-factor",
+            count(0, 1 << 20),
+            "0",
+            "The memory factor of Volcano's device plugins (`gpuMemoryFactor`), in MiB; 0: by what "
+            "the node says.",
+            "What the node registers or offers comes first, so it is needed only where the "
+            "exporter may not read its node, or where the cards of a node differ.",
+            live=True,
+        ),
+    ]
+    allocations_kai_namespaces: Annotated[
+        tuple[str, ...],
+        Setting(
+            "allocations.kai-namespaces",
+            many(NAMESPACE),
+            "",
+            "Namespaces of the pods by which KAI or Run:ai reserve GPUs; if not set, they are "
+            "found by the pods' names.",
+            "KAI's chart sets it as `global.resourceReservation.namespace`. A tenant of two "
+            "namespaces can pose as the scheduler while it is not set.",
             live=True,
         ),
     ]

@@ -4,7 +4,8 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from exporter.metrics.families import FAMILIES, OPTIONAL_GROUPS, OWN_LEVEL
-from exporter.settings.values import SHARE, TEXT, Setting, choice, count, duration, many
+from exporter.metrics.profiles import PROFILES, left_out
+from exporter.settings.values import SHARE, SWITCH, TEXT, Setting, choice, count, duration, many
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,27 +135,71 @@ class GeneralSettings:
 _FAMILIES = tuple(family.full_name for family in FAMILIES if family.level != OWN_LEVEL)
 
 
+_CHOICE = choice(
+    *(*OPTIONAL_GROUPS, *_FAMILIES),
+    allowed=f"a group ({', '.join(OPTIONAL_GROUPS)}) or the name of a family such as "
+    "mgpu_container_processes",
+)
+
+
 @dataclass(frozen=True, kw_only=True)
 class MetricsSettings:
     """What is served."""
 
     __slots__ = ()
 
+    @property
+    def metrics_left_out(self) -> frozenset[str]:
+        """Full names of the families that are not served."""
+        return left_out(self.metrics_profile, self.metrics_enable, self.metrics_disable)
+
+    metrics_profile: Annotated[
+        str,
+        Setting(
+            "metrics.profile",
+            choice(*PROFILES),
+            "full",
+            "Which families are served: minimal (who uses how much, what was allocated, energy), "
+            "standard (what the shipped rules and dashboards ask for as well), or full.",
+            "What it leaves out costs no driver call, and --compat cannot serve it either. "
+            "metrics.enable adds to it, and metrics.disable takes away from both. See scaling.md.",
+            live=True,
+        ),
+    ]
+    metrics_enable: Annotated[
+        tuple[str, ...],
+        Setting(
+            "metrics.enable",
+            many(_CHOICE),
+            "",
+            "Groups of device metrics, and single families, to serve beside those of "
+            "metrics.profile.",
+            live=True,
+        ),
+    ]
     metrics_disable: Annotated[
         tuple[str, ...],
         Setting(
             "metrics.disable",
-            many(
-                choice(
-                    *(*OPTIONAL_GROUPS, *_FAMILIES),
-                    allowed=f"a group ({', '.join(OPTIONAL_GROUPS)}) or the name of a family such "
-                    "as mgpu_container_processes",
-                )
-            ),
+            many(_CHOICE),
             "",
             "Groups of device metrics, and single families, to leave out.",
-            "A group that is off costs no driver call. What the counters need is measured in any "
-            "case. Families about the exporter itself stay.",
+            "It goes before metrics.profile and metrics.enable. A group that is off costs no "
+            "driver call. What the counters need is measured in any case. Families about the "
+            "exporter itself stay.",
+            live=True,
+        ),
+    ]
+    metrics_created: Annotated[
+        bool,
+        Setting(
+            "metrics.created",
+            SWITCH,
+            "false",
+            "Serve the start time of each counter, so that nothing is lost at its first scrape.",
+            "Only for a Prometheus that takes start times (docs/metrics.md): any other stores "
+            "them as series of their own, which are as many as there are counters. OpenMetrics "
+            "only.",
             live=True,
         ),
     ]
@@ -168,6 +213,18 @@ class MetricsSettings:
             "Series that are shown stay, so that no series comes and goes. New series beyond the "
             "limit are left out and counted in mgpu_exporter_dropped_series_total. Their counting "
             "goes on.",
+            live=True,
+        ),
+    ]
+    metrics_pod_uid: Annotated[
+        tuple[str, ...],
+        Setting(
+            "metrics.pod-uid",
+            many(choice("pod_uid", "uid")),
+            "",
+            "Labels that hold the pod's UID on series of --compat=dcgm.",
+            "dcgm-exporter has pod_uid, and OpenCost groups by uid. They make new series of every "
+            "pod that is created again under its name. mgpu_pod_info has the UID in any case.",
             live=True,
         ),
     ]

@@ -31,6 +31,11 @@ RESOURCE = matching(
     "an extended resource such as example.com/gpu-core",
 )
 _KEY = r"[A-Za-z0-9][A-Za-z0-9._/-]{2,315}"
+BEGINNING = matching(
+    r"[a-z0-9][a-z0-9.-]{0,252}/[A-Za-z0-9]([A-Za-z0-9._-]{0,62})?",
+    "an extended resource, or the beginning of one such as example.com/index_",
+)
+AMOUNT_KEYS = ("core-key", "memory-key", "count-key")
 KEY = matching(_KEY, "a key such as example.com/gpu-policy")
 KEY_TEMPLATE = matching(
     rf"{_KEY}(\{{(container|index)\}}[A-Za-z0-9._-]{{0,63}})?",
@@ -41,13 +46,13 @@ KEY_TEMPLATE = matching(
 
 @dataclass(frozen=True, slots=True)
 class SchemeKey:
-    """A key of a described scheme. It has no effect without the key that ``needs`` names."""
+    """A key of a described scheme. It has no effect without one of the keys in ``needs``."""
 
     name: str
     kind: ValueKind[object]
     default: str
     about: str
-    needs: str = ""
+    needs: tuple[str, ...] = ()
 
     @property
     def field(self) -> str:
@@ -64,16 +69,16 @@ KEYS = {
             "core-units",
             count(1, 1_000_000),
             "100",
-            "How many units of core-resource are one whole card.",
-            "core-resource",
+            "How many units of core-resource or core-key are one whole card.",
+            ("core-resource", "core-key"),
         ),
         SchemeKey("memory-resource", RESOURCE, "", "Resource that counts device memory."),
         SchemeKey(
             "memory-unit",
             size("1", "1Ti"),
             "Mi",
-            "Bytes of one unit of memory-resource.",
-            "memory-resource",
+            "Bytes of one unit of memory-resource or memory-key.",
+            ("memory-resource", "memory-key"),
         ),
         SchemeKey("count-resource", RESOURCE, "", "Resource that counts cards."),
         SchemeKey(
@@ -90,7 +95,38 @@ KEYS = {
             "no-limit",
             "What a container is allocated that requests cards by number, but no cores and no "
             "memory.",
-            "count-resource",
+            ("count-resource", "count-key"),
+        ),
+        SchemeKey(
+            "core-key",
+            KEY,
+            "",
+            "Annotation, or else label, of the pod that states cores, in units of core-units; it "
+            "may be decimal.",
+        ),
+        SchemeKey(
+            "memory-key",
+            KEY,
+            "",
+            "Annotation or label that states device memory, in units of memory-unit, or in bytes "
+            "with a suffix such as 4Gi.",
+        ),
+        SchemeKey("count-key", KEY, "", "Annotation or label that states a number of cards."),
+        SchemeKey(
+            "container-key",
+            KEY,
+            "",
+            "Annotation or label that names the containers that have what these keys state, "
+            "separated by commas; else it is the pod's only container, else the pod as a whole.",
+            AMOUNT_KEYS,
+        ),
+        SchemeKey(
+            "evidence-resource",
+            BEGINNING,
+            "",
+            "Resource, or the beginning of some, that a container must ask for before these keys "
+            "count. Without it, and without any resource, who may change a pod may change them.",
+            AMOUNT_KEYS,
         ),
         SchemeKey(
             "placement-annotation",
@@ -106,7 +142,7 @@ KEYS = {
             "What the listed cards are: NVML indices, the N of /dev/nvidiaN, positions in the "
             "order "
             "of PCI addresses, or UUIDs.",
-            "placement-annotation",
+            ("placement-annotation",),
         ),
         SchemeKey("policy-annotation", KEY, "", "Annotation of the pod that names its policy."),
         SchemeKey(
@@ -217,14 +253,16 @@ class _Item:
         resources = [given[key.field] for key in keys if key.field in given]
         if "name" not in given:
             self._refuse(self._node, "", "it needs a name")
-        if not resources:
-            names = ", ".join(key.name for key in keys)
-            self._refuse(self._node, "", f"it needs a resource: one of {names}")
+        if not resources and not any(KEYS[name].field in given for name in AMOUNT_KEYS):
+            names = ", ".join((*(key.name for key in keys), *AMOUNT_KEYS))
+            self._refuse(self._node, "", f"it needs a resource or a key: one of {names}")
         if len(set(resources)) < len(resources):
             self._refuse(self._node, "", "it reads one resource as two things")
         for key in KEYS.values():
-            if key.field in given and key.needs and KEYS[key.needs].field not in given:
-                self._refuse(self._node, key.name, f"it has no effect without {key.needs}")
+            useless = key.needs and not any(KEYS[name].field in given for name in key.needs)
+            if key.field in given and useless:
+                needed = " or ".join(key.needs)
+                self._refuse(self._node, key.name, f"it has no effect without {needed}")
 
 
 def _is_plain(node: yaml.Node) -> bool:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from exporter.model import Sensors
 from exporter.simulation.description import DeviceSpec
 from exporter.simulation.population import Population, busy_ns
-from exporter.simulation.ring import DEPTH, PER_SECOND
+from exporter.simulation.ring import SECOND_US
 
 STEP_NS = 10**9
 MOST_STEPS = 1024
@@ -26,10 +26,14 @@ SENT_PER_BUSY_NS, RECEIVED_PER_BUSY_NS = 0.4, 1.5  # bytes over PCIe
 NVLINK_PER_BUSY_NS = 12.0  # bytes in each direction
 LINKED = "SXM"  # the form of boards with NVLink to all others
 PROFILED = ("H100", "H200", "B100", "B200", "B300")  # Hopper and newer
-PROFILE = 5 * PER_SECOND  # samples that a figure of GPM is an average of
-SM_SHARE, WARP_SHARE, TENSOR_SHARE = 0.85, 0.4, 0.3  # of the busy time
+PROFILE_US = 5 * SECOND_US  # that a figure of GPM is an average of
+WARMTH_US = 12 * SECOND_US  # likewise, of the temperature
+SM_SHARE, WARP_SHARE, TENSOR_SHARE, DRAM_SHARE = 0.85, 0.4, 0.3, 0.45  # of the busy time
+IDLE_STATE = 8  # performance state of an idle board
+PCIE_GENERATION, PCIE_LANES = 4, 16  # an idle link falls back to the first generation
+BAR1_USED_BYTES = 16 << 20
 
-Load = Callable[[int, int], float]  # how busy a board was at a time (us) over so many samples
+Load = Callable[[int, int], float]  # how busy a board was before a time (us), for so long (us)
 
 
 class Counts(NamedTuple):
@@ -128,8 +132,8 @@ def sensors(device: DeviceSpec, load: Load, now_us: int, counts: Counts) -> Sens
 
 
 def _known(device: DeviceSpec, load: Load, now_us: int, counts: Counts) -> Sensors:
-    busy = load(now_us, PER_SECOND)
-    warmth = RISE_CELSIUS * load(now_us, DEPTH)
+    busy = load(now_us, SECOND_US)
+    warmth = RISE_CELSIUS * load(now_us, WARMTH_US)
     return Sensors.of(
         power_watts=round(device.idle_watts + (device.max_watts - device.idle_watts) * busy, 3),
         power_limit_watts=device.max_watts,
@@ -148,6 +152,15 @@ def _known(device: DeviceSpec, load: Load, now_us: int, counts: Counts) -> Senso
         ecc_errors_total={"corrected": 0, "uncorrected": 0},
         remapped_rows={"corrected": 0, "uncorrected": 0},
         row_remapping={"pending": 0, "failed": 0},
+        performance_state=0 if busy else IDLE_STATE,
+        pcie_link_generation=PCIE_GENERATION if busy else 1,
+        pcie_link_max_generation=PCIE_GENERATION,
+        pcie_link_width=PCIE_LANES,
+        pcie_link_max_width=PCIE_LANES,
+        pcie_replays_total=0,
+        bar1_used_bytes=min(BAR1_USED_BYTES, device.memory_bytes),
+        bar1_total_bytes=device.memory_bytes,
+        recovery_action=0,
         pcie_bytes_total={
             "transmit": int(SENT_PER_BUSY_NS * counts.busy_ns),
             "receive": int(RECEIVED_PER_BUSY_NS * counts.busy_ns),
@@ -155,6 +168,9 @@ def _known(device: DeviceSpec, load: Load, now_us: int, counts: Counts) -> Senso
         nvlink_bytes_total=dict.fromkeys(
             ("transmit", "receive") if LINKED in device.model else (),
             int(NVLINK_PER_BUSY_NS * counts.busy_ns),
+        ),
+        nvlink_errors_total=dict.fromkeys(
+            ("crc_flit", "crc_data", "replay", "recovery") if LINKED in device.model else (), 0
         ),
         **_profile(device, load, now_us),
     )
@@ -169,9 +185,10 @@ def _profile(device: DeviceSpec, load: Load, now_us: int) -> dict[str, float]:
     """GPM's figures, of the boards that have it."""
     if not profiled(device):
         return {}
-    busy = load(now_us, PROFILE)
+    busy = load(now_us, PROFILE_US)
     return {
         "sm_active_ratio": round(SM_SHARE * busy, 4),
         "sm_occupancy_ratio": round(WARP_SHARE * busy, 4),
         "tensor_active_ratio": round(TENSOR_SHARE * busy, 4),
+        "dram_active_ratio": round(DRAM_SHARE * busy, 4),
     }

@@ -13,12 +13,18 @@ class SampleRule(StrEnum):
     """Which process a driver's sample names, where several ran in it.
 
     The driver's header says "the process that was active on the engine when the sample was
-    taken" (open-gpu-kernel-modules, ctrl2080perf.h), which leaves the choice open.
+    taken" (open-gpu-kernel-modules, ctrl2080perf.h). Recorded boards (Turing, Ada and Hopper) name
+    somebody in each sample, also where the engine is idle most of the time. So END, which names
+    nobody if the engine is idle at the sample's end, does not fit them. The others do.
     """
 
+    LAST = "last"
     END = "end"
     LONGEST = "longest"
     RANDOM = "random"
+
+
+SAMPLE_PERIOD_NS = 166_666_667  # of most boards seen so far; Turing has 0.5 s
 
 
 class Scheme(StrEnum):
@@ -218,7 +224,8 @@ class Scenario:
     node_labels: Mapping[str, str] = field(default_factory=dict)
     node_annotations: Mapping[str, str] = field(default_factory=dict)
     memory_unit: str = "GiB"
-    sample_rule: SampleRule = SampleRule.END
+    sample_rule: SampleRule = SampleRule.LAST
+    sample_period_ns: int = SAMPLE_PERIOD_NS
     status_delay_ns: int = 0
     seed: int = 0
 

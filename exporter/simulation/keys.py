@@ -6,8 +6,8 @@
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from exporter.simulation import identity
-from exporter.simulation.description import SampleRule
+from exporter.simulation import identity, values
+from exporter.simulation.description import SAMPLE_PERIOD_NS, SampleRule
 from exporter.simulation.values import (
     DURATION,
     ITEMS,
@@ -83,10 +83,19 @@ SAMPLE_RULE = may(
     F,
     "sample_rule",
     choice(*SampleRule),
-    SampleRule.END,
-    "end",
-    "Which process a driver's sample names: the one at its end, the longest in it, or one at "
-    "random in proportion to use. The driver's own rule is not known.",
+    SampleRule.LAST,
+    "last",
+    "Which process a driver's sample names: the last that ran in it, the one at its end or else "
+    "nobody, the longest in it, or one at random in proportion to use. Recorded boards fit all but "
+    "`end`.",
+)
+SAMPLE_PERIOD = may(
+    F,
+    "sample_period",
+    values.SAMPLE_PERIOD,
+    SAMPLE_PERIOD_NS,
+    "1/6 s",
+    "The time between two of the driver's samples. Turing boards have 500 ms.",
 )
 STATUS_DELAY = may(
     F,

@@ -83,6 +83,7 @@ def describe(data: object, origin: str) -> Scenario:
         ),
         faults=tuple(_fault(s, len(devices)) for s in top.sections(keys.FAULTS, keys.X)),
         sample_rule=SampleRule(top.get(keys.SAMPLE_RULE)),
+        sample_period_ns=top.get(keys.SAMPLE_PERIOD),
         status_delay_ns=top.get(keys.STATUS_DELAY),
     )
 

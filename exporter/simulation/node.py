@@ -60,7 +60,8 @@ class Node:
 
     def _ring(self, device: DeviceSpec) -> Ring:
         key = identity.number(self.scenario.seed, "ring", device.uuid)
-        return Ring(self.population, device.number, key, self.scenario.sample_rule)
+        rule, period_ns = self.scenario.sample_rule, self.scenario.sample_period_ns
+        return Ring(self.population, device.number, key, rule, period_ns)
 
     def devices(self) -> tuple[Device, ...]:
         """The devices, in the order of their numbers in the scenario."""
@@ -177,12 +178,12 @@ class Node:
             self._meters[device].counts(self._now_ns()),
         )
 
-    def _load(self, device: int, now_us: int, samples: int) -> float:
+    def _load(self, device: int, now_us: int, span_us: int) -> float:
         """How busy a board was; of one that is divided, its parts for their share."""
         parts = [d for d in self.scenario.devices if d.parent == device]
         parts = parts or [self.scenario.devices[device]]
         return sum(
-            part.core_share * self._rings[part.number].busy_ratio(now_us, samples) for part in parts
+            part.core_share * self._rings[part.number].busy_ratio(now_us, span_us) for part in parts
         )
 
     def fallen_off_unix_ns(self, device: int) -> list[int]:

@@ -1,20 +1,19 @@
 """The driver's ring of utilisation samples of one device.
 
-Per device the driver keeps the last 72 samples of 1/6 s. Each holds, for each engine, how busy it
-was and one process id only (open-gpu-kernel-modules, ctrl2080perf.h and ctrl2080gpumon.h, since
-525.53). Per-process utilisation is an average over those, in whole percent.
+Per device the driver keeps the last 72 samples, of 1/6 s on most boards. Each holds, for each
+engine, how busy it was and one process id only (open-gpu-kernel-modules, ctrl2080perf.h and
+ctrl2080gpumon.h, since 525.53). Per-process utilisation is an average over those, in whole percent.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from exporter.model import QUANTITIES, ProcessSample
 from exporter.simulation import identity
-from exporter.simulation.description import SampleRule
+from exporter.simulation.description import SAMPLE_PERIOD_NS, SampleRule
 from exporter.simulation.population import Life, Population, Segment, cut, running, segments
 
 DEPTH = 72
-PER_SECOND = 6
 SECOND_US = 1_000_000
 NOBODY = 0xFFFFFFFF
 CORE = QUANTITIES.index("core")
@@ -39,12 +38,20 @@ class Ring:
     Samples are cached only to save work: each is a pure function of its number.
     """
 
-    def __init__(self, population: Population, device: int, key: int, rule: SampleRule) -> None:
+    def __init__(
+        self,
+        population: Population,
+        device: int,
+        key: int,
+        rule: SampleRule,
+        period_ns: int = SAMPLE_PERIOD_NS,
+    ) -> None:
         self._population = population
         self._device = device
         self._key = key
         self._rule = rule
-        self._first_us = key % (SECOND_US // PER_SECOND)  # devices do not sample in step
+        self._period_ns = period_ns
+        self._first_us = key % (period_ns // 1000)  # devices do not sample in step
         self._kept: dict[int, RingSample] = {}
 
     def samples(self, now_us: int, newer_than_us: int) -> list[RingSample]:
@@ -72,17 +79,18 @@ class Ring:
             for pid, total in sums.items()
         ]
 
-    def busy_ratio(self, now_us: int, samples: int) -> float:
-        """How busy the device was over the newest samples."""
+    def busy_ratio(self, now_us: int, span_us: int) -> float:
+        """How busy the device was over the newest samples of so long a time: one at least."""
+        samples = max(round(span_us * 1000 / self._period_ns), 1)
         newest = self.samples(now_us, self._end_us(self._ended_by(now_us) - samples))
         return sum(s.busy_ns[CORE] for s in newest) / sum(s.length_us * 1000 for s in newest)
 
     def _ended_by(self, us: int) -> int:
         """Number of the newest sample that had ended by a time; those before the start are idle."""
-        return (PER_SECOND * (us - self._first_us + 1) - 1) // SECOND_US
+        return (1000 * (us - self._first_us + 1) - 1) // self._period_ns
 
     def _end_us(self, number: int) -> int:
-        return self._first_us + number * SECOND_US // PER_SECOND
+        return self._first_us + number * self._period_ns // 1000
 
     def _taken(self, first: int, last: int) -> dict[int, RingSample]:
         """Computes the samples from first to last from the processes' bursts."""
@@ -107,21 +115,35 @@ class Ring:
             for life, ns in segment.parts():
                 spent[life] = spent.get(life, 0) + ns
         on_engine = [_weighted(spent, engine) for engine in QUANTITIES]
-        at_end = running(parts[-1]) if parts and parts[-1].end_ns == end_us * 1000 else None
+        is_busy_at_end = bool(parts) and parts[-1].end_ns == end_us * 1000
         return RingSample(
             end_us,
             end_us - start_us,
             tuple(sum(shares.values()) for shares in on_engine),
-            tuple(self._named(number, shares, at_end) for shares in on_engine),
+            tuple(
+                self._named(number, shares, parts, is_busy_at_end=is_busy_at_end)
+                for shares in on_engine
+            ),
         )
 
-    def _named(self, number: int, shares: Mapping[Life, int], at_end: Life | None) -> int:
+    def _named(
+        self,
+        number: int,
+        shares: Mapping[Life, int],
+        parts: Sequence[Segment],
+        *,
+        is_busy_at_end: bool,
+    ) -> int:
         """The one process that the sample is credited to."""
         if not shares:
             return NOBODY
         chance = identity.mix(self._key, number)
         if self._rule is SampleRule.END:
+            at_end = running(parts[-1]) if is_busy_at_end else None
             return at_end.pid if at_end in shares and at_end else NOBODY
+        if self._rule is SampleRule.LAST:
+            users = (_users(segment, shares) for segment in reversed(parts))
+            return running(next(filter(None, users))).pid
         if self._rule is SampleRule.LONGEST:
             most = max(shares.values())
             tied = [life.pid for life, ns in shares.items() if ns >= most - len(shares)]
@@ -132,6 +154,12 @@ class Ring:
             if left < 0:
                 return life.pid
         return NOBODY
+
+
+def _users(segment: Segment, shares: Mapping[Life, int]) -> Segment | None:
+    """The segment with those processes only that use the engine; None without any."""
+    lives = tuple(life for life in segment.lives if life in shares)
+    return segment._replace(lives=lives) if lives else None
 
 
 def _weighted(spent: Mapping[Life, int], engine: str) -> dict[Life, int]:

@@ -20,6 +20,7 @@ BYTES = {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
 LONGEST_NS = 10_000 * NANOSECONDS["d"]
 MOST_BYTES = 1 << 50
 LONGEST_TEXT = 253
+SHORTEST_SAMPLE_NS = 20 * 10**6
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +61,10 @@ def _in_units(value: object, form: re.Pattern[str], units: dict[str, int], defau
 def _duration(value: object) -> int:
     ns = _in_units(value, DURATION_FORM, NANOSECONDS, SECOND)
     return _checked(ns, lambda length: length <= LONGEST_NS)
+
+
+def _sample_period(value: object) -> int:
+    return _checked(_duration(value), lambda length: SHORTEST_SAMPLE_NS <= length <= SECOND)
 
 
 def _lengths(value: object) -> tuple[int, int]:
@@ -125,6 +130,7 @@ FLAG = Kind(_flag, "true or false")
 RATIO = Kind(_ratio, "a number from 0 to 1")
 WATTS = Kind(_watts, "a number of watts")
 DURATION = Kind(_duration, "a time such as 500ms, 7.5s, 2m, 1h, or seconds")
+SAMPLE_PERIOD = Kind(_sample_period, "a time from 20ms to 1s")
 LENGTHS = Kind(_lengths, "a time above zero such as 500ms, 2m, or [shortest, longest]")
 SIZE = Kind(_size, "a size such as 512MiB, 16GiB, or bytes")
 ITEMS = Kind(_items, "a list")

@@ -5,6 +5,7 @@ The first request after a new Snapshot renders the page, in one thread.
 
 import gzip
 import os
+import re
 import resource
 import threading
 from collections.abc import Callable, Sequence
@@ -38,6 +39,9 @@ _FAMILIES = (
 )
 # positions in proc(5)'s stat, counted after the name
 _USER, _SYSTEM, _START, _VIRTUAL, _RESIDENT = 11, 12, 19, 20, 21
+_STARTED = 2  # position in _FAMILIES of the process's start, which is that of its counter
+_CPU = re.compile(r"^process_cpu_seconds_total .*\n", re.MULTILINE)
+_CPU_CREATED = "process_cpu_seconds_created"
 _MAX_SELECTIONS = 8  # cached of one snapshot; a client may ask for any number
 _GZIP_LEVEL = 1  # a third of level 6's time for a tenth more bytes
 
@@ -66,13 +70,15 @@ class OwnProcess:
             Format.OPENMETRICS: write_openmetrics(python),  # type: ignore[no-untyped-call]
         }
 
-    def page(self, form: Format) -> bytes:
-        """The current lines."""
+    def page(self, form: Format, *, created: bool = False) -> bytes:
+        """The current lines; with ``created``, the start of the counter too."""
         try:
             numbers = self._numbers()
         except OSError:
             return self._python[form]
         lines = self._lines[form] % tuple(map(floatToGoString, numbers))
+        if created:
+            lines = _CPU.sub(rf"\g<0>{_CPU_CREATED} {numbers[_STARTED]!r}\n", lines)
         return lines.encode() + self._python[form]
 
     @cached_property
@@ -144,6 +150,7 @@ class Pages:
     def use(self, renderer: Renderer, compat: CompatPage) -> None:
         """Replaces the writers and drops all cached pages."""
         with self._rendering:
+            renderer.follow(self._writers.renderer)
             self._writers = _Writers(renderer, compat)
             self._cache = (_Stamp(-1, 0), {})
 
@@ -184,7 +191,8 @@ class Pages:
         levels = ("exporter",) if stale else tuple(LEVELS)
         page = self._writers.renderer.render(snapshot, form, levels)
         others = b"" if stale else self._writers.compat.render(snapshot, form)
-        return b"".join((page, others, self._process.page(form)))
+        created = form is Format.OPENMETRICS and self._writers.renderer.created
+        return b"".join((page, others, self._process.page(form, created=created)))
 
 
 def _make_room(pages: dict[_Key, bytes]) -> None:

@@ -106,8 +106,8 @@ def test_units_are_those_of_the_node() -> None:
     [
         ({POLICY: "cgpu"}, "cgpu", "aliyun-ack"),
         ({POLICY: "core_mem", "cgpu": "true"}, "core_mem", "aliyun-ack"),
-        ({"gpushare": "true"}, "", "aliyun-gpushare-v1"),
-        ({}, "", "aliyun-gpushare-v1"),
+        ({"gpushare": "true"}, "unenforced", "aliyun-gpushare-v1"),
+        ({}, "unenforced", "aliyun-gpushare-v1"),
     ],
 )
 def test_node_label_tells_acks_sharing_from_version_1(

@@ -22,7 +22,8 @@ NVIDIA, AMD, INTEL = "gpu.nvidia.com", "gpu.amd.com", "gpu.intel.com"
 PCI = "resource.kubernetes.io/pciBusID"
 AMD_CARD = replace(card(0, vendor="amd"), pci_bus_id="0000:19:00.0")
 INTEL_CARD = replace(card(0, vendor="intel"), pci_bus_id="0000:03:00.0")
-DEVICES = (*FOUR_CARDS, instance(1, 0), AMD_CARD, INTEL_CARD)
+PLACED = replace(instance(1, 1), placement_start=3)
+DEVICES = (*FOUR_CARDS, instance(1, 0), PLACED, AMD_CARD, INTEL_CARD)
 CARD_1 = {"type": "gpu", "uuid": "GPU-1"}
 WHOLE = {"memory": "80Gi"}
 Share = tuple[str, str | None, int | None, int | None]
@@ -307,3 +308,150 @@ def test_devices_that_are_not_read_yet_are_no_problem() -> None:
     decoded = decode(pod(using()), facts(result(), attributes=CARD_1, devices=()))
     assert [a.device for a in decoded.allocations] == [None]
     assert decoded.problems == ()
+
+
+def told_of(decoded: Decoded) -> list[tuple[str | None, float | None, int | None, str, int | None]]:
+    return [(a.device, a.core, a.memory_bytes, a.policy, a.replicas) for a in decoded.allocations]
+
+
+MPS = {"strategy": "MPS", "core": "50", "memory": "10Gi"}
+SHARES = {"memory": "0", "shares": "2"}
+HAMI, MANAGER, OTHER = "hami-core-gpu.project-hami.io", "manager.nvidia.com", "gpu.acme.example"
+
+
+@pytest.mark.parametrize(
+    ("claimed", "attributes", "capacity", "expected"),
+    [
+        pytest.param(
+            result(driver=OTHER, consumed={"cores": "33", "memory": "4Gi"}),
+            {"uuid": "GPU-1"},
+            {"cores": "132", "memory": "80Gi"},
+            ("GPU-1", 0.25, 4 * GIB, "shared", None),
+            id="any driver's, by uuid",
+        ),
+        pytest.param(
+            result(driver=OTHER),
+            {f"{OTHER}/pciBusID": "0000:19:00.0"},
+            {},
+            ("amd-0", None, CARD_MEMORY, "", None),
+            id="any driver's, by PCI address",
+        ),
+        pytest.param(
+            result("hami-gpu-6", HAMI, consumed={"memory": "4Gi"}),
+            {"uuid": "GPU-1"},
+            {"cores": "100"},
+            ("GPU-1", 0.6, 4 * GIB, "enforced", None),
+            id="HAMi's default",
+        ),
+        pytest.param(
+            result("vgpu-6", MANAGER, consumed={"cores": "0", "memory": "4Gi"}),
+            None,
+            None,
+            ("GPU-1", None, 4 * GIB, "enforced", None),
+            id="vgpu-manager's by its minor",
+        ),
+        pytest.param(
+            result(consumed=SHARES, share_id="s"),
+            CARD_1,
+            WHOLE,
+            ("GPU-1", None, None, "shared", 2),
+            id="integer shares",
+        ),
+        pytest.param(
+            result(sharing=MPS), CARD_1, WHOLE, ("GPU-1", 0.5, 10 * GIB, "mps", 1), id="MPS"
+        ),
+        pytest.param(
+            result(sharing={**MPS, "memory/GPU-1": "1Gi"}),
+            CARD_1,
+            WHOLE,
+            ("GPU-1", 0.5, GIB, "mps", 1),
+            id="MPS with a limit of this device",
+        ),
+        pytest.param(
+            result(sharing={"strategy": "MPS"}),
+            CARD_1,
+            WHOLE,
+            ("GPU-1", None, None, "mps", 1),
+            id="MPS without limits",
+        ),
+        pytest.param(
+            result("gpu-6-mig-1g5gb-19-3"),
+            {"type": "mig", "parentUUID": "GPU-1", "profile": "1g.5gb"},
+            {"memory": "4864Mi"},
+            ("MIG-1-1", None, 4864 << 20, "", None),
+            id="instance by its parent and placement",
+        ),
+        pytest.param(
+            result("gpu-vfio-6"),
+            {"type": "vfio", "uuid": "GPU-x"},
+            {"addressableMemory": "80Gi"},
+            (None, None, None, "", None),
+            id="a card that a virtual machine has",
+        ),
+    ],
+)
+def test_driver_promises_what_its_source_enforces(
+    claimed: ClaimedDevice,
+    attributes: Mapping[str, str] | None,
+    capacity: Mapping[str, str] | None,
+    expected: tuple[object, ...],
+) -> None:
+    decoded = decode(pod(using()), facts(claimed, attributes=attributes, capacity=capacity))
+    assert told_of(decoded) == [expected]
+    assert decoded.problems == ()
+
+
+def test_each_user_of_mps_has_its_limits() -> None:
+    decoded = decode(
+        pod(using("a"), using("b")), facts(result(sharing=MPS), attributes=CARD_1, capacity=WHOLE)
+    )
+    assert told_of(decoded) == [("GPU-1", 0.5, 10 * GIB, "mps", 1)] * 2
+
+
+@pytest.mark.parametrize(
+    "name", ["gpu-6-mig-1g5gb-19-5", "gpu-6-mig-1g5gb-19-0", "gpu-6-mig-1g5gb-19", "é", "x" * 5000]
+)
+def test_instance_that_is_not_at_this_placement_is_not_known(name: str) -> None:
+    attributes = {"type": "mig", "parentUUID": "GPU-1", "profile": "1g.5gb"}
+    decoded = decode(pod(using()), facts(result(name), attributes=attributes))
+    assert [(a.device, a.memory_bytes) for a in decoded.allocations] == [(None, None)]
+    assert decoded.problems == ()
+
+
+@pytest.mark.parametrize(
+    ("claimed", "attributes", "capacity", "reason"),
+    [
+        (result(driver=OTHER), {"uuid": "GPU-x"}, None, Reason.UNKNOWN_DRIVER),
+        (result(driver=OTHER), {}, {"memory": "9" * 99}, Reason.UNKNOWN_DRIVER),
+        (result(driver="ü"), {"uuid": "ü" * 300}, None, Reason.UNKNOWN_DRIVER),
+        (result(sharing={**MPS, "core": "x"}), CARD_1, WHOLE, Reason.BAD_QUANTITY),
+        (result(sharing={**MPS, "core": "101"}), CARD_1, WHOLE, Reason.CORE_OUT_OF_RANGE),
+        (result(sharing={**MPS, "memory": "-1"}), CARD_1, WHOLE, Reason.BAD_QUANTITY),
+        (result(sharing={**MPS, "memory": "1Ei"}), CARD_1, WHOLE, Reason.MEMORY_OUT_OF_RANGE),
+        (result(consumed={"cores": "101"}, driver=HAMI), CARD_1, None, Reason.CORE_OUT_OF_RANGE),
+        (result(consumed={"cores": "9" * 40}), CARD_1, WHOLE, Reason.BAD_QUANTITY),
+        (
+            result(consumed={"cores": "9"}, driver=OTHER),
+            CARD_1,
+            {"cores": "8"},
+            Reason.CORE_OUT_OF_RANGE,
+        ),
+        (result(consumed={"shares": "٣"}), CARD_1, WHOLE, Reason.BAD_QUANTITY),
+    ],
+)
+def test_what_cannot_be_understood_is_counted(
+    claimed: ClaimedDevice,
+    attributes: Mapping[str, str],
+    capacity: Mapping[str, str] | None,
+    reason: Reason,
+) -> None:
+    decoded = decode(pod(using()), facts(claimed, attributes=attributes, capacity=capacity))
+    assert [problem.reason for problem in decoded.problems] == [reason]
+
+
+def test_claim_for_a_gpus_resource_is_counted_if_its_device_is_unknown() -> None:
+    stands = Container(
+        "a", limits={"nvidia.com/gpu": "1"}, claims=(ClaimRef("c", "", "nvidia.com/gpu"),)
+    )
+    decoded = registry.decode(pod(stands), facts(result(driver=OTHER)))
+    assert [problem.reason for problem in decoded.problems] == [Reason.UNKNOWN_DRIVER]

@@ -5,11 +5,12 @@ import pytest
 
 from exporter.allocations import registry
 from exporter.allocations.registry import ANNOTATION_PREFIXES, LABEL_PREFIXES
+from exporter.allocations.rules import make
 from exporter.allocations.scheme import Decoded, Reason
 from exporter.allocations.schemes.kai import decode
-from exporter.model import Allocation, NodeFacts, Pod
+from exporter.model import Allocation, Grant, NodeFacts, Pod
 from exporter.sources.pods.decode import KeyPrefixes, decode_pod
-from tests.allocations.build import FOUR_CARDS, MIB, container, node, pod
+from tests.allocations.build import FOUR_CARDS, GIB, MIB, container, node, pod, reasons
 from tests.allocations.context import node_of
 from tests.allocations.test_vectors import CASES
 
@@ -53,15 +54,15 @@ def shares(allocations: tuple[Allocation, ...]) -> list[tuple[object, ...]]:
 @pytest.mark.parametrize(
     ("annotations", "labels", "expected"),
     [
-        ({FRACTION: "0.25"}, None, [("a", "GPU-2", 0.25, None)]),
-        ({FRACTION: ".5"}, None, [("a", "GPU-2", 0.5, None)]),
-        ({FRACTION: "1"}, None, [("a", "GPU-2", 1.0, None)]),
+        ({FRACTION: "0.25"}, None, [("a", "GPU-2", 0.25, 8 * GIB)]),
+        ({FRACTION: ".5"}, None, [("a", "GPU-2", 0.5, 16 * GIB)]),
+        ({FRACTION: "1"}, None, [("a", "GPU-2", 1.0, 32 * GIB)]),
         ({MEMORY: "2000"}, None, [("a", "GPU-2", None, 2000 * MIB)]),
-        ({FRACTION: "0.5", NAMED: "b"}, None, [("b", "GPU-2", 0.5, None)]),
+        ({FRACTION: "0.5", NAMED: "b"}, None, [("b", "GPU-2", 0.5, 16 * GIB)]),
         (
             {FRACTION: "0.5", COUNT: "2"},
             BOTH,
-            [("a", "GPU-2", 0.5, None), ("a", "GPU-3", 0.5, None)],
+            [("a", "GPU-2", 0.5, 16 * GIB), ("a", "GPU-3", 0.5, 16 * GIB)],
         ),
     ],
 )
@@ -86,7 +87,7 @@ def test_fraction_is_of_the_device_that_its_group_reserves(
 )
 def test_device_that_its_reservation_does_not_tell_is_not_known(facts: NodeFacts) -> None:
     decoded = decode(fraction_of({FRACTION: "0.25"}), facts)
-    assert shares(decoded.allocations) == [("a", None, 0.25, None)]
+    assert shares(decoded.allocations) == [("a", None, 0.25, 8 * GIB)]
 
 
 @pytest.mark.parametrize(
@@ -109,7 +110,7 @@ def test_fraction_for_which_the_scheduler_reserved_nothing_is_refused(facts: Nod
 def test_fraction_counts_once_for_each_reservation_whatever_the_pod_states() -> None:
     labels = {"runai-gpu-group": "g", "runai-gpu-group/x": "x", "runai-gpu-group/y": "y"}
     decoded = decode(fraction_of({FRACTION: "1", COUNT: "3"}, labels), TWO)
-    assert shares(decoded.allocations) == [("a", None, 1.0, None)]
+    assert shares(decoded.allocations) == [("a", None, 1.0, 32 * GIB)]
     assert [p.reason for p in decoded.problems] == [Reason.PLACEMENT_MISMATCH]
 
 
@@ -154,19 +155,19 @@ def test_whole_card_cannot_be_hidden_behind_a_fraction() -> None:
             {FRACTION: "0.5", NAMED: "z"},
             None,
             Reason.CONTAINER_MISMATCH,
-            [("", "GPU-2", 0.5, None)],
+            [("", "GPU-2", 0.5, 16 * GIB)],
         ),
         (
             {FRACTION: "0.5", COUNT: "x"},
             None,
             Reason.BAD_ANNOTATION,
-            [("a", "GPU-2", 0.5, None)],
+            [("a", "GPU-2", 0.5, 16 * GIB)],
         ),
         (
             {FRACTION: "0.5", COUNT: "2"},
             None,
             Reason.PLACEMENT_MISMATCH,
-            [("a", None, 0.5, None)],
+            [("a", None, 0.5, 16 * GIB)],
         ),
         ({FRACTION: "0.5", COUNT: "65"}, None, Reason.TOO_MANY_DEVICES, []),
     ],
@@ -180,6 +181,79 @@ def test_bad_part_is_counted(
     decoded = decode(fraction_of(annotations, labels), TWO)
     assert [p.reason for p in decoded.problems] == [reason]
     assert shares(decoded.allocations) == expected
+
+
+@pytest.mark.parametrize(
+    ("annotations", "memory", "problems"),
+    [
+        ({FRACTION: "25e-2", "gpu-fraction-limit": "0.75"}, 24 * GIB, []),
+        ({FRACTION: "+0.25", "gpu-fraction-limit": "0.25"}, 8 * GIB, []),
+        ({FRACTION: "0.5", "gpu-fraction-limit": "0.25"}, 16 * GIB, [Reason.LIMITS_DIFFER]),
+        ({FRACTION: "0.5", "gpu-fraction-limit": "9e9"}, 16 * GIB, [Reason.CORE_OUT_OF_RANGE]),
+        ({MEMORY: "2000", "gpu-memory-limit": "4000"}, 4000 * MIB, []),
+        ({MEMORY: "2000", "gpu-memory-limit": "1000"}, 2000 * MIB, [Reason.LIMITS_DIFFER]),
+        ({MEMORY: "2000", "gpu-memory-limit": "ü"}, 2000 * MIB, [Reason.BAD_QUANTITY]),
+        ({FRACTION: "1e-30"}, None, [Reason.MEMORY_OUT_OF_RANGE]),
+        ({FRACTION: "0x1p-1"}, None, [Reason.CORE_OUT_OF_RANGE]),
+        ({FRACTION: "9" * 5000}, None, [Reason.CORE_OUT_OF_RANGE]),
+    ],
+)
+def test_dynamic_fraction_may_grow_to_its_limit(
+    annotations: dict[str, str], memory: int | None, problems: list[Reason]
+) -> None:
+    decoded = decode(fraction_of(annotations), TWO)
+    assert [a.memory_bytes for a in decoded.allocations] == [memory]
+    assert [p.reason for p in decoded.problems] == problems
+
+
+def chosen(namespace: str, **changes: object) -> Pod:
+    """Return a reservation, as the chart makes it, in a namespace of the operator's."""
+    own = replace(reservation("g", "GPU-2", namespace), containers=(container(HOLDER, GPU),))
+    return replace(own, **changes)  # type: ignore[arg-type] # fields of a pod
+
+
+HOLDER = "resource-reservation"
+
+
+def test_reservation_in_a_namespace_of_the_operators_is_found_by_its_name() -> None:
+    facts = knowing(chosen("gpu-reservations"))
+    assert decode(fraction_of({FRACTION: "0.5"}), facts).allocations[0].device == "GPU-2"
+    assert decode(chosen("gpu-reservations"), facts) == Decoded(consumer=False)
+
+
+@pytest.mark.parametrize(
+    ("reserving", "grants"),
+    [
+        (chosen("default"), {}),
+        (chosen("x", name="mine"), {}),
+        (chosen("x", containers=(container("mine", GPU),)), {}),
+        (chosen("x"), {"x/g/GPU-2": (Grant(HOLDER, "nvidia.com/gpu", ("GPU-3",)),)}),
+    ],
+    ids=["of the fraction's namespace", "another name", "another container", "another device"],
+)
+def test_pod_that_poses_as_a_reservation_proves_nothing(
+    reserving: Pod, grants: dict[str, tuple[Grant, ...]]
+) -> None:
+    facts = replace(knowing(reserving), grants=grants)
+    decoded = decode(fraction_of({FRACTION: "0.5"}), facts)
+    assert (decoded.allocations, reasons(decoded)) == ((), [Reason.UNPROVEN])
+
+
+def test_named_namespaces_are_the_only_ones() -> None:
+    named = make(kai_namespaces=("ours",)).schemes
+    fraction = fraction_of({FRACTION: "0.5"})
+    assert registry.decode(fraction, knowing(chosen("ours")), named).allocations[0].device
+    for other in (chosen("x"), reservation("g", "GPU-2")):
+        assert reasons(registry.decode(fraction, knowing(other), named)) == [Reason.UNPROVEN]
+        assert registry.decode(other, knowing(other), named).allocations
+
+
+def test_fraction_is_enforced_where_hami_core_is_loaded_from_the_host() -> None:
+    fraction = fraction_of({FRACTION: "0.3"})
+    hooked = replace(fraction, containers=(replace(container("a"), memory_hook=True),))
+    facts = replace(TWO, labels={"nvidia.com/gpu.memory": "32607"})
+    [allocation] = decode(hooked, facts).allocations
+    assert (allocation.policy, allocation.memory_bytes) == ("enforced", 9782 * MIB)
 
 
 @pytest.mark.parametrize(

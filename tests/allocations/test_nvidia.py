@@ -191,7 +191,7 @@ Placed = tuple[str | None, float | None, int | None, int | None]
         pytest.param(
             MPS,
             {GPU: ["GPU-0::3", "GPU-0::1"]},
-            [("GPU-0", 0.5, CARD_MEMORY // 2, 2)],
+            [("GPU-0", 0.25, CARD_MEMORY // 4, 2)],
             id="two mps replicas of one card",
         ),
         pytest.param(

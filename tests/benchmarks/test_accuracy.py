@@ -20,7 +20,7 @@ def found() -> Found:
     return {
         (name, rule): run(CASES[name], rule, 0, (MINUTES,))
         for name in TRIED
-        for rule in ("end", "random")
+        for rule in ("last", "random")
     }
 
 
@@ -37,13 +37,17 @@ def test_every_other_reader_is_far_off_in_some_scenario(found: Found) -> None:
             cell = of(errors, reader, "core", MINUTES)
             worst[reader] = max(worst.get(reader, 0), cell.mean if cell else 0)
     ours = worst.pop(Ours.name)
+    raw = worst.pop("raw poll 1 s")  # of each second: nearly as good, if its windows have no gap
+    exact = min(worst.pop(name) for name in ("accounting v2", "accounting v2, scaled"))
     assert min(worst.values()) > 2 * ours
+    assert raw > ours
+    assert exact < 2 * ours
 
 
 @pytest.mark.slow
 def test_the_counters_are_as_right_at_any_scrape_interval(found: Found) -> None:
     cells = {
-        quality(e for e in found["light bursts", "end"] if (e.scrape_s, e.quantity) == key)
+        quality(e for e in found["light bursts", "last"] if (e.scrape_s, e.quantity) == key)
         for key in ((1, "core"), (15, "core"), (60, "core"))
     }
     assert len(cells) == 1
@@ -53,7 +57,7 @@ def test_the_counters_are_as_right_at_any_scrape_interval(found: Found) -> None:
 def test_the_table_has_a_row_for_each_scenario_and_rule(found: Found) -> None:
     lines = table(found, "core", MINUTES).splitlines()
 
-    assert len(lines) == 2 + len(found) + 1
+    assert len(lines) == 2 + len(found) + 2  # the worst of each rule
     assert "met" in lines[2]
 
 
@@ -85,4 +89,4 @@ def test_the_namespace_has_nearly_all_of_what_short_jobs_used(rule: str) -> None
     truth = truth_of(node, node.start_unix_ns, clock.now_ns).core_ns
     used = sum(ns for (owner, _), ns in truth.items() if isinstance(owner, ContainerKey))
 
-    assert 0.95 <= ours.busy()[JOBS] / used <= 1.001
+    assert (0.6 if rule == SampleRule.END else 0.95) <= ours.busy()[JOBS] / used <= 1.001

@@ -112,5 +112,11 @@ MATRIX: dict[str, dict[str, Any]] = {
     "everything": EVERYTHING,
     "proxied": PROXIED,
     "simulated": {"simulate": "demo", "hostNetwork": True},
+    "drop-in": {
+        "compat": {"dropIn": "dcgm"},
+        "settings": {"compat": "hami"},
+        "serviceMonitor": {"enabled": True},
+        "service": {"annotations": {"example.com/service": "yes"}},
+    },
     "on-delete": {"updateStrategy": {"type": "OnDelete"}, "affinity": {}, "gpuNodeLabels": []},
 }

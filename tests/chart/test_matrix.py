@@ -101,7 +101,7 @@ def test_the_exporter_takes_its_flags_and_settings(name: str, tmp_path: Path) ->
     settings = load({key: value for key, value in given.items() if key in names}, {})
     assert given["command"] == "serve"
     assert settings.config_file == str(file)
-    assert settings.web_listen_address[0].port == 10045
+    assert settings.web_listen_address[0].port == (9400 if name == "drop-in" else 10045)
 
 
 def test_a_setting_of_the_values_reaches_the_exporter(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from exporter.model import (
     ClaimRef,
     Container,
     Device,
+    Grant,
     NodeFacts,
     OfferedDevice,
     Pod,
@@ -179,3 +180,50 @@ def test_where_processes_are_is_asked_only_for_an_allotment_without_a_device() -
 
     allotments = Allocations(make((), {"tke-qgpu": "minor"}))
     assert devices(allotments.of(TABLE, NODE, asked)) == ["GPU-2"]
+
+
+HAMI_CARDS = NodeFacts(
+    devices=NODE.devices,
+    grants={POD.uid: (Grant("a", "nvidia.com/gpu", ("GPU-1-3",)),)},
+    annotations={"hami.io/node-nvidia-register": "GPU-0,10,1024,100,NVIDIA-X,0,true:"},
+)
+HAMI_POD = pod(
+    container("a", {"nvidia.com/gpu": "1", "nvidia.com/gpumem": "1024"}),
+    annotations={"hami.io/vgpu-devices-allocated": "GPU-0,NVIDIA,1024,0:;"},
+)
+HAMI_TABLE = indexed({HAMI_POD.uid: HAMI_POD}, 1)
+
+
+@pytest.mark.parametrize(
+    ("seen", "counted"),
+    [
+        ([], 0),
+        (["GPU-0"], 0),  # the kubelet's choice is arbitrary by default
+        (["GPU-0", "GPU-1"], 0),
+        (["GPU-2"], 0),
+        (["GPU-1"], 1),
+    ],
+)
+def test_a_grant_of_another_card_counts_once_the_container_is_seen_there(
+    seen: list[str], counted: int
+) -> None:
+    allotments = Allocations(Rules())
+    where = {Member(HAMI_POD.uid, "a"): seen}
+    for _ in range(3):
+        [allotted] = allotments.of(HAMI_TABLE, HAMI_CARDS, lambda: where)
+        assert (allotted.allocation.device, allotted.allocation.memory_bytes) == ("GPU-0", 1 << 30)
+    assert allotments.problems == ({"grant_differs": 1} if counted else {})
+
+
+def test_what_was_suspected_of_a_pod_is_forgotten_with_it() -> None:
+    allotments = Allocations(Rules())
+    allotments.of(HAMI_TABLE, HAMI_CARDS, dict)
+    asked: list[int] = []
+
+    def seen() -> dict[Member, list[str]]:
+        asked.append(1)
+        return {Member(HAMI_POD.uid, "a"): ["GPU-1"]}
+
+    allotments.of(indexed({}, 2), HAMI_CARDS, seen)
+    allotments.of(indexed({}, 3), HAMI_CARDS, seen)
+    assert (len(asked), allotments.problems) == (1, {})

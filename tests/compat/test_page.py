@@ -17,7 +17,7 @@ GIB = 1 << 30
 SECOND = 10**9
 NOW = 1_700_000_000 * SECOND
 
-INFO = ("nvidia", "A100", "0000:17:00.0", "", "", "", "550.54")
+INFO = ("nvidia", "A100", "0000:17:00.0", "", "", "", "550.54", "", "12.4")
 
 
 def device(gpu: str, **values: Value) -> Row:
@@ -34,8 +34,23 @@ def device(gpu: str, **values: Value) -> Row:
         "energy_joules_total": 1_500_000,  # µJ
         "clock_hertz": {("sm",): 1_410_000_000, ("memory",): 1_215_000_000},
         "temperature_celsius": {("gpu",): 51.0, ("memory",): 62.0},
-        "remapped_rows": {("uncorrectable",): 2, ("correctable",): 3},
+        "remapped_rows": {("uncorrected",): 2, ("corrected",): 3},
+        "ecc_errors_total": {("uncorrected",): 4, ("corrected",): 5},
+        "throttle_seconds_total": {("sw_power_cap",): 7 * SECOND, ("sync_boost",): SECOND},
+        "pcie_bytes_total": {("transmit",): 1000, ("receive",): 2000},
+        "nvlink_bytes_total": {("transmit",): 0, ("receive",): 0},
         "row_remapping": {("failed",): 1, ("pending",): 0},
+        "retired_pages": {("uncorrected",): 1, ("corrected",): 6},
+        "retired_pages_pending": 1,
+        "nvlink_errors_total": {
+            (kind,): n for n, kind in enumerate(("crc_flit", "crc_data", "replay", "recovery"), 1)
+        },
+        "pcie_replays_total": 9,
+        "pcie_link_generation": 4,
+        "pcie_link_width": 8,
+        "fan_speed_ratio": 0.5,
+        "performance_state": 2,
+        "dram_active_ratio": 0.375,
         "xid_last_timestamp_seconds": {("31",): NOW - SECOND, ("79",): NOW},
         "sm_active_ratio": 0.5,
         "sm_occupancy_ratio": 0.25,
@@ -49,6 +64,9 @@ def container(pod: str, gpu: str, core: float, memory: int) -> Row:
         "processes": 1,
         "core_utilization_ratio": core,
         "memory_used_bytes": memory,
+        "memory_active_ratio": core / 5,
+        "encoder_utilization_ratio": core / 10,
+        "decoder_utilization_ratio": core / 4,
         "core_limit_ratio": 0.5,
         "memory_limit_bytes": 8 * GIB,
         "last_active_timestamp_seconds": NOW - 3 * SECOND,
@@ -81,8 +99,28 @@ NODE = Snapshot(
 )
 
 
+BEFORE = replace(
+    NODE,
+    mono_ns=NODE.mono_ns - 20 * SECOND,
+    rows={
+        **NODE.rows,
+        "device": tuple(
+            device(
+                gpu,
+                pcie_bytes_total={("transmit",): 600, ("receive",): 0},
+                nvlink_bytes_total={("transmit",): -20_480_000, ("receive",): -40_960_000},
+            )
+            for gpu in "01"
+        ),
+    },
+)
+"""The node 20 s before."""
+
+
 def page(snapshot: Snapshot = NODE, *programs: str, form: Format = Format.OPENMETRICS) -> str:
-    return CompatPage(programs or tuple(PROGRAMS), "node-1").render(snapshot, form).decode()
+    compat = CompatPage(programs or tuple(PROGRAMS), "node-1")
+    compat.render(BEFORE, form)
+    return compat.render(snapshot, form).decode()
 
 
 def samples(text: str) -> dict[str, list[tuple[dict[str, str], float]]]:
@@ -119,9 +157,30 @@ UNITS = [
     ("DCGM_FI_DEV_POWER_USAGE", {"gpu": "0", "DCGM_FI_DRIVER_VERSION": "550.54"}, 250.5),
     ("DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", {"gpu": "0"}, 1500),
     ("DCGM_FI_DEV_GPU_UTIL", A0, 25),
-    ("DCGM_FI_DEV_MEM_COPY_UTIL", {"gpu": "0"}, 25),
-    ("DCGM_FI_DEV_ENC_UTIL", {"gpu": "0"}, 12.5),
-    ("DCGM_FI_DEV_DEC_UTIL", {"gpu": "0"}, 50),
+    ("DCGM_FI_DEV_MEM_COPY_UTIL", A0, 5),
+    ("DCGM_FI_DEV_ENC_UTIL", A0, 2.5),
+    ("DCGM_FI_DEV_DEC_UTIL", A0, 6.25),
+    ("DCGM_FI_DEV_POWER_VIOLATION", {"gpu": "0"}, 7 * SECOND),
+    ("DCGM_FI_DEV_SYNC_BOOST_VIOLATION", {"gpu": "0"}, SECOND),
+    ("DCGM_FI_DEV_ECC_SBE_VOL_TOTAL", {"gpu": "0"}, 5),
+    ("DCGM_FI_DEV_ECC_DBE_VOL_TOTAL", {"gpu": "0"}, 4),
+    ("DCGM_FI_DEV_RETIRED_SBE", {"gpu": "0"}, 6),
+    ("DCGM_FI_DEV_RETIRED_DBE", {"gpu": "0"}, 1),
+    ("DCGM_FI_DEV_RETIRED_PENDING", {"gpu": "0"}, 1),
+    ("DCGM_FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_TOTAL", {"gpu": "0"}, 1),
+    ("DCGM_FI_DEV_NVLINK_CRC_DATA_ERROR_COUNT_TOTAL", {"gpu": "0"}, 2),
+    ("DCGM_FI_DEV_NVLINK_REPLAY_ERROR_COUNT_TOTAL", {"gpu": "0"}, 3),
+    ("DCGM_FI_DEV_NVLINK_RECOVERY_ERROR_COUNT_TOTAL", {"gpu": "0"}, 4),
+    ("DCGM_FI_DEV_PCIE_REPLAY_COUNTER", {"gpu": "0"}, 9),
+    ("DCGM_FI_DEV_PCIE_LINK_GEN", {"gpu": "0"}, 4),
+    ("DCGM_FI_DEV_PCIE_LINK_WIDTH", {"gpu": "0"}, 8),
+    ("DCGM_FI_DEV_FAN_SPEED", {"gpu": "0"}, 50),
+    ("DCGM_FI_DEV_PSTATE", {"gpu": "0"}, 2),
+    ("DCGM_FI_PROF_DRAM_ACTIVE", {"gpu": "0"}, 0.375),
+    ("DCGM_FI_DEV_FB_TOTAL", {"gpu": "0"}, 40 * 1024),
+    ("DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL", {"gpu": "0"}, 3),
+    ("DCGM_FI_PROF_PCIE_TX_BYTES", {"gpu": "0"}, 20),
+    ("DCGM_FI_PROF_PCIE_RX_BYTES", {"gpu": "0"}, 100),
     ("DCGM_FI_DEV_XID_ERRORS", {"gpu": "0"}, 79),
     ("DCGM_FI_DEV_FB_FREE", {"gpu": "0"}, 29 * 1024),
     ("DCGM_FI_DEV_FB_USED", A0, 4096),
@@ -129,7 +188,7 @@ UNITS = [
     ("DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS", {"gpu": "0"}, 2),
     ("DCGM_FI_DEV_CORRECTABLE_REMAPPED_ROWS", {"gpu": "0"}, 3),
     ("DCGM_FI_DEV_ROW_REMAP_FAILURE", {"gpu": "0"}, 1),
-    ("DCGM_FI_PROF_GR_ENGINE_ACTIVE", {"gpu": "0"}, 0.75),
+    ("DCGM_FI_PROF_GR_ENGINE_ACTIVE", A0, 0.25),
     ("DCGM_FI_PROF_SM_ACTIVE", {"gpu": "0"}, 0.5),
     ("DCGM_FI_PROF_SM_OCCUPANCY", {"gpu": "0"}, 0.25),
     ("DCGM_FI_PROF_PIPE_TENSOR_ACTIVE", {"gpu": "0"}, 0.125),
@@ -207,9 +266,19 @@ def test_nothing_is_served_unasked() -> None:
     assert CompatPage((), "node-1").render(NODE, Format.TEXT) == b""
 
 
-@pytest.mark.parametrize(("name", "whole"), [("GPU_UTIL", 75), ("FB_USED", 10 * 1024)])
+WHOLES = [
+    ("DEV_GPU_UTIL", 75),
+    ("DEV_FB_USED", 10 * 1024),
+    ("DEV_MEM_COPY_UTIL", 25),
+    ("DEV_ENC_UTIL", 12.5),
+    ("DEV_DEC_UTIL", 50),
+    ("PROF_GR_ENGINE_ACTIVE", 0.75),
+]
+
+
+@pytest.mark.parametrize(("name", "whole"), WHOLES)
 def test_the_parts_of_a_shared_device_add_up_to_it(name: str, whole: float) -> None:
-    parts = [(own, v) for own, v in samples(page())[f"DCGM_FI_DEV_{name}"] if own["gpu"] == "0"]
+    parts = [(own, v) for own, v in samples(page())[f"DCGM_FI_{name}"] if own["gpu"] == "0"]
     assert sum(value for _, value in parts) == pytest.approx(whole)
     assert sorted(own.get("pod", "") for own, _ in parts) == ["", "a", "b"]
 
@@ -291,7 +360,9 @@ def test_promtool_reads_the_page() -> None:
 
 def test_a_scrape_selects_a_programs_families_and_a_stale_page_has_none() -> None:
     clock = FakeClock(0)
-    pages = Pages(lambda: NODE, clock, compat=CompatPage(["dcgm", "hami"], "node-1"))
+    compat = CompatPage(["dcgm", "hami"], "node-1")
+    compat.render(BEFORE, Format.TEXT)
+    pages = Pages(lambda: NODE, clock, compat=compat)
     asked = select(MultiDict({"collect[]": "dcgm"}))
     left = select(MultiDict({"exclude[]": "hami_vgpu_memory_used_bytes"}))
 

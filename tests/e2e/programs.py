@@ -179,7 +179,7 @@ class Prometheus:
     """A real Prometheus that scrapes one exporter, or several by their names, label ``node``.
 
     ``job`` holds more lines of its scrape job, ``honor`` whether the exporter's own labels stay
-    where its target has labels of the same names.
+    where its target has labels of the same names. ``program`` holds further flags too.
     """
 
     def __init__(
@@ -190,6 +190,7 @@ class Prometheus:
         job: str = "",
         *,
         honor: bool = True,
+        program: Sequence[str] = ("prometheus",),
     ) -> None:
         named = {"": targets} if isinstance(targets, str) else targets
         groups = [
@@ -209,7 +210,7 @@ class Prometheus:
         )
         self.process = subprocess.Popen(
             [
-                "prometheus",
+                *program,
                 f"--config.file={config}",
                 f"--storage.tsdb.path={folder / 'tsdb'}",
                 f"--web.listen-address={self.address}",

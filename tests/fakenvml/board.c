@@ -9,7 +9,9 @@ unsigned long long memory_used(const Call *call)
     unsigned long long used = 0;
     for (unsigned i = 0; i < call->gpu->process_count; i++) {
         const Process *process = &call->gpu->processes[i];
-        bool here = !call->instance || process->instance == (int)(call->instance - call->gpu->instances);
+        /* Compute instances of one GPU instance share its memory: each shows all of it. */
+        bool here = !call->instance || (process->instance != WHOLE &&
+                                        call->gpu->instances[process->instance].gi == call->instance->gi);
         if (here && process->memory != NVML_NOT_AVAILABLE && process->start <= call->now && call->now < process->end)
             used += process->memory;
     }
@@ -172,6 +174,10 @@ NVML(nvmlDeviceGetMaxClockInfo)(nvmlDevice_t device, unsigned type, unsigned *mh
     return NVML_SUCCESS;
 }
 
+GET_ONE(nvmlDeviceGetCurrPcieLinkGeneration, unsigned, BOARD_CALL, 3)
+GET_ONE(nvmlDeviceGetMaxPcieLinkGeneration, unsigned, BOARD_CALL, 4)
+GET_ONE(nvmlDeviceGetCurrPcieLinkWidth, unsigned, BOARD_CALL, 8)
+GET_ONE(nvmlDeviceGetMaxPcieLinkWidth, unsigned, BOARD_CALL, 16)
 GET_ONE(nvmlDeviceGetFanSpeed, unsigned, BOARD_CALL, 30)
 GET_ONE(nvmlDeviceGetNumFans, unsigned, BOARD_CALL, 1)
 GET_ONE(nvmlDeviceGetCurrentClocksEventReasons, unsigned long long, BOARD_CALL, 0)

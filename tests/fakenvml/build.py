@@ -1,19 +1,20 @@
 """Builds the stand-in for ``libnvidia-ml.so.1`` with the system's C compiler."""
 
+import contextlib
 import fcntl
 import hashlib
 import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
 HERE = Path(__file__).parent
 CACHE = HERE / ".build"
 SONAME = "libnvidia-ml.so.1"
-COMPILER = ("cc", "-std=gnu11", "-O2", "-g", "-fPIC", "-shared", "-pthread", "-fvisibility=hidden")
+COMPILER = ("cc", "-std=gnu11", "-O2", "-g", "-fPIC", "-pthread", "-fvisibility=hidden")
 WARNINGS = ("-Wall", "-Wextra", "-Werror")
 
 
@@ -29,12 +30,15 @@ def library(omit: Collection[str] = (), *, struct535: bool = False) -> Path:
     hidden = set(omit) | ({"nvmlDeviceGetRunningProcessDetailList"} if struct535 else set())
     options = ("-DSTRUCT535",) if struct535 else ()
     stubs = stub_source()
+    objects = CACHE / f"objects-{_key(stubs, (), options)}"
     folder = CACHE / _key(stubs, hidden, options)
     CACHE.mkdir(exist_ok=True)
     with (CACHE / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
+        if not objects.exists():
+            _compile(objects, stubs, options)
         if not folder.exists():
-            _build(folder, stubs, hidden, options)
+            _link(folder, objects, hidden)
     return folder / SONAME
 
 
@@ -71,22 +75,36 @@ def _key(stubs: str, hidden: Collection[str], options: Collection[str]) -> str:
     return digest.hexdigest()[:16]
 
 
-def _build(folder: Path, stubs: str, hidden: Collection[str], options: Collection[str]) -> None:
-    """Builds beside the place and moves it there: a broken build leaves nothing behind."""
+def _compile(folder: Path, stubs: str, options: Collection[str]) -> None:
+    """Compiles every C file once; the libraries with functions omitted are linked from these."""
+    with _made_whole(folder) as scratch:
+        (scratch / "stubs.c").write_text(stubs)
+        sources = [*sorted(HERE.glob("*.c")), scratch / "stubs.c"]
+        command = [*COMPILER, *WARNINGS, *options, f"-I{HERE}", "-c", *map(str, sources)]
+        subprocess.run(command, check=True, cwd=scratch)
+
+
+def _link(folder: Path, objects: Path, hidden: Collection[str]) -> None:
+    """Links a library from which the hidden functions are not visible."""
     unknown = set(hidden) - implemented() - known_to_pynvml()
     if unknown:
         raise ValueError(f"no such NVML functions to omit: {sorted(unknown)}")
-    scratch = Path(tempfile.mkdtemp(dir=CACHE))
-    try:
-        (scratch / "stubs.c").write_text(stubs)
+    with _made_whole(folder) as scratch:
         exports = scratch / "exports.map"
         local = "".join(f" {name};" for name in [*sorted(hidden), "*"])
         exports.write_text(f"{{ global: nvml*; fakenvml_*; local:{local} }};\n")
-        sources = [*sorted(HERE.glob("*.c")), scratch / "stubs.c"]
-        linking = (f"-Wl,-soname,{SONAME}", f"-Wl,--version-script={exports}")
-        command = [*COMPILER, *WARNINGS, *options, f"-I{HERE}", *linking, *map(str, sources)]
+        linking = ("-shared", f"-Wl,-soname,{SONAME}", f"-Wl,--version-script={exports}")
+        command = [*COMPILER, *linking, *map(str, sorted(objects.glob("*.o")))]
         subprocess.run([*command, "-o", str(scratch / SONAME)], check=True)
         scratch.chmod(0o755)
+
+
+@contextlib.contextmanager
+def _made_whole(folder: Path) -> Iterator[Path]:
+    """A scratch folder that becomes ``folder`` at the end: a broken build leaves nothing behind."""
+    scratch = Path(tempfile.mkdtemp(dir=CACHE))
+    try:
+        yield scratch
         scratch.rename(folder)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)

@@ -79,6 +79,12 @@ typedef struct {
 } Xid;
 
 typedef struct {
+    unsigned pid;
+    unsigned long long timestamp; /* us */
+    unsigned long long sum[ENGINES];
+} Row;
+
+typedef struct {
     bool present, lost, energy, mig_capable, mig, accounting, gpm, sleeps;
     const char *uuid, *name, *pci;
     unsigned minor, power_mw, idle_mw, limit_mw, temperature, memory_temperature, ring, probe, rule, garbage, slices, rates;
@@ -87,8 +93,9 @@ typedef struct {
     Process *processes;
     Field *fields;
     Xid *xids;
+    Row *rows; /* of process utilisation, handed out as they are */
     Work *works; /* of all units, as read; each unit has its own copy */
-    unsigned process_count, field_count, xid_count, work_count;
+    unsigned process_count, field_count, xid_count, work_count, row_count;
     Instance instances[MAX_INSTANCES];
     Unit units[1 + MAX_INSTANCES]; /* 0 is the GPU itself */
 } Gpu;

@@ -6,7 +6,7 @@ enum { ECC_SINGLE = 3, ECC_DOUBLE = 4, MEMORY_TEMP = 82, ENERGY = 83, POWER_AVER
 /* Counters that a board has even when the scenario says nothing of them. */
 static bool is_zero_counter(unsigned id)
 {
-    static const unsigned ids[] = {ECC_SINGLE, ECC_DOUBLE, 74, 76, 138, 139, 140, 141, 142, 143, 144, 145, 197, 198, 251, 252, 253, 269, 270, 271};
+    static const unsigned ids[] = {ECC_SINGLE, ECC_DOUBLE, 29, 30, 31, 38, 45, 52, 59, 94, 230, 74, 76, 138, 139, 140, 141, 142, 143, 144, 145, 197, 198, 251, 252, 253, 269, 270, 271};
     for (unsigned i = 0; i < sizeof ids / sizeof *ids; i++)
         if (ids[i] == id) return true;
     return false;

@@ -92,11 +92,6 @@ NVML(nvmlSystemGetProcessName)(unsigned pid, char *name, unsigned length)
 
 /* Before the division by the number of samples the utilisations are sums of 1/100 %. */
 typedef struct {
-    unsigned pid;
-    unsigned long long timestamp, sum[ENGINES];
-} Row;
-
-typedef struct {
     Row *rows;
     unsigned count;
 } Rows;
@@ -141,6 +136,10 @@ static void add_garbage(const Call *call, Rows *rows)
     for (unsigned i = 0; i < call->gpu->garbage; i++) {
         rows->rows = realloc(rows->rows, (rows->count + 1) * sizeof *rows->rows);
         rows->rows[rows->count++] = kinds[i % 4];
+    }
+    for (unsigned i = 0; i < call->gpu->row_count; i++) {
+        rows->rows = realloc(rows->rows, (rows->count + 1) * sizeof *rows->rows);
+        rows->rows[rows->count++] = call->gpu->rows[i];
     }
 }
 

@@ -16,10 +16,12 @@ typedef struct {
     double weight[ENGINES]; /* now; 0: does not use the engine */
     double since[ENGINES];  /* the engine's share clock when `used` was last brought up to date */
     double used[ENGINES];   /* ns that it was on the engine */
+    int64_t last[ENGINES];  /* when it was last on the engine */
 } User;
 
 typedef struct {
     const Unit *unit;
+    int64_t time; /* up to which it was swept */
     Edge *edges;
     unsigned edge_count;
     User *users;
@@ -66,6 +68,7 @@ static void settle(Sweep *sweep, User *user, int engine)
     user->since[engine] = sweep->share_clock[engine];
     if (user->weight[engine] <= 0) return;
     user->used[engine] += got;
+    user->last[engine] = sweep->time;
     sweep->busy[engine] += got * user->weight[engine];
 }
 
@@ -83,8 +86,10 @@ static void reweigh(Sweep *sweep, unsigned number, int engine)
     user->weight[engine] = weight;
 }
 
-static void advance(Sweep *sweep, int64_t duration)
+static void advance(Sweep *sweep, int64_t until)
 {
+    int64_t duration = until - sweep->time;
+    sweep->time = until;
     for (int engine = 0; engine < ENGINES; engine++)
         if (sweep->sharing[engine]) sweep->share_clock[engine] += (double)duration / sweep->sharing[engine];
 }
@@ -99,22 +104,20 @@ static void sweep_close(Sweep *sweep)
 /* Sweeps [from, to). Afterwards `weight` and `sharing` tell who is on which engine at the very end. */
 static Sweep sweep_open(const Unit *unit, int64_t from, int64_t to)
 {
-    Sweep sweep = {.unit = unit};
+    Sweep sweep = {.unit = unit, .time = from};
     for (unsigned i = 0; i < unit->work_count; i++) find_edges(&sweep, i, from, to);
     sweep.users = calloc(unit->user_count + 1, sizeof(User));
     sweep.active = calloc(unit->work_count + 1, sizeof(bool));
     if (!sweep.edge_count) return sweep;
     qsort(sweep.edges, sweep.edge_count, sizeof(Edge), compare_edges);
-    int64_t time = from;
     for (unsigned i = 0; i < sweep.edge_count && sweep.edges[i].time < to; i++) {
         const Edge *edge = &sweep.edges[i];
-        advance(&sweep, edge->time - time);
-        time = edge->time;
+        advance(&sweep, edge->time);
         sweep.active[edge->work] = edge->on;
         for (int engine = 0; engine < ENGINES; engine++)
             if (unit->works[edge->work].weight[engine] > 0) reweigh(&sweep, unit->works[edge->work].user, engine);
     }
-    advance(&sweep, to - time);
+    advance(&sweep, to);
     for (unsigned user = 0; user < unit->user_count; user++)
         for (int engine = 0; engine < ENGINES; engine++) settle(&sweep, &sweep.users[user], engine);
     return sweep;
@@ -140,6 +143,24 @@ static unsigned credit_end(const Sweep *sweep, int engine, uint64_t draw)
     unsigned rank = (unsigned)(draw % sweep->sharing[engine]);
     for (unsigned user = 0; user < sweep->unit->user_count; user++)
         if (sweep->users[user].weight[engine] > 0 && !rank--) return sweep->unit->pids[user];
+    return NVML_NO_PID;
+}
+
+/* The process that was on the engine last, however long before the sample's end: the draw decides as above. */
+static unsigned credit_last(const Sweep *sweep, int engine, uint64_t draw)
+{
+    int64_t last = 0;
+    unsigned equals = 0;
+    for (unsigned user = 0; user < sweep->unit->user_count; user++) {
+        int64_t own = sweep->users[user].last[engine];
+        if (sweep->users[user].used[engine] <= 0 || own < last) continue;
+        equals = own > last ? 1 : equals + 1;
+        last = own;
+    }
+    unsigned rank = equals ? (unsigned)(draw % equals) : 0;
+    for (unsigned user = 0; user < sweep->unit->user_count; user++)
+        if (sweep->users[user].used[engine] > 0 && sweep->users[user].last[engine] == last && !rank--)
+            return sweep->unit->pids[user];
     return NVML_NO_PID;
 }
 
@@ -173,7 +194,7 @@ static unsigned credit_random(const Sweep *sweep, int engine, uint64_t draw)
 
 Sample sample_compute(const Gpu *gpu, const Unit *unit, int64_t number)
 {
-    static unsigned (*const rules[])(const Sweep *, int, uint64_t) = {credit_end, credit_longest, credit_random};
+    static unsigned (*const rules[])(const Sweep *, int, uint64_t) = {credit_last, credit_end, credit_longest, credit_random};
     int64_t end = gpu->sample_offset + (number + 1) * gpu->sample_period;
     uint64_t draw = mix((uint64_t)(end / gpu->slice) ^ mix(gpu->minor + 1));
     Sweep sweep = sweep_open(unit, end - gpu->sample_period, end);

@@ -131,7 +131,7 @@ static void read_clock(Line *line, Scenario *scenario)
 
 static void read_gpu(Line *line, Scenario *scenario)
 {
-    static const char *const rules[] = {"end", "longest", "random"};
+    static const char *const rules[] = {"last", "end", "longest", "random"};
     Gpu *gpu = gpu_of(line, scenario, "index");
     gpu->present = true;
     gpu->uuid = text_of(line, "uuid", "GPU-0");
@@ -150,7 +150,7 @@ static void read_gpu(Line *line, Scenario *scenario)
     gpu->sleeps = number_of(line, "sleeps", 0);
     gpu->probe = (unsigned)number_of(line, "probe", gpu->ring);
     gpu->rates = (unsigned)number_of(line, "rates", UINT_MAX);
-    gpu->rule = choice_of(line, "rule", rules, 3);
+    gpu->rule = choice_of(line, "rule", rules, 4);
     gpu->sample_period = billionths_of(line, "sample_period", 166666667);
     gpu->sample_offset = billionths_of(line, "sample_offset", 0);
     gpu->slice = billionths_of(line, "slice", 2000000);
@@ -250,6 +250,18 @@ static void read_xid(Line *line, Scenario *scenario)
     *APPEND(gpu->xids, gpu->xid_count) = xid;
 }
 
+static void read_row(Line *line, Scenario *scenario)
+{
+    Gpu *gpu = gpu_of(line, scenario, "gpu");
+    Row row = {.pid = (unsigned)number_of(line, "pid", 0),
+               .timestamp = number_of(line, "at_us", 0),
+               .sum = {[CORE] = number_of(line, "core", 0),
+                       [MEMORY] = number_of(line, "memory", 0),
+                       [ENCODER] = number_of(line, "encoder", 0),
+                       [DECODER] = number_of(line, "decoder", 0)}};
+    *APPEND(gpu->rows, gpu->row_count) = row;
+}
+
 static void read_record(Line *line, Scenario *scenario)
 {
     const char *kind = line->kind;
@@ -264,6 +276,7 @@ static void read_record(Line *line, Scenario *scenario)
     else if (!strcmp(kind, "hang")) read_fault(line, scenario, FAULT_HANG);
     else if (!strcmp(kind, "field")) read_field(line, scenario);
     else if (!strcmp(kind, "xid")) read_xid(line, scenario);
+    else if (!strcmp(kind, "row")) read_row(line, scenario);
     else if (!strcmp(kind, "lost")) gpu_of(line, scenario, "gpu")->lost = true;
     else if (!strcmp(kind, "garbage"))
         gpu_of(line, scenario, "gpu")->garbage = (unsigned)number_of(line, "rows", 4);
@@ -394,6 +407,7 @@ void scenario_free(Scenario *scenario)
         free(gpu->processes);
         free(gpu->fields);
         free(gpu->xids);
+        free(gpu->rows);
         free(gpu->works);
     }
     free(scenario->faults);

@@ -42,7 +42,7 @@ class Gpu:
     sample_offset: float = 0.0
     probe: int | None = None
     rates: int | None = None
-    rule: Literal["end", "longest", "random"] = "end"
+    rule: Literal["last", "end", "longest", "random"] = "last"
     slice: float = 0.002
     energy: bool = True
     energy_step: float = 0.1
@@ -145,6 +145,19 @@ class Xid:
     at: float | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A row of process utilisation that the driver hands out as it is, at each call."""
+
+    gpu: int
+    pid: int
+    at_us: int = 0
+    core: int = 0
+    memory: int = 0
+    encoder: int = 0
+    decoder: int = 0
+
+
 @dataclass(slots=True)
 class Scenario:
     """All of it. ``now`` freezes the library's clock, ``offset`` shifts it from the real one.
@@ -159,6 +172,7 @@ class Scenario:
     faults: list[Fault] = field(default_factory=list)
     fields: list[Field] = field(default_factory=list)
     xids: list[Xid] = field(default_factory=list)
+    rows: list[Row] = field(default_factory=list)
     driver: str = "580.65.06"
     cuda: int = 13000
     loaded: float = 0.0
@@ -195,6 +209,7 @@ class Scenario:
             ("work", self.works),
             ("field", self.fields),
             ("xid", self.xids),
+            ("row", self.rows),
         ):
             yield from (_record(kind, record) for record in records)
 

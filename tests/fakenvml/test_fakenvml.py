@@ -344,7 +344,7 @@ answer = [rows(), [row(r) for r in info]]
     assert [row[0] for row in old] == [7, 8]
 
 
-@pytest.mark.parametrize("rule", ["end", "longest", "random"])
+@pytest.mark.parametrize("rule", ["last", "end", "longest", "random"])
 def test_processes_that_share_a_busy_gpu_are_credited_evenly(ask: Asker, rule: str) -> None:
     works = [Work(0, pid, NOW - 1000) for pid in (7, 8, 9, 10)]
     scenario = one_gpu(*works, rule=rule, ring=5000)
@@ -362,11 +362,24 @@ def test_a_sample_that_nobody_was_seen_in_is_credited_to_nobody(ask: Asker) -> N
     assert code == pynvml.NVML_ERROR_NOT_FOUND
 
 
-def test_under_another_rule_the_same_sample_is_credited(ask: Asker) -> None:
+@pytest.mark.parametrize("rule", ["last", "longest", "random"])
+def test_under_another_rule_the_same_sample_is_credited(ask: Asker, rule: str) -> None:
     work = Work(0, 7, NOW - 360 * PERIOD + 0.01, period=PERIOD, duty=0.4)
-    [row] = ask(one_gpu(work, sample_offset=ALIGNED, rule="longest"), "answer = rows()")
+    [row] = ask(one_gpu(work, sample_offset=ALIGNED, rule=rule), "answer = rows()")
     assert row[0] == 7
     assert row[2] in {39, 40}
+
+
+@pytest.mark.parametrize(("rule", "named"), [("last", 8), ("longest", 7)])
+def test_the_last_in_a_sample_is_named_though_another_used_more(
+    ask: Asker, rule: str, named: int
+) -> None:
+    """7 works for half of each sample, then 8 for a fifth; the end is idle."""
+    begin = NOW - 360 * PERIOD + 0.01
+    first = Work(0, 7, begin, period=PERIOD, duty=0.5)
+    second = Work(0, 8, begin + 0.55 * PERIOD, period=PERIOD, duty=0.2)
+    [row] = ask(one_gpu(first, second, sample_offset=ALIGNED, rule=rule), "answer = rows()")
+    assert row[0] == named
 
 
 def test_credits_never_exceed_the_device(ask: Asker) -> None:

@@ -100,8 +100,7 @@ class Node:
             if held is not None:
                 self.ledger.set_memory(device.uuid, held, now)
             if seen is not None:
-                credit = self.ledger.devices[device.uuid].idle_credit
-                usage = account(device, seen, self.owners, credit=credit)
+                usage = account(device, seen, self.owners)
                 self.ledger.record(usage._replace(unmeasured=self.untold), now)
         self.ledger.set_allocations(allotted, now)
         self.ledger.settle(now)

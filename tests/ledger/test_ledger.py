@@ -20,10 +20,12 @@ from exporter.model import (
     Engines,
     MemoryHeld,
     Methods,
+    Naming,
     Owner,
     PartCost,
     ProcessActivity,
     Row,
+    Sampling,
     Sensors,
     Spent,
     Unattributed,
@@ -939,30 +941,29 @@ def test_reasons_of_sharing_stand_at_zero_where_they_can_apply(
 def test_methods_are_those_of_the_newest_window() -> None:
     node = Node()
     first = node.cycle(0)["device"]["0", "GPU-0"].values
-    seen = window({})._replace(methods=Methods("samples", "accounting", "counter"))
+    seen = window({})._replace(
+        methods=Methods("samples", "accounting", "counter"),
+        sampling=Sampling(500_000, (Naming.ALWAYS,)),
+    )
 
     second = node.cycle(1, {"GPU-0": seen})["device"]["0", "GPU-0"].values
     third = node.cycle(2)["device"]["0", "GPU-0"].values
 
     assert "method_info" not in first
-    assert second["method_info"] == {("samples", "accounting", "counter"): 1}
+    assert second["method_info"] == {("samples", "accounting", "counter", "always", "0.5"): 1}
     assert third["method_info"] == second["method_info"]
 
 
-def sampled(core: int, busy: int, *, spare: int = 0, unclaimed: int = 0) -> Window:
+def sampled(core: int, busy: int) -> Window:
     """A window of a second in which samples name the process 1 for ``core`` ns."""
-    processes = (ProcessActivity(1, Engines(core=core), spare),) if core else ()
-    return window({}, busy)._replace(
-        processes=processes,
-        unclaimed_ns=unclaimed,
-        per_sample=True,
-    )
+    processes = (ProcessActivity(1, Engines(core=core)),) if core else ()
+    return window({}, busy)._replace(processes=processes, per_sample=True)
 
 
 def test_normalization_is_an_average_over_the_window_of_the_gauges() -> None:
     node = Node()
-    node.cycle(1, {"GPU-0": sampled(100, 100, spare=900)})
-    rows = node.cycle(2, {"GPU-0": sampled(100, 200, spare=500, unclaimed=100)})
+    node.cycle(1, {"GPU-0": sampled(100, 100)})
+    rows = node.cycle(2, {"GPU-0": window({1: 100}, busy=200)})
     assert rows["device"]["0", "GPU-0"].values["normalization_ratio"] == 300 / 200
 
     rows = node.cycle(16.5, {"GPU-0": sampled(0, 0)})
@@ -976,17 +977,17 @@ def test_the_reasons_for_giving_no_process_core_time_add_up_to_it() -> None:
     node = Node()
     node.cycle(1, {"GPU-0": window({1: 100}, busy=1000)})
     node.cycle(2, {"GPU-0": window({1: 100}, busy=150)._replace(rejected={"pid": 1})})
-    rows = node.cycle(3, {"GPU-0": sampled(100, 700, spare=50, unclaimed=400)})
+    rows = node.cycle(3, {"GPU-0": sampled(100, 700)})
 
     device = rows["device"]["0", "GPU-0"].values
     assert device["unexplained_core_seconds_total"] == {
-        ("no_process",): 200,
+        ("no_process",): 600,
         ("rejected_rows",): 50,
-        ("cap",): 600 + 350,
+        ("cap",): 600,
     }
     unattributed = device["unattributed_core_seconds_total"]
     assert isinstance(unattributed, Mapping)
-    assert unattributed["no_pid",] == 200 + 50 + 600 + 350
+    assert unattributed["no_pid",] == 600 + 50 + 600
 
 
 REFUSED = {"core": Unmeasured.NOT_SUPPORTED}

@@ -2,11 +2,12 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from exporter.model import ClaimedDevice, ClaimRef, Container, NodeFacts, Pod, PodTable
-from exporter.sources.pods.claims import Claims, ClaimsError
+from exporter.sources.pods.claims import Claims, ClaimsError, decode_claim
 from exporter.sources.pods.table import indexed
 from tests.collector.sources import ManualClock
 from tests.node.asking import PATIENT, Asking
@@ -200,3 +201,44 @@ def test_a_slice_that_is_none_costs_only_itself(cluster: ApiServer, asked: Asked
 
     assert set(asked.ask(pods("c")).offered) == {(DRIVER, "node-1", "gpu-0")}
     assert asked.claims.rejected() == {"slice_unusable": 1}
+
+
+def mps(percent: object, memory: object, **more: object) -> dict[str, Any]:
+    limits = {"defaultActiveThreadPercentage": percent, "defaultPinnedDeviceMemoryLimit": memory}
+    sharing = {"strategy": "MPS", "mpsConfig": {**limits, **more}}
+    return {"driver": "gpu.nvidia.com", "parameters": {"kind": "GpuConfig", "sharing": sharing}}
+
+
+RESULT = {"request": "mps/first", "driver": "gpu.nvidia.com", "pool": "n", "device": "gpu-0"}
+
+
+@pytest.mark.parametrize(
+    ("configs", "sharing"),
+    [
+        ([{"opaque": mps(50, "10Gi")}], {"strategy": "MPS", "core": "50", "memory": "10Gi"}),
+        (
+            [
+                {
+                    "requests": ["mps"],
+                    "opaque": mps(50, 1, defaultPerDevicePinnedMemoryLimit={"0": "2G"}),
+                }
+            ],
+            {"strategy": "MPS", "core": "50", "memory": "1", "memory/0": "2G"},
+        ),
+        (
+            [{"requests": ["mps/first"], "opaque": mps(50, "1Gi")}, {"opaque": mps(20, "2Gi")}],
+            {"strategy": "MPS", "core": "20", "memory": "2Gi"},
+        ),
+        ([{"requests": ["other"], "opaque": mps(50, "1Gi")}], {}),
+        ([{"opaque": {**mps(50, "1Gi"), "driver": "other.example"}}], {}),
+        ([{"requests": [None, {}], "opaque": mps(50, "1Gi")}], {}),
+        ([None, 1, {"opaque": []}, {"opaque": {"driver": "gpu.nvidia.com", "parameters": 1}}], {}),
+        ("x", {}),
+        ([{"opaque": mps([], {})}], {"strategy": "MPS"}),
+        ([{"opaque": mps(50, "1Gi")}] * 5000, {"strategy": "MPS", "core": "50", "memory": "1Gi"}),
+    ],
+)
+def test_the_drivers_sharing_is_kept(configs: Any, sharing: dict[str, str]) -> None:
+    document = {"status": {"allocation": {"devices": {"results": [RESULT], "config": configs}}}}
+    [device] = decode_claim(document)
+    assert device.sharing == sharing

@@ -239,3 +239,33 @@ def test_a_node_keeps_the_annotations_that_are_asked_for() -> None:
         "hami.io/node-nvidia-register-old": UNREADABLE,
     }
     assert decode_node(document).annotations == {}
+
+
+LIMITED = {
+    "name": "CUDA_DEVICE_MEMORY_LIMIT",
+    "valueFrom": {"configMapKeyRef": {"name": "c", "key": "CUDA_DEVICE_MEMORY_LIMIT"}},
+}
+PRELOAD = {"name": "hook", "mountPath": "/etc/ld.so.preload"}
+HOST = {"name": "hook", "hostPath": {"path": "/usr/local/vgpu/ld.so.preload"}}
+
+
+@pytest.mark.parametrize(
+    ("env", "mounts", "volumes", "expected"),
+    [
+        ([LIMITED], [PRELOAD], [HOST], True),
+        ([], [PRELOAD], [HOST], False),
+        ([{"name": LIMITED["name"], "value": "1m"}], [PRELOAD], [HOST], False),
+        ([LIMITED], [], [HOST], False),
+        ([LIMITED], [PRELOAD], [{"name": "hook", "emptyDir": {}}], False),
+        ([LIMITED], [PRELOAD], [{**HOST, "name": "other"}], False),
+        ("x", [None], {"name": "hook"}, False),
+        ([LIMITED], [{"mountPath": "/etc/ld.so.preload"}], [{"hostPath": {}}], False),
+    ],
+)
+def test_memory_hook_is_a_limit_of_a_config_map_and_a_library_of_the_host(
+    env: Any, mounts: Any, volumes: Any, *, expected: bool
+) -> None:
+    document = pod_document("p")
+    document["spec"]["volumes"] = volumes
+    document["spec"]["containers"] = [{"name": "a", "env": env, "volumeMounts": mounts}]
+    assert [c.memory_hook for c in decode_pod(document).pod.containers] == [expected]

@@ -165,7 +165,7 @@ def test_nothing_of_the_names_in_grants_and_claims_is_left(names: Pseudonyms) ->
     assert not [word for word in ("secret", UID, GPU.lower()) if word in text]
     [grant] = made.grants[names.name(UID)]
     assert grant.device_ids[0] == f"{names.name(GPU)}::3"
-    assert len(made.offered) == 1
+    assert len(made.offered) == 2
 
 
 def test_a_nodes_annotations_keep_what_sharing_systems_read_of_them(names: Pseudonyms) -> None:

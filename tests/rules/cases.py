@@ -91,6 +91,11 @@ XID_79 = f'mgpu_device_xid_last_timestamp_seconds{{{GPU},xid="79"}}'
 XID_31 = f'mgpu_device_xid_last_timestamp_seconds{{{GPU},xid="31"}}'
 ECC = f'mgpu_device_ecc_errors_total{{{GPU},kind="uncorrected"}}'
 REMAPPING = f'mgpu_device_row_remapping{{{GPU},state="pending"}}'
+RETIRING = f"mgpu_device_retired_pages_pending{{{GPU}}}"
+RECOVERY = f"mgpu_device_recovery_action{{{GPU}}}"
+LANES = f"mgpu_device_pcie_link_width{{{GPU}}}"
+MOST_LANES = f"mgpu_device_pcie_link_max_width{{{GPU}}}"
+NVLINK = f'mgpu_device_nvlink_errors_total{{{GPU},kind="replay"}}'
 HOT = f'mgpu_device_throttle_seconds_total{{{GPU},reason="hw_thermal"}}'
 LOST = f'mgpu_device_unmeasured{{{GPU},quantity="device",reason="gpu_lost"}}'
 STUCK = f'mgpu_device_unmeasured{{{GPU},quantity="device",reason="driver_stuck"}}'
@@ -268,6 +273,29 @@ CASES: dict[str, Example] = {
     ),
     "MgpuRowRemapping": Example(
         {REMAPPING: f"1{HOURS}"}, {"no row waits": {REMAPPING: f"0{HOURS}"}}
+    ),
+    "MgpuRetiredPagesPending": Example(
+        {RETIRING: f"1{HOURS}"}, {"no page waits": {RETIRING: f"0{HOURS}"}}
+    ),
+    "MgpuGpuRecoveryAction": Example(
+        {RECOVERY: f"1{HOURS}"}, {"it is healthy": {RECOVERY: f"0{HOURS}"}}
+    ),
+    "MgpuPcieLinkDegraded": Example(
+        {LANES: f"8{HOURS}", MOST_LANES: f"16{HOURS}"},
+        {
+            "it has all its lanes": {LANES: f"16{HOURS}"},
+            "the most is not known": {MOST_LANES: None},
+        },
+    ),
+    "MgpuNvlinkErrors": Example(
+        {NVLINK: f"0+1{HOURS}"},
+        {
+            "they were long ago": {NVLINK: f"7{HOURS}"},
+            "errors that it corrects by itself": {
+                NVLINK: None,
+                NVLINK.replace("replay", "crc_flit"): f"0+1{HOURS}",
+            },
+        },
     ),
     "MgpuGpuThrottled": Example(
         {HOT: f"0+20{HOURS}"},

@@ -52,6 +52,6 @@ SCENARIOS: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
         "pods": PODS,
         "processes": st.lists(PROCESSES, max_size=1),
         "seed": st.integers(0, 9),
-        "sample_rule": st.sampled_from(["end", "longest", "random"]),
+        "sample_rule": st.sampled_from(["last", "end", "longest", "random"]),
     }
 )

@@ -117,7 +117,7 @@ BAD: list[tuple[object, str, str]] = [
     ({"devices": [{**A10, "memory": "24GB"}]}, "f.devices[0].memory: '24GB'", "16GiB"),
     ({"devices": [{**A10, "max_power": 1}]}, "f.devices[0].max_power", "no less than idle_power"),
     ({"devices": [{**A10, "uuid": "u"}] * 2}, "f.devices", "same uuid"),
-    (_with(sample_rule="first"), "f.sample_rule: 'first'", "end, longest, random"),
+    (_with(sample_rule="first"), "f.sample_rule: 'first'", "last, end, longest, random"),
     (_with(seed=-1), "f.seed: -1", "a whole number from 0"),
     (_with(node={"name": "Bad Name"}), "f.node.name", "a-z"),
     (_with(pods="none"), "f.pods: 'none'", "a list"),

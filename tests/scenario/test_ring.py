@@ -87,7 +87,8 @@ def test_under_contention_each_sample_names_one_process() -> None:
 
 
 @pytest.mark.parametrize(
-    ("rule", "pids"), [("end", {2002}), ("longest", {2001}), ("random", {2001, 2002})]
+    ("rule", "pids"),
+    [("last", {2002}), ("end", {2002}), ("longest", {2001}), ("random", {2001, 2002})],
 )
 def test_the_sample_rule_decides_which_process_is_named(rule: str, pids: set[int]) -> None:
     # In one sample the first process has more of the time, and the second is there at the end.
@@ -104,9 +105,37 @@ def test_the_sample_rule_decides_which_process_is_named(rule: str, pids: set[int
     assert named == pids
 
 
+@pytest.mark.parametrize("rule", ["last", "longest", "random"])
+def test_a_burst_that_ends_within_the_sample_is_named_by_all_rules_but_end(rule: str) -> None:
+    clock = ManualClock()
+    ring = node(clock, processes=[process(**{"for": "20ms"})], sample_rule=rule)
+    clock.move(1)
+    (row,) = ring.process_samples(0, START_US)
+    assert row.pid == 2001
+
+
+def test_of_two_that_ran_the_last_is_named_though_the_device_is_idle_at_the_end() -> None:
+    clock = ManualClock()
+    turns = [process(**{"for": "20ms"}), process(start="20ms", **{"for": "10ms"})]
+    ring = node(clock, processes=turns, sample_rule="last", sample_period="1s", seed=1)
+    clock.move(3)
+    (row,) = ring.process_samples(0, START_US)
+    assert row.pid == 2002
+
+
+@pytest.mark.parametrize(("period", "us"), [("500ms", 500_000), ("1s", 1_000_000)])
+def test_the_ring_has_the_samples_of_its_board(period: str, us: int) -> None:
+    clock = ManualClock()
+    ring = node(clock, processes=[process()], sample_period=period)
+    clock.move(100)
+    stamps = [sample.timestamp_us for sample in ring.busy_samples(0, "core", 0)]
+    assert len(stamps) == DEPTH
+    assert {b - a for a, b in pairwise(stamps)} == {us}
+
+
 def test_a_burst_that_ends_within_the_sample_is_credited_to_nobody_by_the_end_rule() -> None:
     clock = ManualClock()
-    ring = node(clock, processes=[process(**{"for": "20ms"})])
+    ring = node(clock, processes=[process(**{"for": "20ms"})], sample_rule="end")
     clock.move(1)
     busy = sum(s.percent for s in ring.busy_samples(0, "core", START_US))
     assert busy > 0

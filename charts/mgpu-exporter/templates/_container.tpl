@@ -3,7 +3,7 @@
 {{- define "mgpu.args" -}}
 - serve
 - --config.file=/etc/mgpu-exporter/settings/settings.yaml
-- --web.listen-address={{ if .Values.kubeRBACProxy.enabled }}127.0.0.1{{ end }}:{{ .Values.web.port }}
+- --web.listen-address={{ if .Values.kubeRBACProxy.enabled }}127.0.0.1{{ end }}:{{ include "mgpu.webPort" . }}
 {{- if .Values.kubeRBACProxy.enabled }}
 - --web.open-page
 {{- end }}
@@ -35,6 +35,9 @@
 - --kubelet.insecure-tls
 {{- end }}
 {{- end }}
+{{- end }}
+{{- if include "mgpu.isDcgm" . }}
+- --compat={{ include "mgpu.compat" . }}
 {{- end }}
 {{- with .Values.extraArgs }}
 {{ toYaml . }}
@@ -191,7 +194,7 @@ whose bounding set lacks SYS_ADMIN; a process that is not root does not get it f
   imagePullPolicy: {{ .Values.image.pullPolicy }}
   args:
     - --secure-listen-address=:{{ .Values.kubeRBACProxy.port }}
-    - --upstream=http://127.0.0.1:{{ .Values.web.port }}/
+    - --upstream=http://127.0.0.1:{{ include "mgpu.webPort" . }}/
     - --ignore-paths=/-/healthy,/-/ready
     {{- if .Values.kubeRBACProxy.tlsSecret }}
     - --tls-cert-file=/etc/tls/tls.crt

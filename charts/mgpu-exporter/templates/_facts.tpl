@@ -1,5 +1,17 @@
 {{/* What follows from the values. A fact that does not hold is the empty text. */}}
 
+{{/* Whether it stands in dcgm-exporter's place. */}}
+{{- define "mgpu.isDcgm" -}}
+{{- if eq .Values.compat.dropIn "dcgm" }}true{{ end }}
+{{- end }}
+
+{{/* The programs of --compat: those of the settings, and in dcgm-exporter's place dcgm. */}}
+{{- define "mgpu.compat" -}}
+{{- $own := default list .Values.settings.compat }}
+{{- $own = kindIs "string" $own | ternary (splitList "," (toString $own)) $own }}
+{{- join "," (uniq (append $own "dcgm")) }}
+{{- end }}
+
 {{- define "mgpu.asksApi" -}}
 {{- if and (not .Values.simulate) (has .Values.pods.source (list "auto" "api")) }}true{{ end }}
 {{- end }}
@@ -86,8 +98,13 @@ and only who may trace the process may read its links (else SYS_PTRACE): proc_pi
 {{ .Values.kubeRBACProxy.enabled | ternary "proxy" "metrics" }}
 {{- end }}
 
+{{/* The exporter's own port. */}}
+{{- define "mgpu.webPort" -}}
+{{ include "mgpu.isDcgm" . | empty | ternary .Values.web.port 9400 }}
+{{- end }}
+
 {{- define "mgpu.port" -}}
-{{ .Values.kubeRBACProxy.enabled | ternary .Values.kubeRBACProxy.port .Values.web.port }}
+{{ .Values.kubeRBACProxy.enabled | ternary .Values.kubeRBACProxy.port (include "mgpu.webPort" .) }}
 {{- end }}
 
 {{/* A client that shows no certificate does not get as far as a path. */}}
@@ -128,6 +145,12 @@ and only who may trace the process may read its links (else SYS_PTRACE): proc_pi
 {{- end }}
 {{- if and .Values.kubeRBACProxy.enabled .Values.hostNetwork }}
 {{- fail "kubeRBACProxy.enabled and hostNetwork: the node's loopback address is open to every pod with its network; take one of the two" }}
+{{- end }}
+{{- if and (include "mgpu.isDcgm" .) .Values.kubeRBACProxy.enabled }}
+{{- fail "compat.dropIn and kubeRBACProxy.enabled: who looks for dcgm-exporter shows no token; take one of the two" }}
+{{- end }}
+{{- if and (include "mgpu.isDcgm" .) (not .Values.service.enabled) }}
+{{- fail "compat.dropIn needs service.enabled: the Services are what dcgm-exporter is found by" }}
 {{- end }}
 {{- if and .Values.web.config .Values.web.existingSecret }}
 {{- fail "web.config and web.existingSecret: give one of the two" }}

@@ -5,7 +5,7 @@ that name none, and change with each restart. The node is what stays. Dropped, t
 nothing, so that a series keeps its own even where Prometheus honours no labels.
 */}}
 {{- define "mgpu.endpoint" -}}
-port: {{ include "mgpu.portName" .root }}
+port: {{ default (include "mgpu.portName" .root) .port }}
 path: {{ .root.Values.web.telemetryPath }}
 scheme: {{ include "mgpu.scheme" .root }}
 honorLabels: {{ .monitor.honorLabels }}
@@ -48,10 +48,14 @@ metricRelabelings:
 
 {{/* What both kinds of monitors have around their endpoints. */}}
 {{- define "mgpu.monitorSpec" -}}
-jobLabel: app.kubernetes.io/name
+jobLabel: {{ include "mgpu.isDcgm" .root | empty | ternary "app.kubernetes.io/name" "app" }}
 selector:
   matchLabels:
+    {{- if and (include "mgpu.isDcgm" .root) (not .component) }}
+    {{- include "mgpu.operatorLabels" .root | nindent 4 }}
+    {{- else }}
     {{- include "mgpu.selector" .root | nindent 4 }}
+    {{- end }}
     {{- if .component }}
     app.kubernetes.io/component: {{ .component }}
     {{- end }}

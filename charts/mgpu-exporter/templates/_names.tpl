@@ -1,12 +1,21 @@
 {{/* Names and labels. */}}
 
+{{/* The name; in dcgm-exporter's place its own, by which its pods are looked for. */}}
 {{- define "mgpu.name" -}}
-{{- default .Chart.Name .Values.nameOverride | trunc 63 | trimSuffix "-" }}
+{{- if include "mgpu.isDcgm" . }}dcgm-exporter
+{{- else }}{{ default .Chart.Name .Values.nameOverride | trunc 63 | trimSuffix "-" }}
+{{- end }}
+{{- end }}
+
+{{/* In dcgm-exporter's place: the component by which its chart and Cast AI select its pods. */}}
+{{- define "mgpu.component" -}}
+{{ include "mgpu.isDcgm" . | empty | ternary "metrics" "dcgm-exporter" }}
 {{- end }}
 
 {{- define "mgpu.fullname" -}}
 {{- if .Values.fullnameOverride }}
 {{- .Values.fullnameOverride | trunc 63 | trimSuffix "-" }}
+{{- else if include "mgpu.isDcgm" . }}nvidia-dcgm-exporter
 {{- else if contains (include "mgpu.name" .) .Release.Name }}
 {{- .Release.Name | trunc 63 | trimSuffix "-" }}
 {{- else }}
@@ -27,7 +36,7 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{- define "mgpu.labels" -}}
 {{ include "mgpu.selector" . }}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
-app.kubernetes.io/component: metrics
+app.kubernetes.io/component: {{ include "mgpu.component" . }}
 app.kubernetes.io/part-of: mgpu-exporter
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
@@ -39,7 +48,10 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{/* Without the chart's version: a new chart alone replaces no pod. */}}
 {{- define "mgpu.podLabels" -}}
 {{ include "mgpu.selector" . }}
-app.kubernetes.io/component: metrics
+app.kubernetes.io/component: {{ include "mgpu.component" . }}
+{{- if include "mgpu.isDcgm" . }}
+app: nvidia-dcgm-exporter
+{{- end }}
 app.kubernetes.io/part-of: mgpu-exporter
 {{- with .Values.commonLabels }}
 {{ toYaml . }}

@@ -16,7 +16,7 @@ and the container does not exist yet; the allocation counts.
 from exporter.allocations.devices import cards
 from exporter.allocations.quantities import GIB, MAX_MEMORY_BYTES, MIB, parse_quantity
 from exporter.allocations.reader import PodReader, Share, lasting_containers
-from exporter.allocations.scheme import Decoded, IndexBasis, Reason, Scheme
+from exporter.allocations.scheme import UNENFORCED, Decoded, IndexBasis, Reason, Scheme
 from exporter.model import NodeFacts, Pod
 
 MEMORY = "aliyun.com/gpu-mem"
@@ -74,4 +74,5 @@ SCHEME = Scheme(
     annotations=(INDEX, CARD_MEMORY),
     index_basis=IndexBasis.NVML_INDEX,
     decode=decode,
+    enforcement=UNENFORCED,
 )

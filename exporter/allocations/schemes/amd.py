@@ -9,8 +9,11 @@ partition; the others are ``amdgpu_xcp_<n>``, which does not name their card.
 A partition's share of the card is unknown, so its core and memory are None. A container with
 ``amd.com/gpumem`` or ``gpucores`` belongs to HAMi.
 
-Unconfirmed: the value of ``amd.com/compute-memory-partition`` (assumed: the resource's name).
-``amd.com/gpu.vram`` is rounded, so memory is known only of cards that the exporter reads.
+The node's partitioning is the label that AMD's labeller writes (``cmd/k8s-node-labeller/main.go``),
+with the name of the resource as its value. ``amd.com/gpu.vram`` is rounded, so memory is known only
+of cards that the exporter reads.
+
+Unconfirmed: whether the label has other values than names of resources.
 """
 
 import re
@@ -27,7 +30,11 @@ _SPX = "amd.com/spx_"
 _MODES = ("spx", "dpx", "tpx", "qpx", "cpx")
 _PARTITIONS = tuple(f"amd.com/{mode}_nps{n}" for mode in _MODES for n in (1, 2, 4, 8))
 _RESOURCES = (_GPU, *_PARTITIONS)
-_PARTITIONING = "amd.com/compute-memory-partition"
+_PARTITIONING = (  # node labels: the labeller's two, and the user guide's
+    "amd.com/gpu.compute-memory-partition",
+    "beta.amd.com/gpu.compute-memory-partition",
+    "amd.com/compute-memory-partition",
+)
 _HAMI = frozenset({"amd.com/gpumem", "amd.com/gpucores"})
 _DEVICE_ID = re.compile(
     r"[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]|amdgpu_xcp_\d{1,5}", re.IGNORECASE | re.ASCII
@@ -80,7 +87,8 @@ def _placed(
 
 def _is_whole(node: NodeFacts, card: Device | None, resource: str, device_id: str) -> bool:
     if resource == _GPU:
-        mode = node.labels.get(_PARTITIONING, "spx").lower()
+        modes = (node.labels[key] for key in _PARTITIONING if key in node.labels)
+        mode = next(modes, "spx").lower()
         parted = any(c.sharing == PARTITIONED for c in ((card,) if card else cards(node, _VENDOR)))
         return mode.startswith("spx") and not parted and not device_id.startswith("amdgpu_xcp")
     return resource.startswith(_SPX)

@@ -3,30 +3,58 @@
 Sources: ``resource.k8s.io/v1`` (kubernetes/api; v1beta2 and v1beta1 hold the same), KEP-5004
 (claims that stand for an extended resource), KEP-5075 (consumable capacity), and what the drivers
 publish: kubernetes-sigs/dra-driver-nvidia-gpu (``gpu.nvidia.com``: attribute ``uuid``, else the
-name ``gpu-<minor>``), ROCm/k8s-gpu-dra-driver (``gpu.amd.com``: ``docs/driver-attributes.md``; a
-partition has its card's PCI address) and intel/intel-resource-drivers-for-kubernetes
-(``gpu.intel.com``: a device's name begins with its PCI address). Other drivers' devices are not
-GPUs.
+name ``gpu-<minor>``), Project-HAMi/k8s-dra-driver (``hami-core-gpu.project-hami.io``),
+coldzerofear/vgpu-manager (``manager.nvidia.com``), ROCm/k8s-gpu-dra-driver (``gpu.amd.com``:
+``docs/driver-attributes.md``; a partition has its card's PCI address) and
+intel/intel-resource-drivers-for-kubernetes (``gpu.intel.com``: a device's name begins with its PCI
+address). A device of any other driver is a GPU if its UUID or its PCI address is that of a card
+that is read. If it may be a GPU and is none of these, it is counted: its driver publishes a UUID,
+memory or cores of it, or the claim stands for a GPU's resource.
 
-* A claim names devices, not a share of their core: core is None. An instance's share of its card
-  follows from the device once it is placed.
+* A claim that consumes ``cores`` has that share of the card: per cent with HAMi's and
+  vgpu-manager's drivers, else of the cores that the device offers. HAMi's driver enforces 60 %
+  where a claim consumes none. Else core is None. An instance's share of its card follows from
+  the device once it is placed.
 * If this container alone uses the claim, memory is what the claim consumes of the device, else all
-  of the device. A part of a device has the policy ``shared``. If several containers use the claim,
+  of the device. A part of a device has the policy ``shared``, and ``enforced`` where HAMi's or
+  vgpu-manager's driver holds it. If several containers use the claim,
   of one pod or of many, nothing is promised: each has a replica, and no memory.
+* ``shares`` of NVIDIA's driver (its option for consumable shares) are replicas.
+* With MPS, each container that uses the claim has the limits of the claim's configuration: per cent
+  of the threads, and memory (``GpuConfig``, ``api/nvidia.com/resource/v1beta1/sharing.go``).
+* An instance that its driver creates when it is claimed has no UUID in the slice. It is the
+  instance of its parent that begins at the memory slice in the device's name
+  (``gpu-<minor>-mig-<profile>-<id>-<start>``).
+* A card that is passed to a virtual machine (type ``vfio``) is not seen by the host's driver, so it
+  has no device.
 * Administrative access (``adminAccess``) is not an allocation.
 
-Unconfirmed: the capacity that a driver for NVIDIA lets claims consume (assumed: ``memory``); the
-device of an instance that its driver creates only when it is claimed: it has no UUID before.
+Unconfirmed: limits of MPS for a device by its number in a claim of several devices: they are not
+read.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from exporter.allocations.devices import card_by_number, card_by_pci
-from exporter.allocations.quantities import parse_quantity
+from exporter.allocations.devices import (
+    card_at,
+    card_by_number,
+    card_by_pci,
+    device_by_uuid,
+    instances,
+)
+from exporter.allocations.quantities import parse_natural, parse_quantity
 from exporter.allocations.reader import PodReader, Share, lasting_containers
-from exporter.allocations.scheme import SHARED, Decoded, Evidence, IndexBasis, Reason, Scheme
+from exporter.allocations.scheme import (
+    ENFORCED,
+    SHARED,
+    Decoded,
+    Evidence,
+    IndexBasis,
+    Reason,
+    Scheme,
+)
 from exporter.model import (
     Allocation,
     ClaimedDevice,
@@ -39,14 +67,29 @@ from exporter.model import (
 )
 
 _NAME = "dra"
-_VENDORS = {"gpu.nvidia.com": "nvidia", "gpu.amd.com": "amd", "gpu.intel.com": "intel"}
+_HAMI, _VGPU_MANAGER = "hami-core-gpu.project-hami.io", "manager.nvidia.com"
+_VENDORS = {
+    "gpu.nvidia.com": "nvidia",
+    _HAMI: "nvidia",
+    _VGPU_MANAGER: "nvidia",
+    "gpu.amd.com": "amd",
+    "gpu.intel.com": "intel",
+}
 DRIVERS = frozenset(_VENDORS)
-_UUID, _TYPE = "uuid", "type"
-_PCI_ADDRESSES = ("resource.kubernetes.io/pciBusID", "pciAddr")
-ATTRIBUTES = frozenset({_UUID, _TYPE, *_PCI_ADDRESSES})
-_NVIDIA_NAME = re.compile(r"gpu-(\d{1,3})", re.ASCII)
+_IN_PERCENT = frozenset({_HAMI, _VGPU_MANAGER})  # of a card's cores, and what they promise holds
+_HAMI_DEFAULT = 60  # per cent
+_UUID, _TYPE, _PARENT = "uuid", "type", "parentUUID"
+_PCI_ADDRESSES = ("resource.kubernetes.io/pciBusID", "pciAddr", "pcieBusID", "pciBusID")
+ATTRIBUTES = frozenset({_UUID, _TYPE, _PARENT, *_PCI_ADDRESSES})
+_GPUS = ("nvidia.com/", "amd.com/gpu", "gpu.intel.com/")  # beginnings of extended resources
+_NVIDIA_NAME = re.compile(r"(?:hami-|v)?gpu-(\d{1,3})", re.ASCII)
+_INSTANCE_NAME = re.compile(r"gpu-\d{1,3}-mig-.{1,63}-\d{1,3}-(\d{1,2})", re.ASCII)
 _INTEL_NAME = re.compile(r"([0-9a-f]{4})-([0-9a-f]{2})-([0-9a-f]{2})-([0-7])-.*", re.ASCII)
-_MEMORY = "memory"
+_MEMORY, _CORES, _SHARES = "memory", "cores", "shares"
+CAPACITIES = frozenset({_MEMORY, _CORES, _SHARES})
+_MPS, _MPS_STRATEGY = "mps", "MPS"
+_PASSED_ON = "vfio"  # the beginning of the type of a card that a virtual machine has
+_MOST_SHARES = 10_000
 _NOTHING = OfferedDevice()
 
 
@@ -56,6 +99,10 @@ class _Part(NamedTuple):
     device: Device | None
     memory_bytes: int | None
     shared: bool
+    core: float | None = None
+    replicas: int = 1
+    mps: bool = False
+    held: bool = False
 
 
 def decode(pod: Pod, node: NodeFacts) -> Decoded:
@@ -98,11 +145,41 @@ def _results(reader: PodReader, container: Container) -> list[tuple[str, Claimed
         if allocated is None:
             reader.reject(Reason.UNKNOWN_CLAIM, f"{container.name}: {ref.claim}")
         for result in allocated or ():
-            gpu = result.driver in _VENDORS and not result.admin_access
-            if gpu and _takes(ref, ref.claim, result):
+            taken = not result.admin_access and _takes(ref, ref.claim, result)
+            if taken and _is_gpu(reader, ref, result):
                 key = (ref.claim, result.driver, result.pool, result.device, result.share_id)
                 found.setdefault(key, (ref.claim, result))
     return list(found.values())
+
+
+def _is_gpu(reader: PodReader, ref: ClaimRef, result: ClaimedDevice) -> bool:
+    """Whether a device is a GPU: by its driver, or because it is a card that is read."""
+    if result.driver in _VENDORS:
+        return True
+    offered = reader.node.offered.get((result.driver, result.pool, result.device))
+    if offered is not None and _matched(reader.node, result.driver, offered):
+        return True
+    stated = _texts(result.driver, offered) if offered else {}
+    like_a_gpu = not {_UUID, _PARENT, _MEMORY, _CORES}.isdisjoint(stated)
+    if like_a_gpu or ref.resource.startswith(_GPUS):
+        detail = f"{result.driver}: {result.device} is no card that is read"
+        reader.reject(Reason.UNKNOWN_DRIVER, detail)
+    return False
+
+
+def _texts(driver: str, offered: OfferedDevice) -> dict[str, str]:
+    """Return attributes and capacities, those of the driver's own domain without it."""
+    both = {**offered.attributes, **offered.capacity}
+    return {key.removeprefix(f"{driver}/"): text for key, text in both.items()}
+
+
+def _matched(node: NodeFacts, driver: str, offered: OfferedDevice) -> Device | None:
+    """Return the device that is read and has the UUID or the PCI address of an offered one."""
+    stated = _texts(driver, offered)
+    if uuid := stated.get(_UUID):
+        return device_by_uuid(node, uuid)
+    addresses = [stated[key] for key in _PCI_ADDRESSES if key in stated]
+    return next((card for each in addresses if (card := card_at(node, each))), None)
 
 
 def _takes(ref: ClaimRef, claim: str, result: ClaimedDevice) -> bool:
@@ -118,18 +195,68 @@ def _part(reader: PodReader, claim: str, result: ClaimedDevice) -> _Part:
         any(_takes(ref, claim, result) for ref in container.claims)
         for container in _neighbours(reader)
     )
+    if result.sharing.get("strategy") == _MPS_STRATEGY:
+        return _with_mps(reader, result, device)
     if users > 1:
         return _Part(device, None, shared=True)
     consumable = bool(result.share_id or result.consumed)
     capacity = result.consumed if consumable else offered.capacity
-    text = capacity.get(_MEMORY) or capacity.get(f"{result.driver}/{_MEMORY}") or "0"
-    amount = parse_quantity(text)
-    if amount is None:
-        reader.reject(Reason.BAD_QUANTITY, f"{result.device}: {_MEMORY}={text[:50]}")
-    memory = reader.memory(amount or None, 1)
+    memory = reader.memory(_capacity(reader, result, capacity, _MEMORY) or None, 1)
     if memory is None and not consumable and device and not _is_partition(offered):
         memory = device.memory_bytes
-    return _Part(device, memory, shared=consumable)
+    shares = _capacity(reader, result, result.consumed, _SHARES)
+    return _Part(
+        device,
+        memory,
+        shared=consumable,
+        core=_core(reader, result, offered),
+        replicas=min(shares or 1, _MOST_SHARES),
+        held=result.driver in _IN_PERCENT,
+    )
+
+
+def _capacity(
+    reader: PodReader, result: ClaimedDevice, capacity: Mapping[str, str], name: str
+) -> int | None:
+    """Return an amount of a capacity; None if there is none of this name, or it is malformed."""
+    text = capacity.get(name) or capacity.get(f"{result.driver}/{name}")
+    if text is None:
+        return None
+    amount = parse_quantity(text)
+    if amount is None:
+        reader.reject(Reason.BAD_QUANTITY, f"{result.device}: {name}={text[:50]}")
+    return amount
+
+
+def _core(reader: PodReader, result: ClaimedDevice, offered: OfferedDevice) -> float | None:
+    """Return the share of the card's cores that a claim consumes; None if it promises none."""
+    consumed = _capacity(reader, result, result.consumed, _CORES)
+    if result.driver in _IN_PERCENT:
+        unstated = _CORES not in result.consumed and result.driver == _HAMI
+        return reader.core(_HAMI_DEFAULT if unstated else consumed or None)
+    whole = _capacity(reader, result, offered.capacity, _CORES)
+    if not consumed or not whole:
+        return None
+    if consumed > whole:
+        reader.reject(Reason.CORE_OUT_OF_RANGE, f"{result.device}: {consumed} of {whole} cores")
+        return None
+    return consumed / whole
+
+
+def _with_mps(reader: PodReader, result: ClaimedDevice, device: Device | None) -> _Part:
+    """Return what each user of a device has by MPS's limits."""
+    own = f"memory/{device.uuid}" if device else "memory/"
+    text = result.sharing.get(own) or result.sharing.get(_MEMORY) or "0"
+    amount, percent = parse_quantity(text), parse_natural(result.sharing.get("core", "0"))
+    if amount is None or percent is None:
+        reader.reject(Reason.BAD_QUANTITY, f"{result.device}: {dict(result.sharing)}")
+    return _Part(
+        device,
+        reader.memory(amount or None, 1),
+        shared=True,
+        core=reader.core(percent or None),
+        mps=True,
+    )
 
 
 def _neighbours(reader: PodReader) -> Iterable[Container]:
@@ -149,11 +276,16 @@ def _is_partition(offered: OfferedDevice) -> bool:
 
 def _device(reader: PodReader, result: ClaimedDevice, offered: OfferedDevice) -> Device | None:
     """Return the device of a result; None if its driver's attributes do not identify one."""
-    attributes = offered.attributes
-    uuid = attributes.get(_UUID) or attributes.get(f"{result.driver}/{_UUID}")
-    if uuid:
+    attributes = _texts(result.driver, offered)
+    if attributes.get(_TYPE, "").startswith(_PASSED_ON):
+        return None
+    if uuid := attributes.get(_UUID):
         return reader.device(uuid)
-    vendor = _VENDORS[result.driver]
+    vendor = _VENDORS.get(result.driver)
+    if vendor is None:
+        return _matched(reader.node, result.driver, offered)
+    if _PARENT in attributes:
+        return _instance(reader.node, attributes[_PARENT], result.device)
     if vendor == "nvidia":  # an instance has its card's PCI address
         named = _NVIDIA_NAME.fullmatch(result.device)
         basis = reader.basis(IndexBasis.MINOR)
@@ -164,15 +296,30 @@ def _device(reader: PodReader, result: ClaimedDevice, offered: OfferedDevice) ->
     return next((card for a in addresses if (card := card_by_pci(reader.node, vendor, a))), None)
 
 
+def _instance(node: NodeFacts, parent: str, name: str) -> Device | None:
+    """Return the instance of a parent at the placement in a device's name; None unless one is."""
+    named = _INSTANCE_NAME.fullmatch(name)
+    if named is None:
+        return None
+    own = [i for i in instances(node) if i.parent_uuid == parent]
+    found = [i for i in own if i.placement_start == int(named[1])]
+    return found[0] if len(found) == 1 else None
+
+
 def _share(reader: PodReader, parts: list[_Part]) -> Share:
     shared = any(part.shared for part in parts)
     memory = [part.memory_bytes for part in parts if part.memory_bytes is not None]
     promised = len(memory) == len(parts)
+    cores = [part.core for part in parts if part.core is not None]
+    core = min(1.0, sum(cores)) if len(cores) == len(parts) else None
+    mps = all(part.mps for part in parts)
+    held = ENFORCED if all(part.held for part in parts) else SHARED
+    open_ended = shared and not (promised or core)
     return Share(
-        None,
+        core,
         reader.memory(sum(memory), 1) if promised else None,
-        SHARED if shared else "",
-        replicas=len(parts) if shared and not promised else None,
+        _MPS if mps else held if shared else "",
+        replicas=sum(part.replicas for part in parts) if open_ended or mps else None,
     )
 
 

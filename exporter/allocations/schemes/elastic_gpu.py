@@ -14,7 +14,7 @@ are not read.
 
 from exporter.allocations.quantities import MIB
 from exporter.allocations.reader import PodReader, Share, lasting_containers
-from exporter.allocations.scheme import Decoded, IndexBasis, Scheme
+from exporter.allocations.scheme import UNENFORCED, Decoded, IndexBasis, Scheme
 from exporter.model import Allocation, Container, NodeFacts, Pod
 
 _NAME = "elastic-gpu"
@@ -60,4 +60,5 @@ SCHEME = Scheme(
     annotations=(_PLACEMENT,),
     index_basis=IndexBasis.PCI,
     decode=decode,
+    enforcement=UNENFORCED,
 )

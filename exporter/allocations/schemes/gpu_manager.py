@@ -4,15 +4,16 @@ Sources: ``pkg/types/types.go`` of tkestack/gpu-manager and ``pkg/device/nodeInf
 tkestack/gpu-admission. ``vcuda-core`` is per cent of one card, ``vcuda-memory`` counts 256 MiB.
 100, 200, ... cores are whole cards with all their memory, whatever ``vcuda-memory`` says. The
 annotation ``tencent.com/predicate-gpu-idx-<i>`` lists the cards of the container at that position
-of ``spec.containers`` by the N of ``/dev/nvidiaN``.
+of ``spec.containers`` by the N of ``/dev/nvidiaN``. The annotation ``tencent.com/vcuda-core-limit``
+raises the enforced share of a card above the request (``README.md``); the pod's owner writes it.
 
 Unconfirmed: nothing in the names. gpu-admission refuses more than 100 cores that are not a multiple
 of 100, so they are not an allocation here.
 """
 
-from exporter.allocations.quantities import MIB
+from exporter.allocations.quantities import MIB, parse_natural
 from exporter.allocations.reader import PodReader, Share, app_containers
-from exporter.allocations.scheme import Decoded, IndexBasis, Scheme
+from exporter.allocations.scheme import Decoded, Evidence, IndexBasis, Reason, Scheme
 from exporter.model import Allocation, Container, NodeFacts, Pod
 
 _NAME = "tkestack-gpu-manager"
@@ -20,6 +21,7 @@ _CORE = "tencent.com/vcuda-core"
 _MEMORY = "tencent.com/vcuda-memory"
 _MEMORY_UNIT = 256 * MIB
 _PLACEMENT = "tencent.com/predicate-gpu-idx-"
+_CORE_LIMIT = "tencent.com/vcuda-core-limit"
 
 
 def decode(pod: Pod, node: NodeFacts) -> Decoded:
@@ -43,15 +45,26 @@ def _allocations(reader: PodReader, app: Container, key: str) -> list[Allocation
     cards = reader.placement(key, count, IndexBasis.MINOR)
     if whole:
         return reader.allocate(app, cards, Share(1.0, None), whole=True)
-    return reader.allocate(
-        app, cards, Share(reader.core(core), reader.memory(memory, _MEMORY_UNIT))
-    )
+    share = Share(_core(reader, core), reader.memory(memory, _MEMORY_UNIT))
+    return reader.allocate(app, cards, share)
+
+
+def _core(reader: PodReader, asked: int | None) -> float | None:
+    """Return the enforced share of a card, from per cent asked for."""
+    text = reader.annotation(_CORE_LIMIT)
+    limit = parse_natural(text)
+    if text and limit is None:
+        reader.reject(Reason.BAD_QUANTITY, f"{_CORE_LIMIT}={text}")
+    share = reader.core(asked)
+    raised = reader.core(limit) if share and limit else None
+    return max(share, raised) if share and raised else share
 
 
 SCHEME = Scheme(
     name=_NAME,
     resources=(_CORE, _MEMORY),
-    annotations=(_PLACEMENT,),
+    annotations=(_PLACEMENT, _CORE_LIMIT),
     index_basis=IndexBasis.MINOR,
     decode=decode,
+    amounts=(Evidence.LIMITS, Evidence.ANNOTATION),
 )

@@ -13,17 +13,30 @@ A segment counts only for a container whose limits hold HAMi's resources (``evid
 can be configured (``scheme``). A pod that uses other names than the configured ones has no
 allocation. Limits of ``nvidia.com/gpu`` alone state no amounts, and other plugins use that resource
 too. Then the annotation counts if HAMi's plugin has registered the node's cards, or if the kubelet
-has granted HAMi's ids. ``nvidia.com/vgpu-mode`` is the policy: hami-core, mig or mps. Other
-vendors' lists have the same encoding. Their cores are per cent for Hygon only (AMD's are compute
-units).
+has granted HAMi's ids. ``nvidia.com/vgpu-mode`` is the policy: hami-core, mig or mps.
+
+The kubelet chooses HAMi's ids (``<uuid>-<n>``) as it likes, and the plugin gives the annotation's
+cards. With ``enableGetPreferredAllocation`` it gives those of the ids, without writing them back
+(``pkg/device-plugin/nvidiadevice/nvinternal/plugin/server.go``). Nothing on the node shows which.
+So an id that contradicts the annotation is counted only when the container is seen on the granted
+card, and not on the annotation's: then use is where it is seen, and the limit stays.
+
+Other vendors' lists have the same encoding, under ``hami.io/<word>-devices-allocated`` (Kunlun's
+whole cards: ``hami.io/kunlun-allocated``). Words for most vendors stand in HAMi's device
+configuration (``charts/hami/templates/scheduler/device-configmap.yaml``) and can be changed there.
+The shipped words are read, and any that begins as a model of Ascend or Iluvatar does, if a
+container's limits hold a resource of the vendor. Cores are per
+cent for Hygon only (AMD's are compute units).
 
 Unconfirmed: which versions left out segments; the encoding of ``4pd.io/vgpu-ids``; that other
 vendors' ids are the UUIDs of their drivers; the mode of a pod that does not state one.
 """
 
+import re
 from functools import partial
+from itertools import repeat
 
-from exporter.allocations.devices import device_by_uuid
+from exporter.allocations.devices import device_by_uuid, instances
 from exporter.allocations.evidence import asks_for
 from exporter.allocations.reader import PodReader, app_containers, lasting_containers
 from exporter.allocations.registered import HAMI_REGISTERS, is_registered
@@ -50,24 +63,35 @@ _NAME = "hami"
 _ALLOCATED = ("hami.io/vgpu-devices-allocated", "4pd.io/vgpu-ids-new", "4pd.io/vgpu-ids")
 _AMD = ResourceNames("amd.com/gpu", "amd.com/gpumem", "", "amd.com/gpucores")
 _DCU = ResourceNames("hygon.com/", "hygon.com/dcumem", "", "hygon.com/dcucores")
-_HCU = ResourceNames("hygon.com/", "hygon.com/hcumem", "", "hygon.com/hcucores")
-_OTHER_VENDORS = {"amd": _AMD, "dcu": _DCU, "hcu": _HCU} | {
-    list_name: ResourceNames(
-        f"{domain}/", "", "", ""
-    )  # in units of their own: only the request is checked
-    for list_name, domain in {
-        "mthreads-vgpu": "mthreads.com",
-        "cambricon-mlu": "cambricon.com",
-        "iluvatar-vgpu": "iluvatar.ai",
-        "metax-gpu": "metax-tech.com",
-        "metax-sgpu": "metax-tech.com",
-        "xpu": "kunlunxin.com",
-        "enflame-vgpu": "enflame.com",
-        "enflame-gcu": "enflame.com",
-    }.items()
+_CARD_OF_ID = re.compile(r"-\d{1,4}$", re.ASCII)  # GPU-<uuid>-<n>
+_OWN_NAMES = {"amd": _AMD, "dcu": _DCU}
+_LIST = re.compile(r"hami\.io/(?P<word>[A-Za-z0-9._-]{1,63}?)-(?:devices-)?allocated", re.ASCII)
+_DOMAINS = {  # by the word in the annotation; its configuration may have others
+    "mthreads-vgpu": "mthreads.com/",
+    "cambricon-mlu": "cambricon.com/",
+    "metax-gpu": "metax-tech.com/",
+    "metax-sgpu": "metax-tech.com/",
+    "xpu": "kunlunxin.com/",
+    "kunlun": "kunlunxin.com/",
+    "enflame-vgpu": "enflame.com/",
+    "enflame-gcu": "enflame.com/",
+    "aws-neuron": "aws.amazon.com/",
+    "Biren": "birentech.com/",
+    "Vastai": "vastaitech.com/",
+    **dict.fromkeys(("MR-V100", "MR-V50", "BI-V150", "BI-V100"), "iluvatar.ai/"),
+    **dict.fromkeys(("Ascend910A", "Ascend910B2", "Ascend910B3"), "huawei.com/"),
+    **dict.fromkeys(("Ascend910B4", "Ascend910B4-1", "Ascend310P", "Ascend910C"), "huawei.com/"),
 }
-_OF_OTHER_VENDORS = {f"hami.io/{n}-devices-allocated": own for n, own in _OTHER_VENDORS.items()}
-_PERCENT = frozenset({f"hami.io/{name}-devices-allocated" for name in ("dcu", "hcu")})
+_OTHER_LISTS = (
+    *(
+        f"hami.io/{word}-devices-allocated"
+        for word in ("amd", "dcu", *_DOMAINS)
+        if word != "kunlun"
+    ),
+    "hami.io/kunlun-allocated",
+)
+_MORE_LISTS = tuple(f"hami.io/{begin}" for begin in ("Ascend", "MR-", "BI-"))  # newer models
+_MOST_LISTS = 32
 _INSTANCES = "hami.io/vgpu-mig-allocations"
 _MODE = "nvidia.com/vgpu-mode"
 _COUNT_OF_AMD = (
@@ -79,11 +103,34 @@ def decode(pod: Pod, node: NodeFacts, names: ResourceNames = NAMES) -> Decoded:
     """Return the allocations of each container, one per device."""
     reader = PodReader(_NAME, pod, node)
     allocations = _of_nvidia(reader, names)
-    for key, own in _OF_OTHER_VENDORS.items():
+    lists = sorted(key for key in pod.annotations if _LIST.fullmatch(key) and key not in _ALLOCATED)
+    for key in lists[:_MOST_LISTS]:
         if encoded := reader.annotation(key):
-            terms = Terms(own, key, percent=key in _PERCENT)
-            allocations += _by_annotation(reader, encoded, terms)
-    return reader.decoded(_once(reader, allocations))
+            own = _other_names(reader, key)
+            allocations += _by_annotation(reader, encoded, Terms(own, key, percent=own is _DCU))
+    found = _once(reader, allocations)
+    for container in lasting_containers(pod):
+        named = {a.device for a in found if a.container == container.name and a.device}
+        if named.isdisjoint(part.uuid for part in instances(node)) and named:
+            granted = map(_CARD_OF_ID.sub, repeat(""), reader.granted(container, names.count))
+            cards = {d.uuid for each in granted if (d := device_by_uuid(node, each))}
+            reader.suspect(container.name, named, cards)
+    return reader.decoded(found)
+
+
+def _other_names(reader: PodReader, key: str) -> ResourceNames:
+    """Return the resources of another vendor's list. Of most vendors only their domain is known.
+
+    Their amounts have units of their own, so the limits only show that devices were asked for.
+    """
+    match = _LIST.fullmatch(key)
+    word = match["word"] if match else ""
+    if word in _OWN_NAMES:
+        return _OWN_NAMES[word]
+    domains = [_DOMAINS[word]] if word in _DOMAINS else {*_DOMAINS.values()}
+    asked = {name for container in reader.pod.containers for name in container.limits}
+    found = [domain for domain in sorted(domains) if any(n.startswith(domain) for n in asked)]
+    return ResourceNames((found or sorted(domains))[0], "", "", "")
 
 
 def _of_nvidia(reader: PodReader, names: ResourceNames) -> list[Allocation]:
@@ -166,7 +213,7 @@ def scheme(names: ResourceNames = NAMES) -> Scheme:
     return Scheme(
         name=_NAME,
         resources=(*names.all, _COUNT_OF_AMD),
-        annotations=(*_ALLOCATED, *_OF_OTHER_VENDORS, _INSTANCES, _MODE),
+        annotations=(*_ALLOCATED, *_OTHER_LISTS, *_MORE_LISTS, _INSTANCES, _MODE),
         index_basis=IndexBasis.UUID,
         decode=partial(decode, names=names),
         amounts=(Evidence.LIMITS, Evidence.ANNOTATION),

@@ -6,9 +6,14 @@ distribution over several cards). ``volcano.sh/gpu-mem.128Mi`` counts 128 MiB.
 pod label ``volcano.sh/gpu-num`` is the number of cards over which both are divided evenly.
 
 Unconfirmed: the annotation of the placement, so no card is known until a process is found on it;
-that ``gpu-num`` applies to each container of the pod alike. Fractions of ``nvidia.com/gpu``, which
-the guide allows and Kubernetes refuses, are not read.
+that ``gpu-num`` applies to each container of the pod alike.
+
+A fraction of ``nvidia.com/gpu`` (``500m``; cce_10_0742) is that part of a card's memory, rounded
+down to 128 MiB (the direction is unconfirmed); core is shared. Kubernetes' own API server refuses
+such a limit, so it occurs on CCE only.
 """
+
+import re
 
 from exporter.allocations.quantities import MIB
 from exporter.allocations.reader import PodReader, Share, lasting_containers
@@ -19,6 +24,8 @@ _NAME = "huawei-cce"
 _MEMORY = "volcano.sh/gpu-mem.128Mi"
 _MEMORY_UNIT = 128 * MIB
 _CORE = "volcano.sh/gpu-core.percentage"
+_GPU = "nvidia.com/gpu"
+_FRACTION = re.compile(r"(\d{1,3})m", re.ASCII)
 _CARD_COUNT = "volcano.sh/gpu-num"  # a pod label
 
 
@@ -33,6 +40,8 @@ def decode(pod: Pod, node: NodeFacts) -> Decoded:
 
 
 def _allocations(reader: PodReader, container: Container) -> list[Allocation]:
+    if fraction := _FRACTION.fullmatch(container.limits.get(_GPU, "")):
+        return _fraction(reader, container, int(fraction[1]))
     core, memory = reader.quantity(container, _CORE), reader.quantity(container, _MEMORY)
     if core is None and memory is None:
         return []
@@ -46,9 +55,17 @@ def _allocations(reader: PodReader, container: Container) -> list[Allocation]:
     return reader.allocate(container, (None,) * count, share)
 
 
+def _fraction(reader: PodReader, container: Container, thousandths: int) -> list[Allocation]:
+    card = reader.card_memory(None)
+    if not thousandths or card is None:
+        return reader.allocate(container, (None,), Share(None, None))
+    units = card * thousandths // 1000 // _MEMORY_UNIT
+    return reader.allocate(container, (None,), Share(None, reader.memory(units, _MEMORY_UNIT)))
+
+
 SCHEME = Scheme(
     name=_NAME,
-    resources=(_MEMORY, _CORE),
+    resources=(_MEMORY, _CORE, _GPU),
     annotations=(),
     index_basis=IndexBasis.NVML_INDEX,
     decode=decode,

@@ -1,62 +1,110 @@
 """KAI Scheduler, and Run:ai, which it was made from: fractions of a GPU.
 
-Sources: NVIDIA/KAI-Scheduler's ``pkg/common/constants/constants.go`` and
-``pkg/binder/binding/resourcereservation``. A pod asks by annotation for a part of a GPU
-(``gpu-fraction``) or for some of its memory (``gpu-memory``, MiB), on one device or several, for
-one of its containers: the first, unless it names another. The device is written on another pod of
-the node, which reserves the GPU. That pod has the same group in a label, and the UUID in an
-annotation. It asks for ``nvidia.com/gpu`` and uses nothing, so it never counts as a consumer.
+Sources: kai-scheduler/KAI-Scheduler's ``pkg/common/constants/constants.go``,
+``pkg/common/resources/gpu_sharing.go``, ``pkg/binder/binding/resourcereservation`` and
+``docs/gpu-sharing``. A pod asks by annotation for a fraction of a GPU's memory (``gpu-fraction``)
+or for an amount of it (``gpu-memory``, MiB), on one device or several, for one of its containers:
+the first, unless it names another. Core is the same fraction: it is what the scheduler counts, and
+nobody promises it. Run:ai's dynamic fractions have a higher limit beside the request
+(``gpu-fraction-limit``, ``gpu-memory-limit``): then that is the memory. The device is written on
+another pod of the node, which reserves the GPU. That pod has the same group in a label, and the
+UUID in an annotation. It asks for ``nvidia.com/gpu`` and uses nothing, so it never counts as a
+consumer.
 
 No limit holds the amounts, and a user who may change the pod may change them. So a fraction counts
-only for as many devices as the scheduler has reserved for its groups, which a tenant cannot do. The
-size of the fraction is only the tenant's statement, and nothing enforces it: policy ``unenforced``.
-A pod that also asks for ``nvidia.com/gpu`` itself does not belong to KAI, which refuses such pods.
+only for as many devices as the scheduler has reserved for its groups. The namespace of the
+reservations is configurable: where ``--allocations.kai-namespaces`` names it, no other counts. Else
+it is one of the two usual ones, or any in which a pod has the name, the container and the label of
+a reservation and, if the kubelet says what that pod holds, holds the device that it names. Such a
+pod of the fraction's own namespace does not count. A tenant of two namespaces can pose as the
+scheduler by that, and the setting prevents it.
 
-Unconfirmed: newer keys of commercial Run:ai; reservations in a namespace of another name, which is
-configurable (then the fraction does not count, and the reservation counts as a user of the card).
+The policy is ``enforced`` if the pod's container has both parts of HAMi-core: the memory limit in
+its environment, from KAI's ConfigMap (``pkg/admission/webhook/v1alpha2/hamicore``), and
+``/etc/ld.so.preload`` from the host, which KAI-resource-isolator mounts
+(``docs/gpu-sharing/hami/README.md``). The limit is then that of ``pkg/binder/plugins/hamicore``: a
+fraction of the node label ``nvidia.com/gpu.memory``. Without the library nothing enforces it, and
+the policy is ``unenforced``. A pod that also asks for ``nvidia.com/gpu`` itself does not belong to
+KAI, which refuses such pods.
+
+Unconfirmed: Run:ai's keys of limits, which are known from its documents only; whether Run:ai
+enforces by a library of its own.
 """
 
 from collections.abc import Sequence
+from functools import partial
 
+from exporter.allocations.devices import device_by_uuid
 from exporter.allocations.quantities import MIB, parse_natural, parse_share
 from exporter.allocations.reader import PodReader, Share, app_containers
-from exporter.allocations.scheme import Decoded, Evidence, IndexBasis, Reason, Scheme
+from exporter.allocations.scheme import (
+    ENFORCED,
+    UNENFORCED,
+    Decoded,
+    Evidence,
+    IndexBasis,
+    Reason,
+    Scheme,
+)
 from exporter.model import Container, Device, NodeFacts, Pod
 
 _NAME = "kai"
 _GPU = "nvidia.com/gpu"
 _FRACTION = "gpu-fraction"
 _MEMORY = "gpu-memory"
+_FRACTION_LIMIT = "gpu-fraction-limit"
+_MEMORY_LIMIT = "gpu-memory-limit"
 _DEVICES = "gpu-fraction-num-devices"
 _CONTAINER = "gpu-fraction-container-name"
 _GROUP = "runai-gpu-group"  # of one device; with "/<group>" behind it, one label a device
 RESERVATION_NAMESPACES = frozenset({"kai-resource-reservation", "runai-reservation"})
-_NAMESPACES = " or ".join(sorted(RESERVATION_NAMESPACES))
+RESERVATION_NAME, RESERVATION_CONTAINER = "gpu-reservation", "resource-reservation"
+_CARD_MEMORY = "nvidia.com/gpu.memory"  # a node label, MiB
 _RESERVED = "run.ai/reserve_for_gpu_index"  # the value is a UUID
-_UNENFORCED = "unenforced"
+Namespaces = frozenset[str]  # of reservations, by the settings; empty if they are to be found
 
 
-def decode(pod: Pod, node: NodeFacts) -> Decoded:
+def decode(pod: Pod, node: NodeFacts, namespaces: Namespaces = frozenset()) -> Decoded:
     """Return a pod's allocations, one per device."""
-    if is_reservation(pod):
+    if is_reservation(pod, namespaces) and _holds_what_it_says(pod, node):
         return Decoded(consumer=False)
     groups = _groups(pod)
     asks = pod.annotations.keys() & {_FRACTION, _MEMORY}
     if not groups or not asks or any(_GPU in c.limits for c in pod.containers):
         return Decoded()
     reader = PodReader(_NAME, pod, node)
-    reserved = [group for group in groups if _reservations(node, group)]
+    reserved = [found for each in groups if (found := _reserving(reader, each, namespaces))]
     if not reserved:
-        reader.reject(Reason.UNPROVEN, f"no pod in {_NAMESPACES} reserves a GPU for {groups[0]}")
+        known = ", ".join(sorted(namespaces or RESERVATION_NAMESPACES))
+        reader.reject(Reason.UNPROVEN, f"no pod reserves a GPU for {groups[0]} (in {known})")
         return reader.decoded(())
     container = _container(reader)
-    share = Share(_core(reader), _memory(reader), _UNENFORCED)
-    return reader.decoded(reader.allocate(container, _devices(reader, container, reserved), share))
+    policy = ENFORCED if container.memory_hook else UNENFORCED
+    fraction = _fraction(reader, _FRACTION)
+    return reader.decoded(
+        allocation
+        for card in _devices(reader, container, reserved)
+        for allocation in reader.allocate(
+            container, (card,), Share(fraction, _memory(reader, card, fraction, policy), policy)
+        )
+    )
 
 
-def is_reservation(pod: Pod) -> bool:
+def is_reservation(pod: Pod, namespaces: Namespaces = frozenset()) -> bool:
     """Whether a pod reserves a GPU for others."""
-    return pod.namespace in RESERVATION_NAMESPACES
+    if namespaces or pod.namespace in RESERVATION_NAMESPACES:
+        return pod.namespace in (namespaces or RESERVATION_NAMESPACES)
+    own = [container.name for container in pod.containers]
+    named = pod.name.startswith(RESERVATION_NAME) and own == [RESERVATION_CONTAINER]
+    return named and _GROUP in pod.labels
+
+
+def _holds_what_it_says(pod: Pod, node: NodeFacts) -> bool:
+    """Whether a reservation holds the device that it names, if the kubelet says what it holds."""
+    stated = pod.annotations.get(_RESERVED, "")
+    held = {i for grant in node.grants.get(pod.uid, ()) for i in grant.device_ids}
+    uuids = {device_id for device_id in held if device_by_uuid(node, device_id)}
+    return not stated or not uuids or stated in uuids
 
 
 def _groups(pod: Pod) -> tuple[str, ...]:
@@ -75,23 +123,48 @@ def _container(reader: PodReader) -> Container:
     return found or Container(name="")
 
 
-def _core(reader: PodReader) -> float | None:
-    text = reader.annotation(_FRACTION)
+def _fraction(reader: PodReader, key: str) -> float | None:
+    text = reader.annotation(key)
     share = parse_share(text)
     if text and share is None:
-        reader.reject(Reason.CORE_OUT_OF_RANGE, f"{_FRACTION}={text}")
+        reader.reject(Reason.CORE_OUT_OF_RANGE, f"{key}={text}")
     return share
 
 
-def _memory(reader: PodReader) -> int | None:
-    text = reader.annotation(_MEMORY)
+def _amount(reader: PodReader, key: str) -> int | None:
+    text = reader.annotation(key)
     amount = parse_natural(text)
     if text and amount is None:
-        reader.reject(Reason.BAD_QUANTITY, f"{_MEMORY}={text}")
+        reader.reject(Reason.BAD_QUANTITY, f"{key}={text}")
     return reader.memory(amount, MIB)
 
 
-def _devices(reader: PodReader, container: Container, groups: Sequence[str]) -> list[Device | None]:
+def _memory(
+    reader: PodReader, card: Device | None, fraction: float | None, policy: str
+) -> int | None:
+    """Return the most memory of one device that a pod may have, in bytes."""
+    most = _fraction(reader, _FRACTION_LIMIT) if fraction else None
+    if fraction and most and most < fraction:
+        reader.reject(Reason.LIMITS_DIFFER, f"{_FRACTION_LIMIT}={most} below {fraction}")
+        most = None
+    amount = _amount(reader, _MEMORY)
+    limit = _amount(reader, _MEMORY_LIMIT) if amount else None
+    if amount and limit and limit < amount:
+        reader.reject(Reason.LIMITS_DIFFER, f"{_MEMORY_LIMIT}={limit} bytes below {amount}")
+        limit = None
+    if amount:
+        return limit or amount
+    part = most or fraction
+    labelled = parse_natural(reader.node.labels.get(_CARD_MEMORY, "")) or 0
+    if part and policy == ENFORCED and labelled:
+        return reader.memory(int(labelled * part), MIB)  # as HAMi-core's variable has it
+    size = reader.card_memory(card)
+    return reader.memory(int(size * part), 1) if size and part else None
+
+
+def _devices(
+    reader: PodReader, container: Container, groups: Sequence[Sequence[Pod]]
+) -> list[Device | None]:
     """Return the devices that are reserved for the groups, None for each that is unknown.
 
     There are never more devices than groups, whatever number the pod states.
@@ -118,31 +191,40 @@ def _count(reader: PodReader) -> int:
     return count or 1
 
 
-def _reservations(node: NodeFacts, group: str) -> list[Pod]:
+def _reserving(reader: PodReader, group: str, namespaces: Namespaces) -> list[Pod]:
     """Return the pods that hold a GPU for a group."""
+    own = reader.pod.namespace
     return [
         pod
-        for pod in node.pods.values()
-        if is_reservation(pod) and pod.labels.get(_GROUP) == group
-        if not (pod.terminal or pod.deleted)
+        for pod in reader.node.pods.values()
+        if is_reservation(pod, namespaces) and pod.labels.get(_GROUP) == group
+        if not (pod.terminal or pod.deleted) and _holds_what_it_says(pod, reader.node)
+        if pod.namespace != own or own in (namespaces or RESERVATION_NAMESPACES)
     ]
 
 
-def _reserved(reader: PodReader, group: str) -> Device | None:
-    """Return the device that is reserved for a group."""
-    reserving = _reservations(reader.node, group)
+def _reserved(reader: PodReader, reserving: Sequence[Pod]) -> Device | None:
+    """Return the device that a group's reservations name."""
     stated = {pod.annotations.get(_RESERVED, "") for pod in reserving} - {""}
     return reader.device(stated.pop()) if len(stated) == 1 else None
 
 
-SCHEME = Scheme(
-    name=_NAME,
-    resources=(_GPU,),
-    annotations=(_FRACTION, _MEMORY, _DEVICES, _CONTAINER, _RESERVED),
-    labels=(_GROUP, f"{_GROUP}/"),
-    index_basis=IndexBasis.UUID,
-    decode=decode,
-    affects_others=is_reservation,
-    amounts=(Evidence.ANNOTATION,),
-    placement=(Evidence.RESERVATION,),
-)
+def scheme(namespaces: Namespaces = frozenset()) -> Scheme:
+    """Return the scheme, with reservations in these namespaces; empty if they are to be found."""
+    return Scheme(
+        name=_NAME,
+        resources=(_GPU,),
+        annotations=(
+            *(_FRACTION, _MEMORY, _FRACTION_LIMIT, _MEMORY_LIMIT),
+            *(_DEVICES, _CONTAINER, _RESERVED),
+        ),
+        labels=(_GROUP, f"{_GROUP}/"),
+        index_basis=IndexBasis.UUID,
+        decode=partial(decode, namespaces=namespaces),
+        affects_others=partial(is_reservation, namespaces=namespaces),
+        amounts=(Evidence.ANNOTATION,),
+        placement=(Evidence.RESERVATION,),
+    )
+
+
+SCHEME = scheme()

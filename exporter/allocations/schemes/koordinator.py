@@ -1,27 +1,33 @@
 """Koordinator's device sharing.
 
 Source: ``apis/extension/device_share.go`` of koordinator-sh/koordinator. The pod's annotation
-``scheduling.koordinator.sh/device-allocated`` lists its devices by minor number: ``gpu-core`` per
-cent, ``gpu-memory`` a Kubernetes quantity of bytes, ``gpu-memory-ratio`` per cent of the card. The
-split among containers is not recorded. If only one container asks for devices, they are that
-container's, else the pod's. The annotation counts only for a pod whose limits hold these resources,
-and its sums are compared with the limits (``evidence``).
+``scheduling.koordinator.sh/device-allocated`` lists its devices by ``id``, the UUID, and by minor
+number, which counts where the id names no device: ``gpu-core`` per cent, ``gpu-memory`` a
+Kubernetes quantity of bytes, ``gpu-memory-ratio`` per cent of the card. An entry without these has
+the limits' amounts. The split among containers is not recorded. If only one container asks for
+devices, they are that container's, else the pod's. The annotation counts only for a pod whose
+limits hold these resources, and its sums are compared with the limits (``evidence``).
 
 Limits: ``gpu.shared`` counts the devices over which the others are divided; without it 100, 200,
 ... are whole devices. ``koordinator.sh/gpu`` stands for core and ratio at once. Koordinator also
 serves ``nvidia.com/gpu``, each 100 per cent of core and memory. A pod with the annotation belongs
-to Koordinator.
+to Koordinator. Entries of other kinds (``rdma``, ``xpu``) are not read.
 
-Unconfirmed: nothing in the annotation; entries of other kinds (``rdma``, ``xpu``) are not read.
+The pod's label ``koordinator.sh/gpu-isolation-provider`` names what holds it to its share
+(``HAMi-core``; the policy is ``hami-core``). Koordinator itself holds a pod to nothing, so the
+policy of a part of a card is ``unenforced`` without that label.
+
+Unconfirmed: other values of that label.
 """
 
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from exporter.allocations.devices import device_by_uuid
 from exporter.allocations.evidence import agreed, asks_for
 from exporter.allocations.quantities import natural_of
 from exporter.allocations.reader import PodReader, Share, lasting_containers
-from exporter.allocations.scheme import Decoded, IndexBasis, Reason, Scheme
+from exporter.allocations.scheme import UNENFORCED, Decoded, IndexBasis, Reason, Scheme
 from exporter.model import Allocation, Container, Device, NodeFacts, Pod
 
 _NAME = "koordinator"
@@ -32,6 +38,8 @@ _BOTH = "koordinator.sh/gpu"
 _SHARED = "koordinator.sh/gpu.shared"
 _OWN_RESOURCES = (_BOTH, _CORE, _MEMORY, _RATIO, _SHARED)
 _ALSO_SERVED = "nvidia.com/gpu"
+_PROVIDER = "koordinator.sh/gpu-isolation-provider"
+_PROVIDERS = {"HAMi-core": "hami-core"}
 _ALLOCATED = "scheduling.koordinator.sh/device-allocated"
 
 
@@ -79,18 +87,23 @@ def _entries(reader: PodReader, owner: Container, devices: object) -> list[_Entr
     found: dict[int, _Entry] = {}
     for device in devices:
         minor = natural_of(device.get("minor")) if isinstance(device, dict) else None
-        resources = device.get("resources") if isinstance(device, dict) else None
+        resources = device.get("resources", {}) if isinstance(device, dict) else None
         if minor is None or not isinstance(resources, dict):
             reader.reject(Reason.BAD_ANNOTATION, _annotation(reader))
         elif minor in found:
             reader.reject(Reason.DUPLICATE_DEVICE, f"minor {minor}")
         else:
-            found[minor] = _entry(reader, minor, resources)
+            found[minor] = _entry(reader, _card(reader, minor, device.get("id")), resources)
     return list(found.values())
 
 
-def _entry(reader: PodReader, minor: int, resources: dict[str, object]) -> _Entry:
-    card = reader.card(reader.basis(IndexBasis.MINOR), minor)
+def _card(reader: PodReader, minor: int, uuid: object) -> Device | None:
+    """Return the card of an entry: by its UUID, which does not move as a minor does."""
+    named = device_by_uuid(reader.node, uuid) if isinstance(uuid, str) else None
+    return named or reader.card(reader.basis(IndexBasis.MINOR), minor)
+
+
+def _entry(reader: PodReader, card: Device | None, resources: dict[str, object]) -> _Entry:
     stated = [resources.get(key, 0) for key in (_CORE, _RATIO, _MEMORY)]
     amounts = [natural_of(amount) for amount in stated]
     if None in amounts:
@@ -128,6 +141,7 @@ def _by_annotation(
         Share(
             reader.core(entry.core),
             part if entry.memory is None else reader.memory(entry.memory, 1),
+            _policy(reader),
         )
         for entry, part in zip(entries, parts, strict=True)
     ]
@@ -148,6 +162,11 @@ def _by_annotation(
             whole=share.core == 1 and entry.memory is None and entry.ratio is None,
         )
     ]
+
+
+def _policy(reader: PodReader) -> str:
+    """Return what holds the pod to its share, by its label."""
+    return reader.one_of(_PROVIDERS, reader.pod.labels.get(_PROVIDER, ""))
 
 
 def _annotation(reader: PodReader) -> str:
@@ -186,6 +205,7 @@ def _by_limits(reader: PodReader, user: Container) -> list[Allocation]:
         reader.memory(asked.memory // count, 1)
         if asked.memory
         else reader.part_of_memory(None, asked.ratio // count or None),
+        _policy(reader),
     )
     return reader.allocate(user, (None,) * count, share)
 
@@ -194,6 +214,8 @@ SCHEME = Scheme(
     name=_NAME,
     resources=(*_OWN_RESOURCES, _ALSO_SERVED),
     annotations=(_ALLOCATED,),
+    labels=(_PROVIDER,),
     index_basis=IndexBasis.MINOR,
     decode=decode,
+    enforcement=UNENFORCED,
 )

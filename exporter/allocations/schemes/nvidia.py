@@ -13,7 +13,11 @@ plugin that serves the same resource: it places nothing, and its devices are unk
   begins with ``nvidia.com/``. Only names with the suffix ``.shared`` are recognised before that.
 * Time-slicing promises neither core nor memory, and two replicas may be the same card: one
   allocation with the number of replicas granted.
-* MPS gives each replica an equal part of the card's threads and memory.
+* MPS gives each client an equal part of the card's threads and memory, however many replicas its
+  container has: the daemon's limits are for each client (``cmd/mps-control-daemon/mps/daemon.go``).
+* On WSL there is one device, ``all``: all cards.
+* nos offers MPS's replicas of a size, ``nvidia.com/gpu-<n>gb`` (nebuly-ai/nos); ``mig.das.com/``
+  names instances for OpenShift's operator (openshift/instaslice-operator).
 
 Unconfirmed: ids of replicas before AnnotatedID (they are rejected). Without feature discovery's
 labels and without grants, sharing is recognised only if the node has more allocatable devices than
@@ -23,17 +27,22 @@ real ones.
 import re
 
 from exporter.allocations.devices import cards, common_memory, device_by_uuid, instances
-from exporter.allocations.quantities import MIB, parse_natural, parse_quantity
+from exporter.allocations.quantities import GIB, MIB, parse_natural, parse_quantity
 from exporter.allocations.reader import NOTHING, PodReader, Share, lasting_containers
 from exporter.allocations.scheme import SHARED, Decoded, Evidence, IndexBasis, Reason, Scheme
+from exporter.allocations.schemes import vgpu_manager
 from exporter.model import Allocation, Container, Device, NodeFacts, Pod
 
 _NAME = "nvidia-device-plugin"
 _DOMAIN = "nvidia.com/"
 _GPU = "nvidia.com/gpu"
 _MIG = "nvidia.com/mig-"
+_DAS = "mig.das.com/"  # OpenShift's instances, by profile
+_OTHERS = frozenset(vgpu_manager.SCHEME.resources)  # of the same domain, with ids of this form
 _RENAMED = ".shared"  # the suffix that the plugin's renameByDefault adds
 _STRATEGY = "nvidia.com/gpu.sharing-strategy"
+_ALL_CARDS = "all"
+_OF_A_SIZE = re.compile(r"nvidia\.com/gpu-(\d{1,4})gb", re.ASCII)  # nos; GiB
 _PRODUCT = "nvidia.com/gpu.product"
 _UNIT_MEMORY = "nvidia.com/gpu.memory"  # MiB; the instance's where nvidia.com/gpu is one
 _TIME_SLICING, _MPS, _NONE = "time-slicing", "mps", "none"
@@ -57,16 +66,23 @@ def _allocations(reader: PodReader, container: Container) -> list[Allocation]:
     allocations: list[Allocation] = []
     seen: set[str] = set()
     for resource in sorted(container.limits.keys() | reader.granted_resources(container)):
-        held = _held(reader, container, resource) if resource.startswith(_DOMAIN) else {}
+        own = resource.startswith((_DOMAIN, _DAS)) and resource not in _OTHERS
+        held = _held(reader, container, resource) if own else {}
         if not seen.isdisjoint(held):
             reader.reject(Reason.DUPLICATE_DEVICE, f"{container.name}: {resource}")
-        elif not held and (resource in {_GPU, _GPU + _RENAMED} or resource.startswith(_MIG)):
+        elif not held and _is_own(resource):
             allocations += _unplaced(reader, container, resource)
         elif reader.allows(container, len(held)):
             seen.update(held)
             for uuid, replicas in held.items():
                 allocations += _placed(reader, container, resource, uuid, replicas)
     return allocations
+
+
+def _is_own(resource: str) -> bool:
+    """Whether a resource is known before its grants are."""
+    named = resource in {_GPU, _GPU + _RENAMED} or resource.startswith((_MIG, _DAS))
+    return named or bool(_OF_A_SIZE.fullmatch(resource))
 
 
 def _held(reader: PodReader, container: Container, resource: str) -> dict[str, int]:
@@ -76,6 +92,9 @@ def _held(reader: PodReader, container: Container, resource: str) -> dict[str, i
     """
     held: dict[str, int] = {}
     for device_id in reader.granted(container, resource):
+        if device_id == _ALL_CARDS:
+            held |= dict.fromkeys((card.uuid for card in cards(reader.node)), 0)
+            continue
         uuid, replica, _ = device_id.partition("::")
         if device_by_uuid(reader.node, uuid) is None and not _DEVICE_ID.fullmatch(uuid):
             return {}
@@ -87,6 +106,9 @@ def _placed(
     reader: PodReader, container: Container, resource: str, uuid: str, replicas: int
 ) -> list[Allocation]:
     device = reader.device(uuid)
+    if size := _OF_A_SIZE.fullmatch(resource):
+        own = Share(None, reader.memory(int(size[1]) or None, GIB), _MPS, replicas=replicas or 1)
+        return reader.allocate(container, (device,), own)
     core, memory = _whole(reader, resource, device)
     if device is None and uuid.startswith("MIG-"):
         core = memory = None
@@ -94,7 +116,7 @@ def _placed(
     if replicas:
         strategy = reader.node.labels.get(_STRATEGY, "")
         sharing = strategy if strategy in {_TIME_SLICING, _MPS} else SHARED
-        core, memory = _part(reader, resource, core, memory, sharing, replicas)
+        core, memory = _part(reader, resource, core, memory, sharing)
     share = Share(core, memory, sharing, replicas=replicas or None)
     return reader.allocate(container, (device,), share)
 
@@ -104,9 +126,11 @@ def _unplaced(reader: PodReader, container: Container, resource: str) -> list[Al
     count = reader.quantity(container, resource)
     if count is None:
         return []
-    sharing = _sharing(reader.node, resource)
-    if sharing not in {"", _MPS}:  # nothing is promised
-        return reader.allocate(container, (None,), NOTHING._replace(policy=sharing, replicas=count))
+    size = _OF_A_SIZE.fullmatch(resource)
+    sharing = _MPS if size else _sharing(reader.node, resource)
+    if size or sharing not in {"", _MPS}:
+        memory = reader.memory(int(size[1]) or None, GIB) if size else None  # else none is promised
+        return reader.allocate(container, (None,), Share(None, memory, sharing, replicas=count))
     if not reader.allows(container, count):
         return []
     devices = (None,) * count
@@ -117,7 +141,7 @@ def _unplaced(reader: PodReader, container: Container, resource: str) -> list[Al
         return reader.allocate(container, devices, NOTHING)
     core, memory = _whole(reader, resource, None)
     if sharing == _MPS:
-        core, memory = _part(reader, resource, core, memory, sharing, 1)
+        core, memory = _part(reader, resource, core, memory, sharing)
     share = Share(core, memory, sharing, replicas=1 if sharing == _MPS else None)
     return reader.allocate(container, devices, share)
 
@@ -143,14 +167,14 @@ def _is_mig(node: NodeFacts, resource: str) -> bool:
     """Whether a unit is a MIG instance. By the *single* strategy that is ``nvidia.com/gpu`` too."""
     parents = {part.parent_uuid for part in instances(node)}
     divided = bool(parents) and all(card.uuid in parents for card in cards(node))
-    return divided or resource.startswith(_MIG) or "-MIG-" in node.labels.get(_PRODUCT, "")
+    return divided or resource.startswith((_MIG, _DAS)) or "-MIG-" in node.labels.get(_PRODUCT, "")
 
 
 def _units(node: NodeFacts, resource: str) -> tuple[Device, ...]:
     """Return the devices that a unit of this resource can be."""
     parts = instances(node)
-    if resource.startswith(_MIG):
-        profile = resource.removeprefix(_MIG).removesuffix(_RENAMED)
+    if resource.startswith((_MIG, _DAS)):
+        profile = resource.removeprefix(_MIG).removeprefix(_DAS).removesuffix(_RENAMED)
         return tuple(part for part in parts if part.profile.replace("+", ".") == profile)
     if _is_mig(node, resource):
         return parts
@@ -164,7 +188,7 @@ def _whole(
     """Return core and memory of one unshared unit."""
     units = (device,) if device else _units(reader.node, resource)
     memory = common_memory(units)
-    if not resource.startswith(_MIG) and all(unit.memory_bytes is None for unit in units):
+    if not resource.startswith((_MIG, _DAS)) and all(unit.memory_bytes is None for unit in units):
         labelled = parse_natural(reader.node.labels.get(_UNIT_MEMORY, ""))
         memory = reader.memory(labelled or None, MIB)
     mig = bool(device.parent_uuid) if device else _is_mig(reader.node, resource)
@@ -177,9 +201,8 @@ def _part(
     core: float | None,
     memory: int | None,
     sharing: str,
-    granted: int,
 ) -> tuple[float | None, int | None]:
-    """Return core and memory of replicas of one unit. Only MPS promises any."""
+    """Return core and memory of a client of one unit. Only MPS promises any."""
     if sharing != _MPS:
         return None, None
     replicas = _replicas(reader.node, resource)
@@ -188,16 +211,15 @@ def _part(
             Reason.UNKNOWN_REPLICAS, f"no label {resource.removesuffix(_RENAMED)}.replicas"
         )
         return None, None
-    granted = min(granted, replicas)
     return (
-        None if core is None else core * granted / replicas,
-        None if memory is None else memory * granted // replicas or None,
+        None if core is None else core / replicas,
+        None if memory is None else memory // replicas or None,
     )
 
 
 SCHEME = Scheme(
     name=_NAME,
-    resources=(_GPU, _GPU + _RENAMED, _MIG),
+    resources=(_GPU, _GPU + _RENAMED, _MIG, _DAS, f"{_GPU}-"),
     annotations=(),
     index_basis=IndexBasis.UUID,
     decode=decode,

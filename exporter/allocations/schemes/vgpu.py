@@ -2,10 +2,11 @@
 
 Sources: HAMi's ``docs/develop/protocol.md``, ``pkg/device/devices.go`` (EncodeContainerDevices) and
 ``pkg/device/nvidia/mig_allocations.go``; Volcano has the same format. An annotation holds one
-segment per container, split by ``;``, of devices ``UUID,type,MiB,cores``, each closed by ``:``.
-Memory and cores are per vGPU; 0 cores are no limit. Older dynamic MIG adds template and slot to the
-UUID (``GPU-...[7-9]``), which name no instance. Since v2.10 a second annotation, in JSON, names the
-instance by segment and position. A MIG instance's core follows from its GPU, so none is stated.
+segment per container, split by ``;``, of devices ``UUID,type,memory,cores``, each closed by ``:``.
+Memory is MiB, or units of Volcano's factor. Both are per vGPU; 0 cores are no limit. Older dynamic
+MIG adds template and slot to the UUID (``GPU-...[7-9]``), which name no instance. Since v2.10 a
+second annotation, in JSON, names the instance by segment and position.
+A MIG instance's core follows from its GPU, so none is stated.
 
 A user who may change a pod may change the annotation, so each entry is compared with the limits
 (``evidence``). While a MIG instance is not found on the node, the amounts of the limits are used:
@@ -60,10 +61,14 @@ class ResourceNames:
 
 
 class Instance(NamedTuple):
-    """A MIG instance created for a pod: its GPU's UUID and its own, "" until it exists."""
+    """A MIG instance created for a pod: its GPU's UUID and its own, "" until that is written.
+
+    ``start`` is the first memory slice of its placement.
+    """
 
     gpu: str
     uuid: str
+    start: int | None = None
 
 
 Instances = Mapping[tuple[int, int], Instance]  # by segment, and place in it
@@ -74,7 +79,8 @@ class Terms(NamedTuple):
     """The terms of all vGPUs of a pod.
 
     ``key`` is the annotation that lists them. ``registers`` are the node's annotations that list
-    its cards. ``percent``: whether cores are per cent of a GPU.
+    its cards. ``percent``: whether cores are per cent of a GPU. ``unit``: the bytes in one unit of
+    memory in the list and in the registers; that of the limits is in ``names``.
     """
 
     names: ResourceNames
@@ -83,6 +89,7 @@ class Terms(NamedTuple):
     percent: bool = True
     instances: Instances = _NO_INSTANCES
     registers: tuple[str, ...] = ()
+    unit: int = MIB
 
 
 class _Entry(NamedTuple):
@@ -112,7 +119,9 @@ def read_instances(reader: PodReader, key: str) -> Instances:
         if segment is None or place is None or not known or (segment, place) in found:
             reader.reject(Reason.BAD_ANNOTATION, f"{key}={reader.annotation(key)}")
             return {}
-        found[segment, place] = Instance(str(gpu), str(uuid))
+        placement = fields.get("placement")
+        start = natural_of(placement.get("start")) if isinstance(placement, dict) else None
+        found[segment, place] = Instance(str(gpu), str(uuid), start)
     return found
 
 
@@ -180,7 +189,7 @@ def _by_entry(reader: PodReader, owner: Container, entry: _Entry, terms: Terms) 
         reader.reject(Reason.BAD_QUANTITY, ",".join(text[:50] for text in entry[:3]))
     share = Share(
         reader.core(core or None) if terms.percent and not mig else None,
-        reader.memory(memory or None, MIB),
+        reader.memory(memory or None, terms.unit),
         _MIG if mig else terms.policy,
         _priority(reader, owner, terms),
     )
@@ -211,11 +220,17 @@ def _device(reader: PodReader, entry: _Entry, *, mig: bool) -> Device | None:
 
 
 def _instance(reader: PodReader, gpu: str, named: Instance) -> Device | None:
-    device = reader.device(named.uuid) if named.uuid else None
+    device = reader.device(named.uuid) if named.uuid else _placed(reader, named)
     if named.gpu == gpu and (device is None or device.parent_uuid == gpu):
         return device
     reader.reject(Reason.PLACEMENT_MISMATCH, f"{named.uuid} of {named.gpu} on {gpu}")
     return None
+
+
+def _placed(reader: PodReader, named: Instance) -> Device | None:
+    """Return the instance at a placement, whose UUID is not written yet."""
+    own = [part for part in instances(reader.node) if part.parent_uuid == named.gpu]
+    return next((p for p in own if p.placement_start == named.start is not None), None)
 
 
 def by_limits(reader: PodReader, owner: Container, terms: Terms) -> list[Allocation]:
@@ -261,8 +276,8 @@ def _asked(reader: PodReader, owner: Container, terms: Terms, uuid: str) -> tupl
         card = device_by_uuid(reader.node, uuid)
         size = reader.part_of_memory(card, percent)
         return share._replace(memory_bytes=size), (reader.card_memory(card) or 0) // 100
-    size = reader.memory(registered * percent // 100 or None, MIB)
-    return share._replace(memory_bytes=size), MIB
+    size = reader.memory(registered * percent // 100 or None, terms.unit)
+    return share._replace(memory_bytes=size), terms.unit
 
 
 def _priority(reader: PodReader, owner: Container, terms: Terms) -> str:

@@ -1,16 +1,24 @@
 """Volcano's GPU sharing before its vGPU: memory, or whole cards.
 
 Source: ``pkg/scheduler/api/devices/nvidia/gpushare`` (``share.go``, ``type.go``) of
-volcano-sh/volcano. ``gpu-memory`` is MiB on one card, ``gpu-number`` counts whole cards. The pod's
-annotation ``volcano.sh/gpu-index`` lists the cards of all its containers together. Memory of each
-container is on that one card. Whole cards are assigned to a container only if no other has any.
+volcano-sh/volcano. ``gpu-memory`` is memory of one card, ``gpu-number`` counts whole cards. The
+pod's annotation ``volcano.sh/gpu-index`` lists the cards of all its containers together. Memory of
+each container is on that one card. Whole cards are assigned to a container only if no other has
+any. A card's number is its NVML index (volcano-sh/devices, ``pkg/plugin/nvidia/utils.go``).
 
-Unconfirmed: whether a card's number is its NVML index (assumed here) or its minor.
+Memory is in units of the device plugin's ``--gpu-memory-factor``, a number of MiB. The node offers
+as many units as its cards have together, each as many as the first, so the factor follows from
+their memory. Where the node does not say so, ``--allocations.volcano-memory-factor`` states it.
+
+Unconfirmed: a node whose first card has another size than the others; then the setting is needed.
 """
+
+from functools import partial
 
 from exporter.allocations.quantities import MIB
 from exporter.allocations.reader import PodReader, Share, lasting_containers
-from exporter.allocations.scheme import Decoded, IndexBasis, Scheme
+from exporter.allocations.registered import memory_factor
+from exporter.allocations.scheme import UNENFORCED, Decoded, IndexBasis, Scheme
 from exporter.model import Allocation, Container, Device, NodeFacts, Pod
 
 _NAME = "volcano-gpushare"
@@ -19,7 +27,7 @@ _NUMBER = "volcano.sh/gpu-number"
 _PLACEMENT = "volcano.sh/gpu-index"
 
 
-def decode(pod: Pod, node: NodeFacts) -> Decoded:
+def decode(pod: Pod, node: NodeFacts, stated_factor: int = 0) -> Decoded:
     """Return the memory, or the whole cards, allocated to each container."""
     reader = PodReader(_NAME, pod, node)
     counts = {
@@ -30,32 +38,45 @@ def decode(pod: Pod, node: NodeFacts) -> Decoded:
     return reader.decoded(
         allocation
         for container in lasting_containers(pod)
-        for allocation in _allocations(reader, container, counts[container.name], alone=alone)
+        for allocation in (
+            _whole_cards(reader, container, counts[container.name], alone=alone)
+            if counts[container.name]
+            else _part(reader, container, stated_factor)
+        )
     )
 
 
-def _allocations(
+def _whole_cards(
     reader: PodReader, container: Container, count: int, *, alone: bool
 ) -> list[Allocation]:
-    memory = reader.quantity(container, _MEMORY)
-    if count:
-        if not reader.allows(container, count):
-            return []
-        cards = _cards(reader, count) if alone else (None,) * count
-        return reader.allocate(container, cards, Share(1.0, None), whole=True)
-    if memory is None:
+    if not reader.allows(container, count):
         return []
-    return reader.allocate(container, _cards(reader, 1), Share(None, reader.memory(memory, MIB)))
+    cards = _cards(reader, count) if alone else (None,) * count
+    return reader.allocate(container, cards, Share(1.0, None), whole=True)
+
+
+def _part(reader: PodReader, container: Container, stated_factor: int) -> list[Allocation]:
+    amount = reader.quantity(container, _MEMORY)
+    if amount is None:
+        return []
+    unit = MIB * memory_factor(reader.node, _MEMORY, (), stated_factor)
+    return reader.allocate(container, _cards(reader, 1), Share(None, reader.memory(amount, unit)))
 
 
 def _cards(reader: PodReader, count: int) -> tuple[Device | None, ...]:
     return reader.placement(_PLACEMENT, count, IndexBasis.NVML_INDEX)
 
 
-SCHEME = Scheme(
-    name=_NAME,
-    resources=(_MEMORY, _NUMBER),
-    annotations=(_PLACEMENT,),
-    index_basis=IndexBasis.NVML_INDEX,
-    decode=decode,
-)
+def scheme(stated_factor: int = 0) -> Scheme:
+    """Return the scheme; ``stated_factor`` is the memory factor of the settings, 0 for none."""
+    return Scheme(
+        name=_NAME,
+        resources=(_MEMORY, _NUMBER),
+        annotations=(_PLACEMENT,),
+        index_basis=IndexBasis.NVML_INDEX,
+        decode=partial(decode, stated_factor=stated_factor),
+        enforcement=UNENFORCED,
+    )
+
+
+SCHEME = scheme()

@@ -4,16 +4,25 @@ Sources: ``pkg/scheduler/api/devices/nvidia/vgpu`` (``type.go``, ``utils.go``) a
 ``pkg/scheduler/api/devices/util.go`` of volcano-sh/volcano. Its lists of devices have HAMi's format
 and are read by ``vgpu``. Unlike HAMi's, the segments of ``volcano.sh/vgpu-ids-new`` are for those
 of ``spec.containers`` that ask for ``vgpu-number`` or ``vgpu-memory``, and none is closed by ``;``.
-``vgpu-memory`` is MiB for each vGPU; without ``vgpu-number`` it means one. ``volcano.sh/vgpu-mode``
+``vgpu-memory`` is for each vGPU; without ``vgpu-number`` it means one. ``volcano.sh/vgpu-mode``
 is the policy: hami-core or mig. A segment counts only for a container whose limits hold these
-resources (``evidence``); limits and segments have the same units.
+resources (``evidence``).
 
-Unconfirmed: the memory factor of the scheduler's configuration (assumed 1 if only the limits are
-known; segments have MiB).
+Limits and segments are in units of the device plugin's ``gpuMemoryFactor``, a number of MiB that is
+above 1 on a node with large cards (Project-HAMi/volcano-vgpu-device-plugin,
+``pkg/plugin/server.go``: a container is held to the segment's memory times the factor). The
+plugin registers each card's memory in the same units, so the factor follows from the card's memory
+(``registered``). Where nothing is registered, ``--allocations.volcano-memory-factor`` states it.
+
+Unconfirmed: whether the factor can differ from node to node (it is read for each).
 """
 
+from dataclasses import replace
+from functools import partial
+
+from exporter.allocations.quantities import MIB
 from exporter.allocations.reader import PodReader, app_containers
-from exporter.allocations.registered import VOLCANO_REGISTERS
+from exporter.allocations.registered import VOLCANO_REGISTERS, memory_factor
 from exporter.allocations.scheme import Decoded, Evidence, IndexBasis, Reason, Scheme
 from exporter.allocations.schemes.vgpu import (
     MAX_SEGMENTS,
@@ -36,7 +45,7 @@ _ALLOCATED = "volcano.sh/vgpu-ids-new"
 _MODE = "volcano.sh/vgpu-mode"
 
 
-def decode(pod: Pod, node: NodeFacts) -> Decoded:
+def decode(pod: Pod, node: NodeFacts, stated_factor: int = 0) -> Decoded:
     """Return the allocations of each container, one per device."""
     reader = PodReader(_NAME, pod, node)
     asking = {_NAMES.count, _NAMES.memory}
@@ -46,7 +55,14 @@ def decode(pod: Pod, node: NodeFacts) -> Decoded:
         reader.reject(Reason.NOT_REQUESTED, f"{_ALLOCATED} without a limit on {_NAMES.count}")
     if not users:
         return reader.decoded(())
-    terms = Terms(_NAMES, _ALLOCATED, read_mode(reader, _MODE), registers=VOLCANO_REGISTERS)
+    factor = memory_factor(node, _NAMES.memory, VOLCANO_REGISTERS, stated_factor)
+    terms = Terms(
+        replace(_NAMES, memory_factor=factor),
+        _ALLOCATED,
+        read_mode(reader, _MODE),
+        registers=VOLCANO_REGISTERS,
+        unit=factor * MIB,
+    )
     segments = encoded.split(";", MAX_SEGMENTS) if encoded else []
     if len(segments) == len(users) + 1 and not segments[-1]:
         del segments[-1]
@@ -58,11 +74,16 @@ def decode(pod: Pod, node: NodeFacts) -> Decoded:
     return reader.decoded(by_lists(reader, users, segments, terms))
 
 
-SCHEME = Scheme(
-    name=_NAME,
-    resources=_NAMES.all,
-    annotations=(_ALLOCATED, _MODE),
-    index_basis=IndexBasis.UUID,
-    decode=decode,
-    amounts=(Evidence.LIMITS, Evidence.ANNOTATION),
-)
+def scheme(stated_factor: int = 0) -> Scheme:
+    """Return the scheme; ``stated_factor`` is the memory factor of the settings, 0 for none."""
+    return Scheme(
+        name=_NAME,
+        resources=_NAMES.all,
+        annotations=(_ALLOCATED, _MODE),
+        index_basis=IndexBasis.UUID,
+        decode=partial(decode, stated_factor=stated_factor),
+        amounts=(Evidence.LIMITS, Evidence.ANNOTATION),
+    )
+
+
+SCHEME = scheme()

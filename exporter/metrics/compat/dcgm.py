@@ -1,19 +1,25 @@
-"""NVIDIA's dcgm-exporter, as its default counters file has it (``etc/default-counters.csv``).
+"""NVIDIA's dcgm-exporter: its default counters and some of its further ones.
 
-A device with one container has that container's labels. For a device with several containers, usage
-and memory are split: one series for each container, and one without a container's labels for the
-rest; their sum is the device's value. dcgm-exporter repeats its other values for each pod, so that
-a sum over pods multiplies the device. Here they are written once, without a pod.
+Names, units and meanings are those of ``etc/default-counters.csv`` (NVIDIA/dcgm-exporter d5e5f51)
+and ``dcgmlib/dcgm_fields.h`` (NVIDIA/DCGM 72fa3fe); labels those of
+``internal/pkg/rendermetrics``. ``LEFT_OUT`` has the default counters that cannot be given.
 
-Left out, because no equal value exists here: DCGM_FI_PROF_DRAM_ACTIVE, the PCIe and NVLink
-gauges (use mgpu_device_pcie_bytes_total), DCGM_FI_DEV_VGPU_LICENSE_STATUS, PCIE_REPLAY_COUNTER.
+A device with one container has that container's labels. For a device with several, what ``SPLIT``
+names is split: one series for each container, and one without a container's labels for the rest;
+their sum is the device's value. dcgm-exporter repeats its other values for each pod, so that a sum
+over pods multiplies the device. Here they are written once, without a pod.
+
+A MIG instance has its board's ``gpu``, ``UUID`` and ``device``; ``GPU_I_ID`` and ``GPU_I_PROFILE``
+say which one it is. A board with instances has no memory of its own here, as in DCGM.
 """
+
+from collections.abc import Mapping
 
 from exporter.metrics.compat.subjects import MIB, PERCENT, Alias, Figure, Subject, of
 
 _DEVICE = {
-    "gpu": "gpu",
-    "UUID": "uuid",
+    "gpu": "board_gpu",
+    "UUID": "board_uuid",
     "pci_bus_id": "pci",
     "device": "device",
     "modelName": "model",
@@ -21,14 +27,48 @@ _DEVICE = {
     "hostname": "node",  # the name since dcgm-exporter 4
     "DCGM_FI_DRIVER_VERSION": "driver",
     "GPU_I_PROFILE": "profile",
+    "GPU_I_ID": "gpu_instance",
     "namespace": "namespace",
     "pod": "pod",
     "container": "container",
+    "pod_uid": "pod_uid",
+    "uid": "uid",
 }
+
+LEFT_OUT: Mapping[str, str] = {
+    "DCGM_FI_DEV_VGPU_LICENSE_STATUS": "of the guest of a vGPU, where the driver has no figures of "
+    "processes; not read",
+}
+"""Default counters of dcgm-exporter that are not served, with the reason."""
 
 
 def _device(name: str, about: str, figure: Figure, kind: str = "gauge") -> Alias:
     return Alias(name, about, "device", _DEVICE, figure, kind)
+
+
+def _split(name: str, about: str, figure: Figure) -> Alias:
+    """A family that is split by container."""
+    return Alias(
+        name, f"{about}; of a shared GPU each container's part.", "holder", _DEVICE, figure
+    )
+
+
+def _total(device: Subject) -> float | None:
+    """`memory_total_bytes` / 1,048,576, where `memory_used_bytes` is known.
+
+    Of a board with MIG instances only the instances' memory is read, and adds up.
+    """
+    total, used = (device.number(f"memory_{n}_bytes") for n in ("total", "used"))
+    return None if total is None or used is None else total / MIB
+
+
+def _nvlink(device: Subject) -> float | None:
+    """The rate of `nvlink_bytes_total` in both directions, in 1,024,000 bytes per second.
+
+    DCGM divides KiB per second by 1000, and the counter of the file is a rate.
+    """
+    sent, received = (device.number(f"nvlink_bytes_{d}") for d in ("transmit", "receive"))
+    return None if sent is None or received is None else (sent + received) / 1_024_000
 
 
 def _free(device: Subject) -> float | None:
@@ -68,36 +108,101 @@ ALIASES = (
         of("energy_joules_total", times=1000),
         "counter",
     ),
-    Alias(
+    _split(
         "DCGM_FI_DEV_GPU_UTIL",
-        "GPU utilization (in %); of a shared GPU each container's part.",
-        "holder",
-        _DEVICE,
+        "GPU utilization (in %)",
         of("core_utilization_ratio", times=PERCENT),
     ),
-    _device(
+    _split(
         "DCGM_FI_DEV_MEM_COPY_UTIL",
-        "Memory utilization (in %).",
+        "Memory utilization (in %)",
         of("memory_active_ratio", times=PERCENT),
     ),
-    _device(
+    _split(
         "DCGM_FI_DEV_ENC_UTIL",
-        "Encoder utilization (in %).",
+        "Encoder utilization (in %)",
         of("encoder_utilization_ratio", times=PERCENT),
     ),
-    _device(
+    _split(
         "DCGM_FI_DEV_DEC_UTIL",
-        "Decoder utilization (in %).",
+        "Decoder utilization (in %)",
         of("decoder_utilization_ratio", times=PERCENT),
     ),
+    _device(
+        "DCGM_FI_DEV_POWER_VIOLATION",
+        "Throttling duration due to power constraints (in ns).",
+        of("throttle_seconds_total", "sw_power_cap", times=1e9),
+        "counter",
+    ),
+    _device(
+        "DCGM_FI_DEV_SYNC_BOOST_VIOLATION",
+        "Throttling duration due to sync-boost constraints (in ns).",
+        of("throttle_seconds_total", "sync_boost", times=1e9),
+        "counter",
+    ),
+    _device(
+        "DCGM_FI_DEV_ECC_SBE_VOL_TOTAL",
+        "Total number of single-bit volatile ECC errors.",
+        of("ecc_errors_total", "corrected"),
+        "counter",
+    ),
+    _device(
+        "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL",
+        "Total number of double-bit volatile ECC errors.",
+        of("ecc_errors_total", "uncorrected"),
+        "counter",
+    ),
+    _device(
+        "DCGM_FI_DEV_RETIRED_SBE",
+        "Total number of retired pages due to single-bit errors.",
+        of("retired_pages", "corrected"),
+        "counter",
+    ),
+    _device(
+        "DCGM_FI_DEV_RETIRED_DBE",
+        "Total number of retired pages due to double-bit errors.",
+        of("retired_pages", "uncorrected"),
+        "counter",
+    ),
+    _device(
+        "DCGM_FI_DEV_RETIRED_PENDING",
+        "Whether pages are pending retirement.",
+        of("retired_pages_pending"),
+        "counter",
+    ),
+    *(
+        _device(
+            f"DCGM_FI_DEV_NVLINK_{dcgm}_ERROR_COUNT_TOTAL",
+            f"Total number of NVLink {what}.",
+            of("nvlink_errors_total", kind),
+            "counter",
+        )
+        for dcgm, kind, what in (
+            ("CRC_FLIT", "crc_flit", "flow-control CRC errors"),
+            ("CRC_DATA", "crc_data", "data CRC errors"),
+            ("REPLAY", "replay", "retries"),
+            ("RECOVERY", "recovery", "recovery errors"),
+        )
+    ),
+    _device(
+        "DCGM_FI_DEV_PCIE_REPLAY_COUNTER",
+        "Total number of PCIe retries.",
+        of("pcie_replays_total"),
+        "counter",
+    ),
+    _device("DCGM_FI_DEV_PCIE_LINK_GEN", "PCIe link generation.", of("pcie_link_generation")),
+    _device("DCGM_FI_DEV_PCIE_LINK_WIDTH", "PCIe link width.", of("pcie_link_width")),
+    _device("DCGM_FI_DEV_FAN_SPEED", "Fan speed (in %).", of("fan_speed_ratio", times=PERCENT)),
+    _device("DCGM_FI_DEV_PSTATE", "Performance state.", of("performance_state")),
     _device("DCGM_FI_DEV_XID_ERRORS", "Value of the last XID error encountered.", _last_xid),
     _device("DCGM_FI_DEV_FB_FREE", "Framebuffer memory free (in MiB).", _free),
-    Alias(
-        "DCGM_FI_DEV_FB_USED",
-        "Framebuffer memory used (in MiB); of a shared GPU each container's part.",
-        "holder",
-        _DEVICE,
-        of("memory_used_bytes", per=MIB),
+    _split(
+        "DCGM_FI_DEV_FB_USED", "Framebuffer memory used (in MiB)", of("memory_used_bytes", per=MIB)
+    ),
+    _device(
+        "DCGM_FI_DEV_FB_TOTAL",
+        "Total framebuffer of the GPU (in MiB).",
+        _total,
     ),
     _device(
         "DCGM_FI_DEV_FB_RESERVED",
@@ -105,15 +210,30 @@ ALIASES = (
         of("memory_reserved_bytes", per=MIB),
     ),
     _device(
+        "DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL",
+        "NVLink bandwidth of all lanes since an earlier scrape (in MB/s, as DCGM counts it).",
+        _nvlink,
+    ),
+    _device(
+        "DCGM_FI_PROF_PCIE_TX_BYTES",
+        "Bytes per second sent over PCIe since an earlier scrape, headers included.",
+        of("pcie_bytes_transmit"),
+    ),
+    _device(
+        "DCGM_FI_PROF_PCIE_RX_BYTES",
+        "Bytes per second received over PCIe since an earlier scrape, headers included.",
+        of("pcie_bytes_receive"),
+    ),
+    _device(
         "DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS",
         "Number of remapped rows for uncorrectable errors",
-        of("remapped_rows", "uncorrectable"),
+        of("remapped_rows", "uncorrected"),
         "counter",
     ),
     _device(
         "DCGM_FI_DEV_CORRECTABLE_REMAPPED_ROWS",
         "Number of remapped rows for correctable errors",
-        of("remapped_rows", "correctable"),
+        of("remapped_rows", "corrected"),
         "counter",
     ),
     _device(
@@ -121,10 +241,10 @@ ALIASES = (
         "Whether remapping of rows has failed",
         of("row_remapping", "failed"),
     ),
-    _device(
+    _split(
         "DCGM_FI_PROF_GR_ENGINE_ACTIVE",
-        "Ratio of time the graphics engine is active.",
-        of("utilization_ratio"),
+        "Ratio of time the graphics engine is active",
+        of("core_utilization_ratio"),
     ),
     _device(
         "DCGM_FI_PROF_SM_ACTIVE",
@@ -138,5 +258,10 @@ ALIASES = (
         "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE",
         "Ratio of cycles the tensor (HMMA) pipe is active.",
         of("tensor_active_ratio"),
+    ),
+    _device(
+        "DCGM_FI_PROF_DRAM_ACTIVE",
+        "Ratio of cycles the device memory interface is active sending or receiving data.",
+        of("dram_active_ratio"),
     ),
 )

@@ -3,6 +3,7 @@
 from collections.abc import Collection, Iterable
 
 from exporter.metrics.compat import dcgm, hami, tencent
+from exporter.metrics.compat.rates import Rates
 from exporter.metrics.compat.subjects import Alias, Subject, Subjects
 from exporter.metrics.text import Format, escaped, head
 from exporter.model import Snapshot
@@ -20,10 +21,15 @@ PROGRAMS: dict[str, tuple[Alias, ...]] = {
 
 
 class CompatPage:
-    """Renders the families of some programs. ``node`` is the value of labels that name the host."""
+    """Renders the families of some programs. ``node`` is the value of labels that name the host.
 
-    def __init__(self, programs: Collection[str], node: str) -> None:
+    ``uids``: the labels that hold the UID of a series' pod, of ``subjects.UIDS``.
+    """
+
+    def __init__(self, programs: Collection[str], node: str, uids: Collection[str] = ()) -> None:
         self._node = node
+        self._uids = tuple(uids)
+        self._rates = Rates()
         self._families: dict[str, list[Alias]] = {}
         for program, aliases in PROGRAMS.items():
             for alias in aliases if program in programs else ():
@@ -33,7 +39,7 @@ class CompatPage:
         """The page in bytes. A family without samples is left out."""
         if not self._families:
             return b""
-        subjects = Subjects(snapshot, self._node)
+        subjects = Subjects(snapshot, self._node, self._uids, self._rates.of(snapshot))
         page: list[str] = []
         for name, aliases in self._families.items():
             samples = [line for alias in aliases for line in _samples(alias, subjects)]

@@ -3,13 +3,26 @@
 ``Alias`` is a row of a program's table: a name, its labels and the function that returns its value.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 
 from exporter.metrics.families import FAMILIES
 from exporter.model import Number, Row, Snapshot, Value
 
 _DIVISORS = {(family.level, family.name): family.divisor for family in FAMILIES}
+SPLIT = {
+    "core_utilization_ratio": "utilization_ratio",
+    "memory_used_bytes": "memory_used_bytes",
+    "memory_active_ratio": "memory_active_ratio",
+    "encoder_utilization_ratio": "encoder_utilization_ratio",
+    "decoder_utilization_ratio": "decoder_utilization_ratio",
+}
+"""What is split by container on a shared device: a container's value → the device's."""
+
+UIDS = ("pod_uid", "uid")
+"""The names under which a pod's UID can be asked for: dcgm-exporter's and OpenCost's."""
+
 _SUMMED = ("core_utilization_ratio", "memory_used_bytes", "core_limit_ratio", "memory_limit_bytes")
 
 
@@ -39,13 +52,31 @@ class Subject:
 
 
 class Subjects:
-    """All subjects of one snapshot by kind. ``node`` is the value of labels that name the host."""
+    """All subjects of one snapshot by kind. ``node`` is the value of labels that name the host.
 
-    def __init__(self, snapshot: Snapshot, node: str) -> None:
+    ``uids``: those of UIDS under which containers have their pod's UID. ``rates``: what else is
+    known of each device, by its UUID.
+    """
+
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        node: str,
+        uids: Collection[str] = (),
+        rates: Mapping[str, Mapping[str, float]] = MappingProxyType({}),
+    ) -> None:
         self._unix_ns = snapshot.unix_ns
         self._node = node
-        devices = [self._device(row) for row in snapshot.rows.get("device", ())]
+        self._uids = _pod_uids(snapshot.rows.get("pod", ())) if uids else {}
+        self._uid_labels = uids
+        devices = _on_boards([self._device(row) for row in snapshot.rows.get("device", ())])
+        devices = [
+            replace(d, extra={**d.extra, **rates.get(d.labels["uuid"], {})}) for d in devices
+        ]
         self._infos = {device.labels["uuid"]: device.labels for device in devices}
+        self._grouped = {
+            row.labels[3] for row in snapshot.rows.get("group", ()) if "processes" in row.values
+        }
         containers = self._containers(snapshot.rows.get("container", ()))
         self._node_figures = {
             "node_gpus": sum(not device.labels["parent_uuid"] for device in devices),
@@ -63,10 +94,14 @@ class Subjects:
         gpu, uuid = row.labels
         labels = {"node": self._node, "gpu": gpu, "uuid": uuid, "device": f"nvidia{gpu}"}
         info = row.values.get("info")
-        values = next(iter(info)) if isinstance(info, Mapping) and info else ("",) * 7
-        names = ("vendor", "model", "pci", "parent_uuid", "profile", "sharing", "driver")
+        names = (
+            *("vendor", "model", "pci", "parent_uuid", "profile", "sharing", "driver"),
+            "gpu_instance",
+        )
+        values = next(iter(info)) if isinstance(info, Mapping) and info else ("",) * len(names)
         labels |= dict(zip(names, values, strict=False))
         labels |= {"type": f"{labels['vendor'].upper()}-{labels['model']}"}
+        labels |= {"board_gpu": gpu, "board_uuid": uuid}
         return Subject("device", labels, row.values, self._unix_ns)
 
     def _containers(self, rows: Iterable[Row]) -> list[Subject]:
@@ -80,26 +115,27 @@ class Subjects:
             place = positions[row.labels[:3]] = positions.get(row.labels[:3], -1) + 1
             labels = {"namespace": namespace, "pod": pod, "container": container}
             labels |= {**self._infos[uuid], "gpu": gpu, "place": str(place), "card": f"gpu{gpu}"}
+            labels |= dict.fromkeys(self._uid_labels, self._uids.get((namespace, pod), ""))
             found.append(Subject("container", labels, row.values, self._unix_ns))
         return found
 
     def _parts(self, device: Subject, containers: Iterable[Subject]) -> Iterable[Subject]:
         """A shared device's usage by container, and the rest if all parts are known.
 
-        A device with one container belongs to it as a whole, as in other exporters.
+        A device with one container and no group belongs to it as a whole, as in other exporters.
         """
-        here = [c for c in containers if c.labels["uuid"] == device.labels["uuid"]]
-        left = {
-            "core_utilization_ratio": device.number("utilization_ratio"),
-            "memory_used_bytes": device.number("memory_used_bytes"),
-        }
-        if len(here) > 1:
+        uuid = device.labels["uuid"]
+        here = [c for c in containers if c.labels["uuid"] == uuid]
+        left = {part: device.number(whole) for part, whole in SPLIT.items()}
+        rest = _with_holder(device, here)
+        if len(here) > 1 or (here and uuid in self._grouped):
             yield from here
+            rest = device
             for name, whole in left.items():
                 parts = _all(container.number(name) for container in here)
                 left[name] = None if whole is None or parts is None else max(0, whole - sum(parts))
         extra = {name: figure for name, figure in left.items() if figure is not None}
-        yield replace(_with_holder(device, here), values={}, extra=extra)
+        yield replace(rest, values={}, extra=extra)
 
     def _tasks(self, containers: Iterable[Subject]) -> list[Subject]:
         """Containers, summed over their devices. A sum with an unknown part is not known."""
@@ -129,12 +165,42 @@ def _all(figures: Iterable[float | None]) -> list[float] | None:
     return known if len(known) == len(found) else None
 
 
+def _on_boards(devices: Sequence[Subject]) -> list[Subject]:
+    """The devices with the labels of their boards; each part has a number of its own there."""
+    by_uuid = {device.labels["uuid"]: device for device in devices}
+    found, numbers = [], set()
+    for device in devices:
+        board = by_uuid.get(device.labels["parent_uuid"])
+        if board is None:
+            found.append(device)
+            continue
+        uuid = board.labels["uuid"]
+        number = device.labels["gpu_instance"]
+        if not number or (uuid, number) in numbers:  # two compute instances of a GPU instance
+            number = device.labels["uuid"]
+        numbers.add((uuid, number))
+        whose = {"board_gpu": board.labels["gpu"], "board_uuid": uuid, "gpu_instance": number}
+        found.append(replace(device, labels={**device.labels, **whose}))
+    return found
+
+
+def _pod_uids(rows: Iterable[Row]) -> Mapping[tuple[str, ...], str]:
+    """The UID of each pod that has an info row."""
+    infos = ((row.labels, row.values.get("info")) for row in rows)
+    return {
+        labels: next(iter(info))[0] for labels, info in infos if isinstance(info, Mapping) and info
+    }
+
+
+_HOLDER = ("namespace", "pod", "container", *UIDS)
+
+
 def _with_holder(device: Subject, containers: Iterable[Subject]) -> Subject:
     """The device with the labels of its container, if it has exactly one."""
     here = [c for c in containers if c.labels["uuid"] == device.labels["uuid"]]
     if len(here) != 1:
         return device
-    holder = {name: here[0].labels[name] for name in ("namespace", "pod", "container")}
+    holder = {name: here[0].labels[name] for name in _HOLDER if name in here[0].labels}
     return replace(device, labels={**device.labels, **holder})
 
 

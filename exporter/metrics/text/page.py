@@ -9,6 +9,7 @@ from enum import Enum
 from typing import Any, NamedTuple
 
 from exporter.metrics.families import FAMILIES, LEVELS, Family
+from exporter.metrics.text.created import OrderedRows, StartTimes
 from exporter.model import Number, Snapshot, Table
 from exporter.rows.lazy import table_of
 
@@ -114,17 +115,6 @@ class Numbers:
 _NO_MORE: Mapping[str, str] = {}
 
 
-class OrderedRows(NamedTuple):
-    """The rows of a level in the page's order.
-
-    ``texts`` are those of their labels. ``order``: the place of each row in ``table``.
-    """
-
-    texts: Sequence[str]
-    order: Sequence[int]
-    table: Table
-
-
 class Level:
     """The rows of a level, ordered by their labels. ``names`` are those of its labels."""
 
@@ -194,20 +184,40 @@ def _lines(name: str, texts: Sequence[str], numbers: Sequence[str]) -> bytes:
     return "".join(parts).encode()
 
 
+def _lines_with_starts(
+    name: str, texts: Sequence[str], numbers: Sequence[str], starts: Sequence[str]
+) -> bytes:
+    """As ``_lines``, and after each counter's line the one of its start.
+
+    Prometheus looks for a counter's start in the lines after it, so that the next line is found
+    soonest.
+    """
+    created = f"{name.removesuffix('_total')}_created"
+    many = zip(texts, numbers, starts, strict=True)
+    lines = [f"{name}{text}{number}\n{created}{text}{start}\n" for text, number, start in many]
+    return "".join(lines).encode()
+
+
 class Renderer:
     """Writes pages. It caches the texts of labels and numbers, because most stay.
 
-    Not thread-safe.
+    With ``created``, OpenMetrics pages hold the start time of each counter. Not thread-safe.
     """
 
-    def __init__(self, families: Sequence[Family] = FAMILIES) -> None:
+    def __init__(self, families: Sequence[Family] = FAMILIES, *, created: bool = False) -> None:
         self.families = families
+        self.created = created
+        self._starts = StartTimes()
         self._heads = {
             form: [head(f.full_name, f.type, f.help, form).encode() for f in families]
             for form in Format
         }
         self._levels = {level: Level(names) for level, names in LEVELS.items()}
         self._numbers = Numbers(family.divisor for family in families)
+
+    def follow(self, before: "Renderer") -> None:
+        """Keep the start times of counters that another renderer's pages had."""
+        self._starts = before._starts  # noqa: SLF001 - of the same class
 
     def render(
         self, snapshot: Snapshot, form: Format, levels: Collection[str] = tuple(LEVELS)
@@ -221,13 +231,21 @@ class Renderer:
         }
         page: list[bytes] = []
         count = 0
+        dated = self.created and form is Format.OPENMETRICS
+        if dated:
+            self._starts.begin(snapshot)
         for family, about in zip(self.families, self._heads[form], strict=True):
             if family.level not in rows:
                 continue
             texts, numbers = samples_of(family, rows[family.level])
             if texts:
                 written_numbers = self._numbers.written(numbers, family.divisor)
-                page += about, _lines(family.full_name, texts, written_numbers)
+                if dated and family.type == "counter":
+                    since = self._starts.of(family, texts, rows[family.level])
+                    lines = _lines_with_starts(family.full_name, texts, written_numbers, since)
+                else:
+                    lines = _lines(family.full_name, texts, written_numbers)
+                page += about, lines
                 count += len(texts)
         self._numbers.forget(count)
         return b"".join(page)

@@ -61,19 +61,23 @@ def attribute_samples(
     Processes choose in the order of their last sample, because the earliest has the fewest
     candidates.
     """
-    lasts = {row[1] for row in rows}
+    lasts = {row[1] for row in rows if not _is_of_codec(row)}
     free: dict[int, SampleSpan] = {}
     others = []
     for span in spans:
         free.setdefault(span[0], span)  # a second one of the same time counts for nothing
         if span[1] > 0 and span[0] not in lasts:
             others.append(span)
-    if not lasts <= free.keys():
+    if not {row[1] for row in rows} <= free.keys():
         aligned = _aligned(rows, sorted(free))
         return attribute_samples(spans, aligned) if aligned else None
     slack = len(spans) / 2
     by_pid: dict[int, NamedTime] = {}
-    for pid, timestamp_us, core, _, _, _ in sorted(rows, key=ROW_TIME):
+    for row in sorted(rows, key=ROW_TIME):
+        pid, timestamp_us, core = row[:3]
+        if _is_of_codec(row):
+            by_pid[pid] = 0, 0
+            continue
         left = len(spans) * (core + 0.5)  # cut to whole percents: this is the middle
         busy_ns = covered_ns = 0
         last = free.get(timestamp_us)
@@ -94,6 +98,15 @@ def attribute_samples(
         by_pid[pid] = busy_ns, covered_ns - busy_ns
     unclaimed = [span[3] for span in free.values() if 0 < span[1] <= FULL_PERCENT]
     return SampleAttribution(by_pid, sum(unclaimed))
+
+
+def _is_of_codec(row: ProcessRow) -> bool:
+    """Whether a row tells of an encoder or decoder only.
+
+    Each engine's samples name a process of their own, and the row's time is the last of any of
+    them. So it is no core sample's, which names another process.
+    """
+    return row[2] == 0 and (row[4] > 0 or row[5] > 0)
 
 
 def process_activities(

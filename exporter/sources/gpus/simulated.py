@@ -88,6 +88,7 @@ class _SimulatedCard(SimulatedDevice):
             memory=self._memory_now(active),
             sensors=self._node.sensors(self._number),
             xids=self._xids(),
+            raw=self._cursor.raw,
         )
 
     def _window(self) -> Window | None:

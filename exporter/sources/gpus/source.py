@@ -41,7 +41,7 @@ def demand_of(settings: Settings) -> Demand:
         deadline_s=deadline_s,
         processes_every_s=settings.collection_processes_interval_ns / NS,
         sensors_every_s=settings.collection_sensors_interval_ns / NS,
-        disabled=groups_without(settings.metrics_disable),
+        disabled=groups_without(settings.metrics_left_out),
         wake=settings.drm_wake,
     )
 

@@ -11,8 +11,9 @@ from collections.abc import Sequence
 from functools import cache
 from operator import itemgetter
 
-from exporter.model import Engines, Methods, Window
+from exporter.model import Engines, Methods, RawSamples, Sampling, Window
 from exporter.sources.gpus.energy import EnergySource, EnergyUse
+from exporter.sources.gpus.naming import NamingEvidence
 from exporter.sources.gpus.ring_clock import RingChange, RingClock
 from exporter.sources.gpus.sample_attribution import (
     SampleSpan,
@@ -32,7 +33,9 @@ from exporter.sources.gpus.samples import (
 
 REREADS = 3  # reads of the rows at most, if samples arrive meanwhile
 LONGEST_SAMPLE = 1.5  # a gap longer than this many periods holds samples that were missed
-FIRST_PERIOD_US = 166_667  # until the ring's own is known: 1/6 s on the GPUs seen so far
+FIRST_PERIOD_US = 166_667  # until the ring's own is known: the shortest that NVIDIA documents
+LONGEST_PERIOD_US = 1_000_000  # likewise the longest, "depending on the product"
+NEW_PERIOD = 0.05  # a period is another one if it differs by more than this share
 GAPS = 9  # the period is the median of so many newest gaps between samples
 DRIFT_US = 100_000  # the ring's clock may gain so much on the monotonic one in one window
 DARK_PERIODS = 12  # without a sample for so long, an idle driver has stopped sampling
@@ -59,7 +62,10 @@ class WindowCursor:
         self._end_us: int | None = None  # of the last window, in the windows' own time
         self._cursor_us = 0  # the same moment in the ring's clock
         self._period_us: float = FIRST_PERIOD_US
+        self._known_period_us: int | None = None  # as shown: steady while the ring wanders
         self._gaps: deque[int] = deque(maxlen=GAPS)
+        self._answered: tuple[Sequence[BusySample], Rows] = (), ()
+        self._naming = NamingEvidence()
 
     def next(self, unix_us: int, mono_us: int) -> Window | None:
         """The window since the last call, or None while the driver has nothing newer."""
@@ -68,6 +74,12 @@ class WindowCursor:
             self._begin(unix_us, mono_us)
             return None
         return self._measured(mono_us) or self._without_stamps(mono_us)
+
+    @property
+    def raw(self) -> RawSamples:
+        """What the driver answered at the last call."""
+        samples, rows = self._answered
+        return RawSamples(tuple((s[0], s[1]) for s in samples), tuple(map(_whole_row, rows or ())))
 
     def _begin(self, unix_us: int, mono_us: int) -> None:
         """Sets the cursor to the newest sample: what is older is not counted."""
@@ -88,7 +100,8 @@ class WindowCursor:
         if not samples or not self._clock.confirm(_newest(samples), mono_us, self._period_us):
             return None
         self._learn_period(start, samples)
-        spans = sample_spans(start, samples, self._period_us * LONGEST_SAMPLE)
+        longest_us = self._period_us if self._known_period_us else LONGEST_PERIOD_US
+        spans = sample_spans(start, samples, longest_us * LONGEST_SAMPLE)
         return self._window(spans, rows, mono_us, memory)
 
     def _measured_by_rows(self, mono_us: int) -> Window | None:
@@ -199,6 +212,7 @@ class WindowCursor:
             before, samples = samples, plausible_samples(ring or (), start, latest)
             if not samples or samples[-1] == before[-1]:
                 break
+        self._answered = ring or (), rows
         return ring, samples, rows, memory
 
     def _window(
@@ -236,13 +250,17 @@ class WindowCursor:
         energy = (
             self._energy.take(busy.core if observed_ns else None) if self._energy else EnergyUse()
         )
+        processes = process_activities(valid, busy, observed_ns, attribution)
+        per_sample = attribution is not None
+        if rows is not None and observed_ns and not rejected:
+            self._naming.observe(busy, processes, observed_ns, per_sample=per_sample)
         return Window(
             start_unix_ns=start_ns,
             end_unix_ns=start_ns + (end - start) * 1000,
             observed_ns=observed_ns,
             unobserved_ns=(end - start) * 1000 - observed_ns,
             busy=busy,
-            processes=process_activities(valid, busy, observed_ns, attribution),
+            processes=processes,
             rejected=rejected,
             energy_uj=energy.used_uj,
             idle_energy_uj=energy.idle_uj,
@@ -252,8 +270,12 @@ class WindowCursor:
                 "none" if rows is None else "process_utilization",
                 self._energy.method if self._energy else "none",
             ),
-            per_sample=attribution is not None,
+            per_sample=per_sample,
             unclaimed_ns=attribution.unclaimed_ns if attribution else 0,
+            sampling=Sampling(
+                self._known_period_us if method == "samples" else None,
+                () if rows is None else self._naming.naming,
+            ),
         )
 
     def _busy(
@@ -277,6 +299,9 @@ class WindowCursor:
         if count >= 3:  # noqa: PLR2004 - fewer say too little
             gaps = sorted(self._gaps)  # statistics.median takes as long as all the rest
             self._period_us = max((gaps[(count - 1) // 2] + gaps[count // 2]) / 2, 1)
+            known = self._known_period_us
+            if known is None or abs(self._period_us - known) > known * NEW_PERIOD:
+                self._known_period_us = round(self._period_us)
 
 
 _methods = cache(Methods)  # a handful of values; one is needed in each cycle
@@ -285,3 +310,8 @@ _methods = cache(Methods)  # a handful of values; one is needed in each cycle
 def _newest(samples: Sequence[BusySample]) -> int:
     timestamp_us, _ = samples[-1]
     return timestamp_us
+
+
+def _whole_row(row: ProcessRow) -> tuple[int, int, int, int, int, int]:
+    pid, timestamp_us, core, memory, encoder, decoder = row
+    return pid, timestamp_us, core, memory, encoder, decoder

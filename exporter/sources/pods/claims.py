@@ -12,6 +12,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from http import HTTPStatus
+from itertools import islice
 from typing import NamedTuple
 from urllib.parse import quote
 
@@ -22,6 +23,7 @@ from exporter.sources.pods.health import SERVICE_ACCOUNT_USER, ApiError
 from exporter.sources.pods.wire import MAX_OBJECT, JsonError, decode, list_parts
 
 MAX_RESULTS = 256  # devices of one claim; the API allows 32
+MAX_CONFIGS = 64  # of one claim; the API allows 32 of the claim, and its class has some
 MAX_DEVICES = 4096  # of one node; a slice has up to 128
 MAX_ATTRIBUTES = 64  # of one device; the API allows 32 with its capacity
 
@@ -42,11 +44,13 @@ def decode_claim(document: object) -> tuple[ClaimedDevice, ...]:
     if not isinstance(document, dict):
         return ()
     allocation = mapping(mapping(document, "status"), "allocation")
-    results = list(mappings(mapping(allocation, "devices"), "results"))
-    return tuple(_claimed(result) for result in results[:MAX_RESULTS])
+    devices = mapping(allocation, "devices")
+    results = list(mappings(devices, "results"))
+    configs = list(islice(mappings(devices, "config"), MAX_CONFIGS))
+    return tuple(_claimed(result, configs) for result in results[:MAX_RESULTS])
 
 
-def _claimed(result: Json) -> ClaimedDevice:
+def _claimed(result: Json, configs: Iterable[Json]) -> ClaimedDevice:
     return ClaimedDevice(
         request=text(result.get("request")),
         driver=text(result.get("driver")),
@@ -55,7 +59,43 @@ def _claimed(result: Json) -> ClaimedDevice:
         share_id=text(result.get("shareID")),
         admin_access=result.get("adminAccess") is True,
         consumed=texts(mapping(result, "consumedCapacity")),
+        sharing=_sharing(result, configs),
     )
+
+
+def _sharing(result: Json, configs: Iterable[Json]) -> Mapping[str, str]:
+    """The sharing of a device by its driver's configuration in the claim.
+
+    Of several that are for its request, the last counts: the claim's stand behind its class's.
+
+    Source: kubernetes-sigs/dra-driver-nvidia-gpu, ``api/nvidia.com/resource/v1beta1/sharing.go``.
+    """
+    request, driver = text(result.get("request")), text(result.get("driver"))
+    found: Mapping[str, str] = {}
+    for config in configs:
+        opaque, requests = mapping(config, "opaque"), config.get("requests")
+        meant = not requests or (
+            isinstance(requests, list)
+            and not {request, request.partition("/")[0]}.isdisjoint(
+                name for name in requests if isinstance(name, str)
+            )
+        )
+        sharing = mapping(mapping(opaque, "parameters"), "sharing")
+        if meant and text(opaque.get("driver")) == driver and "strategy" in sharing:
+            found = _of_strategy(sharing)
+    return found
+
+
+def _of_strategy(sharing: Json) -> Mapping[str, str]:
+    limits = mapping(sharing, "mpsConfig")
+    stated = {
+        "strategy": sharing.get("strategy"),
+        "core": limits.get("defaultActiveThreadPercentage"),
+        "memory": limits.get("defaultPinnedDeviceMemoryLimit"),
+    }
+    each = mapping(limits, "defaultPerDevicePinnedMemoryLimit")
+    stated |= {f"memory/{device}": each[device] for device in list(each)[:MAX_RESULTS]}
+    return texts(stated)
 
 
 def decode_slice(document: object) -> Slice | None:

@@ -108,6 +108,9 @@ UNREADABLE = "…"  # in place of a value that is not a text or too long
 CONFIG_MIRROR = "kubernetes.io/config.mirror"
 CONFIG_HASH = "kubernetes.io/config.hash"
 
+MEMORY_LIMIT = "CUDA_DEVICE_MEMORY_LIMIT"
+PRELOADED = "/etc/ld.so.preload"
+
 CONTAINER_ID = re.compile(r"[a-z][a-z0-9.-]*://([0-9A-Za-z][0-9A-Za-z_.-]{0,127})", re.ASCII)
 
 
@@ -212,8 +215,29 @@ def _containers(spec: Json, status: Json, dropped: Counter[str]) -> tuple[Contai
                 container_ids=_container_ids(state),
                 limits=_extended_resources(container),
                 claims=claims.get(name, ()),
+                memory_hook=_has_memory_hook(spec, container),
             )
     return tuple(found.values())
+
+
+def _has_memory_hook(spec: Json, container: Json) -> bool:
+    """Whether HAMi-core is loaded from the host, and a ConfigMap sets its memory limit."""
+    limited = any(
+        variable.get("name") == MEMORY_LIMIT
+        and mapping(mapping(variable, "valueFrom"), "configMapKeyRef")
+        for variable in mappings(container, "env")
+    )
+    if not limited:
+        return False
+    mounted = {
+        text(mount.get("name"))
+        for mount in mappings(container, "volumeMounts")
+        if mount.get("mountPath") == PRELOADED
+    }
+    return any(
+        text(volume.get("name")) in mounted and mapping(volume, "hostPath")
+        for volume in mappings(spec, "volumes")
+    )
 
 
 def _with_status(spec: Json, status: Json) -> Iterator[tuple[str, Json, Json]]:

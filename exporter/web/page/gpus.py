@@ -152,6 +152,17 @@ def _unattributed(part: Json) -> Html:
     )
 
 
+def _ways(method: Json) -> Json:
+    return {what: method[what] for what in ("busy", "shares", "energy") if what in method}
+
+
+def _samples(method: Json) -> str | None:
+    """How often the driver samples, and whether busy samples name a process."""
+    period, naming = method.get("period", "none"), method.get("naming", "none")
+    often = "" if period == "none" else f"one every {period} s; "
+    return None if naming == "none" else f"{often}name a process: {naming}"
+
+
 def _more(device: Json) -> Html:
     info = device.get("info", {})
     method = device.get("method_info", {})
@@ -165,7 +176,8 @@ def _more(device: Json) -> Html:
         ("Decoder", _ratio(device, "decoder_utilization_ratio")),
         ("SMs active", _ratio(device, "sm_active_ratio")),
         ("Tensor cores", _ratio(device, "tensor_active_ratio")),
-        ("Measured by", ", ".join(f"{what} by {how}" for what, how in method.items())),
+        ("Measured by", ", ".join(f"{what} by {how}" for what, how in _ways(method).items())),
+        ("Samples", _samples(method)),
         (
             "Not measured",
             ", ".join(f"{e['quantity']} ({e['reason']})" for e in device.get("unmeasured", ())),

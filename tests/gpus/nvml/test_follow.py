@@ -15,7 +15,10 @@ MIB = 1 << 20
 CALLS = {
     "power": ("nvmlDeviceGetPowerUsage", "nvmlDeviceGetEnforcedPowerLimit"),
     "temperature": ("nvmlDeviceGetTemperatureV",),
-    "clocks": ("nvmlDeviceGetClockInfo",),
+    "clocks": ("nvmlDeviceGetClockInfo", "nvmlDeviceGetPerformanceState"),
+    "fan": ("nvmlDeviceGetFanSpeed",),
+    "link": ("nvmlDeviceGetCurrPcieLinkWidth", "nvmlDeviceGetMaxPcieLinkGeneration"),
+    "bar1": ("nvmlDeviceGetBAR1MemoryInfo",),
     "profiling": ("nvmlGpmSampleGet", "nvmlGpmMetricsGet"),
 }
 

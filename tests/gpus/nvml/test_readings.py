@@ -6,7 +6,7 @@ import pytest
 
 from exporter.model import DeviceState, ProcessMemory
 from exporter.sources.gpus.source import Demand
-from tests.fakenvml.scenario import Fault, Gpu, Process, Work, core_seconds, energy_joules
+from tests.fakenvml.scenario import Fault, Field, Gpu, Process, Work, core_seconds, energy_joules
 from tests.gpus.nvml.node import START, Node, calls
 
 GIB = 1 << 30
@@ -169,6 +169,56 @@ def test_sensors(busy: Node) -> None:
     assert sensors.by_label("temperature_celsius") == {"gpu": 50.0, "memory": 60.0}
     assert set(sensors.by_label("clock_hertz")) == {"sm", "memory"}
     assert sensors.by_label("clock_hertz")["sm"] > 1_000_000_000
+
+
+RARE = {
+    "fan_speed_ratio": 0.3,
+    "performance_state": 0,
+    "pcie_link_generation": 3,
+    "pcie_link_max_generation": 4,
+    "pcie_link_width": 8,
+    "pcie_link_max_width": 16,
+    "bar1_used_bytes": 1 << 20,
+    "bar1_total_bytes": 256 << 20,
+    "recovery_action": 4,
+    "pcie_replays_total": 7,
+    "retired_pages_pending": 1,
+}
+REFUSED = [
+    *("nvmlDeviceGetFanSpeed", "nvmlDeviceGetPerformanceState", "nvmlDeviceGetBAR1MemoryInfo"),
+    *("nvmlDeviceGetCurrPcieLinkGeneration", "nvmlDeviceGetCurrPcieLinkWidth"),
+    *("nvmlDeviceGetMaxPcieLinkGeneration", "nvmlDeviceGetMaxPcieLinkWidth"),
+]
+
+
+def test_what_a_board_reports_of_its_fan_links_and_pages(busy: Node) -> None:
+    values = {230: 4, 94: 7, 31: 1, 29: 2, 30: 3, 38: 5, 45: 6, 52: 8, 59: 9}
+    busy.scenario.fields = [Field(1, number, value) for number, value in values.items()]
+    busy.start()
+    sensors = busy.device("GPU-1").sensors
+    assert {family: sensors.number(family) for family in RARE} == RARE
+    assert sensors.by_label("retired_pages") == {"corrected": 2, "uncorrected": 3}
+    errors = {"crc_flit": 5, "crc_data": 6, "replay": 8, "recovery": 9}
+    assert sensors.by_label("nvlink_errors_total") == errors
+    assert busy.device("GPU-1").device.cuda_version == "13.0"
+
+
+def test_what_a_board_refuses_is_absent_and_not_0(busy: Node) -> None:
+    numbers = (230, 94, 29, 30, 31, 38, 45, 52, 59)
+    busy.scenario.fields = [Field(1, number, error=3) for number in numbers]
+    busy.scenario.faults = [Fault("error", call, code=3) for call in REFUSED]
+    busy.start()
+    reading = busy.device("GPU-1")
+    assert {family: reading.sensors.number(family) for family in RARE} == dict.fromkeys(RARE)
+    for family in ("retired_pages", "nvlink_errors_total"):
+        assert not reading.sensors.by_label(family)
+    assert reading.sensors.number("power_watts") == 70.0
+
+
+def test_links_and_pages_are_read_no_more_often_than_memory_errors(busy: Node) -> None:
+    busy.start()
+    made = [calls(busy.read(after=1), "nvmlDeviceGetCurrPcieLinkWidth") for _ in range(9)]
+    assert made[-1] == 2  # once for each of the two boards
 
 
 def test_dear_questions_are_asked_seldom(busy: Node) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from functools import partial
+from math import inf
 from typing import Any, NamedTuple, TypeVar
 
 from exporter.model import Sensors
@@ -34,18 +35,49 @@ TRAFFIC = "pcie_bytes_total"  # the family that is read each cycle
 
 
 class Plain(NamedTuple):
-    """A number that one call returns, and its family, which has no label."""
+    """A number that one call returns, and its family, which has no label.
+
+    A number above ``most`` means that the driver does not know it.
+    """
 
     group: str  # of the metric families
     topic: str  # of a refusal
     family: str
     function: str
     divisor: int = 1  # from NVML's unit to that of the family
+    phase: str = SENSORS  # or COUNTERS, for what changes rarely
+    most: float = inf
+    member: str = ""  # of the struct that the call returns
 
+
+_GENERATION, _WIDTH = "PcieLinkGeneration", "PcieLinkWidth"
+_BAR1 = "nvmlDeviceGetBAR1MemoryInfo"
+LOWEST_STATE = 15  # 32: unknown
 
 PLAIN = (
     Plain("power", "power", "power_watts", "nvmlDeviceGetPowerUsage", 1000),
     Plain("power", "power_limit", "power_limit_watts", "nvmlDeviceGetEnforcedPowerLimit", 1000),
+    Plain("fan", "fan", "fan_speed_ratio", "nvmlDeviceGetFanSpeed", 100),
+    Plain(
+        "clocks",
+        "performance_state",
+        "performance_state",
+        "nvmlDeviceGetPerformanceState",
+        most=LOWEST_STATE,
+    ),
+    Plain("link", "link", "pcie_link_generation", f"nvmlDeviceGetCurr{_GENERATION}", 1, COUNTERS),
+    Plain(
+        "link",
+        "link_max",
+        "pcie_link_max_generation",
+        f"nvmlDeviceGetMax{_GENERATION}",
+        1,
+        COUNTERS,
+    ),
+    Plain("link", "link", "pcie_link_width", f"nvmlDeviceGetCurr{_WIDTH}", 1, COUNTERS),
+    Plain("link", "link_max", "pcie_link_max_width", f"nvmlDeviceGetMax{_WIDTH}", 1, COUNTERS),
+    Plain("bar1", "bar1", "bar1_used_bytes", _BAR1, 1, COUNTERS, member="bar1Used"),
+    Plain("bar1", "bar1", "bar1_total_bytes", _BAR1, 1, COUNTERS, member="bar1Total"),
 )
 
 
@@ -116,6 +148,7 @@ class BoardReader:
         self._counters.bind(handle)
         self._restart_profiling()
         self._sensors = Sensors()
+        self._rare: Mapping[str, float] = {}
         self._shown = None
         self._cadences[SENSORS].restart()
         self._next_due_ns = 0
@@ -165,7 +198,7 @@ class BoardReader:
         if self._begin_if_due(SENSORS):
             self._phases.read(SENSORS, self._read_sensors)
         if self._begin_if_due(COUNTERS):
-            self._phases.read(COUNTERS, self._counters.read, COUNTERS)
+            self._phases.read(COUNTERS, self._read_counters)
         if self._begin_if_due(PROFILING) and self._gpm is not None:
             self._profile = self._phases.read(PROFILING, self._gpm.read)
             self._moved = self._count_traffic(self._profile)
@@ -185,8 +218,13 @@ class BoardReader:
             for family, values in {**sensors.labelled, **counted}.items()
             if family != TRAFFIC
         }
-        numbers = {**sensors.numbers, **(self._profile or GpmReading()).ratios}
-        return Sensors(numbers).but(**labelled)
+        numbers = {
+            **sensors.numbers,
+            **self._rare,
+            **(self._profile or GpmReading()).ratios,
+            **{family: values.pop("") for family, values in labelled.items() if "" in values},
+        }
+        return Sensors(numbers).but(**{f: values for f, values in labelled.items() if values})
 
     def _count_traffic(self, profile: GpmReading | None) -> Mapping[str, float]:
         """Adds GPM's traffic, which does not wrap. Without it, the counters are read.
@@ -207,12 +245,7 @@ class BoardReader:
 
     def _read_sensors(self) -> None:
         ask, handle = self._ask, self._handle
-        plain = {
-            each.family: value / each.divisor
-            for each in PLAIN
-            if (value := self._try(each.group, each.topic, partial(ask, each.function, handle)))
-            is not None
-        }
+        plain = self._plain(SENSORS)
         celsius = self._try("temperature", "temperature", self._temperature)
         clocks = {
             name: self._try("clocks", "clock", partial(ask, "nvmlDeviceGetClockInfo", handle, kind))
@@ -223,6 +256,23 @@ class BoardReader:
             clock_hertz={name: mhz * 1_000_000 for name, mhz in clocks.items() if mhz is not None},
         )
         self._counters.read(SENSORS)
+
+    def _read_counters(self) -> None:
+        self._rare = self._plain(COUNTERS)
+        self._counters.read(COUNTERS)
+
+    def _plain(self, phase: str) -> dict[str, float]:
+        """The numbers of PLAIN that are read in this phase and known, by family."""
+        found = {}
+        for each in PLAIN:
+            if each.phase == phase:
+                call = partial(self._ask, each.function, self._handle)
+                answer = self._try(each.group, each.topic, call)
+                if answer is not None and each.member:
+                    answer = getattr(answer, each.member)
+                if answer is not None and answer <= each.most:
+                    found[each.family] = answer / each.divisor
+        return found
 
     def _temperature(self) -> int:
         newer = self._refusals.ask(

@@ -92,7 +92,7 @@ PCIE = "pcie"
 
 
 class Counted(NamedTuple):
-    """A field, and its place in ``Sensors``: a label of a family."""
+    """A field, and its place in ``Sensors``: a label of a family, "" if it has none."""
 
     group: str  # of the metric families
     topic: str  # of a refusal, and the quantity that is then unmeasured
@@ -127,6 +127,15 @@ TABLE = (
     ),
     Counted("ecc", "ecc_errors", "ecc_errors_total", "corrected", Field(3), COUNTERS),
     Counted("ecc", "ecc_errors", "ecc_errors_total", "uncorrected", Field(4), COUNTERS),
+    Counted("ecc", "retired_pages", "retired_pages", "corrected", Field(29), COUNTERS),
+    Counted("ecc", "retired_pages", "retired_pages", "uncorrected", Field(30), COUNTERS),
+    Counted("ecc", "retired_pages", "retired_pages_pending", "", Field(31), COUNTERS),
+    Counted("recovery", "recovery_action", "recovery_action", "", Field(230), COUNTERS),
+    Counted("link", "pcie_replays", "pcie_replays_total", "", Field(94), COUNTERS),
+    Counted("nvlink", "nvlink_errors", "nvlink_errors_total", "crc_flit", Field(38), COUNTERS),
+    Counted("nvlink", "nvlink_errors", "nvlink_errors_total", "crc_data", Field(45), COUNTERS),
+    Counted("nvlink", "nvlink_errors", "nvlink_errors_total", "replay", Field(52), COUNTERS),
+    Counted("nvlink", "nvlink_errors", "nvlink_errors_total", "recovery", Field(59), COUNTERS),
     Counted("ecc", "remapped_rows", "remapped_rows", "corrected", Field(142), COUNTERS),
     Counted("ecc", "remapped_rows", "remapped_rows", "uncorrected", Field(143), COUNTERS),
     Counted("ecc", "remapped_rows", "row_remapping", "pending", Field(144), COUNTERS),

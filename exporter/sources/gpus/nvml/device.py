@@ -238,6 +238,7 @@ class NvmlDevice:
             ),
             xids=xids.counts,
             costs=self._phases.costs,
+            raw=self._cursor.raw,
         )
         impossible = self._engines.take_impossible()
         return _without_rates(reading, impossible) if impossible else reading

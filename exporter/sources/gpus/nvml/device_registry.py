@@ -16,6 +16,7 @@ from exporter.sources.gpus.nvml.device import NvmlDevice
 from exporter.sources.gpus.nvml.discovery import DeviceHandle, DeviceList, discover
 from exporter.sources.gpus.nvml.errors import DriverGoneError
 from exporter.sources.gpus.nvml.events import XidWatch
+from exporter.sources.gpus.nvml.instance import counted_once
 from exporter.sources.gpus.nvml.library import SONAME, CallTally, Library, load, searched
 from exporter.sources.gpus.nvml.refusals import SECOND
 from exporter.sources.gpus.pool import DeviceWorkers, Stuck
@@ -179,10 +180,12 @@ class DeviceRegistry:
             DriverGoneError: a device reported it.
 
         """
-        readings = tuple(
-            self._reading(device, results[uuid])
-            for uuid, device in self._devices.items()
-            if uuid in results
+        readings = counted_once(
+            [
+                self._reading(device, results[uuid])
+                for uuid, device in self._devices.items()
+                if uuid in results
+            ]
         )
         self._log_changes(readings)
         return readings

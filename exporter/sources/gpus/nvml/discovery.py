@@ -55,6 +55,12 @@ def discover(library: Library) -> DeviceList:
     return DeviceList(tuple(found), unreadable)
 
 
+def _cuda_version(library: Library) -> str:
+    """The highest CUDA version that the driver supports, such as 12.4; "" if it is not known."""
+    version = _optional(partial(library.ask, "nvmlSystemGetCudaDriverVersion_v2"))
+    return "" if not version else f"{version // 1000}.{version % 1000 // 10}"
+
+
 def _board(library: Library, index: int) -> list[DeviceHandle]:
     ask = library.ask
     handle = ask("nvmlDeviceGetHandleByIndex", index)
@@ -70,6 +76,7 @@ def _board(library: Library, index: int) -> list[DeviceHandle]:
         sharing=MIG if mig else "",
         driver_version=library.driver_version,
         memory_bytes=memory.total if memory else None,
+        cuda_version=_cuda_version(library),
     )
     instances = tuple(_instances(library, board, handle)) if mig else ()
     return [DeviceHandle(board, handle, bool(instances)), *instances]
@@ -87,6 +94,7 @@ def _instances(library: Library, board: Device, parent: Any) -> Iterator[DeviceH
             raise
         except NvmlError:
             continue  # instances come and go: the numbering has holes
+        number = _optional(partial(library.ask, "nvmlDeviceGetGpuInstanceId", handle))
         instance = Device(
             uuid=uuid,
             index=board.index,
@@ -97,11 +105,21 @@ def _instances(library: Library, board: Device, parent: Any) -> Iterator[DeviceH
             parent_uuid=board.uuid,
             profile=profile_of(attributes, board.memory_bytes),
             driver_version=board.driver_version,
+            cuda_version=board.cuda_version,
             memory_bytes=memory.total,
             core_share=min(attributes.computeInstanceSliceCount / slices, 1.0),
-            gpu_instance=_optional(partial(library.ask, "nvmlDeviceGetGpuInstanceId", handle)),
+            gpu_instance=number,
+            placement_start=_optional(partial(_placement_start, library, parent, number)),
         )
         yield DeviceHandle(instance, handle)
+
+
+def _placement_start(library: Library, parent: Any, number: int | None) -> int | None:  # noqa: ANN401 - pynvml's pointer
+    """The first memory slice of a GPU instance. Some drivers answer this only to root."""
+    if number is None:
+        return None
+    found = library.ask("nvmlDeviceGetGpuInstanceById", parent, number)
+    return int(library.ask("nvmlGpuInstanceGetInfo", found).placement.start)
 
 
 def _slices(library: Library, parent: Any) -> int:  # noqa: ANN401 - pynvml's pointer

@@ -29,6 +29,7 @@ PERCENTS = {  # nvmlGpmMetricId_t → family
     2: "sm_active_ratio",
     3: "sm_occupancy_ratio",
     5: "tensor_active_ratio",
+    10: "dram_active_ratio",
 }
 MIB_PER_SECOND = {20: "pcie_tx_bytes", 21: "pcie_rx_bytes"}
 METRIC_IDS = (GRAPHICS, *PERCENTS, *MIB_PER_SECOND)

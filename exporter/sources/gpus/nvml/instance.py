@@ -4,7 +4,10 @@ The driver keeps no samples of an instance. GPM reports for how much of the time
 anything ran on it. That share is scaled by the instance's part of the board's compute slices.
 """
 
-from exporter.model import Clock, Engines, Methods, Sensors, Window
+from collections.abc import Sequence
+from dataclasses import replace
+
+from exporter.model import Clock, DeviceMemory, DeviceReading, Engines, Methods, Sensors, Window
 from exporter.sources.gpus.nvml.cadence import PROFILING
 from exporter.sources.gpus.nvml.discovery import DeviceHandle, is_part
 from exporter.sources.gpus.nvml.gpm import GPM, Gpm, GpmReading
@@ -14,6 +17,54 @@ from exporter.sources.gpus.source import Demand
 
 SLACK_NS = 10_000_000  # the clock is read once for GPM and once for the window
 METHODS = Methods(busy="gpm", shares="sole_owner")
+
+
+def counted_once(readings: Sequence[DeviceReading]) -> tuple[DeviceReading, ...]:
+    """The readings, with the memory of each GPU instance on its compute instances once.
+
+    Compute instances of one GPU instance share its memory, and the driver says of each that all of
+    it is used. Here each has what its own processes hold, and the first has the rest too. Where
+    that is not known, only the first has a figure.
+    """
+    together: dict[tuple[str, int | None], list[DeviceReading]] = {}
+    for reading in readings:
+        if reading.device.parent_uuid and reading.memory:
+            key = reading.device.parent_uuid, reading.device.gpu_instance
+            together.setdefault(key, []).append(reading)
+    changed: dict[str, DeviceMemory] = {}
+    for (_, instance), parts in together.items():
+        if instance is not None and len(parts) > 1:
+            changed |= _parted(parts)
+    if not changed:
+        return tuple(readings)
+    return tuple(
+        reading._replace(memory=changed.get(reading.device.uuid, reading.memory))
+        for reading in readings
+    )
+
+
+def _parted(parts: Sequence[DeviceReading]) -> dict[str, DeviceMemory]:
+    """The memory of compute instances of one GPU instance, by device."""
+    first, *others = parts
+    held = {part.device.uuid: _held(part.memory) for part in others}
+    changed = {
+        part.device.uuid: replace(part.memory, used_bytes=held[part.device.uuid])
+        for part in others
+        if part.memory
+    }
+    known = [own for own in held.values() if own is not None]
+    if first.memory and first.memory.used_bytes is not None and len(known) == len(others):
+        rest = max(first.memory.used_bytes - sum(known), 0)
+        changed[first.device.uuid] = replace(first.memory, used_bytes=rest)
+    return changed
+
+
+def _held(memory: DeviceMemory | None) -> int | None:
+    """What the processes of a device hold; None if it is not known of each."""
+    if memory is None or memory.processes is None:
+        return None
+    held = [process.used_bytes for process in memory.processes]
+    return None if None in held else sum(own for own in held if own is not None)
 
 
 class InstanceActivity:

@@ -1,0 +1,104 @@
+"""The page about standing in dcgm-exporter's place, from dcgm.yaml and the table of its names."""
+
+from itertools import starmap
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from exporter.metrics.compat.dcgm import LEFT_OUT
+from exporter.metrics.compat.subjects import SPLIT
+from pages.tables import table
+
+QUERIES = Path(__file__).with_name("dcgm.yaml")
+
+DCGM_PREFACE = """\
+# In dcgm-exporter's place
+
+Written by `docs/generate.py` from `docs/pages/dcgm.yaml` and `exporter/metrics/compat/dcgm.py`. Do
+not edit.
+
+## Install it
+
+```sh
+helm upgrade --install gpu-usage charts/mgpu-exporter --namespace gpu-operator \\
+  --set compat.dropIn=dcgm
+```
+
+Switch dcgm-exporter off first, or every card is counted twice: `dcgmExporter.enabled=false` in the
+values of the GPU operator, or `helm uninstall` of its own chart. While its Service
+`nvidia-dcgm-exporter` is still there, Helm refuses to take the name. A release of this chart that
+is there already becomes the drop-in by an upgrade: the DaemonSet gets another name, so that
+Kubernetes replaces it.
+
+"""
+
+_MONITOR_TEXT = """
+`serviceMonitor.enabled=true` makes a ServiceMonitor with the job `nvidia-dcgm-exporter`, as the GPU
+operator's. It honours the labels of the series. If your queries ask for `exported_pod`,
+`exported_namespace` and `exported_container`, as they do behind the operator's own ServiceMonitor,
+add `--set serviceMonitor.honorLabels=false`.
+"""
+
+_SPLIT_TEXT = """
+## What is split by container
+
+On a card that several containers share, or one container and processes outside pods, these device
+figures have one series for each container, and one without a container's labels for the rest: {}.
+Their sum over a card is the card. All other figures of such a card have one series without a
+container.
+"""
+
+_CONFORMANCE_TEXT = """
+## Queries of dashboards and tools
+
+Each was asked of a real Prometheus that scraped the simulated node `demo`
+(`tests/compat/test_conformance.py`). *data*: it returns series. *quiet*: it is an alert's, and
+returns none on a healthy node. *none*: it cannot be given, and the last column says why. The column
+before it says what dcgm-exporter answers instead, by its source, where that differs.
+"""
+
+_EQUIVALENT_TEXT = """
+## Grafana's board 14574
+
+It asks nvidia_gpu_exporter. What it shows can be asked here by these queries, each tried in the
+same way.
+"""
+
+
+def dcgm() -> str:
+    """The text of dcgm.md."""
+    lists = yaml.safe_load(QUERIES.read_text(encoding="utf-8"))
+    return (
+        DCGM_PREFACE
+        + table(
+            ("who looks for dcgm-exporter", "by", "here"),
+            ((one["who"], one["by"], one["here"]) for one in lists["finders"]),
+        )
+        + _MONITOR_TEXT
+        + _SPLIT_TEXT.format(", ".join(f"`{whole}`" for whole in SPLIT.values()))
+        + "\n## Default counters that are not served\n\n"
+        + table(("counter", "why"), ((f"`{name}`", why) for name, why in LEFT_OUT.items()))
+        + _CONFORMANCE_TEXT
+        + "".join(
+            _tool(tool, source, lists["queries"]) for tool, source in lists["sources"].items()
+        )
+        + _EQUIVALENT_TEXT
+        + "\n"
+        + table(("it asks for", "here"), starmap(_equivalent, lists["equivalents"].items()))
+    )
+
+
+def _tool(tool: str, source: str, queries: list[dict[str, Any]]) -> str:
+    heads = ("query", "here", "dcgm-exporter", "why not")
+    rows = (
+        (f"`{one['query']}`", one["expect"], one.get("differs", ""), one.get("why", ""))
+        for one in queries
+        if one["tool"] == tool
+    )
+    return f"\n### {tool}\n\nSource: {source}.\n\n" + table(heads, rows)
+
+
+def _equivalent(name: str, query: str) -> tuple[str, str]:
+    reason = query.removeprefix("none: ")
+    return f"`{name}`", f"`{query}`" if reason == query else f"none: {reason}"

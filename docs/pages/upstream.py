@@ -1,0 +1,170 @@
+"""Which version of each sharing system was read, on what day, and what it promises and enforces."""
+
+from typing import NamedTuple
+
+from exporter.allocations.registry import SCHEMES
+from pages.tables import table
+
+
+class Reading(NamedTuple):
+    """What the source of one system says. ``enforced`` names the policies that mean it."""
+
+    version: str
+    day: str
+    promises: str
+    written: str
+    enforced: str
+
+
+_NOW, _BEFORE = "2026-11-23", "August 2026"
+_DOCUMENTS = "its documents; the source is closed"
+_LIMITS = "limits of the container"
+
+READINGS = {
+    "vke-mgpu": Reading(
+        _DOCUMENTS,
+        "before August 2026",
+        "core and memory of a card",
+        f"{_LIMITS}; annotation of the card",
+        "by its driver, as the policy says",
+    ),
+    "tke-qgpu": Reading(
+        _DOCUMENTS,
+        _BEFORE,
+        "core and memory of a card",
+        f"{_LIMITS}; annotation of the card",
+        "by its driver, as the policy says",
+    ),
+    "volcano-vgpu": Reading(
+        "volcano ed72c7c8 (2026-08-20); volcano-vgpu-device-plugin 4fb76ba (2026-08-17)",
+        _NOW,
+        "core and memory of a card, in units of the memory factor",
+        f"{_LIMITS}; annotation of amounts and cards",
+        "by HAMi-core in the container (`hami-core`), or by the instance (`mig`)",
+    ),
+    "volcano-gpushare": Reading(
+        "volcano ed72c7c8 (2026-08-20); devices 95b591b6 (2025-03-20)",
+        _NOW,
+        "memory of a card, in units of the memory factor",
+        f"{_LIMITS}; annotation of the card",
+        "not: `unenforced`; whole cards are",
+    ),
+    "aliyun-ack": Reading(
+        _DOCUMENTS,
+        _BEFORE,
+        "memory of a card, and core",
+        f"{_LIMITS}; annotation of amounts and cards",
+        "by cGPU's driver; not with the policy `share`",
+    ),
+    "aliyun-gpushare-v1": Reading(
+        "gpushare-device-plugin 45fb8b8; gpushare-scheduler-extender c0b6141",
+        _BEFORE,
+        "memory of a card",
+        f"{_LIMITS}; annotation of the card",
+        "not: `unenforced`",
+    ),
+    "aliyun-acs": Reading(
+        _DOCUMENTS, _BEFORE, "core and memory of a card", _LIMITS, "not known: the policy is empty"
+    ),
+    "tkestack-gpu-manager": Reading(
+        "gpu-manager 8cd842ed (2023); gpu-admission 47d56ae (2020)",
+        _BEFORE,
+        "core and memory of a card",
+        f"{_LIMITS}; annotation of the card",
+        "by its library in the container",
+    ),
+    "elastic-gpu": Reading(
+        "elastic-gpu-agent 2609107 (2022)",
+        _BEFORE,
+        "core and memory of a card",
+        f"{_LIMITS}; annotation of the card",
+        "not by itself: `unenforced`",
+    ),
+    "huawei-cce": Reading(
+        _DOCUMENTS,
+        _BEFORE,
+        "core and memory of a card, or memory alone",
+        _LIMITS,
+        "by its driver",
+    ),
+    "baidu-cce": Reading(
+        _DOCUMENTS, "before August 2026", "core and memory of a card", _LIMITS, "by its driver"
+    ),
+    "koordinator": Reading(
+        "koordinator a7a1b76b (2026-07-24, v1.8)",
+        _BEFORE,
+        "core and memory of a card",
+        f"{_LIMITS}; annotation of amounts and cards",
+        "not by itself: `unenforced`; by HAMi-core where the pod's label says so (`hami-core`)",
+    ),
+    "hami": Reading(
+        "HAMi 4707fb02 (2026-08-21)",
+        _NOW,
+        "core and memory of a card, or a MIG instance",
+        f"{_LIMITS}; annotation of amounts and cards",
+        "by HAMi-core in the container (`hami-core`, `enforced`), the instance (`mig`), or `mps`",
+    ),
+    "vgpu-manager": Reading(
+        "vgpu-manager 3d7f66d (2026-08-21, v0.4.1)",
+        _NOW,
+        "core and memory of a card",
+        f"{_LIMITS}; annotation of amounts and cards",
+        "memory by its library; core too with `fixed` and `balance`, not with `none`",
+    ),
+    "kai": Reading(
+        "KAI-Scheduler d5bc503a (2026-08-07, v0.17); Run:ai's documents 2.17 to 3.0",
+        _NOW,
+        "memory of a card",
+        "annotation of amounts; the reservation pod names the card",
+        "not: `unenforced`; by HAMi-core if it is loaded from the host: `enforced`",
+    ),
+    "gke": Reading(
+        "container-engine-accelerators 992db812 (2026-06-11)",
+        _BEFORE,
+        "whole cards, instances; with MPS equal parts; time-sharing promises nothing",
+        f"{_LIMITS}; node labels; the kubelet's PodResources",
+        "by the devices, or by MPS (`mps`); time-sharing is not",
+    ),
+    "nvidia-device-plugin": Reading(
+        "k8s-device-plugin 1b826acc (2026-08-19)",
+        _BEFORE,
+        "whole cards, instances; with MPS equal parts; time-slicing promises nothing",
+        f"{_LIMITS}; node labels; the kubelet's PodResources",
+        "by the devices, or by MPS (`mps`); time-slicing is not",
+    ),
+    "dra": Reading(
+        "dra-driver-nvidia-gpu 95932046 (2026-08-07); HAMi's k8s-dra-driver ebeaad9 (2026-05-12); "
+        "vgpu-manager 3d7f66d; ROCm's 2622427 (2025-10-06); Intel's 1da939f (2026-08-11)",
+        _NOW,
+        "what a claim consumes: cores, memory or shares; MPS's limits; else the whole device",
+        "ResourceClaim and ResourceSlice",
+        "whole devices and instances; MPS (`mps`); of a part (`shared`) only by HAMi's and "
+        "vgpu-manager's drivers: `enforced`",
+    ),
+    "amd-device-plugin": Reading(
+        "k8s-device-plugin ed764684 (2026-08-11)",
+        _BEFORE,
+        "whole cards or partitions",
+        f"{_LIMITS}; node labels; the kubelet's PodResources",
+        "by the devices",
+    ),
+    "intel-device-plugin": Reading(
+        "intel-device-plugins-for-kubernetes 94a91bc9 (2026-06-15)",
+        _BEFORE,
+        "whole cards; a shared card promises nothing",
+        f"{_LIMITS}; the kubelet's PodResources",
+        "whole cards by the devices; shared ones are not",
+    ),
+}
+
+HEADS = ("scheme", "read: repository and commit", "on", "promises", "written in", "enforced")
+
+
+def readings() -> str:
+    """Return the table, in the order of the schemes.
+
+    Raises:
+        KeyError: a scheme has no row.
+
+    """
+    return table(HEADS, ((f"`{one.name}`", *READINGS[one.name]) for one in SCHEMES))

@@ -1,0 +1,90 @@
+"""The families of each ``--metrics.profile``, and what ``--metrics.enable`` and ``disable`` change.
+
+``minimal`` answers who uses how much, what was allocated, and what it costs. ``standard`` has in
+addition what the shipped rules and dashboards ask for. ``full`` has everything.
+"""
+
+from collections.abc import Collection, Mapping
+
+from exporter.metrics.families import FAMILIES, OWN_LEVEL, Family
+
+PROFILES = ("minimal", "standard", "full")
+
+_MINIMAL: Mapping[str, frozenset[str]] = {
+    "device": frozenset(
+        {
+            *("info", "up", "unmeasured", "busy_seconds_total", "energy_joules_total"),
+            *("memory_total_bytes", "memory_used_bytes", "unattributed_memory_bytes"),
+            *("unattributed_core_seconds_total", "unattributed_energy_joules_total"),
+            *("allocated_core_ratio", "allocated_memory_bytes", "xid_errors_total"),
+        }
+    ),
+    "container": frozenset(
+        {
+            *("unmeasured", "core_utilization_ratio", "core_limit_ratio", "core_seconds_total"),
+            *("memory_used_bytes", "memory_limit_bytes", "energy_joules_total"),
+        }
+    ),
+    "pod": frozenset(
+        {
+            *("info", "core_seconds_total", "energy_joules_total", "allocated_core_seconds_total"),
+            *("core_limit_utilization_ratio", "last_active_timestamp_seconds"),
+        }
+    ),
+    "namespace": frozenset({"core_seconds_total", "energy_joules_total"}),
+    "group": frozenset({"info", "core_utilization_ratio", "memory_used_bytes"}),
+    "group_kind": frozenset({"core_seconds_total", "energy_joules_total"}),
+}
+
+_FULL_ONLY = frozenset(
+    {
+        *("mgpu_device_normalization_ratio", "mgpu_device_read_interval_seconds"),
+        *("mgpu_device_encoder_utilization_ratio", "mgpu_device_decoder_utilization_ratio"),
+        *("mgpu_device_unexplained_core_seconds_total", "mgpu_device_fan_speed_ratio"),
+        *("mgpu_device_bar1_used_bytes", "mgpu_device_bar1_total_bytes"),
+        *("mgpu_device_pcie_link_generation", "mgpu_device_pcie_link_max_generation"),
+        *(
+            f"mgpu_{level}_{name}"
+            for level in ("container", "group")
+            for name in (
+                *("memory_active_ratio", "encoder_utilization_ratio"),
+                *("decoder_utilization_ratio", "observed_since_timestamp_seconds"),
+            )
+        ),
+        *(
+            f"mgpu_group_{name}"
+            for name in (
+                *("memory_used_peak_bytes", "last_active_timestamp_seconds"),
+                *("memory_active_seconds_total", "encoder_seconds_total", "decoder_seconds_total"),
+            )
+        ),
+    }
+)
+
+
+def left_out(
+    profile: str, enable: Collection[str] = (), disable: Collection[str] = ()
+) -> frozenset[str]:
+    """Full names of the families that are not served.
+
+    The profile chooses first; then the groups and families of ``enable`` are added, and those of
+    ``disable`` taken away. Families about the exporter itself stay.
+    """
+    return frozenset(
+        family.full_name
+        for family in FAMILIES
+        if _is_in(family, disable) or not (has(profile, family) or _is_in(family, enable))
+    )
+
+
+def has(profile: str, family: Family) -> bool:
+    """Whether a profile has the family."""
+    if profile == "full" or family.level == OWN_LEVEL:
+        return True
+    if profile == "standard":
+        return family.full_name not in _FULL_ONLY
+    return family.name in _MINIMAL[family.level]
+
+
+def _is_in(family: Family, names: Collection[str]) -> bool:
+    return family.group in names or family.full_name in names

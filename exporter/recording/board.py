@@ -1,0 +1,139 @@
+"""A recording of a board alone, to be shared: what the driver says, and of nobody whom it says it.
+
+Process ids are counted from 1001 on, ids of devices are pseudonyms, and places on the bus are left
+out. There are no pods, no cgroups and no facts about the node: each process is a host's unit
+``process-1001`` and so on, so that a replay shows its part.
+"""
+
+import secrets
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
+
+from exporter.collector import Sources
+from exporter.model import (
+    CgroupIdentity,
+    DeviceMemory,
+    DeviceReading,
+    PodTable,
+    ProcessInfo,
+    Reading,
+    SourceStatus,
+    Tree,
+    Unattributed,
+    Unit,
+    Window,
+)
+from exporter.recording.names import Pseudonyms
+from exporter.sources.pods.decode import KeyPrefixes
+
+FIRST_PID = 1001
+
+
+class BoardNames(Pseudonyms):
+    """Masks a reading. It keeps what the driver answered (``DeviceReading.raw``)."""
+
+    def __init__(self) -> None:
+        super().__init__(secrets.token_bytes(32))
+        self._pids: dict[int, int] = {}
+
+    def pid(self, pid: int) -> int:
+        """The number of a process. No process is still none."""
+        if pid in {0, 0xFFFFFFFF}:
+            return pid
+        return self._pids.setdefault(pid, FIRST_PID + len(self._pids))
+
+    def reading(self, reading: Reading) -> Reading:
+        """See ``Names``."""
+        real = {device.device.uuid: device for device in reading.devices}
+        masked = super().reading(reading)
+        devices = zip(masked.devices, real.values(), strict=True)
+        return masked._replace(devices=tuple(self._board(ours, own) for ours, own in devices))
+
+    def _board(self, masked: DeviceReading, real: DeviceReading) -> DeviceReading:
+        raw = real.raw
+        return masked._replace(
+            device=replace(masked.device, pci_bus_id=""),
+            window=real.window and self._window(real.window),
+            memory=real.memory and self._memory(real.memory),
+            raw=raw and raw._replace(rows=tuple((self.pid(r[0]), *r[1:]) for r in raw.rows)),
+        )
+
+    def _window(self, window: Window) -> Window:
+        counted = window.counted.items()
+        return window._replace(
+            processes=tuple(p._replace(pid=self.pid(p.pid)) for p in window.processes),
+            counted={name: {self.pid(p): ns for p, ns in of.items()} for name, of in counted},
+            unmeasured_pids=self._all(window.unmeasured_pids),
+        )
+
+    def _memory(self, memory: DeviceMemory) -> DeviceMemory:
+        listed = memory.processes
+        return replace(
+            memory,
+            processes=listed and tuple(p._replace(pid=self.pid(p.pid)) for p in listed),
+            rejected=self._all(memory.rejected),
+        )
+
+    def _all(self, pids: Iterable[int]) -> frozenset[int]:
+        return frozenset(map(self.pid, pids))
+
+
+class _Silent:
+    """What a source of processes and one of pods have in common here: there is nothing to say."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def start(self) -> None:
+        """There is nothing to listen to."""
+
+    def wait(self, timeout_s: float) -> bool:  # noqa: ARG002 - the protocol's
+        """There is nothing to wait for."""
+        return True
+
+    def status(self) -> SourceStatus:
+        """It is always there."""
+        return SourceStatus(self.name, up=True)
+
+    def rejected(self) -> Mapping[str, int]:
+        """Nothing is rejected."""
+        return {}
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+class _Processes(_Silent):
+    """Each process is a unit of its own."""
+
+    def resolve(self, pids: Collection[int]) -> Mapping[int, CgroupIdentity | Unattributed]:
+        """A host's unit each, named by the process's number."""
+        return {pid: CgroupIdentity(unit=Unit("systemd", f"process-{pid}")) for pid in pids}
+
+    def describe(self, pids: Collection[int]) -> Mapping[int, ProcessInfo]:  # noqa: ARG002
+        """Names of processes are not read."""
+        return {}
+
+    def tree(self) -> Tree:
+        """There are no cgroups."""
+        return Tree({}, {})
+
+    def group_kinds(self) -> frozenset[str]:
+        """The kind of the units."""
+        return frozenset({"systemd"})
+
+
+class _Pods(_Silent):
+    """There are no pods."""
+
+    def table(self) -> PodTable:
+        """An empty table."""
+        return PodTable()
+
+    def follow(self, keep: KeyPrefixes) -> None:
+        """There is nothing to keep."""
+
+
+def boards_only(sources: Sources) -> Sources:
+    """The sources of GPUs, with nothing beside them."""
+    return Sources(sources.gpus, _Processes("cgroups"), _Pods("pods_none"))

@@ -1,0 +1,103 @@
+"""The cases of ``upstream/``: what each sharing system writes, by its own source.
+
+One file a system. A case names the repository, commit and file (or the document) that it is from.
+``pod`` is a pod of the API, ``node`` what is known of its node, ``expected`` has container, device,
+per cent of core and bytes of memory of each allocation. They are read by the decoders of the real
+sources, so that a case fails too where a source drops what a sharing system's decoder needs.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from exporter.allocations.registry import NODE_ANNOTATION_PREFIXES
+from exporter.allocations.rules import Rules, make
+from exporter.model import Device, Grant, NodeFacts, Pod
+from exporter.settings.schemes import SCHEMES
+from exporter.sources.pods.claims import Slice, decode_claim, decode_slice, offered
+from exporter.sources.pods.decode import KeyPrefixes, decode_node, decode_pod
+
+Json = dict[str, Any]
+FOLDER = Path(__file__).with_name("upstream")
+CASES: list[tuple[str, Json]] = [
+    (path.stem, case)
+    for path in sorted(FOLDER.glob("*.json"))
+    for case in json.loads(path.read_text(encoding="utf-8"))
+]
+
+
+def rules_of(case: Json) -> Rules:
+    """Return the rules, with the settings that the case needs."""
+    settings = case.get("settings", {})
+    described = SCHEMES.read(settings["schemes"]) if "schemes" in settings else ()
+    return make(
+        described,
+        hami_names=settings.get("hami", {}),
+        volcano_factor=settings.get("volcano_memory_factor", 0),
+        kai_namespaces=tuple(settings.get("kai_namespaces", ())),
+    )
+
+
+def pod_of(document: Json, rules: Rules) -> Pod:
+    """Return a pod as the exporter keeps it."""
+    return decode_pod(document, _keep(rules)).pod
+
+
+def _keep(rules: Rules) -> KeyPrefixes:
+    return KeyPrefixes(rules.annotations, rules.labels, NODE_ANNOTATION_PREFIXES)
+
+
+def node_of(case: Json, rules: Rules) -> NodeFacts:
+    """Return what is known of a case's node."""
+    known = case["node"]
+    document = {
+        "metadata": {
+            "labels": {"kubernetes.io/os": "linux", **known.get("node_labels", {})},
+            "annotations": known.get("node_annotations", {}),
+        },
+        "status": {"allocatable": known.get("node_allocatable", {})},
+    }
+    facts = decode_node(document, _keep(rules))
+    pods = [pod_of(each, rules) for each in (case["pod"], *known.get("other_pods", ()))]
+    claims = known.get("resource_claims", ())
+    slices: list[Slice] = [
+        s for each in known.get("resource_slices", ()) if (s := decode_slice(each)) is not None
+    ]
+    return NodeFacts(
+        devices=tuple(map(_device, known["gpus"])),
+        labels=facts.labels,
+        annotations=facts.annotations,
+        allocatable=facts.allocatable,
+        grants=_grants(case),
+        claims={
+            (c["metadata"]["namespace"], c["metadata"]["name"]): decode_claim(c) for c in claims
+        },
+        offered=offered(slices),
+        pods=rules.neighbours({pod.uid: pod for pod in pods}),
+    )
+
+
+def _device(gpu: Json) -> Device:
+    return Device(
+        uuid=gpu["uuid"],
+        index=gpu["index"],
+        vendor=gpu.get("vendor", "nvidia"),
+        minor=gpu["minor"],
+        pci_bus_id=gpu["pci"],
+        memory_bytes=gpu["memory_bytes"],
+        parent_uuid=gpu.get("parent_uuid", ""),
+        profile=gpu.get("profile", ""),
+        gpu_instance=gpu.get("gpu_instance"),
+    )
+
+
+def _grants(case: Json) -> dict[str, tuple[Grant, ...]]:
+    own = case["pod"]["metadata"]
+    grants = tuple(
+        Grant(container["name"], device["resource_name"], tuple(device["device_ids"]))
+        for pod in case["node"].get("pod_resources", ())
+        if (pod["namespace"], pod["name"]) == (own["namespace"], own["name"])
+        for container in pod["containers"]
+        for device in container["devices"]
+    )
+    return {own["uid"]: grants} if grants else {}

@@ -1,0 +1,87 @@
+"""Which families each profile has, and how it combines with --metrics.enable and disable."""
+
+from collections.abc import Mapping
+
+import pytest
+
+from benchmarks.fleet.series import DASHBOARDS, RULES, named_in
+from exporter.metrics.families import FAMILIES, OWN_LEVEL, groups_without
+from exporter.metrics.profiles import PROFILES, has, left_out
+from exporter.settings import SettingsError, load
+
+BY_NAME = {family.full_name: family for family in FAMILIES}
+
+
+def served(flags: Mapping[str, str], environ: Mapping[str, str] | None = None) -> set[str]:
+    settings = load({name: [text] for name, text in flags.items()}, environ or {})
+    return BY_NAME.keys() - settings.metrics_left_out
+
+
+def test_each_profile_has_more_than_the_one_before() -> None:
+    minimal, standard, full = ({f.full_name for f in FAMILIES if has(p, f)} for p in PROFILES)
+    assert minimal < standard < full == BY_NAME.keys()
+
+
+def test_full_is_the_default() -> None:
+    assert served({}) == served({"metrics.profile": "full"}) == BY_NAME.keys()
+
+
+def test_standard_has_what_the_shipped_rules_and_dashboards_ask_for() -> None:
+    assert named_in(RULES, DASHBOARDS) <= served({"metrics.profile": "standard"})
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_a_profile_keeps_what_the_exporter_says_of_itself(profile: str) -> None:
+    own = {f.full_name for f in FAMILIES if f.level == OWN_LEVEL}
+    assert own <= served({"metrics.profile": profile})
+
+
+def test_minimal_has_use_allocation_energy_and_the_reasons_for_what_is_missing() -> None:
+    assert {
+        *("mgpu_container_core_seconds_total", "mgpu_container_memory_used_bytes"),
+        *("mgpu_container_core_limit_ratio", "mgpu_pod_allocated_core_seconds_total"),
+        *("mgpu_namespace_energy_joules_total", "mgpu_container_unmeasured"),
+    } <= served({"metrics.profile": "minimal"})
+
+
+def test_every_name_of_the_minimal_profile_is_a_family() -> None:
+    from exporter.metrics.profiles import _FULL_ONLY, _MINIMAL  # noqa: PLC0415 - the tables
+
+    named = {f"mgpu_{level}_{name}" for level, names in _MINIMAL.items() for name in names}
+    assert named | _FULL_ONLY <= BY_NAME.keys()
+
+
+def test_what_is_enabled_is_added_to_the_profile() -> None:
+    minimal = served({"metrics.profile": "minimal"})
+    more = served(
+        {"metrics.profile": "minimal", "metrics.enable": "power,mgpu_container_processes"}
+    )
+    assert more - minimal == {
+        *("mgpu_device_power_watts", "mgpu_device_power_limit_watts"),
+        "mgpu_container_processes",
+    }
+
+
+def test_what_is_disabled_goes_whatever_else_says() -> None:
+    names = {"metrics.profile": "minimal", "metrics.enable": "power"}
+    less = served({**names, "metrics.disable": "mgpu_device_power_watts,mgpu_pod_info"})
+    assert served(names) - less == {"mgpu_device_power_watts", "mgpu_pod_info"}
+
+
+def test_the_profile_of_a_flag_goes_before_the_variables_and_the_lists_are_kept() -> None:
+    environ = {"MGPU_METRICS_PROFILE": "full", "MGPU_METRICS_DISABLE": "mgpu_pod_info"}
+    found = served({"metrics.profile": "minimal"}, environ)
+    assert found == served({"metrics.profile": "minimal"}) - {"mgpu_pod_info"}
+
+
+def test_what_a_profile_leaves_out_is_not_read() -> None:
+    off = groups_without(left_out("minimal"))
+    assert {"power", "temperature", "profiling", "link", "bar1", "pcie"} <= off
+    assert "xid" not in off
+    assert "power" not in groups_without(left_out("minimal", enable=["power"]))
+    assert groups_without(left_out("full")) == frozenset()
+
+
+def test_another_profile_is_refused() -> None:
+    with pytest.raises(SettingsError, match="minimal, standard, full"):
+        served({"metrics.profile": "small"})
