@@ -96,7 +96,7 @@ def _states() -> list[Panel]:
         ),
         timeline(
             "Sources that were down",
-            "Calls of an exporter that got no answer, over time. Those that always got one are left out.",
+            "Calls of an exporter that got no answer. Those that always got one are left out.",
             {"{{instance}} {{source}}": f"{_of('source_up')} == 0"},
             UP,
             nothing="No source was down in the time range, or no exporter is scraped",
