@@ -96,8 +96,7 @@ def _states() -> list[Panel]:
         ),
         timeline(
             "Sources that were down",
-            "What an exporter asked without an answer, over time. Those that always answered are "
-            "left out.",
+            "Calls of an exporter that got no answer. Those that always got one are left out.",
             {"{{instance}} {{source}}": f"{_of('source_up')} == 0"},
             UP,
             nothing="No source was down in the time range, or no exporter is scraped",
@@ -119,7 +118,7 @@ def _seen() -> list[Panel]:
                     ("Takes", _of("source_duration_seconds"), "s", None),
                     ("Up", _of("source_up"), "short", colored(words=UP)),
                     (
-                        "Last answered",
+                        "Answered",
                         f"time() - {_of('source_last_success_timestamp_seconds')}",
                         "s",
                         None,
