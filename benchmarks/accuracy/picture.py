@@ -30,8 +30,12 @@ def means(page: str) -> tuple[str, Means]:
         raise ValueError(f"{TABLE} is not on the page")
     heads, _, *rows = ([cell.strip() for cell in line.strip("|").split("|")] for line in lines)
     rule = next(rule for rule in RULES if any(row[1] == rule for row in rows))
-    places = [heads.index(reader) for reader in READERS]
-    return rule, {row[0]: [_mean(row[place]) for place in places] for row in rows if row[1] == rule}
+    places = {reader: heads.index(reader) for reader in READERS if reader in heads}
+    return rule, {
+        row[0]: {reader: _mean(row[place]) for reader, place in places.items()}
+        for row in rows
+        if row[1] == rule and not row[0].startswith("**")
+    }
 
 
 def _mean(cell: str) -> float:
@@ -63,10 +67,10 @@ def picture(rule: str, of: Means, scheme: str) -> str:
         parts.append(f'<rect x="{x}" y="32" width="10" height="10" fill="{colour}"/>')
         parts.append(f'<text x="{x + 15}" y="41" fill="{ink}">{reader}</text>')
     for percent in range(0, int(MOST) + 1, 10):
-        x = LEFT + percent * scale
+        line = LEFT + percent * scale
         parts.append(
-            f'<path d="M{x:.1f} {TOP - 8}V{height - 20}" stroke="{grid}"/>'
-            f'<text x="{x:.1f}" y="{height - 6}" fill="{ink}" text-anchor="middle">{percent} %'
+            f'<path d="M{line:.1f} {TOP - 8}V{height - 20}" stroke="{grid}"/>'
+            f'<text x="{line:.1f}" y="{height - 6}" fill="{ink}" text-anchor="middle">{percent} %'
             "</text>"
         )
     for place, (scenario, errors) in enumerate(of.items()):
