@@ -1,7 +1,7 @@
-"""The picture on docs/accuracy.md: errors of four readers by scenario, from the page's table."""
+"""The picture on docs/accuracy.md: errors of up to four readers by scenario, from its table."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 READERS = ("this exporter", "raw poll 1 s", "ring gauge @30 s", "1 s gauge @30 s")
@@ -14,7 +14,7 @@ SCHEMES = {  # background, text, grid, and a colour for each reader
     "dark": ("#0d1117", "#e6edf3", "#30363d", ("#58a6ff", "#3fb950", "#d29922", "#f85149")),
 }
 
-Means = Mapping[str, Sequence[float]]
+Means = Mapping[str, Mapping[str, float]]
 
 
 def means(page: str) -> tuple[str, Means]:
@@ -30,8 +30,12 @@ def means(page: str) -> tuple[str, Means]:
         raise ValueError(f"{TABLE} is not on the page")
     heads, _, *rows = ([cell.strip() for cell in line.strip("|").split("|")] for line in lines)
     rule = next(rule for rule in RULES if any(row[1] == rule for row in rows))
-    places = [heads.index(reader) for reader in READERS]
-    return rule, {row[0]: [_mean(row[place]) for place in places] for row in rows if row[1] == rule}
+    places = {reader: heads.index(reader) for reader in READERS if reader in heads}
+    return rule, {
+        row[0]: {reader: _mean(row[place]) for reader, place in places.items()}
+        for row in rows
+        if row[1] == rule and not row[0].startswith("**")
+    }
 
 
 def _mean(cell: str) -> float:
@@ -42,7 +46,8 @@ def _mean(cell: str) -> float:
 def picture(rule: str, of: Means, scheme: str) -> str:
     """The SVG."""
     ground, ink, grid, colours = SCHEMES[scheme]
-    row = len(READERS) * BAR + GAP
+    readers = list(next(iter(of.values())))
+    row = len(readers) * BAR + GAP
     height = TOP + len(of) * row + 24
     scale = (WIDTH - LEFT - RIGHT) / MOST
     parts = [
@@ -57,24 +62,24 @@ def picture(rule: str, of: Means, scheme: str) -> str:
             f"seconds over 20 min, simulated, rule {rule}</text>"
         ),
     ]
-    for number, (reader, colour) in enumerate(zip(READERS, colours, strict=True)):
+    for number, (reader, colour) in enumerate(zip(readers, colours, strict=False)):
         x = LEFT + number * 145
         parts.append(f'<rect x="{x}" y="32" width="10" height="10" fill="{colour}"/>')
         parts.append(f'<text x="{x + 15}" y="41" fill="{ink}">{reader}</text>')
     for percent in range(0, int(MOST) + 1, 10):
-        x = LEFT + percent * scale
+        line = LEFT + percent * scale
         parts.append(
-            f'<path d="M{x:.1f} {TOP - 8}V{height - 20}" stroke="{grid}"/>'
-            f'<text x="{x:.1f}" y="{height - 6}" fill="{ink}" text-anchor="middle">{percent} %'
+            f'<path d="M{line:.1f} {TOP - 8}V{height - 20}" stroke="{grid}"/>'
+            f'<text x="{line:.1f}" y="{height - 6}" fill="{ink}" text-anchor="middle">{percent} %'
             "</text>"
         )
     for place, (scenario, errors) in enumerate(of.items()):
         y = TOP + place * row
-        middle = y + len(READERS) * BAR / 2 + 4
+        middle = y + len(readers) * BAR / 2 + 4
         parts.append(
             f'<text x="{LEFT - 8}" y="{middle}" fill="{ink}" text-anchor="end">{scenario}</text>'
         )
-        for number, (error, colour) in enumerate(zip(errors, colours, strict=True)):
+        for number, (error, colour) in enumerate(zip(errors.values(), colours, strict=False)):
             end = min(error, MOST) * scale
             top = y + number * BAR
             parts.append(

@@ -1,8 +1,7 @@
 """A recording of a board alone, to be shared: what the driver says, and of nobody whom it says it.
 
 Process ids are counted from 1001 on, ids of devices are pseudonyms, and places on the bus are left
-out. There are no pods, no cgroups and no facts about the node: each process is a host's unit
-``process-1001`` and so on, so that a replay shows its part.
+out. There are no pods, no cgroups and no facts about the node.
 """
 
 import secrets
