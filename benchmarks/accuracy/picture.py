@@ -63,9 +63,9 @@ def picture(rule: str, of: Means, scheme: str) -> str:
         ),
     ]
     for number, (reader, colour) in enumerate(zip(readers, colours, strict=False)):
-        x = LEFT + number * 145
-        parts.append(f'<rect x="{x}" y="32" width="10" height="10" fill="{colour}"/>')
-        parts.append(f'<text x="{x + 15}" y="41" fill="{ink}">{reader}</text>')
+        place = LEFT + number * 145
+        parts.append(f'<rect x="{place}" y="32" width="10" height="10" fill="{colour}"/>')
+        parts.append(f'<text x="{place + 15}" y="41" fill="{ink}">{reader}</text>')
     for percent in range(0, int(MOST) + 1, 10):
         line = LEFT + percent * scale
         parts.append(

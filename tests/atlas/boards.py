@@ -86,9 +86,17 @@ def _works(board: Board, period_s: float) -> list[Work]:
             busy = device(board, engine) / 100
             for number, pid in enumerate(_turns(figures, samples)):
                 begin = START + second + number * period_s
-                weights = {"core": 0.0} | {weight: 1.0}
                 works.append(
-                    Work(gpu=0, pid=pid, start=begin, end=begin + busy * period_s, **weights)
+                    Work(
+                        gpu=0,
+                        pid=pid,
+                        start=begin,
+                        end=begin + busy * period_s,
+                        core=float(weight == "core"),
+                        memory=float(weight == "memory"),
+                        encoder=float(weight == "encoder"),
+                        decoder=float(weight == "decoder"),
+                    )
                 )
     return works
 

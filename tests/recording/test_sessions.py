@@ -61,13 +61,19 @@ class Recording:
     """A session whose cycles a test does one by one, and its file."""
 
     def __init__(
-        self, path: Path, settings: Settings, sources: Sources, clock: ManualClock, **more: bool
+        self,
+        path: Path,
+        settings: Settings,
+        sources: Sources,
+        clock: ManualClock,
+        *,
+        anonymise: bool = False,
     ) -> None:
         self.pages: list[bytes] = []
         self.cycles: list[Cycle] = []
         self._path = path
         self._clock = clock
-        self.session = Session(settings, sources, clock, **more)
+        self.session = Session(settings, sources, clock, anonymise=anonymise)
         self._renderer = Renderer(families_without(settings.metrics_disable))
         self._file = io.BytesIO()
         self._tape = RecordingWriter(self._file, 1 << 24, self.session.head)
