@@ -189,10 +189,18 @@ def test_what_cannot_be_done_is_one_line(command: list[str], complaint: str) -> 
     assert done.stdout == b""
 
 
+def test_a_recording_needs_a_file_unless_it_is_for_sharing(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["record"]) == 2
+    assert (
+        "--output FILE is missing; it may be left out with --share only" in capsys.readouterr().err
+    )
+
+
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (["record"], "the following arguments are required: --output"),
         (["record", "--output=-", "--duration=1d"], "'1d' is not a duration from 1s to 24h"),
         (["record", "--output=-", "--max-bytes=-1"], "'-1' is not a number from 4096"),
         (["replay"], "the following arguments are required: FILE"),

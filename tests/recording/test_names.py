@@ -320,7 +320,7 @@ def test_by_default_every_name_passes() -> None:
     plain = Names()
 
     assert plain.table(table) is table
-    assert plain.reading(reading) is reading
+    assert plain.reading(reading) == reading
     assert plain.status(status) is status
     assert plain.node(facts) is facts
     assert plain.identity(CgroupIdentity(UID)) == CgroupIdentity(UID)
