@@ -60,6 +60,7 @@ VALUES: dict[str, tuple[str, str, str]] = {  # three texts that differ, and none
     "metrics.profile": ("minimal", "standard", "minimal"),
     "metrics.enable": ("pcie", "xid", "ecc"),
     "metrics.disable": ("pcie", "xid", "ecc"),
+    "metrics.created": ("true", "false", "true"),
     "metrics.pod-uid": ("pod_uid", "uid", "pod_uid"),
     "metrics.max-series-per-family": ("1", "2", "3"),
     "compat": ("dcgm", "hami", "gpu-manager"),

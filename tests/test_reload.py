@@ -224,5 +224,5 @@ def test_the_rules_are_live_and_what_opens_things_is_not() -> None:
         *("collection.processes-interval", "collection.sensors-interval", "collection.budget"),
         "drm.wake",
         *("metrics.profile", "metrics.enable", "metrics.disable", "metrics.pod-uid"),
-        *("metrics.max-series-per-family", "compat"),
+        *("metrics.max-series-per-family", "metrics.created", "compat"),
     }
