@@ -196,6 +196,44 @@ def test_a_filter_keeps_what_holds_all_its_words() -> None:
     assert re.search(r"Pods and processes\s+\d+ of \d+", page)
 
 
+def test_a_filter_knows_models_owners_and_sharing_systems() -> None:
+    with serving(demo()) as site:
+        by_model = words_of(text_of(site, "/?q=a100"))
+        by_owner = words_of(text_of(site, "/?q=replicaset"))
+        by_scheme = words_of(text_of(site, "/?q=mgpu"))
+
+    assert re.search(r"GPUs\s+[1-9]", by_model)
+    for page in (by_model, by_owner, by_scheme):
+        assert "No match." not in page
+        assert "These sums are of the whole node." in page
+
+
+def test_a_gpu_that_cannot_be_read_is_in_the_title_the_banner_and_the_sums() -> None:
+    with serving(failing()) as site:
+        markup = text_of(site)
+
+    assert title_of(markup).startswith("(!) ")
+    [banner] = re.findall(r'<p class="banner bad" role="alert" data-k="unread">(.*?)</p>', markup)
+    [link] = re.findall(r'href="#(gpu-[^"]+)"', banner)
+    assert f'id="{link}"' in markup
+    assert re.search(r"1 of \d+ GPUs cannot be read", words_of(banner))
+    assert "(1 unknown)" in words_of(markup)
+
+
+def test_a_node_whose_gpus_are_read_has_no_alarm() -> None:
+    with serving(demo()) as site:
+        markup = text_of(site)
+
+    assert not title_of(markup).startswith("(!)")
+    assert "cannot be read" not in markup
+
+
+def title_of(markup: str) -> str:
+    """The title of a page, as the browser's tab shows it."""
+    title = re.findall("<title>(.*?)</title>", markup)[0]
+    return unescape(title)
+
+
 @pytest.mark.parametrize("query", ["sort=nonsense", "q=" + "x" * 1500, "all=2", "q=%00%ff&sort="])
 def test_a_query_that_makes_no_sense_is_left_aside(query: str) -> None:
     with serving(demo()) as site:

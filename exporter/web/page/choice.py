@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import urlencode
 
-from exporter.web.page.entries import TreeEntry
+from exporter.web.page.entries import Json, TreeEntry
 
 SORTS = {
     "core": "Core use",
@@ -53,17 +53,33 @@ def choice_of(query: Mapping[str, str]) -> Choice:
     )
 
 
-def matches(entry: TreeEntry, words: Sequence[str]) -> bool:
-    """Whether the entry has all of these words, anywhere."""
+def matches(entry: TreeEntry, words: Sequence[str], devices: Mapping[str, str]) -> bool:
+    """Whether the entry has all of these words, anywhere.
+
+    ``devices`` is what ``device_text`` says of each device, by its UUID.
+    """
     if not words:
         return True
-    texts = [entry.space, entry.name, entry.note]
+    texts = [entry.kind, entry.space, entry.name, entry.note]
     for part in entry.parts:
-        texts += [part.name, part.uuid, "" if part.device is None else f"gpu{part.device}"]
+        texts += [part.name, devices.get(part.uuid, part.uuid)]
+        texts += [of.get("scheme", "") for of in part.figures.get("allocation_info", ())]
         for process in part.processes:
             texts += [process.get("name", ""), str(process["pid"])]
-    text = "\n".join(texts).lower()
-    return all(word in text for word in words)
+    return has_all("\n".join(texts), words)
+
+
+def device_text(device: Json) -> str:
+    """What the filter finds a device by: number, UUID, vendor, model, profile and sharing."""
+    info = device.get("info", {})
+    named = (info.get(name, "") for name in ("vendor", "model", "profile", "sharing"))
+    return "\n".join((f"gpu{device['index']}", device["uuid"], *named))
+
+
+def has_all(text: str, words: Sequence[str]) -> bool:
+    """Whether a text has all of these words, which are in lower case."""
+    lower = text.lower()
+    return all(word in lower for word in words)
 
 
 def in_order(entries: Iterable[TreeEntry], choice: Choice) -> list[TreeEntry]:

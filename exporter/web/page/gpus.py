@@ -21,7 +21,7 @@ def card(device: Json, tenants: Sequence[Tenant], series: Series, words: Json) -
         h(
             "header",
             None,
-            h("h3", {"id": name}, f"GPU{NBSP}{_number(device)}"),
+            h("h3", {"id": name}, card_name(device)),
             h("span", {"class": "model"}, h("bdi", None, _model(device))),
             h("ul", {"class": "facts"}, [h("li", None, fact) for fact in facts(device)]),
         ),
@@ -33,11 +33,11 @@ def card(device: Json, tenants: Sequence[Tenant], series: Series, words: Json) -
     )
 
 
-def _number(device: Json) -> str:
-    """The board's index, with the partition's number if its UUID is the board's with one added."""
+def card_name(device: Json) -> str:
+    """The name of a card: the board's index, with the partition's number if its UUID has one."""
     parent = device.get("info", {}).get("parent_uuid")
     part = device["uuid"].removeprefix(parent) if parent else ""
-    return f"{device['index']}{part if len(part) < len(device['uuid']) else ''}"
+    return f"GPU{NBSP}{device['index']}{part if len(part) < len(device['uuid']) else ''}"
 
 
 def _model(device: Json) -> str:

@@ -2,16 +2,17 @@
 
 from collections.abc import Sequence
 
-from exporter.web.page.choice import Choice, in_order, matches
+from exporter.web.page.choice import Choice, device_text, has_all, in_order, matches
 from exporter.web.page.entries import Json, TreeEntry, colours, entries
 from exporter.web.page.gauges import tenants_by_device
-from exporter.web.page.gpus import card
+from exporter.web.page.gpus import card, card_name
 from exporter.web.page.html import NBSP, Child, Html, gibibytes, h, many
-from exporter.web.page.shell import around
+from exporter.web.page.shell import around, unread
 from exporter.web.page.tree import line
 
 GPUS_SHOWN = 24
 ENTRIES_SHOWN = 60
+LOST_NAMED = 8  # in the banner
 
 
 class Page:
@@ -24,6 +25,7 @@ class Page:
         self._document = document
         self._series = {tuple(one["labels"]): one for one in history.get("series", ())}
         self._entries = entries(document)
+        self._texts = {device["uuid"]: device_text(device) for device in document["devices"]}
         self._colours = colours(self._entries)
         self._tenants = tenants_by_device(self._entries, self._colours)
         self._cards: dict[str, Html] = {}
@@ -32,10 +34,10 @@ class Page:
     def html(self, choice: Choice, age_s: float, metrics_path: str) -> str:
         """The whole document. ``age_s`` is the age of the snapshot in seconds."""
         document = self._document
-        matching = [entry for entry in self._entries if matches(entry, choice.words)]
+        matching = [each for each in self._entries if matches(each, choice.words, self._texts)]
         main: list[Child] = [
             _banner(document),
-            _summary(document, self._entries),
+            _summary(document, self._entries, choice),
             _sources(document),
             self._gpus(matching, choice),
             self._tree(in_order(matching, choice), choice),
@@ -45,7 +47,11 @@ class Page:
     def _gpus(self, matching: Sequence[TreeEntry], choice: Choice) -> Html:
         everything = self._document["devices"]
         hosts = {part.uuid for entry in matching for part in entry.parts}
-        devices = [d for d in everything if not choice.words or d["uuid"] in hosts]
+        devices = [
+            device
+            for device in everything
+            if device["uuid"] in hosts or has_all(self._texts[device["uuid"]], choice.words)
+        ]
         shown = devices if choice.all else devices[:GPUS_SHOWN]
         cards = [self._card(device) for device in shown]
         return h(
@@ -104,10 +110,17 @@ def _banner(document: Json) -> list[Html]:
         text = "The last collection cycle ended too long ago, so no figures are shown. A call "
         text += "hangs: see the exporter's log and the kernel's log."
         made.append(h("p", {"class": "banner bad", "role": "alert", "data-k": "stale"}, text))
+    if lost := unread(document):
+        text = f"{len(lost)} of {many(len(document['devices']), 'GPU')} cannot be read: "
+        links = [h("a", {"href": f"#gpu-{each['uuid']}"}, card_name(each)) for each in lost]
+        listed = [links[0], *((", ", link) for link in links[1:LOST_NAMED])]
+        more = f" and {len(lost) - LOST_NAMED} more" if len(lost) > LOST_NAMED else ""
+        look = {"class": "banner bad", "role": "alert", "data-k": "unread"}
+        made.append(h("p", look, text, listed, more, "."))
     return made
 
 
-def _summary(document: Json, everyone: Sequence[TreeEntry]) -> Html:
+def _summary(document: Json, everyone: Sequence[TreeEntry], choice: Choice) -> list[Html]:
     devices = document["devices"]
     up = [device for device in devices if device.get("up")]
     boards = [device for device in up if "utilization_ratio" in device]
@@ -122,13 +135,13 @@ def _summary(document: Json, everyone: Sequence[TreeEntry]) -> Html:
         part.get("core_utilization_ratio", 0.0) for d in boards for part in d["unattributed"]
     )
     pairs = (
-        ("Core in use", f"{core:.2f}" if boards else "?", f"of {many(len(whole), 'GPU')}"),
+        ("Core in use", f"{core:.2f}" if boards else "?", _of(len(whole), len(unread(document)))),
         ("Unattributed", f"{unattributed:.2f}" if boards else "?", "GPUs"),
         ("Memory in use", gibibytes(held) if boards else "?", f"of {gibibytes(total)}"),
         ("Power", f"{sum(watts):.0f}{NBSP}W" if watts else "?", ""),
         ("Pods", str(pods), many(processes, "process", "processes")),
     )
-    return h(
+    sums = h(
         "dl",
         {"class": "sums", "data-k": "sums"},
         [
@@ -141,6 +154,15 @@ def _summary(document: Json, everyone: Sequence[TreeEntry]) -> Html:
             for name, figure, of in pairs
         ],
     )
+    if not choice.words:
+        return [sums]
+    text = "These sums are of the whole node. The filter applies to the lists below."
+    return [sums, h("p", {"class": "quiet", "data-k": "filtered"}, text)]
+
+
+def _of(whole: int, lost: int) -> str:
+    """The number of GPUs that a sum is of, with those that could not be read."""
+    return f"of {many(whole + lost, 'GPU')}" + (f" ({lost} unknown)" if lost else "")
 
 
 def _sources(document: Json) -> Html:

@@ -20,7 +20,7 @@ def around(main: Child, document: Json, choice: Choice, age_s: float, metrics_pa
         h("meta", {"charset": "utf-8"}),
         h("meta", {"name": "viewport", "content": "width=device-width, initial-scale=1"}),
         h("meta", {"name": "color-scheme", "content": "light dark"}),
-        h("title", None, f"{node} · mgpu-exporter"),
+        h("title", None, f"{'(!) ' if alarming(document) else ''}{node} · mgpu-exporter"),
         h("link", {"rel": "icon", "href": "static/icon.svg", "type": "image/svg+xml"}),
         h("link", {"rel": "stylesheet", "href": "static/page.css"}),
         h("script", {"src": "static/page.js", "type": "module"}),
@@ -38,6 +38,17 @@ def around(main: Child, document: Json, choice: Choice, age_s: float, metrics_pa
     )
     html = {"lang": "en", "data-version": document.get("exporter", {}).get("version")}
     return f"<!doctype html>\n{h('html', html, head, body)}\n"
+
+
+def unread(document: Json) -> list[Json]:
+    """The devices that cannot be read."""
+    return [device for device in document["devices"] if not device.get("up")]
+
+
+def alarming(document: Json) -> bool:
+    """Whether something is wrong that the tab's title shows. A GPU released on request is not."""
+    reasons = ({of["reason"] for of in each.get("unmeasured", ())} for each in unread(document))
+    return document["snapshot"]["stale"] or any(each != {"released"} for each in reasons)
 
 
 def _header(node: str, document: Json, choice: Choice, age_s: float) -> Html:
@@ -59,8 +70,8 @@ def _header(node: str, document: Json, choice: Choice, age_s: float) -> Html:
                     "type": "search",
                     "name": "q",
                     "value": choice.text,
-                    "placeholder": "Filter: pod, process, gpu0 …",
-                    "aria-label": "Filter by pod, container, process or GPU",
+                    "placeholder": "Filter: pod, owner, model, gpu0 …",
+                    "aria-label": "Filter by pod, owner, sharing system, process, GPU or model",
                     "autocomplete": "off",
                     "maxlength": "200",
                 },
