@@ -157,7 +157,7 @@ def _summary(document: Json, everyone: Sequence[TreeEntry], choice: Choice) -> l
     if not choice.words:
         return [sums]
     text = "These sums are of the whole node. The filter applies to the lists below."
-    return [sums, h("p", {"class": "quiet", "data-k": "filtered"}, text)]
+    return [sums, h("p", {"class": "quiet filtered", "data-k": "filtered"}, text)]
 
 
 def _of(whole: int, lost: int) -> str:
