@@ -93,7 +93,9 @@ def test_a_pods_core_use_is_told_against_its_share(asked: Asked) -> None:
 
 
 def test_a_young_pod_is_told_right_from_its_second_scrape_on(asked: Asked) -> None:
-    assert asked.pods(SHARE, "inference", 10.5, "chat-b")["chat-b"] == pytest.approx(0.5, abs=0.12)
+    # It wants 0.2 of the GPU and gets 0.165 beside the others, of a share of 0.4. Thirty seconds are
+    # 180 samples: the standard error is 0.07.
+    assert asked.pods(SHARE, "inference", 10.5, "chat-b")["chat-b"] == pytest.approx(0.41, abs=0.14)
 
 
 def test_a_pod_without_a_share_is_told_by_device_and_not_against_a_share(asked: Asked) -> None:

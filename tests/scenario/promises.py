@@ -78,9 +78,10 @@ def _nvidia(ask: ContainerRequest, device: DeviceSpec) -> Promise:
 
 
 def _kai(ask: ContainerRequest, device: DeviceSpec) -> Promise:
-    """A fraction says nothing of memory."""
+    """A fraction is a share of the card's memory; it is served as the share of its cores too."""
     promise = as_asked(ask, device)
-    return promise._replace(memory_bytes=None) if ask.core else promise
+    memory = device.memory_bytes * ask.core // WHOLE if ask.core else ask.memory
+    return promise._replace(memory_bytes=memory)
 
 
 def _dra(ask: ContainerRequest, device: DeviceSpec) -> Promise:
