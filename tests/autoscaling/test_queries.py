@@ -93,8 +93,8 @@ def test_a_pods_core_use_is_told_against_its_share(asked: Asked) -> None:
 
 
 def test_a_young_pod_is_told_right_from_its_second_scrape_on(asked: Asked) -> None:
-    # It wants 0.2 of the GPU and gets 0.165 beside the others, of a share of 0.4. Thirty seconds are
-    # 180 samples: the standard error is 0.07.
+    # It wants 0.2 of the GPU, gets 0.165 beside the others, and has a share of 0.4. Thirty seconds
+    # are 180 samples: the standard error is 0.07.
     assert asked.pods(SHARE, "inference", 10.5, "chat-b")["chat-b"] == pytest.approx(0.41, abs=0.14)
 
 
