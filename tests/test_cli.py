@@ -14,7 +14,7 @@ from exporter import __version__
 from exporter.cli import main
 from exporter.collector.wiring import open_sources
 from exporter.settings import SUBJECTS, TABLE, load
-from exporter.simulation.error import ScenarioError
+from exporter.simulation import ScenarioError
 
 LISTENING = re.compile(r"listening on http://127\.0\.0\.1:(\d+)")
 ANYWHERE = ["--web.listen-address=127.0.0.1:0"]

@@ -9,7 +9,7 @@ import pytest
 from exporter.settings import SettingsError
 from exporter.settings import load as load_settings
 from exporter.settings.yamldocument import MAX_DEPTH, MAX_VALUES
-from exporter.simulation.error import ScenarioError
+from exporter.simulation import ScenarioError
 from exporter.simulation.load import load as load_scenario
 from exporter.sources.pods.client import KubeconfigError, read_kubeconfig
 from exporter.web.webfile import WebFileError

@@ -13,7 +13,7 @@ from exporter.collector.rules import cycle_rules, keep_of, rules_of
 from exporter.ledger import Ledger
 from exporter.model import Clock
 from exporter.settings import Complaint, Problem, Settings, examine, load
-from exporter.simulation.error import ScenarioError
+from exporter.simulation import ScenarioError
 from exporter.sources.cgroups.processes import CgroupProcesses
 from exporter.sources.gpus.factory import open_gpus
 from exporter.sources.gpus.source import demand_of

@@ -11,7 +11,7 @@ from exporter.collector.wiring import open_sources
 from exporter.commands.progress import progress
 from exporter.doctor import CheckVerdict, ReportEntry, as_json, as_text, examine, gather
 from exporter.settings import Settings
-from exporter.simulation.error import ScenarioError
+from exporter.simulation import ScenarioError
 
 logger = logging.getLogger(__name__)
 

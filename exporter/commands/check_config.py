@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 
 from exporter.collector.wiring import examine_settings
 from exporter.settings import Place, Problem, Settings, unknown_variables
-from exporter.simulation.error import ScenarioError
+from exporter.simulation import ScenarioError
 from exporter.simulation.load import load as load_scenario
 from exporter.sources.pods.client import KubeconfigError, read_kubeconfig
 from exporter.web import WebConfig, WebFileError

@@ -28,7 +28,7 @@ from exporter.recording.names import Pseudonyms
 from exporter.recording.recorder import Recorder
 from exporter.recording.settings import disguised, recordable
 from exporter.settings import Settings, argument, count, duration
-from exporter.simulation.error import ScenarioError
+from exporter.simulation import ScenarioError
 from exporter.sources.gpus.source import RestartRequiredError
 
 logger = logging.getLogger(__name__)

@@ -23,7 +23,7 @@ from exporter.metrics.families import families_without
 from exporter.metrics.text import Renderer
 from exporter.model import Clock
 from exporter.settings import Settings
-from exporter.simulation.error import ScenarioError
+from exporter.simulation import ScenarioError
 from exporter.sources.pods.factory import node_name
 from exporter.web import (
     BindError,

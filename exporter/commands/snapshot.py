@@ -13,7 +13,7 @@ from exporter.commands.progress import progress
 from exporter.metrics.families import families_without
 from exporter.metrics.text import Format, Renderer
 from exporter.settings import Settings, argument, duration
-from exporter.simulation.error import ScenarioError
+from exporter.simulation import ScenarioError
 from exporter.terminal.access import add_arguments as add_access
 from exporter.terminal.access import far_feed
 from exporter.terminal.feeds import FeedError, FeedResult, view_of

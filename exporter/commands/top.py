@@ -7,7 +7,7 @@ from importlib.util import find_spec
 
 from exporter.collector.wiring import open_sources
 from exporter.settings import Settings, argument, duration
-from exporter.simulation.error import ScenarioError
+from exporter.simulation import ScenarioError
 from exporter.terminal.access import add_arguments as add_access
 from exporter.terminal.access import far_feed
 from exporter.terminal.feeds import Feed, FeedError

@@ -8,3 +8,7 @@ sample, truncation) and, unlike the driver, has the true busy time. It has no me
 is a pure function of the description, the start and the clock: nothing accumulates, and any moment
 can be asked for. Caches are bounded and only save work.
 """
+
+
+class ScenarioError(Exception):
+    """A scenario cannot be used; the message names the file, the key and what is allowed there."""

@@ -5,9 +5,8 @@ from pathlib import Path
 
 from exporter.model import DeviceState
 from exporter.settings import YamlError, yamldocument
-from exporter.simulation import keys, load_pods
+from exporter.simulation import ScenarioError, keys, load_pods
 from exporter.simulation.description import Fault, SampleRule, Scenario
-from exporter.simulation.error import ScenarioError
 from exporter.simulation.load_devices import read_devices
 from exporter.simulation.load_pods import below, read_pods, read_process
 from exporter.simulation.schemes import Site, companions

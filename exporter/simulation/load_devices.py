@@ -4,9 +4,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from exporter.model import FIRST_INDEX, PARTITIONED
-from exporter.simulation import identity, keys
+from exporter.simulation import ScenarioError, identity, keys
 from exporter.simulation.description import DeviceSpec
-from exporter.simulation.error import ScenarioError
 from exporter.simulation.section import Section
 
 SLICES = 7  # of compute that a card has which can be divided

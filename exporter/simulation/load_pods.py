@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
+from exporter.simulation import ScenarioError
 from exporter.simulation import keys as file_keys
 from exporter.simulation.description import (
     AllocationSpec,
@@ -13,7 +14,6 @@ from exporter.simulation.description import (
     ProcessSpec,
     Scheme,
 )
-from exporter.simulation.error import ScenarioError
 from exporter.simulation.keys import HUNDRED, MOST_REPLICAS, SECOND, Key, may, must
 from exporter.simulation.schemes import Site, memory_unit
 from exporter.simulation.section import Section

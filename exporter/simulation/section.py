@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import TypeVar
 
-from exporter.simulation.error import ScenarioError
+from exporter.simulation import ScenarioError
 from exporter.simulation.keys import TABLE, Key
 
 T = TypeVar("T")

@@ -5,8 +5,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 
 from exporter.collector.wiring import make_collector, open_sources
 from exporter.metrics.compat.dcgm import ALIASES, LEFT_OUT
-from exporter.metrics.compat.page import CompatPage
-from exporter.metrics.compat.rates import Rates
+from exporter.metrics.compat.page import CompatPage, Rates
 from exporter.metrics.text import Format
 from exporter.model import Row, Snapshot, Value
 from exporter.settings import load

@@ -3,8 +3,8 @@ from typing import Any
 
 import pytest
 
+from exporter.simulation import ScenarioError
 from exporter.simulation.description import SampleRule, Scheme
-from exporter.simulation.error import ScenarioError
 from exporter.simulation.load import describe, load, shipped
 from tests.scenario.nodes import A10, pod, process
 

@@ -16,10 +16,8 @@ from exporter.simulation.schemes import (
     kai,
     koordinator,
     nvidia,
-    tke_qgpu,
     vendors,
     vgpu,
-    vke_mgpu,
 )
 from exporter.simulation.schemes.system import (
     Offer,
@@ -44,8 +42,8 @@ __all__ = [
 ]
 
 SYSTEMS: Mapping[Scheme, System] = {
-    Scheme.MGPU: vke_mgpu.SYSTEM,
-    Scheme.QGPU: tke_qgpu.SYSTEM,
+    Scheme.MGPU: clouds.MGPU_SYSTEM,
+    Scheme.QGPU: clouds.QGPU_SYSTEM,
     Scheme.HAMI: vgpu.HAMI,
     Scheme.VOLCANO_VGPU: vgpu.VOLCANO_VGPU,
     Scheme.VOLCANO_GPUSHARE: gpushare.VOLCANO_GPUSHARE,
