@@ -54,15 +54,16 @@ def grown(looks: Sequence[Look]) -> list[Grown]:
     return found
 
 
-def table(found: Sequence[Grown]) -> str:
-    """As Markdown."""
+def table(found: Sequence[Grown], *, judged: bool = True) -> str:
+    """As Markdown. ``judged``: the run was long enough to say what grows."""
     lines = ["| | after the warm-up | at the end | highest | |", "| --- | --- | --- | --- | --- |"]
     for name, before, after, most, leaks in found:
         words = [
             f"{figure / MIB:.1f} MiB" if name == "rss" else f"{figure:,.0f}"
             for figure in (before, after, most)
         ]
-        lines.append(f"| {NAMES[name]} | {' | '.join(words)} | {'GROWS' if leaks else 'steady'} |")
+        verdict = ("GROWS" if leaks else "steady") if judged else "not judged"
+        lines.append(f"| {NAMES[name]} | {' | '.join(words)} | {verdict} |")
     return "\n".join(lines)
 
 
