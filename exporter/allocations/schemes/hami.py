@@ -14,7 +14,8 @@ A segment counts only for a container whose limits hold HAMi's resources (``evid
 can be configured (``scheme``). A pod that uses other names than the configured ones has no
 allocation. Limits of ``nvidia.com/gpu`` alone state no amounts, and other plugins use that resource
 too. Then the annotation counts if HAMi's plugin has registered the node's cards, or if the kubelet
-has granted HAMi's ids. ``nvidia.com/vgpu-mode`` is the policy: hami-core, mig or mps.
+has granted HAMi's ids. ``nvidia.com/vgpu-mode`` is the policy: hami-core, mig or mps. A
+container with ``CUDA_DISABLE_CONTROL`` in its environment has no HAMi-core: ``unenforced``.
 
 The kubelet chooses HAMi's ids (``<uuid>-<n>``) as it likes, and the plugin gives the annotation's
 cards. With ``enableGetPreferredAllocation`` it gives those of the ids, without writing them back
