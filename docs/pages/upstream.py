@@ -40,7 +40,8 @@ READINGS = {
         f"{_BEFORE}; the plugin {_NOW}",
         "core and memory of a card, in units of the memory factor",
         f"{_LIMITS}; annotation of amounts and cards",
-        "by HAMi-core in the container (`hami-core`), or by the instance (`mig`)",
+        "by HAMi-core in the container (`hami-core`), or by the instance (`mig`); with "
+        "`CUDA_DISABLE_CONTROL` not: `unenforced`",
     ),
     "volcano-gpushare": Reading(
         "volcano ed72c7c8 (2026-08-20); devices 95b591b6 (2025-03-20)",
@@ -98,11 +99,12 @@ READINGS = {
         "not by itself: `unenforced`; by HAMi-core where the pod's label says so (`hami-core`)",
     ),
     "hami": Reading(
-        "HAMi 4707fb02 (2026-08-21)",
+        "HAMi 4707fb02 (2026-08-21); its scheduler and device plugin were run on Kubernetes 1.36.3",
         _NOW,
         "core and memory of a card, or a MIG instance",
         f"{_LIMITS}; annotation of amounts and cards",
-        "by HAMi-core in the container (`hami-core`, `enforced`), the instance (`mig`), or `mps`",
+        "by HAMi-core in the container (`hami-core`, `enforced`), the instance (`mig`), or `mps`; "
+        "with `CUDA_DISABLE_CONTROL` not: `unenforced`",
     ),
     "vgpu-manager": Reading(
         "vgpu-manager 3d7f66d (2026-08-21, v0.4.1)",

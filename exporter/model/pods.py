@@ -27,7 +27,8 @@ class Container:
 
     ``container_ids`` holds the bare 64-hex ids without their runtime: the current one first, then
     the one before the last restart. ``memory_hook``: a library of the host is loaded into each of
-    its processes, and a ConfigMap sets the memory limit that HAMi-core enforces.
+    its processes, and a ConfigMap sets the memory limit that HAMi-core enforces. ``uncontrolled``:
+    its environment asks that HAMi-core is not loaded into it.
     """
 
     name: str
@@ -36,6 +37,7 @@ class Container:
     limits: Mapping[str, str] = field(default_factory=dict)  # extended resources only
     claims: tuple[ClaimRef, ...] = ()
     memory_hook: bool = False
+    uncontrolled: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,6 +58,18 @@ ONE = "GPU-1,NVIDIA,2000,0:"
             id="an ordinary init container hands its devices on",
         ),
         pytest.param(
+            (container("i", GPU, "init"), FIRST, PLAIN),
+            f"{ZERO};{ONE};",
+            [("first", "GPU-1")],
+            id="as many containers as segments, of which one has no vGPU",
+        ),
+        pytest.param(
+            (container("i", GPU, "init"), container("s", GPU, "sidecar"), PLAIN, FIRST),
+            f"{ZERO};{ONE};{ZERO};",
+            [("s", "GPU-1"), ("first", "GPU-0")],
+            id="no empty segments since v2.10",
+        ),
+        pytest.param(
             (FIRST, SECOND),
             f"{ZERO};{ONE};;;",
             [("first", None), ("second", None)],

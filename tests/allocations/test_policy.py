@@ -1,5 +1,6 @@
 """Each allocation says whether anything holds its container to it."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -53,6 +54,21 @@ def test_koordinators_label_names_what_enforces(labels: dict[str, str], policy: 
     limits = {"koordinator.sh/gpu-core": "50", "koordinator.sh/gpu-memory": "1Gi"}
     decoded = decode(pod(container("a", limits), labels=labels), NODE)
     assert {a.policy for a in decoded.allocations} == {policy}
+
+
+@pytest.mark.parametrize(
+    ("mode", "policy"),
+    [("", "unenforced"), ("hami-core", "unenforced"), ("mps", "mps")],
+)
+@pytest.mark.parametrize("encoded", ["GPU-0,NVIDIA,1000,10:;", ""])
+def test_hami_core_does_not_hold_a_container_that_disables_it(
+    mode: str, policy: str, encoded: str
+) -> None:
+    limits = {"nvidia.com/gpu": "1", "nvidia.com/gpumem": "1000", "nvidia.com/gpucores": "10"}
+    free = replace(container("a", limits), uncontrolled=True)
+    notes = {"hami.io/vgpu-devices-allocated": encoded, "nvidia.com/vgpu-mode": mode}
+    decoded = decode(pod(free, annotations=notes), NODE)
+    assert [(a.policy, a.memory_bytes) for a in decoded.allocations] == [(policy, 1000 << 20)]
 
 
 @pytest.mark.parametrize("scheme", SCHEMES, ids=lambda scheme: scheme.name)

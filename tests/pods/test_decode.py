@@ -269,3 +269,21 @@ def test_memory_hook_is_a_limit_of_a_config_map_and_a_library_of_the_host(
     document["spec"]["volumes"] = volumes
     document["spec"]["containers"] = [{"name": "a", "env": env, "volumeMounts": mounts}]
     assert [c.memory_hook for c in decode_pod(document).pod.containers] == [expected]
+
+
+@pytest.mark.parametrize(
+    ("env", "expected"),
+    [
+        ([{"name": "CUDA_DISABLE_CONTROL", "value": "true"}], True),
+        ([{"name": "CUDA_DISABLE_CONTROL", "value": "1"}], True),
+        ([{"name": "CUDA_DISABLE_CONTROL", "value": "false"}], False),
+        ([{"name": "CUDA_DISABLE_CONTROL", "value": "yes"}], False),
+        ([{"name": "CUDA_DISABLE_CONTROL", "value": ["true"]}], False),
+        ([{"name": "OTHER", "value": "true"}, None, "x"], False),
+        ({"name": "CUDA_DISABLE_CONTROL"}, False),
+    ],
+)
+def test_a_container_may_ask_not_to_be_controlled(env: Any, *, expected: bool) -> None:
+    document = pod_document("p")
+    document["spec"]["containers"] = [{"name": "a", "env": env}]
+    assert [c.uncontrolled for c in decode_pod(document).pod.containers] == [expected]

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from charts.package import package
 from tests.e2e.programs import Page
 from tools.cluster.board import Board
 from tools.cluster.kubectl import Document, Kubectl
@@ -58,7 +57,6 @@ class Agent:
     def helm(self, *command: str, with_values: bool = False) -> str:
         """What a command about this release prints; with the chart and this node's values."""
         where = [f"--namespace={self.namespace}", f"--kubeconfig={self._kubectl.kubeconfig}"]
-        package()
         chart = [str(CHART), "--values=-"] if with_values else []
         done = subprocess.run(
             [program("helm"), *command, *where, self.name, *chart],

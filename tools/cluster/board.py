@@ -7,9 +7,10 @@ from pathlib import Path
 from tests.fakenvml.scenario import GIB, Gpu, Process, Scenario, Work
 
 MEMORY = 4 * GIB
-CARDS = 8
+CARDS = 12
 SHARED = range(4)  # by mGPU
-WHOLE = range(4, CARDS)  # by nvidia.com/gpu
+WHOLE = range(4, 8)  # by nvidia.com/gpu
+CLAIMED = range(8, CARDS)  # by claims
 
 
 def uuid(gpu: int) -> str:
@@ -18,14 +19,16 @@ def uuid(gpu: int) -> str:
 
 
 class Board:
-    """Eight GPUs. ``driver`` holds the library, ``file`` is the scenario that it reads."""
+    """The node's GPUs. ``driver`` holds the library, ``file`` is the scenario that it reads."""
 
     def __init__(self, folder: Path, driver: Path) -> None:
         folder.mkdir()
         self.driver = driver
         self.file = folder / "gpus.txt"
-        gpus = [Gpu(index, uuid=uuid(index), memory=MEMORY, reserved=0) for index in range(CARDS)]
-        self._scenario = Scenario(gpus=gpus, loaded=time.time() - 60)
+        self.gpus = [
+            Gpu(index, uuid=uuid(index), memory=MEMORY, reserved=0) for index in range(CARDS)
+        ]
+        self._scenario = Scenario(gpus=self.gpus, loaded=time.time() - 60)
         self._tell()
 
     def burst(self, pid: int, gpu: int, seconds: float) -> None:

@@ -3,7 +3,9 @@
 1.36 is the last minor that speaks with containerd 1.x, which is what Debian 12 has (KEP-4033).
 """
 
+import hashlib
 from dataclasses import dataclass
+from pathlib import Path
 
 KUBERNETES = "1.36.3"
 ADAPTER = "0.12.0"
@@ -16,7 +18,8 @@ class Source:
     """A Go module and the programs made from it.
 
     ``staging``: the version under which the modules are published that the module's own file
-    replaces by folders that are not in it; "" where there are none.
+    replaces by folders that are not in it; "" where there are none. ``own``: our own program's
+    file, which uses the module; None where the programs are the module's.
     """
 
     module: str
@@ -24,10 +27,14 @@ class Source:
     programs: tuple[str, ...]
     linker: tuple[str, ...] = ()
     staging: str = ""
+    own: Path | None = None
 
     @property
     def key(self) -> str:
         """The name of the folder that holds what was built."""
+        if self.own is not None:
+            digest = hashlib.sha256(self.own.read_bytes()).hexdigest()
+            return f"{self.own.parent.name}-{self.version}-{digest[:12]}"
         return f"{self.module.rpartition('/')[2]}-{self.version}"
 
 
@@ -50,7 +57,15 @@ KUBERNETES_SOURCE = Source(
     ),
     staging=f"v0.{KUBERNETES.removeprefix('1.')}",
 )
+DRIVER_SOURCE = Source(
+    module=KUBERNETES_SOURCE.module,
+    version=KUBERNETES_SOURCE.version,
+    programs=("dra-driver",),
+    staging=KUBERNETES_SOURCE.staging,
+    own=Path(__file__).parent / "dra-driver" / "main.go",
+)
 ADAPTER_SOURCE = Source("sigs.k8s.io/prometheus-adapter", f"v{ADAPTER}", ("adapter",))
+SOURCES = (KUBERNETES_SOURCE, DRIVER_SOURCE, ADAPTER_SOURCE)
 
 # Debian packages: program that is looked for, package that brings it.
 PACKAGES = {

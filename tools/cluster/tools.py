@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 
 from tools import install
-from tools.cluster.pins import ADAPTER_SOURCE, KUBERNETES_SOURCE, PACKAGES, Source
+from tools.cluster.pins import PACKAGES, SOURCES, Source
 
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "mgpu-exporter-cluster"
 _STAGING = re.compile(r"(?P<module>k8s\.io/[a-z-]+) => \./staging/src/\S+")
@@ -34,7 +34,7 @@ def provide() -> None:
 
     """
     _install()
-    for source in (KUBERNETES_SOURCE, ADAPTER_SOURCE):
+    for source in SOURCES:
         _build(source)
     try:
         install.provide("helm")
@@ -44,7 +44,7 @@ def provide() -> None:
 
 def program(name: str) -> str:
     """The path of a program that was built here, or of one of the system."""
-    for source in (KUBERNETES_SOURCE, ADAPTER_SOURCE):
+    for source in SOURCES:
         if name in source.programs:
             return str(CACHE / source.key / name)
     return str(install.provide(name)) if name in install.PROGRAMS else name
@@ -89,19 +89,33 @@ def _build(source: Source) -> None:
             return
         folder.mkdir(exist_ok=True)
         module = module_folder(source.module, source.version)
-        _make(source, module, _module_file(source, module, folder))
+        own = _module_file(source, module, folder)
+        if source.own is None:
+            _make(source, module, own, [f"./cmd/{name}" for name in source.programs])
+        else:
+            shutil.copy(source.own, folder)
+            _make(source, folder, own, ["."])
 
 
 def _module_file(source: Source, module: Path, folder: Path) -> Path:
-    """A module file of our own: the source's, with published modules for its staging folders."""
+    """A module file of our own: the source's, with published modules for its staging folders.
+
+    Our own program's module is like the source's, which it needs: so most packages are built.
+    """
     text = (module / "go.mod").read_text()
+    text = _STAGING.sub(rf"\g<module> => \g<module> {source.staging}", text)
     own = folder / "build.mod"
-    own.write_text(_STAGING.sub(rf"\g<module> => \g<module> {source.staging}", text))
-    (folder / "build.sum").write_text((module / "go.sum").read_text())
+    if source.own is not None:
+        (name,) = source.programs
+        text = text.replace(f"module {source.module}", f"module {name}", 1)
+        text += f"require {source.module} {source.version}\n"
+        own = folder / "go.mod"
+    own.write_text(text)
+    own.with_suffix(".sum").write_text((module / "go.sum").read_text())
     return own
 
 
-def _make(source: Source, module: Path, own: Path) -> None:
+def _make(source: Source, where: Path, own: Path, packages: list[str]) -> None:
     """Build all programs at once: they share most packages. Whole or not at all."""
     begun = time.monotonic()
     print(f"building {source.key} (kept in {own.parent}) ...", flush=True)
@@ -109,8 +123,8 @@ def _make(source: Source, module: Path, own: Path) -> None:
         _go(
             *("build", f"-modfile={own}", "-mod=mod", "-trimpath", "-buildvcs=false"),
             *(f"-ldflags={' '.join(('-s', '-w', *source.linker))}", "-o", f"{scratch}/"),
-            *(f"./cmd/{name}" for name in source.programs),
-            cwd=module,
+            *packages,
+            cwd=where,
         )
         for name in source.programs:
             (Path(scratch) / name).rename(own.parent / name)

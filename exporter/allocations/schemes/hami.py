@@ -5,15 +5,17 @@ The module ``vgpu`` reads the lists of devices. ``hami.io/vgpu-devices-allocated
 record. ``vgpu-devices-to-allocate`` is erased while devices are assigned, so it is not read.
 
 Since v2.9.0 (commit 0658b5c8) there are segments for the init containers and then the containers,
-before that for the containers alone; some older versions left out empty segments. The number of
-segments shows which. If it does not, the allocation is the pod's, without a container, unless only
-one container can have it.
+before that for the containers alone. Some versions leave out empty segments: old ones, and since
+commit 9e75c87f (v2.10) all whose cards have a model's name (``pkg/scheduler/score.go`` files empty
+ones under it). The number of segments shows which, and which of them are empty. If they do not, the
+allocation is the pod's, without a container, unless only one container can have it.
 
 A segment counts only for a container whose limits hold HAMi's resources (``evidence``). Their names
 can be configured (``scheme``). A pod that uses other names than the configured ones has no
 allocation. Limits of ``nvidia.com/gpu`` alone state no amounts, and other plugins use that resource
 too. Then the annotation counts if HAMi's plugin has registered the node's cards, or if the kubelet
-has granted HAMi's ids. ``nvidia.com/vgpu-mode`` is the policy: hami-core, mig or mps.
+has granted HAMi's ids. ``nvidia.com/vgpu-mode`` is the policy: hami-core, mig or mps. A
+container with ``CUDA_DISABLE_CONTROL`` in its environment has no HAMi-core: ``unenforced``.
 
 The kubelet chooses HAMi's ids (``<uuid>-<n>``) as it likes, and the plugin gives the annotation's
 cards. With ``enableGetPreferredAllocation`` it gives those of the ids, without writing them back
@@ -28,7 +30,7 @@ The shipped words are read, and any that begins as a model of Ascend or Iluvatar
 container's limits hold a resource of the vendor. Cores are per
 cent for Hygon only (AMD's are compute units).
 
-Unconfirmed: which versions left out segments; the encoding of ``4pd.io/vgpu-ids``; that other
+Unconfirmed: which old versions left out segments; the encoding of ``4pd.io/vgpu-ids``; that other
 vendors' ids are the UUIDs of their drivers; the mode of a pod that does not state one.
 """
 
@@ -171,12 +173,11 @@ def _is_at_work(reader: PodReader, names: ResourceNames) -> bool:
 
 def _by_annotation(reader: PodReader, encoded: str, terms: Terms) -> list[Allocation]:
     segments = encoded.removesuffix(";").split(";", MAX_SEGMENTS)
-    apps = app_containers(reader.pod)
-    requesting = tuple(app for app in apps if asks_for(app, terms.names.asking))
-    owners = _owners(reader.pod, requesting, len(segments))
+    owners = _owners(reader.pod, terms.names.asking, segments)
     if owners is not None:
         return by_lists(reader, owners, segments, terms)
     reader.reject(Reason.CONTAINER_MISMATCH, f"{len(segments)} segments: {encoded}")
+    requesting = tuple(a for a in app_containers(reader.pod) if asks_for(a, terms.names.asking))
     if len(requesting) == 1:
         return by_lists(reader, requesting * len(segments), segments, terms)
     return _by_limits(reader, terms)
@@ -187,13 +188,19 @@ def _by_limits(reader: PodReader, terms: Terms) -> list[Allocation]:
     return [found for owner in owners for found in by_limits(reader, owner, terms)]
 
 
-def _owners(
-    pod: Pod, requesting: tuple[Container, ...], segments: int
-) -> tuple[Container, ...] | None:
-    """Return the containers of the segments; None if their number matches no known rule."""
+def _owners(pod: Pod, asking: tuple[str, ...], segments: list[str]) -> tuple[Container, ...] | None:
+    """Return the containers of the segments; None if their number matches no known rule.
+
+    If it matches several, the segments that are empty show which: those of containers without vGPU.
+    """
     apps = app_containers(pod)
-    before = tuple(c for c in pod.containers if c.kind in {"init", "sidecar"})
-    return next((o for o in (before + apps, apps, requesting) if len(o) == segments), None)
+    every = tuple(c for c in pod.containers if c.kind in {"init", "sidecar"}) + apps
+    requesting = tuple(container for container in every if asks_for(container, asking))
+    rules = (every, apps, requesting, tuple(app for app in apps if app in requesting))
+    matching = [owners for owners in rules if len(owners) == len(segments)]
+    filled = [bool(segment) for segment in segments]
+    fitting = (o for o in matching if [asks_for(owner, asking) for owner in o] == filled)
+    return next(fitting, matching[0] if matching else None)
 
 
 def _once(reader: PodReader, allocations: list[Allocation]) -> list[Allocation]:

@@ -11,6 +11,9 @@ A MIG instance's core follows from its GPU, so none is stated.
 A user who may change a pod may change the annotation, so each entry is compared with the limits
 (``evidence``). While a MIG instance is not found on the node, the amounts of the limits are used:
 the scheduler assigns the next larger instance.
+
+HAMi-core holds a container to its limits. A container whose environment has
+``CUDA_DISABLE_CONTROL=true`` gets its devices without that library: the policy is ``unenforced``.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,11 +26,11 @@ from exporter.allocations.evidence import agreed, is_backed
 from exporter.allocations.quantities import MIB, natural_of, parse_natural
 from exporter.allocations.reader import PodReader, Share
 from exporter.allocations.registered import registered_memory
-from exporter.allocations.scheme import Reason
+from exporter.allocations.scheme import UNENFORCED, Reason
 from exporter.model import Allocation, Container, Device
 
-_MIG = "mig"
-_MODES = {name: name for name in ("hami-core", _MIG, "mps")}
+_MIG, _CORE = "mig", "hami-core"
+_MODES = {name: name for name in (_CORE, _MIG, "mps")}
 _PRIORITIES = {"0": "high", "1": "low"}
 _DEVICE_FIELDS = 4
 MAX_SEGMENTS = 512  # a pod has at most as many containers; the rest is not split
@@ -190,7 +193,7 @@ def _by_entry(reader: PodReader, owner: Container, entry: _Entry, terms: Terms) 
     share = Share(
         reader.core(core or None) if terms.percent and not mig else None,
         reader.memory(memory or None, terms.unit),
-        _MIG if mig else terms.policy,
+        _MIG if mig else _policy(owner, terms),
         _priority(reader, owner, terms),
     )
     if mig and device is not None:
@@ -241,7 +244,10 @@ def by_limits(reader: PodReader, owner: Container, terms: Terms) -> list[Allocat
         return []
     asked, _ = _asked(reader, owner, terms, "")
     share = Share(
-        asked.core or None, asked.memory_bytes, terms.policy, _priority(reader, owner, terms)
+        asked.core or None,
+        asked.memory_bytes,
+        _policy(owner, terms),
+        _priority(reader, owner, terms),
     )
     stated = not owner.limits.keys().isdisjoint((names.memory, names.memory_percentage))
     return reader.allocate(owner, (None,) * count, share, whole=share.core == 1 and not stated)
@@ -278,6 +284,11 @@ def _asked(reader: PodReader, owner: Container, terms: Terms, uuid: str) -> tupl
         return share._replace(memory_bytes=size), (reader.card_memory(card) or 0) // 100
     size = reader.memory(registered * percent // 100 or None, terms.unit)
     return share._replace(memory_bytes=size), terms.unit
+
+
+def _policy(owner: Container, terms: Terms) -> str:
+    """Return the mode, unless HAMi-core is to hold a container that asks not to be held."""
+    return UNENFORCED if owner.uncontrolled and terms.policy in {"", _CORE} else terms.policy
 
 
 def _priority(reader: PodReader, owner: Container, terms: Terms) -> str:

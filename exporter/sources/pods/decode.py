@@ -110,6 +110,8 @@ CONFIG_HASH = "kubernetes.io/config.hash"
 
 MEMORY_LIMIT = "CUDA_DEVICE_MEMORY_LIMIT"
 PRELOADED = "/etc/ld.so.preload"
+DISABLE_CONTROL = "CUDA_DISABLE_CONTROL"
+TRUE_OF_GO = ("1", "t", "T", "true", "TRUE", "True")  # strconv.ParseBool
 
 CONTAINER_ID = re.compile(r"[a-z][a-z0-9.-]*://([0-9A-Za-z][0-9A-Za-z_.-]{0,127})", re.ASCII)
 
@@ -216,8 +218,20 @@ def _containers(spec: Json, status: Json, dropped: Counter[str]) -> tuple[Contai
                 limits=_extended_resources(container),
                 claims=claims.get(name, ()),
                 memory_hook=_has_memory_hook(spec, container),
+                uncontrolled=_is_uncontrolled(container),
             )
     return tuple(found.values())
+
+
+def _is_uncontrolled(container: Json) -> bool:
+    """Whether its environment asks the device plugins of HAMi and Volcano to load no HAMi-core.
+
+    Source: HAMi's ``pkg/device-plugin/nvidiadevice/nvinternal/plugin/server.go`` (Allocate).
+    """
+    return any(
+        variable.get("name") == DISABLE_CONTROL and variable.get("value") in TRUE_OF_GO
+        for variable in mappings(container, "env")
+    )
 
 
 def _has_memory_hook(spec: Json, container: Json) -> bool:
