@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from functools import partial
 from http.client import HTTPConnection
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,6 +20,7 @@ from exporter.sources.pods.client import connect, from_kubeconfig
 from exporter.sources.pods.reviews import ApiReviewer
 from exporter.web import ReviewLimits, Verdicts, WebConfig, WebFileError
 from tests.api.nodes import crowded, demo
+from tests.api.validation import validate
 from tests.pods.apiserver import ApiServer, write_kubeconfig
 from tests.pods.apistate import Account
 from tests.web.conftest import Pki
@@ -36,6 +38,7 @@ ACCOUNTS = {
     "reloader": {("post", "/mgpu-exporter/reload")},
     "nobody": set(),
 }
+SNAPSHOT = "/api/v1/snapshot"
 PAGES = ("/", "/api/v1/snapshot", "/api/v1/devices", "/api/v1/history")
 
 
@@ -487,11 +490,10 @@ def test_a_rate_limit_comes_first(guarded: Guarded, tmp_path: Path) -> None:
 # Some namespaces
 
 
-def of(site: Site, path: str, name: str) -> dict[str, object]:
+def of(site: Site, path: str, name: str) -> Any:
     got = ask(site, path, name)
     assert got.status == 200
-    made: dict[str, object] = json.loads(got.body)
-    return made
+    return json.loads(got.body)
 
 
 def test_another_view_has_another_entity_tag(guarded: Guarded) -> None:
@@ -509,5 +511,35 @@ def test_another_view_has_another_entity_tag(guarded: Guarded) -> None:
 def test_a_node_with_many_namespaces_is_asked_about_within_the_limit(guarded: Guarded) -> None:
     with guarded.site(crowded()) as site:
         assert ask(site, "/", "tenant").status == 403
-        spaces = len(of(site, "/api/v1/snapshot", "viewer")["namespaces"])  # type: ignore[arg-type]
+        spaces = len(of(site, "/api/v1/snapshot", "viewer")["namespaces"])
     assert guarded.asked("permit") <= min(spaces, 128) + 4
+
+
+def test_a_tenant_sees_the_rows_of_one_namespace_only(guarded: Guarded) -> None:
+    with guarded.site() as site:
+        mine, whole = (of(site, "/api/v1/snapshot", name) for name in ("tenant", "viewer"))
+        every = of(site, "/api/v1/snapshot", "everywhere")
+        page = ask(site, "/?all=1", "tenant").body.decode()
+        past = of(site, "/api/v1/history", "tenant")
+    validate("snapshot", mine)
+    assert mine["namespaces_shown"] == ["inference"]
+    assert "namespaces_shown" not in whole
+    assert {pod["namespace"] for pod in mine["pods"]} == {"inference"}
+    assert {pod["namespace"] for pod in every["pods"]} > {"inference", "research"}
+    assert (mine["groups"], every["groups"]) == ([], [])
+    assert len(whole["groups"]) > 1
+    assert "research" not in page
+    assert "inference" in page
+    assert {each["level"] for each in past["series"]} == {"device", "container"}
+
+
+def test_a_pod_of_another_namespace_is_not_there(guarded: Guarded) -> None:
+    with guarded.site() as site:
+        pods = {pod["namespace"]: pod["pod"] for pod in of(site, SNAPSHOT, "viewer")["pods"]}
+        mine = ask(site, f"/api/v1/pods/inference/{pods['inference']}", "tenant")
+        theirs = ask(site, f"/api/v1/pods/research/{pods['research']}", "tenant")
+        nobodys = ask(site, "/api/v1/pods/research/none", "tenant")
+        whole = ask(site, f"/api/v1/pods/research/{pods['research']}", "viewer")
+    assert (mine.status, theirs.status, whole.status) == (200, 404, 200)
+    assert (theirs.status, theirs.body) == (nobodys.status, nobodys.body)
+    validate("pod", json.loads(mine.body))
