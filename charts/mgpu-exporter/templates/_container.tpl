@@ -11,6 +11,12 @@
 {{- if include "mgpu.hasWebConfig" . }}
 - --web.config.file=/etc/mgpu-exporter/web/web.yaml
 {{- end }}
+{{- if .Values.accessControl.enabled }}
+- --web.kubernetes-access
+{{- with .Values.accessControl.audiences }}
+- --web.kubernetes-audiences={{ join "," . }}
+{{- end }}
+{{- end }}
 {{- if .Values.simulate }}
 - --simulate={{ .Values.simulate }}
 {{- else }}
