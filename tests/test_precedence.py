@@ -13,6 +13,7 @@ VALUES: dict[str, tuple[str, str, str]] = {  # three texts that differ, and none
     "web.max-requests": ("1", "2", "3"),
     "web.config.file": ("a.yml", "b.yml", "c.yml"),
     "web.open-page": ("true", "false", "true"),
+    "web.metrics-only": ("true", "false", "true"),
     "web.kubernetes-access": ("true", "false", "true"),
     "web.kubernetes-audiences": ("a", "b", "c"),
     "web.enable-lifecycle": ("true", "false", "true"),

@@ -137,7 +137,8 @@ WEB = (
                 False,
                 SWITCH,
                 "Put kube-rbac-proxy in front: who scrapes needs `get` on the telemetry path. "
-                "The exporter then listens on the pod's loopback address only.",
+                "The exporter then listens on the pod's loopback address only, and serves neither "
+                "page nor JSON. `accessControl` does without a proxy.",
             ),
             Value(
                 "kubeRBACProxy.image",

@@ -56,6 +56,8 @@ def examine_settings(
 def _complaints(settings: Settings) -> Iterator[Complaint]:
     if settings.web_kubernetes_access and settings.web_open_page:
         yield ("web.open-page", "contradicts --web.kubernetes-access; give one of the two")
+    if settings.web_metrics_only and settings.web_open_page:
+        yield ("web.open-page", "contradicts --web.metrics-only; give one of the two")
     if settings.web_kubernetes_audiences and not settings.web_kubernetes_access:
         yield ("web.kubernetes-audiences", "has no effect without --web.kubernetes-access")
     try:

@@ -53,6 +53,17 @@ class WebSettings:
             "to users of --web.config.file, and on loopback addresses and Unix sockets.",
         ),
     ]
+    web_metrics_only: Annotated[
+        bool,
+        Setting(
+            "web.metrics-only",
+            SWITCH,
+            "false",
+            "Serve the metrics and the health checks, but neither the live page nor its JSON.",
+            "For a proxy in front that judges by path: in every cluster all authenticated clients "
+            "may get /api/*, by the ClusterRole system:discovery.",
+        ),
+    ]
     web_kubernetes_access: Annotated[
         bool,
         Setting(

@@ -60,16 +60,19 @@ def make_app(  # noqa: PLR0913 - what it serves, and for whom
     home = _home(gate, live, health, clock, settings.web_telemetry_path)
     cardinality = Cardinality(lambda: health.snapshot, lambda: pages.families)
     reload = reload if settings.web_enable_lifecycle else None
-    for route in (
-        Route("/", home, Access.OPEN if views is None else Access.VIEW),
+    always = (
         *_checks(health, clock),
         Route("/-/reload", reload_handler(reload), Access.RELOAD, "POST"),
         Route(settings.web_telemetry_path, _metrics(pages), Access.METRICS),
+    )
+    private = (
+        Route("/", home, Access.OPEN if views is None else Access.VIEW),
         *cardinality.routes(),
         *routes(gate),
         *static_routes(),
         *Api(answers, about, gate.view).routes(),
-    ):
+    )
+    for route in (*always, *(() if settings.web_metrics_only else private)):
         gate.add(app, route)
     return app
 

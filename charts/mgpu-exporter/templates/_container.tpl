@@ -5,7 +5,7 @@
 - --config.file=/etc/mgpu-exporter/settings/settings.yaml
 - --web.listen-address={{ if .Values.kubeRBACProxy.enabled }}127.0.0.1{{ end }}:{{ include "mgpu.webPort" . }}
 {{- if .Values.kubeRBACProxy.enabled }}
-- --web.open-page
+- --web.metrics-only
 {{- end }}
 - --web.telemetry-path={{ .Values.web.telemetryPath }}
 {{- if include "mgpu.hasWebConfig" . }}
