@@ -76,7 +76,7 @@ class TokenBucket:
 
 _NO_CREDENTIALS = (
     "This needs authentication, and none is set up here: see basic_auth_users and client_auth_type "
-    "in --web.config.file. --web.open-page serves it to everybody.\n"
+    "in --web.config.file, or --web.kubernetes-access. --web.open-page serves it to everybody.\n"
 )
 _OTHER_SITE = (
     "The request names another machine, or comes from a web page of another site: use localhost or "

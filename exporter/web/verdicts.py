@@ -27,7 +27,7 @@ T = TypeVar("T")
 IDENTITY, PERMISSION = KINDS = "token", "right"
 OUTCOMES = ("allowed", "denied", "failed", "not_asked")
 _SECOND_NS = 1_000_000_000
-_LANES = 3
+_LANES = 4
 _BUSY = "too many clients wait for the API server; try again"
 _FAILED = "the API server cannot be asked for your rights; the exporter's log says why"
 
@@ -52,8 +52,8 @@ class Reviewer(Protocol):
 class ReviewLimits:
     """Limits of reviews and of what is cached of them.
 
-    ``at_once``, ``burst`` and ``interval_s`` are for each of three: tokens that were never valid,
-    tokens that were, and rights. So many run at once, so many may start together, and later ones
+    ``at_once``, ``burst`` and ``interval_s`` are for each of four: tokens and rights, new ones and
+    those that were allowed before. So many run at once, so many may start together, and later ones
     start each ``interval_s``. ``wait_s`` is for a turn.
     """
 
@@ -64,7 +64,7 @@ class ReviewLimits:
     allowed_s: float = 60.0
     unknown_s: float = 10.0  # a token that is not valid
     denied_s: float = 30.0  # a right that a known client does not have
-    known_s: float = 3600.0  # a token that was valid is asked about before new ones
+    known_s: float = 3600.0  # what was allowed does not wait behind what is new
     cached: int = 4096
 
 
@@ -159,9 +159,8 @@ class Verdicts:
         self._granted: _Cache[bool] = _Cache(most, clock)
         self._refused: _Cache[bool] = _Cache(most, clock)
         self._known: _Cache[bool] = _Cache(most, clock)
-        self._newcomers = _Lane(IDENTITY, self._limits)
-        self._renewals = _Lane(IDENTITY, self._limits)  # many wrong tokens do not hold them up
-        self._rights = _Lane(PERMISSION, self._limits)
+        self._first = {kind: _Lane(kind, self._limits) for kind in KINDS}
+        self._renewals = {kind: _Lane(kind, self._limits) for kind in KINDS}
         self._asked: dict[Hashable, asyncio.Task[Any]] = {}
         self._threads: ThreadPoolExecutor | None = None
         self._problem = ""
@@ -184,9 +183,8 @@ class Verdicts:
         if subject is None:
             if self._strangers.get(key):
                 return None
-            lane = self._renewals if self._known.get(key) else self._newcomers
             ask = partial(self._reviewer.identify, token)
-            subject = await self._once(key, lane, peer, ask)
+            subject = await self._once(key, self._lane(IDENTITY, key), peer, ask)
             if subject is None:
                 self._strangers.put(key, True, self._limits.unknown_s)
                 return None
@@ -202,9 +200,10 @@ class Verdicts:
         if self._refused.get(key):
             return False
         ask = partial(self._reviewer.permits, client.subject, right)
-        permits = await self._once(key, self._rights, client.peer, ask)
+        permits = await self._once(key, self._lane(PERMISSION, key), client.peer, ask)
         if permits:
             self._granted.put(key, True, self._limits.allowed_s)
+            self._known.put(key, True, self._limits.known_s)
         else:
             self._refused.put(key, True, self._limits.denied_s)
         return permits
@@ -214,6 +213,10 @@ class Verdicts:
         if self._threads is not None:
             self._threads.shutdown(wait=False, cancel_futures=True)
         self._reviewer.close()
+
+    def _lane(self, kind: str, key: Hashable) -> _Lane:
+        """Where a review waits. Many wrong tokens do not hold up those that were right before."""
+        return (self._renewals if self._known.get(key) else self._first)[kind]
 
     async def _once(self, key: Hashable, lane: _Lane, peer: str, ask: Callable[[], T]) -> T:
         """The verdict. Requests that need the same one at the same time share a review."""
