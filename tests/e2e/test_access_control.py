@@ -2,9 +2,11 @@
 
 import subprocess
 import sys
+import threading
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -38,6 +40,12 @@ def ask(url: str, token: str) -> tuple[int, str]:
         return error.code, error.read().decode()
 
 
+def left(url: str) -> None:
+    """Ask, and be left without an answer."""
+    with suppress(OSError):
+        ask(url, "new")
+
+
 @pytest.mark.slow
 def test_it_asks_with_its_own_credentials_and_counts(server: ApiServer, kubeconfig: str) -> None:
     with Exporter(*FLAGS, f"--kubeconfig={kubeconfig}") as exporter:
@@ -56,8 +64,13 @@ def test_it_asks_with_its_own_credentials_and_counts(server: ApiServer, kubeconf
         wanted = {"allowed": 1.0, "denied": 1.0, "failed": 0.0, "not_asked": 0.0}
         eventually(lambda: counted() == wanted, "the reviews are counted")
         assert {each.authorization for each in server.requests("identify")} == {"Bearer exporter"}
-        server.hold("identify")  # a review that hangs does not hold up the end
-        assert exporter.stop() == 0
+        server.hold("identify")
+        asked = len(server.requests("identify"))
+        waiting = threading.Thread(target=left, args=(url,))
+        waiting.start()
+        server.wait_for_requests("identify", asked + 1)
+        assert exporter.stop() == 0  # a review that hangs does not hold up the end
+        waiting.join()
 
 
 def run(*flags: str, home: Path) -> subprocess.CompletedProcess[str]:

@@ -1,106 +1,18 @@
 """Kubernetes decides who may ask: real requests, with reviews by a real HTTP server."""
 
 import json
-import logging
-import socket
-import threading
 from base64 import b64encode
-from collections.abc import Iterator
-from contextlib import contextmanager
-from functools import partial
-from http.client import HTTPConnection
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from exporter.model import Snapshot
 from exporter.settings import Address
-from exporter.sources.pods.client import connect, from_kubeconfig
-from exporter.sources.pods.reviews import ApiReviewer
-from exporter.web import ReviewLimits, Verdicts, WebConfig, WebFileError
-from tests.api.nodes import crowded, demo
+from exporter.web import WebConfig, WebFileError
 from tests.api.validation import validate
-from tests.pods.apiserver import ApiServer, write_kubeconfig
-from tests.pods.apistate import Account
 from tests.web.conftest import Pki
-from tests.web.serving import PATIENCE_S, SECOND, Answer, FakeClock, Site, answer, serving
+from tests.web.reviewing import EVERYWHERE, PAGES, SNAPSHOT, Guarded, ask, bearer, of
+from tests.web.serving import answer
 from tests.web.test_access import HASH, UnixConnection
-
-EVERYWHERE = Address("0.0.0.0", 0)  # noqa: S104 - who is let in is the test
-GET_PAGE = ("get", "/mgpu-exporter/page")
-ACCOUNTS = {
-    "scraper": {("get", "/metrics")},
-    "viewer": {GET_PAGE},
-    "tenant": {("get", "pods/inference")},
-    "everywhere": {("get", "pods/")},
-    "elsewhere": {("get", "pods/nothing-here")},
-    "reloader": {("post", "/mgpu-exporter/reload")},
-    "nobody": set(),
-}
-SNAPSHOT = "/api/v1/snapshot"
-PAGES = ("/", "/api/v1/snapshot", "/api/v1/devices", "/api/v1/history")
-
-
-def user(name: str) -> dict[str, object]:
-    return {"username": name, "uid": name, "groups": ["system:authenticated"]}
-
-
-@pytest.fixture
-def server() -> Iterator[ApiServer]:
-    with ApiServer() as running:
-        for name, rights in ACCOUNTS.items():
-            running.add_account(f"token-of-{name}", Account(user(name), rights=set(rights)))
-        yield running
-
-
-class Guarded:
-    """Serves with reviews by ``server``."""
-
-    def __init__(self, server: ApiServer, folder: Path) -> None:
-        self.server = server
-        self._config = write_kubeconfig(folder / "kubeconfig", server.url, token="exporter")  # noqa: S106
-
-    def verdicts(
-        self, limits: ReviewLimits | None = None, clock: FakeClock | None = None
-    ) -> Verdicts:
-        """Verdicts by the server."""
-        load = from_kubeconfig(str(self._config))
-        reviewer = ApiReviewer(partial(connect, load), timeout_s=1.0)
-        return Verdicts(reviewer, clock or FakeClock(), limits)
-
-    @contextmanager
-    def site(
-        self,
-        snapshot: Snapshot | None = None,
-        limits: ReviewLimits | None = None,
-        **options: object,
-    ) -> Iterator[Site]:
-        """A site whose verdicts follow its clock."""
-        verdicts = self.verdicts(limits, clock := FakeClock())
-        options = {"address": EVERYWHERE, **options}
-        with serving(snapshot or demo(), verdicts=verdicts, **options) as site:  # type: ignore[arg-type]
-            site.clock.__dict__ = clock.__dict__  # one time for both
-            yield site
-        verdicts.close()
-
-    def asked(self, kind: str) -> int:
-        """How many reviews of a kind were asked for."""
-        return len(self.server.requests(kind))
-
-
-@pytest.fixture
-def guarded(server: ApiServer, tmp_path: Path) -> Guarded:
-    return Guarded(server, tmp_path)
-
-
-def bearer(name: str) -> str:
-    return f"Bearer token-of-{name}"
-
-
-def ask(site: Site, path: str, name: str, method: str = "GET") -> Answer:
-    return site.ask(path, method, Authorization=bearer(name))
-
 
 # Who may see what
 
@@ -191,247 +103,6 @@ def test_a_unix_socket_is_guarded_by_its_file(guarded: Guarded, tmp_path: Path) 
     assert guarded.asked("identify") == 0
 
 
-# Caches
-
-
-def test_a_verdict_is_asked_for_once_a_minute(guarded: Guarded) -> None:
-    with guarded.site() as site:
-        for _ in range(5):
-            assert ask(site, "/metrics", "scraper").status == 200
-        assert (guarded.asked("identify"), guarded.asked("permit")) == (1, 1)
-        site.clock.now_ns += 61 * SECOND
-        assert ask(site, "/metrics", "scraper").status == 200
-    assert (guarded.asked("identify"), guarded.asked("permit")) == (2, 2)
-
-
-def test_a_right_that_was_taken_ends_within_a_minute(guarded: Guarded) -> None:
-    with guarded.site() as site:
-        assert ask(site, "/metrics", "scraper").status == 200
-        guarded.server.add_account("token-of-scraper", Account(user("scraper")))
-        site.clock.now_ns += 61 * SECOND
-        assert ask(site, "/metrics", "scraper").status == 403
-        guarded.server.remove_account("token-of-scraper")
-        site.clock.now_ns += 61 * SECOND
-        assert ask(site, "/metrics", "scraper").status == 401
-
-
-def test_a_right_that_was_given_begins_soon(guarded: Guarded) -> None:
-    with guarded.site() as site:
-        assert [ask(site, "/metrics", "late").status for _ in range(3)] == [401] * 3
-        assert guarded.asked("identify") == 1
-        guarded.server.add_account("token-of-late", Account(user("late")))
-        site.clock.now_ns += 11 * SECOND
-        assert ask(site, "/metrics", "late").status == 403
-        rights = {("get", "/metrics")}
-        guarded.server.add_account("token-of-late", Account(user("late"), rights=rights))
-        assert ask(site, "/metrics", "late").status == 403
-        site.clock.now_ns += 31 * SECOND
-        assert ask(site, "/metrics", "late").status == 200
-
-
-def test_wrong_tokens_do_not_push_out_right_ones(guarded: Guarded) -> None:
-    with guarded.site(limits=ReviewLimits(cached=3)) as site:
-        assert ask(site, "/metrics", "scraper").status == 200
-        for number in range(10):
-            assert ask(site, "/metrics", f"stranger-{number}").status == 401
-        asked = guarded.asked("identify")
-        assert ask(site, "/metrics", "scraper").status == 200
-        assert guarded.asked("identify") == asked
-        assert ask(site, "/metrics", "stranger-0").status == 401  # forgotten, so asked again
-        assert guarded.asked("identify") == asked + 1
-
-
-# The API server fails
-
-
-def test_without_the_api_server_nobody_new_is_let_in(guarded: Guarded) -> None:
-    with guarded.site() as site:
-        assert ask(site, "/metrics", "scraper").status == 200
-        guarded.server.stop()
-        assert ask(site, "/metrics", "scraper").status == 200  # of the cache
-        closed = ask(site, "/metrics", "viewer")
-        assert site.ask("/-/healthy").status == 200
-        site.clock.now_ns += 61 * SECOND
-        late = ask(site, "/metrics", "scraper")
-        assert site.ask("/metrics").status == 401
-        guarded.server.start()
-        assert ask(site, "/metrics", "scraper").status == 200
-    assert {closed.status, late.status} == {503}
-    assert closed.body == (
-        b"the API server cannot be asked for your rights; the exporter's log says why\n"
-    )
-    assert closed.headers["Retry-After"] == "1"
-
-
-@pytest.mark.parametrize("kind", ["identify", "permit"])
-@pytest.mark.parametrize("body", [b"", b"{}", b'{"kind": "Status"}', b"\xff" * 1000])
-def test_a_malformed_answer_lets_nobody_in(guarded: Guarded, kind: str, body: bytes) -> None:
-    with guarded.site() as site:
-        guarded.server.answer_reviews_with(kind, body)
-        assert ask(site, "/metrics", "scraper").status == 503
-        assert ask(site, "/", "viewer").status == 503
-        guarded.server.answer_reviews_with(kind, None)
-        assert ask(site, "/metrics", "scraper").status == 200
-
-
-def test_the_log_says_once_why_nobody_is_let_in(
-    guarded: Guarded, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level(logging.INFO)
-    guarded.server.fail("identify", 403, "no", times=3)
-    with guarded.site() as site:
-        statuses = [ask(site, "/metrics", "scraper").status for _ in range(4)]
-    assert statuses == [503, 503, 503, 200]
-    lines = [r.getMessage() for r in caplog.records if r.name == "exporter.web.verdicts"]
-    assert len(lines) == 2
-    assert "tokenreviews: create" in lines[0]
-    assert lines[1] == "clients are let in again"
-
-
-def test_no_token_is_in_any_log(guarded: Guarded, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.DEBUG)
-    guarded.server.fail("identify", 500, "cannot review token-of-scraper", times=1)
-    with guarded.site() as site:
-        for name in ("scraper", "viewer", "stranger"):
-            ask(site, "/metrics", name)
-        guarded.server.stop()
-        ask(site, "/metrics", "other")
-    assert "token-of" not in "\n".join(str(vars(record)) for record in caplog.records)
-
-
-# Hostile clients
-
-
-@pytest.mark.parametrize(
-    "authorization",
-    [
-        "Bearer",
-        "Bearer ",
-        "Bearer a b",
-        "Bearer " + "x" * 6145,
-        "Bearer t\u00f6ken",
-        'Bearer "quoted"',
-        "Bearer ../../etc",
-        "Token token-of-viewer",
-        "Basic token-of-viewer",
-        "Basic " + b64encode(b"token-of-viewer").decode(),
-        "Basic " + b64encode(b"x:\xff\xfe").decode(),
-    ],
-)
-def test_what_cannot_be_a_token_is_not_asked_about(guarded: Guarded, authorization: str) -> None:
-    with guarded.site() as site:
-        status = site.ask("/metrics", Authorization=authorization).status
-    if authorization != "Bearer ../../etc":  # a token to any eye; only JSON carries it
-        assert guarded.asked("identify") == 0
-    assert status == 401
-
-
-def test_two_tokens_are_none(guarded: Guarded) -> None:
-    with guarded.site() as site, site.raw() as client:
-        line = f"Authorization: {bearer('viewer')}\r\n"
-        client.sendall(f"GET /metrics HTTP/1.1\r\nHost: x\r\n{line}{line}\r\n".encode())
-        assert client.recv(100).startswith(b"HTTP/1.1 401")
-
-
-class Peer(HTTPConnection):
-    """A client with another loopback address, which is another peer."""
-
-    def __init__(self, site: Site, address: str) -> None:
-        super().__init__("127.0.0.1", site.port, timeout=PATIENCE_S)
-        self._address = address
-
-    def connect(self) -> None:
-        """Connect from the address."""
-        self.sock = socket.create_connection(
-            ("127.0.0.1", self.port), PATIENCE_S, (self._address, 0)
-        )
-
-
-def statuses(site: Site, names: list[str], address: str = "127.0.0.2") -> list[int]:
-    """Ask for the metrics with each token at the same time."""
-    got: list[int] = []
-
-    def one(name: str) -> None:
-        client = Peer(site, address)
-        client.request("GET", "/metrics", headers={"Authorization": bearer(name)})
-        got.append(answer(client.getresponse()).status)
-        client.close()
-
-    threads = [threading.Thread(target=one, args=(name,)) for name in names]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    return got
-
-
-def test_reviews_that_run_at_once_are_few_and_health_is_answered(guarded: Guarded) -> None:
-    guarded.server.hold("identify")
-    with guarded.site(limits=ReviewLimits(at_once=2, wait_s=0.2)) as site:
-        made: list[int] = []
-        strangers = [f"stranger-{number}" for number in range(20)]
-        flood = threading.Thread(target=lambda: made.extend(statuses(site, strangers)))
-        flood.start()
-        guarded.server.wait_for_requests("identify", 2)
-        assert site.ask("/-/healthy").status == 200
-        flood.join(0.5)
-        assert guarded.asked("identify") <= 4  # two at once, and one retry each at most
-        guarded.server.release()
-        flood.join()
-    assert set(made) <= {401, 503}
-    assert made.count(503) >= 16
-
-
-def test_a_flood_of_tokens_reaches_the_api_server_slowly(guarded: Guarded) -> None:
-    limits = ReviewLimits(burst=5, interval_s=60.0, wait_s=0.2)
-    with guarded.site(limits=limits) as site:
-        got = statuses(site, [f"stranger-{number}" for number in range(40)])
-    assert guarded.asked("identify") == 5
-    assert (got.count(401), got.count(503)) == (5, 35)
-
-
-def test_a_flood_does_not_keep_out_who_was_let_in_before(guarded: Guarded) -> None:
-    limits = ReviewLimits(burst=3, interval_s=60.0, wait_s=0.2)
-    with guarded.site(limits=limits) as site:
-        assert ask(site, "/metrics", "scraper").status == 200
-        statuses(site, [f"stranger-{number}" for number in range(20)])
-        site.clock.now_ns += 61 * SECOND
-        assert ask(site, "/metrics", "viewer").status == 503  # new, behind the flood
-        assert ask(site, "/metrics", "scraper").status == 200
-
-
-def test_requests_at_once_share_a_review(guarded: Guarded) -> None:
-    guarded.server.hold("identify")
-    with guarded.site() as site:
-        made: list[int] = []
-        crowd = threading.Thread(target=lambda: made.extend(statuses(site, ["scraper"] * 20)))
-        crowd.start()
-        guarded.server.wait_for_requests("identify", 1)
-        guarded.server.release()
-        crowd.join()
-    assert made == [200] * 20
-    assert guarded.asked("identify") <= 2
-
-
-def test_reviews_are_counted_by_outcome(guarded: Guarded) -> None:
-    verdicts = guarded.verdicts()
-    assert set(verdicts.reviews.values()) == {0}
-    with serving(demo(), verdicts=verdicts, address=EVERYWHERE) as site:
-        for name in ("scraper", "scraper", "viewer", "stranger"):
-            ask(site, "/metrics", name)
-        guarded.server.stop()
-        ask(site, "/metrics", "tenant")
-    verdicts.close()
-    counted = {key: count for key, count in verdicts.reviews.items() if count}
-    assert counted == {
-        ("token", "allowed"): 2,
-        ("token", "denied"): 1,
-        ("token", "failed"): 1,
-        ("right", "allowed"): 1,
-        ("right", "denied"): 1,
-    }
-
-
 # Other means of the web configuration
 
 
@@ -490,12 +161,6 @@ def test_a_rate_limit_comes_first(guarded: Guarded, tmp_path: Path) -> None:
 # Some namespaces
 
 
-def of(site: Site, path: str, name: str) -> Any:
-    got = ask(site, path, name)
-    assert got.status == 200
-    return json.loads(got.body)
-
-
 def test_another_view_has_another_entity_tag(guarded: Guarded) -> None:
     with guarded.site() as site:
         for path in PAGES:
@@ -506,13 +171,6 @@ def test_another_view_has_another_entity_tag(guarded: Guarded) -> None:
                 for n in ("viewer", "tenant")
             ]
             assert again == [304, 200]
-
-
-def test_a_node_with_many_namespaces_is_asked_about_within_the_limit(guarded: Guarded) -> None:
-    with guarded.site(crowded()) as site:
-        assert ask(site, "/", "tenant").status == 403
-        spaces = len(of(site, "/api/v1/snapshot", "viewer")["namespaces"])
-    assert guarded.asked("permit") <= min(spaces, 128) + 4
 
 
 def test_a_tenant_sees_the_rows_of_one_namespace_only(guarded: Guarded) -> None:
