@@ -11,6 +11,8 @@ OWNED = frozenset(
         "web.listen-address",
         "web.telemetry-path",
         "web.config.file",
+        "web.kubernetes-access",
+        "web.kubernetes-audiences",
         "config.file",
         "path.cgroup",
         "path.procfs",

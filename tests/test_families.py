@@ -17,7 +17,7 @@ UNITS = ("seconds", "bytes", "joules", "ratio", "watts", "celsius", "hertz", "gp
 WITHOUT_UNIT = re.compile(
     r".*_(info|up|unmeasured|processes|simulated|replicas|mismatch|successful|rows|remapping)"
     r"|.*_(pages|pending|action|state|generation|width)"
-    r"|.*_(cycles|cycle_overruns|calls|samples|errors|series|replays)_total"
+    r"|.*_(cycles|reviews|cycle_overruns|calls|samples|errors|series|replays)_total"
 )
 TARGET_LABELS = {"node", "host", "hostname", "instance", "job", "cluster", "zone", "env"}
 UNBOUNDED_LABELS = {"pid", "process", "command", "timestamp"}

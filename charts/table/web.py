@@ -3,10 +3,12 @@
 from charts.table.value import (
     NUMBER,
     OBJECT,
+    OBJECTS,
     PAIRS,
     PORT,
     SWITCH,
     TEXT,
+    TEXTS,
     Section,
     Value,
     choice,
@@ -95,11 +97,48 @@ WEB = (
         "Authorisation by Kubernetes",
         (
             Value(
+                "accessControl.enabled",
+                False,
+                SWITCH,
+                "Let the exporter ask the API server who scrapes and who sees the page "
+                "(docs/security.md). There are two ClusterRoles to bind: one whose name ends in "
+                "`-scrape`, and one in `-page`. Give TLS in `web.config` too, so that nobody can "
+                "read the tokens on their way.",
+            ),
+            Value(
+                "accessControl.audiences",
+                [],
+                TEXTS,
+                "Audiences of the tokens; the API server's own if none are given.",
+            ),
+            Value(
+                "accessControl.scrapers",
+                [],
+                OBJECTS,
+                "Subjects that may scrape, such as `{kind: ServiceAccount, namespace: monitoring, "
+                "name: prometheus-k8s}`.",
+            ),
+            Value(
+                "accessControl.viewers",
+                [],
+                OBJECTS,
+                "Subjects that see the whole page and its JSON. Others see the namespaces in which "
+                "they may get pods.",
+            ),
+            Value(
+                "accessControl.tokenFile",
+                "/var/run/secrets/kubernetes.io/serviceaccount/token",
+                TEXT,
+                "The token in Prometheus' own pod that a ServiceMonitor names, unless it has an "
+                "`authorization`.",
+            ),
+            Value(
                 "kubeRBACProxy.enabled",
                 False,
                 SWITCH,
                 "Put kube-rbac-proxy in front: who scrapes needs `get` on the telemetry path. "
-                "The exporter then listens on the pod's loopback address only.",
+                "The exporter then listens on the pod's loopback address only, and serves neither "
+                "page nor JSON. `accessControl` does without a proxy.",
             ),
             Value(
                 "kubeRBACProxy.image",

@@ -7,6 +7,24 @@ Snapshot has none.
 """
 
 from exporter.api.document import About, Document, devices, history, pod, snapshot
+from exporter.api.restricted import (
+    restricted,
+    restricted_devices,
+    restricted_history,
+    restricted_pod,
+)
 from exporter.api.schema import schema
 
-__all__ = ["About", "Document", "devices", "history", "pod", "schema", "snapshot"]
+__all__ = [
+    "About",
+    "Document",
+    "devices",
+    "history",
+    "pod",
+    "restricted",
+    "restricted_devices",
+    "restricted_history",
+    "restricted_pod",
+    "schema",
+    "snapshot",
+]

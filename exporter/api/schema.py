@@ -65,7 +65,10 @@ def _answer(about: str, own: Json) -> Json:
         "snapshot": _ref("snapshot_head"),
         "sources": _list(_ref("source")),
     }
-    return _object(head | own, [*head, *own], about)
+    shown = _described(
+        _list(TEXT), "There if the client may see these namespaces only, by Kubernetes' verdict."
+    )
+    return _object({**head, "namespaces_shown": shown, **own}, [*head, *own], about)
 
 
 def _parts() -> Json:
@@ -74,6 +77,11 @@ def _parts() -> Json:
         "source": _source(),
         "device": _device(),
         "unattributed": _unattributed(),
+        "others": _object(
+            {"core_utilization_ratio": NUMBER, "memory_used_bytes": NUMBER},
+            (),
+            "What all owners use that the client may not see.",
+        ),
         "pod_object": _pod(),
         "container": _object(
             {
@@ -111,6 +119,7 @@ def _device() -> Json:
             "uuid": TEXT,
             **_figures("device"),
             "unattributed": _list(_ref("unattributed")),
+            "others": _ref("others"),
         },
         ["index", "uuid", "unattributed"],
     )

@@ -24,6 +24,7 @@ from exporter.model import (
     Clock,
     DeviceReading,
     DeviceState,
+    Labelled,
     Owner,
     Reading,
     Snapshot,
@@ -68,6 +69,7 @@ class Collector:
         )
         self.fatal: RestartRequiredError | None = None
         self.last_reload: Callable[[], LastReload | None] = lambda: None
+        self.reviews: Callable[[], Labelled | None] = lambda: None
         self._pods, self._processes = sources.pods, sources.processes
         self._poller = SourcePoller(sources, clock)
         self._ledger = ledger
@@ -239,4 +241,5 @@ class Collector:
             calls=tuple(reading.calls for reading in readings),
             dropped=dict(self._dropped.total),
             reload=self.last_reload(),
+            reviews=self.reviews(),
         )

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from exporter import __version__
 from exporter.metrics.families import OWN_LEVEL
-from exporter.model import CallCount, Row, SourceStatus, Value
+from exporter.model import CallCount, Labelled, Row, SourceStatus, Value
 from exporter.rows.lazy import LazyRows, table_of
 
 
@@ -23,7 +23,8 @@ class LastReload(NamedTuple):
 class Own:
     """The exporter's own state in one cycle.
 
-    ``rejected`` is summed over all parts; each driver's calls have its own names.
+    ``rejected`` is summed over all parts; each driver's calls have its own names. ``reviews`` are
+    counted by kind and outcome; None if clients are not reviewed.
     """
 
     unix_ns: int
@@ -39,6 +40,7 @@ class Own:
     reload: LastReload | None = None
     budget: float = 0.0
     cpu_used: float | None = None
+    reviews: Labelled | None = None
 
 
 def with_own(rows: Mapping[str, tuple[Row, ...]], own: Own) -> LazyRows:
@@ -78,6 +80,8 @@ def own_row(own: Own) -> Row:
         values["cpu_budget_ratio"] = own.budget
     if own.cpu_used is not None:
         values["cpu_used_ratio"] = own.cpu_used
+    if own.reviews is not None:
+        values["access_reviews_total"] = own.reviews
     if own.reload is not None:
         values["config_last_reload_successful"] = int(own.reload.successful)
         values["config_last_reload_success_timestamp_seconds"] = own.reload.success_unix_ns

@@ -27,6 +27,7 @@ from exporter.sources.pods.chain import ChainedPods
 from exporter.sources.pods.claims import Claims
 from exporter.sources.pods.factory import PodAccess, node_name, open_pod_source
 from exporter.sources.pods.listener import ListenerTimings
+from exporter.sources.pods.reviews import ApiReviewer
 from exporter.sources.pods.source import PodSource
 
 NS = 1e9  # in a second
@@ -53,6 +54,12 @@ def examine_settings(
 
 
 def _complaints(settings: Settings) -> Iterator[Complaint]:
+    if settings.web_kubernetes_access and settings.web_open_page:
+        yield ("web.open-page", "contradicts --web.kubernetes-access; give one of the two")
+    if settings.web_metrics_only and settings.web_open_page:
+        yield ("web.open-page", "contradicts --web.metrics-only; give one of the two")
+    if settings.web_kubernetes_audiences and not settings.web_kubernetes_access:
+        yield ("web.kubernetes-audiences", "has no effect without --web.kubernetes-access")
     try:
         rules_of(settings)
     except rules.RulesError as error:
@@ -127,6 +134,14 @@ def places_of(settings: Settings) -> PodAccess:
         kubelet_insecure=settings.kubelet_insecure_tls,
         logs=Path(settings.path_logs),
     )
+
+
+def open_reviewer(settings: Settings) -> ApiReviewer | None:
+    """What asks the API server about clients; None without credentials for it."""
+    places = places_of(settings)
+    if places.credentials() is None:
+        return None
+    return ApiReviewer(places.to_api(), settings.web_kubernetes_audiences)
 
 
 def _real(settings: Settings, timings: ListenerTimings) -> Sources:

@@ -81,7 +81,7 @@ def _of_files(settings: Settings) -> Iterator[Problem]:
     """The problems of the other files that the settings name."""
     if settings.web_config_file:
         try:
-            WebConfig(settings.web_config_file)
+            WebConfig(settings.web_config_file, tokens=settings.web_kubernetes_access)
         except WebFileError as error:
             yield from error.problems
     if settings.simulate:

@@ -15,7 +15,7 @@ from exporter import __version__
 from exporter.api import About
 from exporter.collector import Sources
 from exporter.collector.rules import cycle_rules
-from exporter.collector.wiring import make_collector, open_for_agent
+from exporter.collector.wiring import make_collector, open_for_agent, open_reviewer
 from exporter.commands import garbage, logs
 from exporter.commands.reload import Reloader
 from exporter.metrics.compat import CompatPage
@@ -29,6 +29,7 @@ from exporter.web import (
     BindError,
     HttpServer,
     Pages,
+    Verdicts,
     WebConfig,
     WebFileError,
     listen,
@@ -39,6 +40,10 @@ logger = logging.getLogger(__name__)
 
 _END_WITHIN_S = 0.9
 _CYCLE_MAY_TAKE_S = 0.2
+_NO_API = (
+    "--web.kubernetes-access needs an API server to ask: run in a pod with a ServiceAccount token, "
+    "or give --kubeconfig"
+)
 
 
 def serve(
@@ -58,11 +63,18 @@ def serve(
     the web configuration cannot be used.
     """
     try:
-        config = WebConfig(settings.web_config_file)
+        config = WebConfig(settings.web_config_file, tokens=settings.web_kubernetes_access)
     except WebFileError as error:
         for problem in error.problems:
             logger.error("%s", problem)  # noqa: TRY400 - the message says it all
         return 2
+    verdicts = None
+    if settings.web_kubernetes_access:
+        reviewer = open_reviewer(settings)
+        if reviewer is None:
+            logger.error("%s", _NO_API)
+            return 1
+        verdicts = Verdicts(reviewer, clock)
     try:
         sources = open_sources(settings)
         sockets = listen(settings.web_listen_address)
@@ -74,7 +86,7 @@ def serve(
         logger.warning("SIMULATED NODE (%s): nothing here is measured", settings.simulate)
     garbage.relax()
     stop = stop or threading.Event()
-    agent = _Agent(settings, sources, config, reread or (lambda: settings), clock, stop)
+    agent = _Agent(settings, sources, config, reread or (lambda: settings), clock, stop, verdicts)
     return asyncio.run(agent.run(sockets))
 
 
@@ -87,8 +99,10 @@ class _Agent:
         reread: Callable[[], Settings],
         clock: Clock,
         stop: threading.Event,
+        verdicts: Verdicts | None = None,
     ) -> None:
         self._settings = settings
+        self._verdicts = verdicts
         self._clock = clock
         self._config = config
         self._sources = sources
@@ -96,6 +110,8 @@ class _Agent:
         self._pages = Pages(lambda: self._collector.snapshot, clock, *_writers(settings))
         self._reloader = Reloader(settings, reread, self._follow, clock)
         self._collector.last_reload = lambda: self._reloader.last
+        if verdicts is not None:
+            self._collector.reviews = lambda: verdicts.reviews
         self._stop = stop
         self._released = settings.nvml_released
         self._status = 0
@@ -138,6 +154,7 @@ class _Agent:
             config=self._config,
             about=lambda: _about(self._reloader.settings),
             reload=self._reloader.reload,
+            verdicts=self._verdicts,
         )
         return HttpServer(app, config=self._config)
 
@@ -183,6 +200,8 @@ class _Agent:
 
     def _close(self) -> None:
         """Close every source, even if closing another one fails."""
+        if self._verdicts is not None:
+            self._verdicts.close()
         for source in self._sources.all:
             try:
                 source.close()

@@ -599,6 +599,14 @@ EXPORTER = (
     ),
     _counter(
         "exporter",
+        "access_reviews_total",
+        "Questions to the API server about clients, by review (token: whose it is; right: what "
+        "they may do) and outcome (allowed, denied; failed: without a usable answer; not_asked: "
+        "too many waited). Absent without --web.kubernetes-access.",
+        ("review", "outcome"),
+    ),
+    _counter(
+        "exporter",
         "dropped_series_total",
         "Series that were left out because of --metrics.max-series-per-family, summed over the "
         "collection cycles.",

@@ -6,6 +6,7 @@ whole GPU. Times called ``*_unix_ns`` are wall-clock nanoseconds since the epoch
 ``*_mono_ns`` come from a monotonic clock and only their differences mean something.
 """
 
+from exporter.model.access import ReviewError, Right, Subject
 from exporter.model.devices import (
     COUNTED,
     FIRST_INDEX,
@@ -122,6 +123,8 @@ __all__ = [
     "ProcessSample",
     "RawSamples",
     "Reading",
+    "ReviewError",
+    "Right",
     "Row",
     "Sample",
     "Sampling",
@@ -131,6 +134,7 @@ __all__ = [
     "Snapshot",
     "SourceStatus",
     "Spent",
+    "Subject",
     "Table",
     "Tenants",
     "Tree",

@@ -53,6 +53,42 @@ class WebSettings:
             "to users of --web.config.file, and on loopback addresses and Unix sockets.",
         ),
     ]
+    web_metrics_only: Annotated[
+        bool,
+        Setting(
+            "web.metrics-only",
+            SWITCH,
+            "false",
+            "Serve the metrics and the health checks, but neither the live page nor its JSON.",
+            "For a proxy in front that judges by path: in every cluster all authenticated clients "
+            "may get /api/*, by the ClusterRole system:discovery.",
+        ),
+    ]
+    web_kubernetes_access: Annotated[
+        bool,
+        Setting(
+            "web.kubernetes-access",
+            SWITCH,
+            "false",
+            "Let Kubernetes decide who may scrape and who may see the page and its JSON.",
+            "Clients show a token of Kubernetes. The API server says whose it is (TokenReview) and "
+            "what they may do (SubjectAccessReview): docs/security.md. It excludes "
+            "--web.open-page, and users in --web.config.file. Unix sockets and health checks "
+            "need no token.",
+        ),
+    ]
+    web_kubernetes_audiences: Annotated[
+        tuple[str, ...],
+        Setting(
+            "web.kubernetes-audiences",
+            many(TEXT),
+            "",
+            "Audiences of the tokens, one of which a token must be made for; if not set, the API "
+            "server's.",
+            "With an audience of its own, a token that reaches the exporter opens nothing else in "
+            "the cluster.",
+        ),
+    ]
     web_enable_lifecycle: Annotated[
         bool,
         Setting(

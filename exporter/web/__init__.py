@@ -11,6 +11,7 @@ from exporter.web.health import CollectorState, Reload
 from exporter.web.listening import BindError, listen
 from exporter.web.pages import Pages
 from exporter.web.server import HttpServer
+from exporter.web.verdicts import Reviewer, ReviewLimits, Verdicts
 from exporter.web.webconfig import WebConfig
 from exporter.web.webfile import WebFileError
 
@@ -23,7 +24,10 @@ __all__ = [
     "HttpServer",
     "Pages",
     "Reload",
+    "ReviewLimits",
+    "Reviewer",
     "Route",
+    "Verdicts",
     "WebConfig",
     "WebFileError",
     "listen",

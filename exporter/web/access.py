@@ -21,6 +21,8 @@ from exporter.model import Clock
 from exporter.web.connection import ClientConnection, peer
 from exporter.web.passwords import Busy, Passwords, credentials
 from exporter.web.peers import UNIX
+from exporter.web.view import NOTHING, WHOLE, View
+from exporter.web.views import PAGE, RELOAD, SCRAPE, Views
 from exporter.web.webconfig import WebConfig
 from exporter.web.webfile import RateLimit, WebFile
 
@@ -74,7 +76,7 @@ class TokenBucket:
 
 _NO_CREDENTIALS = (
     "This needs authentication, and none is set up here: see basic_auth_users and client_auth_type "
-    "in --web.config.file. --web.open-page serves it to everybody.\n"
+    "in --web.config.file, or --web.kubernetes-access. --web.open-page serves it to everybody.\n"
 )
 _OTHER_SITE = (
     "The request names another machine, or comes from a web page of another site: use localhost or "
@@ -83,11 +85,22 @@ _OTHER_SITE = (
 
 
 class Access(Enum):
-    """The clients that a handler serves."""
+    """The clients that a handler serves.
+
+    With ``--web.kubernetes-access`` OPEN serves every client with a valid token, and PRIVATE those
+    with the right to the page. A handler with VIEW must ask ``Gate.view`` what a client may see.
+    """
 
     HEALTH = "probes, without credentials and without a rate limit"
     OPEN = "everybody who reaches the listener; with credentials if users are configured"
+    METRICS = "as OPEN; with Kubernetes' access control who may scrape"
+    RELOAD = "as OPEN; with Kubernetes' access control who may reload the settings"
     PRIVATE = "authenticated clients and this machine; everybody with --web.open-page"
+    VIEW = "as PRIVATE; with Kubernetes' access control who may see the page, or some namespaces"
+
+
+_RIGHTS = {Access.METRICS: SCRAPE, Access.RELOAD: RELOAD, Access.PRIVATE: PAGE}
+_VIEW = web.RequestKey("view", View)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +120,7 @@ class Gate:
     config: WebConfig
     clock: Clock
     open_page: bool = False
+    views: Views | None = None
     passwords: Passwords = field(default_factory=Passwords)
     _accesses: dict[str, Access] = field(default_factory=dict)
     _bucket: TokenBucket | None = None
@@ -127,14 +141,22 @@ class Gate:
 
     def trusts(self, request: web.Request) -> bool:
         """Whether a request that was let in may read what is PRIVATE."""
+        if self.views is not None:
+            return self.view(request).whole
         known = self._is_known(request) or _is_local(request)
         return known and not self._is_of_other_site(request)
+
+    def view(self, request: web.Request) -> View:
+        """What a request that was let in may see. Only VIEW lets in who may not see everything."""
+        view: View = request.get(_VIEW, NOTHING if self.views is not None else WHOLE)
+        return view
 
     def _is_known(self, request: web.Request) -> bool:
         """Whether it may read what is PRIVATE from any machine."""
         connection = request.protocol
         certified = isinstance(connection, ClientConnection) and connection.certified
-        return self.open_page or bool(self.config.active.file.users) or certified
+        identified = self.views is not None or bool(self.config.active.file.users)
+        return self.open_page or identified or certified
 
     def _is_of_other_site(self, request: web.Request) -> bool:
         """Whether a browser sends it for a page of another site.
@@ -156,14 +178,33 @@ class Gate:
         if access is not Access.HEALTH:
             file = self.config.active.file
             self._limit_rate(file)
-            if file.users:
+            if self.views is not None:
+                await self._review(request, access, self.views)
+            elif file.users:
                 await self._authenticate(request, file.users)
-            guarded = access is Access.PRIVATE or request.method == hdrs.METH_POST
+            guarded_page = access in {Access.PRIVATE, Access.VIEW}
+            guarded = guarded_page or request.method == hdrs.METH_POST
             if guarded and self._is_of_other_site(request):
                 raise web.HTTPForbidden(text=_OTHER_SITE)
-            if access is Access.PRIVATE and not self.trusts(request):
+            if self.views is None and guarded_page and not self.trusts(request):
                 raise web.HTTPForbidden(text=_NO_CREDENTIALS)
         return await handler(request)
+
+    async def _review(self, request: web.Request, access: Access, views: Views) -> None:
+        """Refuses a request by Kubernetes' verdicts, or notes what it may see.
+
+        A Unix socket is guarded by its file. A loopback address is not: every process of the
+        machine, or of the pod, reaches it.
+        """
+        if _is_local(request) and peer(request) == UNIX:
+            request[_VIEW] = WHOLE
+            return
+        client = await views.client(request)
+        if access is Access.VIEW:
+            request[_VIEW] = await views.view(client)
+        elif (right := _RIGHTS.get(access)) is not None:
+            await views.need(client, right)
+            request[_VIEW] = WHOLE if access is Access.PRIVATE else NOTHING
 
     def _limit_rate(self, file: WebFile) -> None:
         if file.rate is None:

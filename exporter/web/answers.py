@@ -17,6 +17,7 @@ from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, choose_encode
 
 from exporter.metrics.text import Format
 from exporter.model import Clock, Snapshot
+from exporter.web.view import WHOLE, View
 
 _MAX_CACHED = 16  # answers; a scraper asks the same each time
 _MAX_HEADER = 1024  # characters that are read of a header; Prometheus sends a third of it
@@ -162,14 +163,22 @@ class Answers:
         return Stamp(snapshot.version, snapshot.unix_ns, stale_s)
 
     async def respond(
-        self, request: web.Request, name: Hashable, render: Render, content_type: str
+        self,
+        request: web.Request,
+        name: Hashable,
+        render: Render,
+        content_type: str,
+        view: View = WHOLE,
     ) -> web.Response | None:
-        """The response to a request; None if there is no such answer. Renders in a thread."""
+        """The response to a request; None if there is no such answer. Renders in a thread.
+
+        The names of answers for different views differ.
+        """
         answer = self.cached(name) or await asyncio.to_thread(self.rendered, name, render)
         if answer is None:
             return None
         zipped = accepts_gzip(",".join(request.headers.getall(hdrs.ACCEPT_ENCODING, ())))
-        tag = answer.tag(zipped=zipped)
+        tag = answer.tag(zipped=zipped) + view.tag
         age_ns = self._clock.monotonic_ns() - answer.at_mono_ns
         headers = {
             hdrs.AGE: str(max(0, age_ns // 1_000_000_000)),

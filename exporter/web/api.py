@@ -14,46 +14,70 @@ from exporter.metrics.families import Family
 from exporter.model import Snapshot
 from exporter.web.access import Access, Route
 from exporter.web.answers import Answers
+from exporter.web.view import WHOLE, View
 
 JSON = "application/json"
 PREFIX = "/api/v1"
+_NO_POD = "no such pod uses or is allocated a GPU of this node"
 
 _WHOLE = {"snapshot": api.snapshot, "devices": api.devices, "history": api.history}
+_RESTRICTED = {  # what is made first, and what of it is for a client that may see some namespaces
+    "snapshot": (api.snapshot, api.restricted),
+    "devices": (api.snapshot, api.restricted_devices),
+    "history": (api.history, api.restricted_history),
+}
 
 
 class Api:
     """The handlers of the documents that ``exporter.api`` makes."""
 
-    def __init__(self, answers: Answers, about: Callable[[], About]) -> None:
+    def __init__(
+        self,
+        answers: Answers,
+        about: Callable[[], About],
+        view: Callable[[web.Request], View] = lambda _: WHOLE,
+    ) -> None:
         self._answers = answers
         self._about = about
+        self._view = view
         self._schema = _encoded(api.schema())
 
     def routes(self) -> Sequence[Route]:
-        """The routes. Documents are PRIVATE, because they name pods."""
+        """The routes. Documents are for those who may see what they name: pods."""
+        pods = f"{PREFIX}/pods/{{namespace:[^/]+}}/{{pod:[^/]+}}"
         return (
-            *(Route(f"{PREFIX}/{name}", partial(self._whole, name)) for name in _WHOLE),
-            Route(f"{PREFIX}/pods/{{namespace:[^/]+}}/{{pod:[^/]+}}", self._pod),
+            *(Route(f"{PREFIX}/{n}", partial(self._whole, n), Access.VIEW) for n in _WHOLE),
+            Route(pods, self._pod, Access.VIEW),
             Route(f"{PREFIX}/schema", self._serve_schema, Access.OPEN),
             Route(f"{PREFIX}/{{unknown:.*}}", self._unknown, Access.OPEN),
         )
 
     async def _whole(self, name: str, request: web.Request) -> web.StreamResponse:
-        def render(snapshot: Snapshot, age_ns: int) -> bytes:
-            return _encoded(_WHOLE[name](snapshot, self._about(), age_ns))
+        view = self._view(request)
 
-        answer = await self._answers.respond(request, name, render, JSON)
+        def render(snapshot: Snapshot, age_ns: int) -> bytes:
+            if view.namespaces is None:
+                return _encoded(_WHOLE[name](snapshot, self._about(), age_ns))
+            make, restrict = _RESTRICTED[name]
+            return _encoded(restrict(make(snapshot, self._about(), age_ns), view.namespaces))
+
+        answer = await self._answers.respond(request, (name, view), render, JSON, view)
         return answer or _error(404, "nothing is there")
 
     async def _pod(self, request: web.Request) -> web.StreamResponse:
         name = (request.match_info["namespace"], request.match_info["pod"])
+        view = self._view(request)
+        if view.namespaces is not None and name[0] not in view.namespaces:
+            return _error(404, _NO_POD)  # as if there were none, so that nothing can be guessed
 
         def render(snapshot: Snapshot, age_ns: int) -> bytes | None:
             document = api.pod(snapshot, self._about(), age_ns, name)
+            if document is not None and view.namespaces is not None:
+                document = api.restricted_pod(document, view.namespaces)
             return None if document is None else _encoded(document)
 
-        answer = await self._answers.respond(request, ("pod", *name), render, JSON)
-        return answer or _error(404, "no such pod uses or is allocated a GPU of this node")
+        answer = await self._answers.respond(request, ("pod", *name, view), render, JSON, view)
+        return answer or _error(404, _NO_POD)
 
     async def _serve_schema(self, _: web.Request) -> web.StreamResponse:
         return web.Response(body=self._schema, content_type="application/schema+json")

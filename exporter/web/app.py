@@ -21,6 +21,8 @@ from exporter.web.live import LivePage, static_routes
 from exporter.web.pages import Pages
 from exporter.web.selection import SelectionError, select
 from exporter.web.slots import RequestSlots
+from exporter.web.verdicts import Verdicts
+from exporter.web.views import Views
 from exporter.web.webconfig import WebConfig
 
 _PIECE = 1 << 16
@@ -36,15 +38,18 @@ def make_app(  # noqa: PLR0913 - what it serves, and for whom
     config: WebConfig | None = None,
     about: Callable[[], About] | None = None,
     reload: Reload | None = None,
+    verdicts: Verdicts | None = None,
     routes: Callable[[Gate], Sequence[Route]] = lambda _: (),
 ) -> web.Application:
     """The application. It serves ``pages`` and the state of ``health``, and starts nothing.
 
     ``about`` returns the node's facts for the JSON documents and the page. ``POST /-/reload`` calls
-    ``reload`` in a thread. ``routes`` returns further routes; its gate has the access rules.
+    ``reload`` in a thread. With ``verdicts`` clients need tokens of Kubernetes. ``routes`` returns
+    further routes; its gate has the access rules.
     """
     config = config or WebConfig()
-    gate = Gate(config, clock, open_page=settings.web_open_page)
+    views = None if verdicts is None else Views(verdicts, lambda: health.snapshot)
+    gate = Gate(config, clock, open_page=settings.web_open_page, views=views)
     slots = RequestSlots(settings.web_max_requests, limits or ClientLimits())
     app = web.Application(middlewares=[gate.check, slots.check])
     app.on_response_prepare.append(_add_headers(config))
@@ -55,16 +60,19 @@ def make_app(  # noqa: PLR0913 - what it serves, and for whom
     home = _home(gate, live, health, clock, settings.web_telemetry_path)
     cardinality = Cardinality(lambda: health.snapshot, lambda: pages.families)
     reload = reload if settings.web_enable_lifecycle else None
-    for route in (
-        Route("/", home, Access.OPEN),
+    always = (
         *_checks(health, clock),
-        Route("/-/reload", reload_handler(reload), Access.OPEN, "POST"),
-        Route(settings.web_telemetry_path, _metrics(pages), Access.OPEN),
+        Route("/-/reload", reload_handler(reload), Access.RELOAD, "POST"),
+        Route(settings.web_telemetry_path, _metrics(pages), Access.METRICS),
+    )
+    private = (
+        Route("/", home, Access.OPEN if views is None else Access.VIEW),
         *cardinality.routes(),
         *routes(gate),
         *static_routes(),
-        *Api(answers, about).routes(),
-    ):
+        *Api(answers, about, gate.view).routes(),
+    )
+    for route in (*always, *(() if settings.web_metrics_only else private)):
         gate.add(app, route)
     return app
 
@@ -73,8 +81,9 @@ def _home(
     gate: Gate, live: LivePage, health: CollectorState, clock: Clock, metrics: str
 ) -> Handler:
     async def home(request: web.Request) -> web.StreamResponse:
-        if gate.trusts(request):
-            return await live.show(request)
+        view = gate.view(request)
+        if gate.trusts(request) or not view.whole:
+            return await live.show(request, view)
         snapshot = health.snapshot
         age_ns = clock.monotonic_ns() - snapshot.mono_ns
         return web.Response(text=landing(snapshot, age_ns, metrics), content_type="text/html")

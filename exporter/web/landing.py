@@ -55,7 +55,8 @@ def landing(snapshot: Snapshot, age_ns: int, metrics_path: str) -> str:
 <li><a href="/-/healthy">Health</a></li>
 <li><a href="/-/ready">Readiness</a></li>
 </ul>
-<p>The live page and the JSON need authentication (<code>--web.config.file</code>), a listener on a
+<p>The live page and the JSON need authentication (<code>--web.config.file</code>,
+<code>--web.kubernetes-access</code>), a listener on a
 loopback address (<code>--web.listen-address=127.0.0.1:10045</code>), or
 <code>--web.open-page</code>.</p>
 <h2>Sources</h2>

@@ -12,13 +12,15 @@ from aiohttp import hdrs, web
 from exporter import api
 from exporter.api import About
 from exporter.model import Snapshot
-from exporter.web.access import Route
+from exporter.web.access import Access, Route
 from exporter.web.answers import Answers, accepts_gzip, is_known
+from exporter.web.view import WHOLE, View
 
 if TYPE_CHECKING:
     from exporter.web.page import Page
 
 HTML = "text/html; charset=utf-8"
+_MAX_VIEWS = 4  # whose pages are cached; each has the size of a page
 STATIC = {
     "page.css": "text/css; charset=utf-8",
     "page.js": "text/javascript; charset=utf-8",
@@ -33,37 +35,43 @@ class LivePage:
         self._answers = answers
         self._about = about
         self._metrics_path = metrics_path
-        self._rendered: _Rendered | None = None
+        self._rendered: dict[View, _Rendered] = {}
 
-    async def show(self, request: web.Request) -> web.StreamResponse:
-        """The page for the request's choice. Its modules are imported lazily."""
+    async def show(self, request: web.Request, view: View = WHOLE) -> web.StreamResponse:
+        """The page for the request's choice and its view. Its modules are imported lazily."""
         from exporter.web.page import CONTENT_SECURITY_POLICY, choice_of  # noqa: PLC0415
 
         choice = choice_of(request.query)
 
         def render(snapshot: Snapshot, age_ns: int) -> bytes:
-            page = self._page(snapshot, age_ns)
+            page = self._page(snapshot, age_ns, view)
             return page.html(choice, max(age_ns, 0) / 1e9, self._metrics_path).encode()
 
-        response = await self._answers.respond(request, ("page", choice), render, HTML)
+        response = await self._answers.respond(request, ("page", choice, view), render, HTML, view)
         if response is None:
             raise web.HTTPNotFound
         response.headers[hdrs.CONTENT_SECURITY_POLICY] = CONTENT_SECURITY_POLICY
         return response
 
-    def _page(self, snapshot: Snapshot, age_ns: int) -> "Page":
+    def _page(self, snapshot: Snapshot, age_ns: int, view: View) -> "Page":
         """The page of this snapshot. ``Answers`` renders in one thread at a time."""
         from exporter.web.page import Page  # noqa: PLC0415
 
         stale = age_ns > snapshot.stale_after_ns
-        cached = self._rendered
-        if cached is None or cached.snapshot is not snapshot or cached.stale is not stale:
-            self._rendered = None  # frees the old page before the new one takes memory
+        for old, cached in [*self._rendered.items()]:
+            if cached.snapshot is not snapshot or cached.stale is not stale:
+                del self._rendered[old]  # before the new one takes memory
+        if view not in self._rendered:
+            while len(self._rendered) >= _MAX_VIEWS:
+                del self._rendered[next(iter(self._rendered))]
             about = self._about()
             document = api.snapshot(snapshot, about, age_ns)
-            page = Page(document, api.history(snapshot, about, age_ns))
-            cached = self._rendered = _Rendered(snapshot, stale, page)
-        return cached.page
+            history = api.history(snapshot, about, age_ns)
+            if view.namespaces is not None:
+                document = api.restricted(document, view.namespaces)
+                history = api.restricted_history(history, view.namespaces)
+            self._rendered[view] = _Rendered(snapshot, stale, Page(document, history))
+        return self._rendered[view].page
 
 
 class _Rendered(NamedTuple):
@@ -76,8 +84,9 @@ def static_routes() -> Sequence[Route]:
     """The routes of the page's own files, which are in the package."""
     folder = files("exporter.web") / "static"
     return [
-        Route(f"/static/{name}", partial(_serve, _StaticFile((folder / name).read_bytes(), kind)))
+        Route(f"/static/{name}", partial(_serve, _StaticFile(file.read_bytes(), kind)), Access.VIEW)
         for name, kind in STATIC.items()
+        for file in [folder / name]
     ]
 
 

@@ -47,7 +47,7 @@ def credentials(authorization: str) -> BasicCredentials | None:
         return None
 
 
-class _FairQueue:
+class FairQueue:
     """A lock whose waiters are served peer by peer in turn, and oldest first within a peer."""
 
     def __init__(self) -> None:
@@ -101,7 +101,7 @@ class Passwords:
     def __init__(self) -> None:
         self._key = secrets.token_bytes(32)
         self._verified: OrderedDict[bytes, None] = OrderedDict()
-        self._queue = _FairQueue()
+        self._queue = FairQueue()
         self._thread: ThreadPoolExecutor | None = None
         self.checks = 0
 

@@ -7,11 +7,15 @@ from typing import NamedTuple
 
 from exporter.settings import Place, Problem
 from exporter.web.tls import Material, TlsError, server_context
-from exporter.web.webfile import TlsKeys, WebFile, WebFileError, parse
+from exporter.web.webfile import IF_GIVEN, REQUIRE, TlsKeys, WebFile, WebFileError, parse
 
 logger = logging.getLogger(__name__)
 
 _MAX_BYTES = 1 << 20
+_CONTRADICTION = (
+    "contradicts --web.kubernetes-access, which knows clients by their tokens; leave it out, or "
+    f"require a certificate as well ({REQUIRE})"
+)
 
 
 class ActiveConfig(NamedTuple):
@@ -35,8 +39,11 @@ class WebConfig:
     Contents are compared and not times, because Kubernetes swaps symlinks.
     """
 
-    def __init__(self, path: str = "") -> None:
+    def __init__(self, path: str = "", *, tokens: bool = False) -> None:
         """Loads the file at ``path``; "" stands for no file.
+
+        ``tokens``: clients are known by tokens of Kubernetes, so that a file that knows them
+        otherwise is refused.
 
         Raises:
             WebFileError: the file cannot be used.
@@ -44,6 +51,7 @@ class WebConfig:
         """
         self.active = ActiveConfig()
         self._path = Path(path) if path else None
+        self._tokens = tokens
         self._loaded: _Contents | None = None
         self._problem = ""
         if self._path is not None:
@@ -74,6 +82,8 @@ class WebConfig:
         raw = _contents(path)
         old = self._loaded
         file = old.file if old and raw == old.raw else parse(_decoded(raw, path), str(path))
+        if self._tokens and (key := _other_identity(file)):
+            raise _refused(path, _CONTRADICTION, key)
         material = _material(file.tls, path.parent) if file.tls else None
         contents = _Contents(raw, file, material)
         if contents == old:
@@ -86,6 +96,18 @@ class WebConfig:
         self._loaded = contents
         self.active = ActiveConfig(file, tls)
         return True
+
+
+def _other_identity(file: WebFile) -> str:
+    """The key by which clients would be known without a token; "" if there is none.
+
+    A client certificate that is required is a further condition, not another way in.
+    """
+    if file.users:
+        return "basic_auth_users"
+    if file.tls is not None and file.tls.client_auth_type == IF_GIVEN:
+        return "tls_server_config.client_auth_type"
+    return ""
 
 
 def _decoded(raw: bytes, path: Path) -> str:

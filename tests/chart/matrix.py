@@ -91,6 +91,22 @@ PROXIED: dict[str, Any] = {
 }
 
 
+REVIEWED: dict[str, Any] = {
+    "accessControl": {
+        "enabled": True,
+        "audiences": ["mgpu-exporter", "second"],
+        "scrapers": [
+            {"kind": "ServiceAccount", "namespace": "monitoring", "name": "prometheus-k8s"}
+        ],
+        "viewers": [
+            {"kind": "Group", "apiGroup": "rbac.authorization.k8s.io", "name": "gpu-admins"}
+        ],
+    },
+    "serviceMonitor": {"enabled": True},
+    "simulate": "demo",
+}
+
+
 def _pairs() -> Iterator[tuple[str, dict[str, Any]]]:
     """Every two of profile, access and source together, in 30 of the 150 combinations."""
     for (i, profile), (j, source) in product(enumerate(PROFILES), enumerate(SOURCES)):
@@ -111,6 +127,7 @@ MATRIX: dict[str, dict[str, Any]] = {
     **dict(_pairs()),
     "everything": EVERYTHING,
     "proxied": PROXIED,
+    "reviewed": REVIEWED,
     "simulated": {"simulate": "demo", "hostNetwork": True},
     "drop-in": {
         "compat": {"dropIn": "dcgm"},

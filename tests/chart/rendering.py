@@ -92,7 +92,12 @@ class Rendered:
     @property
     def rules(self) -> set[tuple[str, str, str]]:
         """API group, resource and verb of all that the ServiceAccount may."""
-        bound = {b["roleRef"]["name"] for b in self.of("ClusterRoleBinding")}
+        own = self.pod["serviceAccountName"]
+        bound = {
+            binding["roleRef"]["name"]
+            for binding in self.of("ClusterRoleBinding")
+            if own in {subject["name"] for subject in binding["subjects"]}
+        }
         roles = (role for role in self.of("ClusterRole") if role["metadata"]["name"] in bound)
         return {
             (group, resource, verb)

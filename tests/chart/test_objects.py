@@ -170,7 +170,7 @@ def test_behind_the_proxy_the_exporter_listens_on_loopback_only() -> None:
     rendered = render(kubeRBACProxy={"enabled": True}, podMonitor={"enabled": True})
     proxy = rendered.pod["containers"][1]
     assert "--web.listen-address=127.0.0.1:10045" in rendered.args
-    assert "--web.open-page" in rendered.args  # the proxy passes on its clients' Host
+    assert "--web.metrics-only" in rendered.args  # system:discovery gives everybody /api/*
     assert "--upstream=http://127.0.0.1:10045/" in proxy["args"]
     assert rendered.container["readinessProbe"]["httpGet"] == {
         "path": "/-/ready",

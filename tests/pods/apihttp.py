@@ -11,7 +11,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from tests.pods import devices
+from tests.pods import devices, reviews
 from tests.pods.apistate import Request, State
 
 
@@ -109,6 +109,37 @@ class Handler(BaseHTTPRequestHandler):
                 self._status(404, "nodes not found")
             else:
                 self._json(200, json.dumps(node).encode())
+
+    def do_POST(self) -> None:
+        """Answer a review, or meet the fault that was asked for."""
+        changed, state = self.server.changed, self.server.state
+        body = self.rfile.read(int(self.headers.get("Content-Length", "0")))
+        authorization = self.headers.get("Authorization", "")
+        request = Request(urlsplit(self.path).path, {}, authorization, json.loads(body))
+        with changed:
+            state.requests.append(request)
+            changed.notify_all()
+            changed.wait_for(lambda: request.kind not in state.held or not state.running)
+            error = self._error(request)
+            answer = state.review_bodies.get(request.kind)
+            if answer is None:
+                answer = json.dumps(reviews.answer(request, state)).encode()
+            drip_s = state.drip_s
+        if error is not None:
+            self._status(*error)
+        elif drip_s:
+            self._drip(answer, drip_s)
+        else:
+            self._json(201, answer)
+
+    def _drip(self, body: bytes, pause_s: float) -> None:
+        self.send_response(201)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        with suppress(OSError):
+            for byte in body:
+                self.wfile.write(bytes([byte]))
+                time.sleep(pause_s)
 
     def _error(self, request: Request) -> tuple[int, str] | None:
         """With the condition held: the fault or refusal that this request meets."""

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Self
 
 from tests.pods.apihttp import HttpServer
-from tests.pods.apistate import Entry, Fault, Request, State
+from tests.pods.apistate import Account, Entry, Fault, Request, State
 from tests.pods.documents import Document
 
 PATIENCE_S = 60.0
@@ -112,6 +112,30 @@ class ApiServer:
         with self.changed:
             self.state.slices = list(slices)
 
+    # --- accounts and their rights ---
+
+    def add_account(self, token: str, account: Account) -> None:
+        """Create a user with a token, or replace it."""
+        with self.changed:
+            self.state.accounts[token] = account
+
+    def remove_account(self, token: str) -> None:
+        """Make a token invalid."""
+        with self.changed:
+            del self.state.accounts[token]
+
+    def answer_reviews_with(self, kind: str, body: bytes | None) -> None:
+        """Answer reviews of this kind with status 201 and these bytes; None: truthfully again."""
+        with self.changed:
+            self.state.review_bodies.pop(kind, None)
+            if body is not None:
+                self.state.review_bodies[kind] = body
+
+    def drip_reviews(self, pause_s: float) -> None:
+        """Pause after each byte of a review's answer."""
+        with self.changed:
+            self.state.drip_s = pause_s
+
     # --- what a watch may bring ---
 
     def bookmark(self) -> int:
@@ -207,6 +231,12 @@ class ApiServer:
     def wait_for_watches(self, count: int) -> None:
         """Wait until so many watches are open."""
         self.wait_for(lambda: self.state.watching == count, f"{count} open watches")
+
+    @property
+    def connections(self) -> int:
+        """How many connections are open."""
+        with self.changed:
+            return 0 if self._http is None else len(self._http.connections)
 
     # --- inside ---
 

@@ -7,6 +7,7 @@ from typing import NamedTuple
 from tests.pods.documents import Document
 
 DEVICES = "/apis/resource.k8s.io"
+REVIEWS = {"tokenreviews": "identify", "subjectaccessreviews": "permit"}
 _KINDS = {0: "versions", 2: "slices"}  # by the number of further parts of the path
 
 
@@ -17,10 +18,16 @@ class Request:
     path: str
     query: Mapping[str, str]
     authorization: str
+    document: Document = field(default_factory=dict)
 
     @property
     def kind(self) -> str:
-        """One of list, watch, node, version; of resource.k8s.io: versions, claim, slices."""
+        """One of list, watch, node, version, identify, permit; of devices: versions, claim, slices.
+
+        The reviews are identify (TokenReview) and permit (SubjectAccessReview).
+        """
+        if (review := REVIEWS.get(self.path.rpartition("/")[2])) is not None:
+            return review
         if self.path.startswith(DEVICES):
             return _KINDS.get(self.path.count("/") - DEVICES.count("/"), "claim")
         if self.path == "/version":
@@ -49,6 +56,19 @@ class Fault:
 
 
 @dataclass
+class Account:
+    """Whom a token belongs to, for which audiences it was made, and what its user may do.
+
+    ``rights`` are pairs of a verb and a non-resource URL, or ``pods/NAMESPACE``, where ``pods/``
+    stands for all namespaces.
+    """
+
+    user: Document
+    audiences: tuple[str, ...] = ("https://kubernetes.default.svc",)
+    rights: set[tuple[str, str]] = field(default_factory=set)
+
+
+@dataclass
 class State:
     """All that handlers and the test share; guarded by the server's condition."""
 
@@ -64,6 +84,9 @@ class State:
     faults: list[Fault] = field(default_factory=list)
     held: set[str] = field(default_factory=set)
     list_body: bytes | None = None
+    accounts: dict[str, Account] = field(default_factory=dict)  # by token
+    review_bodies: dict[str, bytes] = field(default_factory=dict)  # by kind, in place of an answer
+    drip_s: float = 0.0  # between two bytes of a review's answer
     tokens: frozenset[str] | None = None
     epoch: int = 0  # watches that began in an earlier one end
     mute: bool = False

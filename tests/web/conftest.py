@@ -1,8 +1,13 @@
+from collections.abc import Iterator
+from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
+from tests.pods.apiserver import ApiServer
+from tests.pods.apistate import Account
 from tests.web.certificates import Authority, Pair
+from tests.web.reviewing import ACCOUNTS, Guarded, user
 
 
 class Pki(NamedTuple):
@@ -25,3 +30,16 @@ def pki(tmp_path_factory: pytest.TempPathFactory) -> Pki:
         authority.sign("client", *names, "email:a@b.example"),
         Authority(folder, "other").sign("stranger", *names),
     )
+
+
+@pytest.fixture
+def server() -> Iterator[ApiServer]:
+    with ApiServer() as running:
+        for name, rights in ACCOUNTS.items():
+            running.add_account(f"token-of-{name}", Account(user(name), rights=set(rights)))
+        yield running
+
+
+@pytest.fixture
+def guarded(server: ApiServer, tmp_path: Path) -> Guarded:
+    return Guarded(server, tmp_path)

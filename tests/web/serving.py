@@ -21,6 +21,7 @@ from exporter.web import (
     Pages,
     Reload,
     Route,
+    Verdicts,
     WebConfig,
     listen,
     make_app,
@@ -109,7 +110,7 @@ def settings(**changes: object) -> Settings:
 
 
 @contextmanager
-def serving(
+def serving(  # noqa: PLR0913 - a site and what it serves
     snapshot: Snapshot | None = None,
     *,
     limits: ClientLimits | None = None,
@@ -117,6 +118,7 @@ def serving(
     config: Path | None = None,
     address: Address = LOOPBACK,
     reload: Reload | None = None,
+    verdicts: Verdicts | None = None,
     routes: Callable[[Gate], Sequence[Route]] = lambda _: (),
     **changes: object,
 ) -> Iterator[Site]:
@@ -125,11 +127,12 @@ def serving(
     if snapshot is not None:
         collector.snapshot = replace(snapshot, mono_ns=clock.now_ns)
     pages = Pages(lambda: collector.snapshot, clock, renderer)
-    web_config = WebConfig(str(config or ""))
+    web_config = WebConfig(str(config or ""), tokens=verdicts is not None)
     app = make_app(
         *(pages, collector, settings(**changes), clock, limits),
         config=web_config,
         reload=reload,
+        verdicts=verdicts,
         routes=routes,
     )
     [sock] = listen([address])

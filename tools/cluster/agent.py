@@ -33,8 +33,10 @@ class Agent:
         profile: str,
         name: str = NAME,
         namespace: str = NAMESPACE,
+        more: Document | None = None,
     ) -> None:
         self._kubectl, self._board = kubectl, board
+        self._more = more or {}
         self._profile = profile
         self.name, self.namespace = name, namespace
 
@@ -148,4 +150,5 @@ class Agent:
             "extraVolumeMounts": [
                 {"name": "gpus", "mountPath": str(gpus.parent), "readOnly": True}
             ],
+            **self._more,
         }

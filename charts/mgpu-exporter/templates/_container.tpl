@@ -5,11 +5,17 @@
 - --config.file=/etc/mgpu-exporter/settings/settings.yaml
 - --web.listen-address={{ if .Values.kubeRBACProxy.enabled }}127.0.0.1{{ end }}:{{ include "mgpu.webPort" . }}
 {{- if .Values.kubeRBACProxy.enabled }}
-- --web.open-page
+- --web.metrics-only
 {{- end }}
 - --web.telemetry-path={{ .Values.web.telemetryPath }}
 {{- if include "mgpu.hasWebConfig" . }}
 - --web.config.file=/etc/mgpu-exporter/web/web.yaml
+{{- end }}
+{{- if .Values.accessControl.enabled }}
+- --web.kubernetes-access
+{{- with .Values.accessControl.audiences }}
+- --web.kubernetes-audiences={{ join "," . }}
+{{- end }}
 {{- end }}
 {{- if .Values.simulate }}
 - --simulate={{ .Values.simulate }}

@@ -80,7 +80,7 @@ and only who may trace the process may read its links (else SYS_PTRACE): proc_pi
 {{- $asks := or (include "mgpu.asksApi" .) (include "mgpu.asksKubelet" .) }}
 {{- if kindIs "bool" .Values.automountServiceAccountToken }}
 {{- if .Values.automountServiceAccountToken }}true{{ end }}
-{{- else if or $asks .Values.kubeRBACProxy.enabled }}true{{ end }}
+{{- else if or $asks .Values.kubeRBACProxy.enabled .Values.accessControl.enabled }}true{{ end }}
 {{- end }}
 
 {{- define "mgpu.hasWebConfig" -}}
@@ -148,6 +148,18 @@ and only who may trace the process may read its links (else SYS_PTRACE): proc_pi
 {{- end }}
 {{- if and (include "mgpu.isDcgm" .) .Values.kubeRBACProxy.enabled }}
 {{- fail "compat.dropIn and kubeRBACProxy.enabled: who looks for dcgm-exporter shows no token; take one of the two" }}
+{{- end }}
+{{- if and .Values.accessControl.enabled .Values.kubeRBACProxy.enabled }}
+{{- fail "accessControl.enabled and kubeRBACProxy.enabled: both ask the API server about clients; take accessControl" }}
+{{- end }}
+{{- if and .Values.accessControl.enabled .Values.web.config.basic_auth_users }}
+{{- fail "accessControl.enabled and web.config.basic_auth_users: a request has one Authorization; take one of the two" }}
+{{- end }}
+{{- if and .Values.accessControl.enabled (include "mgpu.isDcgm" .) }}
+{{- fail "compat.dropIn and accessControl.enabled: who looks for dcgm-exporter shows no token; take one of the two" }}
+{{- end }}
+{{- if and .Values.accessControl.enabled .Values.podMonitor.enabled (not .Values.podMonitor.authorization) }}
+{{- fail "accessControl.enabled and podMonitor.enabled: a PodMonitor cannot name Prometheus' own token; give podMonitor.authorization, or take serviceMonitor" }}
 {{- end }}
 {{- if and (include "mgpu.isDcgm" .) (not .Values.service.enabled) }}
 {{- fail "compat.dropIn needs service.enabled: the Services are what dcgm-exporter is found by" }}

@@ -30,6 +30,10 @@ basicAuth:
 {{- with .monitor.authorization }}
 authorization:
   {{- toYaml . | nindent 2 }}
+{{- else }}
+{{- if .root.Values.accessControl.enabled }}
+bearerTokenFile: {{ .root.Values.accessControl.tokenFile }}
+{{- end }}
 {{- end }}
 relabelings:
   - {action: replace, sourceLabels: [__meta_kubernetes_pod_node_name], targetLabel: node}

@@ -1,4 +1,4 @@
-"""Authenticated GET requests to the API server, over the kubernetes package's configuration.
+"""Authenticated requests to the API server, over the kubernetes package's configuration.
 
 The only importer of that package. It is imported at the first connection, and only in part
 (``lazy_package``): kubeconfig and in-cluster credentials, TLS, proxies. Its typed API is not
@@ -6,10 +6,12 @@ used, because it weighs 20 MiB and more.
 """
 
 import http
+import json
 import os
 import re
 import socket
 import threading
+import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -31,6 +33,8 @@ Load = Callable[["Configuration"], None]
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 CONNECT_TIMEOUT_S = 5.0
 MAX_ERROR_BODY = 64 * 1024
+MAX_POST_ANSWER = 256 * 1024
+SUCCESS = {"GET": (http.HTTPStatus.OK,), "POST": (http.HTTPStatus.OK, http.HTTPStatus.CREATED)}
 
 # A peer that vanished without a word is noticed after 30 + 3 * 10 s, not after the read timeout.
 KEEPALIVE = [
@@ -65,16 +69,40 @@ class KubeClient:
             ApiError: no answer, or one whose status is not 200.
 
         """
+        return self._send("GET", f"{path}?{urlencode(query)}", None, read_timeout_s)
+
+    def post(self, path: str, document: object, timeout_s: float) -> bytes:
+        """The whole answer to a POST request of a JSON document.
+
+        ``timeout_s`` bounds the whole of it, except that the last wait may exceed it.
+
+        Raises:
+            ApiError: no answer in time, one that is too large, or a status that is not 200 or 201.
+
+        """
+        ends_s = time.monotonic() + timeout_s
+        body = bytearray()
+        with self._send("POST", path, json.dumps(document).encode(), timeout_s) as stream:
+            for chunk in stream.chunks():
+                body += chunk
+                if len(body) > MAX_POST_ANSWER:
+                    raise ApiError(None, f"the answer has more than {MAX_POST_ANSWER} bytes")
+                if time.monotonic() > ends_s:
+                    raise ApiError(None, f"the answer took more than {timeout_s:.1f} s")
+        return bytes(body)
+
+    def _send(self, method: str, path: str, body: bytes | None, read_timeout_s: float) -> Stream:
         import urllib3  # noqa: PLC0415 - comes with the kubernetes package, as late as it
 
-        url = f"{self._configuration.host}{path}?{urlencode(query)}"
+        connect_s = min(CONNECT_TIMEOUT_S, read_timeout_s)
         response = attempt(
             f"connecting to {re.sub('//[^/@]*@', '//', self._configuration.host)}",
             lambda: self._pool.request(
-                "GET",
-                url,
-                headers=self._headers(),
-                timeout=urllib3.Timeout(connect=CONNECT_TIMEOUT_S, read=read_timeout_s),
+                method,
+                f"{self._configuration.host}{path}",
+                body=body,
+                headers=self._headers() | ({"Content-Type": "application/json"} if body else {}),
+                timeout=urllib3.Timeout(connect=connect_s, read=read_timeout_s),
                 preload_content=False,
                 retries=False,
             ),
@@ -83,7 +111,7 @@ class KubeClient:
             self._response = response
             interrupted = self._interrupted
         stream = Stream(response)
-        if not interrupted and response.status == http.HTTPStatus.OK:
+        if not interrupted and response.status in SUCCESS[method]:
             return stream
         with stream:
             if interrupted:

@@ -56,7 +56,7 @@ def entries(document: Json) -> list[TreeEntry]:
     """The entries of a document, without pods and groups that have ended."""
     made = [_pod(pod) for pod in document.get("pods", ()) if not pod["ended"]]
     made += [_group(group) for group in document.get("groups", ()) if not _all_ended(group)]
-    return made + list(_unattributed(document))
+    return made + list(_others(document)) + list(_unattributed(document))
 
 
 def key_of(*names: str) -> str:
@@ -98,6 +98,19 @@ def _group(group: Json) -> TreeEntry:
     note = ", ".join(text for text in others if text and text != title) or "outside Kubernetes"
     note = "pod with unknown name" if kind == "pod" else note
     return TreeEntry(key_of("group", kind, name), "group", kind, title, note, _summed(here), parts)
+
+
+def _others(document: Json) -> Iterator[TreeEntry]:
+    """What the reader may not see, as one group."""
+    parts = [
+        Part("others", device["index"], device["uuid"], device["others"])
+        for device in document.get("devices", ())
+        if device.get("others") and any(device["others"].values())
+    ]
+    if parts:
+        summed = _summed([part.figures for part in parts])
+        names, note = ("other", "namespaces and groups"), "one sum, without names"
+        yield TreeEntry(key_of("others"), "group", *names, note, summed, tuple(parts))
 
 
 def _unattributed(document: Json) -> Iterator[TreeEntry]:

@@ -37,6 +37,7 @@ class Page:
         matching = [each for each in self._entries if matches(each, choice.words, self._texts)]
         main: list[Child] = [
             _banner(document),
+            _shown(document),
             _summary(document, self._entries, choice),
             _sources(document),
             self._gpus(matching, choice),
@@ -118,6 +119,16 @@ def _banner(document: Json) -> list[Html]:
         look = {"class": "banner bad", "role": "alert", "data-k": "unread"}
         made.append(h("p", look, text, listed, more, "."))
     return made
+
+
+def _shown(document: Json) -> Html | None:
+    """The namespaces that the reader may see, if those are not all."""
+    if "namespaces_shown" not in document:
+        return None
+    names = ", ".join(document["namespaces_shown"])
+    text = "You may see the pods of these namespaces only: "
+    look = {"class": "quiet filtered", "data-k": "shown"}
+    return h("p", look, text, h("bdi", None, names), ". All other use is one sum.")
 
 
 def _summary(document: Json, everyone: Sequence[TreeEntry], choice: Choice) -> list[Html]:

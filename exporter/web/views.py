@@ -1,0 +1,127 @@
+"""What a client with a token of Kubernetes may see: everything, or some namespaces.
+
+The rights are non-resource URLs. That of the page and the JSON is not their own path, because
+``system:discovery`` gives every authenticated client ``get`` on ``/api/*``, and OpenShift on ``/``.
+"""
+
+import asyncio
+import re
+from collections.abc import Callable, Collection, Sequence
+from itertools import compress
+
+from aiohttp import hdrs, web
+
+from exporter.model import Right, Snapshot
+from exporter.web.connection import peer
+from exporter.web.passwords import credentials
+from exporter.web.verdicts import Client, Unavailable, Verdicts
+from exporter.web.view import WHOLE, View
+
+SCRAPE = Right("get", path="/metrics")
+PAGE = Right("get", path="/mgpu-exporter/page")
+RELOAD = Right("post", path="/mgpu-exporter/reload")
+MOST_NAMESPACES = 128  # of a node that a client's rights are asked in
+_AT_ONCE = 8
+_LONGEST_TOKEN = 6144
+_TOKEN = re.compile(r"[A-Za-z0-9._~+/-]+=*", re.ASCII)
+_NEEDED = "A token of Kubernetes is needed: as a bearer token, or as the password of any user.\n"
+
+
+def token_of(request: web.Request) -> str | None:
+    """The token that a request shows; None without one that could be Kubernetes'.
+
+    Browsers can only ask for a user and a password.
+    """
+    given = request.headers.getall(hdrs.AUTHORIZATION, ())
+    if len(given) != 1:
+        return None
+    scheme, _, token = given[0].partition(" ")
+    if scheme.lower() == "basic":
+        basic = credentials(given[0])
+        token = basic.password.decode("ascii", "replace") if basic else ""
+    elif scheme.lower() != "bearer":
+        return None
+    token = token.strip()
+    return token if len(token) <= _LONGEST_TOKEN and _TOKEN.fullmatch(token) else None
+
+
+class Views:
+    """Decides by Kubernetes' verdicts what a request may do. ``newest`` returns the Snapshot."""
+
+    def __init__(self, verdicts: Verdicts, newest: Callable[[], Snapshot]) -> None:
+        self._verdicts = verdicts
+        self._newest = newest
+        self._namespaces: tuple[tuple[int, int], tuple[str, ...]] = ((-1, 0), ())
+
+    async def client(self, request: web.Request) -> Client:
+        """The client that sent a request; raises the refusal if its token is not valid."""
+        token = token_of(request)
+        try:
+            client = token and await self._verdicts.identify(token, peer(request))
+        except Unavailable as error:
+            raise _unavailable(error) from None
+        if not client:
+            refusal = web.HTTPUnauthorized(text=_NEEDED)
+            refusal.headers.add(hdrs.WWW_AUTHENTICATE, "Bearer")
+            refusal.headers.add(hdrs.WWW_AUTHENTICATE, 'Basic realm="password: a token"')
+            raise refusal
+        return client
+
+    async def need(self, client: Client, right: Right) -> None:
+        """Raises the refusal if a client lacks a right."""
+        if not await self._permits(client, right):
+            text = f"You need the right to {right.verb} the non-resource URL {right.path}.\n"
+            raise web.HTTPForbidden(text=text)
+
+    async def view(self, client: Client) -> View:
+        """What a client may see; raises the refusal if that is nothing."""
+        if await self._permits(client, PAGE):
+            return WHOLE
+        here = await self._here()
+        if here and await self._permits(client, _pods_of("")):
+            return View(frozenset(here))
+        seen = frozenset(await self._permitted(client, here[:MOST_NAMESPACES]))
+        if not seen:
+            raise web.HTTPForbidden(
+                text=f"You need the right to get the non-resource URL {PAGE.path}, or to get pods "
+                "in a namespace that uses a GPU of this node.\n"
+            )
+        return View(seen)
+
+    async def _permitted(self, client: Client, namespaces: Sequence[str]) -> list[str]:
+        """Those namespaces in which a client may get pods. A few are asked about at once."""
+        found: list[str] = []
+        for start in range(0, len(namespaces), _AT_ONCE):
+            some = namespaces[start : start + _AT_ONCE]
+            verdicts = await asyncio.gather(*(self._permits(client, _pods_of(n)) for n in some))
+            found += compress(some, verdicts)
+        return found
+
+    async def _permits(self, client: Client, right: Right) -> bool:
+        try:
+            return await self._verdicts.permits(client, right)
+        except Unavailable as error:
+            raise _unavailable(error) from None
+
+    async def _here(self) -> tuple[str, ...]:
+        """The namespaces of the newest Snapshot, in order."""
+        snapshot = self._newest()
+        stamp = (snapshot.version, snapshot.unix_ns)
+        if self._namespaces[0] != stamp:
+            found = await asyncio.to_thread(namespaces_of, snapshot)
+            self._namespaces = (stamp, tuple(sorted(found)))
+        return self._namespaces[1]
+
+
+def namespaces_of(snapshot: Snapshot) -> Collection[str]:
+    """The namespaces of all pods that a Snapshot shows."""
+    levels = ("pod", "container", "namespace")
+    return {row.labels[0] for level in levels for row in snapshot.rows.get(level, ())}
+
+
+def _pods_of(namespace: str) -> Right:
+    return Right("get", resource="pods", namespace=namespace)
+
+
+def _unavailable(error: Unavailable) -> web.HTTPServiceUnavailable:
+    return web.HTTPServiceUnavailable(text=f"{error}\n", headers={"Retry-After": "1"})

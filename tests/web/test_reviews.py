@@ -1,0 +1,262 @@
+"""Reviews are cached, limited and fail closed: real requests to a real server, hostile ones too."""
+
+import logging
+import socket
+import threading
+from base64 import b64encode
+from http.client import HTTPConnection
+
+import pytest
+
+from exporter.web import ReviewLimits
+from tests.api.nodes import crowded, demo
+from tests.pods.apistate import Account
+from tests.web.reviewing import EVERYWHERE, Guarded, ask, bearer, of, user
+from tests.web.serving import PATIENCE_S, SECOND, Site, answer, serving
+
+# Caches
+
+
+def test_a_verdict_is_asked_for_once_a_minute(guarded: Guarded) -> None:
+    with guarded.site() as site:
+        for _ in range(5):
+            assert ask(site, "/metrics", "scraper").status == 200
+        assert (guarded.asked("identify"), guarded.asked("permit")) == (1, 1)
+        site.clock.now_ns += 61 * SECOND
+        assert ask(site, "/metrics", "scraper").status == 200
+    assert (guarded.asked("identify"), guarded.asked("permit")) == (2, 2)
+
+
+def test_a_right_that_was_taken_ends_within_a_minute(guarded: Guarded) -> None:
+    with guarded.site() as site:
+        assert ask(site, "/metrics", "scraper").status == 200
+        guarded.server.add_account("token-of-scraper", Account(user("scraper")))
+        site.clock.now_ns += 61 * SECOND
+        assert ask(site, "/metrics", "scraper").status == 403
+        guarded.server.remove_account("token-of-scraper")
+        site.clock.now_ns += 61 * SECOND
+        assert ask(site, "/metrics", "scraper").status == 401
+
+
+def test_a_right_that_was_given_begins_soon(guarded: Guarded) -> None:
+    with guarded.site() as site:
+        assert [ask(site, "/metrics", "late").status for _ in range(3)] == [401] * 3
+        assert guarded.asked("identify") == 1
+        guarded.server.add_account("token-of-late", Account(user("late")))
+        site.clock.now_ns += 11 * SECOND
+        assert ask(site, "/metrics", "late").status == 403
+        rights = {("get", "/metrics")}
+        guarded.server.add_account("token-of-late", Account(user("late"), rights=rights))
+        assert ask(site, "/metrics", "late").status == 403
+        site.clock.now_ns += 31 * SECOND
+        assert ask(site, "/metrics", "late").status == 200
+
+
+def test_wrong_tokens_do_not_push_out_right_ones(guarded: Guarded) -> None:
+    with guarded.site(limits=ReviewLimits(cached=3)) as site:
+        assert ask(site, "/metrics", "scraper").status == 200
+        for number in range(10):
+            assert ask(site, "/metrics", f"stranger-{number}").status == 401
+        asked = guarded.asked("identify")
+        assert ask(site, "/metrics", "scraper").status == 200
+        assert guarded.asked("identify") == asked
+        assert ask(site, "/metrics", "stranger-0").status == 401  # forgotten, so asked again
+        assert guarded.asked("identify") == asked + 1
+
+
+# The API server fails
+
+
+def test_without_the_api_server_nobody_new_is_let_in(guarded: Guarded) -> None:
+    with guarded.site() as site:
+        assert ask(site, "/metrics", "scraper").status == 200
+        guarded.server.stop()
+        assert ask(site, "/metrics", "scraper").status == 200  # of the cache
+        closed = ask(site, "/metrics", "viewer")
+        assert site.ask("/-/healthy").status == 200
+        site.clock.now_ns += 61 * SECOND
+        late = ask(site, "/metrics", "scraper")
+        assert site.ask("/metrics").status == 401
+        guarded.server.start()
+        assert ask(site, "/metrics", "scraper").status == 200
+    assert {closed.status, late.status} == {503}
+    assert closed.body == (
+        b"the API server cannot be asked for your rights; the exporter's log says why\n"
+    )
+    assert closed.headers["Retry-After"] == "1"
+
+
+@pytest.mark.parametrize("kind", ["identify", "permit"])
+@pytest.mark.parametrize("body", [b"", b"{}", b'{"kind": "Status"}', b"\xff" * 1000])
+def test_a_malformed_answer_lets_nobody_in(guarded: Guarded, kind: str, body: bytes) -> None:
+    with guarded.site() as site:
+        guarded.server.answer_reviews_with(kind, body)
+        assert ask(site, "/metrics", "scraper").status == 503
+        assert ask(site, "/", "viewer").status == 503
+        guarded.server.answer_reviews_with(kind, None)
+        assert ask(site, "/metrics", "scraper").status == 200
+
+
+def test_the_log_says_once_why_nobody_is_let_in(
+    guarded: Guarded, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    guarded.server.fail("identify", 403, "no", times=3)
+    with guarded.site() as site:
+        statuses = [ask(site, "/metrics", "scraper").status for _ in range(4)]
+    assert statuses == [503, 503, 503, 200]
+    lines = [r.getMessage() for r in caplog.records if r.name == "exporter.web.verdicts"]
+    assert len(lines) == 2
+    assert "tokenreviews: create" in lines[0]
+    assert lines[1] == "clients are let in again"
+
+
+def test_no_token_is_in_any_log(guarded: Guarded, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    guarded.server.fail("identify", 500, "cannot review token-of-scraper", times=1)
+    with guarded.site() as site:
+        for name in ("scraper", "viewer", "stranger"):
+            ask(site, "/metrics", name)
+        guarded.server.stop()
+        ask(site, "/metrics", "other")
+    assert "token-of" not in "\n".join(str(vars(record)) for record in caplog.records)
+
+
+# Hostile clients
+
+
+@pytest.mark.parametrize(
+    "authorization",
+    [
+        "Bearer",
+        "Bearer ",
+        "Bearer a b",
+        "Bearer " + "x" * 6145,
+        "Bearer t\u00f6ken",
+        'Bearer "quoted"',
+        "Bearer ../../etc",
+        "Token token-of-viewer",
+        "Basic token-of-viewer",
+        "Basic " + b64encode(b"token-of-viewer").decode(),
+        "Basic " + b64encode(b"x:\xff\xfe").decode(),
+    ],
+)
+def test_what_cannot_be_a_token_is_not_asked_about(guarded: Guarded, authorization: str) -> None:
+    with guarded.site() as site:
+        status = site.ask("/metrics", Authorization=authorization).status
+    if authorization != "Bearer ../../etc":  # a token to any eye; only JSON carries it
+        assert guarded.asked("identify") == 0
+    assert status == 401
+
+
+def test_two_tokens_are_none(guarded: Guarded) -> None:
+    with guarded.site() as site, site.raw() as client:
+        line = f"Authorization: {bearer('viewer')}\r\n"
+        client.sendall(f"GET /metrics HTTP/1.1\r\nHost: x\r\n{line}{line}\r\n".encode())
+        assert client.recv(100).startswith(b"HTTP/1.1 401")
+
+
+class Peer(HTTPConnection):
+    """A client with another loopback address, which is another peer."""
+
+    def __init__(self, site: Site, address: str) -> None:
+        super().__init__("127.0.0.1", site.port, timeout=PATIENCE_S)
+        self._address = address
+
+    def connect(self) -> None:
+        """Connect from the address."""
+        self.sock = socket.create_connection(
+            ("127.0.0.1", self.port), PATIENCE_S, (self._address, 0)
+        )
+
+
+def statuses(site: Site, names: list[str], address: str = "127.0.0.2") -> list[int]:
+    """Ask for the metrics with each token at the same time."""
+    got: list[int] = []
+
+    def one(name: str) -> None:
+        client = Peer(site, address)
+        client.request("GET", "/metrics", headers={"Authorization": bearer(name)})
+        got.append(answer(client.getresponse()).status)
+        client.close()
+
+    threads = [threading.Thread(target=one, args=(name,)) for name in names]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return got
+
+
+def test_reviews_that_run_at_once_are_few_and_health_is_answered(guarded: Guarded) -> None:
+    guarded.server.hold("identify")
+    with guarded.site(limits=ReviewLimits(at_once=2, wait_s=0.2)) as site:
+        made: list[int] = []
+        strangers = [f"stranger-{number}" for number in range(20)]
+        flood = threading.Thread(target=lambda: made.extend(statuses(site, strangers)))
+        flood.start()
+        guarded.server.wait_for_requests("identify", 2)
+        assert site.ask("/-/healthy").status == 200
+        flood.join(0.5)
+        assert guarded.asked("identify") <= 4  # two at once, and one retry each at most
+        guarded.server.release()
+        flood.join()
+    assert set(made) <= {401, 503}
+    assert made.count(503) >= 16
+
+
+def test_a_flood_of_tokens_reaches_the_api_server_slowly(guarded: Guarded) -> None:
+    limits = ReviewLimits(burst=5, interval_s=60.0, wait_s=0.2)
+    with guarded.site(limits=limits) as site:
+        got = statuses(site, [f"stranger-{number}" for number in range(40)])
+    assert guarded.asked("identify") == 5
+    assert (got.count(401), got.count(503)) == (5, 35)
+
+
+def test_a_flood_does_not_keep_out_who_was_let_in_before(guarded: Guarded) -> None:
+    limits = ReviewLimits(burst=3, interval_s=60.0, wait_s=0.2)
+    with guarded.site(limits=limits) as site:
+        assert ask(site, "/metrics", "scraper").status == 200
+        statuses(site, [f"stranger-{number}" for number in range(20)])
+        site.clock.now_ns += 61 * SECOND
+        assert ask(site, "/metrics", "viewer").status == 503  # new, behind the flood
+        assert ask(site, "/metrics", "scraper").status == 200
+
+
+def test_requests_at_once_share_a_review(guarded: Guarded) -> None:
+    guarded.server.hold("identify")
+    with guarded.site() as site:
+        made: list[int] = []
+        crowd = threading.Thread(target=lambda: made.extend(statuses(site, ["scraper"] * 20)))
+        crowd.start()
+        guarded.server.wait_for_requests("identify", 1)
+        guarded.server.release()
+        crowd.join()
+    assert made == [200] * 20
+    assert guarded.asked("identify") <= 2
+
+
+def test_reviews_are_counted_by_outcome(guarded: Guarded) -> None:
+    verdicts = guarded.verdicts()
+    assert set(verdicts.reviews.values()) == {0}
+    with serving(demo(), verdicts=verdicts, address=EVERYWHERE) as site:
+        for name in ("scraper", "scraper", "viewer", "stranger"):
+            ask(site, "/metrics", name)
+        guarded.server.stop()
+        ask(site, "/metrics", "tenant")
+    verdicts.close()
+    counted = {key: count for key, count in verdicts.reviews.items() if count}
+    assert counted == {
+        ("token", "allowed"): 2,
+        ("token", "denied"): 1,
+        ("token", "failed"): 1,
+        ("right", "allowed"): 1,
+        ("right", "denied"): 1,
+    }
+
+
+def test_a_node_with_many_namespaces_is_asked_about_within_the_limit(guarded: Guarded) -> None:
+    with guarded.site(crowded()) as site:
+        assert ask(site, "/", "tenant").status == 403
+        spaces = len(of(site, "/api/v1/snapshot", "viewer")["namespaces"])
+    assert guarded.asked("permit") <= min(spaces, 128) + 4
