@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from charts import manifests, presets, settings, written
+from charts import alerts, manifests, presets, settings, written
 from charts.package import package
 from charts.table.presets import PRESETS
 
@@ -26,6 +26,7 @@ def chart_files(root: Path = ROOT) -> dict[Path, str]:
         chart / "values.schema.json": written.schema_json(),
         chart / "README.md": written.with_table(readme),
         chart / "files" / "restarting.txt": "".join(f"{s}\n" for s in settings.restarting()),
+        chart / "files" / "alerts.json": alerts.places_json(),
         **{chart / "presets" / f"{p.name}.yaml": presets.text(p) for p in PRESETS},
         page: presets.with_tables(page.read_text(encoding="utf-8")),
     }

@@ -6,8 +6,9 @@ from collections.abc import Iterator, Mapping
 
 import yaml
 
-from charts import settings
+from charts import alerts, settings
 from charts.table import SECTIONS
+from charts.table.monitoring import RULES
 from charts.table.value import Value
 from charts.table.web import SETTINGS
 
@@ -64,6 +65,9 @@ def schema_json() -> str:
     properties = root["properties"]
     assert isinstance(properties, dict)  # noqa: S101 - see _schema_of
     properties[SETTINGS] = {**settings.schema(), "description": properties[SETTINGS]["description"]}
+    rule = properties[RULES.partition(".")[0]]["properties"]
+    name = RULES.rpartition(".")[2]
+    rule[name] = {**alerts.schema(), "description": rule[name]["description"]}
     # A chart that has this one as a part hands both down.
     properties["enabled"] = {"type": "boolean"}
     properties["global"]["additionalProperties"] = True
