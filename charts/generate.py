@@ -22,6 +22,7 @@ def chart_files(root: Path = ROOT) -> dict[Path, str]:
     chart, page = root / "charts" / "mgpu-exporter", root / "docs" / "installation.md"
     readme = (chart / "README.md").read_text(encoding="utf-8")
     return {
+        chart / "Chart.yaml": written.with_version((chart / "Chart.yaml").read_text("utf-8")),
         chart / "values.yaml": written.values_yaml(),
         chart / "values.schema.json": written.schema_json(),
         chart / "README.md": written.with_table(readme),
