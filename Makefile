@@ -22,6 +22,8 @@
 # make docs-site  build the documentation with all its links checked, into docs/_site
 # make image   build the container image into dist/ (ARGS=--stand-in: where there is no registry)
 # make image-test  build the image over a stand-in of its base, and run it (root; a minute or two)
+# make wheel   build the wheel and the source archive into dist/ (needs PyPI)
+# make chart-package  build the chart's archive into dist/, with rules and dashboards in it (needs Helm and no more)
 # make audit   look for known vulnerabilities of the locked packages (needs PyPI)
 # make sbom    write the bill of materials into dist/
 
@@ -34,7 +36,7 @@ BIN := $(VENV)/bin
 # The tests of a file stay together: they share what the file starts.
 PYTEST := $(BIN)/pytest --numprocesses=$(WORKERS) --maxprocesses=8 --dist=loadfile
 
-.PHONY: run test test-slow test-random check lint docs golden e2e accuracy cluster-programs cluster-test pictures chart docs-site image image-test audit sbom soak guard bench profile fleet clean
+.PHONY: run test test-slow test-random check lint docs golden e2e accuracy cluster-programs cluster-test pictures chart docs-site image image-test wheel chart-package audit sbom soak guard bench profile fleet clean
 
 run: $(VENV)/.run
 	@if [ -e /proc/driver/nvidia/version ] || [ -e /dev/dxg ] || [ -n "$$MGPU_NVML_LIBRARY" ] \
@@ -121,6 +123,15 @@ image: $(VENV)/.dev
 
 image-test: $(VENV)/.dev
 	$(BIN)/pytest tests/image --image $(PYTEST_ARGS)
+
+wheel: $(BIN)/uv
+	rm -rf dist/python
+	$(BIN)/uv build --quiet --build-constraints tools/image/tools.txt --require-hashes --out-dir dist/python
+
+chart-package:
+	rm -rf dist/chart
+	$(PYTHON) -m charts.package
+	helm package charts/mgpu-exporter --destination dist/chart
 
 # Strict: a package about which nothing could be learnt fails it as a vulnerable one does.
 audit: $(BIN)/uv

@@ -1,4 +1,4 @@
-"""Writes what the chart has from elsewhere: values, schema, README's table.
+"""Writes what the chart has from elsewhere: values, schema, presets, tables of documents.
 
 ``python -m charts.generate`` writes them; with ``--check`` it fails where they differ. With
 ``--manifests`` (needs Helm) it writes ``deploy/`` instead, or checks it. ``charts.package`` copies
@@ -9,8 +9,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from charts import manifests, settings, written
+from charts import alerts, manifests, presets, settings, written
 from charts.package import package
+from charts.table.presets import PRESETS
 
 ROOT = Path(__file__).parent.parent
 CHART = ROOT / "charts" / "mgpu-exporter"
@@ -18,13 +19,17 @@ CHART = ROOT / "charts" / "mgpu-exporter"
 
 def chart_files(root: Path = ROOT) -> dict[Path, str]:
     """Path → text of every file of the chart that is written."""
-    chart = root / "charts" / "mgpu-exporter"
+    chart, page = root / "charts" / "mgpu-exporter", root / "docs" / "installation.md"
     readme = (chart / "README.md").read_text(encoding="utf-8")
     return {
+        chart / "Chart.yaml": written.with_version((chart / "Chart.yaml").read_text("utf-8")),
         chart / "values.yaml": written.values_yaml(),
         chart / "values.schema.json": written.schema_json(),
         chart / "README.md": written.with_table(readme),
         chart / "files" / "restarting.txt": "".join(f"{s}\n" for s in settings.restarting()),
+        chart / "files" / "alerts.json": alerts.places_json(),
+        **{chart / "presets" / f"{p.name}.yaml": presets.text(p) for p in PRESETS},
+        page: presets.with_tables(page.read_text(encoding="utf-8")),
     }
 
 
@@ -37,6 +42,7 @@ def main(arguments: Sequence[str]) -> int:
         gone = [path for path in (ROOT / "deploy").glob("*.yaml") if path not in texts]
     else:
         texts = chart_files()
+        gone = [path for path in (CHART / "presets").glob("*.yaml") if path not in texts]
     if "--check" not in arguments:
         for path, text in texts.items():
             path.parent.mkdir(parents=True, exist_ok=True)

@@ -28,11 +28,16 @@ _OF_HELM = ("helm.sh/chart:", "app.kubernetes.io/managed-by:", "# Source:")
 KUBERNETES = "1.32.0"
 """Old enough that what newer versions know only is left out."""
 
+_RUNTIME = "# Without a RuntimeClass nvidia in the cluster: remove the line with runtimeClassName."
+
 SETS: dict[str, tuple[str, tuple[str, ...]]] = {
-    "mgpu-exporter.yaml": ("The exporter with the privilege profile minimal.", ()),
+    "mgpu-exporter.yaml": (
+        f"The exporter with the privilege profile minimal.\n{_RUNTIME}",
+        ("--set", "gpuAccess=runtimeClass"),
+    ),
     "mgpu-exporter-podresources.yaml": (
-        "The exporter with the privilege profile podresources.",
-        ("--set", "profile=podresources"),
+        f"The exporter with the privilege profile podresources.\n{_RUNTIME}",
+        ("--set", "gpuAccess=runtimeClass,profile=podresources"),
     ),
     "podmonitor.yaml": (
         "The Prometheus Operator's PodMonitor of the exporter.",

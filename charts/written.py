@@ -1,17 +1,21 @@
 """values.yaml, values.schema.json and the README's table, from the table of values."""
 
 import json
+import re
 import textwrap
 from collections.abc import Iterator, Mapping
 
 import yaml
 
-from charts import settings
+from charts import alerts, settings
 from charts.table import SECTIONS
+from charts.table.monitoring import RULES
 from charts.table.value import Value
 from charts.table.web import SETTINGS
+from exporter import __version__
 
 WIDTH = 100
+IMAGE = "ghcr.io/mgpu-exporter/mgpu-exporter"
 BEGIN = "<!-- values: written by charts/generate.py -->"
 END = "<!-- end of values -->"
 
@@ -64,6 +68,9 @@ def schema_json() -> str:
     properties = root["properties"]
     assert isinstance(properties, dict)  # noqa: S101 - see _schema_of
     properties[SETTINGS] = {**settings.schema(), "description": properties[SETTINGS]["description"]}
+    rule = properties[RULES.partition(".")[0]]["properties"]
+    name = RULES.rpartition(".")[2]
+    rule[name] = {**alerts.schema(), "description": rule[name]["description"]}
     # A chart that has this one as a part hands both down.
     properties["enabled"] = {"type": "boolean"}
     properties["global"]["additionalProperties"] = True
@@ -113,6 +120,19 @@ def _default(default: object) -> str:
 
 def _cell(text: str) -> str:
     return text.replace("|", r"\|")
+
+
+def with_version(chart: str) -> str:
+    """Chart.yaml with the exporter's version, as the chart's own and that of its image."""
+    places = (
+        (r"^version: .*$", f"version: {__version__}"),
+        (r"^appVersion: .*$", f'appVersion: "{__version__}"'),
+        (r"(?<=image: )ghcr\.io/mgpu-exporter/mgpu-exporter:.*$", f"{IMAGE}:{__version__}"),
+    )
+    for place, text in places:
+        chart, count = re.subn(place, text, chart, flags=re.MULTILINE)
+        assert count == 1, place  # noqa: S101 - Chart.yaml has each of them once
+    return chart
 
 
 def with_table(readme: str) -> str:

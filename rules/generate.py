@@ -1,4 +1,4 @@
-"""Writes what is made from rules/: rules/exported/ and the table of docs/alerts.md.
+"""Writes what is made from rules/: rules/exported/ and the tables of docs/alerts.md.
 
 rules/exported/ has the same rules for series whose labels Prometheus renamed.
 
@@ -14,8 +14,12 @@ from pathlib import Path
 
 import yaml
 
+sys.path.insert(0, str(Path(__file__).parent.parent))  # it is run as a script
+
+from rules import parameters, xids
+
 FOLDER = Path(__file__).parent
-BEGIN, END = "<!-- alerts: written by rules/generate.py -->\n", "<!-- end of alerts -->\n"
+BEGIN, END = "<!-- {}: written by rules/generate.py -->\n", "<!-- end of {} -->\n"
 HEAD = "# Written by rules/generate.py, for series with exported_ labels. Do not edit.\n"
 
 COMMENT = re.compile(r"^\s*#.*\n", re.MULTILINE)
@@ -34,14 +38,28 @@ def alerts_page(page: str, rules: str) -> str:
     """The page with its table replaced by the alerts of these rules."""
     rows = {  # by the row itself: several rules may have one name
         f"| [{rule['alert']}](runbooks/{rule['alert']}.md) | {rule['labels']['severity']} "
-        f"| {rule.get('for', 'at once')} | {rule['annotations']['summary'].strip()} |\n": None
+        f"| {rule.get('for', 'at once')} | {rule['annotations']['summary'].strip()} "
+        f"| {_values(rule['alert'])} |\n": None
         for group in yaml.safe_load(rules)["groups"]
         for rule in group["rules"]
     }
-    head, _, rest = page.partition(BEGIN)
-    _, _, tail = rest.partition(END)
-    table = "| alert | severity | for | |\n|---|---|---|---|\n"
-    return f"{head}{BEGIN}\n{table}{''.join(rows)}\n{END}{tail}"
+    table = "| alert | severity | for | | values |\n|---|---|---|---|---|\n"
+    for name, text in (("alerts", f"{table}{''.join(rows)}"), ("XIDs", xids.table())):
+        begin, end = BEGIN.format(name), END.format(name)
+        head, _, rest = page.partition(begin)
+        _, _, tail = rest.partition(end)
+        page = f"{head}{begin}\n{text}\n{end}{tail}"
+    return page
+
+
+def _values(alert: str) -> str:
+    """What the chart can set of an alert beside its severity and time."""
+    shown = (f"`{one.name}` {_code(one.default)}: {one.about}" for one in parameters.of(alert))
+    return "; ".join(shown)
+
+
+def _code(text: str) -> str:
+    return f"`{text}`".replace("|", r"\|")
 
 
 def main(arguments: Sequence[str], folder: Path = FOLDER) -> int:

@@ -82,6 +82,58 @@ def test_a_release_is_audited_before_anything_is_published() -> None:
     assert not job["steps"][audit].get("continue-on-error")
 
 
+def publishing() -> list[str]:
+    """What a release does, step by step."""
+    (job,) = yaml.safe_load((ROOT / ".github/workflows/release.yml").read_text())["jobs"].values()
+    return [step.get("run", "") + step.get("uses", "") for step in job["steps"]]
+
+
+def first(does: list[str], words: str) -> int:
+    return next(number for number, text in enumerate(does) if words in text)
+
+
+@pytest.mark.parametrize(
+    ("pushed", "signed"),
+    [
+        ("docker/build-push-action", 'cosign sign --yes "$IMAGE@$DIGEST"'),
+        ("helm push", 'cosign sign --yes "$CHARTS/mgpu-exporter@$digest"'),
+        ("uv publish", "cosign sign-blob"),
+    ],
+)
+def test_what_a_release_publishes_it_signs_by_digest(pushed: str, signed: str) -> None:
+    does = publishing()
+    assert first(does, pushed) <= first(does, signed)
+
+
+def test_a_release_builds_all_that_it_can_before_it_publishes_anything() -> None:
+    does = publishing()
+    assert first(does, "make wheel chart-package sbom") < first(does, "docker login")
+
+
+def test_the_charts_archive_has_the_rules_and_dashboards_in_it() -> None:
+    said = subprocess.run(
+        ["make", "--dry-run", "chart-package"], cwd=ROOT, check=True, capture_output=True, text=True
+    ).stdout.splitlines()
+    assert first(said, "-m charts.package") < first(said, "helm package charts/mgpu-exporter")
+
+
+def test_a_release_pushes_what_its_targets_have_built() -> None:
+    makefile = (ROOT / "Makefile").read_text()
+    does = "\n".join(publishing())
+    for folder, used in (
+        ("dist/chart", "dist/chart/mgpu-exporter-"),
+        ("dist/python", "dist/python/*"),
+    ):
+        assert f"{folder}\n" in makefile
+        assert used in does
+
+
+def test_a_release_needs_no_secret_but_the_workflows_own() -> None:
+    text = (ROOT / ".github/workflows/release.yml").read_text()
+    assert "secrets." not in text
+    assert "id-token: write" in text
+
+
 def test_the_audit_fails_on_what_it_could_not_look_up() -> None:
     """Without --strict pip-audit ends with 0 where it learnt nothing about any package."""
     line = subprocess.run(

@@ -25,6 +25,8 @@ CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "mgpu
 PROGRAMS = {  # name → version, Go package, build tags
     "helm": ("4.1.4", "helm.sh/helm/v4/cmd/helm", ""),
     "kubeconform": ("0.8.0", "github.com/yannh/kubeconform/cmd/kubeconform", ""),
+    # An OCI registry, which `make cluster-test` pushes a release to.
+    "registry": ("3.0.0", "github.com/distribution/distribution/v3/cmd/registry", ""),
     # Prometheus 3.16; without service discovery it is built in minutes. Distributions have 2.x.
     "prometheus3": ("0.316.0", "github.com/prometheus/prometheus/cmd/prometheus", "remove_all_sd"),
 }

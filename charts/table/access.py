@@ -33,20 +33,25 @@ ACCESS = (
             ),
             Value(
                 "gpuAccess",
-                "runtimeClass",
-                choice("runtimeClass", "env", "cdi", "hostPath", "none"),
-                "How the driver gets into the container. `runtimeClass`: by NVIDIA's container "
-                "runtime under a RuntimeClass. `env`: the same where that runtime is the default "
-                "one. `cdi`: by the container toolkit's NRI plugin. `hostPath`: its libraries "
+                "auto",
+                choice("auto", "runtimeClass", "env", "volumeMounts", "cdi", "hostPath", "none"),
+                "How the driver gets into the container. `auto`: `runtimeClass` if the cluster has "
+                "that RuntimeClass while Helm installs or upgrades, else `env`; what renders "
+                "without the cluster, as Argo CD does, gets `env`. `runtimeClass`: by NVIDIA's "
+                "container runtime under a RuntimeClass. `env`: the same where that runtime is the "
+                "default one; elsewhere the pods start and say that they find no driver. "
+                "`volumeMounts`: as `env`, where that runtime takes mounts in place of the "
+                "variable. `cdi`: by the container toolkit's NRI plugin. `hostPath`: its libraries "
                 "from a folder of the host; the devices must come by other means. `none`: not at "
                 "all, for nodes that have GPUs of AMD or Intel only.",
             ),
-            Value("runtimeClassName", "nvidia", TEXT, "RuntimeClass of `runtimeClass`."),
+            Value("runtimeClassName", "nvidia", TEXT, "RuntimeClass of `auto` and `runtimeClass`."),
             Value(
                 "visibleDevices",
                 "all",
                 TEXT,
-                "NVIDIA_VISIBLE_DEVICES of `runtimeClass` and `env`.",
+                "NVIDIA_VISIBLE_DEVICES of `runtimeClass` and `env`; the mounted name of "
+                "`volumeMounts`.",
             ),
             Value(
                 "cdi.device",
@@ -150,6 +155,13 @@ ACCESS = (
                 True,
                 SWITCH,
                 "A ClusterRole of exactly what is used, and its binding; none if nothing is.",
+            ),
+            Value(
+                "openshift.securityContextConstraints",
+                False,
+                SWITCH,
+                "For OpenShift: SecurityContextConstraints of exactly what the pods have, and a "
+                "Role by which their ServiceAccount may use them.",
             ),
             Value("serviceAccount.create", True, SWITCH, "A ServiceAccount."),
             Value("serviceAccount.name", "", TEXT, "Its name; that of all objects if not set."),

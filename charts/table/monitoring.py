@@ -12,7 +12,10 @@ from charts.table.value import (
     Section,
     Value,
 )
+from rules.xids import HARDWARE, IGNORED, WATCH, codes
 
+RULES = "prometheusRule.rules"  # its schema is made from the alerts
+_CODES = {"type": "array", "items": NUMBER}
 _COUNTED = (
     *("sampleLimit", "targetLimit", "labelLimit"),
     *("labelNameLengthLimit", "labelValueLengthLimit"),
@@ -79,6 +82,37 @@ MONITORING = (
                 "prometheusRule.alerts", True, SWITCH, "Alerts; the recording rules are always in."
             ),
             Value("prometheusRule.disabled", [], TEXTS, "Names of alerts to leave out."),
+            Value(
+                RULES,
+                {},
+                OBJECT,
+                "By an alert's name: `enabled`, `for`, `severity`, and its thresholds, such as "
+                "`MgpuPodNearMemoryLimit: {threshold: 0.98, for: 1h}`. docs/alerts.md has all.",
+            ),
+            *(
+                Value(
+                    f"prometheusRule.xids.{name}",
+                    codes(alert),
+                    _CODES,
+                    about,
+                )
+                for name, alert, about in (
+                    ("critical", HARDWARE, "XIDs of MgpuXidHardware: reset, or restart."),
+                    ("warning", WATCH, "XIDs of MgpuXidWarning: look, do not drain."),
+                    (
+                        "ignored",
+                        IGNORED,
+                        "XIDs of no alert; all others are those of MgpuXidError.",
+                    ),
+                )
+            ),
+            Value(
+                "prometheusRule.runbookUrl",
+                "https://github.com/mgpu-exporter/mgpu-exporter/blob/main/docs/runbooks/{alert}.md",
+                TEXT,
+                "Where the alerts' runbooks are, for sites with a copy of their own; `{alert}` "
+                "stands for the name. Empty: no link.",
+            ),
             Value("prometheusRule.alertLabels", {}, PAIRS, "Labels that are added to each alert."),
         ),
     ),

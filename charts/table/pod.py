@@ -1,5 +1,6 @@
 """The DaemonSet and its pods: where they run, how they are updated, what is added to them."""
 
+from charts.table.labels import LABELS
 from charts.table.value import (
     NUMBER,
     OBJECT,
@@ -22,16 +23,9 @@ _HAS = {
 }
 
 _GPU_NODES = [
-    {"key": "nvidia.com/gpu.present", "values": ["true"]},
-    {"key": "feature.node.kubernetes.io/pci-10de.present", "values": ["true"]},
-    {"key": "feature.node.kubernetes.io/pci-0302_10de.present", "values": ["true"]},
-    {"key": "feature.node.kubernetes.io/pci-0300_10de.present", "values": ["true"]},
-    {"key": "vke.node.gpu.schedule"},
-    {"key": "qgpu-device-enable"},
-    {"key": "gpu", "values": ["on"]},
-    {"key": "cloud.google.com/gke-accelerator"},
-    {"key": "k8s.amazonaws.com/accelerator"},
-    {"key": "kubernetes.azure.com/accelerator"},
+    {"key": key, **({"values": [value]} if value else {})}
+    for one in LABELS
+    for key, value in one.labels
 ]
 
 POD = (
@@ -43,7 +37,8 @@ POD = (
                 _GPU_NODES,
                 {"type": "array", "items": _HAS},
                 "A node that has one of these labels has GPUs: node feature discovery, Volcano "
-                "Engine, Tencent, HAMi, GKE, EKS, AKS. `[]` is every node.",
+                "Engine, Tencent, HAMi, Alibaba, Koordinator, Huawei, Baidu, GKE, EKS, AKS, "
+                "Karpenter, Talos. docs/installation.md says which is whose. `[]` is every node.",
             ),
             Value(
                 "nodeSelector",

@@ -4,11 +4,13 @@ from collections.abc import Iterator
 from itertools import product
 from typing import Any
 
+from charts.table.presets import PRESETS
+
 PROFILES = (
     *("minimal", "podresources", "mig", "podresources-mig"),
     *("fdinfo", "podresources-fdinfo"),
 )
-ACCESSES = ("runtimeClass", "env", "cdi", "hostPath", "none")
+ACCESSES = ("runtimeClass", "env", "hostPath", "cdi", "none", "auto", "volumeMounts")
 SOURCES = ("auto", "api", "kubelet", "files", "none")
 MONITORS = ("", "podMonitor", "serviceMonitor")
 
@@ -108,9 +110,9 @@ REVIEWED: dict[str, Any] = {
 
 
 def _pairs() -> Iterator[tuple[str, dict[str, Any]]]:
-    """Every two of profile, access and source together, in 30 of the 150 combinations."""
-    for (i, profile), (j, source) in product(enumerate(PROFILES), enumerate(SOURCES)):
-        access = ACCESSES[(i + j) % len(ACCESSES)]
+    """Every two of profile, access and source together, in 42 of the 210 combinations."""
+    for (i, profile), (j, access) in product(enumerate(PROFILES), enumerate(ACCESSES)):
+        source = SOURCES[(i + j) % len(SOURCES)]
         monitor = MONITORS[(i + 2 * j) % len(MONITORS)]
         yield (
             f"{profile}-{access}-{source}",
@@ -125,6 +127,7 @@ def _pairs() -> Iterator[tuple[str, dict[str, Any]]]:
 
 MATRIX: dict[str, dict[str, Any]] = {
     **dict(_pairs()),
+    **{f"preset-{preset.name}": dict(preset.values) for preset in PRESETS},
     "everything": EVERYTHING,
     "proxied": PROXIED,
     "reviewed": REVIEWED,

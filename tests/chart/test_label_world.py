@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.chart.matrix import ACCESSES
 from tests.chart.rendering import ROOT, render
 from tests.e2e.programs import Exporter, Prometheus
 
@@ -95,5 +96,5 @@ def test_the_document_names_every_profile_and_every_way_of_the_driver() -> None:
     text = DOCUMENT.read_text()
     for word in ("minimal", "podresources", "mig", "podresources-mig"):
         assert f"| `{word}` |" in text
-    for word in ("runtimeClass", "env", "cdi", "hostPath"):
-        assert f"| `{word}` |" in text
+    for word in ACCESSES:
+        assert f"| `{word}`" in text

@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.program("helm"), pytest.mark.slow]
 
 OLDEST, NEWEST = "1.25", "1.37"
 OPERATOR = Path(__file__).parent / "crds"
-FOREIGN = ("monitoring.coreos.com/v1", "autoscaling.k8s.io/v1")
+FOREIGN = ("monitoring.coreos.com/v1", "security.openshift.io/v1", "autoscaling.k8s.io/v1")
 
 
 def every() -> Iterator[Rendered]:
@@ -55,15 +55,18 @@ def test_the_pod_of_old_clusters_has_nothing_that_they_do_not_know() -> None:
                 kubernetes_validate.validate(one, OLDEST, strict=True)
 
 
-def test_every_object_of_the_operator_is_of_its_schemas() -> None:
-    """The schemas are those of prometheus-operator 0.85.0, closed, without descriptions."""
+def test_every_object_of_an_operator_is_of_its_schemas() -> None:
+    """The schemas are those of prometheus-operator 0.85.0 and openshift/api 2a3d739, closed."""
     seen = set()
     for one in objects():
-        if one["apiVersion"] == FOREIGN[0]:
+        if one["apiVersion"] in FOREIGN[:2]:
             schema = json.loads((OPERATOR / f"{one['kind'].lower()}.json").read_text())
             jsonschema.validate(one, schema)
             seen.add(one["kind"])
-    assert seen == {"PodMonitor", "ServiceMonitor", "PrometheusRule"}
+    assert seen == {
+        *("PodMonitor", "ServiceMonitor", "PrometheusRule"),
+        "SecurityContextConstraints",
+    }
 
 
 @pytest.mark.program("kubeconform")

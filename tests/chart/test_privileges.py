@@ -74,7 +74,7 @@ def test_without_podresources_the_socket_is_neither_mounted_nor_asked() -> None:
     assert not any("pod-resources" in path for path in rendered.host_paths)
 
 
-@pytest.mark.parametrize("access", ["runtimeClass", "env"])
+@pytest.mark.parametrize("access", ["runtimeClass", "env", "volumeMounts"])
 def test_mig_is_asked_of_nvidias_runtime_which_wants_the_bounding_set(access: str) -> None:
     rendered = render(profile="mig", gpuAccess=access)
     assert rendered.env["NVIDIA_MIG_MONITOR_DEVICES"] == "all"
@@ -124,6 +124,8 @@ def test_fdinfo_sees_descriptors_of_other_users_and_takes_both_capabilities_for_
         ("cdi", None, False, True, False),
         ("hostPath", None, False, False, True),
         ("none", None, False, False, False),
+        ("volumeMounts", None, True, False, False),
+        ("auto", None, True, False, False),  # Helm sees no cluster here
     ],
 )
 def test_the_driver_comes_by_one_way_or_none(
@@ -139,6 +141,13 @@ def test_the_driver_comes_by_one_way_or_none(
     device = rendered.annotations.get("nvidia.cdi.k8s.io/container.mgpu-exporter")
     assert (device == "management.nvidia.com/gpu=all") is annotated
     assert ("/home/kubernetes/bin/nvidia/lib64" in rendered.host_paths) is mounted
+
+
+def test_a_mount_asks_for_devices_where_the_variable_may_not() -> None:
+    rendered = render(gpuAccess="volumeMounts")
+    place = rendered.host_paths["/dev/null"]
+    assert place == "/var/run/nvidia-container-devices/all"
+    assert rendered.env["NVIDIA_VISIBLE_DEVICES"] == place.rpartition("/")[0]
 
 
 SOURCE_CASES: list[tuple[dict[str, Any], set[Any], bool]] = [

@@ -88,9 +88,12 @@ USED = f"mgpu_device_memory_used_bytes{{{GPU}}}"
 HELD = f"mgpu_container_memory_used_bytes{{{MAIN}}}"
 BY_NOBODY = f'mgpu_device_unattributed_memory_bytes{{{GPU},reason="no_pid"}}'
 XID_79 = f'mgpu_device_xid_last_timestamp_seconds{{{GPU},xid="79"}}'
+XID_94 = XID_79.replace("79", "94")
+XID_63 = XID_79.replace("79", "63")
 XID_31 = f'mgpu_device_xid_last_timestamp_seconds{{{GPU},xid="31"}}'
 ECC = f'mgpu_device_ecc_errors_total{{{GPU},kind="uncorrected"}}'
 REMAPPING = f'mgpu_device_row_remapping{{{GPU},state="pending"}}'
+REMAPPING_FAILED = REMAPPING.replace("pending", "failed")
 RETIRING = f"mgpu_device_retired_pages_pending{{{GPU}}}"
 RECOVERY = f"mgpu_device_recovery_action{{{GPU}}}"
 LANES = f"mgpu_device_pcie_link_width{{{GPU}}}"
@@ -99,6 +102,16 @@ NVLINK = f'mgpu_device_nvlink_errors_total{{{GPU},kind="replay"}}'
 HOT = f'mgpu_device_throttle_seconds_total{{{GPU},reason="hw_thermal"}}'
 LOST = f'mgpu_device_unmeasured{{{GPU},quantity="device",reason="gpu_lost"}}'
 STUCK = f'mgpu_device_unmeasured{{{GPU},quantity="device",reason="driver_stuck"}}'
+CARD = f'mgpu_device_info{{{GPU},pci_bus_id="00000000:10:00.0"}}'
+SECOND = f'mgpu_device_info{{{NODE},gpu="1",uuid="GPU-b",pci_bus_id="00000000:20:00.0"}}'
+INSTANCES = [
+    f'mgpu_device_info{{{NODE},gpu="1",uuid="MIG-{i}",pci_bus_id="00000000:20:00.0"}}'
+    for i in range(2)
+]
+KUBE = 'node="gpu-node-2"'
+OFFERED = f'kube_node_status_capacity{{{KUBE},resource="nvidia_com_gpu",unit="integer"}}'
+READY = f'kube_node_status_condition{{{KUBE},condition="Ready",status="true"}}'
+KNOWN = 'kube_node_info{node="gpu-node-1"}'
 UNOBSERVED = f"mgpu_device_unobserved_seconds_total{{{GPU}}}"
 BUILD = f'mgpu_exporter_build_info{{{NODE},version="1"}}'
 UP = f"up{{{NODE}}}"
@@ -113,6 +126,8 @@ BUDGET = f"mgpu_exporter_cpu_budget_ratio{{{NODE}}}"
 INTERVAL = f"mgpu_exporter_collection_interval_seconds{{{NODE}}}"
 UNIT = f'{GPU},kind="systemd",group="ollama.service"'
 UNIT_CORE = f'mgpu_group_kind_core_seconds_total{{{NODE},kind="systemd",uuid="GPU-a"}}'
+UNIT_CORE_B = UNIT_CORE.replace("GPU-a", "GPU-b")
+USER_CORE = UNIT_CORE.replace("systemd", "user")
 UNIT_HOLDS = f"mgpu_group_memory_used_bytes{{{UNIT}}}"
 (OWN_USE, OWN_SHARE) = _core(MAIN, 0, 0)
 (NEXT_USE, NEXT_SHARE) = _core(NEXT, 0, 0)
@@ -216,20 +231,32 @@ CASES: dict[str, Example] = {
         minute=120,
     ),
     "MgpuGpuUsedOutsidePods": Example(
-        {UNIT_CORE: f"0+30{HOURS}", PODS: f"1{HOURS}"}
-        | {UNIT_CORE.replace("GPU-a", "GPU-b"): f"0+20{HOURS}"},  # one alert all the same
+        {  # one alert for the node, whatever kinds and cards there are
+            UNIT_CORE: f"0+30{HOURS}",
+            UNIT_CORE_B: f"0+20{HOURS}",
+            USER_CORE: f"0+20{HOURS}",
+            UNIT_HOLDS: f"5e9{HOURS}",
+            MEMORY: f"8e9{HOURS}",
+            PODS: f"1{HOURS}",
+        },
         {
             "a daemon looks in": {
                 UNIT_CORE: f"0+3{HOURS}",
-                UNIT_CORE.replace("GPU-a", "GPU-b"): f"0+4{HOURS}",
+                UNIT_CORE_B: f"0+4{HOURS}",
+                USER_CORE: f"0+1{HOURS}",
+                UNIT_HOLDS: f"5e8{HOURS}",
             },
             "for ten minutes": {
                 UNIT_CORE: "0x30 0+30x5 150x400",
-                UNIT_CORE.replace("GPU-a", "GPU-b"): None,
+                UNIT_CORE_B: None,
+                USER_CORE: None,
+                UNIT_HOLDS: None,
             },
             "a pod whose name is not known yet": {
                 UNIT_CORE: None,
-                UNIT_CORE.replace("GPU-a", "GPU-b"): None,
+                UNIT_CORE_B: None,
+                USER_CORE: None,
+                UNIT_HOLDS: None,
                 UNIT_CORE.replace("systemd", "pod"): f"0+30{HOURS}",
             },
             "the machine is of no cluster": {
@@ -258,11 +285,28 @@ CASES: dict[str, Example] = {
     ),
     "MgpuXidHardware": Example(
         {XID_79: "2500x400"},
-        {"long ago": {XID_79: "60x400"}, "a program's": {XID_79: None, XID_31: "2500x400"}},
+        {
+            "long ago": {XID_79: "60x400"},
+            "a program's": {XID_79: None, XID_31: "2500x400"},
+            "contained in a program": {XID_79: None, XID_94: "2500x400"},
+        },
+    ),
+    "MgpuXidWarning": Example(
+        {XID_94: "2500x400"},
+        {
+            "long ago": {XID_94: "60x400"},
+            "a reset is needed": {XID_94: None, XID_79: "2500x400"},
+            "a program's": {XID_94: None, XID_31: "2500x400"},
+        },
     ),
     "MgpuXidError": Example(
         {XID_31: "2500x400"},
-        {"long ago": {XID_31: "60x400"}, "of the hardware": {XID_31: None, XID_79: "2500x400"}},
+        {
+            "long ago": {XID_31: "60x400"},
+            "of the hardware": {XID_31: None, XID_79: "2500x400"},
+            "contained in a program": {XID_31: None, XID_94: "2500x400"},
+            "another alert says it": {XID_31: None, XID_63: "2500x400"},
+        },
     ),
     "MgpuEccUncorrected": Example(
         {ECC: "0x40 2x400"},
@@ -272,7 +316,18 @@ CASES: dict[str, Example] = {
         },
     ),
     "MgpuRowRemapping": Example(
-        {REMAPPING: f"1{HOURS}"}, {"no row waits": {REMAPPING: f"0{HOURS}"}}
+        {REMAPPING: f"1{HOURS}"},
+        {
+            "no row waits": {REMAPPING: f"0{HOURS}"},
+            "it failed": {REMAPPING: None, REMAPPING_FAILED: f"1{HOURS}"},
+        },
+    ),
+    "MgpuRowRemappingFailed": Example(
+        {REMAPPING_FAILED: f"1{HOURS}"},
+        {
+            "there are spare rows": {REMAPPING_FAILED: f"0{HOURS}"},
+            "a row waits": {REMAPPING_FAILED: f"0{HOURS}", REMAPPING: f"1{HOURS}"},
+        },
     ),
     "MgpuRetiredPagesPending": Example(
         {RETIRING: f"1{HOURS}"}, {"no page waits": {RETIRING: f"0{HOURS}"}}
@@ -311,6 +366,28 @@ CASES: dict[str, Example] = {
         {LOST: f"1{HOURS}"},
         {"it is back": {LOST: "1x48 stale"}, "another reason": {LOST: None, STUCK: f"1{HOURS}"}},
     ),
+    "MgpuGpuMissing": Example(
+        {CARD: f"1{HOURS}", SECOND: "1x30 stale"},
+        {
+            "it is there": {SECOND: f"1{HOURS}"},
+            "it came back at once": {SECOND: "1x30 _x5 1x400"},
+            "there is one more": {SECOND: "_x30 1x400"},
+            "a card was divided": {
+                SECOND: "1x10 stale",
+                **dict.fromkeys(INSTANCES, "_x10 1x400"),
+            },
+            "instances of it were joined": {
+                SECOND: "_x10 1x400",
+                **dict.fromkeys(INSTANCES, "1x10 stale"),
+            },
+            "nothing is known of the node": {CARD: "1x30 stale"},
+        },
+    ),
+    "MgpuGpuMissing after two days": Example(
+        {CARD: "1x3000", SECOND: "1x30 stale"},
+        {"it was taken out the day before yesterday": {SECOND: "1x5 stale"}},
+        minute=1460,
+    ),
     "MgpuGpuUnreadable": Example(
         {STUCK: f"1{HOURS}"},
         {
@@ -341,6 +418,43 @@ CASES: dict[str, Example] = {
             BUILD.replace("mgpu-exporter", "gpus"): "1x30 stale",
         },
         {"it never was an exporter": {BUILD.replace("mgpu-exporter", "gpus"): None}},
+    ),
+    "MgpuExporterMissing": Example(
+        {
+            OFFERED: f"4{HOURS}",
+            OFFERED.replace("nvidia_com_gpu", "nvidia_com_mig_1g_10gb"): f"7{HOURS}",
+            READY: f"1{HOURS}",
+            KNOWN: f"1{HOURS}",
+            BUILD: f"1{HOURS}",
+        },
+        {
+            "it has one": {BUILD.replace("gpu-node-1", "gpu-node-2"): f"1{HOURS}"},
+            "it has one, whose instance is an address": {
+                BUILD.replace("gpu-node-1", "10.0.0.2:10045").replace("}", f",{KUBE}}}"): (
+                    f"1{HOURS}"
+                ),
+            },
+            "it has one that is down": {UP.replace("gpu-node-1", "gpu-node-2"): f"0{HOURS}"},
+            "it has no GPU": {
+                OFFERED: f"0{HOURS}",
+                OFFERED.replace("nvidia_com_gpu", "nvidia_com_mig_1g_10gb"): None,
+                OFFERED.replace("nvidia_com_gpu", "cpu"): f"64{HOURS}",
+            },
+            "the node is not ready": {READY: f"0{HOURS}"},
+            "it came just now": {READY: "_x40 1x400"},
+            "exporters are not named by nodes": {
+                BUILD: None,
+                BUILD.replace("gpu-node-1", "10.0.0.2:10045"): f"1{HOURS}",
+            },
+            "another cluster has no exporters at all": {
+                OFFERED: None,
+                OFFERED.replace("nvidia_com_gpu", "nvidia_com_mig_1g_10gb"): None,
+                OFFERED.replace("{", '{cluster="b",'): f"4{HOURS}",
+                READY: None,
+                READY.replace("{", '{cluster="b",'): f"1{HOURS}",
+                KNOWN.replace("{", '{cluster="b",'): f"1{HOURS}",
+            },
+        },
     ),
     "MgpuExporterStuck": Example(
         {SNAPSHOT: f"60{HOURS}"}, {"it measures": {SNAPSHOT: f"0+60{HOURS}"}}

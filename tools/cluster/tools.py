@@ -36,10 +36,11 @@ def provide() -> None:
     _install()
     for source in SOURCES:
         _build(source)
-    try:
-        install.provide("helm")
-    except install.ToolError as error:
-        raise ToolError(f"Helm: {error}") from error
+    for name in ("helm", "registry"):
+        try:
+            install.provide(name)
+        except install.ToolError as error:
+            raise ToolError(f"{name}: {error}") from error
 
 
 def program(name: str) -> str:

@@ -57,7 +57,7 @@
   valueFrom: {fieldRef: {fieldPath: status.hostIP}}
 {{- if include "mgpu.hasNvidiaRuntime" . }}
 - name: NVIDIA_VISIBLE_DEVICES
-  value: {{ .Values.visibleDevices | quote }}
+  value: {{ eq (include "mgpu.gpuAccess" .) "volumeMounts" | ternary (include "mgpu.deviceMounts" .) .Values.visibleDevices | quote }}
 - name: NVIDIA_DRIVER_CAPABILITIES
   value: utility
 {{- if include "mgpu.monitorsMig" . }}
@@ -128,6 +128,9 @@ whose bounding set lacks SYS_ADMIN; a process that is not root does not get it f
 {{- if eq (include "mgpu.gpuAccess" .) "hostPath" }}
 - {name: driver, mountPath: /usr/local/nvidia/lib64, readOnly: true}
 {{- end }}
+{{- if eq (include "mgpu.gpuAccess" .) "volumeMounts" }}
+- {name: devices, mountPath: {{ printf "%s/%s" (include "mgpu.deviceMounts" .) .Values.visibleDevices | quote }}, readOnly: true}
+{{- end }}
 {{- with .Values.extraVolumeMounts }}
 {{ toYaml . }}
 {{- end }}
@@ -174,6 +177,10 @@ whose bounding set lacks SYS_ADMIN; a process that is not root does not get it f
 {{- if eq (include "mgpu.gpuAccess" .) "hostPath" }}
 - name: driver
   hostPath: {path: {{ .Values.driverLibraries | quote }}, type: Directory}
+{{- end }}
+{{- if eq (include "mgpu.gpuAccess" .) "volumeMounts" }}
+- name: devices
+  hostPath: {path: /dev/null, type: CharDevice}
 {{- end }}
 {{- if and .Values.kubeRBACProxy.enabled .Values.kubeRBACProxy.tlsSecret }}
 - name: proxy-tls

@@ -66,15 +66,25 @@ and only who may trace the process may read its links (else SYS_PTRACE): proc_pi
 {{- if and (not .Values.simulate) (hasSuffix "fdinfo" .Values.profile) }}true{{ end }}
 {{- end }}
 
-{{/* How the driver gets in; nothing of it in a simulated node. */}}
+{{/*
+How the driver gets in; nothing of it in a simulated node. A pod that names a RuntimeClass which is not
+there is refused, so that "auto" names it only where Helm sees it. Without a cluster Helm sees nothing.
+*/}}
 {{- define "mgpu.gpuAccess" -}}
-{{- if not .Values.simulate }}{{ .Values.gpuAccess }}{{ end }}
+{{- if not .Values.simulate }}
+{{- if ne .Values.gpuAccess "auto" }}{{ .Values.gpuAccess }}
+{{- else if lookup "node.k8s.io/v1" "RuntimeClass" "" .Values.runtimeClassName }}runtimeClass
+{{- else }}env{{ end }}
+{{- end }}
 {{- end }}
 
 {{/* NVIDIA's container runtime reads environment variables. */}}
 {{- define "mgpu.hasNvidiaRuntime" -}}
-{{- if has (include "mgpu.gpuAccess" .) (list "runtimeClass" "env") }}true{{ end }}
+{{- if has (include "mgpu.gpuAccess" .) (list "runtimeClass" "env" "volumeMounts") }}true{{ end }}
 {{- end }}
+
+{{/* Where NVIDIA's container runtime looks for mounts by which a container asks for devices. */}}
+{{- define "mgpu.deviceMounts" -}}/var/run/nvidia-container-devices{{- end }}
 
 {{- define "mgpu.needsToken" -}}
 {{- $asks := or (include "mgpu.asksApi" .) (include "mgpu.asksKubelet" .) }}

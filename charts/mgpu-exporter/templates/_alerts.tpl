@@ -1,0 +1,41 @@
+{{/* The alerts of the rule files, as the values want them. Each takes a dict: root, rule. */}}
+
+{{- define "mgpu.raises" -}}
+{{- $rule := .root.Values.prometheusRule }}
+{{- $own := default dict (index $rule.rules .rule.alert) }}
+{{- if and $rule.alerts (dig "enabled" true $own) (not (has .rule.alert $rule.disabled)) }}true{{ end }}
+{{- end }}
+
+{{/* As JSON: expression, time, labels and link. What is not set is as in the file. */}}
+{{- define "mgpu.alert" -}}
+{{- $given := .root.Values.prometheusRule }}
+{{- $own := default dict (index $given.rules .rule.alert) }}
+{{- $rule := deepCopy .rule }}
+{{- $_ := set $rule "expr" (include "mgpu.expression" .) }}
+{{- $labels := default dict $rule.labels }}
+{{- with $own.severity }}{{ $_ := set $labels "severity" . }}{{ end }}
+{{- $_ := set $rule "labels" (mergeOverwrite $labels $given.alertLabels) }}
+{{- with $own.for }}{{ $_ := set $rule "for" . }}{{ end }}
+{{- if dig "annotations" "runbook_url" "" $rule }}
+{{- $_ := unset $rule.annotations "runbook_url" }}
+{{- if $given.runbookUrl }}
+{{- $_ := set $rule.annotations "runbook_url" (replace "{alert}" $rule.alert $given.runbookUrl) }}
+{{- end }}
+{{- end }}
+{{- toJson $rule }}
+{{- end }}
+
+{{- define "mgpu.expression" -}}
+{{- $places := .root.Files.Get "files/alerts.json" | fromJson }}
+{{- $given := .root.Values.prometheusRule }}
+{{- $expr := .rule.expr }}
+{{- range $name, $codes := $given.xids }}
+{{- $expr = replace (index $places.xids $name) (join "|" $codes) $expr }}
+{{- end }}
+{{- $parameters := default dict (index $places.parameters .rule.alert) }}
+{{- range $name, $value := omit (default dict (index $given.rules .rule.alert)) "enabled" "for" "severity" }}
+{{- $place := index $parameters $name }}
+{{- $expr = replace $place.find (printf "%s%v%s" $place.before $value $place.after) $expr }}
+{{- end }}
+{{- $expr }}
+{{- end }}

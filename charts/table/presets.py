@@ -1,0 +1,158 @@
+"""What platforms need beside the defaults: each is a values file of the chart, `presets/NAME.yaml`.
+
+Files, not one value: Helm takes them in order, so what you set yourself goes before a preset, and a
+platform's and a monitoring stack's can be given together. A value could not do that: a template
+does not see whether a default was set by you.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+Values = Mapping[str, object]
+
+SPC = {"seLinuxOptions": {"type": "spc_t"}}
+_RELEASE = {"release": "kube-prometheus-stack"}
+
+
+@dataclass(frozen=True, slots=True)
+class Preset:
+    """One platform: its file's name, its title, the values, and what to know before."""
+
+    name: str
+    title: str
+    values: Values
+    why: str
+    source: str = "its documents"
+
+
+def _runtime_of_the_node(name: str, title: str, why: str, source: str = "its documents") -> Preset:
+    return Preset(name, title, {"gpuAccess": "env"}, why, source)
+
+
+def _nodes(*labels: str) -> list[dict[str, object]]:
+    return [{"key": label, "values": ["true"]} for label in labels]
+
+
+PRESETS: tuple[Preset, ...] = (
+    Preset(
+        "gpu-operator",
+        "NVIDIA GPU operator",
+        {"gpuAccess": "runtimeClass", "runtimeClassName": "nvidia"},
+        "The operator makes the RuntimeClass `nvidia`. `auto` finds it at `helm install`; this "
+        "preset is for what renders without the cluster, such as Argo CD.",
+        "NVIDIA/gpu-operator a22dbf6",
+    ),
+    _runtime_of_the_node(
+        "eks",
+        "Amazon EKS, Amazon Linux 2023 and Ubuntu",
+        "NVIDIA's runtime is the default one of accelerated images, and there is no RuntimeClass.",
+        "awslabs/amazon-eks-ami",
+    ),
+    Preset(
+        "eks-bottlerocket",
+        "Amazon EKS, Bottlerocket and Auto Mode",
+        {"gpuAccess": "volumeMounts"},
+        "NVIDIA's runtime ignores the variable of containers that are not privileged, and takes "
+        "a mount in its place.",
+        "bottlerocket's settings",
+    ),
+    Preset(
+        "gke",
+        "Google GKE Standard",
+        {
+            "gpuAccess": "hostPath",
+            "driverLibraries": "/home/kubernetes/bin/nvidia/lib64",
+            "priorityClassName": "",
+            "securityContext": {"privileged": True, "allowPrivilegeEscalation": True},
+            "gpuNodeLabels": [{"key": "cloud.google.com/gke-accelerator"}],
+        },
+        "There is no runtime of NVIDIA's: libraries come from a folder, and only a **privileged** "
+        "container gets devices without asking for a GPU. The process stays UID 61045. The "
+        "priority `system-node-critical` would need a ResourceQuota. Not for Autopilot, which "
+        "forbids host paths and `hostPID`.",
+        "Google's agents for GPUs",
+    ),
+    _runtime_of_the_node(
+        "aks",
+        "Azure AKS",
+        "NVIDIA's runtime is the default one of GPU nodes, and there is no RuntimeClass. With "
+        "the GPU operator on AKS take its preset.",
+        "Azure/AgentBaker",
+    ),
+    Preset(
+        "openshift",
+        "Red Hat OpenShift",
+        {
+            "gpuAccess": "runtimeClass",
+            "openshift": {"securityContextConstraints": True},
+            "securityContext": SPC,
+        },
+        "The chart makes SecurityContextConstraints of exactly what the pods have, and lets its "
+        "ServiceAccount use them. SELinux keeps confined containers out of others' `/proc`, "
+        "hence `spc_t`. The GPU operator makes the RuntimeClass.",
+        "openshift/api 2a3d739",
+    ),
+    Preset(
+        "talos",
+        "Talos Linux",
+        {"gpuAccess": "runtimeClass", "runtimeClassName": "nvidia"},
+        "Talos' documents have you make the RuntimeClass `nvidia`. It enforces the Pod Security "
+        "Standard *baseline*: the namespace needs its label.",
+        "docs.siderolabs.com, Talos 1.12",
+    ),
+    _runtime_of_the_node(
+        "tke",
+        "Tencent TKE",
+        "qGPU's nodes have `qgpu-device-enable`, those of gpu-manager `nvidia-device-enable`.",
+    ),
+    _runtime_of_the_node("vke", "Volcano Engine VKE", "mGPU's nodes have `vke.node.gpu.schedule`."),
+    _runtime_of_the_node(
+        "ack",
+        "Alibaba Cloud ACK",
+        "Its GPU nodes have `aliyun.accelerator/nvidia_name`.",
+    ),
+    Preset(
+        "amd",
+        "AMD GPUs",
+        {
+            "profile": "fdinfo",
+            "gpuAccess": "none",
+            "gpuNodeLabels": _nodes(
+                "feature.node.kubernetes.io/amd-gpu",
+                "feature.node.kubernetes.io/pci-0300_1002.present",
+                "feature.node.kubernetes.io/pci-0380_1002.present",
+                "feature.node.kubernetes.io/pci-1200_1002.present",
+            ),
+        },
+        "A release of its own beside one for NVIDIA's. Instinct takes `--set profile=minimal` and "
+        "a way for device files: see [AMD and Intel](#amd-and-intel).",
+        "ROCm/gpu-operator",
+    ),
+    Preset(
+        "intel",
+        "Intel GPUs",
+        {
+            "profile": "fdinfo",
+            "gpuAccess": "none",
+            "gpuNodeLabels": _nodes(
+                "intel.feature.node.kubernetes.io/gpu",
+                "feature.node.kubernetes.io/pci-0300_8086.present",
+                "feature.node.kubernetes.io/pci-0380_8086.present",
+            ),
+        },
+        "A release of its own beside one for NVIDIA's.",
+        "intel/intel-device-plugins-for-kubernetes 94a91bc9",
+    ),
+    Preset(
+        "kube-prometheus-stack",
+        "kube-prometheus-stack, beside any of them",
+        {
+            "podMonitor": {"enabled": True, "labels": _RELEASE},
+            "prometheusRule": {"enabled": True, "labels": _RELEASE},
+            "dashboards": {"enabled": True},
+        },
+        "Its Prometheus takes only monitors and rules with the label `release`, here of a release "
+        "of that name; else set `podMonitor.labels.release` and `prometheusRule.labels.release`.",
+        "prometheus-community/helm-charts cf408a2",
+    ),
+)

@@ -1,0 +1,112 @@
+"""What of an alert's expression can be set by values of the chart, and where in it that stands.
+
+The rule files are for any Prometheus and hold the defaults; the chart replaces them as text. Tests
+hold each place to both sets of rules.
+"""
+
+from typing import NamedTuple
+
+NUMBER, TIME, PATTERN = "number", "time", "pattern"
+
+
+class Parameter(NamedTuple):
+    """One of an alert: its name, default and kind, and what stands before and after it."""
+
+    alert: str
+    name: str
+    default: str
+    before: str
+    after: str
+    about: str
+    kind: str = NUMBER
+
+    @property
+    def found(self) -> str:
+        """The default in its place, as the expression has it."""
+        return f"{self.before}{self.default}{self.after}"
+
+
+def _over(alert: str, default: str, about: str, sign: str = "> ") -> Parameter:
+    """A threshold, of which an expression has one."""
+    return Parameter(alert, "threshold", default, sign, "", about)
+
+
+_XID = "seconds since the XID"
+
+PARAMETERS: tuple[Parameter, ...] = (
+    _over("MgpuPodNearMemoryLimit", "0.95", "share of the memory that was allocated"),
+    _over("MgpuContainerOverCoreShare", "1.1", "times the share that was allocated"),
+    Parameter(
+        "MgpuContainerCrowdsOutNeighbour", "threshold", "1.1", "> ", " *", "times the own share"
+    ),
+    Parameter(
+        "MgpuContainerCrowdsOutNeighbour",
+        "neighbour",
+        "0.9",
+        "< ",
+        " *",
+        "times its share that the neighbour gets",
+    ),
+    Parameter("MgpuContainerCrowdsOutNeighbour", "busy", "0.95", "rate5m > ", "", "of the GPU"),
+    _over("MgpuAllottedGpuIdle", "0.001", "GPUs' worth of core", "< "),
+    Parameter("MgpuAllottedGpuIdle", "window", "4h", "", "", "time without use", TIME),
+    Parameter("MgpuDeviceOvercommitted", "core", "1.001", "> ", "", "of the GPU's core, allocated"),
+    Parameter("MgpuDeviceOvercommitted", "memory", "1", "bytes > ", "", "of its memory, allocated"),
+    Parameter("MgpuUnattributedUse", "threshold", "0.2", ") > ", "", "of the GPU's work"),
+    Parameter("MgpuUnattributedUse", "busy", "0.05", "> ", ")", "of the GPU, busy at least"),
+    _over("MgpuGpuUsedOutsidePods", "0.1", "of a GPU's core or memory"),
+    Parameter("MgpuGpuUsedOutsidePods", "kinds", "pod", 'kind!~"', '"', "kinds that may", PATTERN),
+    _over("MgpuBooksOutOfBalance", "0.05", "of what the GPU did", ") > "),
+    _over("MgpuXidHardware", "900", _XID, "< "),
+    _over("MgpuXidWarning", "900", _XID, "< "),
+    _over("MgpuXidError", "900", _XID, "< "),
+    Parameter("MgpuEccUncorrected", "window", "30m", "[", "]", "time looked at", TIME),
+    _over("MgpuNvlinkErrors", "0", "errors"),
+    Parameter("MgpuNvlinkErrors", "window", "30m", "[", "]", "time looked at", TIME),
+    _over("MgpuGpuThrottled", "0.1", "of the time"),
+    Parameter(
+        "MgpuGpuThrottled",
+        "reasons",
+        "hw_thermal|sw_thermal|hw_power_brake",
+        'reason=~"',
+        '"',
+        "reasons",
+        PATTERN,
+    ),
+    Parameter("MgpuGpuMissing", "window", "1d", "[", ":5m]", "time looked at", TIME),
+    _over("MgpuUseUnobserved", "0.05", "of the time"),
+    Parameter(
+        "MgpuExporterDown",
+        "jobs",
+        ".*mgpu-exporter.*",
+        'job=~"',
+        '"',
+        "Prometheus' jobs of exporters",
+        PATTERN,
+    ),
+    Parameter(
+        "MgpuExporterMissing",
+        "resources",
+        ".*(gpu|nvidia|vcuda).*",
+        'resource=~"',
+        '"',
+        "resources of GPU nodes, as kube-state-metrics names them",
+        PATTERN,
+    ),
+    Parameter(
+        "MgpuExporterMissing",
+        "jobs",
+        ".*mgpu-exporter.*",
+        'job=~"',
+        '"',
+        "Prometheus' jobs of exporters",
+        PATTERN,
+    ),
+    _over("MgpuExporterStuck", "60", "seconds without a cycle"),
+    _over("MgpuExporterOverrun", "0.2", "of the cycles"),
+)
+
+
+def of(alert: str) -> tuple[Parameter, ...]:
+    """The parameters of an alert."""
+    return tuple(one for one in PARAMETERS if one.alert == alert)

@@ -1,0 +1,208 @@
+"""Alerts as values: thresholds, times, severities, XIDs and links, in both worlds of labels."""
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from charts import alerts
+from rules.parameters import NUMBER, PARAMETERS, TIME, Parameter
+from rules.xids import XIDS, codes, pattern
+from tests.chart.rendering import ROOT, Object, Refused, render
+from tests.rules.cases import CASES
+from tests.rules.run import Case, raised
+
+pytestmark = pytest.mark.program("helm")
+
+SOURCES = [ROOT / "rules" / "mgpu-alerts.yaml", ROOT / "rules" / "exported" / "mgpu-alerts.yaml"]
+RECORDING = ROOT / "rules" / "mgpu-recording.yaml"
+OTHER: dict[str, Any] = {NUMBER: 0.42, TIME: "17m"}
+NEW = {one: OTHER.get(one.kind, "one|another") for one in PARAMETERS}
+
+
+def rules_of(source: Path) -> list[Object]:
+    groups = yaml.safe_load(source.read_text())["groups"]
+    return [rule for group in groups for rule in group["rules"]]
+
+
+def rendered(*, honoured: bool = True, **values: Any) -> list[Object]:
+    """The chart's alerts with these values of `prometheusRule`."""
+    given = {
+        "prometheusRule": {"enabled": True, **values},
+        "podMonitor": {"enabled": True, "honorLabels": honoured},
+    }
+    groups = render(given).one("PrometheusRule")["spec"]["groups"]
+    return [rule for group in groups for rule in group["rules"] if "alert" in rule]
+
+
+def named(rules: list[Object], name: str) -> list[Object]:
+    return [rule for rule in rules if rule["alert"] == name]
+
+
+def by_parameter() -> dict[str, dict[str, Any]]:
+    """Every parameter with another value, as values of the chart."""
+    found: dict[str, dict[str, Any]] = {}
+    for one, value in NEW.items():
+        found.setdefault(one.alert, {})[one.name] = value
+    return found
+
+
+@pytest.mark.parametrize("honoured", [True, False])
+def test_what_is_not_set_is_as_in_the_rule_files(
+    honoured: bool,  # noqa: FBT001 - a parameter
+) -> None:
+    assert rendered(honoured=honoured) == rules_of(SOURCES[not honoured])
+
+
+@pytest.mark.parametrize("source", SOURCES, ids=lambda path: path.parent.name)
+@pytest.mark.parametrize("one", PARAMETERS, ids=lambda one: f"{one.alert}-{one.name}")
+def test_a_parameter_has_its_place_in_each_rule_of_its_alert(one: Parameter, source: Path) -> None:
+    rules = named(rules_of(source), one.alert)
+    assert rules
+    assert all(one.found in rule["expr"] for rule in rules)
+
+
+@pytest.mark.parametrize("honoured", [True, False])
+@pytest.mark.parametrize("one", PARAMETERS, ids=lambda one: f"{one.alert}-{one.name}")
+def test_a_parameter_changes_its_place_and_nothing_else(
+    one: Parameter,
+    honoured: bool,  # noqa: FBT001 - a parameter
+) -> None:
+    found = rendered(honoured=honoured, rules={one.alert: {one.name: NEW[one]}})
+    place = f"{one.before}{NEW[one]}{one.after}"
+    expected = [
+        {**rule, "expr": rule["expr"].replace(one.found, place)}
+        if rule["alert"] == one.alert
+        else rule
+        for rule in rules_of(SOURCES[not honoured])
+    ]
+    assert found == expected
+    assert all(place in rule["expr"] for rule in named(found, one.alert))
+
+
+@pytest.mark.program("promtool")
+@pytest.mark.parametrize("honoured", [True, False])
+def test_with_every_parameter_set_the_rules_are_promql(
+    tmp_path: Path,
+    honoured: bool,  # noqa: FBT001 - a parameter
+) -> None:
+    file = tmp_path / "rules.yaml"
+    found = rendered(honoured=honoured, rules=by_parameter(), xids={"warning": [], "ignored": [1]})
+    file.write_text(json.dumps({"groups": [{"name": "all", "rules": found}]}))
+    done = subprocess.run(
+        ["promtool", "check", "rules", str(file)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def firing(title: str, why: str, folder: Path, **values: Any) -> list[str]:
+    """Which alerts of the chart are raised over the series of a quiet case of the rules' tests."""
+    example = CASES[title]
+    series = {**example.firing, **example.quiet[why]}
+    case = Case(
+        {k: v for k, v in series.items() if v is not None}, alerts.names(), [example.minute]
+    )
+    file = folder / "rules.yaml"
+    groups = [{"name": "chart", "rules": rendered(**values)}]
+    file.write_text(json.dumps({"groups": groups}))
+    found = raised([RECORDING, file], {"": case}, folder, "1m")
+    return [alert.title for alert in found if alert.title != "MgpuExporterAbsent"]
+
+
+@pytest.mark.program("promtool")
+@pytest.mark.parametrize(
+    ("title", "why", "values"),
+    [
+        ("MgpuPodNearMemoryLimit", "it has room", {"threshold": 0.85}),
+        ("MgpuPodNearMemoryLimit", "it soon gave it back", {"for": "5m", "threshold": 0.4}),
+        ("MgpuContainerOverCoreShare", "within its share", {"threshold": 1.01}),
+        ("MgpuAllottedGpuIdle", "it has come lately", {"window": "30m"}),
+        ("MgpuGpuThrottled", "now and then", {"threshold": 0.01}),
+        (
+            "MgpuGpuThrottled",
+            "at its power limit, as is normal under load",
+            {"reasons": "sw_power_cap"},
+        ),
+        ("MgpuUseUnobserved", "once", {"threshold": -1}),
+    ],
+)
+def test_another_threshold_raises_what_was_quiet(
+    title: str, why: str, values: dict[str, Any], tmp_path: Path
+) -> None:
+    assert title not in firing(title, why, tmp_path)
+    assert title in firing(title, why, tmp_path, rules={title: values})
+
+
+@pytest.mark.program("promtool")
+def test_an_xid_is_of_the_alert_whose_list_has_it(tmp_path: Path) -> None:
+    why = "contained in a program"
+    assert firing("MgpuXidHardware", why, tmp_path) == ["MgpuXidWarning"]
+    moved = {"critical": [79, 94], "warning": []}
+    assert firing("MgpuXidHardware", why, tmp_path, xids=moved) == ["MgpuXidHardware"]
+    nowhere: dict[str, Any] = {"critical": [], "warning": []}
+    assert firing("MgpuXidHardware", why, tmp_path, xids=nowhere) == ["MgpuXidError"]
+    assert firing("MgpuXidHardware", why, tmp_path, xids={**nowhere, "ignored": [94]}) == []
+
+
+def test_the_rules_have_the_lists_of_the_catalogue() -> None:
+    for source in SOURCES:
+        rules = rules_of(source)
+        for alert in ("MgpuXidHardware", "MgpuXidWarning"):
+            assert f'xid=~"{pattern(alert)}"' in named(rules, alert)[0]["expr"]
+        known = "|".join(pattern(alert) for alert in alerts.LISTS.values())
+        assert f'xid!~"{known}"' in named(rules, "MgpuXidError")[0]["expr"]
+
+
+def test_no_xid_is_in_two_lists() -> None:
+    found = [code for alert in alerts.LISTS.values() for code in codes(alert)]
+    assert len(set(found)) == len(found) == sum(len(xid.codes) for xid in XIDS)
+
+
+@pytest.mark.parametrize("code", [92, 94])
+def test_no_node_is_drained_for_what_is_corrected_or_contained(code: int) -> None:
+    assert code in codes("MgpuXidWarning")
+    assert code not in codes("MgpuXidHardware")
+
+
+def test_time_severity_and_labels_can_be_set() -> None:
+    found = rendered(
+        rules={"MgpuGpuLost": {"for": "3m", "severity": "page"}}, alertLabels={"team": "gpu"}
+    )
+    (lost,) = named(found, "MgpuGpuLost")
+    assert (lost["for"], lost["labels"]) == ("3m", {"severity": "page", "team": "gpu"})
+    assert named(found, "MgpuGpuUnreadable")[0]["labels"]["severity"] == "warning"
+
+
+def test_an_alert_can_be_switched_off_by_either_value() -> None:
+    for values in ({"disabled": ["MgpuGpuLost"]}, {"rules": {"MgpuGpuLost": {"enabled": False}}}):
+        found = {rule["alert"] for rule in rendered(**values)}
+        assert found == set(alerts.names()) - {"MgpuGpuLost"}
+
+
+def test_the_link_to_runbooks_is_the_sites() -> None:
+    found = rendered(runbookUrl="https://wiki.example.com/{alert}.html#{alert}")
+    for rule in found:
+        name = rule["alert"]
+        assert rule["annotations"]["runbook_url"] == f"https://wiki.example.com/{name}.html#{name}"
+    assert all("runbook_url" not in rule["annotations"] for rule in rendered(runbookUrl=""))
+    assert all(rule["annotations"]["summary"] for rule in rendered(runbookUrl=""))
+
+
+@pytest.mark.parametrize(
+    "rules",
+    [
+        {"MgpuGpuLots": {"for": "1m"}},
+        {"MgpuGpuLost": {"threshold": 1}},
+        {"MgpuGpuLost": {"for": "soon"}},
+        {"MgpuPodNearMemoryLimit": {"threshold": "0.9) or vector(1"}},
+        {"MgpuGpuThrottled": {"reasons": 'x"} or vector(1) #'}},
+        {"MgpuEccUncorrected": {"window": ""}},
+    ],
+    ids=str,
+)
+def test_what_no_alert_has_or_would_change_its_sense_is_refused(rules: dict[str, Any]) -> None:
+    with pytest.raises(Refused, match="prometheusRule"):
+        rendered(rules=rules)
