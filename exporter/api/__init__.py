@@ -6,7 +6,16 @@ that is not known is absent, never 0. Documents cannot contain command lines of 
 Snapshot has none.
 """
 
-from exporter.api.document import About, Document, devices, history, pod, snapshot
+from exporter.api.document import HISTORY_MINUTES, About, Document, devices, history, pod, snapshot
 from exporter.api.schema import schema
 
-__all__ = ["About", "Document", "devices", "history", "pod", "schema", "snapshot"]
+__all__ = [
+    "HISTORY_MINUTES",
+    "About",
+    "Document",
+    "devices",
+    "history",
+    "pod",
+    "schema",
+    "snapshot",
+]

@@ -58,6 +58,7 @@ from exporter.model.processes import (
 )
 from exporter.model.snapshot import (
     History,
+    HistoryPoint,
     Labelled,
     Number,
     Process,
@@ -103,6 +104,7 @@ __all__ = [
     "GroupKey",
     "GroupMember",
     "History",
+    "HistoryPoint",
     "Labelled",
     "MemoryHeld",
     "Methods",

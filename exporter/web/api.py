@@ -18,7 +18,8 @@ from exporter.web.answers import Answers
 JSON = "application/json"
 PREFIX = "/api/v1"
 
-_WHOLE = {"snapshot": api.snapshot, "devices": api.devices, "history": api.history}
+MOST_MINUTES = 60
+_WHOLE = {"snapshot": api.snapshot, "devices": api.devices}
 
 
 class Api:
@@ -33,6 +34,7 @@ class Api:
         """The routes. Documents are PRIVATE, because they name pods."""
         return (
             *(Route(f"{PREFIX}/{name}", partial(self._whole, name)) for name in _WHOLE),
+            Route(f"{PREFIX}/history", self._history),
             Route(f"{PREFIX}/pods/{{namespace:[^/]+}}/{{pod:[^/]+}}", self._pod),
             Route(f"{PREFIX}/schema", self._serve_schema, Access.OPEN),
             Route(f"{PREFIX}/{{unknown:.*}}", self._unknown, Access.OPEN),
@@ -43,6 +45,18 @@ class Api:
             return _encoded(_WHOLE[name](snapshot, self._about(), age_ns))
 
         answer = await self._answers.respond(request, name, render, JSON)
+        return answer or _error(404, "nothing is there")
+
+    async def _history(self, request: web.Request) -> web.StreamResponse:
+        asked = request.query.get("minutes", str(api.HISTORY_MINUTES))
+        if not (asked.isascii() and asked.isdecimal() and 0 < int(asked[:4]) <= MOST_MINUTES):
+            return _error(400, f"minutes is a number from 1 to {MOST_MINUTES}")
+        minutes = int(asked[:4])
+
+        def render(snapshot: Snapshot, age_ns: int) -> bytes:
+            return _encoded(api.history(snapshot, self._about(), age_ns, minutes))
+
+        answer = await self._answers.respond(request, ("history", minutes), render, JSON)
         return answer or _error(404, "nothing is there")
 
     async def _pod(self, request: web.Request) -> web.StreamResponse:
@@ -59,7 +73,7 @@ class Api:
         return web.Response(body=self._schema, content_type="application/schema+json")
 
     async def _unknown(self, _: web.Request) -> web.StreamResponse:
-        paths = ", ".join([*_WHOLE, "cardinality", "pods/{namespace}/{pod}", "schema"])
+        paths = ", ".join([*_WHOLE, "history", "cardinality", "pods/{namespace}/{pod}", "schema"])
         return _error(404, f"no such path; there are {paths} below {PREFIX}")
 
 

@@ -61,7 +61,7 @@ class LivePage:
             self._rendered = None  # frees the old page before the new one takes memory
             about = self._about()
             document = api.snapshot(snapshot, about, age_ns)
-            page = Page(document, api.history(snapshot, about, age_ns))
+            page = Page(document, snapshot.history)
             cached = self._rendered = _Rendered(snapshot, stale, page)
         return cached.page
 
