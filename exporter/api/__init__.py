@@ -6,16 +6,18 @@ that is not known is absent, never 0. Documents cannot contain command lines of 
 Snapshot has none.
 """
 
-from exporter.api.document import About, Document, devices, history, pod, snapshot
+from exporter.api.document import HISTORY_MINUTES, About, Document, devices, history, pod, snapshot
 from exporter.api.restricted import (
     restricted,
     restricted_devices,
     restricted_history,
+    restricted_past,
     restricted_pod,
 )
 from exporter.api.schema import schema
 
 __all__ = [
+    "HISTORY_MINUTES",
     "About",
     "Document",
     "devices",
@@ -24,6 +26,7 @@ __all__ = [
     "restricted",
     "restricted_devices",
     "restricted_history",
+    "restricted_past",
     "restricted_pod",
     "schema",
     "snapshot",

@@ -19,8 +19,9 @@ from exporter.model import (
     Unattributed,
     Unmeasured,
 )
+from exporter.rows.device_rows import CORE_SHARE
 from exporter.rows.device_view import RATIOS
-from exporter.rows.history import points
+from exporter.rows.history import Past
 from exporter.rows.processes import processes_of, unattributed_core
 
 
@@ -87,6 +88,7 @@ def what_to_do(source: SourceStatus) -> str:
 
 
 Document = dict[str, Any]
+MINUTE_NS = 60 * 10**9
 LEVEL_OF = {2: "device", 4: "group", 5: "container"}  # by the number of labels
 
 _Processes = Mapping[tuple[Owner, str], Sequence[Json]]
@@ -146,17 +148,20 @@ def pod(of: Snapshot, about: About, age_ns: int, name: tuple[str, str]) -> Docum
     return {**made, "pod": found[0]} if found else None
 
 
-def history(of: Snapshot, about: About, age_ns: int) -> Document:
+HISTORY_MINUTES = 10
+
+
+def history(of: Snapshot, about: About, age_ns: int, minutes: int = HISTORY_MINUTES) -> Document:
     """The answer to ``GET /api/v1/history``: the last minutes, null where nothing was measured."""
     past = of.history
     series = []
-    for labels, packed in past.series.items():
-        core, memory = points(packed)
+    for labels, points in Past(past, minutes * MINUTE_NS // past.step_ns).items():
+        memory = points["memory_used_bytes"]
         series.append(
             {
                 "level": LEVEL_OF[len(labels)],
                 "labels": list(labels),
-                "core_utilization_ratio": [None if v is None else round(v, 4) for v in core],
+                "core_utilization_ratio": points["core_utilization_ratio"],
                 "memory_used_bytes": [None if v is None else int(v) for v in memory],
             }
         )
@@ -214,6 +219,8 @@ def _devices(of: Snapshot, figures: Figures, processes: _Processes) -> list[Json
     for row in sorted(of.rows.get("device", ()), key=_place):
         index, uuid = row.labels
         own = {"index": _index(index), "uuid": uuid, **figures.of("device", row)}
+        if (share := row.values.get(CORE_SHARE)) is not None:
+            own["core_share"] = share
         core = nobody.get(uuid, {}) if "utilization_ratio" in own else {}
         own["unattributed"] = _unattributed(row, own, core, processes)
         made.append(own)

@@ -5,12 +5,14 @@ until it is listed. Use by everybody else is one sum for each device, ``others``
 numbers of owners, so that the parts of a device still add up to the whole.
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import chain
 
-from exporter.api.document import Document
+from exporter.api.document import LEVEL_OF, Document
 from exporter.api.figures import Json
 from exporter.metrics.families import FAMILIES
+from exporter.model import History
 
 _HEAD = ("api_version", "node", "simulated", "snapshot")
 _DEVICE = frozenset({"index", "uuid", *(f.name for f in FAMILIES if f.level == "device")})
@@ -50,6 +52,16 @@ def restricted_history(document: Document, namespaces: Collection[str]) -> Docum
         "step_seconds": document["step_seconds"],
         "series": [each for each in document["series"] if _is_shown(each, namespaces)],
     }
+
+
+def restricted_past(past: History, namespaces: Collection[str]) -> History:
+    """A history with the series of these namespaces and of the devices, and no others."""
+    series = {
+        labels: place
+        for labels, place in past.series.items()
+        if _is_visible(LEVEL_OF[len(labels)], labels, namespaces)
+    }
+    return replace(past, series=series, ended={})
 
 
 def restricted_pod(document: Document, namespaces: Collection[str]) -> Document:
@@ -109,7 +121,9 @@ def _of_groups(document: Document) -> Iterator[Json]:
 
 
 def _is_shown(series: Json, namespaces: Collection[str]) -> bool:
-    place = _SERIES_NAMESPACE.get(series["level"])
-    if place is None:
-        return bool(series["level"] == _FREE)
-    return series["labels"][place] in namespaces
+    return _is_visible(series["level"], series["labels"], namespaces)
+
+
+def _is_visible(level: str, labels: Sequence[str], namespaces: Collection[str]) -> bool:
+    place = _SERIES_NAMESPACE.get(level)
+    return level == _FREE if place is None else labels[place] in namespaces

@@ -118,6 +118,9 @@ def _device() -> Json:
             "index": _described(WHOLE, "The vendor's number of the device."),
             "uuid": TEXT,
             **_figures("device"),
+            "core_share": _described(
+                NUMBER, "What part of its GPU's core a partition has; absent of a whole GPU."
+            ),
             "unattributed": _list(_ref("unattributed")),
             "others": _ref("others"),
         },

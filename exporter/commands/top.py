@@ -5,12 +5,14 @@ import sys
 from argparse import ArgumentParser, Namespace
 from importlib.util import find_spec
 
+from exporter.collector import Sources
 from exporter.collector.wiring import open_sources
 from exporter.settings import Settings, argument, duration
 from exporter.simulation import ScenarioError
 from exporter.terminal.access import add_arguments as add_access
 from exporter.terminal.access import far_feed
 from exporter.terminal.feeds import Feed, FeedError
+from exporter.terminal.feeds.commands import ProcessCommands
 from exporter.terminal.feeds.local import LocalFeed
 from exporter.terminal.feeds.prometheus import PrometheusFeed
 
@@ -54,12 +56,19 @@ def top(settings: Settings, arguments: Namespace) -> int:
 
     # The log would overwrite the screen, which shows problems itself.
     logging.basicConfig(handlers=[logging.NullHandler()], force=True)
-    feed = far or LocalFeed(settings, sources or open_sources(settings))
+    feed = far or _near(settings, sources or open_sources(settings))
     try:
         Top(feed, (arguments.every or _usual(feed)) / SECOND_NS).run()
     finally:
         feed.close()
     return 0
+
+
+def _near(settings: Settings, sources: Sources) -> Feed:
+    """The feed of this node. A simulated process has no files, and its pid may be another's."""
+    real = not settings.simulate
+    commands = ProcessCommands(settings.path_procfs, settings.path_passwd) if real else None
+    return LocalFeed(settings, sources, commands=commands)
 
 
 def _usual(feed: Feed) -> int:

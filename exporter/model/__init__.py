@@ -59,6 +59,7 @@ from exporter.model.processes import (
 )
 from exporter.model.snapshot import (
     History,
+    HistoryPoint,
     Labelled,
     Number,
     Process,
@@ -104,6 +105,7 @@ __all__ = [
     "GroupKey",
     "GroupMember",
     "History",
+    "HistoryPoint",
     "Labelled",
     "MemoryHeld",
     "Methods",

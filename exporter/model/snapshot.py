@@ -128,19 +128,29 @@ class Process:
     start_unix_ns: int | None = None
 
 
+class HistoryPoint(NamedTuple):
+    """The core and memory of all series at one time, packed by ``exporter.rows.history``."""
+
+    cores: bytes
+    held: bytes
+
+
 @dataclass(frozen=True, slots=True)
 class History:
-    """The last minutes, a point each ``step_ns``.
+    """The last hour, a point each ``step_ns``, the newest last and taken at ``end_unix_ns``.
 
-    ``series``: by a row's labels, of devices (2 of them), groups (4) and containers (5): pairs of
-    float32 in the machine's order, core ratio and memory in bytes, the newest last and taken at
-    ``end_unix_ns``. What was not known then is NaN.
+    ``series``: the place in each point by a row's labels, of devices (2 of them), groups (4) and
+    containers (5). ``ended``: those that are not there any more, with the number of their last
+    point. ``number`` counts the points taken and missed.
     """
 
     end_unix_ns: int = 0
     end_mono_ns: int = 0
-    step_ns: int = 5_000_000_000
-    series: Mapping[tuple[str, ...], bytes] = field(default_factory=dict)
+    step_ns: int = 10_000_000_000
+    series: Mapping[tuple[str, ...], int] = field(default_factory=dict)
+    points: tuple[HistoryPoint, ...] = ()
+    ended: Mapping[tuple[str, ...], tuple[int, int]] = field(default_factory=dict)
+    number: int = 0
 
 
 @dataclass(frozen=True, slots=True)

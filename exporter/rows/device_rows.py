@@ -85,6 +85,7 @@ def unattributed_memory(
 
 
 PARTED = (Unattributed.MIG, Unattributed.PARTITIONED)  # its parts are allocated, not the board
+CORE_SHARE = "core_share"  # for documents; no family has this name
 RENAMED = {  # the device's own core time is its busy time
     "core_utilization_ratio": "utilization_ratio",
     "core_seconds_total": "busy_seconds_total",
@@ -100,6 +101,7 @@ def device_rows(view: View) -> Table:
         "info": [_info(seen.device_ledger.device) for seen in devices],
         "up": list(map(int, up)),
         "unmeasured": [_unmeasured(seen.device_ledger) for seen in devices],
+        CORE_SHARE: [_core_share(seen.device_ledger.device) for seen in devices],
         **by_name(*[_always(reading) if reading else {} for reading in readings]),
         **by_name(
             *[
@@ -110,6 +112,11 @@ def device_rows(view: View) -> Table:
         **by_name(*[{} if seen.stale else _accounts(view, seen) for seen in devices]),
     }
     return Table([(seen.index, seen.uuid) for seen in devices], columns)
+
+
+def _core_share(device: Device) -> float | None:
+    """What part of its GPU's core a partition has; None for a whole GPU."""
+    return device.core_share if device.parent_uuid else None
 
 
 def _always(reading: DeviceReading) -> dict[str, Value]:

@@ -1,25 +1,28 @@
-"""The last ten minutes of devices, containers and groups, for people to look back on.
+"""The last hour of devices, containers and groups, for people to look back on.
 
-One point each five seconds, and a bounded number of series. A history is immutable.
+One point each ten seconds. A point is one block of bytes for all series, so that a history shares
+all its blocks but the newest with the one before it: nothing is copied, and a history is immutable.
+Each series has a place in the blocks, which it keeps for an hour after its end. Places are bounded.
 """
 
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import islice
-from struct import Struct
 
 from exporter.ledger import Ledger, Moment
-from exporter.model import DeviceState, History, Row, Value
+from exporter.model import DeviceState, History, HistoryPoint, Row, Value
 from exporter.rows.allocation_rows import unplaced_rows
 from exporter.rows.device_view import RATIOS, CycleFacts, DeviceView
 from exporter.rows.view import K, Owners, View
 
-POINTS = 120
-MOST_SERIES = 4096  # 4 MB
-_PAIR = Struct("=ff")
-POINT_BYTES = _PAIR.size
+POINTS = 360  # an hour
+MOST_SERIES = 2048
+POINT_BYTES = 6  # of one series: 4.4 MB in all at most
 UNKNOWN = float("nan")
 _NUMBERS = (int, float)  # a union in the call would be built again for each value
+_CORE_UNIT = 10_000  # a core ratio is kept in steps of 0.01 %
+_NO_CORE = 0xFFFF
+_KIB = 1024  # memory is kept in KiB
+_NO_MEMORY = 0xFFFF_FFFF
 CORE = {
     "device": "utilization_ratio",
     "container": "core_utilization_ratio",
@@ -29,6 +32,7 @@ MEMORY = "memory_used_bytes"
 
 Gauges = tuple[tuple[str, ...], float, float]
 """The labels of a row, its core ratio and its memory in bytes."""
+Known = list[float | None]
 
 
 def gauges_of(rows: Mapping[str, Sequence[Row]]) -> Iterator[Gauges]:
@@ -41,35 +45,129 @@ def gauges_of(rows: Mapping[str, Sequence[Row]]) -> Iterator[Gauges]:
 def extended(before: History, present: Iterable[Gauges], now: Moment) -> History:
     """The history with the current gauges, if a point is due; otherwise they are not read."""
     if not before.end_unix_ns:
-        return _with_point(before, b"", present, now.unix_ns, now.mono_ns)
+        return _with_point(before, 1, present, now.unix_ns, now.mono_ns)
     steps = (now.mono_ns - before.end_mono_ns) // before.step_ns
     if steps < 1:
         return before
-    gap = _PAIR.pack(UNKNOWN, UNKNOWN) * min(steps - 1, POINTS)
     end_mono_ns = before.end_mono_ns + steps * before.step_ns
-    return _with_point(before, gap, present, now.unix_ns, end_mono_ns)
+    return _with_point(before, steps, present, now.unix_ns, end_mono_ns)
 
 
 def _with_point(
     before: History,
-    gap: bytes,
+    steps: int,
     present: Iterable[Gauges],
     end_unix_ns: int,
     end_mono_ns: int,
 ) -> History:
-    series: dict[tuple[str, ...], bytes] = {}
-    for labels, core, memory in islice(present, MOST_SERIES):
-        past = before.series.get(labels, b"")
-        if gap and past:
-            past += gap
-        series[labels] = (past + _PAIR.pack(core, memory))[-POINTS * POINT_BYTES :]
-    return History(end_unix_ns, end_mono_ns, before.step_ns, series)
+    number = before.number + steps
+    listed = list(present)
+    series, ended = _places(before, [labels for labels, _, _ in listed], number)
+    size = 1 + max((*series.values(), *(place for place, _ in ended.values())), default=-1)
+    cores, held = array("H", (_NO_CORE,)) * size, array("I", (_NO_MEMORY,)) * size
+    for labels, core, memory in listed:
+        place = series.get(labels)
+        if place is not None:
+            cores[place], held[place] = _packed(core, memory)
+    point = HistoryPoint(cores.tobytes(), held.tobytes())
+    missed = (HistoryPoint(b"", b""),) * min(steps - 1, POINTS)
+    points = (*before.points, *missed, point)[-POINTS:]
+    return History(end_unix_ns, end_mono_ns, before.step_ns, series, points, ended, number)
 
 
-def points(packed: bytes) -> tuple[list[float | None], list[float | None]]:
-    """Core ratios and memory in bytes of a series, oldest first; None where unknown."""
-    flat = [None if value != value else value for value in array("f", packed)]  # noqa: PLR0124 - NaN
-    return flat[::2], flat[1::2]
+def _places(
+    before: History, labels: Sequence[tuple[str, ...]], number: int
+) -> tuple[Mapping[tuple[str, ...], int], Mapping[tuple[str, ...], tuple[int, int]]]:
+    """The places of the present series, and those of ended ones with their last point's number.
+
+    A place is given to another series once no block has the ended one any more.
+    """
+    if len(labels) == len(before.series) and all(each in before.series for each in labels):
+        return before.series, before.ended
+    ended = {own: last for own, last in before.ended.items() if number - last[1] < POINTS}
+    ended |= {own: (place, before.number) for own, place in before.series.items()}
+    series: dict[tuple[str, ...], int] = {}
+    fresh = []
+    for own in labels:
+        if own in ended:
+            series[own] = ended.pop(own)[0]
+        elif own not in series:
+            series[own] = -1  # keeps the order
+            fresh.append(own)
+    taken = {*series.values(), *(place for place, _ in ended.values())}
+    free = (place for place in range(MOST_SERIES) if place not in taken)
+    for own in fresh:
+        place = next(free, None)
+        if place is None:
+            del series[own]
+        else:
+            series[own] = place
+    return series, ended
+
+
+def _packed(core: float, memory: float) -> tuple[int, int]:
+    known_core = core == core  # noqa: PLR0124 - NaN
+    known_memory = memory == memory  # noqa: PLR0124 - NaN
+    return (
+        min(max(round(core * _CORE_UNIT), 0), _NO_CORE - 1) if known_core else _NO_CORE,
+        min(max(round(memory / _KIB), 0), _NO_MEMORY - 1) if known_memory else _NO_MEMORY,
+    )
+
+
+class Past(Mapping[tuple[str, ...], Mapping[str, Known]]):
+    """The newest points of each present series, by its labels, oldest first; None where unknown.
+
+    A series is unpacked when it is asked for. One that began later is shorter.
+    """
+
+    def __init__(self, history: History, count: int = POINTS) -> None:
+        newest = history.points[-count:] if count > 0 else ()
+        self._places = history.series
+        self._cores = _columns("H", [point.cores for point in newest], _NO_CORE)
+        self._held = _columns("I", [point.held for point in newest], _NO_MEMORY)
+        self._unpacked: dict[tuple[str, ...], Mapping[str, Known]] = {}
+
+    def __getitem__(self, labels: tuple[str, ...]) -> Mapping[str, Known]:
+        """The core ratios and the memory in bytes of a series.
+
+        Raises:
+            KeyError: there is no such series now.
+
+        """
+        made = self._unpacked.get(labels)
+        if made is None:
+            place = self._places[labels]
+            cores = [None if v == _NO_CORE else v / _CORE_UNIT for v in self._cores[place]]
+            held = [None if v == _NO_MEMORY else float(v * _KIB) for v in self._held[place]]
+            began = next((n for n, at in enumerate(zip(cores, held, strict=True)) if _known(at)), 0)
+            made = {"core_utilization_ratio": cores[began:], MEMORY: held[began:]}
+            self._unpacked[labels] = made
+        return made
+
+    def __iter__(self) -> Iterator[tuple[str, ...]]:
+        """The labels of the present series."""
+        return iter(self._places)
+
+    def __len__(self) -> int:
+        """How many series there are."""
+        return len(self._places)
+
+    def __contains__(self, labels: object) -> bool:
+        """Whether there is such a series; unpacks nothing."""
+        return labels in self._places
+
+
+def _known(point: tuple[float | None, float | None]) -> bool:
+    return point != (None, None)
+
+
+def _columns(kind: str, blocks: Sequence[bytes], unknown: int) -> list[tuple[int, ...]]:
+    """The blocks of all series as one tuple for each place."""
+    arrays = [array(kind, block) for block in blocks]
+    width = max(map(len, arrays), default=0)
+    for each in arrays:
+        each.extend((unknown,) * (width - len(each)))
+    return list(zip(*arrays, strict=True))
 
 
 def _number(value: Value | None) -> float:

@@ -19,23 +19,28 @@ from textual.widgets import Input, Static
 from exporter.terminal.draw import Piece, Tone
 from exporter.terminal.facts import joined
 from exporter.terminal.feeds import Feed, FeedError, view_of
-from exporter.terminal.report import title
+from exporter.terminal.report import sums, title
 from exporter.terminal.tree import CSS, STYLES, LineTree
-from exporter.terminal.view import Line, Overview, SortKey, path
+from exporter.terminal.view import Key, Line, Overview, SortKey, path
 
 HELP = """\
-↑ ↓ PgUp PgDn Home End  move           ← → Space  fold, unfold
+j k ↑ ↓ PgUp PgDn  move                g G  first line, last line
+← → Space Enter    fold, unfold (a pod's processes are folded)
 1 2 3 4    down to GPUs, pods, containers, processes
-n c m s p  sort by name, core, memory, share of limit, process id
-           (the same again: reversed)  r    reverse
-/          filter by part of a name    Esc  no filter
-z          freeze the figures          q    quit
+a          all lines, or as many as fit: +2 after a GPU's name
+           means that two lines of least use are left out
+s          sort by the next: name, core, memory, share of limit,
+           process id; n c m l p  choose one, again: reversed
+r          reverse the order           z    freeze the figures
+/          filter by part of a name, user or command
+Esc        no filter                   q    quit
 
 CORE       time in use, of one whole GPU, averaged over seconds
 OF ONE GPU the same as a bar; ┃ end of the allocation, ▓ beyond it
 LIMIT      the allocation, core and memory; for a GPU: the sum of
            allocated core, and its memory
 MEM        device memory held; OF LIMIT: its part of the allocation
+POWER TEMP of a GPU, in watts and degrees Celsius
 MBW        time with memory traffic; ENC, DEC: en- and decoder
 PAST       core of the last minutes, newest at the right; · unknown
 TYPE       as in nvidia-smi: C computes, G draws, M+C is of MPS
@@ -58,7 +63,8 @@ class Help(ModalScreen[None]):
 
 
 FILTER = "part of a name; Enter keeps it, Escape drops it"
-KEYS = "←→ fold  ncmsp sort  r reverse  / filter  1-4 depth  z freeze  ? help  q quit"
+KEYS = "jk move  ←→ fold  s sort  r reverse  / filter  a all  z freeze  ? help  q quit"
+LOW = 30  # rows of a terminal where details take one line
 
 
 def _text(pieces: Iterator[Piece] | list[Piece]) -> Text:
@@ -80,7 +86,9 @@ class Top(App[None]):
         Binding("n", "sort('name')", "sort by name"),
         Binding("c", "sort('core')", "sort by core"),
         Binding("m", "sort('memory')", "sort by memory"),
-        Binding("s", "sort('share of limit')", "sort by share of the limit"),
+        Binding("l", "sort('share of limit')", "sort by share of the limit"),
+        Binding("s", "next_sort", "sort by the next column"),
+        Binding("a", "all", "all lines, or as many as fit"),
         Binding("p", "sort('pid')", "sort by process id"),
         Binding("r", "reverse", "reverse"),
         Binding("slash", "filter", "filter"),
@@ -99,6 +107,7 @@ class Top(App[None]):
         self._shown = Overview(feed.name)
         self._problem = ""
         self._title = Static(id="title", markup=False)
+        self._sums = Static(id="sums", markup=False)
         self._troubles = Static(id="troubles", markup=False)
         self._head = Static(id="head", markup=False)
         self._tree = LineTree(id="tree")
@@ -106,8 +115,8 @@ class Top(App[None]):
         self._filter = Input(id="filter", placeholder=FILTER)
 
     def compose(self) -> ComposeResult:
-        """The parts of the screen: title, troubles, table, details of the line, keys."""
-        yield from (self._title, self._troubles, self._head, self._tree)
+        """The parts of the screen: title, sums, troubles, table, details of the line, keys."""
+        yield from (self._title, self._sums, self._troubles, self._head, self._tree)
         with Vertical(id="below"):
             yield from (self._details, self._filter, Static(KEYS, id="keys", markup=False))
 
@@ -166,6 +175,7 @@ class Top(App[None]):
         )
         said = title(self._shown, *state, short=True)
         self._title.update(Text(said, no_wrap=True, overflow="ellipsis"))
+        self._sums.update(Text(sums(self._shown), no_wrap=True, overflow="ellipsis"))
         troubles = (*((self._problem,) if self._problem else ()), *self._shown.troubles)
         self._troubles.display = bool(troubles)
         self._troubles.update(Text("\n".join(f"! {trouble}" for trouble in troubles)))
@@ -179,8 +189,16 @@ class Top(App[None]):
             details.append("no match for the filter" if self._shown.lines else "no GPU is known")
         else:
             details.append(f"{line.kind} {path(line)}", STYLES[Tone.STRONG])
-            details.append(f"\n{joined(line.facts)}")
+            details.append(f"{'  ' if self._is_low else chr(10)}{joined(line.facts)}")
         self._details.update(details)
+
+    @property
+    def _is_low(self) -> bool:
+        return self.size.height < LOW
+
+    def on_resize(self) -> None:
+        """Gives the details less room in a low terminal."""
+        self.screen.set_class(self._is_low, "low")
 
     def on_line_tree_selected(self, event: LineTree.Selected) -> None:
         """Shows the details of the line that now has the cursor."""
@@ -208,13 +226,25 @@ class Top(App[None]):
                 self._tree.order._replace(by=by, reverse=again and not self._tree.order.reverse)
             )
 
+    def action_next_sort(self) -> None:
+        """Sorts by the next of the sort keys."""
+        keys = list(SortKey)
+        by = keys[(keys.index(self._tree.order.by) + 1) % len(keys)]
+        self._tree.put(self._tree.order._replace(by=by, reverse=False))
+
+    def action_all(self) -> None:
+        """Shows all lines, or as many as fit."""
+        self._tree.put(self._tree.order._replace(fits=not self._tree.order.fits))
+
     def action_reverse(self) -> None:
         """Reverses the order."""
         self._tree.put(self._tree.order._replace(reverse=not self._tree.order.reverse))
 
     def action_depth(self, deepest: int) -> None:
         """Shows so many levels, and unfolds what was folded by hand."""
-        self._tree.put(self._tree.order._replace(deepest=deepest, folded=frozenset()))
+        nothing: frozenset[Key] = frozenset()
+        order = self._tree.order._replace(deepest=deepest, folded=nothing, opened=nothing)
+        self._tree.put(order._replace(fits=False))
 
     def action_freeze(self) -> None:
         """Freezes the figures, or continues."""

@@ -10,10 +10,9 @@ from math import ceil
 from typing import NamedTuple
 
 from exporter.terminal.facts import amount, percent
-from exporter.terminal.view import Figure, Line, LineKind, Past
+from exporter.terminal.view import BEYOND, Figure, Line, LineKind, Past
 
 NEAR = 0.9  # of a limit
-OVER = 1.02  # beyond it, and not by rounding
 
 
 class Tone(StrEnum):
@@ -48,7 +47,7 @@ def tone_of(figure: Figure) -> Tone:
     share = figure.share
     if share is None or share < NEAR:
         return Tone.CALM
-    return Tone.OVER if share > OVER else Tone.NEAR
+    return Tone.OVER if share > BEYOND else Tone.NEAR
 
 
 def core(line: Line) -> Cell:
@@ -69,6 +68,16 @@ def memory(line: Line) -> Cell:
 def memory_limit(line: Line) -> Cell:
     """The allocated memory; for a device, its whole memory."""
     return [Piece("" if line.memory.limit is None else amount(line.memory.limit), Tone.FAINT)]
+
+
+def watts(line: Line) -> Cell:
+    """A device's power."""
+    return [Piece("" if line.watts is None else f"{line.watts:.0f}W")]
+
+
+def celsius(line: Line) -> Cell:
+    """A device's temperature."""
+    return [Piece("" if line.celsius is None else f"{line.celsius:.0f}°C")]
 
 
 def letters(line: Line) -> Cell:

@@ -49,7 +49,6 @@ def of_device(device: Json) -> Facts:
     clocks = {text(one, "clock"): number(one, "value") for one in items(device, "clock_hertz")}
     clock = clocks.get("sm")
     return _known(
-        ("uuid", text(device, "uuid")),
         ("power", power),
         ("temperature", ", ".join(f"{v:.0f} °C {k}" for k, v in degrees.items() if v is not None)),
         ("SM clock", "" if clock is None else f"{clock / 1e6:.0f} MHz"),
@@ -58,7 +57,16 @@ def of_device(device: Json) -> Facts:
         ("measured by", ", ".join(filter(None, (text(method, "busy"), text(method, "shares"))))),
         ("allocated", _allocated(device)),
         ("energy", _energy(device)),
+        ("uuid", text(device, "uuid")),
     )
+
+
+def warmth(device: Json) -> float | None:
+    """The GPU's temperature, or that of its hottest spot if only that is known."""
+    degrees = {
+        text(one, "sensor"): number(one, "value") for one in items(device, "temperature_celsius")
+    }
+    return degrees.get("gpu", degrees.get("hotspot"))
 
 
 def of_part(part: Json) -> Facts:
@@ -96,11 +104,13 @@ def of_pod(pod: Json) -> Facts:
 
 
 def of_process(process: Json) -> Facts:
-    """A process's type in words, and its start."""
+    """A process's user and command if they are known, its type in words, and its start."""
     kinds = {"C": "computes", "G": "draws", "C+G": "computes and draws", "M+C": "a client of MPS"}
     began = number(process, "start_timestamp_seconds")
     letters = text(process, "type")
     return _known(
+        ("user", text(process, "user")),
+        ("command", text(process, "command")),
         ("type", f"{letters} ({kinds[letters]})" if letters in kinds else letters),
         ("began", "" if began is None else moment(began)),
     )

@@ -69,6 +69,8 @@ def _device(device: Json, tenants: list[Line], node: _NodeContext) -> Line:
             memory, number(device, "memory_total_bytes"), _reason(device, "memory") or why
         ),
         engines=_engines(device),
+        watts=number(device, "power_watts"),
+        celsius=facts.warmth(device),
         past=node.past.get((_whole(index), uuid), ()),
         facts=facts.of_device(device) + facts.unmeasured(device, node.words),
         children=(*tenants, *_rest(device, (node.name, uuid))),
@@ -103,10 +105,27 @@ def _pod(pod: Json, node: _NodeContext) -> Iterator[tuple[str, Line]]:
     known = facts.of_pod(pod)
     for uuid, containers in parts.items():
         key = (node.name, uuid, namespace, name)
+        if len(containers) == 1:
+            yield uuid, _whole_pod(key, containers[0], known)
+            continue
         line = Line(
             key, LineKind.POD, f"{namespace}/{name}", facts=known, children=tuple(containers)
         )
         yield uuid, _summed(line)
+
+
+def _whole_pod(key: Key, container: Line, known: facts.Facts) -> Line:
+    """The line of a pod with one container on the device, which says what both do."""
+    said = {name for name, _ in container.facts}
+    more = [(name, words) for name, words in known if name not in said]
+    return replace(
+        container,
+        key=key,
+        kind=LineKind.POD,
+        name="/".join(key[-2:]),
+        facts=(("container", container.name), *container.facts, *more),
+        also=container.name,
+    )
 
 
 def _group(group: Json, node: _NodeContext) -> Iterator[tuple[str, Line]]:
@@ -166,10 +185,12 @@ def _processes(part: Json, key: Key, why: str) -> tuple[Line, ...]:
 def _process(process: Json, key: Key, why: str) -> Line:
     pid = number(process, "pid")
     shown = _whole(pid)
+    command = text(process, "command") or text(process, "name")
     return Line(
         key=(*key, shown),
         kind=LineKind.PROCESS,
-        name=" ".join(filter(None, (shown, text(process, "name")))),
+        name=" ".join(filter(None, (shown, text(process, "user"), command))),
+        also=text(process, "name"),
         core=_figure(number(process, "core_utilization_ratio"), None, why),
         memory=_figure(number(process, "memory_used_bytes"), None, NOT_REPORTED),
         engines=_engines(process),

@@ -78,13 +78,23 @@ def width(value: str) -> int:
     return sum(2 if unicodedata.east_asian_width(c) in {"W", "F"} else 1 for c in value)
 
 
-def fitted(value: str, cells: int) -> str:
-    """The text in exactly so many cells: cut with an ellipsis, or padded with blanks."""
+def fitted(value: str, cells: int, *, middle: bool = False) -> str:
+    """The text in exactly so many cells: cut with an ellipsis, or padded with blanks.
+
+    ``middle`` cuts it there: its end remains visible.
+    """
     if width(value) > cells:
-        kept = ""
-        for character in value:
-            if width(kept + character) > cells - 1:
-                break
-            kept += character
-        value = f"{kept}…" if cells > 0 else ""
+        tail = (cells - 1) // 3 if middle else 0
+        last = _start(value[::-1], tail)[::-1]
+        value = f"{_start(value, cells - 1 - tail)}…{last}" if cells > 0 else ""
     return value + " " * (cells - width(value))
+
+
+def _start(value: str, cells: int) -> str:
+    """As much of the text's start as fits."""
+    kept = 0
+    for at, character in enumerate(value):
+        kept += width(character)
+        if kept > cells:
+            return value[:at]
+    return value

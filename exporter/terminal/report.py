@@ -4,6 +4,7 @@ from datetime import UTC, datetime
 
 from exporter.terminal import table
 from exporter.terminal.draw import Piece, Tone
+from exporter.terminal.facts import amount
 from exporter.terminal.view import Figure, Line, LineKind, LineOrder, Overview, rows
 
 WIDE = 120  # used if the output is not a terminal
@@ -21,11 +22,11 @@ _END = "\x1b[0m"
 
 def report(view: Overview, width: int | None, *, coloured: bool) -> str:
     """Title, troubles, table, and the reason for each question mark."""
-    shown = rows(view.lines, LineOrder())
+    shown = rows(view.lines, LineOrder(deepest=4))
     cells = max(width or WIDE, NARROW)
     past = any(len(row.line.past) > 1 for row in shown)
     layout = table.layout(cells, table.longest_name(shown), past=past)
-    lines = [[Piece(title(view), Tone.STRONG)]]
+    lines = [[Piece(title(view), Tone.STRONG)], [Piece(sums(view))]]
     lines += [[Piece(f"! {trouble}", Tone.OVER)] for trouble in view.troubles]
     lines += [[], table.head(layout), *(table.line(row, layout) for row in shown)]
     lines += [] if shown else [[Piece("no GPU is known", Tone.UNKNOWN)]]
@@ -37,10 +38,24 @@ def report(view: Overview, width: int | None, *, coloured: bool) -> str:
 
 def title(view: Overview, *state: str, short: bool = False) -> str:
     """The title: the source, the state of the table, and the time of the figures."""
-    devices = sum(line.kind is LineKind.DEVICE for line in view.lines)
     simulated = "SIMULATED" if short else "SIMULATED: nothing here is measured"
-    counts = f"{_counted(devices, 'GPU')}, {_counted(view.pods, 'pod')}"
-    parts = (view.source, view.simulated and simulated, counts, *state, _clock(view.unix_s))
+    pods = _counted(view.pods, "pod") if view.pods else ""
+    parts = (view.source, view.simulated and simulated, pods, *state, _clock(view.unix_s))
+    return " · ".join(part for part in parts if part)
+
+
+def sums(view: Overview) -> str:
+    """The node's sums, or those of all nodes."""
+    of = view.totals
+    memory = "" if of.memory_total is None else f" of {amount(of.memory_total)}"
+    lost = f" ({of.lost} unknown)" if of.lost else ""
+    core = "?" if of.core is None else f"{of.core:.2f}"
+    parts = (
+        f"core {core} of {_counted(of.gpus + of.lost, 'GPU')}{lost}",
+        f"memory {'?' if of.memory is None else amount(of.memory)}{memory}",
+        "" if of.watts is None else f"{of.watts:.0f} W",
+        f"unattributed {of.unattributed:.2f}",
+    )
     return " · ".join(part for part in parts if part)
 
 

@@ -10,6 +10,8 @@ from exporter.terminal.reading import fitted, width
 from exporter.terminal.view import Line, LineKind, ShownLine
 
 LEAST_NAME = 24
+GOOD_NAME = 30  # before columns of rank EXTRA take room
+EXTRA = 7
 _OPEN, _SHUT, _LEAF = "▾ ", "▸ ", "  "
 _TONES = {
     LineKind.DEVICE: Tone.STRONG,
@@ -41,18 +43,20 @@ def _engine(number: int, line: Line, _: int) -> Cell:
     return draw.engine(line, number)
 
 
-PAST = TableColumn("PAST", 6, 6, lambda line, cells: draw.spark(line.past, cells), grows=54)
+PAST = TableColumn("PAST", 6, 7, lambda line, cells: draw.spark(line.past, cells), grows=54)
 COLUMNS = (
-    TableColumn("TYPE", 4, 5, _plain(draw.letters), left=True),
+    TableColumn("TYPE", 4, 8, _plain(draw.letters), left=True),
+    TableColumn("POWER", 5, 5, _plain(draw.watts)),
+    TableColumn("TEMP", 5, 6, _plain(draw.celsius)),
     TableColumn("CORE", 5, 0, _plain(draw.core)),
-    TableColumn("OF ONE GPU", 12, 2, draw.bar, grows=20, left=True),
+    TableColumn("OF ONE GPU", 10, 2, draw.bar, grows=22, left=True),
     TableColumn("LIMIT", 5, 3, _plain(draw.core_limit)),
     TableColumn("MEM", 5, 1, _plain(draw.memory)),
     TableColumn("LIMIT", 5, 4, _plain(draw.memory_limit)),
-    TableColumn("OF LIMIT", 8, 7, draw.memory_bar, grows=8, left=True),
-    TableColumn("MBW", 4, 8, partial(_engine, 0)),
-    TableColumn("ENC", 4, 9, partial(_engine, 1)),
-    TableColumn("DEC", 4, 10, partial(_engine, 2)),
+    TableColumn("OF LIMIT", 8, 9, draw.memory_bar, grows=8, left=True),
+    TableColumn("MBW", 4, 10, partial(_engine, 0)),
+    TableColumn("ENC", 4, 11, partial(_engine, 1)),
+    TableColumn("DEC", 4, 12, partial(_engine, 2)),
     PAST,
 )
 
@@ -69,7 +73,8 @@ def layout(cells: int, longest_name: int = LEAST_NAME, *, past: bool = True) -> 
     shown: list[TableColumn] = []
     wanted = [column for column in COLUMNS if past or column is not PAST]
     for column in sorted(wanted, key=lambda column: column.rank):
-        if LEAST_NAME + _taken([*shown, column]) > cells:
+        least = GOOD_NAME if column.rank >= EXTRA else LEAST_NAME
+        if least + _taken([*shown, column]) > cells:
             break
         shown.append(column)
     room = cells - LEAST_NAME - _taken(shown)
@@ -104,8 +109,11 @@ def head(of: Layout) -> list[Piece]:
 def line(row: ShownLine, of: Layout) -> list[Piece]:
     """One row in the width of the layout."""
     sign = _SHUT if row.hidden else _OPEN if row.line.children else _LEAF
-    name = fitted("  " * row.depth + sign + row.line.name, of.name)
-    pieces = [Piece(name, _TONES.get(row.line.kind, Tone.PLAIN))]
+    lead, more = "  " * row.depth + sign, f" +{row.more}" if row.more else ""
+    room = max(of.name - len(lead) - len(more), 0)
+    whole = row.line.kind is LineKind.PROCESS  # a command says most at its start
+    name = fitted(row.line.name, min(width(row.line.name), room), middle=not whole)
+    pieces = [Piece(fitted(lead + name + more, of.name), _TONES.get(row.line.kind, Tone.PLAIN))]
     for column, cells in of.columns:
         pieces.append(Piece(" "))
         pieces += _aligned(column.draw(row.line, cells), cells, left=column.left)

@@ -27,6 +27,7 @@ STYLES = {
 
 CSS = """
 Screen { background: #14171c; color: #d5d9e0; layout: vertical; }
+#sums { background: #1b2028; color: #d5d9e0; padding: 0 1; height: 1; }
 #title { background: #23303d; color: #f2f4f8; text-style: bold; padding: 0 1; height: 1; }
 #troubles { color: #ff8585; padding: 0 1; max-height: 3; }
 #head { height: 1; padding: 0 1; background: #1b2028; }
@@ -34,6 +35,7 @@ Screen { background: #14171c; color: #d5d9e0; layout: vertical; }
   scrollbar-background: #14171c; }
 #below { height: auto; dock: bottom; }
 #details { background: #1b2028; padding: 0 1; height: auto; min-height: 3; max-height: 4; }
+.low #details { min-height: 1; max-height: 1; }
 #filter { height: 1; border: none; padding: 0 1; background: #23303d; }
 #keys { color: #8b93a1; padding: 0 1; height: 1; }
 Help { align: center middle; background: #14171c 60%; }
@@ -57,7 +59,7 @@ class LineTree(ScrollView, can_focus=True):
         Binding("home,g", "move(-1000000)", "to the top"),
         Binding("end,G", "move(1000000)", "to the end"),
         Binding("left", "fold", "fold"),
-        Binding("right", "unfold", "unfold"),
+        Binding("right,plus", "unfold", "unfold"),
         Binding("enter,space", "fold_or_unfold", "fold or unfold"),
     ]
 
@@ -73,7 +75,7 @@ class LineTree(ScrollView, can_focus=True):
 
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 - textual's name for it
         super().__init__(id=id)
-        self.order = LineOrder()
+        self.order = LineOrder(fits=True)
         self._all: tuple[Line, ...] = ()
         self._shown: list[ShownLine] = []
         self._cursor = 0
@@ -120,7 +122,7 @@ class LineTree(ScrollView, can_focus=True):
 
     def _refill(self) -> None:
         before = self.selected.key if self.selected else ()
-        self._shown = rows(self._all, self.order)
+        self._shown = rows(self._all, self.order, self.scrollable_content_region.height)
         self._share_out()
         self._cursor = self._place_of(before)
         self.virtual_size = Size(self.scrollable_content_region.width, len(self._shown))
@@ -172,7 +174,11 @@ class LineTree(ScrollView, can_focus=True):
         if line is None:
             return
         if line.children and not self._shown[self._cursor].hidden:
-            self.put(self.order._replace(folded=self.order.folded | {line.key}))
+            self.put(
+                self.order._replace(
+                    folded=self.order.folded | {line.key}, opened=self.order.opened - {line.key}
+                )
+            )
             return
         depth = self._shown[self._cursor].depth
         above = (at for at in range(self._cursor, -1, -1) if self._shown[at].depth < depth)
@@ -183,11 +189,8 @@ class LineTree(ScrollView, can_focus=True):
         line = self.selected
         if line is None or not self._shown[self._cursor].hidden:
             return
-        deepest = max(self.order.deepest, self._shown[self._cursor].depth + 2)
-        folded = self.order.folded - {line.key}
-        if deepest > self.order.deepest:  # other lines that were too deep stay folded
-            folded |= {row.line.key for row in self._shown if row.hidden and row.line is not line}
-        self.put(self.order._replace(folded=folded, deepest=deepest))
+        order = self.order
+        self.put(order._replace(folded=order.folded - {line.key}, opened=order.opened | {line.key}))
 
     def action_fold_or_unfold(self) -> None:
         """Folds or unfolds the line."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -39,6 +39,7 @@ class Figure(NamedTuple):
 
 
 UNKNOWN = Figure()
+BEYOND = 1.02  # of a limit, and not by rounding
 
 Key = tuple[str, ...]
 Past = tuple[float | None, ...]
@@ -49,7 +50,8 @@ class Line:
     """One line. ``key`` identifies it from one reading to the next; ``pid`` is a process's.
 
     ``letters`` is the process's type as nvidia-smi shows it. ``past`` is the core of the last
-    minutes, oldest first. ``facts`` are details by name.
+    minutes, oldest first. ``facts`` are details by name. ``also`` are words that the filter finds
+    it by, besides its name. ``watts`` and ``celsius`` are a device's.
     """
 
     key: Key
@@ -63,6 +65,9 @@ class Line:
     past: Past = ()
     facts: tuple[tuple[str, str], ...] = ()
     children: tuple["Line", ...] = ()
+    also: str = ""
+    watts: float | None = None
+    celsius: float | None = None
 
 
 def path(line: Line) -> str:
@@ -71,6 +76,24 @@ def path(line: Line) -> str:
         namespace, pod, container = line.key[-3:]
         return f"{namespace}/{pod}/{container}"
     return line.name
+
+
+class Totals(NamedTuple):
+    """Sums over the GPUs that can be read. ``lost`` is the number of those that cannot.
+
+    A sum is None if no GPU reports its figure.
+    """
+
+    gpus: int = 0
+    lost: int = 0
+    core: float | None = None
+    memory: float | None = None
+    memory_total: float | None = None
+    watts: float | None = None
+    unattributed: float = 0.0
+
+
+NO_TOTALS = Totals()
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +110,7 @@ class Overview:
     simulated: bool = False
     troubles: tuple[str, ...] = ()
     lines: tuple[Line, ...] = ()
-    reasons: dict[str, str] = field(default_factory=dict)
+    totals: Totals = NO_TOTALS
 
     @property
     def pods(self) -> int:
@@ -116,54 +139,102 @@ class LineOrder(NamedTuple):
     """The order, filter and depth of lines.
 
     A line is shown if ``needle`` is in it, in one above or in one below. ``deepest`` is the number
-    of levels; 1 shows the GPUs only.
+    of levels: 1 shows the GPUs only, 2 pods, 3 containers, 4 processes. ``folded`` and ``opened``
+    are lines that differ from that. ``fits``: lines that do not fit are counted instead of shown.
     """
 
     by: SortKey = SortKey.NAME
     reverse: bool = False
     needle: str = ""
     folded: AbstractSet[Key] = frozenset()
-    deepest: int = 4
+    opened: AbstractSet[Key] = frozenset()
+    deepest: int = 3
+    fits: bool = False
 
 
 class ShownLine(NamedTuple):
-    """A line with its depth. ``hidden``: its children are not shown."""
+    """A line with its depth. ``hidden``: its children are not shown.
+
+    ``more`` is the number of its children that are left out because they do not fit.
+    """
 
     line: Line
     depth: int
     hidden: bool
+    more: int = 0
 
 
 _LARGEST_FIRST = {SortKey.CORE, SortKey.MEMORY, SortKey.SHARE}
 _LAST = (LineKind.REST,)  # after all owners
+_LEVELS = {LineKind.DEVICE: 1, LineKind.NOWHERE: 1, LineKind.CONTAINER: 3, LineKind.PROCESS: 4}
+_TENANTS = 2  # the level of all other kinds
 
 
-def rows(lines: Sequence[Line], order: LineOrder) -> list[ShownLine]:
-    """The lines from top to bottom. GPUs stay in the order of their index."""
+def rows(lines: Sequence[Line], order: LineOrder, height: int = 0) -> list[ShownLine]:
+    """The lines from top to bottom. GPUs stay in the order of their index.
+
+    ``height`` is the number of rows there is room for; it counts only if the order ``fits``.
+    """
     needle = order.needle.casefold()
     found = [line for one in lines if (line := _matching(one, needle)) is not None]
-    return list(_rows(found, order, 0))
+    listed = list(_rows(found, order, 0))
+    over = len(listed) - height if order.fits and not needle and height > 0 else 0
+    return _without_the_least(listed, over) if over > 0 else listed
 
 
 def _rows(lines: Sequence[Line], order: LineOrder, depth: int) -> Iterator[ShownLine]:
     for line in lines if depth == 0 else _sorted(lines, order):
-        shut = line.key in order.folded or depth + 1 >= order.deepest
+        shut = _is_shut(line, order)
         yield ShownLine(line, depth, hidden=shut and bool(line.children))
         if not shut:
             yield from _rows(line.children, order, depth + 1)
 
 
+def _is_shut(line: Line, order: LineOrder) -> bool:
+    if line.key in order.folded or line.key in order.opened:
+        return line.key in order.folded
+    below = min((_LEVELS.get(child.kind, _TENANTS) for child in line.children), default=0)
+    return below > order.deepest
+
+
+def _without_the_least(listed: list[ShownLine], over: int) -> list[ShownLine]:
+    """The rows without those that say least, each counted in its GPU's row."""
+    blocks: list[tuple[tuple[int, float], int, int, int]] = []  # importance, GPU, from, to
+    gpu = 0
+    for at, row in enumerate(listed):
+        if row.depth == 0:
+            gpu = at
+        elif row.depth == 1:
+            ends = (n for n in range(at + 1, len(listed)) if listed[n].depth <= 1)
+            rank = _importance(row.line, listed[gpu].line)
+            blocks.append((rank, gpu, at, next(ends, len(listed))))
+    dropped: set[int] = set()
+    more = dict.fromkeys(range(len(listed)), 0)
+    for _, gpu, start, end in sorted(blocks):
+        if over <= 0:
+            break
+        dropped.update(range(start, end))
+        more[gpu] += 1
+        over -= end - start
+    kept = ((at, row) for at, row in enumerate(listed) if at not in dropped)
+    return [row._replace(more=more[at]) for at, row in kept]
+
+
+def _importance(line: Line, device: Line) -> tuple[int, float]:
+    """How much a line says: first what is unknown or beyond its limit, then by use."""
+    unknown = line.core.value is None and bool(line.core.why)
+    beyond = max(line.core.share or 0.0, line.memory.share or 0.0) > BEYOND
+    held = (line.memory.value or 0.0) / (device.memory.limit or float("inf"))
+    return int(unknown or beyond), max(line.core.value or 0.0, held)
+
+
 def _matching(line: Line, needle: str) -> Line | None:
     """The line with its matching children; with all children if it matches itself."""
-    if not needle or needle in line.name.casefold() or needle in line.letters.casefold():
+    texts = (line.name, line.letters, line.also)
+    if not needle or any(needle in text.casefold() for text in texts):
         return line
     below = tuple(one for child in line.children if (one := _matching(child, needle)) is not None)
-    if not below:
-        return None
-    return Line(
-        **{name: getattr(line, name) for name in Line.__slots__ if name != "children"},
-        children=below,
-    )
+    return replace(line, children=below) if below else None
 
 
 def _sorted(lines: Sequence[Line], order: LineOrder) -> list[Line]:

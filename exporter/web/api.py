@@ -20,12 +20,9 @@ JSON = "application/json"
 PREFIX = "/api/v1"
 _NO_POD = "no such pod uses or is allocated a GPU of this node"
 
-_WHOLE = {"snapshot": api.snapshot, "devices": api.devices, "history": api.history}
-_RESTRICTED = {  # what is made first, and what of it is for a client that may see some namespaces
-    "snapshot": (api.snapshot, api.restricted),
-    "devices": (api.snapshot, api.restricted_devices),
-    "history": (api.history, api.restricted_history),
-}
+MOST_MINUTES = 60
+_WHOLE = {"snapshot": api.snapshot, "devices": api.devices}
+_RESTRICTED = {"snapshot": api.restricted, "devices": api.restricted_devices}  # of a snapshot
 
 
 class Api:
@@ -47,6 +44,7 @@ class Api:
         pods = f"{PREFIX}/pods/{{namespace:[^/]+}}/{{pod:[^/]+}}"
         return (
             *(Route(f"{PREFIX}/{n}", partial(self._whole, n), Access.VIEW) for n in _WHOLE),
+            Route(f"{PREFIX}/history", self._history, Access.VIEW),
             Route(pods, self._pod, Access.VIEW),
             Route(f"{PREFIX}/schema", self._serve_schema, Access.OPEN),
             Route(f"{PREFIX}/{{unknown:.*}}", self._unknown, Access.OPEN),
@@ -58,10 +56,27 @@ class Api:
         def render(snapshot: Snapshot, age_ns: int) -> bytes:
             if view.namespaces is None:
                 return _encoded(_WHOLE[name](snapshot, self._about(), age_ns))
-            make, restrict = _RESTRICTED[name]
-            return _encoded(restrict(make(snapshot, self._about(), age_ns), view.namespaces))
+            whole = api.snapshot(snapshot, self._about(), age_ns)
+            return _encoded(_RESTRICTED[name](whole, view.namespaces))
 
         answer = await self._answers.respond(request, (name, view), render, JSON, view)
+        return answer or _error(404, "nothing is there")
+
+    async def _history(self, request: web.Request) -> web.StreamResponse:
+        asked = request.query.get("minutes", str(api.HISTORY_MINUTES))
+        if not (asked.isascii() and asked.isdecimal() and 0 < int(asked[:4]) <= MOST_MINUTES):
+            return _error(400, f"minutes is a number from 1 to {MOST_MINUTES}")
+        minutes, view = int(asked[:4]), self._view(request)
+
+        def render(snapshot: Snapshot, age_ns: int) -> bytes:
+            document = api.history(snapshot, self._about(), age_ns, minutes)
+            if view.namespaces is not None:
+                document = api.restricted_history(document, view.namespaces)
+            return _encoded(document)
+
+        answer = await self._answers.respond(
+            request, ("history", minutes, view), render, JSON, view
+        )
         return answer or _error(404, "nothing is there")
 
     async def _pod(self, request: web.Request) -> web.StreamResponse:
@@ -83,7 +98,7 @@ class Api:
         return web.Response(body=self._schema, content_type="application/schema+json")
 
     async def _unknown(self, _: web.Request) -> web.StreamResponse:
-        paths = ", ".join([*_WHOLE, "cardinality", "pods/{namespace}/{pod}", "schema"])
+        paths = ", ".join([*_WHOLE, "history", "cardinality", "pods/{namespace}/{pod}", "schema"])
         return _error(404, f"no such path; there are {paths} below {PREFIX}")
 
 

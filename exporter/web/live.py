@@ -66,11 +66,11 @@ class LivePage:
                 del self._rendered[next(iter(self._rendered))]
             about = self._about()
             document = api.snapshot(snapshot, about, age_ns)
-            history = api.history(snapshot, about, age_ns)
+            past = snapshot.history
             if view.namespaces is not None:
                 document = api.restricted(document, view.namespaces)
-                history = api.restricted_history(history, view.namespaces)
-            self._rendered[view] = _Rendered(snapshot, stale, Page(document, history))
+                past = api.restricted_past(past, view.namespaces)
+            self._rendered[view] = _Rendered(snapshot, stale, Page(document, past))
         return self._rendered[view].page
 
 

@@ -47,6 +47,9 @@ def _processes(parts: Any) -> Iterator[str]:
                 yield process.get("name", "")
 
 
+DEVICE, GROUP, CONTAINER = 2, 4, 5  # labels of a series in the history
+
+
 @pytest.mark.parametrize("shown", [{"inference"}, {"research", "media"}, set()])
 def test_no_name_of_others_is_left_anywhere(shown: set[str]) -> None:
     snapshot = demo()
@@ -54,7 +57,8 @@ def test_no_name_of_others_is_left_anywhere(shown: set[str]) -> None:
     left = api.restricted(full, shown)
     past = api.restricted_history(api.history(snapshot, ABOUT, 0), shown)
     devices = api.restricted_devices(full, shown)
-    page = Page(left, past).html(choice_of({"all": "1"}), 0.0, "/metrics")
+    own = api.restricted_past(snapshot.history, shown)
+    page = Page(left, own).html(choice_of({"all": "1"}), 0.0, "/metrics")
     assert len(secrets_of(full, shown)) > 10
     for text in (json.dumps(left), json.dumps(past), json.dumps(devices), page):
         for secret in secrets_of(full, shown):
@@ -116,8 +120,19 @@ def test_something_new_in_a_document_is_hidden() -> None:
 def test_the_page_says_what_it_does_not_show() -> None:
     full = whole(demo())
     left = api.restricted(full, {"inference"})
-    page = Page(left, api.restricted_history(api.history(demo(), ABOUT, 0), {"inference"}))
+    past = demo().history
+    page = Page(left, api.restricted_past(past, {"inference"}))
     text = page.html(choice_of({}), 0.0, "/metrics")
     assert "You may see the pods of these namespaces only: <bdi>inference</bdi>" in text
     assert "namespaces and groups" in text
-    assert "namespaces only" not in Page(full, {}).html(choice_of({}), 0.0, "/metrics")
+    assert "namespaces only" not in Page(full, past).html(choice_of({}), 0.0, "/metrics")
+
+
+def test_the_history_of_others_is_not_for_the_page() -> None:
+    past = demo().history
+    own = api.restricted_past(past, {"inference"})
+    assert {labels[0] for labels in own.series if len(labels) == CONTAINER} == {"inference"}
+    assert not [labels for labels in own.series if len(labels) == GROUP]
+    assert [labels for labels in own.series if len(labels) == DEVICE]
+    assert not own.ended
+    assert len(own.series) < len(past.series)

@@ -3,7 +3,7 @@ import pytest
 from exporter.collector.polling import Guard
 from exporter.collector.tenants import MOST_WINDOWS, Residency
 from exporter.model import CgroupIdentity, DeviceUsage, Engines, ProcessInfo, Spent
-from exporter.rows.history import points
+from exporter.rows.history import Past
 from exporter.rows.processes import processes_of
 from tests.collector.bench import CID, DEVICE, SECOND, Bench
 
@@ -74,8 +74,8 @@ def test_the_history_grows_with_the_cycles_and_not_with_its_readers(bench: Bench
         snapshot = bench.cycle()
     for _ in range(50):
         list(processes_of(bench.collector.snapshot))
-    core, memory = points(snapshot.history.series["ml", "train", "main", "0", "GPU-0"])
-    assert (core, memory) == ([0.25] * 3, [100.0] * 3)
+    past = Past(snapshot.history)["ml", "train", "main", "0", "GPU-0"]
+    assert past["core_utilization_ratio"] == [0.25] * 2
 
 
 def test_no_more_than_so_many_windows_are_kept(bench: Bench) -> None:

@@ -3,18 +3,18 @@ from collections.abc import Iterable
 import pytest
 
 from exporter.model import History, Row
-from exporter.rows.history import (
-    MOST_SERIES,
-    POINT_BYTES,
-    POINTS,
-    Gauges,
-    extended,
-    gauges_of,
-    points,
-)
+from exporter.rows.history import MOST_SERIES, POINTS, Gauges, Known, Past, extended, gauges_of
 from tests.ledger.node import at
 
 KEY = ("n", "p", "c", "0", "GPU-0")
+
+
+def cores(history: History, key: tuple[str, ...] = KEY) -> Known:
+    return Past(history)[key]["core_utilization_ratio"]
+
+
+def held(history: History, key: tuple[str, ...] = KEY) -> Known:
+    return Past(history)[key]["memory_used_bytes"]
 
 
 def rows(core: float | None = 0.5, memory: int | None = 2**30) -> Iterable[Gauges]:
@@ -25,64 +25,115 @@ def rows(core: float | None = 0.5, memory: int | None = 2**30) -> Iterable[Gauge
 
 def test_the_first_point_is_taken_at_once() -> None:
     history = extended(History(), rows(), at(1))
-    assert points(history.series[KEY]) == ([0.5], [2**30])
+    assert (cores(history), held(history)) == ([0.5], [2**30])
     assert history.end_unix_ns == at(1).unix_ns
 
 
-def test_a_point_is_taken_each_five_seconds_and_not_between() -> None:
+def test_a_point_is_taken_each_ten_seconds_and_not_between() -> None:
     history = extended(History(), rows(), at(1))
-    assert extended(history, rows(), at(5.9)) is history
-    assert points(extended(history, rows(0.25), at(6)).series[KEY])[0] == [0.5, 0.25]
+    assert extended(history, rows(), at(10.9)) is history
+    assert cores(extended(history, rows(0.25), at(11))) == [0.5, 0.25]
 
 
 def test_cycles_that_come_a_little_late_do_not_make_points_rarer() -> None:
     history = extended(History(), rows(), at(0))
-    for second in range(1, 101):
+    for second in range(1, 201):
         history = extended(history, rows(), at(second + 0.01 * second))
-    assert len(points(history.series[KEY])[0]) == 21
+    assert len(cores(history)) == 21
 
 
 def test_what_was_not_known_is_not_zero() -> None:
     history = extended(History(), rows(None, None), at(1))
-    assert points(history.series[KEY]) == ([None], [None])
+    assert (cores(history), held(history)) == ([None], [None])
+
+
+def test_zero_is_known() -> None:
+    history = extended(History(), rows(0, 0), at(1))
+    assert (cores(history), held(history)) == ([0], [0])
+
+
+def test_what_is_too_large_is_the_largest() -> None:
+    history = extended(History(), rows(1e9, 2**60), at(1))
+    assert cores(history) == [pytest.approx(6.5534)]
+    assert held(history) == [pytest.approx(2**42, rel=1e-6)]
 
 
 def test_points_that_nobody_took_are_unknown() -> None:
     history = extended(History(), rows(), at(0))
-    assert points(extended(history, rows(), at(17)).series[KEY])[0] == [0.5, None, None, 0.5]
+    assert cores(extended(history, rows(), at(34))) == [0.5, None, None, 0.5]
 
 
 def test_a_history_is_not_changed_by_its_next_point() -> None:
     before = extended(History(), rows(), at(0))
-    extended(before, rows(0.9), at(5))
-    assert points(before.series[KEY])[0] == [0.5]
+    extended(before, rows(0.9), at(10))
+    assert cores(before) == [0.5]
 
 
-@pytest.mark.parametrize("pause", [5, 10**6])
-def test_ten_minutes_are_kept(pause: int) -> None:
+@pytest.mark.parametrize("pause", [10, 10**6])
+def test_an_hour_is_kept(pause: int) -> None:
     history = History()
     for number in range(POINTS + 5):
         history = extended(history, rows(), at(number * pause))
-    assert len(history.series[KEY]) == POINTS * POINT_BYTES
+    assert len(history.points) == POINTS
+    assert cores(history)[-1] == 0.5
+
+
+def test_blocks_are_shared_with_the_history_before() -> None:
+    before = extended(History(), rows(), at(0))
+    after = extended(before, rows(), at(10))
+    assert after.points[0] is before.points[0]
+    assert after.series is before.series
 
 
 def test_who_is_not_there_any_more_has_no_history() -> None:
     history = extended(History(), rows(), at(0))
-    assert not extended(history, (), at(5)).series
+    assert not extended(history, (), at(10)).series
+
+
+def test_who_comes_back_has_its_history_with_a_gap() -> None:
+    history = extended(History(), rows(), at(0))
+    history = extended(history, (), at(10))
+    assert cores(extended(history, rows(0.25), at(20))) == [0.5, None, 0.25]
+
+
+def other(name: str) -> Iterable[Gauges]:
+    return [((*KEY[:4], name), 0.125, 0.0)]
+
+
+def test_nobody_inherits_the_history_of_another() -> None:
+    history = extended(History(), rows(), at(0))
+    for number in range(1, POINTS + 3):
+        history = extended(history, other("GPU-1"), at(10 * number))
+    history = extended(history, [*other("GPU-1"), *other("GPU-2")], at(10 * POINTS + 100))
+    assert cores(history, (*KEY[:4], "GPU-2")) == [0.125]
+    assert not history.ended
+    assert max(history.series.values()) == 1  # the place of the first is used again
+
+
+def test_a_newcomer_does_not_take_the_place_of_one_that_ended_lately() -> None:
+    history = extended(History(), rows(), at(0))
+    history = extended(history, other("GPU-1"), at(10))
+    assert cores(history, (*KEY[:4], "GPU-1")) == [0.125]
+    assert len(set(history.series.values()) | {place for place, _ in history.ended.values()}) == 2
 
 
 def test_the_number_of_series_is_bounded() -> None:
     many = tuple(Row((*KEY[:4], f"GPU-{n}"), {}) for n in range(MOST_SERIES))
-    history = extended(History(), gauges_of({"container": many, "group": many}), at(0))
-    assert len(history.series) == MOST_SERIES
+    history = extended(History(), gauges_of({"container": many, "group": many[:5]}), at(0))
+    more = tuple(Row((*KEY[:4], f"more-{n}"), {}) for n in range(MOST_SERIES))
+    history = extended(history, gauges_of({"container": more}), at(10))
+    assert len(history.series) + len(history.ended) <= MOST_SERIES
+    assert len(history.points[-1].cores) <= 2 * MOST_SERIES
 
 
 def test_devices_and_groups_have_a_history_of_their_own() -> None:
-    use = {"utilization_ratio": 0.75, "memory_used_bytes": 10}
-    group = {"core_utilization_ratio": 0.125, "memory_used_bytes": 5}
+    use = {"utilization_ratio": 0.75, "memory_used_bytes": 10240}
+    group = {"core_utilization_ratio": 0.125, "memory_used_bytes": 5120}
     both = {
         "device": (Row(("0", "GPU-0"), use),),
         "group": (Row(("docker", "x", "0", "GPU-0"), group),),
     }
-    series = extended(History(), gauges_of(both), at(0)).series
-    assert [points(packed) for packed in series.values()] == [([0.75], [10]), ([0.125], [5])]
+    past = Past(extended(History(), gauges_of(both), at(0)))
+    assert [list(series.values()) for series in past.values()] == [
+        *([[0.75], [10240]], [[0.125], [5120]]),
+    ]

@@ -21,6 +21,7 @@ from tests.web.certificates import Authority
 pytestmark = pytest.mark.slow
 
 NAMESPACE = "inference"
+KINDS = {LineKind.POD, LineKind.CONTAINER}
 AS_TARGET = (
     "    relabel_configs:\n"
     "      - {target_label: namespace, replacement: monitoring}\n"
@@ -50,7 +51,7 @@ def remote(exporter: Exporter) -> Overview:
 
 def containers(view: Overview) -> dict[tuple[str, ...], Line]:
     """By namespace, pod, container and device."""
-    lines = (line for line in everything(view.lines) if line.kind is LineKind.CONTAINER)
+    lines = (line for line in everything(view.lines) if line.kind in KINDS)
     return {line.key[2:] + line.key[1:2]: line for line in lines}
 
 

@@ -23,16 +23,46 @@ def test_devices_hold_pods_hold_containers_hold_processes() -> None:
     assert [line.name for line in lines] == [
         *("0 A100-SXM4-80GB", "1 A100-SXM4-80GB", "2 L40S", "3 L40S"),
     ]
-    pod = find(lines, CHAT)
-    [container] = pod.children
+    pod = find(lines, "speech")
+    container, other = pod.children
     [process] = container.children
-    assert (pod.kind, container.kind, process.kind) == (
-        LineKind.POD,
-        LineKind.CONTAINER,
-        LineKind.PROCESS,
-    )
-    assert path(container) == f"{pod.name}/server"
+    assert [line.kind for line in (pod, container, other, process)] == [
+        *(LineKind.POD, LineKind.CONTAINER, LineKind.CONTAINER, LineKind.PROCESS),
+    ]
+    assert path(container) == f"{pod.name}/recognise"
     assert process.letters == "C"
+
+
+def test_a_pod_with_one_container_is_one_line() -> None:
+    pod = find(of(demo()), CHAT)
+
+    assert [line.kind for line in pod.children] == [LineKind.PROCESS]
+    assert ("container", "server") in pod.facts
+    assert len({name for name, _ in pod.facts}) == len(pod.facts)
+    assert pod.also == "server"
+
+
+def test_a_device_has_its_power_and_temperature() -> None:
+    whole = document(demo())
+    device = whole["devices"][0]
+    device["power_watts"] = 215.4
+    device["temperature_celsius"] = [{"sensor": "hotspot", "value": 61.0}]
+
+    line = lines_of(whole, None)[0]
+
+    assert (line.watts, line.celsius) == (215.4, 61.0)
+
+
+def test_a_process_has_its_user_and_command_where_they_are_known() -> None:
+    whole = document(demo())
+    pod = next(pod for pod in whole["pods"] if pod["pod"].startswith(CHAT))
+    [process] = pod["containers"][0]["devices"][0]["process_list"]
+    process |= {"user": "alice", "command": "python3 serve.py --model 7b"}
+
+    [line] = find(tuple(lines_of(whole, None)), CHAT).children
+
+    assert line.name == "2001 alice python3 serve.py --model 7b"
+    assert {("user", "alice"), ("command", "python3 serve.py --model 7b")} <= set(line.facts)
 
 
 def test_a_pod_on_several_devices_stands_under_each() -> None:
@@ -85,9 +115,8 @@ def test_what_is_not_known_has_its_reason_up_to_the_pod() -> None:
     pod = find(changed({"core_utilization_ratio": None, "unmeasured": reasons}), CHAT)
 
     assert (pod.core.value, pod.core.why) == (None, "mps")
-    assert pod.children[0].core.why == "mps"
     assert pod.memory.value
-    assert any("mps: A client of MPS" in words for _, words in pod.children[0].facts)
+    assert any("mps: A client of MPS" in words for _, words in pod.facts)
 
 
 def test_no_reason_is_said_to_be_none() -> None:
@@ -151,9 +180,8 @@ def test_the_last_minutes_are_those_of_the_line() -> None:
 
     for device in lines:
         assert len(device.past) >= 10
-    pod = find(tuple(lines), CHAT)
-    assert pod.past == pod.children[0].past
-    assert pod.past
+    assert find(tuple(lines), CHAT).past
+    assert find(tuple(lines), "speech").past
 
 
 def test_several_nodes_are_told_apart() -> None:

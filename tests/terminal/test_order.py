@@ -48,7 +48,7 @@ def test_the_other_way_round_the_unknown_and_the_rest_are_still_last(
 def test_the_share_of_the_limit_counts_not_the_amount() -> None:
     gpu = replace(GPU, children=SHARED)
 
-    assert names((gpu,), LineOrder(SortKey.SHARE)) == ["a", "b", "c"]
+    assert names((gpu,), LineOrder(SortKey.SHARE, deepest=4)) == ["a", "b", "c"]
 
 
 def test_devices_stay_where_they_are() -> None:
@@ -62,9 +62,35 @@ def test_devices_stay_where_they_are() -> None:
 def test_a_filter_keeps_what_is_above_and_below() -> None:
     shown = rows(view(demo()).lines, LineOrder(needle="CHAT-7B"))
 
-    assert [row.line.kind for row in shown] == [
-        *(LineKind.DEVICE, LineKind.POD, LineKind.CONTAINER, LineKind.PROCESS),
-    ]
+    assert [row.line.kind for row in shown] == [LineKind.DEVICE, LineKind.POD]
+
+
+def test_a_filter_finds_a_container_by_its_own_name() -> None:
+    shown = rows(view(demo()).lines, LineOrder(needle="JUPYTER"))
+
+    assert {"research/notebook-alice-0"} <= {row.line.name for row in shown}
+
+
+def test_of_what_does_not_fit_the_least_is_left_out_and_counted() -> None:
+    crowd = [process(f"p{n}", n / 100) for n in range(10)]
+    tenants = tuple(replace(line, kind=LineKind.GROUP) for line in crowd)
+    gpu = replace(GPU, children=tenants)
+
+    shown = rows((gpu,), LineOrder(fits=True), 6)
+
+    assert [row.line.name for row in shown] == ["gpu", "p5", "p6", "p7", "p8", "p9"]
+    assert [row.more for row in shown] == [5, 0, 0, 0, 0, 0]
+
+
+def test_what_is_beyond_its_limit_or_unknown_stays() -> None:
+    over = replace(A, kind=LineKind.GROUP, core=Figure(0.02, 0.01))
+    unknown = replace(C, kind=LineKind.GROUP)
+    idle = tuple(replace(B, kind=LineKind.GROUP, key=(f"b{n}",)) for n in range(5))
+    gpu = replace(GPU, children=(over, unknown, *idle))
+
+    shown = rows((gpu,), LineOrder(fits=True), 3)
+
+    assert {row.line.name for row in shown[1:]} == {"a", "c"}
 
 
 def test_a_filter_that_nothing_matches_shows_nothing() -> None:
@@ -75,8 +101,11 @@ def test_a_filter_that_nothing_matches_shows_nothing() -> None:
 def test_depth_shows_so_many_levels(deepest: int) -> None:
     shown = rows(view(demo()).lines, LineOrder(deepest=deepest))
 
-    assert max(row.depth for row in shown) == deepest - 1
-    assert all(row.hidden == bool(row.line.children) for row in shown if row.depth == deepest - 1)
+    kinds = {row.line.kind for row in shown}
+    assert (LineKind.POD in kinds) == (deepest > 1)
+    assert (LineKind.CONTAINER in kinds) == (deepest > 2)
+    assert (LineKind.PROCESS in kinds) == (deepest > 3)
+    assert all(row.hidden == bool(row.line.children) for row in shown) == (deepest == 1)
 
 
 def test_what_is_folded_says_so() -> None:

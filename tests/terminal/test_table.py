@@ -134,7 +134,7 @@ def test_the_most_telling_columns_stay_where_there_is_little_room() -> None:
 
     assert titles(30) == ["CORE"]
     assert titles(40) == ["CORE", "MEM"]
-    assert titles(80) == ["TYPE", "CORE", "OF ONE GPU", "LIMIT", "MEM", "LIMIT", "PAST"]
+    assert titles(80) == ["POWER", "TEMP", "CORE", "OF ONE GPU", "LIMIT", "MEM", "LIMIT"]
     assert titles(200) == [column.title for column in table.COLUMNS]
 
 
@@ -143,7 +143,7 @@ def test_a_click_finds_its_column() -> None:
 
     assert table.column_at(layout, 0) == -1
     assert table.column_at(layout, 79) == len(layout.columns) - 1
-    core_ends = layout.name + sum(cells + 1 for _, cells in layout.columns[:2])
+    core_ends = layout.name + sum(cells + 1 for _, cells in layout.columns[:3])
     assert layout.columns[table.column_at(layout, core_ends - 1)][0].title == "CORE"
 
 

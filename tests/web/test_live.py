@@ -57,6 +57,7 @@ def text_of(site: Site, path: str = "/") -> str:
 def words_of(markup: str) -> str:
     """Its text; the age's own element is within a sentence."""
     plain = re.sub(r'<span class="since">([^<]*)</span>', r"\1", markup)
+    plain = re.sub(r'<span aria-hidden="true"><span>.*?</bdi>', "</bdi>", plain)  # the short form
     return unescape(re.sub(r"<[^>]+>", " ", plain)).replace("\u00a0", " ")
 
 
@@ -332,3 +333,19 @@ def test_text_becomes_markup_in_one_place() -> None:
         '<b title="&quot;&#x27;&lt;&gt;&amp;">&lt;i&gt;<u></u>&amp;</b>'
     )
     assert h("input", {"a": True, "b": None, "c": False, "d": 1}) == '<input a d="1">'
+
+
+def cards_of(markup: str) -> dict[str, str]:
+    """The markup of each card, by its GPU's name."""
+    found = re.findall(
+        r'<(article|details) class="(gpu[^"]*)"(.*?)</\1>', markup.replace("\n", " ")
+    )
+    by_name = {}
+    for _, look, inside in found:
+        name = re.findall(
+            r'<bdi class="name cut" title="([^"]+)"><span>([^<]+)</span>'
+            r'<span aria-hidden="true"><span>([^<]+)</span><span>([^<]+)</span></span>',
+            page,
+        )
+    assert name
+    assert all(title == whole == head + tail for title, whole, head, tail in name)

@@ -1,11 +1,11 @@
 """The Protocol of all feeds, and the overview of a feed's result."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple, Protocol
 
 from exporter.terminal.lines import lines_of
 from exporter.terminal.reading import Json, flag, inner, items, number, text
-from exporter.terminal.view import Line, Overview
+from exporter.terminal.view import Line, Overview, Totals
 
 
 class FeedError(Exception):
@@ -61,7 +61,37 @@ def view_of(sight: FeedResult, name: str) -> Overview:
             *(t for document, _ in documents for t in _troubles(document, several=several)),
         ),
         lines=tuple(lines),
+        totals=totals(document for document, _ in documents),
     )
+
+
+def totals(documents: Iterable[Json]) -> Totals:
+    """The sums over the GPUs of all nodes. The partitions of a GPU count as one GPU."""
+    made = Totals()
+    for document in documents:
+        devices = list(items(document, "devices"))
+        measured = [one for one in devices if number(one, "utilization_ratio") is not None]
+        whole = {text(inner(one, "info"), "parent_uuid") or text(one, "uuid") for one in measured}
+        made = Totals(
+            made.gpus + len(whole),
+            made.lost + sum(not flag(one, "up") for one in devices),
+            _plus(made.core, measured, "utilization_ratio"),
+            _plus(made.memory, measured, "memory_used_bytes"),
+            _plus(made.memory_total, measured, "memory_total_bytes"),
+            _plus(made.watts, devices, "power_watts"),
+            made.unattributed
+            + sum(
+                number(part, "core_utilization_ratio") or 0.0
+                for one in measured
+                for part in items(one, "unattributed")
+            ),
+        )
+    return made
+
+
+def _plus(before: float | None, devices: Iterable[Json], name: str) -> float | None:
+    known = [value for one in devices if (value := number(one, name)) is not None]
+    return (before or 0.0) + sum(known) if known else before
 
 
 def _troubles(document: Json, *, several: bool) -> Sequence[str]:

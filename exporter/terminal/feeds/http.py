@@ -164,7 +164,7 @@ def _unpacked(body: bytes, address: str) -> bytes:
 
 
 SNAPSHOT, HISTORY = "/api/v1/snapshot", "/api/v1/history"
-HISTORY_NS = 5 * 10**9  # as often as it has a new point
+HISTORY_NS = 10 * 10**9  # as often as it has a new point
 VERSION = "v1"
 
 

@@ -10,6 +10,7 @@ from exporter.collector.wiring import make_collector
 from exporter.model import Clock, Snapshot
 from exporter.settings import Settings
 from exporter.sources.pods.factory import node_name
+from exporter.terminal.feeds.commands import ProcessCommands
 from exporter.terminal.feeds.feed import FeedError, FeedResult
 
 logger = logging.getLogger(__name__)
@@ -19,11 +20,21 @@ FIRST_WITHIN_S = 10.0
 
 
 class LocalFeed:
-    """Implements ``Feed``. Owns the sources: it starts them, and closes them at the end."""
+    """Implements ``Feed``. Owns the sources: it starts them, and closes them at the end.
+
+    ``commands`` adds users and command lines to what is read; without it there are none.
+    """
 
     name = "this node"
 
-    def __init__(self, settings: Settings, sources: Sources, clock: Clock = time) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        sources: Sources,
+        clock: Clock = time,
+        commands: ProcessCommands | None = None,
+    ) -> None:
+        self._commands = commands
         self._clock = clock
         self._sources = sources
         self._collector: Collector = make_collector(settings, sources, clock)
@@ -54,6 +65,8 @@ class LocalFeed:
             raise FeedError("the first collection cycle does not end; see mgpu-exporter check")
         age_ns = self._clock.monotonic_ns() - snapshot.mono_ns
         made = api.snapshot(snapshot, self._about, age_ns)
+        if self._commands is not None:
+            self._commands.add_to(made)
         return FeedResult([(made, api.history(snapshot, self._about, age_ns))])
 
     def close(self) -> None:

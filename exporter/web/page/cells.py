@@ -11,7 +11,7 @@ from exporter.web.page.html import NBSP, Html, gibibytes, h, held_of, percent
 
 OVER = 1.005  # rounds to 101 %
 HATCH = "url(#hatch)"  # unattributed use
-POINTS = 120  # of a sparkline
+POINTS = 60  # of a sparkline: ten minutes
 HEIGHT = 24
 
 

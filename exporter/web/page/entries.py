@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 Json = Mapping[str, Any]
-Series = Mapping[tuple[str, ...], Json]
-"""The history, by the labels of its series."""
+Series = Mapping[tuple[str, ...], Mapping[str, Sequence[float | None]]]
+"""The last ten minutes, by the labels of its series."""
 Colours = Mapping[tuple[str, str, str], int]
 """A number below ``COLOURS`` by entry, part and device UUID."""
 

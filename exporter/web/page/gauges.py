@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from math import inf
 from typing import NamedTuple
 
-from exporter.web.page.cells import OVER, BarSegment, bar, spark, unknown, why
+from exporter.web.page.cells import OVER, BarSegment, against, bar, spark, unknown, why
 from exporter.web.page.entries import Colours, Json, Part, Series, TreeEntry
 from exporter.web.page.html import Html, gibibytes, h, held_of, percent
 
@@ -51,24 +51,35 @@ def _weight(tenant: Tenant) -> tuple[float, float, str]:
 
 def core(device: Json, tenants: Sequence[Tenant], series: Series, words: Json) -> Html:
     """How busy the device is, by container."""
-    used = device.get("utilization_ratio")
+    used, share = device.get("utilization_ratio"), whole_core(device)
     allocated = device.get("allocated_core_ratio")
-    segments = _segments(tenants, "core_utilization_ratio", 1.0, percent)
+    segments = _segments(tenants, "core_utilization_ratio", share, percent)
     for part in device["unattributed"]:
         core = part.get("core_utilization_ratio", 0.0)
         about = f"unattributed, {part['reason']}: {percent(core)}"
-        segments.append(BarSegment(core, "unattributed", about))
-    about = f"Core in use {percent(used)}" + _listing(segments)
+        segments.append(BarSegment(core / share, "unattributed", about))
+    of = None if share == 1 else percent(share)
+    about = f"Core in use {percent(used)}{f' of {of}' if of else ''}" + _listing(segments)
     past = series.get((str(device["index"]), device["uuid"]), {}).get("core_utilization_ratio", ())
-    scale = max(allocated or 0.0, 1.0)
+    scale = max(allocated or 0.0, share)
     limits = _segments(tenants, "core_limit_ratio", scale, percent, "allocated")
     return _row(
         "Core",
         bar(about, segments, limits),
-        percent(used) if used is not None else unknown(why(device, "core"), words),
-        _allocated(None if allocated is None else percent(allocated), (allocated or 0.0) > OVER),
-        spark("Core, the last ten minutes", past, 1.0),
+        against(percent(used), of, over=False)
+        if used is not None
+        else unknown(why(device, "core"), words),
+        _allocated(
+            None if allocated is None else percent(allocated), (allocated or 0.0) > OVER * share
+        ),
+        spark("Core, the last ten minutes", past, share),
     )
+
+
+def whole_core(device: Json) -> float:
+    """What of a GPU's core the device has: all of it, or a partition's share."""
+    share: float = device.get("core_share") or 1.0
+    return share
 
 
 def memory(device: Json, tenants: Sequence[Tenant], series: Series, words: Json) -> Html:

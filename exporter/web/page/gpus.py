@@ -5,19 +5,30 @@ from collections.abc import Sequence
 from exporter.web.page.cells import core_of, memory_of, mismatch, swatch
 from exporter.web.page.entries import Json, Series, key_of, shortened
 from exporter.web.page.gauges import Tenant, core, memory
-from exporter.web.page.html import NBSP, Html, gibibytes, h, percent
+from exporter.web.page.html import NBSP, Html, cut, gibibytes, h, held_of, many, percent
 
 TENANTS_SHOWN = 5
+PLACES = 24  # by use, on a narrow screen; page.css has a class for each
+IDLE = 0.005  # of one GPU's core: rounds to 0 %
 PARTITIONED = ("mig", "partitioned")
 
 
-def card(device: Json, tenants: Sequence[Tenant], series: Series, words: Json) -> Html:
-    """The card of one GPU."""
+def card(
+    device: Json, tenants: Sequence[Tenant], series: Series, words: Json, place: int = PLACES
+) -> Html:
+    """The card of one GPU. One that is idle is folded. ``place`` is its place by use."""
     name = f"gpu-{device['uuid']}"
     up = device.get("up", False)
+    order = f" o{place}" if place < PLACES else ""
+    if is_divided(device) or is_idle(device, series):
+        return _folded(device, tenants, series, words, order)
     return h(
         "article",
-        {"class": "gpu" if up else "gpu down", "data-k": name, "aria-labelledby": name},
+        {
+            "class": f"gpu{'' if up else ' down'}{order}",
+            "data-k": name,
+            "aria-labelledby": name,
+        },
         h(
             "header",
             None,
@@ -31,6 +42,64 @@ def card(device: Json, tenants: Sequence[Tenant], series: Series, words: Json) -
         _tenants(device, tenants, words),
         _more(device),
     )
+
+
+def _folded(
+    device: Json, tenants: Sequence[Tenant], series: Series, words: Json, order: str
+) -> Html:
+    """The card of a GPU that is idle or divided: one line that opens to the rest."""
+    name = f"gpu-{device['uuid']}"
+    holds = len({tenant.entry.key for tenant in tenants})
+    used = device.get("memory_used_bytes")
+    said = ["idle", many(holds, "tenant") if holds else "nothing runs on it"]
+    if is_divided(device):
+        said = [*facts(device), "see its partitions"]
+    elif used is not None:
+        said.append(f"{held_of(used, device.get('memory_total_bytes'))} held")
+    return h(
+        "details",
+        {"class": f"gpu idle{order}", "data-k": name},
+        h(
+            "summary",
+            None,
+            h("h3", {"id": name}, card_name(device)),
+            h("span", {"class": "model"}, h("bdi", None, _model(device))),
+            h("span", {"class": "facts"}, " · ".join(said)),
+        ),
+        core(device, tenants, series, words),
+        memory(device, tenants, series, words),
+        _tenants(device, tenants, words),
+        _more(device),
+    )
+
+
+def is_divided(device: Json) -> bool:
+    """Whether only the device's partitions are measured."""
+    divided = device.get("info", {}).get("sharing") in PARTITIONED
+    return divided and bool(device.get("up")) and "utilization_ratio" not in device
+
+
+def is_idle(device: Json, series: Series) -> bool:
+    """Whether nothing was seen to work on the device now and in the last ten minutes."""
+    used = device.get("utilization_ratio")
+    past = _past(device, series)
+    return bool(device.get("up")) and used is not None and max(used, *past, 0.0) < IDLE
+
+
+def by_use(devices: Sequence[Json], series: Series) -> dict[str, int]:
+    """The place of each device by its mean use of the last ten minutes; unread ones come first."""
+
+    def weight(device: Json) -> tuple[bool, float]:
+        past = _past(device, series) or [device.get("utilization_ratio") or 0.0]
+        return bool(device.get("up")), -sum(past) / len(past)
+
+    return {device["uuid"]: place for place, device in enumerate(sorted(devices, key=weight))}
+
+
+def _past(device: Json, series: Series) -> list[float]:
+    """The device's known core use of the last ten minutes."""
+    own = series.get((str(device["index"]), device["uuid"]), {})
+    return [value for value in own.get("core_utilization_ratio", ()) if value is not None]
 
 
 def card_name(device: Json) -> str:
@@ -118,10 +187,14 @@ def _tenant(tenant: Tenant, words: Json) -> Html:
         h(
             "th",
             {"scope": "row", "title": f"{tenant.name} {tenant.part.name}"},
-            swatch(tenant.colour),
-            h("bdi", {"class": "name"}, shortened(tenant.entry.name)),
-            mismatch(figures),
-            h("bdi", {"class": "within"}, _within(tenant)),
+            h(
+                "div",
+                {"class": "who-is"},
+                swatch(tenant.colour),
+                cut(shortened(tenant.entry.name)),
+                mismatch(figures),
+                h("bdi", {"class": "within"}, _within(tenant)),
+            ),
         ),
         h("td", {"class": "n"}, core_of(figures, words)),
         h("td", {"class": "n"}, memory_of(figures, words)),

@@ -60,6 +60,21 @@ def _escaped(text: str) -> str:
     return escape(UNSEEN.sub("\ufffd", text))
 
 
+TAIL = 8  # characters of a name's end that remain visible
+
+
+def cut(name: str, kind: str = "name") -> Html:
+    """A name that is cut in the middle where there is little room.
+
+    The second text is seen only where the first does not fit; it is neither read aloud nor copied.
+    """
+    if len(name) <= 2 * TAIL:
+        return h("bdi", {"class": kind}, name)
+    head, tail = h("span", None, name[:-TAIL]), h("span", None, name[-TAIL:])
+    short = h("span", {"aria-hidden": "true"}, head, tail)
+    return h("bdi", {"class": f"{kind} cut", "title": name}, h("span", None, name), short)
+
+
 def percent(ratio: float | None) -> str:
     """A ratio in percent, with one decimal below ten; "?" if it is None."""
     if ratio is None:

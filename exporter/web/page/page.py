@@ -2,10 +2,13 @@
 
 from collections.abc import Sequence
 
+from exporter.model import History
+from exporter.rows.history import Past
+from exporter.web.page.cells import POINTS
 from exporter.web.page.choice import Choice, device_text, has_all, in_order, matches
 from exporter.web.page.entries import Json, TreeEntry, colours, entries
 from exporter.web.page.gauges import tenants_by_device
-from exporter.web.page.gpus import card, card_name
+from exporter.web.page.gpus import by_use, card, card_name
 from exporter.web.page.html import NBSP, Child, Html, gibibytes, h, many
 from exporter.web.page.shell import around, unread
 from exporter.web.page.tree import line
@@ -21,13 +24,15 @@ class Page:
     The cards and lines do not depend on a choice. Each is rendered lazily and then cached.
     """
 
-    def __init__(self, document: Json, history: Json) -> None:
+    def __init__(self, document: Json, history: History) -> None:
         self._document = document
-        self._series = {tuple(one["labels"]): one for one in history.get("series", ())}
+        self._history = history
+        self._series = Past(history, POINTS)
         self._entries = entries(document)
         self._texts = {device["uuid"]: device_text(device) for device in document["devices"]}
         self._colours = colours(self._entries)
         self._tenants = tenants_by_device(self._entries, self._colours)
+        self._places = by_use(document["devices"], self._series)
         self._cards: dict[str, Html] = {}
         self._lines: dict[str, Html] = {}
 
@@ -92,7 +97,8 @@ class Page:
         uuid = device["uuid"]
         if uuid not in self._cards:
             tenants = self._tenants.get(uuid, [])
-            self._cards[uuid] = card(device, tenants, self._series, self._document["words"])
+            words, place = self._document["words"], self._places[uuid]
+            self._cards[uuid] = card(device, tenants, self._series, words, place)
         return self._cards[uuid]
 
     def _line(self, entry: TreeEntry) -> Html:
@@ -182,12 +188,17 @@ def _sources(document: Json) -> Html:
     state = (
         f"{many(down, 'source')} down" if down else "all sources answer" if sources else "none yet"
     )
-    return h(
-        "section",
-        {"class": "sources", "aria-labelledby": "sources", "data-k": "sources"},
-        h("h2", {"id": "sources"}, "Sources", h("span", {"class": "count"}, state)),
-        h("ul", None, [_source(source) for source in sources]),
-    )
+    listed = h("ul", None, [_source(source) for source in sources])
+    head = h("h2", {"id": "sources"}, "Sources", h("span", {"class": "count"}, state))
+    if sources and not down:
+        return h(
+            "details",
+            {"class": "sources", "data-k": "sources-up"},
+            h("summary", None, head),
+            listed,
+        )
+    about = {"class": "sources", "aria-labelledby": "sources", "data-k": "sources"}
+    return h("section", about, head, listed)
 
 
 def _source(source: Json) -> Html:

@@ -24,7 +24,7 @@ from exporter.web.page.entries import (
     shortened,
     unmeasured,
 )
-from exporter.web.page.html import Html, gibibytes, h, held_of, percent, seconds
+from exporter.web.page.html import Html, cut, gibibytes, h, held_of, percent, seconds
 
 COLUMNS = (
     "Container, process",
@@ -71,7 +71,7 @@ def _name(entry: TreeEntry, colours: Colours) -> Html:
         {"class": "who-name"},
         [swatch(colour) for colour in _colours(entry, colours)],
         h("bdi", {"class": "space"}, entry.space) if entry.space else None,
-        h("bdi", {"class": "name"}, shortened(entry.name)),
+        cut(shortened(entry.name)),
         h("bdi", {"class": "note"}, shortened(entry.note)) if entry.note else None,
     )
 
