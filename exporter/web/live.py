@@ -41,7 +41,7 @@ class LivePage:
         """The page for the request's choice and its view. Its modules are imported lazily."""
         from exporter.web.page import CONTENT_SECURITY_POLICY, choice_of  # noqa: PLC0415
 
-        choice = choice_of(request.query)
+        choice = choice_of(dict(request.query.items()))  # of two values, the button's is the last
 
         def render(snapshot: Snapshot, age_ns: int) -> bytes:
             page = self._page(snapshot, age_ns, view)

@@ -337,15 +337,100 @@ def test_text_becomes_markup_in_one_place() -> None:
 
 def cards_of(markup: str) -> dict[str, str]:
     """The markup of each card, by its GPU's name."""
-    found = re.findall(
-        r'<(article|details) class="(gpu[^"]*)"(.*?)</\1>', markup.replace("\n", " ")
+    starts = [each.start() for each in re.finditer(r'<(?:article|details) class="gpu', markup)]
+    ends = [*starts[1:], markup.index('id="tree"')]
+    cards = [markup[start:end] for start, end in zip(starts, ends, strict=True)]
+    return {words_of(re.findall(r"<h3[^>]*>(.*?)</h3>", card)[0]): card for card in cards}
+
+
+def test_both_bars_of_a_partition_are_of_the_partition() -> None:
+    with serving(demo(20, "mixed")) as site:
+        card = cards_of(text_of(site))["GPU 100-1"]
+
+    widths = re.findall(r'<rect class="c\d" [^>]*width="([\d.]+)%"', card)
+    assert "of 12 %" in words_of(card)
+    assert max(map(float, widths)) > 60  # of its eighth, not of the board
+
+
+def test_a_gpu_on_which_nothing_works_is_folded() -> None:
+    with serving(demo(20, "mixed")) as site:
+        cards = cards_of(text_of(site))
+
+    assert '<details class="gpu idle' in cards["GPU 100-7"]
+    assert "idle · nothing runs on it" in words_of(cards["GPU 100-7"])
+    assert "idle" not in cards["GPU 100-1"]
+    assert '<details class="gpu idle' in cards["GPU 100"]
+    assert "see its partitions" in words_of(cards["GPU 100"])
+
+
+def test_the_sources_are_folded_while_all_answer() -> None:
+    with serving(demo()) as well, serving(failing()) as ill:
+        assert '<details class="sources"' in text_of(well)
+        assert '<section class="sources"' in text_of(ill)
+
+
+def test_the_end_of_a_long_name_is_apart_so_that_it_stays_visible() -> None:
+    with serving(demo()) as site:
+        page = text_of(site)
+
+    names = re.findall(
+        r'<bdi class="name cut" title="([^"]+)"><span>([^<]+)</span>'
+        r'<span aria-hidden="true"><span>([^<]+)</span><span>([^<]+)</span></span>',
+        page,
     )
-    by_name = {}
-    for _, look, inside in found:
-        name = re.findall(
-            r'<bdi class="name cut" title="([^"]+)"><span>([^<]+)</span>'
-            r'<span aria-hidden="true"><span>([^<]+)</span><span>([^<]+)</span></span>',
-            page,
-        )
-    assert name
-    assert all(title == whole == head + tail for title, whole, head, tail in name)
+    assert names
+    assert all(title == whole == head + tail for title, whole, head, tail in names)
+
+
+def charts_of(markup: str) -> list[tuple[str, list[str]]]:
+    """Of each chart, its own words and those of its minutes."""
+    return [
+        (words_of(re.findall(r"<figcaption>(.*?)</figcaption>", figure)[0]), minutes_of(figure))
+        for figure in re.findall(r"<figure (.*?)</figure>", markup)
+    ]
+
+
+def minutes_of(figure: str) -> list[str]:
+    found = re.findall(r'<span class="at"[^>]* aria-label="([^"]*)"', figure)
+    return [unescape(each).replace("\u00a0", " ") for each in found]
+
+
+def test_a_gpu_shows_its_last_hour_on_request() -> None:
+    with serving(demo(150)) as site:
+        plain = text_of(site)
+        [key] = re.findall(r'value="(gpu-[^"]+)"', plain)[:1]
+        markup = text_of(site, f"/?hour={key}")
+
+    assert "<figure" not in plain
+    (core, minutes), (memory, _) = charts_of(markup)
+    assert re.match(r" Core +now \d+ %, mean \d+ %, most \d+ %, allocated 70 %", core)
+    assert re.match(r" Memory +now 3\d\.\d GiB", memory)
+    assert len(minutes) == 60
+    assert re.fullmatch(r"\d\d:\d\d UTC: not measured", minutes[0])
+    assert re.fullmatch(r"\d\d:\d\d UTC: [\d.]+ %(, at most [\d.]+ %)?", minutes[-1])
+
+
+def test_a_pod_shows_the_last_hour_of_each_container() -> None:
+    with serving(demo(30)) as site:
+        [key] = re.findall(r'value="(pod/media/speech[^"]+)"', text_of(site))
+        markup = text_of(site, f"/?hour={key}")
+
+    assert [words.split(" now ")[0].strip() for words, _ in charts_of(markup)] == [
+        *("Core of recognise on GPU 1", "Memory of recognise on GPU 1"),
+        *("Core of synthesise on GPU 1", "Memory of synthesise on GPU 1"),
+    ]
+    assert f'<details class="entry" data-k="{key}" open>' in markup
+
+
+def test_the_last_hour_of_nothing_is_none() -> None:
+    with serving(demo()) as site:
+        assert "<figure" not in text_of(site, "/?hour=pod/no/such")
+
+
+def test_an_hour_in_charts_costs_little() -> None:
+    """Everything but one entry is rendered once, and the charts have bounded parts."""
+    with serving(demo(30)) as site:
+        [key] = re.findall(r'value="(gpu-[^"]+)"', text_of(site))[:1]
+        more = len(text_of(site, f"/?hour={key}")) - len(text_of(site))
+
+    assert 5_000 < more < 40_000

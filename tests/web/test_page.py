@@ -249,6 +249,44 @@ def test_the_page_is_used_with_the_keyboard(watched: Watched) -> None:
     watched(demo(), look)
 
 
+def test_a_chart_says_a_minutes_value_by_pointer_and_by_keys(watched: Watched) -> None:
+    said = "getComputedStyle(document.activeElement, '::after').content"
+    spot = "document.querySelector('.at:nth-child(40)').getBoundingClientRect()"
+
+    async def look(tab: Tab, site: Site) -> None:
+        await go(tab, site)
+        await tab.value("document.querySelector('.hour-of').click()")
+        await tab.until("document.querySelectorAll('figure').length === 2")
+        assert "hour=gpu-" in await tab.value("location.search")
+        await tab.value("document.querySelector('.at:last-child').focus()")
+        last = await tab.value(said)
+        assert "UTC: " in last
+        await tab.press("ArrowLeft", 37)
+        assert await tab.value("document.activeElement === document.querySelectorAll('.at')[58]")
+        assert await tab.value(said) != last
+        x, y = await tab.value(f"[{spot}.x + 2, {spot}.y + 20]")
+        await tab.call("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y)
+        shown = "getComputedStyle(document.querySelector('.at:nth-child(40)'), '::after').content"
+        await tab.until(f"{shown}.includes('UTC')")
+        await tab.value("document.querySelector('.hour-of').click()")
+        await tab.until("!document.querySelector('figure')")
+
+    watched(demo(), look)
+
+
+def test_without_scripts_a_button_shows_the_last_hour_and_keeps_the_filter(
+    watched: Watched,
+) -> None:
+    async def look(tab: Tab, site: Site) -> None:
+        await tab.without_scripts()
+        await tab.open(f"http://127.0.0.1:{site.port}/?q=chat&sort=name")
+        await tab.loads("document.querySelector('.entry .hour-of').click()")
+        assert await tab.value("document.querySelectorAll('.entry[open] figure').length") == 2
+        assert await tab.value("document.querySelector('input[type=search]').value") == "chat"
+
+    watched(demo(), look)
+
+
 def test_landmarks_tables_and_pictures_have_names(watched: Watched) -> None:
     async def look(tab: Tab, site: Site) -> None:
         await go(tab, site)

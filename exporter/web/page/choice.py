@@ -19,18 +19,20 @@ SORTED_BY = {
 }
 KINDS = ("pod", "group", "unattributed")
 LONGEST_FILTER = 200
+LONGEST_KEY = 1000
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
     """A filter, an order, and a bound: only entries with all words of ``text`` are shown.
 
-    Long lists are cut unless ``all``.
+    Long lists are cut unless ``all``. ``hour`` is the key of the card or entry with its last hour.
     """
 
     text: str = ""
     sort: str = "core"
     all: bool = False
+    hour: str = ""
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -40,7 +42,8 @@ class Choice:
     @property
     def query(self) -> str:
         """The URL query of the same choice with uncut lists."""
-        return urlencode({"q": self.text, "sort": self.sort, "all": "1"})
+        hour = {"hour": self.hour} if self.hour else {}
+        return urlencode({"q": self.text, "sort": self.sort, "all": "1", **hour})
 
 
 def choice_of(query: Mapping[str, str]) -> Choice:
@@ -50,6 +53,7 @@ def choice_of(query: Mapping[str, str]) -> Choice:
         query.get("q", "")[:LONGEST_FILTER].strip(),
         sort if sort in SORTS else "core",
         query.get("all") == "1",
+        query.get("hour", "")[:LONGEST_KEY],
     )
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from exporter.web.page.cells import core_of, memory_of, mismatch, swatch
+from exporter.web.page.charts import button
 from exporter.web.page.entries import Json, Series, key_of, shortened
 from exporter.web.page.gauges import Tenant, core, memory
 from exporter.web.page.html import NBSP, Html, cut, gibibytes, h, held_of, many, percent
@@ -14,14 +15,23 @@ PARTITIONED = ("mig", "partitioned")
 
 
 def card(
-    device: Json, tenants: Sequence[Tenant], series: Series, words: Json, place: int = PLACES
+    device: Json,
+    tenants: Sequence[Tenant],
+    series: Series,
+    words: Json,
+    place: int = PLACES,
+    hour: Html | None = None,
 ) -> Html:
-    """The card of one GPU. One that is idle is folded. ``place`` is its place by use."""
+    """The card of one GPU. One that is idle is folded.
+
+    ``place`` is its place by use, ``hour`` the charts of its last hour, if they are shown.
+    """
     name = f"gpu-{device['uuid']}"
     up = device.get("up", False)
     order = f" o{place}" if place < PLACES else ""
     if is_divided(device) or is_idle(device, series):
-        return _folded(device, tenants, series, words, order)
+        inside = _inside(device, tenants, series, words, hour)
+        return _folded(device, tenants, order, inside, is_open=hour is not None)
     return h(
         "article",
         {
@@ -37,15 +47,35 @@ def card(
             h("ul", {"class": "facts"}, [h("li", None, fact) for fact in facts(device)]),
         ),
         None if up else _down(device, words),
-        core(device, tenants, series, words) if up else None,
-        memory(device, tenants, series, words) if up else None,
-        _tenants(device, tenants, words),
-        _more(device),
+        _inside(device, tenants, series, words, hour),
     )
 
 
+def _inside(
+    device: Json, tenants: Sequence[Tenant], series: Series, words: Json, hour: Html | None
+) -> list[Html | None]:
+    up = device.get("up", False)
+    return [
+        core(device, tenants, series, words) if up else None,
+        memory(device, tenants, series, words) if up else None,
+        _tenants(device, tenants, words),
+        h(
+            "div",
+            {"class": "below"},
+            _more(device),
+            button(f"gpu-{device['uuid']}", card_name(device), shown=hour is not None),
+        ),
+        hour,
+    ]
+
+
 def _folded(
-    device: Json, tenants: Sequence[Tenant], series: Series, words: Json, order: str
+    device: Json,
+    tenants: Sequence[Tenant],
+    order: str,
+    inside: Sequence[Html | None],
+    *,
+    is_open: bool,
 ) -> Html:
     """The card of a GPU that is idle or divided: one line that opens to the rest."""
     name = f"gpu-{device['uuid']}"
@@ -58,7 +88,7 @@ def _folded(
         said.append(f"{held_of(used, device.get('memory_total_bytes'))} held")
     return h(
         "details",
-        {"class": f"gpu idle{order}", "data-k": name},
+        {"class": f"gpu idle{order}", "data-k": name, "open": is_open},
         h(
             "summary",
             None,
@@ -66,10 +96,7 @@ def _folded(
             h("span", {"class": "model"}, h("bdi", None, _model(device))),
             h("span", {"class": "facts"}, " · ".join(said)),
         ),
-        core(device, tenants, series, words),
-        memory(device, tenants, series, words),
-        _tenants(device, tenants, words),
-        _more(device),
+        inside,
     )
 
 

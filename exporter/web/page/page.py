@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from exporter.model import History
 from exporter.rows.history import Past
 from exporter.web.page.cells import POINTS
+from exporter.web.page.charts import of_device, of_entry
 from exporter.web.page.choice import Choice, device_text, has_all, in_order, matches
 from exporter.web.page.entries import Json, TreeEntry, colours, entries
 from exporter.web.page.gauges import tenants_by_device
@@ -59,7 +60,7 @@ class Page:
             if device["uuid"] in hosts or has_all(self._texts[device["uuid"]], choice.words)
         ]
         shown = devices if choice.all else devices[:GPUS_SHOWN]
-        cards = [self._card(device) for device in shown]
+        cards = [self._card(device, choice.hour) for device in shown]
         return h(
             "section",
             {"aria-labelledby": "gpus", "data-k": "gpus"},
@@ -71,7 +72,7 @@ class Page:
     def _tree(self, matching: Sequence[TreeEntry], choice: Choice) -> Html:
         shown = matching if choice.all else matching[:ENTRIES_SHOWN]
         heads = ("Pod", "GPU", "Core", "Memory", "Last ten minutes")
-        lines = [self._line(entry) for entry in shown]
+        lines = [self._line(entry, choice.hour) for entry in shown]
         nothing = "No match." if choice.words else "No process uses a GPU."
         return h(
             "section",
@@ -93,15 +94,21 @@ class Page:
             _show_all(len(matching) - len(shown), "line", "lines", choice),
         )
 
-    def _card(self, device: Json) -> Html:
+    def _card(self, device: Json, hour: str) -> Html:
         uuid = device["uuid"]
+        tenants, place = self._tenants.get(uuid, []), self._places[uuid]
+        words = self._document["words"]
+        if hour == f"gpu-{uuid}":
+            charts = of_device(device, self._history)
+            return card(device, tenants, self._series, words, place, charts)
         if uuid not in self._cards:
-            tenants = self._tenants.get(uuid, [])
-            words, place = self._document["words"], self._places[uuid]
             self._cards[uuid] = card(device, tenants, self._series, words, place)
         return self._cards[uuid]
 
-    def _line(self, entry: TreeEntry) -> Html:
+    def _line(self, entry: TreeEntry, hour: str) -> Html:
+        if hour == entry.key:
+            charts = of_entry(entry, self._history)
+            return line(entry, self._colours, self._series, self._document, charts)
         if entry.key not in self._lines:
             made = line(entry, self._colours, self._series, self._document)
             self._lines[entry.key] = made

@@ -85,6 +85,9 @@ def _header(node: str, document: Json, choice: Choice, age_s: float) -> Html:
                 ],
             ),
             h("input", {"type": "hidden", "name": "all", "value": "1"}) if choice.all else None,
+            h("input", {"type": "hidden", "name": "hour", "value": choice.hour})
+            if choice.hour
+            else None,
             h("button", {"type": "submit"}, "Show"),
         ),
     )

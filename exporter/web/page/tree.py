@@ -14,6 +14,7 @@ from exporter.web.page.cells import (
     unknown,
     why,
 )
+from exporter.web.page.charts import button
 from exporter.web.page.entries import (
     Colours,
     Json,
@@ -42,15 +43,24 @@ ENGINES = ("memory_active", "encoder", "decoder")
 RATIOS = ("memory_active_ratio", "encoder_utilization_ratio", "decoder_utilization_ratio")
 
 
-def line(entry: TreeEntry, colours: Colours, series: Series, document: Json) -> Html:
-    """One entry: a line that opens to a table of its containers and processes."""
+def line(
+    entry: TreeEntry,
+    colours: Colours,
+    series: Series,
+    document: Json,
+    hour: Html | None = None,
+) -> Html:
+    """One entry: a line that opens to a table of its containers and processes.
+
+    ``hour``: the charts of its last hour, if they are shown.
+    """
     words, figures = document["words"], entry.figures
     return h(
         "li",
         {"data-k": entry.key},
         h(
             "details",
-            {"class": "entry", "data-k": entry.key},
+            {"class": "entry", "data-k": entry.key, "open": hour is not None},
             h(
                 "summary",
                 None,
@@ -61,6 +71,14 @@ def line(entry: TreeEntry, colours: Colours, series: Series, document: Json) -> 
                 _past(entry, series),
             ),
             _parts(entry, colours, document),
+            None
+            if entry.kind == "unattributed"
+            else h(
+                "div",
+                {"class": "below"},
+                button(entry.key, entry.name, shown=hour is not None),
+                hour,
+            ),
         ),
     )
 

@@ -142,13 +142,32 @@ function choose(query) {
   timer = setTimeout(refresh, TYPING_MS);
 }
 
-form.addEventListener("submit", (event) => event.preventDefault());
-form.addEventListener("input", () => {
+// The choice in the form, with what the address holds besides.
+function chosen(hour) {
   const query = new URLSearchParams(new FormData(form));
   if (!query.get("q").trim()) query.delete("q");
   if (query.get("sort") === "core") query.delete("sort");
   if (new URLSearchParams(location.search).get("all") === "1") query.set("all", "1");
-  choose(query);
+  query.delete("hour");
+  if (hour) query.set("hour", hour);
+  return query;
+}
+
+form.addEventListener("submit", (event) => {
+  event.preventDefault();
+  if (event.submitter?.name === "hour") choose(chosen(event.submitter.value));
+});
+form.addEventListener("input", () => {
+  choose(chosen(new URLSearchParams(location.search).get("hour")));
+});
+// In a chart, the arrow keys go from minute to minute.
+main.addEventListener("keydown", (event) => {
+  const step = { ArrowLeft: -1, ArrowRight: 1, Home: -60, End: 60 }[event.key];
+  if (!step || !event.target.matches(".at")) return;
+  event.preventDefault();
+  const minutes = [...event.target.parentElement.children];
+  const place = minutes.indexOf(event.target) + step;
+  minutes[Math.min(Math.max(place, 0), minutes.length - 1)].focus();
 });
 main.addEventListener("click", (event) => {
   const link = event.target.closest("a.all");
