@@ -140,13 +140,14 @@ def engines() -> list[Panel]:
             "percentunit",
         ),
         series(
-            "SM and tensor activity",
+            "SM, tensor and memory activity",
             "Share of the SMs that were busy, of the warps that fit on them, and of the time that "
-            "tensor cores were in use. Hopper and newer only.",
+            "tensor cores were in use and that memory moved data. Hopper and newer only.",
             {
                 f"{GPU} SM": of("sm_active_ratio"),
                 f"{GPU} occupancy": of("sm_occupancy_ratio"),
                 f"{GPU} tensor": of("tensor_active_ratio"),
+                f"{GPU} memory": of("dram_active_ratio"),
             },
             "percentunit",
             nothing="No GPU here measures it: Hopper and newer do",
@@ -193,7 +194,8 @@ def errors() -> list[Panel]:
         ),
         table(
             "Memory errors",
-            "Errors of the memory in the time range, and rows of it that are replaced.",
+            "Errors of the memory in the time range, and what of it is replaced: rows, or pages "
+            "before Ampere.",
             {"instance": "Node", "gpu": "GPU", "kind": "Kind"},
             [
                 Column(
@@ -202,6 +204,7 @@ def errors() -> list[Panel]:
                     "short",
                 ),
                 Column("Replaced rows", _counted("kind", of("remapped_rows")), "short"),
+                Column("Retired pages", _counted("kind", of("retired_pages")), "short"),
             ],
             nothing="No GPU here counts memory errors",
             width=12,

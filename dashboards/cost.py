@@ -139,10 +139,16 @@ def _power() -> Panel:
 
 def _allocated() -> Panel:
     share = f"rate(mgpu_pod_allocated_core_seconds_total{{{NAMESPACE}}}[$__rate_interval])"
+    used = f"rate(mgpu_namespace_core_seconds_total{{{NAMESPACE}}}[$__rate_interval])"
+    shares = f"sum by ({BY_NAMESPACE}) ({share})"
+    # Grafana gives colours by the order of the lines, which is that of the namespaces' names. A
+    # namespace that was promised nothing has its line, too, so that the others keep their colours.
+    without = f"0 * (sum by ({BY_NAMESPACE}) ({used}) and on () group({share}))"
     return series(
         "Cost of allocations an hour, by namespace",
-        "What the allocations of the moment cost in an hour.",
-        {"{{$namespace_label}}": f"sum by ({BY_NAMESPACE}) ({share}) * {PRICE_GPU_HOUR}"},
+        "What the allocations of the moment cost in an hour. A namespace has the same "
+        "colour as in the chart of power.",
+        {"{{$namespace_label}}": f"({shares} or {without}) * {PRICE_GPU_HOUR}"},
         "short",
         stacked=True,
         nothing=NO_COST,

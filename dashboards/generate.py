@@ -4,11 +4,12 @@
 """
 
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from grafana_foundation_sdk.builders.dashboard import Dashboard
 from grafana_foundation_sdk.cog.encoder import JSONEncoder
+from grafana_foundation_sdk.models.dashboard import Panel, RowPanel
 
 from dashboards import cost, exporter, groups, node, overview, pod
 from dashboards.frame import GRAFANA
@@ -23,17 +24,26 @@ def text(builder: Dashboard, events: Sequence[Mapping[str, object]]) -> str:
     Grafana 9 and 10 keep variables by id, and the SDK gives all of them the same one.
     """
     dashboard = builder.build()
-    for number, panel in enumerate(dashboard.panels or (), 1):
+    panels = [*_all(dashboard.panels or ())]
+    for number, panel in enumerate(panels, 1):
         panel.id_val = number
     for variable in dashboard.templating.list_val or ():
         variable.id_val = variable.name
-    kinds = sorted({panel.type_val for panel in dashboard.panels or ()} - {"row"})
+    kinds = sorted({panel.type_val for panel in panels} - {"row"})
     written = {
         **dashboard.to_json(),
         "__requires": _required(kinds),
         "annotations": {"list": list(events)},
     }
     return JSONEncoder(sort_keys=True, indent=2).encode(written) + "\n"
+
+
+def _all(panels: Iterable[Panel | RowPanel]) -> Iterator[Panel | RowPanel]:
+    """Panels and rows, and what is folded in the rows."""
+    for panel in panels:
+        yield panel
+        if isinstance(panel, RowPanel):
+            yield from panel.panels
 
 
 def _required(panels: Iterable[str]) -> list[dict[str, str]]:

@@ -2,6 +2,7 @@
 
 from grafana_foundation_sdk.builders import dashboard as build
 
+from dashboards import hardware
 from dashboards.boards import GPU, alerts, engines, errors, health, of, power, rate
 from dashboards.frame import DEVICE, WORKLOAD, board, events, to
 from dashboards.panels import (
@@ -13,6 +14,7 @@ from dashboards.panels import (
     NOBODY,
     READ,
     Panel,
+    folded,
     series,
     stat,
 )
@@ -48,7 +50,7 @@ def dashboard() -> build.Dashboard:
     found.with_row(build.Row("Devices")).with_panel(_devices())
     found.with_row(build.Row("For whom")).with_panel(_holders())
     found.with_panel(_core_by()).with_panel(_memory_by())
-    found.with_row(build.Row("Health"))
+    found.with_row(build.Row("Health")).with_panel(hardware.wrong())
     for panel in health():
         found.with_panel(panel)
     found.with_panel(alerts())
@@ -60,7 +62,7 @@ def dashboard() -> build.Dashboard:
     found.with_row(build.Row("Engines and traffic"))
     for panel in engines():
         found.with_panel(panel)
-    return found
+    return found.with_row(folded("Board and links", hardware.details()))
 
 
 def _totals() -> list[Panel]:

@@ -1,7 +1,7 @@
 """The kinds of panel that the dashboards are made of, each with one look."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from grafana_foundation_sdk.builders import common, prometheus
 from grafana_foundation_sdk.builders import dashboard as build
@@ -100,6 +100,14 @@ def _plain(text: str) -> SpecialValueMap:
     shown = ValueMappingResult(text=text, color="text")
     options = DashboardSpecialValueMapOptions(match=SpecialValueMatch.NULL, result=shown)
     return SpecialValueMap(options)
+
+
+def folded(title: str, panels: Iterable[Panel]) -> build.Row:
+    """A row whose panels ask nothing before somebody unfolds it."""
+    row = build.Row(title).collapsed(collapsed=True)
+    for panel in panels:
+        row.with_panel(panel)
+    return row
 
 
 def stat(

@@ -42,8 +42,15 @@ def load(path: Path) -> Dashboard:
 
 
 def panels(dashboard: Dashboard) -> list[dict[str, Any]]:
-    """The panels that show something."""
-    return [panel for panel in dashboard["panels"] if panel["type"] != "row"]
+    """The panels that show something, those of folded rows too."""
+    every = [*dashboard["panels"], *(one for row in dashboard["panels"] for one in folded(row))]
+    return [panel for panel in every if panel["type"] != "row"]
+
+
+def folded(panel: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The panels that a row keeps while it is folded."""
+    found: list[dict[str, Any]] = panel.get("panels", [])
+    return found
 
 
 def variables(dashboard: Dashboard) -> dict[str, dict[str, Any]]:

@@ -21,6 +21,7 @@ from tests.dashboards.grafana import (
     FOLDER,
     PATHS,
     Dashboard,
+    folded,
     links,
     load,
     panels,
@@ -368,8 +369,15 @@ def test_many_series_have_their_legend_as_a_table_below(dashboard: Dashboard) ->
 
 @EVERY
 def test_panels_fill_the_width_and_do_not_overlap(dashboard: Dashboard) -> None:
+    _fill_the_width(dashboard["panels"])
+    for row in dashboard["panels"]:
+        assert not folded(row) or row["collapsed"]
+        _fill_the_width(folded(row))
+
+
+def _fill_the_width(placed: list[dict[str, Any]]) -> None:
     taken: set[tuple[int, int]] = set()
-    for panel in dashboard["panels"]:
+    for panel in placed:
         grid = panel["gridPos"]
         cells = {
             (x, y)
@@ -391,7 +399,7 @@ def test_a_dashboard_is_ready_to_be_provisioned(dashboard: Dashboard) -> None:
     assert dashboard["tags"] == ["mgpu"]
     assert dashboard["timezone"] == "utc"
     assert "__inputs" not in dashboard
-    ids = [panel["id"] for panel in dashboard["panels"]]
+    ids = [one["id"] for panel in dashboard["panels"] for one in (panel, *folded(panel))]
     assert ids == sorted(set(ids))
 
 

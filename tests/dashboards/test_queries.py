@@ -93,3 +93,24 @@ def test_no_query_is_refused(ask: Ask, ask_nothing: Ask, path: Path, world: str)
     emptied = [set(), *({name} for name in sorted(seen)), seen]
     states = [resolve(dashboard, asked, fixed | dict.fromkeys(names, "")) for names in emptied]
     assert set(refused(dashboard, asked, states)) == set()
+
+
+@pytest.mark.program("prometheus", "cc")
+def test_a_namespace_has_the_same_place_in_every_chart(ask: Ask) -> None:
+    """Grafana gives colours by the order of the lines, and Prometheus orders them by name."""
+    boards = {path.stem: load(path) for path in PATHS}
+    exprs = {
+        (board, query.panel): fill(query.expr, resolve(dashboard, ask, {**FIXED, "job": "honored"}))
+        for board, dashboard in boards.items()
+        for query in queries(dashboard)
+        if query.legend == "{{$namespace_label}}"
+    }
+    assert len(exprs) > 1
+
+    def named() -> dict[tuple[str, str], set[str]]:
+        return {place: {one["metric"]["namespace"] for one in ask(exprs[place])} for place in exprs}
+
+    def alike() -> bool:
+        return len({frozenset(found) for found in named().values()}) == 1 and all(named().values())
+
+    eventually(alike, f"the same namespaces in {sorted(exprs)}")
