@@ -39,8 +39,8 @@ Written by `docs/generate.py` from `exporter/metrics/families.py`. Do not edit.
 
 Looking for a query? [Questions and queries](questions.md) has them by question. This page lists
 every metric, by level: [devices](#mgpu_device_), [containers](#mgpu_container_),
-[pods](#mgpu_pod_), [namespaces](#mgpu_namespace_), [groups](#mgpu_group_), [kinds of groups](#mgpu_group_kind_),
-[the exporter](#mgpu_exporter_).
+[pods](#mgpu_pod_), [namespaces](#mgpu_namespace_), [groups](#mgpu_group_),
+[kinds of groups](#mgpu_group_kind_), [the exporter](#mgpu_exporter_).
 
 - **Counters or gauges?** Use counters for totals over time, gauges for now. `_ratio` and `_gpus`
   gauges are averages over `--collection.window`.
