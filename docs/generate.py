@@ -1,4 +1,4 @@
-"""Writes the pages of docs/ that are made from the code, and api.schema.json.
+"""Writes the pages of docs/ that are made from the code, drawn pictures and api.schema.json.
 
 ``python docs/generate.py`` writes them; with ``--check`` it fails where they differ from the code.
 """
@@ -8,12 +8,15 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from pages.architecture_picture import architecture
 from pages.atlas import accuracy
 from pages.compatibility import compatibility
 from pages.configuration import configuration
 from pages.dcgm import dcgm
+from pages.drawing import SCHEMES
 from pages.forging import security
 from pages.metrics import metrics
+from pages.performance_picture import performance
 from pages.scenarios import scenarios
 from pages.sharing import sharing
 
@@ -35,6 +38,7 @@ def main(arguments: Sequence[str], folder: Path = FOLDER) -> int:
         ("sharing.md", sharing()),
         ("accuracy.md", accuracy((folder / "accuracy.md").read_text(encoding="utf-8"))),
         ("security.md", security((folder / "security.md").read_text(encoding="utf-8"))),
+        *pictures(folder),
     ):
         path = folder / name
         if "--check" not in arguments:
@@ -44,6 +48,19 @@ def main(arguments: Sequence[str], folder: Path = FOLDER) -> int:
     if drifted:
         print(f"{', '.join(drifted)}: not as in the code; run python docs/generate.py")
     return 1 if drifted else 0
+
+
+def pictures(folder: Path) -> list[tuple[str, str]]:
+    """Return the drawn pictures in each colour scheme: path and SVG."""
+    page = (folder / "performance.md").read_text(encoding="utf-8")
+    return [
+        (f"pictures/{name}-{scheme}.svg", picture)
+        for scheme in SCHEMES
+        for name, picture in (
+            ("architecture", architecture(scheme)),
+            ("performance", performance(scheme, page)),
+        )
+    ]
 
 
 if __name__ == "__main__":

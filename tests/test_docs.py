@@ -24,6 +24,7 @@ def test_a_document_that_drifted_is_named(tmp_path: Path) -> None:
     for path in (DOCS / "generate.py", *DOCS.glob("*.md"), DOCS / "api.schema.json"):
         shutil.copy(path, tmp_path)
     shutil.copytree(DOCS / "pages", tmp_path / "pages")
+    shutil.copytree(DOCS / "pictures", tmp_path / "pictures")
     with (tmp_path / "metrics.md").open("a") as file:
         file.write("more\n")
     command = [sys.executable, str(tmp_path / "generate.py")]

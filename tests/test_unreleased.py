@@ -134,5 +134,5 @@ def test_the_first_promise_says_on_what_it_was_measured_and_where_it_fails() -> 
     promises = (ROOT / "README.md").read_text().partition("promises:")[2].partition("\n## ")[0]
     first = " ".join(promises.partition("2. **")[0].split())
     assert "Measured on simulated devices, not yet on real hardware." in first
-    assert "(docs/accuracy.md#limits)" in first
+    assert "(docs/accuracy.md#where-it-does-not-hold)" in first
     assert "\n## Where it does not hold\n" in (ROOT / "docs/accuracy.md").read_text()

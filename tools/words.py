@@ -51,7 +51,7 @@ def found(text: str, words: dict[str, str]) -> Iterator[tuple[int, str]]:
                 yield number, word.lower()
         lower = plain.lower()
         for phrase in phrases:
-            if phrase in lower:
+            if re.search(rf"\b{re.escape(phrase)}\b", lower):
                 yield number, phrase
 
 

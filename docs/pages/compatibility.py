@@ -11,18 +11,20 @@ COMPATIBILITY_PREFACE = """\
 
 Written by `docs/generate.py` from `exporter/metrics/compat/`. Do not edit.
 
-`--compat=dcgm,hami` serves, beside this exporter's own families, those below under the names,
-labels and units that other exporters gave them, so that dashboards (such as Grafana's 12239), rules
-and autoscalers go on while you move. They are made from the same figures and obey the same rule:
-what is not known is absent, where the other exporter may have said 0.
+`--compat=dcgm,hami` also serves the same figures under the names, labels and units of other
+exporters. So dashboards (such as Grafana's 12239), rules and autoscalers keep working while you
+move. What is not known is absent, where the other exporter may report 0.
 
-A row says of what there is a series: a *device*; the *holder* of a part of a device (each container
-on a shared device, and what is left of it; their sum is the device); a *container* on each of its
-devices; a *task*, which is a container over all its devices; a *pod*. In OpenMetrics a counter
-whose name does not end in `_total` is of type unknown, so that its name stays.
+*A series for each* is one of:
 
-How to take dcgm-exporter's place as a whole, and which queries of dashboards and tools then work:
-[dcgm.md](dcgm.md).
+- *device*
+- *holder*: each container on a shared device, and the rest of it; their sum is the device
+- *container*: on each of its devices
+- *task*: a container over all its devices
+- *pod*
+
+In OpenMetrics a counter whose name does not end in `_total` is of type unknown, so its name stays.
+[dcgm.md](dcgm.md) shows how to replace dcgm-exporter as a whole.
 
 The labels `namespace`, `pod` and `container` are the workload's. Scrape with `honorLabels: true`,
 or Prometheus calls them `exported_namespace`, `exported_pod` and `exported_container`.

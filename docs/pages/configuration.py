@@ -11,13 +11,12 @@ CONFIGURATION_PREFACE = """\
 
 Written by `docs/generate.py` from `exporter/settings/`. Do not edit.
 
-Each setting can be given as a flag, as an environment variable, and by the flag's name in the YAML
-file of `--config.file`. Flags go before environment variables, these before the file. A value that
-is not allowed, and a key of the file that is not known or given twice, end the start with exit
-status 2 and a line for each that says where it stands and what is allowed; nothing is started with
-a part of a configuration. `mgpu-exporter check-config` says the same without starting anything.
-A variable that begins with `MGPU_` and is no setting is ignored with a warning, because others may
-set it: Kubernetes does, for every Service of the namespace (`MGPU_EXPORTER_SERVICE_HOST`).
+Each setting is a flag, an environment variable, and a key of the YAML file of `--config.file`.
+Flags override variables, and variables override the file. A bad value or an unknown key ends the
+start with exit status 2, and a line says where it is and what is allowed.
+`mgpu-exporter check-config` checks without starting anything. An unknown variable that begins with
+`MGPU_` is ignored with a warning, because Kubernetes sets some for every Service
+(`MGPU_EXPORTER_SERVICE_HOST`).
 
 ```yaml
 collection.interval: 500ms
@@ -34,23 +33,22 @@ gpus.source: [nvml]
 | pairs | `--allocations.index-basis=tke-qgpu=minor` | `tke-qgpu=minor` | `{tke-qgpu: minor}` |
 | several lines | YAML in one text | YAML in one text | as it stands below |
 
-Settings that are *live* are taken up while the exporter runs, when the file has changed
-([rules.md](rules.md)); the others at the next start.
+*Live* settings are applied while the exporter runs, when the file has changed
+([rules.md](rules.md)). The others wait for the next start.
 
 | signal | effect |
 |---|---|
 | `SIGTERM`, `SIGINT` | ends within a second, even if a driver call hangs |
 | `SIGHUP` | reads the settings again at once |
-| `SIGUSR2` | lets go of the GPU driver so that it can be unloaded; again: takes it up |
+| `SIGUSR2` | releases the GPU driver so that it can be unloaded; again: opens it |
 """
 
 SCHEMES_PREFACE = """
 ## A sharing system of your own
 
-A system that has no module here, or the fork of one that has, can be described in the settings
-file. It then has the same series as any other, with its name as `scheme`; no code is needed. Take
-a system that counts a card as 1000 parts, memory in blocks of 256 MiB, and writes each container's
-card into an annotation:
+You can describe a system that has no decoder here in the settings file, without code. Its series
+are those of any other, with its name as `scheme`. This one counts a card as 1000 parts, memory in
+blocks of 256 MiB, and writes each container's card into an annotation:
 
 ```yaml
 allocations:
@@ -70,9 +68,8 @@ and has the annotation `acme.example/gpu-of-train: "3"`, then has a core limit o
 limit of 4 GiB on the card `/dev/nvidia3`. Without the annotation the pod has its limits, and the
 container those of the card on which its processes are seen.
 
-Amounts and cards may also stand in annotations or labels alone. TensorFusion writes them into
-annotations, and each of its containers asks for a resource that begins with
-`tensor-fusion.ai/index_`. KubeShare has a label and two annotations, and no resource at all:
+Amounts and cards may also come from annotations or labels. TensorFusion uses annotations and a
+resource that begins with `tensor-fusion.ai/index_`. KubeShare uses a label and two annotations:
 
 ```yaml
 allocations:

@@ -43,10 +43,10 @@ add `--set serviceMonitor.honorLabels=false`.
 _SPLIT_TEXT = """
 ## What is split by container
 
-On a card that several containers share, or one container and processes outside pods, these device
-figures have one series for each container, and one without a container's labels for the rest: {}.
-Their sum over a card is the card. All other figures of such a card have one series without a
-container.
+Some device figures are split on a card that several containers share, or one container and
+processes outside pods: {}. They have one series for each container, and one without a container's
+labels for the rest. Their sum over a card is the card. All other figures of such a card have one
+series without a container.
 """
 
 _CONFORMANCE_TEXT = """

@@ -16,8 +16,8 @@ UNITS = {
 }
 
 LEVEL_WORDS = {
-    "device": "Devices: a physical GPU, or a MIG instance. Families of a group can be left out, "
-    "with the driver calls that they take: `--metrics.disable=<group>`.",
+    "device": "Devices: a physical GPU, or a MIG instance. `--metrics.disable=<group>` leaves a "
+    "group out, with its driver calls.",
     "container": "Containers of named pods, per device.",
     "pod": "Pods, over all their containers and devices.",
     "namespace": "Namespaces, per device. They live as long as the exporter, so that jobs shorter "
@@ -37,26 +37,20 @@ METRICS_PREFACE = """\
 
 Written by `docs/generate.py` from `exporter/metrics/families.py`. Do not edit.
 
-What you can rely on:
+Looking for a query? [Questions and queries](questions.md) has them by question. This page lists
+every metric, by level: [devices](#mgpu_device_), [containers](#mgpu_container_),
+[pods](#mgpu_pod_), [namespaces](#mgpu_namespace_), [groups](#mgpu_group_),
+[kinds of groups](#mgpu_group_kind_), [the exporter](#mgpu_exporter_).
 
-1. **Counters are right at any scrape interval.** They are integrated from every sample that the
-   driver keeps, not from one look at each scrape. `rate()` over any range is the average of that
-   range.
-2. **The books balance.** For every device and quantity: device = containers + groups +
-   `unattributed`. Nothing is counted on two pods, and nothing vanishes.
-3. **Unknown is not zero.** What cannot be measured is absent, counters too, and the `unmeasured`
-   series says why. A rate of 0 means measured and idle.
-4. **One vocabulary for every sharing system.** Use, allocation and their ratio have the same names,
-   whoever shared the GPU.
-
-Units are base units; a ratio of 1 is the whole. `gpu` is the device's index, `uuid` its UUID. There
-is no node, host or instance label: Prometheus adds those of the target. Take counters for sums over
-time, and gauges for what is now; `_ratio` and `_gpus` gauges are averages over
-`--collection.window`. Values are as old as the last collection cycle
-(`mgpu_exporter_snapshot_timestamp_seconds`), at most 10 s, or three cycles: older ones are not
-served. The end of a process is noticed with the driver's next process list, 5 s later at most where
-the driver is quick (`mgpu_device_read_interval_seconds`): until then its container keeps its
-gauges. Then they go, and the counters stay for `--ledger.retention`.
+- **Counters or gauges?** Use counters for totals over time, gauges for now. `_ratio` and `_gpus`
+  gauges are averages over `--collection.window`.
+- **Units** are base units; a ratio of 1 is the whole.
+- **Labels**: `gpu` is the device's index, `uuid` its UUID. Prometheus adds node and instance.
+- **Age**: values are as old as the last cycle (`mgpu_exporter_snapshot_timestamp_seconds`), at most
+  10 s or three cycles. Older ones are not served.
+- **A missing value** is unknown, and an `unmeasured` series has the reason. 0 was measured.
+- **The end of a process** is noticed within 5 s, if the driver is quick. Then the gauges of
+  its container go, and the counters stay for `--ledger.retention`.
 
 ```promql
 # GPUs' worth of core in use, by pod
@@ -78,7 +72,7 @@ mgpu_container_memory_limit_utilization_ratio > 0.9
 # Power by namespace, in watts
 sum by (namespace) (rate(mgpu_namespace_energy_joules_total[5m]))
 
-# Busy time of a device that nobody we can name used, by reason
+# Device busy time that could not be attributed, by reason
 sum by (uuid, reason) (rate(mgpu_device_unattributed_core_seconds_total[5m]))
 ```
 """

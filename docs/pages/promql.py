@@ -7,12 +7,9 @@ from exporter.metrics.families import PREFIX
 BOOKS_PREFACE = """
 ## The books in PromQL
 
-Each of these gives a series for a device whose parts differ from the whole by more than a
-twentieth: none does, so each is ready to be an alert's expression (with `for: 15m`). The parts of
-the counters are namespaces and kinds of groups, not containers and groups. The first scrape of a
-container, a Slurm job or a unit may come after its first use, and `rate()` does not see what a
-series has at its beginning: of jobs of a few seconds that is most of their use. The series of a
-namespace and of a kind began before that, and they stay when the job has gone.
+Each query finds devices whose parts differ from the whole by more than a twentieth. There should be
+none, so each can be an alert (with `for: 15m`). The parts are namespaces and kinds of groups: their
+counters begin before a job does, so `rate()` also sees jobs of a few seconds.
 
 """
 
@@ -27,8 +24,8 @@ BOOKS = {  # what is used → a device's counter of it, and the name of that of 
 ALLOCATIONS_PREFACE = """
 ## Counters that lose nothing at their first scrape
 
-Prometheus 3 can put a 0 where a counter began. Switch it on at both ends, and `increase()` and
-`rate()` see what a container used before its first scrape:
+Prometheus 3 can put a 0 where a counter began. Then `increase()` and `rate()` see what a container
+used before its first scrape. Switch it on at both ends:
 
 - Prometheus 3.0 and newer: `--enable-feature=created-timestamp-zero-ingestion`. The flag kept its
   name when Prometheus renamed created timestamps to start timestamps.
@@ -36,35 +33,32 @@ Prometheus 3 can put a 0 where a counter began. Switch it on at both ends, and `
   lets PromQL use them. It is experimental, and not tested here.
 - The exporter: `--metrics.created`.
 
-Do not switch on the exporter's alone. A Prometheus without the feature stores each `_created` line
-as a series of its own, as many again as there are counters. So it is off by default. All readers
-of one exporter must take start times, or ask for the text format, which has none.
+It is off by default: a Prometheus without the feature stores each `_created` line as a series of
+its own. So all readers of one exporter must take start times, or ask for the text format, which has
+none.
 
-A series begins when its container was first observed. Where that is not known, it begins at the
-OpenMetrics page before the first that shows it: it was 0 until then. What is on the first page
-began when the exporter was started, with all counters at 0, as after each restart. A series that
-left the page begins again when it comes back. Names of other exporters (`--compat`) have no start.
-On a recorded node with one GPU the page grows by a third (40 to 54 kB; with gzip 5.9 to 6.8 kB),
-and writing it takes 1.8 ms instead of 0.9.
+A series begins when its container was first observed, or else at the OpenMetrics page before the
+first that shows it. What is on the first page began with the exporter. A series that left the page
+begins again when it returns. Names of other exporters (`--compat`) have no start. The page grows by
+a third (40 to 54 kB; with gzip 5.9 to 6.8 kB).
 
 <a id="allocations-in-promql"></a>
 
 ## Allocations in PromQL
 
-Each of these gives a series for what it names, and nothing else; with a `for:` of some minutes each
-is ready to be an alert's expression. Where use or allocation is not known, they are silent.
+Each query finds what its title names. With a `for:` of some minutes it can be an alert. It finds
+nothing where use or allocation is not known.
 
-- Limits stand on the device that the allocation names, use on the device that it was seen on;
-  `mgpu_container_placement_mismatch` is 1 where they differ. Before the device is known, the pod
-  has its limits, and the container `unmeasured{reason="placement"}`.
-- An allocation of a pod as a whole (some sharing systems do not say whose container's it is) is a
-  row with `container=""`; one whose device is not known has `gpu=""` and `uuid=""`.
-- `mgpu_container_allocation_info` is there for every allocation, also one that promises no share.
-  For replicas, `mgpu_container_allocated_replicas / on (uuid) group_left ()
-  mgpu_device_sharing_replicas` says how many of how many.
-- `mgpu_pod_allocated_core_seconds_total` is what a pod is to be charged with, used or not.
-- Series of a pod that asked for no GPU begin when it first uses one. Those of an allocated pod
-  begin at 0 when it is bound to the node.
+- Limits are on the device that the allocation names, use on the device where it was seen.
+  `mgpu_container_placement_mismatch` is 1 if they differ. Before the device is known, the pod has
+  its limits, and the container `unmeasured{reason="placement"}`.
+- An allocation of a pod as a whole has `container=""`; one whose device is not known has `gpu=""`
+  and `uuid=""`.
+- `mgpu_container_allocation_info` is there for every allocation, also without a promised share. Of
+  replicas, `mgpu_container_allocated_replicas / on (uuid) group_left ()
+  mgpu_device_sharing_replicas` is the part.
+- Charge a pod by `mgpu_pod_allocated_core_seconds_total`, used or not.
+- Series of an allocated pod begin at 0 when it is bound to the node, others with their first use.
 
 """
 

@@ -10,11 +10,9 @@ SCENARIOS_PREFACE = """\
 
 Written by `docs/generate.py` from `exporter/simulation/keys.py`. Do not edit.
 
-`--simulate` takes the name of a shipped scenario ({shipped}) or a YAML file, and simulates the
-whole node: its devices as their driver shows them, its pods as API server, kubelet and schedulers
-report them, and its processes in their cgroups. No GPU and no cluster is needed; every page says
-that it is simulated. A value that is not allowed, and a key that is not known, end the start with
-a line that names the file, the key and what is allowed.
+`--simulate` takes the name of a shipped scenario ({shipped}) or a YAML file. It simulates a whole
+node, without a GPU or a cluster: devices, pods, and processes in their cgroups. Every page says
+that it is simulated. A bad value or an unknown key ends the start with a line that names it.
 
 ```yaml
 devices:
@@ -35,14 +33,21 @@ pods:
 Times are written as `500ms`, `7.5s`, `2m`, `1h`, or in seconds; sizes as `512MiB`, `16GiB`, or in
 bytes. What changes with age is a list of `[time, value]`, joined by straight lines.
 
-A container states what it may use of each of its devices. Its sharing system's own scheduler and
-device plugin would write that in their units, totals and numbering, and so does the scenario:
-`mgpu`, `qgpu`, `hami`, `volcano-vgpu`, `volcano-gpushare`, `aliyun`, `ack`, `koordinator`,
-`gpu-manager` and `elastic-gpu` in the pod; `nvidia`, `gke`, `amd` and `intel` in what the kubelet
-granted; `kai` on a reservation pod, which is made; `dra` in claims; `huawei` and `baidu` nowhere,
-as far as is known. With `nvidia` and `gke`, what a container has follows from its devices: all of a
-card or of a MIG instance, an equal part of one that is shared by MPS, and no promise of one that is
-time-sliced.
+A container states what it may use of each of its devices. The simulator writes that as the sharing
+system's own scheduler and device plugin would:
+
+| scheme | written to |
+|---|---|
+| `mgpu`, `qgpu`, `hami`, `volcano-vgpu`, `volcano-gpushare` | the pod |
+| `aliyun`, `ack`, `koordinator` | the pod |
+| `gpu-manager`, `elastic-gpu` | the pod |
+| `nvidia`, `gke`, `amd`, `intel` | what the kubelet granted |
+| `kai` | a reservation pod |
+| `dra` | claims |
+| `huawei`, `baidu` | nowhere, as far as is known |
+
+With `nvidia` and `gke`, a container has all of a card or MIG instance, an equal part of one
+that MPS shares, and no promise of one that is time-sliced.
 """
 
 SECTIONS = {  # of a scenario file → what they are

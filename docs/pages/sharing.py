@@ -15,39 +15,36 @@ SHARING_PREFACE = """\
 
 Written by `docs/generate.py` from `exporter/allocations/`. Do not edit.
 
-Every way to share a GPU that the exporter knows: by which resources a pod asks for it, and where it
-is written which device a container was given. The first column is the label `scheme` of
-`mgpu_container_allocation_info`; beside it stand `policy`, which also says whether anything
-enforces the limits (the second table), and `priority`, empty where a system has none. They are
-tried in this order, after those that the settings describe
-([configuration.md](configuration.md)), and a pod's resource is counted by one of them. A name that
-ends in `-`, `_` or `/` is the beginning of names.
+The exporter reads allocations of these sharing systems. You can describe others in the settings
+([configuration.md](configuration.md#a-sharing-system-of-your-own)), and those are tried first.
 
-Limits are what was promised: a share of the core of one GPU, and bytes. A whole card is all of its
-memory. Where nothing is promised (time-slicing, a claim that several containers use) there is no
-limit, and `mgpu_container_allocated_replicas` counts what was granted. Where the placement is not
-written, or the system's ids name no real device, a container is placed on the device that one of
-its processes is seen on. What of a pod cannot be read is counted
-([troubleshooting.md](troubleshooting.md)) and costs that pod its limits.
+- **Scheme** is a label of `mgpu_container_allocation_info`, beside `policy` (the second table) and
+  `priority`.
+- **Limits** are what was promised: a share of the core of one GPU, and bytes. Time-slicing promises
+  nothing, so there is no limit, and `mgpu_container_allocated_replicas` counts what was granted.
+- **The device**, if the system does not name it, is the one that a process of the container is seen
+  on.
+- **What cannot be read** costs that pod its limits, and is
+  [counted](troubleshooting.md#what-was-rejected).
+- **Annotations** count only for containers whose limits ask for a resource of the scheme. If both
+  state an amount, the limits are used. [security.md](security.md) lists what can still be forged.
 
-Who may change a pod may change its annotations. So an annotation counts only for containers whose
-limits hold a resource of its scheme, and where both state an amount and differ, the limits are
-used. [security.md](security.md) says for each scheme what can still be forged.
+A name in the table that ends in `-`, `_` or `/` is the beginning of names.
 
 """
 
 READINGS_PREFACE = """
 ## What was read, and what is enforced
 
-Each system as its own source or documents have it, in the version named, with the day on which
-that version was read. Cases of these versions are tests of the exporter
-(`tests/allocations/upstream/`, each with repository, commit and file). A newer version may write
-something else.
+Each system as its source or documents have it, in the version named, read on the day named. Tests
+hold the exporter to these versions (`tests/allocations/upstream/`). Newer ones may differ.
 
-The label `policy` is the system's own term for how it shares a card. Where it has none, the policy
-says what is known of it: `enforced` if the driver, the container's devices or the system's library
-hold it to its allocation; `unenforced` if nothing does, so that a container can take more than it
-was promised; `shared` if nothing is promised. It is empty if that is not known.
+The label `policy` is the system's own term for how it shares a card. Without such a term it is:
+
+- `enforced`: the driver, the container's devices or a library hold the container to its allocation
+- `unenforced`: a container can take more than it was promised
+- `shared`: nothing is promised
+- empty: not known
 
 """
 

@@ -13,7 +13,7 @@ memory or cores of it, or the claim stands for a GPU's resource.
 
 * A claim that consumes ``cores`` has that share of the card: per cent with HAMi's and
   vgpu-manager's drivers, else of the cores that the device offers. HAMi's driver enforces 60 %
-  where a claim consumes none. Else core is None. An instance's share of its card follows from
+  where a claim consumes none. Otherwise core is None. An instance's share of its card follows from
   the device once it is placed.
 * If this container alone uses the claim, memory is what the claim consumes of the device, else all
   of the device. A part of a device has the policy ``shared``, and ``enforced`` where HAMi's or

@@ -3,8 +3,8 @@
 Sources: kai-scheduler/KAI-Scheduler's ``pkg/common/constants/constants.go``,
 ``pkg/common/resources/gpu_sharing.go``, ``pkg/binder/binding/resourcereservation`` and
 ``docs/gpu-sharing``. A pod asks by annotation for a fraction of a GPU's memory (``gpu-fraction``)
-or for an amount of it (``gpu-memory``, MiB), on one device or several, for one of its containers:
-the first, unless it names another. Core is the same fraction: it is what the scheduler counts, and
+or for an amount of it (``gpu-memory``, MiB), on one device or several. The container is the first,
+unless the pod names another. Core is the same fraction: it is what the scheduler counts, and
 nobody promises it. Run:ai's dynamic fractions have a higher limit beside the request
 (``gpu-fraction-limit``, ``gpu-memory-limit``): then that is the memory. The device is written on
 another pod of the node, which reserves the GPU. That pod has the same group in a label, and the
@@ -13,9 +13,9 @@ consumer.
 
 No limit holds the amounts, and a user who may change the pod may change them. So a fraction counts
 only for as many devices as the scheduler has reserved for its groups. The namespace of the
-reservations is configurable: where ``--allocations.kai-namespaces`` names it, no other counts. Else
-it is one of the two usual ones, or any in which a pod has the name, the container and the label of
-a reservation and, if the kubelet says what that pod holds, holds the device that it names. Such a
+reservations is configurable: where ``--allocations.kai-namespaces`` names it, no other counts.
+Otherwise the two usual ones count, and any in which a pod has the name, the container and the label
+of a reservation. If the kubelet reports what that pod holds, it must hold the named device. Such a
 pod of the fraction's own namespace does not count. A tenant of two namespaces can pose as the
 scheduler by that, and the setting prevents it.
 

@@ -2,7 +2,7 @@
 
 Source: ``apis/extension/device_share.go`` of koordinator-sh/koordinator. The pod's annotation
 ``scheduling.koordinator.sh/device-allocated`` lists its devices by ``id``, the UUID, and by minor
-number, which counts where the id names no device: ``gpu-core`` per cent, ``gpu-memory`` a
+number, which counts where the id names no device. ``gpu-core`` is per cent, ``gpu-memory`` a
 Kubernetes quantity of bytes, ``gpu-memory-ratio`` per cent of the card. An entry without these has
 the limits' amounts. The split among containers is not recorded. If only one container asks for
 devices, they are that container's, else the pod's. The annotation counts only for a pod whose

@@ -11,7 +11,7 @@ their memory. Other values above 100 are divided evenly over several cards, roun
 The policy of a card is the one in the node's ``/proc/qgpu``, else the node's label. A node where
 online and offline pods share cards (``mixed-qgpu-enable``) is mixed.
 
-Unconfirmed: the placement annotation on a live cluster (it may be absent: then the cards are
+Unconfirmed: the placement annotation on a live cluster (if it is absent, the cards are
 unknown); whether its numbers, and those of ``/proc/qgpu``, are NVML indices (assumed here) or
 minors; how a policy is written there (assumed: as in the label); that a divided request gets the
 fewest cards that can hold it (documented for two cards, the present maximum).

@@ -9,8 +9,8 @@ is the policy: hami-core or mig. A segment counts only for a container whose lim
 resources (``evidence``).
 
 Limits and segments are in units of the device plugin's ``gpuMemoryFactor``, a number of MiB that is
-above 1 on a node with large cards (Project-HAMi/volcano-vgpu-device-plugin,
-``pkg/plugin/server.go``: a container is held to the segment's memory times the factor). The
+above 1 on a node with large cards. A container is held to the segment's memory times the factor
+(Project-HAMi/volcano-vgpu-device-plugin, ``pkg/plugin/server.go``). The
 plugin registers each card's memory in the same units, so the factor follows from the card's memory
 (``registered``). Where nothing is registered, ``--allocations.volcano-memory-factor`` states it.
 

@@ -1,0 +1,150 @@
+"""Holds the documents to sentences that are read once, and counts words and sentences.
+
+Usage: ``python tools/prose.py [--counts] [PATH ...]``, where a path is the beginning of a file's
+name. Prints ``file:line: what is wrong: the sentence's beginning`` and exits with 1 if anything is
+found; ``--counts`` prints words, sentences and their mean length by file instead. Words that the
+glossary replaces are found by ``tools/words.py``.
+"""
+
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).parents[1]
+LONGEST = 35  # words of a sentence
+LONGEST_LIST = 60  # of one that lists things: a comma for each four words, or semicolons
+PAGES = ("README.md", "CONTRIBUTING.md", "SECURITY.md", "docs/*.md", "docs/runbooks/*.md")
+# Hard sentences that a page may still have. Lower a number when you rewrite one; never raise it.
+STILL_HARD = {
+    "docs/accuracy.md": 4,
+    "docs/alerts.md": 1,
+    "docs/installation.md": 3,
+    "docs/runbooks/MgpuGpuUsedOutsidePods.md": 1,
+    "docs/runbooks/MgpuXidError.md": 1,
+    "docs/runbooks/MgpuXidHardware.md": 1,
+    "docs/security.md": 12,
+}
+# Openings that put the verb or the condition before the subject, and what to write instead.
+OPENINGS = {
+    r"(For|To|From|With|By) who\b": "name the reader: If you …, For owners of …",
+    r"Whose\b": "begin with the thing that is owned",
+    r"Who\b(?!.*\?$)": "Users who …, Anyone who …",
+    r"Of (what|which|whom|it|them|those|these|one|all that|a|an)\b": "begin with the subject",
+    r"Nor\b": "a sentence of its own with not",
+    r"Else\b": "Otherwise, or if not",
+    r"What nobody\b": "Unattributed …",
+    r"Not (told|said|known) (is|are)\b": "begin with the subject",
+    r"(Hence|Thus|Thereby|Therein|Hereby|Lest)\b": "So, or because",
+}
+OPENING = {re.compile(pattern): advice for pattern, advice in OPENINGS.items()}
+FENCED = re.compile(r"^( *)(```|~~~).*?^\1\2[^\n]*$", re.DOTALL | re.MULTILINE)
+UNREAD = re.compile(r"<!--.*?-->|<[^>\n]+>|^\[[^\]\n]+\]: \S+$", re.DOTALL | re.MULTILINE)
+LINK = re.compile(r"!?\[([^\]]*)\](\([^)]*\)|\[[^\]]*\])")
+CODE = re.compile(r"`+[^`]*`+")
+ITEM = re.compile(r"^\s*([-*]|\d+\.)\s+")
+END = re.compile(r"(?<=[.!?])[\"')*]*\s+")
+ABBREVIATED = re.compile(r"\b(e\.g|i\.e|etc|vs|No)\.\s")
+
+
+class Sentence(NamedTuple):
+    """A sentence and the line it begins on."""
+
+    line: int
+    text: str
+
+    @property
+    def words(self) -> int:
+        """The number of its words; a piece of code is one."""
+        return len([word for word in self.text.split() if re.search(r"\w", word)])
+
+
+def _blank(found: re.Match[str]) -> str:
+    """As many lines with nothing on them."""
+    return "\n" * found[0].count("\n")
+
+
+def _paragraphs(page: str) -> Iterator[tuple[int, str]]:
+    """Pieces of prose and the line each begins on: paragraphs and list items, without tables."""
+    start, lines = 1, list[str]()
+    for number, line in enumerate([*UNREAD.sub(_blank, FENCED.sub(_blank, page)).splitlines(), ""]):
+        prose = line.strip() and not line.lstrip().startswith(("#", "|", "[", "!["))
+        if lines and (not prose or ITEM.match(line)):
+            yield start, " ".join(lines)
+            lines = []
+        if prose or line.lstrip().startswith(("[", "![")):
+            text = ITEM.sub("", line).strip()
+            start = start if lines else number + 1
+            lines.append(text)
+    if lines:
+        yield start, " ".join(lines)
+
+
+def sentences(page: str) -> Iterator[Sentence]:
+    """The sentences of a page in Markdown; tables, headings and code have none."""
+    for line, paragraph in _paragraphs(page):
+        plain = CODE.sub("code", LINK.sub(r"\1", paragraph))
+        plain = ABBREVIATED.sub(lambda found: found[0].replace(".", ""), plain)
+        for text in END.split(plain):
+            if text.strip(" *"):
+                yield Sentence(line, text.strip(" *"))
+
+
+def faults(page: str) -> Iterator[tuple[int, str]]:
+    """The line and a message for each sentence that is hard to read."""
+    for sentence in sentences(page):
+        text = sentence.text
+        listed = text.count(",") * 4 > sentence.words or text.count(";") > 1
+        longest = LONGEST_LIST if listed else LONGEST
+        beginning = " ".join(sentence.text.split()[:8])
+        if sentence.words > longest:
+            yield sentence.line, f"{sentence.words} words, at most {longest}: {beginning} …"
+        for pattern, advice in OPENING.items():
+            if pattern.match(sentence.text):
+                yield sentence.line, f"hard opening ({advice}): {beginning} …"
+
+
+def files() -> list[Path]:
+    """The pages that are read."""
+    return [path for pattern in PAGES for path in sorted(ROOT.glob(pattern))]
+
+
+def counts() -> None:
+    """Print words, words of prose, sentences and their mean length, by file and in all."""
+    print(f"{'file':45} {'words':>7} {'prose':>7} {'sentences':>9} {'mean':>5}")
+    sums = [0, 0, 0]
+    for path in files():
+        text = path.read_text(encoding="utf-8")
+        found = list(sentences(text))
+        figures = [len(text.split()), sum(one.words for one in found), len(found)]
+        sums = [total + figure for total, figure in zip(sums, figures, strict=True)]
+        _print(str(path.relative_to(ROOT)), figures)
+    _print("all", sums)
+
+
+def _print(name: str, figures: list[int]) -> None:
+    words, prose, number = figures
+    print(f"{name:45} {words:7} {prose:7} {number:9} {prose / max(number, 1):5.1f}")
+
+
+def main(arguments: list[str]) -> int:
+    """Print what is found; the exit status."""
+    if "--counts" in arguments:
+        counts()
+        return 0
+    count = 0
+    for path in files():
+        name = str(path.relative_to(ROOT))
+        if not name.startswith(tuple(arguments) or ""):
+            continue
+        found = list(faults(path.read_text(encoding="utf-8")))
+        if len(found) > STILL_HARD.get(name, 0):
+            count += len(found)
+            print(*(f"{name}:{line}: {message}" for line, message in found), sep="\n")
+    print(f"{count} hard sentences" if count else "no hard sentence")
+    return 1 if count else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
