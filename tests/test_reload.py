@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 
 from exporter.collector import LastReload
+from exporter.collector.rules import cycle_rules
 from exporter.commands.reload import Reloader
 from exporter.settings import TABLE, Settings, load
+from tests.test_precedence import VALUES, read
 
 SECOND = 10**9
 
@@ -212,17 +214,20 @@ def test_a_file_that_is_gone_keeps_the_settings_and_is_taken_when_it_is_back(sce
     assert scene.reloader.last.successful
 
 
-def test_the_rules_are_live_and_what_opens_things_is_not() -> None:
-    live = {setting.name for setting in TABLE.values() if setting.live}
+# Live settings of the log and of the pages. The others are rules of the cycle.
+LIVE_ELSEWHERE = {
+    *("log.level", "log.format"),
+    *("metrics.enable", "metrics.created", "metrics.pod-uid", "compat"),
+}
 
-    assert live == {
-        *("log.level", "log.format"),
-        *("pods.labels", "pods.annotations"),
-        *("allocations.schemes", "allocations.index-basis", "allocations.hami"),
-        *("allocations.volcano-memory-factor", "allocations.kai-namespaces"),
-        *("collection.interval", "collection.window", "ledger.retention"),
-        *("collection.processes-interval", "collection.sensors-interval", "collection.budget"),
-        "drm.wake",
-        *("metrics.profile", "metrics.enable", "metrics.disable", "metrics.pod-uid"),
-        *("metrics.max-series-per-family", "metrics.created", "compat"),
-    }
+
+@pytest.mark.parametrize(
+    "name", [s.name for s in TABLE.values() if s.live and s.name not in LIVE_ELSEWHERE]
+)
+def test_a_live_setting_changes_the_rules_of_the_cycle(name: str) -> None:
+    assert cycle_rules(read([f"--{name}={VALUES[name][-1]}"], {})) != cycle_rules(read([], {}))
+
+
+def test_what_opens_things_is_not_live() -> None:
+    opens = ("web.", "path.", "nvml.", "simulate", "gpus.", "groups.", "kubelet.", "node.")
+    assert not [s.name for s in TABLE.values() if s.live and s.name.startswith(opens)]

@@ -1,10 +1,13 @@
 """Divides the busy time of a device's window among owners. Pure.
 
-Where attribution is per sample, an owner's part is the samples that name its processes, and nothing
-else: what no sample names has no owner. Where the driver reports only averages, cut to whole
-percents of samples that each name one process, their sum falls short of the busy time: they are
-scaled up within a cap (facts: dcgm-exporter#107). Either way a device that is busy without any
-process to show for it must not make an idle neighbour look busy.
+If the window is attributed per sample, an owner has the time of the samples that name its
+processes. Time that no sample names has no owner.
+
+If the driver reports only averages of the processes, their sum is less than the busy time, because
+the driver cuts each to whole percents (dcgm-exporter#107). They are then scaled up, at most to
+``SCALE_CAP`` times, and not at all in a window with rejected rows. Without this limit, a process
+that hardly works would be charged for all the busy time of a device whose other processes the
+driver does not name.
 """
 
 from collections.abc import Mapping
@@ -33,7 +36,7 @@ def apportion(total: int, weights: Mapping[Owner, int]) -> dict[Owner, int]:
 
 
 class ReportedTime(NamedTuple):
-    """The busy time that the driver reports in one window: ns of each engine, by owner."""
+    """What the driver reports of the processes in one window: busy ns of each engine, by owner."""
 
     core: Mapping[Owner, int]
     memory_active: Mapping[Owner, int]
@@ -74,7 +77,10 @@ def reported_time(window: Window, owners: Mapping[int, Owner]) -> ReportedTime:
 def share_averages(
     busy_ns: int | None, named: Mapping[Owner, int], window: Window
 ) -> Mapping[Owner, int] | None:
-    """Busy ns by owner, of any engine but the core. What no process explains goes to NO_PID."""
+    """Busy ns by owner, of an engine other than the core; None if it is not measured.
+
+    Time that no process explains goes to NO_PID.
+    """
     if busy_ns is None:
         return None
     if not named:
@@ -84,7 +90,7 @@ def share_averages(
 
 
 def share_core(window: Window, reported: ReportedTime) -> CoreShares:
-    """Core time by owner: the samples that name it, or its averages scaled up."""
+    """Core time by owner: of the samples that name its processes, or by averages scaled up."""
     busy_ns, sampled = window.busy.core, window.per_sample
     if busy_ns is None:
         return CoreShares(None, {})
@@ -99,12 +105,15 @@ def share_core(window: Window, reported: ReportedTime) -> CoreShares:
 
 
 def _explained(busy_ns: int, named: Mapping[Owner, int], cap: int) -> dict[Owner, int]:
-    """The part of a busy time that the driver's figures explain, by owner, scaled up to ``cap``."""
+    """The part of the busy time that the driver's figures explain, at most ``cap`` times their sum.
+
+    It is divided among the owners by these figures.
+    """
     return apportion(min(busy_ns, sum(named.values()) * cap), named)
 
 
 def _with_no_process(shares: dict[Owner, int], rest_ns: int) -> dict[Owner, int]:
-    """The shares with what no process explains, as NO_PID."""
+    """The shares, with the rest as NO_PID's."""
     if rest_ns:
         shares[Unattributed.NO_PID] = shares.get(Unattributed.NO_PID, 0) + rest_ns
     return shares

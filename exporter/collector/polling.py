@@ -1,7 +1,8 @@
 """Polls all sources from the cycle's thread, each under a guard.
 
-Calls are timed, and failures are caught and logged once. If a source fails, its last answer is
-used.
+Calls are timed, and failures are caught and logged once. If a source of pods or of node facts
+fails, its last answer is used. GPUs that cannot be read, and processes and groups that cannot be
+looked up, are unknown in that cycle.
 """
 
 import logging
@@ -39,7 +40,11 @@ _SECONDS = re.compile(r"[0-9.]+ s\b")
 
 
 class Guard:
-    """Keeps one source's failures from the cycle, and records when it last succeeded."""
+    """Calls one source so that its failures do not end the cycle.
+
+    It records when the source last succeeded. ``away`` is the status of a source that fails to
+    report one.
+    """
 
     def __init__(self, name: str, clock: Clock) -> None:
         self.name = name
@@ -47,8 +52,8 @@ class Guard:
         self._no_reading = Reading(self.away)
         self._clock = clock
         self._last_success_unix_ns: int | None = None
-        self._failures: dict[str, str] = {}  # what the last call of each kind raised
-        self._said = ""
+        self._failures: dict[str, str] = {}  # what the last call of each kind raised, if it did
+        self._said = ""  # the trouble that was logged last, without times; "" if the source is up
 
     def read(self, source: GpuSource) -> Reading:
         """Reads a GPU source; if it raises, it is down."""
@@ -58,9 +63,9 @@ class Guard:
         return reading if status is reading.status else reading._replace(status=status)
 
     def call(self, kind: str, ask: Callable[[], T], otherwise: T) -> T:
-        """The result of ``ask``; if it fails, ``otherwise``, and the source is down.
+        """The result of ``ask``. If it raises, the result is ``otherwise`` and the source is down.
 
-        A failure that goes on is logged once for each kind of call.
+        A failure is logged once for each kind of call, and again only if it changes.
 
         Raises:
             RestartRequiredError: another call cannot help the source.
@@ -90,9 +95,10 @@ class Guard:
     def record_status(
         self, status: SourceStatus, started_mono_ns: int | None = None
     ) -> SourceStatus:
-        """The status with time and last success; each change of it is logged once.
+        """The status, with how long the read took and when one last succeeded.
 
-        A detail in which only a time changes ("for 3 s") is not a change.
+        Each change is logged once. If only a time in the detail changes ("for 3 s"), it is the same
+        status.
         """
         if self._failures:
             status = status._replace(up=False, detail="; ".join(self._failures.values()))
@@ -148,13 +154,13 @@ class SourcePoller:
         """The readings of the GPU sources.
 
         Raises:
-            RestartRequiredError: one can only be helped by a new process.
+            RestartRequiredError: only a new process can help a source.
 
         """
         return [self._guards[source.name].read(source) for source in self._sources.gpus]
 
     def table(self) -> PodTable:
-        """The pods."""
+        """The pods; the last ones if their source fails."""
         pods = self._sources.pods
         self._table = self._guards[pods.name].call("table", pods.table, self._table)
         return self._table
@@ -180,7 +186,7 @@ class SourcePoller:
     def node_facts(self, table: PodTable, readings: Iterable[Reading]) -> NodeFacts:
         """The devices, and the facts of all node sources. If one fails, its last answer is used.
 
-        It is the same object as long as the facts are equal.
+        As long as nothing has changed, it is the same object.
         """
         devices = self._devices(readings)
         answers = [
@@ -211,12 +217,12 @@ class SourcePoller:
         )
 
     def statuses(self) -> tuple[SourceStatus, ...]:
-        """The statuses of all listening sources, and of those behind one of them."""
+        """The statuses of all listening sources, and of the sources that stand behind one."""
         listening = [_status(source, guard) for source, guard in self._listening]
         return (*listening, *self._sources.others())
 
     def rejected(self) -> tuple[Mapping[str, int], ...]:
-        """What each source could not use, counted by reason."""
+        """What each source could not use, counted by reason; the last counts if it fails."""
         self._rejected = tuple(
             [
                 guard.call("rejected", source.rejected, before)

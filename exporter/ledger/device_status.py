@@ -31,13 +31,13 @@ class _Uncertainty(NamedTuple):
 class UncertainOwners:
     """The owners of one device whose part of its core cannot be measured; immutable.
 
-    Where the driver reports nothing about an owner, its part is unknown at once, and until the
-    averages contain nothing of that time: they would show it as idle. The key None stands for the
-    device itself, where its busy time is the sum of its owners.
+    If the driver reports nothing about an owner in a window, the owner is uncertain at once. It
+    stays so until the averages have nothing of that window, because they would show it as idle. The
+    key None stands for the device itself: of its busy time only the sum of its owners is known.
 
-    Where the driver names one process of many at a time (MPS), an owner becomes uncertain only
-    after it was not named for as long as the averages go back: an owner that is named now and then
-    is measured. A window in which no owner was busy makes none uncertain, and ends no uncertainty.
+    With MPS the driver names one process of many at a time. There an owner is uncertain only after
+    it was not named for as long as the averages go back: one that is named now and then is
+    measured. A window in which no owner was busy makes none uncertain, and ends no uncertainty.
     """
 
     __slots__ = ("_newest_mono_ns", "_uncertain")
@@ -88,8 +88,7 @@ class UncertainOwners:
     def lately(self, mono_ns: int) -> "UncertainOwners":
         """The uncertain owners without those of windows that ended before the given moment.
 
-        The newest window counts in any case. The uncertainty of an MPS client ends only when it is
-        named.
+        Those of the newest window are kept in any case. An MPS client is kept until it is named.
         """
         kept = {
             owner: uncertainty
@@ -113,9 +112,9 @@ UNREAD_CYCLES = 3  # a single failed reading says nothing yet
 IDLE_ENERGY = "idle_energy"
 BOARDS = frozenset({ENERGY, IDLE_ENERGY})  # what is measured of a board until it says otherwise
 OF_WINDOWS = frozenset({*QUANTITIES, ENERGY})
-OWNED = (*QUANTITIES, ENERGY, "memory")  # what an owner has a part of
-UNNAMED_NS = 10_000_000_000  # busy for so long without a name, its own processes may be at work
-REJECTED_WINDOWS = 10  # so many in a row with impossible rows make the other rows uncertain
+OWNED = (*QUANTITIES, ENERGY, "memory")  # quantities that are divided among owners
+UNNAMED_NS = 10_000_000_000  # a device busy this long with nobody named: any owner may be at work
+REJECTED_WINDOWS = 10  # after this many in a row with impossible rows, no row is trusted
 
 
 class DeviceStatus:
@@ -162,14 +161,14 @@ class DeviceStatus:
             self.sampling = reading.window.sampling
         memory = reading.memory
         self.unlisted_cycles += 1
-        if memory is not None:  # a list that is refused will not come in the next cycle
+        if memory is not None:  # a refused list counts as missing at once: it will not come soon
             self.unlisted_cycles = UNREAD_CYCLES if memory.processes is None else 0
             self.has_residents = memory.processes is None or bool(memory.processes)
 
     def _reasons_that_stand(self, reading: DeviceReading) -> Mapping[str, Unmeasured]:
-        """The earlier reasons that this reading cannot end, because it measured nothing.
+        """The earlier reasons that still hold, because this reading did not measure their quantity.
 
-        Without them a quantity that was never measured would be shown at 0.
+        Without them a quantity that was never measured would be shown as 0.
         """
         if reading.state is not DeviceState.UP:
             return self.unmeasured
@@ -208,8 +207,8 @@ class DeviceStatus:
     def _look_for_names(self, usage: DeviceUsage) -> None:
         """Records for how long the device has been busy without a named process.
 
-        After as long an idle time the record is dropped: then no process works. Less than one
-        percent is idle here: the driver reports whole percents, so it may name no process.
+        The record is dropped when a process is named, or after ``UNNAMED_NS`` of idle time. Less
+        than one percent counts as idle: the driver reports whole percents and may then name nobody.
         """
         if any(map(_is_named, usage.shares.items())):
             self.unnamed_ns = self.idle_ns = 0
@@ -228,18 +227,18 @@ class DeviceStatus:
 
     @property
     def stale(self) -> Unmeasured | None:
-        """Why its series are withheld: the device could not be read for some cycles, or ever."""
+        """Why its series are withheld: it could not be read for some cycles, or never could be."""
         cycles = UNREAD_CYCLES if self.was_read else 1
         return Unmeasured(self.state) if self.unread_cycles >= cycles else None
 
     @property
     def is_lower_bound(self) -> bool:
-        """Whether it may have been busier lately than the sum of its owners."""
+        """Whether the device may have been busier lately than its owners together."""
         return None in self.uncertain
 
     @property
     def lower_bounds(self) -> frozenset[str]:
-        """The quantities that are known of its owners, and of the device only as a lower bound."""
+        """The quantities whose sum over the owners is known: the device may have had more."""
         return self.measured & {*QUANTITIES, *COUNTED} if self.is_lower_bound else frozenset()
 
     @property
@@ -259,12 +258,12 @@ class DeviceStatus:
         if self.rejected_windows >= REJECTED_WINDOWS:
             reasons = {q: Unmeasured.REJECTED_SAMPLES for q in QUANTITIES if q in self.measured}
         reasons |= {q: r for q, r in self.unmeasured.items() if q in OWNED}
-        if self.is_lower_bound:  # who used what of it goes by core, of which some is not quantities
+        if self.is_lower_bound:  # energy is divided by core, and not all of the core is known
             reasons.setdefault(ENERGY, Unmeasured.READ_FAILED)
         return {ENERGY: reasons["core"], **reasons} if "core" in reasons else reasons
 
 
 def _is_named(share: tuple[Owner, Spent]) -> bool:
-    """Whether an owner was busy, or there is a reason other than ``NO_PID``."""
+    """Whether a share that the driver names was busy: an owner's, or one with another reason."""
     owner, spent = share
     return owner is not Unattributed.NO_PID and any(spent.busy)

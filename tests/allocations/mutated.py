@@ -46,7 +46,7 @@ def cases(scheme: Scheme) -> list[Case]:
     """The examples that a scheme reads and that name a device: a few of each source."""
     published = [Case(pod_of(case), node_of(case)) for case in CASES]
     found = [*_read_by(scheme, published), *_read_by(scheme, [*_upstream(), OF_INTEL])[:MOST]]
-    assert found or not scheme.placement, scheme.name
+    assert found or not scheme.placement, f"no case of {scheme.name} in upstream/ names a device"
     return found
 
 

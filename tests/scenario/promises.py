@@ -138,6 +138,26 @@ PROMISES: Mapping[Scheme, Callable[[ContainerRequest, DeviceSpec], Promise | Non
     Scheme.HUAWEI: _unplaced,
     Scheme.BAIDU: _unplaced,
 }
+SERVED_AS: Mapping[Scheme, str] = {  # the label "scheme" of its pods
+    Scheme.MGPU: "vke-mgpu",
+    Scheme.QGPU: "tke-qgpu",
+    Scheme.HAMI: "hami",
+    Scheme.VOLCANO_VGPU: "volcano-vgpu",
+    Scheme.VOLCANO_GPUSHARE: "volcano-gpushare",
+    Scheme.ALIYUN: "aliyun-gpushare-v1",
+    Scheme.ACK: "aliyun-ack",
+    Scheme.KOORDINATOR: "koordinator",
+    Scheme.GPU_MANAGER: "tkestack-gpu-manager",
+    Scheme.ELASTIC_GPU: "elastic-gpu",
+    Scheme.NVIDIA: "nvidia-device-plugin",
+    Scheme.GKE: "gke",
+    Scheme.KAI: "kai",
+    Scheme.DRA: "dra",
+    Scheme.AMD: "amd-device-plugin",
+    Scheme.INTEL: "intel-device-plugin",
+    Scheme.HUAWEI: "huawei-cce",
+    Scheme.BAIDU: "baidu-cce",
+}
 BY_POD = {Scheme.KOORDINATOR}  # with several containers, it states only the pod's total
 
 

@@ -4,33 +4,15 @@ from typing import Any
 
 import pytest
 
+from exporter.simulation.description import Scheme
 from tests.scenario.arithmetic import check_limits, check_use
+from tests.scenario.promises import SERVED_AS
 from tests.scenario.shared_nodes import NODES
 from tests.scenario.watched import watched
 
 pytestmark = pytest.mark.slow
 
 SECONDS = 60
-NAMES = {  # the label "scheme" of each node's pods
-    "mgpu": "vke-mgpu",
-    "qgpu": "tke-qgpu",
-    "hami": "hami",
-    "volcano-vgpu": "volcano-vgpu",
-    "volcano-gpushare": "volcano-gpushare",
-    "aliyun": "aliyun-gpushare-v1",
-    "ack": "aliyun-ack",
-    "koordinator": "koordinator",
-    "gpu-manager": "tkestack-gpu-manager",
-    "elastic-gpu": "elastic-gpu",
-    "nvidia": "nvidia-device-plugin",
-    "gke": "gke",
-    "kai": "kai",
-    "dra": "dra",
-    "amd": "amd-device-plugin",
-    "intel": "intel-device-plugin",
-    "huawei": "huawei-cce",
-    "baidu": "baidu-cce",
-}
 
 
 @pytest.mark.parametrize("name", NODES)
@@ -46,7 +28,8 @@ def test_each_pod_is_known_to_be_of_its_sharing_system(name: str) -> None:
     found = node.read("mgpu_container_allocation_info", ("pod", "scheme"))
     pods: list[dict[str, Any]] = NODES[name]["pods"]
     promised = {key.pod for key, _ in node.truth.promised}
-    assert set(found) == {(p["name"], NAMES[p["scheme"]]) for p in pods if p["name"] in promised}
+    systems = {p["name"]: SERVED_AS[Scheme(p["scheme"])] for p in pods if p["name"] in promised}
+    assert set(found) == set(systems.items())
 
 
 @pytest.mark.parametrize("name", NODES)

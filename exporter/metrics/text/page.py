@@ -28,7 +28,7 @@ class Format(Enum):
 
 
 def written(number: Number, divisor: int) -> str:
-    """Write the quotient as the shortest text that reads back as the same float."""
+    """Write ``number / divisor`` as the shortest text that reads back as the same float."""
     digits = _DIGITS.get(divisor)
     if digits and type(number) is int and divisor <= number < _EXACT_BELOW:
         text = str(number)  # as below, in a third of the time
@@ -38,9 +38,9 @@ def written(number: Number, divisor: int) -> str:
 
 
 def labelled(names: Iterable[str], values: Iterable[str], before: str = " ") -> str:
-    """Labels with their braces and a blank: a name, this and a number make a line.
+    """Write labels with their braces and a blank. A name, this text and a number make a line.
 
-    ``before`` is such a text, of the labels that stand before these.
+    ``before`` is another text of this kind. Its labels come first.
     """
     pairs = [f'{n}="{escaped(v)}"' for n, v in zip(names, values, strict=True)]
     if before != " ":
@@ -49,7 +49,11 @@ def labelled(names: Iterable[str], values: Iterable[str], before: str = " ") -> 
 
 
 def escaped(value: str) -> str:
-    """Escape as both formats ask. Half surrogates (from paths) stay apart and become ASCII."""
+    """Escape a label's value, as both formats require.
+
+    A half surrogate (an invalid byte of a path) becomes its escape in ASCII, so that values that
+    differ stay different.
+    """
     return value.encode(errors="backslashreplace").decode().translate(_ESCAPES)
 
 
@@ -63,7 +67,7 @@ def head(name: str, kind: str, about: str, form: Format) -> str:
     return f"# HELP {name} {about}\n# TYPE {name} {kind}\n"
 
 
-_PAGES = 2  # the numbers of so many pages are cached at most
+_PAGES = 2  # the cache holds at most as many numbers as this many pages have
 
 
 class _Texts(dict[Number, str]):
@@ -86,7 +90,7 @@ class _Wholes(dict[Number, str]):
 
 
 class Numbers:
-    """Writes numbers and caches their texts. Equal ones have one text (-0.0 that of 0.0)."""
+    """Writes numbers and caches their texts. Equal numbers have one text: 0.0 and -0.0 too."""
 
     def __init__(self, divisors: Iterable[int]) -> None:
         self._divided = {divisor: _Texts(divisor) for divisor in {1, *divisors}}
@@ -105,7 +109,7 @@ class Numbers:
         return [wholes[n] if type(n) is int else texts[n] for n in numbers]
 
     def forget(self, samples: int) -> None:
-        """Clear the cache once it holds more numbers than some pages of so many samples."""
+        """Clear the cache if it holds more numbers than ``_PAGES`` pages of ``samples`` samples."""
         everything = (self._wholes, *self._divided.values())
         if sum(map(len, everything)) > _PAGES * samples:
             for texts in everything:
@@ -116,7 +120,7 @@ _NO_MORE: Mapping[str, str] = {}
 
 
 class Level:
-    """The rows of a level, ordered by their labels. ``names`` are those of its labels."""
+    """Orders the rows of a level by their labels. ``names`` are the names of these labels."""
 
     def __init__(self, names: Sequence[str]) -> None:
         self._names = names
@@ -161,7 +165,7 @@ def samples_of(family: Family, rows: OrderedRows) -> Samples:
 def _labelled_samples(
     family: Family, rows: OrderedRows, values: Sequence[Mapping[tuple[str, ...], Number] | None]
 ) -> Samples:
-    """The samples of a family with labels of its own; an ``open`` one may have more."""
+    """The samples of a family with labels of its own; an ``open`` family may have further ones."""
     texts: list[str] = []
     numbers: list[Number] = []
     further = rows.table.more.get(family.name) if family.open else None
@@ -176,7 +180,7 @@ def _labelled_samples(
 
 
 def _lines(name: str, texts: Sequence[str], numbers: Sequence[str]) -> bytes:
-    """A line for each sample, joined without a string for each."""
+    """A line for each sample. All are joined at once: a string for each line would cost more."""
     parts = [f"\n{name}"] * (3 * len(texts))
     parts[0] = name
     parts[1::3], parts[2::3] = texts, numbers
@@ -187,10 +191,9 @@ def _lines(name: str, texts: Sequence[str], numbers: Sequence[str]) -> bytes:
 def _lines_with_starts(
     name: str, texts: Sequence[str], numbers: Sequence[str], starts: Sequence[str]
 ) -> bytes:
-    """As ``_lines``, and after each counter's line the one of its start.
+    """Like ``_lines``, with the line of its start time after each counter's line.
 
-    Prometheus looks for a counter's start in the lines after it, so that the next line is found
-    soonest.
+    Prometheus looks for a counter's start in the lines after it, and finds the next line soonest.
     """
     created = f"{name.removesuffix('_total')}_created"
     many = zip(texts, numbers, starts, strict=True)
@@ -199,9 +202,9 @@ def _lines_with_starts(
 
 
 class Renderer:
-    """Writes pages. It caches the texts of labels and numbers, because most stay.
+    """Writes pages. It caches the texts of labels and numbers, because most of them stay.
 
-    With ``created``, OpenMetrics pages hold the start time of each counter. Not thread-safe.
+    With ``created``, OpenMetrics pages have the start time of each counter. Not thread-safe.
     """
 
     def __init__(self, families: Sequence[Family] = FAMILIES, *, created: bool = False) -> None:
@@ -216,7 +219,7 @@ class Renderer:
         self._numbers = Numbers(family.divisor for family in families)
 
     def follow(self, before: "Renderer") -> None:
-        """Keep the start times of counters that another renderer's pages had."""
+        """Take over the start times of counters from another renderer, and share them with it."""
         self._starts = before._starts  # noqa: SLF001 - of the same class
 
     def render(

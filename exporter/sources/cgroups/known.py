@@ -44,9 +44,10 @@ class Hold(Enum):
 
 
 class Lifetimes:
-    """The processes held. ``enabled`` False holds none, for pids that are not the kernel's own.
+    """Holds processes: one pidfd for each, all of them watched by one epoll.
 
-    ``epoll`` is closed with it.
+    If ``enabled`` is False, none is held: for pids of another PID namespace, where a pidfd
+    would be of another process. ``close`` closes ``epoll`` too.
     """
 
     def __init__(self, *, enabled: bool = True, epoll: select.epoll | None = None) -> None:
@@ -98,17 +99,18 @@ class Lifetimes:
 
 SECOND_NS = 10**9
 READ_AGAIN_NS = 60 * SECOND_NS
-YOUNG_NS = 30 * SECOND_NS  # so long an entrypoint may still be moved into its container's cgroup
-_TURNS = 8  # in that time
+YOUNG_NS = 30 * SECOND_NS  # a process this young may still be moved into its container's cgroup
+_TURNS = 8  # groups of processes that are read again together, within READ_AGAIN_NS
 
 Answer = CgroupIdentity | Unattributed
 
 
 def ttl_ns(pid: int, answer: Answer, met_ns: int, now_ns: int) -> int:
-    """How long from now on a settled answer about a process that was met then is not looked into.
+    """For how long, from now on, a settled answer is used without a look at the process.
 
-    Until the process's turn, which comes once a minute, for an eighth of all processes at once:
-    a look after many others finds more of what it needs in the CPU's caches.
+    ``met_ns`` is when the process was met. A young process in no container is looked at each time.
+    All others have a turn once a minute. An eighth of them has its turn at the same moment: looks
+    one after another find more of what they need in the CPU's caches.
     """
     is_container = isinstance(answer, CgroupIdentity) and answer.container_id
     if not is_container and now_ns - met_ns < YOUNG_NS:
@@ -118,16 +120,17 @@ def ttl_ns(pid: int, answer: Answer, met_ns: int, now_ns: int) -> int:
 
 
 CACHED_AFTER_END_NS = 15 * SECOND_NS  # the driver's ring holds a dead process's samples this long
-RENAMED_NS = 300 * SECOND_NS  # so long one that stays in its container is shown by its old name
-ASKED_FOR_NS = 10 * SECOND_NS  # so long one walk serves for the processes that /proc hides
+RENAMED_NS = 300 * SECOND_NS  # a process in its old container is shown by its old name this long
+ASKED_FOR_NS = 10 * SECOND_NS  # one walk is used this long for the processes that /proc hides
 _LARGEST_PID = 2**22  # PID_MAX_LIMIT of the kernel
 
 
 @dataclass(slots=True)
 class CachedProcess:
-    """A process met before. ``fresh_until_ns``: so long the answer holds without a look.
+    """A process that was met before. Until ``fresh_until_ns`` its answer is used without a look.
 
-    ``paths``: its cgroups when it was ``seen`` last, if as long as it has them the answer holds.
+    ``paths`` are its cgroups at ``seen_ns``: as long as it has the same, the answer stays. They are
+    empty if they do not name the container.
     """
 
     start: int | None
@@ -143,10 +146,10 @@ class CachedProcess:
 
 
 class ProcessCache:
-    """At most ``most`` of them, ``by_pid``; how many had to be forgotten is in ``rejected``.
+    """Says what each process is. It caches at most ``most`` processes.
 
-    ``is_blind`` returns whether a pid of the node may mean another process here. Not for use by
-    several threads at once.
+    ``rejected`` counts those that were forgotten to make room. ``is_blind`` returns whether a pid
+    of the node may mean another process here. Not for use by several threads at once.
     """
 
     def __init__(
@@ -161,23 +164,23 @@ class ProcessCache:
         self._proc_root, self._containers, self._lifetimes = proc_root, containers, lifetimes
         self._is_blind, self._most = is_blind, most
         self.by_pid: dict[int, CachedProcess] = {}
-        self.version = 0  # rises where one is forgotten, and where one takes another name
+        self.version = 0  # rises when a process is forgotten or takes another name
         self._ended: dict[int, CachedProcess] = {}
         self._asked: frozenset[int] | None = None  # the last time, and what was answered
         self._answers: Mapping[int, Answer] = {}
-        # Of each of these: it is to be looked at the next time, or from a moment on (a heap).
-        self._stale: set[int] = set()
-        self._due: list[tuple[int, int]] = []
+        self._stale: set[int] = set()  # to be looked at the next time
+        self._due: list[tuple[int, int]] = []  # a heap: from when on, and which pid
 
     def answers(self, pids: Collection[int], now: int) -> Mapping[int, Answer]:
-        """What each of these is now: the same mapping as before while nothing else is known.
+        """What each of these processes is now; the same mapping as before if nothing has changed.
 
-        Of processes that were asked for the last time only those are looked at that are not fresh.
+        A process that was asked for the last time is looked at only if its answer is not fresh.
         """
         asked = frozenset(pids)
-        before, self._asked = self._asked, None  # should this fail, all are looked at the next time
+        before, self._asked = self._asked, None  # if this fails, the next call looks at all
         self._note_ends(now)
-        # One that is forgotten and met again leaves its old moment behind: not too many of those.
+        # A process that is forgotten and met again leaves an old entry in ``_due``. They are
+        # cleared before there are too many.
         if before is None or len(self._due) > 2 * self._most:
             self._stale, self._due = set(), []
             self._answers = {pid: self._answer(pid, now) for pid in pids}
@@ -207,7 +210,7 @@ class ProcessCache:
             self._answers = {**before, **news}
 
     def _answer(self, pid: int, now: int) -> Answer:
-        """What one process is, and when it is to be looked at again."""
+        """What one process is; records when it is to be looked at again."""
         known = self.by_pid.get(pid)
         if known is not None and (now < known.fresh_until_ns or self._stays(pid, known, now)):
             answer = known.answer
@@ -249,7 +252,7 @@ class ProcessCache:
         return known.answer
 
     def _stays(self, pid: int, known: CachedProcess, now: int) -> bool:
-        """Whether it is seen in its container still; that costs half of a whole look."""
+        """Whether it is still in its container; asking costs half as much as a whole look."""
         is_same = known.held and known.paths and now < known.seen_ns + RENAMED_NS
         if not is_same or paths_of(self._proc_root, pid) != known.paths:
             return False
@@ -273,7 +276,7 @@ class ProcessCache:
         return self._judge(pid, known, seen, now)
 
     def _judge(self, pid: int, known: CachedProcess, seen: ProcessState, now: int) -> Answer:
-        """Take what was seen of a live process as its answer, and say when to look again."""
+        """Make its answer of what was seen of a live process, and set when to look again."""
         answer, is_settled = self._identify(pid, known, seen, now)
         if answer == HOST:
             answer = self._bare(pid)
@@ -290,7 +293,10 @@ class ProcessCache:
     def _identify(
         self, pid: int, known: CachedProcess, seen: ProcessState, now: int
     ) -> tuple[Answer, bool]:
-        """The answer, and whether it is settled: the tree was asked wherever it had to be."""
+        """The answer, and whether it is settled.
+
+        It is, unless it needs a walk of the cgroup tree and none is there that is new enough.
+        """
         identity = best_identity(seen.paths)
         is_container = identity.container_id is not None
         is_within = identity.pod_uid is not None or identity.unit is not None
