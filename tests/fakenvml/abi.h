@@ -139,6 +139,18 @@ typedef struct {
     unsigned long long memorySizeMB;
 } nvmlGpuInstanceProfileInfo_t; /* 48 */
 
+typedef struct nvmlDevice_st *nvmlGpuInstance_t; /* opaque; here a MIG device of the instance */
+
+typedef struct {
+    unsigned start, size;
+} nvmlGpuInstancePlacement_t; /* 8 */
+
+typedef struct {
+    nvmlDevice_t device;
+    unsigned id, profileId;
+    nvmlGpuInstancePlacement_t placement;
+} nvmlGpuInstanceInfo_t; /* 24 */
+
 typedef struct {
     unsigned gpuUtilization, memoryUtilization;
     unsigned long long maxMemoryUsage, time /* ms, 0 while alive */, startTime /* microseconds */;

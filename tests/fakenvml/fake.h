@@ -62,7 +62,7 @@ typedef struct {
 typedef struct {
     bool present;
     const char *uuid, *profile;
-    unsigned gi, ci, slices, compute, sms;
+    unsigned gi, ci, slices, compute, sms, start;
     unsigned long long memory;
 } Instance;
 

@@ -86,6 +86,34 @@ NVML(nvmlDeviceGetGpuInstanceProfileInfo)(nvmlDevice_t device, unsigned profile,
     return NVML_SUCCESS;
 }
 
+static int instance_by_id(const Gpu *gpu, unsigned gi)
+{
+    for (int i = 0; gpu->mig && i < MAX_INSTANCES; i++)
+        if (gpu->instances[i].present && gpu->instances[i].gi == gi) return i;
+    return WHOLE;
+}
+
+NVML(nvmlDeviceGetGpuInstanceById)(nvmlDevice_t device, unsigned id, nvmlGpuInstance_t *instance)
+{
+    BOARD_CALL(device)
+    if (!call.gpu->mig) return NVML_ERROR_NOT_SUPPORTED;
+    int found = instance_by_id(call.gpu, id);
+    if (found == WHOLE) return NVML_ERROR_NOT_FOUND;
+    *instance = device_handle(device->gpu, found);
+    return NVML_SUCCESS;
+}
+
+/* Where an instance lies among its board's memory slices. */
+NVML(nvmlGpuInstanceGetInfo)(nvmlGpuInstance_t instance, nvmlGpuInstanceInfo_t *info)
+{
+    DEVICE_CALL(instance)
+    if (!call.instance) return NVML_ERROR_INVALID_ARGUMENT;
+    *info = (nvmlGpuInstanceInfo_t){.device = device_handle(instance->gpu, WHOLE),
+                                    .id = call.instance->gi,
+                                    .placement = {call.instance->start, call.instance->slices}};
+    return NVML_SUCCESS;
+}
+
 /* --- GPM --- */
 
 /* A sample remembers where and when it was taken; what lies between two is computed when it is asked for. */
@@ -129,12 +157,10 @@ NVML(nvmlGpmMigSampleGet)(nvmlDevice_t device, unsigned gi, nvmlGpmSample_t samp
 {
     BOARD_CALL(device)
     if (!call.gpu->gpm || !call.gpu->mig) return NVML_ERROR_NOT_SUPPORTED;
-    for (int i = 0; i < MAX_INSTANCES; i++) {
-        if (!call.gpu->instances[i].present || call.gpu->instances[i].gi != gi) continue;
-        *sample = (struct nvmlGpmSample_st){device->gpu, i, call.now};
-        return NVML_SUCCESS;
-    }
-    return NVML_ERROR_NOT_FOUND;
+    int found = instance_by_id(call.gpu, gi);
+    if (found == WHOLE) return NVML_ERROR_NOT_FOUND;
+    *sample = (struct nvmlGpmSample_st){device->gpu, found, call.now};
+    return NVML_SUCCESS;
 }
 
 enum { GPM_GRAPHICS = 1, GPM_SM = 2, GPM_OCCUPANCY = 3, GPM_TENSOR = 5, GPM_DRAM = 10, GPM_PCIE_TX = 20, GPM_PCIE_RX = 21 };

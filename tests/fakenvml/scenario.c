@@ -179,6 +179,7 @@ static void read_instance(Line *line, Scenario *scenario)
     instance->slices = (unsigned)number_of(line, "slices", 1);
     instance->compute = (unsigned)number_of(line, "compute", instance->slices);
     instance->sms = (unsigned)number_of(line, "sms", 14);
+    instance->start = (unsigned)number_of(line, "start", index);
     instance->memory = number_of(line, "memory", 10ull << 30);
 }
 

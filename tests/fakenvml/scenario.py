@@ -72,8 +72,10 @@ class Instance:
     memory: int = 10 * GIB
     profile: str = "1g.10gb"
     sms: int = 14
+    start: int | None = None
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "start", self.index if self.start is None else self.start)
         object.__setattr__(self, "uuid", self.uuid or f"MIG-{self.gpu}-{self.index}")
         object.__setattr__(self, "gi", self.index + 1 if self.gi is None else self.gi)
 

@@ -132,6 +132,8 @@ STRUCTURES = {
     "nvmlConfComputeMemSizeInfo_t": "c_nvmlConfComputeMemSizeInfo_t",
     "nvmlDeviceAttributes_t": "c_nvmlDeviceAttributes",
     "nvmlGpuInstanceProfileInfo_t": "c_nvmlGpuInstanceProfileInfo_t",
+    "nvmlGpuInstancePlacement_t": "c_nvmlGpuInstancePlacement_t",
+    "nvmlGpuInstanceInfo_t": "c_nvmlGpuInstanceInfo_t",
     "nvmlAccountingStats_t": "c_nvmlAccountingStats_t",
     "nvmlAccountingStats_v2_t": "c_nvmlAccountingStats_v2_t",
     "nvmlEventData_t": "c_nvmlEventData_t",
@@ -708,6 +710,20 @@ answer = [info(gpu, 3, 1).sliceCount, info(gpu, 1, 1).instanceCount, code(info, 
 """
     assert ask(scenario, question) == [4, 2, 3, 2, 2, 1]
     assert core_seconds(scenario, 0, NOW - 10, NOW) == pytest.approx(5)
+
+
+def test_an_instance_lies_at_its_place_on_the_board(ask: Asker) -> None:
+    scenario = mig_board()
+    scenario.instances[0] = Instance(0, 0, gi=2, slices=3, start=4)
+    question = """
+def place(gi):
+    found = n.nvmlGpuInstanceGetInfo(n.nvmlDeviceGetGpuInstanceById(gpu, gi))
+    return [found.id, found.placement.start, found.placement.size]
+answer = [place(2), place(5), code(n.nvmlDeviceGetGpuInstanceById, gpu, 9),
+          code(n.nvmlGpuInstanceGetInfo, gpu)]
+"""
+    wrong = [pynvml.NVML_ERROR_NOT_FOUND, pynvml.NVML_ERROR_INVALID_ARGUMENT]
+    assert ask(scenario, question) == [[2, 4, 3], [5, 2, 1], *wrong]
 
 
 def test_a_process_has_the_name_of_its_program(ask: Asker) -> None:

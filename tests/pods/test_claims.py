@@ -138,6 +138,13 @@ def test_a_claim_that_nobody_refers_to_any_more_is_forgotten(asked: Asked) -> No
     assert asked.claims.subject(pods()) is None
 
 
+def test_a_claim_that_was_not_asked_for_yet_has_no_devices(asked: Asked) -> None:
+    answer = asked.claims.ask(pods("c"))
+    facts = asked.claims.facts(answer, pods("c", "new", version=2))
+
+    assert facts.claims == {("default", "c"): (GPU,), ("default", "new"): ()}
+
+
 @pytest.mark.parametrize("kind", ["versions", "claim", "slices"])
 def test_without_the_permission_the_missing_rule_is_said(
     cluster: ApiServer, tmp_path: Path, kind: str

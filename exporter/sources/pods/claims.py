@@ -228,9 +228,12 @@ class Claims:
         return ClaimsAnswer(dict(self._claims), self._offered)
 
     def facts(self, answer: ClaimsAnswer, table: PodTable) -> NodeFacts:
-        """The claims that this node's pods still refer to, and all devices offered."""
+        """The claims that this node's pods refer to, and all devices offered.
+
+        One that was not asked for yet has no devices so far: it is asked for within a second.
+        """
         wanted = self.subject(table) or frozenset()
-        claims = {key: devices for key, devices in answer.claims.items() if key in wanted}
+        claims = {key: answer.claims.get(key, ()) for key in sorted(wanted)}
         return NodeFacts(claims=claims, offered=answer.offered if claims else {})
 
     def rejected(self) -> Mapping[str, int]:

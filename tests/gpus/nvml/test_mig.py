@@ -54,6 +54,23 @@ def test_an_instance_whose_number_is_refused_is_a_device_all_the_same(parted: No
     assert by_uuid(parted.read())["MIG-0-0"].device.gpu_instance is None
 
 
+def test_an_instance_has_the_place_that_its_board_gives_it(parted: Node) -> None:
+    parted.scenario.instances[0] = Instance(0, 0, slices=3, memory=40 * GIB, start=4)
+    parted.start()
+    devices = by_uuid(parted.read())
+    places = [devices[uuid].device.placement_start for uuid in ("GPU-0", "MIG-0-0", "MIG-0-1")]
+    assert places == [None, 4, 1]
+
+
+@pytest.mark.parametrize("function", ["nvmlDeviceGetGpuInstanceById", "nvmlGpuInstanceGetInfo"])
+def test_an_instance_whose_place_is_refused_is_a_device_all_the_same(
+    parted: Node, function: str
+) -> None:
+    parted.fail(Fault("error", function, code=4))
+    parted.start()
+    assert by_uuid(parted.read())["MIG-0-0"].device.placement_start is None
+
+
 def test_boards_of_four_slices_are_divided_by_four(parted: Node) -> None:
     parted.scenario.instances = [Instance(0, 0, slices=2, memory=12 * GIB)]
     parted.change_gpu(0, slices=4)
