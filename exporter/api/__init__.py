@@ -11,6 +11,7 @@ from exporter.api.restricted import (
     restricted,
     restricted_devices,
     restricted_history,
+    restricted_past,
     restricted_pod,
 )
 from exporter.api.schema import schema
@@ -24,6 +25,7 @@ __all__ = [
     "restricted",
     "restricted_devices",
     "restricted_history",
+    "restricted_past",
     "restricted_pod",
     "schema",
     "snapshot",
