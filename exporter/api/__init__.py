@@ -11,7 +11,6 @@ from exporter.api.restricted import (
     restricted,
     restricted_devices,
     restricted_history,
-    restricted_past,
     restricted_pod,
 )
 from exporter.api.schema import schema
@@ -25,7 +24,6 @@ __all__ = [
     "restricted",
     "restricted_devices",
     "restricted_history",
-    "restricted_past",
     "restricted_pod",
     "schema",
     "snapshot",

@@ -6,19 +6,18 @@ numbers of owners, so that the parts of a device still add up to the whole.
 """
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import replace
 from itertools import chain
 
-from exporter.api.document import LEVEL_OF, Document
+from exporter.api.document import Document
 from exporter.api.figures import Json
 from exporter.metrics.families import FAMILIES
-from exporter.model import History
 
 _HEAD = ("api_version", "node", "simulated", "snapshot")
 _DEVICE = frozenset({"index", "uuid", *(f.name for f in FAMILIES if f.level == "device")})
 _SOURCE = ("name", "up", "duration_seconds", "last_success_timestamp_seconds")
 _UNATTRIBUTED = ("reason", "core_utilization_ratio", "memory_used_bytes")
 _SUMMED = ("core_utilization_ratio", "memory_used_bytes")
+_SERIES_NAMESPACE = {"container": 0}  # where the labels of a series have it
 _FREE = "device"  # the level whose series name no owner
 
 
@@ -44,24 +43,13 @@ def restricted_devices(document: Document, namespaces: Collection[str]) -> Docum
 
 
 def restricted_history(document: Document, namespaces: Collection[str]) -> Document:
-    """``history`` for these namespaces; ``document`` is that of ``restricted_past``."""
+    """``history`` for these namespaces and for the devices."""
     return {
         **_head(document, namespaces),
         "end_timestamp_seconds": document["end_timestamp_seconds"],
         "step_seconds": document["step_seconds"],
-        "series": document["series"],
+        "series": [each for each in document["series"] if _is_shown(each, namespaces)],
     }
-
-
-def restricted_past(history: History, namespaces: Collection[str]) -> History:
-    """The history of the devices and of these namespaces' containers."""
-    seen = {
-        labels: points
-        for labels, points in history.series.items()
-        if LEVEL_OF[len(labels)] == _FREE
-        or (LEVEL_OF[len(labels)] == "container" and labels[0] in namespaces)
-    }
-    return replace(history, series=seen)
 
 
 def restricted_pod(document: Document, namespaces: Collection[str]) -> Document:
@@ -118,3 +106,10 @@ def _of_pods(document: Document, namespaces: Collection[str]) -> Iterator[Json]:
 def _of_groups(document: Document) -> Iterator[Json]:
     for group in document["groups"]:
         yield from group["devices"]
+
+
+def _is_shown(series: Json, namespaces: Collection[str]) -> bool:
+    place = _SERIES_NAMESPACE.get(series["level"])
+    if place is None:
+        return bool(series["level"] == _FREE)
+    return series["labels"][place] in namespaces

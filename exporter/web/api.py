@@ -3,7 +3,6 @@
 import asyncio
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import partial
 
 from aiohttp import web
@@ -59,10 +58,8 @@ class Api:
         def render(snapshot: Snapshot, age_ns: int) -> bytes:
             if view.namespaces is None:
                 return _encoded(_WHOLE[name](snapshot, self._about(), age_ns))
-            past = api.restricted_past(snapshot.history, view.namespaces)
             make, restrict = _RESTRICTED[name]
-            document = make(replace(snapshot, history=past), self._about(), age_ns)
-            return _encoded(restrict(document, view.namespaces))
+            return _encoded(restrict(make(snapshot, self._about(), age_ns), view.namespaces))
 
         answer = await self._answers.respond(request, (name, view), render, JSON, view)
         return answer or _error(404, "nothing is there")

@@ -2,7 +2,6 @@
 
 import gzip
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import partial
 from hashlib import sha256
 from importlib.resources import files
@@ -67,13 +66,11 @@ class LivePage:
                 del self._rendered[next(iter(self._rendered))]
             about = self._about()
             document = api.snapshot(snapshot, about, age_ns)
-            seen = snapshot
+            history = api.history(snapshot, about, age_ns)
             if view.namespaces is not None:
                 document = api.restricted(document, view.namespaces)
-                past = api.restricted_past(snapshot.history, view.namespaces)
-                seen = replace(snapshot, history=past)
-            page = Page(document, api.history(seen, about, age_ns))
-            self._rendered[view] = _Rendered(snapshot, stale, page)
+                history = api.restricted_history(history, view.namespaces)
+            self._rendered[view] = _Rendered(snapshot, stale, Page(document, history))
         return self._rendered[view].page
 
 

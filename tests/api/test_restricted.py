@@ -3,7 +3,6 @@
 import json
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -21,12 +20,6 @@ ABOUT = About("node-1", 15_000_000_000)
 
 def whole(snapshot: Snapshot) -> Document:
     return api.snapshot(snapshot, ABOUT, 0)
-
-
-def past_of(snapshot: Snapshot, shown: set[str]) -> Document:
-    """The history for who may see these namespaces."""
-    past = api.restricted_past(snapshot.history, shown)
-    return api.restricted_history(api.history(replace(snapshot, history=past), ABOUT, 0), shown)
 
 
 def secrets_of(document: Document, shown: set[str]) -> set[str]:
@@ -59,7 +52,7 @@ def test_no_name_of_others_is_left_anywhere(shown: set[str]) -> None:
     snapshot = demo()
     full = whole(snapshot)
     left = api.restricted(full, shown)
-    past = past_of(snapshot, shown)
+    past = api.restricted_history(api.history(snapshot, ABOUT, 0), shown)
     devices = api.restricted_devices(full, shown)
     page = Page(left, past).html(choice_of({"all": "1"}), 0.0, "/metrics")
     assert len(secrets_of(full, shown)) > 10
@@ -75,7 +68,7 @@ def test_the_schema_holds(made: Callable[[], Snapshot], shown: set[str]) -> None
     full = whole(snapshot)
     validate("snapshot", api.restricted(full, shown))
     validate("devices", api.restricted_devices(full, shown))
-    validate("history", past_of(snapshot, shown))
+    validate("history", api.restricted_history(api.history(snapshot, ABOUT, 0), shown))
 
 
 @pytest.mark.parametrize("made", [demo, crowded])
@@ -123,7 +116,7 @@ def test_something_new_in_a_document_is_hidden() -> None:
 def test_the_page_says_what_it_does_not_show() -> None:
     full = whole(demo())
     left = api.restricted(full, {"inference"})
-    page = Page(left, past_of(demo(), {"inference"}))
+    page = Page(left, api.restricted_history(api.history(demo(), ABOUT, 0), {"inference"}))
     text = page.html(choice_of({}), 0.0, "/metrics")
     assert "You may see the pods of these namespaces only: <bdi>inference</bdi>" in text
     assert "namespaces and groups" in text
