@@ -86,6 +86,25 @@ def test_all_problems_of_all_files_are_said_with_their_places(
     assert "SECRET" not in "\n".join(lines)
 
 
+def test_other_ways_in_contradict_kubernetes_access(check: Check, file: Path, web: Path) -> None:
+    file.write_text(
+        "web: {kubernetes-access: true, open-page: true}\n"
+        f"web.config.file: {web}\nweb.metrics-only: true\n"
+    )
+    web.write_text(f"basic_auth_users: {{alice: $2y$10${'a' * 53}}}\n")
+
+    status, lines = check.text({"config.file": str(file)})
+    unused = check.text({"web.kubernetes-audiences": "mgpu"})
+
+    assert status == 2
+    assert [line.partition(f"problem: {file}, line 1, ")[2] for line in lines[:2]] == [
+        "web.open-page: contradicts --web.kubernetes-access; give one of the two",
+        "web.open-page: contradicts --web.metrics-only; give one of the two",
+    ]
+    assert f"{web}, basic_auth_users: contradicts --web.kubernetes-access" in lines[2]
+    assert "has no effect without --web.kubernetes-access" in unused[1][0]
+
+
 def test_programs_are_told_place_value_and_what_is_allowed(check: Check, file: Path) -> None:
     file.write_text("log.level: loud\n")
 

@@ -164,7 +164,16 @@ def _part(kind: LineKind, labels: tuple[str, ...], part: Json, node: _NodeContex
 
 
 def _rest(device: Json, key: Key) -> Iterator[Line]:
-    """Unattributed use, a line for each reason."""
+    """Use by others, if they may not be seen; unattributed use, a line for each reason."""
+    others = inner(device, "others")
+    if "others" in device:
+        yield Line(
+            key=(*key, LineKind.REST, "others"),
+            kind=LineKind.REST,
+            name="others, not shown to you",
+            core=Figure(number(others, "core_utilization_ratio")),
+            memory=Figure(number(others, "memory_used_bytes")),
+        )
     for part in items(device, "unattributed"):
         reason = text(part, "reason")
         own = (*key, LineKind.REST, reason)

@@ -71,6 +71,7 @@ class Handler(BaseHTTPRequestHandler):
     def _forget(self) -> None:
         with self.server.changed:
             self.server.connections.discard(self.plain)
+            self.server.changed.notify_all()
         self.plain.close()
 
     def log_message(self, *_: object) -> None:

@@ -1,6 +1,7 @@
 """Reviews over real HTTP: who a token belongs to, what its user may do, and bad answers."""
 
 import json
+import threading
 import time
 from collections.abc import Iterator
 from functools import partial
@@ -10,7 +11,7 @@ import pytest
 
 from exporter.model import ReviewError, Right, Subject
 from exporter.sources.pods.client import connect, from_kubeconfig
-from exporter.sources.pods.reviews import ApiReviewer
+from exporter.sources.pods.reviews import MOST_IDLE, ApiReviewer
 from tests.pods.apiserver import ApiServer, write_kubeconfig
 from tests.pods.apistate import Account
 
@@ -188,6 +189,21 @@ def test_a_silent_and_a_dripping_api_server_are_left(
     with pytest.raises(ReviewError, match=r"took more than 1\.0 s"):
         reviewer.identify("any")
     assert time.monotonic() - began < 30
+
+
+def test_few_connections_are_kept_after_a_crowd(server: ApiServer, kubeconfig: Path) -> None:
+    reviewer = ApiReviewer(partial(connect, from_kubeconfig(str(kubeconfig))), timeout_s=60.0)
+    server.hold("identify")
+    crowd = [threading.Thread(target=reviewer.identify, args=(f"t{n}",)) for n in range(12)]
+    for each in crowd:
+        each.start()
+    server.wait_for_requests("identify", 12)
+    server.release()
+    for each in crowd:
+        each.join()
+    server.wait_for(lambda: server.connections <= MOST_IDLE, "the others are closed")
+    assert reviewer.identify("t1") is None
+    reviewer.close()
 
 
 def test_connections_are_kept_and_replaced_after_the_server_came_back(

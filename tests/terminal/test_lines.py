@@ -3,6 +3,7 @@ from typing import Any
 
 import pytest
 
+from exporter import api
 from exporter.model import DeviceState, Row, Snapshot, Value
 from exporter.terminal.lines import lines_of
 from exporter.terminal.view import Line, LineKind, path
@@ -77,6 +78,14 @@ def test_a_pod_on_several_devices_stands_under_each() -> None:
     on = [device.name for device in lines if any(CHAT in child.name for child in device.children)]
     assert on == ["0 A100-SXM4-80GB", "3 L40S"]
     assert len({line.key for line in everything(lines) if CHAT in line.name}) == 2
+
+
+def test_what_may_not_be_seen_is_a_line_of_its_own() -> None:
+    left = api.restricted(document(demo()), {"inference"})
+    first = lines_of(left, None)[0]
+    assert first.children[-1].name == "others, not shown to you"
+    parts = [child.memory.value or 0 for child in first.children]
+    assert sum(parts) == pytest.approx(first.memory.value)
 
 
 def test_keys_are_of_one_line_each() -> None:

@@ -36,7 +36,7 @@ class Agent:
         more: Document | None = None,
     ) -> None:
         self._kubectl, self._board = kubectl, board
-        self._more = more or {}
+        self.more = more or {}
         self._profile = profile
         self.name, self.namespace = name, namespace
 
@@ -150,5 +150,5 @@ class Agent:
             "extraVolumeMounts": [
                 {"name": "gpus", "mountPath": str(gpus.parent), "readOnly": True}
             ],
-            **self._more,
+            **self.more,
         }

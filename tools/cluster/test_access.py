@@ -219,3 +219,20 @@ def test_without_the_api_server_nobody_new_is_let_in(guarded: Guarded) -> None:
         assert b"cannot be asked" in refused.value.read()
     guarded.stage.node.wait()
     eventually(lambda: guarded.ask("/metrics", "fresh").status == 200, "it is let in again")
+
+
+def test_with_an_audience_of_its_own_no_other_token_opens_anything(guarded: Guarded) -> None:
+    """Last, because it changes the exporter."""
+    stage, old = guarded.stage, guarded.agent
+    control = {**old.more["accessControl"], "audiences": ["mgpu-exporter"]}
+    agent = Agent(
+        *(stage.kubectl, stage.board, "minimal", old.name, old.namespace),
+        more={"accessControl": control},
+    )
+    agent.apply()
+    agent.wait()
+    eventually(lambda: guarded.ask("/-/ready").status == 200, "the new one is ready")
+    guarded.tokens["own"] = token(stage, "scraper", "--audience=mgpu-exporter")
+    assert guarded.ask("/metrics", "own").status == 200
+    assert guarded.ask("/metrics", "scraper").status == 401
+    assert guarded.ask("/metrics", "elsewhere").status == 401

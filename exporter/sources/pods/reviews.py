@@ -1,6 +1,6 @@
 """Asks the API server who a client is (TokenReview) and what it may do (SubjectAccessReview).
 
-Blocking; any number of threads. Each request has a connection of its own, which is kept for later
+Blocking; any number of threads. Each request has a connection of its own; some are kept for later
 ones. Nothing of an answer is trusted beyond its documented types: a wrong one is an error, never a
 permission.
 
@@ -21,6 +21,7 @@ from exporter.sources.pods.wire import JsonError, decode
 TOKEN_REVIEWS = "/apis/authentication.k8s.io/v1/tokenreviews"  # noqa: S105 - a path
 ACCESS_REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 TIMEOUT_S = 4.0
+MOST_IDLE = 4  # connections that are kept; each costs the API server memory
 _FORBIDDEN = 403
 _MISSING = (
     "missing permission: give the exporter's ServiceAccount a ClusterRole with 'tokenreviews: "
@@ -137,7 +138,11 @@ class ApiReviewer:
             client.close()
             raise
         with self._lock:
-            self._idle.append(client)
+            kept = len(self._idle) < MOST_IDLE
+            if kept:
+                self._idle.append(client)
+        if not kept:
+            client.close()
         return body
 
     def _take(self) -> KubeClient | None:
