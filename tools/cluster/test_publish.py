@@ -75,10 +75,12 @@ def registry(stage: Stage) -> Iterator[Registry]:
     package()
     made = Registry(stage.state, stage.logs)
     made.start()
-    made.push_image(stage.state / EXPORTER, __version__, NEXT)
-    stage.notes += [f"pushed {NAME} {v} {made.push_chart(v)}" for v in (__version__, NEXT)]
-    yield made
-    made.stop()
+    try:
+        made.push_image(stage.state / EXPORTER, __version__, NEXT)
+        stage.notes += [f"pushed {NAME} {v} {made.push_chart(v)}" for v in (__version__, NEXT)]
+        yield made
+    finally:
+        made.stop()
 
 
 def test_the_registry_has_image_and_chart_in_both_versions(registry: Registry) -> None:
