@@ -30,7 +30,8 @@ class Registry:
         self._folder.mkdir()
         config = self._folder / "config.yaml"
         config.write_text(_CONFIG % (self._folder / "content", HOST))
-        self._program = Program("registry", [program("registry"), "serve", str(config)], logs)
+        command = [program("registry"), "serve", str(config)]
+        self._program = Program("registry", command, logs, {"OTEL_TRACES_EXPORTER": "none"})
 
     def start(self) -> None:
         """Start it and wait until it answers."""
