@@ -3,6 +3,7 @@
 ``python -m dashboards.generate`` writes them; with ``--check`` it fails where they differ.
 """
 
+import json
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -15,6 +16,8 @@ from dashboards import cost, exporter, groups, node, overview, pod
 from dashboards.frame import GRAFANA
 
 FOLDER = Path(__file__).parent
+CATALOGUE = "grafana.com/boards.json"  # not beside the boards: all files there are boards
+PAGES = "https://github.com/mgpu-exporter/mgpu-exporter/blob/main/docs"
 BOARDS = (overview, node, pod, groups, cost, exporter)
 
 
@@ -59,16 +62,44 @@ def _required(panels: Iterable[str]) -> list[dict[str, str]]:
     ]
 
 
+def catalogue(builders: Iterable[Dashboard]) -> str:
+    """What the form of grafana.com asks about each board, beside its file."""
+    written = []
+    for builder in builders:
+        board = builder.build()
+        written.append(
+            {
+                "file": f"{board.uid}.json",
+                "name": board.title,
+                "summary": board.description,
+                "readme": f"Needs [mgpu-exporter]({PAGES}/installation.md) and its recording rules "
+                f"({PAGES}/alerts.md). [What it shows]({PAGES}/dashboards.md).",
+                "grafana": f">= {GRAFANA}",
+                "dataSource": "prometheus",
+                "collector": "mgpu-exporter",
+                "tags": ["gpu", "nvidia", "kubernetes", "mgpu-exporter"],
+                "gnetId": None,  # none is uploaded yet
+            }
+        )
+    return json.dumps(written, indent=2, ensure_ascii=False) + "\n"
+
+
 def main(arguments: Sequence[str], folder: Path = FOLDER) -> int:
     """Write the files, or with ``--check`` compare them; 1 if one differs."""
     drifted = []
-    for module in BOARDS:
-        builder = module.dashboard()
-        path, json = folder / f"{builder.build().uid}.json", text(builder, module.EVENTS)
+    builders = [module.dashboard() for module in BOARDS]
+    texts = {
+        f"{builder.build().uid}.json": text(builder, module.EVENTS)
+        for builder, module in zip(builders, BOARDS, strict=True)
+    }
+    texts[CATALOGUE] = catalogue(builders)
+    for name, written in texts.items():
+        path = folder / name
         if "--check" not in arguments:
-            path.write_text(json, encoding="utf-8")
-        elif not path.exists() or path.read_text(encoding="utf-8") != json:
-            drifted.append(path.name)
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(written, encoding="utf-8")
+        elif not path.exists() or path.read_text(encoding="utf-8") != written:
+            drifted.append(name)
     if drifted:
         print(f"{', '.join(drifted)}: not as in dashboards/; run python -m dashboards.generate")
     return 1 if drifted else 0

@@ -87,7 +87,7 @@ PARAMETERS: tuple[Parameter, ...] = (
     Parameter(
         "MgpuExporterMissing",
         "resources",
-        ".*(gpu|nvidia|vcuda).*",
+        ".*(gpu|nvidia|vcuda|amd_com|mig_).*",
         'resource=~"',
         '"',
         "resources of GPU nodes, as kube-state-metrics names them",

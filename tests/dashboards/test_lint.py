@@ -414,3 +414,17 @@ def test_links_lead_to_dashboards_that_are_there() -> None:
 def test_the_files_are_as_generated() -> None:
     assert len(PATHS) == len(BOARDS)
     assert main(["--check"]) == 0
+
+
+def test_the_catalogue_has_every_board_and_what_its_form_asks() -> None:
+    """grafana.com reads name, summary and needs from the file; the form asks for the rest."""
+    listed = json.loads((FOLDER / "grafana.com" / "boards.json").read_text())
+    assert {one["file"] for one in listed} == {path.name for path in PATHS}
+    for one in listed:
+        board = DASHBOARDS[one["file"].removesuffix(".json")]
+        assert (one["name"], one["summary"]) == (board["title"], board["description"])
+        assert one["gnetId"] == board.get("gnetId")
+        assert one["grafana"] == f">= {GRAFANA}"
+        assert one["grafana"].endswith(
+            next(part["version"] for part in board["__requires"] if part["type"] == "grafana")
+        )

@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 import yaml
 
+from exporter.allocations.registry import SCHEMES
+from rules import parameters
 from tests.rules.cases import CASES
 from tests.rules.run import LEVELS, Alert, Case, raised, simulated
 
@@ -91,6 +93,16 @@ def test_an_alert_is_not_raised_where(found: dict[str, list[Alert]], title: str,
 def test_every_alert_has_a_firing_and_a_quiet_case() -> None:
     assert {title.partition(" ")[0] for title in CASES} == set(NAMES)
     assert all(case.quiet for case in CASES.values())
+
+
+def test_a_node_of_every_sharing_system_can_miss_its_exporter() -> None:
+    """kube-state-metrics writes a resource with underscores for all that is no letter or digit."""
+    (one,) = [one for one in parameters.of("MgpuExporterMissing") if one.name == "resources"]
+    names = {name for scheme in SCHEMES for name in scheme.resources}
+    whole = [name for name in names if not name.endswith(("-", "_", "/"))]
+    assert len(whole) > 40
+    for name in (*whole, "baidu.com/a100_40g_cgpu", "nvidia.com/mig-1g.10gb"):
+        assert re.fullmatch(one.default, re.sub(r"[^A-Za-z0-9]", "_", name)), name
 
 
 @pytest.mark.slow

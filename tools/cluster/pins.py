@@ -78,6 +78,7 @@ PACKAGES = {
     "/usr/include/stdlib.h": "libc6-dev",
     "openssl": "openssl",
     "buildah": "buildah",
+    "skopeo": "skopeo",
     "debootstrap": "debootstrap",
     "ip": "iproute2",
     "unshare": "util-linux",

@@ -12,6 +12,7 @@ from exporter import __version__
 from tools.cluster.agent import CHART, NAME, Agent
 from tools.cluster.board import Board
 from tools.cluster.kubectl import Document, Kubectl, KubectlError
+from tools.cluster.programs import eventually
 from tools.cluster.registry import CHARTS, HOST, IMAGE, Registry
 from tools.cluster.stage import EXPORTER, Stage
 from tools.cluster.tools import program
@@ -75,10 +76,12 @@ def registry(stage: Stage) -> Iterator[Registry]:
     package()
     made = Registry(stage.state, stage.logs)
     made.start()
-    made.push_image(stage.state / EXPORTER, __version__, NEXT)
-    stage.notes += [f"pushed {NAME} {v} {made.push_chart(v)}" for v in (__version__, NEXT)]
-    yield made
-    made.stop()
+    try:
+        made.push_image(stage.state / EXPORTER, __version__, NEXT)
+        stage.notes += [f"pushed {NAME} {v} {made.push_chart(v)}" for v in (__version__, NEXT)]
+        yield made
+    finally:
+        made.stop()
 
 
 def test_the_registry_has_image_and_chart_in_both_versions(registry: Registry) -> None:
@@ -112,11 +115,7 @@ def test_from_the_registry_it_is_installed_upgraded_and_rolled_back(
 
     stage.delete(worker)
     agent.helm("uninstall", "--wait")
-    left = stage.kubectl.get(
-        *("all,configmaps,clusterroles,clusterrolebindings", "--all-namespaces"),
-        *("-l", f"app.kubernetes.io/instance={agent.name}"),
-    )
-    assert left["items"] == []
+    eventually(lambda: left(stage, agent) == [], "nothing of it is left")
 
 
 def test_the_default_install_starts_where_no_runtime_class_is(
@@ -139,6 +138,14 @@ def test_the_runtime_class_is_named_where_the_cluster_has_it(stage: Stage) -> No
         assert _planned(stage).count("runtimeClassName: nvidia") == 1
     finally:
         stage.kubectl("delete", "runtimeclass", "nvidia")
+
+
+def left(stage: Stage, agent: Agent) -> list[Document]:
+    """All objects of a release that are still there; a pod takes some seconds to end."""
+    kinds = "all,configmaps,serviceaccounts,clusterroles,clusterrolebindings"
+    own = f"app.kubernetes.io/instance={agent.name}"
+    found: list[Document] = stage.kubectl.get(kinds, "--all-namespaces", "-l", own)["items"]
+    return found
 
 
 def _planned(stage: Stage) -> str:
