@@ -1,6 +1,6 @@
 """Tables: a row for each combination of labels, with bars and colours in its cells."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from grafana_foundation_sdk.builders import common, prometheus
@@ -54,7 +54,11 @@ def tinted(steps: Steps) -> Cell:
 NARROW = 80
 BAR_WIDTH = 110  # in pixels
 # Of columns of text that is long or short wherever it stands, the least width.
-WIDTHS = {"GPU": 50, "Pod": 130, "Alert": 200, "Node": 95, "Name": 110, "Model": 120}
+WIDTHS = {"GPU": 50, "Pod": 130, "Alert": 200, "Node": 95, "Name": 100, "Model": 115}
+# In pixels: the narrowest screen, between its edges and a scroll bar; the gap between two panels;
+# the edges of a panel and the scroll bar of a table.
+SCREEN, GAP, EDGES = 1366 - 2 * 16 - 15, 8, 26
+COLUMNS = 24  # of Grafana's grid
 UNSEEN = ("Value", "cluster", "instance", *WORKLOAD, *(f"exported_{label}" for label in WORKLOAD))
 USE, SHARE_USE, FILLED, GIVEN = bar(), bar(OVER), bar(HIGH), bar(PROMISED)
 
@@ -111,9 +115,8 @@ def table(  # noqa: PLR0913 - what a table says
         panel.override_by_name(column.name, [override("unit", column.unit), *_looks(column.cell)])
     for head, named_values in (words or {}).items():
         panel.override_by_name(head, _looks(colored(words=named_values)))
-    for head in keys.values():
-        if head in WIDTHS:
-            panel.override_by_name(head, _width(WIDTHS[head]))
+    for head, setting in _widths(keys.values(), columns, width).items():
+        panel.override_by_name(head, [setting])
     for head, address in (links or {}).items():
         link = {"title": "Show", "url": address}
         panel.override_by_name(head, [override("links", [link])])
@@ -121,10 +124,37 @@ def table(  # noqa: PLR0913 - what a table says
     return panel.sort_by([sort.desc(desc=not lowest_of)])
 
 
-def _width(pixels: int) -> list[DynamicConfigValue]:
-    """A least width; a narrow column does not take a part of the width that is left."""
-    name = "minWidth" if pixels > NARROW else "width"
-    return [override(f"custom.{name}", pixels)]
+def inside_of(width: int) -> float:
+    """The pixels for the columns of a panel that is ``width`` of the grid's columns wide."""
+    column = (SCREEN - (COLUMNS - 1) * GAP) / COLUMNS
+    return width * column + (width - 1) * GAP - EDGES
+
+
+def _widths(
+    keys: Iterable[str], columns: Sequence[Column], width: int
+) -> dict[str, DynamicConfigValue]:
+    """The widths of the columns that do not have the usual least width.
+
+    Grafana gives all columns without a width an equal part, and to those that need more their least
+    width, by which the last column of a narrow panel lies outside. So what needs more than its part
+    of the narrowest screen has a width that is fixed, and so has what is narrow.
+    """
+    needs = {head: WIDTHS.get(head, NARROW) for head in keys}
+    bars = {one.name for one in columns if one.cell and one.cell.mode == "basic"}
+    needs |= {one.name: BAR_WIDTH if one.name in bars else NARROW for one in columns}
+    fixed = {head: need for head, need in needs.items() if need < NARROW}
+    while True:
+        rest = {head: need for head, need in needs.items() if head not in fixed}
+        part = (inside_of(width) - sum(fixed.values())) / max(len(rest), 1)
+        wide = {head: need for head, need in rest.items() if need > part}
+        if not wide:
+            break
+        fixed |= wide
+    least = {head: need for head, need in rest.items() if need > NARROW}
+    return {
+        **{head: override("custom.width", need) for head, need in fixed.items()},
+        **{head: override("custom.minWidth", need) for head, need in least.items()},
+    }
 
 
 def _looks(cell: Cell | None) -> list[DynamicConfigValue]:
@@ -139,7 +169,7 @@ def _looks(cell: Cell | None) -> list[DynamicConfigValue]:
     if cell.words:
         looks.append(override("mappings", [named(cell.words)]))
     if cell.mode == "basic":
-        looks += [override("min", 0), override("custom.minWidth", BAR_WIDTH)]
+        looks.append(override("min", 0))
     if cell.top is not None:
         looks.append(override("max", cell.top))
     return looks
