@@ -1,9 +1,11 @@
-"""How ``make docs-site`` builds these pages. A link that leads nowhere fails it."""
+"""How ``make docs-site`` builds these pages. A link or picture that leads nowhere fails it."""
 
 import re
+import shutil
 from pathlib import Path
 
 from sphinx.application import Sphinx
+from sphinx.util import logging
 
 project = "mgpu-exporter"
 repository = "https://github.com/mgpu-exporter/mgpu-exporter/blob/main/"
@@ -38,6 +40,23 @@ def outward(app: Sphinx, docname: str, source: list[str]) -> None:
     source[0] = re.sub(r"\]\((\.\./[^)#]+)", lead, source[0])
 
 
+def check_pictures(app: Sphinx, docname: str, source: list[str]) -> None:
+    """Warn, which fails the build, of a picture in HTML that is not there; Sphinx does not look."""
+    folder = Path(app.srcdir, docname).parent
+    for name in re.findall(r'\bsrc(?:set)?="([^":]+)"', source[0]):
+        if not (folder / name).is_file():
+            logging.getLogger(__name__).warning("no such picture: %s", name, location=docname)
+
+
+def copy_pictures(app: Sphinx, failure: Exception | None) -> None:
+    """Copy all pictures, because Sphinx does not copy those that pages name in HTML."""
+    if failure is None and app.builder.format == "html":
+        pictures = "pictures"
+        shutil.copytree(Path(app.srcdir, pictures), Path(app.outdir, pictures), dirs_exist_ok=True)
+
+
 def setup(app: Sphinx) -> None:
     """Sphinx calls this."""
     app.connect("source-read", outward)
+    app.connect("source-read", check_pictures)
+    app.connect("build-finished", copy_pictures)

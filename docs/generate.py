@@ -29,6 +29,7 @@ def main(arguments: Sequence[str], folder: Path = FOLDER) -> int:
     """Write the files, or with ``--check`` compare them; 1 if one differs."""
     drifted = []
     for name, text in (
+        *pictures(folder),
         ("metrics.md", metrics()),
         ("configuration.md", configuration()),
         ("compatibility.md", compatibility()),
@@ -38,7 +39,6 @@ def main(arguments: Sequence[str], folder: Path = FOLDER) -> int:
         ("sharing.md", sharing()),
         ("accuracy.md", accuracy((folder / "accuracy.md").read_text(encoding="utf-8"))),
         ("security.md", security((folder / "security.md").read_text(encoding="utf-8"))),
-        *pictures(folder),
     ):
         path = folder / name
         if "--check" not in arguments:

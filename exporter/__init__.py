@@ -1,4 +1,4 @@
-"""Which container used how much of which GPU, against what it was allocated.
+"""Shows how much of each shared GPU every container uses, compared with what it was allocated.
 
 The rooms and their order are described in ``docs/architecture.md`` and checked by import-linter.
 """

@@ -20,7 +20,7 @@ from exporter.settings import TABLE, Settings, SettingsError, add_arguments, unk
 logger = logging.getLogger(__name__)
 
 
-_SERVE = "serve"
+_SERVE, _HELP = "serve", "help"
 _CHECK_CONFIG = "check-config"  # the only command that runs with settings that cannot be used
 
 INTERRUPTED, NOT_READ = 128 + signal.SIGINT, 128 + signal.SIGPIPE  # as shells report a signal
@@ -84,7 +84,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     if command == _CHECK_CONFIG:
         from exporter.commands.check_config import check_config  # noqa: PLC0415 - as the other commands
 
-        return _without_traceback(lambda: check_config(_flags(arguments), arguments.format))
+        return _without_traceback(
+            lambda: check_config(_flags(arguments), arguments.format, refused=arguments.refused)
+        )
     try:
         settings = read_settings(_flags(arguments))
     except SettingsError as error:
@@ -117,13 +119,15 @@ def _without_traceback(run: Callable[[], int]) -> int:
 
 def _read(argv: Sequence[str]) -> Namespace:
     """The parsed arguments. ``serve`` alone does not import the modules of all other commands."""
+    if argv and argv[0] == _HELP:
+        argv = [*argv[1:2], "--help"]
     parser = _parser([_SERVE])
     named = {given.partition("=")[0] for given in argv}
     others = _COMMANDS.keys() - {_SERVE} | {"-h", "--help"}
     unknown = [name for name in named if name.startswith("--") and name not in parser.flags]
     if unknown or named & others:
         parser = _parser(_COMMANDS)
-    return parser.parse(argv)
+    return parser.parse(argv, tolerant=_CHECK_CONFIG)
 
 
 def _flags(arguments: Namespace) -> dict[str, list[str]]:

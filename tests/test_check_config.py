@@ -213,6 +213,35 @@ def test_the_command_takes_flags_and_starts_nothing(file: Path) -> None:
     assert done.stderr == ""
 
 
+def test_unknown_flags_are_reported_with_all_other_problems(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    given = ["--port=9", "--log.level=loud", "--bogus", "extra", "--collection.interval=0"]
+    assert main(["check-config", *given]) == 2
+
+    said = capsys.readouterr()
+    assert said.err == ""
+    assert said.out.splitlines()[:3] == [
+        "problem: --port: no such flag; did you mean --web.listen-address?",
+        "problem: --bogus: no such flag; see --help",
+        "problem: extra: unexpected argument of check-config",
+    ]
+    assert sorted(line.split()[1] for line in said.out.splitlines()[3:5]) == [
+        "--collection.interval:",
+        "--log.level:",
+    ]
+    assert said.out.splitlines()[-1] == "5 problems: serve would not start"
+
+
+def test_programs_get_unknown_flags_as_problems(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check-config", "--format=json", "--bogus=1"]) == 2
+
+    document = json.loads(capsys.readouterr().out)
+    assert document["usable"] is False
+    [problem] = document["problems"]
+    assert (problem["origin"], problem["problem"]) == ("--bogus", "no such flag; see --help")
+
+
 def test_serve_does_not_start_with_what_the_check_refuses(
     file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

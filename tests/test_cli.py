@@ -169,6 +169,23 @@ def test_what_is_no_flag_or_command_is_answered_by_one_line(
     assert capsys.readouterr().err == f"mgpu-exporter: {line}\n"
 
 
+@pytest.mark.parametrize(
+    ("argv", "usage"),
+    [
+        (["help"], "usage: mgpu-exporter [COMMAND] [FLAG ...]\n"),
+        (["help", "replay"], "usage: mgpu-exporter replay FILE [FLAG ...]\n"),
+    ],
+)
+def test_help_is_also_a_command(
+    argv: list[str], usage: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(argv)
+
+    assert ended.value.code == 0
+    assert capsys.readouterr().out.startswith(usage)
+
+
 def test_a_command_that_is_like_none_is_answered_with_all(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

@@ -39,6 +39,22 @@ def test_a_document_that_drifted_is_named(tmp_path: Path) -> None:
     assert (tmp_path / "metrics.md").read_text() == (DOCS / "metrics.md").read_text()
 
 
+def test_a_picture_that_does_not_show_the_pages_figures_is_named(tmp_path: Path) -> None:
+    shutil.copytree(DOCS, tmp_path / "docs", ignore=shutil.ignore_patterns("_site"))
+    page = tmp_path / "docs" / "performance.md"
+    text, changed = re.subn(r"(\| RSS at rest, MiB \|) \d+ ", r"\1 999 ", page.read_text(), count=1)
+    page.write_text(text)
+
+    command = [sys.executable, str(tmp_path / "docs" / "generate.py"), "--check"]
+    check = subprocess.run(command, capture_output=True, text=True, check=False)
+
+    assert changed == 1
+    assert check.returncode == 1
+    assert "performance-light.svg" in check.stdout
+    assert "performance-dark.svg" in check.stdout
+    assert "architecture" not in check.stdout
+
+
 def test_every_family_and_every_setting_is_described() -> None:
     metrics = (DOCS / "metrics.md").read_text()
     configuration = (DOCS / "configuration.md").read_text()

@@ -2,29 +2,29 @@
 
 from pages.drawing import SCHEMES, Box, arrow, svg, text
 
-WIDTH, HEIGHT = 980, 430
-COLUMNS = {20: "What is read", 250: "Sources, once a second", 500: "Who used what", 750: "Readers"}
-WIDE = 190
+WIDTH, HEIGHT = 770, 430
+COLUMNS = {10: "What is read", 203: "Sources, once a second", 396: "Who used what", 589: "Readers"}
+WIDE = 166
 
 NODE = (
-    Box(20, 70, WIDE, 64, ("Processes", "/proc and cgroups"), outside=True),
-    Box(20, 164, WIDE, 64, ("GPU driver", "NVML, sysfs, DRM fdinfo"), outside=True),
-    Box(20, 258, WIDE, 64, ("API server", "or kubelet, or log files"), outside=True),
+    Box(10, 70, WIDE, 64, ("Processes", "/proc and cgroups"), outside=True),
+    Box(10, 164, WIDE, 64, ("GPU driver", "NVML, sysfs, DRM fdinfo"), outside=True),
+    Box(10, 258, WIDE, 64, ("API server", "or kubelet, or log files"), outside=True),
 )
 SOURCES = (
-    Box(250, 70, WIDE, 64, ("Owner of each process", "container, job, unit, user")),
-    Box(250, 164, WIDE, 64, ("Windows of each GPU", "busy samples, by process")),
-    Box(250, 258, WIDE, 64, ("Pods of the node", "names and requests")),
+    Box(203, 70, WIDE, 64, ("Owner of each process", "container, job, unit, user")),
+    Box(203, 164, WIDE, 64, ("Windows of each GPU", "busy samples, by process")),
+    Box(203, 258, WIDE, 64, ("Pods of the node", "names and requests")),
 )
-DECODERS = Box(250, 344, WIDE, 50, ("Allocations", "a decoder for each system"))
-ATTRIBUTION = Box(500, 158, WIDE, 76, ("Attribution", "divides each window", "among the owners"))
-LEDGER = Box(500, 258, WIDE, 64, ("Ledger", "counters over time"))
-SNAPSHOT = Box(500, 344, WIDE, 50, ("Snapshot", "never changes"))
+DECODERS = Box(203, 344, WIDE, 50, ("Allocations", "a decoder for each system"))
+ATTRIBUTION = Box(396, 158, WIDE, 76, ("Attribution", "divides each window", "among the owners"))
+LEDGER = Box(396, 258, WIDE, 64, ("Ledger", "counters over time"))
+SNAPSHOT = Box(396, 344, WIDE, 50, ("Snapshot", "never changes"))
 READERS = (
-    Box(750, 70, WIDE + 20, 64, ("Prometheus", "Grafana, alerts, HPA"), outside=True),
-    Box(750, 164, WIDE + 20, 64, ("Live page", "in a browser"), outside=True),
-    Box(750, 258, WIDE + 20, 64, ("Terminal", "top, snapshot"), outside=True),
-    Box(750, 344, WIDE + 20, 50, ("JSON", "/api/v1"), outside=True),
+    Box(589, 70, WIDE + 5, 64, ("Prometheus", "Grafana, alerts, HPA"), outside=True),
+    Box(589, 164, WIDE + 5, 64, ("Live page", "in a browser"), outside=True),
+    Box(589, 258, WIDE + 5, 64, ("Terminal", "top, snapshot"), outside=True),
+    Box(589, 344, WIDE + 5, 50, ("JSON", "/api/v1"), outside=True),
 )
 
 
@@ -43,7 +43,7 @@ def architecture(scheme: str) -> str:
         *((SNAPSHOT.right, reader.left) for reader in READERS),
     ]
     parts = [
-        text((20, 28), "How mgpu-exporter works", colours.ink, 'font-size="17" font-weight="600"'),
+        text((10, 28), "How mgpu-exporter works", colours.ink, 'font-size="17" font-weight="600"'),
         *(
             text((x, 56), words, colours.faint, 'font-size="12" letter-spacing="0.3"')
             for x, words in COLUMNS.items()
@@ -54,7 +54,7 @@ def architecture(scheme: str) -> str:
             for box in (*NODE, *SOURCES, DECODERS, ATTRIBUTION, LEDGER, SNAPSHOT, *READERS)
         ),
         text(
-            (20, 418),
+            (10, 418),
             "Data flows one way. A scrape reads the newest snapshot and waits for no driver.",
             colours.faint,
             'font-size="12"',

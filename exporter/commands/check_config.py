@@ -7,9 +7,10 @@ configuration with its certificates, the scenario and the kubeconfig. It starts 
 import json
 import os
 from argparse import ArgumentParser
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from exporter.collector.wiring import examine_settings
+from exporter.commands.commandline import Refusal
 from exporter.settings import Place, Problem, Settings, unknown_variables
 from exporter.simulation import ScenarioError
 from exporter.simulation.load import load as load_scenario
@@ -26,11 +27,15 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def check_config(
-    flags: Mapping[str, list[str]], form: str = "text", environ: Mapping[str, str] = os.environ
+    flags: Mapping[str, list[str]],
+    form: str = "text",
+    environ: Mapping[str, str] = os.environ,
+    refused: Sequence[Refusal] = (),
 ) -> int:
-    """Print the problems. The exit status is 0 if there are none, else 2."""
+    """Print the problems, ``refused`` arguments first. The exit status is 0 if there are none."""
     settings, problems = examine_settings(flags, environ)
-    problems = [*problems, *_of_files(settings)]
+    unknown = (Problem(Place(one.argument), f"{one.what}{one.advice}") for one in refused)
+    problems = [*unknown, *problems, *_of_files(settings)]
     warnings = unknown_variables(environ)
     if form == "json":
         print(json.dumps(_document(problems, warnings), indent=2))

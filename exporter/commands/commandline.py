@@ -3,7 +3,7 @@
 import re
 from argparse import ArgumentParser, HelpFormatter, Namespace
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 from exporter.settings import meant, nearest
 
@@ -12,6 +12,18 @@ _COMMON = dict.fromkeys(("--port", "--listen", "--listen-address"), "--web.liste
 """Flags that other exporters have, and ours."""
 
 _NO_CHOICE = re.compile(r"argument (?P<of>\S+): invalid choice: '(?P<given>.*?)' \(choose from ")
+
+
+class Refusal(NamedTuple):
+    """An argument that no command takes, what is wrong with it, and what to give instead."""
+
+    argument: str
+    what: str
+    advice: str = ""
+
+    def __str__(self) -> str:
+        """The message."""
+        return f"{self.what}: {self.argument}{self.advice}"
 
 
 class Parser(ArgumentParser):
@@ -36,20 +48,29 @@ class Parser(ArgumentParser):
         """All its long flags."""
         return [flag for flag in self._option_string_actions if flag.startswith("--")]
 
-    def parse(self, argv: Sequence[str]) -> Namespace:
-        """The parsed arguments. Exits with status 2 if one is unknown."""
+    def parse(self, argv: Sequence[str], tolerant: str = "") -> Namespace:
+        """The parsed arguments. Exits with status 2 if one is unknown.
+
+        The command ``tolerant`` gets unknown ones as ``refused`` of the result, to report them.
+        """
         known = {flag for each in (self, *self.commands.values()) for flag in each.flags}
         named = [given.partition("=")[0] for given in argv if given.startswith("--")]
         unknown = [name for name in named if name not in known and name != "--"]
         command = next((given for given in argv if given in self.commands), "serve")
         flags = [*self.flags, *(self.commands[command].flags if command in self.commands else ())]
-        self._refuse(f"no such flag: {flag}{_suggestion(flag, flags)}" for flag in unknown)
+        refused = [Refusal(flag, "no such flag", _suggestion(flag, flags)) for flag in unknown]
+        if command != tolerant:
+            self._refuse(refused)
         arguments, left = self.parse_known_args(argv)
         command = arguments.command or "serve"
-        self._refuse(f"unexpected argument of {command}: {given}" for given in left)
+        more = [given for given in left if given.partition("=")[0] not in unknown]
+        refused += [Refusal(given, f"unexpected argument of {command}") for given in more]
+        if command != tolerant:
+            self._refuse(refused)
+        arguments.refused = refused
         return arguments
 
-    def _refuse(self, problems: Iterable[str]) -> None:
+    def _refuse(self, problems: Iterable[Refusal]) -> None:
         lines = [f"mgpu-exporter: {problem}\n" for problem in problems]
         if lines:
             self.exit(USAGE_ERROR, "".join(lines))

@@ -19,7 +19,7 @@ from exporter.terminal.access import far_feed
 from exporter.terminal.feeds import FeedError, FeedResult, view_of
 from exporter.terminal.feeds.http import RemoteFeed
 from exporter.terminal.feeds.local import LocalFeed
-from exporter.terminal.reading import printable
+from exporter.terminal.reading import items, printable
 from exporter.terminal.report import report
 
 logger = logging.getLogger(__name__)
@@ -50,8 +50,8 @@ def add_arguments(parser: ArgumentParser) -> None:
 def snapshot(settings: Settings, arguments: Namespace) -> int:
     """Print the state of a node.
 
-    The exit status is 0; 1 if a source is down, so that the output is incomplete; 2 if nothing
-    could be printed.
+    The exit status is 0; 1 if a source is down or a GPU cannot be read, so that the output is
+    incomplete; 2 if nothing could be printed.
     """
     try:
         far = far_feed(arguments)
@@ -108,7 +108,9 @@ def _print(sight: FeedResult, name: str, form: str) -> int:
 
 def _status(sight: FeedResult, name: str) -> int:
     view = view_of(sight, name)
-    return _TROUBLE if view.troubles or not view.lines else _OK
+    devices = [device for document, _ in sight.documents for device in items(document, "devices")]
+    lost = any(device.get("up") is False for device in devices)
+    return _TROUBLE if view.troubles or lost or not view.lines else _OK
 
 
 def _write(text: str, *, plain: bool = True) -> None:

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from exporter.collector.wiring import cgroup_root
-from exporter.doctor.evidence import CheckResult, ProbeResults, note, ok, problem
+from exporter.doctor.evidence import CheckResult, ProbeResults, counted, note, ok, problem
 from exporter.doctor.privileges import CGROUPS, HOST_PID
 from exporter.model import Unmeasured
 from exporter.sources.cgroups.hierarchy import Hierarchy, find_hierarchy
@@ -57,8 +57,8 @@ def _containers(hierarchy: Hierarchy) -> Iterator[CheckResult]:
         yield ok("cgroup driver", " and ".join(sorted(drivers)))
     runtimes = sorted({identity.runtime or "unnamed" for identity in walked.by_container.values()})
     words = (
-        f"{_count(len(walked.tree.pods), 'pod')} with {_count(len(found), 'container')}, "
-        f"{_count(len(walked.tree.containers), 'container')} outside of pods"
+        f"{counted(len(walked.tree.pods), 'pod')} with {counted(len(found), 'container')}, "
+        f"{counted(len(walked.tree.containers), 'container')} outside of pods"
     )
     if walked.by_container or walked.tree.pods:
         of = f" ({', '.join(runtimes)})" if runtimes else ""
@@ -69,10 +69,6 @@ def _containers(hierarchy: Hierarchy) -> Iterator[CheckResult]:
     if unreadable:
         remedy = "read them as root, or give the pod the node's /sys/fs/cgroup"
         yield problem("directories", f"{unreadable} cannot be read", remedy, CGROUPS)
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def _host_pid(evidence: ProbeResults) -> CheckResult:

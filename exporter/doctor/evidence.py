@@ -146,6 +146,11 @@ class CheckResult:
     privilege: str = ""
 
 
+def counted(number: int, noun: str) -> str:
+    """The number and the noun: "1 pod", "2 pods"."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
 def ok(subject: str, found: str) -> CheckResult:
     """A result without a problem."""
     return CheckResult(subject, CheckVerdict.OK, found)

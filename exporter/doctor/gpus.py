@@ -164,6 +164,9 @@ def gpus(evidence: ProbeResults, dev: Path = _DEV) -> Iterator[CheckResult]:
     """Checks of all GPU drivers."""
     if evidence.settings.simulate:
         yield note("driver", f"simulated ({evidence.settings.simulate}): no value is measured")
+        devices = (device for reading in evidence.readings for device in reading.devices)
+        lost = [device for device in devices if device.state is not DeviceState.UP]
+        yield from devices_found(lost, evidence.windows, "see faults in the scenario's file")
         return
     readings = [r for r in evidence.readings if not r.status.absent]
     others = [reading for reading in readings if reading.status.name in OTHERS]

@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 from exporter.collector.wiring import places_of
 from exporter.doctor import privileges
-from exporter.doctor.evidence import CheckResult, ProbeResults, note, ok, problem
+from exporter.doctor.evidence import CheckResult, ProbeResults, counted, note, ok, problem
 from exporter.doctor.privileges import POD_RESOURCES
 from exporter.sources.node.kubelet import SOCKET, Kubelet, KubeletError
 from exporter.sources.node.polled import AUTO, NONE
@@ -38,12 +38,17 @@ class _Rule(NamedTuple):
     needed: bool = True
 
 
-def pods(evidence: ProbeResults) -> Iterator[CheckResult]:
+def pods(evidence: ProbeResults, usual: str = SOCKET) -> Iterator[CheckResult]:
     """The pod sources that the settings name."""
     settings = evidence.settings
     if settings.simulate:
         return
     yield _node(evidence)
+    if not _on_kubernetes(evidence, usual):
+        found = "none here: no ServiceAccount, no kubeconfig, no kubelet, no logs of pods"
+        remedy = "on a node of a cluster, give --kubeconfig; otherwise nothing to do"
+        yield note("Kubernetes", found, remedy)
+        return
     kind = settings.pods_source
     places = places_of(settings)
     if kind == "none":
@@ -60,6 +65,19 @@ def pods(evidence: ProbeResults) -> Iterator[CheckResult]:
         yield _files(evidence, needed=kind == "files")
 
 
+def _on_kubernetes(evidence: ProbeResults, usual: str) -> bool:
+    """Whether anything here is of Kubernetes, or the settings ask for it."""
+    settings, places = evidence.settings, places_of(evidence.settings)
+    return (
+        settings.pods_source != AUTO
+        or "KUBERNETES_SERVICE_HOST" in places.environ
+        or places.credentials() is not None
+        or bool(places.kubelet)
+        or (places.logs / "pods").is_dir()
+        or Path(usual).parent.is_dir()
+    )
+
+
 def _no_credentials(*, in_pod: bool) -> CheckResult:
     """In a pod the token is missing; on another machine there may be no cluster at all."""
     found = "no ServiceAccount and no kubeconfig: the API server is not asked"
@@ -67,7 +85,7 @@ def _no_credentials(*, in_pod: bool) -> CheckResult:
         remedy = "let the pod's ServiceAccount token be mounted"
         return note("API server", found, remedy, privileges.SERVICE_ACCOUNT)
     return note(
-        "API server", found, "on a node of a cluster, give --kubeconfig; else nothing to do"
+        "API server", found, "on a node of a cluster, give --kubeconfig; otherwise nothing to do"
     )
 
 
@@ -190,7 +208,8 @@ def _files(evidence: ProbeResults, *, needed: bool) -> CheckResult:
     except OSError as error:
         remedy = "mount it; it has the names of pods while no server answers"
         return make("log files", f"{folder}: {error.strerror}", remedy, privileges.LOGS)
-    return ok("log files", f"{count} names of pods in {folder}")
+    names = "1 name of a pod" if count == 1 else f"{count} names of pods"
+    return ok("log files", f"{names} in {folder}")
 
 
 # Sources with checks of their own.
@@ -211,7 +230,8 @@ def node(evidence: ProbeResults, usual: str = SOCKET) -> Iterator[CheckResult]:
     setting = evidence.settings.kubelet_pod_resources_socket
     if evidence.settings.simulate:
         return
-    expected = evidence.settings.pods_source != NONE or Path(usual).parent.is_dir()
+    expected = evidence.settings.pods_source != NONE and _on_kubernetes(evidence, usual)
+    expected = expected or Path(usual).parent.is_dir()
     if setting != NONE and (setting != AUTO or expected):
         yield _pod_resources(usual if setting == AUTO else setting, asked_for=setting != AUTO)
     elsewhere = ELSEWHERE | {reading.status.name for reading in evidence.readings}
@@ -234,4 +254,6 @@ def _pod_resources(socket: str, *, asked_for: bool) -> CheckResult:
     except (KubeletError, WireError) as error:
         return problem("PodResources", str(error), _WITHOUT, POD_RESOURCES)
     grants = sum(len(entry.grants) for entry in answer.entries.values())
-    return ok("PodResources", f"{len(answer.entries)} pods hold {grants} grants, by {socket}")
+    hold = "holds" if len(answer.entries) == 1 else "hold"
+    found = f"{counted(len(answer.entries), 'pod')} {hold} {counted(grants, 'grant')}"
+    return ok("PodResources", f"{found}, by {socket}")

@@ -148,7 +148,7 @@ def test_folders_of_logs_are_counted_or_missed(flags: dict[str, str], tmp_path: 
     there = found(flags | {"pods_source": "files", "path_logs": str(tmp_path)})["log files"]
     away = found(flags | {"pods_source": "files", "path_logs": "/nonexistent"})["log files"]
 
-    assert (there.verdict, there.found.split()[0]) == (CheckVerdict.OK, "1")
+    assert (there.verdict, there.found.partition(" in ")[0]) == (CheckVerdict.OK, "1 name of a pod")
     assert (away.verdict, away.privilege) == (CheckVerdict.PROBLEM, privileges.LOGS)
 
 

@@ -247,7 +247,7 @@ def test_the_kubelet_is_asked_what_containers_hold(kubelet: KubeletServer) -> No
     finding = of_kubelet(str(kubelet.path))
 
     assert finding.verdict is CheckVerdict.OK
-    assert finding.found.startswith("1 pods hold 1 grants")
+    assert finding.found.startswith("1 pod holds 1 grant, ")
 
 
 def test_a_kubelet_that_refuses_is_a_problem(kubelet: KubeletServer) -> None:
@@ -259,8 +259,11 @@ def test_a_kubelet_that_refuses_is_a_problem(kubelet: KubeletServer) -> None:
     assert "PERMISSION_DENIED" in finding.found
 
 
-def test_a_socket_that_was_named_and_is_not_there_is_a_problem() -> None:
+def test_a_socket_that_was_named_and_is_not_there_is_a_problem(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     assert of_kubelet("/nonexistent/kubelet.sock").verdict is CheckVerdict.PROBLEM
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
     assert of_kubelet("auto").verdict is CheckVerdict.NOTE
 
 

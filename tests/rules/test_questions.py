@@ -28,7 +28,7 @@ FAULTS = {
     "cards that nobody used for half an hour": {
         f"mgpu_device_utilization_ratio{{{ODD}}}": ["0x140"],
     },
-    "use that nobody can be named for, and why": {
+    "use that could not be attributed, and why": {
         f'mgpu_device_unattributed_core_seconds_total{{{ODD},reason="no_pid"}}': ["0+3x140"],
     },
     "parts of the exporter that get no answer": {

@@ -1,0 +1,79 @@
+"""A simulated node whose GPU cannot be read, and a machine without Kubernetes."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from exporter.doctor import CheckVerdict
+from exporter.doctor.pods import node, pods
+from tests.doctor.looking import by_subject, check, evidence, settings
+
+LOST = """\
+devices:
+  - {model: NVIDIA A10, memory: 24GiB}
+  - {model: NVIDIA A10, memory: 24GiB}
+faults:
+  - {device: 1, state: lost, from: 0s, to: 10h}
+"""
+
+
+@pytest.fixture
+def lost(tmp_path: Path) -> str:
+    file = tmp_path / "lost.yaml"
+    file.write_text(LOST)
+    return f"--simulate={file}"
+
+
+def test_a_simulated_gpu_that_is_lost_is_a_problem(lost: str) -> None:
+    report = check(lost)
+
+    assert report.problems() == [("gpus", "GPU 1")]
+    assert report.of("gpus", "GPU 1")["found"].startswith("NVIDIA A10: gpu_lost")
+    assert report.status == 1
+
+
+@pytest.mark.parametrize("form", ["table", "json", "metrics"])
+def test_a_snapshot_of_a_node_with_a_lost_gpu_ends_with_1(lost: str, form: str) -> None:
+    command = [sys.executable, "-m", "exporter", "snapshot", lost, "--duration=1s"]
+    done = subprocess.run(
+        [*command, f"--format={form}"], capture_output=True, timeout=60, check=False
+    )
+
+    assert done.stdout
+    assert done.returncode == 1
+
+
+def test_a_machine_without_kubernetes_is_asked_for_nothing_of_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    given = evidence(settings(path_logs=str(tmp_path / "none")))
+    kubelet = str(tmp_path / "pod-resources" / "kubelet.sock")
+
+    found = by_subject([*pods(given, kubelet), *node(given, kubelet)])
+
+    assert found["Kubernetes"].verdict is CheckVerdict.NOTE
+    assert "--kubeconfig" in found["Kubernetes"].remedy
+    assert set(found) == {"node name", "Kubernetes"}
+    assert not any(finding.privilege for finding in found.values())
+
+
+@pytest.mark.parametrize("sign", ["pod", "logs", "kubelet"])
+def test_a_sign_of_kubernetes_brings_its_checks_back(
+    sign: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    logs, kubelet = tmp_path / "logs", tmp_path / "pod-resources" / "kubelet.sock"
+    if sign == "pod":
+        monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
+    if sign == "logs":
+        (logs / "pods").mkdir(parents=True)
+    if sign == "kubelet":
+        kubelet.parent.mkdir()
+    given = evidence(settings(path_logs=str(logs)))
+
+    found = by_subject([*pods(given, str(kubelet)), *node(given, str(kubelet))])
+
+    assert {"API server", "log files", "PodResources"} <= set(found)
