@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from exporter.model import History
 from exporter.rows.history import Past
+from exporter.web.page.alerts import alerts
 from exporter.web.page.cells import POINTS
 from exporter.web.page.charts import of_device, of_entry
 from exporter.web.page.choice import Choice, device_text, has_all, in_order, matches
@@ -44,6 +45,7 @@ class Page:
         main: list[Child] = [
             _banner(document),
             _summary(document, self._entries, choice),
+            alerts(document),
             _sources(document),
             self._gpus(matching, choice),
             self._tree(in_order(matching, choice), choice),
