@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from html import unescape
 from html.parser import HTMLParser
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
@@ -13,12 +14,14 @@ import pytest
 from exporter.model import Snapshot
 from exporter.settings import Address
 from exporter.web.page.entries import TreeEntry
+from exporter.web.page.glossary import meanings
 from exporter.web.page.gpus import card
 from exporter.web.page.html import Html, h
 from exporter.web.page.tree import line
 from tests.api.nodes import HOSTILE, crowded, demo, failing, hostile
 from tests.web.serving import SECOND, Site, serving
 
+ROOT = Path(__file__).parents[2]
 FILES = ("page.css", "page.js", "icon.svg")
 EVERYWHERE = Address("0.0.0.0", 0)  # noqa: S104 - what is asked of it is the test
 VOID = {"input", "link", "meta"}
@@ -435,3 +438,21 @@ def test_an_hour_in_charts_costs_little() -> None:
         more = len(text_of(site, f"/?hour={key}")) - len(text_of(site))
 
     assert 5_000 < more < 40_000
+
+
+def test_every_word_that_can_be_asked_for_has_its_meaning() -> None:
+    for made in (demo(), demo(20, "mixed"), failing()):
+        with serving(made) as site:
+            markup = text_of(site)
+        asked = set(re.findall(r'popovertarget="([^"]+)"', markup))
+        answered = re.findall(r'<div id="([^"]+)" class="meaning" popover="auto"', markup)
+
+        assert {"word-core", "word-allocation", "word-unattributed"} <= asked
+        assert asked <= set(answered)
+        assert len(set(answered)) == len(answered)
+
+
+def test_the_meanings_are_those_of_the_glossary() -> None:
+    glossary = (ROOT / "docs" / "glossary.md").read_text().replace("`", "")
+
+    assert all(f"| {text} |" in glossary for text in meanings().values())

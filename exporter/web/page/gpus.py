@@ -6,6 +6,7 @@ from exporter.web.page.cells import core_of, memory_of, mismatch, swatch
 from exporter.web.page.charts import button
 from exporter.web.page.entries import Json, Series, key_of, shortened
 from exporter.web.page.gauges import Tenant, core, memory
+from exporter.web.page.glossary import OWNED, reason
 from exporter.web.page.html import NBSP, Html, cut, gibibytes, h, held_of, many, percent
 
 TENANTS_SHOWN = 5
@@ -56,8 +57,8 @@ def _inside(
 ) -> list[Html | None]:
     up = device.get("up", False)
     return [
-        core(device, tenants, series, words) if up else None,
-        memory(device, tenants, series, words) if up else None,
+        core(device, tenants, series) if up else None,
+        memory(device, tenants, series) if up else None,
         _tenants(device, tenants, words),
         h(
             "div",
@@ -245,7 +246,7 @@ def _unattributed(part: Json) -> Html:
             {"scope": "row"},
             swatch(None),
             "unattributed",
-            h("span", {"class": "within"}, part["reason"]),
+            h("span", {"class": "within"}, reason(OWNED, part["reason"])),
         ),
         h("td", {"class": "n"}, percent(core)),
         h("td", {"class": "n"}, gibibytes(held)),

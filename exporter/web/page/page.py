@@ -10,6 +10,7 @@ from exporter.web.page.charts import of_device, of_entry
 from exporter.web.page.choice import Choice, device_text, has_all, in_order, matches
 from exporter.web.page.entries import Json, TreeEntry, colours, entries
 from exporter.web.page.gauges import tenants_by_device
+from exporter.web.page.glossary import explanations, meanings, word
 from exporter.web.page.gpus import by_use, card, card_name
 from exporter.web.page.html import NBSP, Child, Html, gibibytes, h, many
 from exporter.web.page.shell import around, unread
@@ -49,6 +50,7 @@ class Page:
             _sources(document),
             self._gpus(matching, choice),
             self._tree(in_order(matching, choice), choice),
+            explanations(document),
         ]
         return around(main, document, choice, age_s, metrics_path)
 
@@ -65,7 +67,12 @@ class Page:
         return h(
             "section",
             {"aria-labelledby": "gpus", "data-k": "gpus"},
-            h("h2", {"id": "gpus"}, "GPUs", _count(len(devices), len(everything))),
+            h(
+                "div",
+                {"class": "headed"},
+                h("h2", {"id": "gpus"}, "GPUs", _count(len(devices), len(everything))),
+                _legend(),
+            ),
             h("div", {"class": "cards"}, cards) if cards else h("p", {"class": "quiet"}, "None."),
             _show_all(len(devices) - len(shown), "GPU", "GPUs", choice),
         )
@@ -163,7 +170,7 @@ def _summary(document: Json, everyone: Sequence[TreeEntry], choice: Choice) -> l
             h(
                 "div",
                 {"data-k": name},
-                h("dt", None, name),
+                h("dt", None, _explained(name)),
                 h("dd", None, h("b", None, figure), f" {of}"),
             )
             for name, figure, of in pairs
@@ -173,6 +180,12 @@ def _summary(document: Json, everyone: Sequence[TreeEntry], choice: Choice) -> l
         return [sums]
     text = "These sums are of the whole node. The filter applies to the lists below."
     return [sums, h("p", {"class": "quiet filtered", "data-k": "filtered"}, text)]
+
+
+def _explained(name: str) -> Html | str:
+    """The name of a sum, with the meaning of its first word if that is one of the glossary."""
+    first = name.partition(" ")[0].lower()
+    return word(first, name) if first in meanings() else name
 
 
 def _of(whole: int, lost: int) -> str:
@@ -210,6 +223,23 @@ def _source(source: Json) -> Html:
         h("span", {"class": "took"}, took) if up else None,
         h("p", {"class": "detail"}, h("bdi", None, source["detail"])) if source["detail"] else None,
         h("p", {"class": "todo"}, source["what_to_do"]) if "what_to_do" in source else None,
+    )
+
+
+def _legend() -> Html:
+    """What the bars show."""
+    return h(
+        "p",
+        {"class": "quiet legend"},
+        "Thin line below a bar: the ",
+        word("allocation", "allocation"),
+        ". Hatched: ",
+        word("unattributed", "unattributed"),
+        " use, with its ",
+        word("reason", "reason"),
+        ". “Unknown” is ",
+        word("unmeasured", "unmeasured"),
+        ", never 0.",
     )
 
 

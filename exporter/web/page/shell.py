@@ -157,8 +157,7 @@ def _footer(document: Json, metrics_path: str) -> Html:
         h(
             "p",
             None,
-            f"Use is averaged over {window:.0f}{NBSP}s; 100{NBSP}% is one whole GPU. "
-            "Hatched: unattributed use. The thin line below a bar: the allocations.",
+            f"Use is averaged over {window:.0f}{NBSP}s; 100{NBSP}% is one whole GPU.",
         ),
         h(
             "nav",
