@@ -447,7 +447,7 @@ def test_every_word_that_can_be_asked_for_has_its_meaning() -> None:
         asked = set(re.findall(r'popovertarget="([^"]+)"', markup))
         answered = re.findall(r'<div id="([^"]+)" class="meaning" popover="auto"', markup)
 
-        assert {"word-core", "word-allocation", "word-unattributed"} <= asked
+        assert {"word-core", "word-memory", "word-unattributed", "word-reason"} <= asked
         assert asked <= set(answered)
         assert len(set(answered)) == len(answered)
 
@@ -456,3 +456,13 @@ def test_the_meanings_are_those_of_the_glossary() -> None:
     glossary = (ROOT / "docs" / "glossary.md").read_text().replace("`", "")
 
     assert all(f"| {text} |" in glossary for text in meanings().values())
+
+
+def test_off_kubernetes_the_page_speaks_of_jobs_units_and_users() -> None:
+    with serving(demo(20, "hpc")) as site:
+        shown = text_of(site).partition('<div class="words"')[0]
+        words = " ".join(words_of(shown).split())
+
+    assert not re.search(r"\bPods?\b|\bpods?\b|outside Kubernetes|Container Core", words)
+    assert re.search(r"Jobs \d+ .*Units \d+ .*Users \d+", words)
+    assert re.search(r"Jobs, .*with processes \d+ Owner GPU", words)

@@ -135,7 +135,7 @@ def explained(reasons: Sequence[str]) -> Html:
 
 
 def _allocated(figure: str | None, over: bool) -> Html:  # noqa: FBT001 - a state, not an option
-    text = "no known allocation" if figure is None else f"allocated {figure}"
+    text = "" if figure is None else f"allocated {figure}"
     return h("span", {"class": "allocated over" if over else "allocated"}, text)
 
 

@@ -50,9 +50,7 @@ def explanations(document: Json) -> Html:
     for kind, code in codes:
         text = document["words"].get(kind, {}).get(code, "")
         made.append(_popover(f"why-{kind}-{code}", code, text))
-    return h(
-        "section", {"class": "words", "aria-label": "What words mean", "data-k": "words"}, made
-    )
+    return h("div", {"class": "words", "data-k": "words"}, made)
 
 
 def _popover(name: str, title: str, text: str) -> Html:

@@ -13,6 +13,7 @@ from exporter.web.page.gauges import tenants_by_device
 from exporter.web.page.glossary import explanations, meanings, word
 from exporter.web.page.gpus import by_use, card, card_name
 from exporter.web.page.html import NBSP, Child, Html, gibibytes, h, many
+from exporter.web.page.owners import OwnerNames, names_of
 from exporter.web.page.shell import around, unread
 from exporter.web.page.tree import line
 
@@ -32,6 +33,7 @@ class Page:
         self._history = history
         self._series = Past(history, POINTS)
         self._entries = entries(document)
+        self._names = names_of(document, self._entries)
         self._texts = {device["uuid"]: device_text(device) for device in document["devices"]}
         self._colours = colours(self._entries)
         self._tenants = tenants_by_device(self._entries, self._colours)
@@ -45,7 +47,7 @@ class Page:
         matching = [each for each in self._entries if matches(each, choice.words, self._texts)]
         main: list[Child] = [
             _banner(document),
-            _summary(document, self._entries, choice),
+            _summary(document, self._entries, choice, self._names),
             alerts(document),
             _sources(document),
             self._gpus(matching, choice),
@@ -71,7 +73,7 @@ class Page:
                 "div",
                 {"class": "headed"},
                 h("h2", {"id": "gpus"}, "GPUs", _count(len(devices), len(everything))),
-                _legend(),
+                _legend(allocated=any("allocated_core_ratio" in one for one in everything)),
             ),
             h("div", {"class": "cards"}, cards) if cards else h("p", {"class": "quiet"}, "None."),
             _show_all(len(devices) - len(shown), "GPU", "GPUs", choice),
@@ -79,7 +81,7 @@ class Page:
 
     def _tree(self, matching: Sequence[TreeEntry], choice: Choice) -> Html:
         shown = matching if choice.all else matching[:ENTRIES_SHOWN]
-        heads = ("Pod", "GPU", "Core", "Memory", "Last ten minutes")
+        heads = (self._names.head, "GPU", "Core", "Memory", "Last ten minutes")
         lines = [self._line(entry, choice.hour) for entry in shown]
         nothing = "No match." if choice.words else "No process uses a GPU."
         return h(
@@ -88,7 +90,7 @@ class Page:
             h(
                 "h2",
                 {"id": "tree"},
-                "Pods and processes",
+                self._names.title,
                 _count(len(matching), len(self._entries)),
             ),
             h(
@@ -108,9 +110,10 @@ class Page:
         words = self._document["words"]
         if hour == f"gpu-{uuid}":
             charts = of_device(device, self._history)
-            return card(device, tenants, self._series, words, place, charts)
+            return card(device, tenants, self._series, words, place, charts, self._names.owner)
         if uuid not in self._cards:
-            self._cards[uuid] = card(device, tenants, self._series, words, place)
+            made = card(device, tenants, self._series, words, place, None, self._names.owner)
+            self._cards[uuid] = made
         return self._cards[uuid]
 
     def _line(self, entry: TreeEntry, hour: str) -> Html:
@@ -142,12 +145,13 @@ def _banner(document: Json) -> list[Html]:
     return made
 
 
-def _summary(document: Json, everyone: Sequence[TreeEntry], choice: Choice) -> list[Html]:
+def _summary(
+    document: Json, everyone: Sequence[TreeEntry], choice: Choice, names: OwnerNames
+) -> list[Html]:
     devices = document["devices"]
     up = [device for device in devices if device.get("up")]
     boards = [device for device in up if "utilization_ratio" in device]
     whole = {d.get("info", {}).get("parent_uuid") or d["uuid"] for d in boards}
-    pods = sum(entry.kind == "pod" for entry in everyone)
     processes = sum(len(part.processes) for entry in everyone for part in entry.parts)
     watts = [device["power_watts"] for device in up if "power_watts" in device]
     held = sum(device.get("memory_used_bytes", 0) for device in boards)
@@ -161,7 +165,8 @@ def _summary(document: Json, everyone: Sequence[TreeEntry], choice: Choice) -> l
         ("Unattributed", f"{unattributed:.2f}" if boards else "?", "GPUs"),
         ("Memory in use", gibibytes(held) if boards else "?", f"of {gibibytes(total)}"),
         ("Power", f"{sum(watts):.0f}{NBSP}W" if watts else "?", ""),
-        ("Pods", str(pods), many(processes, "process", "processes")),
+        *((name, str(count), "") for name, count in names.counts),
+        ("Processes", str(processes), ""),
     )
     sums = h(
         "dl",
@@ -226,14 +231,14 @@ def _source(source: Json) -> Html:
     )
 
 
-def _legend() -> Html:
+def _legend(*, allocated: bool) -> Html:
     """What the bars show."""
+    below = ("Thin line below a bar: the ", word("allocation", "allocation"), ". ")
     return h(
         "p",
         {"class": "quiet legend"},
-        "Thin line below a bar: the ",
-        word("allocation", "allocation"),
-        ". Hatched: ",
+        below if allocated else None,
+        "Hatched: ",
         word("unattributed", "unattributed"),
         " use, with its ",
         word("reason", "reason"),
