@@ -15,14 +15,17 @@ from pages.configuration import configuration
 from pages.dcgm import dcgm
 from pages.drawing import SCHEMES
 from pages.forging import security
+from pages.glossary import glossary
 from pages.metrics import metrics
 from pages.performance_picture import performance
 from pages.scenarios import scenarios
 from pages.sharing import sharing
 
+import exporter
 from exporter import api
 
 FOLDER = Path(__file__).parent
+WORDS = str(Path(exporter.__file__).parent / "web" / "page" / "glossary.json")
 
 
 def main(arguments: Sequence[str], folder: Path = FOLDER) -> int:
@@ -39,12 +42,13 @@ def main(arguments: Sequence[str], folder: Path = FOLDER) -> int:
         ("sharing.md", sharing()),
         ("accuracy.md", accuracy((folder / "accuracy.md").read_text(encoding="utf-8"))),
         ("security.md", security((folder / "security.md").read_text(encoding="utf-8"))),
+        (WORDS, glossary((FOLDER / "glossary.md").read_text(encoding="utf-8"))),
     ):
         path = folder / name
         if "--check" not in arguments:
             path.write_text(text, encoding="utf-8")
         elif not path.exists() or path.read_text(encoding="utf-8") != text:
-            drifted.append(name)
+            drifted.append(path.name)
     if drifted:
         print(f"{', '.join(drifted)}: not as in the code; run python docs/generate.py")
     return 1 if drifted else 0

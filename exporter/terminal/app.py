@@ -19,14 +19,14 @@ from textual.widgets import Input, Static
 from exporter.terminal.draw import Piece, Tone
 from exporter.terminal.facts import joined
 from exporter.terminal.feeds import Feed, FeedError, view_of
-from exporter.terminal.report import sums, title
+from exporter.terminal.report import names_of, sums, title
 from exporter.terminal.tree import CSS, STYLES, LineTree
 from exporter.terminal.view import Key, Line, Overview, SortKey, path
 
 HELP = """\
 j k ↑ ↓ PgUp PgDn  move                g G  first line, last line
 ← → Space Enter    fold, unfold (a pod's processes are folded)
-1 2 3 4    down to GPUs, pods, containers, processes
+1 2 3 4    down to GPUs, pods (jobs), containers, processes
 a          all lines, or as many as fit: +2 after a GPU's name
            means that two lines of least use are left out
 s          sort by the next: name, core, memory, share of limit,
@@ -179,7 +179,7 @@ class Top(App[None]):
         troubles = (*((self._problem,) if self._problem else ()), *self._shown.troubles)
         self._troubles.display = bool(troubles)
         self._troubles.update(Text("\n".join(f"! {trouble}" for trouble in troubles)))
-        self._head.update(_text(self._tree.head()))
+        self._head.update(_text(self._tree.head(names_of(self._shown))))
         self._show_details(self._tree.selected)
 
     def _show_details(self, line: Line | None) -> None:

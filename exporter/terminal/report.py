@@ -28,7 +28,7 @@ def report(view: Overview, width: int | None, *, coloured: bool) -> str:
     layout = table.layout(cells, table.longest_name(shown), past=past)
     lines = [[Piece(title(view), Tone.STRONG)], [Piece(sums(view))]]
     lines += [[Piece(f"! {trouble}", Tone.OVER)] for trouble in view.troubles]
-    lines += [[], table.head(layout), *(table.line(row, layout) for row in shown)]
+    lines += [[], table.head(layout, names_of(view)), *(table.line(row, layout) for row in shown)]
     lines += [] if shown else [[Piece("no GPU is known", Tone.UNKNOWN)]]
     if unknown := _unknown(view):
         lines += [[], [Piece("? is not known:", Tone.UNKNOWN)]]
@@ -39,9 +39,19 @@ def report(view: Overview, width: int | None, *, coloured: bool) -> str:
 def title(view: Overview, *state: str, short: bool = False) -> str:
     """The title: the source, the state of the table, and the time of the figures."""
     simulated = "SIMULATED" if short else "SIMULATED: nothing here is measured"
-    pods = _counted(view.pods, "pod") if view.pods else ""
-    parts = (view.source, view.simulated and simulated, pods, *state, _clock(view.unix_s))
+    counts = [_counted(view.pods, "pod")] if view.pods else []
+    counts += [_counted(number, noun) for noun, number in view.groups.items()]
+    owners = ", ".join(counts)
+    parts = (view.source, view.simulated and simulated, owners, *state, _clock(view.unix_s))
     return " · ".join(part for part in parts if part)
+
+
+def names_of(view: Overview) -> str:
+    """The title of the column of names: what the levels of lines are."""
+    if not view.without_pods:
+        return table.NAMES
+    nouns = "/".join(view.groups) or "owner"
+    return f"GPU / {nouns.upper()} / PROCESS"
 
 
 def sums(view: Overview) -> str:

@@ -9,6 +9,7 @@ from exporter.terminal.draw import Cell, Piece, Tone
 from exporter.terminal.reading import fitted, width
 from exporter.terminal.view import Line, LineKind, ShownLine
 
+NAMES = "GPU / POD / CONTAINER / PROCESS"
 LEAST_NAME = 24
 GOOD_NAME = 30  # before columns of rank EXTRA take room
 EXTRA = 7
@@ -97,9 +98,9 @@ def longest_name(rows: Sequence[ShownLine]) -> int:
     return max((2 * row.depth + 2 + width(row.line.name) for row in rows), default=0)
 
 
-def head(of: Layout) -> list[Piece]:
-    """The titles."""
-    pieces = [Piece(fitted("GPU / POD / CONTAINER / PROCESS", of.name), Tone.FAINT)]
+def head(of: Layout, names: str = NAMES) -> list[Piece]:
+    """The titles. ``names`` is that of the column of names."""
+    pieces = [Piece(fitted(names, of.name), Tone.FAINT)]
     for column, cells in of.columns:
         title = fitted(column.title, cells) if column.left else column.title[:cells].rjust(cells)
         pieces.append(Piece(f" {title}", Tone.FAINT))

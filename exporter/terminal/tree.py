@@ -97,9 +97,9 @@ class LineTree(ScrollView, can_focus=True):
         self._refill()
         self.post_message(self.Arranged())
 
-    def head(self) -> list[Piece]:
-        """The columns' titles."""
-        return table.head(self._columns)
+    def head(self, names: str) -> list[Piece]:
+        """The columns' titles. ``names`` is that of the column of names."""
+        return table.head(self._columns, names)
 
     def title_at(self, cell: int) -> SortKey | None:
         """The sort key of the title at a cell; None if that column does not sort."""

@@ -6,6 +6,8 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import NamedTuple
 
+from exporter.api.kinds import counted
+
 
 class LineKind(StrEnum):
     """The kind of thing that a line shows."""
@@ -100,7 +102,8 @@ NO_TOTALS = Totals()
 class Overview:
     """Everything at one moment. ``source`` is the name of the node or feed.
 
-    ``troubles`` are sources that are down and other problems, each with advice.
+    ``troubles`` are sources that are down and other problems, each with advice. ``without_pods``:
+    no node of it belongs to Kubernetes.
     """
 
     source: str
@@ -111,6 +114,18 @@ class Overview:
     troubles: tuple[str, ...] = ()
     lines: tuple[Line, ...] = ()
     totals: Totals = NO_TOTALS
+    without_pods: bool = False
+
+    @property
+    def groups(self) -> dict[str, int]:
+        """The number of groups on the devices, by what they are called."""
+        keys = {
+            line.key[-2:]
+            for one in self.lines
+            for line in one.children
+            if line.kind is LineKind.GROUP
+        }
+        return counted(kind for kind, _ in sorted(keys))
 
     @property
     def pods(self) -> int:

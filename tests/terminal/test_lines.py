@@ -188,7 +188,7 @@ def test_the_last_minutes_are_those_of_the_line() -> None:
     lines = lines_of(document(demo()), history(demo()))
 
     for device in lines:
-        assert len(device.past) >= 10
+        assert len(device.past) >= 5
     assert find(tuple(lines), CHAT).past
     assert find(tuple(lines), "speech").past
 

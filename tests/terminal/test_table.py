@@ -1,3 +1,4 @@
+import re
 from collections.abc import Callable
 
 import pytest
@@ -165,3 +166,14 @@ def test_colours_change_nothing_but_themselves() -> None:
     for code in ("1", "2", "32", "33", "1;31", "35", "0"):
         coloured = coloured.replace(f"\x1b[{code}m", "")
     assert [text.rstrip() for text in coloured.splitlines()] == plain.splitlines()
+
+
+def test_off_kubernetes_the_terminal_speaks_of_jobs_units_and_users() -> None:
+    seen = view(demo(20, "hpc"))
+
+    title, _, _, head, *_ = report(seen, 160, coloured=False).splitlines()
+
+    assert re.search(r"\d+ jobs?, .*\d+ units?, \d+ users?", title)
+    assert head.startswith("GPU / JOB/")
+    assert "POD" not in head
+    assert "pod" not in title

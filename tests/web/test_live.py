@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from html import unescape
 from html.parser import HTMLParser
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
@@ -13,12 +14,14 @@ import pytest
 from exporter.model import Snapshot
 from exporter.settings import Address
 from exporter.web.page.entries import TreeEntry
+from exporter.web.page.glossary import meanings
 from exporter.web.page.gpus import card
 from exporter.web.page.html import Html, h
 from exporter.web.page.tree import line
 from tests.api.nodes import HOSTILE, crowded, demo, failing, hostile
 from tests.web.serving import SECOND, Site, serving
 
+ROOT = Path(__file__).parents[2]
 FILES = ("page.css", "page.js", "icon.svg")
 EVERYWHERE = Address("0.0.0.0", 0)  # noqa: S104 - what is asked of it is the test
 VOID = {"input", "link", "meta"}
@@ -138,7 +141,8 @@ def test_nothing_comes_from_elsewhere() -> None:
         files = {name: site.ask(f"/static/{name}").body.decode() for name in FILES}
         page = text_of(site)
 
-    assert not re.search(r"(src|href|action)=\"(https?:|/)", page)
+    links = r'<a href="https://github.com/[^"]*" rel="noreferrer">'  # followed only by a click
+    assert not re.search(r"(src|href|action)=\"(https?:|/)", re.sub(links, "", page))
     assert not re.search(r"url\(|@import", files["page.css"])
     assert "://" not in files["page.js"]
 
@@ -434,3 +438,31 @@ def test_an_hour_in_charts_costs_little() -> None:
         more = len(text_of(site, f"/?hour={key}")) - len(text_of(site))
 
     assert 5_000 < more < 40_000
+
+
+def test_every_word_that_can_be_asked_for_has_its_meaning() -> None:
+    for made in (demo(), demo(20, "mixed"), failing()):
+        with serving(made) as site:
+            markup = text_of(site)
+        asked = set(re.findall(r'popovertarget="([^"]+)"', markup))
+        answered = re.findall(r'<div id="([^"]+)" class="meaning" popover="auto"', markup)
+
+        assert {"word-core", "word-memory", "word-unattributed", "word-reason"} <= asked
+        assert asked <= set(answered)
+        assert len(set(answered)) == len(answered)
+
+
+def test_the_meanings_are_those_of_the_glossary() -> None:
+    glossary = (ROOT / "docs" / "glossary.md").read_text().replace("`", "")
+
+    assert all(f"| {text} |" in glossary for text in meanings().values())
+
+
+def test_off_kubernetes_the_page_speaks_of_jobs_units_and_users() -> None:
+    with serving(demo(20, "hpc")) as site:
+        shown = text_of(site).partition('<div class="words"')[0]
+        words = " ".join(words_of(shown).split())
+
+    assert not re.search(r"\bPods?\b|\bpods?\b|outside Kubernetes|Container Core", words)
+    assert re.search(r"Jobs \d+ .*Units \d+ .*Users \d+", words)
+    assert re.search(r"Jobs, .*with processes \d+ Owner GPU", words)

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple, Protocol
 
+from exporter.api.kinds import is_without_pods
 from exporter.terminal.lines import lines_of
 from exporter.terminal.reading import Json, flag, inner, items, number, text
 from exporter.terminal.view import Line, Overview, Totals
@@ -62,7 +63,13 @@ def view_of(sight: FeedResult, name: str) -> Overview:
         ),
         lines=tuple(lines),
         totals=totals(document for document, _ in documents),
+        without_pods=bool(documents) and all(_without_pods(d) for d, _ in documents),
     )
+
+
+def _without_pods(document: Json) -> bool:
+    lists = {name: list(items(document, name)) for name in ("sources", "pods", "groups")}
+    return is_without_pods(lists)
 
 
 def totals(documents: Iterable[Json]) -> Totals:

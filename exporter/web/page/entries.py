@@ -9,6 +9,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from exporter.api.kinds import is_without_pods
+
 Json = Mapping[str, Any]
 Series = Mapping[tuple[str, ...], Mapping[str, Sequence[float | None]]]
 """The last ten minutes, by the labels of its series."""
@@ -55,7 +57,9 @@ class TreeEntry:
 def entries(document: Json) -> list[TreeEntry]:
     """The entries of a document, without pods and groups that have ended."""
     made = [_pod(pod) for pod in document.get("pods", ()) if not pod["ended"]]
-    made += [_group(group) for group in document.get("groups", ()) if not _all_ended(group)]
+    off = is_without_pods(document)
+    groups = (group for group in document.get("groups", ()) if not _all_ended(group))
+    made += [_group(group, off_kubernetes=off) for group in groups]
     return made + list(_others(document)) + list(_unattributed(document))
 
 
@@ -83,7 +87,7 @@ def _pod(pod: Json) -> TreeEntry:
     return TreeEntry(key_of("pod", space, name), "pod", space, name, owner, pod, parts)
 
 
-def _group(group: Json) -> TreeEntry:
+def _group(group: Json, *, off_kubernetes: bool) -> TreeEntry:
     kind, name = group["kind"], group["group"]
     here = [device for device in group["devices"] if not device["ended"]]
     parts = tuple(
@@ -95,7 +99,8 @@ def _group(group: Json) -> TreeEntry:
     if title == shortened(name):
         title = name
     others = dict.fromkeys((name, info.get("user"), info.get("account")))
-    note = ", ".join(text for text in others if text and text != title) or "outside Kubernetes"
+    outside = "" if off_kubernetes else "outside Kubernetes"
+    note = ", ".join(text for text in others if text and text != title) or outside
     note = "pod with unknown name" if kind == "pod" else note
     return TreeEntry(key_of("group", kind, name), "group", kind, title, note, _summed(here), parts)
 

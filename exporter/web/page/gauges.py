@@ -4,8 +4,9 @@ from collections.abc import Callable, Iterable, Sequence
 from math import inf
 from typing import NamedTuple
 
-from exporter.web.page.cells import OVER, BarSegment, against, bar, spark, unknown, why
+from exporter.web.page.cells import OVER, BarSegment, against, bar, spark, why
 from exporter.web.page.entries import Colours, Json, Part, Series, TreeEntry
+from exporter.web.page.glossary import MEASURED, reason
 from exporter.web.page.html import Html, gibibytes, h, held_of, percent
 
 LISTED = 5
@@ -49,7 +50,7 @@ def _weight(tenant: Tenant) -> tuple[float, float, str]:
     return (-(core or 0.0), -(memory or 0.0), tenant.entry.key)
 
 
-def core(device: Json, tenants: Sequence[Tenant], series: Series, words: Json) -> Html:
+def core(device: Json, tenants: Sequence[Tenant], series: Series) -> Html:
     """How busy the device is, by container."""
     used, share = device.get("utilization_ratio"), whole_core(device)
     allocated = device.get("allocated_core_ratio")
@@ -68,7 +69,7 @@ def core(device: Json, tenants: Sequence[Tenant], series: Series, words: Json) -
         bar(about, segments, limits),
         against(percent(used), of, over=False)
         if used is not None
-        else unknown(why(device, "core"), words),
+        else explained(why(device, "core")),
         _allocated(
             None if allocated is None else percent(allocated), (allocated or 0.0) > OVER * share
         ),
@@ -82,7 +83,7 @@ def whole_core(device: Json) -> float:
     return share
 
 
-def memory(device: Json, tenants: Sequence[Tenant], series: Series, words: Json) -> Html:
+def memory(device: Json, tenants: Sequence[Tenant], series: Series) -> Html:
     """How much of the device's memory is in use, by container. No bar if its size is not known."""
     used, total = device.get("memory_used_bytes"), device.get("memory_total_bytes")
     allocated = device.get("allocated_memory_bytes")
@@ -90,7 +91,7 @@ def memory(device: Json, tenants: Sequence[Tenant], series: Series, words: Json)
     return _row(
         "Memory",
         _memory_bar(device, tenants, total) if total else None,
-        held_of(used, total) if used is not None else unknown(why(device, "memory"), words),
+        held_of(used, total) if used is not None else explained(why(device, "memory")),
         _allocated(
             None if allocated is None else gibibytes(allocated),
             (allocated or 0.0) > (total or inf),
@@ -127,8 +128,14 @@ def _row(name: str, drawn: Html | None, figure: str, allocated: Html, past: Html
     )
 
 
+def explained(reasons: Sequence[str]) -> Html:
+    """The text for a figure that is not known, with reasons that say what they mean."""
+    listed = [(None if not n else ", ", reason(MEASURED, code)) for n, code in enumerate(reasons)]
+    return h("span", {"class": "unknown"}, "unknown: " if listed else "unknown", listed)
+
+
 def _allocated(figure: str | None, over: bool) -> Html:  # noqa: FBT001 - a state, not an option
-    text = "no known allocation" if figure is None else f"allocated {figure}"
+    text = "" if figure is None else f"allocated {figure}"
     return h("span", {"class": "allocated over" if over else "allocated"}, text)
 
 

@@ -6,6 +6,7 @@ from exporter.web.page.cells import core_of, memory_of, mismatch, swatch
 from exporter.web.page.charts import button
 from exporter.web.page.entries import Json, Series, key_of, shortened
 from exporter.web.page.gauges import Tenant, core, memory
+from exporter.web.page.glossary import OWNED, reason
 from exporter.web.page.html import NBSP, Html, cut, gibibytes, h, held_of, many, percent
 
 TENANTS_SHOWN = 5
@@ -21,16 +22,18 @@ def card(
     words: Json,
     place: int = PLACES,
     hour: Html | None = None,
+    owner: str = "Container",
 ) -> Html:
     """The card of one GPU. One that is idle is folded.
 
     ``place`` is its place by use, ``hour`` the charts of its last hour, if they are shown.
+    ``owner`` is what its tenants are called.
     """
     name = f"gpu-{device['uuid']}"
     up = device.get("up", False)
     order = f" o{place}" if place < PLACES else ""
     if is_divided(device) or is_idle(device, series):
-        inside = _inside(device, tenants, series, words, hour)
+        inside = _inside(device, tenants, series, words, hour, owner)
         return _folded(device, tenants, order, inside, is_open=hour is not None)
     return h(
         "article",
@@ -47,18 +50,23 @@ def card(
             h("ul", {"class": "facts"}, [h("li", None, fact) for fact in facts(device)]),
         ),
         None if up else _down(device, words),
-        _inside(device, tenants, series, words, hour),
+        _inside(device, tenants, series, words, hour, owner),
     )
 
 
 def _inside(
-    device: Json, tenants: Sequence[Tenant], series: Series, words: Json, hour: Html | None
+    device: Json,
+    tenants: Sequence[Tenant],
+    series: Series,
+    words: Json,
+    hour: Html | None,
+    owner: str,
 ) -> list[Html | None]:
     up = device.get("up", False)
     return [
-        core(device, tenants, series, words) if up else None,
-        memory(device, tenants, series, words) if up else None,
-        _tenants(device, tenants, words),
+        core(device, tenants, series) if up else None,
+        memory(device, tenants, series) if up else None,
+        _tenants(device, tenants, words, owner),
         h(
             "div",
             {"class": "below"},
@@ -171,7 +179,7 @@ def _down(device: Json, words: Json) -> Html:
     )
 
 
-def _tenants(device: Json, tenants: Sequence[Tenant], words: Json) -> Html | None:
+def _tenants(device: Json, tenants: Sequence[Tenant], words: Json, owner: str) -> Html | None:
     """The containers on the device: the first few, and the others on request."""
     unattributed = [_unattributed(part) for part in device["unattributed"]]
     rows = [_tenant(tenant, words) for tenant in tenants]
@@ -181,8 +189,8 @@ def _tenants(device: Json, tenants: Sequence[Tenant], words: Json) -> Html | Non
     rest = None
     if others:
         summary = h("summary", None, f"{len(others)} more")
-        rest = h("details", {"class": "rest", "data-k": "rest"}, summary, _table(others))
-    return h("div", {"class": "who"}, _table([*first, *unattributed]), rest)
+        rest = h("details", {"class": "rest", "data-k": "rest"}, summary, _table(others, owner))
+    return h("div", {"class": "who"}, _table([*first, *unattributed], owner), rest)
 
 
 def _no_tenants(device: Json) -> Html | None:
@@ -194,15 +202,15 @@ def _no_tenants(device: Json) -> Html | None:
     return h("p", {"class": "quiet"}, text)
 
 
-def _table(rows: Sequence[Html]) -> Html:
+def _table(rows: Sequence[Html], owner: str) -> Html:
     head = h(
         "tr",
         None,
-        h("th", {"scope": "col"}, "Container"),
+        h("th", {"scope": "col"}, owner),
         h("th", {"scope": "col", "class": "n"}, "Core"),
         h("th", {"scope": "col", "class": "n"}, "Memory"),
     )
-    caption = h("caption", {"class": "sr"}, "Containers on this GPU")
+    caption = h("caption", {"class": "sr"}, f"Use of this GPU by {owner.lower()}")
     return h("table", None, caption, h("thead", None, head), h("tbody", None, rows))
 
 
@@ -245,7 +253,7 @@ def _unattributed(part: Json) -> Html:
             {"scope": "row"},
             swatch(None),
             "unattributed",
-            h("span", {"class": "within"}, part["reason"]),
+            h("span", {"class": "within"}, reason(OWNED, part["reason"])),
         ),
         h("td", {"class": "n"}, percent(core)),
         h("td", {"class": "n"}, gibibytes(held)),

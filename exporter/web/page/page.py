@@ -4,13 +4,16 @@ from collections.abc import Sequence
 
 from exporter.model import History
 from exporter.rows.history import Past
+from exporter.web.page.alerts import alerts
 from exporter.web.page.cells import POINTS
 from exporter.web.page.charts import of_device, of_entry
 from exporter.web.page.choice import Choice, device_text, has_all, in_order, matches
 from exporter.web.page.entries import Json, TreeEntry, colours, entries
 from exporter.web.page.gauges import tenants_by_device
+from exporter.web.page.glossary import explanations, meanings, word
 from exporter.web.page.gpus import by_use, card, card_name
 from exporter.web.page.html import NBSP, Child, Html, gibibytes, h, many
+from exporter.web.page.owners import OwnerNames, names_of
 from exporter.web.page.shell import around, unread
 from exporter.web.page.tree import line
 
@@ -30,6 +33,7 @@ class Page:
         self._history = history
         self._series = Past(history, POINTS)
         self._entries = entries(document)
+        self._names = names_of(document, self._entries)
         self._texts = {device["uuid"]: device_text(device) for device in document["devices"]}
         self._colours = colours(self._entries)
         self._tenants = tenants_by_device(self._entries, self._colours)
@@ -44,10 +48,12 @@ class Page:
         main: list[Child] = [
             _banner(document),
             _shown(document),
-            _summary(document, self._entries, choice),
+            _summary(document, self._entries, choice, self._names),
+            alerts(document),
             _sources(document),
             self._gpus(matching, choice),
             self._tree(in_order(matching, choice), choice),
+            explanations(document),
         ]
         return around(main, document, choice, age_s, metrics_path)
 
@@ -64,14 +70,19 @@ class Page:
         return h(
             "section",
             {"aria-labelledby": "gpus", "data-k": "gpus"},
-            h("h2", {"id": "gpus"}, "GPUs", _count(len(devices), len(everything))),
+            h(
+                "div",
+                {"class": "headed"},
+                h("h2", {"id": "gpus"}, "GPUs", _count(len(devices), len(everything))),
+                _legend(allocated=any("allocated_core_ratio" in one for one in everything)),
+            ),
             h("div", {"class": "cards"}, cards) if cards else h("p", {"class": "quiet"}, "None."),
             _show_all(len(devices) - len(shown), "GPU", "GPUs", choice),
         )
 
     def _tree(self, matching: Sequence[TreeEntry], choice: Choice) -> Html:
         shown = matching if choice.all else matching[:ENTRIES_SHOWN]
-        heads = ("Pod", "GPU", "Core", "Memory", "Last ten minutes")
+        heads = (self._names.head, "GPU", "Core", "Memory", "Last ten minutes")
         lines = [self._line(entry, choice.hour) for entry in shown]
         nothing = "No match." if choice.words else "No process uses a GPU."
         return h(
@@ -80,7 +91,7 @@ class Page:
             h(
                 "h2",
                 {"id": "tree"},
-                "Pods and processes",
+                self._names.title,
                 _count(len(matching), len(self._entries)),
             ),
             h(
@@ -100,9 +111,10 @@ class Page:
         words = self._document["words"]
         if hour == f"gpu-{uuid}":
             charts = of_device(device, self._history)
-            return card(device, tenants, self._series, words, place, charts)
+            return card(device, tenants, self._series, words, place, charts, self._names.owner)
         if uuid not in self._cards:
-            self._cards[uuid] = card(device, tenants, self._series, words, place)
+            made = card(device, tenants, self._series, words, place, None, self._names.owner)
+            self._cards[uuid] = made
         return self._cards[uuid]
 
     def _line(self, entry: TreeEntry, hour: str) -> Html:
@@ -144,12 +156,13 @@ def _shown(document: Json) -> Html | None:
     return h("p", look, text, h("bdi", None, names), ". All other use is one sum.")
 
 
-def _summary(document: Json, everyone: Sequence[TreeEntry], choice: Choice) -> list[Html]:
+def _summary(
+    document: Json, everyone: Sequence[TreeEntry], choice: Choice, names: OwnerNames
+) -> list[Html]:
     devices = document["devices"]
     up = [device for device in devices if device.get("up")]
     boards = [device for device in up if "utilization_ratio" in device]
     whole = {d.get("info", {}).get("parent_uuid") or d["uuid"] for d in boards}
-    pods = sum(entry.kind == "pod" for entry in everyone)
     processes = sum(len(part.processes) for entry in everyone for part in entry.parts)
     watts = [device["power_watts"] for device in up if "power_watts" in device]
     held = sum(device.get("memory_used_bytes", 0) for device in boards)
@@ -163,7 +176,8 @@ def _summary(document: Json, everyone: Sequence[TreeEntry], choice: Choice) -> l
         ("Unattributed", f"{unattributed:.2f}" if boards else "?", "GPUs"),
         ("Memory in use", gibibytes(held) if boards else "?", f"of {gibibytes(total)}"),
         ("Power", f"{sum(watts):.0f}{NBSP}W" if watts else "?", ""),
-        ("Pods", str(pods), many(processes, "process", "processes")),
+        *((name, str(count), "") for name, count in names.counts),
+        ("Processes", str(processes), ""),
     )
     sums = h(
         "dl",
@@ -172,7 +186,7 @@ def _summary(document: Json, everyone: Sequence[TreeEntry], choice: Choice) -> l
             h(
                 "div",
                 {"data-k": name},
-                h("dt", None, name),
+                h("dt", None, _explained(name)),
                 h("dd", None, h("b", None, figure), f" {of}"),
             )
             for name, figure, of in pairs
@@ -182,6 +196,12 @@ def _summary(document: Json, everyone: Sequence[TreeEntry], choice: Choice) -> l
         return [sums]
     text = "These sums are of the whole node. The filter applies to the lists below."
     return [sums, h("p", {"class": "quiet filtered", "data-k": "filtered"}, text)]
+
+
+def _explained(name: str) -> Html | str:
+    """The name of a sum, with the meaning of its first word if that is one of the glossary."""
+    first = name.partition(" ")[0].lower()
+    return word(first, name) if first in meanings() else name
 
 
 def _of(whole: int, lost: int) -> str:
@@ -219,6 +239,23 @@ def _source(source: Json) -> Html:
         h("span", {"class": "took"}, took) if up else None,
         h("p", {"class": "detail"}, h("bdi", None, source["detail"])) if source["detail"] else None,
         h("p", {"class": "todo"}, source["what_to_do"]) if "what_to_do" in source else None,
+    )
+
+
+def _legend(*, allocated: bool) -> Html:
+    """What the bars show."""
+    below = ("Thin line below a bar: the ", word("allocation", "allocation"), ". ")
+    return h(
+        "p",
+        {"class": "quiet legend"},
+        below if allocated else None,
+        "Hatched: ",
+        word("unattributed", "unattributed"),
+        " use, with its ",
+        word("reason", "reason"),
+        ". “Unknown” is ",
+        word("unmeasured", "unmeasured"),
+        ", never 0.",
     )
 
 

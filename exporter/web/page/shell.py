@@ -1,5 +1,6 @@
 """The document around the figures: head, title, filter and footer."""
 
+from exporter.api.kinds import is_without_pods
 from exporter.web.page.choice import SORTS, Choice
 from exporter.web.page.entries import Json
 from exporter.web.page.html import NBSP, Child, Html, age, h
@@ -52,6 +53,7 @@ def alarming(document: Json) -> bool:
 
 
 def _header(node: str, document: Json, choice: Choice, age_s: float) -> Html:
+    owner = "job, unit, user" if is_without_pods(document) else "pod, owner"
     return h(
         "header",
         {"class": "top"},
@@ -70,7 +72,7 @@ def _header(node: str, document: Json, choice: Choice, age_s: float) -> Html:
                     "type": "search",
                     "name": "q",
                     "value": choice.text,
-                    "placeholder": "Filter: pod, owner, model, gpu0 …",
+                    "placeholder": f"Filter: {owner}, model, gpu0 …",
                     "aria-label": "Filter by pod, owner, sharing system, process, GPU or model",
                     "autocomplete": "off",
                     "maxlength": "200",
@@ -78,7 +80,7 @@ def _header(node: str, document: Json, choice: Choice, age_s: float) -> Html:
             ),
             h(
                 "select",
-                {"name": "sort", "aria-label": "Sort pods by"},
+                {"name": "sort", "aria-label": "Sort by"},
                 [
                     h("option", {"value": name, "selected": name == choice.sort}, words)
                     for name, words in SORTS.items()
@@ -157,8 +159,7 @@ def _footer(document: Json, metrics_path: str) -> Html:
         h(
             "p",
             None,
-            f"Use is averaged over {window:.0f}{NBSP}s; 100{NBSP}% is one whole GPU. "
-            "Hatched: unattributed use. The thin line below a bar: the allocations.",
+            f"Use is averaged over {window:.0f}{NBSP}s; 100{NBSP}% is one whole GPU.",
         ),
         h(
             "nav",

@@ -1,0 +1,48 @@
+"""What the owners of GPUs are called: pods, or jobs, containers, units and users. Pure."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+NOUNS = {  # by the kind of a group, in the order in which they are listed
+    "slurm": "job",
+    "docker": "container",
+    "podman": "container",
+    "containerd": "container",
+    "crio": "container",
+    "lxc": "container",
+    "nspawn": "container",
+    "libvirt": "virtual machine",
+    "systemd": "unit",
+    "user": "user",
+}
+OTHERWISE = "group"
+_WATCHING = frozenset({"pods_api", "pods_kubelet", "pods_files"})
+
+
+def is_without_pods(document: Mapping[str, Any]) -> bool:
+    """Whether the node is none of Kubernetes: nothing looks for pods, or it has groups only."""
+    names = {source.get("name") for source in document.get("sources", ())}
+    if document.get("pods") or names & _WATCHING:
+        return False
+    return "pods_none" in names or bool(document.get("groups"))
+
+
+def noun(kind: str) -> str:
+    """What a group of this kind is called."""
+    return NOUNS.get(kind, OTHERWISE)
+
+
+def counted(kinds: Iterable[str]) -> dict[str, int]:
+    """The number of owners by what they are called, from the kind of each."""
+    counts = Counter(map(noun, kinds))
+    order = dict.fromkeys([*NOUNS.values(), OTHERWISE])
+    return {name: counts[name] for name in order if counts[name]}
+
+
+def plural(nouns: Iterable[str]) -> str:
+    """The nouns in plural, as a list in a sentence."""
+    listed = [f"{each}s" for each in nouns]
+    if len(listed) < 2:  # noqa: PLR2004 - nothing to join
+        return "".join(listed)
+    return f"{', '.join(listed[:-1])} and {listed[-1]}"
