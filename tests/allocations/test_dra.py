@@ -408,6 +408,49 @@ def test_each_user_of_mps_has_its_limits() -> None:
     assert told_of(decoded) == [("GPU-1", 0.5, 10 * GIB, "mps", 1)] * 2
 
 
+TWO = {**MPS, "config": "0", "memory/0": "1Gi", "memory/1": "2Gi"}
+
+
+@pytest.mark.parametrize(
+    ("sharing", "uuids", "expected"),
+    [
+        pytest.param([TWO, TWO], ["GPU-1", "GPU-0"], [2, 1], id="in the order of the UUIDs"),
+        pytest.param(
+            [{**TWO, "config": "1"}, TWO],
+            ["GPU-1", "GPU-0"],
+            [1, 1],
+            id="each in its configuration",
+        ),
+        pytest.param(
+            [{**MPS, "memory/1": "2Gi"}] * 2,
+            ["GPU-1", "GPU-0"],
+            [2, 10],
+            id="the rest has the default",
+        ),
+        pytest.param(
+            [{**TWO, "memory/GPU-1": "3Gi"}] * 2, ["GPU-1", "GPU-0"], [3, 1], id="by its UUID"
+        ),
+        pytest.param([TWO, TWO], ["GPU-1", ""], [None, None], id="not all UUIDs are known"),
+        pytest.param(
+            [{"strategy": "MPS", "memory/7": "1Gi", "memory/x": "1Gi"}] * 2,
+            ["GPU-1", "GPU-0"],
+            [None, None],
+            id="of other devices",
+        ),
+    ],
+)
+def test_mps_limits_a_device_by_its_number(
+    sharing: list[dict[str, str]], uuids: list[str], expected: list[int | None]
+) -> None:
+    results = [result(f"gpu-{6 - i}", sharing=each) for i, each in enumerate(sharing)]
+    offered = {
+        (NVIDIA, "n1", each.device): OfferedDevice({"uuid": uuid} if uuid else {})
+        for each, uuid in zip(results, uuids, strict=True)
+    }
+    decoded = decode(pod(using()), replace(facts(*results), offered=offered))
+    assert [a.memory_bytes for a in decoded.allocations] == [n and n * GIB for n in expected]
+
+
 @pytest.mark.parametrize(
     "name", ["gpu-6-mig-1g5gb-19-5", "gpu-6-mig-1g5gb-19-0", "gpu-6-mig-1g5gb-19", "é", "x" * 5000]
 )

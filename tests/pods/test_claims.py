@@ -222,7 +222,10 @@ RESULT = {"request": "mps/first", "driver": "gpu.nvidia.com", "pool": "n", "devi
 @pytest.mark.parametrize(
     ("configs", "sharing"),
     [
-        ([{"opaque": mps(50, "10Gi")}], {"strategy": "MPS", "core": "50", "memory": "10Gi"}),
+        (
+            [{"opaque": mps(50, "10Gi")}],
+            {"config": "0", "strategy": "MPS", "core": "50", "memory": "10Gi"},
+        ),
         (
             [
                 {
@@ -230,19 +233,22 @@ RESULT = {"request": "mps/first", "driver": "gpu.nvidia.com", "pool": "n", "devi
                     "opaque": mps(50, 1, defaultPerDevicePinnedMemoryLimit={"0": "2G"}),
                 }
             ],
-            {"strategy": "MPS", "core": "50", "memory": "1", "memory/0": "2G"},
+            {"config": "0", "strategy": "MPS", "core": "50", "memory": "1", "memory/0": "2G"},
         ),
         (
             [{"requests": ["mps/first"], "opaque": mps(50, "1Gi")}, {"opaque": mps(20, "2Gi")}],
-            {"strategy": "MPS", "core": "20", "memory": "2Gi"},
+            {"config": "1", "strategy": "MPS", "core": "20", "memory": "2Gi"},
         ),
         ([{"requests": ["other"], "opaque": mps(50, "1Gi")}], {}),
         ([{"opaque": {**mps(50, "1Gi"), "driver": "other.example"}}], {}),
         ([{"requests": [None, {}], "opaque": mps(50, "1Gi")}], {}),
         ([None, 1, {"opaque": []}, {"opaque": {"driver": "gpu.nvidia.com", "parameters": 1}}], {}),
         ("x", {}),
-        ([{"opaque": mps([], {})}], {"strategy": "MPS"}),
-        ([{"opaque": mps(50, "1Gi")}] * 5000, {"strategy": "MPS", "core": "50", "memory": "1Gi"}),
+        ([{"opaque": mps([], {})}], {"config": "0", "strategy": "MPS"}),
+        (
+            [{"opaque": mps(50, "1Gi")}] * 5000,
+            {"config": "63", "strategy": "MPS", "core": "50", "memory": "1Gi"},
+        ),
     ],
 )
 def test_the_drivers_sharing_is_kept(configs: Any, sharing: dict[str, str]) -> None:

@@ -21,16 +21,15 @@ memory or cores of it, or the claim stands for a GPU's resource.
   of one pod or of many, nothing is promised: each has a replica, and no memory.
 * ``shares`` of NVIDIA's driver (its option for consumable shares) are replicas.
 * With MPS, each container that uses the claim has the limits of the claim's configuration: per cent
-  of the threads, and memory (``GpuConfig``, ``api/nvidia.com/resource/v1beta1/sharing.go``).
+  of the threads, and memory (``GpuConfig``, ``api/nvidia.com/resource/v1beta1/sharing.go``). A
+  limit of one device names it by UUID, or by its number among the UUIDs, in their order, of the
+  devices that have this configuration.
 * An instance that its driver creates when it is claimed has no UUID in the slice. It is the
   instance of its parent that begins at the memory slice in the device's name
   (``gpu-<minor>-mig-<profile>-<id>-<start>``).
 * A card that is passed to a virtual machine (type ``vfio``) is not seen by the host's driver, so it
   has no device.
 * Administrative access (``adminAccess``) is not an allocation.
-
-Unconfirmed: limits of MPS for a device by its number in a claim of several devices: they are not
-read.
 """
 
 import re
@@ -88,6 +87,7 @@ _INTEL_NAME = re.compile(r"([0-9a-f]{4})-([0-9a-f]{2})-([0-9a-f]{2})-([0-7])-.*"
 _MEMORY, _CORES, _SHARES = "memory", "cores", "shares"
 CAPACITIES = frozenset({_MEMORY, _CORES, _SHARES})
 _MPS, _MPS_STRATEGY = "mps", "MPS"
+_OF_DEVICE = "memory/"  # begins the name of the limit of one device
 _PASSED_ON = "vfio"  # the beginning of the type of a card that a virtual machine has
 _MOST_SHARES = 10_000
 _NOTHING = OfferedDevice()
@@ -196,7 +196,7 @@ def _part(reader: PodReader, claim: str, result: ClaimedDevice) -> _Part:
         for container in _neighbours(reader)
     )
     if result.sharing.get("strategy") == _MPS_STRATEGY:
-        return _with_mps(reader, result, device)
+        return _with_mps(reader, claim, result, device)
     if users > 1:
         return _Part(device, None, shared=True)
     consumable = bool(result.share_id or result.consumed)
@@ -243,10 +243,9 @@ def _core(reader: PodReader, result: ClaimedDevice, offered: OfferedDevice) -> f
     return consumed / whole
 
 
-def _with_mps(reader: PodReader, result: ClaimedDevice, device: Device | None) -> _Part:
+def _with_mps(reader: PodReader, claim: str, result: ClaimedDevice, device: Device | None) -> _Part:
     """Return what each user of a device has by MPS's limits."""
-    own = f"memory/{device.uuid}" if device else "memory/"
-    text = result.sharing.get(own) or result.sharing.get(_MEMORY) or "0"
+    text = _memory_with_mps(reader, claim, result)
     amount, percent = parse_quantity(text), parse_natural(result.sharing.get("core", "0"))
     if amount is None or percent is None:
         reader.reject(Reason.BAD_QUANTITY, f"{result.device}: {dict(result.sharing)}")
@@ -257,6 +256,34 @@ def _with_mps(reader: PodReader, result: ClaimedDevice, device: Device | None) -
         core=reader.core(percent or None),
         mps=True,
     )
+
+
+def _memory_with_mps(reader: PodReader, claim: str, result: ClaimedDevice) -> str:
+    """Return the limit of a device's memory, "0" if none is known."""
+    sharing = result.sharing
+    limits = {
+        key.removeprefix(_OF_DEVICE): text
+        for key, text in sharing.items()
+        if key.startswith(_OF_DEVICE)
+    }
+    own = _published_uuid(reader, result)
+    if own in limits:
+        return limits[own]
+    numbers = {n: text for key, text in limits.items() if (n := parse_natural(key)) is not None}
+    if not numbers:
+        return sharing.get(_MEMORY, "0")
+    every = reader.node.claims.get((reader.pod.namespace, claim)) or ()
+    alike = [d for d in every if (d.driver, d.sharing) == (result.driver, sharing)]
+    uuids = sorted({_published_uuid(reader, device) for device in alike})
+    if "" in uuids:
+        return "0"
+    return numbers.get(uuids.index(own)) or sharing.get(_MEMORY, "0")
+
+
+def _published_uuid(reader: PodReader, result: ClaimedDevice) -> str:
+    """Return the UUID that a driver publishes of a device, "" if none."""
+    offered = reader.node.offered.get((result.driver, result.pool, result.device), _NOTHING)
+    return _texts(result.driver, offered).get(_UUID, "")
 
 
 def _neighbours(reader: PodReader) -> Iterable[Container]:

@@ -66,13 +66,14 @@ def _claimed(result: Json, configs: Iterable[Json]) -> ClaimedDevice:
 def _sharing(result: Json, configs: Iterable[Json]) -> Mapping[str, str]:
     """The sharing of a device by its driver's configuration in the claim.
 
-    Of several that are for its request, the last counts: the claim's stand behind its class's.
+    Of several that are for its request, the last counts: the claim's stand behind its class's. Its
+    number among them shows which devices have the same.
 
     Source: kubernetes-sigs/dra-driver-nvidia-gpu, ``api/nvidia.com/resource/v1beta1/sharing.go``.
     """
     request, driver = text(result.get("request")), text(result.get("driver"))
     found: Mapping[str, str] = {}
-    for config in configs:
+    for number, config in enumerate(configs):
         opaque, requests = mapping(config, "opaque"), config.get("requests")
         meant = not requests or (
             isinstance(requests, list)
@@ -82,7 +83,7 @@ def _sharing(result: Json, configs: Iterable[Json]) -> Mapping[str, str]:
         )
         sharing = mapping(mapping(opaque, "parameters"), "sharing")
         if meant and text(opaque.get("driver")) == driver and "strategy" in sharing:
-            found = _of_strategy(sharing)
+            found = {"config": str(number), **_of_strategy(sharing)}
     return found
 
 
