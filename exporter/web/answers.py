@@ -17,6 +17,8 @@ from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, choose_encode
 
 from exporter.metrics.text import Format
 from exporter.model import Clock, Snapshot
+from exporter.web.connection import peer
+from exporter.web.turns import Busy, FairQueue
 from exporter.web.view import WHOLE, View
 
 _MAX_CACHED = 16  # answers; a scraper asks the same each time
@@ -131,6 +133,7 @@ class Answers:
         self._newest = newest
         self._clock = clock
         self._rendering = threading.Lock()
+        self._turns = FairQueue()
         self._cache: tuple[Stamp, dict[Hashable, CachedAnswer]] = (Stamp(-1, 0, 0), {})
 
     def cached(self, name: Hashable) -> CachedAnswer | None:
@@ -162,6 +165,22 @@ class Answers:
         stale_s = age_ns // 1_000_000_000 if age_ns > snapshot.stale_after_ns else 0
         return Stamp(snapshot.version, snapshot.unix_ns, stale_s)
 
+    async def _in_turn(
+        self, request: web.Request, name: Hashable, render: Render
+    ) -> CachedAnswer | None:
+        """The answer, rendered in a thread when it is the peer's turn.
+
+        One thread renders at a time anyway. Others that wait for it would be missing for the
+        metrics.
+        """
+        try:
+            async with self._turns.turn(peer(request)):
+                return await asyncio.to_thread(self.rendered, name, render)
+        except Busy:
+            raise web.HTTPServiceUnavailable(
+                text="too many pages wait to be made\n", headers={"Retry-After": "1"}
+            ) from None
+
     async def respond(
         self,
         request: web.Request,
@@ -174,7 +193,7 @@ class Answers:
 
         The names of answers for different views differ.
         """
-        answer = self.cached(name) or await asyncio.to_thread(self.rendered, name, render)
+        answer = self.cached(name) or await self._in_turn(request, name, render)
         if answer is None:
             return None
         zipped = accepts_gzip(",".join(request.headers.getall(hdrs.ACCEPT_ENCODING, ())))

@@ -11,21 +11,16 @@ import secrets
 import threading
 from base64 import b64decode
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
 from typing import NamedTuple
 
-from exporter.web.peers import UNIX, Shares
+from exporter.web.peers import UNIX
+from exporter.web.turns import FairQueue
 
 _MAX_VERIFIED = 100  # as many as exporter-toolkit
-_MAX_WAITING = 64  # checks, of all peers
 _MAX_BYTES = 72  # of a password; bcrypt reads no more
 _NICE = 10
-
-
-class Busy(Exception):  # noqa: N818 - a state: the client should try again
-    """Too many passwords wait to be checked, and most of them are this peer's."""
 
 
 class BasicCredentials(NamedTuple):
@@ -45,54 +40,6 @@ def credentials(authorization: str) -> BasicCredentials | None:
         return BasicCredentials(user.decode(), password) if colon else None
     except ValueError:
         return None
-
-
-class FairQueue:
-    """A lock whose waiters are served peer by peer in turn, and oldest first within a peer."""
-
-    def __init__(self) -> None:
-        self._waiting: Shares[asyncio.Future[None]] = Shares()
-        self._taken = False
-
-    @asynccontextmanager
-    async def turn(self, peer: str) -> AsyncIterator[None]:
-        """Holds the lock.
-
-        Raises:
-            Busy: too many wait, and this is the newest of the peer that has most of them.
-
-        """
-        if self._taken:
-            await self._wait(peer)
-        self._taken = True
-        try:
-            yield
-        finally:
-            self._pass_on()
-
-    async def _wait(self, peer: str) -> None:
-        turn = asyncio.get_running_loop().create_future()
-        self._waiting.add(peer, turn)
-        if len(self._waiting) > _MAX_WAITING:
-            crowd, turns = self._waiting.largest()
-            self._waiting.remove(crowd, turns[-1])
-            turns[-1].set_exception(Busy())
-        try:
-            await turn
-        except asyncio.CancelledError:
-            self._waiting.remove(peer, turn)
-            if not turn.cancelled():  # the turn had come
-                self._pass_on()
-            raise
-
-    def _pass_on(self) -> None:
-        turn = self._waiting.take_turn()
-        while turn is not None and turn.done():  # cancelled a moment ago
-            turn = self._waiting.take_turn()
-        if turn is None:
-            self._taken = False
-        else:
-            turn.set_result(None)
 
 
 class Passwords:

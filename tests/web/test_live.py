@@ -1,7 +1,9 @@
 """The page as a client gets it: what it says, what it may do, and to whom it is shown."""
 
 import re
+import threading
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import replace
 from html import unescape
 from html.parser import HTMLParser
@@ -13,13 +15,14 @@ import pytest
 
 from exporter.model import Snapshot
 from exporter.settings import Address
+from exporter.web.page import Page
 from exporter.web.page.entries import TreeEntry
 from exporter.web.page.glossary import meanings
 from exporter.web.page.gpus import card
 from exporter.web.page.html import Html, h
 from exporter.web.page.tree import line
 from tests.api.nodes import HOSTILE, crowded, demo, failing, hostile
-from tests.web.serving import SECOND, Site, serving
+from tests.web.serving import PATIENCE_S, SECOND, Site, serving
 
 ROOT = Path(__file__).parents[2]
 FILES = ("page.css", "page.js", "icon.svg")
@@ -72,6 +75,28 @@ def test_the_page_shows_gpus_pods_containers_and_processes() -> None:
     assert "chat-7b-6c9f7d9c5b-x2lqz server · inference 15 % of 40 % 27.0 of 32.0 GiB" in words
     assert "server pid 2001 C 15 % 27.0 GiB" in words
     assert "Simulated node: nothing here is measured." in words
+
+
+def test_many_different_pages_at_once_do_not_hold_up_the_metrics(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    go, html = threading.Event(), Page.html
+
+    def slow(page: Page, *arguments: Any) -> str:
+        assert go.wait(PATIENCE_S)
+        return html(page, *arguments)
+
+    monkeypatch.setattr(Page, "html", slow)
+    with serving(demo()) as site, ExitStack() as opened:
+        readers = [opened.enter_context(site.raw()) for _ in range(30)]
+        for number, reader in enumerate(readers):
+            reader.sendall(f"GET /?q={number} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+        assert site.ask("/-/ready").status == 200  # by now they wait, each for a page of its own
+        metrics = site.ask("/metrics")
+        go.set()
+        first = {reader.recv(12) for reader in readers}
+    assert metrics.status == 200
+    assert first == {b"HTTP/1.1 200"}
 
 
 @pytest.mark.parametrize("made", [Snapshot, demo, failing, hostile, crowded])

@@ -6,7 +6,8 @@ from typing import Any, TypeVar
 import bcrypt
 import pytest
 
-from exporter.web.passwords import BasicCredentials, Busy, Passwords, credentials
+from exporter.web.passwords import BasicCredentials, Passwords, credentials
+from exporter.web.turns import Busy
 
 T = TypeVar("T")
 

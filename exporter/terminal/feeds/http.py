@@ -29,7 +29,7 @@ LONGEST_MESSAGE = 200
 _REFUSALS: dict[int, str] = {
     HTTPStatus.UNAUTHORIZED: "asks for a user and a password, or a token (see --help)",
     HTTPStatus.FORBIDDEN: "does not let you see this; its operator may "
-    "(--web.config.file, --web.open-page; of a Prometheus: its proxy's rules)",
+    "(--web.config.file, --web.open-page, rights of Kubernetes; Prometheus: its proxy's rules)",
     HTTPStatus.NOT_FOUND: "has no such page: is the address right, and its version new enough?",
     HTTPStatus.TOO_MANY_REQUESTS: "is asked too often",
 }
