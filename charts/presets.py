@@ -48,8 +48,10 @@ def with_tables(page: str) -> str:
 
 
 def _presets() -> str:
-    rows = (f"| {p.title} | `-f $PRESETS/{p.name}.yaml` | {p.why} |\n" for p in PRESETS)
-    return "| platform | add | why |\n|---|---|---|\n" + "".join(rows)
+    rows = (
+        f"| {p.title} | `-f $PRESETS/{p.name}.yaml` | {p.why} | {p.source} |\n" for p in PRESETS
+    )
+    return "| platform | add | why | from |\n|---|---|---|---|\n" + "".join(rows)
 
 
 def _labels() -> str:

@@ -11,12 +11,13 @@ from dataclasses import dataclass
 Values = Mapping[str, object]
 
 SPC = {"seLinuxOptions": {"type": "spc_t"}}
+_ASSUMED = "NVIDIA's runtime is taken for the default one of GPU nodes, which is not confirmed."
 _RELEASE = {"release": "kube-prometheus-stack"}
 
 
 @dataclass(frozen=True, slots=True)
 class Preset:
-    """One platform: its file's name, its title, the values, and what to know before."""
+    """One platform: its file's name, title and values, what to know before, and where from."""
 
     name: str
     title: str
@@ -103,13 +104,16 @@ PRESETS: tuple[Preset, ...] = (
     _runtime_of_the_node(
         "tke",
         "Tencent TKE",
-        "qGPU's nodes have `qgpu-device-enable`, those of gpu-manager `nvidia-device-enable`.",
+        f"{_ASSUMED} qGPU's nodes have `qgpu-device-enable`, those of gpu-manager "
+        "`nvidia-device-enable`.",
     ),
-    _runtime_of_the_node("vke", "Volcano Engine VKE", "mGPU's nodes have `vke.node.gpu.schedule`."),
+    _runtime_of_the_node(
+        "vke", "Volcano Engine VKE", f"{_ASSUMED} mGPU's nodes have `vke.node.gpu.schedule`."
+    ),
     _runtime_of_the_node(
         "ack",
         "Alibaba Cloud ACK",
-        "Its GPU nodes have `aliyun.accelerator/nvidia_name`.",
+        f"{_ASSUMED} Its GPU nodes have `aliyun.accelerator/nvidia_name`.",
     ),
     Preset(
         "amd",
