@@ -59,6 +59,7 @@ def health() -> list[Panel]:
             "Whether the driver answers for a card and for all of its partitions.",
             {LINE: f"min by (instance, gpu) ({of('up')})"},
             READ,
+            known=of("up"),
             width=8,
         ),
         timeline(
@@ -67,7 +68,8 @@ def health() -> list[Panel]:
             "under load; heat and the power brake are not.",
             {f"{LINE} {{{{reason}}}}": f"{rate('throttle_seconds_total')} > 0.01"},
             ((None, LOOK), (0.5, IDLE), (0.9, BAD)),
-            nothing="No clock was held down in the time range, or none is measured",
+            known=of("throttle_seconds_total"),
+            none="no clock",
             width=16,
         ),
         timeline(
@@ -79,7 +81,8 @@ def health() -> list[Panel]:
                 f"reason) ({of('unmeasured')})"
             },
             UNMEASURED,
-            nothing="Nothing was unmeasured in the time range, or no GPU is known here",
+            known=of("up"),
+            none="all is measured",
         ),
         timeline(
             "XIDs over time",
@@ -89,7 +92,8 @@ def health() -> list[Panel]:
                 f"(increase({of('xid_errors_total')}[$__rate_interval])) > 0"
             },
             ((None, BAD),),
-            nothing="No XID in the time range",
+            known=of("up"),
+            none="no XID",
         ),
     ]
 

@@ -93,13 +93,15 @@ def _states() -> list[Panel]:
             "Whether Prometheus reaches each exporter.",
             {NODES: f"up{{{NODE}}}"},
             UP,
+            known=f"up{{{NODE}}}",
         ),
         timeline(
             "Sources that were down",
             "Calls of an exporter that got no answer. Those that always got one are left out.",
             {"{{instance}} {{source}}": f"{_of('source_up')} == 0"},
             UP,
-            nothing="No source was down in the time range, or no exporter is scraped",
+            known=_of("source_up"),
+            none="no source",
         ),
     ]
 
@@ -265,6 +267,7 @@ def _cost() -> list[Panel]:
             "No, if the settings file changed and the new one cannot be used; the old ones stay.",
             {NODES: _of("config_last_reload_successful")},
             YES,
+            known=_of("config_last_reload_successful"),
             width=8,
         ),
     ]

@@ -39,9 +39,16 @@ RENAMED = (
     'unless count(mgpu_pod_info{{job=~"$job",exported_pod!=""}}), "name", "{0}", "", ""))'
 )
 
+
+def _by_use(selector: str, label: str) -> str:
+    """A look-up of a label's values, those first whose pods use most of the GPUs now."""
+    use = f"rate(mgpu_pod_core_seconds_total{{{selector}}}[5m])"
+    known = f"last_over_time(mgpu_pod_info{{{selector}}}[$__range])"
+    return f"query_result(sort_desc(sum by ({label}) ({use}) or 0 * group by ({label}) ({known})))"
+
+
 CHOICES = {
     "namespace": ("Namespace", f"label_values(mgpu_pod_info{{{NODE}}}, $namespace_label)"),
-    "pod": ("Pod", f"label_values(mgpu_pod_info{{{NAMESPACE}}}, $pod_label)"),
     "kind": ("Kind", f"label_values(mgpu_group_info{{{NODE}}}, kind)"),
     # shown as "3 NVIDIA A10", its value is the UUID
     "uuid": (
@@ -52,7 +59,19 @@ CHOICES = {
         ),
     ),
 }
-REGEX = {"uuid": '/a="(?<text>[^"]+)".*uuid="(?<value>[^"]+)"/'}
+# Of the dashboard that opens with one pod: those that use most now first, then the others of the
+# time range. By name the first would often be one that has ended.
+BUSIEST = {
+    "node": ("Node", _by_use(EXPORTER, "instance")),
+    "namespace": ("Namespace", _by_use(NODE, "$namespace_label")),
+    "pod": ("Pod", _by_use(NAMESPACE, "$pod_label")),
+}
+REGEX = {
+    "node": '/[{,]instance="([^"]+)"/',
+    "namespace": '/[{,](?:exported_)?namespace="([^"]+)"/',
+    "pod": '/[{,](?:exported_)?pod="([^"]+)"/',
+    "uuid": '/a="(?<text>[^"]+)".*uuid="(?<value>[^"]+)"/',
+}
 
 # The boards, in the order of their links. Those of ``ONE`` show one node or pod when they are
 # opened, and have no "All" of nodes: the other boards are about all of them.
@@ -95,7 +114,12 @@ def _choice(name: str, label: str, query: str, every: str = ".*") -> build.Query
 def _some(name: str, label: str, query: str) -> build.QueryVariable:
     """A variable of which any number may be chosen; the first of them at first."""
     variable = _query(name, label, query).multi(multi=True)
-    return variable.regex(REGEX[name]) if name in REGEX else variable
+    return variable.regex(REGEX[name]) if query.startswith("query_result") else variable
+
+
+def _busiest(name: str) -> build.QueryVariable:
+    """A variable of which any number may be chosen; at first what uses most of the GPUs now."""
+    return _some(name, *BUSIEST[name]).sort(VariableSort.DISABLED)
 
 
 def _label_name(label: str) -> build.QueryVariable:
@@ -133,15 +157,16 @@ def board(
             _choice("cluster", "Cluster", f'label_values({known}{{job=~"$job"}}, cluster)')
         )
     )
-    # of the nodes of a pod only those are of use that have a pod
-    having = "mgpu_pod_info" if uid == "pod" else known
-    nodes = f"label_values({having}{{{EXPORTER}}}, instance)"
-    found.with_variable((_some if uid in ONE else _choice)("node", "Node", nodes))
+    nodes = f"label_values({known}{{{EXPORTER}}}, instance)"
+    busiest = uid == "pod"
+    if busiest:
+        found.with_variable(_busiest("node"))
+    else:
+        found.with_variable((_some if uid in ONE else _choice)("node", "Node", nodes))
     for label in labels:
         found.with_variable(_label_name(label))
     for choice in choices:
-        one = uid == "pod"
-        found.with_variable((_some if one else _choice)(choice, *CHOICES[choice]))
+        found.with_variable(_busiest(choice) if busiest else _choice(choice, *CHOICES[choice]))
     for other in TITLES:
         if other != uid:
             found.link(_link(other, keep_node=uid in ONE and other in ONE))

@@ -65,6 +65,10 @@ NOTHING = {
     "mgpu_group": "No group uses a GPU here",
     "mgpu_device": "No GPU is measured here",
 }
+# What the names of queries begin with that answer while the others of a panel do not.
+INSTEAD = "INSTEAD"
+# Values of a timeline that no figure has.
+NONE, UNKNOWN, NOT_KNOWN = -1, -2, "nothing is known"
 NO_EXPORTER = "No exporter is scraped here"
 
 
@@ -95,9 +99,9 @@ def why_nothing(expr: str) -> str:
     return NOTHING.get(family[0], NO_EXPORTER) if family else NO_EXPORTER
 
 
-def _plain(text: str) -> SpecialValueMap:
-    """A missing value as this text, in the colour of text: the thresholds do not judge it."""
-    shown = ValueMappingResult(text=text, color="text")
+def missing(text: str, color: str = "text") -> SpecialValueMap:
+    """A missing value as this text, in a colour of its own: the thresholds do not judge it."""
+    shown = ValueMappingResult(text=text, color=color)
     options = DashboardSpecialValueMapOptions(match=SpecialValueMatch.NULL, result=shown)
     return SpecialValueMap(options)
 
@@ -135,7 +139,7 @@ def stat(
         .with_target(target.instant() if of_range else target.range())
         .unit(unit)
         .no_value(text)
-        .mappings([_plain(text)])
+        .mappings([missing(text)])
         .thresholds(thresholds(steps))
         .color_scheme(build.FieldColor().mode(FieldColorModeId.THRESHOLDS))
         .color_mode(BigValueColorMode.VALUE)
@@ -208,25 +212,33 @@ def timeline(
     queries: Mapping[str, str],
     words: Words | Steps,
     *,
-    nothing: str = "",
+    known: str,
+    none: str = "",
     width: int = 12,
 ) -> timeline_panel.Panel:
     """A line of states for each series. ``words`` name and colour values, or are steps of a share.
 
-    ``queries`` by the names of their lines. ``nothing`` as with ``series``.
+    ``queries`` by the names of their lines. While they find nothing, a grey line is called ``none``
+    if there is ``known``, and says that nothing is known otherwise: of a timeline without data
+    Grafana says "Data does not have a time field".
     """
-    targets = enumerate(queries.items())
+    lines = {**queries, **_instead(queries.values(), known, none)}
+    targets = [
+        query(expr, ref(i) if i < len(queries) else f"{INSTEAD}{i}").legend_format(name)
+        for i, (name, expr) in enumerate(lines.items())
+    ]
+    grey = {str(NONE): (none, FREE), str(UNKNOWN): (NOT_KNOWN, FREE)}
     worded = isinstance(words, Mapping)
     return (
         timeline_panel.Panel()
         .title(title)
         .description(about)
         .datasource(SOURCE)
-        .targets([query(e, ref(i)).legend_format(legend).range() for i, (legend, e) in targets])
+        .targets([target.range() for target in targets])
         .unit("short" if worded else "percentunit")
         .decimals(0)
-        .no_value(nothing or why_nothing(next(iter(queries.values()))))
-        .mappings([named(words)] if isinstance(words, Mapping) else [])
+        .no_value("no value")  # of the gaps of a line
+        .mappings([named({**grey, **words} if isinstance(words, Mapping) else grey)])
         .thresholds(thresholds(PLAIN if isinstance(words, Mapping) else words))
         # by thresholds, Grafana would put their names in the place of the words
         .color_scheme(
@@ -239,17 +251,20 @@ def timeline(
         .row_height(0.8)
         .fill_opacity(80)
         .line_width(0)
-        .legend(
-            common.VizLegendOptions()
-            .display_mode(LegendDisplayMode.LIST)
-            .placement(LegendPlacement.BOTTOM)
-            .show_legend(show_legend=True)
-            .calcs([])
-        )
+        .legend(_states())
         .tooltip(common.VizTooltipOptions().mode(TooltipDisplayMode.SINGLE).sort(SortOrder.NONE))
         .height(HEIGHT)
         .span(width)
     )
+
+
+def _instead(exprs: Iterable[str], known: str, none: str) -> Mapping[str, str]:
+    """What a timeline shows while none of its queries finds anything, by the names of the lines."""
+    found = " or on () ".join(f"count({expr})" for expr in exprs)
+    nothing = {NOT_KNOWN: f"vector({UNKNOWN}) unless on () count({known})"}
+    if none:
+        nothing[none] = f"({NONE} + 0 * count({known})) unless on () ({found})"
+    return nothing
 
 
 def named(words: Words) -> ValueMap:
@@ -265,6 +280,16 @@ def named(words: Words) -> ValueMap:
 def _tooltip() -> common.VizTooltipOptions:
     """All series at once, the highest first."""
     return common.VizTooltipOptions().mode(TooltipDisplayMode.MULTI).sort(SortOrder.DESCENDING)
+
+
+def _states() -> common.VizLegendOptions:
+    return (
+        common.VizLegendOptions()
+        .display_mode(LegendDisplayMode.LIST)
+        .placement(LegendPlacement.BOTTOM)
+        .show_legend(show_legend=True)
+        .calcs([])
+    )
 
 
 def _legend() -> common.VizLegendOptions:

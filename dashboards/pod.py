@@ -265,5 +265,6 @@ def _unmeasured() -> Panel:
             f"$container_label, quantity, reason) ({_own('unmeasured')})"
         },
         UNMEASURED,
-        nothing="Nothing was unmeasured in the time range, or no pod has a GPU here",
+        known=_own("allocation_info"),
+        none="all is measured",
     )
