@@ -67,7 +67,11 @@ def health() -> list[Panel]:
             "Share of the time in which clocks were held down, by reason. The power cap is normal "
             "under load; heat and the power brake are not.",
             {f"{LINE} {{{{reason}}}}": f"{rate('throttle_seconds_total')} > 0.01"},
-            ((None, LOOK), (0.5, IDLE), (0.9, BAD)),
+            (
+                (0, "under 50 % of the time", LOOK),
+                (0.5, "50 % and more", IDLE),
+                (0.9, "90 % and more", BAD),
+            ),
             known=of("throttle_seconds_total"),
             none="no clock",
             width=16,
@@ -91,7 +95,7 @@ def health() -> list[Panel]:
                 f"{LINE} XID {{{{xid}}}}": "sum by (instance, gpu, xid) "
                 f"(increase({of('xid_errors_total')}[$__rate_interval])) > 0"
             },
-            ((None, BAD),),
+            ((0, "reported", BAD),),
             known=of("up"),
             none="no XID",
         ),

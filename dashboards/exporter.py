@@ -3,7 +3,20 @@
 from grafana_foundation_sdk.builders import dashboard as build
 
 from dashboards.frame import NODE, board, events
-from dashboards.panels import ANY, BAD, GOOD, IDLE, LOOK, UP, YES, Panel, series, stat, timeline
+from dashboards.panels import (
+    ANY,
+    BAD,
+    GOOD,
+    IDLE,
+    LOOK,
+    NO_EXPORTER,
+    UP,
+    YES,
+    Panel,
+    series,
+    stat,
+    timeline,
+)
 from dashboards.tables import Column, bar, colored, table
 
 EVENTS = events()
@@ -75,6 +88,7 @@ def _totals() -> list[Panel]:
             f"0 * count({_of('build_info')})",
             "short",
             ((None, GOOD), (1, LOOK)),
+            nothing=NO_EXPORTER,
         ),
         stat(
             "Simulated",

@@ -121,7 +121,7 @@ def details() -> list[Panel]:
                 f"{LINE} lanes": f"min by ({BY}) ({_lanes()})",
                 f"{LINE} generation": f"min by ({BY}) ({generation} {AT_WORK})",
             },
-            LANES,
+            ((0, "less than there could be", IDLE), (1, "all", GOOD)),
             known=of("pcie_link_width"),
         ),
         series(

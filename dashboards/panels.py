@@ -20,9 +20,11 @@ from grafana_foundation_sdk.models.common import (
     VisibilityMode,
 )
 from grafana_foundation_sdk.models.dashboard import (
+    DashboardRangeMapOptions,
     DashboardSpecialValueMapOptions,
     DynamicConfigValue,
     FieldColorModeId,
+    RangeMap,
     SpecialValueMap,
     SpecialValueMatch,
     Threshold,
@@ -44,6 +46,7 @@ HEIGHT = 9  # of all that is not one number
 Panel = Builder[PanelModel]
 Steps = Sequence[tuple[float | None, str]]
 Words = Mapping[str, tuple[str, str]]  # a value, and what it is called in which colour
+Bands = Sequence[tuple[float, str, str]]  # from a value on: what it is called in which colour
 
 HIGH: Steps = ((None, GOOD), (0.8, LOOK), (0.95, BAD))  # more is worse
 OVER: Steps = ((None, USED), (1.05, LOOK), (1.5, IDLE))  # over what was promised
@@ -210,13 +213,13 @@ def timeline(
     title: str,
     about: str,
     queries: Mapping[str, str],
-    words: Words | Steps,
+    words: Words | Bands,
     *,
     known: str,
     none: str = "",
     width: int = 12,
 ) -> timeline_panel.Panel:
-    """A line of states for each series. ``words`` name and colour values, or are steps of a share.
+    """A line of states for each series. ``words`` name and colour values, or parts of a range.
 
     ``queries`` by the names of their lines. While they find nothing, a grey line is called ``none``
     if there is ``known``, and says that nothing is known otherwise: of a timeline without data
@@ -228,24 +231,18 @@ def timeline(
         for i, (name, expr) in enumerate(lines.items())
     ]
     grey = {str(NONE): (none, FREE), str(UNKNOWN): (NOT_KNOWN, FREE)}
-    worded = isinstance(words, Mapping)
     return (
         timeline_panel.Panel()
         .title(title)
         .description(about)
         .datasource(SOURCE)
         .targets([target.range() for target in targets])
-        .unit("short" if worded else "percentunit")
-        .decimals(0)
+        .unit("short")
         .no_value("no value")  # of the gaps of a line
-        .mappings([named({**grey, **words} if isinstance(words, Mapping) else grey)])
-        .thresholds(thresholds(PLAIN if isinstance(words, Mapping) else words))
+        .mappings([named(grey), *([named(words)] if isinstance(words, Mapping) else bands(words))])
+        .thresholds(thresholds(PLAIN))
         # by thresholds, Grafana would put their names in the place of the words
-        .color_scheme(
-            build.FieldColor().mode(
-                FieldColorModeId.PALETTE_CLASSIC if worded else FieldColorModeId.THRESHOLDS
-            )
-        )
+        .color_scheme(build.FieldColor().mode(FieldColorModeId.PALETTE_CLASSIC))
         .show_value(VisibilityMode.NEVER)
         .merge_values(merge_values=True)
         .row_height(0.8)
@@ -280,6 +277,18 @@ def named(words: Words) -> ValueMap:
 def _tooltip() -> common.VizTooltipOptions:
     """All series at once, the highest first."""
     return common.VizTooltipOptions().mode(TooltipDisplayMode.MULTI).sort(SortOrder.DESCENDING)
+
+
+def bands(words: Bands) -> list[RangeMap]:
+    """Parts of a range as words in colours, the highest first: the first that fits counts."""
+    return [
+        RangeMap(
+            DashboardRangeMapOptions(
+                from_val=least, result=ValueMappingResult(text=text, color=color)
+            )
+        )
+        for least, text, color in sorted(words, reverse=True)
+    ]
 
 
 def _states() -> common.VizLegendOptions:
