@@ -70,6 +70,7 @@ NOTHING = {
 }
 # What the names of queries begin with that answer while the others of a panel do not.
 INSTEAD = "INSTEAD"
+NO_VALUE = "no value"  # the gaps of a timeline's line
 # Values of a timeline that no figure has.
 NONE, UNKNOWN, NOT_KNOWN = -1, -2, "nothing is known"
 NO_EXPORTER = "No exporter is scraped here"
@@ -238,8 +239,14 @@ def timeline(
         .datasource(SOURCE)
         .targets([target.range() for target in targets])
         .unit("short")
-        .no_value("no value")  # of the gaps of a line
-        .mappings([named(grey), *([named(words)] if isinstance(words, Mapping) else bands(words))])
+        .no_value(NO_VALUE)
+        .mappings(
+            [
+                missing(NO_VALUE, FREE),
+                named(grey),
+                *([named(words)] if isinstance(words, Mapping) else bands(words)),
+            ]
+        )
         .thresholds(thresholds(PLAIN))
         # by thresholds, Grafana would put their names in the place of the words
         .color_scheme(build.FieldColor().mode(FieldColorModeId.PALETTE_CLASSIC))

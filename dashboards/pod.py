@@ -242,10 +242,10 @@ def _identity() -> Panel:
         "Allocations",
         "The sharing system of each allocation, its policy and the container's priority. Without a "
         "UUID the device is not known yet.",
-        {**KEYS, "scheme": "Sharing system", "policy": "Policy", "priority": "Priority"},
+        {**KEYS, "scheme": "Sharing", "policy": "Policy", "priority": "Priority"},
         [
             Column(
-                "Allocations",
+                "Number",
                 "sum by ($pod_label, $container_label, uuid, scheme, policy, "
                 f"priority) ({_own('allocation_info')})",
                 "short",
