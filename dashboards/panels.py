@@ -41,6 +41,8 @@ from dashboards.frame import SOURCE
 USED, ALLOCATED, IDLE, NOBODY, BAD = "#3274D9", "#FF4FA3", "#FF9830", "#808080", "#E02F44"
 GOOD, LOOK, FREE = "#56A64B", "#E0B400", "#80808033"  # FREE: grey that is seen through
 
+# By unit: where an axis of nothing but zeros ends. By itself it ends at 10,000 % or 100 a second.
+SOFT_MOST = {"percentunit": 0.1, "ops": 1}
 HEIGHT = 9  # of all that is not one number
 
 Panel = Builder[PanelModel]
@@ -193,8 +195,8 @@ def series(  # noqa: PLR0913 - what a panel says
     )
     if most is not None:
         panel.max(most)
-    elif unit == "percentunit":
-        panel.axis_soft_max(0.1)  # an axis of nothing but zeros ends at 10,000 % otherwise
+    elif unit in SOFT_MOST:
+        panel.axis_soft_max(SOFT_MOST[unit])
     if stacked:
         panel.stacking(common.StackingConfig().mode(StackingMode.NORMAL))
     for names, color in (colors or {}).items():
