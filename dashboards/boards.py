@@ -59,6 +59,7 @@ def health() -> list[Panel]:
             "Whether the driver answers for a card and for all of its partitions.",
             {LINE: f"min by (instance, gpu) ({of('up')})"},
             READ,
+            known=of("up"),
             width=8,
         ),
         timeline(
@@ -66,8 +67,13 @@ def health() -> list[Panel]:
             "Share of the time in which clocks were held down, by reason. The power cap is normal "
             "under load; heat and the power brake are not.",
             {f"{LINE} {{{{reason}}}}": f"{rate('throttle_seconds_total')} > 0.01"},
-            ((None, LOOK), (0.5, IDLE), (0.9, BAD)),
-            nothing="No clock was held down in the time range, or none is measured",
+            (
+                (0, "under 50 % of the time", LOOK),
+                (0.5, "50 % and more", IDLE),
+                (0.9, "90 % and more", BAD),
+            ),
+            known=of("throttle_seconds_total"),
+            none="no clock",
             width=16,
         ),
         timeline(
@@ -79,7 +85,8 @@ def health() -> list[Panel]:
                 f"reason) ({of('unmeasured')})"
             },
             UNMEASURED,
-            nothing="Nothing was unmeasured in the time range, or no GPU is known here",
+            known=of("up"),
+            none="all is measured",
         ),
         timeline(
             "XIDs over time",
@@ -88,8 +95,9 @@ def health() -> list[Panel]:
                 f"{LINE} XID {{{{xid}}}}": "sum by (instance, gpu, xid) "
                 f"(increase({of('xid_errors_total')}[$__rate_interval])) > 0"
             },
-            ((None, BAD),),
-            nothing="No XID in the time range",
+            ((0, "reported", BAD),),
+            known=of("up"),
+            none="no XID",
         ),
     ]
 

@@ -69,8 +69,8 @@ def _totals() -> list[Panel]:
         ),
         stat(
             "Charged to nobody",
-            "The part of the energy that is no namespace's: idle boards, by default "
-            "(--energy.idle), and processes outside pods.",
+            "The part of the energy that is no namespace's and no group's: idle boards, by default "
+            "(--energy.idle), and processes that are not known.",
             f"sum(increase({NOBODYS}[$__range])) / sum(increase({BOARD}[$__range]))",
             "percentunit",
         ),
@@ -126,7 +126,8 @@ def _power() -> Panel:
     power = f"rate(mgpu_namespace_energy_joules_total{{{NAMESPACE}}}[$__rate_interval])"
     return series(
         "Power, by namespace",
-        "And what is charged to nobody, by reason: with it the sum is what the boards draw.",
+        "And what is charged to nobody, by reason. With that of groups, on their own dashboard, "
+        "the sum is what the boards draw.",
         {
             "{{$namespace_label}}": f"sum by ({BY_NAMESPACE}) ({power})",
             "nobody: {{reason}}": f"sum by (reason) (rate({NOBODYS}[$__rate_interval]))",

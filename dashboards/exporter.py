@@ -3,7 +3,20 @@
 from grafana_foundation_sdk.builders import dashboard as build
 
 from dashboards.frame import NODE, board, events
-from dashboards.panels import ANY, BAD, GOOD, IDLE, LOOK, UP, YES, Panel, series, stat, timeline
+from dashboards.panels import (
+    ANY,
+    BAD,
+    GOOD,
+    IDLE,
+    LOOK,
+    NO_EXPORTER,
+    UP,
+    YES,
+    Panel,
+    series,
+    stat,
+    timeline,
+)
 from dashboards.tables import Column, bar, colored, table
 
 EVENTS = events()
@@ -75,6 +88,7 @@ def _totals() -> list[Panel]:
             f"0 * count({_of('build_info')})",
             "short",
             ((None, GOOD), (1, LOOK)),
+            nothing=NO_EXPORTER,
         ),
         stat(
             "Simulated",
@@ -93,13 +107,15 @@ def _states() -> list[Panel]:
             "Whether Prometheus reaches each exporter.",
             {NODES: f"up{{{NODE}}}"},
             UP,
+            known=f"up{{{NODE}}}",
         ),
         timeline(
             "Sources that were down",
             "Calls of an exporter that got no answer. Those that always got one are left out.",
             {"{{instance}} {{source}}": f"{_of('source_up')} == 0"},
             UP,
-            nothing="No source was down in the time range, or no exporter is scraped",
+            known=_of("source_up"),
+            none="no source",
         ),
     ]
 
@@ -265,6 +281,7 @@ def _cost() -> list[Panel]:
             "No, if the settings file changed and the new one cannot be used; the old ones stay.",
             {NODES: _of("config_last_reload_successful")},
             YES,
+            known=_of("config_last_reload_successful"),
             width=8,
         ),
     ]

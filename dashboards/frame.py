@@ -31,6 +31,7 @@ POD = f'{NAMESPACE},$pod_label=~"$pod"'
 ALERTS = 'ALERTS{alertname=~"Mgpu.+",alertstate="firing",instance=~"$node|"}'
 FIRING_SINCE = 'ALERTS_FOR_STATE{alertname=~"Mgpu.+",instance=~"$node|"}'
 
+MOST = 8  # lines of a chart of pods, by core and by memory; the others are one line
 WORKLOAD = ("namespace", "pod", "container")
 # The plain name is also the answer where Prometheus knows no pod: a query needs a name to be valid.
 RENAMED = (
@@ -39,9 +40,16 @@ RENAMED = (
     'unless count(mgpu_pod_info{{job=~"$job",exported_pod!=""}}), "name", "{0}", "", ""))'
 )
 
+
+def _by_use(selector: str, label: str) -> str:
+    """A look-up of a label's values, those first whose pods use most of the GPUs now."""
+    use = f"rate(mgpu_pod_core_seconds_total{{{selector}}}[5m])"
+    known = f"last_over_time(mgpu_pod_info{{{selector}}}[$__range])"
+    return f"query_result(sort_desc(sum by ({label}) ({use}) or 0 * group by ({label}) ({known})))"
+
+
 CHOICES = {
     "namespace": ("Namespace", f"label_values(mgpu_pod_info{{{NODE}}}, $namespace_label)"),
-    "pod": ("Pod", f"label_values(mgpu_pod_info{{{NAMESPACE}}}, $pod_label)"),
     "kind": ("Kind", f"label_values(mgpu_group_info{{{NODE}}}, kind)"),
     # shown as "3 NVIDIA A10", its value is the UUID
     "uuid": (
@@ -52,7 +60,19 @@ CHOICES = {
         ),
     ),
 }
-REGEX = {"uuid": '/a="(?<text>[^"]+)".*uuid="(?<value>[^"]+)"/'}
+# Of the dashboard that opens with one pod: those that use most now first, then the others of the
+# time range. By name the first would often be one that has ended.
+BUSIEST = {
+    "node": ("Node", _by_use(EXPORTER, "instance")),
+    "namespace": ("Namespace", _by_use(NODE, "$namespace_label")),
+    "pod": ("Pod", _by_use(NAMESPACE, "$pod_label")),
+}
+REGEX = {
+    "node": '/[{,]instance="([^"]+)"/',
+    "namespace": '/[{,](?:exported_)?namespace="([^"]+)"/',
+    "pod": '/[{,](?:exported_)?pod="([^"]+)"/',
+    "uuid": '/a="(?<text>[^"]+)".*uuid="(?<value>[^"]+)"/',
+}
 
 # The boards, in the order of their links. Those of ``ONE`` show one node or pod when they are
 # opened, and have no "All" of nodes: the other boards are about all of them.
@@ -67,6 +87,18 @@ TITLES = {
 ONE = ("node", "pod")
 # What a link to another dashboard keeps: what was chosen above the panels, and the time range.
 KEPT = ("datasource", "job", "cluster")
+
+
+def most_used(by: str, selector: str, cards: str = "") -> str:
+    """Those that used most, or held most, in the time range; ``cards`` limits on which devices.
+
+    Lines for them alone are few, and the same in a chart of core and in one of memory: so each has
+    one colour. With ``@ end()`` Prometheus finds them once, not at each step.
+    """
+    core = f"increase(mgpu_container_core_seconds_total{{{selector}}}[$__range] @ end())"
+    held = f"max_over_time(mgpu_container_memory_used_bytes{{{selector}}}[$__range] @ end())"
+    core, held = (f"topk({MOST}, sum by ({by}) ({expr}{cards}))" for expr in (core, held))
+    return f"({core} or {held})"
 
 
 def to(uid: str, keep: Sequence[str] = KEPT, **values: str) -> str:
@@ -95,7 +127,12 @@ def _choice(name: str, label: str, query: str, every: str = ".*") -> build.Query
 def _some(name: str, label: str, query: str) -> build.QueryVariable:
     """A variable of which any number may be chosen; the first of them at first."""
     variable = _query(name, label, query).multi(multi=True)
-    return variable.regex(REGEX[name]) if name in REGEX else variable
+    return variable.regex(REGEX[name]) if query.startswith("query_result") else variable
+
+
+def _busiest(name: str) -> build.QueryVariable:
+    """A variable of which any number may be chosen; at first what uses most of the GPUs now."""
+    return _some(name, *BUSIEST[name]).sort(VariableSort.DISABLED)
 
 
 def _label_name(label: str) -> build.QueryVariable:
@@ -133,15 +170,16 @@ def board(
             _choice("cluster", "Cluster", f'label_values({known}{{job=~"$job"}}, cluster)')
         )
     )
-    # of the nodes of a pod only those are of use that have a pod
-    having = "mgpu_pod_info" if uid == "pod" else known
-    nodes = f"label_values({having}{{{EXPORTER}}}, instance)"
-    found.with_variable((_some if uid in ONE else _choice)("node", "Node", nodes))
+    nodes = f"label_values({known}{{{EXPORTER}}}, instance)"
+    busiest = uid == "pod"
+    if busiest:
+        found.with_variable(_busiest("node"))
+    else:
+        found.with_variable((_some if uid in ONE else _choice)("node", "Node", nodes))
     for label in labels:
         found.with_variable(_label_name(label))
     for choice in choices:
-        one = uid == "pod"
-        found.with_variable((_some if one else _choice)(choice, *CHOICES[choice]))
+        found.with_variable(_busiest(choice) if busiest else _choice(choice, *CHOICES[choice]))
     for other in TITLES:
         if other != uid:
             found.link(_link(other, keep_node=uid in ONE and other in ONE))

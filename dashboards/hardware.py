@@ -89,7 +89,7 @@ def wrong() -> Panel:
             Column("NVLink", _of_range("nvlink_errors_total", SENT_AGAIN), "short", colored(ANY)),
             Column("Replays", _of_range("pcie_replays_total"), "short"),
         ],
-        links={"GPU": to("node", node="${__data.fields.Node}")},
+        links={"Node": to("node", node="${__value.raw}")},
         lowest_of="State",
     )
 
@@ -100,17 +100,18 @@ def details() -> list[Panel]:
     return [
         timeline(
             "What the driver asks for",
-            "The recovery that a GPU needs; the runbook MgpuGpuRecoveryAction says what to do.",
+            "The recovery that a GPU needs; the runbook MgpuGpuRecoveryAction says what to do. "
+            "Drivers before 570 do not say it.",
             {LINE: f"{_worst(of('recovery_action'))}"},
             NEEDS,
-            nothing="No driver here says it: 570 and later do",
+            known=of("recovery_action"),
         ),
         timeline(
             "Performance state",
             "P0 is the highest, P15 the lowest. A board that works in a low state is held there.",
             {LINE: f"min by ({BY}) ({of('performance_state')})"},
             STATES,
-            nothing="No GPU here has performance states",
+            known=of("performance_state"),
         ),
         timeline(
             "PCIe link",
@@ -120,8 +121,8 @@ def details() -> list[Panel]:
                 f"{LINE} lanes": f"min by ({BY}) ({_lanes()})",
                 f"{LINE} generation": f"min by ({BY}) ({generation} {AT_WORK})",
             },
-            LANES,
-            nothing="No PCIe link is known here",
+            ((0, "less than there could be", IDLE), (1, "all", GOOD)),
+            known=of("pcie_link_width"),
         ),
         series(
             "Errors of links",

@@ -4,7 +4,7 @@ from grafana_foundation_sdk.builders import dashboard as build
 
 from dashboards import hardware
 from dashboards.boards import GPU, alerts, engines, errors, health, of, power, rate
-from dashboards.frame import DEVICE, WORKLOAD, board, events, to
+from dashboards.frame import DEVICE, WORKLOAD, board, events, most_used, to
 from dashboards.panels import (
     ANY,
     BAD,
@@ -27,6 +27,7 @@ HOLDER = "{{$namespace_label}}/{{$pod_label}} {{$container_label}}"
 BY_HOLDER = "cluster, $namespace_label, $pod_label, $container_label"
 GROUP = "{{kind}} {{name}}"
 HOT = ((None, GOOD), (85, LOOK), (95, BAD))
+MOST_USED, OTHERS = most_used(BY_HOLDER, DEVICE), "other containers"
 COLORS = {"^nobody": NOBODY}
 
 
@@ -226,12 +227,15 @@ def _memory() -> Panel:
 def _core_by() -> Panel:
     core = f"rate(mgpu_container_core_seconds_total{{{DEVICE}}}[$__rate_interval])"
     nobody = f"rate({of('unattributed_core_seconds_total')}[$__rate_interval])"
+    use = f"sum by ({BY_HOLDER}) ({core})"
     return series(
         "GPUs' worth of core, by who uses it",
-        "Containers, groups (jobs, units and users that are no pod's) and what nobody can be "
-        "named for, with the reason. They add up to the busy time of the devices.",
+        "The containers that used or held most in the time range, the others together, groups "
+        "(jobs, units and users that are no pod's) and what nobody can be named for, with the "
+        "reason. They add up to the busy time of the devices.",
         {
-            HOLDER: f"sum by ({BY_HOLDER}) ({core})",
+            HOLDER: f"{use} and {MOST_USED}",
+            OTHERS: f"sum({use} unless {MOST_USED})",
             GROUP: _named(f"mgpu_group_core_utilization_ratio{{{DEVICE}}}"),
             "nobody: {{reason}}": f"sum by (reason) ({nobody}) > 0",
         },
@@ -243,11 +247,14 @@ def _core_by() -> Panel:
 
 
 def _memory_by() -> Panel:
+    held = f"sum by ({BY_HOLDER}) (mgpu_container_memory_used_bytes{{{DEVICE}}})"
     return series(
         "Memory, by who holds it",
-        "Containers, groups and what nobody can be named for. They add up to the memory in use.",
+        "The containers that used or held most in the time range, the others together, groups and "
+        "what nobody can be named for. They add up to the memory in use.",
         {
-            HOLDER: f"sum by ({BY_HOLDER}) (mgpu_container_memory_used_bytes{{{DEVICE}}})",
+            HOLDER: f"{held} and {MOST_USED}",
+            OTHERS: f"sum({held} unless {MOST_USED})",
             GROUP: _named(f"mgpu_group_memory_used_bytes{{{DEVICE}}}"),
             "nobody: {{reason}}": f"sum by (reason) ({of('unattributed_memory_bytes')}) > 0",
         },

@@ -221,7 +221,8 @@ def _lost() -> Panel:
         "How many of a node, over time. Nodes whose GPUs could all be read are left out.",
         {"{{instance}}": f"count by ({BY_NODE}) ({_of('up')} == 0)"},
         {str(count): (f"{count} lost", BAD) for count in range(1, 17)},
-        nothing="No GPU was lost in the time range, or none is measured",
+        known=_of("up"),
+        none="no GPU",
         width=7,
     )
 
@@ -231,29 +232,43 @@ def _nodes() -> Panel:
     memory = f"sum by ({BY_NODE}) ({_of('memory_used_bytes')})"
     total = f"sum by ({BY_NODE}) ({_of('memory_total_bytes')})"
     share = _of_cards(_of("allocated_core_ratio"))
+    cards = f"count by ({BY_NODE}) (count by ({BY_CARD}) ({_of('up')}))"
     return table(
         "Nodes now",
-        "Of each node: its cards, how busy they are, and what of them is promised.",
+        "Of each node: its cards, how busy they are, what of them is promised, and how many to "
+        "look at: lost, with an XID in the time range, a recovery or a repair that waits, or "
+        "too few PCIe lanes. Its page says which.",
         {"instance": "Node", "cluster": "Cluster"},
         [
             Column("Core use", f"avg by ({BY_NODE}) ({BUSY})", "percentunit", USE),
             Column("Core share", f"avg by ({BY_NODE}) ({share})", "percentunit", GIVEN),
             Column("Memory use", f"{memory} / {total}", "percentunit", FILLED),
-            Column(
-                "GPUs",
-                f"count by ({BY_NODE}) (count by ({BY_CARD}) ({_of('up')}))",
-                "short",
-            ),
+            Column("GPUs", cards, "short"),
             Column(
                 "Lost",
                 f"count by ({BY_NODE}) ({_of('up')}) - sum by ({BY_NODE}) ({_of('up')})",
                 "short",
                 tinted(ANY),
             ),
+            Column("To look at", f"{_wrong_cards()} or 0 * {cards}", "short", tinted(ANY)),
             Column("Power", watts, "watt"),
         ],
         links={"Node": TO_NODE},
     )
+
+
+def _wrong_cards() -> str:
+    """How many cards of each node something is wrong with."""
+    signs = (
+        f"{_of('up')} == 0",
+        f"increase({_of('xid_errors_total')}[$__range]) > 0",
+        f"{_of('recovery_action')} > 0",
+        f"{_of('row_remapping')} == 1",
+        f"{_of('retired_pages_pending')} == 1",
+        f"{_of('pcie_link_width')} < {_of('pcie_link_max_width')}",
+    )
+    wrong = " or ".join(f"group by ({BY_CARD}) ({sign})" for sign in signs)
+    return f"count by ({BY_NODE}) ({wrong})"
 
 
 def _idle_pods() -> Panel:

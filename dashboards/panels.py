@@ -20,9 +20,11 @@ from grafana_foundation_sdk.models.common import (
     VisibilityMode,
 )
 from grafana_foundation_sdk.models.dashboard import (
+    DashboardRangeMapOptions,
     DashboardSpecialValueMapOptions,
     DynamicConfigValue,
     FieldColorModeId,
+    RangeMap,
     SpecialValueMap,
     SpecialValueMatch,
     Threshold,
@@ -39,11 +41,14 @@ from dashboards.frame import SOURCE
 USED, ALLOCATED, IDLE, NOBODY, BAD = "#3274D9", "#FF4FA3", "#FF9830", "#808080", "#E02F44"
 GOOD, LOOK, FREE = "#56A64B", "#E0B400", "#80808033"  # FREE: grey that is seen through
 
+# By unit: where an axis of nothing but zeros ends. By itself it ends at 10,000 % or 100 a second.
+SOFT_MOST = {"percentunit": 0.1, "ops": 1}
 HEIGHT = 9  # of all that is not one number
 
 Panel = Builder[PanelModel]
 Steps = Sequence[tuple[float | None, str]]
 Words = Mapping[str, tuple[str, str]]  # a value, and what it is called in which colour
+Bands = Sequence[tuple[float, str, str]]  # from a value on: what it is called in which colour
 
 HIGH: Steps = ((None, GOOD), (0.8, LOOK), (0.95, BAD))  # more is worse
 OVER: Steps = ((None, USED), (1.05, LOOK), (1.5, IDLE))  # over what was promised
@@ -65,6 +70,11 @@ NOTHING = {
     "mgpu_group": "No group uses a GPU here",
     "mgpu_device": "No GPU is measured here",
 }
+# What the names of queries begin with that answer while the others of a panel do not.
+INSTEAD = "INSTEAD"
+NO_VALUE = "no value"  # the gaps of a timeline's line
+# Values of a timeline that no figure has.
+NONE, UNKNOWN, NOT_KNOWN = -1, -2, "nothing is known"
 NO_EXPORTER = "No exporter is scraped here"
 
 
@@ -95,9 +105,9 @@ def why_nothing(expr: str) -> str:
     return NOTHING.get(family[0], NO_EXPORTER) if family else NO_EXPORTER
 
 
-def _plain(text: str) -> SpecialValueMap:
-    """A missing value as this text, in the colour of text: the thresholds do not judge it."""
-    shown = ValueMappingResult(text=text, color="text")
+def missing(text: str, color: str = "text") -> SpecialValueMap:
+    """A missing value as this text, in a colour of its own: the thresholds do not judge it."""
+    shown = ValueMappingResult(text=text, color=color)
     options = DashboardSpecialValueMapOptions(match=SpecialValueMatch.NULL, result=shown)
     return SpecialValueMap(options)
 
@@ -135,7 +145,7 @@ def stat(
         .with_target(target.instant() if of_range else target.range())
         .unit(unit)
         .no_value(text)
-        .mappings([_plain(text)])
+        .mappings([missing(text)])
         .thresholds(thresholds(steps))
         .color_scheme(build.FieldColor().mode(FieldColorModeId.THRESHOLDS))
         .color_mode(BigValueColorMode.VALUE)
@@ -185,8 +195,8 @@ def series(  # noqa: PLR0913 - what a panel says
     )
     if most is not None:
         panel.max(most)
-    elif unit == "percentunit":
-        panel.axis_soft_max(0.1)  # an axis of nothing but zeros ends at 10,000 % otherwise
+    elif unit in SOFT_MOST:
+        panel.axis_soft_max(SOFT_MOST[unit])
     if stacked:
         panel.stacking(common.StackingConfig().mode(StackingMode.NORMAL))
     for names, color in (colors or {}).items():
@@ -206,50 +216,61 @@ def timeline(
     title: str,
     about: str,
     queries: Mapping[str, str],
-    words: Words | Steps,
+    words: Words | Bands,
     *,
-    nothing: str = "",
+    known: str,
+    none: str = "",
     width: int = 12,
 ) -> timeline_panel.Panel:
-    """A line of states for each series. ``words`` name and colour values, or are steps of a share.
+    """A line of states for each series. ``words`` name and colour values, or parts of a range.
 
-    ``queries`` by the names of their lines. ``nothing`` as with ``series``.
+    ``queries`` by the names of their lines. While they find nothing, a grey line is called ``none``
+    if there is ``known``, and says that nothing is known otherwise: of a timeline without data
+    Grafana says "Data does not have a time field".
     """
-    targets = enumerate(queries.items())
-    worded = isinstance(words, Mapping)
+    lines = {**queries, **_instead(queries.values(), known, none)}
+    targets = [
+        query(expr, ref(i) if i < len(queries) else f"{INSTEAD}{i}").legend_format(name)
+        for i, (name, expr) in enumerate(lines.items())
+    ]
+    grey = {str(NONE): (none, FREE), str(UNKNOWN): (NOT_KNOWN, FREE)}
     return (
         timeline_panel.Panel()
         .title(title)
         .description(about)
         .datasource(SOURCE)
-        .targets([query(e, ref(i)).legend_format(legend).range() for i, (legend, e) in targets])
-        .unit("short" if worded else "percentunit")
-        .decimals(0)
-        .no_value(nothing or why_nothing(next(iter(queries.values()))))
-        .mappings([named(words)] if isinstance(words, Mapping) else [])
-        .thresholds(thresholds(PLAIN if isinstance(words, Mapping) else words))
-        # by thresholds, Grafana would put their names in the place of the words
-        .color_scheme(
-            build.FieldColor().mode(
-                FieldColorModeId.PALETTE_CLASSIC if worded else FieldColorModeId.THRESHOLDS
-            )
+        .targets([target.range() for target in targets])
+        .unit("short")
+        .no_value(NO_VALUE)
+        .mappings(
+            [
+                missing(NO_VALUE, FREE),
+                named(grey),
+                *([named(words)] if isinstance(words, Mapping) else bands(words)),
+            ]
         )
+        .thresholds(thresholds(PLAIN))
+        # by thresholds, Grafana would put their names in the place of the words
+        .color_scheme(build.FieldColor().mode(FieldColorModeId.PALETTE_CLASSIC))
         .show_value(VisibilityMode.NEVER)
         .merge_values(merge_values=True)
         .row_height(0.8)
         .fill_opacity(80)
         .line_width(0)
-        .legend(
-            common.VizLegendOptions()
-            .display_mode(LegendDisplayMode.LIST)
-            .placement(LegendPlacement.BOTTOM)
-            .show_legend(show_legend=True)
-            .calcs([])
-        )
+        .legend(_states())
         .tooltip(common.VizTooltipOptions().mode(TooltipDisplayMode.SINGLE).sort(SortOrder.NONE))
         .height(HEIGHT)
         .span(width)
     )
+
+
+def _instead(exprs: Iterable[str], known: str, none: str) -> Mapping[str, str]:
+    """What a timeline shows while none of its queries finds anything, by the names of the lines."""
+    found = " or on () ".join(f"count({expr})" for expr in exprs)
+    nothing = {NOT_KNOWN: f"vector({UNKNOWN}) unless on () count({known})"}
+    if none:
+        nothing[none] = f"({NONE} + 0 * count({known})) unless on () ({found})"
+    return nothing
 
 
 def named(words: Words) -> ValueMap:
@@ -265,6 +286,28 @@ def named(words: Words) -> ValueMap:
 def _tooltip() -> common.VizTooltipOptions:
     """All series at once, the highest first."""
     return common.VizTooltipOptions().mode(TooltipDisplayMode.MULTI).sort(SortOrder.DESCENDING)
+
+
+def bands(words: Bands) -> list[RangeMap]:
+    """Parts of a range as words in colours, the highest first: the first that fits counts."""
+    return [
+        RangeMap(
+            DashboardRangeMapOptions(
+                from_val=least, result=ValueMappingResult(text=text, color=color)
+            )
+        )
+        for least, text, color in sorted(words, reverse=True)
+    ]
+
+
+def _states() -> common.VizLegendOptions:
+    return (
+        common.VizLegendOptions()
+        .display_mode(LegendDisplayMode.LIST)
+        .placement(LegendPlacement.BOTTOM)
+        .show_legend(show_legend=True)
+        .calcs([])
+    )
 
 
 def _legend() -> common.VizLegendOptions:

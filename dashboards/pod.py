@@ -3,7 +3,7 @@
 from grafana_foundation_sdk.builders import dashboard as build
 
 from dashboards.boards import alerts
-from dashboards.frame import NODE, POD, WORKLOAD, board, events, to
+from dashboards.frame import NODE, POD, WORKLOAD, board, events, most_used, to
 from dashboards.panels import (
     ALLOCATED,
     FREE,
@@ -29,6 +29,8 @@ ON_ITS_CARDS = (
 )
 KEYS = {"pod": "Pod", "container": "Container", "uuid": "UUID"}
 NO_SHARE = "No pod was promised a share here"
+BY_NEIGHBOUR = "$namespace_label, $pod_label"
+MOST_USED, OTHERS = most_used(BY_NEIGHBOUR, NODE, f" {ON_ITS_CARDS}"), "other pods"
 NEIGHBOUR = "{{$namespace_label}}/{{$pod_label}}"
 
 
@@ -184,13 +186,14 @@ def _containers() -> Panel:
 def _neighbours() -> Panel:
     use = f"rate(mgpu_container_core_seconds_total{{{NODE}}}[$__rate_interval])"
     busy = f"rate(mgpu_device_busy_seconds_total{{{NODE}}}[$__rate_interval])"
-    by = "$namespace_label, $pod_label"
+    own = f"sum by ({BY_NEIGHBOUR}) ({use} {ON_ITS_CARDS})"
     return series(
         "Core use on the same cards",
-        "GPUs' worth of core of every pod on the cards of the chosen ones, and what of them is "
-        "free.",
+        "GPUs' worth of core on the cards of the chosen pods: of those that used or held most in "
+        "the time range, of the others together, and what is free.",
         {
-            NEIGHBOUR: f"sum by ({by}) ({use} {ON_ITS_CARDS})",
+            NEIGHBOUR: f"{own} and {MOST_USED}",
+            OTHERS: f"sum({own} unless {MOST_USED})",
             "free": f"sum(clamp_min(1 - ({busy} {ON_ITS_CARDS}), 0))",
         },
         "short",
@@ -202,11 +205,14 @@ def _neighbours() -> Panel:
 def _neighbours_memory() -> Panel:
     held = f"mgpu_container_memory_used_bytes{{{NODE}}}"
     free = f"mgpu_device_memory_total_bytes{{{NODE}}} - mgpu_device_memory_used_bytes{{{NODE}}}"
+    own = f"sum by ({BY_NEIGHBOUR}) ({held} {ON_ITS_CARDS})"
     return series(
         "Memory on the same cards",
-        "Device memory of every pod on the cards of the chosen ones, and what of them is free.",
+        "Device memory on the cards of the chosen pods: of those that used or held most in the "
+        "time range, of the others together, and what is free.",
         {
-            NEIGHBOUR: f"sum by ($namespace_label, $pod_label) ({held} {ON_ITS_CARDS})",
+            NEIGHBOUR: f"{own} and {MOST_USED}",
+            OTHERS: f"sum({own} unless {MOST_USED})",
             "free": f"sum(({free}) {ON_ITS_CARDS})",
         },
         "bytes",
@@ -242,10 +248,10 @@ def _identity() -> Panel:
         "Allocations",
         "The sharing system of each allocation, its policy and the container's priority. Without a "
         "UUID the device is not known yet.",
-        {**KEYS, "scheme": "Sharing system", "policy": "Policy", "priority": "Priority"},
+        {**KEYS, "scheme": "Sharing", "policy": "Policy", "priority": "Priority"},
         [
             Column(
-                "Allocations",
+                "Number",
                 "sum by ($pod_label, $container_label, uuid, scheme, policy, "
                 f"priority) ({_own('allocation_info')})",
                 "short",
@@ -265,5 +271,6 @@ def _unmeasured() -> Panel:
             f"$container_label, quantity, reason) ({_own('unmeasured')})"
         },
         UNMEASURED,
-        nothing="Nothing was unmeasured in the time range, or no pod has a GPU here",
+        known=_own("allocation_info"),
+        none="all is measured",
     )

@@ -5,19 +5,27 @@ from typing import NamedTuple
 
 from grafana_foundation_sdk.builders import common, prometheus
 from grafana_foundation_sdk.builders import table as table_panel
-from grafana_foundation_sdk.models.dashboard import DataTransformerConfig, DynamicConfigValue
+from grafana_foundation_sdk.models.dashboard import (
+    DataTransformerConfig,
+    DynamicConfigValue,
+    SpecialValueMap,
+    ValueMap,
+)
 from grafana_foundation_sdk.models.prometheus import PromQueryFormat
 
 from dashboards.frame import SOURCE, WORKLOAD
 from dashboards.panels import (
+    FREE,
     HEIGHT,
     HIGH,
+    INSTEAD,
     ONLY_USED,
     OVER,
     PLAIN,
     PROMISED,
     Steps,
     Words,
+    missing,
     named,
     override,
     query,
@@ -58,6 +66,8 @@ WIDTHS = {"GPU": 50, "Pod": 130, "Alert": 200, "Node": 95, "Name": 100, "Model":
 # In pixels: the narrowest screen, between its edges and a scroll bar; the gap between two panels;
 # the edges of a panel and the scroll bar of a table.
 SCREEN, GAP, EDGES = 1366 - 2 * 16 - 15, 8, 26
+# The label and the head of the column that says why a table has no rows.
+WHY, NO_ROWS = "why", "No rows"
 COLUMNS = 24  # of Grafana's grid
 UNSEEN = ("Value", "cluster", "instance", *WORKLOAD, *(f"exported_{label}" for label in WORKLOAD))
 USE, SHARE_USE, FILLED, GIVEN = bar(), bar(OVER), bar(HIGH), bar(PROMISED)
@@ -93,13 +103,15 @@ def table(  # noqa: PLR0913 - what a table says
     ``lowest_of`` with its lowest first.
     Keys have the unit ``string``: with another one Grafana writes a job 8101 as 8.10 K.
     """
-    targets = enumerate(columns)
+    targets = [_now(column.expr, ref(i)) for i, column in enumerate(columns)]
+    if len(columns) > 1:  # of a single query that finds nothing Grafana shows the text by itself
+        targets.append(_now(_instead(columns, nothing), INSTEAD))
     panel = (
         table_panel.Panel()
         .title(title)
         .description(about)
         .datasource(SOURCE)
-        .targets([_now(column.expr, ref(i)) for i, column in targets])
+        .targets([*targets])
         .unit("string")
         .no_value(nothing or why_nothing(columns[0].expr))
         .with_transformation(DataTransformerConfig(id_val="merge", options={}))
@@ -115,6 +127,7 @@ def table(  # noqa: PLR0913 - what a table says
         panel.override_by_name(column.name, [override("unit", column.unit), *_looks(column.cell)])
     for head, named_values in (words or {}).items():
         panel.override_by_name(head, _looks(colored(words=named_values)))
+    panel.override_by_name(NO_ROWS, [override("custom.minWidth", 4 * NARROW)])
     for head, setting in _widths(keys.values(), columns, width).items():
         panel.override_by_name(head, [setting])
     for head, address in (links or {}).items():
@@ -122,6 +135,16 @@ def table(  # noqa: PLR0913 - what a table says
         panel.override_by_name(head, [override("links", [link])])
     sort = common.TableSortByFieldState().display_name(lowest_of or columns[0].name)
     return panel.sort_by([sort.desc(desc=not lowest_of)])
+
+
+def _instead(columns: Sequence[Column], nothing: str) -> str:
+    """A row that says why there is no other; of several queries Grafana shows the heads alone.
+
+    It stands in a column that is there with it.
+    """
+    found = " or on () ".join(f"count({column.expr})" for column in columns)
+    text = nothing or why_nothing(columns[0].expr)
+    return f'label_replace(vector(0) unless on () ({found}), "{WHY}", "{text}", "", "")'
 
 
 def inside_of(width: int) -> float:
@@ -166,8 +189,11 @@ def _looks(cell: Cell | None) -> list[DynamicConfigValue]:
         override("color", {"mode": "thresholds"}),
         override("thresholds", thresholds(cell.steps or PLAIN).build()),
     ]
-    if cell.words:
-        looks.append(override("mappings", [named(cell.words)]))
+    mappings: list[ValueMap | SpecialValueMap] = [named(cell.words)] if cell.words else []
+    if cell.mode == "color-background-solid":
+        mappings.append(missing("-", FREE))  # a colour would judge what is not known
+    if mappings:
+        looks.append(override("mappings", mappings))
     if cell.mode == "basic":
         looks.append(override("min", 0))
     if cell.top is not None:
@@ -182,7 +208,8 @@ def _now(expr: str, letter: str) -> prometheus.Dataquery:
 
 def _organized(keys: Mapping[str, str], columns: Sequence[Column]) -> DataTransformerConfig:
     """Heads and order of a table; a key may carry either of its label's names."""
-    heads = {
+    heads = {WHY: NO_ROWS} if len(columns) > 1 else {}
+    heads |= {
         name: head
         for label, head in keys.items()
         for name in ((label, f"exported_{label}") if label in WORKLOAD else (label,))
@@ -194,6 +221,8 @@ def _organized(keys: Mapping[str, str], columns: Sequence[Column]) -> DataTransf
     order = {name: place for place, name in enumerate(last)}
     # Where but one of several queries finds something, Grafana calls that "Value": whose it is, is
     # not known. A label that only a link or a sum needs is no column.
-    hidden = {"Time": True} | {name: True for name in UNSEEN if name not in heads}
+    hidden = {"Time": True, f"Value #{INSTEAD}": True} | {
+        name: True for name in UNSEEN if name not in heads
+    }
     options = {"excludeByName": hidden, "renameByName": heads, "indexByName": order}
     return DataTransformerConfig(id_val="organize", options=options)

@@ -17,10 +17,10 @@ FOLDER = Path(__file__).parent / "pictures"
 WIDTH = 1366
 # File: board, height in pixels, dark, and what is chosen on it.
 PICTURES = {
-    "overview.png": ("mgpu-overview", 1560, False, ""),
-    "overview-dark.png": ("mgpu-overview", 1560, True, ""),
-    "node.png": ("mgpu-node", 1730, False, "&var-node=gpu-node-1"),
-    "pod.png": ("mgpu-pod", 1150, False, "&var-node=gpu-node-1&var-namespace=inference"),
+    "overview.png": ("mgpu-overview", 1400, False, ""),
+    "overview-dark.png": ("mgpu-overview", 1400, True, ""),
+    "node.png": ("mgpu-node", 1815, False, "&var-node=gpu-node-1"),
+    "pod.png": ("mgpu-pod", 1280, False, "&var-node=gpu-node-1&var-namespace=inference"),
 }
 DRAWN = "document.querySelectorAll('.react-grid-item canvas').length"  # of charts, the last to come
 SETTLING = 8.0  # seconds, in which tables and charts take their sizes

@@ -24,6 +24,7 @@ class Ask(Protocol):
 VARIABLE = re.compile(r"\$(\w+)|\$\{(\w+)(?:\.[\w.]+)?(?::\w+)?\}")
 LABEL_NAME = re.compile(r"[a-zA-Z_]\w*")
 LABEL_VALUES = re.compile(r"label_values\((.+), ([\w$]*)\)")
+UNSORTED = 0  # of a variable: what can be chosen stands as Prometheus answers
 QUERY_RESULT = re.compile(r"query_result\((.+)\)")
 
 
@@ -33,6 +34,7 @@ class Query(NamedTuple):
     panel: str
     expr: str
     legend: str
+    letter: str = ""
 
 
 def load(path: Path) -> Dashboard:
@@ -64,7 +66,8 @@ def queries(dashboard: Dashboard) -> Iterator[Query]:
         yield Query(event["name"], event["expr"], event["titleFormat"] + event["textFormat"])
     for panel in panels(dashboard):
         for target in panel["targets"]:
-            yield Query(panel["title"], target["expr"], target.get("legendFormat", ""))
+            legend = target.get("legendFormat", "")
+            yield Query(panel["title"], target["expr"], legend, target["refId"])
 
 
 def links(panel: Mapping[str, Any]) -> Iterator[str]:
@@ -101,15 +104,15 @@ def resolve(dashboard: Dashboard, ask: Ask, fixed: Mapping[str, str]) -> dict[st
         elif variable.get("includeAll", False):
             values[name] = variable["allValue"]
         elif variable["type"] == "query":
-            found = _options(fill(variable["query"], values), variable.get("regex", ""), ask)
-            values[name] = next(iter(found), "")
+            values[name] = next(iter(options(dashboard, name, ask, values)), "")
     return values
 
 
 def options(dashboard: Dashboard, name: str, ask: Ask, values: Mapping[str, str]) -> list[str]:
     """What can be chosen of a variable."""
     variable = variables(dashboard)[name]
-    return _options(fill(variable["query"], values), variable.get("regex", ""), ask)
+    found = _options(fill(variable["query"], values), variable.get("regex", ""), ask)
+    return found if variable["sort"] == UNSORTED else sorted(found)
 
 
 def refused(dashboard: Dashboard, ask: Ask, states: Iterable[Mapping[str, str]]) -> Iterator[str]:
@@ -141,11 +144,11 @@ def _options(query: str, regex: str, ask: Ask) -> list[str]:
     expression = _expression(query)
     if found := LABEL_VALUES.fullmatch(query):
         vector = ask(expression)
-        return sorted({one["metric"].get(found[2], "") for one in vector})
+        return [*dict.fromkeys(one["metric"].get(found[2], "") for one in vector)]
     pattern = re.compile(regex.strip("/").replace("(?<", "(?P<"))
     texts = [_text(one) for one in ask(expression)]
     value = "value" if "value" in pattern.groupindex else 1
-    return sorted({match[value] for text in texts if (match := pattern.search(text))})
+    return [*dict.fromkeys(match[value] for text in texts if (match := pattern.search(text)))]
 
 
 def _text(one: Mapping[str, Any]) -> str:
