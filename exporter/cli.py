@@ -23,6 +23,11 @@ logger = logging.getLogger(__name__)
 _SERVE, _HELP = "serve", "help"
 _CHECK_CONFIG = "check-config"  # the only command that runs with settings that cannot be used
 
+_FIRST_LOOK = (
+    "For a first look without a GPU: mgpu-exporter serve --simulate=demo --web.open-page, then "
+    "http://localhost:10045. For problems on this machine: mgpu-exporter check."
+)
+
 INTERRUPTED, NOT_READ = 128 + signal.SIGINT, 128 + signal.SIGPIPE  # as shells report a signal
 
 
@@ -141,7 +146,7 @@ def _parser(known: Collection[str] = tuple(_COMMANDS)) -> Parser:
     parser = Parser(
         prog="mgpu-exporter",
         usage="mgpu-exporter [COMMAND] [FLAG ...]",
-        description=(about or "").partition("\n")[0],
+        description=f"{(about or '').partition(chr(10))[0]} {_FIRST_LOOK}",
         epilog="Each flag can also be given as the variable shown with it, or by its name in the "
         "YAML file of --config.file. Flags take precedence over variables, and these over the "
         "file. For a command's own flags see mgpu-exporter COMMAND --help.",

@@ -97,6 +97,7 @@ def test_help_shows_every_setting_with_its_variable(capsys: pytest.CaptureFixtur
 
     text = " ".join(capsys.readouterr().out.split())
     assert ended.value.code == 0
+    assert "first look without a GPU: mgpu-exporter serve --simulate=demo --web.open-page" in text
     assert all(f"--{setting.name}" in text for setting in TABLE.values())
     assert all(f"${setting.variable}" in text.replace("- ", "-") for setting in TABLE.values())
 
